@@ -12,7 +12,6 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.time import breakdown
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
@@ -141,7 +140,7 @@ def run(capture: Capture, query: BreakdownQuery) -> Report:
     only_linked = query.scope == "linked"
     rows = where.device & B.linked(capture) if only_linked else where.device
     frame = B.breakdown(capture, where, rule=query.communication_rule, only_linked=only_linked)
-    gaps = breakdown.gaps(capture, rows)
+    gaps = B.gaps(capture, rows)
     values = _values(capture, where, rows, frame, gaps, query)
     sections: list[AnySection] = [
         _split(values, where),
@@ -226,8 +225,8 @@ def _values(
     known = where.device & B.linked(capture)
     values["unlinked_device_events"] = int((where.device & ~known).sum())
     values["linked_busy_ns"] = B.layers(capture, known, rule=query.communication_rule).busy_ns
-    values |= {CAUSE_FACTS[name]: value for name, value in breakdown.by_cause(gaps).items()}
-    values["short_gaps_ns"], values["long_gaps_ns"] = breakdown.by_length(gaps, round(query.gap_us * 1000))
+    values |= {CAUSE_FACTS[name]: value for name, value in B.by_cause(gaps).items()}
+    values["short_gaps_ns"], values["long_gaps_ns"] = B.by_length(gaps, round(query.gap_us * 1000))
     return values
 
 
@@ -381,7 +380,7 @@ def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
     total = int(gaps["duration_ns"].sum())
     cause, duration = gaps["cause"].to_numpy(), gaps["duration_ns"].to_numpy()
     found = []
-    for code, name in enumerate(breakdown.CAUSES):
+    for code, name in enumerate(B.CAUSES):
         here = duration[cause == code]
         share = int(here.sum()) / total if total else np.nan
         found.append((FACT[CAUSE_FACTS[name]].label, len(here), int(here.sum()), share, int(here.max()) if len(here) else None))

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from tb_sol_plugin.capture.report import values
 from tb_sol_plugin.capture.report import values as log_values
 from tb_sol_plugin.capture.report.analysis import Analysis
 from tb_sol_plugin.capture.report.console import notes_of
@@ -127,9 +126,9 @@ def log_wandb(analysis: Analysis, iteration: int, tables: bool = False, *, commi
         for pattern in PATTERNS:
             run.define_metric(pattern, step_metric=ITERATION)
         _defined[:] = [run.id]
-    data: dict[str, object] = {ITERATION: iteration, **values.scalars(analysis)}
+    data: dict[str, object] = {ITERATION: iteration, **log_values.scalars(analysis)}
     if tables:
-        for name, (columns, rows) in values.tables(analysis).items():
+        for name, (columns, rows) in log_values.tables(analysis).items():
             data[name] = wandb.Table(columns=list(columns), data=rows)
     run.log(data, commit=commit)
     return True

@@ -23,7 +23,6 @@ from tb_sol_plugin.metrics.time.scope import Scope, extent
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Mask
 
@@ -64,28 +63,28 @@ def linked(capture: Capture) -> Mask:
 class Layers:
     """The union of intervals of each class. They overlap; `exclusive` takes them apart in this order."""
 
-    computation: I.Spans
-    communication: I.Spans
-    memcpy: I.Spans
+    computation: iv.Spans
+    communication: iv.Spans
+    memcpy: iv.Spans
 
     @property
-    def busy(self) -> I.Spans:
-        return I.merge(self.computation, self.communication, self.memcpy)
+    def busy(self) -> iv.Spans:
+        return iv.merge(self.computation, self.communication, self.memcpy)
 
     @property
     def busy_ns(self) -> int:
-        return I.length(self.busy)
+        return iv.length(self.busy)
 
-    def exclusive(self) -> tuple[I.Spans, I.Spans, I.Spans]:
+    def exclusive(self) -> tuple[iv.Spans, iv.Spans, iv.Spans]:
         """Computation; communication outside it; copies outside both. Their lengths add up to the busy time."""
-        computation, communication, memcpy = I.exclusive([self.computation, self.communication, self.memcpy])
+        computation, communication, memcpy = iv.exclusive([self.computation, self.communication, self.memcpy])
         return computation, communication, memcpy
 
 
-def spans_of(capture: Capture, rows: Mask) -> I.Spans:
+def spans_of(capture: Capture, rows: Mask) -> iv.Spans:
     """Union of the intervals of some device rows."""
     start = capture.device["start_ns"].to_numpy()[rows]
-    return I.union(start, start + capture.device["duration_ns"].to_numpy()[rows])
+    return iv.union(start, start + capture.device["duration_ns"].to_numpy()[rows])
 
 
 def layers(capture: Capture, rows: Mask, *, rule: Rule = "wide") -> Layers:
@@ -137,16 +136,16 @@ def _row(capture: Capture, name: str, rows: Mask, where: Scope, rule: Rule) -> d
         "total_ns": total,
         "busy_ns": found.busy_ns,
         "idle_ns": total - found.busy_ns,
-        "computation_ns": I.length(found.computation),
-        "communication_ns": I.length(found.communication),
-        "exposed_communication_ns": I.length(exposed_communication),
-        "memcpy_ns": I.length(found.memcpy),
-        "exposed_memcpy_ns": I.length(exposed_memcpy),
-        "overlap_ns": I.length(found.communication) - I.length(exposed_communication),
-        "kernel_ns": I.length(kernels),
+        "computation_ns": iv.length(found.computation),
+        "communication_ns": iv.length(found.communication),
+        "exposed_communication_ns": iv.length(exposed_communication),
+        "memcpy_ns": iv.length(found.memcpy),
+        "exposed_memcpy_ns": iv.length(exposed_memcpy),
+        "overlap_ns": iv.length(found.communication) - iv.length(exposed_communication),
+        "kernel_ns": iv.length(kernels),
         "window_ns": window,
-        "utilization": I.length(I.clip(busy, low, high)) / window if window else np.nan,
-        "kernel_utilization": I.length(I.clip(kernels, low, high)) / window if window else np.nan,
+        "utilization": iv.length(iv.clip(busy, low, high)) / window if window else np.nan,
+        "kernel_utilization": iv.length(iv.clip(kernels, low, high)) / window if window else np.nan,
         "sm_efficiency": sm_efficiency(capture, kernel_rows, low, high),
         "occupancy_pct": occupancy(capture, kernel_rows, low, high),
     }
@@ -191,7 +190,7 @@ def use_over_time(found: Layers, window: tuple[int, int], bins: int = 100) -> pd
     each, rest = divmod(high - low, count)  # apart, so that a window of decades does not overflow
     slot = np.arange(count + 1, dtype=np.int64)
     edges = low + each * slot + rest * slot // count
-    parts = [np.diff(I.covered_until(layer, edges)) for layer in found.exclusive()]
+    parts = [np.diff(iv.covered_until(layer, edges)) for layer in found.exclusive()]
     length = np.diff(edges)
     return pd.DataFrame({
         "start_ns": edges[:-1], "end_ns": edges[1:], "computation_ns": parts[0], "exposed_communication_ns": parts[1],
@@ -362,8 +361,8 @@ def split_windows(capture: Capture, start: npt.ArrayLike, end: npt.ArrayLike, *,
     user annotations (not the step's own), modules and python frames of any thread.
     """
     first, last = np.asarray(start, np.int64), np.asarray(end, np.int64)
-    layers = memo(capture, ("step_split.layers", rule), lambda: I.exclusive(_layers(capture, rule)))
-    out = {name: I.overlap_with(first, last, layer) for name, layer in zip(CATEGORIES, layers, strict=False)}
+    layers = memo(capture, ("step_split.layers", rule), lambda: iv.exclusive(_layers(capture, rule)))
+    out = {name: iv.overlap_with(first, last, layer) for name, layer in zip(CATEGORIES, layers, strict=False)}
     out["other_ns"] = np.maximum(last - first, 0) - np.sum(list(out.values()), axis=0, dtype=np.int64)
     return pd.DataFrame(out)
 
@@ -392,7 +391,7 @@ def average(frame: pd.DataFrame) -> dict[str, int]:
     return out
 
 
-def _layers(capture: Capture, rule: Rule) -> list[I.Spans]:
+def _layers(capture: Capture, rule: Rule) -> list[iv.Spans]:
     kind = classes(capture, rule)
     is_set = capture.device["kind"].to_numpy() == S.MEMSET
     device = [(kind == COMPUTATION) & ~is_set, kind == MEMCPY, is_set, kind == COMMUNICATION]
@@ -403,9 +402,9 @@ def _layers(capture: Capture, rule: Rule) -> list[I.Spans]:
     return [spans_of(capture, rows) for rows in device] + [_host_spans(capture, rows) for rows in host]
 
 
-def _host_spans(capture: Capture, rows: npt.NDArray[np.bool_]) -> I.Spans:
+def _host_spans(capture: Capture, rows: npt.NDArray[np.bool_]) -> iv.Spans:
     start = capture.host["start_ns"].to_numpy()[rows]
-    return I.union(start, start + capture.host["duration_ns"].to_numpy()[rows])
+    return iv.union(start, start + capture.host["duration_ns"].to_numpy()[rows])
 
 
 def _named(names: pd.Series[str], pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
