@@ -20,7 +20,7 @@ ROWS = (
     ("counter", "`FlopCounterMode`"),
     ("profiler", "`torch.profiler`, one step with shapes"),
 )
-ALWAYS_ON, AMORTISED, IMPORT_MS = 0.02, 0.03, 50.0
+ALWAYS_ON, AMORTIZED, IMPORT_MS = 0.02, 0.03, 50.0
 """The budget: shares of a step, of what is always on and with a sampled step in INTERVAL; ms of the import."""
 INTERVAL = 100
 """Iterations from one sampled step to the next, by default."""
@@ -31,7 +31,7 @@ OWN_US = 7.0
 that fill the caches it takes nearly as much by itself, and no recorder can take less."""
 BESIDE = ("large",)
 """Models that are held to OWN_US. All others are held to PER_CALL_US and SAMPLED as they stand."""
-REACHED: dict[str, Any] = {"amortised": {"small": 0.045}, "end_ms": 2.0}
+REACHED: dict[str, Any] = {"amortized": {"small": 0.045}, "end_ms": 2.0}
 """What is held where the budget is not met: with a sampled step in INTERVAL, of a step of 5 ms that is nothing but launches; and the time
 after a sampled step. `held` says so each time."""
 SLACK = 1.25
@@ -61,7 +61,7 @@ def sentences(figures: dict[str, Any]) -> list[str]:
         sampled = m["ways"]["sampled"]
         out.append(
             f"{name}: {m['parameters'] / 1e6:.2f} million parameters, {m['calls']} ATen calls in a step, "
-            f"{m['signatures']} distinct signatures. With one sampled step in {INTERVAL}, tracking takes {amortised(m) * 100:.1f} % "
+            f"{m['signatures']} distinct signatures. With one sampled step in {INTERVAL}, tracking takes {amortized(m) * 100:.1f} % "
             f"of a step. A sampled step ends with {sampled['end_s'] * 1e3:.2f} ms of analysis and writing, "
             f"outside of its measured time. The file grows by {m['bytes_first']:.0f} bytes per distinct signature in the first "
             f"sampled step, which defines them, and by {m['bytes_later']:.0f} in a later one. Under any dispatch mode torch adds gradients "
@@ -71,7 +71,7 @@ def sentences(figures: dict[str, Any]) -> list[str]:
     return out
 
 
-def amortised(model: dict[str, Any]) -> float:
+def amortized(model: dict[str, Any]) -> float:
     """The share of a step that tracking costs over a whole run: what is always on, and a sampled step in INTERVAL."""
     return float(model["ways"]["always on"]["over"] + model["ways"]["sampled"]["over"] / INTERVAL)
 
@@ -84,7 +84,7 @@ def held(figures: dict[str, Any]) -> list[str]:
         on, sampled, bare = ways["always on"]["over"], ways["sampled"], ways["pass"]["us_per_call"]
         each = sampled["us_per_call"]
         out.append(f"{name}: always on {on * 100:.1f} % of a step, held to {ALWAYS_ON * 100:.0f} %")
-        often = _against(amortised(m) * 100, AMORTISED * 100, most_amortised(name) * 100, " %")
+        often = _against(amortized(m) * 100, AMORTIZED * 100, most_amortized(name) * 100, " %")
         out.append(f"{name}: with one sampled step in {INTERVAL} {often}")
         if name not in BESIDE:
             more = f"{sampled['over'] * 100:.0f} % of a step, held to {SAMPLED * 100:.0f} %"
@@ -103,9 +103,9 @@ def held(figures: dict[str, Any]) -> list[str]:
     return [*out, f"import {figures['import_ms']:.1f} ms, held to {IMPORT_MS:.0f}"]
 
 
-def most_amortised(name: str) -> float:
+def most_amortized(name: str) -> float:
     """The share of a step that a model is held to, with a sampled step in INTERVAL."""
-    return REACHED["amortised"].get(name, AMORTISED)
+    return REACHED["amortized"].get(name, AMORTIZED)
 
 
 def _against(value: float, budget: float, held_to: float, unit: str) -> str:
@@ -159,8 +159,8 @@ def budget(figures: dict[str, Any]) -> list[str]:
             out.append(f"{name}: a sampled step lasts {sampled['over'] * 100:.0f} % longer, more than {SAMPLED * 100:.0f} %")
         if on > ALWAYS_ON:
             out.append(f"{name}: what is always on takes {on * 100:.1f} % of a step, more than {ALWAYS_ON * 100:.0f} %")
-        if amortised(m) > most_amortised(name):
-            share = f"{amortised(m) * 100:.1f} % of a step, more than {most_amortised(name) * 100:g} %"
+        if amortized(m) > most_amortized(name):
+            share = f"{amortized(m) * 100:.1f} % of a step, more than {most_amortized(name) * 100:g} %"
             out.append(f"{name}: tracking with one sampled step in {INTERVAL} takes {share}")
         if each > most:
             out.append(f"{name}: a sampled step takes {each:.1f} µs per ATen call{what}, more than {most:.0f}")

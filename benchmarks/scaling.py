@@ -33,7 +33,7 @@ BATCHES = (16, 32, 64, 128)
 
 
 def configurations() -> np.ndarray:
-    """36 rows: nodes, replicas, micro-batch, seconds of a micro-step without and with synchronisation."""
+    """36 rows: nodes, replicas, micro-batch, seconds of a micro-step without and with synchronization."""
     noise = np.exp(np.random.default_rng(0).normal(0, 0.02, (len(PLACES) * len(BATCHES), 2)))
     rows = [(n, r, b, float(accum_time(TRUE, b)), float(optim_time(TRUE, n, r, b))) for n, r in PLACES for b in BATCHES]
     out = np.array(rows)

@@ -5,7 +5,7 @@
     tensorboard --logdir samples
 
 A policy of two layers learns to end its sentences with an even token. Each iteration samples groups of answers to a few prompts, judges
-them, and takes one step of group-relative policy optimisation. The phases are those of such a loop, one inside the other.
+them, and takes one step of group-relative policy optimization. The phases are those of such a loop, one inside the other.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Transformer(nn.Module):
 
 
 def cnn() -> nn.Module:
-    """Three stages of convolution, normalisation and pooling, then a classifier."""
+    """Three stages of convolution, normalization and pooling, then a classifier."""
     layers: list[nn.Module] = []
     for inputs, outputs in ((3, 32), (32, 64), (64, 128)):
         layers += [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]

@@ -7,7 +7,7 @@
     ├── ReadOnlyView             forbidden       403   a route that was switched off
     ├── Unavailable              unavailable     200   the recording lacks what an analysis needs (not a fault)
     └── BadInput                 bad_input       422   a file that cannot be read
-        ├── NotATrace            not_a_trace     422   recognised, but not something to open
+        ├── NotATrace            not_a_trace     422   recognized, but not something to open
         └── WorkerKilled         worker_killed   500   the process that read the file died or ran out of time
 
 Each error carries one sentence (`message`) and the next step for the reader (`hint`).
@@ -101,7 +101,7 @@ class BadInput(SolError):
 
 
 class NotATrace(BadInput):
-    """A file that was recognised as something else than a recording."""
+    """A file that was recognized as something else than a recording."""
 
     code = "not_a_trace"
 

@@ -98,7 +98,7 @@ PROFILE_ROW: Final = (
     "num_nodes", "num_replicas", "atomic_bsz", "accum_count", "accum_time_ns", "optim_count", "optim_time_ns", "sync_time_ns",
 )  # fmt: skip
 """Steps of one configuration. atomic_bsz: samples of one micro-step on one replica. Micro-steps that only accumulate, and their time; those
-that synchronise gradients and update, and their time; of that, the wait for the gradients (null: not told)."""
+that synchronize gradients and update, and their time; of that, the wait for the gradients (null: not told)."""
 
 BACKWARD: Final = 1
 RECOMPUTE: Final = 2

@@ -1,6 +1,6 @@
 """Keeping secrets out of every surface: page, command line, export, log and cache.
 
-A recording's header often holds a dump of the job's environment, live access tokens included. Two defences:
+A recording's header often holds a dump of the job's environment, live access tokens included. Two defenses:
 
 * `allowlisted` keeps only what is known to be harmless and useful, by name; everything else never leaves the reader.
 * `text` and `value` blank what looks like a secret, by the name beside it or by its own shape, in whatever is shown

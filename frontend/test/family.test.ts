@@ -12,7 +12,7 @@ describe("families of pages", () => {
     expect(names(entriesOf(all))).toEqual(["overview", "copies", "kernels"]);
   });
 
-  test("GIVEN a page or one of its views WHEN its tabs are asked THEN the page first, its views in the order of the catalogue", () => {
+  test("GIVEN a page or one of its views WHEN its tabs are asked THEN the page first, its views in the order of the catalog", () => {
     for (const name of ["copies", "single", "sizes"]) expect(names(familyOf(all, name))).toEqual(["copies", "sizes", "single"]);
     expect(names(familyOf(all, "kernels"))).toEqual(["kernels"]);
     expect(familyOf(all, "no such page")).toEqual([]);

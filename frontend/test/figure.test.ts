@@ -3,8 +3,8 @@ import type { FigureSection } from "../src/api/types";
 import { areasOf, areasOfRange, brushable, keysInside, withAreas } from "../src/sections/figure/area";
 import { capBars, edgeHatched } from "../src/sections/figure/bars";
 import { ALL, boxScale, oneRoot, ownParts } from "../src/sections/figure/boxes";
-import { relabelled } from "../src/sections/figure/ticks";
-import { legendOf, pointKey, ready, recolour, zoomText, type Look } from "../src/sections/figure/template";
+import { relabeled } from "../src/sections/figure/ticks";
+import { legendOf, pointKey, ready, recolor, zoomText, type Look } from "../src/sections/figure/template";
 
 const figure = (): FigureSection => ({
   kind: "figure", id: "roof", title: "Roofline", table: "ops",
@@ -19,10 +19,10 @@ const figure = (): FigureSection => ({
 const look = (part: Partial<Look> = {}): Look => ({ themed: (hex) => (hex === "#0E67C1" ? "#53A7F5" : hex), token: (name) => `<${name}>`, width: 600, height: 0, selected: "", keep: null, zoom: "", areas: [], inside: null, drag: "zoom", paint: "given", partial: new Set(), ...part });
 
 describe("figure", () => {
-  test("GIVEN light colours WHEN themed THEN each palette colour is its partner; keys of rows are untouched", () => {
-    expect(recolour("#0E67C126", look().themed)).toBe(`${look().themed("#0E67C1")}26`); // with the part of it that is seen
-    expect(recolour("#0E67C1267", look().themed)).toBe("#0E67C1267");
-    expect(recolour({ marker: { color: ["#0E67C1", "#123456"] }, customdata: ["#0E67C1"], text: "<b style='color:#0E67C1'>x</b>" }, look().themed)).toEqual({
+  test("GIVEN light colors WHEN themed THEN each palette color is its partner; keys of rows are untouched", () => {
+    expect(recolor("#0E67C126", look().themed)).toBe(`${look().themed("#0E67C1")}26`); // with the part of it that is seen
+    expect(recolor("#0E67C1267", look().themed)).toBe("#0E67C1267");
+    expect(recolor({ marker: { color: ["#0E67C1", "#123456"] }, customdata: ["#0E67C1"], text: "<b style='color:#0E67C1'>x</b>" }, look().themed)).toEqual({
       marker: { color: ["#53A7F5", "#123456"] }, customdata: ["#0E67C1"], text: "<b style='color:#53A7F5'>x</b>",
     });
   });
@@ -34,7 +34,7 @@ describe("figure", () => {
     expect(ready(figure(), look({ selected: "a" })).data[1]).toMatchObject({ selectedpoints: [0] });
   });
 
-  test("GIVEN text in a pale bar WHEN drawn THEN it reads on what the card leaves of the bar's colour", () => {
+  test("GIVEN text in a pale bar WHEN drawn THEN it reads on what the card leaves of the bar's color", () => {
     const pale = (opacity: number, surface: string): unknown => {
       const s = { kind: "figure", id: "p", title: "P", figure: { data: [{ type: "bar", x: [1], y: ["a"], text: ["a"], textposition: "inside", marker: { color: "#ABA5FF", opacity } }], layout: {} } } as unknown as Parameters<typeof ready>[0];
       const inside = ready(s, { ...look(), token: (name: string) => (name === "surface" ? surface : "#ABA5FF") }).data[0]!["insidetextfont"];
@@ -90,14 +90,14 @@ describe("boxes", () => {
     expect(drawn["marker"]).toMatchObject({ pattern: { shape: ["", "", "/"] } });
   });
 
-  test("GIVEN a row that is modelled in part WHEN drawn THEN its box keeps its colour below a hatch", () => {
+  test("GIVEN a row that is modeled in part WHEN drawn THEN its box keeps its color below a hatch", () => {
     const s = icicle();
     s.figure.data![0]!["customdata"] = ["ka", "kb", "kc"];
     const drawn = ready(s, look({ partial: new Set(["kb"]) })).data[0]!;
     expect(drawn["marker"]).toMatchObject({ colors: ["#E08E4F", "#B8471A", "#E2E6EA"], pattern: { shape: ["", "/", ""] } });
   });
 
-  test("GIVEN colour by self WHEN drawn THEN the largest self part has the full colour and no hatch", () => {
+  test("GIVEN color by self WHEN drawn THEN the largest self part has the full color and no hatch", () => {
     const token = (name: string): string => ({ compute: "#0000FF", sunken: "#FFFFFF", idle: "#E2E6EA" })[name] ?? `<${name}>`;
     const marker = ready(icicle(), look({ paint: "own", token })).data[0]!["marker"] as Record<string, unknown>;
     expect((marker["colors"] as string[])[1]).toBe("#0000ff");
@@ -195,12 +195,12 @@ describe("figures in their room", () => {
     expect(zoomText({ level: ALL }, "l:a")).toBe("");
   });
 
-  test("GIVEN a logarithmic axis zoomed into a decade WHEN labelled again THEN steps inside it carry the unit; a wide one keeps its labels", () => {
+  test("GIVEN a logarithmic axis zoomed into a decade WHEN labeled again THEN steps inside it carry the unit; a wide one keeps its labels", () => {
     const axis = { type: "log", tickvals: [1e11, 1e12, 1e13], ticktext: ["100\u202fGB/s", "1\u202fTB/s", "10\u202fTB/s"] };
-    const near = relabelled({ ...axis, range: [11.1, 11.9] });
+    const near = relabeled({ ...axis, range: [11.1, 11.9] });
     expect(near["ticktext"]).toEqual([150, 250, 400, 600].map((v) => `${v}\u202fGB/s`));
-    expect(relabelled({ ...axis, range: [10.9, 13.1] })["tickvals"]).toEqual(axis.tickvals);
-    const sizes = relabelled({ type: "log", tickvals: [512, 4096], ticktext: ["512\u202fB", "4\u202fKiB"], range: [Math.log10(1000), Math.log10(5000)] });
+    expect(relabeled({ ...axis, range: [10.9, 13.1] })["tickvals"]).toEqual(axis.tickvals);
+    const sizes = relabeled({ type: "log", tickvals: [512, 4096], ticktext: ["512\u202fB", "4\u202fKiB"], range: [Math.log10(1000), Math.log10(5000)] });
     expect(sizes["ticktext"]).toEqual(["1\u202fKiB", "2\u202fKiB", "4\u202fKiB"]);
   });
 });

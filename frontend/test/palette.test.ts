@@ -16,7 +16,7 @@ const contrast = (a: string, b: string): number => {
 };
 
 describe("palette", () => {
-  test("GIVEN directions that figures paint in another's colour WHEN a table names them THEN it is the same colour and mark", () => {
+  test("GIVEN directions that figures paint in another's color WHEN a table names them THEN it is the same color and mark", () => {
     expect(["PtoP", "copy kernel", "HtoD", "HtoH", "constructor"].map(paint)).toEqual(["communication", "DtoD", "HtoD", "other", "other"].map((n) => `var(--${n})`));
     expect(["PtoP", "copy kernel", "HtoD", "HtoH", "constructor"].map(markOf)).toEqual(["x", "x", "triangle-up", undefined, undefined]);
   });

@@ -43,7 +43,7 @@ SIZES = 30
 
 
 def console() -> Console:
-    """Stdout; colours only on a terminal, 140 columns where there is none."""
+    """Stdout; colors only on a terminal, 140 columns where there is none."""
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(highlight=False, soft_wrap=False, width=140 if piped else None)
 
@@ -284,7 +284,7 @@ def _cell(value: Scalar, scale: Scale, longest: int = LONGEST) -> str:
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
-    """Cut in the middle: both ends of a kernel's name tell it from its neighbours."""
+    """Cut in the middle: both ends of a kernel's name tell it from its neighbors."""
     half = max(longest // 2, 2)
     return text if len(text) <= longest else f"{text[:half]}…{text[-half + 1 :]}"
 

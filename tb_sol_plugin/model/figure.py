@@ -1,6 +1,6 @@
 """Plotly figure dictionaries with one look: built in Python, drawn in a browser, a notebook or an exported page.
 
-Colours are the light values of `model/figure.py`; a dark surface maps them one to one.
+Colors are the light values of `model/figure.py`; a dark surface maps them one to one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from tb_sol_plugin.units import NARROW, human, scale_of
 
-# -- The colours with a fixed meaning, light and dark ----------------------------------------------------------------
+# -- The colors with a fixed meaning, light and dark ----------------------------------------------------------------
 
 
 TOKENS: Final[dict[str, tuple[str, str]]] = {
@@ -73,7 +73,7 @@ MARKS: Final[dict[str, str]] = {
     "DtoD": "circle",
     "Memset": "square",
 }
-"""Plotly marker symbol of a kind or a copy direction: colour is never alone."""
+"""Plotly marker symbol of a kind or a copy direction: color is never alone."""
 
 
 def light(token: str) -> str:
@@ -81,8 +81,8 @@ def light(token: str) -> str:
     return TOKENS.get(token, TOKENS["other"])[0]
 
 
-def efficiency_colour(value: float | None) -> str:
-    """Light hex of the efficiency scale, the nearest of five stops, `idle` where there is no model. Out of range clamps the colour only."""
+def efficiency_color(value: float | None) -> str:
+    """Light hex of the efficiency scale, the nearest of five stops, `idle` where there is no model. Out of range clamps the color only."""
     if value is None:
         return light("idle")
     stops = [light(f"eff-{p}") for p in (0, 25, 50, 75, 100)]
@@ -143,7 +143,7 @@ def figure(data: Sequence[Plain], *, x: Plain | None = None, y: Plain | None = N
 
 
 def fill(token: str) -> Plain:
-    """The `marker` of a filled mark in a palette colour: idle is hatched, fills lighter than 3:1 get an outline."""
+    """The `marker` of a filled mark in a palette color: idle is hatched, fills lighter than 3:1 get an outline."""
     marker: Plain = {"color": light(token), "line": {"width": 0.8, "color": light("surface")}}
     if token == "idle":
         hatch: Plain = {"shape": "/", "fgcolor": light("idle-hatch"), "bgcolor": light("idle"), "size": 6, "solidity": 0.3}

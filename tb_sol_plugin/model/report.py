@@ -2,7 +2,7 @@
 
 Text fields may use `**bold**` and `` `code` ``; nothing else is markup, everything is escaped where it is shown.
 Numbers stand in base units (ns, bytes, FLOP); unknown is `None`, never 0 and never NaN.
-Colours stand as the light hex values of `model/figure.py`; surfaces with a dark theme map them one to one.
+Colors stand as the light hex values of `model/figure.py`; surfaces with a dark theme map them one to one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     unit: see `units.UNITS`. doc: one sentence that defines the number.
     rank: 1 always shown, 2 hidden first when narrow, 3 only through the column chooser.
     color: a member of the palette ("compute", "gemm", …) for bars; color_by: the column that names the member per row.
-    parts: columns stacked in a `stack` cell, each drawn in the palette colour of the same position in `part_colors`.
+    parts: columns stacked in a `stack` cell, each drawn in the palette color of the same position in `part_colors`.
     missing: why a null can stand here ("not recorded by AMD's tracer"), shown on hover of the dash.
     """
 
@@ -117,7 +117,7 @@ class FactsSection(Section, tag="facts"):
     """Named single values.
 
     style: list (two columns), tiles (label, value, context), equation (first value = second x third …, then tiles),
-    split (values are exclusive parts of a whole: a bar with labelled chips), card (a small card with a heading).
+    split (values are exclusive parts of a whole: a bar with labeled chips), card (a small card with a heading).
     notes: one line of context per value. colors: palette member per value. `text`: a sentence beside the values.
     of: for a value that is a part, the name of the value that is its whole.
     """

@@ -246,7 +246,7 @@ ANNOTATIONS_DEVICE = Schema(
 
 SYNC = Schema(
     "sync",
-    "a synchronisation record; not GPU work",
+    "a synchronization record; not GPU work",
     {
         "name": F("category"),
         "device": F("int64"),
@@ -441,7 +441,7 @@ PROFILE = Schema(
         "atomic_bsz": F("int64", "", "samples of one micro-step on one replica"),
         "accum_count": F("int64", "", "micro-steps that only accumulate gradients"),
         "accum_time_ns": F("int64", "ns", "of these"),
-        "optim_count": F("int64", "", "micro-steps that synchronise gradients and update"),
+        "optim_count": F("int64", "", "micro-steps that synchronize gradients and update"),
         "optim_time_ns": F("int64", "ns", "of these"),
         "sync_time_ns": F("int64", "ns", "of that, the wait for gradients; -1 unknown, then not 0"),
         "grad_sqr": F("float64", "", "squared norm of the gradient, as it is and so perhaps below 0; NaN unknown; the same in all rows"),

@@ -206,7 +206,7 @@ class Gather:
         """Take the outcome of a job over, in whichever thread it comes; takes the lock itself."""
         with self._news:
             if self._running.get(key, (None, None))[1] is not future:
-                return  # cancelled
+                return  # canceled
             del self._running[key]
             file = wanted.recording.file
             try:

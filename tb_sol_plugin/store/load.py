@@ -25,7 +25,7 @@ from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
 from tb_sol_plugin.store.join import OF_MEMORY, SOL_CAPTURE, beside_of, joined, state_of
 from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
-from tb_sol_plugin.store.processes import Cancelled, Read, Task, Workers, read_capture
+from tb_sol_plugin.store.processes import Canceled, Read, Task, Workers, read_capture
 
 State: TypeAlias = Literal["new", "queued", "loading", "ready", "error"]
 
@@ -153,7 +153,7 @@ class Loader:
             raise error.copy()
         found = self._ready(key, recording)
         if found is None:
-            raise StillLoading("reading was cancelled", hint="ask again to start it anew", file=recording.file)
+            raise StillLoading("reading was canceled", hint="ask again to start it anew", file=recording.file)
         return found
 
     def state(self, recording: Recording) -> tuple[State, SolError | None]:
@@ -283,7 +283,7 @@ class Loader:
                     raise BadInput("the cache entry of this recording vanished", hint="scan again to read the file once more")
                 self._open.put(key, named(capture, recording))
                 self._latest[recording.path] = key
-            except (CancelledError, Cancelled):
+            except (CancelledError, Canceled):
                 pass
             except SolError as error:
                 error.file = recording.file

@@ -277,7 +277,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 # `read_capture` is a plain function of plain data, so that any executor can run it: our `Workers`, a thread, Dask.
 
 
-class Cancelled(Exception):
+class Canceled(Exception):
     """Raised inside a read whose progress file was taken away: nobody waits for it any more."""
 
 
@@ -318,7 +318,7 @@ def read_capture(task: Task) -> Read:
         after = files.stat_parts(task.path, task.fs_options)
     except FileNotFoundError:
         raise BadInput("the file is not there any more", hint="scan the logdir again") from None
-    except (SolError, Cancelled):
+    except (SolError, Canceled):
         raise
     except MemoryError:
         raise BadInput("this file needs more memory than there is", hint="record fewer steps, or read it on a larger machine") from None
@@ -345,7 +345,7 @@ def _reporter(path: str):  # type: ignore[no-untyped-def]
 
     def report(progress: Progress) -> None:
         if not os.path.exists(path):
-            raise Cancelled
+            raise Canceled
         now = time.monotonic()
         if now - last[0] < 0.1:
             return

@@ -140,7 +140,7 @@ def _cuts(levels: Floats, low: int, high: int, side: int, depth: int) -> list[in
 
 
 def _refined(y: Floats, cut: int, reach: int) -> tuple[int, float]:
-    """The point within `reach` of `cut` that splits its neighbourhood into two levels with the least sum of absolute distances."""
+    """The point within `reach` of `cut` that splits its neighborhood into two levels with the least sum of absolute distances."""
     low, high = max(cut - reach, 0), min(cut + reach, len(y))
     around = y[low:high]
     before, after = np.median(y[max(cut - 4 * reach, 0) : cut]), np.median(y[cut : cut + 4 * reach])

@@ -1,4 +1,4 @@
-"""From the store's state to the wire: listings, facts, the catalogue of analyses."""
+"""From the store's state to the wire: listings, facts, the catalog of analyses."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _span(store: Store, recording: Recording, label: str, facts: bool, other: Re
     return span
 
 
-def catalogue() -> wire.Analyses:
+def catalog() -> wire.Analyses:
     """Every analysis, no recording in mind."""
     return wire.Analyses("catalogue", _infos(None), [], None, "", list(devices.known_keys()), dict(failures()) or msgspec.UNSET)
 

@@ -88,11 +88,11 @@ def run() -> Response:
 
 @api.get("/analyses")
 def analyses() -> Response:
-    """What can be asked of a recording; without `run` the catalogue alone."""
+    """What can be asked of a recording; without `run` the catalog alone."""
     c = context()
     _only("run", "worker", "span", "wait", "device_limits")
     if not request.args.get("run"):
-        return reply(pack_json(answers.catalogue()), request)
+        return reply(pack_json(answers.catalog()), request)
     recording = _recording()
     capture = _capture(recording)
     limits = request.args.get("device_limits", "")

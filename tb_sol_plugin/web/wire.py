@@ -219,7 +219,7 @@ class Device(msgspec.Struct):
 
 
 class Analyses(msgspec.Struct):
-    """state: ready, or catalogue where no recording was named (then all count as available). devices: keys to choose from.
+    """state: ready, or catalog where no recording was named (then all count as available). devices: keys to choose from.
 
     failed: analyses that could not be loaded, and why; absent where all could.
     """

@@ -37,7 +37,7 @@ def test_a_capture_alone_is_walked_through(serve: Server, view: Callable[..., An
         # THEN each is a report with figures drawn or a table, and nothing failed
         assert page.locator("main .page").count() == 1, name
         assert page.locator("main .failed, main .notice.error").count() == 0, name
-        assert set(page.locator("main .section-empty").all_inner_texts()) <= {"Everything is modelled."}, name
+        assert set(page.locator("main .section-empty").all_inner_texts()) <= {"Everything is modeled."}, name
         assert page.locator("main [data-section]").count() >= 2, name
         picture(v, f"{ALONE}-walk-{name}-{theme}")
 

@@ -65,7 +65,7 @@ def test_a_chart_whose_points_share_rows_says_so(serve: Server, view: Callable[.
 
 
 def test_a_zoomed_axis_keeps_labels(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN the roofline, labelled by decades WHEN it is zoomed into a part of one THEN both axes have labels, rates with their unit
+    # GIVEN the roofline, labeled by decades WHEN it is zoomed into a part of one THEN both axes have labels, rates with their unit
     v = view()
     v.open(serve.home + hash_of(v="1", page="roofline", run=LLM, **{"f.roofline": "x:2.1~2.9;y:14.1~14.9"}))
     v.page.wait_for_function("document.querySelectorAll('[data-figure=roofline] .xtick text').length >= 3")

@@ -214,7 +214,7 @@ def test_a_long_read_shows_its_progress_and_can_be_stopped(serve: Server, view: 
     assert v.page.locator("[role=progressbar]").get_attribute("aria-valuenow") == "61"
     v.page.wait_for_timeout(500)
     assert len(asked) > 1
-    # WHEN it is cancelled THEN the server is told, and is not asked again
+    # WHEN it is canceled THEN the server is told, and is not asked again
     with v.page.expect_request(lambda r: "/api/v1/cancel" in r.url and r.method == "POST"):
         v.page.locator("button", has_text="Cancel").click()
     v.page.wait_for_selector("text=Reading was stopped")

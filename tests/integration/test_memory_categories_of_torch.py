@@ -24,7 +24,7 @@ MADE_INSIDE = ("grads", "optimizer", "activations", "inputs", "temporary", "auto
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three steps of six layers with normalisation, trained with Adam: trace and timeline in one folder."""
+    """Three steps of six layers with normalization, trained with Adam: trace and timeline in one folder."""
     folder = tmp_path_factory.mktemp("run")
     torch.manual_seed(0)
     layers = [m for _ in range(6) for m in (torch.nn.LayerNorm(64), torch.nn.Linear(64, 64), torch.nn.GELU())]

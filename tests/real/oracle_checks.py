@@ -305,7 +305,7 @@ def _launch_stats(c: Capture, params: dict[str, Value], expected: Value) -> Valu
 GEMMS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 
 
-def modelled(c: Capture) -> pd.DataFrame:
+def modeled(c: Capture) -> pd.DataFrame:
     """Rows of the roofline; kernels launched before the window, which only likeness explains, are not in the references."""
     table = report(c, "roofline", by="op_shape").table("ops")
     return table[~table["id"].astype(str).str.endswith("| before the window")]
@@ -327,7 +327,7 @@ def gemm_of(name: object, text: object) -> tuple[int, int, int, int] | None:
 
 @check("gemm_flops_total")
 def _gemm_total(c: Capture, params: dict[str, Value], expected: Value) -> Value:
-    table = modelled(c)
+    table = modeled(c)
     rows = table[table["name"].isin(params["ops"])]  # type: ignore[arg-type]
     return {"calls": int(rows["calls"].sum()), "gflop": with_bias_adds(rows) / 1e9, "kernel_us": us(rows["measured_ns"].sum())}
 
@@ -346,7 +346,7 @@ def with_bias_adds(rows: pd.DataFrame) -> float:
 
 
 def _gemm_rows(c: Capture, op: Value, b: int, m: int, n: int, k: int) -> pd.DataFrame:
-    table = modelled(c)
+    table = modeled(c)
     table = table[table["name"] == op]
     return table[np.array([gemm_of(op, s) == (b, m, n, k) for s in table["input_shapes"]], bool)]
 
@@ -378,7 +378,7 @@ def _gemm_perf(c: Capture, params: dict[str, Value], expected: Value) -> Value:
 
 
 def _attention_rows(c: Capture, op: Value, q: list[int], k: list[int]) -> pd.DataFrame:
-    table = modelled(c)
+    table = modeled(c)
     table = table[table["name"] == op]
     return table[np.array([dims(s)[:2] == [q, k] for s in table["input_shapes"]], bool)]
 

@@ -340,5 +340,5 @@ def test_hostile_recordings_are_answered(device: str, tmp_path: Path) -> None:
     assert odd["bytes"].isna().all() and odd["sol_ns"].isna().all()
     others = rows.drop(index=[*good.index, *odd.index])
     assert others[["flop", "vector_flop", "bytes", "sol_ns", "efficiency"]].isna().all(axis=None)
-    # AND each of them stands among what is not modelled, with a reason
+    # AND each of them stands among what is not modeled, with a reason
     assert len(report.table("unmodelled")) >= len(HOSTILE) - 1 and (report.table("unmodelled")["why"].str.len() > 0).all()

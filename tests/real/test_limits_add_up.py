@@ -1,4 +1,4 @@
-"""Every page says the same: over any page's rows, limits and modelled time add up to the roofline's totals, device time to all of it."""
+"""Every page says the same: over any page's rows, limits and modeled time add up to the roofline's totals, device time to all of it."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def check(c: Capture, step: str = "") -> None:
         if any(s.id == "once" for s in answer.sections):
             pages["phases, once"] = answer.table("once")
     for page, table in pages.items():
-        # GIVEN the outermost rows of a page THEN limits and modelled time are those of the roofline
+        # GIVEN the outermost rows of a page THEN limits and modeled time are those of the roofline
         for column, value in want.items():
             assert near(total(table, column), value, len(table)), (page, column, total(table, column), value)
-        # AND time above the limit is modelled time less the limit, in every row that has both
+        # AND time above the limit is modeled time less the limit, in every row that has both
         both = table[pd.to_numeric(table["efficiency"]).notna()]
         above = pd.to_numeric(both["wasted_ns"]) - pd.to_numeric(both["measured_ns"]) + pd.to_numeric(both["sol_ns"])
         assert above.abs().max() <= 2 or both.empty, page

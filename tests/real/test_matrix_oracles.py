@@ -91,5 +91,5 @@ def test_nested_products_count_once() -> None:
     assert 24 * (block + biases) + 2 * m * 201_088 * 2880 == pytest.approx(want["gflop"] / 2 * 1e9, rel=1e-6)
     # THEN the recording that is there holds the head alone, once
     ops = work(trace(entry)).ops
-    mine = group(ops[ops["name"].astype(str).isin(entry["params"]["ops"]) & ops["modelled"]], "name")
+    mine = group(ops[ops["name"].astype(str).isin(entry["params"]["ops"]) & ops["modeled"]], "name")
     assert int(mine["calls"].sum()) == 1 and int(mine["flop"].sum()) == 2 * m * 201_088 * 2880

@@ -231,12 +231,12 @@ def _roofline(c: Capture) -> None:
         assert (t[name].dropna() >= 0).all(), name
     share = answer.facts.get("modelled_share")
     assert share is None or 0.0 <= float(share) <= 1.0 + 1e-9  # type: ignore[arg-type]
-    unmodelled = answer.facts.get("unmodelled_ns")
+    unmodeled = answer.facts.get("unmodelled_ns")
     whole = int(c.device["duration_ns"].sum()) or int(c.host.loc[c.host["kind"] == S.OPERATOR, "duration_ns"].sum())  # CPU only: host time
     if c.facts.source == "sol_capture":
         whole = round(float(np.nansum(c.tables["ledger"]["time_ns"])))
         _ledger(c)
-    assert unmodelled is None or 0 <= int(unmodelled) <= whole  # type: ignore[arg-type]
+    assert unmodeled is None or 0 <= int(unmodeled) <= whole  # type: ignore[arg-type]
 
 
 def _ledger(c: Capture) -> None:

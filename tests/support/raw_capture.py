@@ -214,7 +214,7 @@ def plain_bytes(sig: dict[str, Any]) -> int | None:
 
 @dataclass
 class Sum:
-    """Sums over rows. sol: ns at the limits; timed_sol, timed: of what has both; unmodelled: time of what has no cost."""
+    """Sums over rows. sol: ns at the limits; timed_sol, timed: of what has both; unmodeled: time of what has no cost."""
 
     calls: int = 0
     limited: int = 0

@@ -1,4 +1,4 @@
-"""The page's colours are the figures' colours."""
+"""The page's colors are the figures' colors."""
 
 from __future__ import annotations
 

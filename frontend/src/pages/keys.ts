@@ -1,6 +1,6 @@
 // Keys that work everywhere on the page. Never while typing, never with a modifier.
 import { go, pageView } from "../state/view";
-import { catalogue } from "../state/data";
+import { catalog } from "../state/data";
 import { stepOut } from "../sections/linked";
 import { closeCopy, copyOpen } from "../ui/copy";
 import { stepBy } from "./bar";
@@ -23,7 +23,7 @@ export function startKeys(): void {
     if (performance.now() < afterG) {
       afterG = 0;
       const name = LETTERS[key];
-      if (name && catalogue.peek().some((a) => a.name === name)) {
+      if (name && catalog.peek().some((a) => a.name === name)) {
         event.preventDefault();
         go(pageView(name), "push");
       }

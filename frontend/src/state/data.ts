@@ -23,7 +23,7 @@ const idle = <T>(): Asked<T> => ({ key: "", state: "idle", value: null, of: "", 
 export const runs = signal<Asked<Runs>>(idle());
 export const pages = signal<Asked<Analyses>>(idle());
 export const report = signal<Asked<Report | Unavailable>>(idle());
-export const catalogue = signal<AnalysisInfo[]>([]);
+export const catalog = signal<AnalysisInfo[]>([]);
 export const visible = signal(true);
 const attempt = signal(0);
 
@@ -34,7 +34,7 @@ export const where = computed<api.Where | null>(() => {
   return c ? { run: c.run.name, worker: c.worker.name, span: c.span.name } : null;
 });
 const whereKey = computed(() => (where.value ? JSON.stringify([where.value.run, where.value.worker, where.value.span, view.value.device, attempt.value]) : ""));
-export const info = computed<AnalysisInfo | null>(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? catalogue.value.find((a) => a.name === page.value) ?? null);
+export const info = computed<AnalysisInfo | null>(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? catalog.value.find((a) => a.name === page.value) ?? null);
 /** The present page answers without a recording. */
 export const alone = computed(() => info.value?.alone === true);
 /** The recording that the report is asked of: the chosen one once it is read. */
@@ -103,7 +103,7 @@ async function standAtDefaults(name: string, w: api.Where | null): Promise<void>
     const value = await api.getReport(name, w, opening.peek());
     if (value.available) standing.value = { page: name, fields: value.fields ?? {} };
   } catch (error) {
-    if (!(error instanceof api.ApiError)) throw error; // then the fields stand as the catalogue has them
+    if (!(error instanceof api.ApiError)) throw error; // then the fields stand as the catalog has them
   }
 }
 
@@ -202,7 +202,7 @@ async function watchRuns(): Promise<void> {
 export function startData(): void {
   onVisible((now) => { visible.value = now; });
   void watchRuns();
-  api.getAnalyses(null).then((all) => { catalogue.value = all.analyses; }, () => undefined);
+  api.getAnalyses(null).then((all) => { catalog.value = all.analyses; }, () => undefined);
 
   effect(() => {
     const key = whereKey.value;
@@ -214,7 +214,7 @@ export function startData(): void {
     const device = view.peek().device;
     void follow(pages, key, (s, again) => api.getAnalyses(w, device, s, again ? "0.8" : ""), stopPages.signal).then((value) => {
       if (!value) return;
-      catalogue.value = value.analyses;
+      catalog.value = value.analyses;
       stamp.value = `${span.file ?? span.name}:${span.size}:${span.mtime}`;
     });
   });

@@ -24,7 +24,7 @@ export function splitList(text: string): string[] {
   return out;
 }
 
-/** Ids with runs of neighbouring whole numbers written as `3-7`: the short form of an opened tree. */
+/** Ids with runs of neighboring whole numbers written as `3-7`: the short form of an opened tree. */
 export function joinIds(ids: readonly string[]): string {
   const whole = [...new Set(ids.filter((id) => /^(0|[1-9]\d{0,8})$/.test(id)))].map(Number).sort((a, b) => a - b);
   const other = [...new Set(ids.filter((id) => !/^(0|[1-9]\d{0,8})$/.test(id)))].sort();

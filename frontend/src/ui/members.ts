@@ -1,11 +1,11 @@
-/** Colours and marks with a fixed meaning: of kinds of work, and of directions of copies. */
+/** Colors and marks with a fixed meaning: of kinds of work, and of directions of copies. */
 
 import palette from "../palette.json";
 
 const TOKENS: object = palette.tokens;
 
 export const MARKS = palette.marks as Record<string, string>;
-/** Directions that look like a colour of another name. */
+/** Directions that look like a color of another name. */
 const SAME: Record<string, string> = { PtoP: "communication", "copy kernel": "DtoD" };
 
 /** `var(--gemm)` for a member of the palette; `other` for a name that is not in it. */

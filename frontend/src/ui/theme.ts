@@ -1,4 +1,4 @@
-// Light and dark: the palette as CSS variables, the theme the page is in, and the dark partner of a light colour.
+// Light and dark: the palette as CSS variables, the theme the page is in, and the dark partner of a light color.
 import { computed, effect, signal } from "@preact/signals";
 import palette from "../palette.json";
 import { hosted, onDark } from "../state/host";
@@ -39,7 +39,7 @@ export const PALE = new Set(["memset", "norm", "elementwise", "Memset", "idle"])
 const partner = new Map<string, string>();
 for (const [light, darkHex] of Object.values(TOKENS)) if (!partner.has(light.toUpperCase())) partner.set(light.toUpperCase(), darkHex);
 
-/** The colour to draw for a light hex of the palette in the present theme; anything else stays. */
+/** The color to draw for a light hex of the palette in the present theme; anything else stays. */
 export const themed = (value: string): string => (dark.value ? (partner.get(value.toUpperCase()) ?? value) : value);
 
 function rules(which: 0 | 1): string {

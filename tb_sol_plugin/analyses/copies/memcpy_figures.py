@@ -23,7 +23,7 @@ COLUMNS: Final = (
     Column("union_ns", "Runs", "ns", "time in which at least one event of the lane runs in the window"),
     Column("hidden_ns", "Hidden", "ns", "the part of it behind computation", missing="neither hidden nor exposed"),
     Column("exposed_ns", "Exposed", "ns", "the rest of it", missing="neither hidden nor exposed"),
-    Column("member", "Colour", doc="colour of the lane", rank=3),
+    Column("member", "Color", doc="color of the lane", rank=3),
 )
 LANE_PX: Final = 40
 LEAST: Final = 1 / 1200

@@ -90,7 +90,7 @@ def calls_section(capture: Capture, where: Scope) -> list[TableSection]:
 
 
 MOST_BARS: Final = 400
-"""Steps drawn; of more, the one with the most exposed time stands for its neighbours."""
+"""Steps drawn; of more, the one with the most exposed time stands for its neighbors."""
 MOST_ROWS: Final = 2000
 STEP_COLUMNS: Final = (
     Column("step", "Step", doc="number of the step"),
@@ -181,7 +181,7 @@ def _figure(table: pd.DataFrame, capture: Capture, worst: int | None) -> FigureS
 
 
 def _thinned(table: pd.DataFrame) -> pd.DataFrame:
-    """At most MOST_BARS steps: of each run of neighbours the one with the most exposed time."""
+    """At most MOST_BARS steps: of each run of neighbors the one with the most exposed time."""
     if len(table) <= MOST_BARS:
         return table
     bucket = np.arange(len(table)) * MOST_BARS // len(table)

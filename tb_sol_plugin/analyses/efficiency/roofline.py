@@ -18,7 +18,7 @@ from tb_sol_plugin.analyses.efficiency.roofline_columns import (
     FACTS,
     KIND_COLUMNS,
     LIST_COLUMNS,
-    UNMODELLED_COLUMNS,
+    UNMODELED_COLUMNS,
     check_mark,
     dtypes_with,
     facts_of,
@@ -34,7 +34,7 @@ from tb_sol_plugin.analyses.efficiency.roofline_tables import (
     notices,
     rows_table,
     shown_rows,
-    unmodelled_table,
+    unmodeled_table,
     with_causes,
 )
 from tb_sol_plugin.cost.roofline import ratio
@@ -44,7 +44,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.report.notes import joined_notices, sampled_words, source_notices
 from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
 from tb_sol_plugin.metrics.work.rows import By, ByLabel, group_times, rows, with_group_times
-from tb_sol_plugin.metrics.work.unmodelled import unmodelled
+from tb_sol_plugin.metrics.work.unmodeled import unmodeled
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -84,7 +84,7 @@ class RooflineQuery(Query, kw_only=True, frozen=True):
     requirements=("operators", "shapes"),
     counted=has_ledger,
     query=RooflineQuery,
-    tables={"ops": COLUMNS, "above": LIST_COLUMNS, "kinds": KIND_COLUMNS, "unmodelled": UNMODELLED_COLUMNS},
+    tables={"ops": COLUMNS, "above": LIST_COLUMNS, "kinds": KIND_COLUMNS, "unmodelled": UNMODELED_COLUMNS},
     facts=FACTS,
 )
 def roofline(capture: Capture, query: RooflineQuery) -> Report:
@@ -122,7 +122,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
         rows_table(frame, shown, chosen, total_row(frame, facts), query.by),
         same.kinds,
         facts_section(facts, spec, list(same.matrix), check_mark(capture, done, part)),
-        unmodelled_table(same.bare, chosen),
+        unmodeled_table(same.bare, chosen),
     ]
     return report
 
@@ -146,7 +146,7 @@ def _for_any_rows(capture: Capture, done: Work, chosen: Selection, part: Scope, 
         return _Same(
             facts_of(capture, done, chosen, part),
             kinds_table(chosen, by_host=done.by_host_time),
-            unmodelled(capture, done, ops),
+            unmodeled(capture, done, ops),
             tuple(dtypes_with(ops, "flop")),
             tuple(dtypes_with(ops, "flop_vector")),
             program_points(capture, ops),

@@ -35,7 +35,7 @@ from tb_sol_plugin.units import human
 
 _NO_MODEL = "no cost model, or sizes not recorded"
 _NO_LIMIT = "no cost model, sizes not recorded, or unknown device limits"
-MODELLED = Column("modelled_share", "Modelled", "ratio", "Share of the time that a cost model covers.", "share", rank=3)
+MODELLED = Column("modelled_share", "Modeled", "ratio", "Share of the time that a cost model covers.", "share", rank=3)
 ID = Column("id", "Row", "", "Key of the row: what it is grouped by.", "code", rank=3)
 COLUMNS = (
     Column("name", "Operator", "", "Operator, kernel, module, layer, phase, step, type or kind, as grouped.", "symbol", color_by="kind"),
@@ -99,10 +99,10 @@ COLUMNS = (
         "achieved_flop_per_s",
         "FLOP/s",
         "FLOP/s",
-        "FLOP over the time of the modelled calls: matrix FLOP, or vector FLOP where there are no others.",
+        "FLOP over the time of the modeled calls: matrix FLOP, or vector FLOP where there are no others.",
         missing="no arithmetic, or no cost model",
     ),
-    Column("achieved_bytes_per_s", "Bandwidth", "B/s", "Bytes over the time of the modelled calls.", missing=_NO_MODEL),
+    Column("achieved_bytes_per_s", "Bandwidth", "B/s", "Bytes over the time of the modeled calls.", missing=_NO_MODEL),
     Column("bound", "Bound", "", "Which limit holds the larger part: compute or memory; none without a limit.", "badge"),
     Column(
         "flop",
@@ -112,7 +112,7 @@ COLUMNS = (
         rank=3,
         missing=_NO_MODEL,
     ),
-    Column("vector_flop", "Vector FLOP", "FLOP", "Elementwise, normalisation and reduction FLOP of all calls.", rank=3, missing=_NO_MODEL),
+    Column("vector_flop", "Vector FLOP", "FLOP", "Elementwise, normalization and reduction FLOP of all calls.", rank=3, missing=_NO_MODEL),
     Column(
         "bytes",
         "Bytes",
@@ -154,7 +154,7 @@ LIST_COLUMNS = (
 )
 _BY_NAME = {c.name: c for c in COLUMNS}
 KIND_COLUMNS = (
-    Column("name", "Part", "", "Kind of modelled work, or why the rest has no limit here.", "symbol", color_by="kind"),
+    Column("name", "Part", "", "Kind of modeled work, or why the rest has no limit here.", "symbol", color_by="kind"),
     _BY_NAME["kind"],
     Column("calls", "Calls", "count", "Operator calls; device events where no operator is known.", rank=2),
     Column(
@@ -172,7 +172,7 @@ KIND_COLUMNS = (
     *(msgspec.structs.replace(_BY_NAME[name], rank=2) for name in ("achieved_flop_per_s", "achieved_bytes_per_s")),
     *(_BY_NAME[name] for name in ("flop", "vector_flop", "bytes", "modelled_share")),
 )
-UNMODELLED_COLUMNS = (
+UNMODELED_COLUMNS = (
     Column("name", "Operator", "", "Operator that owns device time and has no limit.", "code"),
     Column("input_shapes", "Input shapes", "", "Sizes of its arguments as recorded.", "shapes", rank=2, missing="no sizes recorded"),
     Column("types", "Types", "", "Types of its arguments as recorded.", "code", rank=3),
@@ -190,21 +190,21 @@ FACTS: Final = (
     Fact("peak_bytes_per_s", "Memory bandwidth", "B/s", "Memory bandwidth of the device."),
     Fact("achievable_flop_per_s", "Achievable, main type", "FLOP/s", "Rate that a good product of the main type reaches in practice: "
          "the dashed line."),
-    Fact("mfu", "MFU", "ratio", "Model FLOP utilisation: matrix FLOP at the peak of their type over the time of the complete steps, "
+    Fact("mfu", "MFU", "ratio", "Model FLOP utilization: matrix FLOP at the peak of their type over the time of the complete steps, "
          "recomputation left out."),
-    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilisation: the same with recomputed work."),
-    Fact("bandwidth_utilisation", "Bandwidth utilisation", "ratio", "Least memory traffic of the modelled calls over the time of the "
+    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilization: the same with recomputed work."),
+    Fact("bandwidth_utilisation", "Bandwidth utilization", "ratio", "Least memory traffic of the modeled calls over the time of the "
          "complete steps and the memory bandwidth."),
     Fact("steps_ns", "Time of the steps", "ns", "Time of the complete steps that mfu, hfu and bandwidth_utilisation are over."),
-    Fact("total_flop", "Matrix work", "FLOP", "Matrix FLOP of all modelled calls."),
-    Fact("total_vector_flop", "Vector work", "FLOP", "Vector FLOP of all modelled calls."),
-    Fact("total_bytes", "Memory traffic", "B", "Least memory traffic of all modelled calls."),
+    Fact("total_flop", "Matrix work", "FLOP", "Matrix FLOP of all modeled calls."),
+    Fact("total_vector_flop", "Vector work", "FLOP", "Vector FLOP of all modeled calls."),
+    Fact("total_bytes", "Memory traffic", "B", "Least memory traffic of all modeled calls."),
     Fact("device_ns", "Device time", "ns", "Plain sum of all device time of the selection."),
     Fact("measured_ns", "Time with a limit", "ns", "Time of the calls that have a limit."),
     Fact("sol_ns", "Limit", "ns", "Least time of the same calls."),
     Fact("efficiency", "Efficiency", "ratio", "sol_ns over measured_ns."),
-    Fact("modelled_share", "Modelled", "ratio", "Share of the device time that a cost model covers."),
-    Fact("unmodelled_ns", "Not modelled", "ns", "Device time without a cost model."),
+    Fact("modelled_share", "Modeled", "ratio", "Share of the device time that a cost model covers."),
+    Fact("unmodelled_ns", "Not modeled", "ns", "Device time without a cost model."),
     Fact("apart_ns", "Communication, link copies", "ns", "Part of it that is communication or copies over a link: bound by the link, "
          "not by this chart."),
     Fact("explained_flop", "Explained by the trace, per step", "FLOP", "Of a trace beside a SOL capture: matrix FLOP per step that the "
@@ -272,7 +272,7 @@ def check_mark(capture: Capture, done: Work, part: Scope) -> Mark | None:
 
 
 def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[str, Scalar]:
-    """MFU, HFU and bandwidth utilisation over the complete steps of the selection; nothing where no step was recorded.
+    """MFU, HFU and bandwidth utilization over the complete steps of the selection; nothing where no step was recorded.
 
     The steps of a SOL capture last as long as those of the same work in which nothing was counted, where there are any.
     """

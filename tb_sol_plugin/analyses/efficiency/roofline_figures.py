@@ -208,7 +208,7 @@ def _size(point: Point, whole: float, whole_px: float) -> float:
 
 
 def _marks(points: Sequence[Point], whole: float) -> list[fig.Plain]:
-    """One trace per kind, so that colour and shape agree; the largest is drawn first."""
+    """One trace per kind, so that color and shape agree; the largest is drawn first."""
     out: list[fig.Plain] = []
     kinds = sorted({p.kind for p in points}, key=lambda k: -max(p.weight for p in points if p.kind == k))
     for kind in kinds:
@@ -297,7 +297,7 @@ def _program(program: Sequence[Program]) -> list[fig.Plain]:
 
 
 def _program_hover(point: Program) -> str:
-    lines = [f"<b>{escape(point.label)}</b>", f"Modelled time: {human(point.measured_ns, 'ns')}"]
+    lines = [f"<b>{escape(point.label)}</b>", f"Modeled time: {human(point.measured_ns, 'ns')}"]
     if good(point.sol_ns) and good(point.measured_ns):
         share = point.sol_ns / point.measured_ns
         lines += [f"Limit: {human(point.sol_ns, 'ns')}, {human(share, 'ratio')} reached"]
@@ -329,7 +329,7 @@ def _program_names(program: Sequence[Program]) -> list[Label]:
 
 
 def _strip_places(count: int) -> list[float]:
-    """Heights in the strip, spread so that neighbours in the ranking do not lie on each other."""
+    """Heights in the strip, spread so that neighbors in the ranking do not lie on each other."""
     return [0.3 + 0.4 * (at * 0.618 % 1) for at in range(count)]
 
 
@@ -404,7 +404,7 @@ def total_row(frame: pd.DataFrame, facts: dict[str, Scalar]) -> dict[str, Scalar
 
 def program_points(capture: Capture, ops: pd.DataFrame) -> list[Program]:
     """The whole selection, first; where it has several steps also their average and each of them."""
-    covered = ops["modelled"].to_numpy()
+    covered = ops["modeled"].to_numpy()
     out = [_point("whole program", "whole", ops, np.zeros(len(ops), np.int64), covered, 1)[0]]
     step = ops["step"].to_numpy().astype(np.int64)
     numbers = capture.steps["number"].to_numpy()

@@ -70,7 +70,7 @@ def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> S
     chosen = np.append(keep, direction == "both")[owner] & (owned | part.device)
     device = capture.device
     where = np.append(_kind(done.ops), len(PARTS))[owner]
-    bare = ~np.append(done.ops["modelled"].to_numpy(), False)[owner]
+    bare = ~np.append(done.ops["modeled"].to_numpy(), False)[owner]
     outside = np.where(device["link"].to_numpy() == S.BEFORE_WINDOW, 1, np.where(device["link"].to_numpy() == S.NO_RECORD, 2, 0))
     duration = device["duration_ns"].to_numpy().clip(min=0)
     alone = chosen & ~owned
@@ -85,7 +85,7 @@ def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> S
 def _kind(ops: pd.DataFrame) -> npt.NDArray[np.int64]:
     """Per call the part it belongs to by its cost model, else whether it communicates."""
     bare = np.where(ops["collective"].to_numpy(), PARTS.index(COMMUNICATION), PARTS.index(NO_MODEL))
-    return np.where(ops["modelled"].to_numpy(), ops["kind"].cat.codes.to_numpy().astype(np.int64), bare)
+    return np.where(ops["modeled"].to_numpy(), ops["kind"].cat.codes.to_numpy().astype(np.int64), bare)
 
 
 def _selection(ops: pd.DataFrame, outside: dict[str, int], split: npt.NDArray[np.generic]) -> Selection:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses.efficiency.roofline_columns import COLUMNS, ID, KIND_COLUMNS, LIST_COLUMNS, UNMODELLED_COLUMNS
+from tb_sol_plugin.analyses.efficiency.roofline_columns import COLUMNS, ID, KIND_COLUMNS, LIST_COLUMNS, UNMODELED_COLUMNS
 from tb_sol_plugin.analyses.efficiency.roofline_selection import (
     COMMUNICATION,
     NO_MODEL,
@@ -47,11 +47,11 @@ from tb_sol_plugin.units import capitalized, human
 
 
 PLAIN = 0.95
-"""A modelled share from which the ratio stands without its share."""
+"""A modeled share from which the ratio stands without its share."""
 
 
 def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | None, *, by_host: bool, counted: str = "") -> str:
-    """How far the modelled work is from its limit, and how few rows hold the time above it.
+    """How far the modeled work is from its limit, and how few rows hold the time above it.
 
     counted: of a SOL capture, what its work was counted in (`3 sampled iterations`).
     """
@@ -63,13 +63,13 @@ def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
             return "This recording has no device work: rates are over host time, and the limits of this CPU are not known."
         covered = human(number_of(share), "ratio")
         if spec is not None:
-            return f"No work with a known limit is selected: {covered} of device time is modelled."
-        return f"The limits of the device are not known: rates are shown, efficiencies are not. {covered} of device time is modelled."
+            return f"No work with a known limit is selected: {covered} of device time is modeled."
+        return f"The limits of the device are not known: rates are shown, efficiencies are not. {covered} of device time is modeled."
     who = "operators" if by_host else "kernels"
-    first = f"Modelled {who} run at **{human(efficiency, 'ratio')}** of what the {spec.name if spec else 'device'} allows."
+    first = f"Modeled {who} run at **{human(efficiency, 'ratio')}** of what the {spec.name if spec else 'device'} allows."
     if isinstance(share, float) and share < PLAIN:
         covered = f"{human(share, 'ratio')} of {'host' if by_host else 'device'} time"
-        first = f"Modelled {who}, {covered}, run at **{human(efficiency, 'ratio')}** of what the {spec.name if spec else 'device'} allows."
+        first = f"Modeled {who}, {covered}, run at **{human(efficiency, 'ratio')}** of what the {spec.name if spec else 'device'} allows."
     wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
     above = np.sort(wasted[np.isfinite(wasted) & (wasted > 0)])[::-1]
     if not len(above):
@@ -101,8 +101,8 @@ def _counted(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
     return f"{first}, which take **{human(sol, 'ns')}** at the limits of {spec.name}."
 
 
-def notices(capture: Capture, done: Work, chosen: Selection, unmodelled: pd.DataFrame, *, direction: str, l2: bool) -> list[Notice]:
-    """Why limits are missing or guessed, what is not modelled, what was launched before the window, what a choice leaves out."""
+def notices(capture: Capture, done: Work, chosen: Selection, unmodeled: pd.DataFrame, *, direction: str, l2: bool) -> list[Notice]:
+    """Why limits are missing or guessed, what is not modeled, what was launched before the window, what a choice leaves out."""
     spec = done.spec
     out: list[Notice] = []
     if spec is None:
@@ -114,7 +114,7 @@ def notices(capture: Capture, done: Work, chosen: Selection, unmodelled: pd.Data
         name = spec.name if spec else "this device"
         text = f"No L2 bandwidth of {name} is known, so there is no L2 roof; a device file can give it as `l2_bw_gb_per_s`."
         out.append(Notice(text, "info"))
-    out += _without_model(chosen, unmodelled, by_host=done.by_host_time)
+    out += _without_model(chosen, unmodeled, by_host=done.by_host_time)
     early = chosen.ops["inferred"].to_numpy()
     if early.any():
         time = human(int(chosen.ops["measured_ns"].to_numpy()[early].sum()), "ns")
@@ -130,14 +130,14 @@ def notices(capture: Capture, done: Work, chosen: Selection, unmodelled: pd.Data
     return out
 
 
-def _without_model(chosen: Selection, unmodelled: pd.DataFrame, *, by_host: bool) -> list[Notice]:
+def _without_model(chosen: Selection, unmodeled: pd.DataFrame, *, by_host: bool) -> list[Notice]:
     bare = chosen.whole_ns - chosen.modelled_ns - chosen.apart_ns
     if not chosen.whole_ns or bare <= 0.1 * chosen.whole_ns or by_host:
         return []
     covered = human(chosen.modelled_ns / chosen.whole_ns, "ratio")
     apart = chosen.apart_ns
     rest = f" {human(apart, 'ns')} are communication and copies over a link, which this chart does not bound." if apart else ""
-    largest = unmodelled.groupby("name", sort=False)["measured_ns"].sum().sort_values(ascending=False, kind="stable").head(3)
+    largest = unmodeled.groupby("name", sort=False)["measured_ns"].sum().sort_values(ascending=False, kind="stable").head(3)
     named = ", ".join(f"`{name}` {human(int(time), 'ns')}" for name, time in largest.items()) if chosen.parts.get(NO_MODEL) else ""
     tail = f" Largest without: {named}." if named else ""
     return [Notice(f"A cost model covers {covered} of device time.{rest}{tail}", "info")]
@@ -179,8 +179,8 @@ KIND_NAMES: Final = {
     "elementwise": "Elementwise",
     "other": "Other",
 }
-EVERYTHING: Final = "Everything is modelled."
-EVERY_OPERATOR: Final = "Every operator is modelled. The rest is communication, copies over a link, or launched by no recorded operator."
+EVERYTHING: Final = "Everything is modeled."
+EVERY_OPERATOR: Final = "Every operator is modeled. The rest is communication, copies over a link, or launched by no recorded operator."
 KIND_PAGES: Final = {COMMUNICATION: "communication", OVER_LINK: "memcpy"}
 _WHOLE: Final = ("calls", "measured_ns", "sol_ns", "compute_ns", "memory_ns", "wasted_ns", "flop", "vector_flop", "bytes")
 
@@ -347,12 +347,12 @@ def above_table(frame: pd.DataFrame) -> TableSection:
 
 def _calls_without_a_model(ops: pd.DataFrame) -> dict[str, int]:
     """Count the calls that no cost model covers, collectives apart."""
-    unmodelled, collective = ~ops["modelled"].to_numpy(), ops["collective"].to_numpy()
-    return {NO_MODEL: int((unmodelled & ~collective).sum()), COMMUNICATION: int((unmodelled & collective).sum())}
+    unmodeled, collective = ~ops["modeled"].to_numpy(), ops["collective"].to_numpy()
+    return {NO_MODEL: int((unmodeled & ~collective).sum()), COMMUNICATION: int((unmodeled & collective).sum())}
 
 
 def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
-    """Device time by kind of modelled work, and the rest by the reason it has no limit: the rows add up to all of it."""
+    """Device time by kind of modeled work, and the rest by the reason it has no limit: the rows add up to all of it."""
     sums = _kind_sums(chosen.ops)
     names = [part for part in PARTS if part in chosen.parts]
     frame = pd.DataFrame({"id": names, "name": [KIND_NAMES.get(n, n) for n in names]})
@@ -404,8 +404,8 @@ def _adds_up(chosen: Selection, by_host: bool) -> str:
 
 
 def _kind_sums(ops: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Per kind, over its modelled calls: calls, limit, time above it, efficiency, work and rates. NaN is unknown."""
-    covered = ops["modelled"].to_numpy()
+    """Per kind, over its modeled calls: calls, limit, time above it, efficiency, work and rates. NaN is unknown."""
+    covered = ops["modeled"].to_numpy()
     kind = ops["kind"].cat.codes.to_numpy().astype(np.int64)
     measured = ops["measured_ns"].to_numpy(dtype=np.float64)
 
@@ -437,15 +437,15 @@ _WORK: Final = {"flop": "flop", "vector_flop": "flop_vector", "bytes": "bytes"}
 # -- what has no model --------------------------------------------------------------------------------------------
 
 
-def unmodelled_table(found: pd.DataFrame, chosen: Selection) -> TableSection:
+def unmodeled_table(found: pd.DataFrame, chosen: Selection) -> TableSection:
     """What has no model, largest first, with what is missing."""
     bare = chosen.parts.get(NO_MODEL, 0)
     share = f", {human(bare / chosen.whole_ns, 'ratio')} of the time" if chosen.whole_ns else ""
     return make_table(
         "unmodelled",
-        "Not modelled",
+        "Not modeled",
         found,
-        UNMODELLED_COLUMNS if chosen.timed else _untimed(UNMODELLED_COLUMNS),
+        UNMODELED_COLUMNS if chosen.timed else _untimed(UNMODELED_COLUMNS),
         sort=Sort("measured_ns" if chosen.timed else "calls"),
         subtitle=f"{human(bare, 'ns')}{share}" if bare else "",
         empty=EVERYTHING if chosen.modelled_ns == chosen.whole_ns and (chosen.timed or NO_MODEL not in chosen.parts) else EVERY_OPERATOR,

@@ -48,7 +48,7 @@ NO_LIMIT: Final = "the device has no rate for a type in it, or its limits are un
 BOUND_ONLY: Final = "A bound, not a forecast: the least time in which the device could do this work."
 
 _VALUES: Final = (
-    Column("calls", "Calls", "count", "Modelled calls per step."),
+    Column("calls", "Calls", "count", "Modeled calls per step."),
     Column(
         "measured_ns",
         "Measured",
@@ -57,7 +57,7 @@ _VALUES: Final = (
         "bar",
         color="bar-ink",
     ),
-    Column("share", "Share", "ratio", "Measured time over that of all modelled calls.", "share", rank=2),
+    Column("share", "Share", "ratio", "Measured time over that of all modeled calls.", "share", rank=2),
     Column("sol_ns", "Limit here", "ns", "Least time on the recorded device, in the recorded types.", missing=NO_LIMIT),
     Column("sol_then_ns", "Limit there", "ns", "Least time on the chosen device, in the chosen type.", missing=NO_LIMIT),
     Column("ratio", "Here ÷ there", "", "Limit here over limit there: above 1 the bound there is lower.", missing=NO_LIMIT),
@@ -75,9 +75,9 @@ OPERATORS: Final = (
 DEVICES: Final = (
     Column("device", "Device", "", "Key of the device limits.", "code"),
     Column("name", "Name", "", "Name of the device.", rank=2),
-    Column("sol_ns", "Limit of a step", "ns", "Least time of the modelled work of a step on this device.", "bar", color="accent"),
+    Column("sol_ns", "Limit of a step", "ns", "Least time of the modeled work of a step on this device.", "bar", color="accent"),
     Column("ratio", "Here ÷ there", "", "Limit of the recorded device in the recorded types over this limit."),
-    Column("headroom", "Measured ÷ there", "", "Measured time of the modelled work over this limit.", rank=2),
+    Column("headroom", "Measured ÷ there", "", "Measured time of the modeled work over this limit.", rank=2),
     Column("compute_share", "Compute", "ratio", "Part of the limit that arithmetic sets; the rest is memory traffic.", "share", rank=2),
     Column("peak_flop_per_s", "Dense peak", "FLOP/s", "Dense peak of the type that holds most matrix work.", rank=2, missing="no rate"),
     Column("bandwidth_bytes_per_s", "Memory", "B/s", "Memory bandwidth.", rank=2, missing="unknown"),
@@ -88,7 +88,7 @@ FACTS: Final = (
     Fact("device_then", "There", "", "Device asked about."),
     Fact("dtype", "Type there", "", "Type asked about for eligible matrix work."),
     Fact("step_ns", "Step, measured", "ns", "Measured time of a step; of everything recorded where no step was."),
-    Fact("measured_ns", "Modelled work, measured", "ns", "Time of the modelled calls of a step."),
+    Fact("measured_ns", "Modeled work, measured", "ns", "Time of the modeled calls of a step."),
     Fact("sol_ns", "Limit here", "ns", "Their limit on the recorded device, in the recorded types."),
     Fact("sol_then_ns", "Limit there", "ns", "Their limit on the chosen device, in the chosen type."),
     Fact("ratio", "Here ÷ there", "", "Limit here over limit there."),
@@ -294,7 +294,7 @@ def _headline(
     values: dict[str, Scalar], devices: pd.DataFrame, there: DeviceSpec | None, lacking: str, *, stepped: bool, host: bool
 ) -> str:
     whose = "of a step" if stepped else "recorded"
-    first = f"The modelled work {whose} takes {human(number_of(values['measured_ns']), 'ns')}"
+    first = f"The modeled work {whose} takes {human(number_of(values['measured_ns']), 'ns')}"
     if values["measured_ns"] is None:
         first = f"The work {whose} was counted, its calls were not timed"
     sol, after = number_of(values["sol_ns"]), number_of(values["sol_then_ns"])
@@ -392,7 +392,7 @@ def _table(
         key="name",
         sort=Sort("measured_ns" if measured is not None else "sol_ns"),
         total={
-            "name": "All modelled work",
+            "name": "All modeled work",
             "calls": round(float(every["calls"].sum())),
             "measured_ns": values["measured_ns"],
             "share": 1.0 if measured is not None else None,

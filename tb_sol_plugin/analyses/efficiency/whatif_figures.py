@@ -57,7 +57,7 @@ def bars(frame: pd.DataFrame, here: str, there: str, what: str) -> FigureSection
     x = fig.axis(unit, range=[0, longest / factor * 1.45])
     left = f", first {MOST} of {len(frame)}" if len(frame) > MOST else ""
     first = names[0] if names else ""
-    summary = f"Measured time and limits {what}. The longest is {first}." if names else "No modelled work."
+    summary = f"Measured time and limits {what}. The longest is {first}." if names else "No modeled work."
     return FigureSection(
         id="bars",
         title="Measured, and the least it could take",

@@ -121,7 +121,7 @@ def _headline(found: Gathered, prediction: Prediction) -> str:
     how += f" in {run.accum + 1} micro-steps" if run.accum else ""
     said = f"Run **{how}** (total batch {human(run.total, 'count')}): {human(run.speedup, '')} times one replica"
     if unknown(prediction.fit, run.nodes, run.replicas):
-        return f"{said} **at best**: the points do not show what synchronising so many costs, and it counts as little."
+        return f"{said} **at best**: the points do not show what synchronizing so many costs, and it counts as little."
     if prediction.pays_on:
         return f"{said}. Adding replicas still pays at the largest count looked at."
     share = human(prediction.terms.share, "ratio")

@@ -202,7 +202,7 @@ def _table(made: Allocation, names: list[str], owners: list[Found]) -> AnySectio
 
 
 def _seats(made: Allocation, names: list[str], owners: list[Found], jobs: list[Found], cluster: Cluster) -> FigureSection:
-    """Nodes as bars, the jobs on each stacked, coloured by kind of job."""
+    """Nodes as bars, the jobs on each stacked, colored by kind of job."""
     nodes = min(len(cluster.devices), MOST_DRAWN)
     place = {j.name: i for i, j in enumerate(jobs)}
     data: list[F.Plain] = []

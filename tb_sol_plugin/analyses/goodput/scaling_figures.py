@@ -23,7 +23,7 @@ NODE_MARKS: Final = ("circle", "diamond", "square", "triangle-up", "cross", "x")
 
 
 def measured(found: Gathered) -> FigureSection:
-    """Predicted over measured step, a point per configuration, coloured by nodes; hollow where the batch size was guessed."""
+    """Predicted over measured step, a point per configuration, colored by nodes; hollow where the batch size was guessed."""
     made, used = found.fit, found.used
     assert made is not None
     nodes, replicas, batch = (np.array([getattr(p, n) for p in used], float) for n in ("num_nodes", "num_replicas", "atomic_bsz"))
@@ -60,7 +60,7 @@ def measured(found: Gathered) -> FigureSection:
     kind: F.Plain = {"type": "log", "range": [math.log10(low), math.log10(high)]} if wide else {"range": [low, high]}
     errors = np.abs(series[0][2] / series[0][1] - 1)
     worst = int(np.argmax(errors))
-    named = "" if len(counts) < 2 else "; colour and shape: nodes"
+    named = "" if len(counts) < 2 else "; color and shape: nodes"
     return FigureSection(
         id="fit", title="Measured against the fit", subtitle=f"large: step, small: without sync{named}; hollow: batch size guessed",
         figure=F.figure(data, x=F.axis(f"measured, {unit}", **kind), y=F.axis(f"fit, {unit}", **kind)), span=6, height=330, table="points",
@@ -139,7 +139,7 @@ def overlap(found: Gathered) -> list[FigureSection]:
         "hovertext": [f"<b>γ = {gamma:.2f}</b><br>{overlap_words(gamma)}{words}"],
     })  # fmt: skip
     return [FigureSection(
-        id="overlap", title="Overlap of computing and synchronising", span=6, height=130,
+        id="overlap", title="Overlap of computing and synchronizing", span=6, height=130,
         subtitle=f"γ = {gamma:.2f}: {overlap_words(gamma)}{words}",
         figure=F.figure(data, x=F.axis("% hidden: 0 is γ = 1, 93 is γ = 10", range=[-2, 102], showgrid=False),
                         y=F.axis(range=[-1, 1], showgrid=False, showticklabels=False, zeroline=False)),
@@ -282,7 +282,7 @@ def _accum(steps: int) -> str:
 
 
 def split(found: Gathered, prediction: Prediction) -> FigureSection:
-    """Computing and synchronising of one updating micro-step, and what of both does not overlap."""
+    """Computing and synchronizing of one updating micro-step, and what of both does not overlap."""
     counts = prediction.terms.counts
     runs = np.flatnonzero(np.isfinite(prediction.best["goodput"]))
     shown = runs if len(runs) <= MOST_BARS else np.unique(runs[np.linspace(0, len(runs) - 1, MOST_BARS).astype(int)])
@@ -294,8 +294,8 @@ def split(found: Gathered, prediction: Prediction) -> FigureSection:
     data: list[F.Plain] = [
         {"type": "bar", "name": "computing", "x": x, "y": [c * scale for _, c, _, _ in rows], "marker": F.fill("compute"),
          "hoverinfo": "text", "hovertext": [f"<b>{r} replicas</b><br>computing {human(c * 1e9, 'ns')}" for r, c, _, _ in rows]},
-        {"type": "bar", "name": "synchronising", "x": x, "y": [n * scale for _, _, n, _ in rows], "marker": F.fill("communication"),
-         "hoverinfo": "text", "hovertext": [f"<b>{r} replicas</b><br>synchronising {human(n * 1e9, 'ns')}" for r, _, n, _ in rows]},
+        {"type": "bar", "name": "synchronizing", "x": x, "y": [n * scale for _, _, n, _ in rows], "marker": F.fill("communication"),
+         "hoverinfo": "text", "hovertext": [f"<b>{r} replicas</b><br>synchronizing {human(n * 1e9, 'ns')}" for r, _, n, _ in rows]},
         {"type": "scatter", "mode": "lines+markers", "name": "step", "x": x, "y": [s * scale for *_, s in rows], "hoverinfo": "text",
          "line": {"color": F.light("ink"), "width": 1.6}, "marker": {"size": 6, "color": F.light("ink")},
          "hovertext": [
@@ -308,10 +308,10 @@ def split(found: Gathered, prediction: Prediction) -> FigureSection:
     gamma = made.known["gamma"]
     said = f"γ = {gamma:.2f}: {overlap_words(gamma)}" if gamma is not None else "overlap not known from these points"
     return FigureSection(
-        id="split", title="Computing and synchronising",
+        id="split", title="Computing and synchronizing",
         subtitle=f"bars: each by itself; line: the step, shorter where they overlap; {said}",
         figure=F.figure(data, x=F.axis("replicas", type="category", showgrid=False), y=F.axis(unit), barmode="stack"), span=6, height=330,
-        summary=f"Time of computing and of synchronising in a step for each count of replicas; {said}.",
+        summary=f"Time of computing and of synchronizing in a step for each count of replicas; {said}.",
     )  # fmt: skip
 
 

@@ -137,11 +137,11 @@ FACTS: Final = (
     Fact("alpha_c", "alpha_c, s", "", "seconds of a micro-step that do not depend on its batch; null where the points do not determine "
          "it"),
     Fact("beta_c", "beta_c, s", "", "seconds of a micro-step per sample; null where not determined"),
-    Fact("alpha_n", "alpha_n, s", "", "seconds of synchronising two replicas on different nodes; null where not determined"),
+    Fact("alpha_n", "alpha_n, s", "", "seconds of synchronizing two replicas on different nodes; null where not determined"),
     Fact("beta_n", "beta_n, s", "", "seconds more for every further replica across nodes; null where not determined"),
-    Fact("alpha_r", "alpha_r, s", "", "seconds of synchronising two replicas on one node; null where not determined"),
+    Fact("alpha_r", "alpha_r, s", "", "seconds of synchronizing two replicas on one node; null where not determined"),
     Fact("beta_r", "beta_r, s", "", "seconds more for every further replica on a node; null where not determined"),
-    Fact("gamma", "", "", "overlap of computing and synchronising: 1 none, 10 all but complete; null where not determined"),
+    Fact("gamma", "", "", "overlap of computing and synchronizing: 1 none, 10 all but complete; null where not determined"),
     Fact("points", "Points", "count", "points that the fit uses"),
     Fact("points_left_out", "Left out", "count", "points that it does not"),
     Fact("median_error", "Error of the fit", "ratio", "median of the fit's relative error of the step time"),
@@ -176,8 +176,8 @@ def wanted(query: ScalingQuery) -> Wanted:
 
 
 MEANING: Final = {
-    "alpha_c": "computing, whatever the batch", "beta_c": "computing, per sample", "alpha_n": "synchronising across nodes",
-    "beta_n": "per further replica across nodes", "alpha_r": "synchronising on a node", "beta_r": "per further replica on a node",
+    "alpha_c": "computing, whatever the batch", "beta_c": "computing, per sample", "alpha_n": "synchronizing across nodes",
+    "beta_n": "per further replica across nodes", "alpha_r": "synchronizing on a node", "beta_r": "per further replica on a node",
     "gamma": "overlap: 1 none of the wait hides, 10 nearly all",
 }  # fmt: skip
 

@@ -80,7 +80,7 @@ HELD: Final = (
     Column("allocations_b", "Allocations in B", "count", "how many make up these bytes", rank=2, missing="not told by this source"),
     Column("abs_delta", "Size of it", "B", "size of the difference, whatever its sign", rank=3),
     Column("kind", "Kind", doc="row; before: in use before the recording began; unknown: the rest; rest: smaller ones together", rank=3),
-    Column("color", "Colour", doc="colour of the row", rank=3),
+    Column("color", "Color", doc="color of the row", rank=3),
     Column("key", "Id", doc="stable key of the row", rank=3),
 )  # fmt: skip
 SETTINGS: Final = (

@@ -28,7 +28,7 @@ WIDE: Final = 0.045
 FAR: Final = 3.0
 """The limit is drawn where it is not more than so many times the largest value: else the curve would be a line at the bottom."""
 PALE: Final = "26"
-"""15 % of a colour, as its last two digits."""
+"""15 % of a color, as its last two digits."""
 NAMES_AT: Final = 0.995
 """Names of phases stand at this height of the figure, above the levels."""
 TINTS: Final = (0.12, 0.08, 0.05, 0.03)

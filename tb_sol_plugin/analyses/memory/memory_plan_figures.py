@@ -22,7 +22,7 @@ PARTS: Final = (
     ("parameters", "compute"), ("gradients", "communication"), ("master weights", "conv"), ("optimizer state", "norm"),
     ("activations", "attention"), ("logits", "elementwise"), ("base", "host"),
 )  # fmt: skip
-"""Name and colour of what a stage holds, in the order in which it is stacked."""
+"""Name and color of what a stage holds, in the order in which it is stacked."""
 NAMES: Final = (
     "largest_parameter_bytes", "largest_gradient_bytes", "largest_master_bytes", "largest_optimizer_bytes", "largest_activation_bytes",
     "largest_logits_bytes", "base_bytes",

@@ -277,7 +277,7 @@ PEAK_COLUMNS: Final = (
     Column("share", "Share", "ratio", "bytes over all that was in use then", show="share"),
     Column("allocations", "Allocations", "count", "how many make up these bytes", missing="not told by this source"),
     Column("kind", "Kind", doc="row; before: in use before the recording began; unknown: the rest of what was in use", rank=3),
-    Column("color", "Colour", doc="colour of the row", rank=3),
+    Column("color", "Color", doc="color of the row", rank=3),
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
-from tb_sol_plugin.metrics.work.unmodelled import unmodelled
+from tb_sol_plugin.metrics.work.unmodeled import unmodeled
 from tb_sol_plugin.metrics.work.work import group
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -185,7 +185,7 @@ def _notices(capture: Capture, part: Scope, fall: Waterfall) -> list[Notice]:
     lack = capture.missing("shapes") if not fall.work.from_ledger else None
     if lack is not None and (fall.work.spec is not None or not len(capture.device)):
         out.append(Notice(f"Limits need input shapes: {lack[0]}; {lack[1]}.", "warn"))
-    share = fall.modelled_kernel_share
+    share = fall.modeled_kernel_share
     if lack is None and fall.work.spec is not None and fall.has_limits and share is not None and share < PLAIN and fall.work.timed:
         most = _most_without_model(capture, fall)
         out.append(Notice(f"{human(1 - share, 'ratio')} of the {_worker(capture)} work has no limit{most}.", "warn", Link("roofline")))
@@ -199,7 +199,7 @@ def _worker(capture: Capture) -> str:
 def _most_without_model(capture: Capture, fall: Waterfall, most: int = 3) -> str:
     """`: `op` (why), …`: the operators with most time and no limit, with the reason; work of no operator among them."""
     ops = fall.work.ops
-    lost = unmodelled(capture, fall.work, ops)
+    lost = unmodeled(capture, fall.work, ops)
     said: dict[str, float] = {}
     for name, why, ns in zip(lost["name"].tolist(), lost["why"].tolist(), lost["measured_ns"].tolist(), strict=True):
         words = f"`{name}` ({why})"

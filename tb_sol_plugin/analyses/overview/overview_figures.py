@@ -117,7 +117,7 @@ PART_COLUMNS: Final = (
     Column("time_ns", "Time", "ns", "Per step.", "bar", color_by="color"),
     Column("share", "Share", "ratio", "Over the step.", "share"),
     Column("meaning", "Meaning", "", "What the part is.", "text", rank=2),
-    Column("color", "Colour", "", "Member of the palette.", "text", rank=3),
+    Column("color", "Color", "", "Member of the palette.", "text", rank=3),
 )
 
 

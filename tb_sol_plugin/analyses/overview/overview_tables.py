@@ -1,4 +1,4 @@
-"""The headline of the overview: the ratio as one equation, and the utilisations beside it, each with its formula in numbers."""
+"""The headline of the overview: the ratio as one equation, and the utilizations beside it, each with its formula in numbers."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ FACTS: Final = (
     Fact("gpu_busy", "Device busy", "ratio", "Part of the step in which at least one device event runs; of a host recording, in which an "
          "operator runs."),
     Fact("efficiency_while_busy", "Efficiency while busy", "ratio", "Time at the limits over the busy time."),
-    Fact("mfu", "MFU", "ratio", "Model FLOP utilisation: matrix operations without recomputed ones, over the step at the "
+    Fact("mfu", "MFU", "ratio", "Model FLOP utilization: matrix operations without recomputed ones, over the step at the "
          "dense peak of their type."),
-    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilisation: the same with recomputed work."),
-    Fact("bandwidth_utilisation", "Memory bandwidth", "ratio", "Least memory traffic of the modelled work over the step at the memory "
+    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilization: the same with recomputed work."),
+    Fact("bandwidth_utilisation", "Memory bandwidth", "ratio", "Least memory traffic of the modeled work over the step at the memory "
          "bandwidth."),
-    Fact("modelled_share", "Kernel time modelled", "ratio", "Part of the device's own work, communication and copies over a link set "
+    Fact("modelled_share", "Kernel time modeled", "ratio", "Part of the device's own work, communication and copies over a link set "
          "aside, that a cost model covers."),
     Fact("step_ns", "Step", "ns", "Mean length of a step by its GPU-aware bounds; of the whole recording where no step was recorded."),
-    Fact("sol_ns", "Limit", "ns", "Sum of the limits of all modelled work, per step."),
+    Fact("sol_ns", "Limit", "ns", "Sum of the limits of all modeled work, per step."),
     Fact("compute_limit_ns", "Limit, arithmetic", "ns", "Part of that sum that arithmetic bounds, recomputed work set aside."),
     Fact("memory_limit_ns", "Limit, memory bandwidth", "ns", "Part of that sum that memory bandwidth bounds, recomputed work set aside."),
-    Fact("traffic_bytes", "Memory traffic", "B", "Least memory traffic of the modelled work, per step."),
+    Fact("traffic_bytes", "Memory traffic", "B", "Least memory traffic of the modeled work, per step."),
     Fact("recompute_ns", "Recomputed", "ns", "Device time of forward work that runs again in the backward pass, per step."),
     Fact("speed_of_light_achievable", "Of the achievable rates", "ratio", "The same ratio with matrix work at the rate that products "
          "reach in practice."),
@@ -118,15 +118,15 @@ def equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
     """Ratio = busy × efficiency while busy, then tiles; the report's headline stands beside them."""
     tiles = Tiles()
     _ratio(tiles, capture, fall)
-    _utilisations(tiles, capture, fall, part)
-    share = fall.modelled_kernel_share
+    _utilizations(tiles, capture, fall, part)
+    share = fall.modeled_kernel_share
     each = fall.steps
     on_host = fall.work.by_host_time
     without = human(round(fall.unmodelled_ns / each), "ns")
     tiles.add(
         "modelled_share",
         share,
-        label="Operator time modelled" if on_host else "Kernel time modelled" if fall.work.timed else "Calls modelled",
+        label="Operator time modeled" if on_host else "Kernel time modeled" if fall.work.timed else "Calls modeled",
         note=f"{without} without a model {_per(fall)}" if fall.unmodelled_ns else "all of it" if share and fall.work.timed else "",
         more=f"{human(round(sum(fall.kind_ns.values()) / each), 'ns')} with a model, {without} without." if fall.work.timed else BY_CALLS,
     )
@@ -192,7 +192,7 @@ def _rates(fall: Waterfall) -> str:
 
 
 def _mark(capture: Capture, fall: Waterfall, ratio: float | None) -> Mark | None:
-    share = fall.modelled_kernel_share
+    share = fall.modeled_kernel_share
     if ratio is None:
         return Mark("unknown", why_no_ratio(capture, fall))
     if share is not None and share < PLAIN:
@@ -207,13 +207,13 @@ def step_words(capture: Capture, part: Scope, fall: Waterfall) -> str:
     return f"The step is the median of {human(usual.count, 'count')} of the same inputs that were not sampled." if usual else ""
 
 
-def _utilisations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) -> None:
+def _utilizations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) -> None:
     spec, each = fall.work.spec, fall.steps
     inside = fall.work.ops[fall.inside]
     which = step_words(capture, part, fall)
     use = utilization(inside, spec, fall.total_ns, devices=fall.devices)
     step = human(round(fall.total_ns / each), "ns")
-    share = fall.modelled_kernel_share
+    share = fall.modeled_kernel_share
     partial = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the work") if (share or 0) < PLAIN else None
     if partial is None and spec is not None and spec.method == "derived":
         partial = Mark("estimated", "the peaks follow from units, rate and clock of a device that is not in the table")
@@ -246,7 +246,7 @@ def _utilisations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) 
         use.bandwidth_utilisation if known else None,
         note=f"{human(traffic / each, 'B')} at least, {_per(fall)}" if traffic else "",
         more=_joined(f"{human(traffic / each, 'B')} / ({step} × {bandwidth}{many}).", which) if known else "",
-        mark=partial if known else Mark("unknown", "no traffic of modelled work, or no known bandwidth"),
+        mark=partial if known else Mark("unknown", "no traffic of modeled work, or no known bandwidth"),
     )
     tiles.add("traffic_bytes", round(traffic / each) if fall.inside.any() else None, hidden=True)
 

@@ -246,7 +246,7 @@ def _fit(place: Ints, found: Course, factor: float) -> tuple[list[F.Plain], list
 
 BARS: Final = 120
 STRENGTH: Final = (1.0, 0.62, 0.4, 0.26)
-"""Accent of the longest phases, so that neighbours differ."""
+"""Accent of the longest phases, so that neighbors differ."""
 
 
 def by_phase(frame: pd.DataFrame, found: PhaseTimes) -> FigureSection | None:

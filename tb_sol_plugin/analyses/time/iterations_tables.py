@@ -39,7 +39,7 @@ FACTS: Final = (
     Fact("regression_share", "Slower by", "ratio", "Growth of the median step time there."),
     Fact("sol_ns", "Limit", "ns", "Average limit of an iteration, of those iterations whose work is known."),
     Fact("hfu", "HFU", "ratio", "MFU with recomputed work."),
-    Fact("bandwidth_utilisation", "Bandwidth utilisation", "ratio", "Least memory traffic over usual step times times bandwidth."),
+    Fact("bandwidth_utilisation", "Bandwidth utilization", "ratio", "Least memory traffic over usual step times times bandwidth."),
     Fact("tokens_per_s", "Tokens/s", "", "Tokens of those iterations over their time."),
     Fact("samples_per_s", "Samples/s", "", "Samples of those iterations over their time."),
     Fact("sampled_median_ns", "Step time, sampled", "ns", "Median step time of the sampled iterations, the first left out: counting "

@@ -85,7 +85,7 @@ VALUES: Final = (
     ranked(EFFICIENCY, 1, f"limit over the time of the calls that have one; {SHARED}"),
     ranked(BOUND, 3, "what sets the larger part of the limit: compute or memory"),
     ranked(FLAGS, 3, "above limit: faster than the limit; estimated: some of its operators ran several kernels, or sizes are assumed"),
-    Column("modelled_share", "Modelled", "ratio", "part of its time whose operator has a cost model", show="share", rank=3),
+    Column("modelled_share", "Modeled", "ratio", "part of its time whose operator has a cost model", show="share", rank=3),
     ranked(RECOMPUTE, 3, "part of its time that runs forward work again inside the backward pass"),
     Column("blocks_per_sm", "Blocks per SM", doc=WEIGHTED, rank=2, missing=NOT_RECORDED),
     Column("occupancy_pct", "Occupancy", "%", f"estimated achieved occupancy: {WEIGHTED}", rank=2, missing=NOT_RECORDED),
@@ -113,7 +113,7 @@ FACTS: Final = (
     Fact("measured_ns", "Time with a limit", "ns", "time of the kernels that have a limit, plain sum"),
     Fact("wasted_ns", "Above the limit", "ns", "that time less the limits"),
     Fact("efficiency", "Efficiency", "ratio", "limits over that time"),
-    Fact("modelled_share", "Modelled", "ratio", "part of kernel time whose operator has a cost model"),
+    Fact("modelled_share", "Modeled", "ratio", "part of kernel time whose operator has a cost model"),
 )  # fmt: skip
 AGAINST: Final = ("sol_ns", "measured_ns", "wasted_ns", "efficiency", "modelled_share")
 TOP: Final = 10
@@ -187,7 +187,7 @@ _SUMMED: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 
 def _limited(frame: pd.DataFrame) -> pd.DataFrame:
-    """Sums of work as whole numbers, None unknown, and the modelled part of each group's time."""
+    """Sums of work as whole numbers, None unknown, and the modeled part of each group's time."""
     share = ratio(np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64)), frame["total_ns"].to_numpy(dtype=np.float64))
     whole = {n: whole_numbers(frame[n]) for n in _SUMMED}
     return frame.assign(modelled_share=share, modelled_sum_ns=np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64)), **whole)
@@ -294,7 +294,7 @@ def _figure(frame: pd.DataFrame, key: str, query: KernelsQuery) -> FigureSection
     return FigureSection(
         id="top",
         title="Longest kernels" if measure == "total_ns" else f"Kernels by {column.label.lower()}",
-        subtitle=f"first {len(top)} of {human(len(frame), 'count')}, colour: kind of work",
+        subtitle=f"first {len(top)} of {human(len(frame), 'count')}, color: kind of work",
         span=8,
         height=max(120, 56 + 28 * len(top)),
         table="kernels",

@@ -79,15 +79,15 @@ _NUMBERS = (
         rank=3,
         missing="single operators were not timed",
     ),
-    ranked(FLOP, 2, "Matrix operations of the modelled operators in the chosen direction."),
+    ranked(FLOP, 2, "Matrix operations of the modeled operators in the chosen direction."),
     Column("backward_flop", "FLOP, backward", "FLOP", "The part of them in the backward pass.", rank=3, missing="no backward work"),
-    ranked(BYTES, 3, "Least memory traffic of the modelled operators in the chosen direction."),
+    ranked(BYTES, 3, "Least memory traffic of the modeled operators in the chosen direction."),
     SOL,
     ranked(MEASURED, 3, "Device time of the operators that have a limit, in the chosen direction."),
     WASTED,
     Column(
         "modelled_share",
-        "Modelled",
+        "Modeled",
         "ratio",
         "Part of the device time that a cost model covers.",
         "share",
@@ -131,7 +131,7 @@ FACTS: Final = (
     Fact("device_ns", "Device work, sum", "ns", "Sum of the durations of all device events in the selection."),
     Fact("in_modules_ns", "Launched inside a module", "ns", "Device time launched inside some module call."),
     Fact("backward_ns", "Backward of a module", "ns", "Device time of backward work credited to some module."),
-    Fact("flop", "Matrix work", "FLOP", "Matrix operations of all modelled operators of the selection, those outside every module "
+    Fact("flop", "Matrix work", "FLOP", "Matrix operations of all modeled operators of the selection, those outside every module "
          "included."),
     Fact("recompute_ns", "Forward run again", "ns", "Device time of forward work that runs again inside the backward pass."),
     Fact("outside_ns", "Of no module", "ns", "Device time of neither kind: outside every module, before the window, or without a launch "
@@ -319,7 +319,7 @@ def _table(
         filters=["name", "class_name"] if "flop" not in facts else ["class_name"],
         footer="A module's work and time contain those of the modules it calls. Backward work is that of its forward operators."
         if "flop" in facts
-        else "A module's time contains that of the modules it calls. Efficiency covers the modelled part.",
+        else "A module's time contains that of the modules it calls. Efficiency covers the modeled part.",
     )
     _mark(section)
     return section
@@ -351,7 +351,7 @@ def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: p
 
 
 def _mark(section: TableSection) -> None:
-    """Efficiency of a partly modelled row is marked, and one above the limit flagged."""
+    """Efficiency of a partly modeled row is marked, and one above the limit flagged."""
     marks = marks_of(section.data["efficiency"], section.data["flags"], section.data["modelled_share"])
     if marks:
         section.marks["efficiency"] = marks

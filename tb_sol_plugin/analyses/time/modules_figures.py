@@ -1,4 +1,4 @@
-"""The icicle of the modules: a box per instance, as wide as its time, in the colour of its efficiency."""
+"""The icicle of the modules: a box per instance, as wide as its time, in the color of its efficiency."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.trees.modules import MergedRow
 from tb_sol_plugin.model import figure as fig
-from tb_sol_plugin.model.figure import efficiency_colour, light
+from tb_sol_plugin.model.figure import efficiency_color, light
 from tb_sol_plugin.model.report import FigureSection, Scalar
 from tb_sol_plugin.units import capitalized, human
 
@@ -50,7 +50,7 @@ def icicle(
     unit = "FLOP" if width == "flop" else "ns"
     pixels = value / max(float(value[nodes["parent"].to_numpy() < 0].sum()), 1.0) * CHART_PIXELS
     boxes: dict[str, list[Scalar]] = {k: [] for k in ("ids", "labels", "parents", "values", "text", "hovertext", "customdata")}
-    colours: list[str] = []
+    colors: list[str] = []
     for i in sorted(shown):
         efficiency = float(sol[i] / measured[i]) if measured[i] > 0 and np.isfinite(sol[i]) else None
         above = position.get(int(nodes["parent"].iloc[i]), -1)
@@ -66,12 +66,12 @@ def icicle(
         titled = f"<b>{name}</b>" if name.startswith(kind) else f"<b>{name}</b> {kind}"
         boxes["hovertext"].append(f"{titled}<br>{human(float(value[i]), unit)}{share}<br>{said}")
         boxes["customdata"].append(keys[row_of[i]])
-        colours.append(efficiency_colour(efficiency))
+        colors.append(efficiency_color(efficiency))
     trace: fig.Plain = {
         "type": "icicle",
         **boxes,
         "branchvalues": "total",
-        "marker": {"colors": colours, "line": {"width": 0.8, "color": light("surface")}},
+        "marker": {"colors": colors, "line": {"width": 0.8, "color": light("surface")}},
         "textinfo": "text",
         "textfont": {"size": 11.5},
         "hoverinfo": "text",
@@ -90,9 +90,9 @@ def icicle(
     return FigureSection(
         id="icicle",
         title="Device time by module" if width == "device" else f"{capitalized(words)} by module",
-        subtitle=f"width is {words}{lacking}, colour is efficiency: orange far below its limit, blue at it, grey without a model{more}",
+        subtitle=f"width is {words}{lacking}, color is efficiency: orange far below its limit, blue at it, gray without a model{more}",
         figure=fig.figure([trace], margin={"l": 4, "r": 4, "t": 4, "b": 4}),
-        summary=f"Boxes of {len(shown)} modules in {depth} levels, as wide as their {words}, coloured by efficiency.",
+        summary=f"Boxes of {len(shown)} modules in {depth} levels, as wide as their {words}, colored by efficiency.",
         table="modules",
         height=min(60 + 38 * depth, 620),
     )

@@ -269,10 +269,10 @@ def headline(capture: Capture, table: pd.DataFrame, direction: Direction, whole:
     top = str(own.idxmax())
     rows = table[(table["class_name"] == top) & (table["parent"].map(dict(zip(table["id"], table["class_name"], strict=True))) != top)]
     count = int(rows["instances"].sum())
-    time, sol, measured, modelled = (pd.to_numeric(rows[c]).sum() for c in ("time_ns", "sol_ns", "measured_ns", "modelled_sum_ns"))
+    time, sol, measured, modeled = (pd.to_numeric(rows[c]).sum() for c in ("time_ns", "sol_ns", "measured_ns", "modelled_sum_ns"))
     efficiency = ""
     if measured > 0 and sol > 0:
-        part = f"its modelled part, {human(modelled / time, 'ratio')} of that, " if modelled < 0.95 * time else ""
+        part = f"its modeled part, {human(modeled / time, 'ratio')} of that, " if modeled < 0.95 * time else ""
         efficiency = f"{';' if part else ' and'} {part}runs at **{human(sol / measured, 'ratio')}** of its limit"
     where = f"the {count} `{top}` modules" if count > 1 else f"`{top}`"
     only = f", {direction}," if direction != "both" else ""

@@ -90,7 +90,7 @@ COLUMNS = (
     BOUND,
     Column(
         "modelled_share",
-        "Modelled",
+        "Modeled",
         "ratio",
         "Part of the device time that its calls own as carriers of the work that a cost model covers.",
         "share",
@@ -111,10 +111,10 @@ FACTS: Final = (
     Fact("before_window_ns", "Launched before the window", "ns", "Device time of events launched before the recording began."),
     Fact("no_record_ns", "No launch record", "ns", "Device time of events whose launch is not in the recording."),
     Fact("host_ns", "Host time under operators", "ns", "Host time under operators: the sum of host self with calls."),
-    Fact("sol_ns", "Limit", "ns", "Sum of the limits of all modelled calls; the same as on the roofline."),
+    Fact("sol_ns", "Limit", "ns", "Sum of the limits of all modeled calls; the same as on the roofline."),
     Fact("measured_ns", "Time with a limit", "ns", "Time of the calls that have a limit."),
     Fact("wasted_ns", "Above the limit", "ns", "Time of the calls that have a limit, less the limit."),
     Fact("efficiency", "Efficiency", "ratio", "Limit over that time."),
-    Fact("modelled_share", "Modelled", "ratio", "Part of the device time that a cost model covers."),
+    Fact("modelled_share", "Modeled", "ratio", "Part of the device time that a cost model covers."),
     Fact("recompute_ns", "Recomputed", "ns", "Device time of forward work run again inside the backward pass."),
 )  # fmt: skip

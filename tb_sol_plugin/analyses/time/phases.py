@@ -88,7 +88,7 @@ COLUMNS = (
     WASTED,
     Column(
         "modelled_share",
-        "Modelled",
+        "Modeled",
         "ratio",
         "Part of the plain sum of device time that a cost model covers.",
         "share",
@@ -283,7 +283,7 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
         filters=["name"],
         footer=COUNTED_FOOTER
         if work.calls.done.from_ledger
-        else "≈ efficiency of the modelled part only. Work hidden behind other computation is in Device, not in the exposed columns.",
+        else "≈ efficiency of the modeled part only. Work hidden behind other computation is in Device, not in the exposed columns.",
     )
     marks = marks_of(section.data["efficiency"], section.data["flags"], section.data["modelled_share"] if len(capture.device) else None)
     if not work.calls.done.timed:

@@ -76,7 +76,7 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
     y = fig.axis(type="category", autorange="reversed", showgrid=False, showline=False)
     figure = fig.figure(data, x=x, y=y, barmode="stack", margin={"l": 58, "r": 14, "t": 10, "b": 64 if quiet else 46}, bargap=0.45)
     if quiet:
-        figure["layout"]["annotations"] = [_unlabelled(quiet)]  # type: ignore[index]
+        figure["layout"]["annotations"] = [_unlabeled(quiet)]  # type: ignore[index]
     return FigureSection(
         id="average",
         title="Average step by phase",
@@ -108,7 +108,7 @@ def _timed_by_events(
 
 
 def _strengths(shares: list[Share]) -> dict[str, float]:
-    """Accent at 100, 62, 40, 26 % in order of length, so that neighbours differ."""
+    """Accent at 100, 62, 40, 26 % in order of length, so that neighbors differ."""
     ranked = sorted(shares, key=lambda s: -s.host_ns)
     return {s.path: (1.0, 0.62, 0.4, 0.26)[min(i, 3)] for i, s in enumerate(ranked)}
 
@@ -147,14 +147,14 @@ def _segment(
     return out
 
 
-def _unlabelled(quiet: list[tuple[str, float]], room: int = 105) -> fig.Plain:
+def _unlabeled(quiet: list[tuple[str, float]], room: int = 105) -> fig.Plain:
     """A line below the axis that names what had no room in the bars, the longest first, as far as the line goes."""
     texts = [f"{name} {human(round(time), 'ns')}" for name, time in sorted(quiet, key=lambda q: -q[1])]
     shown = [t for i, t in enumerate(texts) if sum(len(x) + 2 for x in texts[: i + 1]) <= room]
     more = f" and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
     said = fig.escape(", ".join(shown))
     place = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "xanchor": "left", "yanchor": "top", "yshift": -44}
-    return {**place, "text": f"Not labelled: {said}{more}", "showarrow": False, "font": {"size": 11.5, "color": light("ink-3")}}
+    return {**place, "text": f"Not labeled: {said}{more}", "showarrow": False, "font": {"size": 11.5, "color": light("ink-3")}}
 
 
 def steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:

@@ -63,7 +63,7 @@ PARTS: Final = {
     "cpu_exec_ns": ("CPU execution", "line-strong", "operators, annotations and python frames that nothing above hides"),
     "other_ns": ("Other", "idle", "nothing recorded runs"),
 }
-"""Label, colour and definition of each exclusive part, in order of priority."""
+"""Label, color and definition of each exclusive part, in order of priority."""
 
 MAIN: Final = ("kernel_ns", "memcpy_ns", "communication_ns", "dataloader_ns", "cpu_exec_ns")
 """Parts that are shown at once; the others where there is room."""
@@ -74,7 +74,7 @@ COLUMNS: Final = (
     Column("start_ns", "Start", "ns", "since the start of the recording; not before the previous step's end", rank=2),
     Column("duration_ns", "Duration", "ns", "from the start to the last device work launched in the step", show="bar", color="bar-ink"),
     Column("complete", "Complete", doc="false for a last step without device work, or with less than 80 % of the previous step's", rank=2),
-    Column("sol_ns", "Limit", "ns", "least time of the modelled work that the step launched, on this device", missing=NO_MODEL),
+    Column("sol_ns", "Limit", "ns", "least time of the modeled work that the step launched, on this device", missing=NO_MODEL),
     Column("sol_ratio", "Speed of light", "ratio", "limit over the duration", show="efficiency", missing=NO_MODEL),
     Column("device_share", "Device busy", "ratio", "kernels, copies, sets and communication over the duration", show="share"),
     *(
@@ -89,7 +89,7 @@ COLUMNS: Final = (
         missing=NO_MODEL,
     ),
     Column(
-        "modelled_share", "Modelled", "ratio", "modelled part of the device's own work, communication and copies over a link set aside",
+        "modelled_share", "Modeled", "ratio", "modeled part of the device's own work, communication and copies over a link set aside",
         show="share", rank=3,
         missing="no operator owns work here",
     ),
@@ -105,12 +105,12 @@ FACTS: Final = (
     Fact("slowest_ns", "Slowest", "ns", "longest complete step"),
     Fact("spread", "Spread", "ratio", "slowest less fastest, over the average"),
     Fact("device_share", "Device busy", "ratio", "average share of a step in which the device works"),
-    Fact("sol_ns", "Limit", "ns", "least time of the modelled work of a step, average of the complete steps"),
+    Fact("sol_ns", "Limit", "ns", "least time of the modeled work of a step, average of the complete steps"),
     Fact("sol_ratio", "Speed of light", "ratio", "limits over durations of the complete steps"),
-    Fact("mfu", "MFU", "ratio", "model FLOP utilisation over the complete steps: matrix work over time times dense peak, recomputed "
+    Fact("mfu", "MFU", "ratio", "model FLOP utilization over the complete steps: matrix work over time times dense peak, recomputed "
          "work left out"),
     Fact("hfu", "HFU", "ratio", "the same with recomputed work"),
-    Fact("bandwidth_utilisation", "Bandwidth utilisation", "ratio", "least memory traffic over time times bandwidth, over the complete "
+    Fact("bandwidth_utilisation", "Bandwidth utilization", "ratio", "least memory traffic over time times bandwidth, over the complete "
          "steps"),
 )  # fmt: skip
 
@@ -281,7 +281,7 @@ def _of_calls(calls: Calls, fall: Waterfall, rows: list[int] | None, time_ns: in
     of = np.ones(len(calls.ops), bool) if rows is None else calls.ops["step"].isin(rows).to_numpy()
     sol = calls.values["sol_ns"][of]
     own = of & ~(calls.ops["link"] | calls.ops["collective"]).to_numpy()
-    modelled, owned = (calls.values[n][own] for n in ("modelled_sum_ns", "owned_sum_ns"))
+    modeled, owned = (calls.values[n][own] for n in ("modelled_sum_ns", "owned_sum_ns"))
     known = bool(np.isfinite(sol).any())
     limit = float(np.nansum(sol)) / fall.parallel
     used = utilization(calls.ops[of], calls.done.spec, time_ns, devices=fall.devices)
@@ -291,7 +291,7 @@ def _of_calls(calls: Calls, fall: Waterfall, rows: list[int] | None, time_ns: in
         "mfu": used.mfu,
         "hfu": used.hfu,
         "bandwidth_utilisation": used.bandwidth_utilisation,
-        "modelled_share": float(np.nansum(modelled)) / float(owned.sum()) if owned.sum() > 0 else None,
+        "modelled_share": float(np.nansum(modeled)) / float(owned.sum()) if owned.sum() > 0 else None,
     }
 
 

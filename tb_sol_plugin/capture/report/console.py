@@ -25,7 +25,7 @@ NAME_WIDTH: Final = 40
 ROWS: Final = 60
 """Rows of one section; more are summed up in a line."""
 REPORTED_FLAGS: Final = ("above_limit", "launch_bound_timing", "forward_only", "eager_capture", "no_peak", "sparse", "unverified_peak")
-"""Flags that get a line, in this order. Estimated, recomputed and unmodelled work is nothing unusual in a group."""
+"""Flags that get a line, in this order. Estimated, recomputed and unmodeled work is nothing unusual in a group."""
 UNKNOWN: Final = "—"
 
 

@@ -447,11 +447,11 @@ def _described(
         job.current != IDLE and shape != IDLE and (shape != job.current or (bool(job.seats) and seat != job.seats))
         for job, shape, seat in zip(jobs, shapes, seats, strict=True)
     )
-    penalised = speedups * np.where(restarts, 1 - penalty, 1.0)
+    penalized = speedups * np.where(restarts, 1 - penalty, 1.0)
     share = np.array([job.replica_devices for job in jobs], float) / cluster.total
-    scores = penalised * share * len(cluster.devices)
+    scores = penalized * share * len(cluster.devices)
     return Allocation(
-        tuple(shapes), tuple(seats), speedups, scores, restarts, float(scores.sum()), _p_mean(penalised, p),
+        tuple(shapes), tuple(seats), speedups, scores, restarts, float(scores.sum()), _p_mean(penalized, p),
         sum(sum(s.values()) for s in seats), tuple(notes),
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True)
 class Points:
-    """Equally long arrays: nodes, replicas, samples per replica and micro-step; seconds of a micro-step without and with synchronising."""
+    """Equally long arrays: nodes, replicas, samples per replica and micro-step; seconds of a micro-step without and with synchronizing."""
 
     num_nodes: Floats
     num_replicas: Floats
@@ -67,7 +67,7 @@ def points(
         (~np.isfinite(atomic), "batch size missing"),
         (~(atomic > 0), "batch size not above 0"),
         (~np.isfinite(accum) | ~np.isfinite(optim), "step time missing"),
-        (~(accum > 0), "time of a step without synchronisation not above 0: the wait for synchronisation is longer than the step"),
+        (~(accum > 0), "time of a step without synchronization not above 0: the wait for synchronization is longer than the step"),
         (~(optim > 0), "time of a step not above 0"),
     )
     reason = np.full(len(nodes), "", dtype=object)
@@ -289,7 +289,7 @@ def fit(
     """Parameters that bring predicted step times (s) closest to the measured, see `objective`.
 
     One value per point in each argument: nodes, replicas, samples per replica and micro-step, seconds of a micro-step without and with
-    synchronisation. From five starts, over the logarithms of the times: L-BFGS-B, then Nelder-Mead, both within the bounds; the best
+    synchronization. From five starts, over the logarithms of the times: L-BFGS-B, then Nelder-Mead, both within the bounds; the best
     wins, at a tie the one with the least overlap. The same points in any order give the same fit, also where `evaluations` of the
     objective end it, which is among the warnings; so is the wall time `limit_s`, after which the fit may be another on another machine.
     Points that cannot be are left out. ValueError if none is left.
@@ -453,7 +453,7 @@ def _remarks(used: Points, params: PerfParams, found: Identified) -> list[str]:
         out.append("gamma ended at its highest value: network time hides behind compute all but entirely")
     sooner = int((used.optim_step_time < used.accum_step_time * 0.95).sum())
     if sooner:
-        out.append(f"{sooner} of {len(used)} points took less time with synchronisation than without, by more than 5 %")
+        out.append(f"{sooner} of {len(used)} points took less time with synchronization than without, by more than 5 %")
     return out
 
 

@@ -38,7 +38,7 @@ WORDS: Final = {
     "tiny_count": "from this many copies of one direction in a step on, tiny ones are worth packing",
     "tiny_bytes": "a copy below this size is tiny",
     "merge_count": "from this many copies in a row on, they can be one",
-    "merge_bytes": "a copy below this size can be merged with its neighbours",
+    "merge_bytes": "a copy below this size can be merged with its neighbors",
     "merge_gap_ns": "copies in a row start less than this after the end of the one before",
     "again_steps": "an upload that comes in this many steps in a row, from one place and of one size, may be a constant",
     "trip_gap_ns": "a copy back that starts at most this after the copy to the host is a round trip",

@@ -94,10 +94,10 @@ def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
             accum = (c.accum_step_time + c.optim_step_time - c.optim_sync_time) / (c.accum_count + c.optim_count)
         elif c.accum_count:
             accum = c.accum_step_time / c.accum_count
-            sync, guessed = max(optim - accum, 0.0), "synchronisation: the step less one that only accumulates"
+            sync, guessed = max(optim - accum, 0.0), "synchronization: the step less one that only accumulates"
         else:
             accum, sync = optim, 0.0
-            guessed = "" if key[1] == 1 else "synchronisation: not recorded, its time is taken as 0"
+            guessed = "" if key[1] == 1 else "synchronization: not recorded, its time is taken as 0"
         words = (guessed,) if guessed else ()
         out.append(checked(Point(run, *key, accum, optim, sync, c.optim_count, c.accum_count, "recorded", 0, words)))
     return out
@@ -200,7 +200,7 @@ def _median(
     updating = [r for r in rows if r[2]] if several and any(r[2] for r in rows) else rows
     only = [r for r in rows if not r[2]] if several and any(r[2] for r in rows) else []
     if several and not any(r[2] for r in rows):
-        guessed = (*guessed, "synchronisation: no reduction of gradients is recorded, its time is taken as 0")
+        guessed = (*guessed, "synchronization: no reduction of gradients is recorded, its time is taken as 0")
     optim, far = _near(np.array([r[0] for r in updating], float))
     sync = np.array([r[1] for r in updating], float)
     alone = np.concatenate([np.array([r[0] for r in only], float), np.array([r[0] for r in updating], float) - sync])
@@ -231,13 +231,13 @@ def checked(p: Point) -> Point:
     why = ""
     numbers = (p.accum_step_time, p.optim_step_time)
     if p.source != "given" and 0 < p.optim_step_time < p.sync_time * (1 - 1e-9):
-        why = "synchronisation lasts longer than the step"
+        why = "synchronization lasts longer than the step"
     elif not all(np.isfinite(n) and n > 0 for n in numbers) or not np.isfinite(p.sync_time) or p.sync_time < 0:
         why = "a time is not above 0"
     elif not SHORTEST <= min(numbers) <= max(numbers) <= LONGEST:
         why = "a time is no step's: seconds are meant"
     elif p.accum_step_time > CONTRARY * p.optim_step_time:
-        why = "without synchronisation it lasts longer than with it: the two times contradict each other"
+        why = "without synchronization it lasts longer than with it: the two times contradict each other"
     elif p.num_nodes < 1:
         why = "it ran on no node"
     elif p.num_nodes > p.num_replicas:
@@ -344,7 +344,7 @@ def _point(row: dict[str, object]) -> Point:
     optim = _number(row, "optim_step_time")
     measured = row.get("accum_step_time") not in (None, "")
     accum = _number(row, "accum_step_time") if measured else optim
-    guessed = () if measured or replicas == 1 else ("time without synchronisation: not given, taken as the step's",)
+    guessed = () if measured or replicas == 1 else ("time without synchronization: not given, taken as the step's",)
     run = str(row.get("run") or "")
     return checked(Point(run, int(nodes), int(replicas), int(batch), accum, optim, max(optim - accum, 0.0), 0, 0, "given", 0, guessed))
 

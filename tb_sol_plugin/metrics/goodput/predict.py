@@ -221,9 +221,9 @@ def unknown(fit: Fit, nodes: int, replicas: int) -> tuple[str, ...]:
     link, where = ("n", "across nodes") if nodes > 1 else ("r", "within a node")
     rules = [r.partition(":")[0] for r in fit.rules]
     if f"alpha_{link} not observed" in rules:
-        return (f"synchronising {where} was never observed",)
+        return (f"synchronizing {where} was never observed",)
     if replicas > 2 and f"beta_{link} not observed" in rules:
-        return (f"how synchronising {where} grows with replicas was never observed",)
+        return (f"how synchronizing {where} grows with replicas was never observed",)
     return ()
 
 

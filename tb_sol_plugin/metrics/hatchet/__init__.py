@@ -33,9 +33,9 @@ def hatchet(capture: Capture, by: str = "auto") -> Iterator[bytes]:
     chosen: By = default_by(capture) if by == "auto" else by  # type: ignore[assignment]
     tree = Tree()
     if scope.is_profile(capture) or scope.is_capture(capture):
-        labelled = "module" if by == "auto" and (capture.tables["ledger"]["module"].to_numpy() >= 0).any() else by
-        add_ledger(tree, capture, labelled)
-        add_copies(tree, capture, labelled)
+        labeled = "module" if by == "auto" and (capture.tables["ledger"]["module"].to_numpy() >= 0).any() else by
+        add_ledger(tree, capture, labeled)
+        add_copies(tree, capture, labeled)
     elif len(capture.device):
         add_device(tree, capture, chosen)
     elif len(capture.host):

@@ -113,7 +113,7 @@ def _work(capture: Capture, code: Ints, size: int) -> tuple[Floats, dict[str, Fl
     ops = done.ops
     total = np.bincount(at, capture.device["duration_ns"].to_numpy()[rows], minlength=len(ops)).astype(np.float64)
     share = ratio(capture.device["duration_ns"].to_numpy()[rows].astype(np.float64), total[at])
-    modeled = ops["modelled"].to_numpy()[at]
+    modeled = ops["modeled"].to_numpy()[at]
     flop, data = (np.where(modeled, ops[c].to_numpy(dtype=np.float64)[at] * share, np.nan) for c in ("flop", "bytes"))
     traffic = arrays.known_sums(code[rows], data, size)
     dtype = arrays.codes(ops["dtype"])[at]

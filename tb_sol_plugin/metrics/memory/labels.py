@@ -1,4 +1,4 @@
-"""Names, colours and sizes as the pages of memory say them."""
+"""Names, colors and sizes as the pages of memory say them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CATEGORIES: Final[dict[str, tuple[str, str]]] = {
     "autograd_detail": ("detail of autograd", "HtoD"),
     "unknown": ("unknown", "idle"),
 }
-"""Label and colour of what memory is for, in the order in which the stack is drawn from below."""
+"""Label and color of what memory is for, in the order in which the stack is drawn from below."""
 
 
 def label(category: str) -> str:

@@ -251,7 +251,7 @@ MOST_WARM: Final = 3
 LONG: Final = 20
 """From this many steps on, the first tenth is left out in any case: caches fill."""
 LASTING: Final = 0.5
-"""Growth in the second half of the steps below this share of the whole slope has levelled off."""
+"""Growth in the second half of the steps below this share of the whole slope has leveled off."""
 DROP: Final = 0.5
 """A fall from one step to the next of more than this share of the growth: memory is given back."""
 WORDS: Final[dict[Verdict, str]] = {

@@ -59,7 +59,7 @@ def check_of(capture: Capture, done: Work, part: Scope) -> Check | None:
         taken=float(taken.sum()),
         steps=len(steps),
         iterations=tuple(sorted({s.iteration for s in steps})),
-        whole=not len(taken) and bool(spent) and float(time[own & ops["modelled"].to_numpy()].sum()) >= WHOLE * spent,
+        whole=not len(taken) and bool(spent) and float(time[own & ops["modeled"].to_numpy()].sum()) >= WHOLE * spent,
     )
 
 

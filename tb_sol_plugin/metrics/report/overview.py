@@ -67,7 +67,7 @@ class Parts:
 
 def shown_ratio(fall: Waterfall) -> float | None:
     """The speed of light over the measured time, None where a cost model covers too little of the work."""
-    share = fall.modelled_kernel_share
+    share = fall.modeled_kernel_share
     return fall.ratio if share is not None and share >= LEAST else None
 
 
@@ -202,7 +202,7 @@ def kernel_time(capture: Capture, fall: Waterfall) -> dict[str, int]:
 
 def _stays(fall: Waterfall) -> list[Part]:
     each, limits = fall.steps, fall.limits
-    head = "Speed of light" if shown_ratio(fall) is not None else "Limit of modelled work"
+    head = "Speed of light" if shown_ratio(fall) is not None else "Limit of modeled work"
     parts = [
         Part(f"{head}, compute-bound", limits.compute / each, "accent", "Limits of work that the arithmetic bounds."),
         Part(f"{head}, memory-bound", limits.memory / each, "accent-line", "Limits of work that the memory bandwidth bounds."),
@@ -418,7 +418,7 @@ def why_no_ratio(capture: Capture, fall: Waterfall) -> str:
         return "recorded without shapes"
     if not fall.has_limits:
         return "no operator carries the shapes that a cost model needs"
-    share = human(fall.modelled_kernel_share, "ratio")
+    share = human(fall.modeled_kernel_share, "ratio")
     return f"a cost model covers {share} of the work, less than the {100 * LEAST:.0f}{NARROW}% that a ratio needs"
 
 
@@ -439,7 +439,7 @@ def _times(capture: Capture, part: Scope, fall: Waterfall) -> str:
         busy = human(fall.busy_ns / fall.total_ns, "ratio")
         return f"{name} takes **{step}**; the {device_word(capture)} is busy for **{busy}** of it."
     step, least = same_unit(fall.total_ns / fall.steps, fall.sol_ns / fall.steps)
-    about = "" if (fall.modelled_kernel_share or 0) >= PLAIN and not fall.work.takes_counted else "about "
+    about = "" if (fall.modeled_kernel_share or 0) >= PLAIN and not fall.work.takes_counted else "about "
     return f"{name} takes **{step}**; the same work at the limits of {a_device(spec)} takes {about}**{least}**."
 
 

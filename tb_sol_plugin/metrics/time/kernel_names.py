@@ -1,6 +1,6 @@
 """What a kernel is, judged by its name: does it run on matrix units, and what kind of work does it do.
 
-Both judgements are tables of rules, tried in order; the first that matches decides and is shown beside the answer.
+Both judgments are tables of rules, tried in order; the first that matches decides and is shown beside the answer.
 A name that no rule knows is unknown, which is a class of its own: it is neither "uses" nor "does not use".
 Sources: kernel names of cuBLAS, cuBLASLt, cuDNN, CUTLASS, FlashAttention, TensorRT-LLM, Triton, Tensile, Composable Kernel and MIOpen
 as they stand in recordings; the first rows of the NVIDIA part are the names that the former TensorBoard plugin knew (2021).
@@ -211,7 +211,7 @@ MATRIX: Final = (
          r"|nchwToNhwc|nhwcToNchw|max_pool"
          r"|avg_pool|dropout|_act_|silu|gelu|relu|globalKernel", False, "", "", "elementwise, reduction or index"),
 )  # fmt: skip
-"""Rules of the matrix-unit judgement."""
+"""Rules of the matrix-unit judgment."""
 
 KINDS: Final = (
     ("communication", r"nccl|rccl|cross_device_reduce|multimem_|nvshmem|deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"),

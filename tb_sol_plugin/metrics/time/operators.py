@@ -138,7 +138,7 @@ def _outer_name(capture: Capture, around: Codes, rename) -> Column:  # type: ign
 
 
 def thread_name(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
-    """Name of the thread of each host row: as labelled, else its number."""
+    """Name of the thread of each host row: as labeled, else its number."""
     threads = capture.tables["threads"]
     texts = [label or str(number) for label, number in zip(threads["thread_name"].astype(str), threads["thread"].astype(str), strict=True)]
     return _recode(at.host(capture).thread[rows], texts)

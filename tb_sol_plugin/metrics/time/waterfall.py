@@ -1,7 +1,7 @@
 """From the measured step to the speed of light: every nanosecond of the looked-at windows in exactly one part.
 
     total = waits for input + launch gaps + waits for a blocked host + other waits + exposed communication + exposed copies
-          + per kind (time of modelled work above its limit) + recomputed work above its limit + time without a cost model
+          + per kind (time of modeled work above its limit) + recomputed work above its limit + time without a cost model
           + speed of light (limits of compute-bound, of memory-bound and of recomputed work)
 
 Parts of the device's time are exclusive: what several events cover at once counts for the one that computes first, communication
@@ -37,7 +37,7 @@ from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
 # -- The host's time in exclusive parts, for a recording without device work -----------------------------------------
-#     window = loading of batches + modelled operators + operators without a model + framework + outside every operator
+#     window = loading of batches + modeled operators + operators without a model + framework + outside every operator
 #
 # Framework is the time in operators that themselves do nothing but call others (dispatch, autograd nodes). Where several threads run,
 # a moment counts once, in this order.
@@ -67,7 +67,7 @@ def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
     named = np.flatnonzero(done.ops["host"].to_numpy() >= 0)
     rows = np.concatenate((done.ops["host"].to_numpy()[named].astype(np.int64), done.replaced[0]))
     op = np.concatenate((named, done.replaced[1]))
-    modeled = done.ops["modelled"].to_numpy()[op]
+    modeled = done.ops["modeled"].to_numpy()[op]
     free = iv.subtract(windows, loading_spans(capture))
     own = np.zeros(len(rows), np.int64)
     mine = np.flatnonzero(modeled)
@@ -112,7 +112,7 @@ def loading_spans(capture: Capture) -> iv.Spans:
 # -- The steps of a SOL capture in exclusive parts -------------------------------------------------------------------
 # by the times in its ledger.
 #
-#     steps = modelled operators + operators without a model + communication + everything else
+#     steps = modeled operators + operators without a model + communication + everything else
 #
 # Counting makes the host slower, so a step lasts as long as the iterations of the same inputs in which nothing was counted (their median);
 # where there are none, as long as the sampled ones. Of a device it is the time between the events at both ends. The recorder times the
@@ -127,7 +127,7 @@ def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[in
     time = np.nan_to_num(ops["measured_ns"].to_numpy(dtype=np.float64))
     if rows:
         time[~np.isin(ops["step"].to_numpy(), rows)] = 0.0
-    modeled, apart = ops["modelled"].to_numpy(), ops["collective"].to_numpy()
+    modeled, apart = ops["modeled"].to_numpy(), ops["collective"].to_numpy()
     own = np.where(modeled, np.rint(time), 0.0).astype(np.int64)
     unmodeled = round(float(time[~modeled & ~apart].sum()))
     moving = round(float(time[~modeled & apart].sum()))
@@ -176,14 +176,14 @@ class Waterfall:
     """All times in ns, summed over `steps` windows of `windows`.
 
     own: per device row its exclusive part inside the windows. kind: index into KINDS per device row, NO_KIND without a model.
-    op_own: per row of Work.ops its exclusive part. kind_ns: exclusive time of modelled work by kind; again_ns: the part of it that is
-    recomputed work. limits: what that work takes at the limits. inside: per row of Work.ops, whether it is modelled work of the windows;
+    op_own: per row of Work.ops its exclusive part. kind_ns: exclusive time of modeled work by kind; again_ns: the part of it that is
+    recomputed work. limits: what that work takes at the limits. inside: per row of Work.ops, whether it is modeled work of the windows;
     counted: and its limit is known.
     host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`metrics.waits`).
     By host time only: framework_ns, operators that only call others; outside_ns, time in no operator (of a SOL capture all that is not
     in an operator it timed; negative where these took longer than the step).
     unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).
-    devices: how many the modelled work ran on. parallel: limits of all work over those of the device with most of it, 1 to `devices`: what
+    devices: how many the modeled work ran on. parallel: limits of all work over those of the device with most of it, 1 to `devices`: what
     to divide the limit of a call by, so that the limits of all calls sum up to that device's.
     """
 
@@ -218,12 +218,12 @@ class Waterfall:
 
     @property
     def limit_ns(self) -> Mapping[str, float]:
-        """Limit of the modelled work by kind, recomputed work included."""
+        """Limit of the modeled work by kind, recomputed work included."""
         return self.limits.by_kind
 
     @property
     def sol_ns(self) -> float:
-        """Sum of the limits of all modelled work, recomputed work included."""
+        """Sum of the limits of all modeled work, recomputed work included."""
         return sum(self.limits.by_kind.values())
 
     @property
@@ -244,7 +244,7 @@ class Waterfall:
         }
 
     @property
-    def modelled_kernel_share(self) -> float | None:
+    def modeled_kernel_share(self) -> float | None:
         """Part of the device's own work (communication and copies over a link set aside) that a cost model covers; None without any.
 
         By time; by calls where these have none.
@@ -289,7 +289,7 @@ def waterfall(capture: Capture, part: Scope, limits: str = "") -> Waterfall:
 def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     windows, rows = windows_of(capture, part)
     device, ops = capture.device, done.ops
-    modeled = ops["modelled"].to_numpy()
+    modeled = ops["modeled"].to_numpy()
     code = ops["kind"].cat.codes.to_numpy()
     owner = done.owner if len(done.owner) == len(device) else np.full(len(device), -1, np.int32)
     has = owner >= 0
@@ -356,26 +356,26 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
 
 
 def _inside(part: Scope, done: Work, rows: tuple[int, ...], op_own: Ints) -> Mask:
-    """Modelled calls of the windows: launched in a selected step, or inside the selection where none was recorded.
+    """Modeled calls of the windows: launched in a selected step, or inside the selection where none was recorded.
 
     A call launched before the recording counts where it ran. By host time a call inside the loading of a batch does not count.
     """
     ops = done.ops
     if done.from_ledger:
         chosen = np.isin(ops["step"].to_numpy(), rows) if rows else np.ones(len(ops), bool)
-        return np.asarray(chosen & ops["modelled"].to_numpy(), np.bool_)
+        return np.asarray(chosen & ops["modeled"].to_numpy(), np.bool_)
     host = ops["host"].to_numpy()
     inside = np.isin(ops["step"].to_numpy(), rows) if rows else part.host[host] if len(part.host) else np.zeros(len(ops), bool)
     inside = np.where(host < 0, op_own > 0, inside)
     if done.by_host_time:
         inside &= (op_own > 0) | (ops["measured_ns"].to_numpy() == 0)
-    return np.asarray(inside & ops["modelled"].to_numpy(), np.bool_)
+    return np.asarray(inside & ops["modeled"].to_numpy(), np.bool_)
 
 
 def _parallel(ops: pd.DataFrame, counted: Mask, owner: npt.NDArray[np.int32], device: Ints, ran: Mask) -> float:
     """Limits of all counted calls over those of the device with most of them; a call belongs to the device of its last event.
 
-    owner, device, ran: per device row its call, its device, and whether it is modelled work. Calls without an event are on that device.
+    owner, device, ran: per device row its call, its device, and whether it is modeled work. Calls without an event are on that device.
     """
     ids, code = np.unique(device[ran], return_inverse=True)
     if len(ids) < 2:

@@ -1,4 +1,4 @@
-"""The module tree: calls of `nn.Module` merged into nodes by their path, with host, device and modelled work per node.
+"""The module tree: calls of `nn.Module` merged into nodes by their path, with host, device and modeled work per node.
 
 A node is a module instance below the node that called it; calls of the same instance at the same place are one node. Where one
 instance is called from two places it is two nodes, and their sums add up to the instance's own.

@@ -10,20 +10,20 @@ from tb_sol_plugin.model.report import Column
 
 NO_MODEL: Final = "no cost model, no shapes, or an unknown device"
 
-FLOP: Final = Column("flop", "FLOP", "FLOP", "Matrix operations of the modelled calls.", rank=3, missing="no cost model, or no shapes")
-BYTES: Final = Column("bytes", "Bytes", "B", "Least memory traffic of the modelled calls.", rank=3, missing="no cost model, or no shapes")
-SOL: Final = Column("sol_ns", "Limit", "ns", "Least time of the modelled calls on this device.", missing=NO_MODEL)
+FLOP: Final = Column("flop", "FLOP", "FLOP", "Matrix operations of the modeled calls.", rank=3, missing="no cost model, or no shapes")
+BYTES: Final = Column("bytes", "Bytes", "B", "Least memory traffic of the modeled calls.", rank=3, missing="no cost model, or no shapes")
+SOL: Final = Column("sol_ns", "Limit", "ns", "Least time of the modeled calls on this device.", missing=NO_MODEL)
 MEASURED: Final = Column(
     "measured_ns",
-    "Modelled time",
+    "Modeled time",
     "ns",
     "Device time of the calls that have a limit (host time in a recording without device work).",
     rank=3,
     missing=NO_MODEL,
 )
-WASTED: Final = Column("wasted_ns", "Above limit", "ns", "Modelled time less the limit.", missing=NO_MODEL)
+WASTED: Final = Column("wasted_ns", "Above limit", "ns", "Modeled time less the limit.", missing=NO_MODEL)
 EFFICIENCY: Final = Column(
-    "efficiency", "Efficiency", "ratio", "Limit over modelled time; covers the modelled part only.", "efficiency", missing=NO_MODEL
+    "efficiency", "Efficiency", "ratio", "Limit over modeled time; covers the modeled part only.", "efficiency", missing=NO_MODEL
 )
 BOUND: Final = Column("bound", "Bound", "", "What sets the larger part of the limit: compute or memory.", "badge", rank=2, missing=NO_MODEL)
 FLAGS: Final = Column(

@@ -37,7 +37,7 @@ def with_inferred(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int
     kernel = (device["kind"].to_numpy() == S.KERNEL) & ~device["communication"].to_numpy()
     lost = np.flatnonzero(kernel & (owner < 0) & (device["link"].to_numpy() == S.BEFORE_WINDOW))
     known = np.flatnonzero(kernel & (owner >= 0))
-    known = known[ops["modelled"].to_numpy()[owner[known]]]
+    known = known[ops["modeled"].to_numpy()[owner[known]]]
     if not len(lost) or not len(known):
         return ops, owner
     start, duration = device["start_ns"].to_numpy(), device["duration_ns"].to_numpy().clip(min=0)

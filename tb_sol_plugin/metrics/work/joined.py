@@ -100,7 +100,7 @@ def with_counted(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int3
     of_event = np.full(len(owner), -1, np.int64)
     free = _unnamed_events(capture, ops, owner)
     where = home[device_owners(capture).node] if len(owner) else none
-    unknown = (~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"])).to_numpy()
+    unknown = (~(ops["modeled"] | ops["link"] | ops["collective"] | ops["inferred"])).to_numpy()
     placed = 0.0
     for step in steps:
         if not step.missing:
@@ -219,7 +219,7 @@ def _label_homes(capture: Capture) -> Ints:
 
 
 def _step(capture: Capture, ops: pd.DataFrame, home: Ints, row: int, number: int) -> Step:
-    use = (ops["step"].to_numpy() == row) & ops["modelled"].to_numpy() & ~ops["recompute"].to_numpy()
+    use = (ops["step"].to_numpy() == row) & ops["modeled"].to_numpy() & ~ops["recompute"].to_numpy()
     flop = np.where(use, np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)), 0.0)
     explained = {int(h): float(flop[home == h].sum()) for h in np.unique(home[flop > 0]).tolist()}
     return Step(row, number, _counted_by_home(capture, number), explained)
@@ -260,7 +260,7 @@ def _row(capture: Capture, step: Step, home: int, flop: float, time: _Time, even
         "host": -1, "name": COUNTED, "kind": "other", "direction": direction, "dtype": dtype, "shapes": "", "shapes_json": "",
         "flop": float(round(flop)), "flop_vector": np.nan, "flop_dense": np.nan, "bytes": np.nan, "measured_ns": time.union,
         "device_sum_ns": time.total, "device_events": time.events, "module": -1, "annotation": _range_of(capture, step.row, home),
-        "step": step.row, "estimated": True, "modelled": True, "link": False, "link_bytes": np.nan, "collective": False,
+        "step": step.row, "estimated": True, "modeled": True, "link": False, "link_bytes": np.nan, "collective": False,
         "recompute": False, "inferred": False, "layer": "",
         "reason": f"matrix work that the SOL capture counted in iteration {step.iteration} and this trace does not name{types}",
     }  # fmt: skip

@@ -45,7 +45,7 @@ def above(owners: Ints, end: Rows, rows: npt.NDArray[np.integer]) -> Ints:
 def owners(end: Rows, modeled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats) -> Ints:
     """Host rows that own work, ascending, none below another.
 
-    modelled: rows with a usable cost. own_ns: time that belongs to each row directly (its launches), summed over subtrees here.
+    modeled: rows with a usable cost. own_ns: time that belongs to each row directly (its launches), summed over subtrees here.
     flop: matrix work per row, 0 where it has none or it is unknown.
     """
     total = np.asarray(tree.subtree_sum(own_ns, end), np.int64)

@@ -95,7 +95,7 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> p
 
 def _key(capture: Capture, ops: pd.DataFrame, by: By | ByLabel, kernels: bool) -> Key:
     if by == "forward_phase" or by == "function":
-        return _labelled(capture, ops, by)
+        return _labeled(capture, ops, by)
     if by == "module" and is_capture(capture):
         return _modules(capture, ops)
     if by in ("module", "phase"):
@@ -131,7 +131,7 @@ def _modules(capture: Capture, ops: pd.DataFrame) -> Key:
     return Key(code.astype(np.int64)[node], words.tolist())
 
 
-def _labelled(capture: Capture, ops: pd.DataFrame, by: ByLabel) -> Key:
+def _labeled(capture: Capture, ops: pd.DataFrame, by: ByLabel) -> Key:
     """The function that the program called, or the phase of the forward operator; of forward work its own phase."""
     table, labels = capture.tables["ledger"], capture.tables["labels"]
     row = ops["ledger"].to_numpy()
@@ -186,7 +186,7 @@ def _by_kernel(capture: Capture, done: Work, events: npt.NDArray[np.int64]) -> p
     device = capture.device
     duration = device["duration_ns"].to_numpy()[events].astype(np.float64)
     wanted = ["device_sum_ns", "device_events", "kind", "direction", "dtype", "shapes", "flop", "flop_vector", "bytes", "sol_ns", "bound"]
-    ops = done.ops[[*wanted, "estimated", "reason", "modelled", "link", "recompute", "inferred"]].take(done.owner[events])
+    ops = done.ops[[*wanted, "estimated", "reason", "modeled", "link", "recompute", "inferred"]].take(done.owner[events])
     piece = ratio(duration, ops["device_sum_ns"].to_numpy(dtype=np.float64))
     several = ops["device_events"].to_numpy() > 1
     reason = ops["reason"].cat.add_categories([SHARED]) if SHARED not in ops["reason"].cat.categories else ops["reason"]
@@ -198,8 +198,8 @@ def _by_kernel(capture: Capture, done: Work, events: npt.NDArray[np.int64]) -> p
         kernel=pd.Categorical.from_codes(names.cat.codes.to_numpy()[events], names.cat.categories),
         measured_ns=duration,
         **{c: ops[c].to_numpy(dtype=np.float64) * piece for c in ("flop", "flop_vector", "bytes", "sol_ns")},
-        modelled=ops["modelled"].to_numpy() & ~counted,
-        estimated=ops["estimated"].to_numpy() | (several & ops["modelled"].to_numpy()),
+        modeled=ops["modeled"].to_numpy() & ~counted,
+        estimated=ops["estimated"].to_numpy() | (several & ops["modeled"].to_numpy()),
         reason=pd.Categorical.from_codes(why, reason.cat.categories),
     ).reset_index(drop=True)
 

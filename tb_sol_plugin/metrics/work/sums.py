@@ -81,7 +81,7 @@ def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
     sol = ops["sol_ns"].to_numpy(dtype=np.float64)
     time = ops["measured_ns"].to_numpy(dtype=np.float64)
     spent = time if by_host_time else ops["device_sum_ns"].to_numpy(dtype=np.float64)
-    modeled = ops["modelled"].to_numpy()
+    modeled = ops["modeled"].to_numpy()
     timed = np.isfinite(sol) & (time > 0)
     limited = timed | (np.isfinite(sol) & np.isnan(time))
     side = ops["bound"].cat.codes.to_numpy()
@@ -167,11 +167,11 @@ def marks_of(efficiency: Sequence[object], flags: Sequence[object], share: Seque
 
 
 # -- How much of the device a stretch of time used -------------------------------------------------------------------
-# model FLOP utilisation, hardware FLOP utilisation, bandwidth utilisation.
+# model FLOP utilization, hardware FLOP utilization, bandwidth utilization.
 #
 #     MFU = sum over types d of F[d] / P[d], over the time; F without recomputed work
 #     HFU = the same with recomputed work
-#     bandwidth utilisation = least bytes / (time x bandwidth)
+#     bandwidth utilization = least bytes / (time x bandwidth)
 #
 # F: matrix FLOP (products, convolutions, attention; causal-aware). P: dense matrix peak. The definitions of MFU and HFU are those of
 # Chowdhery et al., PaLM (2022), appendix B; with several types the time at the peak of each is summed.
@@ -226,7 +226,7 @@ def utilization(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, *, dev
 
 
 def _bandwidth(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, devices: int) -> float | None:
-    data = ops["bytes"].to_numpy(dtype=np.float64)[ops["modelled"].to_numpy()]
+    data = ops["bytes"].to_numpy(dtype=np.float64)[ops["modeled"].to_numpy()]
     good = np.isfinite(data)
     if spec is None or not spec.memory_bandwidth or time_ns <= 0 or not good.any():
         return None

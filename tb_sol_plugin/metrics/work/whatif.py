@@ -49,7 +49,7 @@ MOST_PHASES: Final = 12
 
 @dataclass(frozen=True)
 class Selected:
-    """Modelled calls of the complete steps looked at (of everything where no step was recorded).
+    """Modeled calls of the complete steps looked at (of everything where no step was recorded).
 
     steps: what sums are divided by; window_ns: length of these steps; spent_ns: time of all their calls, with and without a model;
     phase: label per call, the pass where only the step is around it; by_pass: there are no phases to tell apart, only passes.
@@ -76,7 +76,7 @@ def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
     flop, data = (calls.ops[c].to_numpy(dtype=np.float64) for c in ("flop", "bytes"))
     good = (
         inside
-        & calls.ops["modelled"].to_numpy()
+        & calls.ops["modeled"].to_numpy()
         & ~(calls.ops["measured_ns"].to_numpy(dtype=np.float64) <= 0)
         & ((flop > 0) | np.isfinite(data))
     )

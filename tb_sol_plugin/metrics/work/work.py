@@ -42,7 +42,7 @@ class Work:
     """ops: one row per operator call that owns work, by host row. NaN is unknown, -1 a row that is not there.
 
     host, name, kind, direction, dtype, shapes (readable), shapes_json; flop (matrix), flop_vector, bytes; measured_ns (union of
-    its device intervals, summed over devices), device_sum_ns, device_events; sol_ns, bound; estimated, reason, modelled, link (it
+    its device intervals, summed over devices), device_sum_ns, device_events; sol_ns, bound; estimated, reason, modeled, link (it
     only copies between host and device, whose limit is the link); collective (all its device work is communication); link_bytes (what
     copies and collectives move over a link); inferred (launched before the window, likened to recorded calls; host, module and
     annotation are -1); recompute (forward work run again in the backward pass); module
@@ -76,7 +76,7 @@ class Work:
     def modelled_ns(self) -> int:
         """Plain sum of the device time of calls that a model covers."""
         column = "measured_ns" if self.by_host_time else "device_sum_ns"
-        return round(float(np.nansum(self.ops[column].to_numpy(dtype=np.float64)[self.ops["modelled"].to_numpy()])))
+        return round(float(np.nansum(self.ops[column].to_numpy(dtype=np.float64)[self.ops["modeled"].to_numpy()])))
 
     @property
     def takes_counted(self) -> bool:
@@ -119,7 +119,7 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     peak = np.array([*(spec.matrix_peak(d) or np.nan for d in names), np.nan])[codes]
     vector_peak = np.array([*(spec.vector_peak(d) or np.nan for d in names), spec.vector_peak("") or np.nan])[codes]
     sol, bound = limit(flop, vector, data, peak, vector_peak, spec.memory_bandwidth or np.nan)
-    apart = ~ops["modelled"].to_numpy() | (base.by_host_time and spec.vendor != "cpu")
+    apart = ~ops["modeled"].to_numpy() | (base.by_host_time and spec.vendor != "cpu")
     sol[apart], bound[apart] = np.nan, 0
     ops["sol_ns"] = sol
     ops["bound"] = pd.Categorical.from_codes(bound, pd.Index(BOUNDS))
@@ -275,7 +275,7 @@ def _frame(
             **{name: values for name, values in columns.items() if name not in ("collective", "link_bytes")},
             "estimated": np.array([*(c.estimated for c in known), False], bool)[at],
             "reason": pd.Categorical(np.array([*(c.reason for c in known), ""], object)[at]),
-            "modelled": (at >= 0) & ~link,
+            "modeled": (at >= 0) & ~link,
             "link": link,
             "collective": columns["collective"] > 0,
             "link_bytes": columns["link_bytes"],
@@ -379,7 +379,7 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     timed = np.bincount(code[both], measured[both], minlength=size).astype(np.float64)
     least = np.bincount(code[both], sol[both], minlength=size).astype(np.float64)
     known = np.bincount(code[both], minlength=size) > 0
-    covered = ops["modelled"].to_numpy() & np.isfinite(measured)
+    covered = ops["modeled"].to_numpy() & np.isfinite(measured)
     out["known_ns"] = np.bincount(code[covered], measured[covered], minlength=size).astype(np.float64)
     out["modelled_ns"] = timed
     out["wasted_ns"] = np.where(known, timed - least, np.nan)

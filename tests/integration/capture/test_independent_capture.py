@@ -254,7 +254,7 @@ def usual(run: Run) -> float:
 
 @each
 def test_overview(name: str) -> None:
-    # GIVEN a run WHEN the overview answers THEN step, limit, utilisations and the parts of the step are the sums of the ledger
+    # GIVEN a run WHEN the overview answers THEN step, limit, utilizations and the parts of the step are the sums of the ledger
     found = run(name)
     page, limits, steps = found.page("overview"), found.raw.limits, len(found.raw.shown)
     got, total, step = values(page, "answer"), own.summed(found.rows, limits)[""], usual(found)

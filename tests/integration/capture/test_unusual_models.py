@@ -222,9 +222,9 @@ def test_complex_values(tmp_path: Path) -> None:
     assert sum(row.flop for row in products) == 2 * 2 * 8 * 9 * 9 and {row.sig["dtype"] for row in products} == {"complex64"}
 
 
-def test_quantised_layers(tmp_path: Path) -> None:
-    # GIVEN a model with a quantised middle, which only runs forward
-    class Quantised(nn.Module):
+def test_quantized_layers(tmp_path: Path) -> None:
+    # GIVEN a model with a quantized middle, which only runs forward
+    class Quantized(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.layer = nn.Linear(16, 16)
@@ -233,7 +233,7 @@ def test_quantised_layers(tmp_path: Path) -> None:
             q = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
             return self.layer(q.dequantize() + torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255))
 
-    recorded = check(tmp_path, Quantised(), lambda m: m(X))
+    recorded = check(tmp_path, Quantized(), lambda m: m(X))
     assert recorded.flop(1) == 2 * LINEAR
 
 
@@ -321,7 +321,7 @@ def test_a_fast_path_of_attention(tmp_path: Path) -> None:
 
     untracked = run(copy.deepcopy(model), step)
     assert same(run(model, step, logdir=tmp_path), untracked)
-    # THEN the fused operator is there, as work of unknown size or modelled, never as nothing
+    # THEN the fused operator is there, as work of unknown size or modeled, never as nothing
     recorded = only(tmp_path)
     fused = [row for row in recorded.ledgers[1] if "transformer_encoder_layer" in row.op]
     assert (fused and all(row.sig["reason"] for row in fused if row.flop is None)) or recorded.flop(1) > 0

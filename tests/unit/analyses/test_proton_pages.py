@@ -25,7 +25,7 @@ def read(path: Path, *children: dict, devices: object = None) -> Capture:  # typ
     return ingest.read(str(write(path / "p.hatchet", tree) if devices is None else write(path / "p.hatchet", tree, devices)))  # type: ignore[arg-type]
 
 
-def test_efficiency_is_the_utilisation_of_its_viewer(tmp_path: Path) -> None:
+def test_efficiency_is_the_utilization_of_its_viewer(tmp_path: Path) -> None:
     # GIVEN the two kernels of 204.8 µs in its viewer's own example, and the peaks that it takes for their devices:
     #   arch 89: 330.3e12 FLOP/s at 8 bits, 2 x 384 bit x 10.501 GHz / 8 = 1008.096 GB/s
     #   arch 90: 132 / 114 x 1980 / 1755 x 1513e12 = 1976.5e12 FLOP/s, 2 x 6144 bit x 2.619 GHz / 8 = 4022.784 GB/s

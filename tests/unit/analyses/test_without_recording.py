@@ -137,7 +137,7 @@ def test_an_empty_logdir_answers(client: FlaskClient) -> None:
     assert reply.status_code == 200 and reply.headers["ETag"]
     body = reply.get_json()
     assert body["available"] is True and body["fields"]["tp"] == {"value": "2", "values": ["1", "2", "4", "8", "16", "32"]}
-    # AND the catalogue says which analyses do so, and how their fields are shown
+    # AND the catalog says which analyses do so, and how their fields are shown
     known = {a["name"]: a for a in client.get("/api/v1/analyses").get_json()["analyses"]}
     assert known["memory_plan"]["alone"] and known["memory_plan"]["available"] and not known["kernels"]["alone"]
     fields = {f["name"]: f for f in known["memory_plan"]["fields"]}

@@ -282,7 +282,7 @@ def test_gradients_are_the_same(patcher: FunctionalPatcher) -> None:
 
 
 class Dispatched(torch.Tensor):
-    """A tensor class with a table of its own functions, as quantised tensors have."""
+    """A tensor class with a table of its own functions, as quantized tensors have."""
 
     table = {ORIGINAL[title]: title for title in PATCHED}
     log: list[tuple[str, int, tuple[str, ...]]] = []

@@ -68,7 +68,7 @@ class Note(nn.Module):
 # --- Labels ---
 
 
-def test_a_call_is_labelled_by_its_place_in_the_model(hooks: LayerSOLHooks) -> None:
+def test_a_call_is_labeled_by_its_place_in_the_model(hooks: LayerSOLHooks) -> None:
     # GIVEN a module called within a sequence
     note = Note(hooks)
     model = nn.Sequential(nn.ReLU(), nn.Sequential(note))
@@ -544,7 +544,7 @@ def train_step(model: Any) -> list[Any]:
     return [one.clone() for one in full]
 
 
-def test_data_parallel_models_are_labelled_as_if_they_were_not(hooks: LayerSOLHooks, group: None) -> None:
+def test_data_parallel_models_are_labeled_as_if_they_were_not(hooks: LayerSOLHooks, group: None) -> None:
     model = torch.nn.parallel.DistributedDataParallel(fused_qkv())
     plain, before = train_step(model), state(model)
     hooks.attach(model)
@@ -712,7 +712,7 @@ def test_records_are_the_ledger_by_layer_phase_and_direction() -> None:
             op, kind, [(2, 3)], [(2, 5)], flops=flops, bytes=10 * count, count=count, layer_name="a", layer_type=layer, dtype=DataType.BF16, **more
         )  # fmt: skip
 
-    # GIVEN a fused layer (normalisation and product), its backward, and work outside of layers
+    # GIVEN a fused layer (normalization and product), its backward, and work outside of layers
     rows = [
         record("aten::native_layer_norm", "TELayerNormLinear", 0, kind=OpType.LAYERNORM, measured_time_us=1.0),
         record("aten::mm", "TELayerNormLinear", 60, count=2, measured_time_us=3.5),

@@ -135,14 +135,14 @@ def test_complex_tensors():
     assert [r.name for r in counting.records if r.flops is None] in ([], ["aten::_fft_c2c"])
 
 
-def test_quantised_tensors():
+def test_quantized_tensors():
     x = torch.randn(4, 8)
 
-    def quantised():
+    def quantized():
         q = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
         return torch.cat([q, q]).dequantize()
 
-    counting, plain, counted = count(quantised)
+    counting, plain, counted = count(quantized)
     assert torch.equal(plain, counted)
     assert counting.calls("quantize_per_tensor") == 1
     assert not counting.ledger.lost
@@ -240,7 +240,7 @@ def test_results_that_are_no_tensors():
     assert not counting.ledger.lost
 
 
-def test_uninitialised_parameters():
+def test_uninitialized_parameters():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         counting, _, _ = count(lambda: nn.LazyLinear(4)(torch.ones(2, 3)).shape)

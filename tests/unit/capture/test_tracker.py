@@ -596,7 +596,7 @@ def test_iterations_wait_for_the_device_and_are_written_in_order(tmp_path: Path)
 
 
 def test_waiting_for_the_recorder_is_told() -> None:
-    # GIVEN an iteration of 3 ms on the device, in which the recorder worked for 1 ms WHEN it is analysed THEN the report says so
+    # GIVEN an iteration of 3 ms on the device, in which the recorder worked for 1 ms WHEN it is analyzed THEN the report says so
     from tb_sol_plugin.capture.loop.timing import EventPool
     from tests.unit.capture.loop.test_timing import Device
 

@@ -68,7 +68,7 @@ def test_wrong_questions(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         capture.analyze("nope")
     with pytest.raises(BadQuery):
-        capture.analyze("health", colour="red")
+        capture.analyze("health", color="red")
     assert isinstance(capture.analyze("kernels"), UnavailableReport)
 
 

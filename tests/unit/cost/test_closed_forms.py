@@ -90,7 +90,7 @@ def test_resnet18(tmp_path: Path) -> None:
     assert matrix_flop(ops, direction="fwd") == 2 * RESNET18_MACS
     assert matrix_flop(ops, direction="bwd") == 2 * (2 * RESNET18_MACS - 112**2 * 64 * 3 * 49)
     assert matrix_flop(ops, kind="gemm") == 3 * 2 * 512 * 1000
-    assert ops.loc[ops["kind"] == "conv", "modelled"].all()
+    assert ops.loc[ops["kind"] == "conv", "modeled"].all()
 
 
 @pytest.mark.parametrize(("stride", "groups"), [(1, 1), (2, 1), (2, 4)])

@@ -265,8 +265,8 @@ def test_other_attention_of_pytorch() -> None:
     assert flex.flop == whole and flex.estimated and "block mask" in flex.reason
     assert cost("triton_tem_fused_flex_attention_0", q, k, k, (2, 4, 6)).flop == whole
     assert cost("triton_tem_fused_flex_attention_backward_zeros_1", q, k, k).flop == whole * 5 // 2
-    quantised = cost("aten::_scaled_dot_product_flash_attention", *[((2, 4, 6, 8), "fp8")] * 3, f32(1), f32(1), f32(1), "0.", "True")
-    assert (quantised.flop, quantised.dtype) == (2 * 2 * 4 * 16 * 36 // 2, "fp8")
+    quantized = cost("aten::_scaled_dot_product_flash_attention", *[((2, 4, 6, 8), "fp8")] * 3, f32(1), f32(1), f32(1), "0.", "True")
+    assert (quantized.flop, quantized.dtype) == (2 * 2 * 4 * 16 * 36 // 2, "fp8")
     args = (q, q, k, k, None, "[True, True, True, False]", q, (2, 4, 6), None, None, "6", "10", "0.", "False")
     assert cost("aten::_scaled_dot_product_fused_attention_overrideable_backward", *args).flop == whole * 5 // 2
     assert cost("aten::_cudnn_attention_forward", q, k, k, None, None, None, "6", "10", "True", "0.", "False").flop == whole

@@ -44,7 +44,7 @@ def test_int8_products_give_int32() -> None:
     assert (c.flop, c.bytes, c.dtype) == (1024, 128 + 64 + 4 * 32, "int8")
 
 
-def test_weight_only_quantisation_computes_in_the_activation_type() -> None:
+def test_weight_only_quantization_computes_in_the_activation_type() -> None:
     c = cost("aten::_weight_int8pack_mm", ((4, 32), "bf16"), ((8, 32), "int8"), ((8,), "bf16"))
     assert (c.flop, c.bytes, c.dtype) == (2 * 4 * 32 * 8, 2 * 128 + 256 + 16 + 2 * 32, "bf16")
 

@@ -75,12 +75,12 @@ def test_fused_add_norms_of_serving_engines() -> None:
     assert numbers(cost("aiter::rmsnorm2d_fwd_with_add_ck", *four, (2880,), "1e-5", "0", dtype="bf16")) == whole
     plain = cost("aiter::rms_norm", (32, 2880), (2880,), "1e-5", "0", dtype="bf16")
     assert numbers(plain) == (8 * n, 2 * (2 * n + 2880), "fwd")
-    quantised = cost("_C::rms_norm_static_fp8_quant", ((32, 2880), "fp8"), (32, 2880), (2880,), ((1,), "fp32"), "1e-6", dtype="bf16")
-    assert numbers(quantised) == (8 * n, n + 2 * n + 2 * 2880 + 4, "fwd")
+    quantized = cost("_C::rms_norm_static_fp8_quant", ((32, 2880), "fp8"), (32, 2880), (2880,), ((1,), "fp32"), "1e-6", dtype="bf16")
+    assert numbers(quantized) == (8 * n, n + 2 * n + 2 * 2880 + 4, "fwd")
     assert estimate("_C::fused_add_rms_norm", call((32, 2880), (32, 99), (2880,), "1e-6")) is None
 
 
-def test_norms_that_quantise_what_they_write() -> None:
+def test_norms_that_quantize_what_they_write() -> None:
     n, two = 4 * 256, ((4, 256), (256,))
     grouped = cost("vllm::rocm_aiter_rmsnorm_fp8_group_quant", *two, "1e-6", "128", dtype="bf16")
     assert numbers(grouped) == (8 * n, 2 * n + 512 + n + 4 * 8, "fwd")
@@ -210,7 +210,7 @@ def test_sharded_copies_take_the_type_of_their_result() -> None:
     assert found is not None and found.bytes == 2 * 4 * 10 and "assumed" in found.reason
 
 
-# -- rotary embedding and quantisation ---------------------------------------------------------------------------
+# -- rotary embedding and quantization ---------------------------------------------------------------------------
 
 
 def test_rotary_embedding_in_place() -> None:
@@ -232,7 +232,7 @@ def test_rotary_functions_of_training_libraries() -> None:
     assert numbers(out_first) == (3 * 16_384, 2 * (2 * 16_384 + 512), "fwd")
 
 
-def test_quantisation_and_cache_writes() -> None:
+def test_quantization_and_cache_writes() -> None:
     found = cost("_C::dynamic_per_token_scaled_fp8_quant", ((4, 8), "fp8"), (4, 8), ((4, 1), "fp32"), None, dtype="bf16")
     assert numbers(found) == (64, 32 + 64 + 16, "fwd")
     cache = cost("_C_cache_ops::reshape_and_cache_flash", (4, 2, 8), (4, 2, 8), (9, 16, 2, 8), (9, 16, 2, 8), ((4,), "int64"), dtype="bf16")

@@ -153,7 +153,7 @@ def test_real_names_find_their_row(name: str, gib: float, capability: str, units
         ("AMD Instinct MI308X", 191.9, "9.4", 80),
     ],
 )
-def test_a_device_that_is_not_in_the_table_is_never_its_neighbour(name: str, gib: float, capability: str, units: int) -> None:
+def test_a_device_that_is_not_in_the_table_is_never_its_neighbor(name: str, gib: float, capability: str, units: int) -> None:
     spec = match(DeviceProps(0, name, int(gib * GIB), capability, units))
     assert spec is not None
     assert (spec.key, spec.method, spec.memory_bandwidth) == ("unknown", "derived", None)

@@ -270,7 +270,7 @@ def test_entries_and_arguments_of_the_wrong_kind(tmp_path: Path) -> None:
     holds_small(c)
     assert {"args list", "args text"} <= set(c.host["name"].astype(str))
     found = issues(c)
-    assert found["arguments that are not an object"] == 2 and found["entry that is not an event"] >= 1, "neighbouring ones may count as one"
+    assert found["arguments that are not an object"] == 2 and found["entry that is not an event"] >= 1, "neighboring ones may count as one"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tb_sol_plugin.model.figure import light
 
 
 def test_a_figure_is_one_plotly_accepts():
-    # GIVEN a bar in the colour of idle, with the template around it
+    # GIVEN a bar in the color of idle, with the template around it
     plain = F.figure([{"type": "bar", "x": [1], "y": [2], "marker": F.fill("idle")}], x=F.axis("ms"), barmode="stack")
     # THEN Plotly validates every property, and idle is hatched
     built = go.Figure(plain)
@@ -18,7 +18,7 @@ def test_a_figure_is_one_plotly_accepts():
     assert built.layout.font.color == light("ink-2")
 
 
-def test_sizes_are_labelled_in_powers_of_eight():
+def test_sizes_are_labeled_in_powers_of_eight():
     found = F.sizes(1, 1 << 20)
     assert found["tickvals"][:4] == [1, 8, 64, 512]
     assert found["ticktext"][:4] == ["1\u202fB", "8\u202fB", "64\u202fB", "512\u202fB"]

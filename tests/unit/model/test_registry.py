@@ -66,16 +66,16 @@ def test_one_broken_analysis_leaves_the_others_alone(broken: None, capsys: pytes
     assert "analysis 'health' is registered already, by tb_sol_plugin.analyses.quality.health" in failed["health"]
     with pytest.raises(NotFound, match="'raises' failed to load: RuntimeError"):
         R.get("raises")
-    # AND doctor and the catalogue say so
+    # AND doctor and the catalog say so
     doctor._parts(Console(width=200, file=sys.stdout))
     assert "wrong_group" in capsys.readouterr().out
-    assert answers.catalogue().failed == failed
+    assert answers.catalog().failed == failed
 
 
 def test_where_nothing_fails_nothing_is_said() -> None:
     import msgspec
 
-    assert not R.failures() and "failed" not in msgspec.to_builtins(answers.catalogue())
+    assert not R.failures() and "failed" not in msgspec.to_builtins(answers.catalog())
 
 
 def test_requirements_stand_once() -> None:

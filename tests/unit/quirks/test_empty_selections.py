@@ -22,7 +22,7 @@ def test_a_step_of_no_length_that_holds_nothing(tmp_path: Path, name: str) -> No
     t.op("aten::mm", 1_200, 2_000, shapes=[[8, 4], [4, 2]], types=["float", "float"])
     t.launch("gemm", at=1_500, start=4_000, duration=700)
     c = read(str(t.write(tmp_path / "w.1.pt.trace.json")))
-    # WHEN the whole and the step alone are analysed THEN each answers in the contract's shape
+    # WHEN the whole and the step alone are analyzed THEN each answers in the contract's shape
     for query in ({}, {"step": "1"}):
         is_contract_shaped(name, c.analyze(name, **query))
 
@@ -34,7 +34,7 @@ def test_decades_between_two_events(tmp_path: Path) -> None:
         t.op(f"aten::op{thread}", 1_700_000_000_000_000_000 + 10 * thread, 5, thread=100 + thread)
     t.kernel("early", 0, 40, device=0)
     t.kernel("late", 1_700_000_000_000_000_000, 60, device=0)
-    # WHEN it is read and analysed THEN all invariants hold and busy time is the 100 ns there are
+    # WHEN it is read and analyzed THEN all invariants hold and busy time is the 100 ns there are
     c = check_capture(t.write(tmp_path / "w.1.pt.trace.json"), tmp_path / "cache")
     whole = report(c, "gpu_breakdown").table("devices").iloc[0]
     assert int(whole["busy_ns"]) == 100 and int(whole["total_ns"]) == 1_700_000_000_000_000_060

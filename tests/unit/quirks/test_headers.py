@@ -77,7 +77,7 @@ def test_secrets_in_any_field_reach_no_surface(tmp_path: Path) -> None:
     )  # fmt: skip
     t.op("aten::add", 2_000, 10, concrete=[f"__import__('pathlib').Path({str(marker)!r}).touch()"], shapes=[[2]], types=["float"])
     path = t.write(tmp_path / "run" / "w.1.pt.trace.json")
-    # WHEN it is read, analysed, cached and printed
+    # WHEN it is read, analyzed, cached and printed
     c = check_capture(path, tmp_path / "cache")
     texts = {name: encode(c.analyze(name)) for name in registry()}
     texts |= {str(p): p.read_bytes() for p in (tmp_path / "cache").rglob("*") if p.is_file()}

@@ -49,7 +49,7 @@ def test_folders_pipes_and_links_to_nothing_are_passed_over(tmp_path: Path) -> N
 
 
 def test_a_link_may_not_lead_out_of_the_folder(tmp_path: Path) -> None:
-    # GIVEN one name that links to a file elsewhere on the machine, and one that links to its neighbour WHEN looked for THEN the first is
+    # GIVEN one name that links to a file elsewhere on the machine, and one that links to its neighbor WHEN looked for THEN the first is
     # refused with the reason, the second read
     folder = tmp_path / "logs"
     folder.mkdir()

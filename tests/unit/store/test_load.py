@@ -1,4 +1,4 @@
-"""Reading in processes: once per file, with progress, cancelled, killed, too large, too slow; and from the cache."""
+"""Reading in processes: once per file, with progress, canceled, killed, too large, too slow; and from the cache."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_cancel_ends_the_read_and_leaves_no_error(tmp_path: Path) -> None:
 
 
 def test_a_read_without_a_progress_file_stops(tmp_path: Path) -> None:
-    # GIVEN a reporter whose file was taken away WHEN it reports THEN the read is cancelled
+    # GIVEN a reporter whose file was taken away WHEN it reports THEN the read is canceled
     from tb_sol_plugin.ingest import Progress
 
     file = tmp_path / "p.json"
@@ -275,7 +275,7 @@ def test_a_read_without_a_progress_file_stops(tmp_path: Path) -> None:
     report(Progress(5, 10, 2, "reading"))
     assert json.loads(file.read_text()) == {"bytes": 5, "total": 10, "events": 2, "stage": "reading"}
     file.unlink()
-    with pytest.raises(processes.Cancelled):
+    with pytest.raises(processes.Canceled):
         report(Progress(6, 10, 3, "reading"))
 
 

@@ -38,11 +38,11 @@ def found(runs: dict[str, list[Recording]], name: str, place: int = 0, **asked: 
     ("other", 1, ("other", "rank0", "1")),
 ])  # fmt: skip
 def test_what_is_chosen_for_a_reader(run: str, place: int, want: tuple[str, str, str]) -> None:
-    # GIVEN a logdir of four runs WHEN nothing is asked for THEN the neighbour with the same worker stands beside, else another rank
+    # GIVEN a logdir of four runs WHEN nothing is asked for THEN the neighbor with the same worker stands beside, else another rank
     assert found(JOBS, run, place) == want
 
 
-def test_runs_with_the_same_workers_are_neighbours_without_a_folder() -> None:
+def test_runs_with_the_same_workers_are_neighbors_without_a_folder() -> None:
     runs = logdir(before=RANKS, after=RANKS, third=[("rank0", "1")])
     assert found(runs, "before") == ("after", "rank0", "1")
     assert found(runs, "after", 1) == ("before", "rank1", "1")

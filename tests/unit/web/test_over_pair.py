@@ -74,7 +74,7 @@ def test_until_both_are_read(client: FlaskClient, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("more", "status", "field"), [
     ("other_run=nope", 404, "other_run"), ("other_run=job/b&other_worker=rank9", 404, "other_worker"), ("other_span=x", 404, "other_span"),
-    ("other_run=job/a&other_worker=rank0", 400, "other_worker"), ("by=colour", 400, "by"), ("other=job/b", 400, "other"),
+    ("other_run=job/a&other_worker=rank0", 400, "other_worker"), ("by=color", 400, "by"), ("other=job/b", 400, "other"),
     ("other_run=/etc", 404, "other_run"), ("other_run=../job/b", 404, "other_run"),
 ])  # fmt: skip
 def test_wrong_names(client: FlaskClient, more: str, status: int, field: str) -> None:

@@ -114,7 +114,7 @@ def test_no_file_is_read_because_a_request_names_it(client: FlaskClient, tmp_pat
     assert answer.status_code == 400 and answer.get_json()["error"]["field"] == "points" and "server" in answer.get_data(as_text=True)
 
 
-@pytest.mark.parametrize(("more", "field"), [("share=101", "share"), ("price=-1", "price"), ("runs=nope", "runs"), ("colour=1", "colour")])
+@pytest.mark.parametrize(("more", "field"), [("share=101", "share"), ("price=-1", "price"), ("runs=nope", "runs"), ("color=1", "colour")])
 def test_wrong_terms(client: FlaskClient, more: str, field: str) -> None:
     client.get(f"{ASK}&wait=30")
     answer = client.get(f"{ASK}&{more}")

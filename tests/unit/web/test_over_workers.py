@@ -120,13 +120,13 @@ def test_stopping_a_run(client: FlaskClient, store: Store, slow: None) -> None:
 
 
 def test_bad_queries(client: FlaskClient) -> None:
-    assert client.get(f"{ASK}&what=colour").status_code == 400
+    assert client.get(f"{ASK}&what=color").status_code == 400
     assert client.get("/api/v1/analysis/memcpy_ranks?run=no").status_code == 404
     answer = client.get(f"{ASK}&step=99&wait=30")
     assert answer.status_code == 400 and answer.get_json()["error"]["field"] == "step"
 
 
-def test_the_catalogue_knows_how_many_workers_there_are(client: FlaskClient) -> None:
+def test_the_catalog_knows_how_many_workers_there_are(client: FlaskClient) -> None:
     # GIVEN a run of many and a run of one THEN the page is offered for the first and says for the second what it takes
     def entry(run: str, worker: str) -> dict[str, object]:
         body = client.get(f"/api/v1/analyses?run={run}&worker={worker}&wait=30").get_json()

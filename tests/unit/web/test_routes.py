@@ -57,7 +57,7 @@ def test_a_recording_loads_on_request_and_its_facts_follow(client: FlaskClient) 
     assert first["state"] == "ready" and first["facts"]["total_events"] == 3 and second["facts"] is None
 
 
-def test_the_catalogue_needs_no_recording(client: FlaskClient) -> None:
+def test_the_catalog_needs_no_recording(client: FlaskClient) -> None:
     body = client.get("/api/v1/analyses").get_json()
     assert body["state"] == "catalogue" and [a["name"] for a in body["analyses"]] == list(registry()) and body["devices"]
 
@@ -123,7 +123,7 @@ def test_defaults_are_the_first_worker_and_span(client: FlaskClient) -> None:
         ("/api/v1/analysis/health?run=nope", 404, "not_found", "run"),
         ("/api/v1/analysis/health?run=job&worker=nope", 404, "not_found", "worker"),
         ("/api/v1/analysis/health?run=job&span=nope", 404, "not_found", "span"),
-        ("/api/v1/analysis/health?run=job&colour=red", 400, "bad_query", "colour"),
+        ("/api/v1/analysis/health?run=job&color=red", 400, "bad_query", "colour"),
         ("/api/v1/analysis/gpu_breakdown?run=job&scope=some", 400, "bad_query", "scope"),
         ("/api/v1/analysis/health?run=job&format=xml", 400, "bad_query", "format"),
         ("/api/v1/analysis/health?run=job&wait=nan", 400, "bad_query", "wait"),

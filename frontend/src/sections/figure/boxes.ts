@@ -1,4 +1,4 @@
-// Boxes inside boxes (icicle, treemap, sunburst): text that reads on its box, hatched boxes where nothing is known, colour by own size. Pure.
+// Boxes inside boxes (icicle, treemap, sunburst): text that reads on its box, hatched boxes where nothing is known, color by own size. Pure.
 import palette from "../../palette.json";
 
 type Plain = Record<string, unknown>;
@@ -11,8 +11,8 @@ export const SCALE = ["eff-0", "eff-25", "eff-50", "eff-75", "eff-100"];
 export const NESTED: ReadonlySet<unknown> = new Set(["icicle", "treemap", "sunburst"]);
 export const isHex = (value: unknown): value is string => typeof value === "string" && /^#[0-9a-f]{6}$/i.test(value);
 
-/** Black or white, whichever reads better on a `#rrggbb` colour. */
-export function onColour(hex: string): string {
+/** Black or white, whichever reads better on a `#rrggbb` color. */
+export function onColor(hex: string): string {
   const [r, g, b] = [1, 3, 5].map((i) => (Number.parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
   return 0.2126 * r! + 0.7152 * g! + 0.0722 * b! > 0.2 ? "#111418" : "#FFFFFF";
 }
@@ -23,16 +23,16 @@ export function mixed(over: string, under: string, part: number): string {
   return "#" + [1, 3, 5].map((i) => Math.round(channel(over, i) * part + channel(under, i) * (1 - part)).toString(16).padStart(2, "0")).join("");
 }
 
-const coloursOf = (trace: Plain): unknown[] => {
+const colorsOf = (trace: Plain): unknown[] => {
   const colors = (trace["marker"] as Plain | undefined)?.["colors"];
   return Array.isArray(colors) ? colors : [];
 };
 
-/** What the colours of a figure's boxes say, in the light colours it comes with; null where it has no such boxes. */
+/** What the colors of a figure's boxes say, in the light colors it comes with; null where it has no such boxes. */
 export function boxScale(data: readonly Plain[]): { efficiency: boolean; unknown: boolean; own: boolean } | null {
   const nested = data.filter((t) => NESTED.has(t["type"]));
   if (!nested.length) return null;
-  const seen = new Set(nested.flatMap((t) => coloursOf(t).map((c) => String(c).toUpperCase())));
+  const seen = new Set(nested.flatMap((t) => colorsOf(t).map((c) => String(c).toUpperCase())));
   return { efficiency: SCALE.some((name) => seen.has(light(name))), unknown: seen.has(light("idle")), own: nested.some((t) => ownParts(t) !== null) };
 }
 
@@ -66,19 +66,19 @@ export function oneRoot(trace: Plain, color: string): void {
   if (typeof trace["maxdepth"] === "number" && trace["maxdepth"] > 0) trace["maxdepth"] += 1;
 }
 
-/** Colours by each box's own part: the surface where all of it lies in children, the full colour at the largest. */
-function ownColours(trace: Plain, full: string, none: string): string[] | null {
+/** Colors by each box's own part: the surface where all of it lies in children, the full color at the largest. */
+function ownColors(trace: Plain, full: string, none: string): string[] | null {
   const own = ownParts(trace);
   if (!own) return null;
   const most = Math.max(...own, 0);
   return own.map((v) => mixed(full, none, most > 0 ? 0.08 + 0.92 * (v / most) : 0));
 }
 
-/** Paints one trace of boxes in place; hatched where nothing is known (the colour `idle`) or the colour speaks for a part alone. */
+/** Paints one trace of boxes in place; hatched where nothing is known (the color `idle`) or the color speaks for a part alone. */
 export function paintBoxes(trace: Plain, paint: "given" | "own", token: (name: string) => string, partial: (i: number) => boolean): void {
   const marker = (trace["marker"] ?? {}) as Plain;
-  const colors = (paint === "own" ? ownColours(trace, token("compute"), token("sunken")) : null) ?? coloursOf(trace);
-  trace["leaf"] = { opacity: 1, ...((trace["leaf"] as Plain | undefined) ?? {}) }; // a faded colour would be another colour of the scale
+  const colors = (paint === "own" ? ownColors(trace, token("compute"), token("sunken")) : null) ?? colorsOf(trace);
+  trace["leaf"] = { opacity: 1, ...((trace["leaf"] as Plain | undefined) ?? {}) }; // a faded color would be another color of the scale
   if (!colors.length || !colors.every(isHex)) return;
   const idle = token("idle").toUpperCase();
   const unknown = colors.map((c) => c.toUpperCase() === idle);
@@ -87,6 +87,6 @@ export function paintBoxes(trace: Plain, paint: "given" | "own", token: (name: s
     ...marker, colors,
     ...(paint === "given" && hatched.some(Boolean) ? { pattern: { shape: hatched.map((h) => (h ? "/" : "")), fgcolor: unknown.map((u) => token(u ? "idle-hatch" : "idle")), fillmode: "overlay", size: 7, solidity: 0.3 } } : {}),
   };
-  trace["insidetextfont"] = { color: colors.map(onColour) };
-  if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
+  trace["insidetextfont"] = { color: colors.map(onColor) };
+  if (colors[0]) trace["outsidetextfont"] = { color: onColor(colors[0]) };
 }

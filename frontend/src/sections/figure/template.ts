@@ -2,13 +2,13 @@
 import type { FigureSection, PointNote, Stretch } from "../../api/types";
 import type { Area } from "./area";
 import { capBars, edgeHatched } from "./bars";
-import { ALL, isHex, NESTED, mixed, onColour, oneRoot, paintBoxes } from "./boxes";
-import { relabelled } from "./ticks";
+import { ALL, isHex, NESTED, mixed, onColor, oneRoot, paintBoxes } from "./boxes";
+import { relabeled } from "./ticks";
 
 type Plain = Record<string, unknown>;
 
 export interface Look {
-  /** the colour of the present theme for a light hex of the palette */
+  /** the color of the present theme for a light hex of the palette */
   themed: (hex: string) => string;
   token: (name: string) => string;
   width: number;
@@ -23,7 +23,7 @@ export interface Look {
   areas: readonly Area[];
   inside: ReadonlySet<string> | null;
   drag: "zoom" | "select";
-  /** how boxes inside boxes are coloured: as given, or by their own part */
+  /** how boxes inside boxes are colored: as given, or by their own part */
   paint: "given" | "own";
   /** keys of rows whose ratio covers only a part of them */
   partial: ReadonlySet<string>;
@@ -33,14 +33,14 @@ export interface Look {
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 const isPlain = (v: unknown): v is Plain => typeof v === "object" && v !== null && !Array.isArray(v);
-/** With what follows of a colour that lets some of its ground through. */
+/** With what follows of a color that lets some of its ground through. */
 const HEX = /#[0-9a-fA-F]{6}(?=(?:[0-9a-fA-F]{2})?\b)/g;
 
-/** Every palette colour in a value replaced by its partner; names and texts that hold no hex are untouched. */
-export function recolour(value: unknown, themed: (hex: string) => string): unknown {
+/** Every palette color in a value replaced by its partner; names and texts that hold no hex are untouched. */
+export function recolor(value: unknown, themed: (hex: string) => string): unknown {
   if (typeof value === "string") return value.includes("#") ? value.replace(HEX, themed) : value;
-  if (Array.isArray(value)) return value.some((v) => typeof v === "object" || (typeof v === "string" && v.includes("#"))) ? value.map((v) => recolour(v, themed)) : value;
-  if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolour(v, themed)]));
+  if (Array.isArray(value)) return value.some((v) => typeof v === "object" || (typeof v === "string" && v.includes("#"))) ? value.map((v) => recolor(v, themed)) : value;
+  if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolor(v, themed)]));
   return value;
 }
 
@@ -80,7 +80,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
     hoverlabel: { bgcolor: look.token("raised"), bordercolor: look.token("line-strong"), font: { family: FONT, color: look.token("ink"), size: 12 }, align: "left", namelength: 0 },
     ...Object.fromEntries(axes.map((k) => [k, axis])),
   };
-  const layout = merge(base, recolour(raw, look.themed) as Plain);
+  const layout = merge(base, recolor(raw, look.themed) as Plain);
   layout["height"] = Math.max(look.height, s.height ?? 320);
   layout["width"] = look.width;
   layout["hoverlabel"] = merge(layout["hoverlabel"] as Plain, { bgcolor: look.token("raised") });
@@ -91,7 +91,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
     if (a["type"] === "log" && !a["tickvals"] && a["dtick"] === undefined) layout[k] = { ...a, dtick: 1, tickformat: a["tickformat"] ?? ",~f" };
     if (k.startsWith("y") && a["ticklabelstandoff"] === undefined) layout[k] = { ...(layout[k] as Plain), ticklabelstandoff: 4 };
   }
-  const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed) as Plain);
+  const data = (s.figure.data ?? []).map((trace) => recolor(trace, look.themed) as Plain);
   capBars(data, layout);
   for (const trace of data) {
     contrast(trace, look.token("surface"));
@@ -118,7 +118,7 @@ function contrast(trace: Plain, surface: string): void {
   if (trace["type"] !== "bar" || place === "outside" || place === "none" || Array.isArray(place)) return;
   const { color, ...rest } = font;
   trace["textfont"] = rest;
-  if (isHex(fill)) trace["insidetextfont"] = { ...rest, color: onColour(typeof opacity === "number" && isHex(surface) ? mixed(fill, surface, opacity) : fill) };
+  if (isHex(fill)) trace["insidetextfont"] = { ...rest, color: onColor(typeof opacity === "number" && isHex(surface) ? mixed(fill, surface, opacity) : fill) };
   if (color !== undefined) trace["outsidetextfont"] = { ...rest, color };
 }
 
@@ -286,7 +286,7 @@ function applyZoom(layout: Plain, data: Plain[], zoom: string): void {
     if (range) {
       const axis = layout[`${range[1]}axis${range[2]}`];
       const ends = [range[3], range[4]].map((t) => (Number.isFinite(Number(t)) ? Number(t) : t));
-      if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = relabelled({ ...axis, range: ends, autorange: false });
+      if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = relabeled({ ...axis, range: ends, autorange: false });
     } else if (part.startsWith("l:")) {
       for (const trace of data) if (NESTED.has(trace["type"])) trace["level"] = part.slice(2).replace(/%(25|3B)/g, decodeURIComponent);
     }
@@ -301,7 +301,7 @@ export interface LegendItem {
   opacity: number;
 }
 
-/** Named traces of a figure that asks for a legend, as chips: name, light colour, symbol. */
+/** Named traces of a figure that asks for a legend, as chips: name, light color, symbol. */
 export function legendOf(s: FigureSection): LegendItem[] {
   if (s.figure.layout?.["showlegend"] !== true) return [];
   const seen = new Map<string, LegendItem>();

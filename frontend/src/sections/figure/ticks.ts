@@ -41,7 +41,7 @@ function steps(low: number, high: number, sizes: boolean): number[] {
 }
 
 /** A zoomed logarithmic axis with labels again, where fewer than three of its own stand inside. */
-export function relabelled(axis: Plain): Plain {
+export function relabeled(axis: Plain): Plain {
   const [values, texts, range] = [axis["tickvals"], axis["ticktext"], axis["range"]];
   if (axis["type"] !== "log" || !Array.isArray(values) || !Array.isArray(texts) || !Array.isArray(range)) return axis;
   const [low, high] = range.map(Number).sort((a, b) => a - b) as [number, number];

@@ -157,7 +157,7 @@ class CopyContext(RuleContext):
 
     @cached_property
     def position(self) -> npt.NDArray[np.int64]:
-        """Place of each copy among the events of the recording ordered by device, stream and start: neighbours follow each other."""
+        """Place of each copy among the events of the recording ordered by device, stream and start: neighbors follow each other."""
         return np.asarray(in_line(self.capture)[self.copies["row"].to_numpy()], np.int64)
 
     # -- findings ---------------------------------------------------------------------------------------------

@@ -238,7 +238,7 @@ _PLAIN: Final = (*UNARY, *BINARY, "addcmul", "addcdiv", "lerp", "where", "masked
 POINTWISE: Final = frozenset(f"aten::{n}{s}" for n in _PLAIN for s in ("", "_"))
 REDUCE: Final = frozenset(f"aten::{n}" for n in ("mean", "sum", "amax", "amin"))
 ROWS: Final = frozenset(f"aten::{n}" for n in ("native_layer_norm", "_softmax", "_log_softmax", "_fused_rms_norm"))
-"""Operators along the last dimension that keep the size: compilers fuse their neighbours into them."""
+"""Operators along the last dimension that keep the size: compilers fuse their neighbors into them."""
 COPIES: Final = frozenset(("aten::copy_",))
 MEMBERS: Final = POINTWISE | REDUCE | ROWS | COPIES | {"aten::cat"}
 MOST_INPUTS: Final = 3
@@ -296,9 +296,9 @@ def fusable_chains(context: TimeContext) -> Answer:
 
 
 def _in_order(context: TimeContext, rows: Ints) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
-    """(the calls in the order in which their work runs, whether the call above is a neighbour, the place of that call).
+    """(the calls in the order in which their work runs, whether the call above is a neighbor, the place of that call).
 
-    Neighbours have nothing between them on their stream and share a thread.
+    Neighbors have nothing between them on their stream and share a thread.
     """
     if context.on_host:
         place, stop, stream = rows, rows, np.zeros(len(rows), np.int64)

@@ -84,7 +84,7 @@ def permuting_copies(context: TimeContext) -> Answer:
 
 
 LAYERS: Final = re.compile(r"aten::((mkldnn_|_slow_|thnn_|slow_)?conv|\w*batch_norm|\w*(max|avg)_pool|upsample_)\w*")
-"""Layers whose CPU kernels vectorise over channels when these lie together."""
+"""Layers whose CPU kernels vectorize over channels when these lie together."""
 
 
 @rule(
@@ -93,7 +93,7 @@ LAYERS: Final = re.compile(r"aten::((mkldnn_|_slow_|thnn_|slow_)?conv|\w*batch_n
     label="The layers on the roofline", color="conv", candidate=True,
 )  # fmt: skip
 def channels_first(context: TimeContext) -> Answer:
-    """On a CPU: convolutions and their neighbours over NCHW tensors, whose kernels are written for NHWC."""
+    """On a CPU: convolutions and their neighbors over NCHW tensors, whose kernels are written for NHWC."""
     if not context.on_host or context.spec is None:
         return None
     conv = context.of_kind("conv") & context.known

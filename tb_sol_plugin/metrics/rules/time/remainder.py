@@ -77,16 +77,16 @@ def _fix(context: TimeContext, kind: str, name: str, dtype: str) -> str:
         return "# one pass already: sharded or 8-bit optimizer state moves less"
     if kind == "attention":
         return "# larger batches or longer sequences; a newer attention kernel"
-    return "torch.compile(model)  # fuses neighbours, so that each tensor is read once"
+    return "torch.compile(model)  # fuses neighbors, so that each tensor is read once"
 
 
 _CPU: Final = {
     "gemm": 'torch.compile(model, mode="max-autotune")  # and torch.set_num_threads(physical cores)',
     "attention": "F.scaled_dot_product_attention(q, k, v)",
     "conv": "model.to(memory_format=torch.channels_last)  # oneDNN then needs no reorder",
-    "norm": "torch.compile(model)  # fuses neighbours, so that each tensor is read once",
-    "elementwise": "torch.compile(model)  # fuses neighbours, so that each tensor is read once",
-    "other": "torch.compile(model)  # fuses neighbours, so that each tensor is read once",
+    "norm": "torch.compile(model)  # fuses neighbors, so that each tensor is read once",
+    "elementwise": "torch.compile(model)  # fuses neighbors, so that each tensor is read once",
+    "other": "torch.compile(model)  # fuses neighbors, so that each tensor is read once",
 }
 
 

@@ -125,11 +125,11 @@ def _claimed(context: TimeContext, found: list[Finding]) -> list[Finding]:
 def _claim(context: TimeContext, rows: Ints, most: float) -> tuple[Claim, float]:
     """Take up to `most` ns of the exclusive time of some device rows: (what was taken of operator calls, what was taken in all).
 
-    A copy that is the work of a modelled call stands in that call's time, any other in the exposed copies of the waterfall.
+    A copy that is the work of a modeled call stands in that call's time, any other in the exposed copies of the waterfall.
     """
     left = context.ledger.copies
-    owner, modelled = context.fall.work.owner, context.fall.kind[rows] != NO_KIND
-    free, mine = rows[~modelled], rows[modelled & (owner[rows] >= 0)] if len(owner) == len(left) else rows[:0]
+    owner, modeled = context.fall.work.owner, context.fall.kind[rows] != NO_KIND
+    free, mine = rows[~modeled], rows[modeled & (owner[rows] >= 0)] if len(owner) == len(left) else rows[:0]
     calls, place = np.unique(owner[mine].astype(np.int64), return_inverse=True)
     wanted = np.minimum(np.bincount(place, context.fall.own[mine], minlength=len(calls)), context.left[calls])
     there = float(left[free].sum() + wanted.sum())

@@ -30,7 +30,7 @@ def _mm(t: TraceBuilder, start: int, device_start: int, duration: int, kernel: s
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Capture:
-    """Two steps; in each a product in `Block_0` and forward: 10 us, then 30 us. A fill of 2 us, an unmodelled operator of 5 us, a kernel
+    """Two steps; in each a product in `Block_0` and forward: 10 us, then 30 us. A fill of 2 us, an unmodeled operator of 5 us, a kernel
     launched by no operator of 4 us, one launched before the window of 3 us."""
     t = TraceBuilder()
     t.kernel("before", 1, 3000, correlation=1)
@@ -232,7 +232,7 @@ def test_a_measured_cpu_has_limits_over_host_time(tmp_path: Path, monkeypatch: p
     t.op("aten::mm", 1000, 10_000_000, shapes=[[1024, 1024], [1024, 1024]], types=["float", "float"])
     t.op("my::op", 20_000_000, 5_000_000)
     found = answer(read(str(t.write(tmp_path / "t.json"))))
-    assert "Modelled operators, 66.7\u202f% of host time, run at **21.5\u202f%** of what the Some CPU allows." in found.headline
+    assert "Modeled operators, 66.7\u202f% of host time, run at **21.5\u202f%** of what the Some CPU allows." in found.headline
     assert found.facts["efficiency"] == pytest.approx(MM / 1e12 / 10e-3)
     assert found.facts["mfu"] == pytest.approx(MM / 1e12 / 40e-3)
     assert found.table("kinds").set_index("id")["device_ns"].to_dict() == {"gemm": 10_000_000, "(no cost model)": 5_000_000}
@@ -360,12 +360,12 @@ def test_what_has_no_model_says_what_is_missing(mixed: Capture) -> None:
     assert table["measured_ns"].is_monotonic_decreasing
 
 
-def test_everything_modelled_says_so(tmp_path: Path) -> None:
+def test_everything_modeled_says_so(tmp_path: Path) -> None:
     t = TraceBuilder()
     _mm(t, 0, 2000, 10_000)
     section = answer(read(str(t.write(tmp_path / "t.json")))).section("unmodelled")
     assert isinstance(section, TableSection)
-    assert section.data["name"] == [] and section.empty == "Everything is modelled."
+    assert section.data["name"] == [] and section.empty == "Everything is modeled."
 
 
 def test_top_rows_and_the_rest_are_the_whole(tmp_path: Path) -> None:
@@ -441,7 +441,7 @@ def test_the_program_has_a_point_of_its_own_and_one_per_step(capture: Capture) -
     trace = next(t for t in figure.figure["data"] if t.get("name") == "program")  # type: ignore[attr-defined]
     found = {text[3 : text.index("</b>")]: (x, y) for text, x, y in zip(trace["hovertext"], trace["x"], trace["y"], strict=True)}
     data = 6 * 1024**2
-    # THEN the whole is all matrix work over all bytes and all modelled time, as in the total row
+    # THEN the whole is all matrix work over all bytes and all modeled time, as in the total row
     assert found["whole program"] == (pytest.approx(2 * MM / (2 * data + 8192)), pytest.approx(2 * MM / 42e-6))
     total = answer(capture).section("ops").total  # type: ignore[union-attr]
     assert found["whole program"] == (pytest.approx(total["intensity_flop_per_byte"]), pytest.approx(total["achieved_flop_per_s"]))
@@ -466,7 +466,7 @@ def test_use_of_the_device_over_the_steps(capture: Capture) -> None:
     assert facts["bandwidth_utilisation"] == pytest.approx((2 * 6 * 1024**2 + 8192) / 3350e9 / (time / 1e9))
 
 
-def test_no_steps_no_utilisation(mixed: Capture) -> None:
+def test_no_steps_no_utilization(mixed: Capture) -> None:
     assert not {"mfu", "hfu", "bandwidth_utilisation", "steps_ns"} & set(answer(mixed).facts)
 
 

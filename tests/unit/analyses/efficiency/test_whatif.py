@@ -147,7 +147,7 @@ def test_limits_as_recorded_are_those_of_the_roofline(run: Capture) -> None:
     spec = device_for(run)
     assert spec is not None
     done = work(run, spec)
-    ops = done.ops[done.ops["modelled"].to_numpy()]
+    ops = done.ops[done.ops["modeled"].to_numpy()]
     assert np.allclose(limits(ops, spec).sol_ns, ops["sol_ns"].to_numpy(dtype=float))
 
 

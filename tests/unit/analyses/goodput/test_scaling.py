@@ -181,7 +181,7 @@ def test_without_a_second_node_the_answer_is_at_best_and_marked(tmp_path: Path) 
     # GIVEN points on one node alone WHEN asked for two nodes THEN what is recommended there is said to be so at best, with the reason, the
     # parameters across nodes have no number anywhere but in the hints, and the table says so of them
     report = of(tmp_path, *clean(*GRID))
-    assert "at best" in report.headline and "synchronising across nodes was never observed" in said(report)
+    assert "at best" in report.headline and "synchronizing across nodes was never observed" in said(report)
     assert report.facts["alpha_n"] is None and report.facts["beta_n"] is None and report.facts["alpha_r"] == pytest.approx(0.07, rel=1e-3)
     names = report.table("parameters").set_index("name")
     assert names["value"].isna()[["alpha_n", "beta_n"]].all() and names["low"].isna()[["alpha_n", "beta_n"]].all()

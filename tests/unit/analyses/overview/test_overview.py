@@ -64,7 +64,7 @@ def test_the_ratio_is_busy_times_efficiency(tmp_path: Path) -> None:
     assert facts["gpu_busy"] == 0.2 and facts["modelled_share"] == 1.0
     assert facts["efficiency_while_busy"] == pytest.approx(limit / 200_000, rel=1e-6)
     assert facts["speed_of_light"] == pytest.approx(0.2 * limit / 200_000, rel=1e-6)
-    # THEN model and hardware FLOP utilisation are the same, as nothing is recomputed, and only one of them is shown
+    # THEN model and hardware FLOP utilization are the same, as nothing is recomputed, and only one of them is shown
     assert facts["mfu"] == facts["hfu"] == pytest.approx(limit / 1e6, rel=1e-6)
     assert "hfu" in facts_of(answer, "answer").hidden
     # the product reads two matrices and writes one: 3 * 512**2 * 4 bytes
@@ -241,7 +241,7 @@ def test_an_uncovered_ratio_says_what_lacks(tmp_path: Path) -> None:
     assert mark.state == "unknown" and "less than the 80" in mark.why
 
 
-def test_a_partly_modelled_ratio_is_marked(tmp_path: Path) -> None:
+def test_a_partly_modeled_ratio_is_marked(tmp_path: Path) -> None:
     # GIVEN a cost model for 450 of 500 us
     t = one_step()
     product(t, at=0, start=100_000, duration=450_000)
@@ -416,7 +416,7 @@ def test_a_measured_cpu_gets_the_whole_page(tmp_path: Path, monkeypatch: pytest.
     answer = overview(host_step(tmp_path))
     assert "the same work at the limits of this CPU takes" in plain(answer.headline)
     assert answer.facts["speed_of_light"] == pytest.approx(0.0524288) and answer.facts["mfu"] == pytest.approx(0.0524288)
-    # 400 us of modelled, 70 us of other operators
+    # 400 us of modeled, 70 us of other operators
     assert answer.facts["gpu_busy"] == pytest.approx(0.47) and facts_of(answer, "answer").labels["gpu_busy"] == "Host busy"
     parts = answer.table("parts").set_index("part")["time_ns"]
     assert parts["GEMM above limit"] == 400_000 - 52_429 and parts["No cost model"] == 70_000

@@ -100,7 +100,7 @@ def test_everything_is_declared_and_drawable():
     assert sum(sum(t.y) for t in figure.data) == pytest.approx(350)
 
 
-def test_limit_and_utilisation_of_each_step(tmp_path):
+def test_limit_and_utilization_of_each_step(tmp_path):
     # GIVEN two steps of 1 ms, each with a 4096 cubed BF16 product: 500 us in the first, 250 us in the second
     t = TraceBuilder()
     for i, time in enumerate((500_000, 250_000)):

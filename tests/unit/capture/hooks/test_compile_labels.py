@@ -1,4 +1,4 @@
-"""Compiled models under labels: the sampled step runs eagerly and is labelled, all others run the same compiled code."""
+"""Compiled models under labels: the sampled step runs eagerly and is labeled, all others run the same compiled code."""
 
 from __future__ import annotations
 
@@ -170,10 +170,10 @@ def test_unsampled_steps_run_the_same_compiled_code(backend: str, compile_: Any,
     assert compiler.compiled == 1
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
     assert not torch._dynamo.utils.counters["graph_break"] and not torch._dynamo.utils.counters["recompiles"]
-    # AND what was sampled was labelled, as of a compiled region, without times
+    # AND what was sampled was labeled, as of a compiled region, without times
     assert (loop.seen > 50) == mode
-    labelled = {loop.hooks.labels.known[label].name for label in loop.hooks.compiled}
-    assert labelled == {*CALLS[:4]} if compile_ is by_part else labelled == {"Model", *CALLS}
+    labeled = {loop.hooks.labels.known[label].name for label in loop.hooks.compiled}
+    assert labeled == {*CALLS[:4]} if compile_ is by_part else labeled == {"Model", *CALLS}
     timed = {loop.hooks.labels.known[call[0]].name for call in loop.hooks.calls}
     assert timed == ({*CALLS[4:]} if compile_ is by_part else set())
     assert not loop.hooks.lost
@@ -215,7 +215,7 @@ def test_code_that_compiles_in_spite_of_it_compiles_without_a_trace_of_ours() ->
         result = torch.compile(made, backend=compiler, fullgraph=True)(x)
         patcher.uninstall()
         hooks.remove()
-        # THEN it works as without us, and nothing was labelled
+        # THEN it works as without us, and nothing was labeled
         assert torch.equal(result, made(x))
     assert (compiler.compiled, compiler.ran) == (1, 1) and not hooks.calls and not hooks.labels.known[len(PATCHED) :]
 

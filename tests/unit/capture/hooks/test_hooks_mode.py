@@ -212,7 +212,7 @@ def test_no_dispatch_mode_is_entered() -> None:
 
 
 def test_a_function_that_its_layer_does_not_cover_is_counted() -> None:
-    # GIVEN a Linear that also makes a softmax and a normalisation, and a LayerNorm that multiplies
+    # GIVEN a Linear that also makes a softmax and a normalization, and a LayerNorm that multiplies
     class Both(nn.Linear):
         def forward(self, x: Any) -> Any:
             return F.layer_norm(F.softmax(super().forward(x), dim=-1), [4])
@@ -424,7 +424,7 @@ def test_packed_sequences_are_not_guessed() -> None:
 
 
 def test_fused_layers_are_two_records_of_one_layer() -> None:
-    # GIVEN normalisation and product in one layer, whose result comes with a bias that is not added yet, as Megatron has it
+    # GIVEN normalization and product in one layer, whose result comes with a bias that is not added yet, as Megatron has it
     class LayerNormLinear(nn.Linear):
         normalization = "RMSNorm"
 
@@ -471,7 +471,7 @@ def test_a_column_parallel_layer_over_parts_of_a_sequence() -> None:
         assert captured(layer, lambda: layer(torch.ones(4, 8))).flop() == 2 * 16 * 8 * 16
 
 
-def test_a_quantised_layer_counts_by_what_goes_in_and_out() -> None:
+def test_a_quantized_layer_counts_by_what_goes_in_and_out() -> None:
     # GIVEN weights that are packed beyond recognition
     class Linear4bit(nn.Module):
         def __init__(self) -> None:

@@ -172,7 +172,7 @@ def test_a_layer_is_told_by_the_names_of_its_classes(classes: tuple[str, ...], l
     assert layer_of(classes) == layer
 
 
-def test_an_unknown_class_with_modules_of_its_own_is_no_normalisation() -> None:
+def test_an_unknown_class_with_modules_of_its_own_is_no_normalization() -> None:
     assert layer_of(("AttentionAndLayerNorm", "Module"), children=True) is None
     assert layer_of(("AttentionAndLayerNorm", "Module"), children=False) == ("LayerNorm", OpType.LAYERNORM)
 
@@ -195,9 +195,9 @@ def test_the_linear_of_transformer_engine_is_known_by_its_package() -> None:
     assert layer_of_module(nn.Linear(1, 1)) == ("Linear", OpType.MATMUL)
 
 
-def test_quantised_and_lazy_linears_are_linears() -> None:
+def test_quantized_and_lazy_linears_are_linears() -> None:
     assert layer_of_module(nn.LazyLinear(3)) == ("Linear", OpType.MATMUL)
-    dynamic = pytest.importorskip("torch.ao.nn.quantized.dynamic", reason="needs quantised layers")
+    dynamic = pytest.importorskip("torch.ao.nn.quantized.dynamic", reason="needs quantized layers")
     assert layer_of_module(dynamic.Linear(2, 2)) == ("Linear", OpType.MATMUL)
 
 

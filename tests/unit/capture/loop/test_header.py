@@ -59,7 +59,7 @@ def test_model_counts() -> None:
     }  # fmt: skip
 
 
-def test_several_models_and_one_that_is_not_materialised() -> None:
+def test_several_models_and_one_that_is_not_materialized() -> None:
     with torch.device("meta"):
         large = torch.nn.Linear(1000, 1000, bias=False)
     lazy = torch.nn.LazyLinear(4)

@@ -121,7 +121,7 @@ def test_there_are_no_events_on_a_cpu() -> None:
     assert event_pool("cpu") is None and event_pool("meta") is None and event_pool("") is None and event_pool("no such device") is None
 
 
-def test_a_cuda_device_that_is_not_in_use_is_not_initialised() -> None:
+def test_a_cuda_device_that_is_not_in_use_is_not_initialized() -> None:
     torch = pytest.importorskip("torch", reason="looks for devices")
     if torch.cuda.is_initialized():
         pytest.skip("this process uses CUDA already")

@@ -148,7 +148,7 @@ def test_a_device_that_fails_leaves_things_unknown(device: Backend, monkeypatch:
     assert record_base_memory("x").problem == "RuntimeError: out of order"
 
 
-def test_no_device_is_initialised_for_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_device_is_initialized_for_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = Backend()
     monkeypatch.setattr(torch, "cuda", backend)
     monkeypatch.setattr(backend, "is_initialized", lambda: False)

@@ -71,7 +71,7 @@ def test_functions_are_a_second_view() -> None:
     assert [g.share for g in functions] == pytest.approx([30 / 90, 8 / 90])
 
 
-def test_utilisation_of_the_matrix_units() -> None:
+def test_utilization_of_the_matrix_units() -> None:
     found = analyze(records(), step(wall_us=200.0), device())
 
     # 2 + 4 GFLOP at 100 TFLOP/s are 60 µs of 200; with the recomputed GFLOP 70 µs
@@ -79,7 +79,7 @@ def test_utilisation_of_the_matrix_units() -> None:
     assert found.hfu == pytest.approx(0.35)
 
 
-def test_utilisation_sums_types_at_their_own_peaks() -> None:
+def test_utilization_sums_types_at_their_own_peaks() -> None:
     rows = [op(flops=1_000_000_000, bytes=0), op(flops=1_000_000_000, bytes=0, dtype=DataType.FP32), op(flops=5, bytes=0, dtype=DataType.FP16)]
     taken = step(wall_us=1000.0, device_us=900.0)
     assert analyze(rows, taken, gpu(), precision=Precision()).mfu == pytest.approx((10 + 100) / 1000)

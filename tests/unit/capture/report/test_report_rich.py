@@ -129,8 +129,8 @@ def test_a_stream_that_cannot_draw_lines_gets_the_plain_report() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo terminal")
-@pytest.mark.parametrize(("width", "environment", "colours"), [(80, {}, True), (120, {"NO_COLOR": "1"}, False), (60, {}, False)])
-def test_a_real_terminal(width: int, environment: dict[str, str], colours: bool) -> None:
+@pytest.mark.parametrize(("width", "environment", "colors"), [(80, {}, True), (120, {"NO_COLOR": "1"}, False), (60, {}, False)])
+def test_a_real_terminal(width: int, environment: dict[str, str], colors: bool) -> None:
     import fcntl
     import struct
     import termios
@@ -157,6 +157,6 @@ def test_a_real_terminal(width: int, environment: dict[str, str], colours: bool)
         assert shown.startswith("=" * 90)
         return
     assert "Speed of light" in shown and "77.8 %" in shown
-    assert ("\x1b[3" in shown) == colours
+    assert ("\x1b[3" in shown) == colors
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert max(len(line.rstrip("\r\n")) for line in plain.splitlines()) <= width

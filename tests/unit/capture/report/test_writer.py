@@ -63,7 +63,7 @@ class Ledger:
     rows: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
 
 
-def labelled() -> tuple[Labels, int, int]:
+def labeled() -> tuple[Labels, int, int]:
     """(labels, a phase, a module)."""
     labels = Labels()
     return labels, labels.id_of("phase", -1, "forward"), labels.id_of("module", -1, "fc", "Linear")
@@ -86,7 +86,7 @@ def sampled(number: int = 0, **more: object) -> StepRecord:
 
 def test_an_iteration_is_one_group_with_its_definitions_in_front(tmp_path: Path) -> None:
     # GIVEN a ledger of two signatures, one of them not used in this iteration
-    labels, phase, module = labelled()
+    labels, phase, module = labeled()
     ledger = Ledger([Sig(0), Sig(1, op="aten::add", flop=None, reason="no model")], {(0, module, phase, -1, -1, 0): [3, 4500]})
     writer = CaptureWriter(str(tmp_path), HEADER)
     # WHEN two iterations are written, the second with the other signature and times not taken
@@ -124,7 +124,7 @@ def test_an_iteration_is_one_group_with_its_definitions_in_front(tmp_path: Path)
 
 def test_a_group_is_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a writer whose calls of os.write are counted
-    labels, phase, module = labelled()
+    labels, phase, module = labeled()
     calls: list[bytes] = []
     real = os.write
     monkeypatch.setattr(W.os, "write", lambda fd, text: (calls.append(bytes(text)), real(fd, text))[1])
@@ -139,7 +139,7 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     # GIVEN a file system that takes seven bytes at a time
     real = os.write
     monkeypatch.setattr(W.os, "write", lambda fd, text: real(fd, bytes(text)[:7]))
-    labels, phase, module = labelled()
+    labels, phase, module = labeled()
     # WHEN a recording is written
     writer = CaptureWriter(str(tmp_path), HEADER)
     writer.step(sampled(), Ledger([Sig(0)], {(0, module, phase, -1, -1, 0): [1, 1]}), labels)
@@ -150,7 +150,7 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_full_disk_ends_the_file_with_whole_lines_and_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a disk that takes 20 bytes of the second iteration and then is full
-    labels, phase, module = labelled()
+    labels, phase, module = labeled()
     ledger = Ledger([Sig(0)], {(0, module, phase, -1, -1, 0): [1, 1]})
     writer = CaptureWriter(str(tmp_path), HEADER)
     writer.step(sampled(0), ledger, labels)
@@ -205,7 +205,7 @@ def test_a_folder_that_cannot_be_made_is_a_problem_and_no_error(tmp_path: Path, 
 def test_numbers_that_json_cannot_hold_are_null(tmp_path: Path) -> None:
     # GIVEN times and costs that are not finite, a header with a set and an object, and a numpy integer
     np = pytest.importorskip("numpy")
-    labels, phase, module = labelled()
+    labels, phase, module = labeled()
     sig = Sig(0, flop=float("nan"), bytes=float("inf"), flop_vector=np.int64(5))
     writer = CaptureWriter(str(tmp_path), HEADER | {"odd": {1, 2}, "thing": object(), "nested": {"a": float("nan")}})
     # WHEN they are written
@@ -224,7 +224,7 @@ def test_numbers_that_json_cannot_hold_are_null(tmp_path: Path) -> None:
 
 def test_a_file_at_its_cap_is_continued_with_header_and_definitions(tmp_path: Path) -> None:
     # GIVEN a cap of 2 kB
-    labels, phase, module = labelled()
+    labels, phase, module = labeled()
     ledger = Ledger([Sig(0), Sig(1, op="aten::bmm")], {(0, module, phase, -1, -1, 0): [2, 10], (1, module, phase, -1, -1, 1): [1, 20]})
     writer = CaptureWriter(str(tmp_path), HEADER, cap_bytes=2000)
     # WHEN 30 iterations are written
@@ -247,7 +247,7 @@ def test_a_file_at_its_cap_is_continued_with_header_and_definitions(tmp_path: Pa
 
 def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
     # GIVEN an open file
-    labels, phase, module = labelled()
+    labels, phase, module = labeled()
     writer = CaptureWriter(str(tmp_path), HEADER)
     before = Path(writer.path).read_bytes()
     # WHEN a forked process uses its copy of the writer
@@ -273,7 +273,7 @@ def test_two_writers_of_one_moment_have_files_of_their_own(tmp_path: Path) -> No
 
 def test_notes_are_counted_and_come_with_the_next_iteration(tmp_path: Path) -> None:
     # GIVEN one remark made three times and another once
-    labels, _, _ = labelled()
+    labels, _, _ = labeled()
     writer = CaptureWriter(str(tmp_path), HEADER)
     for _ in range(3):
         writer.note("lost", "an odd tensor")
@@ -288,7 +288,7 @@ def test_notes_are_counted_and_come_with_the_next_iteration(tmp_path: Path) -> N
 
 def test_an_interrupted_write_costs_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a write that Ctrl+C interrupts after some bytes
-    labels, phase, module = labelled()
+    labels, phase, module = labeled()
     ledger = Ledger([Sig(0)], {(0, module, phase, -1, -1, 0): [1, 1]})
     writer = CaptureWriter(str(tmp_path), HEADER)
     real = os.write
@@ -321,7 +321,7 @@ class Broken(Sig):
 
 def test_an_iteration_that_cannot_be_written_is_left_out_and_noted(tmp_path: Path) -> None:
     # GIVEN a signature whose cost raises, in the second of three iterations
-    labels, phase, module = labelled()
+    labels, phase, module = labeled()
     good = Ledger([Sig(0)], {(0, module, phase, -1, -1, 0): [1, 1]})
     bad = Ledger([Sig(0), Broken(1)], {(1, module, phase, -1, -1, 0): [1, 1]})
     writer = CaptureWriter(str(tmp_path), HEADER)
@@ -342,9 +342,9 @@ def test_an_iteration_that_cannot_be_written_is_left_out_and_noted(tmp_path: Pat
 KILLED = """
 import sys
 sys.path.insert(0, {root!r})
-from tests.unit.capture.report.test_writer import HEADER, Ledger, Sig, labelled, sampled
+from tests.unit.capture.report.test_writer import HEADER, Ledger, Sig, labeled, sampled
 from tb_sol_plugin.capture.report.writer import CaptureWriter
-labels, phase, module = labelled()
+labels, phase, module = labeled()
 ledger = Ledger([Sig(i) for i in range(300)])
 writer = CaptureWriter({folder!r}, HEADER)
 print("ready", flush=True)

@@ -631,7 +631,7 @@ def test_scripted_modules_are_counted():
     scripted = torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
     counting = Counting()
     x = torch.randn(3, 4)
-    for _ in range(4):  # the runtime profiles two calls and optimises then
+    for _ in range(4):  # the runtime profiles two calls and optimizes then
         counting.run(train(scripted, x))
         assert counting.flop() == 2 * (2 * 3 * 4 * 4)
 

@@ -37,7 +37,7 @@ def with_times(counting, factor, *, untimed=False):
 @pytest.mark.parametrize("spec", [device(), gpu(), None])
 @pytest.mark.parametrize("untimed", [False, True])
 def test_the_same_work_again_has_the_analysis_of_a_step_that_was_never_seen(counting, spec, untimed):
-    # GIVEN a step that was analysed
+    # GIVEN a step that was analyzed
     cache = FoldCache()
     rows, records = with_times(counting, 1, untimed=untimed)
     first = analyze(records, step(), spec, precision=Precision(), counted=rows, cache=cache)

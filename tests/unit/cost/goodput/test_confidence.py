@@ -20,7 +20,7 @@ def test_clean_points_are_predicted_by_the_others():
 
 
 def test_a_configuration_that_is_off_is_the_one_with_the_error():
-    # GIVEN one configuration whose synchronised step takes 30 % longer than the model's WHEN left out THEN it is predicted 1/1.3 as long
+    # GIVEN one configuration whose synchronized step takes 30 % longer than the model's WHEN left out THEN it is predicted 1/1.3 as long
     rows = R.rows(R.P1, R.GRID[:16])
     odd = 10
     rows[odd] = (*rows[odd][:4], rows[odd][4] * 1.3)

@@ -125,7 +125,7 @@ def test_points_that_cannot_be_are_left_out_with_a_reason():
     assert found.params == fit(*R.columns(good)).params and len(found.points) == 36
     assert [d.place for d in found.dropped] == list(range(9))
     assert [d.reason for d in found.dropped] == [
-        "time of a step without synchronisation not above 0: the wait for synchronisation is longer than the step",
+        "time of a step without synchronization not above 0: the wait for synchronization is longer than the step",
         "time of a step not above 0", "needs 1 <= nodes <= replicas", "batch size missing", "batch size not above 0",
         "nodes and replicas must be whole numbers", "number of nodes or replicas missing", "step time missing", "step time missing",
     ]  # fmt: skip
@@ -137,9 +137,9 @@ def test_points_that_cannot_be_are_left_out_with_a_reason():
 
 
 def test_contradictions_are_said():
-    # GIVEN synchronised steps that are shorter than the others WHEN fitted THEN it fits, and says so
+    # GIVEN synchronized steps that are shorter than the others WHEN fitted THEN it fits, and says so
     rows = [(n, r, b, a, a * 0.8) for n, r, b, a, _ in R.rows(R.P1)]
-    assert "36 of 36 points took less time with synchronisation than without, by more than 5 %" in fit(*R.columns(rows)).warnings
+    assert "36 of 36 points took less time with synchronization than without, by more than 5 %" in fit(*R.columns(rows)).warnings
     # GIVEN a network as fast as nothing WHEN fitted THEN it is said that the points show none of it
     rows = [(n, r, b, a, a) for n, r, b, a, _ in R.rows(R.P1)]
     assert fit(*R.columns(rows)).warnings == tuple(

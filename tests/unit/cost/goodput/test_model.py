@@ -40,7 +40,7 @@ def test_step_time_worked_out_by_hand():
     assert accum_time(p, 4) == 3.0
     assert optim_time(p, 2, 6, 4) == pytest.approx(5.0) and network_time(p, 2, 6) == 4.0
     assert optim_time(p, 1, 4, 4) == pytest.approx(5.0) and network_time(p, 1, 4) == 4.0
-    # AND a lone replica waits for nobody; three accumulated steps and one synchronised make 14 s
+    # AND a lone replica waits for nobody; three accumulated steps and one synchronized make 14 s
     assert optim_time(p, 1, 1, 4) == pytest.approx(3.0)
     assert GoodputFunction(p, None, 1).throughput(2, 6, 4, 3) == pytest.approx(6 * 4 * 4 / (3 * 3.0 + 5.0))
 
@@ -107,7 +107,7 @@ def test_efficiency_lies_above_0_up_to_1_and_never_rises(sqr, var, first, scales
 @settings(max_examples=60)
 @given(params, st.integers(1, 300), st.booleans(), st.booleans(), st.integers(1, 40), st.integers(0, 200), st.integers(0, 5000))
 def test_the_best_is_within_limits_and_beats_every_candidate(p, first, accumulation, strict, low, spread, more):
-    # GIVEN any parameters and limits WHEN optimised over many allocations at once THEN nothing raises
+    # GIVEN any parameters and limits WHEN optimized over many allocations at once THEN nothing raises
     fn, most, high = GoodputFunction(p, NOISY, first), first + more, low + spread
     n, r = np.array([1, 1, 1, 2, 4, 7]), np.array([1, 2, 5, 8, 4, 50])
     best = fn.optimize(n, r, most, (low, high), accumulation, strict=strict)
@@ -145,7 +145,7 @@ def test_the_best_batch_size_in_published_cells():
 
 
 def test_rounding_up_may_pass_the_limit_unless_strict():
-    # GIVEN 3 replicas and at most 100 samples WHEN optimised THEN 34 each is 102; strict keeps to fewer, of which there are none from 100 on
+    # GIVEN 3 replicas and at most 100 samples WHEN optimized THEN 34 each is 102; strict keeps to fewer, of which there are none from 100 on
     fn = GoodputFunction(R.P1, None, 100)
     assert fn.optimize(1, 3, 100).atomic_bsz == 34
     assert fn.optimize(1, 3, 100, strict=True).atomic_bsz == 0

@@ -84,7 +84,7 @@ def test_such_a_trace_holds_every_promise(tmp_path: Path, events: list[Event]) -
 
 
 def test_cycles_inside_of_kernels_are_refused_with_the_reason(tmp_path: Path) -> None:
-    # GIVEN a trace of warps, whose times are cycles WHEN opened THEN it is recognised and not opened
+    # GIVEN a trace of warps, whose times are cycles WHEN opened THEN it is recognized and not opened
     args = {"Finalization Time (ns)": 100, "Frequency (MHz)": 1000.0, "call_stack": ["ROOT"]}
     events: list[Event] = [{"name": "load", "cat": "k", "ph": "X", "pid": "k Core1 CTA2", "tid": "warp 0", "ts": 0.0, "dur": 0.1, "args": args}]
     path = write(tmp_path / "t.chrome_trace", events)

@@ -121,7 +121,7 @@ def test_a_capture_survives_the_cache(tmp_path: Path) -> None:
     survives_the_cache(ingest.read(str(small(device=CUDA).write(tmp_path))), tmp_path / "cache")
 
 
-def test_recognised_by_content_whatever_its_name(tmp_path: Path) -> None:
+def test_recognized_by_content_whatever_its_name(tmp_path: Path) -> None:
     text = b"".join(small().lines())
     # GIVEN a capture under the names of other files
     for name in ("notes.json", "x.pt.trace.json", "plain", "a.sol.jsonl.gz"):

@@ -47,6 +47,6 @@ def test_what_is_no_such_file_says_so(text: str, name: str, word: str) -> None:
         parse(text, name)
 
 
-def test_without_a_time_before_synchronisation_the_point_is_marked() -> None:
+def test_without_a_time_before_synchronization_the_point_is_marked() -> None:
     found = parse("num_nodes,num_replicas,atomic_bsz,optim_step_time\n1,2,8,0.1\n1,1,8,0.1\n", "p.csv")
     assert found.points[0].guessed and not found.points[1].guessed

@@ -43,7 +43,7 @@ def test_a_step_waits_for_what_nothing_hides(tmp_path: Path) -> None:
 
 
 def test_collectives_of_the_forward_pass_are_none_of_gradients(tmp_path: Path) -> None:
-    # GIVEN a reduction launched before the backward pass (tensor parallel) WHEN read THEN it is no synchronisation of gradients
+    # GIVEN a reduction launched before the backward pass (tensor parallel) WHEN read THEN it is no synchronization of gradients
     trace = step_trace(accum_ns=8 * MS, optim_ns=10 * MS, replicas=1, batch=32, steps=1)
     call = trace.call("cudaLaunchKernel", 20 * MS + 1000, 1000, flow=True)
     trace.collective("allreduce", 28 * MS, 1 * MS, elements=10, correlation=call)
@@ -111,10 +111,10 @@ def test_what_cannot_be_known_is_said() -> None:
     assert points == [] and "multiple" in told[0]
 
 
-def test_synchronisation_longer_than_the_step_is_shown_and_not_fitted() -> None:
+def test_synchronization_longer_than_the_step_is_shown_and_not_fitted() -> None:
     rows = (Step(1, 10 * MS, 11 * MS, True), Step(2, 10 * MS, 11 * MS, True))
     (point,), _ = of_run("r", [made(ScalingPart(rows, 0, "h", False, 8, "", False, 0, 0), 0, 2)])
-    assert not point.used and point.why == "synchronisation lasts longer than the step"
+    assert not point.used and point.why == "synchronization lasts longer than the step"
     assert combined([point])[0].used is False
 
 

@@ -87,7 +87,7 @@ def test_a_very_long_name_is_cut_in_the_middle():
 def test_matrix_units(name, vendor, uses):
     found = matrix_of(name, vendor)
     assert found.tensor_core is uses
-    # a judgement always shows its rule; none has none
+    # a judgment always shows its rule; none has none
     assert bool(found.rule) == (uses is not None)
     assert bool(found.unit) == (uses is True)
 
@@ -116,7 +116,7 @@ def test_kinds(name, kind):
     assert kind_of(name) == kind
 
 
-def test_every_rule_compiles_and_every_kind_has_a_colour():
+def test_every_rule_compiles_and_every_kind_has_a_color():
     frame = classify(pd.Series(["a", "nvjet_x", "a"], dtype="category"), "nvidia")
     assert frame["name"].tolist() == ["a", "nvjet_x"] and frame["tensor_core"].tolist() == [-1, 1]
     assert all(rule.why for rule in MATRIX)

@@ -74,7 +74,7 @@ def test_every_part_by_hand(loading: Capture) -> None:
     assert f.limit_ns["gemm"] == pytest.approx(2 * 512**3 / 66.9e12 * 1e9, rel=1e-3)
     assert f.ratio == pytest.approx(f.limit_ns["gemm"] / 1_000_000)
     # kernel time with a model: 200 of 260
-    assert f.modelled_kernel_share == pytest.approx(200 / 260)
+    assert f.modeled_kernel_share == pytest.approx(200 / 260)
 
 
 def test_chosen_limits_replace_the_matched_ones(loading: Capture) -> None:
@@ -105,7 +105,7 @@ def test_without_a_device_the_host_is_split_and_there_is_no_ratio(tmp_path: Path
     # THEN loading 100, the product 400, an operator without a model 200, the linear's own 100, and 200 outside every operator
     assert (f.input_wait_ns, f.kind_ns["gemm"], f.unmodelled_ns, f.framework_ns, f.outside_ns) == (100, 400, 200, 100, 200)
     assert parts(f) == f.total_ns == 1_000
-    assert f.busy_ns == 700 and f.ratio is None and f.modelled_kernel_share == pytest.approx(400 / 600)
+    assert f.busy_ns == 700 and f.ratio is None and f.modeled_kernel_share == pytest.approx(400 / 600)
 
 
 def test_a_measured_cpu_has_a_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

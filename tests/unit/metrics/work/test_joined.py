@@ -91,7 +91,7 @@ def test_a_trace_without_sizes_takes_the_work_of_each_phase(tmp_path: Path) -> N
     # THEN each phase's unnamed device time has the matrix work counted there; what is in no phase did none and stays unknown
     assert rest(c) == {"train/forward": (FORWARD, 200_000), "train/backward": (BACKWARD, 300_000)}
     ops = work(c, device_for(c)).ops
-    assert ops.loc[ops["name"] == "aten::add_", "modelled"].tolist() == [False]
+    assert ops.loc[ops["name"] == "aten::add_", "modeled"].tolist() == [False]
     # AND its limit is that of the arithmetic: 4e9 FLOP at 989.4e12 FLOP/s, marked estimated, without bytes
     row = ops[ops["name"] == COUNTED].iloc[0]
     assert row["sol_ns"] == pytest.approx(4e9 / 989.4e12 * 1e9) and row["bound"] == "compute"
@@ -191,7 +191,7 @@ def test_a_phase_that_the_trace_does_not_know_goes_to_the_step(tmp_path: Path) -
     assert rest(c) == {"ProfilerStep#5": (FORWARD + BACKWARD, 600_000)}
 
 
-def test_the_waterfall_and_the_utilisations_hold_the_counted_work(tmp_path: Path) -> None:
+def test_the_waterfall_and_the_utilizations_hold_the_counted_work(tmp_path: Path) -> None:
     c = joined(tmp_path)
     fall = waterfall(c, scope(c, Query()))
     assert sum(fall.measured_parts.values()) == fall.total_ns == 1_000_000

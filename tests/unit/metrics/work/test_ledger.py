@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.trees.modules import module_times
 from tb_sol_plugin.metrics.trees.phase_work import phase_work
 from tb_sol_plugin.metrics.trees.phases import phase_times, phase_tree
 from tb_sol_plugin.metrics.work.sums import calls_of, ratios, sums
-from tb_sol_plugin.metrics.work.unmodelled import unmodelled
+from tb_sol_plugin.metrics.work.unmodeled import unmodeled
 from tb_sol_plugin.metrics.work.work import group, work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -120,9 +120,9 @@ def test_work_that_the_recorder_left_open_comes_from_the_sizes(tmp_path: Path) -
     # THEN the product has 2 x 64 x 32 x 16 FLOP and 4 x (2048 + 512 + 1024) bytes; the other has its time and no work
     assert done.ops["flop"].tolist()[0] == 65_536 and done.ops["bytes"].tolist()[0] == 14_336
     assert done.ops["kind"].tolist() == ["gemm", "other"] and done.ops["dtype"].tolist() == ["fp32", "fp32"]
-    assert done.ops["modelled"].tolist() == [True, False] and np.isnan(done.ops["flop"].iloc[1])
+    assert done.ops["modeled"].tolist() == [True, False] and np.isnan(done.ops["flop"].iloc[1])
     assert done.modelled_share == pytest.approx(100 / 150)
-    bare = unmodelled(opened(b, tmp_path), done, done.ops)
+    bare = unmodeled(opened(b, tmp_path), done, done.ops)
     assert bare[["name", "calls", "measured_ns", "why"]].to_numpy().tolist() == [["mine::op", 1, 50, "no formula"]]
 
 
@@ -132,7 +132,7 @@ def test_collectives_are_no_work_of_the_device(tmp_path: Path) -> None:
     mm = b.sig("aten::mm", [[8, 8], [8, 8]], flop=1024, bytes=768)
     b.iteration(3, 0, 1_000, rows=[b.row(mm, time_ns=100), b.row(reduce, time_ns=300, count=2)])
     c = opened(b, tmp_path)
-    assert work(c).ops["collective"].tolist() == [False, True, True] and not len(unmodelled(c, work(c), work(c).ops))
+    assert work(c).ops["collective"].tolist() == [False, True, True] and not len(unmodeled(c, work(c), work(c).ops))
     fall = waterfall(c, scope(c, Query()))
     assert fall.exposed_communication_ns == 300 and fall.unmodelled_ns == 0 and fall.outside_ns == 600
     kinds = report(c, "roofline").table("kinds").set_index("name")["device_ns"].to_dict()
@@ -280,9 +280,9 @@ def test_what_the_recorder_lost_is_told(tmp_path: Path) -> None:
     b = small()
     for r in b.records:
         if r["kind"] == "step" and r["iteration"] == 1:
-            r["lost"] = {"quantised tensor": 3}
+            r["lost"] = {"quantized tensor": 3}
     c = opened(b, tmp_path)
-    assert any("3 × quantised tensor" in n.text for n in report(c, "roofline").notices)
+    assert any("3 × quantized tensor" in n.text for n in report(c, "roofline").notices)
 
 
 def test_the_headline_says_what_was_counted(tmp_path: Path) -> None:

@@ -26,5 +26,5 @@ def test_equal_calls_in_steps_of_other_lengths_cost_differently(tmp_path: Path) 
     ops = work(read(str(t.write(tmp_path / "t.pt.trace.json")))).ops
     # THEN 2 x 64 heads x (64 + 64) x keys FLOP each; the last one is unknown
     assert ops["flop"].tolist()[:2] == [2 * 64 * 128 * 55_086, 2 * 64 * 128 * 60_000]
-    assert ops["modelled"].tolist() == [True, True, False]
+    assert ops["modeled"].tolist() == [True, True, False]
     assert ops["estimated"].tolist()[:2] == [True, True]

@@ -11,7 +11,7 @@ from tb_sol_plugin.metrics.work.ownership import above, outermost, owners
 
 @st.composite
 def forests(draw: st.DrawFn) -> tuple[list[int], list[bool], list[bool], list[int]]:
-    """(parent, modelled, wrapper, time) per row in preorder."""
+    """(parent, modeled, wrapper, time) per row in preorder."""
     size = draw(st.integers(1, 30))
     parent = [-1]
     for row in range(1, size):
@@ -23,7 +23,7 @@ def forests(draw: st.DrawFn) -> tuple[list[int], list[bool], list[bool], list[in
     return parent, draw(flags), draw(flags), draw(st.lists(st.integers(0, 5), min_size=size, max_size=size))
 
 
-def _naive(parent: list[int], modelled: list[bool], wrapper: list[bool], time: list[int]) -> list[int]:
+def _naive(parent: list[int], modeled: list[bool], wrapper: list[bool], time: list[int]) -> list[int]:
     """Owner of each row: recursion from the roots, straight from the rule."""
     children: dict[int, list[int]] = {}
     for row, up in enumerate(parent):
@@ -33,14 +33,14 @@ def _naive(parent: list[int], modelled: list[bool], wrapper: list[bool], time: l
         return time[row] + sum(total(c) for c in children.get(row, []))
 
     def explained(row: int) -> int:
-        if modelled[row] and not wrapper[row] and total(row) > 0:
+        if modeled[row] and not wrapper[row] and total(row) > 0:
             return total(row)
         return sum(explained(c) for c in children.get(row, []))
 
     owner = [-1] * len(parent)
 
     def walk(row: int, held: int) -> None:
-        if held < 0 and modelled[row] and total(row) > 0 and (not wrapper[row] or 2 * explained(row) < total(row)):
+        if held < 0 and modeled[row] and total(row) > 0 and (not wrapper[row] or 2 * explained(row) < total(row)):
             held = row
         owner[row] = held
         for child in children.get(row, []):
@@ -54,14 +54,14 @@ def _naive(parent: list[int], modelled: list[bool], wrapper: list[bool], time: l
 @settings(max_examples=200, deadline=None)
 @given(forests())
 def test_owners_agree_with_a_walk(forest: tuple[list[int], list[bool], list[bool], list[int]]) -> None:
-    parent, modelled, wrapper, time = forest
+    parent, modeled, wrapper, time = forest
     size = len(parent)
     end = np.arange(1, size + 1, dtype=np.int32)
     for row in range(size - 1, -1, -1):
         if parent[row] >= 0:
             end[parent[row]] = max(end[parent[row]], end[row])
-    found = owners(end, np.array(modelled), np.array(wrapper), np.array(time, np.int64), np.zeros(size))
-    assert above(found, end, np.arange(size)).tolist() == _naive(parent, modelled, wrapper, time)
+    found = owners(end, np.array(modeled), np.array(wrapper), np.array(time, np.int64), np.zeros(size))
+    assert above(found, end, np.arange(size)).tolist() == _naive(parent, modeled, wrapper, time)
 
 
 def test_outermost_of_nothing() -> None:

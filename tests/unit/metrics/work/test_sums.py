@@ -1,4 +1,4 @@
-"""MFU, HFU and bandwidth utilisation against values worked out by hand."""
+"""MFU, HFU and bandwidth utilization against values worked out by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ H100 = table()["H100_SXM"]
 
 def _ops(*rows: tuple[float | None, float | None, str, bool]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["flop", "bytes", "dtype", "recompute"])
-    return frame.assign(dtype=frame["dtype"].astype("category"), modelled=True)
+    return frame.assign(dtype=frame["dtype"].astype("category"), modeled=True)
 
 
 def test_recomputed_work_counts_in_hfu_alone() -> None:

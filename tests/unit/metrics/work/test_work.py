@@ -116,7 +116,7 @@ def test_copies_over_the_link_have_no_memory_limit(tmp_path: Path) -> None:
     t.copy("DtoD", 2000, 100, bytes=4096, call=(600, 50))
     ops = work(opened(t, tmp_path), H100).ops
     assert ops["link"].tolist() == [True, False]
-    assert ops["modelled"].tolist() == [False, True]
+    assert ops["modeled"].tolist() == [False, True]
     assert np.isnan(ops["sol_ns"].iloc[0]) and np.isnan(ops["bytes"].iloc[0])
     assert ops["sol_ns"].iloc[1] == pytest.approx(8192 / 3350e9 * 1e9)
 

@@ -1,6 +1,6 @@
 """What speed of light costs once a recording is open: models per signature, ownership and limits per call, the roofline page.
 
-    python -m benchmarks.modelling [--calls 100000] [--signatures 1000] [--repeats 5] [FILE...]
+    python -m benchmarks.modeling [--calls 100000] [--signatures 1000] [--repeats 5] [FILE...]
 
 Without a file a made-up recording is used: `--calls` operator calls (products, additions, norms, softmax, copies over different
 sizes) with `--signatures` distinct signatures, one kernel each. Every stage runs in this one process on one thread; medians.
@@ -30,7 +30,7 @@ GROUPINGS = ("op_shape", "op", "kernel", "module", "phase")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.modelling", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser("python -m benchmarks.modeling", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--signatures", type=int, default=1_000)
@@ -79,7 +79,7 @@ def show(path: Path, repeats: int) -> None:
         "costs, one per signature": costs,
         "calls, owners and limits": lambda c: work(c, spec),
     }
-    print(f"{path.name}: {len(capture.tables['operators']):,} calls with arguments, {len(costs(capture).costs):,} modelled signatures")
+    print(f"{path.name}: {len(capture.tables['operators']):,} calls with arguments, {len(costs(capture).costs):,} modeled signatures")
     timed: dict[str, list[float]] = {}
     for _ in range(repeats):
         capture.memo.clear()

@@ -23,7 +23,7 @@ NOT_OWNED: Final = "part of its time belongs to operators below it that have no 
 NO_ARGUMENTS: Final = "no arguments recorded"
 
 
-def unmodelled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
+def unmodeled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
     """Calls of `ops` (rows of `done.ops`) without a model, one row per operator and signature, longest first.
 
     name; input_shapes, types as a reader sees them; calls; measured_ns (plain sum of device time, of host time without a device);
@@ -32,7 +32,7 @@ def unmodelled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
     Copies over a link and communication are left out: a link bounds them.
     """
     time = ops["measured_ns" if done.by_host_time or done.from_ledger else "device_sum_ns"].to_numpy(dtype=np.float64)
-    unmodeled = np.flatnonzero(~(ops["modelled"] | ops["link"] | ops["collective"] | ops["inferred"]).to_numpy() & ~(time <= 0))
+    unmodeled = np.flatnonzero(~(ops["modeled"] | ops["link"] | ops["collective"] | ops["inferred"]).to_numpy() & ~(time <= 0))
     if not len(unmodeled):
         return pd.DataFrame({c: [] for c in COLUMNS})
     table, arguments = arguments_of(capture, done, ops.iloc[unmodeled])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.unmodelled import unmodelled
+from tb_sol_plugin.metrics.work.unmodeled import unmodeled
 from tb_sol_plugin.metrics.work.work import work
 from tests.support.trace_builder import TraceBuilder
 
 
 def test_every_call_without_a_model_has_its_reason(tmp_path: Path) -> None:
-    # GIVEN a modelled product, an unknown operator twice, a product without sizes, one that names no type, and a collective
+    # GIVEN a modeled product, an unknown operator twice, a product without sizes, one that names no type, and a collective
     t = TraceBuilder()
     bf16 = ["c10::BFloat16"] * 2
     calls: list[tuple[str, dict[str, object], int]] = [
@@ -28,7 +28,7 @@ def test_every_call_without_a_model_has_its_reason(tmp_path: Path) -> None:
     t.launch("ncclDevKernel_AllReduce", at=9100, start=20_000, duration=500)
     capture = read(str(t.write(tmp_path / "t.pt.trace.json")))
     done = work(capture)
-    found = unmodelled(capture, done, done.ops)
+    found = unmodeled(capture, done, done.ops)
     # THEN rows are grouped, longest first, shares are of all time (2,000 ns), and communication is not among them
     assert found[["name", "input_shapes", "calls", "measured_ns", "share"]].to_numpy().tolist() == [
         ["my::kernel", "64×32", 2, 500, 0.25],
@@ -41,10 +41,10 @@ def test_every_call_without_a_model_has_its_reason(tmp_path: Path) -> None:
     assert "my_type" in why[2]
 
 
-def test_nothing_is_left_where_all_is_modelled(tmp_path: Path) -> None:
+def test_nothing_is_left_where_all_is_modeled(tmp_path: Path) -> None:
     t = TraceBuilder()
     t.op("aten::mm", 0, 900, shapes=[[64, 32], [32, 16]], types=["float", "float"])
     t.launch("gemm", at=100, start=2000, duration=500)
     capture = read(str(t.write(tmp_path / "t.pt.trace.json")))
     done = work(capture)
-    assert unmodelled(capture, done, done.ops).empty
+    assert unmodeled(capture, done, done.ops).empty
