@@ -1386,7 +1386,7 @@ function splitList(text) {
 	out.push(item);
 	return out;
 }
-/** Ids with runs of neighbouring whole numbers written as `3-7`: the short form of an opened tree. */
+/** Ids with runs of neighboring whole numbers written as `3-7`: the short form of an opened tree. */
 function joinIds(ids) {
 	const whole = [...new Set(ids.filter((id) => /^(0|[1-9]\d{0,8})$/.test(id)))].map(Number).sort((a, b) => a - b);
 	const other = [...new Set(ids.filter((id) => !/^(0|[1-9]\d{0,8})$/.test(id)))].sort();
@@ -1636,7 +1636,7 @@ var idle = () => ({
 var runs = y$1(idle());
 var pages = y$1(idle());
 var report = y$1(idle());
-var catalogue = y$1([]);
+var catalog = y$1([]);
 var visible = y$1(true);
 var attempt = y$1(0);
 var choice = O(() => runs.value.value ? choose(runs.value.value, view.value) : null);
@@ -1656,7 +1656,7 @@ var whereKey = O(() => where.value ? JSON.stringify([
 	view.value.device,
 	attempt.value
 ]) : "");
-var info = O(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? catalogue.value.find((a) => a.name === page.value) ?? null);
+var info = O(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? catalog.value.find((a) => a.name === page.value) ?? null);
 /** The present page answers without a recording. */
 var alone = O(() => info.value?.alone === true);
 /** The recording that the report is asked of: the chosen one once it is read. */
@@ -1893,7 +1893,7 @@ function startData() {
 	});
 	watchRuns();
 	getAnalyses(null).then((all) => {
-		catalogue.value = all.analyses;
+		catalog.value = all.analyses;
 	}, () => void 0);
 	x(() => {
 		const key = whereKey.value;
@@ -1905,7 +1905,7 @@ function startData() {
 		const device = view.peek().device;
 		follow(pages, key, (s, again) => getAnalyses(w, device, s, again ? "0.8" : ""), stopPages.signal).then((value) => {
 			if (!value) return;
-			catalogue.value = value.analyses;
+			catalog.value = value.analyses;
 			stamp.value = `${span.file ?? span.name}:${span.size}:${span.mtime}`;
 		});
 	});
@@ -2008,10 +2008,10 @@ var palette_default = {
 	}
 };
 // src/ui/members.ts
-/** Colours and marks with a fixed meaning: of kinds of work, and of directions of copies. */
+/** Colors and marks with a fixed meaning: of kinds of work, and of directions of copies. */
 var TOKENS$2 = palette_default.tokens;
 var MARKS = palette_default.marks;
-/** Directions that look like a colour of another name. */
+/** Directions that look like a color of another name. */
 var SAME = {
 	PtoP: "communication",
 	"copy kernel": "DtoD"
@@ -2053,7 +2053,7 @@ var PALE = /* @__PURE__ */ new Set([
 ]);
 var partner = /* @__PURE__ */ new Map();
 for (const [light, darkHex] of Object.values(TOKENS$1)) if (!partner.has(light.toUpperCase())) partner.set(light.toUpperCase(), darkHex);
-/** The colour to draw for a light hex of the palette in the present theme; anything else stays. */
+/** The color to draw for a light hex of the palette in the present theme; anything else stays. */
 var themed = (value) => dark.value ? partner.get(value.toUpperCase()) ?? value : value;
 function rules(which) {
 	return [...Object.entries(TOKENS$1), ...Object.entries(MORE)].map(([name, pair]) => `--${name}:${pair[which]}`).join(";");
@@ -2251,7 +2251,7 @@ var SHAPES = {
 	x: "M4.2 2.6L8 6.4l3.8-3.8 1.6 1.6L9.6 8l3.8 3.8-1.6 1.6L8 9.6l-3.8 3.8-1.6-1.6L6.4 8 2.6 4.2z",
 	bar: "M2.5 6.2h11v3.6h-11z"
 };
-/** The shape that a kind or a direction has in charts, so that colour is never alone. */
+/** The shape that a kind or a direction has in charts, so that color is never alone. */
 function Mark({ shape, color }) {
 	return /* @__PURE__ */ a("svg", {
 		class: "mark",
@@ -3041,7 +3041,7 @@ var SIGN = {
 };
 var WORD = {
 	estimated: "Estimated",
-	partial: "Partly modelled",
+	partial: "Partly modeled",
 	unverified: "Unverified limit",
 	flagged: "Above its limit",
 	unknown: "Unknown",
@@ -3604,8 +3604,8 @@ var NESTED = /* @__PURE__ */ new Set([
 	"sunburst"
 ]);
 var isHex = (value) => typeof value === "string" && /^#[0-9a-f]{6}$/i.test(value);
-/** Black or white, whichever reads better on a `#rrggbb` colour. */
-function onColour(hex) {
+/** Black or white, whichever reads better on a `#rrggbb` color. */
+function onColor(hex) {
 	const [r, g, b] = [
 		1,
 		3,
@@ -3622,15 +3622,15 @@ function mixed$1(over, under, part) {
 		5
 	].map((i) => Math.round(channel(over, i) * part + channel(under, i) * (1 - part)).toString(16).padStart(2, "0")).join("");
 }
-var coloursOf = (trace) => {
+var colorsOf = (trace) => {
 	const colors = trace["marker"]?.["colors"];
 	return Array.isArray(colors) ? colors : [];
 };
-/** What the colours of a figure's boxes say, in the light colours it comes with; null where it has no such boxes. */
+/** What the colors of a figure's boxes say, in the light colors it comes with; null where it has no such boxes. */
 function boxScale(data) {
 	const nested = data.filter((t) => NESTED.has(t["type"]));
 	if (!nested.length) return null;
-	const seen = new Set(nested.flatMap((t) => coloursOf(t).map((c) => String(c).toUpperCase())));
+	const seen = new Set(nested.flatMap((t) => colorsOf(t).map((c) => String(c).toUpperCase())));
 	return {
 		efficiency: SCALE.some((name) => seen.has(light(name))),
 		unknown: seen.has(light("idle")),
@@ -3688,17 +3688,17 @@ function oneRoot(trace, color) {
 	};
 	if (typeof trace["maxdepth"] === "number" && trace["maxdepth"] > 0) trace["maxdepth"] += 1;
 }
-/** Colours by each box's own part: the surface where all of it lies in children, the full colour at the largest. */
-function ownColours(trace, full, none) {
+/** Colors by each box's own part: the surface where all of it lies in children, the full color at the largest. */
+function ownColors(trace, full, none) {
 	const own = ownParts(trace);
 	if (!own) return null;
 	const most = Math.max(...own, 0);
 	return own.map((v) => mixed$1(full, none, most > 0 ? .08 + .92 * (v / most) : 0));
 }
-/** Paints one trace of boxes in place; hatched where nothing is known (the colour `idle`) or the colour speaks for a part alone. */
+/** Paints one trace of boxes in place; hatched where nothing is known (the color `idle`) or the color speaks for a part alone. */
 function paintBoxes(trace, paint, token, partial) {
 	const marker = trace["marker"] ?? {};
-	const colors = (paint === "own" ? ownColours(trace, token("compute"), token("sunken")) : null) ?? coloursOf(trace);
+	const colors = (paint === "own" ? ownColors(trace, token("compute"), token("sunken")) : null) ?? colorsOf(trace);
 	trace["leaf"] = {
 		opacity: 1,
 		...trace["leaf"] ?? {}
@@ -3718,8 +3718,8 @@ function paintBoxes(trace, paint, token, partial) {
 			solidity: .3
 		} } : {}
 	};
-	trace["insidetextfont"] = { color: colors.map(onColour) };
-	if (colors[0]) trace["outsidetextfont"] = { color: onColour(colors[0]) };
+	trace["insidetextfont"] = { color: colors.map(onColor) };
+	if (colors[0]) trace["outsidetextfont"] = { color: onColor(colors[0]) };
 }
 // src/sections/figure/ticks.ts
 var FEW = 2;
@@ -3781,7 +3781,7 @@ function steps(low, high, sizes) {
 	return out;
 }
 /** A zoomed logarithmic axis with labels again, where fewer than three of its own stand inside. */
-function relabelled(axis) {
+function relabeled(axis) {
 	const [values, texts, range] = [
 		axis["tickvals"],
 		axis["ticktext"],
@@ -3806,13 +3806,13 @@ function relabelled(axis) {
 // src/sections/figure/template.ts
 var FONT = "system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
 var isPlain = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
-/** With what follows of a colour that lets some of its ground through. */
+/** With what follows of a color that lets some of its ground through. */
 var HEX = /#[0-9a-fA-F]{6}(?=(?:[0-9a-fA-F]{2})?\b)/g;
-/** Every palette colour in a value replaced by its partner; names and texts that hold no hex are untouched. */
-function recolour(value, themed) {
+/** Every palette color in a value replaced by its partner; names and texts that hold no hex are untouched. */
+function recolor(value, themed) {
 	if (typeof value === "string") return value.includes("#") ? value.replace(HEX, themed) : value;
-	if (Array.isArray(value)) return value.some((v) => typeof v === "object" || typeof v === "string" && v.includes("#")) ? value.map((v) => recolour(v, themed)) : value;
-	if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolour(v, themed)]));
+	if (Array.isArray(value)) return value.some((v) => typeof v === "object" || typeof v === "string" && v.includes("#")) ? value.map((v) => recolor(v, themed)) : value;
+	if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolor(v, themed)]));
 	return value;
 }
 /** `over` laid over `base`, objects merged. */
@@ -3887,7 +3887,7 @@ function ready(s, look) {
 			namelength: 0
 		},
 		...Object.fromEntries(axes.map((k) => [k, axis]))
-	}, recolour(raw, look.themed));
+	}, recolor(raw, look.themed));
 	layout["height"] = Math.max(look.height, s.height ?? 320);
 	layout["width"] = look.width;
 	layout["hoverlabel"] = merge(layout["hoverlabel"], { bgcolor: look.token("raised") });
@@ -3905,7 +3905,7 @@ function ready(s, look) {
 			ticklabelstandoff: 4
 		};
 	}
-	const data = (s.figure.data ?? []).map((trace) => recolour(trace, look.themed));
+	const data = (s.figure.data ?? []).map((trace) => recolor(trace, look.themed));
 	capBars(data, layout);
 	for (const trace of data) {
 		contrast(trace, look.token("surface"));
@@ -3945,7 +3945,7 @@ function contrast(trace, surface) {
 	trace["textfont"] = rest;
 	if (isHex(fill)) trace["insidetextfont"] = {
 		...rest,
-		color: onColour(typeof opacity === "number" && isHex(surface) ? mixed$1(fill, surface, opacity) : fill)
+		color: onColor(typeof opacity === "number" && isHex(surface) ? mixed$1(fill, surface, opacity) : fill)
 	};
 	if (color !== void 0) trace["outsidetextfont"] = {
 		...rest,
@@ -4212,7 +4212,7 @@ function applyZoom(layout, data, zoom) {
 		if (range) {
 			const axis = layout[`${range[1]}axis${range[2]}`];
 			const ends = [range[3], range[4]].map((t) => Number.isFinite(Number(t)) ? Number(t) : t);
-			if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = relabelled({
+			if (isPlain(axis)) layout[`${range[1]}axis${range[2]}`] = relabeled({
 				...axis,
 				range: ends,
 				autorange: false
@@ -4222,7 +4222,7 @@ function applyZoom(layout, data, zoom) {
 		}
 	}
 }
-/** Named traces of a figure that asks for a legend, as chips: name, light colour, symbol. */
+/** Named traces of a figure that asks for a legend, as chips: name, light color, symbol. */
 function legendOf(s) {
 	if (s.figure.layout?.["showlegend"] !== true) return [];
 	const seen = /* @__PURE__ */ new Map();
@@ -10064,7 +10064,7 @@ async function picture(data, layout, format, background, width, height) {
 	});
 }
 // src/sections/figure/scale.tsx
-/** How the boxes are coloured, kept in the figure's text as `c:own`. */
+/** How the boxes are colored, kept in the figure's text as `c:own`. */
 var paintOf = (text) => text.split(";").includes("c:own") ? "own" : "given";
 var withPaint = (text, how) => [...text.split(";").filter((p) => p && !p.startsWith("c:")), ...how === "own" ? ["c:own"] : []].join(";");
 function BoxScale({ s, partial }) {
@@ -10077,7 +10077,7 @@ function BoxScale({ s, partial }) {
 		children: [now === "given" ? /* @__PURE__ */ a("span", {
 			class: "scale-key",
 			role: "img",
-			"aria-label": "Colour: efficiency from 0 to 100 % of the limit",
+			"aria-label": "Color: efficiency from 0 to 100 % of the limit",
 			children: [
 				"0 %",
 				/* @__PURE__ */ a("span", {
@@ -10088,13 +10088,13 @@ function BoxScale({ s, partial }) {
 				scale.unknown && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { class: "swatch idle" }), "no cost model"] }),
 				partial && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
 					class: "swatch part",
-					"data-tip": "The colour speaks for the modelled part"
-				}), "partly modelled"] })
+					"data-tip": "The color speaks for the modeled part"
+				}), "partly modeled"] })
 			]
 		}) : /* @__PURE__ */ a("span", {
 			class: "scale-key",
 			role: "img",
-			"aria-label": "Colour: self part, from none to the largest",
+			"aria-label": "Color: self part, from none to the largest",
 			children: [
 				"all below it",
 				/* @__PURE__ */ a("span", {
@@ -11300,7 +11300,7 @@ var KEYS = [
 ];
 var GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, n communication, y memory, e memory plan, w what if, h health";
 var SIGNS = [
-	["≈ 42.4 %", "estimated, or only partly modelled; hover for the reason"],
+	["≈ 42.4 %", "estimated, or only partly modeled; hover for the reason"],
 	["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"],
 	["127.3 % ⚑", "above its limit: shown as it is, never cut"],
 	["—", "not known or not recorded; hover for the reason. Never zero"],
@@ -11383,7 +11383,7 @@ function shortReason(because) {
 	return ((because ?? "").split(/(?<=[.;:])\s/)[0] ?? "").replace(/[.;:]$/, "");
 }
 function Nav() {
-	const all = entriesOf(catalogue.value);
+	const all = entriesOf(catalog.value);
 	const foot = all.filter((a) => a.group === "foot");
 	const rail = narrow.value && !slim.value;
 	return /* @__PURE__ */ a($, { children: [slim.value && menuOpen.value && /* @__PURE__ */ a("div", {
@@ -11453,7 +11453,7 @@ function Nav() {
 }
 function Item({ a: a$9, rail }) {
 	const off = a$9.available === false;
-	const on = headOf(catalogue.value, page.value)?.name === a$9.name;
+	const on = headOf(catalog.value, page.value)?.name === a$9.name;
 	const reason = off ? shortReason(a$9.because) : "";
 	const tip = rail ? reason ? `${a$9.title}: ${reason}` : a$9.title : off ? a$9.because : a$9.question;
 	return /* @__PURE__ */ a(To, {
@@ -11461,7 +11461,7 @@ function Item({ a: a$9, rail }) {
 		class: `nav-item ${on ? "on" : ""} ${off ? "off" : ""}`,
 		tip: tip ?? "",
 		label: off ? `${a$9.title}, not available: ${a$9.because ?? ""}` : a$9.count ? `${a$9.title}, ${a$9.count}` : a$9.title,
-		current: on && (familyOf(catalogue.value, a$9.name).length > 1 ? "within" : true),
+		current: on && (familyOf(catalog.value, a$9.name).length > 1 ? "within" : true),
 		onGo: () => {
 			menuOpen.value = false;
 		},
@@ -12008,9 +12008,9 @@ function Typed({ f, label, now, set }) {
 /** What the first tab, the page that gives the family its name, is called. */
 var FIRST = "Summary";
 /** Does the present page stand under a bar of tabs, which carries its title? */
-var hasTabs = () => familyOf(catalogue.value, page.value).length > 1;
+var hasTabs = () => familyOf(catalog.value, page.value).length > 1;
 function Family() {
-	const tabs = familyOf(catalogue.value, page.value);
+	const tabs = familyOf(catalog.value, page.value);
 	const bar = T(null);
 	A$1(() => {
 		const [all, now] = [bar.current, bar.current?.querySelector("[aria-current]")];
@@ -12446,7 +12446,7 @@ function Empty({ runs }) {
 }
 /** Pages that need no recording: there is something to do while there is none. */
 function Without() {
-	const pages = catalogue.value.filter((a) => a.alone);
+	const pages = catalog.value.filter((a) => a.alone);
 	if (!pages.length) return null;
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Without a recording" }), /* @__PURE__ */ a("ul", {
 		class: "side-list wrapped",
@@ -12568,7 +12568,7 @@ function FileLine({ w, s, share, stage }) {
 function NotAvailable({ r }) {
 	const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
 	const snippet = argument ? argumentSnippet(argument, chosen$1.value?.span.kind === "sol_capture") : null;
-	const can = entriesOf(catalogue.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
+	const can = entriesOf(catalog.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
 		class: "page-head",
 		children: [/* @__PURE__ */ a("div", { children: [!hasTabs() && /* @__PURE__ */ a("h1", { children: r.title }), /* @__PURE__ */ a("p", {
@@ -13053,7 +13053,7 @@ function Content() {
 	}) : /* @__PURE__ */ a(Bones, {});
 	const now = choice.value;
 	const scanning = list.value.scan.state === "scanning";
-	if (now.state !== "chosen" && page.value !== "overview" && !catalogue.value.length) return /* @__PURE__ */ a(Bones, {});
+	if (now.state !== "chosen" && page.value !== "overview" && !catalog.value.length) return /* @__PURE__ */ a(Bones, {});
 	if (now.state === "none") return scanning ? /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Empty, { runs: list.value }) }) : /* @__PURE__ */ a(Empty, { runs: list.value });
 	if (now.state === "absent") return scanning ? /* @__PURE__ */ a(Bones, {}) : /* @__PURE__ */ a(NotHere, { absent: now });
 	const asked = pages.value;
@@ -13111,7 +13111,7 @@ function startKeys() {
 		if (performance.now() < afterG) {
 			afterG = 0;
 			const name = LETTERS[key];
-			if (name && catalogue.peek().some((a) => a.name === name)) {
+			if (name && catalog.peek().some((a) => a.name === name)) {
 				event.preventDefault();
 				go(pageView(name), "push");
 			}

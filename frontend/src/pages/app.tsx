@@ -1,6 +1,6 @@
 // The shell: page list, selection bar, and whichever page or state the view means.
 import type { JSX } from "preact";
-import { alone, catalogue, choice, info, pages, readAgain, refreshRuns, report, runs } from "../state/data";
+import { alone, catalog, choice, info, pages, readAgain, refreshRuns, report, runs } from "../state/data";
 import { HOME } from "../state/codec";
 import { page } from "../state/view";
 import { CopyField } from "../ui/copy";
@@ -44,7 +44,7 @@ function Content(): JSX.Element {
   if (!list.value) return list.state === "error" ? <Failed what="The list of runs could not be read" error={list.error!} retry={() => void refreshRuns()} /> : <Bones />;
   const now = choice.value!;
   const scanning = list.value.scan.state === "scanning";
-  if (now.state !== "chosen" && page.value !== HOME && !catalogue.value.length) return <Bones />; // it may be a page that needs none
+  if (now.state !== "chosen" && page.value !== HOME && !catalog.value.length) return <Bones />; // it may be a page that needs none
   if (now.state === "none") return scanning ? <After><Empty runs={list.value} /></After> : <Empty runs={list.value} />;
   if (now.state === "absent") return scanning ? <Bones /> : <NotHere absent={now} />;
 

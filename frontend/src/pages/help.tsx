@@ -19,7 +19,7 @@ const KEYS: [string, string][] = [
 const GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, n communication, y memory, e memory plan, w what if, h health";
 
 const SIGNS: [string, string][] = [
-  ["≈ 42.4 %", "estimated, or only partly modelled; hover for the reason"], ["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"], ["127.3 % ⚑", "above its limit: shown as it is, never cut"],
+  ["≈ 42.4 %", "estimated, or only partly modeled; hover for the reason"], ["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"], ["127.3 % ⚑", "above its limit: shown as it is, never cut"],
   ["—", "not known or not recorded; hover for the reason. Never zero"], ["< 0.1", "more than zero, less than can be shown"], ["≥ 508 GB", "at least this much"],
 ];
 

@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { AnalysisInfo } from "../api/types";
-import { catalogue } from "../state/data";
+import { catalog } from "../state/data";
 import { entriesOf, familyOf, headOf } from "../state/family";
 import { page, pageView } from "../state/view";
 import { Icon, Logo } from "../ui/icons";
@@ -21,7 +21,7 @@ export function shortReason(because: string | undefined): string {
 }
 
 export function Nav(): JSX.Element {
-  const all = entriesOf(catalogue.value);
+  const all = entriesOf(catalog.value);
   const foot = all.filter((a) => a.group === "foot");
   const rail = narrow.value && !slim.value;
   return (
@@ -54,11 +54,11 @@ export function Nav(): JSX.Element {
 
 function Item({ a, rail }: { a: AnalysisInfo; rail: boolean }): JSX.Element {
   const off = a.available === false;
-  const on = headOf(catalogue.value, page.value)?.name === a.name;
+  const on = headOf(catalog.value, page.value)?.name === a.name;
   const reason = off ? shortReason(a.because) : "";
   const tip = rail ? (reason ? `${a.title}: ${reason}` : a.title) : off ? a.because : a.question;
   return (
-    <To view={pageView(a.name)} class={`nav-item ${on ? "on" : ""} ${off ? "off" : ""}`} tip={tip ?? ""} label={off ? `${a.title}, not available: ${a.because ?? ""}` : a.count ? `${a.title}, ${a.count}` : a.title} current={on && (familyOf(catalogue.value, a.name).length > 1 ? "within" : true)} onGo={() => { menuOpen.value = false; }}>
+    <To view={pageView(a.name)} class={`nav-item ${on ? "on" : ""} ${off ? "off" : ""}`} tip={tip ?? ""} label={off ? `${a.title}, not available: ${a.because ?? ""}` : a.count ? `${a.title}, ${a.count}` : a.title} current={on && (familyOf(catalog.value, a.name).length > 1 ? "within" : true)} onGo={() => { menuOpen.value = false; }}>
       <Icon name={a.icon ?? a.name} />
       <span class="nav-text">{a.title}{reason && <span class="nav-reason">{reason}</span>}</span>
       {!!a.count && <span class="nav-count">{a.count}</span>}

@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ApiError, Where } from "../api/client";
 import type { Progress, Runs, Span, Unavailable, Worker } from "../api/types";
-import { cancel, catalogue, chosen, info, pages, readAgain, rescan, runsWith } from "../state/data";
+import { cancel, catalog, chosen, info, pages, readAgain, rescan, runsWith } from "../state/data";
 import { entriesOf } from "../state/family";
 import { fitted } from "../state/fields";
 import type { Choice } from "../state/select";
@@ -103,7 +103,7 @@ export function Empty({ runs }: { runs: Runs }): JSX.Element {
 
 /** Pages that need no recording: there is something to do while there is none. */
 function Without(): JSX.Element | null {
-  const pages = catalogue.value.filter((a) => a.alone);
+  const pages = catalog.value.filter((a) => a.alone);
   if (!pages.length) return null;
   return (
     <>
@@ -161,7 +161,7 @@ function FileLine({ w, s, share, stage }: { w: Worker; s: Span; share: number; s
 export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
   const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
   const snippet = argument ? argumentSnippet(argument, chosen.value?.span.kind === "sol_capture") : null;
-  const can = entriesOf(catalogue.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
+  const can = entriesOf(catalog.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
   return (
     <>
       <div class="page-head"><div>{!hasTabs() && <h1>{r.title}</h1>}<p class="headline">{r.fields ? "Not available for this choice." : "Not available for this recording."}</p></div>{r.fields && <Chosen r={r} />}</div>

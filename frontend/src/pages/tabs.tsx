@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { AnalysisInfo } from "../api/types";
-import { catalogue } from "../state/data";
+import { catalog } from "../state/data";
 import { familyOf } from "../state/family";
 import { page, pageView } from "../state/view";
 import { To } from "../ui/link";
@@ -12,10 +12,10 @@ import { shortReason } from "./nav";
 const FIRST = "Summary";
 
 /** Does the present page stand under a bar of tabs, which carries its title? */
-export const hasTabs = (): boolean => familyOf(catalogue.value, page.value).length > 1;
+export const hasTabs = (): boolean => familyOf(catalog.value, page.value).length > 1;
 
 export function Family(): JSX.Element | null {
-  const tabs = familyOf(catalogue.value, page.value);
+  const tabs = familyOf(catalog.value, page.value);
   const bar = useRef<HTMLDivElement>(null);
   useEffect(() => {
     // a bar wider than the window shows the present tab

@@ -1,4 +1,4 @@
-// Recommendations, largest saving first: length is severity, the colour says what is removed.
+// Recommendations, largest saving first: length is severity, the color says what is removed.
 import type { JSX } from "preact";
 import type { Finding, FindingsSection } from "../api/types";
 import { human, humanParts, MINUS, NARROW } from "../units";

@@ -7,7 +7,7 @@ import { Text } from "../ui/text";
 export const SIGN: Partial<Record<Mark["state"], string>> = { estimated: "≈", partial: "≈", lower_bound: "≥" };
 export const WORD: Record<Mark["state"], string> = {
   estimated: "Estimated",
-  partial: "Partly modelled",
+  partial: "Partly modeled",
   unverified: "Unverified limit",
   flagged: "Above its limit",
   unknown: "Unknown",

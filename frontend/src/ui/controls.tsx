@@ -1,4 +1,4 @@
-// Small controls: segmented switch, toggle chip, number field, notice, grey blocks.
+// Small controls: segmented switch, toggle chip, number field, notice, gray blocks.
 import type { ComponentChildren, JSX } from "preact";
 import type { Notice as NoticeData } from "../api/types";
 import { linkView } from "../state/view";

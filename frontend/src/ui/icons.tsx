@@ -1,4 +1,4 @@
-// 16 px icons: 1.5 px strokes, round caps, the current colour.
+// 16 px icons: 1.5 px strokes, round caps, the current color.
 import type { JSX } from "preact";
 
 const PATHS: Record<string, string> = {
@@ -75,7 +75,7 @@ const SHAPES: Record<string, string> = {
   bar: "M2.5 6.2h11v3.6h-11z",
 };
 
-/** The shape that a kind or a direction has in charts, so that colour is never alone. */
+/** The shape that a kind or a direction has in charts, so that color is never alone. */
 export function Mark({ shape, color }: { shape: string; color: string }): JSX.Element {
   return (
     <svg class="mark" width="10" height="10" viewBox="0 0 16 16" aria-hidden="true">

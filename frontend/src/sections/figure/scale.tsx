@@ -1,4 +1,4 @@
-// Above a figure of boxes: what their colours mean, and the other way to colour them.
+// Above a figure of boxes: what their colors mean, and the other way to color them.
 import type { JSX } from "preact";
 import type { FigureSection } from "../../api/types";
 import { changeFigure, view } from "../../state/view";
@@ -6,7 +6,7 @@ import { Switch } from "../../ui/controls";
 import { paint } from "../../ui/theme";
 import { boxScale, SCALE } from "./boxes";
 
-/** How the boxes are coloured, kept in the figure's text as `c:own`. */
+/** How the boxes are colored, kept in the figure's text as `c:own`. */
 export const paintOf = (text: string): "given" | "own" => (text.split(";").includes("c:own") ? "own" : "given");
 const withPaint = (text: string, how: string): string => [...text.split(";").filter((p) => p && !p.startsWith("c:")), ...(how === "own" ? ["c:own"] : [])].join(";");
 
@@ -18,13 +18,13 @@ export function BoxScale({ s, partial }: { s: FigureSection; partial: boolean })
   return (
     <div class="scale">
       {now === "given" ? (
-        <span class="scale-key" role="img" aria-label="Colour: efficiency from 0 to 100 % of the limit">
+        <span class="scale-key" role="img" aria-label="Color: efficiency from 0 to 100 % of the limit">
           0 %<span class="ramp" style={{ background: `linear-gradient(to right, ${SCALE.map(paint).join(", ")})` }} />100 % of its limit
           {scale.unknown && <><span class="swatch idle" />no cost model</>}
-          {partial && <><span class="swatch part" data-tip="The colour speaks for the modelled part" />partly modelled</>}
+          {partial && <><span class="swatch part" data-tip="The color speaks for the modeled part" />partly modeled</>}
         </span>
       ) : (
-        <span class="scale-key" role="img" aria-label="Colour: self part, from none to the largest">
+        <span class="scale-key" role="img" aria-label="Color: self part, from none to the largest">
           all below it<span class="ramp" style={{ background: "linear-gradient(to right, var(--sunken), var(--compute))" }} />largest self part
         </span>
       )}
