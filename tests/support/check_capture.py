@@ -16,8 +16,8 @@ from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.memory.budget import budget, totals
 from tb_sol_plugin.metrics.time.scope import scope as scope_of
 from tb_sol_plugin.metrics.trees.modules import work_of
-from tb_sol_plugin.metrics.trees.phase_work import phase_work
 from tb_sol_plugin.metrics.work.counted import COLLECTIVE, counted_rows, ledger_costs
+from tb_sol_plugin.metrics.work.sums import phase_work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

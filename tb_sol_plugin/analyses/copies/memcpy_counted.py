@@ -11,9 +11,9 @@ import pandas as pd
 from tb_sol_plugin.analyses.copies.memcpy_tables import COUNTED_CARD, _card_facts, _fact
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.copies import counted
+from tb_sol_plugin.metrics.copies.counted import CountedPattern, counted_patterns
 from tb_sol_plugin.metrics.copies.records import COLORS, NAMES, copies
 from tb_sol_plugin.metrics.report.notes import profile_notices
-from tb_sol_plugin.metrics.rules.copies.counted import CountedPattern, counted_patterns
 from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

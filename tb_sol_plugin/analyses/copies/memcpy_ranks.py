@@ -21,8 +21,7 @@ from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.copies import counted
 from tb_sol_plugin.metrics.copies.records import NAMES
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.comparison import known, whole
-from tb_sol_plugin.metrics.ranks.job import ranks_of
+from tb_sol_plugin.metrics.ranks.comparison import known, ranks_of, whole
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.registry import Reduction, analysis

@@ -9,7 +9,7 @@ import numpy as np
 from tb_sol_plugin.analyses.copies.memcpy_ranks_tables import MEASURES, CopyRanks, times_text
 from tb_sol_plugin.metrics.copies.records import COLORS, NAMES
 from tb_sol_plugin.metrics.ranks.comparison import Spread
-from tb_sol_plugin.metrics.ranks.figure import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
+from tb_sol_plugin.metrics.ranks.sections import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.tables.arrays import Floats

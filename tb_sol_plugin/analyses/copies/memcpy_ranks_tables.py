@@ -12,8 +12,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.copies import counted, groups, records
 from tb_sol_plugin.metrics.copies.blocking import blocking
 from tb_sol_plugin.metrics.copies.records import DIRECTIONS
-from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, frame_of, whole
-from tb_sol_plugin.metrics.ranks.job import Ranks
+from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, frame_of, whole
 from tb_sol_plugin.metrics.time.scope import in_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

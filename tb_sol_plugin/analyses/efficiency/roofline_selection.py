@@ -12,7 +12,7 @@ import pandas as pd
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.scope import Scope
-from tb_sol_plugin.metrics.work.kinds import KINDS
+from tb_sol_plugin.metrics.work.costs import KINDS
 from tb_sol_plugin.metrics.work.ownership import over_link
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model import schemas as S

@@ -26,7 +26,7 @@ from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.kernel_names import short_name
 from tb_sol_plugin.metrics.work.columns import ranked
-from tb_sol_plugin.metrics.work.kinds import KINDS
+from tb_sol_plugin.metrics.work.costs import KINDS
 from tb_sol_plugin.metrics.work.work import Work, launches_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import (

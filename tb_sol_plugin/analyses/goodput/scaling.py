@@ -16,12 +16,10 @@ import numpy as np
 from tb_sol_plugin.analyses.goodput import scaling_figures, scaling_tables
 from tb_sol_plugin.analyses.goodput.scaling_tables import FACTS, NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS, ScalingQuery, wanted
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.goodput.fit import RECORD, Gathered, gather
-from tb_sol_plugin.metrics.goodput.hints import hints
+from tb_sol_plugin.metrics.goodput.fit import RECORD, Gathered, gather, hints
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES, contrary
-from tb_sol_plugin.metrics.goodput.predict import Prediction, Run, beyond, unknown
-from tb_sol_plugin.metrics.goodput.terms import measure_next
+from tb_sol_plugin.metrics.goodput.predict import Prediction, Run, beyond, measure_next, unknown
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar, make_facts

@@ -21,8 +21,7 @@ from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.goodput.fit import RECORD, gather
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES
-from tb_sol_plugin.metrics.goodput.predict import Prediction
-from tb_sol_plugin.metrics.goodput.terms import Wanted
+from tb_sol_plugin.metrics.goodput.predict import Prediction, Wanted
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.figure import escape
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart

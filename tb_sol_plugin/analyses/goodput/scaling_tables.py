@@ -13,8 +13,7 @@ from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.goodput.fit import Gathered
 from tb_sol_plugin.metrics.goodput.points import Point
-from tb_sol_plugin.metrics.goodput.predict import Prediction, of_counts
-from tb_sol_plugin.metrics.goodput.terms import Wanted
+from tb_sol_plugin.metrics.goodput.predict import Prediction, Wanted, of_counts
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Fact, Mark, Sort, TableSection, make_table
 from tb_sol_plugin.units import how_many, human, number

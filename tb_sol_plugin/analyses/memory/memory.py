@@ -13,11 +13,11 @@ from typing import Final, Literal
 from tb_sol_plugin.analyses.memory import memory_figures, memory_tables
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.memory import curves as C
+from tb_sol_plugin.metrics.memory.allocations import stacked
 from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, answers, attribution
 from tb_sol_plugin.metrics.memory.labels import since
 from tb_sol_plugin.metrics.memory.leaks import longest
 from tb_sol_plugin.metrics.memory.sources import SOURCES, Memory, Source, chosen, memories, moment, origin, window_of
-from tb_sol_plugin.metrics.memory.stack import stacked
 from tb_sol_plugin.metrics.memory.summary import headroom, summary
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

@@ -15,11 +15,11 @@ from tb_sol_plugin.metrics.memory import allocations as L
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.allocations import by_operator
 from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, answers, attribution
+from tb_sol_plugin.metrics.memory.categories import own_line, owners
 from tb_sol_plugin.metrics.memory.curves import Curves, steps, thin, within
 from tb_sol_plugin.metrics.memory.fragmentation import heap
 from tb_sol_plugin.metrics.memory.labels import color, label
 from tb_sol_plugin.metrics.memory.leaks import sums_of_steps
-from tb_sol_plugin.metrics.memory.owners import own_line, owners
 from tb_sol_plugin.metrics.memory.sources import SOURCES
 from tb_sol_plugin.metrics.memory.summary import memory_summary
 from tb_sol_plugin.metrics.report.notes import setting

@@ -25,7 +25,7 @@ from tb_sol_plugin.analyses.memory.memory_expected_part import (
 from tb_sol_plugin.analyses.memory.memory_expected_tables import ROWS_NAMES, Rank, Row, compared, rows_of, verdict
 from tb_sol_plugin.metrics.memory.expected import NOTHING, ROWS
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.job import Ranks, ranks_of
+from tb_sol_plugin.metrics.ranks.comparison import Ranks, ranks_of
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (

@@ -21,7 +21,7 @@ from tb_sol_plugin.analyses.memory.memory_expected_part import (
 )
 from tb_sol_plugin.cost.transformer.query import NAMES
 from tb_sol_plugin.metrics.memory.expected import ROWS
-from tb_sol_plugin.metrics.ranks.job import label
+from tb_sol_plugin.metrics.ranks.comparison import label
 from tb_sol_plugin.metrics.ranks.sections import columns_of
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import Link, Mark, Scalar, TableSection, make_table

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from tb_sol_plugin.metrics.memory.categories import outer_phases
 from tb_sol_plugin.metrics.memory.curves import NO_TIMES, Curves
 from tb_sol_plugin.metrics.memory.curves import steps as steps_of
 from tb_sol_plugin.metrics.memory.labels import CATEGORIES, color, label
-from tb_sol_plugin.metrics.memory.owners import outer_phases
 from tb_sol_plugin.metrics.memory.summary import Summary
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture

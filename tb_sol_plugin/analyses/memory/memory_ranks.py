@@ -19,7 +19,7 @@ from tb_sol_plugin.analyses.memory.memory_ranks_figures import strip
 from tb_sol_plugin.analyses.memory.memory_ranks_tables import MEASURES, MemoryOfRanks, RankPart, part
 from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.job import ranks_of
+from tb_sol_plugin.metrics.ranks.comparison import ranks_of
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.registry import Reduction, analysis

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.analyses.memory.memory_ranks_tables import MEASURES, MemoryOfRanks, RankPart, staged
-from tb_sol_plugin.metrics.ranks.figure import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
+from tb_sol_plugin.metrics.ranks.sections import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.tables.arrays import Floats

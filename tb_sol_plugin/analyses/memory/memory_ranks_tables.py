@@ -14,8 +14,7 @@ from tb_sol_plugin.metrics.memory.expected import place
 from tb_sol_plugin.metrics.memory.labels import label
 from tb_sol_plugin.metrics.memory.sources import SOURCES
 from tb_sol_plugin.metrics.memory.summary import memory_summary
-from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, floats, frame_of, whole
-from tb_sol_plugin.metrics.ranks.job import Ranks
+from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, floats, frame_of, whole
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 

@@ -16,10 +16,9 @@ from tb_sol_plugin.metrics.time.breakdown import average, device_word, split_ste
 from tb_sol_plugin.metrics.time.scope import Scope, step_time
 from tb_sol_plugin.metrics.time.waterfall import Waterfall, windows_of
 from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
-from tb_sol_plugin.metrics.trees.phase_work import phase_work
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_times
 from tb_sol_plugin.metrics.trees.profile_tree import ScopeWork, scope_tree, scope_work
-from tb_sol_plugin.metrics.work.sums import ratios, utilization
+from tb_sol_plugin.metrics.work.sums import phase_work, ratios, utilization
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Mark, Scalar, Sort, TableSection, make_facts, make_table

@@ -19,10 +19,9 @@ from tb_sol_plugin.metrics.time import scope as source
 from tb_sol_plugin.metrics.time.breakdown import layers
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, usual_phase_ns
-from tb_sol_plugin.metrics.trees.phase_work import NO_PHASE, PhaseWork, phase_work
 from tb_sol_plugin.metrics.trees.phases import STEP, host_shares, phase_times, phase_tree
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
-from tb_sol_plugin.metrics.work.sums import marks_of, ratios, sums
+from tb_sol_plugin.metrics.work.sums import NO_PHASE, PhaseWork, marks_of, phase_work, ratios, sums
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis

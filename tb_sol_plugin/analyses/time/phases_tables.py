@@ -17,11 +17,10 @@ from tb_sol_plugin.metrics.time import scope as source
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
-from tb_sol_plugin.metrics.trees.phase_work import NO_PHASE, PhaseWork, in_a_phase
 from tb_sol_plugin.metrics.trees.phases import STEP, device_owners
 from tb_sol_plugin.metrics.trees.profile_tree import OUTSIDE, ScopeWork, scope_tree, scope_work
 from tb_sol_plugin.metrics.work.columns import ranked
-from tb_sol_plugin.metrics.work.sums import marks_of, ratios, sums
+from tb_sol_plugin.metrics.work.sums import NO_PHASE, PhaseWork, in_a_phase, marks_of, ratios, sums
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

@@ -1,4 +1,4 @@
 """Points for the model of step time: times of steps and of gradient reduction, and batch sizes, from recordings.
 
-`steps` are the steps of one worker's trace, `part` is what one worker brings, `points` puts workers and runs together.
+`part` reads the steps of one recording, `points` puts recordings and runs together, `fit` fits the model to them, `predict` applies it.
 """

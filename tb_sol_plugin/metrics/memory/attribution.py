@@ -15,9 +15,8 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import replay as R
-from tb_sol_plugin.metrics.memory.categories import NAMES, categories
+from tb_sol_plugin.metrics.memory.categories import NAMES, categories, own_line, owners, stack_text
 from tb_sol_plugin.metrics.memory.curves import Curves, whole
-from tb_sol_plugin.metrics.memory.owners import own_line, owners, stack_text
 from tb_sol_plugin.metrics.memory.sources import curve_from
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.trees.module_tree import module_instance

@@ -1,4 +1,4 @@
-"""Names, colors and sizes as the pages of memory say them."""
+"""Labels, colors and sizes as the pages about memory show them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def color(category: str) -> str:
 
 
 def gib(size: int | None) -> str:
-    """The same size in GiB by name, in MiB where that is little: `1.95 GiB`; "" unknown."""
+    """Returns a size in GiB with its unit, in MiB or bytes where that is little: `1.95 GiB`; "" unknown."""
     if size is None:
         return ""
     factor, name = (GIB, "GiB") if abs(size) >= GIB / 10 else (1 << 20, "MiB") if abs(size) >= 1 << 18 else (1, "")
@@ -49,10 +49,10 @@ def gib(size: int | None) -> str:
 
 
 def since(ns: int, origin: int) -> str:
-    """A moment as it is said: `46.5 ms`."""
+    """Returns a moment as text, counted from `origin`: `46.5 ms`."""
     return human(ns - origin, "ns")
 
 
 def setting(value: object) -> str:
-    """A setting of a plan as it is typed: `true`, `8192`."""
+    """Returns a setting of a plan as it is typed: `true`, `8192`."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -19,9 +19,9 @@ import pandas as pd
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import curves as C
 from tb_sol_plugin.metrics.memory.allocations import allocations_of
+from tb_sol_plugin.metrics.memory.categories import own_line, owners
 from tb_sol_plugin.metrics.memory.curves import Curves, steps
 from tb_sol_plugin.metrics.memory.fragmentation import unthinned
-from tb_sol_plugin.metrics.memory.owners import own_line, owners
 from tb_sol_plugin.metrics.memory.sources import number_of
 from tb_sol_plugin.metrics.trees.module_tree import module_instance
 from tb_sol_plugin.model import schemas as S

@@ -11,10 +11,10 @@ import numpy as np
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.memory.categories import frame_text, frames, own_line
 from tb_sol_plugin.metrics.memory.curves import HOST_SINCE, Curves, Event, within
 from tb_sol_plugin.metrics.memory.fragmentation import Heap, heap, largest_for, unthinned
 from tb_sol_plugin.metrics.memory.leaks import Leak, longest, records_of
-from tb_sol_plugin.metrics.memory.owners import frame_text, frames, own_line
 from tb_sol_plugin.metrics.memory.sources import Memory, chosen, is_host, memories, number_of, window_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture

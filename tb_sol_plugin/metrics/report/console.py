@@ -15,9 +15,8 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
-from tb_sol_plugin.metrics.trees.phase_work import NO_PHASE, nodes_of
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
-from tb_sol_plugin.metrics.work.sums import calls_of, ratios, sums
+from tb_sol_plugin.metrics.work.sums import NO_PHASE, calls_of, nodes_of, ratios, sums
 from tb_sol_plugin.model.capture import Capture
 
 UNATTRIBUTED: Final = "(unattributed)"

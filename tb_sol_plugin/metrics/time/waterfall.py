@@ -27,9 +27,8 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, DATALOADER, MEMCPY, classes, waits
 from tb_sol_plugin.metrics.time.scope import Scope
-from tb_sol_plugin.metrics.work.kinds import KINDS
-from tb_sol_plugin.metrics.work.limits import achievable_limits
-from tb_sol_plugin.metrics.work.work import Work, work
+from tb_sol_plugin.metrics.work.costs import KINDS
+from tb_sol_plugin.metrics.work.work import Work, achievable_limits, work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
@@ -179,7 +178,7 @@ class Waterfall:
     op_own: per row of Work.ops its exclusive part. kind_ns: exclusive time of modeled work by kind; again_ns: the part of it that is
     recomputed work. limits: what that work takes at the limits. inside: per row of Work.ops, whether it is modeled work of the windows;
     counted: and its limit is known.
-    host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`metrics.waits`).
+    host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`breakdown.waits`).
     By host time only: framework_ns, operators that only call others; outside_ns, time in no operator (of a SOL capture all that is not
     in an operator it timed; negative where these took longer than the step).
     unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin import cost
-from tb_sol_plugin.cost import Cost, Inputs
+from tb_sol_plugin.cost import Cost, Inputs, Kind
 from tb_sol_plugin.cost.ops.attention import LENGTHS, READS_LENGTHS
 from tb_sol_plugin.cost.ops.conv import GRADIENT_CALLS, GRADIENT_PLACES, result_sizes
 from tb_sol_plugin.metrics import memo
@@ -185,3 +186,11 @@ def _results(calls: list[tuple[str, Inputs]]) -> dict[tuple[Sizes, Sizes], Sizes
             x, weight, result = reported
             found[x, weight] = result if found.get((x, weight), result) == result else None
     return {key: result for key, result in found.items() if result is not None}
+
+
+# -- Words for work --------------------------------------------------------------------------------------------------
+# its kinds and its directions, in the order of their codes.
+
+
+KINDS: Final[tuple[Kind, ...]] = ("gemm", "attention", "conv", "norm", "elementwise", "other")
+DIRECTIONS: Final = ("fwd", "bwd")

@@ -20,7 +20,7 @@ from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.kernel_names import kind_of
-from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
+from tb_sol_plugin.metrics.work.costs import DIRECTIONS, KINDS
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays

@@ -26,9 +26,9 @@ from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes
 from tb_sol_plugin.metrics.time.kernel_names import TF32
 from tb_sol_plugin.metrics.trees.label_times import label_paths, phase_nodes
 from tb_sol_plugin.metrics.trees.phases import device_owners, phase_tree
+from tb_sol_plugin.metrics.work.costs import DIRECTIONS
 from tb_sol_plugin.metrics.work.counted import COLLECTIVE, ledger_costs
 from tb_sol_plugin.metrics.work.inferred import stacked
-from tb_sol_plugin.metrics.work.kinds import DIRECTIONS
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask

@@ -14,10 +14,9 @@ from tb_sol_plugin.metrics.time.scope import Scope, is_capture, on_cpu, step_tim
 from tb_sol_plugin.metrics.trees.label_times import module_device_ns, module_names, phase_self_ns
 from tb_sol_plugin.metrics.trees.module_tree import module_instance, module_tree, phase_name
 from tb_sol_plugin.metrics.trees.phases import phase_tree
+from tb_sol_plugin.metrics.work.costs import KINDS
 from tb_sol_plugin.metrics.work.joined import COUNTED
-from tb_sol_plugin.metrics.work.kinds import KINDS
-from tb_sol_plugin.metrics.work.limits import sides
-from tb_sol_plugin.metrics.work.work import Work, group
+from tb_sol_plugin.metrics.work.work import Work, group, sides
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask, numbered

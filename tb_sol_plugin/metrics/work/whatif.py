@@ -20,9 +20,8 @@ from tb_sol_plugin.cost.roofline import limit, ratio
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
-from tb_sol_plugin.metrics.trees.phase_work import nodes_of
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
-from tb_sol_plugin.metrics.work.sums import Calls, calls_of
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of, nodes_of
 from tb_sol_plugin.metrics.work.work import launches_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv

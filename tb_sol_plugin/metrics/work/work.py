@@ -2,20 +2,20 @@
 
 `work(capture, spec)` is the one place where device time, cost models and device limits meet. Sums come before ratios.
 A recording without device work (CPU only) measures by host time; it has limits where those of its CPU were measured. The calls of a SOL
-capture are those of its ledger (`work.ledger`).
+capture are those of its ledger (`work.counted`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.cost import Cost
+from tb_sol_plugin.cost import Cost, roofline
 from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
 from tb_sol_plugin.cost.roofline import BOUNDS, TOLERATED, limit, ratio
 from tb_sol_plugin.devices.spec import DeviceSpec
@@ -23,11 +23,10 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import attribution, scope
 from tb_sol_plugin.metrics.time.kernel_names import TF32
 from tb_sol_plugin.metrics.trees.module_tree import module_class_name
-from tb_sol_plugin.metrics.work.costs import costs
+from tb_sol_plugin.metrics.work.costs import DIRECTIONS, KINDS, costs
 from tb_sol_plugin.metrics.work.counted import ledger_calls, profile_calls
 from tb_sol_plugin.metrics.work.inferred import with_inferred
 from tb_sol_plugin.metrics.work.joined import Match, with_counted
-from tb_sol_plugin.metrics.work.kinds import DIRECTIONS, KINDS
 from tb_sol_plugin.metrics.work.ownership import above, in_backward, link_bytes, over_link, owners, recomputed
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -396,3 +395,78 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     frame = pd.concat([keys, pd.DataFrame(out).assign(reason=why)], axis=1)
     frame["bound"] = pd.Categorical.from_codes(frame["bound"].to_numpy().astype(np.int8), pd.Index(BOUNDS))
     return frame
+
+
+# -- Both sides of the limit of every call ---------------------------------------------------------------------------
+# what its arithmetic and what its traffic would take, and the limit at achievable rates.
+#
+#     compute = max(F / P, Fv / Pv)      memory = Q / W      achievable = max(F / A, Fv / Pv, Q / W)
+#
+# F, P, A: matrix FLOP, and the dense peak and the achievable rate of their type; Fv, Pv: vector FLOP and peak; Q, W: bytes and memory
+# bandwidth. The limit is the larger side (`cost.roofline.limit`).
+
+
+class Sides(NamedTuple):
+    """Times in ns per row of `Work.ops`, NaN where unknown: no cost model, no peak of the type, no bandwidth.
+
+    achievable_ns: the limit with the achievable rate in the place of the matrix peak; known only for matrix work in a type that has
+    such a rate.
+    """
+
+    compute_ns: Floats
+    memory_ns: Floats
+    achievable_ns: Floats
+
+
+def sides(ops: pd.DataFrame, spec: DeviceSpec | None) -> Sides:
+    """The sides of the limit of `ops` (rows of `Work.ops`) on `spec`. A call without a limit has none."""
+    unknown = np.full(len(ops), np.nan)
+    if spec is None:
+        return Sides(unknown, unknown.copy(), unknown.copy())
+    flop, vector, data = (ops[c].to_numpy(dtype=np.float64) for c in ("flop", "flop_vector", "bytes"))
+    dense, vector_peak, reached = (
+        _per_type(ops["dtype"], peak) for peak in (spec.matrix_peak, spec.vector_peak, lambda dtype: achievable(spec, dtype))
+    )
+    bandwidth = spec.memory_bandwidth or np.nan
+    compute, memory = roofline.sides(flop, vector, data, dense, vector_peak, bandwidth)
+    reach = np.where((flop > 0) & np.isfinite(reached), roofline.limit(flop, vector, data, reached, vector_peak, bandwidth)[0], np.nan)
+    limited = np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
+    return Sides(*(np.where(limited, time, np.nan) for time in (compute * 1e9, memory * 1e9, reach)))
+
+
+def achievable(spec: DeviceSpec, dtype: str) -> float | None:
+    """FLOP/s that a good product of `dtype` reaches in practice on the device; None where no such figure is known."""
+    return spec.achievable_bf16 if dtype == "bf16" else None
+
+
+def _per_type(column: pd.Series, peak: Callable[[str], float | None]) -> Floats:
+    """`peak` of each row's type, NaN where there is none; asked once per type."""
+    table = np.array([*(peak(str(d)) or np.nan for d in column.cat.categories), np.nan], np.float64)
+    return np.asarray(table[column.cat.codes.to_numpy()], np.float64)
+
+
+# -- Limits against what a good kernel reaches instead of what the data sheet says -----------------------------------
+# the second, lower ceiling.
+#
+# Matrix work of a type whose achievable rate is known (`DeviceSpec.achievable`) is bound by that rate; every other limit stays as it is.
+
+
+def achievable_limits(ops: pd.DataFrame, spec: DeviceSpec) -> Floats | None:
+    """Per row of `Work.ops` its limit in ns at the achievable rates; None where the device has none, or no matrix work uses it."""
+    names = ops["dtype"].cat.categories.tolist()
+    codes = ops["dtype"].cat.codes.to_numpy()
+    reached = np.array([*(spec.achievable(d) or np.nan for d in names), np.nan])[codes]
+    flop = ops["flop"].to_numpy(dtype=np.float64)
+    if not (np.isfinite(reached) & (np.nan_to_num(flop) > 0)).any():
+        return None
+    dense = np.array([*(spec.matrix_peak(d) or np.nan for d in names), np.nan])[codes]
+    vector = np.array([*(spec.vector_peak(d) or np.nan for d in names), spec.vector_peak("") or np.nan])[codes]
+    time, _ = roofline.limit(
+        flop,
+        ops["flop_vector"].to_numpy(dtype=np.float64),
+        ops["bytes"].to_numpy(dtype=np.float64),
+        np.where(np.isfinite(reached), reached, dense),
+        vector,
+        spec.memory_bandwidth or np.nan,
+    )
+    return np.where(np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64)), time, np.nan)

@@ -12,7 +12,7 @@ import tb_sol_plugin as sol
 from tb_sol_plugin.cli.report import sol_lines, tell, waterfall
 from tb_sol_plugin.metrics.report.console import UNATTRIBUTED, ConsoleReport, console_report
 from tb_sol_plugin.metrics.time.scope import scope
-from tb_sol_plugin.metrics.trees.phase_work import NO_PHASE
+from tb_sol_plugin.metrics.work.sums import NO_PHASE
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, TableSection
 from tests.conftest import ROOT

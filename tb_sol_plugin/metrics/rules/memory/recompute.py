@@ -18,9 +18,8 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.attribution import attribution
-from tb_sol_plugin.metrics.memory.categories import NAMES, categories
+from tb_sol_plugin.metrics.memory.categories import NAMES, categories, owners
 from tb_sol_plugin.metrics.memory.curves import Curves
-from tb_sol_plugin.metrics.memory.owners import owners
 from tb_sol_plugin.metrics.rules.engine import Answer, Finding, Missing, rule
 from tb_sol_plugin.metrics.rules.memory.context import MemoryContext, bytes_in, last_parts
 from tb_sol_plugin.metrics.rules.memory.rules import ACTIVATION_SHARE, FEWEST_LAYERS, LAYER_SHARE

@@ -11,7 +11,7 @@ from typing import Final
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.rules.engine import Finding, Rule, ids_of, run
-from tb_sol_plugin.metrics.rules.time import fusion, idle, layout, matmul, remainder, transfers
+from tb_sol_plugin.metrics.rules.time import fusion, idle, layout, matmul, remainder
 from tb_sol_plugin.metrics.rules.time.context import TimeContext, time_context
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
@@ -21,7 +21,7 @@ from tb_sol_plugin.model.capture import Capture
 NEEDS_TIMES: Final = "Findings need the time of single operators, which this SOL capture does not hold: record a profiler trace."
 _WORK: Final[tuple[Rule[TimeContext], ...]] = (
     remainder.recompute, fusion.unfused_attention, fusion.unfused_optimizer, layout.layout_kernels, layout.channels_first,
-    layout.weight_casts, transfers.copies_inside, fusion.fusable_chains, layout.permuting_copies, matmul.fp32_matrix,
+    layout.weight_casts, idle.copies_inside, fusion.fusable_chains, layout.permuting_copies, matmul.fp32_matrix,
     matmul.plain_units, matmul.slower_kernel, matmul.misaligned_products, matmul.unfilled_tiles, matmul.behind_the_best,
     remainder.above_limit,
 )  # fmt: skip
@@ -31,11 +31,11 @@ _COUNTED: Final[tuple[Rule[TimeContext], ...]] = (
 )  # fmt: skip
 """Rules for a SOL capture: those that need neither the order of calls nor kernels."""
 _IDLE: Final[tuple[Rule[TimeContext], ...]] = (
-    idle.warm_up, idle.device_allocation, transfers.copies, idle.host_sync, idle.launch_bound, idle.handover, idle.host_wait,
+    idle.warm_up, idle.device_allocation, idle.copies, idle.host_sync, idle.launch_bound, idle.handover, idle.host_wait,
 )  # fmt: skip
 """Rules over the device's idle time, after the input pipeline has taken its part."""
 
-RULES: Final = tuple(dict.fromkeys(ids_of((idle.input_wait, *_IDLE, transfers.communication, transfers.other_copies, *_WORK))))
+RULES: Final = tuple(dict.fromkeys(ids_of((idle.input_wait, *_IDLE, idle.communication, idle.other_copies, *_WORK))))
 """Every finding by its stable id."""
 
 
@@ -51,7 +51,7 @@ def _findings(capture: Capture, part: Scope, fall: Waterfall) -> list[Finding]:
         return []
     context = time_context(capture, part, fall)
     rules = (
-        (idle.input_wait, *_WORK) if context.on_host else (idle.input_wait, *_WORK, *_IDLE, transfers.communication, transfers.other_copies)
+        (idle.input_wait, *_WORK) if context.on_host else (idle.input_wait, *_WORK, *_IDLE, idle.communication, idle.other_copies)
     )
     if fall.work.from_ledger:
         rules = _COUNTED

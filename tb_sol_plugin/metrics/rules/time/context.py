@@ -23,8 +23,8 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.kernels import kernel_classes
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall
-from tb_sol_plugin.metrics.work.arguments import arguments_of
 from tb_sol_plugin.metrics.work.joined import COUNTED
+from tb_sol_plugin.metrics.work.unmodeled import arguments_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays

@@ -10,7 +10,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.metrics.copies import counted, groups
-from tb_sol_plugin.metrics.rules.copies.counted import counted_patterns
+from tb_sol_plugin.metrics.copies.counted import counted_patterns
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tb_sol_plugin.cost.goodput.model import GradParams
 from tb_sol_plugin.metrics.goodput.part import ScalingPart
 from tb_sol_plugin.metrics.goodput.points import Given, Point
-from tb_sol_plugin.metrics.goodput.terms import Wanted, measure_next, memory_limit, settle
+from tb_sol_plugin.metrics.goodput.predict import Wanted, measure_next, memory_limit, settle
 
 PART = ScalingPart((), 0, "", False, 8, "", False, 0, 0)
 

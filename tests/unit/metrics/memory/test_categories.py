@@ -9,8 +9,9 @@ import pytest
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.attribution import BEFORE, UNKNOWN, attribution
-from tb_sol_plugin.metrics.memory.categories import LABELS, NAMES, categories
+from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import curves
+from tb_sol_plugin.metrics.memory.labels import CATEGORIES
 from tb_sol_plugin.model.capture import Capture
 from tests.support.trace_builder import TraceBuilder
 from tests.unit.metrics.memory.test_attribution import said
@@ -84,8 +85,8 @@ def test_each_allocation_of_a_step_has_its_likely_category(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_category_has_a_word(name: str) -> None:
-    assert LABELS[name]
+def test_every_category_has_a_label_and_a_color(name: str) -> None:
+    assert all(CATEGORIES[name])
 
 
 def test_what_comes_back_from_a_device_is_no_activation_of_the_host(tmp_path: Path) -> None:

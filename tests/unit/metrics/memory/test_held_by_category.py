@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tb_sol_plugin.metrics.memory.allocations import stacked
 from tb_sol_plugin.metrics.memory.attribution import BEFORE, UNKNOWN, attribution
 from tb_sol_plugin.metrics.memory.curves import whole
-from tb_sol_plugin.metrics.memory.stack import stacked
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.unit.metrics.memory.test_attribution import made, said

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.ingest.memory.snapshot import capture_of
 from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, answers, attribution
+from tb_sol_plugin.metrics.memory.categories import is_users, own_line
 from tb_sol_plugin.metrics.memory.curves import curves, whole
-from tb_sol_plugin.metrics.memory.owners import is_users, own_line
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tests.support import memory_snapshot as M

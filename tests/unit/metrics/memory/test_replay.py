@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.memory import owners as O
+from tb_sol_plugin.metrics.memory import categories as O
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.allocations import by_operator
 from tb_sol_plugin.model import schemas as S

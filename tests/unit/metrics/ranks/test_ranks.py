@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from tb_sol_plugin.metrics.ranks import sections
-from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Spread, frame_of, outliers, spread, whole
-from tb_sol_plugin.metrics.ranks.job import ranks_of
+from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Spread, frame_of, outliers, ranks_of, spread, whole
 from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart, WorkerState
 from tb_sol_plugin.tables.arrays import Floats, Mask
 

@@ -12,10 +12,9 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import waterfall
-from tb_sol_plugin.metrics.trees.phase_work import phase_work
 from tb_sol_plugin.metrics.trees.phases import phase_tree
 from tb_sol_plugin.metrics.work.joined import COUNTED, iterations_of
-from tb_sol_plugin.metrics.work.sums import values_of
+from tb_sol_plugin.metrics.work.sums import phase_work, values_of
 from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

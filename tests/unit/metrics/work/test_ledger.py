@@ -16,9 +16,8 @@ from tb_sol_plugin.metrics.time import scope as source
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.metrics.trees.modules import module_times
-from tb_sol_plugin.metrics.trees.phase_work import phase_work
 from tb_sol_plugin.metrics.trees.phases import phase_times, phase_tree
-from tb_sol_plugin.metrics.work.sums import calls_of, ratios, sums
+from tb_sol_plugin.metrics.work.sums import calls_of, phase_work, ratios, sums
 from tb_sol_plugin.metrics.work.unmodeled import unmodeled
 from tb_sol_plugin.metrics.work.work import group, work
 from tb_sol_plugin.model.capture import Capture

@@ -15,9 +15,8 @@ import pytest
 from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.trees.module_tree import module_instance, phase_name
-from tb_sol_plugin.metrics.work.limits import sides
 from tb_sol_plugin.metrics.work.rows import BEFORE_WINDOW, By, rows
-from tb_sol_plugin.metrics.work.work import Work, work
+from tb_sol_plugin.metrics.work.work import Work, sides, work
 from tb_sol_plugin.model.capture import Capture
 from tests.conftest import ROOT
 from tests.support.trace_builder import TraceBuilder

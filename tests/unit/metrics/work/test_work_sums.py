@@ -12,9 +12,8 @@ from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.time.kernels import groups, parts_of
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.trees.modules import module_times
-from tb_sol_plugin.metrics.trees.phase_work import phase_work
 from tb_sol_plugin.metrics.trees.phases import phase_tree
-from tb_sol_plugin.metrics.work.sums import calls_of, marks_of, ratios, subtree_sums, sums
+from tb_sol_plugin.metrics.work.sums import calls_of, marks_of, phase_work, ratios, subtree_sums, sums
 from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query

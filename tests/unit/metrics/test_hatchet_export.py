@@ -13,8 +13,7 @@ from tb_sol_plugin import ingest
 from tb_sol_plugin.cli import export
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.ingest.proton import decode
-from tb_sol_plugin.metrics.hatchet import CHOICES, hatchet
-from tb_sol_plugin.metrics.hatchet.tree import Tree, chunks
+from tb_sol_plugin.metrics.hatchet import CHOICES, Tree, chunks, hatchet
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tests.conftest import ROOT
