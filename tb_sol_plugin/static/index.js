@@ -1236,6 +1236,14 @@ function parseSteps(text) {
 		to: match[2] === void 0 ? from : Number(match[2])
 	};
 }
+// src/state/failures.ts
+/** What helps, whatever the reason: the error is that of a Python module of the server. */
+var REMEDY = "Install the Python package that the error names, reinstall `tb_sol_plugin`, or correct the module of the analysis; then restart the server. `tb-sol doctor` prints the same errors.";
+/** The field `failed` of the catalog as a list, by name. */
+var failuresOf = (failed = {}) => Object.entries(failed).map(([name, reason]) => ({
+	name,
+	reason
+})).sort((a, b) => a.name < b.name ? -1 : 1);
 var PREFIX = `p.sol.`;
 /** Our pairs in `hash`; a malformed escape costs its own token only. */
 function readHash(hash) {
@@ -1637,6 +1645,8 @@ var runs = y$1(idle());
 var pages = y$1(idle());
 var report = y$1(idle());
 var catalog = y$1([]);
+/** Analyses that the server could not load. */
+var failures = y$1([]);
 var visible = y$1(true);
 var attempt = y$1(0);
 var choice = O(() => runs.value.value ? choose(runs.value.value, view.value) : null);
@@ -1657,6 +1667,8 @@ var whereKey = O(() => where.value ? JSON.stringify([
 	attempt.value
 ]) : "");
 var info = O(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? catalog.value.find((a) => a.name === page.value) ?? null);
+/** Why the present page cannot be computed of any recording: its analysis could not be loaded. */
+var failure = O(() => failures.value.find((f) => f.name === page.value) ?? null);
 /** The present page answers without a recording. */
 var alone = O(() => info.value?.alone === true);
 /** The recording that the report is asked of: the chosen one once it is read. */
@@ -1674,7 +1686,7 @@ var query = O(() => ({
 }));
 /** Whether a page that needs no recording is asked without one: none is chosen, or the chosen one is still read or cannot be. */
 var without = O(() => alone.value && (!!runs.value.value || runs.value.state === "error") && !(whereKey.value && ["idle", "waiting"].includes(pages.value.state)));
-var reportKey = O(() => asking.value || without.value ? JSON.stringify([
+var reportKey = O(() => !failure.value && (asking.value || without.value) ? JSON.stringify([
 	page.value,
 	asking.value || attempt.value,
 	query.value
@@ -1892,9 +1904,10 @@ function startData() {
 		visible.value = now;
 	});
 	watchRuns();
-	getAnalyses(null).then((all) => {
+	getAnalyses(null).then((all) => r(() => {
 		catalog.value = all.analyses;
-	}, () => void 0);
+		failures.value = failuresOf(all.failed);
+	}), () => void 0);
 	x(() => {
 		const key = whereKey.value;
 		stopPages.abort();
@@ -11361,6 +11374,24 @@ function Help() {
 						class: "quiet",
 						children: "The speed of light of an operator is the least time its arithmetic and its bytes can take on this device. Time above the limit is what is left to win. Every view is a link: the address holds the page, the selection, filters, sorting and what is opened."
 					}),
+					failures.value.length > 0 && /* @__PURE__ */ a($, { children: [
+						/* @__PURE__ */ a("h3", { children: "Analyses that failed to load" }),
+						/* @__PURE__ */ a("ul", {
+							class: "failures",
+							children: failures.value.map((f) => /* @__PURE__ */ a("li", { children: [
+								/* @__PURE__ */ a("strong", { children: f.name }),
+								" ",
+								/* @__PURE__ */ a("span", {
+									class: "quiet",
+									children: f.reason
+								})
+							] }))
+						}),
+						/* @__PURE__ */ a("p", {
+							class: "quiet",
+							children: /* @__PURE__ */ a(Text, { text: "Install the Python package that the error names, reinstall `tb_sol_plugin`, or correct the module of the analysis; then restart the server. `tb-sol doctor` prints the same errors." })
+						})
+					] }),
 					runs.value.value?.features?.version && /* @__PURE__ */ a("p", {
 						class: "quiet",
 						children: ["tb_sol_plugin ", runs.value.value.features.version]
@@ -11407,7 +11438,7 @@ function Nav() {
 			}),
 			/* @__PURE__ */ a("div", {
 				class: "nav-groups",
-				children: GROUPS.map((group) => {
+				children: [GROUPS.map((group) => {
 					const items = all.filter((a) => (a.group ?? "") === group);
 					if (!items.length) return null;
 					return /* @__PURE__ */ a("div", {
@@ -11422,7 +11453,18 @@ function Nav() {
 							rail
 						}))]
 					});
-				})
+				}), failures.value.length > 0 && /* @__PURE__ */ a("div", {
+					class: "nav-group",
+					role: "group",
+					"aria-label": "Failed to load",
+					children: [/* @__PURE__ */ a("div", {
+						class: "nav-title",
+						children: "Failed to load"
+					}), failures.value.map((f) => /* @__PURE__ */ a(FailedItem, {
+						f,
+						rail
+					}))]
+				})]
 			}),
 			/* @__PURE__ */ a("div", {
 				class: "nav-foot",
@@ -11479,6 +11521,27 @@ function Item({ a: a$9, rail }) {
 				children: a$9.count
 			})
 		]
+	});
+}
+/** An analysis that could not be loaded: its page says why and what helps. */
+function FailedItem({ f, rail }) {
+	const on = page.value === f.name;
+	return /* @__PURE__ */ a(To, {
+		view: pageView(f.name),
+		class: `nav-item off ${on ? "on" : ""}`,
+		tip: rail ? `${f.name}: ${f.reason}` : f.reason,
+		label: `${f.name}, failed to load: ${f.reason}`,
+		current: on,
+		onGo: () => {
+			menuOpen.value = false;
+		},
+		children: [/* @__PURE__ */ a(Icon, { name: "error" }), /* @__PURE__ */ a("span", {
+			class: "nav-text",
+			children: [f.name, /* @__PURE__ */ a("span", {
+				class: "nav-reason",
+				children: f.reason
+			})]
+		})]
 	});
 }
 // src/pages/bar.tsx
@@ -12803,6 +12866,43 @@ function Failed({ error, what, retry }) {
 		})]
 	});
 }
+/** In place of a page whose analysis the server could not load. */
+function NotLoaded({ failure: { name, reason } }) {
+	return /* @__PURE__ */ a("div", {
+		class: "state",
+		children: [/* @__PURE__ */ a("div", {
+			class: "card pad failed",
+			role: "alert",
+			children: [
+				/* @__PURE__ */ a("h1", { children: [
+					/* @__PURE__ */ a(Icon, { name: "error" }),
+					"Analysis \"",
+					name,
+					"\" failed to load"
+				] }),
+				/* @__PURE__ */ a("p", {
+					class: "prose",
+					children: /* @__PURE__ */ a("code", { children: reason })
+				}),
+				/* @__PURE__ */ a("p", {
+					class: "prose",
+					children: /* @__PURE__ */ a(Text, { text: REMEDY })
+				}),
+				/* @__PURE__ */ a("div", {
+					class: "buttons",
+					children: /* @__PURE__ */ a(Copy, {
+						what: "the error",
+						text: () => `${name}: ${reason}`,
+						children: "Copy error"
+					})
+				})
+			]
+		}), /* @__PURE__ */ a("p", {
+			class: "quiet center",
+			children: "The other pages work."
+		})]
+	});
+}
 // src/pages/editor.tsx
 function EditedPage({ info, got }) {
 	const value = got.value?.analysis === info.name ? got.value : null;
@@ -13044,6 +13144,7 @@ var Bones = () => /* @__PURE__ */ a(After, { children: [/* @__PURE__ */ a(After,
 	})
 }), /* @__PURE__ */ a(Skeleton, {})] });
 function Content() {
+	if (failure.value) return /* @__PURE__ */ a(NotLoaded, { failure: failure.value });
 	if (alone.value) return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Family, {}), /* @__PURE__ */ a(Page, {})] });
 	const list = runs.value;
 	if (!list.value) return list.state === "error" ? /* @__PURE__ */ a(Failed, {

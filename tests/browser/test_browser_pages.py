@@ -77,6 +77,36 @@ def test_hostile_names_are_text(serve: Server, view: Callable[..., Any]) -> None
     )
 
 
+def test_an_analysis_that_failed_to_load_is_listed_with_its_reason(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a server that could not load the analysis "steps" WHEN a page is opened
+    reason = "ModuleNotFoundError: No module named 'missing_package'"
+
+    def without_steps(route: Any) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        body["analyses"] = [a for a in body["analyses"] if a["name"] != "steps"]
+        body["failed"] = {"steps": reason}
+        route.fulfill(response=answer, json=body)
+
+    v = view()
+    v.page.route("**/api/v1/analyses*", without_steps)
+    v.open(serve.home + hash_of(v="1", page="kernels", run="proton"))
+    # THEN the list of pages has it in a group of its own, and its page and the help say why and what helps
+    group = v.page.get_by_role("group", name="Failed to load")
+    assert group.get_by_role("link").get_attribute("aria-label") == f"steps, failed to load: {reason}"
+    group.get_by_role("link").click()
+    v.page.get_by_role("heading", name='Analysis "steps" failed to load').wait_for()
+    assert reason in (shown := v.page.locator("main").inner_text()) and "restart the server" in shown
+    picture(v, "failed")
+    v.page.keyboard.press("?")
+    assert reason in v.page.get_by_role("dialog").inner_text()
+    v.page.keyboard.press("Escape")
+    # THEN the other pages work
+    v.page.get_by_role("link", name="Kernels", exact=True).click()
+    v.settle()
+    assert v.page.locator("[data-section=kernels] tbody tr").count()
+
+
 def test_an_empty_logdir_says_what_was_looked_at(chromium: object, view: Callable[..., Any], tmp_path: Path) -> None:
     # GIVEN a logdir with one file that is no recording WHEN it is served THEN the page names the file, why not, and how to record one
     import sys

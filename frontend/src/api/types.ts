@@ -319,4 +319,6 @@ export interface Analyses {
   device?: DeviceInfo | null;
   device_note?: string;
   devices?: string[];
+  /** analyses that could not be loaded: name and reason */
+  failed?: Record<string, string>;
 }

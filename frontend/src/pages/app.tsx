@@ -1,6 +1,6 @@
 // The shell: page list, selection bar, and whichever page or state the view means.
 import type { JSX } from "preact";
-import { alone, catalog, choice, info, pages, readAgain, refreshRuns, report, runs } from "../state/data";
+import { alone, catalog, choice, failure, info, pages, readAgain, refreshRuns, report, runs } from "../state/data";
 import { HOME } from "../state/codec";
 import { page } from "../state/view";
 import { CopyField } from "../ui/copy";
@@ -13,7 +13,7 @@ import { Help } from "./help";
 import { Nav } from "./nav";
 import { ReportPage } from "./report";
 import { Family } from "./tabs";
-import { After, Empty, Failed, Loading, NotAvailable, NotHere } from "./states";
+import { After, Empty, Failed, Loading, NotAvailable, NotHere, NotLoaded } from "./states";
 
 export function App(): JSX.Element {
   return (
@@ -39,6 +39,7 @@ const Bones = (): JSX.Element => (
 );
 
 function Content(): JSX.Element {
+  if (failure.value) return <NotLoaded failure={failure.value} />;
   if (alone.value) return <><Family /><Page /></>;
   const list = runs.value;
   if (!list.value) return list.state === "error" ? <Failed what="The list of runs could not be read" error={list.error!} retry={() => void refreshRuns()} /> : <Bones />;

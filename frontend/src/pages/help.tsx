@@ -2,8 +2,10 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { runs } from "../state/data";
+import { failures, runs } from "../state/data";
+import { REMEDY } from "../state/failures";
 import { Icon } from "../ui/icons";
+import { Text } from "../ui/text";
 
 export const helpOpen = signal(false);
 
@@ -41,6 +43,13 @@ export function Help(): JSX.Element | null {
             <h3>How a number shows what is known</h3>
             <dl class="keys-list">{SIGNS.map(([k, text]) => <div><dt class="sign-dt">{k}</dt><dd>{text}</dd></div>)}</dl>
             <p class="quiet">The speed of light of an operator is the least time its arithmetic and its bytes can take on this device. Time above the limit is what is left to win. Every view is a link: the address holds the page, the selection, filters, sorting and what is opened.</p>
+            {failures.value.length > 0 && (
+              <>
+                <h3>Analyses that failed to load</h3>
+                <ul class="failures">{failures.value.map((f) => <li><strong>{f.name}</strong> <span class="quiet">{f.reason}</span></li>)}</ul>
+                <p class="quiet"><Text text={REMEDY} /></p>
+              </>
+            )}
             {runs.value.value?.features?.version && <p class="quiet">tb_sol_plugin {runs.value.value.features.version}</p>}
           </div>
         </div>

@@ -2,7 +2,8 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { AnalysisInfo } from "../api/types";
-import { catalog } from "../state/data";
+import { catalog, failures } from "../state/data";
+import type { Failure } from "../state/failures";
 import { entriesOf, familyOf, headOf } from "../state/family";
 import { page, pageView } from "../state/view";
 import { Icon, Logo } from "../ui/icons";
@@ -40,6 +41,12 @@ export function Nav(): JSX.Element {
               </div>
             );
           })}
+          {failures.value.length > 0 && (
+            <div class="nav-group" role="group" aria-label="Failed to load">
+              <div class="nav-title">Failed to load</div>
+              {failures.value.map((f) => <FailedItem f={f} rail={rail} />)}
+            </div>
+          )}
         </div>
         <div class="nav-foot">
           {foot.map((a) => <Item a={a} rail={rail} />)}
@@ -62,6 +69,17 @@ function Item({ a, rail }: { a: AnalysisInfo; rail: boolean }): JSX.Element {
       <Icon name={a.icon ?? a.name} />
       <span class="nav-text">{a.title}{reason && <span class="nav-reason">{reason}</span>}</span>
       {!!a.count && <span class="nav-count">{a.count}</span>}
+    </To>
+  );
+}
+
+/** An analysis that could not be loaded: its page says why and what helps. */
+function FailedItem({ f, rail }: { f: Failure; rail: boolean }): JSX.Element {
+  const on = page.value === f.name;
+  return (
+    <To view={pageView(f.name)} class={`nav-item off ${on ? "on" : ""}`} tip={rail ? `${f.name}: ${f.reason}` : f.reason} label={`${f.name}, failed to load: ${f.reason}`} current={on} onGo={() => { menuOpen.value = false; }}>
+      <Icon name="error" />
+      <span class="nav-text">{f.name}<span class="nav-reason">{f.reason}</span></span>
     </To>
   );
 }

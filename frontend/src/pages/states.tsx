@@ -3,7 +3,8 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ApiError, Where } from "../api/client";
 import type { Progress, Runs, Span, Unavailable, Worker } from "../api/types";
-import { cancel, catalog, chosen, info, pages, readAgain, rescan, runsWith } from "../state/data";
+import { cancel, catalog, chosen, info, pages, rescan, runsWith } from "../state/data";
+import { type Failure, REMEDY } from "../state/failures";
 import { entriesOf } from "../state/family";
 import { fitted } from "../state/fields";
 import type { Choice } from "../state/select";
@@ -256,4 +257,17 @@ export function Failed({ error, what, retry }: { error: ApiError; what: string; 
   );
 }
 
-export const tryAgain = (): void => readAgain();
+/** In place of a page whose analysis the server could not load. */
+export function NotLoaded({ failure: { name, reason } }: { failure: Failure }): JSX.Element {
+  return (
+    <div class="state">
+      <div class="card pad failed" role="alert">
+        <h1><Icon name="error" />Analysis "{name}" failed to load</h1>
+        <p class="prose"><code>{reason}</code></p>
+        <p class="prose"><Text text={REMEDY} /></p>
+        <div class="buttons"><Copy what="the error" text={() => `${name}: ${reason}`}>Copy error</Copy></div>
+      </div>
+      <p class="quiet center">The other pages work.</p>
+    </div>
+  );
+}

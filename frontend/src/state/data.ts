@@ -4,6 +4,7 @@ import { batch, computed, effect, signal, type Signal } from "@preact/signals";
 import * as api from "../api/client";
 import type { Analyses, AnalysisInfo, FieldNow, Progress, Report, Runs, Unavailable } from "../api/types";
 import { choose, type Chosen } from "./select";
+import { type Failure, failuresOf } from "./failures";
 import { onVisible } from "./host";
 import { change, page, view } from "./view";
 
@@ -24,6 +25,8 @@ export const runs = signal<Asked<Runs>>(idle());
 export const pages = signal<Asked<Analyses>>(idle());
 export const report = signal<Asked<Report | Unavailable>>(idle());
 export const catalog = signal<AnalysisInfo[]>([]);
+/** Analyses that the server could not load. */
+export const failures = signal<Failure[]>([]);
 export const visible = signal(true);
 const attempt = signal(0);
 
@@ -35,6 +38,8 @@ export const where = computed<api.Where | null>(() => {
 });
 const whereKey = computed(() => (where.value ? JSON.stringify([where.value.run, where.value.worker, where.value.span, view.value.device, attempt.value]) : ""));
 export const info = computed<AnalysisInfo | null>(() => pages.value.value?.analyses.find((a) => a.name === page.value) ?? catalog.value.find((a) => a.name === page.value) ?? null);
+/** Why the present page cannot be computed of any recording: its analysis could not be loaded. */
+export const failure = computed(() => failures.value.find((f) => f.name === page.value) ?? null);
 /** The present page answers without a recording. */
 export const alone = computed(() => info.value?.alone === true);
 /** The recording that the report is asked of: the chosen one once it is read. */
@@ -47,7 +52,7 @@ const opening = computed(() => {
 const query = computed(() => ({ ...opening.value, ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }) }));
 /** Whether a page that needs no recording is asked without one: none is chosen, or the chosen one is still read or cannot be. */
 const without = computed(() => alone.value && (!!runs.value.value || runs.value.state === "error") && !(whereKey.value && ["idle", "waiting"].includes(pages.value.state)));
-const reportKey = computed(() => (asking.value || without.value ? JSON.stringify([page.value, asking.value || attempt.value, query.value]) : ""));
+const reportKey = computed(() => (!failure.value && (asking.value || without.value) ? JSON.stringify([page.value, asking.value || attempt.value, query.value]) : ""));
 
 /** When the shown recording was read, and whether its file has changed since. */
 export const stamp = signal("");
@@ -202,7 +207,7 @@ async function watchRuns(): Promise<void> {
 export function startData(): void {
   onVisible((now) => { visible.value = now; });
   void watchRuns();
-  api.getAnalyses(null).then((all) => { catalog.value = all.analyses; }, () => undefined);
+  api.getAnalyses(null).then((all) => batch(() => { catalog.value = all.analyses; failures.value = failuresOf(all.failed); }), () => undefined);
 
   effect(() => {
     const key = whereKey.value;
