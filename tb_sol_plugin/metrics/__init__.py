@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def memo(capture: Capture, key: Hashable, make: Callable[[], T]) -> T:
-    """What `make` answers, made once per capture and kept with it.
+    """Returns what `make` answers, made once per capture and kept with it.
 
     `key` begins with the name of the deriving function, so that two of them never meet: `("scope", query.step)`.
     The result is shared: callers do not change it.

@@ -40,7 +40,7 @@ CHOICES: tuple[str, ...] = get_args(Choice)
 
 
 def hatchet(capture: Capture, by: str = "auto") -> Iterator[bytes]:
-    """The profile as JSON, piece by piece. BadQuery for an unknown `by`, Unavailable for a recording without any work."""
+    """Exports a recording as JSON, piece by piece. BadQuery for an unknown `by`, Unavailable for a recording without any work."""
     if by not in CHOICES:
         raise BadQuery(f"no tree by {by[:40]!r}", hint=f"choose {', '.join(CHOICES)}", field="by")
     chosen: By = default_by(capture) if by == "auto" else by  # type: ignore[assignment]
@@ -60,7 +60,7 @@ def hatchet(capture: Capture, by: str = "auto") -> Iterator[bytes]:
 
 
 def _devices(capture: Capture, tree: Tree, kind: str) -> dict[str, dict[str, dict[str, object]]]:
-    """What is known of the devices with work, by type and index; unknown figures are left out."""
+    """Returns what is known of the devices with work, by type and index; unknown figures are left out."""
     known = {str(d.id): d for d in capture.facts.devices}
     out: dict[str, dict[str, object]] = {}
     for index in sorted({d for d in tree.device if d}, key=int):
@@ -90,7 +90,7 @@ class Places(NamedTuple):
 
 
 def default_by(capture: Capture) -> By:
-    """By module where any was recorded, else by phase, else by operator."""
+    """Chooses the grouping: by module where any was recorded, else by phase, else by operator."""
     kind = capture.host["kind"].to_numpy()
     if (kind == S.MODULE).any():
         return "module"
@@ -98,7 +98,7 @@ def default_by(capture: Capture) -> By:
 
 
 def places(capture: Capture, by: By) -> Places:
-    """The places of all device rows. Backward work stands in the module of its forward operator."""
+    """Returns the places of all device rows. Backward work stands in the module of its forward operator."""
     if by == "operator":
         return Places(np.full(len(capture.device), -1, np.int64), [], [], "operator")
     if by == "phase":
@@ -115,7 +115,7 @@ def places(capture: Capture, by: By) -> Places:
 
 
 def reasons(capture: Capture) -> npt.NDArray[np.object_]:
-    """Per device row why it has no launch here, "" where it has one."""
+    """Returns per device row why it has no launch here, "" where it has one."""
     link = capture.device["link"].to_numpy()
     return np.select([link == S.BEFORE_WINDOW, link == S.NO_RECORD], [at.BEFORE, at.NO_RECORD], "").astype(object)
 
@@ -146,7 +146,7 @@ class Tree:
     _known: dict[tuple[int, str, str, str], int] = field(default_factory=dict)
 
     def at(self, parent: int, name: str, kind: str, device: str = "") -> int:
-        """The frame of that name below `parent`, made on first use."""
+        """Returns the frame of that name below `parent`, made on first use."""
         key = parent, name, kind, device
         found = self._known.get(key)
         if found is None:
@@ -168,12 +168,12 @@ class Tree:
 
 
 def device_type(vendor: str) -> str:
-    """What Proton calls the devices of a vendor."""
+    """Returns what Proton calls the devices of a vendor."""
     return {"nvidia": "CUDA", "amd": "HIP", "xpu": "XPU"}.get(vendor, vendor.upper() or "CPU")
 
 
 def chunks(tree: Tree, info: object, kind: str) -> Iterator[bytes]:
-    """The profile `[root, device information]` as JSON, piece by piece. kind: type of the devices."""
+    """Writes the profile `[root, device information]` as JSON, piece by piece. kind: type of the devices."""
     for name in {n for metrics in tree.metrics for n in metrics}:
         tree.metrics[0].setdefault(name, 0)  # Hatchet sums up the metrics that the root has
     yield b"["
@@ -201,7 +201,7 @@ def _head(tree: Tree, frame: int, kind: str) -> bytes:
 
 
 def _plain(value: Number) -> Number:
-    """Whole amounts as integers: FLOP are large, and exact below 2^53."""
+    """Returns whole amounts as integers: FLOP are large, and exact below 2^53."""
     return int(value) if float(value).is_integer() and abs(value) < 2**63 else value
 
 
@@ -213,7 +213,7 @@ TYPES: Final = {S.KERNEL: "kernel", S.MEMCPY: "memcpy", S.MEMSET: "memset"}
 
 
 def copy_name(direction: str, source: str, target: str) -> str:
-    """`Memcpy HtoD (Pinned -> Device)`, `Memset (Device)`; kinds that are not known are left out."""
+    """Returns `Memcpy HtoD (Pinned -> Device)`, `Memset (Device)`; kinds that are not known are left out."""
     if direction == "Memset":
         return f"Memset ({target})" if target else "Memset"
     ends = f" ({source or 'Unknown'} -> {target or 'Unknown'})" if source or target else ""
@@ -221,7 +221,7 @@ def copy_name(direction: str, source: str, target: str) -> str:
 
 
 def add_device(tree: Tree, capture: Capture, by: By) -> None:
-    """All device rows of `capture`, summed by place, operator, name, kinds of memory and device."""
+    """Adds all device rows of `capture`, summed by place, operator, name, kinds of memory and device."""
     device = capture.device
     where = places(capture, by)
     why = reasons(capture)
@@ -258,7 +258,7 @@ def add_device(tree: Tree, capture: Capture, by: By) -> None:
 
 
 def _place_frames(tree: Tree, names: list[str], parent: list[int], kind: str) -> Callable[[int], int]:
-    """A function that makes the frame of a place, with those around it, on first use."""
+    """Returns a function that makes the frame of a place, with those around it, on first use."""
     made: dict[int, int] = {-1: 0}
 
     def frame(node: int) -> int:
@@ -274,7 +274,7 @@ def _place_frames(tree: Tree, names: list[str], parent: list[int], kind: str) ->
 
 
 def _sums(capture: Capture, code: Ints, size: int) -> dict[str, list[Number | None]]:
-    """Per group its metrics, None where it has none."""
+    """Returns per group its metrics, None where it has none."""
     device = capture.device
     duration, data = device["duration_ns"].to_numpy(), device["bytes"].to_numpy()
     moves = device["kind"].to_numpy() != S.KERNEL
@@ -298,7 +298,7 @@ def _known(value: float) -> Number | None:
 
 
 def _work(capture: Capture, code: Ints, size: int) -> tuple[Floats, dict[str, Floats]]:
-    """(least traffic of the kernels of each group, FLOP by width): each kernel takes the part of its operator's work that its time is."""
+    """Returns (least traffic of the kernels of each group, FLOP by width): a kernel takes its share, by time, of its operator's work."""
     done = work(capture)
     rows = np.flatnonzero((done.owner >= 0) & (capture.device["kind"].to_numpy() == S.KERNEL)) if len(done.owner) else np.zeros(0, np.int64)
     at = done.owner[rows]
@@ -324,7 +324,7 @@ def _work(capture: Capture, code: Ints, size: int) -> tuple[Floats, dict[str, Fl
 
 
 def add_host(tree: Tree, capture: Capture) -> None:
-    """Operators of a recording without device work, by their time on the host."""
+    """Adds operators of a recording without device work, by their time on the host."""
     ops = work(capture).ops
     code, first = factorize([arrays.codes(ops["name"]), arrays.codes(ops["dtype"])])
     names, dtypes = arrays.pick(ops["name"], first), arrays.pick(ops["dtype"], first)
@@ -347,7 +347,7 @@ _LABEL_TYPES = {"module": "module", "phase": "phase", "function": "operator"}
 
 
 def add_ledger(tree: Tree, capture: Capture, by: str) -> None:
-    """Rows of the ledger below their labels. by: of a SOL capture module or phase; a profile keeps its own tree.
+    """Adds rows of the ledger below their labels. by: of a SOL capture module or phase; a profile keeps its own tree.
 
     An operator that only copied to or from a device stands as that copy (see `add_copies`): count and bytes are the copy's, only a time
     that was measured stays here.
@@ -390,7 +390,7 @@ def add_ledger(tree: Tree, capture: Capture, by: str) -> None:
 
 
 def _copied(capture: Capture, frames: _Labels) -> Counter[tuple[int, str]]:
-    """Counted copies with an end on a device, by label and operator, of operators that only copy."""
+    """Returns counted copies with an end on a device, by label and operator, of operators that only copy."""
     table = capture.tables[S.COPIES.name]
     on_device = np.maximum(table["src_device"].to_numpy(), table["dst_device"].to_numpy()) >= 0
     on_device &= arrays.where(table["name"], ONLY_COPY.__contains__)
@@ -403,7 +403,7 @@ def _copied(capture: Capture, frames: _Labels) -> Counter[tuple[int, str]]:
 
 
 def add_copies(tree: Tree, capture: Capture, by: str) -> None:
-    """Rows of `copies` below their labels. What a SOL capture counted within the host's memory is an operator of its ledger already."""
+    """Adds rows of `copies` below their labels. What a SOL capture counted in the host's memory is an operator of its ledger already."""
     table = capture.tables[S.COPIES.name]
     frames = _Labels(tree, capture, by)
     label = frames.label_of(table)
@@ -444,7 +444,7 @@ class _Labels:
         self.made: dict[int, int] = {-1: 0}
 
     def label_of(self, table: pd.DataFrame) -> npt.NDArray[np.int32]:
-        """Per row of `ledger` or `copies` the innermost label that makes a frame."""
+        """Returns per row of `ledger` or `copies` the innermost label that makes a frame."""
         out: npt.NDArray[np.int32] = table["phase" if self.every else self.by].to_numpy()
         for column in ("module", "function") if self.every else ():
             out = np.maximum(out, table[column].to_numpy())

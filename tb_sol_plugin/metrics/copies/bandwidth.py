@@ -61,13 +61,13 @@ class Fit:
 
 
 def resolution_ns(found: pd.DataFrame) -> int:
-    """Resolution of the clock of a recording: 1000 ns where every duration is a whole number of microseconds, else 1 ns."""
+    """Returns the resolution of the clock of a recording: 1000 ns where every duration is a whole number of microseconds, else 1 ns."""
     duration = found["duration_ns"].to_numpy()
     return 1000 if len(duration) and bool((duration % 1000 == 0).all()) else 1
 
 
 def fits(found: pd.DataFrame) -> list[Fit]:
-    """One fit per direction and pair of kinds that has copies with a size and a time, in order of display."""
+    """Returns one fit per direction and pair of kinds that has copies with a size and a time, in order of display."""
     known = sized(found[_columns(found)])
     place = {d: i for i, d in enumerate(DIRECTIONS)}
     resolution = resolution_ns(found)
@@ -80,7 +80,7 @@ def fits(found: pd.DataFrame) -> list[Fit]:
 
 
 def latency_fit(found: pd.DataFrame, direction: str) -> tuple[float, float] | None:
-    """(latency in ns, bytes/s) of a direction whatever the kinds of memory; None where its copies do not determine both."""
+    """Returns (latency in ns, bytes/s) of a direction whatever the kinds of memory; None where its copies do not determine both."""
     known = sized(found.loc[(found["direction"] == direction).to_numpy(), _columns(found)])
     fit = _fit(known, direction, "", "", resolution_ns(found))
     return None if fit.why else (fit.latency_ns, fit.bytes_per_s)
@@ -91,7 +91,7 @@ def _columns(found: pd.DataFrame) -> list[str]:
 
 
 def sized(found: pd.DataFrame) -> pd.DataFrame:
-    """Copies with a size and a time, without those that are larger than the memory of their device."""
+    """Returns copies with a size and a time, without those that are larger than the memory of their device."""
     good = (found["bytes"].to_numpy() > 0) & (found["duration_ns"].to_numpy() > 0)
     if "oversize" in found:
         good &= ~found["oversize"].to_numpy()
@@ -128,7 +128,7 @@ def _fit(known: pd.DataFrame, direction: str, src: str, dst: str, resolution: in
 
 
 def _points(size: Floats, time: Floats) -> tuple[Floats, Floats]:
-    """(bytes, ns) of the fastest tenth of each octave of sizes, smallest first."""
+    """Returns (bytes, ns) of the fastest tenth of each octave of sizes, smallest first."""
     octave = np.floor(np.log2(size))
     order = np.lexsort((time, octave))
     begin = np.flatnonzero(np.concatenate(([True], np.diff(octave[order]) > 0)))
@@ -138,7 +138,7 @@ def _points(size: Floats, time: Floats) -> tuple[Floats, Floats]:
 
 
 def _line(x: Floats, t: Floats, resolution: int) -> tuple[tuple[float, float], tuple[float, float]]:
-    """((start, slope), their standard errors) of t = start + slope x through most of the points."""
+    """Returns ((start, slope), their standard errors) of t = start + slope x through most of the points."""
     unit = float(x.max())
     design = np.stack((np.ones(len(x)), x / unit), axis=1)
     answer = _through_most(x / unit, t, resolution)
@@ -158,7 +158,7 @@ def _line(x: Floats, t: Floats, resolution: int) -> tuple[tuple[float, float], t
 
 
 def _through_most(x: Floats, t: Floats, resolution: int) -> Floats:
-    """Of the lines through two points the one that all points lie closest to, where no point counts for more than `AT_MOST`."""
+    """Returns, of the lines through two points, the one that all points lie closest to. No point counts for more than `AT_MOST`."""
     i, j = np.triu_indices(len(x), 1)
     slope = (t[j] - t[i]) / (x[j] - x[i])
     start = t[i] - slope * x[i]
@@ -168,7 +168,7 @@ def _through_most(x: Floats, t: Floats, resolution: int) -> Floats:
 
 
 def _off(t: Floats, model: Floats, resolution: int) -> Floats:
-    """Distance of points from a line as a part of the larger of both times; nothing within the clock's resolution."""
+    """Returns the distance of points from a line as a part of the larger of both times; nothing within the clock's resolution."""
     distance = np.maximum(np.abs(t - model) - (resolution if resolution > 1 else 0), 0)
     return np.asarray(distance / np.maximum(t, model), np.float64)
 
@@ -187,7 +187,7 @@ Verdict: TypeAlias = Literal["wrong", "cache", "slow", "pageable"]
 
 
 def rate(size: Ints, time_ns: Ints) -> npt.NDArray[np.float64]:
-    """Bytes per second; NaN where there is no size or no time."""
+    """Returns bytes per second; NaN where there is no size or no time."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where((size > 0) & (time_ns > 0), size / time_ns * 1e9, np.nan), np.float64)
 
@@ -196,7 +196,7 @@ def rate(size: Ints, time_ns: Ints) -> npt.NDArray[np.float64]:
 
 
 def peaks(spec: DeviceSpec | None) -> Limits:
-    """Bytes/s that a direction can reach at most, and what limits it; directions without a known limit are left out.
+    """Returns bytes/s that a direction can reach at most, and what limits it; directions without a known limit are left out.
 
     Host copies go over PCIe, or over the link inside of a package (C2C) where there is one. A copy to another device goes over all links
     of NVLink, over one link of xGMI, and over PCIe where the device has neither. A copy on one device reads and writes each byte, so
@@ -220,7 +220,7 @@ def peaks(spec: DeviceSpec | None) -> Limits:
 
 
 def columns(spec: DeviceSpec) -> dict[str, str]:
-    """The column of the table of devices that the limit of each direction is from."""
+    """Returns the column of the table of devices that the limit of each direction is from."""
     host = "c2c_bidir_gb_per_s" if spec.c2c_bytes_per_s is not None else "pcie_gen"
     peer = "pcie_gen" if spec.link_bytes_per_s is None else "link_bidir_gb_per_s"
     return {"HtoD": host, "DtoH": host, "DtoD": "mem_bw_gb_per_s", "Memset": "mem_bw_gb_per_s", "PtoP": peer}
@@ -237,7 +237,7 @@ def _pcie(spec: DeviceSpec) -> str:
 
 
 def expected(src_kind: str, dst_kind: str) -> tuple[float, float] | None:
-    """(low, high) share of the limit that large copies between these kinds usually reach; None where nothing is known.
+    """Returns (low, high) share of the limit that large copies between these kinds usually reach; None where nothing is known.
 
     Measured over PCIe 4.0 x16 (31.5 GB/s) on an RTX 4090: pinned 22.5 to 26.6 GB/s, pageable 9 to 18.
     """
@@ -245,7 +245,9 @@ def expected(src_kind: str, dst_kind: str) -> tuple[float, float] | None:
 
 
 def suits(bytes_per_s: float) -> tuple[str, str]:
-    """(the slowest usual PCIe that carries a rate, what to write for it): `("PCIe 3.0 x16 or 4.0 x8", "+pcie=3x16")`; "" without one.
+    """Returns (the slowest usual PCIe that carries a rate, what to write for it): `("PCIe 3.0 x16 or 4.0 x8", "+pcie=3x16")`.
+
+    "" without one.
 
     A generation doubles the rate of a lane (nearly, the sixth): two widths of two generations carry the same.
     """
@@ -287,7 +289,9 @@ class Evidence:
 
 
 def evidence(found: pd.DataFrame, limits: Limits, spec: DeviceSpec | None = None) -> list[Evidence]:
-    """Copies that contradict the limits, at most one line per direction; directions whose copies agree with their limit are left out.
+    """Returns copies that contradict the limits, at most one line per direction.
+
+    Directions whose copies agree with their limit are left out.
 
     found: `records.copies(...)`. Only copies of at least 1 MiB count. A copy counts as faster than the limit where it is by more than
     5 % and by more than the clock's resolution explains. spec: for the size of its L2 cache.
@@ -346,7 +350,7 @@ def _judge(direction: str, mine: pd.DataFrame, limit: float, words: str, resolut
 
 
 def _cached(direction: str, size: npt.NDArray[np.int64], spec: DeviceSpec | None) -> bool:
-    """Whether copies inside a device are small enough that source and destination fit into its L2 cache."""
+    """Returns whether copies inside a device are small enough that source and destination fit into its L2 cache."""
     ends = {"DtoD": 2, "Memset": 1}.get(direction, 0)
     return bool(ends and spec is not None and spec.l2_bytes and int(size.max()) * ends <= spec.l2_bytes)
 
@@ -356,7 +360,7 @@ def _cached(direction: str, size: npt.NDArray[np.int64], spec: DeviceSpec | None
 
 
 def sizes(found: pd.DataFrame) -> pd.DataFrame:
-    """The size histogram: direction, bin (index into BINS), count, bytes, time_ns, bandwidth_bytes_per_s.
+    """Returns the size histogram: direction, bin (index into BINS), count, bytes, time_ns, bandwidth_bytes_per_s.
 
     In order of display, filled bins only. Copies without bytes are left out.
     """

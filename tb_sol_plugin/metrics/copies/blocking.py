@@ -58,7 +58,7 @@ COLUMNS: Final = ("reason", "host_ns", "lost_ns", "idle_ns", "wait", "from_ns", 
 
 
 def blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds = DEFAULT) -> pd.DataFrame:
-    """Per copy of `found` (see `records.copies`), in its order:
+    """Returns per copy of `found` (see `records.copies`), in its order:
 
     reason ("" for a copy that did not block), host_ns (its call and the wait after it; 0 without a reason), lost_ns (the same, each
     nanosecond of a thread once over all copies), idle_ns (of the time from the call to the next work of the device that in which the
@@ -111,7 +111,7 @@ def _blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds) -> 
 
 
 def idle_spans(capture: Capture) -> iv.Spans:
-    """Time of the recording in which no device runs anything, without the hand-overs from one queued event to the next.
+    """Returns time of the recording in which no device runs anything, without the hand-overs from one queued event to the next.
 
     A hand-over is a gap of up to 20 us before work that was launched before the gap began: the host has no part in it.
     """
@@ -129,7 +129,7 @@ def idle_spans(capture: Capture) -> iv.Spans:
 
 
 def _following(capture: Capture, moment: Ints) -> Ints:
-    """The device row that starts at or next after each moment, -1 after the last."""
+    """Returns the device row that starts at or next after each moment, -1 after the last."""
     first = capture.device["start_ns"].to_numpy()
     order = np.argsort(first, kind="stable")
     place = np.searchsorted(first[order], moment)
@@ -137,7 +137,7 @@ def _following(capture: Capture, moment: Ints) -> Ints:
 
 
 def under(capture: Capture, found: pd.DataFrame, mask: Mask) -> Mask:
-    """Per copy whether its call is inside of a host row of `mask`."""
+    """Returns per copy whether its call is inside of a host row of `mask`."""
     h = at.host(capture)
     if not len(h.start):
         return np.zeros(len(found), bool)
@@ -180,7 +180,7 @@ def _under_operators(capture: Capture, found: pd.DataFrame, test: object) -> Mas
 
 
 def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
-    """Per copy the call that waits for it: the thread's next act for the device after the copy's call, and the copy ends within it.
+    """Returns per copy the call that waits for it: the thread's next act for the device after the copy's call, and the copy ends within it.
 
     A wait for another stream, where the recording names it, is none.
     """
@@ -212,7 +212,7 @@ def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
 
 
 def _stream_of(capture: Capture, rows: Ints) -> Ints:
-    """The stream that a wait waits for, -1 for all streams, or where the recording does not name it."""
+    """Returns the stream that a wait waits for, -1 for all streams, or where the recording does not name it."""
     sync, calls = capture.tables["sync"], capture.tables["calls"]
     one = sync[arrays.where(sync["name"], lambda n: n.lower().startswith("stream sync"))] if len(sync) else sync
     if not len(one) or not len(calls) or not len(rows):
@@ -225,7 +225,7 @@ def _stream_of(capture: Capture, rows: Ints) -> Ints:
 
 
 def _once(group: npt.NDArray[np.integer], start: Ints, stop: Ints) -> Ints:
-    """Per interval what of it no earlier one of its group covers: the parts of a group add up to its union."""
+    """Returns per interval what of it no earlier one of its group covers: the parts of a group add up to its union."""
     out = np.zeros(len(start), np.int64)
     order = np.lexsort((start, group))
     for one in np.unique(group).tolist():
@@ -237,7 +237,7 @@ def _once(group: npt.NDArray[np.integer], start: Ints, stop: Ints) -> Ints:
 
 
 def _until(capture: Capture, start: Ints, pause: Ints, resume: Ints, stop: Ints) -> Ints:
-    """Per time for which the host was blocked, [start, pause) and [resume, stop), until when the device may be idle because of it.
+    """Returns per time for which the host was blocked, [start, pause) and [resume, stop), until when the device may be idle because of it.
 
     That is its end; or, where the device has no work then and gets the next only by a later launch, as much later as the device was
     not idle while the host was blocked: had the host gone on, that launch would have come earlier by as long as it was blocked.
@@ -256,7 +256,7 @@ def _until(capture: Capture, start: Ints, pause: Ints, resume: Ints, stop: Ints)
 
 
 def _idle_once(idle: iv.Spans, start: Ints, until: Ints) -> Ints:
-    """Idle time per interval, each nanosecond counted in the first interval that covers it."""
+    """Returns idle time per interval, each nanosecond counted in the first interval that covers it."""
     out = np.zeros(len(start), np.int64)
     order = np.argsort(start, kind="stable")
     reach = np.maximum.accumulate(until[order]) if len(order) else until
@@ -279,7 +279,7 @@ MANAGED: Final = ("Managed", "Managed Static")
 
 
 def calls(capture: Capture, host: Mask) -> pd.DataFrame:
-    """The calls among some host rows (a mask over `host`), by function, longest host time first.
+    """Returns the calls among some host rows (a mask over `host`), by function, longest host time first.
 
     Columns: api (name without version and stream suffixes), family ("runtime", "driver", "hip", "" other), what (copy, set, prefetch,
     advise; other: a call of another sort that copies are joined to), is_async (1 yes; 0: it waits, by its name; -1 unknown by it),
@@ -309,13 +309,13 @@ def calls(capture: Capture, host: Mask) -> pd.DataFrame:
 
 
 def what_of(api: str) -> str:
-    """copy, set, prefetch or advise; other for a call that is none of them."""
+    """Returns copy, set, prefetch or advise; other for a call that is none of them."""
     found = COPY_API.match(api)
     return WHAT[found[1]] if found else OTHER
 
 
 def _chosen(capture: Capture, host: Mask, joined: npt.NDArray[np.int32]) -> Mask:
-    """Calls among the rows whose name says that they copy, or that a copy is joined to."""
+    """Returns calls among the rows whose name says that they copy, or that a copy is joined to."""
     if not len(capture.host):
         return np.zeros(0, bool)
     names = capture.host["name"]

@@ -41,12 +41,15 @@ EVENTS_ONLY: Final = (
 
 
 def has(capture: Capture) -> bool:
-    """Whether any copy was counted."""
+    """Returns whether any copy was counted."""
     return len(capture.tables["copies"]) > 0
 
 
 def counted(capture: Capture, where: Scope | None = None) -> pd.DataFrame:
-    """The rows of COPIES in a selection of steps; all of them where no step is asked for. Those of no one step are in every whole."""
+    """Returns the rows of COPIES in a selection of steps; all of them where no step is asked for.
+
+    Those of no one step are in every whole.
+    """
     table = capture.tables["copies"]
     if where is None or where.whole:
         return table
@@ -54,7 +57,7 @@ def counted(capture: Capture, where: Scope | None = None) -> pd.DataFrame:
 
 
 def iterations(capture: Capture, where: Scope | None = None) -> int:
-    """What to divide by for an average per step: the iterations in which copies were counted; 1 where they are of no one step."""
+    """Returns the divisor of an average per step: the iterations in which copies were counted; 1 where they are of no one step."""
     if where is not None and not where.whole:
         return max(len(where.rows), 1)
     table = counted(capture, where)
@@ -67,7 +70,7 @@ def iterations(capture: Capture, where: Scope | None = None) -> int:
 
 
 def labels(capture: Capture, rows: pd.DataFrame, by: str) -> Texts:
-    """What each row of COPIES is grouped by besides its direction; "" for direction and kind."""
+    """Returns what each row of COPIES is grouped by besides its direction; "" for direction and kind."""
     if by in ("direction", "kind"):
         return np.full(len(rows), "", object)
     if by == "step":
@@ -106,7 +109,7 @@ def _devices(rows: pd.DataFrame) -> Texts:
 
 
 def table(capture: Capture, by: str, where: Scope | None = None) -> pd.DataFrame:
-    """Counted copies in groups, as `groups.table` has them. Count and bytes add up to the same sums whatever `by` is.
+    """Returns counted copies in groups, as `groups.table` has them. Count and bytes add up to the same sums whatever `by` is.
 
     Columns: those of `groups.table`, of which EVENTS_ONLY are NaN; time_ns, mean_ns, share and bandwidth_bytes_per_s too where any copy of
     the row was not timed. Besides: call_ns (of the host, inside the calls), blocking (copies that the host waited for); NaN where unknown
@@ -206,7 +209,7 @@ class CountedPattern:
 
 
 def counted_patterns(capture: Capture, where: Scope | None = None) -> list[CountedPattern]:
-    """What to look at first: by the host's time inside the calls; where that is unknown, by the time on the device, then by number.
+    """Returns patterns of counted copies that make the host wait, ordered by host time in the calls, then by device time, then by number.
 
     From pageable memory every copy makes the host wait, so those count also where nobody knows of the waiting (a profile of Proton).
     """

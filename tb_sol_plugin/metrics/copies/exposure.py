@@ -30,7 +30,9 @@ SLOTS: Final = 600
 
 
 def per_step(capture: Capture, where: Scope) -> pd.DataFrame:
-    """Exposure of the copies and sets that each step launched: one row per step and direction, and one per step with direction `all`.
+    """Returns the exposure of the copies and sets that each step launched.
+
+    One row per step and direction, and one per step with direction `all`.
 
     Columns: step (row of `steps`; -1 outside every step), direction, count, time_ns (plain sum), union_ns, hidden_ns, exposed_ns
     (hidden + exposed = union), idle_exposed_ns, step_ns (length of the step; -1 outside), share (exposed over the length of the step
@@ -64,7 +66,10 @@ def per_step(capture: Capture, where: Scope) -> pd.DataFrame:
 
 
 def union_parts(capture: Capture, code: Ints, found: pd.DataFrame, count: int) -> dict[str, Ints]:
-    """union_ns, hidden_ns, exposed_ns and idle_exposed_ns of groups of copies; `code` names the group of each row, below `count`."""
+    """Returns union_ns, hidden_ns, exposed_ns and idle_exposed_ns of groups of copies.
+
+    `code` names the group of each row, below `count`.
+    """
     device, ids = pd.factorize(found["device"].to_numpy())
     start = found["start_ns"].to_numpy()
     many = max(len(ids), 1)
@@ -77,7 +82,10 @@ def union_parts(capture: Capture, code: Ints, found: pd.DataFrame, count: int) -
 
 
 def worst_step(steps: pd.DataFrame) -> int | None:
-    """Row of `steps` of the step with the most exposed time of copies (the first of equals); None where no step has exposed copies."""
+    """Returns the row of `steps` of the step with the most exposed time of copies (the first of equals).
+
+    None where no step has exposed copies.
+    """
     mine = steps[(steps["direction"] == ALL) & (steps["step"] >= 0)]
     if not len(mine) or int(mine["exposed_ns"].max()) <= 0:
         return None
@@ -106,7 +114,9 @@ class Lanes:
 
 
 def lanes(capture: Capture, window_ns: tuple[int, int], *, slots: int = SLOTS) -> Lanes | None:
-    """The engine lanes of a window (start, end) in ns: of the device whose copies are exposed the longest; None without copies there.
+    """Returns the engine lanes of a window (start, end) in ns: of the device whose copies are exposed the longest.
+
+    None without copies there.
 
     Everything that runs in the window is included, whatever launched it, clipped to the window. At most twice `slots` shapes per lane.
     """
@@ -162,7 +172,7 @@ def _of(start: Ints, end: Ints, rows: npt.NDArray[np.bool_]) -> I.Spans:
 
 
 def _close(start: Ints, end: Ints, gap: int) -> I.Spans:
-    """A clean set with gaps below `gap` filled."""
+    """Fills gaps below `gap` of a clean set."""
     if not len(start):
         return start, end
     opens = np.concatenate(([True], start[1:] - end[:-1] >= gap))
@@ -170,7 +180,7 @@ def _close(start: Ints, end: Ints, gap: int) -> I.Spans:
 
 
 def _merged(lane: str, start: Ints, end: Ints, size: Ints, row: Ints, gap: int, most: int) -> pd.DataFrame:
-    """Short intervals with less than `gap` before them join the previous one; at most twice `most` shapes."""
+    """Joins short intervals with less than `gap` before them to the previous one; returns at most twice `most` shapes."""
     order = np.lexsort((end, start))
     start, end, size, row = start[order], end[order], size[order], row[order]
     reach = np.maximum.accumulate(end) if len(end) else end

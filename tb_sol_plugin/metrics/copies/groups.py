@@ -34,7 +34,7 @@ OUTSIDE: Final = {
 
 
 def labels(capture: Capture, found: pd.DataFrame, by: By) -> npt.NDArray[np.object_]:
-    """What each copy is grouped by besides its direction, as text: "" for direction and kind.
+    """Returns what each copy is grouped by besides its direction, as text: "" for direction and kind.
 
     An owner is the innermost one around the launch. Copies without one have a reason: launched outside of every owner, before the recording
     began, or without a launch record.
@@ -44,7 +44,7 @@ def labels(capture: Capture, found: pd.DataFrame, by: By) -> npt.NDArray[np.obje
 
 
 def coded(capture: Capture, found: pd.DataFrame, by: By) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.object_]]:
-    """`labels` as (index into the labels per copy, the labels, each once)."""
+    """Returns `labels` as (index into the labels per copy, the labels, each once)."""
     if by in ("device", "stream"):
         return _places(found, with_stream=by == "stream")
     if by in ("direction", "kind"):
@@ -64,7 +64,7 @@ def coded(capture: Capture, found: pd.DataFrame, by: By) -> tuple[npt.NDArray[np
 
 
 def _names(capture: Capture, owner: Ints, by: By) -> list[str]:
-    """Texts of steps (rows), phases (nodes), or names of host events (codes)."""
+    """Returns texts of steps (rows), phases (nodes), or names of host events (codes)."""
     if not len(owner):
         return []
     if by == "step":
@@ -95,7 +95,7 @@ def _places(found: pd.DataFrame, *, with_stream: bool) -> tuple[npt.NDArray[np.i
 
 
 def table(capture: Capture, rows: Mask, by: By) -> pd.DataFrame:
-    """Copies in groups. Count, bytes and time add up to the same sums whatever `by` is.
+    """Sums copies in groups. Count, bytes and time add up to the same sums whatever `by` is.
 
     One row per direction (by direction: kinds joined), per direction and kinds (by kind), or per direction and label.
     Columns: direction, src_kind, dst_kind, group (the label), count, bytes (NaN where none was recorded), without_bytes,
@@ -121,7 +121,7 @@ def table(capture: Capture, rows: Mask, by: By) -> pd.DataFrame:
 
 
 def overall(capture: Capture, rows: Mask) -> dict[str, int]:
-    """union_ns, hidden_ns, exposed_ns and idle_exposed_ns of all copies and sets together, per device, summed over devices.
+    """Returns union_ns, hidden_ns, exposed_ns and idle_exposed_ns of all copies and sets together, per device, summed over devices.
 
     Copies of two directions that run at once count once, so that these are at most the sums over directions.
     """
@@ -131,13 +131,13 @@ def overall(capture: Capture, rows: Mask) -> dict[str, int]:
 
 
 def _together(parts: list[npt.NDArray[np.intp]]) -> tuple[Ints, npt.NDArray[np.intp]]:
-    """(one code for the parts taken together, in order of first use; the first place of each)."""
+    """Returns (one code for the parts taken together, in order of first use; the first place of each)."""
     code = arrays.together(*parts)
     return code, arrays.first_of(code, int(code.max(initial=-1)) + 1)
 
 
 def _joined(code: Ints, kind: npt.NDArray[np.intp], texts: npt.NDArray[np.object_], count: int) -> list[str]:
-    """Per group its distinct texts but "", in order, with commas."""
+    """Returns per group its distinct texts but "", in order, with commas."""
     size = max(len(texts), 1)
     seen: list[list[str]] = [[] for _ in range(count)]
     for pair in np.unique(code * size + kind).tolist():
@@ -216,7 +216,7 @@ _LINKED: Final = {"yes": (S.BY_CORRELATION, S.BY_FLOW), "before": (S.BEFORE_WIND
 
 
 def chosen(capture: Capture, found: pd.DataFrame, choice: CopyChoice) -> Mask:
-    """Per row of `found` (see `records.copies`) whether the choice means it. BadQuery for kinds that cannot be read."""
+    """Tells per row of `found` (see `records.copies`) whether the choice means it. BadQuery for kinds that cannot be read."""
     keep = np.ones(len(found), np.bool_)
     if choice.direction:
         keep &= found["direction"].to_numpy() == choice.direction
@@ -249,7 +249,7 @@ def chosen(capture: Capture, found: pd.DataFrame, choice: CopyChoice) -> Mask:
 
 
 def choice_text(choice: CopyChoice) -> str:
-    """The choice in words for a heading, "" where nothing is chosen: `host to device, Pinned → Device, stream 7`."""
+    """Returns the choice in words for a heading, "" where nothing is chosen: `host to device, Pinned → Device, stream 7`."""
     parts = [records.NAMES[choice.direction].lower()] if choice.direction else []
     parts += [choice.kinds] if choice.kinds else []
     parts += [{"unknown": "of unknown size"}.get(choice.size, choice.size)] if choice.size else []
@@ -267,7 +267,7 @@ def choice_text(choice: CopyChoice) -> str:
 
 
 def of_rows(capture: Capture, found: pd.DataFrame, table: pd.DataFrame, by: By, step: str = "") -> list[dict[str, str]]:
-    """Per row of a table (see `groups.table`, made of the same copies) the query fields of a CopyChoice that mean exactly its copies.
+    """Returns per row of a table (see `groups.table`, of the same copies) the query fields of a CopyChoice that mean exactly its copies.
 
     step: the step that the table is of, "" for all; it goes on unless the rows are steps themselves.
     """
@@ -285,7 +285,7 @@ def of_rows(capture: Capture, found: pd.DataFrame, table: pd.DataFrame, by: By, 
 
 
 def _of_label(capture: Capture, found: pd.DataFrame, by: By, label: str, row: int) -> dict[str, str]:
-    """What a label means, by one of the copies that carry it."""
+    """Returns what a label means, by one of the copies that carry it."""
     if by in OWNERS:
         return {by: label}
     if by in ("device", "stream"):

@@ -42,7 +42,7 @@ _PLACED: Final = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$"
 
 
 def copies(capture: Capture, rows: Mask) -> pd.DataFrame:
-    """The copies and sets among some device rows (a mask over `device`), in order of start.
+    """Returns the copies and sets among some device rows (a mask over `device`), in order of start.
 
     What: row (of `device`), direction, src_kind, dst_kind (texts, "" unknown), array (an end is a CUDA array, which counts as host
     or device memory), src_device, dst_device (ids; -1 the host, or unknown), device, context, stream, start_ns, duration_ns,
@@ -93,7 +93,7 @@ def _plain(device: pd.DataFrame, row: npt.NDArray[np.intp], *names: str) -> dict
 
 
 def _ends(capture: Capture, row: npt.NDArray[np.intp], direction: npt.NDArray[np.object_], device: Ints) -> tuple[Ints, Ints]:
-    """The devices a copy goes from and to: of peer copies as recorded, else the device it ran on where that end is a device."""
+    """Returns the devices a copy goes from and to: of peer copies as recorded, else the device it ran on where that end is a device."""
     source = np.where(np.isin(direction, ("DtoH", "DtoD", COPY_KERNEL)), device, -1)
     target = np.where(np.isin(direction, ("HtoD", "DtoD", "Memset", COPY_KERNEL)), device, -1)
     peers = capture.tables[S.PEERS.name]
@@ -129,12 +129,12 @@ def _launch(capture: Capture, row: npt.NDArray[np.intp]) -> dict[str, npt.NDArra
 
 
 def api_name(call: str) -> str:
-    """A call's name without its version and its kind of default stream: `cuMemcpyHtoDAsync_v2_ptsz` is `cuMemcpyHtoDAsync`."""
+    """Returns a call's name without its version and its kind of default stream: `cuMemcpyHtoDAsync_v2_ptsz` is `cuMemcpyHtoDAsync`."""
     return _SUFFIX.sub("", call)
 
 
 def family_of(call: str) -> str:
-    """runtime, driver or hip by the prefix of a call's name; "" for others."""
+    """Returns runtime, driver or hip by the prefix of a call's name; "" for others."""
     if call.startswith("cuda"):
         return "runtime"
     if call.startswith("hip"):
@@ -143,7 +143,7 @@ def family_of(call: str) -> str:
 
 
 def waits_by_name(call: str) -> bool:
-    """Whether a call copies or sets memory, and its name is not that of an asynchronous call.
+    """Returns whether a call copies or sets memory, and its name is not that of an asynchronous call.
 
     `hipMemcpyWithStream` keeps the order of its stream and waits. Advice does no work to wait for. A synchronous set of device memory
     returns early all the same: whether a call blocked the host follows from its times.
@@ -153,7 +153,7 @@ def waits_by_name(call: str) -> bool:
 
 
 def _frames(capture: Capture, call: Rows) -> Rows:
-    """Innermost Python frame around each call that has a file: built-in methods have neither file nor line."""
+    """Returns the innermost Python frame around each call that has a file: built-in methods have neither file nor line."""
     h = at.host(capture)
     if not len(h.start) or not (h.kind == S.FRAME).any():
         return np.full(len(call), -1, np.int32)
@@ -164,7 +164,7 @@ def _frames(capture: Capture, call: Rows) -> Rows:
 
 
 def frame_text(capture: Capture, rows: npt.ArrayLike) -> npt.NDArray[np.object_]:
-    """Python frames (host rows) as `train.py:42 step`; "" for -1, the recorded name for a frame without a file."""
+    """Returns Python frames (host rows) as `train.py:42 step`; "" for -1, the recorded name for a frame without a file."""
     row = np.asarray(rows, np.int64)
     out = np.full(len(row), "", object)
     has = row >= 0
@@ -174,7 +174,7 @@ def frame_text(capture: Capture, rows: npt.ArrayLike) -> npt.NDArray[np.object_]
 
 
 def frame_name(name: str) -> str:
-    """`train.py(42): step`, as the profiler writes a python frame, as `train.py:42 step`; other names as they are."""
+    """Returns `train.py(42): step`, as the profiler writes a python frame, as `train.py:42 step`; other names as they are."""
     found = _PLACED.match(name)
     return f"{found['file']}:{found['line']} {found['function']}" if found else name
 
@@ -182,7 +182,7 @@ def frame_name(name: str) -> str:
 def _per_name(
     column: pd.Series[str], row: npt.NDArray[np.integer], function: Callable[[str], object], dtype: type = bool
 ) -> npt.NDArray[np.generic]:
-    """The result of a function for the name of each row, called once per distinct name."""
+    """Returns the result of a function for the name of each row, called once per distinct name."""
     used, place = np.unique(column.cat.codes.to_numpy()[row], return_inverse=True)
     names = column.cat.categories
     values = [function(str(names[c])) for c in used.tolist()]
@@ -194,7 +194,7 @@ def texts(column: pd.Series[str], row: npt.NDArray[np.intp]) -> npt.NDArray[np.o
 
 
 def covered(capture: Capture, device: Ints, start: Ints, end: Ints, *, communication: bool) -> Ints:
-    """Length of each interval that kernels of its own device cover: those that compute, or communication kernels too."""
+    """Returns the length of each interval that kernels of its own device cover: those that compute, or communication kernels too."""
     out = np.zeros(len(start), np.int64)
     for one in pd.unique(device).tolist():
         mine = device == one
@@ -203,7 +203,7 @@ def covered(capture: Capture, device: Ints, start: Ints, end: Ints, *, communica
 
 
 def busy(capture: Capture, device: int, *, communication: bool) -> I.Spans:
-    """When kernels run on a device: those that compute, or communication kernels too."""
+    """Returns when kernels run on a device: those that compute, or communication kernels too."""
 
     def make() -> I.Spans:
         kind, is_kernel = classes(capture), capture.device["kind"].to_numpy() == S.KERNEL
@@ -230,19 +230,19 @@ SIZES: Final = ("to 4 KiB", "to 64 KiB", "to 1 MiB", "to 16 MiB", "to 256 MiB", 
 
 
 def kinds_text(src: str, dst: str) -> str:
-    """`Pinned → Device`; `?` for an end whose kind was not recorded."""
+    """Returns `Pinned → Device`; `?` for an end whose kind was not recorded."""
     return f"{src or '?'}{ARROW}{dst or '?'}"
 
 
 def memory_text(direction: str, src: str, dst: str) -> str:
-    """The kinds as a page shows them: both ends of a copy, the one that a set fills, "" where neither was recorded."""
+    """Returns the kinds as a page shows them: both ends of a copy, the one that a set fills, "" where neither was recorded."""
     if direction == "Memset" and not src:
         return dst
     return kinds_text(src, dst) if src or dst else ""
 
 
 def kinds_of(text: str) -> tuple[str, str] | None:
-    """The two kinds of `kinds_text`; `>` and `->` do for the arrow, and nothing for `?`. None for other texts."""
+    """Returns the two kinds of `kinds_text`; `>` and `->` do for the arrow, and nothing for `?`. None for other texts."""
     parts = re.split(r"\s*(?:→|->|>)\s*", text.strip())
     if len(parts) != 2:
         return None
@@ -251,7 +251,7 @@ def kinds_of(text: str) -> tuple[str, str] | None:
 
 
 def in_bin(found: pd.DataFrame, name: str) -> npt.NDArray[np.bool_]:
-    """Per copy whether its size is in the bin of that name (see SIZES)."""
+    """Returns per copy whether its size is in the bin of that name (see SIZES)."""
     size = found["bytes"].to_numpy()
     if name == SIZES[-1]:
         return np.asarray(size < 0, np.bool_)
@@ -260,5 +260,5 @@ def in_bin(found: pd.DataFrame, name: str) -> npt.NDArray[np.bool_]:
 
 
 def bin_name(index: int) -> str:
-    """The bin as a page shows it: `64 KiB–1 MiB`."""
+    """Returns the bin as a page shows it: `64 KiB–1 MiB`."""
     return BINS[index]

@@ -55,7 +55,7 @@ WORDS: Final = {
 
 
 def from_text(text: str) -> Thresholds:
-    """`DEFAULT` with the values that a query names, as `name=value,name=value`; "" changes nothing.
+    """Returns `DEFAULT` with the values that a query names, as `name=value,name=value`; "" changes nothing.
 
     Raises BadQuery for an unknown name, a value that is no number of the right sort, a negative one, or a share above 1.
     """
@@ -70,7 +70,7 @@ def from_text(text: str) -> Thresholds:
 
 
 def changed(at: Thresholds) -> dict[str, int | float]:
-    """The thresholds that differ from `DEFAULT`."""
+    """Returns the thresholds that differ from `DEFAULT`."""
     return {f.name: getattr(at, f.name) for f in fields(at) if getattr(at, f.name) != getattr(DEFAULT, f.name)}
 
 

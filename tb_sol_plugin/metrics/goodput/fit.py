@@ -78,7 +78,7 @@ def gather(
     terms: Wanted | None = None,
     sure: bool = True,
 ) -> Gathered:
-    """Points of the runs named (separated by commas, "" all), of the files in their folders and of the one at `path`, and a fit to them.
+    """Fits the model to the points of the runs named (separated by commas, "" all), of the files in their folders and of the one at `path`.
 
     terms: what was chosen. sure: how far the fit can be trusted is worked out too. Unavailable where there is no point at all, with the
     reasons of the runs; BadQuery for a run that is not there.
@@ -152,7 +152,7 @@ class _Runs:
         self._known: dict[tuple[object, ...], Run] = {}
 
     def of(self, name: str, own: Sequence[WorkerPart[ScalingPart]]) -> Run:
-        """(points, why there are none, the parts without their steps) of one run."""
+        """Returns (points, why there are none, the parts without their steps) of one run."""
         key = (name, *((w.worker, w.order, w.state, w.key, w.problem) for w in own))
         sure = all(w.key or w.state != "read" for w in own)
         with self._lock:
@@ -175,7 +175,7 @@ _RUNS: Final = _Runs()
 def _fitted(
     rows: tuple[tuple[float, ...], ...], sure: bool
 ) -> tuple[Fit, Bootstrap | None, tuple[LeftOut, ...], float | None]:
-    """A fit is asked again with every change of a term, and stays the same."""
+    """Returns the fit of these points, kept: a fit is asked for again with every change of a term, and stays the same."""
     columns = np.array(rows, float).T
     made = fit(*columns)
     if not sure:
@@ -185,7 +185,7 @@ def _fitted(
 
 
 def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.Given, list[str]]:
-    """Points of all files, and what is wrong with them; other values are those of the last file that has them.
+    """Returns points of all files, and what is wrong with them; other values are those of the last file that has them.
 
     A file that is named takes precedence over those in the folders of runs, and these over scalars of TensorBoard.
     """
@@ -265,7 +265,7 @@ class SchedHints(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fi
 
 
 def hints(found: Gathered) -> str:
-    """The hints of a fit as JSON, read back and checked."""
+    """Returns the hints of a fit as JSON, read back and checked."""
     assert found.prediction is not None
     t, fit = found.prediction.terms, found.prediction.fit
     made = SchedHints(

@@ -42,7 +42,10 @@ class Batch:
 
 
 def batch_of(capture: Capture) -> Batch:
-    """The batch size of the metadata; else as a SOL capture counted it; else the first size of what the model's first layer is given."""
+    """Returns the batch size of the metadata; else as a SOL capture counted it.
+
+    Without either it is the first size of what the model's first layer is given.
+    """
     for name in TOLD:
         for key, value in capture.facts.metadata.items():
             if (key == name or key.rpartition(".")[2] == name) and (found := _whole(value)):
@@ -66,7 +69,7 @@ def _whole(value: str) -> int:
 
 
 def _guess(capture: Capture) -> Batch:
-    """From the first embedding or convolution with recorded sizes."""
+    """Guesses the batch size from the first embedding or convolution with recorded sizes."""
     table = capture.tables["operators"]
     host = table["host"].to_numpy()
     names = capture.host["name"]
@@ -110,7 +113,7 @@ COLUMNS: Final = ("number", "duration_ns", "sync_ns", "reduce_ns", "reduces", "c
 
 
 def steps(capture: Capture, *, replicas: int = 0) -> pd.DataFrame:
-    """One row per `ProfilerStep#`, in order; none where no step was recorded.
+    """Returns one row per `ProfilerStep#`, in order; none where no step was recorded.
 
     number; duration_ns (a step ends with the last device event that it launched); reduce_ns: union of the reductions of gradients
     (all-reduce and reduce-scatter, begun after the step's backward pass began); sync_ns: the part of it that no
@@ -136,7 +139,7 @@ def steps(capture: Capture, *, replicas: int = 0) -> pd.DataFrame:
 
 
 def _backward_starts(capture: Capture) -> Ints:
-    """Per step the host time at which its backward pass began; the step's start where none is recorded."""
+    """Returns per step the host time at which its backward pass began; the step's start where none is recorded."""
     table = capture.steps
     first, last = table["host_start_ns"].to_numpy(), table["host_end_ns"].to_numpy()
     roots = np.sort(capture.host["start_ns"].to_numpy()[_host_names(capture, BACKWARD)])
@@ -148,7 +151,7 @@ def _backward_starts(capture: Capture) -> Ints:
 
 
 def _device_reductions(capture: Capture, begun: Ints, replicas: int) -> Mask:
-    """Device rows that reduce gradients: launched (or, unlinked, begun) in a step after its backward pass began."""
+    """Returns device rows that reduce gradients: launched (or, unlinked, begun) in a step after its backward pass began."""
     device = capture.device
     out = (classes(capture) == COMMUNICATION) & _reducing(capture)
     if replicas > 0:
@@ -164,7 +167,7 @@ def _device_reductions(capture: Capture, begun: Ints, replicas: int) -> Mask:
 
 
 def _reducing(capture: Capture) -> Mask:
-    """Device rows whose kernel, or whose recorded collective, is a reduction over ranks."""
+    """Returns device rows whose kernel, or whose recorded collective, is a reduction over ranks."""
     out = arrays.where(capture.device["name"], lambda name: REDUCES.search(name) is not None)
     collectives = capture.tables["collectives"]
     named = arrays.where(collectives["name"], lambda name: REDUCES.search(name) is not None)
@@ -181,7 +184,7 @@ def _host_reductions(capture: Capture) -> I.Spans:
 
 
 def _host_computation(capture: Capture) -> I.Spans:
-    """Operators at work on threads that compute: innermost ones, but for waiting and for the reduction itself."""
+    """Returns operators at work on threads that compute: innermost ones, but for waiting and for the reduction itself."""
     h = at.host(capture)
     operator = h.kind == S.OPERATOR
     waits = _host_names(capture, _WAITS) | _host_names(capture, ON_HOST) | _host_names(capture, BACKWARD)
@@ -266,12 +269,12 @@ class ScalingPart(msgspec.Struct, frozen=True):
 
 
 def part(capture: Capture, query: Query) -> ScalingPart:
-    """The part of one worker, whatever is asked."""
+    """Reads what one recording brings to the model of step time, whatever the query."""
     return part_of(capture)
 
 
 def part_of(capture: Capture) -> ScalingPart:
-    """The same."""
+    """Reads the part of one recording, as `part`."""
     meta = capture.facts.metadata
     tensor, pipeline = _size(meta, "tp", "tensor_parallel_size"), _size(meta, "pp", "pipeline_parallel_size")
     world = capture.facts.world_size or 0
@@ -296,7 +299,10 @@ def part_of(capture: Capture) -> ScalingPart:
 
 
 def _iterations(capture: Capture) -> pd.DataFrame:
-    """Iterations of a SOL capture as steps: with their own samples, without those whose work was counted, and without synchronization."""
+    """Returns iterations of a SOL capture as steps with their own samples.
+
+    Those whose work was counted are left out; synchronization is unknown.
+    """
     table = capture.tables["iterations"]
     return pd.DataFrame({
         "number": table["number"].to_numpy(), "duration_ns": table["duration_ns"].to_numpy(), "sync_ns": np.zeros(len(table), np.int64),
@@ -316,7 +322,7 @@ class _Recorded(TypedDict, total=False):
 
 
 def _recorded(capture: Capture) -> _Recorded:
-    """What the program recorded of itself, see `tb_sol_plugin.capture.profile_step_commit`."""
+    """Returns what the program recorded of itself, see `tb_sol_plugin.capture.profile_step_commit`."""
     table = capture.tables["profile"]
     if not len(table):
         return {}
@@ -347,7 +353,7 @@ def _host(capture: Capture) -> tuple[str, bool]:
 
 
 def _size(meta: dict[str, str], group: str, name: str) -> int:
-    """A parallel size: of the recorder's groups, of its plan, or as other metadata names it; 0 unknown."""
+    """Returns a parallel size: of the recorder's groups, of its plan, or as other metadata names it; 0 unknown."""
     found = _OF.fullmatch(meta.get(f"groups.{group}", "")) if group else None
     if found:
         return int(found[1])
@@ -356,7 +362,7 @@ def _size(meta: dict[str, str], group: str, name: str) -> int:
 
 
 def _memory(capture: Capture) -> tuple[int, int]:
-    """(most bytes reserved by the allocator of one device, memory of that device), each -1 if unknown."""
+    """Returns (most bytes reserved by the allocator of one device, memory of that device), each -1 if unknown."""
     records = capture.tables["memory_records"]
     records = records[records["device"].to_numpy() >= 0]
     most = int(records[["max_reserved", "reserved"]].to_numpy().max(initial=-1)) if len(records) else -1

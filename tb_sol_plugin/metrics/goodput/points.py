@@ -66,7 +66,7 @@ class Point:
 
 
 def of_run(run: str, workers: Sequence[WorkerPart[ScalingPart]]) -> tuple[list[Point], list[str]]:
-    """Points of one run, and why it gives none (or fewer), as text."""
+    """Returns points of one run, and why it gives none (or fewer), as text."""
     parts = [(w, w.part) for w in sorted(workers, key=lambda w: w.order) if w.state == "read"]
     broken = [w.problem for w in workers if w.state in ("failed", "lacking") and w.problem]
     if not parts:
@@ -77,7 +77,7 @@ def of_run(run: str, workers: Sequence[WorkerPart[ScalingPart]]) -> tuple[list[P
 
 
 def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
-    """From the sums that the program kept: each rank has its own, the slowest represents a configuration."""
+    """Makes points from the sums that the program kept: each rank has its own, the slowest represents a configuration."""
     slowest: dict[tuple[int, int, int], Counted] = {}
     for part in parts:
         for c in part.counted:
@@ -104,7 +104,7 @@ def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
 
 
 def _traced(run: str, parts: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], reasons: list[str]) -> list[Point]:
-    """From steps in traces: of each step the slowest rank, of the steps of one batch size the median."""
+    """Makes points from steps in traces: of each step the slowest rank, of the steps of one batch size the median."""
     stepping = [(w, p) for w, p in parts if p.steps]
     if not stepping:
         reasons.append("no finished step beyond the first one: call prof.step() after every iteration, and record several")
@@ -125,7 +125,7 @@ def _traced(run: str, parts: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart
 
 
 def _by_batch(parts: Sequence[ScalingPart], guessed: list[str], reasons: list[str]) -> dict[int, list[list[Step]]]:
-    """Steps of all ranks by their batch size, each a list of its steps by rank.
+    """Returns steps of all ranks by their batch size, each a list of its steps by rank.
 
     A step has one number in all ranks, and what not all have is left out; where they share less than half of their numbers, steps are
     matched from the last one on. A step whose batch size is not known or differs between ranks is none of a configuration.
@@ -157,7 +157,7 @@ def _by_batch(parts: Sequence[ScalingPart], guessed: list[str], reasons: list[st
 def _size(
     stepping: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], guessed: list[str], reasons: list[str]
 ) -> tuple[int, int] | None:
-    """(nodes, replicas): as the program recorded them, else replicas of the world's size, and nodes as host names."""
+    """Returns (nodes, replicas): as the program recorded them, else replicas of the world's size, and nodes as host names."""
     replicas = max(p.replicas for _, p in stepping)
     ranks = {w.rank if w.rank is not None else w.worker for w, _ in stepping}
     world = max((w.facts.world_size or 0 for w, _ in stepping if w.facts is not None), default=0)
@@ -182,7 +182,7 @@ def _size(
 
 
 def _guess_of_nodes(ranks: int, world: int, *, named: bool, from_files: bool) -> list[str]:
-    """What a number of nodes that was counted by host names rests on; nothing where every rank names its host."""
+    """Returns what a number of nodes that was counted by host names rests on; nothing where every rank names its host."""
     if ranks < world:
         return [f"nodes: host names of {ranks} of {world} ranks"]
     if not named:
@@ -193,7 +193,7 @@ def _guess_of_nodes(ranks: int, world: int, *, named: bool, from_files: bool) ->
 def _median(
     run: str, key: tuple[int, int, int], steps: Sequence[Sequence[Step]], guessed: tuple[str, ...], reasons: list[str], source: Source
 ) -> Point | None:
-    """steps: of each, one entry per rank. The slowest rank represents it."""
+    """Takes the median over steps of one configuration. steps: of each, one entry per rank; the slowest rank represents it."""
     slowest = [max(ranks, key=lambda s: s.duration_ns) for ranks in steps]
     rows = [(s.duration_ns, s.sync_ns, any(r.reduces for r in ranks)) for s, ranks in zip(slowest, steps, strict=True)]
     several = key[1] > 1
@@ -217,7 +217,7 @@ def _median(
 
 
 def _near(values: Floats) -> tuple[Floats, int]:
-    """(values without those far from the median, how many are left out)."""
+    """Returns (values without those far from the median, how many are left out)."""
     if len(values) < 3:
         return values, 0
     away = np.abs(values - np.median(values))
@@ -227,7 +227,7 @@ def _near(values: Floats) -> tuple[Floats, int]:
 
 
 def checked(p: Point) -> Point:
-    """The point, left out of the fit where its numbers cannot be."""
+    """Returns the point, left out of the fit where its numbers cannot be."""
     why = ""
     numbers = (p.accum_step_time, p.optim_step_time)
     if p.source != "given" and 0 < p.optim_step_time < p.sync_time * (1 - 1e-9):
@@ -258,7 +258,7 @@ def contrary(points: Sequence[Point], *, times: float = 1.3) -> list[tuple[Point
 
 
 def combined(points: Sequence[Point]) -> list[Point]:
-    """All points; of one configuration and run what was given takes precedence over what was recorded, and that over a trace."""
+    """Returns all points; of one configuration and run what was given takes precedence over what was recorded, and that over a trace."""
     best: dict[tuple[str, tuple[int, int, int]], int] = defaultdict(lambda: len(SOURCES))
     for p in points:
         if p.used:
@@ -314,7 +314,7 @@ class Given:
 
 
 def parse(text: str, name: str) -> Given:
-    """The file's points. name: for messages, and `.csv` at its end says what it is. BadQuery where it is no such file."""
+    """Returns the file's points. name: for messages, and `.csv` at its end says what it is. BadQuery where it is no such file."""
     if len(text) > LARGEST:
         raise BadQuery(f"{name}: larger than {LARGEST // 1024 // 1024} MiB", hint=f"give {_HINT}", field="points")
     columns, rest = _csv(text, name) if name.lower().endswith(".csv") else _json(text, name)

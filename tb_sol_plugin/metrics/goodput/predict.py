@@ -44,7 +44,7 @@ class Terms:
     grads: GradParams | None = None
 
     def nodes(self, replicas: npt.ArrayLike) -> Ints:
-        """Nodes that so many replicas take, filled one after the other."""
+        """Returns the nodes that so many replicas take, filled one after the other."""
         return np.asarray(-(-np.asarray(replicas, np.int64) // self.per_node), np.int64)
 
     @property
@@ -116,7 +116,7 @@ class Prediction:
         }  # fmt: skip
 
     def at(self, place: int) -> Run:
-        """The best way to run one of the counts."""
+        """Returns the best way to run one of the counts."""
         b = {name: float(values[place]) for name, values in self.best.items()}
         return Run(
             nodes=int(b["nodes"]), replicas=int(b["replicas"]), atomic=int(b["atomic"]), accum=int(b["accum"]), goodput=b["goodput"],
@@ -185,7 +185,7 @@ class Prediction:
         return Grid(counts, totals, out, atomic, steps)
 
     def split(self, place: int) -> tuple[float, float, float]:
-        """(compute, network, step) in seconds of one updating micro-step of the best way to run a count."""
+        """Returns (compute, network, step) in seconds of one updating micro-step of the best way to run a count."""
         b = self.best
         compute = accum_time(self.fit.params, b["atomic"][place])
         network = network_time(self.fit.params, b["nodes"][place], b["replicas"][place]) if b["replicas"][place] > 1 else 0.0
@@ -194,7 +194,7 @@ class Prediction:
 
 
 def _few(counts: Ints) -> Ints:
-    """At most COLUMNS of the counts: the first ones, then in equal ratios; always the last."""
+    """Returns at most COLUMNS of the counts: the first ones, then in equal ratios; always the last."""
     if len(counts) <= COLUMNS:
         return counts
     wanted = np.geomspace(1, counts[-1], COLUMNS)
@@ -206,7 +206,7 @@ def _few(counts: Ints) -> Ints:
 
 
 def beyond(points: Sequence[Point], fit: Fit, nodes: int, replicas: int, atomic: int) -> tuple[str, ...]:
-    """How a configuration is outside the points of a fit, as text; empty where it is not."""
+    """Returns how a configuration is outside the points of a fit, as text; empty where it is not."""
     out = []
     most, largest = max(p.num_replicas for p in points), max(p.atomic_bsz for p in points)
     if replicas > most:
@@ -217,7 +217,7 @@ def beyond(points: Sequence[Point], fit: Fit, nodes: int, replicas: int, atomic:
 
 
 def unknown(fit: Fit, nodes: int, replicas: int) -> tuple[str, ...]:
-    """What points do not determine of the synchronization of a configuration. A rate that is not observed counts as nothing."""
+    """Returns what points do not determine of the synchronization of a configuration. A rate that is not observed counts as nothing."""
     if replicas < 2:
         return ()
     link, where = ("n", "across nodes") if nodes > 1 else ("r", "within a node")
@@ -230,7 +230,7 @@ def unknown(fit: Fit, nodes: int, replicas: int) -> tuple[str, ...]:
 
 
 def of_counts(points: Sequence[Point], prediction: Prediction) -> list[tuple[str, ...]]:
-    """For the best way to run each count of replicas; empty where it cannot be run."""
+    """Returns the split of a micro-step for the best way to run each count of replicas; empty where it cannot be run."""
     b = prediction.best
     return [
         beyond(points, prediction.fit, int(n), int(r), int(a)) if g == g else ()
@@ -273,7 +273,7 @@ class Settled:
 
 
 def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, wanted: Wanted) -> Settled:
-    """The terms for these points (at least one). What was chosen comes before what was recorded or given, and that before the points."""
+    """Settles the terms for these points (at least one): as chosen, else as recorded or given, else by the points."""
     origin: dict[str, str] = {}
 
     def first(name: str, *choices: tuple[int, str]) -> int:
@@ -324,7 +324,9 @@ def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, 
 
 
 def memory_limit(seen: Sequence[tuple[int, int, int]]) -> tuple[int, str]:
-    """(largest micro-batch that fits by a straight line through reserved memory at two or more batch sizes, words); (0, "") unknown.
+    """Returns (largest micro-batch that fits by a straight line through reserved memory at two or more batch sizes, words).
+
+    (0, "") unknown.
 
     seen: per worker samples of a micro-step, most bytes held on a device, the device's memory (0 or -1 unknown). An estimate.
     """
@@ -342,7 +344,7 @@ def memory_limit(seen: Sequence[tuple[int, int, int]]) -> tuple[int, str]:
 
 
 def _batches_by_place(used: Sequence[Point]) -> dict[tuple[int, int], set[int]]:
-    """Sizes of the micro-batch that were measured, by (nodes, replicas) of more than one replica."""
+    """Returns sizes of the micro-batch that were measured, by (nodes, replicas) of more than one replica."""
     out: dict[tuple[int, int], set[int]] = {}
     for p in used:
         if p.num_replicas > 1:
@@ -351,7 +353,10 @@ def _batches_by_place(used: Sequence[Point]) -> dict[tuple[int, int], set[int]]:
 
 
 def _replicas_to_measure(within: Sequence[Point], several: Sequence[Point], most: int) -> list[str]:
-    """Counts of replicas that are missing. within: points of several replicas on one node; several: of several nodes; most: replicas."""
+    """Returns counts of replicas that are missing.
+
+    within: points of several replicas on one node; several: of several nodes; most: replicas.
+    """
     out: list[str] = []
     if not several and not within:
         out.append("two replicas on one node")
@@ -368,7 +373,7 @@ def _replicas_to_measure(within: Sequence[Point], several: Sequence[Point], most
 
 
 def measure_next(points: Sequence[Point]) -> list[str]:
-    """What to run next so that more of the model is known, the most informative first; empty where everything is."""
+    """Returns what to run next so that more of the model is known, the most informative first; empty where everything is."""
     used = [p for p in points if p.used]
     out: list[str] = []
     if not used:

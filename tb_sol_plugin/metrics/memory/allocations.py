@@ -29,7 +29,7 @@ NEVER: Final = np.iinfo(np.int64).max
 
 
 def allocations_of(capture: Capture, curve: Curves) -> pd.DataFrame | None:
-    """Return the allocations of a curve's source, in order of their first event; None where the source records none.
+    """Returns the allocations of a curve's source, in order of their first event; None where the source records none.
 
     bytes; start_ns, end_ns (-1: before the recording; NEVER: not freed while recording); known: whether both ends are recorded (where no
     addresses are recorded, an allocation has no end and a free no beginning); row, free_row: of `memory` or `memory_events`, -1 none.
@@ -55,7 +55,7 @@ def _frame(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_history(capture: Capture, number: int) -> pd.DataFrame:
-    """Pair the history of a snapshot in the same way: it differs in names only."""
+    """Pairs the history of a snapshot in the same way: it differs in names only."""
     table = capture.tables[S.MEMORY_EVENTS.name]
     gains = np.array([GAINS.get(str(c), 0) for c in table["action"].cat.categories] + [0], np.int64)[arrays.codes(table["action"])]
     row = np.flatnonzero((table["device"].to_numpy() == number) & (gains != 0))
@@ -71,7 +71,7 @@ def _of_history(capture: Capture, number: int) -> pd.DataFrame:
 
 
 def chosen(found: pd.DataFrame, window: tuple[int, int] | None, least: int = 0) -> npt.NDArray[np.intp]:
-    """Return the positions of the allocations of at least so many bytes that begin or end in a window."""
+    """Returns the positions of the allocations of at least so many bytes that begin or end in a window."""
     keep = found["bytes"].to_numpy() >= least
     if window is not None:
         start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
@@ -82,7 +82,7 @@ def chosen(found: pd.DataFrame, window: tuple[int, int] | None, least: int = 0) 
 
 
 def described(capture: Capture, curve: Curves, found: pd.DataFrame) -> pd.DataFrame:
-    """Return who made each of these allocations: operator, parent, module, phase, frame (texts, "" unknown), step (number, -1 none)."""
+    """Returns who made each of these allocations: operator, parent, module, phase, frame (texts, "" unknown), step (number, -1 none)."""
     row = found["row"].to_numpy()
     if curve.source != "events":
         stacks = arrays.pick(capture.tables[S.MEMORY_EVENTS.name]["frames"], row.clip(0)) if len(row) else np.zeros(0, object)
@@ -102,7 +102,7 @@ def described(capture: Capture, curve: Curves, found: pd.DataFrame) -> pd.DataFr
 
 
 def _names(capture: Capture, rows: npt.ArrayLike) -> Objects:
-    """Names of host rows, "" for -1."""
+    """Returns names of host rows, "" for -1."""
     row = np.asarray(rows, np.int64)
     if not len(capture.host):
         return np.full(len(row), "", object)
@@ -111,7 +111,7 @@ def _names(capture: Capture, rows: npt.ArrayLike) -> Objects:
 
 
 def states(found: pd.DataFrame, window: tuple[int, int] | None) -> list[str]:
-    """What became of each: freed, freed later (than the window), never freed, from before (the window or the recording), unknown."""
+    """Returns what became of each allocation: freed, freed later (than the window), never freed, from before, unknown."""
     start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
     begun = found["row"].to_numpy() >= 0
     low, high = window if window is not None else (np.iinfo(np.int64).min, NEVER - 1)
@@ -124,7 +124,7 @@ def states(found: pd.DataFrame, window: tuple[int, int] | None) -> list[str]:
 
 
 def lifetimes(found: pd.DataFrame) -> Ints:
-    """ns from allocation to free, -1 where one of them is not recorded."""
+    """Returns ns from allocation to free, -1 where one of them is not recorded."""
     start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
     both = (found["row"].to_numpy() >= 0) & (found["free_row"].to_numpy() >= 0)
     return np.where(both, end - start, -1)
@@ -137,7 +137,7 @@ def lifetimes(found: pd.DataFrame) -> Ints:
 
 
 def by_operator(capture: Capture, device: Device, window: tuple[int, int] | None = None) -> pd.DataFrame:
-    """One row per operator name with a memory event of the device inside, and one with the name "" for events outside of every operator.
+    """Returns one row per operator name with a memory event of the device inside, and one with the name "" for events in no operator.
 
     name, calls (that start in the window; 0 of ""), size_increase, self_size_increase (bytes, frees count negative), allocations,
     self_allocations (events that allocate), allocated_bytes, self_allocated_bytes. window: start and end in ns of the events and calls to
@@ -189,7 +189,7 @@ LASTING: Final = ("params", "buffers", "master_weights", "main_grads", "exp_avg"
 
 
 def stacked(capture: Capture, curve: Curves) -> Curves:
-    """The whole curve of memory events with bytes by category at each point; they add up to what is in use, the rest is `unknown`.
+    """Splits the whole curve of memory events into bytes by category at each point; they add up to what is in use, the rest is `unknown`.
 
     Other sources, curves without totals and recordings without addresses or categories as they are. Categories are those of the memory
     timeline of the same worker where it has one (`measured`); else those but `before` are estimates. What was there before is divided into
@@ -233,7 +233,7 @@ def stacked(capture: Capture, curve: Curves) -> Curves:
 
 
 def _lasting(capture: Capture, device: int, start_ns: int, before: Ints) -> dict[str, Ints]:
-    """What was there before, divided: parts that last, as the last record until `start_ns` found them, and the rest of it. Empty where no
+    """Divides what was there before: parts that last, as the last record until `start_ns` found them, and the rest of it. Empty where no
     record looked until then, or where more of it goes than they leave: then they were not all there."""
     rows = records_with_parts(capture, device)
     rows = rows[capture.tables[S.MEMORY_RECORDS.name]["time_ns"].to_numpy()[rows] <= start_ns]
@@ -247,7 +247,7 @@ def _lasting(capture: Capture, device: int, start_ns: int, before: Ints) -> dict
 
 
 def _measured(curve: Curves, timeline: Curves) -> Curves | None:
-    """Categories of a timeline at the times of the curve; None where they do not fit into what was in use.
+    """Returns categories of a timeline at the times of the curve; None where they do not fit into what was in use.
 
     A host's totals leave out what was there before the recording, so that what a category holds all the time is taken off.
     """

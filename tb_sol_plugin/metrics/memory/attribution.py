@@ -81,7 +81,7 @@ NOTHING: Final = Groups([], np.zeros(0, np.int64), np.zeros(0, np.int64))
 def attributed(
     time_ns: int, total: int, groups: Groups, *, before: int = 0, before_allocations: int = -1, notes: tuple[str, ...] = ()
 ) -> Attribution:
-    """Rows of the groups, largest first, then what was there before (left out where 0), then the rest."""
+    """Makes the rows: the groups, largest first, then what was there before (left out where 0), then the rest."""
     count = len(groups.names)
     order = np.argsort(-groups.bytes, kind="stable")
     rest = int(total) - int(groups.bytes.sum()) - int(before)
@@ -118,7 +118,7 @@ def summed(
     code: Ints, names: list[str], size: Ints, host_row: Ints | None = None, *, estimated: npt.NDArray[np.bool_] | None = None,
     stacks: Sequence[str] | None = None,
 ) -> Groups:  # fmt: skip
-    """Allocations added up by name. code: per allocation the position in `names`; names that hold nothing are left out.
+    """Adds up allocations by name. code: per allocation the position in `names`; names that hold nothing are left out.
 
     host_row: per allocation; of a name that of its largest. estimated: per allocation; of a name whether any is. stacks: per name.
     """
@@ -159,12 +159,12 @@ class AllocationHistory:
     texts: tuple[str, ...]
 
     def at(self, place: int) -> npt.NDArray[np.intp]:
-        """Return the positions of the allocations that are live after entry `place` (-1: before the first)."""
+        """Returns the positions of the allocations that are live after entry `place` (-1: before the first)."""
         return np.flatnonzero((self.first <= place) & ((self.stop < 0) | (self.stop > place)))
 
 
 def allocation_history(capture: Capture, device: int) -> AllocationHistory:
-    """Return every allocation that the history or the blocks of a device name."""
+    """Returns every allocation that the history or the blocks of a device name."""
     return memo(capture, ("memory.allocation_history", device), lambda: _allocation_history(capture, device))
 
 
@@ -205,14 +205,17 @@ def _allocation_history(capture: Capture, device: int) -> AllocationHistory:
 
 
 def _codes(column: pd.Series, names: dict[str, int]) -> Ints:
-    """Per row the number of its text in `names`, which grows."""
+    """Returns per row the number of its text in `names`, which grows."""
     every = [*(str(text) for text in column.cat.categories), ""]
     of = np.array([names.setdefault(text, len(names)) for text in every], np.int64)
     return of[arrays.codes(column)]
 
 
 def by_line(capture: Capture, device: int, place: int) -> tuple[Groups, int]:
-    """(allocations live after entry `place`, by the line of the program, bytes of those allocated before whose stack is unknown)."""
+    """Returns (live allocations by the line of the program, bytes of those allocated before whose stack is unknown).
+
+    Both are as after entry `place`.
+    """
     every = allocation_history(capture, device)
     alive = every.at(place)
     known = alive[every.stack[alive] >= 0]
@@ -231,7 +234,7 @@ def by_line(capture: Capture, device: int, place: int) -> tuple[Groups, int]:
 
 
 def freed_from_before(capture: Capture, device: int, place: int) -> int:
-    """Bytes from before the history that were freed up to entry `place`."""
+    """Returns bytes from before the history that were freed up to entry `place`."""
     every = allocation_history(capture, device)
     gone = (every.first < 0) & (every.stop >= 0) & (every.stop <= place)
     return int(every.bytes[gone].sum())
@@ -249,14 +252,14 @@ NO_MODULE: Final = "(no module)"
 
 
 def of_timeline(curve: Curves, position: int) -> Groups:
-    """Categories of a timeline's curve at one of its points."""
+    """Returns categories of a timeline's curve at one of its points."""
     found = {TIMELINE[name]: int(level[position]) for name, level in curve.categories.items() if name in TIMELINE}
     sizes = {name: size for name, size in found.items() if size}
     return Groups(list(sizes), np.array(list(sizes.values()), np.int64), np.full(len(sizes), -1, np.int64))
 
 
 def lowest_levels(curve: Curves) -> dict[str, int]:
-    """Of every category of a timeline's curve the least that it ever holds: of what was there before, what is never freed.
+    """Returns the lowest level of each category of a timeline: what was there before and is never freed.
 
     The first level would not do: it holds what was allocated at the very first moment too.
     """
@@ -264,7 +267,7 @@ def lowest_levels(curve: Curves) -> dict[str, int]:
 
 
 def records_with_parts(capture: Capture, device: int) -> Ints:
-    """Rows of `memory_records` of a device that list what memory is for, in order of time."""
+    """Returns rows of `memory_records` of a device that list what memory is for, in order of time."""
     records, parts = capture.tables[S.MEMORY_RECORDS.name], capture.tables[S.MEMORY_PARTS.name]
     rows = np.unique(parts["record"].to_numpy()).astype(np.int64)
     rows = rows[(rows >= 0) & (rows < len(records))]
@@ -273,13 +276,13 @@ def records_with_parts(capture: Capture, device: int) -> Ints:
 
 
 def nearest(capture: Capture, rows: Ints, time_ns: int) -> int:
-    """Of `rows` of memory_records the one nearest to a time, the earlier of two."""
+    """Returns the one of `rows` of memory_records that is nearest to a time, the earlier of two."""
     time = capture.tables[S.MEMORY_RECORDS.name]["time_ns"].to_numpy()[rows]
     return int(rows[int(np.argmin(np.abs(time - time_ns)))])
 
 
 def of_record(capture: Capture, record: int, by: By) -> Groups:
-    """The parts of one record by category or module; for allocations stand tensors."""
+    """Returns the parts of one record by category or module; tensors stand for allocations."""
     parts = capture.tables[S.MEMORY_PARTS.name]
     own = np.flatnonzero(parts["record"].to_numpy() == record)
     size, tensors = parts["bytes"].to_numpy()[own], parts["tensors"].to_numpy()[own]
@@ -303,7 +306,7 @@ def of_record(capture: Capture, record: int, by: By) -> Groups:
 
 
 def when(capture: Capture, record: int, time_ns: int) -> tuple[str, ...]:
-    """Return a note on when the record was made, where that is another moment."""
+    """Returns a note on when the record was made, where that is another moment."""
     records = capture.tables[S.MEMORY_RECORDS.name]
     away = int(records["time_ns"].to_numpy()[record]) - int(time_ns)
     if not away:
@@ -324,7 +327,7 @@ PASSING: Final = ("activations", "inputs", "temporary", "autograd_detail")
 
 
 def estimated(capture: Capture, device: R.Device, live: pd.DataFrame) -> Groups:
-    """Allocations by their likely category. lives: rows of `replay.allocations`, none from before."""
+    """Groups allocations by their likely category. lives: rows of `replay.allocations`, none from before."""
     found = categories(capture, device).loc[live.index]
     code = found["category"].to_numpy().astype(np.int64)
     around = owners(capture)["around"].to_numpy()[live["row"].to_numpy()].astype(np.int64)
@@ -333,7 +336,7 @@ def estimated(capture: Capture, device: R.Device, live: pd.DataFrame) -> Groups:
 
 
 def measured(timeline: Curves, time_ns: int, total: int, *, host: bool) -> Groups | None:
-    """Categories of a timeline at a time, None where they do not fit into what was in use.
+    """Returns categories of a timeline at a time, None where they do not fit into what was in use.
 
     host: totals leave out what was there before the recording, so that what a category holds all the time is taken off.
     """
@@ -348,7 +351,7 @@ def measured(timeline: Curves, time_ns: int, total: int, *, host: bool) -> Group
 
 
 def recorded(capture: Capture, device: int, time_ns: int, total: int, guess: Groups) -> tuple[Groups, tuple[str, ...]] | None:
-    """The parts of the record nearest to a time with the estimate of what passes; None without one, or where it does not fit.
+    """Returns the parts of the record nearest to a time with the estimate of what passes; None without one, or where it does not fit.
 
     device: as records number it; none of the host, whose totals leave out what a record counts. guess: categories as estimated.
     """
@@ -396,7 +399,7 @@ NO_ADDRESSES: Final = "no addresses are recorded: what was freed when is unknown
 
 
 def answers_by_events(capture: Capture, device: R.Device) -> tuple[By, ...]:
-    """Groupings for which at least one allocation has an owner; none where lifetimes are unknown."""
+    """Returns groupings for which at least one allocation has an owner; none where lifetimes are unknown."""
     found = R.allocations(capture, device)
     rows = found["row"].to_numpy()[(found["paired"] & ~found["before"]).to_numpy()]
     own = owners(capture).iloc[rows]
@@ -404,7 +407,7 @@ def answers_by_events(capture: Capture, device: R.Device) -> tuple[By, ...]:
 
 
 def alive(capture: Capture, device: R.Device, place: int) -> tuple[pd.DataFrame, int, tuple[str, ...]]:
-    """(rows of `allocations` made in the window that are live after event `place`, bytes from before the window, what to know)."""
+    """Returns (rows of `allocations` made in the window that are live after event `place`, bytes from before the window, what to know)."""
     r = R.replay(capture, device)
     found = R.allocations(capture, device)
     first, stop = found["first"].to_numpy(), found["stop"].to_numpy()
@@ -417,7 +420,7 @@ def alive(capture: Capture, device: R.Device, place: int) -> tuple[pd.DataFrame,
 
 
 def grouped(capture: Capture, live: pd.DataFrame, by: By) -> Groups:
-    """Rows of `allocations` by what ran when they were made. by: not category."""
+    """Groups rows of `allocations` by what ran when they were made. by: not category."""
     rows, size = live["row"].to_numpy(), live["bytes"].to_numpy()
     own = owners(capture)
     owner = own[COLUMN[by]].to_numpy()[rows].astype(np.int64)
@@ -445,7 +448,7 @@ EARLIER_THAN_HISTORY: Final = "what was allocated before the history and freed w
 
 
 def answers(capture: Capture, curve: Curves) -> tuple[By, ...]:
-    """The groupings that the source of this curve, or what is joined to it, can answer."""
+    """Returns the groupings that the source of this curve, or what is joined to it, can answer."""
     if curve.source == "events":
         found = answers_by_events(capture, _device(capture, curve))
         return ("category", *found) if found else ()
@@ -482,7 +485,7 @@ def attribution(capture: Capture, curve: Curves, by: By, time_ns: int | None = N
 
 
 def _peak(full: Curves, curve: Curves) -> int:
-    """Position in the whole curve of the level that is the peak of a part of it."""
+    """Returns the position in the whole curve of the level that is the peak of a part of it."""
     assert full.allocated is not None
     low = int(np.searchsorted(full.time_ns, curve.peak_ns, side="left"))
     high = int(np.searchsorted(full.time_ns, curve.peak_ns, side="right"))
@@ -497,7 +500,7 @@ def _device(capture: Capture, curve: Curves) -> R.Device:
 
 
 def _number(curve: Curves) -> int:
-    """`device 3` -> 3; -1 where the source names none."""
+    """Returns `device 3` -> 3; -1 where the source names none."""
     last = curve.device.rpartition(" ")[2]
     return int(last) if last.isdigit() else -1
 

@@ -33,7 +33,7 @@ TOLERANCE: Final = 0.05
 
 
 def budget(capture: Capture) -> pd.DataFrame:
-    """record (row of `memory_records`), category, bytes, known: every category of every record, those of phases left out.
+    """Returns the table record (row of `memory_records`), category, bytes, known: each category of each record, without those of phases.
 
     Of each record the bytes add up to `total` of `totals`, exactly. known is False for what this record does not tell: its bytes are 0,
     and whatever it is lies within `unknown`. `unknown` is negative where parts are counted twice.
@@ -47,7 +47,7 @@ def budget(capture: Capture) -> pd.DataFrame:
 
 
 def totals(capture: Capture) -> pd.DataFrame:
-    """record, of (see `OF`), total (bytes), unknown (bytes), flag: `negative`, `large` (above 5 % of the total) or ""."""
+    """Returns the table record, of (see `OF`), total (bytes), unknown (bytes), flag: `negative`, `large` (above 5 % of the total) or ""."""
     rows, table, _, total, of = memo(capture, ("memory.budget",), lambda: _made(capture))
     unknown = table[:, CATEGORIES.index("unknown")]
     flag = np.where(unknown < 0, "negative", np.where(unknown > TOLERANCE * total, "large", ""))
@@ -58,7 +58,7 @@ def totals(capture: Capture) -> pd.DataFrame:
 
 
 def base_records(capture: Capture, device: int) -> Ints:
-    """Rows of the records that say what was in use on a device before the first iteration, and of no model, in order of time."""
+    """Returns rows of the records that say what was in use on a device before the first iteration, and of no model, in order of time."""
     records = capture.tables[S.MEMORY_RECORDS.name]
     own = (records["device"].to_numpy() == device) & (records["iteration"].to_numpy() < 0) & _of_a_device(records)
     walked = np.unique(capture.tables[S.MEMORY_PARTS.name]["record"].to_numpy())
@@ -67,13 +67,13 @@ def base_records(capture: Capture, device: int) -> Ints:
 
 
 def _of_a_device(records: pd.DataFrame) -> Mask:
-    """Which rows are records, rather than the peak of a phase or parts of one on another device."""
+    """Tells which rows are records, rather than the peak of a phase or parts of one on another device."""
     alone = (records[["total", "device_used", "process_used", "allocated", "reserved"]].to_numpy() < 0).all(axis=1)
     return np.asarray(arrays.where(records["since"], lambda s: s != "phase") & ~alone, np.bool_)
 
 
 def _made(capture: Capture) -> tuple[Ints, Ints, Mask, Ints, Ints]:
-    """(rows, bytes and known by row and category, total, what it is of)."""
+    """Returns (rows, bytes and known by row and category, total, what it is of)."""
     records = capture.tables[S.MEMORY_RECORDS.name]
     rows = np.flatnonzero(arrays.where(records["since"], lambda s: s != "phase"))
     size, known = _found(capture, len(records))
@@ -96,7 +96,7 @@ def _made(capture: Capture) -> tuple[Ints, Ints, Mask, Ints, Ints]:
 
 
 def _found(capture: Capture, records: int) -> tuple[Ints, Mask]:
-    """Bytes of parts, and which were looked for, by record and category."""
+    """Returns the bytes of parts, and which of them were looked for, by record and category."""
     parts = capture.tables[S.MEMORY_PARTS.name]
     size, known = np.zeros((records, len(CATEGORIES)), np.int64), np.zeros((records, len(CATEGORIES)), np.bool_)
     place = np.array([CATEGORIES.index(c) if c in PARTS else -1 for c in map(str, parts["category"].cat.categories)] + [-1], np.int64)
@@ -109,7 +109,7 @@ def _found(capture: Capture, records: int) -> tuple[Ints, Mask]:
 
 
 def _around(capture: Capture, rows: Ints, of: Ints, size: Ints, known: Mask) -> None:
-    """Fill in what is in use besides the allocator: of a device by its context, of the host by what the process held at first."""
+    """Fills in what is in use besides the allocator: of a device by its context, of the host by what the process held at first."""
     records = capture.tables[S.MEMORY_RECORDS.name]
     names = ("device", "time_ns", "device_used", "process_used", "reserved")
     device, time, used, own, reserved = (records[name].to_numpy() for name in names)

@@ -50,18 +50,21 @@ MOST_LINES: Final = 64
 
 
 def is_users(file: str) -> bool:
-    """Whether a file holds lines of the program and not of torch or of python's plumbing (wrappers, threads)."""
+    """Returns whether a file holds lines of the program and not of torch or of python's plumbing (wrappers, threads)."""
     return not _TORCH.search(file) and not _PASSING.search(file)
 
 
 def is_users_frame(name: str) -> bool:
-    """The same of a python frame as a profiler writes it: `model.py(7): forward`."""
+    """Tells the same of a python frame as a profiler writes it: `model.py(7): forward`."""
     match = _FRAME.match(name)
     return match is not None and is_users(match["file"])
 
 
 def frames(text: str) -> list[tuple[str, int, str]]:
-    """(file, line, function) of a call stack of `memory_events` or `memory_blocks`, innermost first; none where it cannot be read."""
+    """Returns (file, line, function) of a call stack of `memory_events` or `memory_blocks`, innermost first.
+
+    Empty where it cannot be read.
+    """
     try:
         found = json.loads(text) if text else []
     except ValueError:
@@ -70,7 +73,10 @@ def frames(text: str) -> list[tuple[str, int, str]]:
 
 
 def frame_text(frame: tuple[str, int, str]) -> str:
-    """`model.py(7): forward`, as a profiler writes python frames; the part of the path in front of installed packages is left out."""
+    """Returns `model.py(7): forward`, as a profiler writes python frames.
+
+    The part of the path in front of installed packages is left out.
+    """
     file, line, function = frame
     for package in ("site-packages/", "dist-packages/"):
         file = file.rpartition(package)[2]
@@ -78,7 +84,10 @@ def frame_text(frame: tuple[str, int, str]) -> str:
 
 
 def own_line(text: str) -> str:
-    """The innermost line of the program in a call stack; without one the innermost python line, else the innermost frame; "" of none."""
+    """Returns the innermost line of the program in a call stack; without one the innermost python line, else the innermost frame.
+
+    "" of none.
+    """
     every = frames(text)
     python = [f for f in every if f[0].endswith(PYTHON)]
     for found in ([f for f in python if is_users(f[0])], python, every):
@@ -88,7 +97,7 @@ def own_line(text: str) -> str:
 
 
 def stack_text(text: str) -> str:
-    """A call stack as lines, innermost first."""
+    """Returns a call stack as lines, innermost first."""
     every = frames(text)
     more = len(every) - MOST_LINES
     return "\n".join([frame_text(f) for f in every[:MOST_LINES]] + [f"… {more:,} more"] * (more > 0))
@@ -102,7 +111,7 @@ _PLACED: Final = re.compile(r"^.*\(\d+\): .*$", re.DOTALL)
 
 
 def owners(capture: Capture) -> pd.DataFrame:
-    """Per row of `memory`: around, operator, module, frame, line (host rows), phase_node, step; -1 none.
+    """Returns what ran around each row of `memory`: around, operator, module, frame, line (host rows), phase_node, step; -1 none.
 
     around is the deepest host row that holds its time; frame the innermost python function, line the innermost that is the program's
     own and not torch's.
@@ -146,7 +155,7 @@ def _frames(capture: Capture, rows: Rows, time: Ints, test: Callable[[str], bool
 
 
 def steps_at(capture: Capture, time: Ints) -> npt.NDArray[np.int32]:
-    """Row of `steps` that holds each time on the host, -1 outside every step."""
+    """Returns the row of `steps` that holds each time on the host, -1 outside every step."""
     steps = capture.steps
     if not len(steps):
         return np.full(len(time), -1, np.int32)
@@ -161,7 +170,10 @@ def steps_at(capture: Capture, time: Ints) -> npt.NDArray[np.int32]:
 
 
 def outer_phases(capture: Capture) -> pd.DataFrame:
-    """User ranges with no other around them but a step, on the thread that has most of them: name, start_ns, end_ns, in order of time."""
+    """Returns user ranges with no other around them but a step, on the thread that has most of them.
+
+    Columns: name, start_ns, end_ns, in order of time.
+    """
     return memo(capture, ("memory.outer_phases",), lambda: _outer(capture))
 
 
@@ -190,7 +202,7 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 def categories(capture: Capture, device: R.Device) -> pd.DataFrame:
-    """Per row of `replay.allocations`: category (code in NAMES) and estimated (whether the category is; `before` and `unknown` are not)."""
+    """Returns, per row of `replay.allocations`, category (code in NAMES) and estimated (False also for `before` and `unknown`)."""
     return memo(capture, ("memory.categories", device), lambda: _categories(capture, device))
 
 
@@ -244,7 +256,7 @@ def _of_made(capture: Capture, device: R.Device, made: pd.DataFrame) -> npt.NDAr
 
 
 def _kinds(capture: Capture) -> dict[str, Mask]:
-    """Host rows that are nodes of the backward pass, operators that are none, optimizer steps and waits for data."""
+    """Returns host rows that are nodes of the backward pass, operators that are none, optimizer steps and waits for data."""
     h = at.host(capture)
     name = capture.host["name"]
     node = (h.kind == S.OPERATOR) & arrays.where(name, lambda n: n.startswith(NODE))
@@ -258,7 +270,7 @@ def _kinds(capture: Capture) -> dict[str, Mask]:
 
 
 def _first_module_after(h: at.Host, steps: Ints, after: Ints) -> Ints:
-    """When the first module call after each number of optimizer steps begins; before all times where none does."""
+    """Returns when the first module call after each number of optimizer steps begins; before all times where none does."""
     calls = np.sort(h.start[h.kind == S.MODULE])
     if not len(calls):
         return np.full(len(after), np.iinfo(np.int64).min)
@@ -273,7 +285,7 @@ def _named(capture: Capture, names: tuple[str, ...]) -> Mask:
 
 
 def _outermost(mask: Mask, h: at.Host, rows: Rows, time: Ints) -> Rows:
-    """The outermost host row of `mask` around each (row, time), -1 none."""
+    """Returns the outermost host row of `mask` around each (row, time), -1 none."""
     out = tree.nearest(mask, h.parent, h.stop, rows, time)
     up = out
     while bool((up >= 0).any()):
@@ -284,7 +296,9 @@ def _outermost(mask: Mask, h: at.Host, rows: Rows, time: Ints) -> Rows:
 
 
 def _ends_of_passes(capture: Capture, kinds: dict[str, Mask]) -> Ints:
-    """Where each backward pass ends, ascending: nodes of autograd with no operator of the main thread outside of them in between.
+    """Returns where each backward pass ends, ascending.
+
+    A pass is nodes of autograd without an operator of the main thread outside of them in between.
 
     The main thread is the one with most operators outside of the backward pass; it waits while a pass runs on another one.
     """

@@ -74,17 +74,17 @@ class Curves:
     measured: bool = False
 
     def at(self, time_ns: int) -> int:
-        """Position of the level that holds at a time; the first one before all."""
+        """Returns the position of the level that holds at a time; the first one before all."""
         return max(int(np.searchsorted(self.time_ns, time_ns, side="right")) - 1, 0)
 
 
 def curves(capture: Capture, *, most: int = MOST, window: tuple[int, int] | None = None) -> list[Curves]:
-    """One per device and source, those of devices before the host's. window: start and end in ns of the part to show."""
+    """Returns one curve per device and source, those of devices before the host's. window: start and end in ns of the part to show."""
     return [thin(within(curve, window), most) for curve in whole(capture)]
 
 
 def whole(capture: Capture) -> list[Curves]:
-    """The same with every point that was recorded. Shared: not to be changed."""
+    """Returns the same curves with every point that was recorded. Shared: not to be changed."""
     return memo(capture, ("memory.curves",), lambda: _whole(capture))
 
 
@@ -97,7 +97,7 @@ def _whole(capture: Capture) -> list[Curves]:
 
 
 def within(curve: Curves, window: tuple[int, int] | None) -> Curves:
-    """The part of a curve in a window of time (ns), with the peak of that part. The level at its start is that of the last event before."""
+    """Cuts a curve to a window of time (ns), with the peak of that part. The level at its start is that of the last event before."""
     if window is None:
         return curve
     low = curve.at(window[0])
@@ -117,7 +117,7 @@ def within(curve: Curves, window: tuple[int, int] | None) -> Curves:
 
 
 def thin(curve: Curves, most: int) -> Curves:
-    """A curve with at most so many points; its peak and every largest and smallest value of its levels stay. Categories are told there."""
+    """Thins a curve to at most so many points; its peak and every largest and smallest value of its levels stay."""
     levels = [level for level in (curve.allocated, curve.reserved, curve.highest) if level is not None]
     keep = thinned(curve.time_ns, levels, most)
     if len(keep) == len(curve.time_ns):
@@ -131,7 +131,7 @@ def thin(curve: Curves, most: int) -> Curves:
 
 
 def steps(capture: Capture) -> pd.DataFrame:
-    """Steps as marks: number, start_ns, end_ns on the host, in order; none where no step was recorded."""
+    """Returns steps as marks: number, start_ns, end_ns on the host, in order; none where no step was recorded."""
     table = capture.steps
     if capture.facts.pseudo_step:
         table = table.iloc[:0]
@@ -157,7 +157,7 @@ def _of_events(capture: Capture, device: R.Device) -> Curves | None:
 
 
 def _reserved_levels(reserved: Ints) -> Ints:
-    """What the allocator held from before the first event on: where an event does not say it, as the last one that does, or the first."""
+    """Returns what was reserved from before the first event on: where an event lacks it, as in the last one that has it, or the first."""
     known = np.flatnonzero(reserved >= 0)
     last = np.searchsorted(known, np.arange(-1, len(reserved)), side="right") - 1
     return np.asarray(reserved[known[last.clip(0)]], np.int64)
@@ -177,7 +177,7 @@ HOLDS: Final = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segme
 
 
 def _of_history(capture: Capture, events: pd.DataFrame, blocks: pd.DataFrame, device: int) -> Curves | None:
-    """From the blocks at the end backwards: what the history does not explain was there before it."""
+    """Makes the curve of a history, from the blocks at its end backwards: what the history does not explain was there before it."""
     time = events["time_ns"].to_numpy()
     untimed = bool((time < 0).any())
     if untimed:
@@ -209,7 +209,7 @@ def _of_history(capture: Capture, events: pd.DataFrame, blocks: pd.DataFrame, de
 
 
 def _failures(events: pd.DataFrame, time: Ints) -> tuple[Event, ...]:
-    """Allocations that failed, the last ones where there are many."""
+    """Returns allocations that failed, the last ones where there are many."""
     rows = np.flatnonzero(arrays.where(events["action"], lambda a: a == "oom"))[-MOST_EVENTS:]
     free = events["device_free"].to_numpy()
     size = events["bytes"].to_numpy()
@@ -227,7 +227,7 @@ def _of_timeline(capture: Capture) -> list[Curves | None]:
 
 
 def _stack(table: pd.DataFrame, device: str) -> Curves | None:
-    """Categories on one axis of time; their sum is what is allocated."""
+    """Returns categories on one axis of time; their sum is what is allocated."""
     time, at = np.unique(table["time_ns"].to_numpy(), return_inverse=True)
     category = table["category"].astype(str).to_numpy()
     size = table["bytes"].to_numpy()
@@ -247,7 +247,7 @@ def _stack(table: pd.DataFrame, device: str) -> Curves | None:
 
 
 def _of_records(capture: Capture) -> list[Curves | None]:
-    """Levels at the moments of the records; the peaks between them are told by the records themselves, without their moment."""
+    """Makes the curve of records, at their times; peaks between records are known from the records, without their time."""
     table = capture.tables[S.MEMORY_RECORDS.name]
     use = (table["device"].to_numpy() >= 0) & (table["allocated"].to_numpy() >= 0) & arrays.where(table["since"], lambda s: s != "phase")
     table = table[use].sort_values("time_ns", kind="stable")
@@ -267,7 +267,7 @@ def _of_records(capture: Capture) -> list[Curves | None]:
 
 
 def _most(time: Ints, allocated: Ints | None, highest: Ints | None) -> tuple[int, int]:
-    """(when most was in use, how much); of what was most between records only the record after it is known. -1 without a curve."""
+    """Returns (when most was in use, how much); of a peak between records only the record after it is known. -1 without a curve."""
     if allocated is None or not len(time):
         return -1, -1
     level = allocated if highest is None else np.maximum(allocated, highest)
@@ -279,7 +279,7 @@ def _made(
     device: str, source: str, time: Ints, allocated: Ints, reserved: Ints | None, categories: dict[str, Ints], *,
     relative: bool, before: int, events: tuple[Event, ...], notes: tuple[str, ...], highest: Ints | None = None,
 ) -> Curves | None:  # fmt: skip
-    """None without a single point."""
+    """Makes a curve; None without a single point."""
     if not len(time):
         return None
     peak_ns, peak = _most(time, allocated, highest)

@@ -85,7 +85,7 @@ class Actual:
 
 
 def actual(capture: Capture) -> Actual:
-    """What the worker of a capture held. Of parts that come and go it is the most that a record saw."""
+    """Returns what the rank of a capture held. Of parts that come and go it is the most that a record saw."""
     device, sizes = _walked(capture)
     found: dict[str, Amount] = {name: _of_records(sizes, name) for name in PARTS}
     if found["gradients"].bytes == 0 and not found["main_gradients"].bytes:
@@ -110,7 +110,10 @@ def actual(capture: Capture) -> Actual:
 
 
 def _walked(capture: Capture) -> tuple[int, pd.DataFrame]:
-    """The device that most of the model lies on, and bytes by record (index: its row) and category there; NaN where not looked for."""
+    """Returns the device that most of the model lies on, and bytes by record (index: its row) and category there.
+
+    NaN where not looked for.
+    """
     parts, records = capture.tables[S.MEMORY_PARTS.name], capture.tables[S.MEMORY_RECORDS.name]
     device = records["device"].to_numpy()
     if not len(parts):
@@ -127,7 +130,7 @@ def _walked(capture: Capture) -> tuple[int, pd.DataFrame]:
 
 
 def _of_records(sizes: pd.DataFrame, name: str) -> Amount:
-    """The most of a part that one record saw."""
+    """Returns the most of a part that one record saw."""
     wanted = [c for c in PARTS[name] if c in sizes.columns]
     if not wanted:
         return Amount(None, why=NOTHING if sizes.empty or name in ("parameters", "gradients") else NO_OPTIMIZER)
@@ -135,7 +138,7 @@ def _of_records(sizes: pd.DataFrame, name: str) -> Amount:
 
 
 def _parameters(capture: Capture, device: int) -> tuple[int | None, str]:
-    """(numbers of all parameters on this rank, type that most bytes have) of the record that saw most of them."""
+    """Returns (numbers of all parameters on this rank, type that most bytes have) of the record that saw most of them."""
     parts, records = capture.tables[S.MEMORY_PARTS.name], capture.tables[S.MEMORY_RECORDS.name]
     own = (arrays.where(parts["category"], lambda c: c == "params")) & (records["device"].to_numpy()[parts["record"].to_numpy()] == device)
     frame = parts[own]
@@ -150,7 +153,7 @@ def _parameters(capture: Capture, device: int) -> tuple[int | None, str]:
 
 
 def _wide(capture: Capture, device: int, category: str) -> int | None:
-    """Bytes of a category in FP32 (or wider), the most that one record saw; None where it was not looked for."""
+    """Returns bytes of a category in FP32 (or wider), the most that one record saw; None where it was not looked for."""
     parts, records = capture.tables[S.MEMORY_PARTS.name], capture.tables[S.MEMORY_RECORDS.name]
     own = parts[arrays.where(parts["category"], lambda c: c == category)]
     own = own[records["device"].to_numpy()[own["record"].to_numpy()] == device]
@@ -161,7 +164,7 @@ def _wide(capture: Capture, device: int, category: str) -> int | None:
 
 
 def _same(curve: Curves, device: int) -> bool:
-    """Whether a curve may be of the device that the model lies on; one that names none may."""
+    """Returns whether a curve may be of the device that the model lies on; one that names none may."""
     if is_host(curve.device):
         return device < 0
     number = number_of(curve.device)
@@ -172,7 +175,7 @@ def _same(curve: Curves, device: int) -> bool:
 
 
 def _of_timeline(capture: Capture, curves: list[Curves], found: dict[str, Amount]) -> None:
-    """Fill in what no record tells from the categories of a timeline at its peak."""
+    """Fills in what no record reports from the categories of a timeline at its peak."""
     curve = next((c for c in curves if c.source == "timeline"), None)
     if curve is None:
         return
@@ -184,7 +187,7 @@ def _of_timeline(capture: Capture, curves: list[Curves], found: dict[str, Amount
 
 
 def _peak(capture: Capture, curves: list[Curves], device: int, sizes: pd.DataFrame) -> Amount:
-    """In use at most: by the allocator's own word, else by a curve with levels; of the host by what was counted and a trace."""
+    """Returns the peak in use: as the allocator reports it, else of a curve with levels; of the host what was counted and a trace."""
     records = capture.tables[S.MEMORY_RECORDS.name]
     most = records["max_allocated"].to_numpy()[(records["device"].to_numpy() == device) & (records["device"].to_numpy() >= 0)]
     if len(most) and int(most.max()) >= 0:
@@ -210,7 +213,7 @@ def _peak(capture: Capture, curves: list[Curves], device: int, sizes: pd.DataFra
 
 
 def _activations(capture: Capture, curves: list[Curves], device: int, sizes: pd.DataFrame, total: Amount) -> Amount:
-    """Kept for the backward pass at the peak: as a timeline or a trace tells, else what is left of the peak."""
+    """Returns what is kept for the backward pass at the peak: as a timeline or a trace reports it, else what is left of the peak."""
     for source, name in (("timeline", "memory timeline, at its peak"), ("events", "trace, at its peak")):
         curve = next((c for c in curves if c.source == source), None)
         if curve is None:
@@ -242,7 +245,7 @@ def _base(capture: Capture, device: int) -> Amount:
 
 
 def _rest(capture: Capture, device: int) -> tuple[Amount, int | None, str, int | None, str]:
-    """(all that no other part holds, what is unknown of it, what the parts add up to, that, flag) of the largest record with parts."""
+    """Returns (all in no other part, what is unknown of it, what the parts add up to, that, flag) of the largest record with parts."""
     whole_of, parts = B.totals(capture), capture.tables[S.MEMORY_PARTS.name]
     records = capture.tables[S.MEMORY_RECORDS.name]
     row = whole_of["record"].to_numpy()
@@ -300,7 +303,7 @@ class Batch:
 
 
 def maximum_batch(capture: Capture, curve: Curves, *, limits: str = "") -> Batch:
-    """Of the device of a curve, by the source that knows the peaks of most batch sizes."""
+    """Estimates the largest batch for the device of a curve, by the source that knows the peaks of most batch sizes."""
     room = headroom(capture, curve, limits=limits)
     every = [points_of(capture, c) for c in of_device(capture, curve) if not c.relative]
     points = max(every, key=len) if every else ()
@@ -311,7 +314,7 @@ def maximum_batch(capture: Capture, curve: Curves, *, limits: str = "") -> Batch
 
 
 def points_of(capture: Capture, curve: Curves) -> tuple[Point, ...]:
-    """Peaks by batch size, of steps whose iteration a tracker counted samples in. First iterations that stand apart are left out."""
+    """Returns peaks by batch size, of steps in which a tracker counted samples. First iterations that stand apart are left out."""
     return memo(capture, ("memory.batch", curve.device, curve.source), lambda: _points_of(capture, unthinned(capture, curve)))
 
 
@@ -339,7 +342,7 @@ def _reserved(curve: Curves, start: int, end: int) -> int:
 
 
 def estimated(points: Sequence[Point], room: Headroom) -> Batch:
-    """The line through the points, and where it meets what the device has left."""
+    """Fits the line through the points, and where it meets what the device has left."""
     found = tuple(sorted(points, key=lambda p: p.batch))
     if len(found) < 2:
         return Batch(found, None, None, None, ONE_BATCH)
@@ -364,7 +367,10 @@ _OF: Final = re.compile(r"(\d{1,9}) of (\d{1,9})")
 
 
 def place(capture: Capture) -> dict[str, tuple[int, int]]:
-    """(position, size) of a rank by group: pp, tp, dp, ep, cp, as far as the SOL capture of the worker says; {} where there is none."""
+    """Returns (position, size) of a rank by group: pp, tp, dp, ep, cp, as far as the SOL capture of the worker says.
+
+    {} where there is none.
+    """
     out = {}
     for name in GROUPS:
         said = capture.facts.metadata.get(f"sol_capture.groups.{name}", "") or capture.facts.metadata.get(f"groups.{name}", "")

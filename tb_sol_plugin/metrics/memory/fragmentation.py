@@ -103,7 +103,7 @@ class Fragmentation:
 
 
 def fragmentation(capture: Capture, curve: Curves) -> Fragmentation | None:
-    """Of a curve with reserved memory and totals; None where the source has no such number, as of the host."""
+    """Measures fragmentation of a curve with reserved memory and totals; None where the source has no such number, as of the host."""
     full = unthinned(capture, curve)
     if full.allocated is None or full.reserved is None or full.relative or not len(full.time_ns):
         return None
@@ -120,17 +120,20 @@ def fragmentation(capture: Capture, curve: Curves) -> Fragmentation | None:
 
 
 def unthinned(capture: Capture, curve: Curves) -> Curves:
-    """The same curve with every point; itself where the capture has none of its device and source."""
+    """Returns the same curve with every point; itself where the capture has none of its device and source."""
     return next((c for c in whole(capture) if (c.device, c.source) == (curve.device, curve.source)), curve)
 
 
 def heap(capture: Capture, device: int) -> Heap | None:
-    """The allocator of one device by the blocks of a snapshot; None where the capture holds none of it. -1: the only device there is."""
+    """Returns the allocator of one device by the blocks of a snapshot; None where the capture holds none of it.
+
+    -1: the only device there is.
+    """
     return memo(capture, ("memory.heap", device), lambda: _heap(capture, device))
 
 
 def settings(capture: Capture) -> dict[str, object]:
-    """The allocator's settings as a snapshot holds them, {} where it does not."""
+    """Returns the allocator's settings as a snapshot holds them, {} where it does not."""
     try:
         found = json.loads(capture.facts.metadata.get("allocator_settings", "{}"))
     except ValueError:
@@ -139,7 +142,7 @@ def settings(capture: Capture) -> dict[str, object]:
 
 
 def expandable(capture: Capture) -> bool | None:
-    """Whether segments can grow: by the settings, by the text that they were made from, by the history; None unknown."""
+    """Returns whether segments can grow: by the settings, by the text that they were made from, by the history; None unknown."""
     own = settings(capture)
     for name in ("expandable_segments", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"):
         value = own.get(name)
@@ -153,7 +156,7 @@ def expandable(capture: Capture) -> bool | None:
 
 
 def _max_split(capture: Capture) -> int:
-    """Bytes above which blocks are not split, -1 without such a setting."""
+    """Returns bytes above which blocks are not split, -1 without such a setting."""
     value = settings(capture).get("max_split_size")
     return value if isinstance(value, int) and 0 < value < 1 << 50 else -1
 
@@ -216,7 +219,7 @@ def _heap(capture: Capture, device: int) -> Heap | None:
 
 
 def _keep_whole(of: Ints, split: Ints, used: Ints, whole: Ints) -> int:
-    """A power of two above every used block of the segment with most free beside used: blocks of that size would not have split it."""
+    """Returns a power of two above each used block of the segment with most free memory: blocks of that size would not have split it."""
     count = len(whole)
     worst = int(np.argmax(_sum(of, split, count)))
     most = np.zeros(count, np.int64)
@@ -226,7 +229,7 @@ def _keep_whole(of: Ints, split: Ints, used: Ints, whole: Ints) -> int:
 
 
 def largest_for(found: Heap, requested: int) -> int:
-    """The largest free block that a request of that size could be served from: of common pools and its size class."""
+    """Returns the largest free block that a request of that size could be served from, of common pools and its size class."""
     wanted = "small" if requested <= SMALL_LIMIT else "large"
     fitting = found.pools[~found.pools["private"].to_numpy() & found.pools["kind"].isin([wanted, ""]).to_numpy()]
     return int(fitting["largest"].max()) if len(fitting) else 0

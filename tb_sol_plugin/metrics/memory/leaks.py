@@ -34,12 +34,15 @@ from tb_sol_plugin.tables.arrays import Floats, Ints
 
 
 def per_step(capture: Capture, curve: Curves) -> pd.DataFrame:
-    """One row per step, in order: step (number; a count where numbers repeat), start_ns, end_ns, least, most (bytes; -1 unknown)."""
+    """Returns one row per step, in order of time.
+
+    step (number; a count where numbers repeat), start_ns, end_ns, least, most (bytes; -1 unknown).
+    """
     return of_records(capture, curve) if curve.source == "recorder" else levels_of_steps(curve, C.steps(capture))
 
 
 def levels_of_steps(curve: Curves, steps: pd.DataFrame) -> pd.DataFrame:
-    """Of steps (number, start_ns, end_ns) that a curve reaches into."""
+    """Returns the levels of steps (number, start_ns, end_ns) that a curve reaches into."""
     if curve.allocated is None or not len(curve.time_ns) or not len(steps):
         return _nothing()
     inside = (steps["end_ns"].to_numpy() > curve.time_ns[0]) & (steps["start_ns"].to_numpy() <= curve.time_ns[-1])
@@ -55,7 +58,7 @@ def levels_of_steps(curve: Curves, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_records(capture: Capture, curve: Curves) -> pd.DataFrame:
-    """Of iterations in which the program recorded memory of the curve's device. most: only where its own peak was recorded."""
+    """Returns the levels of iterations in which memory of the curve's device was recorded. most: only where its own peak was recorded."""
     own = records_of(capture, number_of(curve.device))
     own = own[(own["iteration"].to_numpy() >= 0) & (own["allocated"].to_numpy() >= 0)]
     if not len(own):
@@ -70,7 +73,7 @@ def of_records(capture: Capture, curve: Curves) -> pd.DataFrame:
 
 
 def extremes(time: Ints, level: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """(least, most) of a level in each of some spans `[start, end)`. The level that holds at a start counts."""
+    """Returns (least, most) of a level in each of some spans `[start, end)`. The level at a start counts."""
     low = np.maximum(np.searchsorted(time, start, side="right") - 1, 0)
     high = np.maximum(np.searchsorted(time, end, side="left"), low + 1)
     spans = list(zip(low.tolist(), high.tolist(), strict=True))
@@ -78,7 +81,10 @@ def extremes(time: Ints, level: Ints, start: Ints, end: Ints) -> tuple[Ints, Int
 
 
 def records_of(capture: Capture, number: int) -> pd.DataFrame:
-    """The records of a device in the program in order of time, peaks by phase left out. number: -1 the only device that has some."""
+    """Returns the records of a device in the program in order of time, peaks by phase left out.
+
+    number: -1 the only device that has some.
+    """
     table = capture.tables[S.MEMORY_RECORDS.name]
     device = table["device"].to_numpy()
     every = np.unique(device[device >= 0])
@@ -90,7 +96,7 @@ def records_of(capture: Capture, number: int) -> pd.DataFrame:
 
 
 def step_of(steps: pd.DataFrame, time: Ints) -> Ints:
-    """Position in `steps` (start_ns, end_ns, ascending) that holds each time, -1 outside of all."""
+    """Returns the position in `steps` (start_ns, end_ns, ascending) that holds each time, -1 outside of all."""
     start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     found = np.searchsorted(start, time, side="right") - 1
     return np.where((found >= 0) & (time < end[found.clip(0)]), found, -1) if len(start) else np.full(len(time), -1, np.int64)
@@ -129,12 +135,12 @@ class StepLeaks:
 
 
 def no_leaks() -> pd.DataFrame:
-    """A table of evidence without rows."""
+    """Returns a table of evidence without rows."""
     return pd.DataFrame({c: pd.Series(dtype=object if c in ("by", "name") else np.int64) for c in COLUMNS})
 
 
 def step_leaks(capture: Capture, curve: Curves, steps: pd.DataFrame) -> StepLeaks:
-    """Return what the steps of a curve leave behind. steps: start_ns, end_ns, in order."""
+    """Returns what the steps of a curve leave behind. steps: start_ns, end_ns, in order."""
     found = allocations_of(capture, curve) if len(steps) else None
     if found is None:
         return StepLeaks(_growing(curve, steps) if len(steps) else no_leaks(), NONE)
@@ -150,7 +156,7 @@ def step_leaks(capture: Capture, curve: Curves, steps: pd.DataFrame) -> StepLeak
 
 
 def _of_events(capture: Capture, row: Ints) -> list[tuple[str, Ints, list[str]]]:
-    """Per grouping the code of each allocation's owner (-1 none) and the names of the codes. row: of `memory`."""
+    """Returns per grouping the code of each allocation's owner (-1 none) and the names of the codes. row: of `memory`."""
     if not len(capture.host):
         return []
     own = owners(capture)
@@ -164,7 +170,7 @@ def _of_events(capture: Capture, row: Ints) -> list[tuple[str, Ints, list[str]]]
 
 
 def _of_history(capture: Capture, row: Ints) -> list[tuple[str, Ints, list[str]]]:
-    """The same of entries of an allocator's history, which knows lines of the program alone."""
+    """Returns the same of entries of an allocator's history, which knows lines of the program alone."""
     stacks = capture.tables[S.MEMORY_EVENTS.name]["frames"]
     code = arrays.codes(stacks)[row]
     names = [""] * len(stacks.cat.categories)
@@ -174,7 +180,7 @@ def _of_history(capture: Capture, row: Ints) -> list[tuple[str, Ints, list[str]]
 
 
 def _growing(curve: Curves, steps: pd.DataFrame) -> pd.DataFrame:
-    """Categories of a timeline whose least grows in nearly every step."""
+    """Returns categories of a timeline whose least grows in nearly every step."""
     rows = []
     for name, level in curve.categories.items():
         least, _ = extremes(curve.time_ns, level, steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy())
@@ -185,7 +191,7 @@ def _growing(curve: Curves, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def parts_that_grow(capture: Capture, curve: Curves) -> pd.DataFrame:
-    """Of a recorder: categories of what it walked over (with their module where one is named) that grow from record to record."""
+    """Returns the categories of a recorder (with their module where one is named) that grow from record to record."""
     records = records_of(capture, number_of(curve.device))
     parts = capture.tables[S.MEMORY_PARTS.name]
     numbers = records.index.to_numpy()
@@ -210,7 +216,7 @@ def parts_that_grow(capture: Capture, curve: Curves) -> pd.DataFrame:
 
 
 def _often(by: str, code: Ints, names: Sequence[str], size: Ints, step: Ints, count: int) -> pd.DataFrame:
-    """Names that leave memory behind in nearly every step but the last."""
+    """Returns names that leave memory behind in nearly every step but the last."""
     early = (code >= 0) & (step < count - 1)
     texts_of: dict[str, int] = {}
     merged = np.array([texts_of.setdefault(n, len(texts_of)) for n in names], np.int64)[code[early]]
@@ -312,12 +318,12 @@ MORE: Final = "record more steps, or the whole run at intervals: sol.capture(log
 
 
 def leak(capture: Capture, curve: Curves) -> Leak:
-    """The verdict of one curve."""
+    """Judges from one curve whether memory leaks."""
     return memo(capture, ("memory.leak", curve.device, curve.source), lambda: _leak(capture, unthinned(capture, curve)))
 
 
 def longest(capture: Capture, curves: tuple[Curves, ...]) -> Leak | None:
-    """Of the curves of one memory the verdict that rests on most steps, one that found a leak before all others; None without curves.
+    """Returns the verdict that rests on most steps, of the curves of one memory; one that found a leak before all others; None without any.
 
     Who leaves memory behind is told by another of them where this one cannot: records of a program see hundreds of steps, a trace sees who.
     """
@@ -352,7 +358,7 @@ def _leak(capture: Capture, curve: Curves) -> Leak:
 
 
 def judged(x: Floats, y: Floats) -> tuple[npt.NDArray[np.bool_], float, float, Verdict]:
-    """(steps left out as warm-up, slope, R², verdict) of the least bytes y in the steps of numbers x, ascending."""
+    """Returns (steps left out as warm-up, slope, R², verdict) of the least bytes y in the steps of numbers x, ascending."""
     warm = np.zeros(len(x), bool)
     warm[: warm_up(y)] = True
     x_, y_ = x[~warm], y[~warm]
@@ -379,7 +385,7 @@ def _settled(x: Floats, y: Floats, slope: float) -> bool:
 
 
 def line_through(x: Floats, y: Floats) -> tuple[float, float]:
-    """(slope, R²) of ordinary least squares; NaN slope where x does not change, R² NaN where y does not."""
+    """Returns (slope, R²) of ordinary least squares; NaN slope where x does not change, R² NaN where y does not."""
     dx, dy = x - x.mean(), y - y.mean()
     across, up = float(dx @ dx), float(dy @ dy)
     if not across:
@@ -389,7 +395,7 @@ def line_through(x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def warm_up(y: Floats) -> int:
-    """Steps at the beginning that stand apart: those before an increase of more than `JUMP` times what later steps add."""
+    """Returns steps at the beginning that stand apart: those before an increase of more than `JUMP` times what later steps add."""
     size = len(y)
     first = size // 10 if size >= LONG else 0
     rises = np.diff(y)
@@ -410,7 +416,7 @@ def _with(steps: pd.DataFrame, warm: npt.NDArray[np.bool_], line: Floats) -> pd.
 
 
 def sums_of_steps(capture: Capture, curve: Curves) -> pd.DataFrame:
-    """One row per step with a part of the curve. curve: whole, not thinned.
+    """Returns one row per step with a part of the curve. curve: whole, not thinned.
 
     step (its number), start_ns, end_ns (on the host), peak, peak_ns (in use at most, and when; the level at its start counts), end (in use
     at its end), allocated, freed (sums of all rises and falls; -1 where the source has samples only), reserved (at most; -1 unknown).
@@ -453,7 +459,7 @@ def sums_of_steps(capture: Capture, curve: Curves) -> pd.DataFrame:
 
 
 def _argmax(level: Ints, low: Ints, high: Ints) -> Ints:
-    """Position of the first largest value of each part [low, high), none of them empty; they may overlap."""
+    """Returns the position of the first largest value of each part [low, high), none of them empty; they may overlap."""
     size = high - low
     begin = np.cumsum(size) - size
     place = np.repeat(low - begin, size) + np.arange(int(size.sum()))

@@ -75,7 +75,7 @@ class Replay:
 
 
 def devices(capture: Capture) -> list[Device]:
-    """Devices with memory events: devices first, the host last."""
+    """Returns devices with memory events: devices first, the host last."""
     return memo(capture, ("memory.devices",), lambda: _devices(capture))
 
 
@@ -86,7 +86,7 @@ def _devices(capture: Capture) -> list[Device]:
 
 
 def replay(capture: Capture, device: Device) -> Replay:
-    """The events of one device, replayed."""
+    """Replays the memory events of one device."""
     return memo(capture, ("memory.replay", device), lambda: _replay(capture, device))
 
 
@@ -115,7 +115,7 @@ def _replay(capture: Capture, device: Device) -> Replay:
 
 
 def allocations(capture: Capture, device: Device) -> pd.DataFrame:
-    """One row per allocation and per free of memory from before the window, in order of the first event of each.
+    """Returns one row per allocation and per free of memory from before the window, in order of the first event of each.
 
     first, last: positions in the replay of the allocation and of its free (-1: from before the window; never freed in it). stop: as
     last, or of the next allocation of its address.
@@ -128,7 +128,7 @@ def allocations(capture: Capture, device: Device) -> pd.DataFrame:
 
 
 def pair_allocations(r: Replay) -> pd.DataFrame:
-    """Return `allocations` of any sequence of events that gain and free memory at addresses."""
+    """Returns `allocations` of any sequence of events that gain and free memory at addresses."""
     use = np.flatnonzero(r.bytes != 0)
     addressed = use[r.address[use] != -1]
     order = addressed[np.argsort(r.address[addressed], kind="stable")]
@@ -165,7 +165,7 @@ def pair_allocations(r: Replay) -> pd.DataFrame:
 
 
 def alive(capture: Capture, device: Device, at: int) -> tuple[pd.DataFrame, int]:
-    """(rows of `allocations` that are live after event `at`, bytes from before the window that no row of them names).
+    """Returns (rows of `allocations` that are live after event `at`, bytes from before the window that no row of them names).
 
     at: position in the replay, -1 before the first event. Rows from before the window are those that are freed later; the rest of what
     was in use then is the second number. It is -1 where it is not known: totals or addresses are missing.

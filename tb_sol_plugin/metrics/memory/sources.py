@@ -55,18 +55,18 @@ class Memory:
         return tuple(sorted({e for c in self.curves for e in c.events if e.what == "oom"}, key=lambda e: e.time_ns))
 
     def teller(self, curve: Curves, sources: tuple[str, ...]) -> Curves:
-        """The curve itself where it is of one of these sources, else that of the first of them that there is; else itself."""
+        """Returns the curve itself where it is of one of these sources, else that of the first of them that there is; else itself."""
         if curve.source in sources:
             return curve
         return next((c for s in sources for c in self.curves if c.source == s), curve)
 
     def of(self, source: Source) -> Curves | None:
-        """The curve of a source; None where it has none."""
+        """Returns the curve of a source; None where it has none."""
         return self.best if source == "auto" else next((c for c in self.curves if c.source == source), None)
 
 
 def number_of(label: str) -> int:
-    """The number of a device in its name, -1 without one: 3 of `HIP 3` and of `cuda:3`."""
+    """Returns the number of a device in its name, -1 without one: 3 of `HIP 3` and of `cuda:3`."""
     found = _NUMBER.search(label)
     return int(found[1]) if found else -1
 
@@ -76,7 +76,7 @@ def is_host(label: str) -> bool:
 
 
 def memories(capture: Capture) -> list[Memory]:
-    """Those that a curve is known of: devices before the host, the one with the highest peak first among them."""
+    """Returns the memories that have a curve: devices before the host, the one with the highest peak first among them."""
     return memo(capture, ("memory.memories",), lambda: _memories(capture))
 
 
@@ -97,13 +97,16 @@ def _memories(capture: Capture) -> list[Memory]:
 
 
 def curve_from(capture: Capture, curve: Curves, source: str) -> Curves | None:
-    """The curve of another source of the same memory; None without one."""
+    """Returns the curve of another source of the same memory; None without one."""
     same = next((m for m in memories(capture) if any((c.device, c.source) == (curve.device, curve.source) for c in m.curves)), None)
     return next((c for c in same.curves if c.source == source), None) if same is not None else None
 
 
 def chosen(capture: Capture, device: str = "", source: Source = "auto") -> tuple[Memory, Curves]:
-    """The memory and the curve that a reader asks for; "" is the first memory. BadQuery where there is none of that name or source."""
+    """Returns the memory and the curve that the query names; "" is the first memory.
+
+    BadQuery where there is none of that name or source.
+    """
     every = memories(capture)
     wanted = device.strip()
     if not wanted:
@@ -136,7 +139,7 @@ HINT: Final = "give it as 12.5ms-40ms, or as 12500000-40000000 in ns, from the s
 
 
 def moment(text: str, *, field: str = "at") -> int | None:
-    """ns from the start of the recording; None for "". BadQuery where it is no time."""
+    """Returns ns from the start of the recording; None for "". BadQuery where it is no time."""
     plain = text.strip()
     if not plain:
         return None
@@ -147,7 +150,10 @@ def moment(text: str, *, field: str = "at") -> int | None:
 
 
 def span(text: str) -> tuple[int, int] | None:
-    """(start, end) in ns from the start of the recording; None for "". A unit at the end holds for both. BadQuery where it is none."""
+    """Returns (start, end) in ns from the start of the recording; None for "". A unit at the end holds for both.
+
+    BadQuery where it is none.
+    """
     plain = text.strip()
     if not plain:
         return None
@@ -169,12 +175,12 @@ def _ns(number: str, unit: str, field: str) -> int:
 
 
 def origin(capture: Capture) -> int:
-    """The moment from which a reader's times count: the start of the recording, ns."""
+    """Returns the moment from which a reader's times count: the start of the recording, ns."""
     return int(capture.facts.extent_ns[0])
 
 
 def window_of(capture: Capture, curve: Curves, text: str, query: Query) -> tuple[int, int] | None:
-    """The window (ns of the capture) that a reader asks for: one of time, else the steps of `query.step`; None for all.
+    """Returns the window (ns of the capture) that a reader asks for: one of time, else the steps of `query.step`; None for all.
 
     BadQuery where nothing of the curve lies in it: it ends before the curve begins, or begins after its end and that of the recording.
     """
@@ -192,7 +198,7 @@ def window_of(capture: Capture, curve: Curves, text: str, query: Query) -> tuple
 
 
 def _of_steps(capture: Capture, query: Query) -> tuple[int, int]:
-    """First start and last end of the chosen steps on the host."""
+    """Returns the first start and last end of the chosen steps on the host."""
     numbers = scope(capture, query).steps
     table = steps(capture)
     own = np.isin(table["number"].to_numpy(), numbers)

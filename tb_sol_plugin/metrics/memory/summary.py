@@ -98,7 +98,7 @@ def summary(capture: Capture, curve: Curves | None = None, *, limits: str = "") 
 def _why_unknown(
     curve: Curves, size: Capacity, *, left: int | None, at_peak: int | None, fragmentation_known: bool, failures: int | None
 ) -> dict[str, str]:
-    """Say by field of a summary why it is unknown, or what it means. at_peak: bytes reserved when most was in use."""
+    """Returns, by field of a summary, why it is unknown, or what it means. at_peak: bytes reserved when most was in use."""
     why: dict[str, str] = {}
     if curve.reserved is None:
         why["reserved"] = NOT_TRACKED if is_host(curve.device) else NO_RESERVED
@@ -122,14 +122,14 @@ def _why_unknown(
 
 
 def _failures(capture: Capture, curve: Curves) -> int | None:
-    """Return how many allocations failed, from the history of the device's allocator; None without one."""
+    """Returns how many allocations failed, from the history of the device's allocator; None without one."""
     device, number = capture.tables[S.MEMORY_EVENTS.name]["device"].to_numpy(), number_of(curve.device)
     reported = len(device) > 0 and not is_host(curve.device) and (number < 0 or bool((device == number).any()))
     return sum(e.what == "oom" for e in curve.events) if reported else None
 
 
 def _reserved_at(curve: Curves) -> int | None:
-    """Return the bytes reserved when most was in use: where several events share the moment, at the one with that level."""
+    """Returns the bytes reserved when most was in use: where several events share the moment, at the one with that level."""
     if curve.reserved is None or curve.allocated is None:
         return None
     here = (curve.time_ns == curve.peak_ns) & (curve.allocated == curve.peak)
@@ -138,7 +138,7 @@ def _reserved_at(curve: Curves) -> int | None:
 
 
 def capacity(capture: Capture, device: str, limits: str = "") -> Capacity:
-    """Return how much memory a device has.
+    """Returns how much memory a device has.
 
     It is that of the limits a reader chose, as recorded in the program, as recorded in the trace, else that of its device limits.
 
@@ -249,13 +249,16 @@ class Headroom:
 
 
 def headroom(capture: Capture, curve: Curves, *, limits: str = "") -> Headroom:
-    """Of the device that a curve is of; what other sources of the capture know of it counts too. limits: device limits that were chosen."""
+    """Measures the headroom of the device of a curve, with what other sources of the capture know.
+
+    limits: device limits that were chosen.
+    """
     key = ("memory.headroom", curve.device, curve.source, limits)
     return memo(capture, key, lambda: _headroom(capture, unthinned(capture, curve), limits))
 
 
 def of_device(capture: Capture, curve: Curves) -> tuple[Curves, ...]:
-    """The curves of all sources that speak of the same memory, this one among them."""
+    """Returns the curves of all sources that speak of the same memory, this one among them."""
     every = [m.curves for m in memories(capture) if any((c.device, c.source) == (curve.device, curve.source) for c in m.curves)]
     return every[0] if every else (curve,)
 
@@ -295,7 +298,7 @@ def _number(capture: Capture, curve: Curves) -> int:
 
 
 def _base(capture: Capture, number: int, total: Amount, failures: tuple[Failure, ...]) -> Amount:
-    """Return the most used on the device outside the allocator: from records, else from a failed allocation."""
+    """Returns the most used on the device outside the allocator: from records, else from a failed allocation."""
     own = records_of(capture, number)
     used, reserved = own["device_used"].to_numpy(), own["reserved"].to_numpy()
     known = (used >= 0) & (reserved >= 0)
@@ -387,19 +390,19 @@ def _failure(history: Curves, event: Event, blocks: Heap | None, later: int, ven
 
 
 def unused_for(found: Heap, requested: int) -> int:
-    """Free bytes in blocks of the pools and size class that serve such a request."""
+    """Returns free bytes in blocks of the pools and size class that serve such a request."""
     wanted = "small" if requested <= 1 << 20 else "large"
     fitting = found.pools[~found.pools["private"].to_numpy() & found.pools["kind"].isin([wanted, ""]).to_numpy()]
     return int(fitting["free"].sum())
 
 
 def allocator_setting(vendor: str, value: str) -> str:
-    """The environment variable of the allocator's settings."""
+    """Returns the environment variable of the allocator's settings."""
     return f"PYTORCH_{'HIP' if vendor == 'amd' else 'CUDA'}_ALLOC_CONF={value}"
 
 
 def _judged(event: Event, blocks: Heap | None, largest: int, unused: int, reserved: int, vendor: str) -> tuple[str, str, str]:
-    """(why it failed, what helps, the setting)."""
+    """Returns (why it failed, what helps, the setting)."""
     requested, free = event.bytes, event.free
     if requested < 0:
         return "How much was asked for is not recorded.", "", ""
@@ -475,7 +478,7 @@ class MemorySummary:
 
 
 def memory_summary(capture: Capture, query: Query) -> MemorySummary:
-    """Return the memory of a capture to compare. Unavailable where no device's allocator was recorded."""
+    """Returns the memory of a capture to compare. Unavailable where no device's allocator was recorded."""
     if not memories(capture):
         raise Unavailable("no device's allocator was recorded", hint="record on a device, or with profile(profile_memory=True)")
     memory, every = chosen(capture)

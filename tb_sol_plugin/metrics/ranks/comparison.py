@@ -98,7 +98,7 @@ def ranks_of(workers: Sequence[WorkerPart[P]], length: Callable[[WorkerPart[P]],
 
 
 def label(worker: WorkerPart[P]) -> str:
-    """The name of a recording in text: its rank, else the name of its worker."""
+    """Returns the name of a recording in text: its rank, else the name of its worker."""
     return worker.worker if worker.rank is None else f"rank {worker.rank}"
 
 
@@ -179,24 +179,24 @@ class Comparison(Generic[P]):
         return tuple(name for name, counts in zip(self.ranks.labels, self.ranks.counts.tolist(), strict=True) if counts)
 
     def counted(self, column: str = "") -> Floats:
-        """Values of a column (default: the measure) by row, NaN where unknown or not part of statistics."""
+        """Returns values of a column (default: the measure) by row, NaN where unknown or not part of statistics."""
         values = self.frame[column or self.measure.column].to_numpy(np.float64)
         return np.where(self.counts, values, np.nan)
 
     def matrix(self, column: str = "") -> Floats:
-        """Values of a column (default: the measure), one row per group and one column per rank of `labels`; NaN where unknown."""
+        """Returns values of a column (default: the measure), one row per group and one column per rank of `labels`; NaN where unknown."""
         out = np.full((len(self.groups), len(self.ranks.read)), np.nan)
         out[self.group, self.at] = self.frame[column or self.measure.column].to_numpy(np.float64)
         return np.asarray(out[:, self.ranks.counts], np.float64)
 
     def outlier_matrix(self) -> Mask:
-        """Whether a value of `matrix` is an outlier of its group."""
+        """Returns whether a value of `matrix` is an outlier of its group."""
         out = np.zeros((len(self.groups), len(self.ranks.read)), np.bool_)
         out[self.group, self.at] = self.outliers
         return np.asarray(out[:, self.ranks.counts], np.bool_)
 
     def spread(self, column: str = "") -> pd.DataFrame:
-        """How far a column (default: the measure) lies apart, one row per group, as `spread`.
+        """Returns how far a column (default: the measure) lies apart, one row per group, as `spread`.
 
         Two more columns, least_rank and most_rank, have the labels of the ranks at both ends, None where all are alike.
         """
@@ -212,7 +212,7 @@ class Comparison(Generic[P]):
         return found
 
     def spread_of(self, group: str | None = None, column: str = "") -> Spread:
-        """Of one group (None: of the ranks of all groups) how far a column (default: the measure) lies apart."""
+        """Returns how far a column (default: the measure) lies apart in one group (None: in the ranks of all groups)."""
         mine = self.group == self.groups.index(group) if group is not None else np.ones(len(self.frame), np.bool_)
         values = np.where(mine, self.counted(column), np.nan)
         found = spread(values, np.zeros(len(values), np.int64), 1)
@@ -226,7 +226,7 @@ class Comparison(Generic[P]):
         )
 
     def of_median(self) -> Floats:
-        """The measure of each row over the median of its group; NaN where the median is not above 0."""
+        """Returns the measure of each row over the median of its group; NaN where the median is not above 0."""
         median = self.spread()["median"].to_numpy(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.frame[self.measure.column].to_numpy(np.float64) / np.where(median > 0, median, np.nan)[self.group]
@@ -237,7 +237,7 @@ class Comparison(Generic[P]):
         return outliers(self.counted(), self.group, len(self.groups), tolerance=self.measure.tolerance)
 
     def sums(self, columns: Sequence[str]) -> pd.DataFrame:
-        """One row per group: sums of columns over the ranks that know all of them; NaN where no rank does."""
+        """Returns one row per group: sums of columns over the ranks that know all of them; NaN where no rank does."""
         values = np.stack([self.counted(c) for c in columns])
         known = np.isfinite(values).all(axis=0)
         count = np.bincount(self.group[known], minlength=len(self.groups))
@@ -246,7 +246,7 @@ class Comparison(Generic[P]):
 
 
 def spread(values: Floats, group: Ints, groups: int) -> pd.DataFrame:
-    """How far values lie apart within each group, of values of which some are unknown (NaN).
+    """Returns how far values lie apart within each group, of values of which some are unknown (NaN).
 
     Columns: count of known values; least, median and most, NaN without values; least_at and most_at, positions of the first such value
     among all values, -1 without; imbalance, most over median, NaN where the median is not above 0; excess, most less median. The median
@@ -269,7 +269,7 @@ def spread(values: Floats, group: Ints, groups: int) -> pd.DataFrame:
 
 
 def outliers(values: Floats, group: Ints, groups: int, *, tolerance: float = 0.0) -> Mask:
-    """Which values are outliers of their group.
+    """Tells which values are outliers of their group.
 
     The robust z-score 0.6745 (x - median) / MAD is above 3.5, and x is more than 2 % of the median and more than `tolerance` away from
     it. Where more than half of a group are equal (MAD 0) the latter two alone decide. A group of fewer than five known values has none.
@@ -284,21 +284,21 @@ def outliers(values: Floats, group: Ints, groups: int, *, tolerance: float = 0.0
 
 
 def frame_of(rows: Iterable[tuple[int, msgspec.Struct]], kind: type[msgspec.Struct]) -> pd.DataFrame:
-    """Structs of a type as rows, of columns named as its fields, with `at`: the position of the recording that each is of."""
+    """Returns structs of a type as rows, with columns named as its fields and `at`: the position of the recording that each is of."""
     found = [(at, *msgspec.structs.astuple(row)) for at, row in rows]
     return pd.DataFrame(found, columns=["at", *kind.__struct_fields__], dtype=object)
 
 
 def floats(values: pd.Series) -> Floats:  # type: ignore[type-arg]
-    """Numbers of which some are None as float64, NaN for None."""
+    """Returns numbers of which some are None as float64, NaN for None."""
     return values.to_numpy(np.float64, na_value=np.nan)
 
 
 def whole(values: Iterable[float]) -> pd.Series:  # type: ignore[type-arg]
-    """Numbers of a unit without parts (bytes, ns, counts), rounded; None for NaN."""
+    """Returns numbers of a unit without parts (bytes, ns, counts), rounded; None for NaN."""
     return pd.Series([round(v) if v == v else None for v in values], dtype=object)
 
 
 def known(value: float) -> float | None:
-    """A number as a value of a report: None for NaN."""
+    """Returns a number as a value of a report: None for NaN."""
     return float(value) if value == value else None

@@ -52,7 +52,7 @@ FACTS: Final = (
 
 
 def facts(ranks: Ranks[P]) -> dict[str, Scalar]:
-    """Values of FACTS."""
+    """Returns values of FACTS."""
     return {
         "workers": ranks.total, "workers_read": len(ranks.read),
         "ranks_present": len({w.rank for w in ranks.read if w.rank is not None}), "world_size": ranks.world_size,
@@ -61,7 +61,7 @@ def facts(ranks: Ranks[P]) -> dict[str, Scalar]:
 
 
 def read_note(ranks: Ranks[P]) -> str:
-    """The note of the tile `workers_read`: of how many, and of a job of how many ranks."""
+    """Returns the note of the tile `workers_read`: of how many, and of a job of how many ranks."""
     job = f", job of {human(ranks.world_size, 'count')}" if ranks.world_size else ""
     return f"all read{job}" if len(ranks.read) == ranks.total else f"of {human(ranks.total, 'count')}{job}"
 
@@ -70,7 +70,7 @@ def tiles(
     values: Mapping[str, Scalar], known: Sequence[Fact], *, title: str, shown: Sequence[str], notes: Mapping[str, str],
     marks: Mapping[str, Mark] | None = None, weight: Literal["headline", "card"] = "card",
 ) -> FactsSection:  # fmt: skip
-    """Facts of which the shown ones that have a value are tiles, in that order; the others are in the data alone."""
+    """Returns facts of which the shown ones that have a value are tiles, in that order; the others are in the data alone."""
     tile = [name for name in shown if values[name] is not None]
     ordered = {name: values[name] for name in [*tile, *(n for n in values if n not in tile)]}
     return make_facts(
@@ -80,7 +80,7 @@ def tiles(
 
 
 def columns_of(columns: Sequence[Column], numbered: Sequence[bool], hidden: frozenset[str] = frozenset()) -> list[Column]:
-    """Columns of a table of ranks. numbered: of each row whether its rank is known; names of workers come first where one is not.
+    """Returns columns of a table of ranks. numbered: of each row whether its rank is known; names of workers come first where one is not.
 
     hidden: columns that only the column chooser shows.
     """
@@ -90,7 +90,7 @@ def columns_of(columns: Sequence[Column], numbered: Sequence[bool], hidden: froz
 
 
 def identity(compared: Comparison[P], rows: Sequence[int]) -> pd.DataFrame:
-    """The rank and worker of rows of a comparison, and their measure over the median."""
+    """Returns the rank and worker of rows of a comparison, and their measure over the median."""
     read = [compared.ranks.read[at] for at in compared.at[list(rows)].tolist()]
     return pd.DataFrame({
         "rank": pd.Series([w.rank for w in read], dtype=object), "worker": [w.worker for w in read],
@@ -99,7 +99,10 @@ def identity(compared: Comparison[P], rows: Sequence[int]) -> pd.DataFrame:
 
 
 def row_marks(compared: Comparison[P], rows: Sequence[int], among: str) -> dict[str, dict[str, Mark]]:
-    """Marks of rows of a comparison: outliers, and recordings of a rank that another recording stands for. among: whom outliers are of."""
+    """Returns marks of rows of a comparison: outliers, and recordings of a rank that another recording stands for.
+
+    among: whom outliers are of.
+    """
     far, counts = compared.outliers[list(rows)], compared.counts[list(rows)]
     outlier = Mark("flagged", f"far from the {among}")
     twice = Mark("flagged", "this rank is there more than once; another worker stands for it")
@@ -112,14 +115,14 @@ def row_marks(compared: Comparison[P], rows: Sequence[int], among: str) -> dict[
 def row_links(
     compared: Comparison[P], rows: Sequence[int], *, analysis: str, label: str, query: Sequence[Mapping[str, str]]
 ) -> dict[str, Link]:
-    """A link of each row to an analysis of its recording. query: of each row, what is asked besides."""
+    """Returns a link of each row to an analysis of its recording. query: of each row, what is asked besides."""
     read = [compared.ranks.read[at] for at in compared.at[list(rows)].tolist()]
     rows_of = enumerate(zip(read, query, strict=True))
     return {str(i): Link(analysis, {"worker": w.worker, "span": w.span, **more}, label) for i, (w, more) in rows_of}
 
 
 def incomparable(ranks: Ranks[P]) -> str:
-    """The headline where fewer than two ranks were read; "" where they can be compared."""
+    """Returns the headline where fewer than two ranks were read; "" where they can be compared."""
     if not ranks.read:
         return f"None of {human(ranks.total, 'count')} workers has been read."
     if ranks.compared == 1:
@@ -128,7 +131,7 @@ def incomparable(ranks: Ranks[P]) -> str:
 
 
 def largest(table: pd.DataFrame, column: str) -> dict[str, Scalar] | None:
-    """The row with the largest value of a column; None where none is known."""
+    """Returns the row with the largest value of a column; None where none is known."""
     known = table[table[column].notna()]
     if not len(known):
         return None
@@ -137,7 +140,7 @@ def largest(table: pd.DataFrame, column: str) -> dict[str, Scalar] | None:
 
 
 def left_out(ranks: Ranks[P]) -> list[TableSection]:
-    """A table of the recordings that cannot be compared, none where all can. Its id is `left_out`, its columns are LEFT_OUT."""
+    """Returns a table of the recordings that cannot be compared, none where all can. Its id is `left_out`, its columns are LEFT_OUT."""
     rows = [p for p in ranks.excluded if p.state != "waiting"]
     if not rows:
         return []
@@ -149,7 +152,7 @@ def left_out(ranks: Ranks[P]) -> list[TableSection]:
 
 
 def notices(ranks: Ranks[P]) -> list[Notice]:
-    """Which ranks are missing, recorded more than once, or could not be read: a line each."""
+    """Reports which ranks are missing, recorded more than once, or could not be read: a line each."""
     out = []
     failed = [p for p in ranks.excluded if p.state in ("failed", "lacking")]
     if failed:
@@ -184,7 +187,7 @@ def _times(count: int) -> str:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """`Rank 5`, `Ranks 3, 5 to 9 and 12`."""
+    """Returns `Rank 5`, `Ranks 3, 5 to 9 and 12`."""
     runs: list[tuple[int, int]] = []
     for rank in ranks:
         if runs and runs[-1][1] == rank - 1:
@@ -228,7 +231,7 @@ class RankAxis(Generic[P]):
         return self.ends[1] - self.ends[0]
 
     def layout(self, *, last: bool = True) -> F.Plain:
-        """The axis itself. last: the lowest of several panels, which alone has text."""
+        """Returns the axis itself. last: the lowest of several panels, which alone has text."""
         numbered = self.ranks.numbered
         axis = F.axis("rank" if numbered and last else "", range=list(self.ends), showticklabels=last, tickformat="d")
         if self.length < 20:
@@ -239,7 +242,7 @@ class RankAxis(Generic[P]):
         return axis
 
     def excluded(self, axes: F.Plain, height: float) -> list[F.Plain]:
-        """Crosses where a rank has no recording, or one that cannot be compared; none where recordings are drawn by name."""
+        """Returns crosses where a rank has no recording, or one that cannot be compared; none where recordings are drawn by name."""
         if not self.ranks.numbered:
             return []
         why = dict.fromkeys(self.ranks.missing, "no recording in this run")
@@ -257,7 +260,7 @@ class RankAxis(Generic[P]):
 
 
 def axis_of(compared: Comparison[P]) -> RankAxis[P]:
-    """The axis of compared ranks: their numbers, or their order where a recording has no rank.
+    """Returns the axis of compared ranks: their numbers, or their order where a recording has no rank.
 
     It ends at the last rank of the job where that is known, so that it stays the same while ranks are being read.
     """
@@ -274,7 +277,7 @@ def marks(
     axis: RankAxis[P], values: Floats, *, outliers: Mask, hover: Sequence[str], keys: Sequence[str], name: str, token: str,
     width: float, symbol: str = "", axes: F.Plain | None = None,
 ) -> F.Plain:  # fmt: skip
-    """A bar or point per rank whose value is known. Outliers have a thicker edge.
+    """Returns a bar or point per rank whose value is known. Outliers have a thicker edge.
 
     values, outliers, hover (HTML), keys (of rows of the table) are by rank of the axis. token: color. width: of a bar, in ranks.
     """
@@ -298,29 +301,29 @@ def marks(
 
 
 def median_line(x: Sequence[float | None], y: Sequence[float | None], ink: str, axes: F.Plain | None = None) -> F.Plain:
-    """A dashed line of medians; None breaks it."""
+    """Returns a dashed line of medians; None breaks it."""
     line: F.Plain = {"color": F.light(ink), "width": 1.2, "dash": "dash"}
     trace: F.Plain = {"type": "scatter", "mode": "lines", "x": list(x), "y": list(y), "hoverinfo": "skip", "name": "median", "line": line}
     return trace | (axes or {})
 
 
 def farthest(away: Floats, outliers: Mask) -> list[int]:
-    """Positions of the outliers that are named: those that are farthest away."""
+    """Returns positions of the outliers that are named: those that are farthest away."""
     at = np.flatnonzero(outliers)
     return [int(i) for i in at[np.argsort(-away[at], kind="stable")][:FIGURE_NAMED]]
 
 
 def name_note(axis: RankAxis[P], at: int, y: float) -> F.Plain:
-    """The name of a rank above its bar or point."""
+    """Returns the name of a rank above its bar or point."""
     font: F.Plain = {"size": 11, "color": F.light("ink")}
     return {"x": float(axis.x[at]), "y": y, "text": short(axis.labels[at]), "showarrow": False, "yanchor": "bottom", "font": font}
 
 
 def hover_head(axis: RankAxis[P], at: int, more: str, *, outlier: bool) -> str:
-    """The first line of a rank's tooltip."""
+    """Returns the first line of a rank's tooltip."""
     return f"<b>{F.escape(axis.labels[at])}</b>{more}{', far from the others' if outlier else ''}"
 
 
 def short(name: str) -> str:
-    """A name for an axis, cut in the middle."""
+    """Returns a name for an axis, cut in the middle."""
     return F.escape(name if len(name) <= 14 else f"{name[:5]}…{name[-8:]}")

@@ -40,7 +40,7 @@ class ConsoleReport:
 
 
 def console_report(capture: Capture, part: Scope, limits: str = "") -> ConsoleReport | None:
-    """The report over the complete steps of a selection; None where nothing has a limit."""
+    """Returns the report over the complete steps of a selection; None where nothing has a limit."""
     calls = calls_of(capture, part, limits)
     spec = calls.done.spec
     _, rows = windows_of(capture, part)

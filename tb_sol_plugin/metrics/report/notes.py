@@ -43,7 +43,7 @@ class Check:
 
 
 def check_of(capture: Capture, done: Work, part: Scope) -> Check | None:
-    """The comparison over the selected steps; None where no step of theirs has an iteration of the same work."""
+    """Returns the comparison over the selected steps; None where no step of theirs has an iteration of the same work."""
     steps = [s for s in done.match.steps if s.row in part.rows] if done.match is not None else []
     if not steps:
         return None
@@ -64,7 +64,7 @@ def check_of(capture: Capture, done: Work, part: Scope) -> Check | None:
 
 
 def joined_notices(capture: Capture, done: Work, part: Scope) -> list[Notice]:
-    """Nothing for a trace alone and for a SOL capture alone."""
+    """Returns the notices about a trace and its SOL capture together; none where there is only one of them."""
     if scope.source_of(capture) != "both":
         return []
     name = (capture.facts.metadata.get("sol_capture", "") or "a SOL capture of this run").replace("\\", "/").rpartition("/")[2]
@@ -91,7 +91,7 @@ def joined_notices(capture: Capture, done: Work, part: Scope) -> list[Notice]:
 
 
 def profile_notices(capture: Capture) -> list[Notice]:
-    """That it holds sums, and how its device was found. Nothing for other recordings."""
+    """Returns the notice that a profile holds sums, and how its device was found; none for other recordings."""
     if not scope.is_profile(capture):
         return []
     table, copies = capture.tables[S.LEDGER.name], capture.tables[S.COPIES.name]
@@ -124,7 +124,7 @@ WORKLESS: Final = ("tensors without data",)
 
 
 def source_notices(capture: Capture, part: Scope) -> list[Notice]:
-    """Of a SOL capture: its sampled iterations and what holds for them; of a profile that it holds sums. Nothing for a trace."""
+    """Returns notices about the source: sampled iterations of a SOL capture, sums of a profile; none for a trace."""
     if not scope.is_capture(capture):
         return profile_notices(capture)
     out = [Notice(_what(capture, part), "info", Link("iterations"))]
@@ -136,7 +136,7 @@ def source_notices(capture: Capture, part: Scope) -> list[Notice]:
 
 
 def sampled_words(capture: Capture, part: Scope) -> str:
-    """`sampled iteration 100`, `3 sampled iterations`."""
+    """Returns `sampled iteration 100`, `3 sampled iterations`."""
     count = len(part.steps)
     return f"sampled iteration {part.steps[0]}" if count == 1 else f"{human(count, 'count')} sampled iterations"
 
@@ -158,7 +158,7 @@ def _what(capture: Capture, part: Scope) -> str:
 
 
 def _left_out(capture: Capture) -> str:
-    """Sampled iterations whose work is not read, in a sentence of its own."""
+    """Returns sampled iterations whose work is not read, in a sentence of its own."""
     lost = len(capture.steps) - len(scope.counted_steps(capture))
     if lost <= 0:
         return ""
@@ -200,7 +200,7 @@ LONGEST: Final = 200
 
 
 def setting(capture: Capture) -> dict[str, str]:
-    """Names and texts, in order; what is not known is left out."""
+    """Returns names and texts, in order; what is not known is left out."""
     facts, metadata = capture.facts, capture.facts.metadata
     own = {name.removeprefix("sol_capture."): text for name, text in metadata.items()}
     out: dict[str, str] = {}
@@ -235,7 +235,7 @@ def setting(capture: Capture) -> dict[str, str]:
 
 
 def _batch(capture: Capture) -> str:
-    """Samples and tokens of an iteration, as the last one that knows them says."""
+    """Returns samples and tokens of an iteration, as the last one that knows them says."""
     table = capture.tables[S.ITERATIONS.name]
     parts = []
     for column, word in (("batch", "samples"), ("tokens", "tokens")):

@@ -66,13 +66,13 @@ class Parts:
 
 
 def shown_ratio(fall: Waterfall) -> float | None:
-    """The speed of light over the measured time, None where a cost model covers too little of the work."""
+    """Returns the speed of light over the measured time, None where a cost model covers too little of the work."""
     share = fall.modeled_kernel_share
     return fall.ratio if share is not None and share >= LEAST else None
 
 
 def parts_of(capture: Capture, fall: Waterfall) -> Parts:
-    """The waterfall's bars, per step; parts without time are left out."""
+    """Returns the waterfall's bars, per step; parts without time are left out."""
     each = fall.steps
     start = Part("Step time, measured" if fall.stepped else "Recording, measured", fall.total_ns / each, "bar-ink", "The measured time.")
     if not fall.work.timed:
@@ -95,7 +95,7 @@ def _waits(capture: Capture, fall: Waterfall) -> list[Part]:
 
 
 def _host_waits(unit: str, fall: Waterfall) -> list[Part]:
-    """Idle time by cause; causes too small to see are one part with the rest."""
+    """Returns idle time by cause; causes too small to see are one part with the rest."""
     each, least = fall.steps, SMALL * fall.total_ns
     causes = (
         ("Launch gaps", fall.launch_gap_ns, "Nothing runs while the host prepares the next launch, and from one kernel to the next."),
@@ -112,7 +112,7 @@ def _host_waits(unit: str, fall: Waterfall) -> list[Part]:
 
 
 def _unsplit(fall: Waterfall, start: Part) -> Parts:
-    """Of a step whose calls have no times: the limits, and all the rest."""
+    """Returns the parts of a step whose calls have no times: the limits, and all the rest."""
     stays = _stays(fall) if fall.has_limits else []
     rest = start.ns - sum(p.ns for p in stays)
     meaning = "Time above the limits, waits and communication: single calls were not timed. A profiler trace tells them apart."
@@ -120,7 +120,7 @@ def _unsplit(fall: Waterfall, start: Part) -> Parts:
 
 
 def _counted_parts(fall: Waterfall) -> list[Part]:
-    """Of a SOL capture of a CPU: what is in no operator, and communication."""
+    """Returns the parts of a SOL capture of a CPU: what is in no operator, and communication."""
     each, rest = fall.steps, fall.outside_ns
     name, meaning = "Outside operators", "Python, dispatch, and what the recorder does not time."
     if rest < 0:
@@ -142,7 +142,7 @@ def _host_parts(fall: Waterfall) -> list[Part]:
 
 
 def _above_limit(fall: Waterfall, whole: float) -> list[Part]:
-    """Work above its limit by kind, the largest first; kinds too small to see are one part."""
+    """Returns work above its limit by kind, the largest first; kinds too small to see are one part."""
     each = fall.steps
     kinds = []
     for kind, (word, _) in KINDS.items():
@@ -175,7 +175,7 @@ def _above_limit(fall: Waterfall, whole: float) -> list[Part]:
 
 
 def _by_kind(capture: Capture, fall: Waterfall, whole: float) -> list[Part]:
-    """Work without limits by kind: that of the operators' models on the host, on a device by the names of its kernels."""
+    """Returns work without limits by kind: that of the operators' models on the host, on a device by the names of its kernels."""
     on_host = fall.work.by_host_time
     time, word = (dict(fall.kind_ns), "") if on_host else (kernel_time(capture, fall), " kernels")
     meaning = "By the cost models of the operators." if on_host else "By the cost models of the operators, else by the kernels' names."
@@ -188,7 +188,7 @@ def _by_kind(capture: Capture, fall: Waterfall, whole: float) -> list[Part]:
 
 
 def kernel_time(capture: Capture, fall: Waterfall) -> dict[str, int]:
-    """Exclusive device time of computation by kind of work: that of the cost model, else that of the kernel's name."""
+    """Returns the exclusive device time of computation by kind of work: that of the cost model, else that of the kernel's name."""
     rows = np.flatnonzero((fall.own > 0) & ((fall.kind != NO_KIND) | (classes(capture) == COMPUTATION)))
     if not len(rows):
         return dict.fromkeys(KINDS, 0)
@@ -242,7 +242,7 @@ class Found:
     more: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, value: Scalar, *, label: str = "", note: str = "", mark: Mark | None = None, more: str = "") -> None:
-        """A fact; an unknown one (None or empty text) is left out. label: where it is not the usual one."""
+        """Adds a fact; an unknown one (None or empty text) is left out. label: where it is not the usual one."""
         if value is None or value == "":
             return
         self.values[name] = value
@@ -257,7 +257,7 @@ class Found:
 
 
 def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame, chosen: bool) -> Found:
-    """Device, limits, versions, what was recorded, counts. chosen: the reader picked the limits."""
+    """Returns the facts about device, limits, versions, what was recorded, counts. chosen: the reader picked the limits."""
     out = Found()
     facts = capture.facts
     used = devices_in_use(capture)
@@ -295,7 +295,7 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
 
 
 def _model(out: Found, metadata: dict[str, str]) -> None:
-    """What a SOL capture says of the model."""
+    """Returns what a SOL capture says of the model."""
     out.add("model", metadata.get("model.class"), note="compiled" if metadata.get("model.compiled") == "true" else "")
     count = metadata.get("model.parameters", "")
     out.add("parameters", int(count) if count.isdigit() else None)
@@ -322,12 +322,12 @@ def _limits(out: Found, spec: DeviceSpec, ops: pd.DataFrame, chosen: bool) -> No
 
 
 def _achievable_column(spec: DeviceSpec, dtype: str) -> str:
-    """The column of the table that the achievable rate of a type is from: BF16's where the type has none of its own."""
+    """Returns the column of the table that the achievable rate of a type is from: BF16's where the type has none of its own."""
     return ACHIEVABLE_COLUMNS.get(dtype if dtype in spec.achievable_rates else "bf16", "")
 
 
 def _main_type(spec: DeviceSpec, ops: pd.DataFrame) -> str:
-    """The type that holds most of the matrix work; without any, the first of BF16, FP16 and FP32 that the device has a rate for."""
+    """Returns the type that holds most of the matrix work; without any, the first of BF16, FP16 and FP32 that the device has a rate for."""
     flop = np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))
     total = np.bincount(ops["dtype"].cat.codes.to_numpy() + 1, flop, minlength=1)[1:] if len(ops) else np.zeros(0)
     if total.sum() > 0:
@@ -336,7 +336,7 @@ def _main_type(spec: DeviceSpec, ops: pd.DataFrame) -> str:
 
 
 def _hip(version: str) -> str:
-    """`6.4.43483` of HIP's number 60443483 (major × 10⁷ + minor × 10⁵ + patch, as hip_version.h writes it); other text as it is."""
+    """Returns `6.4.43483` of HIP's number 60443483 (major × 10⁷ + minor × 10⁵ + patch, as hip_version.h writes it); other text as it is."""
     if not version.isdigit() or int(version) < 10_000_000:
         return version
     number = int(version)
@@ -344,14 +344,14 @@ def _hip(version: str) -> str:
 
 
 def _rank(rank: int | None, world: int | None) -> str:
-    """`3 of 16`, with what is known."""
+    """Returns `3 of 16`, with what is known."""
     if rank is None:
         return f"unknown, of {world}"
     return f"{rank} of {world}" if world else str(rank)
 
 
 def _torch(metadata: dict[str, str]) -> str:
-    """A torch version among the allowed metadata."""
+    """Returns a torch version among the allowed metadata."""
     for key, value in metadata.items():
         last = key.rsplit(".", 1)[-1]
         if last in ("torch_version", "pytorch_version") or key.endswith("packages.torch"):
@@ -373,7 +373,7 @@ MEASURE: Final = "tb-sol doctor --measure"
 
 
 def sentence(capture: Capture, part: Scope, fall: Waterfall, found: list[Finding]) -> str:
-    """Two or three sentences, the numbers in bold. found: findings, the largest saving first."""
+    """Writes two or three sentences, the numbers in bold. found: findings, the largest saving first."""
     ratio = shown_ratio(fall)
     if not fall.total_ns:
         return "Nothing in this recording has a length."
@@ -384,7 +384,7 @@ def sentence(capture: Capture, part: Scope, fall: Waterfall, found: list[Finding
 
 
 def subject(capture: Capture, part: Scope, fall: Waterfall) -> str:
-    """What takes the time: `Step 6`, `A step` (the mean of several), `The recording`."""
+    """Returns what takes the time: `Step 6`, `A step` (the mean of several), `The recording`."""
     if not fall.stepped:
         return "The recording"
     _, rows = windows_of(capture, part)
@@ -392,7 +392,7 @@ def subject(capture: Capture, part: Scope, fall: Waterfall) -> str:
 
 
 def a_device(spec: DeviceSpec) -> str:
-    """`an H100 SXM`, `a V100 SXM2 32 GB`, `this CPU`."""
+    """Returns `an H100 SXM`, `a V100 SXM2 32 GB`, `this CPU`."""
     if spec.vendor == "cpu":
         return "this CPU"
     first = spec.name[:1].upper()
@@ -401,7 +401,7 @@ def a_device(spec: DeviceSpec) -> str:
 
 
 def why_no_ratio(capture: Capture, fall: Waterfall) -> str:
-    """Why there is no speed of light; "" where there is one."""
+    """Returns why there is no speed of light; "" where there is one."""
     if shown_ratio(fall) is not None:
         return ""
     spec = fall.work.spec
@@ -444,7 +444,7 @@ def _times(capture: Capture, part: Scope, fall: Waterfall) -> str:
 
 
 def same_unit(long_ns: float, short_ns: float) -> tuple[str, str]:
-    """Two times in one unit where the longer one stays below 10 000 of it."""
+    """Writes two times in one unit where the longer one stays below 10 000 of it."""
     factor, unit = scale_of(max(short_ns, 1.0), "ns")
     if not short_ns or long_ns / factor >= 1e4:
         return human(round(long_ns), "ns"), human(round(short_ns), "ns")
@@ -467,7 +467,7 @@ GROUPS: Final = {
 
 
 def _limited(capture: Capture, fall: Waterfall, found: list[Finding]) -> str:
-    """The largest group of parts, and what the first fix saves at most."""
+    """Returns the largest group of parts, and what the first fix saves at most."""
     if not fall.work.timed:
         return ""
     group, words, time = _largest(capture, fall)
@@ -482,12 +482,12 @@ def _limited(capture: Capture, fall: Waterfall, found: list[Finding]) -> str:
 
 
 def _lower(title: str) -> str:
-    """A title inside a sentence: its first letter small where the first word is a plain one."""
+    """Returns a title inside a sentence: its first letter small where the first word is a plain one."""
     return title[:1].lower() + title[1:] if title[1:2].islower() or title[1:2] == " " else title
 
 
 def _largest(capture: Capture, fall: Waterfall) -> tuple[str, str, float]:
-    """(group, words, ns) of the largest group of parts."""
+    """Returns (group, words, ns) of the largest group of parts."""
     if fall.work.by_host_time:
         return _largest_of_host(fall)
     unit = device_word(capture)
@@ -515,7 +515,7 @@ def _largest(capture: Capture, fall: Waterfall) -> tuple[str, str, float]:
 
 
 def _first(groups: dict[str, float]) -> str:
-    """The largest group; the limits themselves only where they are most of the time."""
+    """Returns the largest group; the limits themselves only where they are most of the time."""
     mostly = 2 * groups["limit"] >= sum(groups.values())
     return "limit" if mostly else max((g for g in groups if g != "limit"), key=lambda g: groups[g])
 
@@ -525,7 +525,7 @@ def _bound(fall: Waterfall) -> str:
 
 
 def _host_cause(fall: Waterfall) -> str:
-    """What the host does meanwhile, where one cause explains all the waiting, or most of it."""
+    """Returns what the host does meanwhile, where one cause explains all the waiting, or most of it."""
     launch, blocked = fall.launch_gap_ns / fall.host_wait_ns, fall.blocked_ns / fall.host_wait_ns
     if launch >= MOSTLY:
         return " for the host to launch the next kernel" if launch >= NEARLY else " for the host, mostly for its next launch"
@@ -542,7 +542,7 @@ def _work_words(capture: Capture, fall: Waterfall, share: str, limited: bool) ->
 
 
 def _most(time: dict[str, float]) -> str:
-    """`, most of it convolutions` where one kind has more than half, else `, convolutions the largest part`."""
+    """Returns `, most of it convolutions` where one kind has more than half, else `, convolutions the largest part`."""
     whole = sum(max(v, 0.0) for v in time.values())
     best = max(time, key=lambda k: time[k])
     if whole <= 0 or best == "other":
@@ -579,7 +579,7 @@ def _largest_of_host(fall: Waterfall) -> tuple[str, str, float]:
 
 
 def percent(value: float) -> str:
-    """A share in bold and whole percent, with one decimal below ten; `over 99 %` where all but a rest would read as all."""
+    """Returns a share in bold and whole percent, with one decimal below ten; `over 99 %` where all but a rest would read as all."""
     if 0.995 <= value < 1:
         return f"over **99{NARROW}%**"
     return "**" + number(100 * value, 0 if value >= 0.0995 else 1) + NARROW + "%**"

@@ -90,11 +90,11 @@ class RuleContext:
     reported: list[Finding] = field(default_factory=list, init=False)
 
     def worth(self, found: Finding) -> bool:
-        """Whether a finding is worth a reader's time."""
+        """Tells whether a finding is large enough to be shown."""
         raise NotImplementedError
 
     def rows_of(self, *rules: str, size: int) -> Mask:
-        """Which of `size` rows findings of some rules speak of, where `rules` begin their names."""
+        """Tells which of `size` rows findings of some rules are about, where `rules` begin their names."""
         out = np.zeros(size, np.bool_)
         for found in self.reported:
             if found.rule.startswith(rules):
@@ -114,7 +114,7 @@ class Rule(Generic[C]):
     says: Finding
 
     def __call__(self, context: C) -> list[Finding] | Missing:
-        """What it reports of a context, complete."""
+        """Returns the findings of a context, complete."""
         answer = self.look(context)
         if isinstance(answer, Missing):
             return replace(answer, rule=answer.rule or self.ids[0])
@@ -140,12 +140,12 @@ def rule(
 
 
 def ids_of(rules: Iterable[Rule[C]]) -> tuple[str, ...]:
-    """The name of every finding that there can be."""
+    """Returns the name of every finding that these rules can report."""
     return tuple(name for one in rules for name in one.ids)
 
 
 def run(rules: Iterable[Rule[C]], context: C) -> tuple[list[Finding], list[Missing]]:
-    """(findings worth showing, the largest saving first; what rules that cannot tell would need)."""
+    """Returns (findings worth showing, the largest saving first; what rules that cannot tell would need)."""
     context.reported.clear()
     missing = []
     for one in rules:
@@ -189,14 +189,17 @@ class Ledger:
 
 
 def combined_ns(found: Sequence[Finding], steps: int = 1) -> int:
-    """What all of `found` could save together, per step and at most: no nanosecond twice, whether rules claimed it or share spans."""
+    """Returns what all of `found` could save together, per step and at most.
+
+    No nanosecond counts twice, whether rules claimed it or share spans.
+    """
     total = sum(f.saving for f in found)
     shared = iv.merge(*(f.spans for f in found)) if found else iv.empty()
     return min(total, iv.length(shared) // steps) if len(shared[0]) else total
 
 
 def to_report(found: Finding, *, pages: Container[str], step_ns: float = 0.0, keep: Mapping[str, str] | None = None) -> report.Finding:
-    """A finding as a page shows it. pages: analyses a link may lead to; keep: query fields that the link keeps."""
+    """Returns a finding as a page shows it. pages: analyses a link may lead to; keep: query fields that the link keeps."""
     of_memory = found.subject == "memory"
     own = {"rule": found.rule} if found.subject == "copies" else found.query
     return report.Finding(
@@ -217,26 +220,26 @@ def to_report(found: Finding, *, pages: Container[str], step_ns: float = 0.0, ke
 
 
 def counted(n: int, one: str, many: str = "") -> str:
-    """`one call`, `12 calls`."""
+    """Returns `one call`, `12 calls`."""
     return f"one {one}" if n == 1 else f"{human(n, 'count')} {many or one + 's'}"
 
 
 def acting(n: int, one: str, verb: str, many: str = "") -> str:
-    """`One call runs`, `12 calls run`: a count at the head of a sentence and its verb (given for one: `runs`)."""
+    """Returns `One call runs`, `12 calls run`: a count at the head of a sentence and its verb (given for one: `runs`)."""
     text = counted(n, one, many)
     return f"{text[0].upper()}{text[1:]} {verb if n == 1 else verb.removesuffix('s')}"
 
 
 def times(n: int) -> str:
-    """`once`, `12 times`."""
+    """Returns `once`, `12 times`."""
     return "once" if n == 1 else f"{human(n, 'count')} times"
 
 
 def took(ns: float) -> str:
-    """A time as a person reads it."""
+    """Returns a time as a person reads it."""
     return human(round(ns), "ns")
 
 
 def over(name: str, shapes: str) -> str:
-    """`` `aten::mm` over 512×512 512×512 ``; the sizes only where they are known."""
+    """Returns `` `aten::mm` over 512×512 512×512 ``; the sizes only where they are known."""
     return f"`{name}`{f' over {shapes}' if shapes else ''}"

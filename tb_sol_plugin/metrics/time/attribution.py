@@ -40,7 +40,7 @@ class Host:
 
 
 def host(capture: Capture) -> Host:
-    """The host table as arrays, once per capture."""
+    """Returns the host table as arrays, once per capture."""
 
     def make() -> Host:
         t = capture.host
@@ -67,7 +67,7 @@ class Launch:
 
 
 def launches(capture: Capture) -> Launch:
-    """Where and when each device event was launched."""
+    """Returns where and when each device event was launched."""
 
     def make() -> Launch:
         call = capture.device["call"].to_numpy()
@@ -80,7 +80,7 @@ def launches(capture: Capture) -> Launch:
 
 
 def nearest(capture: Capture, kind: int, rows: npt.ArrayLike, times: npt.ArrayLike | None = None, *, strict: bool = False) -> Rows:
-    """Innermost host row of a kind around each of `rows` at `times` (default: the row's own start); -1 gives -1.
+    """Returns the innermost host row of a kind around each of `rows` at `times` (default: the row's own start); -1 gives -1.
 
     strict: among the ancestors only, without the row itself.
     """
@@ -96,7 +96,7 @@ def nearest(capture: Capture, kind: int, rows: npt.ArrayLike, times: npt.ArrayLi
 
 
 def self_among(capture: Capture, kinds: tuple[int, ...]) -> Ints:
-    """Per host row of one of `kinds`: its duration less its children among those kinds, whatever stands between; else 0.
+    """Returns per host row of one of `kinds`: its duration less its children among those kinds, whatever stands between; else 0.
 
     A child that ends after its parent is clipped at the parent's end. Never negative. Unit ns.
     """
@@ -140,7 +140,7 @@ def sum_by(group: npt.ArrayLike, values: npt.NDArray[Number], size: int) -> npt.
 
 
 def union_by(group: npt.ArrayLike, start: Ints, stop: Ints, size: int) -> Ints:
-    """Length of the union of intervals per group 0..size-1, in ns; -1 is left out. O(n log n)."""
+    """Returns the length of the union of intervals per group 0..size-1, in ns; -1 is left out. O(n log n)."""
     codes = np.asarray(group, np.int64)
     out = np.zeros(size, np.int64)
     keep = np.flatnonzero((codes >= 0) & (stop > start))
@@ -159,7 +159,7 @@ def union_by(group: npt.ArrayLike, start: Ints, stop: Ints, size: int) -> Ints:
 
 
 def backward_root(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | None = None) -> Rows:
-    """Innermost linked backward root around each host row, -1 where there is none."""
+    """Returns the innermost linked backward root around each host row, -1 where there is none."""
     h = host(capture)
     from_rows = np.asarray(rows, np.int32)
     roots = capture.tables["backward"]["backward"].to_numpy()
@@ -172,7 +172,7 @@ def backward_root(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | 
 
 
 def forward_of(capture: Capture) -> Rows:
-    """Per host row that is a linked backward root: the forward operator it belongs to, the latest to start; else -1."""
+    """Returns per host row that is a linked backward root: the forward operator it belongs to, the latest to start; else -1."""
 
     def make() -> Rows:
         h = host(capture)
@@ -187,7 +187,7 @@ def forward_of(capture: Capture) -> Rows:
 
 
 def forward_rows(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | None = None) -> tuple[Rows, Rows]:
-    """(forward operator, backward root) for host rows that run inside a linked backward root; -1 for the others."""
+    """Returns (forward operator, backward root) for host rows that run inside a linked backward root; -1 for the others."""
     root = backward_root(capture, rows, times)
     forward = forward_of(capture)
     if not len(forward):
@@ -196,7 +196,7 @@ def forward_rows(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | N
 
 
 def module_forward_rows(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | None = None) -> tuple[Rows, Rows]:
-    """As `forward_rows`, but the forward operator is one with a module call around it, where there is any.
+    """Returns the same as `forward_rows`, but the forward operator is one with a module call around it, where there is any.
 
     A backward operator of recomputed forward work leads to the recomputed operator, which runs below another backward root, often
     on a thread without modules: what counts is the forward operator of that root.
@@ -215,7 +215,7 @@ def module_forward_rows(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayL
 
 
 def union_per_operator(capture: Capture, where: Mask, *, whole: bool) -> Ints:
-    """Per host row the union of the device events that it launched itself as innermost operator, among the device rows `where`; ns.
+    """Returns per host row the union of the device events that it launched itself as innermost operator, among the device rows `where`; ns.
 
     whole: `where` is every row, so that the answer is kept.
     """
@@ -229,7 +229,7 @@ def union_per_operator(capture: Capture, where: Mask, *, whole: bool) -> Ints:
 
 
 def unowned(capture: Capture, owner: Rows, inside: str) -> list[tuple[str, Mask]]:
-    """Device rows without an owner, by reason: `inside` (launched outside every owner), before the window, no launch record.
+    """Returns device rows without an owner, by reason: `inside` (launched outside every owner), before the window, no launch record.
 
     Reasons without a row are left out.
     """
@@ -244,7 +244,7 @@ def unowned(capture: Capture, owner: Rows, inside: str) -> list[tuple[str, Mask]
 
 
 def issuing_threads(capture: Capture) -> dict[int, int]:
-    """For a thread that runs backward operators: the thread that most of their forward operators ran on, and not itself.
+    """Returns, for each thread that runs backward operators, the thread that most of their forward operators ran on, and not itself.
 
     Autograd runs the backward pass of a device on a thread of its own, without the caller's user ranges around it. Roots within
     another root do not count: activation checkpointing runs a forward pass again inside the backward pass, on its thread.
@@ -271,7 +271,7 @@ def issuing_threads(capture: Capture) -> dict[int, int]:
 
 
 def row_at(capture: Capture, thread: int, times: npt.ArrayLike) -> Rows:
-    """The last host row of a thread to start at or before each time, -1 before the first.
+    """Returns the last host row of a thread to start at or before each time, -1 before the first.
 
     Every row of the thread that holds the time is that row or one above it.
     """
@@ -284,7 +284,7 @@ def row_at(capture: Capture, thread: int, times: npt.ArrayLike) -> Rows:
 def annotation_around(
     capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | None = None, *, strict: bool = False
 ) -> tuple[Rows, Mask]:
-    """(innermost user range around each host row, whether it was found by time on the thread that issued the backward pass).
+    """Returns (innermost user range around each host row, whether it was found by time on the thread that issued the backward pass).
 
     A row on an autograd thread without a range of that thread around it belongs to the range that was open on the issuing
     thread at that moment. strict: not the row itself.

@@ -35,12 +35,12 @@ CLASSES: Final = ("computation", "communication", "memcpy")
 
 
 def device_word(capture: Capture) -> str:
-    """What to call the device in a sentence: a GPU where the recorder's vendor makes one, else plainly "device"."""
+    """Returns what to call the device in a sentence: a GPU where the recorder's vendor makes one, else plainly "device"."""
     return "GPU" if capture.facts.vendor in ("nvidia", "amd", "xpu") else "device"
 
 
 def classes(capture: Capture, rule: Rule = "wide") -> npt.NDArray[np.int8]:
-    """Index into CLASSES per device row."""
+    """Returns the index into CLASSES per device row."""
     return memo(capture, ("classes", rule), lambda: _classes(capture.device, rule))
 
 
@@ -55,7 +55,7 @@ def _classes(device: pd.DataFrame, rule: Rule) -> npt.NDArray[np.int8]:
 
 
 def linked(capture: Capture) -> Mask:
-    """Device rows that found their launch, by correlation or by flow."""
+    """Returns device rows that found their launch, by correlation or by flow."""
     return np.isin(capture.device["link"].to_numpy(), (S.BY_CORRELATION, S.BY_FLOW))
 
 
@@ -76,25 +76,25 @@ class Layers:
         return iv.length(self.busy)
 
     def exclusive(self) -> tuple[iv.Spans, iv.Spans, iv.Spans]:
-        """Computation; communication outside it; copies outside both. Their lengths add up to the busy time."""
+        """Returns computation; communication outside it; copies outside both. Their lengths add up to the busy time."""
         computation, communication, memcpy = iv.exclusive([self.computation, self.communication, self.memcpy])
         return computation, communication, memcpy
 
 
 def spans_of(capture: Capture, rows: Mask) -> iv.Spans:
-    """Union of the intervals of some device rows."""
+    """Returns the union of the intervals of some device rows."""
     start = capture.device["start_ns"].to_numpy()[rows]
     return iv.union(start, start + capture.device["duration_ns"].to_numpy()[rows])
 
 
 def layers(capture: Capture, rows: Mask, *, rule: Rule = "wide") -> Layers:
-    """The three layers over some device rows."""
+    """Returns the three layers over some device rows."""
     kind = classes(capture, rule)
     return Layers(*(spans_of(capture, rows & (kind == k)) for k in (COMPUTATION, COMMUNICATION, MEMCPY)))
 
 
 def breakdown(capture: Capture, where: Scope, *, rule: Rule = "wide", only_linked: bool = False) -> pd.DataFrame:
-    """The breakdown of each device of a scope, first the row `all`: the union over all devices on one clock.
+    """Returns the breakdown of each device of a scope, first the row `all`: the union over all devices on one clock.
 
     Columns: device (id as text), events, total_ns (last end - first start of the device's events), busy_ns, idle_ns,
     computation_ns, communication_ns, exposed_communication_ns (not behind computation), memcpy_ns,
@@ -111,7 +111,7 @@ def breakdown(capture: Capture, where: Scope, *, rule: Rule = "wide", only_linke
 
 
 def steps_window(capture: Capture, where: Scope) -> tuple[int, int]:
-    """First start to last end (GPU-aware) of the scope's steps; the scope's window where there are none."""
+    """Returns the first start to last end (GPU-aware) of the scope's steps; the scope's window where there are none."""
     if not where.rows:
         return where.window_ns
     chosen = list(where.rows)
@@ -152,7 +152,7 @@ def _row(capture: Capture, name: str, rows: Mask, where: Scope, rule: Rule) -> d
 
 
 def sm_efficiency(capture: Capture, rows: Mask, low: int, high: int) -> float:
-    """Estimated share of multiprocessors with work over a window: the integral of min(blocks per SM of the running kernels, 1).
+    """Estimates the share of multiprocessors with work over a window: the integral of min(blocks per SM of the running kernels, 1).
 
     NaN where no kernel carries `blocks per SM` (AMD's tracer, old recorders).
     """
@@ -171,7 +171,7 @@ def sm_efficiency(capture: Capture, rows: Mask, low: int, high: int) -> float:
 
 
 def occupancy(capture: Capture, rows: Mask, low: int, high: int) -> float:
-    """Estimated achieved occupancy in percent over a window, weighted by the kernels' time inside it; NaN where not recorded."""
+    """Estimates achieved occupancy in percent over a window, weighted by the kernels' time inside it; NaN where not recorded."""
     device = capture.device
     percent = device["occupancy_pct"].to_numpy()
     rows = rows & np.isfinite(percent)
@@ -181,7 +181,7 @@ def occupancy(capture: Capture, rows: Mask, low: int, high: int) -> float:
 
 
 def use_over_time(found: Layers, window: tuple[int, int], bins: int = 100) -> pd.DataFrame:
-    """Exclusive time of each class in equal parts of a window.
+    """Returns exclusive time of each class in equal parts of a window.
 
     Columns: start_ns, end_ns, computation_ns, exposed_communication_ns, exposed_memcpy_ns, idle_ns; a row adds up to its length.
     """
@@ -210,7 +210,7 @@ unknown: the work that ends the gap has no recorded launch."""
 
 
 def gaps(capture: Capture, rows: Mask, *, kernel_wait_ns: int = 30) -> pd.DataFrame:
-    """Gaps of each device in which none of its streams runs, between its first and its last event.
+    """Returns gaps of each device in which none of its streams runs, between its first and its last event.
 
     Columns: device, start_ns, duration_ns, cause (index into CAUSES), next (the device row that ends the gap).
     """
@@ -243,13 +243,13 @@ def _of_device(capture: Capture, rows: Mask, device_id: int, kernel_wait_ns: int
 
 
 def by_cause(found: pd.DataFrame) -> dict[str, int]:
-    """Idle ns per cause, every cause present."""
+    """Returns idle ns per cause, every cause present."""
     total = np.bincount(found["cause"].to_numpy().astype(np.int64), weights=found["duration_ns"].to_numpy(), minlength=len(CAUSES))
     return {name: round(float(value)) for name, value in zip(CAUSES, total, strict=True)}
 
 
 def by_length(found: pd.DataFrame, threshold_ns: int) -> tuple[int, int]:
-    """Idle ns in gaps shorter than a threshold, and in the others."""
+    """Returns idle ns in gaps shorter than a threshold, and in the others."""
     duration = found["duration_ns"].to_numpy()
     short = duration < threshold_ns
     return int(duration[short].sum()), int(duration[~short].sum())
@@ -285,7 +285,7 @@ class Waits:
 
 
 def waits(capture: Capture) -> Waits:
-    """The gaps of the whole recording by cause, those before the first and after the last device event included.
+    """Returns the gaps of the whole recording by cause, those before the first and after the last device event included.
 
     A gap is time in which no device of the recording runs anything.
     """
@@ -303,7 +303,7 @@ def _waits(capture: Capture) -> Waits:
 def _causes(
     capture: Capture, low: npt.NDArray[np.int64], high: npt.NDArray[np.int64], start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """(launch, blocked) per gap."""
+    """Returns (launch, blocked) per gap."""
     full = np.flatnonzero(stop > start)
     if not len(full):
         return np.zeros(len(low), bool), np.zeros(len(low), bool)
@@ -329,7 +329,7 @@ def _causes(
 
 
 def _calls(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
-    """(calls that wait for the device, calls that are no launch or take longer than one), as clean sets over all threads."""
+    """Returns (calls that wait for the device, calls that are no launch or take longer than one), as clean sets over all threads."""
     h = at.host(capture)
     name = capture.host["name"]
     call = h.kind == S.CALL
@@ -354,7 +354,7 @@ STEP_RANGE: Final = re.compile(r"ProfilerStep#\d+$")
 
 
 def split_windows(capture: Capture, start: npt.ArrayLike, end: npt.ArrayLike, *, rule: Rule = "wide") -> pd.DataFrame:
-    """The split of each window `[start, end)` in ns; a column per category, which add up to the window's length.
+    """Returns the split of each window `[start, end)` in ns; a column per category, which add up to the window's length.
 
     kernel: kernels that are neither communication nor copies. memcpy: copies, copy kernels among them. runtime: runtime and driver
     calls of any thread. dataloader: `enumerate(DataLoader)#….__next__` and `enumerate(DataPipe)#…`. cpu_exec: operators,
@@ -368,7 +368,7 @@ def split_windows(capture: Capture, start: npt.ArrayLike, end: npt.ArrayLike, *,
 
 
 def split_steps(capture: Capture, *, rule: Rule = "wide") -> pd.DataFrame:
-    """Every row of `steps` with its split over the GPU-aware bounds.
+    """Returns every row of `steps` with its split over the GPU-aware bounds.
 
     Columns: step (number, -1 for the pseudo-step), start_ns, duration_ns, complete, device_events, host_ns (the host's own
     length), and the categories, which add up to duration_ns.
@@ -383,7 +383,10 @@ def split_steps(capture: Capture, *, rule: Rule = "wide") -> pd.DataFrame:
 
 
 def average(frame: pd.DataFrame) -> dict[str, int]:
-    """Mean duration and categories over the rows, in whole ns; what rounding leaves over goes to `other_ns`, so the sum stays exact."""
+    """Returns the mean duration and categories over the rows, in whole ns.
+
+    What rounding leaves over goes to `other_ns`, so the sum stays exact.
+    """
     count = max(len(frame), 1)
     out = {"duration_ns": round(int(frame["duration_ns"].sum()) / count)}
     out |= {name: int(frame[name].sum()) // count for name in CATEGORIES[:-1]}
@@ -408,7 +411,7 @@ def _host_spans(capture: Capture, rows: npt.NDArray[np.bool_]) -> iv.Spans:
 
 
 def _named(names: pd.Series[str], pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-    """Rows whose name matches, looked up once per distinct name."""
+    """Returns rows whose name matches, looked up once per distinct name."""
     hit = np.array([pattern.match(str(text)) is not None for text in names.cat.categories] or [False], bool)
     codes = names.cat.codes.to_numpy()
     return np.asarray(hit[np.maximum(codes, 0)] & (codes >= 0), np.bool_)

@@ -49,7 +49,7 @@ class Iterations:
 
 
 def iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
-    """All iterations of a capture against the limits of `spec`; shared, not to be changed."""
+    """Returns all iterations of a capture against the limits of `spec`; shared, not to be changed."""
     key = ("iterations", spec.fingerprint if spec is not None else None)
     return memo(capture, key, lambda: _iterations(capture, spec))
 
@@ -99,7 +99,10 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
 
 
 def _since(capture: Capture, table: pd.DataFrame) -> Ints:
-    """ns since the first iteration began, less own work: beside a trace, times are those of a clock that does not stand still for it."""
+    """Returns ns since the first iteration began, less the time of the recorder itself.
+
+    Next to a trace, times are those of a clock that does not stand still for it.
+    """
     since = table["start_ns"].to_numpy() - (int(table["start_ns"].iloc[0]) if len(table) else 0)
     if capture.facts.source != "sol_capture" and len(table):
         stood = np.cumsum(table["before_ns"].to_numpy() + np.append(0, table["overhead_ns"].to_numpy()[:-1]))
@@ -108,7 +111,7 @@ def _since(capture: Capture, table: pd.DataFrame) -> Ints:
 
 
 def _ids(number: Ints) -> list[str]:
-    """Names of iterations; one that comes again after a restart is `12 (2)`."""
+    """Returns names of iterations; one that comes again after a restart is `12 (2)`."""
     again = pd.Series(number).groupby(number).cumcount().to_numpy()
     return [str(n) if k == 0 else f"{n} ({k + 1})" for n, k in zip(number.tolist(), again.tolist(), strict=True)]
 
@@ -119,7 +122,10 @@ def _known(column: pd.Series) -> Floats:
 
 
 def last_alike(sampled: Mask, signature: Ints) -> Ints:
-    """Per iteration the last sampled one at or before it with its signature; -1 where there is none. Signature -1 is like no other."""
+    """Returns per iteration the last sampled one at or before it with its signature; -1 where there is none.
+
+    Signature -1 is like no other.
+    """
     at = np.arange(len(sampled))
     out = np.where(sampled, at, -1)
     for code in np.unique(signature[sampled & (signature >= 0)]).tolist():
@@ -132,7 +138,7 @@ def last_alike(sampled: Mask, signature: Ints) -> Ints:
 
 
 def _work(capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: DeviceSpec | None) -> tuple[dict[str, Floats], bool, Mask]:
-    """(WORK per iteration, whether limits are the recorder's, whether it ran eagerly in the place of compiled code)."""
+    """Returns (WORK per iteration, whether limits are the recorder's, whether it ran eagerly in the place of compiled code)."""
     size = len(frame)
     ledger = capture.tables["ledger"]
     row = rows_of(frame, ledger["iteration"].to_numpy(), _step_starts(capture, ledger))
@@ -170,7 +176,7 @@ def _work(capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: Devi
 
 
 def _times(known: LedgerCosts, apart: Mask, spec: DeviceSpec | None) -> tuple[Floats, Floats]:
-    """(ns at the matrix peak, least ns) of one call per row of the ledger; NaN without limits. apart: rows bound by a link."""
+    """Returns (ns at the matrix peak, least ns) of one call per row of the ledger; NaN without limits. apart: rows bound by a link."""
     if spec is None:
         nothing = np.full(len(apart), np.nan)
         return nothing, nothing
@@ -186,13 +192,16 @@ def _or_nan(values: Floats) -> Floats:
 
 
 def _step_starts(capture: Capture, table: pd.DataFrame) -> Ints:
-    """Start of the step of each ledger row, -1 where it has none."""
+    """Returns the start of the step of each ledger row, -1 where it has none."""
     starts = np.append(capture.steps["host_start_ns"].to_numpy(), -1)
     return np.asarray(starts[table["step"].to_numpy()], np.int64)
 
 
 def rows_of(frame: pd.DataFrame, number: Ints, start: Ints) -> Ints:
-    """Row of `frame` per record of an iteration: the one of that number whose time holds `start`, else the last of that number; -1."""
+    """Returns the row of `frame` per record of an iteration: the one of that number whose time holds `start`, else the last of that number.
+
+    -1 where there is none.
+    """
     starts = frame["start_ns"].to_numpy()
     if not len(starts):
         return np.full(len(number), -1, np.int64)
@@ -217,7 +226,10 @@ def _with_rates(frame: pd.DataFrame, spec: DeviceSpec | None) -> pd.DataFrame:
 
 
 def _traced(capture: Capture, frame: pd.DataFrame) -> Mask:
-    """Iterations that a profiler trace recorded too: those that lie in its steps for more than half of their time, else by their number."""
+    """Returns iterations that a profiler trace recorded too.
+
+    These are the ones that lie in its steps for more than half of their time, else by their number.
+    """
     out = np.zeros(len(frame), bool)
     if capture.facts.source == "sol_capture" or capture.facts.pseudo_step or not len(frame):
         return out
@@ -248,7 +260,7 @@ class OwnWork:
 
 
 def own_work(frame: pd.DataFrame) -> OwnWork:
-    """What the recorder itself took in rows of `Iterations.frame`."""
+    """Returns what the recorder itself took in rows of `Iterations.frame`."""
     first = frame["first"].to_numpy()
     later = ~first if not first.all() else first
     sampled, own, host = frame["sampled"].to_numpy(), frame["overhead_ns"].to_numpy(), frame["host_ns"].to_numpy()
@@ -277,7 +289,7 @@ class PhaseTimes:
 
 
 def phase_times(capture: Capture, frame: pd.DataFrame) -> PhaseTimes:
-    """Outermost phases of the rows of `frame` (part of `Iterations.frame`); a phase that an iteration does not have takes 0."""
+    """Returns the outermost phases of the rows of `frame` (part of `Iterations.frame`); a phase that an iteration does not have takes 0."""
     labels, ranges = capture.tables["labels"], capture.tables["label_times"]
     top = (labels["what"] == "phase").to_numpy() & (labels["parent"].to_numpy() < 0)
     label = ranges["label"].to_numpy()
@@ -317,7 +329,7 @@ class Course:
 
 
 def counted(frame: pd.DataFrame) -> Mask:
-    """Rows that medians are over: iterations that were not sampled; where all were, the sampled ones.
+    """Returns rows that medians are over: iterations that were not sampled; where all were, the sampled ones.
 
     First ones only where there are no others.
     """
@@ -328,7 +340,7 @@ def counted(frame: pd.DataFrame) -> Mask:
 
 
 def course(frame: pd.DataFrame) -> Course:
-    """The course of step time; times of inputs of several sizes are put on one scale by the median of each."""
+    """Finds the trend of step time; times of inputs of several sizes are put on one scale by the median of each."""
     rows = np.flatnonzero(counted(frame))
     y = frame["time_ns"].to_numpy()[rows]
     level = float(np.median(y)) if len(y) else np.nan
@@ -346,7 +358,10 @@ def course(frame: pd.DataFrame) -> Course:
 
 
 def thinned(values: Floats, room: int) -> Ints:
-    """Rows to draw of a long series: in each of `room` / 2 equal stretches the smallest and the largest, and the ends. Sorted, distinct."""
+    """Returns the rows to draw of a long series: in each of `room` / 2 equal stretches the smallest and the largest, and the ends.
+
+    The rows are sorted and distinct.
+    """
     size = len(values)
     if size <= room:
         return np.arange(size)

@@ -43,7 +43,7 @@ LONGEST: Final = 96
 
 @cache
 def short_name(name: str) -> str:
-    """`void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, …>(int, …)` becomes
+    """Shortens `void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, …>(int, …)` to
     `vectorized_elementwise_kernel<CUDAFunctor_add>`; a name that is no C++ stays, cut in the middle when very long."""
     text = plain_name(name)
     if len(text) <= LONGEST:
@@ -53,7 +53,7 @@ def short_name(name: str) -> str:
 
 @cache
 def plain_name(name: str) -> str:
-    """The short name, uncut."""
+    """Returns the short name, uncut."""
     text = _mangled(name.strip()) if name.startswith("_Z") else name.strip()
     text = ANONYMOUS.sub("", text)
     if "(" in text or "<" in text:
@@ -76,7 +76,7 @@ def _short(text: str, depth: int) -> str:
 
 
 def _apart(text: str) -> tuple[str, list[str]]:
-    """The name before its first template list or parameter list, and the members of that template list."""
+    """Returns the name before its first template list or parameter list, and the members of that template list."""
     text = LAMBDA.sub("", text) if not text.startswith("{") else text
     for at, char in enumerate(text):
         if char == "(":
@@ -117,7 +117,7 @@ def _members(text: str) -> list[str]:
 
 
 def _mangled(name: str) -> str:
-    """The nested name of an Itanium-mangled symbol, with the first template argument where the name alone says nothing;
+    """Returns the nested name of an Itanium-mangled symbol, with the first template argument where the name alone says nothing;
     the symbol itself where it does not parse."""
     found = re.match(r"_ZN?K?", name)
     parts, at = _identifiers(name, found.end() if found else 2)
@@ -132,7 +132,7 @@ def _mangled(name: str) -> str:
 
 
 def _identifiers(name: str, at: int) -> tuple[list[str], int]:
-    """The length-prefixed identifiers from a position on, and where they end."""
+    """Returns the length-prefixed identifiers from a position on, and where they end."""
     parts = []
     while number := re.match(r"\d+", name[at:]):
         length, at = int(number[0]), at + number.end()
@@ -239,13 +239,13 @@ def _kinds() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 
 def unit_name(vendor: str) -> str:
-    """The vendor's word for a matrix unit."""
+    """Returns the vendor's word for a matrix unit."""
     return UNITS.get(vendor, "matrix unit")
 
 
 @cache
 def matrix_of(name: str, vendor: str = "") -> Match:
-    """Whether a kernel of that name runs on matrix units of `vendor` ("" unknown), with the rule that says so."""
+    """Returns whether a kernel of that name runs on matrix units of `vendor` ("" unknown), with the rule that says so."""
     for pattern, rule in _compiled():
         if rule.vendor and vendor and rule.vendor != vendor:
             continue
@@ -257,7 +257,7 @@ def matrix_of(name: str, vendor: str = "") -> Match:
 
 @cache
 def kind_of(name: str) -> str:
-    """Kind of work: gemm, attention, conv, norm, elementwise, communication or other. Judged without the parameters' types."""
+    """Returns the kind of work: gemm, attention, conv, norm, elementwise, communication or other. Judged without the parameters' types."""
     plain = plain_name(name)
     for kind, pattern in _kinds():
         if pattern.search(plain):
@@ -266,7 +266,7 @@ def kind_of(name: str) -> str:
 
 
 def classify(names: pd.Series[str], vendor: str) -> pd.DataFrame:
-    """One row per distinct name of a categorical column, in the order of its codes.
+    """Returns one row per distinct name of a categorical column, in the order of its codes.
 
     Columns: name, tensor_core (1 yes, 0 no, -1 unknown), unit, rule, kind.
     """

@@ -32,7 +32,7 @@ OUTSIDE: Final = (NO_OPERATOR, BEFORE_WINDOW, NO_LAUNCH)
 
 
 def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None = None) -> pd.DataFrame:
-    """Kernels among some device rows, grouped; longest total first. The totals add up to the plain sum of all their durations.
+    """Returns kernels among some device rows, grouped; longest total first. The totals add up to the plain sum of all their durations.
 
     done: the work of the capture; adds the columns of `work_sums`: VALUES and what `ratios` makes of them.
 
@@ -64,7 +64,7 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
 
 
 def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
-    """The arrays of `work_sums.VALUES` for device rows `at`. duration: ns of every device row.
+    """Returns the arrays of `work_sums.VALUES` for device rows `at`. duration: ns of every device row.
 
     Work that a SOL capture counted for a whole phase is that of no single kernel.
 
@@ -93,12 +93,12 @@ def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.int
 
 
 def kernel_classes(capture: Capture) -> pd.DataFrame:
-    """One row per distinct device name: see `kernel_class.classify`."""
+    """Returns one row per distinct device name: see `kernel_class.classify`."""
     return memo(capture, ("kernel_classes",), lambda: classify(capture.device["name"], capture.facts.vendor))
 
 
 def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
-    """The group of each kernel, and a row per group: keys, id, short name, class."""
+    """Returns the group of each kernel, and a row per group: keys, id, short name, class."""
     device = capture.device
     name = device["name"].cat.codes.to_numpy()[at].astype(np.int64)
     columns: dict[str, npt.NDArray[np.int64]] = {"name": name}
@@ -128,7 +128,7 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
 
 
 def _operator_codes(capture: Capture, at: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-    """Code of the operator's name in the host table; -1, -2, -3: no operator, before the window, no launch record."""
+    """Returns the code of the operator's name in the host table; -1, -2, -3: no operator, before the window, no launch record."""
     operator = capture.device["operator"].to_numpy()[at]
     link = capture.device["link"].to_numpy()[at]
     why = np.select([link == S.BEFORE_WINDOW, link == S.NO_RECORD], [-2, -3], -1)
@@ -144,7 +144,7 @@ def _operator_names(capture: Capture, codes: npt.NDArray[np.int64]) -> list[str]
 
 
 def _spread(codes: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], count: int) -> dict[str, npt.NDArray[np.int64]]:
-    """Exact integer statistics per group; the median is the mean of the middle two, p95 the nearest rank, both whole ns."""
+    """Returns exact integer statistics per group; the median is the mean of the middle two, p95 the nearest rank, both whole ns."""
     order = np.lexsort((duration, codes))
     value = duration[order]
     calls = np.bincount(codes, minlength=count).astype(np.int64)
@@ -160,7 +160,7 @@ def _spread(codes: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], count
 
 
 def _part(codes: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], chosen: Mask, count: int) -> npt.NDArray[np.float64]:
-    """Share of each group's time in the chosen calls; of its calls where the time is 0."""
+    """Returns the share of each group's time in the chosen calls; of its calls where the time is 0."""
     calls, time = np.bincount(codes, minlength=count), np.bincount(codes, duration, minlength=count)
     chosen_calls, chosen_time = np.bincount(codes[chosen], minlength=count), np.bincount(codes[chosen], duration[chosen], minlength=count)
     return np.where(time > 0, chosen_time / np.maximum(time, 1), chosen_calls / np.maximum(calls, 1))
@@ -169,7 +169,10 @@ def _part(codes: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], chosen:
 def _weighted(
     codes: npt.NDArray[np.int64], value: npt.NDArray[np.float64], duration: npt.NDArray[np.int64], count: int
 ) -> npt.NDArray[np.float64]:
-    """Duration-weighted mean per group over the calls that carry a value; plain mean where these have no time; NaN where none does."""
+    """Returns the duration-weighted mean per group over the calls that carry a value; plain mean where these have no time.
+
+    NaN where none does.
+    """
     there = np.isfinite(value)
     codes, value, duration = codes[there], value[there], duration[there]
     calls, time = np.bincount(codes, minlength=count), np.bincount(codes, duration, minlength=count)
@@ -179,7 +182,7 @@ def _weighted(
 
 
 def _distinct(codes: npt.NDArray[np.int64], value: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-    """Number of different values per group."""
+    """Returns the number of different values per group."""
     values, distinct = pd.factorize(value)
     pairs = pd.unique(codes * max(len(distinct), 1) + values)
     return np.bincount(pairs // max(len(distinct), 1), minlength=count).astype(np.int64)

@@ -32,7 +32,7 @@ class Groups:
 
 
 def groups(capture: Capture, by: str, part: Scope) -> Groups:
-    """Operator calls of a selection, grouped; kept for the whole recording."""
+    """Returns operator calls of a selection, grouped; kept for the whole recording."""
     if part.whole:
         return memo(capture, ("operator_groups", by), lambda: _groups(capture, by, part))
     return _groups(capture, by, part)
@@ -89,7 +89,7 @@ def _codes(column: pd.Series, rows: npt.NDArray[np.int64]) -> Column:
 
 
 def _argument(capture: Capture, rows: npt.NDArray[np.int64], name: str) -> Column:
-    """A column of the operators table per host row; "" where the call carries no arguments."""
+    """Returns a column of the operators table per host row; "" where the call carries no arguments."""
     column = capture.tables["operators"][name]
     texts = np.asarray(column.cat.categories, dtype=object)
     own = capture.operator_of_host[rows]
@@ -102,7 +102,7 @@ def _argument(capture: Capture, rows: npt.NDArray[np.int64], name: str) -> Colum
 
 
 def _shapes(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
-    """Sizes of the inputs as a person reads them: `16×5185×64 16×64×5185`."""
+    """Returns sizes of the inputs as a person reads them: `16×5185×64 16×64×5185`."""
     codes, texts = _argument(capture, rows, "shapes")
     used = np.zeros(len(texts), bool)
     used[codes] = True
@@ -115,7 +115,7 @@ def _dtype(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
 
 
 def module_class(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
-    """Class of the innermost module call around each host row."""
+    """Returns the class of the innermost module call around each host row."""
     around = at.nearest(capture, S.MODULE, rows)
     return _outer_name(capture, around, module_class_name)
 
@@ -145,7 +145,7 @@ def thread_name(capture: Capture, rows: npt.NDArray[np.int64]) -> Column:
 
 
 def _recode(codes: npt.NDArray[np.int32], texts: list[str]) -> Column:
-    """The same values with equal texts under one code."""
+    """Returns the same values with equal texts under one code."""
     if not texts:
         return np.zeros(len(codes), np.int32), np.array([""], object)
     merged, unique = pd.factorize(np.asarray(texts, dtype=object))
@@ -155,7 +155,7 @@ def _recode(codes: npt.NDArray[np.int32], texts: list[str]) -> Column:
 def _one_or_count(
     codes: Codes, texts: npt.NDArray[np.object_], group: npt.NDArray[np.intp], first: npt.NDArray[np.int64], plural: str
 ) -> list[str | None]:
-    """Per group its one value, None if unknown, or `3 shapes`."""
+    """Returns per group its one value, None if unknown, or `3 shapes`."""
     pairs = pd.unique(group.astype(np.int64) * (len(texts) + 1) + codes.astype(np.int64))
     count = np.bincount(pairs // (len(texts) + 1), minlength=len(first))
     values: list[str] = texts[codes[first]].tolist() if len(first) else []

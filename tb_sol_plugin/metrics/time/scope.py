@@ -39,45 +39,48 @@ DIFFERS: Final = 0.1
 
 
 def source_of(capture: Capture) -> Source:
-    """What the work of the pages is made from."""
+    """Returns what the work of the pages is made from."""
     if capture.facts.source in (SOL_CAPTURE, PROTON):
         return "capture"
     return "both" if len(capture.tables["ledger"]) else "trace"
 
 
 def is_capture(capture: Capture) -> bool:
-    """Whether this is a SOL capture alone: no operator events, the work in its ledger."""
+    """Returns whether this is a SOL capture alone: no operator events, the work in its ledger."""
     return capture.facts.source == SOL_CAPTURE
 
 
 def is_profile(capture: Capture) -> bool:
-    """Whether this is a profile without events: device time and stated work by kernel and scope."""
+    """Returns whether this is a profile without events: device time and stated work by kernel and scope."""
     return capture.facts.source == PROTON
 
 
 def is_memory(capture: Capture) -> bool:
-    """Whether this is a recording of memory alone: a timeline of a profiler or a snapshot of an allocator."""
+    """Returns whether this is a recording of memory alone: a timeline of a profiler or a snapshot of an allocator."""
     return capture.facts.source in OF_MEMORY
 
 
 def has_ledger(capture: Capture) -> bool:
-    """Whether any work was counted: by a SOL capture, alone or beside a trace, or in a profile."""
+    """Returns whether any work was counted: by a SOL capture, alone or beside a trace, or in a profile."""
     return len(capture.tables["ledger"]) > 0
 
 
 def on_cpu(capture: Capture) -> bool:
-    """Whether a SOL capture was made on a CPU, where single calls are timed."""
+    """Returns whether a SOL capture was made on a CPU, where single calls are timed."""
     return not capture.facts.devices
 
 
 def calls_timed(capture: Capture) -> bool:
-    """Whether times of single calls of a SOL capture are those of the program: not on a device, nor where compiled code ran eagerly."""
+    """Returns whether times of single calls of a SOL capture are those of the program.
+
+    They are not on a device, nor where compiled code ran eagerly.
+    """
     ledger = capture.tables["ledger"]
     return bool(np.isfinite(ledger["time_ns"].to_numpy(dtype=np.float64)).any()) and not ledger["compiled"].to_numpy(dtype=bool).any()
 
 
 def counted_steps(capture: Capture) -> Rows:
-    """Rows of `steps` of a SOL capture whose work is counted: all sampled ones, the last where they hold more than MOST_CALLS."""
+    """Returns rows of `steps` of a SOL capture whose work is counted: all sampled ones, the last where they hold more than MOST_CALLS."""
 
     def make() -> Rows:
         ledger = capture.tables["ledger"]
@@ -119,7 +122,7 @@ class StepTime:
 
 
 def step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
-    """How long the steps `rows` take while nothing is counted; None where no such iteration was recorded.
+    """Returns how long the steps `rows` take while nothing is counted; None where no such iteration was recorded.
 
     Iterations of one signature do the same work; of one without, nothing is known. Of each step counts the median of its kind, of the
     whole their mean.
@@ -128,7 +131,10 @@ def step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
 
 
 def unsampled_alike(capture: Capture, rows: tuple[int, ...]) -> list[Rows] | None:
-    """Per step of `rows` the numbers of the iterations that were not sampled and had inputs of the same sizes; None where one has none."""
+    """Returns per step of `rows` the numbers of the iterations that were not sampled and had inputs of the same sizes.
+
+    None where one has none.
+    """
     table = capture.tables["iterations"]
     if not len(table) or not rows:
         return None
@@ -193,7 +199,7 @@ class Scope:
 
 
 def scope(capture: Capture, query: Query) -> Scope:
-    """The part of `capture` that `query.step` names: "" (whole recording), "12" or "12-15". BadQuery for an unknown step."""
+    """Returns the part of `capture` that `query.step` names: "" (whole recording), "12" or "12-15". BadQuery for an unknown step."""
     return memo(capture, ("scope", query.step.strip()), lambda: _scope(capture, query.step.strip()))
 
 
@@ -234,18 +240,18 @@ def _scope(capture: Capture, text: str) -> Scope:
 
 
 def _in_steps(capture: Capture, rows: npt.NDArray[np.int64]) -> Mask:
-    """Per host row whether it starts within the host bounds of one of some steps."""
+    """Returns per host row whether it starts within the host bounds of one of some steps."""
     start, end = (capture.steps[c].to_numpy()[rows] for c in ("host_start_ns", "host_end_ns"))
     return _starts_inside(capture.host["start_ns"].to_numpy(), start, end)
 
 
 def in_steps(capture: Capture, where: Scope) -> Mask:
-    """Device rows of a selection that its steps launched; all of them where no step was recorded."""
+    """Returns device rows of a selection that its steps launched; all of them where no step was recorded."""
     return where.device & np.isin(capture.device["step"].to_numpy(), where.rows) if where.rows else where.device
 
 
 def extent(capture: Capture) -> tuple[int, int]:
-    """First start and last end of everything recorded; (0, 0) for nothing. Uses the tables where the facts give none."""
+    """Returns the first start and last end of everything recorded; (0, 0) for nothing. Uses the tables where the facts give none."""
     if capture.facts.extent_ns != (0, 0):
         return capture.facts.extent_ns
     starts, ends = [], []
@@ -272,7 +278,7 @@ def _span(numbers: npt.NDArray[np.int64]) -> str:
 
 
 def _starts_inside(at: npt.NDArray[np.int64], start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> Mask:
-    """Per point, whether some interval `[start, end)` holds it."""
+    """Returns per point, whether some interval `[start, end)` holds it."""
     order = np.argsort(start, kind="stable")
     first, reach = start[order], np.maximum.accumulate(end[order])
     slot = np.searchsorted(first, at, side="right") - 1

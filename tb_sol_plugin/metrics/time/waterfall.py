@@ -61,7 +61,7 @@ class HostSplit:
 
 
 def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
-    """The parts of `windows` by the operators of `done`."""
+    """Returns the parts of `windows` by the operators of `done`."""
     h = at.host(capture)
     named = np.flatnonzero(done.ops["host"].to_numpy() >= 0)
     rows = np.concatenate((done.ops["host"].to_numpy()[named].astype(np.int64), done.replaced[0]))
@@ -97,7 +97,7 @@ def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
 
 
 def loading_spans(capture: Capture) -> iv.Spans:
-    """When some thread fetches a batch: `enumerate(DataLoader)#….__next__` and the like."""
+    """Returns when some thread fetches a batch: `enumerate(DataLoader)#….__next__` and the like."""
 
     def make() -> iv.Spans:
         name = capture.host["name"]
@@ -121,7 +121,7 @@ def loading_spans(capture: Capture) -> iv.Spans:
 
 
 def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[int, ...]) -> HostSplit:
-    """The parts of the steps `rows`, whose bounds are `windows`."""
+    """Returns the parts of the steps `rows`, whose bounds are `windows`."""
     ops = done.ops
     time = np.nan_to_num(ops["measured_ns"].to_numpy(dtype=np.float64))
     if rows:
@@ -266,7 +266,7 @@ class Waterfall:
 
 
 def windows_of(capture: Capture, part: Scope) -> tuple[iv.Spans, tuple[int, ...]]:
-    """(GPU-aware bounds of the selected steps, their rows); incomplete steps are left out where there are others.
+    """Returns (GPU-aware bounds of the selected steps, their rows); incomplete steps are left out where there are others.
 
     Without a recorded step the window of the selection, and no rows.
     """
@@ -279,7 +279,7 @@ def windows_of(capture: Capture, part: Scope) -> tuple[iv.Spans, tuple[int, ...]
 
 
 def waterfall(capture: Capture, part: Scope, limits: str = "") -> Waterfall:
-    """The split of the selected steps under the matched limits, or those of the device named by `limits` (BadQuery if unknown)."""
+    """Returns the split of the selected steps under the matched limits, or those of the device named by `limits` (BadQuery if unknown)."""
     spec = device_for(capture, limits)
     key = ("waterfall", part.label, part.rows, part.window_ns, spec.fingerprint if spec else "")
     return memo(capture, key, lambda: _waterfall(capture, part, work(capture, spec)))
@@ -355,7 +355,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
 
 
 def _inside(part: Scope, done: Work, rows: tuple[int, ...], op_own: Ints) -> Mask:
-    """Modeled calls of the windows: launched in a selected step, or inside the selection where none was recorded.
+    """Returns modeled calls of the windows: launched in a selected step, or inside the selection where none was recorded.
 
     A call launched before the recording counts where it ran. By host time a call inside the loading of a batch does not count.
     """
@@ -372,7 +372,7 @@ def _inside(part: Scope, done: Work, rows: tuple[int, ...], op_own: Ints) -> Mas
 
 
 def _parallel(ops: pd.DataFrame, counted: Mask, owner: npt.NDArray[np.int32], device: Ints, ran: Mask) -> float:
-    """Limits of all counted calls over those of the device with most of them; a call belongs to the device of its last event.
+    """Returns limits of all counted calls over those of the device with most of them; a call belongs to the device of its last event.
 
     owner, device, ran: per device row its call, its device, and whether it is modeled work. Calls without an event are on that device.
     """
@@ -404,7 +404,7 @@ def _limits(done: Work, counted: Mask, parallel: float) -> Limits:
 
 
 def exclusive_parts(start: Ints, stop: Ints, layer: npt.NDArray[np.int8], windows: iv.Spans) -> tuple[Ints, iv.Spans]:
-    """(exclusive part per row inside the windows, busy time inside them). Layers take precedence in the order of their numbers.
+    """Returns (exclusive part per row inside the windows, busy time inside them). Layers take precedence in the order of their numbers.
 
     Within a layer an event owns what no earlier one covers: its interval after the furthest end so far.
     """

@@ -28,12 +28,12 @@ Nodes = npt.NDArray[np.int64]
 
 
 def phase_nodes(capture: Capture) -> Nodes:
-    """Per row of `labels` the node of the phase tree that a phase is, -1 for others and for phases of no range."""
+    """Returns per row of `labels` the node of the phase tree that a phase is, -1 for others and for phases of no range."""
     return memo(capture, ("label_times.phases",), lambda: _phase_nodes(capture))
 
 
 def label_paths(capture: Capture) -> list[tuple[str, ...]]:
-    """Per row of `labels` the levels of a phase below its step, () for other labels. Parents stand before what is inside them."""
+    """Returns per row of `labels` the levels of a phase below its step, () for other labels. Parents stand before what is inside them."""
 
     def make() -> list[tuple[str, ...]]:
         labels = capture.tables["labels"]
@@ -58,7 +58,7 @@ def _phase_nodes(capture: Capture) -> Nodes:
 
 
 def phase_device_ns(capture: Capture, part: Scope) -> Floats:
-    """Device time per node of the phase tree over the selected steps, NaN where some range of it was not timed.
+    """Returns the device time per node of the phase tree over the selected steps, NaN where some range of it was not timed.
 
     Of a step the time of its iteration; of a level that only names make, the sum of the levels below. Counting slows the host down, and
     with it a device that waits for it: where iterations of the same inputs were not sampled, it is their mean, as often as there are steps.
@@ -82,7 +82,10 @@ def _sampled_device_ns(capture: Capture, part: Scope) -> Floats:
 
 
 def phase_time_ns(capture: Capture, part: Scope) -> Floats:
-    """What to hold the work of a whole phase against: its device time; on a CPU its host time in iterations that were not sampled."""
+    """Returns the time that the work of a whole phase is compared with: its device time.
+
+    On a CPU it is its host time in iterations that were not sampled.
+    """
     usual = usual_phase_ns(capture, part)
     if on_cpu(capture):
         return np.full(len(phase_tree(capture).name), np.nan) if usual is None else usual.host_ns * len(part.rows)
@@ -90,7 +93,7 @@ def phase_time_ns(capture: Capture, part: Scope) -> Floats:
 
 
 def phase_self_ns(capture: Capture, part: Scope) -> Floats:
-    """The same less the phases inside, NaN where one of them was not timed."""
+    """Returns the same times less those of the phases inside, NaN where one of them was not timed."""
     tree = phase_tree(capture)
     total = phase_time_ns(capture, part)
     out = total.copy()
@@ -109,7 +112,7 @@ class Usual:
 
 
 def usual_phase_ns(capture: Capture, part: Scope) -> Usual | None:
-    """Times of phases while nothing is counted, in iterations of the same inputs as the selected steps; None where there are none.
+    """Returns times of phases while nothing is counted, in iterations of the same inputs as the selected steps; None where there are none.
 
     The median over those in which the phase ran (the first of a compiled program may compile in it); of steps with inputs of several sizes
     the mean of these. A level that only names make has the sum of the levels below.
@@ -155,25 +158,25 @@ def _usual(capture: Capture, part: Scope) -> Usual | None:
 
 
 def module_device_ns(capture: Capture, part: Scope) -> Floats:
-    """Forward device time per node of the module tree, NaN where a call of it was not timed (only modules without others inside are)."""
+    """Returns forward device time per node of the module tree, NaN where a call of it was not timed."""
     tree = module_tree(capture)
     total, calls = _sums(capture, part, module_nodes(capture), len(tree.name))
     return np.where(calls > 0, total, np.nan)
 
 
 def module_calls(capture: Capture, part: Scope) -> Floats:
-    """Timed calls per node of the module tree, NaN where none was timed."""
+    """Returns timed calls per node of the module tree, NaN where none was timed."""
     _, calls = _sums(capture, part, module_nodes(capture), len(module_tree(capture).name))
     return np.where(calls > 0, calls, np.nan)
 
 
 def module_nodes(capture: Capture) -> Nodes:
-    """Per row of `labels` the node of the module tree that a module is, -1 for others and for modules that no call tells."""
+    """Returns per row of `labels` the node of the module tree that a module is, -1 for others and for modules that no call tells."""
     return memo(capture, ("label_times.modules",), lambda: _module_nodes(capture, module_tree(capture)))
 
 
 def _module_nodes(capture: Capture, tree: ModuleTree) -> Nodes:
-    """By the module that work is credited to, else by the one call that starts when a range of the label does."""
+    """Returns the module node of each label: that which work is credited to, else that of the one call that starts when its range does."""
     labels, times, ledger = capture.tables["labels"], capture.tables["label_times"], capture.tables["ledger"]
     if tree.of_label is not None:
         return tree.of_label[:-1].astype(np.int64)
@@ -202,12 +205,12 @@ def _module_nodes(capture: Capture, tree: ModuleTree) -> Nodes:
 
 
 def module_names(capture: Capture) -> list[str]:
-    """Per node of the module tree what a list calls it: its name in the model, the recorder's number where that is not known."""
+    """Returns per node of the module tree what a list calls it: its name in the model, the recorder's number where that is not known."""
     return [name or number for name, number in zip(qualified_names(capture), module_tree(capture).name, strict=True)]
 
 
 def qualified_names(capture: Capture) -> list[str]:
-    """Per node of the module tree its name in the model (`layers.0.attn`), "" where it is not known."""
+    """Returns per node of the module tree its name in the model (`layers.0.attn`), "" where it is not known."""
 
     def make() -> list[str]:
         out = [""] * len(module_tree(capture).name)
@@ -221,7 +224,7 @@ def qualified_names(capture: Capture) -> list[str]:
 
 
 def _sums(capture: Capture, part: Scope, node_of: Nodes, size: int) -> tuple[Floats, Floats]:
-    """(device time, ranges) per node over the selected steps; NaN as soon as one range has none."""
+    """Returns (device time, ranges) per node over the selected steps; NaN as soon as one range has none."""
     times = capture.tables["label_times"]
     use = np.isin(times["iteration"].to_numpy(), part.steps)
     node = node_of[times["label"].to_numpy()[use]] if len(node_of) else np.zeros(0, np.int64)

@@ -27,17 +27,17 @@ _STEP = re.compile(r"#\d+$")
 
 
 def module_instance(name: str) -> str:
-    """`nn.Module: ViTModel_0` as `ViTModel_0`."""
+    """Returns `nn.Module: ViTModel_0` as `ViTModel_0`."""
     return name.removeprefix("nn.Module: ").strip()
 
 
 def module_class_name(name: str) -> str:
-    """`nn.Module: ViTModel_0` or `ViTModel_0` as `ViTModel`."""
+    """Returns `nn.Module: ViTModel_0` or `ViTModel_0` as `ViTModel`."""
     return _NUMBER.sub("", module_instance(name))
 
 
 def phase_name(name: str) -> str:
-    """A user range without its decoration: `ProfilerStep#12` is `ProfilerStep`, `## forward ##` is `forward`."""
+    """Returns a user range without its decoration: `ProfilerStep#12` is `ProfilerStep`, `## forward ##` is `forward`."""
     plain = name.strip()
     if plain.startswith("##") and plain.endswith("##") and len(plain) > 4:
         plain = plain[2:-2].strip()
@@ -45,7 +45,7 @@ def phase_name(name: str) -> str:
 
 
 def phase_parts(name: str) -> list[str]:
-    """The levels that a phase name asks for: `train/forward` is two. A name with empty levels (a path, a URL) stays one."""
+    """Returns the levels that a phase name asks for: `train/forward` is two. A name with empty levels (a path, a URL) stays one."""
     plain = phase_name(name)
     parts = [part.strip() for part in plain.split("/")]
     return parts if all(parts) else [plain]
@@ -68,7 +68,7 @@ class ModuleTree:
 
 
 def module_tree(capture: Capture) -> ModuleTree:
-    """The tree over the whole recording, so that a node keeps its number whatever is selected.
+    """Returns the tree over the whole recording, so that a node keeps its number whatever is selected.
 
     A SOL capture that counted work in modules, but timed no call of one (compiled code), has the tree of its labels.
     """
@@ -76,14 +76,14 @@ def module_tree(capture: Capture) -> ModuleTree:
 
 
 def labels_alone(capture: Capture) -> bool:
-    """Whether the modules of a SOL capture are known by the labels of its work alone."""
+    """Returns whether the modules of a SOL capture are known by the labels of its work alone."""
     if not scope.is_capture(capture) or (capture.host["kind"].to_numpy() == S.MODULE).any():
         return False
     return bool((capture.tables["ledger"]["module"].to_numpy() >= 0).any())
 
 
 def _label_tree(capture: Capture) -> ModuleTree:
-    """Labels of modules with work in or below them; a label that names what another at its place names is the same node."""
+    """Returns labels of modules with work in or below them; a label that names what another at its place names is the same node."""
     labels = capture.tables["labels"]
     up, what, name, kind = (labels[c].tolist() for c in ("parent", "what", "name", "class_name"))
     wanted: set[int] = set()
@@ -180,7 +180,7 @@ def _adopt(
 def _adopt_recomputed(
     capture: Capture, rows: npt.NDArray[np.intp], lost: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64]
 ) -> None:
-    """The same in a SOL capture, where a name is one module of the model and the ledger says what is recomputed.
+    """Does the same in a SOL capture, where a name is one module of the model and the ledger tells what is recomputed.
 
     A call outside every module hangs where another call of its module hangs, unless forward work was counted in such a call that is not
     recomputed: then the program calls it there itself.
@@ -203,7 +203,7 @@ def _adopt_recomputed(
 
 
 def _nodes(parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64], start: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
-    """(node per call, parent per node, first call per node): one node per (parent's node, own), level by level from the roots.
+    """Returns (node per call, parent per node, first call per node): one node per (parent's node, own), level by level from the roots.
 
     Nodes are numbered so that of two siblings the one called first has the lower number.
     """
@@ -228,7 +228,7 @@ def _nodes(parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64], start: npt
 
 
 def _preorder(parent: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
-    """(order, depth, subtree end) of nodes; children keep the order of their numbers. depth and end are per position."""
+    """Returns (order, depth, subtree end) of nodes; children keep the order of their numbers. depth and end are per position."""
     children: dict[int, list[int]] = {}
     for i, up in enumerate(parent.tolist()):
         children.setdefault(up, []).append(i)

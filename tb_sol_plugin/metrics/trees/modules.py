@@ -63,7 +63,7 @@ def module_work(
     *,
     of_label: Nodes | None = None,
 ) -> ModuleWork:
-    """Work per node. of_host: node per host row that is a module call, -1 for others; of_label in its place: per row of
+    """Returns the work per node. of_host: node per host row that is a module call, -1 for others; of_label in its place: per row of
     `labels`. end: one past the subtree, per node in preorder.
 
     forward: backward work of a trace counts outside, that of a ledger, which tells every call's direction, is left out; backward:
@@ -82,7 +82,7 @@ def module_work(
 
 
 def _credited(capture: Capture, calls: Calls, of_host: Nodes, of_label: Nodes | None) -> tuple[Nodes, npt.NDArray[np.bool_]]:
-    """(node per call, whether it is backward work of that node)."""
+    """Returns (node per call, whether it is backward work of that node)."""
     if of_label is not None:
         label = capture.tables["ledger"]["module"].to_numpy()[calls.ops["ledger"].to_numpy()]
         return of_label[label].astype(np.int32), calls.ops["direction"].cat.codes.to_numpy() == 1
@@ -104,7 +104,7 @@ def _credited(capture: Capture, calls: Calls, of_host: Nodes, of_label: Nodes | 
 
 
 def _device_module(capture: Capture, calls: Calls) -> Nodes:
-    """Per call the module call around the launch of its first device event, -1 where there is none."""
+    """Returns per call the module call around the launch of its first device event, -1 where there is none."""
 
     def make() -> Nodes:
         owner = calls.done.owner
@@ -134,13 +134,13 @@ SUMS: Final = (
 
 
 def work_of(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> ModuleWork:
-    """Work per node of `module_tree`, see `module_work`."""
+    """Returns the work per node of `module_tree`, see `module_work`."""
     tree = module_tree(capture)
     return module_work(capture, part, tree.node, tree.end, direction, limits, of_label=tree.of_label)
 
 
 def module_times(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> pd.DataFrame:
-    """One row per node called in the selection, in preorder.
+    """Returns one row per node called in the selection, in preorder.
 
     Columns: node, parent (node, -1 at a root), depth, name, class_name, calls, host_total_ns, host_self_ns (less the modules
     inside), device_total_ns (device events whose launch starts inside a call), device_self_ns (less those inside an inner module),
@@ -211,7 +211,7 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
 
 
 def _beyond(tree: ModuleTree, innermost: npt.NDArray[np.integer], values: npt.NDArray[np.int64], contained: Ints) -> Ints:
-    """Per node the values of nodes below it in the tree whose launch no call of the node contains: recomputed on another thread."""
+    """Returns per node the values of nodes below it in the tree whose launch no call of the node contains: recomputed on another thread."""
     prefix = np.zeros(len(contained) + 1, np.int64)
     np.cumsum(at.sum_by(innermost, values, len(contained)), out=prefix[1:])
     out: Ints = np.maximum(prefix[tree.end] - prefix[:-1] - contained, 0)
@@ -219,7 +219,7 @@ def _beyond(tree: ModuleTree, innermost: npt.NDArray[np.integer], values: npt.ND
 
 
 def _counted_twice(tree: ModuleTree, forward: npt.NDArray[np.integer], launched: npt.NDArray[np.integer], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
-    """Per node the values whose forward and whose launch both lie in it (a backward pass run inside a module call)."""
+    """Returns per node the values whose forward and whose launch both lie in it (a backward pass run inside a module call)."""
     out = np.zeros(len(tree.name), np.int64)
     both = np.flatnonzero((forward >= 0) & (launched >= 0))
     a, b, value = forward[both].copy(), launched[both].copy(), values[both]
@@ -253,7 +253,7 @@ class MergedRow:
 
 
 def merge_siblings(frame: pd.DataFrame) -> list[MergedRow]:
-    """Rows of `module_times` with equal siblings merged, in preorder.
+    """Returns rows of `module_times` with equal siblings merged, in preorder.
 
     Siblings are equal when class and structure below are. Three or more are merged, two only below a merged row, where the
     names no longer tell them apart. `nodes` are positions in `frame`.
@@ -278,7 +278,7 @@ def merge_siblings(frame: pd.DataFrame) -> list[MergedRow]:
 
 
 def unmerged(frame: pd.DataFrame) -> list[MergedRow]:
-    """Every node as a row of its own."""
+    """Returns every node as a row of its own."""
     position = {int(n): i for i, n in enumerate(frame["node"].tolist())}
     return [
         MergedRow((i,), position.get(int(p), -1), c, n)
@@ -287,7 +287,7 @@ def unmerged(frame: pd.DataFrame) -> list[MergedRow]:
 
 
 def _shapes(classes: list[str], children: dict[int, list[int]], size: int) -> list[int]:
-    """A number per node, equal for equal class and equal structure below. Children come after their parents."""
+    """Returns a number per node, equal for equal class and equal structure below. Children come after their parents."""
     known: dict[tuple[str, tuple[int, ...]], int] = {}
     shape = [0] * size
     for i in reversed(range(size)):
@@ -307,7 +307,7 @@ def _equal(nodes: list[int], shape: list[int], always: bool) -> list[tuple[int, 
 
 
 def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> pd.DataFrame:
-    """Sums of `SUMS` and `WORK` per merged row; a row of 24 equal layers is named `Layer 24×`."""
+    """Returns sums of `SUMS` and `WORK` per merged row; a row of 24 equal layers is named `Layer 24×`."""
     group = np.full(len(frame), -1, np.int64)
     for i, row in enumerate(rows):
         group[list(row.nodes)] = i
@@ -328,12 +328,15 @@ def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> pd.DataFrame:
 
 
 def class_rows(frame: pd.DataFrame) -> list[MergedRow]:
-    """A row per class of `module_times`, in order of first appearance."""
+    """Returns a row per class of `module_times`, in order of first appearance."""
     return [MergedRow(tuple(g.index.tolist()), -1, str(c), str(c)) for c, g in frame.groupby("class_name", sort=False, observed=True)]
 
 
 def by_class(capture: Capture, frame: pd.DataFrame) -> pd.DataFrame:
-    """Sums per class over all nodes; a class nested in itself counts twice. Columns: class_name, instances (distinct names), SUMS, WORK."""
+    """Returns sums per class over all nodes; a class nested in itself counts twice.
+
+    Columns: class_name, instances (distinct names), SUMS, WORK.
+    """
     rows = class_rows(frame)
     out = merged_sums(frame, rows)
     out["instances"] = [int(frame["name"].iloc[list(r.nodes)].nunique()) for r in rows]
@@ -372,14 +375,14 @@ class CaptureModules:
 
 
 def capture_has_modules(capture: Capture) -> bool:
-    """Return whether a trace has no module calls and the SOL capture joined to it counted work in modules."""
+    """Returns whether a trace has no module calls and the SOL capture joined to it counted work in modules."""
     if scope.source_of(capture) != "both" or (capture.host["kind"].to_numpy() == S.MODULE).any():
         return False
     return bool((capture.tables["ledger"]["module"].to_numpy() >= 0).any())
 
 
 def capture_modules(capture: Capture, part: Scope) -> CaptureModules | None:
-    """Return the view for the selected steps of a trace; None where `capture_has_modules` is false."""
+    """Returns the view for the selected steps of a trace; None where `capture_has_modules` is false."""
     if not capture_has_modules(capture):
         return None
     pairs = iterations_of(capture)

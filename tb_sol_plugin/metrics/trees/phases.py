@@ -43,7 +43,7 @@ class PhaseTree:
 
 
 def phase_tree(capture: Capture) -> PhaseTree:
-    """The tree over the whole recording, so that a node keeps its number whatever is selected."""
+    """Returns the tree over the whole recording, so that a node keeps its number whatever is selected."""
     return memo(capture, ("phases.tree",), lambda: _tree(capture))
 
 
@@ -74,7 +74,7 @@ def _tree(capture: Capture) -> PhaseTree:
 
 
 def below(base: tuple[str, ...], parts: list[str]) -> tuple[str, ...]:
-    """`parts` below `base`; levels that a name repeats from a range around it (`train/forward` inside `train`) are not doubled."""
+    """Returns `parts` below `base`; levels that a name repeats from a range around it (`train/forward` inside `train`) are not doubled."""
     for shared in range(min(len(parts) - 1, len(base)), 0, -1):
         again = tuple(parts[:shared])
         if any(base[i : i + shared] == again for i in range(len(base) - shared + 1)):
@@ -92,7 +92,7 @@ class _Nodes:
         self._of: dict[tuple[int, str], int] = {}
 
     def below(self, base: int, parts: list[str], start: int) -> int:
-        """The node of `parts` below `base` (-1: at the root), made with its levels where it is not there."""
+        """Returns the node of `parts` below `base` (-1: at the root), made with its levels where it is not there."""
         if len(parts) > 1 and base >= 0:
             path = self._path(base)
             parts = list(below(path, parts)[len(path) :])
@@ -114,7 +114,7 @@ class _Nodes:
 
 
 def _ordered(capture: Capture, rows: npt.NDArray[np.intp], node: npt.NDArray[np.int64], nodes: _Nodes) -> PhaseTree:
-    """Nodes in preorder, siblings by first start."""
+    """Returns nodes in preorder, siblings by first start."""
     count = len(nodes.name)
     children: dict[int, list[int]] = {}
     for i in sorted(range(count), key=lambda i: (nodes.start[i], nodes.name[i]), reverse=True):
@@ -153,7 +153,7 @@ class Owners:
 
 
 def device_owners(capture: Capture) -> Owners:
-    """The innermost phase of every device row."""
+    """Returns the innermost phase of every device row."""
 
     def make() -> Owners:
         launch = at.launches(capture)
@@ -170,7 +170,7 @@ def _node(tree: PhaseTree, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]
 
 
 def phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
-    """One row per phase with a range or device work in the selection, in preorder.
+    """Returns one row per phase with a range or device work in the selection, in preorder.
 
     Columns: node, parent, depth, end, path, name, count (ranges of that very path), host_ns (sum of their durations; of a level that
     only names make, the sum of the levels below), host_self_ns, device_events, device_sum_ns (plain sum), device_ns (union of intervals),
@@ -207,14 +207,14 @@ def phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
 
 
 def _operators(capture: Capture, part: Scope) -> tuple[Rows, Ints]:
-    """(user range around each operator of the selection, 1 each)."""
+    """Returns (user range around each operator of the selection, 1 each)."""
     ops = np.flatnonzero((at.host(capture).kind == S.OPERATOR) & part.host)
     around, _ = at.annotation_around(capture, ops)
     return around, np.ones(len(ops), np.int64)
 
 
 def _counted(capture: Capture, part: Scope) -> tuple[Rows, Ints]:
-    """The same of a SOL capture: per row of its ledger the range around it, and its calls."""
+    """Returns the same of a SOL capture: per row of its ledger the range around it, and its calls."""
     ledger = capture.tables["ledger"]
     rows = counted_rows(capture)
     rows = rows if part.whole else rows[np.isin(ledger["step"].to_numpy()[rows], part.rows)]
@@ -229,7 +229,7 @@ def _subtree(tree: PhaseTree, values: npt.NDArray[at.Number]) -> npt.NDArray[at.
 
 
 def _virtual(tree: PhaseTree, count: Ints, own: Ints) -> Ints:
-    """Host time per node; a level without ranges of its own takes the sum of its children."""
+    """Returns the host time per node; a level without ranges of its own takes the sum of its children."""
     out = own.copy()
     below = np.zeros(len(out), out.dtype)
     for i in reversed(range(len(out))):
@@ -241,7 +241,7 @@ def _virtual(tree: PhaseTree, count: Ints, own: Ints) -> Ints:
 
 
 def _device(capture: Capture, part: Scope, tree: PhaseTree, owners: Owners) -> dict[str, Ints]:
-    """Device columns per node: rows are sorted by node once, so that a subtree is a slice."""
+    """Returns device columns per node: rows are sorted by node once, so that a subtree is a slice."""
     size = len(tree.name)
     device = capture.device
     chosen = np.flatnonzero(part.device & (owners.node >= 0))
@@ -284,7 +284,7 @@ class Share:
 
 
 def host_shares(frame: pd.DataFrame, steps: int) -> list[Share]:
-    """The phases right below the step (or, without any, the top phases), per step, in order of time.
+    """Returns the phases right below the step (or, without any, the top phases), per step, in order of time.
 
     A single level that only a `/` in names makes gives way to the phases in it.
     """

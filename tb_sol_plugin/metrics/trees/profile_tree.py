@@ -36,7 +36,7 @@ class ScopeTree:
 
 
 def scope_tree(capture: Capture) -> ScopeTree:
-    """The scopes of a profile; modules and operators of an exported one are scopes too."""
+    """Returns the scopes of a profile; modules and operators of an exported one are scopes too."""
     return memo(capture, ("profile.scopes",), lambda: _tree(capture))
 
 
@@ -54,7 +54,7 @@ def _tree(capture: Capture) -> ScopeTree:
 
 
 def innermost(table: pd.DataFrame) -> Nodes:
-    """Per row of `ledger` or `copies` the innermost of its labels, -1 none: the one defined last, as parents come first."""
+    """Returns per row of `ledger` or `copies` the innermost of its labels, -1 none: the one defined last, as parents come first."""
     module, phase, function = (table[c].to_numpy().astype(np.int64) for c in ("module", "phase", "function"))
     return np.maximum(np.maximum(module, phase), function)
 
@@ -73,7 +73,7 @@ class ScopeWork:
 
 
 def scope_work(capture: Capture, part: Scope, limits: str = "") -> ScopeWork:
-    """Work and time of every scope."""
+    """Returns work and time of every scope."""
     tree = scope_tree(capture)
     size = len(tree.name)
     calls = calls_of(capture, part, limits)
@@ -92,7 +92,7 @@ def scope_work(capture: Capture, part: Scope, limits: str = "") -> ScopeWork:
 
 
 def _inclusive(own: pd.DataFrame, parent: Nodes) -> pd.DataFrame:
-    """Sums over each subtree, NaN where nothing in it has a value."""
+    """Returns sums over each subtree, NaN where nothing in it has a value."""
     out: dict[str, Floats] = {}
     up = parent.tolist()
     for name in own.columns:

@@ -41,5 +41,5 @@ RECOMPUTE: Final = Column(
 
 
 def ranked(column: Column, rank: int, doc: str = "") -> Column:
-    """The same column with another rank, and another sentence where a page counts in its own way."""
+    """Returns the same column with another rank, and another sentence where a page counts in its own way."""
     return msgspec.structs.replace(column, rank=rank, doc=doc or column.doc)

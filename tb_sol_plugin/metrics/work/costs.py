@@ -44,18 +44,18 @@ class Costs:
 
 
 def costs(capture: Capture) -> Costs:
-    """Costs of all operator calls with recorded arguments."""
+    """Returns costs of all operator calls with recorded arguments."""
     return memo(capture, ("work.costs",), lambda: _costs(capture))
 
 
 def signature_inputs(capture: Capture, row: int) -> Inputs:
-    """The recorded arguments of a row of `operators`."""
+    """Returns the recorded arguments of a row of `operators`."""
     table = capture.tables["operators"]
     return Inputs(*("" if pd.isna(text) else str(text) for text in (table[c].iloc[row] for c in SIGNATURE)))
 
 
 def usable(found: Cost | None) -> bool:
-    """Whether a cost says enough to place an operation: its traffic, or matrix work."""
+    """Returns whether a cost says enough to place an operation: its traffic, or matrix work."""
     return found is not None and (found.bytes is not None or bool(found.flop))
 
 
@@ -106,7 +106,7 @@ def _costs(capture: Capture) -> Costs:
 
 
 def _lengths(capture: Capture, rows: Rows, ask: Mask) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Per operator row the place of the annotation around it that tells lengths of sequences, -1 none; and those names."""
+    """Returns per operator row the place of the annotation around it that tells lengths of sequences, -1 none; and those names."""
     host = capture.host
     out = np.full(len(rows), -1, np.int64)
     if not ask.any():
@@ -121,7 +121,7 @@ def _lengths(capture: Capture, rows: Rows, ask: Mask) -> tuple[npt.NDArray[np.in
 
 
 def _gradients(capture: Capture, rows: Rows, names: list[str]) -> tuple[npt.NDArray[np.int64], list[tuple[str, ...]]]:
-    """Per operator row a place in the list of what is inside it: the calls that make one gradient each, () for most rows."""
+    """Returns per operator row a place in the list of what is inside it: the calls that make one gradient each, () for most rows."""
     out = np.zeros(len(rows), np.int64)
     code = capture.host["name"].cat.codes.to_numpy()
     end = capture.host["end"].to_numpy()
@@ -144,7 +144,10 @@ def _text(categories: list[object], code: np.int64) -> str:
 
 
 def element_of(kernel: str) -> str:
-    """The element type that a kernel's template arguments name, "" if none or several. FP32 beside a 16-bit type is its arithmetic."""
+    """Returns the element type that a kernel's template arguments name, "" if none or several.
+
+    FP32 beside a 16-bit type is its arithmetic.
+    """
     opaque = re.search(r"OpaqueType<(\d+)u?>", kernel)
     if opaque:
         return _OPAQUE.get(int(opaque[1]), "")
@@ -155,7 +158,7 @@ def element_of(kernel: str) -> str:
 
 
 def _hints(capture: Capture, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Per operator row the place in ELEMENTS of the type that its first kernel names; only for calls with tensor lists."""
+    """Returns per operator row the place in ELEMENTS of the type that its first kernel names; only for calls with tensor lists."""
     out = np.zeros(len(rows), np.int64)
     table = capture.tables["operators"]
     types = table["types"].cat
@@ -178,7 +181,7 @@ def _hints(capture: Capture, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int6
 
 
 def _results(calls: list[tuple[str, Inputs]]) -> dict[tuple[Sizes, Sizes], Sizes]:
-    """Sizes of convolution results by input and weight, where backward calls tell exactly one."""
+    """Returns sizes of convolution results by input and weight, where backward calls tell exactly one."""
     found: dict[tuple[Sizes, Sizes], Sizes | None] = {}
     for name, call in calls:
         reported = result_sizes(name, call)

@@ -54,13 +54,13 @@ class LedgerCosts(NamedTuple):
 
 
 def ledger_inputs(capture: Capture, row: int) -> Inputs:
-    """The arguments of a row of the ledger."""
+    """Returns the arguments of a row of the ledger."""
     table = capture.tables["ledger"]
     return Inputs(*(str(arrays.pick(table[c], [row])[0]) for c in SIGNATURE[1:]))
 
 
 def ledger_costs(capture: Capture) -> LedgerCosts:
-    """Work per row of the ledger: as recorded, else by the cost models; a model runs once per distinct signature."""
+    """Returns work per row of the ledger: as recorded, else by the cost models; a model runs once per distinct signature."""
     return memo(capture, ("work.ledger_costs",), lambda: _costs(capture))
 
 
@@ -103,7 +103,7 @@ def _model(capture: Capture, row: int) -> Cost | None:
 
 
 def _tf32(capture: Capture, dtype: npt.NDArray[np.object_], kind: npt.NDArray[np.int8], flop: Floats) -> None:
-    """FP32 matrix work of an NVIDIA device runs in TF32 where the program allowed it; what ran is not seen by the recorder."""
+    """Marks FP32 matrix work of an NVIDIA device as TF32 where the program allowed it; what ran is not seen by the recorder."""
     if capture.facts.vendor != "nvidia":
         return
     metadata = capture.facts.metadata
@@ -116,7 +116,7 @@ def _tf32(capture: Capture, dtype: npt.NDArray[np.object_], kind: npt.NDArray[np
 
 
 def counted_rows(capture: Capture) -> Rows:
-    """Rows of the ledger that belong to the counted steps; all of them where the capture has no step."""
+    """Returns rows of the ledger that belong to the counted steps; all of them where the capture has no step."""
     step = capture.tables["ledger"]["step"].to_numpy()
     if not (step >= 0).any():
         return np.arange(len(step), dtype=np.int64)
@@ -124,7 +124,7 @@ def counted_rows(capture: Capture) -> Rows:
 
 
 def ledger_calls(capture: Capture) -> pd.DataFrame:
-    """Return the calls of the counted steps as rows of `Work.ops`, without limits; `ledger` is their row in the ledger.
+    """Returns the calls of the counted steps as rows of `Work.ops`, without limits; `ledger` is their row in the ledger.
 
     measured_ns is NaN for a call that was not timed, device_sum_ns 0 on a CPU and NaN elsewhere. Where compiled code ran eagerly to be
     counted, no time of the iteration is that of the program: all are NaN.
@@ -181,13 +181,13 @@ def _taken(column: pd.Series, at: Rows) -> pd.Categorical:
 
 
 def _words(values: npt.NDArray[np.object_], at: Rows) -> pd.Categorical:
-    """Texts per row of the ledger, taken at rows."""
+    """Returns texts per row of the ledger, taken at rows."""
     code, names = pd.factorize(values)
     return pd.Categorical.from_codes(code[at], pd.Index(names, dtype=object))
 
 
 def _read(column: pd.Series, at: Rows) -> pd.Categorical:
-    """Sizes as a person reads them; two texts may read the same."""
+    """Returns sizes as a person reads them; two texts may read the same."""
     read = np.array([*(readable_shapes(str(text)) for text in column.cat.categories), ""], object)
     code, names = pd.factorize(read)
     return pd.Categorical.from_codes(code[arrays.codes(column)][at], pd.Index(names, dtype=object))
@@ -207,7 +207,10 @@ OTHER_DEVICE: Final = "ran on another kind of device than the limits are of"
 
 
 def profile_calls(capture: Capture) -> pd.DataFrame:
-    """Rows of `Work.ops`, one per row of the ledger, and `launches`. measured_ns is NaN where a scope stated work without a time."""
+    """Returns rows of `Work.ops`, one per row of the ledger, and `launches`.
+
+    measured_ns is NaN where a scope stated work without a time.
+    """
     table = capture.tables[S.LEDGER.name]
     size = len(table)
     launches = table["count"].to_numpy().clip(min=0)
@@ -257,7 +260,7 @@ def profile_calls(capture: Capture) -> pd.DataFrame:
 
 
 def _kinds(capture: Capture) -> tuple[Codes, Mask]:
-    """(kind of work per row, whether it communicates), judged by the kernel's name."""
+    """Returns (kind of work per row, whether it communicates), judged by the kernel's name."""
     names = capture.tables[S.LEDGER.name]["name"]
     words = [kind_of(str(name)) for name in names.cat.categories]
     places = {word: i for i, word in enumerate(KINDS)}
@@ -269,7 +272,7 @@ def _kinds(capture: Capture) -> tuple[Codes, Mask]:
 
 
 def _on_another_kind(capture: Capture) -> Mask:
-    """Whether a row ran on a device unlike the one with most of the time, whose limits count."""
+    """Returns whether a row ran on a device unlike the one with most of the time, whose limits count."""
     table = capture.tables[S.LEDGER.name]
     device = table["device"].to_numpy()
     alike = {d.id: (d.name, d.compute_capability, d.units) for d in capture.facts.devices}

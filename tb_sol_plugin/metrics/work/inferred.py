@@ -28,7 +28,7 @@ WORK: Final = ("flop", "flop_vector", "bytes")
 
 
 def with_inferred(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int32]) -> tuple[pd.DataFrame, npt.NDArray[np.int32]]:
-    """(ops with the inferred calls after the others, owner per device row). Nothing changes where nothing can be inferred.
+    """Returns (ops with the inferred calls after the others, owner per device row). Nothing changes where nothing can be inferred.
 
     ops: rows of `Work.ops`; owner: per device row its row in ops, -1 none. Where likes of the same work differ in name or sizes, the
     call carries both names, and no sizes.
@@ -65,7 +65,10 @@ def with_inferred(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int
 
 
 def _likes(ops: pd.DataFrame, mine: Ints, rank: Ints, events: Ints, like: Ints, duration: Ints) -> pd.DataFrame:
-    """One row per likeness and signature of a call: like, op (an example), rank, events, name, shapes, dtype, kind, work, usual (ns)."""
+    """Returns one row per likeness and signature of a call.
+
+    Columns: like, op (an example), rank, events, name, shapes, dtype, kind, work, usual (ns).
+    """
     text = ("name", "shapes_json", "dtype", "kind", "direction")
     frame = pd.DataFrame({"like": like, "rank": rank, "events": events, "usual": duration.astype(np.float64), "op": mine})
     frame = frame.assign(**{c: codes(ops[c])[mine] for c in text})
@@ -75,7 +78,10 @@ def _likes(ops: pd.DataFrame, mine: Ints, rank: Ints, events: Ints, like: Ints, 
 
 
 def _matches(likes: pd.DataFrame, wanted: Ints, time: Ints) -> pd.DataFrame:
-    """Per lost kernel that one kind of work explains: row (position in `wanted`), op, rank, events, names (codes), several_shapes."""
+    """Returns one row per lost kernel that one kind of work explains.
+
+    Columns: row (position in `wanted`), op, rank, events, names (codes), several_shapes.
+    """
     lost = pd.DataFrame({"row": np.arange(len(wanted)), "like": wanted, "time": time.astype(np.float64)})
     pairs = lost.merge(likes, on="like")
     close = _one_work(pairs[(pairs["time"] <= CLOSE * pairs["usual"]) & (pairs["usual"] <= CLOSE * pairs["time"])])
@@ -85,7 +91,7 @@ def _matches(likes: pd.DataFrame, wanted: Ints, time: Ints) -> pd.DataFrame:
 
 
 def _one_work(pairs: pd.DataFrame) -> pd.DataFrame:
-    """One pair per kernel whose pairs agree in kind, type, direction, place in the call and work: the one with the least bytes."""
+    """Returns one pair per kernel whose pairs agree in kind, type, direction, place in the call and work: the one with the least bytes."""
     by = pairs.groupby("row", sort=False)
     same = np.ones(len(pairs), bool)
     for column in ("rank", "events", "dtype", "kind", "direction"):
@@ -113,7 +119,7 @@ def _frame(ops: pd.DataFrame, found: pd.DataFrame, total: Ints, step: npt.NDArra
 
 
 def stacked(ops: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
-    """Both, with the column types of `ops`; texts that are new become categories."""
+    """Returns both, with the column types of `ops`; texts that are new become categories."""
     columns: dict[str, pd.Categorical | npt.NDArray[np.generic]] = {}
     for name in ops.columns:
         if isinstance(ops[name].dtype, pd.CategoricalDtype):
@@ -129,7 +135,7 @@ def stacked(ops: pd.DataFrame, added: pd.DataFrame) -> pd.DataFrame:
 
 
 def _calls(device: pd.DataFrame, rows: Ints, rank: Ints, events: Ints) -> tuple[Ints, Ints]:
-    """(positions in `rows` of the first kernel of each whole call, call number per entry of `rows` or -1).
+    """Returns (positions in `rows` of the first kernel of each whole call, call number per entry of `rows` or -1).
 
     A call of several kernels is whole if they follow each other on their stream, among `rows`, in the order of the example's.
     """

@@ -87,7 +87,7 @@ class Joined(NamedTuple):
 
 
 def with_counted(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int32], *, by_host: bool) -> Joined:
-    """The calls of a trace with those that stand for its unnamed work. ops: rows of `Work.ops`, owner: their device rows."""
+    """Returns the calls of a trace with those that stand for its unnamed work. ops: rows of `Work.ops`, owner: their device rows."""
     none = np.zeros(0, np.int64)
     pairs = iterations_of(capture)
     if not pairs:
@@ -136,7 +136,7 @@ def with_counted(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int3
 
 
 def iterations_of(capture: Capture) -> dict[int, int]:
-    """Per complete step of the trace (row) the sampled iteration whose work it does.
+    """Returns per complete step of the trace (row) the sampled iteration that does the same work.
 
     Of the same signature as the iteration of the step's number; where the capture has none of that number, or not its signature, any,
     if all sampled iterations have one signature. Of several the nearest by number, the first of the recording only where there is no other.
@@ -170,7 +170,7 @@ def iterations_of(capture: Capture) -> dict[int, int]:
 
 
 def _nodes(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int32]) -> Ints:
-    """Phase node per call: of its first device event, else of the range around it; -1 outside every phase."""
+    """Returns the phase node per call: of its first device event, else of the range around it; -1 outside every phase."""
     tree = phase_tree(capture)
     first = np.full(len(ops), -1, np.int64)
     rows = np.flatnonzero(owner >= 0)[::-1]
@@ -182,7 +182,7 @@ def _nodes(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int32]) ->
 
 
 def _homes(capture: Capture) -> Ints:
-    """Per phase node, and once more for -1, the innermost phase around it that the capture has too; NO_HOME where there is none."""
+    """Returns per phase node, and once more for -1, the innermost phase around it that the capture has too; NO_HOME where there is none."""
     tree = phase_tree(capture)
     own = set(phase_nodes(capture).tolist()) - {-1}
     out = np.full(len(tree.name) + 1, NO_HOME, np.int64)
@@ -192,7 +192,7 @@ def _homes(capture: Capture) -> Ints:
 
 
 def _counted_by_home(capture: Capture, iteration: int) -> dict[int, float]:
-    """Matrix FLOP of an iteration by the phase of the trace that holds it."""
+    """Returns matrix FLOP of an iteration by the phase of the trace that holds it."""
     found: dict[int, float] = {}
     rows = _work_rows(capture, iteration)
     flop = np.nan_to_num(ledger_costs(capture).flop[rows]) * capture.tables["ledger"]["count"].to_numpy()[rows]
@@ -203,14 +203,17 @@ def _counted_by_home(capture: Capture, iteration: int) -> dict[int, float]:
 
 
 def _work_rows(capture: Capture, iteration: int) -> Ints:
-    """Rows of the ledger of an iteration, recomputed work and communication left out."""
+    """Returns rows of the ledger of an iteration, recomputed work and communication left out."""
     ledger = capture.tables["ledger"]
     apart = ledger["recompute"].to_numpy(dtype=bool) | arrays.where(ledger["name"], lambda name: COLLECTIVE.match(name) is not None)
     return np.flatnonzero((ledger["iteration"].to_numpy() == iteration) & ~apart)
 
 
 def _label_homes(capture: Capture) -> Ints:
-    """Per label, and once more for -1, the phase node of the innermost phase that the trace has too; NO_HOME where there is none."""
+    """Returns per label, and once more for -1, the phase node of the innermost phase that the trace has too.
+
+    NO_HOME where there is none.
+    """
     node, parent = phase_nodes(capture), capture.tables["labels"]["parent"].to_numpy()
     out = np.full(len(node) + 1, NO_HOME, np.int64)
     for label, path in enumerate(label_paths(capture)):
@@ -235,7 +238,7 @@ class _Time(NamedTuple):
 
 
 def _unnamed_events(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int32]) -> Mask:
-    """Device rows of computation that no call owns."""
+    """Returns device rows of computation that no call owns."""
     return np.asarray((owner < 0) & (classes(capture) == COMPUTATION), np.bool_) if len(owner) else np.zeros(0, bool)
 
 
@@ -267,7 +270,7 @@ def _row(capture: Capture, step: Step, home: int, flop: float, time: _Time, even
 
 
 def _nature(capture: Capture, iteration: int, home: int) -> tuple[str, str, str]:
-    """(type, direction, types in words where there are several) of the counted work of a phase."""
+    """Returns (type, direction, types in words where there are several) of the counted work of a phase."""
     rows = _work_rows(capture, iteration)
     rows = rows[_label_homes(capture)[capture.tables["ledger"]["phase"].to_numpy()[rows]] == home]
     costs, ledger = ledger_costs(capture), capture.tables["ledger"]
@@ -281,7 +284,7 @@ def _nature(capture: Capture, iteration: int, home: int) -> tuple[str, str, str]
 
 
 def _range_of(capture: Capture, step: int, home: int) -> int:
-    """Host row of the first range of a phase in a step, of the step's own where the work is in no phase."""
+    """Returns the host row of the first range of a phase in a step, of the step's own where the work is in no phase."""
     own = int(capture.steps["host"].iloc[step])
     if home == NO_HOME:
         return own

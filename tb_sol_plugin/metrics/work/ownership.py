@@ -24,7 +24,7 @@ from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows
 
 
 def outermost(rows: npt.NDArray[np.integer], end: Rows) -> Ints:
-    """Of host rows in ascending order those that lie below no other of them. end: subtree end of every host row."""
+    """Returns those of some host rows, ascending, that lie below no other of them. end: subtree end of every host row."""
     if not len(rows):
         return np.zeros(0, np.int64)
     reach = np.maximum.accumulate(end[rows])
@@ -32,7 +32,7 @@ def outermost(rows: npt.NDArray[np.integer], end: Rows) -> Ints:
 
 
 def above(owners: Ints, end: Rows, rows: npt.NDArray[np.integer]) -> Ints:
-    """For each row the owner that it lies below or is, else -1. owners: ascending, none below another."""
+    """Returns per row the owner that it lies below or is, else -1. owners: ascending, none below another."""
     out = np.full(len(rows), -1, np.int64)
     if len(owners):
         slot = np.searchsorted(owners, rows, side="right") - 1
@@ -43,7 +43,7 @@ def above(owners: Ints, end: Rows, rows: npt.NDArray[np.integer]) -> Ints:
 
 
 def owners(end: Rows, modeled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats) -> Ints:
-    """Host rows that own work, ascending, none below another.
+    """Returns host rows that own work, ascending, none below another.
 
     modeled: rows with a usable cost. own_ns: time that belongs to each row directly (its launches), summed over subtrees here.
     flop: matrix work per row, 0 where it has none or it is unknown.
@@ -80,17 +80,17 @@ CHECKPOINT: Final = re.compile(r".*checkpoint\w*backward\d*", re.IGNORECASE | re
 
 
 def in_backward(capture: Capture) -> Mask:
-    """Per host row whether it is or lies below an operator of the backward pass, recomputed forward work left out."""
+    """Returns per host row whether it is or lies below an operator of the backward pass, recomputed forward work left out."""
     return memo(capture, ("work.backward",), lambda: _below(capture, _roots(capture)) & ~recomputed(capture))
 
 
 def recomputed(capture: Capture) -> Mask:
-    """Per host row whether it is or lies below a forward operator that runs again inside the backward pass."""
+    """Returns per host row whether it is or lies below a forward operator that runs again inside the backward pass."""
     return memo(capture, ("work.recomputed",), lambda: _below(capture, _again(capture)))
 
 
 def _roots(capture: Capture) -> Mask:
-    """Per host row whether it is a node of the backward pass."""
+    """Returns per host row whether it is a node of the backward pass."""
     return memo(capture, ("work.backward_roots",), lambda: _find_roots(capture))
 
 
@@ -102,7 +102,7 @@ def _find_roots(capture: Capture) -> Mask:
 
 
 def _again(capture: Capture) -> Mask:
-    """Host rows of the recomputed operators themselves, inner ones among them."""
+    """Returns host rows of the recomputed operators themselves, inner ones among them."""
     host, table = capture.host, capture.tables["operators"]
     out = np.zeros(len(host), bool)
     nodes = _roots(capture)
@@ -136,12 +136,12 @@ def _again(capture: Capture) -> Mask:
 
 
 def _has_tensor(capture: Capture) -> Mask:
-    """Per row of `operators` whether it has an argument with sizes; allocations and views of nothing say nothing about the pass."""
+    """Returns per row of `operators` whether it has an argument with sizes; allocations and views of nothing say nothing about the pass."""
     return arrays.where(capture.tables["operators"]["shapes"], lambda text: any(mark.isdigit() for mark in text))
 
 
 def _seen_forward(capture: Capture, rows: npt.NDArray[np.int32], node: npt.NDArray[np.int32], candidate: Mask, below: Mask) -> Mask:
-    """Per host row whether every candidate below that node calls with sizes that the forward pass has too.
+    """Returns per host row whether every candidate below that node calls with sizes that the forward pass has too.
 
     rows, node: host rows of the candidates and of their nodes. candidate, below: per row of `operators`.
     """
@@ -156,7 +156,7 @@ def _seen_forward(capture: Capture, rows: npt.NDArray[np.int32], node: npt.NDArr
 
 
 def _below(capture: Capture, roots: Mask) -> Mask:
-    """Per host row whether it is one of `roots` or lies below one."""
+    """Returns per host row whether it is one of `roots` or lies below one."""
     level = np.zeros(len(roots) + 1, np.int64)
     rows = np.flatnonzero(roots)
     level[rows] += 1
@@ -172,13 +172,13 @@ LINK_DIRECTIONS: Final = ("HtoD", "DtoH", "PtoP")
 
 
 def over_link(capture: Capture) -> npt.NDArray[np.bool_]:
-    """Per device row whether it is a copy that leaves or enters the device."""
+    """Returns per device row whether it is a copy that leaves or enters the device."""
     device = capture.device
     return np.asarray((device["kind"].to_numpy() == S.MEMCPY) & device["direction"].isin(LINK_DIRECTIONS).to_numpy())
 
 
 def link_bytes(capture: Capture) -> npt.NDArray[np.float64]:
-    """Per device row the bytes over the link: of a copy as recorded, of a collective the least that its rank sends; NaN unknown."""
+    """Returns per device row the bytes over the link: of a copy as recorded, of a collective the least that its rank sends; NaN unknown."""
     return memo(capture, ("work.link_bytes",), lambda: _link_bytes(capture))
 
 

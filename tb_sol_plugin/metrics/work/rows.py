@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
 
 def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> pd.DataFrame:
-    """Rows of the roofline table, longest first. ops: the calls of the selection, rows of `done.ops`.
+    """Returns rows of the roofline table, longest first. ops: the calls of the selection, rows of `done.ops`.
 
     Columns: id, name, input_shapes, dtype, direction, kind, main_kernel, kernels (of flagged rows: all names, one a line), bound, flags,
     reason, estimated, flagged, inferred and the sums and ratios of `metrics.work.group`, with share, compute_ns, memory_ns,
@@ -113,14 +113,14 @@ def _key(capture: Capture, ops: pd.DataFrame, by: By | ByLabel, kernels: bool) -
 
 
 def _plain(column: pd.Series, none: str = "") -> Key:
-    """A categorical column; no category and the empty word both read as `none`."""
+    """Returns a categorical column; no category and the empty word both read as `none`."""
     codes = column.cat.codes.to_numpy().astype(np.int64)
     words = [str(w) or none for w in column.cat.categories]
     return Key(np.where(codes < 0, len(words), codes), [*words, none])
 
 
 def _modules(capture: Capture, ops: pd.DataFrame) -> Key:
-    """The module of each call of a SOL capture, by its name in the model."""
+    """Returns the module of each call of a SOL capture, by its name in the model."""
     tree = module_tree(capture)
     if tree.of_label is not None:
         node = tree.of_label[capture.tables["ledger"]["module"].to_numpy()[ops["ledger"].to_numpy()]].astype(np.int64)
@@ -131,7 +131,7 @@ def _modules(capture: Capture, ops: pd.DataFrame) -> Key:
 
 
 def _labeled(capture: Capture, ops: pd.DataFrame, by: ByLabel) -> Key:
-    """The function that the program called, or the phase of the forward operator; of forward work its own phase."""
+    """Returns the function that the program called, or the phase of the forward operator; of forward work its own phase."""
     table, labels = capture.tables["ledger"], capture.tables["labels"]
     row = ops["ledger"].to_numpy()
     own = table[by].to_numpy()[row].astype(np.int64)
@@ -144,7 +144,7 @@ def _labeled(capture: Capture, ops: pd.DataFrame, by: ByLabel) -> Key:
 
 
 def _around(capture: Capture, ops: pd.DataFrame, by: By) -> Key:
-    """The innermost module or phase around each call, by its name as a person reads it; several may read the same."""
+    """Returns the innermost module or phase around each call, by its name as a person reads it; several may read the same."""
     clean: Callable[[str], str] = module_instance if by == "module" else phase_name
     host = capture.host["name"]
     rows = ops["module" if by == "module" else "annotation"].to_numpy()
@@ -159,7 +159,7 @@ def _around(capture: Capture, ops: pd.DataFrame, by: By) -> Key:
 
 
 def _number(keys: Sequence[Key]) -> tuple[Ints, Ints]:
-    """(row number per call, first call of each row), in order of first appearance."""
+    """Returns (row number per call, first call of each row), in order of first appearance."""
     total = keys[0].codes
     room = max(len(keys[0].words), 1)
     for key in keys[1:]:
@@ -172,7 +172,7 @@ def _number(keys: Sequence[Key]) -> tuple[Ints, Ints]:
 
 
 def _text(values: object) -> object:
-    """Lists of words as object arrays: a table of them is built at once, and empty ones keep their type."""
+    """Returns lists of words as object arrays: a table of them is built at once, and empty ones keep their type."""
     return np.array(values, object) if isinstance(values, list) else values
 
 
@@ -181,7 +181,7 @@ def _words(key: Key, at: Ints) -> list[str]:
 
 
 def _by_kernel(capture: Capture, done: Work, events: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """Device rows as calls: a kernel takes the part of its operator's work that its time is of the operator's time."""
+    """Returns device rows as calls: a kernel takes the share of its operator's work that it has of the operator's time."""
     device = capture.device
     duration = device["duration_ns"].to_numpy()[events].astype(np.float64)
     wanted = ["device_sum_ns", "device_events", "kind", "direction", "dtype", "shapes", "flop", "flop_vector", "bytes", "sol_ns", "bound"]
@@ -207,12 +207,12 @@ def _by_kernel(capture: Capture, done: Work, events: npt.NDArray[np.int64]) -> p
 
 
 def _early_name(name: str) -> str:
-    """`aten::mm (before the window)`; work of an unknown module or phase is named by its time alone."""
+    """Returns `aten::mm (before the window)`; work of an unknown module or phase is named by its time alone."""
     return f"({BEFORE_WINDOW})" if name in (OUTSIDE_MODULE, OUTSIDE_PHASE) else f"{name} ({BEFORE_WINDOW})"
 
 
 def _measures(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, code: Ints, size: int) -> dict[str, npt.NDArray[np.float64]]:
-    """Rates, sides of the limit and shares. Sums before ratios."""
+    """Returns rates, sides of the limit and shares. Sums before ratios."""
     measured = ops["measured_ns"].to_numpy(dtype=np.float64)
     work = np.where(frame["flop"].to_numpy() > 0, frame["flop"].to_numpy(), frame["flop_vector"].to_numpy())
     work = np.where(work > 0, work, np.nan)
@@ -239,7 +239,7 @@ def _sum(code: Ints, values: npt.NDArray[np.float64], size: int) -> npt.NDArray[
 
 
 def _known_sum(code: Ints, values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
-    """Per row the sum over the calls that have a value, NaN where none has."""
+    """Returns per row the sum over the calls that have a value, NaN where none has."""
     good = np.isfinite(values)
     total = _sum(code[good], values[good], size)
     total[np.bincount(code[good], minlength=size) == 0] = np.nan
@@ -247,7 +247,7 @@ def _known_sum(code: Ints, values: npt.NDArray[np.float64], size: int) -> npt.ND
 
 
 def _joined(code: Ints, key: Key, size: int) -> list[str]:
-    """Per row the distinct words among its calls, joined."""
+    """Returns per row the distinct words among its calls, joined."""
     width = len(key.words)
     found: list[list[str]] = [[] for _ in range(size)]
     for pair in pd.unique(code * width + key.codes).tolist():
@@ -258,7 +258,7 @@ def _joined(code: Ints, key: Key, size: int) -> list[str]:
 
 
 def _main_kind(ops: pd.DataFrame, code: Ints, size: int) -> list[str]:
-    """Per row the kind that holds most of its time; of calls without one, most of its limit."""
+    """Returns per row the kind that holds most of its time; of calls without one, most of its limit."""
     time = ops["measured_ns"].to_numpy(dtype=np.float64)
     limit = ops["sol_ns"].to_numpy(dtype=np.float64)
     time = np.where(np.isnan(time), np.where(np.isfinite(limit), limit, 0.0), time)
@@ -268,7 +268,10 @@ def _main_kind(ops: pd.DataFrame, code: Ints, size: int) -> list[str]:
 
 
 def _kernels(capture: Capture, events: npt.NDArray[np.int64], at: Ints, flagged: Mask) -> tuple[list[str], list[str]]:
-    """Per row the device event name with most time among its events, and for flagged rows all names; "" without. at: per event its row."""
+    """Returns per row the device event name with most time among its events, and for flagged rows all names; "" without.
+
+    at: per event its row.
+    """
     size = len(flagged)
     if not len(events):
         return [""] * size, [""] * size
@@ -286,7 +289,7 @@ def _kernels(capture: Capture, events: npt.NDArray[np.int64], at: Ints, flagged:
 
 
 def _chosen(done: Work, ops: pd.DataFrame) -> Mask:
-    """Per row of `done.ops`, and once more for -1, whether it is among `ops`."""
+    """Returns per row of `done.ops`, and once more for -1, whether it is among `ops`."""
     out = np.zeros(len(done.ops) + 1, bool)
     out[ops.index.to_numpy()] = True
     return out
@@ -325,7 +328,7 @@ LAUNCH_BOUND: Final = "launch-bound timing"
 
 
 def group_times(capture: Capture, part: Scope, by: str, direction: str) -> dict[str, float]:
-    """Time in ns by the name of a row, on a device or on the CPU; names of which some part was not timed are left out.
+    """Returns time in ns by the name of a row, on a device or on the CPU; names of which some part was not timed are left out.
 
     Phases less the phases inside; modules only forward and on a device, as only that was timed.
     """
@@ -357,7 +360,7 @@ def _known(word: dict[int, str], time: npt.NDArray[np.float64]) -> dict[str, flo
 
 
 def with_group_times(frame: pd.DataFrame, times: dict[str, float]) -> pd.DataFrame:
-    """`frame` (rows of `work.rows.rows` without times) with those of `times`, and what follows from them; longest first."""
+    """Returns `frame` (rows of `work.rows.rows` without times) with those of `times`, and what follows from them; longest first."""
     name = frame["name"].tolist()
     time = np.array([times.get(str(n), np.nan) for n in name], np.float64)
     sol, data = frame["sol_ns"].to_numpy(dtype=np.float64), frame["bytes"].to_numpy(dtype=np.float64)

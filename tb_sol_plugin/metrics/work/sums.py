@@ -62,7 +62,7 @@ class Calls:
 
 
 def calls_of(capture: Capture, part: Scope, limits: str = "") -> Calls:
-    """Calls of the selected steps under the matched limits or those named by `limits` (BadQuery for an unknown device).
+    """Returns calls of the selected steps under the matched limits or those named by `limits` (BadQuery for an unknown device).
 
     As on the roofline: all calls for the whole recording, else those whose work was launched in a selected step.
     """
@@ -79,7 +79,7 @@ def _calls(done: Work, part: Scope) -> Calls:
 
 
 def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
-    """The arrays of VALUES for rows of `Work.ops`."""
+    """Returns the arrays of VALUES for rows of `Work.ops`."""
     sol = ops["sol_ns"].to_numpy(dtype=np.float64)
     time = ops["measured_ns"].to_numpy(dtype=np.float64)
     spent = time if by_host_time else ops["device_sum_ns"].to_numpy(dtype=np.float64)
@@ -105,7 +105,7 @@ def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
 
 
 def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) -> pd.DataFrame:
-    """Per group 0..size-1 (-1 is left out) the sum of each of VALUES over its calls; NaN where no call has one."""
+    """Returns per group 0..size-1 (-1 is left out) the sum of each of VALUES over its calls; NaN where no call has one."""
     out: dict[str, Floats] = {}
     for name, column in values.items():
         use = (code >= 0) & np.isfinite(column)
@@ -116,7 +116,7 @@ def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) ->
 
 
 def subtree_sums(own: pd.DataFrame, end: npt.NDArray[np.int32]) -> pd.DataFrame:
-    """Per node in preorder the sums over its subtree, up to row `end`; NaN where no node in it has a value."""
+    """Returns per node in preorder the sums over its subtree, up to row `end`; NaN where no node in it has a value."""
     out: dict[str, Floats] = {}
     for name in own.columns:
         values = own[name].to_numpy(dtype=np.float64)
@@ -128,7 +128,7 @@ def subtree_sums(own: pd.DataFrame, end: npt.NDArray[np.int32]) -> pd.DataFrame:
 
 
 def ratios(frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` with RATIOS made from its sums (VALUES).
+    """Returns `frame` with RATIOS made from its sums (VALUES).
 
     wasted_ns: measured less limit. bound: what sets the larger part of the limit (compute, memory, None unknown). flags: words, "" none.
     Ratios of times are over the calls whose time is known.
@@ -153,7 +153,7 @@ def ratios(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def marks_of(efficiency: Sequence[object], flags: Sequence[object], share: Sequence[object] | None = None) -> dict[str, Mark]:
-    """Marks of an efficiency column by row: above the limit, on an assumption, or over a part of the time (below 95 %) only."""
+    """Returns marks of an efficiency column by row: above the limit, on an assumption, or over a part of the time (below 95 %) only."""
     out: dict[str, Mark] = {}
     for row, (value, words) in enumerate(zip(efficiency, flags, strict=True)):
         if not isinstance(value, int | float) or value != value:
@@ -197,7 +197,7 @@ class Utilization:
 
 
 def utilization(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, *, devices: int = 1) -> Utilization:
-    """Use of `devices` equal devices over `time_ns` by the calls `ops` (rows of `Work.ops`)."""
+    """Returns the use of `devices` equal devices over `time_ns` by the calls `ops` (rows of `Work.ops`)."""
     flop = np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))
     again = ops["recompute"].to_numpy()
     codes = ops["dtype"].cat.codes.to_numpy()
@@ -256,7 +256,7 @@ class PhaseWork:
 
 
 def phase_work(capture: Capture, part: Scope, limits: str = "") -> PhaseWork:
-    """Work per node of `phase_tree`. A call without device work belongs to the phase around itself."""
+    """Returns the work per node of `phase_tree`. A call without device work belongs to the phase around itself."""
     calls = calls_of(capture, part, limits)
     tree = phase_tree(capture)
     size = len(tree.name)
@@ -268,12 +268,12 @@ def phase_work(capture: Capture, part: Scope, limits: str = "") -> PhaseWork:
 
 
 def in_a_phase(paths: list[str]) -> npt.NDArray[np.bool_]:
-    """Per phase node, and once more for -1, whether work there is in a phase of the program: a step is none."""
+    """Returns per phase node, and once more for -1, whether work there is in a phase of the program: a step is none."""
     return np.array([*(path != STEP for path in paths), False], bool)
 
 
 def nodes_of(capture: Capture, calls: Calls) -> Nodes:
-    """Phase node per call, -1 outside every phase."""
+    """Returns the phase node per call, -1 outside every phase."""
 
     def make() -> Nodes:
         owner = calls.done.owner

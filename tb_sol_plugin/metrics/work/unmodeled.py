@@ -21,7 +21,7 @@ from tb_sol_plugin.tables import arrays
 
 
 def arguments_of(capture: Capture, done: Work, ops: pd.DataFrame) -> tuple[pd.DataFrame, npt.NDArray[np.int64]]:
-    """(table with columns shapes, types, strides, concrete; per call of `ops`, rows of `done.ops`, its row there, -1 none)."""
+    """Returns (table with columns shapes, types, strides, concrete; per call of `ops`, rows of `done.ops`, its row there, -1 none)."""
     if done.from_ledger:
         return capture.tables["ledger"], ops["ledger"].to_numpy().astype(np.int64)
     host = ops["host"].to_numpy()
@@ -39,7 +39,7 @@ NO_ARGUMENTS: Final = "no arguments recorded"
 
 
 def unmodeled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
-    """Calls of `ops` (rows of `done.ops`) without a model, one row per operator and signature, longest first.
+    """Returns calls of `ops` (rows of `done.ops`) without a model, one row per operator and signature, longest first.
 
     name; input_shapes, types as a reader sees them; calls; measured_ns (plain sum of device time, of host time without a device);
     share of the time of all `ops`; why: one sentence. A time that is not known is None.
@@ -74,7 +74,7 @@ def unmodeled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def _why(capture: Capture, done: Work, name: str, row: int) -> str:
-    """What is missing. row: of the table of arguments, -1 none."""
+    """Returns what is missing. row: of the table of arguments, -1 none."""
     if row < 0:
         return _without_arguments(name)
     if not done.from_ledger:

@@ -65,7 +65,7 @@ class Selected:
 
 
 def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
-    """The calls that a limit can be stated for: with a cost model, a measured time, and matrix work or bytes that are known.
+    """Returns the calls that a limit can be stated for: with a cost model, a measured time, and matrix work or bytes that are known.
 
     A call whose time is not known (a SOL capture of a GPU) is among them, its time is in no sum.
     """
@@ -97,7 +97,7 @@ def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
 
 
 def _alone(capture: Capture, calls: Calls, part: Scope, rows: tuple[int, ...]) -> int:
-    """Device time in the selection that no operator owns."""
+    """Returns the device time in the selection that no operator owns."""
     if calls.done.by_host_time or calls.done.from_ledger:
         return 0
     mine = part.device & (calls.done.owner < 0)
@@ -107,7 +107,7 @@ def _alone(capture: Capture, calls: Calls, part: Scope, rows: tuple[int, ...]) -
 
 
 def _phases(capture: Capture, calls: Calls) -> npt.NDArray[np.object_]:
-    """Per call the phase right below the step around it, or the outermost phase where it has no step."""
+    """Returns per call the phase right below the step around it, or the outermost phase where it has no step."""
     tree = phase_tree(capture)
     names = np.array([*tree.name, OUTSIDE], object)
     top = np.arange(len(tree.name) + 1)
@@ -136,7 +136,7 @@ class Limits:
 
 
 def limits(ops: pd.DataFrame, spec: DeviceSpec, dtype: Dtype = "recorded") -> Limits:
-    """Limits of calls (rows of `Work.ops`) on a device, with eligible matrix work in `dtype`."""
+    """Returns limits of calls (rows of `Work.ops`) on a device, with eligible matrix work in `dtype`."""
     flop, vector, data = (ops[c].to_numpy(dtype=np.float64) for c in ("flop", "flop_vector", "bytes"))
     before = ops["dtype"].astype(str).to_numpy(dtype=object)
     changed = eligible(ops, dtype)
@@ -153,7 +153,7 @@ def limits(ops: pd.DataFrame, spec: DeviceSpec, dtype: Dtype = "recorded") -> Li
 
 
 def eligible(ops: pd.DataFrame, dtype: Dtype) -> Mask:
-    """Calls whose matrix work would change to `dtype`."""
+    """Returns calls whose matrix work would change to `dtype`."""
     if dtype == "recorded":
         return np.zeros(len(ops), bool)
     floating = ops["dtype"].astype(str).isin(STANDS_FOR[dtype]).to_numpy()
@@ -163,7 +163,7 @@ def eligible(ops: pd.DataFrame, dtype: Dtype) -> Mask:
 def rows(
     keys: npt.NDArray[np.object_], ops: pd.DataFrame, now: Limits | None, then: Limits | None, steps: int, *, most: int = 0
 ) -> pd.DataFrame:
-    """One row per key, longest measured first (largest limit where nothing is measured); per step.
+    """Returns one row per key, longest measured first (largest limit where nothing is measured); per step.
 
     Columns: name, calls, measured_ns, sol_ns, sol_then_ns, ratio (now over then), headroom (measured over then), bound, bound_then,
     lacking (types that the other device has no rate for, "" none), share (of the measured time of all rows). None is unknown.

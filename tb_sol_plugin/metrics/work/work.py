@@ -94,7 +94,7 @@ class Work:
 
 
 def work(capture: Capture, spec: DeviceSpec | None = None, *, dense: bool = False) -> Work:
-    """Every owning call of `capture` against the limits of `spec`. The result is shared: do not change it.
+    """Compares every owning call of `capture` with the limits of `spec`. The result is shared: do not change it.
 
     dense: count attention with every (query, key) pair; by default pairs behind a causal mask do not count.
     """
@@ -142,7 +142,7 @@ def _calls(capture: Capture) -> Work:
 
 
 def _with_counted(capture: Capture, done: Work) -> Work:
-    """Where the trace cannot name work, that of the SOL capture beside it."""
+    """Adds work of the SOL capture beside the trace where the trace cannot name work."""
     ops, owner, replaced, match = with_counted(capture, done.ops, done.owner, by_host=done.by_host_time)
     device = capture.device["duration_ns"].to_numpy().clip(min=0)
     free = int(device[owner < 0].sum()) if len(owner) else 0
@@ -236,7 +236,10 @@ def _by_host_time(
 
 
 def _at(rows: Ints, owning: Ints, of_host: npt.NDArray[np.int32]) -> Ints:
-    """Cost of each row, -1 for a row that owns only what no model explains: a wrapper keeps its time, not the work of its leaves."""
+    """Returns the cost of each row, -1 for a row that owns only what no model explains.
+
+    A wrapper keeps its time, not the work of its leaves.
+    """
     return np.where(np.isin(rows, owning), of_host[rows], -1).astype(np.int64)
 
 
@@ -288,29 +291,32 @@ def _frame(
 
 
 def _module(capture: Capture, rows: Ints, own: Ints) -> npt.NDArray[np.int32]:
-    """Host row of the module call that each call belongs to: the one around it, else the one around its forward operator; -1 none."""
+    """Returns the host row of the module call that each call belongs to: the one around it, else the one around its forward operator.
+
+    -1 none.
+    """
     forward, _ = attribution.module_forward_rows(capture, rows)
     return np.where(own >= 0, own, attribution.nearest(capture, S.MODULE, forward)).astype(np.int32)
 
 
 def _matrix(known: tuple[Cost, ...]) -> Floats:
-    """Matrix FLOP per cost, 0 where unknown and for index -1."""
+    """Returns matrix FLOP per cost, 0 where unknown and for index -1."""
     return np.nan_to_num(_values(known, "flop"))
 
 
 def _values(known: tuple[Cost, ...], field: str) -> Floats:
-    """Per cost the field as float, NaN unknown; one NaN at the end for index -1."""
+    """Returns per cost the field as float, NaN unknown; one NaN at the end for index -1."""
     return np.array([*(getattr(c, field) for c in known), None], np.float64)
 
 
 def _codes(column: pd.Series, rows: npt.NDArray[np.integer]) -> Ints:
-    """Category codes at rows; -1 for row -1."""
+    """Returns the category codes at rows; -1 for row -1."""
     codes = np.append(column.cat.codes.to_numpy().astype(np.int64), -1)
     return np.asarray(codes[rows], np.int64)
 
 
 def _read(column: pd.Series, rows: npt.NDArray[np.integer], reader: Callable[[str], str]) -> npt.NDArray[np.object_]:
-    """`reader` of the text at each row, "" for row -1; run once per distinct text."""
+    """Returns `reader` of the text at each row, "" for row -1; run once per distinct text."""
     codes, place = np.unique(_codes(column, rows), return_inverse=True)
     texts = column.cat.categories
     read = np.array([reader(str(texts[code])) if code >= 0 else "" for code in codes.tolist()], object)
@@ -322,7 +328,7 @@ def _sub(column: pd.Series, rows: npt.NDArray[np.integer]) -> pd.Categorical:
 
 
 def _union(group: npt.NDArray[np.integer], device: Ints, start: Ints, duration: Ints, size: int) -> Ints:
-    """Per group the length of the union of its intervals on each device, summed over devices."""
+    """Returns per group the length of the union of its intervals on each device, summed over devices."""
     pair, first = factorize([group.astype(np.int64), device])
     return attribution.sum_by(group[first], attribution.union_by(pair, start, start + duration, len(first)), size)
 
@@ -340,12 +346,12 @@ SUMS: Final = ("flop", "flop_vector", "bytes", "measured_ns", "sol_ns")
 
 
 def launches_of(ops: pd.DataFrame) -> Ints:
-    """Calls that each row of `Work.ops` stands for: one, but of a profile, whose rows are sums, all of its launches."""
+    """Returns calls that each row of `Work.ops` stands for: one, but of a profile, whose rows are sums, all of its launches."""
     return ops["launches"].to_numpy().astype(np.int64) if "launches" in ops else np.ones(len(ops), np.int64)
 
 
 def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) -> pd.DataFrame:
-    """Rows of `Work.ops` summed by columns (or by an array of group numbers), sums before ratios, in order of first appearance.
+    """Sums rows of `Work.ops` by columns (or by an array of group numbers), sums before ratios, in order of first appearance.
 
     calls, flop, flop_vector, bytes, measured_ns, sol_ns: sums over the calls that have the value, NaN if none has it.
     known_ns: measured time of the calls with a cost model (the base of rates). modelled_ns: that of the calls with a limit;
@@ -419,7 +425,7 @@ class Sides(NamedTuple):
 
 
 def sides(ops: pd.DataFrame, spec: DeviceSpec | None) -> Sides:
-    """The sides of the limit of `ops` (rows of `Work.ops`) on `spec`. A call without a limit has none."""
+    """Returns the sides of the limit of `ops` (rows of `Work.ops`) on `spec`. A call without a limit has none."""
     unknown = np.full(len(ops), np.nan)
     if spec is None:
         return Sides(unknown, unknown.copy(), unknown.copy())
@@ -435,12 +441,12 @@ def sides(ops: pd.DataFrame, spec: DeviceSpec | None) -> Sides:
 
 
 def achievable(spec: DeviceSpec, dtype: str) -> float | None:
-    """FLOP/s that a good product of `dtype` reaches in practice on the device; None where no such figure is known."""
+    """Returns FLOP/s that a good product of `dtype` reaches in practice on the device; None where no such figure is known."""
     return spec.achievable_bf16 if dtype == "bf16" else None
 
 
 def _per_type(column: pd.Series, peak: Callable[[str], float | None]) -> Floats:
-    """`peak` of each row's type, NaN where there is none; asked once per type."""
+    """Returns `peak` of each row's type, NaN where there is none; asked once per type."""
     table = np.array([*(peak(str(d)) or np.nan for d in column.cat.categories), np.nan], np.float64)
     return np.asarray(table[column.cat.codes.to_numpy()], np.float64)
 
@@ -452,7 +458,7 @@ def _per_type(column: pd.Series, peak: Callable[[str], float | None]) -> Floats:
 
 
 def achievable_limits(ops: pd.DataFrame, spec: DeviceSpec) -> Floats | None:
-    """Per row of `Work.ops` its limit in ns at the achievable rates; None where the device has none, or no matrix work uses it."""
+    """Returns per row of `Work.ops` its limit in ns at the achievable rates; None where the device has none, or no matrix work uses it."""
     names = ops["dtype"].cat.categories.tolist()
     codes = ops["dtype"].cat.codes.to_numpy()
     reached = np.array([*(spec.achievable(d) or np.nan for d in names), np.nan])[codes]

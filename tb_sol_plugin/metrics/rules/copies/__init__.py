@@ -40,7 +40,7 @@ KNOWN_KINDS: Final = ("Pageable", "Pinned", "Managed", "Managed Static")
 
 
 def copy_findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str]], thresholds: Thresholds = DEFAULT) -> list[Finding]:
-    """The findings of a selection, the largest saving first; those that save less than 0.1 % of a step are left out.
+    """Returns the findings of a selection, the largest saving first; those that save less than 0.1 % of a step are left out.
 
     limits: as `bandwidth.peaks` gives them. `rows` of a finding are positions in `records.copies(capture, where.device)`.
     """
@@ -49,18 +49,18 @@ def copy_findings(capture: Capture, where: Scope, limits: dict[str, tuple[float,
 
 
 def step_ns(capture: Capture, where: Scope) -> float:
-    """Mean length of the steps that savings are counted per; of the whole window where no step was recorded."""
+    """Returns the mean length of the steps that savings are counted per; of the whole window where no step was recorded."""
     windows, rows = windows_of(capture, where)
     return iv.length(windows) / max(len(rows), 1)
 
 
 def together_ns(capture: Capture, where: Scope, found: Sequence[Finding]) -> int:
-    """What some findings could save together per step, at most: they can touch the same time, which counts once."""
+    """Returns what some findings could save together per step, at most: they can touch the same time, which counts once."""
     return combined_ns(found, max(len(windows_of(capture, where)[1]), 1))
 
 
 def rules_off(capture: Capture, where: Scope) -> str:
-    """Why the rules that need the kinds of memory say nothing, "" where they speak."""
+    """Returns why the rules that need the kinds of memory report nothing, "" where they do."""
     found = records.copies(capture, where.device)
     if not found["direction"].isin(["HtoD", "DtoH", "HtoH"]).any():
         return ""

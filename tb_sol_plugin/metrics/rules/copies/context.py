@@ -53,11 +53,11 @@ class CopyContext(RuleContext):
     steps: int
 
     def worth(self, found: Finding) -> bool:
-        """Whether it saves at least a thousandth of a step, or what the thresholds say."""
+        """Tells whether a finding saves at least a thousandth of a step, or what the thresholds demand."""
         return found.saving >= self.thresholds.least_share * iv.length(self.windows) / self.steps
 
     def spoken_for(self, *rules: str) -> Mask:
-        """Copies that findings of other rules speak of; `rules` begin their names."""
+        """Returns the copies that findings of other rules are about; `rules` begin their names."""
         return self.rows_of(*rules, size=len(self.copies))
 
     # -- columns ----------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class CopyContext(RuleContext):
         return code[place.reshape(-1)]
 
     def under(self, *, operator: str = "", annotation: str = "") -> Mask:
-        """Copies whose call lies inside of an operator, or of a user range, whose name matches an expression from its start on."""
+        """Returns copies whose call lies inside of an operator, or of a user range, whose name matches an expression from its start on."""
         wanted, kind = (operator, S.OPERATOR) if operator else (annotation, S.ANNOTATION)
         if not len(self.capture.host):
             return np.zeros(len(self.copies), bool)
@@ -131,7 +131,7 @@ class CopyContext(RuleContext):
     # -- time that could be saved -----------------------------------------------------------------------------
 
     def on_device(self, rows: Places) -> iv.Spans:
-        """When some copies run while no kernel of their device does, inside the windows."""
+        """Returns when some copies run while no kernel of their device does, inside the windows."""
         device = self.copies["device"].to_numpy()[rows]
         parts = []
         for one in np.unique(device).tolist():
@@ -140,13 +140,13 @@ class CopyContext(RuleContext):
         return iv.intersect(iv.merge(*parts), self.windows) if parts else iv.empty()
 
     def on_host(self, rows: Places) -> iv.Spans:
-        """When the device is idle because some copies block the host, inside the windows."""
+        """Returns when the device is idle because some copies block the host, inside the windows."""
         start, pause, resume, until = (self.waits[c].to_numpy()[rows] for c in ("from_ns", "pause_ns", "resume_ns", "idle_until_ns"))
         blocked = iv.union(np.concatenate((start, resume)), np.concatenate((pause, until)))
         return iv.intersect(iv.intersect(idle_spans(self.capture), blocked), self.windows)
 
     def fit(self, direction: str) -> tuple[float, float] | None:
-        """(latency in ns, bytes/s) of a direction, None where the copies do not show it."""
+        """Returns (latency in ns, bytes/s) of a direction, None where the copies do not show it."""
         if direction not in self._fits:
             self._fits[direction] = latency_fit(self.copies, direction)
         return self._fits[direction]
@@ -166,7 +166,7 @@ class CopyContext(RuleContext):
         self, rows: Places, *, spans: iv.Spans, most_ns: float = np.inf, note: str = "", direction: str = "", rule: str = "",
         title: str = "", fix: str = "", host: bool = False,
     ) -> Finding | None:  # fmt: skip
-        """A finding whose saving is the time of `spans`, and no more than `most_ns` over all steps; None where that is nothing."""
+        """Returns a finding whose saving is the time of `spans`, and no more than `most_ns` over all steps; None where that is nothing."""
         saving = int(min(most_ns, iv.length(spans))) // self.steps
         if not len(rows) or saving <= 0:
             return None
@@ -180,7 +180,7 @@ class CopyContext(RuleContext):
 
 
 def in_line(capture: Capture) -> npt.NDArray[np.int64]:
-    """Place of each device row among all, ordered by device, stream and start."""
+    """Returns the place of each device row among all, ordered by device, stream and start."""
 
     def make() -> npt.NDArray[np.int64]:
         device = capture.device
@@ -203,7 +203,10 @@ _INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threadi
 
 
 def evidence(context: CopyContext, rows: Places, idle_ns: int, note: str) -> str:
-    """One or two lines. idle_ns: what the device idles per step for a finding about the host, -1 for one about the device."""
+    """Returns one or two lines of evidence.
+
+    idle_ns: what the device idles per step for a finding about the host, -1 for one about the device.
+    """
     capture, found, where = context.capture, context.copies, context.where
     steps = context.steps if where.rows else 0
     parts = [f"{often(len(rows), steps)}{_size(found, rows, steps)}{kinds(found, rows)}"]
@@ -226,7 +229,7 @@ def evidence(context: CopyContext, rows: Places, idle_ns: int, note: str) -> str
 
 
 def often(count: int, steps: int) -> str:
-    """`34 copies per step`, `3 copies in 5 steps`; without steps `34 copies`."""
+    """Returns `34 copies per step`, `3 copies in 5 steps`; without steps `34 copies`."""
     words = counted(count, "copy", "copies")
     if not steps:
         return words
@@ -253,7 +256,7 @@ def _size(found: pd.DataFrame, rows: Places, steps: int) -> str:
 
 
 def kinds(found: pd.DataFrame, rows: Places) -> str:
-    """`, Pinned → Device`; nothing where no kind was recorded, or more than two sorts."""
+    """Returns `, Pinned → Device`; nothing where no kind was recorded, or more than two sorts."""
     ends = [found[c].to_numpy(object)[rows] for c in ("src_kind", "dst_kind")]
     code = arrays.together(*ends)
     first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
@@ -263,7 +266,7 @@ def kinds(found: pd.DataFrame, rows: Places) -> str:
 
 
 def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.NDArray[np.int64]) -> str:
-    """Where most of some copies come from: `` in `aten::item` of `Net_0` at train.py:12 step ``. "" where nothing is known."""
+    """Returns where most of some copies come from: `` in `aten::item` of `Net_0` at train.py:12 step ``. "" where nothing is known."""
     if not len(capture.host):
         return ""
     host = capture.host["name"]
@@ -289,7 +292,10 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
 
 
 def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Host row of the innermost python frame around each copy's call that is no part of torch; else the innermost of any file, -1."""
+    """Returns the host row of the innermost python frame around each copy's call that is no part of torch.
+
+    Without one it is the innermost of any file; -1 without that too.
+    """
     h = at.host(capture)
     own = found["frame"].to_numpy().astype(np.int64)
     if not (own >= 0).any():
@@ -300,7 +306,7 @@ def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
 
 
 def outermost_operator(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Host row of the outermost operator around each copy's call, -1 without one."""
+    """Returns the host row of the outermost operator around each copy's call, -1 without one."""
     h = at.host(capture)
     row = found["operator"].to_numpy().astype(np.int64)
     best, left = row.copy(), np.flatnonzero(row >= 0)

@@ -35,7 +35,7 @@ def _both(context: CopyContext, rows: Places) -> iv.Spans:
     fix="self.register_buffer('constant', value)  # moves to the device once, with the module", candidate=True,
 )  # fmt: skip
 def redundant(context: CopyContext) -> Answer:
-    """Copies to the device of one size from one place (module, chain of operators) in each of at least 3 steps in a row.
+    """Finds copies to the device of one size from one place (module, chain of operators) in each of at least 3 steps in a row.
 
     Outside of data loading and the optimizer. A batch has the same size in every step too: copies outside of every module count only
     where the recording names no modules, and then those that come after the step's first kernel on a stream that computes.
@@ -62,7 +62,7 @@ def redundant(context: CopyContext) -> Answer:
 
 
 def _in_a_row(place: Places, step: np.ndarray[tuple[int], np.dtype[np.int64]], least: int) -> Mask:
-    """Per place whether it has copies in at least `least` steps with none missing between."""
+    """Returns per place whether it has copies in at least `least` steps with none missing between."""
     many = int(step.max()) + 1
     seen, at = np.divmod(pd.unique(place.astype(np.int64) * many + step), many)
     order = np.lexsort((at, seen))
@@ -75,7 +75,7 @@ def _in_a_row(place: Places, step: np.ndarray[tuple[int], np.dtype[np.int64]], l
 
 
 def _after_first_kernel(context: CopyContext) -> Mask:
-    """Copies that start after the first kernel of their step, on a stream on which kernels run."""
+    """Returns copies that start after the first kernel of their step, on a stream on which kernels run."""
     device = context.capture.device
     kernel = device["kind"].to_numpy() == S.KERNEL
     step = device["step"].to_numpy()[kernel]
@@ -94,7 +94,7 @@ def _after_first_kernel(context: CopyContext) -> Mask:
     fix="# compute this part on the device: torch operators instead of .cpu() … .to(device)", candidate=True,
 )  # fmt: skip
 def ping_pong(context: CopyContext) -> Answer:
-    """Copies to the host and back of one size on one device, at most 10 ms apart and in turns, at least 2 round trips in a step."""
+    """Finds copies to the host and back of one size on one device, at most 10 ms apart and in turns, at least 2 round trips in a step."""
     order, group = _sizes(context, "device")
     if not len(order):
         return None
@@ -115,7 +115,7 @@ def ping_pong(context: CopyContext) -> Answer:
 
 @rule("through_host", title="Copies between devices go around by the host", candidate=True)
 def through_host(context: CopyContext) -> Answer:
-    """A copy to the host from one device, and within 5 ms one of the same size to another device."""
+    """Finds a copy to the host from one device, and within 5 ms one of the same size to another device."""
     order, group = _sizes(context, "")
     if not len(order):
         return None
@@ -139,7 +139,7 @@ def through_host(context: CopyContext) -> Answer:
 
 
 def _sizes(context: CopyContext, by: str) -> tuple[Places, Places]:
-    """Copies between host and device, those together that share a step and a size, in order of start; and the group of each.
+    """Returns copies between host and device, those together that share a step and a size, in order of start; and the group of each.
 
     Those that are read as values are left out, and so are groups of one direction.
     """
@@ -174,7 +174,7 @@ HIDE: Final = {
 
 @rule(*(f"exposed_{direction}" for direction in HIDE))
 def exposed(context: CopyContext) -> Answer:
-    """Copies over a link that take more than 100 us, more than half of it exposed. The saving is when they run and no kernel does.
+    """Finds copies over a link that take more than 100 us, more than half of it exposed. The saving is when they run and no kernel does.
 
     Copies that a finding about their memory speaks for are left to it.
     """
@@ -211,7 +211,7 @@ def exposed(context: CopyContext) -> Answer:
 
 @rule("pageable_loading")
 def pageable_loading(context: CopyContext) -> Answer:
-    """At least 80 % of the bytes to the device come from pageable memory.
+    """Finds that at least 80 % of the bytes to the device come from pageable memory.
 
     Saving: bytes (1 / measured rate - 1 / (80 % of the limit)) for the faster copy, and what of the rest is exposed, since a copy from
     pinned memory can run behind computation; together never more than the exposed time. The host's wait for them comes on top, where
@@ -234,7 +234,7 @@ def pageable_loading(context: CopyContext) -> Answer:
 
 
 def faster_ns(context: CopyContext, moved: int, time_ns: int) -> float:
-    """What pinned memory saves of the copies' own time over all steps, 0 where no limit of the link is known or they reach it."""
+    """Returns what pinned memory saves of the copies' own time over all steps, 0 where no limit of the link is known or they reach it."""
     peak = context.peaks.get("HtoD")
     return max(time_ns - moved / (context.thresholds.pinned_share * peak[0]) * 1e9, 0.0) if peak else 0.0
 
@@ -244,7 +244,7 @@ def faster_ns(context: CopyContext, moved: int, time_ns: int) -> float:
     fix="tensor = tensor.to(device)  # a plain device tensor; or cudaMemPrefetchAsync before the first use",
 )  # fmt: skip
 def managed(context: CopyContext) -> Answer:
-    """Copies with an end in unified memory: they block the host, and pages move when they are touched."""
+    """Finds copies with an end in unified memory: they block the host, and pages move when they are touched."""
     rows = np.flatnonzero(context.inside & context.managed & (context.direction != "Memset"))
     return context.finding(rows, spans=_both(context, rows), note="copies of unified memory wait for the host")
 
@@ -263,7 +263,7 @@ PACK: Final = {
 
 @rule(*(f"tiny_{direction}" for direction in MOVES), candidate=True)
 def tiny(context: CopyContext) -> Answer:
-    """Directions with at least 32 copies below 64 KiB in a step: n latencies would become one.
+    """Finds directions with at least 32 copies below 64 KiB in a step: n latencies would become one.
 
     Saving per step n t0 - (t0 + bytes / rate) with the fitted latency t0 and rate; never more than all but the longest copy, nor than
     the time in which they are exposed. Without a fit these two alone bound it.
@@ -291,7 +291,7 @@ def tiny(context: CopyContext) -> Answer:
 
 @rule(*(f"coalescable_{direction}" for direction in MOVES), candidate=True)
 def coalescable(context: CopyContext) -> Answer:
-    """At least 3 copies below 1 MiB one after another: one direction, one stream, one step, less than 1 ms between, no other work.
+    """Finds at least 3 copies below 1 MiB one after another: one direction, stream and step, less than 1 ms between, no other work.
 
     Saving (n - 1) t0 per run with the fitted latency, and never more than all but the longest copy. Runs of which every copy is in a
     finding of tiny copies are left to that one.
@@ -318,7 +318,7 @@ def coalescable(context: CopyContext) -> Answer:
 
 
 def runs(context: CopyContext) -> Places:
-    """Number of the run per copy, -1 outside."""
+    """Returns the number of the run per copy, -1 outside."""
     out = np.full(len(context.copies), -1, np.intp)
     own = context.inside & np.isin(context.direction, MOVES) & (context.bytes >= 0) & (context.bytes < context.thresholds.merge_bytes)
     rows = np.flatnonzero(own)
@@ -338,7 +338,7 @@ def runs(context: CopyContext) -> Places:
 
 
 def _without_longest(context: CopyContext, rows: Places, place: Places, groups: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Per group the time of its copies less the longest of them: what merging leaves takes at least that."""
+    """Returns per group the time of its copies less the longest of them: what merging leaves takes at least that."""
     time = np.bincount(place, context.duration[rows], minlength=groups)
     longest = np.zeros(groups, np.int64)
     np.maximum.at(longest, place, context.duration[rows])
@@ -361,7 +361,7 @@ READS: Final = {
 
 @rule("scalar_reads", "small_to_host", "blocking_to_host", "blocking_to_device", "blocking_sets", "blocking_other")
 def waiting(context: CopyContext) -> Answer:
-    """Copies that block the host, by what they are; those that a finding about their memory speaks for are left to it."""
+    """Finds copies that block the host, by what they are; those that a finding about their memory covers are left to it."""
     reason = context.waits["reason"].to_numpy(object)
     blocks = context.inside & (reason != "") & ~context.spoken_for("pageable_loading", "managed_copies")
     read, small = reason == "tiny_read", (context.bytes >= 0) & (context.bytes < context.thresholds.tiny_bytes)
@@ -415,7 +415,7 @@ def _read_fix(context: CopyContext, rows: Places) -> str:
     candidate=True,
 )  # fmt: skip
 def duplicates(context: CopyContext) -> Answer:
-    """Copies of the same size by the same chain of operators (`contiguous`, `clone`, `copy_`) with nothing between them on their stream.
+    """Finds copies of one size by one chain of operators (`contiguous`, `clone`, `copy_`) with nothing between them on their stream.
 
     Reported where those of one chain take more than 5 % of the step; the saving is their exposed time.
     """
@@ -445,7 +445,7 @@ def _time(context: CopyContext, rows: np.ndarray[tuple[int], np.dtype[np.intp]])
 
 @rule("gradient_copies", candidate=True)
 def gradients(context: CopyContext) -> Answer:
-    """Copies inside of `AccumulateGrad`: into the buckets of data parallelism, or because a gradient cannot be taken as it is."""
+    """Finds copies in `AccumulateGrad`: into the buckets of data parallelism, or because a gradient cannot be used as it is."""
     stored = context.under(operator=r"(autograd::engine::\S+ )?torch::autograd::AccumulateGrad")
     rows = np.flatnonzero(context.inside & (context.direction == "DtoD") & stored)
     if not len(rows):
@@ -469,7 +469,7 @@ def gradients(context: CopyContext) -> Answer:
     fix="torch._dynamo.mark_static_address(tensor)  # parameters and buffers that stay where they are need no copy", candidate=True,
 )  # fmt: skip
 def graph_inputs(context: CopyContext) -> Answer:
-    """Copies that a compiled function makes before it launches its graph: inputs go to the place where the graph reads them.
+    """Finds copies that a compiled function makes before it launches its graph: inputs go to the place where the graph reads them.
 
     Its clones are results that must outlive the next launch, and no inputs.
     """

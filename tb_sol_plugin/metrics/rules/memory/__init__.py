@@ -37,7 +37,7 @@ RULES: Final = ids_of(_RULES)
 def memory_context(
     capture: Capture, memory: Memory | None = None, curve: Curves | None = None, *, limits: str = ""
 ) -> MemoryContext | None:
-    """What rules look at: one memory (None: the one with most in use) by one of its curves; None where no memory is recorded."""
+    """Makes the context of one memory (None: the one with most in use) by one of its curves; None where no memory is recorded."""
     if memory is None:
         every = memories(capture)
         if not every:
@@ -48,13 +48,15 @@ def memory_context(
 
 
 def memory_findings(context: MemoryContext) -> tuple[list[Finding], list[Missing]]:
-    """(findings, the largest first; what rules lack). Those that free less than 1 % of the peak are left out, a leak never."""
+    """Returns (findings, the largest first; what rules lack). Those that free less than 1 % of the peak are left out, a leak never."""
     key = ("memory.findings", context.memory.label, context.curve.source, context.limits)
     return memo(context.capture, key, lambda: run(_RULES, context))
 
 
 def card(found: Finding, pages: Container[str], *, keep: Mapping[str, str] | None = None, here: str = "") -> report.Finding:
-    """A finding as a page shows it. keep: query fields that links to the curve keep; here: the page that it stands on, from which the
+    """Returns a finding as a page shows it.
+
+    keep: query fields that links to the curve keep; here: the page that it stands on, from which the
     proof is the curve of memory."""
     if found.page == here:
         found = replace(found, page="memory", label="Curve")
@@ -66,7 +68,7 @@ def card(found: Finding, pages: Container[str], *, keep: Mapping[str, str] | Non
 
 
 def memory_problem(context: MemoryContext) -> str:
-    """The sentence that says why memory is the problem, "" where it is none."""
+    """Returns the sentence that says why memory is the problem, "" where it is none."""
     if context.room.failures:
         last = context.room.failures[-1]
         size = human(last.requested, "B") if last.requested >= 0 else "a request"
@@ -81,7 +83,7 @@ def memory_problem(context: MemoryContext) -> str:
 
 
 def foremost(context: MemoryContext) -> list[Finding]:
-    """The finding that frees most on the device, and a leak: alone where memory has not run out and is not about to."""
+    """Returns the finding that frees most on the device, and a leak: alone where memory has not run out and is not about to."""
     found, _ = memory_findings(context)
     mine = [f for f in found if f.rule != "pinned_unused"]
     leaks = [f for f in mine if f.rule == "leak"]
@@ -91,7 +93,7 @@ def foremost(context: MemoryContext) -> list[Finding]:
 
 
 def memory_section(capture: Capture, pages: Container[str]) -> FindingsSection | None:
-    """The foremost findings about memory of a device, where memory is the problem; None elsewhere."""
+    """Returns the foremost findings about memory of a device, where memory is the problem; None elsewhere."""
     every = [m for m in memories(capture) if not m.host]
     context = memory_context(capture, every[0]) if every else None
     why = memory_problem(context) if context is not None else ""

@@ -35,7 +35,7 @@ class MemoryContext(RuleContext):
     limits: str = ""
 
     def worth(self, found: Finding) -> bool:
-        """Whether it frees at least 1 % of the peak; a leak always is."""
+        """Tells whether a finding frees at least 1 % of the peak; a leak always counts."""
         return found.rule == "leak" or found.share is None or found.share >= LEAST_SHARE
 
     @cached_property
@@ -65,11 +65,14 @@ class MemoryContext(RuleContext):
         return self.curve.peak if not self.curve.relative else 0
 
     def share(self, size: int) -> float | None:
-        """Of the memory in use at the peak; None where that is unknown, or less than `size`: then the sources contradict each other."""
+        """Returns the share of `size` in the memory in use at the peak; None where that is unknown or less.
+
+        In that case the sources contradict each other.
+        """
         return size / self.peak if self.peak > 0 and size <= self.peak else None
 
     def curve_of(self, *sources: str) -> Curves | None:
-        """The first of this memory's curves from one of these sources."""
+        """Returns the first of this memory's curves from one of these sources."""
         return next((c for source in sources for c in self.memory.curves if c.source == source), None)
 
 
@@ -99,7 +102,10 @@ class Layout:
 
 
 def last_parts(context: MemoryContext) -> pd.DataFrame | None:
-    """category, dtype, module (qualified name, ""), class_name, tensors, bytes, view_bytes of the last record with parts; None without."""
+    """Returns category, dtype, module (qualified name, ""), class_name, tensors, bytes, view_bytes of the last record with parts.
+
+    None where no record has parts.
+    """
     number = context.memory.number if not context.memory.host else -1
     rows = records_with_parts(context.capture, number)
     if not len(rows):
@@ -118,19 +124,19 @@ def last_parts(context: MemoryContext) -> pd.DataFrame | None:
 
 
 def numbers_in(parts: pd.DataFrame, *categories: str) -> float | None:
-    """Numbers (elements) in tensors of these categories; None where a type has no known width."""
+    """Returns numbers (elements) in tensors of these categories; None where a type has no known width."""
     own = parts[parts["category"].isin(categories) & (parts["tensors"].to_numpy() > 0)]
     width = np.array([WIDTHS.get(name, 0) for name in own["dtype"].tolist()], np.int64)
     return None if (width == 0).any() else float((own["view_bytes"].to_numpy() / width).sum())
 
 
 def bytes_in(parts: pd.DataFrame, *categories: str) -> int:
-    """Bytes of these categories."""
+    """Returns bytes of these categories."""
     return int(parts.loc[parts["category"].isin(categories), "bytes"].sum())
 
 
 def layout(capture: Capture) -> Layout:
-    """From the header of the capture and, for the data parallel size, from the size of the job."""
+    """Returns the layout by the header of the capture and, for the data parallel size, by the size of the job."""
     at = place(capture)
     found: dict[str, tuple[int | None, int | None]] = {
         name: at.get(name) or (None, _whole(header_text(capture, f"plan.{name}"))) for name in ("pp", "tp", "dp", "cp")
@@ -147,18 +153,18 @@ def layout(capture: Capture) -> Layout:
 
 
 def header_text(capture: Capture, name: str) -> str:
-    """A text of a SOL capture's header, of this capture or of the one that belongs to its trace; "" where it has none."""
+    """Returns a text of a SOL capture's header, of this capture or of the one that belongs to its trace; "" where it has none."""
     header = capture.facts.metadata
     return header.get(name, "") or header.get(f"sol_capture.{name}", "")
 
 
 def planned(capture: Capture, name: str) -> str:
-    """A size or word of the header's plan, "" where it is not there."""
+    """Returns a size or word of the header's plan, "" where it is not there."""
     return header_text(capture, f"plan.{name}")
 
 
 def planned_number(capture: Capture, name: str) -> int | None:
-    """The same as a whole number."""
+    """Returns a size of the header's plan as a whole number."""
     return _whole(planned(capture, name))
 
 

@@ -49,7 +49,7 @@ class Recompute:
 
 
 def recompute(capture: Capture, curve: Curves, limits: str = "") -> Recompute | None:
-    """Of a curve of memory events; None where nothing in use at the peak was made by forward work."""
+    """Weighs recomputing activations, by a curve of memory events; None where nothing in use at the peak was made by forward work."""
     return memo(capture, ("memory.recompute", curve.device, curve.source, limits), lambda: _recompute(capture, curve, limits))
 
 
@@ -82,7 +82,7 @@ def _recompute(capture: Capture, curve: Curves, limits: str) -> Recompute | None
 
 
 def _forward(capture: Capture, made: Work) -> tuple[Floats, bool, int]:
-    """(ns per call, 0 for all but forward work, whether they are limits, steps that they are of)."""
+    """Returns (ns per call, 0 for all but forward work, whether they are limits, steps that they are of)."""
     ops = made.ops
     forward = arrays.where(ops["direction"], lambda d: d == "fwd") & ~ops["recompute"].to_numpy()
     step = ops["step"].to_numpy()
@@ -94,7 +94,7 @@ def _forward(capture: Capture, made: Work) -> tuple[Floats, bool, int]:
 
 
 def _node(node: npt.NDArray[np.int32], rows: npt.NDArray[np.integer]) -> Ints:
-    """Node of the tree per host row, -1 outside of every module."""
+    """Returns the node of the tree per host row, -1 outside of every module."""
     known = rows >= 0
     return np.where(known, node[np.where(known, rows, 0)], -1).astype(np.int64) if len(node) else np.full(len(rows), -1, np.int64)
 
@@ -115,7 +115,7 @@ def _below_floats(end: npt.NDArray[np.int32], node: Ints, values: Floats, count:
 
 
 def _classes(names: list[str], parent: npt.NDArray[np.int32], held: Ints, cost: Floats, by_limit: bool) -> pd.DataFrame:
-    """One row per class of modules that holds activations, the largest saving first."""
+    """Returns one row per class of modules that holds activations, the largest saving first."""
     inside: list[frozenset[str]] = []
     sums: dict[str, list[float]] = {}
     for node, name in enumerate(names):
@@ -141,7 +141,7 @@ def _classes(names: list[str], parent: npt.NDArray[np.int32], held: Ints, cost: 
     candidate=True,
 )  # fmt: skip
 def activations_recompute(context: MemoryContext) -> Answer:
-    """Activations that hold a good part of the peak, made in layers of one class."""
+    """Finds activations that hold a good part of the peak, made in layers of one class."""
     if context.trains is False:
         return None
     for curve in context.memory.curves:
@@ -182,7 +182,7 @@ def _of_layers(context: MemoryContext, curve: Curves, found: Recompute) -> Answe
 
 
 def _of_record(context: MemoryContext) -> Answer:
-    """Without modules: activations by category, or what a recorder's peak holds beside parameters, gradients and optimizer."""
+    """Finds activations without modules: by category, or what a recorder's peak holds beside parameters, gradients and optimizer."""
     size, peak, evidence = 0, context.peak, ""
     timeline = context.curve_of("timeline")
     parts = last_parts(context)

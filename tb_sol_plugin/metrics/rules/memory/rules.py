@@ -76,7 +76,7 @@ LEAK_MATTERS: Final = 0.01
     color="idle",
 )  # fmt: skip
 def reserved_above_use(context: MemoryContext) -> Answer:
-    """What the allocator held at most, less what was in use at most: another allocation pattern would not need it."""
+    """Finds what was reserved at most above what was in use at most: another allocation pattern would not need it."""
     reserved, used = context.room.max_reserved.bytes, context.room.max_allocated.bytes
     if context.memory.host:
         return None
@@ -106,7 +106,7 @@ def reserved_above_use(context: MemoryContext) -> Answer:
 
 
 def why_unknown(context: MemoryContext) -> str:
-    """Why what is reserved or in use is unknown."""
+    """Returns why what is reserved or in use is unknown."""
     return context.room.max_reserved.why if context.room.max_reserved.bytes is None else context.room.max_allocated.why
 
 
@@ -116,7 +116,7 @@ def why_unknown(context: MemoryContext) -> str:
     color="memcpy",
 )  # fmt: skip
 def leak(context: MemoryContext) -> Answer:
-    """Growth of the least of each step, with who leaves memory behind."""
+    """Finds growth of the least memory of each step, with who leaves memory behind."""
     found = context.leak
     if found.verdict in ("few", "no_steps"):
         return Missing(found.words, found.hint)
@@ -153,7 +153,7 @@ GRADIENTS_HOW: Final = "record several steps with profile(profile_memory=True) a
     color="norm",
 )  # fmt: skip
 def gradients_kept(context: MemoryContext) -> Answer:
-    """Gradients in use at the begin of nearly every step: by category at that moment, else by what a recorder found at its end."""
+    """Finds gradients in use at the begin of nearly every step: by category at that moment, else by the records at step ends."""
     if context.trains is False:
         return None
     for curve in context.memory.curves:
@@ -168,7 +168,7 @@ def gradients_kept(context: MemoryContext) -> Answer:
 
 
 def at_begin(context: MemoryContext, curve: Curves) -> np.ndarray | None:
-    """Bytes of gradients as each step begins, the first one left out; None where there are too few steps."""
+    """Returns bytes of gradients as each step begins, the first one left out; None where there are too few steps."""
     steps = per_step(context.capture, curve)["start_ns"].to_numpy()[1:]
     if len(steps) < FEWEST:
         return None
@@ -177,7 +177,7 @@ def at_begin(context: MemoryContext, curve: Curves) -> np.ndarray | None:
 
 
 def at_end(context: MemoryContext) -> np.ndarray | None:
-    """The same of records at the end of iterations whose record holds parameters and gradients."""
+    """Returns bytes of gradients by records at the end of iterations whose record holds parameters and gradients."""
     number = context.memory.number if not context.memory.host else -1
     own = records_of(context.capture, number) if number >= 0 else _of_host(context)
     own = own[own["iteration"].to_numpy() > 0]
@@ -191,7 +191,7 @@ def at_end(context: MemoryContext) -> np.ndarray | None:
 
 
 def _agrees(begin: np.ndarray, end: np.ndarray | None) -> bool:
-    """Whether what a trace takes for gradients is what the program found, so that it is no estimate."""
+    """Returns whether what a trace takes for gradients is what the program found, so that it is no estimate."""
     return end is not None and abs(float(np.median(begin)) - float(np.median(end))) <= AGREES * float(np.median(end))
 
 
@@ -239,7 +239,7 @@ DIVIDE: Final = "ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW) 
     label="Expected and actual", color="conv",
 )  # fmt: skip
 def optimizer_unsharded(context: MemoryContext) -> Answer:
-    """Every rank keeps all of the optimizer's state, though ranks of a data parallel group hold the same parameters."""
+    """Finds that every rank keeps all of the optimizer's state, though ranks of a data parallel group hold the same parameters."""
     parts, job = last_parts(context), layout(context.capture)
     if job.dp is None or job.dp <= 1 or context.trains is False or _sharded(context):
         return None
@@ -273,7 +273,7 @@ def _sharded(context: MemoryContext) -> bool:
 
 @rule("vocabulary_misplaced", "vocabulary_undivided", page="memory_expected", label="Expected and actual", color="conv")
 def vocabulary_misplaced(context: MemoryContext) -> Answer:
-    """A token embedding behind the first stage, a head before the last; one that is whole though its stage divides tensors."""
+    """Finds a token embedding behind the first stage, a head before the last; one that is whole though its stage divides tensors."""
     job, parts = layout(context.capture), last_parts(context)
     piped, tp = job.stages is not None and job.stages > 1, job.tp or 1
     if (context.capture.facts.world_size or 1) <= 1 or (parts is not None and not piped and tp <= 1):
@@ -297,13 +297,13 @@ def vocabulary_misplaced(context: MemoryContext) -> Answer:
 
 
 def _on_the_wrong_stage(embeddings: list[str], heads: list[str], stage: int, stages: int) -> list[str]:
-    """Embeddings behind the first stage, but for one that the last stage shares as its head, and heads before the last."""
+    """Returns embeddings behind the first stage, but for one that the last stage shares as its head, and heads before the last."""
     first, last = stage == 0, stage == stages - 1
     return [m for m in embeddings if not first and not (last and not heads)] + [m for m in heads if not last]
 
 
 def _undivided(context: MemoryContext, whole: list[str], sums: pd.Series, tp: int) -> Finding:
-    """The finding about modules that hold the whole vocabulary on each of `tp` tensor parallel ranks."""
+    """Returns the finding about modules that hold the whole vocabulary on each of `tp` tensor parallel ranks."""
     saving = round(int(sums[whole].sum()) * (1 - 1 / tp))
     return Finding(
         rule="vocabulary_undivided", title="Embedding or head is not divided among tensor parallel ranks",
@@ -314,7 +314,7 @@ def _undivided(context: MemoryContext, whole: list[str], sums: pd.Series, tp: in
 
 
 def _vocabulary(sums: pd.Series, weights: pd.Series) -> tuple[list[str], list[str]]:
-    """Modules with parameters that are a token embedding, and those that are an output head."""
+    """Returns modules with parameters that are a token embedding, and those that are an output head."""
     held = [m for m in sums.index if weights.get(m, 0) > 0]
     embeddings = [m for m in held if EMBEDDING.search(m) and not POSITIONS.search(m.rpartition(".")[2])]
     return embeddings, [m for m in held if HEAD.search(m)]
@@ -354,7 +354,7 @@ PEAK_HOW: Final = "record with profile(profile_memory=True, with_stack=True)"
     candidate=True,
 )  # fmt: skip
 def one_module(context: MemoryContext) -> Answer:
-    """One module that holds a third of the peak or more: what it allocated itself, without the modules inside of it."""
+    """Finds one module that holds a third of the peak or more: what it allocated itself, without the modules inside of it."""
     curve = next((c for c in context.memory.curves if c.source == "events" and "module" in answers(context.capture, c)), None)
     if curve is None:
         return Missing("which module holds memory was not recorded", PEAK_HOW)
@@ -396,7 +396,7 @@ NO_RECORD: Final = Missing(
     color="HtoD",
 )  # fmt: skip
 def pinned_unused(context: MemoryContext) -> Answer:
-    """Pinned per step, against what copies to the device read from pinned memory."""
+    """Finds host memory that is pinned per step, against what copies to the device read from pinned memory."""
     found = pinned_as_counted(context.capture) or pinned_as_traced(context.capture)
     if found is None:
         return NO_RECORD
@@ -413,7 +413,7 @@ def pinned_unused(context: MemoryContext) -> Answer:
 
 
 def pinned_as_counted(capture: Capture) -> tuple[int, int, int] | None:
-    """(bytes pinned, bytes copied from pinned memory to a device, iterations) as a SOL capture counted; None where nothing was pinned."""
+    """Returns (bytes pinned, bytes copied from pinned memory to a device, iterations) of a SOL capture; None where nothing was pinned."""
     table = capture.tables[S.COPIES.name]
     if not len(table):
         return None
@@ -425,7 +425,7 @@ def pinned_as_counted(capture: Capture) -> tuple[int, int, int] | None:
 
 
 def pinned_as_traced(capture: Capture) -> tuple[int, int, int] | None:
-    """The same of a trace: operators that pin, by their sizes, and device copies; None where none is recorded."""
+    """Returns the same of a trace: operators that pin, by their sizes, and device copies; None where none is recorded."""
     host, table = capture.host, capture.tables[S.OPERATORS.name]
     pins = np.zeros(0, np.int64)
     if len(table):
@@ -441,7 +441,7 @@ def pinned_as_traced(capture: Capture) -> tuple[int, int, int] | None:
 
 
 def _bytes(shapes: str, types: str) -> int:
-    """Bytes of the first tensor, 0 unknown."""
+    """Returns bytes of the first tensor, 0 unknown."""
     try:
         first = json.loads(shapes)[0]
     except (ValueError, IndexError, TypeError):

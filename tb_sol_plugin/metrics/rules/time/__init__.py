@@ -40,7 +40,7 @@ RULES: Final = tuple(dict.fromkeys(ids_of((idle.input_wait, *_IDLE, idle.communi
 
 
 def time_findings(capture: Capture, part: Scope, fall: Waterfall) -> list[Finding]:
-    """All findings worth showing, the largest saving first. The result is shared: do not change it."""
+    """Returns all findings worth showing, the largest saving first. The result is shared: do not change it."""
     spec = fall.work.spec
     key = ("time_findings", part.label, part.rows, part.window_ns, spec.fingerprint if spec is not None else "")
     return memo(capture, key, lambda: _findings(capture, part, fall))

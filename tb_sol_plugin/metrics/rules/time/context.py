@@ -70,7 +70,7 @@ class Claim:
         return took(self._largest[1])
 
     def largest(self, column: str) -> str:
-        """The text of a column of `Work.ops` of which most is taken."""
+        """Returns the text of a column of `Work.ops` of which most is taken."""
         return arrays.largest([self.ops[column]], self.rows, self.ns)[0][0]
 
 
@@ -134,25 +134,25 @@ class TimeContext(RuleContext):
         return np.isfinite(self.limit) & (self.time > 0)
 
     def named(self, test: Callable[[str], bool]) -> Mask:
-        """Calls whose operator's name passes a test."""
+        """Returns calls whose operator's name passes a test."""
         return arrays.where(self.ops["name"], test)
 
     def of_kind(self, *kinds: str) -> Mask:
-        """Calls of some kinds of work."""
+        """Returns calls of some kinds of work."""
         return arrays.where(self.ops["kind"], frozenset(kinds).__contains__)
 
     def of_type(self, *types: str) -> Mask:
-        """Calls that compute in one of some types."""
+        """Returns calls that compute in one of some types."""
         return arrays.where(self.ops["dtype"], frozenset(types).__contains__)
 
     def each(self, ns: float) -> int:
-        """Per step."""
+        """Returns a time over all steps as time per step."""
         return round(ns / self.fall.steps)
 
     # -- findings ---------------------------------------------------------------------------------------------
 
     def worth(self, found: Finding) -> bool:
-        """Whether it saves at least 0.5 % of the step."""
+        """Tells whether a finding saves at least 0.5 % of the step."""
         return found.saving > 0 and found.saving >= self.least
 
     @property
@@ -168,7 +168,10 @@ class TimeContext(RuleContext):
         self, evidence: str, claim: Claim | None = None, *, ns: float = 0, find: str = "", rule: str = "", title: str = "", fix: str = "",
         page: str = "", label: str = "", color: str = "", candidate: bool = False,
     ) -> Finding:  # fmt: skip
-        """A finding that saves what it claims of calls, and `ns` of other time of the selection. find: text that its link looks for."""
+        """Returns a finding that saves what it claims of calls, and `ns` of other time of the selection.
+
+        find: text that its link looks for.
+        """
         taken = claim if claim is not None and claim.ns.any() else Claim(np.zeros(0, np.int64), np.zeros(0), self.ops)
         many = f"In {self.fall.steps} steps: " if self.fall.steps > 1 else ""
         return Finding(
@@ -205,7 +208,7 @@ class TimeContext(RuleContext):
     # -- arguments of calls -----------------------------------------------------------------------------------
 
     def by_signature(self, rows: Ints) -> tuple[Ints, list[tuple[str, Inputs]]]:
-        """(signature per row, what stands in each signature): rows alike in name, sizes, types, strides and values are read once.
+        """Returns (signature per row, what stands in each signature): rows alike in name, sizes, types, strides and values are read once.
 
         Calls that were launched before the window have no arguments of their own.
         """
@@ -231,7 +234,7 @@ _COLUMNS = ("shapes", "types", "strides", "concrete")
 
 
 def time_context(capture: Capture, part: Scope, fall: Waterfall) -> TimeContext:
-    """The ledger at its start: all of the waterfall's time is there to be claimed."""
+    """Makes the context with a ledger in which all of the waterfall's time is unclaimed."""
     ops, owner = fall.work.ops, fall.work.owner
     on_host = not len(capture.device)
     copy = (capture.device["kind"].to_numpy() == S.MEMCPY) & (fall.kind == NO_KIND)  # copies that are no call's work
@@ -249,7 +252,7 @@ def time_context(capture: Capture, part: Scope, fall: Waterfall) -> TimeContext:
 
 
 def thread_of(context: TimeContext, rows: Ints) -> npt.NDArray[np.int32]:
-    """Host thread of each call, -1 where it was launched before the window."""
+    """Returns the host thread of each call, -1 where it was launched before the window."""
     host = context.ops["host"].to_numpy()[rows]
     thread = at.host(context.capture).thread
     return np.asarray(np.where(host >= 0, thread[np.maximum(host, 0)], -1) if len(thread) else host, np.int32)

@@ -54,7 +54,7 @@ class _Call:
     page="roofline", label="Its operators on the roofline", color="norm",
 )  # fmt: skip
 def unfused_attention(context: TimeContext) -> Answer:
-    """Chains of product, softmax, product (and the four products around a softmax gradient) over one score matrix."""
+    """Finds chains of product, softmax, product (and the four products around a softmax gradient) over one score matrix."""
     spec = context.spec
     if spec is None or spec.memory_bandwidth is None or not len(context.ops):
         return None
@@ -103,7 +103,7 @@ class _Chains:
 def _between_products(
     soft: npt.NDArray[np.bool_], product: npt.NDArray[np.bool_], thread: npt.NDArray[np.int32], reach: int
 ) -> Ints:
-    """Places of the softmax calls with `reach` products of the same thread right before and right after them."""
+    """Returns the places of the softmax calls with `reach` products of the same thread right before and right after them."""
     middle = np.flatnonzero(soft)
     middle = middle[(middle >= reach) & (middle < len(soft) - reach)]
     ok = np.ones(len(middle), bool)
@@ -116,7 +116,7 @@ def _chains(
     context: TimeContext, chain: Ints, code: Ints, calls: list[_Call], dtype: npt.NDArray[np.object_], thread: npt.NDArray[np.int32],
     product: npt.NDArray[np.bool_], soft: npt.NDArray[np.bool_], *, forward: bool,
 ) -> _Chains:  # fmt: skip
-    """Softmax calls with one product before and after (forward) or two (backward) among the products and softmaxes of a thread."""
+    """Returns softmax calls with one product before and after (forward) or two (backward) among the products and softmaxes of a thread."""
     reach = 1 if forward else 2
     none = _Chains(np.zeros(0, np.int64), np.zeros(0), 0.0, 0.0, 0, "")
     around = np.array([o for o in range(-reach, reach + 1) if o])
@@ -154,7 +154,7 @@ def _chains(
 
 
 def _members(context: TimeContext, chain: Ints, middle: Ints, reach: int, score: Ints) -> tuple[Ints, Ints]:
-    """(calls of each chain: products, softmax, and what stands between the outer ones over as many elements; the chain of each)."""
+    """Returns (calls of each chain: products, softmax, and what stands between the outer ones over as many elements; the chain of each)."""
     rows = [chain[middle + o] for o in range(-reach, reach + 1)]
     group = [np.arange(len(middle))] * (2 * reach + 1)
     glue = np.flatnonzero(context.named(BETWEEN.__contains__) & (context.left > 0))
@@ -173,7 +173,7 @@ def _members(context: TimeContext, chain: Ints, middle: Ints, reach: int, score:
 
 
 def _read(call: Inputs) -> _Call:
-    """Matrix operands (two or more dimensions) in order; a full matrix that is added stands first and is not among the last two."""
+    """Returns matrix operands (two or more dimensions) in order; a full matrix that is added stands first and is not among the last two."""
     tensors = [t.shape for t in call.flat]
     return _Call(tuple(s for s in tensors if len(s) >= 2), prod(tensors[0]) if tensors else 0)
 
@@ -183,7 +183,7 @@ Fused = tuple[float, str, int]
 
 
 def _forward(calls: list[_Call], dtype: str) -> Fused | None:
-    """The first product makes the score matrix, the softmax keeps its size, the second product takes it. None: not attention."""
+    """Matches a forward chain: a product makes the scores, the softmax keeps their size, a product takes them. None: not attention."""
     one, mid, two = (c.tensors for c in calls)
     if len(one) < 2 or not mid or len(two) < 2 or dtype not in BITS:
         return None
@@ -197,7 +197,7 @@ def _forward(calls: list[_Call], dtype: str) -> Fused | None:
 
 
 def _backward(calls: list[_Call], dtype: str) -> Fused | None:
-    """Two products before the softmax gradient (dP = dO Vᵀ makes the scores, dV = Pᵀ dO takes them), two after that take them."""
+    """Matches a backward chain: dP = dO Vᵀ makes the scores, dV = Pᵀ dO takes them, the softmax gradient, two products that take them."""
     tensors = [c.tensors for c in calls]
     if any(len(t) < (1 if i == 2 else 2) for i, t in enumerate(tensors)) or dtype not in BITS:
         return None
@@ -216,7 +216,7 @@ def _backward(calls: list[_Call], dtype: str) -> Fused | None:
 
 
 def _below(context: TimeContext, rows: Ints, name: str) -> bool:
-    """Whether most of some calls lie below an operator of that name."""
+    """Returns whether most of some calls lie below an operator of that name."""
     h = at.host(context.capture)
     mask = arrays.where(context.capture.host["name"], name.__eq__)
     if not mask.any():
@@ -296,7 +296,7 @@ def fusable_chains(context: TimeContext) -> Answer:
 
 
 def _in_order(context: TimeContext, rows: Ints) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
-    """(the calls in the order in which their work runs, whether the call above is a neighbor, the place of that call).
+    """Returns (the calls in the order in which their work runs, whether the call above is a neighbor, the place of that call).
 
     Neighbors have nothing between them on their stream and share a thread.
     """
@@ -313,7 +313,7 @@ def _in_order(context: TimeContext, rows: Ints) -> tuple[Ints, npt.NDArray[np.bo
 
 
 def _places(context: TimeContext) -> tuple[Ints, Ints, Ints]:
-    """Per call the first and last place of its device rows in the order (device, stream, start), and a number for the stream."""
+    """Returns per call the first and last place of its device rows in the order (device, stream, start), and a number for the stream."""
     device, owner = context.capture.device, context.fall.work.owner
     stream, unit = device["stream"].to_numpy(), device["device"].to_numpy()
     lane = unit * (int(stream.max(initial=0)) + 2) + stream
@@ -327,7 +327,7 @@ def _places(context: TimeContext) -> tuple[Ints, Ints, Ints]:
 
 
 def _sizes(name: str, call: Inputs) -> tuple[int, int, tuple[int, ...]]:
-    """(elements of the result, its bytes, elements of the operands); 0 where unknown."""
+    """Returns (elements of the result, its bytes, elements of the operands); 0 where unknown."""
     tensors = [*call.tensors(0)] if name == "aten::cat" else [t for t in (call.tensor(i) for i in range(MOST_INPUTS)) if t is not None]
     operands = tensors[1:2] if name in COPIES else tensors
     inputs = tuple(t.numel for t in operands[:MOST_INPUTS])
@@ -363,7 +363,7 @@ def _result(name: str, call: Inputs, tensors: list[Tensor]) -> tuple[int, str] |
 
 
 def _largest(context: TimeContext, rows: Ints, group: Ints, saved: Floats) -> tuple[str, float, Ints]:
-    """The kind of chain that wastes most, as `pow → mean → add` over its sizes, how much, and the calls of one."""
+    """Returns the kind of chain that wastes most, as `pow → mean → add` over its sizes, how much, and the calls of one."""
     names = arrays.codes(context.ops["name"])[rows]
     shapes = arrays.codes(context.ops["shapes"])[rows]
     edge = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
@@ -407,7 +407,7 @@ LEAST_CALLS: Final = 8
     label="The optimizer among the phases", color="elementwise",
 )  # fmt: skip
 def unfused_optimizer(context: TimeContext) -> Answer:
-    """Time of the optimizer's calls above one pass over its arrays, and the device's idle time inside it."""
+    """Finds time of the optimizer's calls above one pass over its arrays, and the device's idle time inside it."""
     h = at.host(context.capture)
     name = context.capture.host["name"]
     steps = np.flatnonzero((h.kind == S.ANNOTATION) & arrays.where(name, lambda n: STEP.match(n) is not None))
@@ -453,7 +453,7 @@ def unfused_optimizer(context: TimeContext) -> Answer:
 
 
 def _launch_gaps(context: TimeContext, inside: iv.Spans, kernels: int) -> int:
-    """The device's idle time inside the optimizer, where it is short enough per kernel to come from launching many; else 0."""
+    """Returns the device's idle time inside the optimizer, where it is short enough per kernel to come from launching many; else 0."""
     if context.on_host or not kernels:
         return 0
     idle = iv.length(iv.intersect(context.idle, inside))
@@ -461,7 +461,7 @@ def _launch_gaps(context: TimeContext, inside: iv.Spans, kernels: int) -> int:
 
 
 def _inside(context: TimeContext, steps: npt.NDArray[np.intp]) -> Mask:
-    """Per host row whether it lies below one of some host rows."""
+    """Returns per host row whether it lies below one of some host rows."""
     end = at.host(context.capture).end
     level = np.zeros(len(end) + 1, np.int64)
     np.add.at(level, steps, 1)
@@ -470,7 +470,7 @@ def _inside(context: TimeContext, steps: npt.NDArray[np.intp]) -> Mask:
 
 
 def _kernels(context: TimeContext, inside: Mask) -> npt.NDArray[np.intp]:
-    """Device rows with own time that were launched inside."""
+    """Returns device rows with own time that were launched inside."""
     if context.on_host:
         return np.zeros(0, np.intp)
     call = context.capture.device["call"].to_numpy()
@@ -478,7 +478,7 @@ def _kernels(context: TimeContext, inside: Mask) -> npt.NDArray[np.intp]:
 
 
 def _parameters(context: TimeContext, rows: Ints) -> tuple[int, int, int]:
-    """(arrays that one pass moves, elements of all parameters over all steps, their bytes); (0, 0, 0) where sizes are not recorded.
+    """Returns (arrays that one pass moves, elements of all parameters over all steps, their bytes); (0, 0, 0) where sizes are not recorded.
 
     `addcdiv_` runs once per parameter and marks Adam and its kin; `mul_` without it the momentum of SGD; else `add_` is all there is.
     """
@@ -501,6 +501,6 @@ def _parameters(context: TimeContext, rows: Ints) -> tuple[int, int, int]:
 
 
 def _first(call: Inputs) -> tuple[Tensor, ...]:
-    """The tensors that a call updates."""
+    """Returns the tensors that a call updates."""
     one = call.tensor(0)
     return (one,) if one is not None else call.tensors(0)

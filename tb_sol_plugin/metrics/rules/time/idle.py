@@ -46,7 +46,7 @@ STRETCH: Final = 8
 
 @rule("input_wait", page="phases", label="The loads among the phases", color="host")
 def input_wait(context: TimeContext) -> Answer:
-    """Idle while a batch is being fetched; on a recording of the host the loading itself."""
+    """Finds idle time while a batch is being fetched; on a recording of the host the loading itself."""
     fall = context.fall
     spans = iv.intersect(fall.loading, fall.windows)
     ns = iv.length(spans) if context.on_host else context.ledger.take_idle(spans)
@@ -67,7 +67,7 @@ def input_wait(context: TimeContext) -> Answer:
 
 
 def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
-    """Host rows that fetch a batch inside the windows, and where the loading happens in words."""
+    """Returns host rows that fetch a batch inside the windows, and where the loading happens in words."""
     h = at.host(context.capture)
     name = context.capture.host["name"]
     loads = arrays.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
@@ -81,7 +81,7 @@ def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
 
 
 def _gaps(context: TimeContext) -> tuple[Ints, Ints, Ints]:
-    """(start, stop, device row that ends it) of the unclaimed idle spans that end with device work."""
+    """Returns (start, stop, device row that ends it) of the unclaimed idle spans that end with device work."""
     start, stop = context.idle
     first = context.capture.device["start_ns"].to_numpy()
     order = np.argsort(first, kind="stable")
@@ -101,7 +101,7 @@ def _calls(context: TimeContext, pattern: re.Pattern[str]) -> npt.NDArray[np.int
     label="Idle causes", color="host",
 )  # fmt: skip
 def warm_up(context: TimeContext) -> Answer:
-    """Idle inside first launches and set-up calls of over a millisecond: code is loaded, the recording begins before it is warm."""
+    """Finds idle time inside first launches and set-up calls of over a millisecond: code is loaded, the recording begins before warm-up."""
     h = at.host(context.capture)
     device = context.capture.device
     call = device["call"].to_numpy()
@@ -119,7 +119,7 @@ def warm_up(context: TimeContext) -> Answer:
     color="host",
 )  # fmt: skip
 def device_allocation(context: TimeContext) -> Answer:
-    """Idle while the allocator takes memory from the driver or gives it back."""
+    """Finds idle time while the allocator takes memory from the driver or gives it back."""
     device = "HIP" if context.vendor == "amd" else "CUDA"
     why = "a warm allocator serves the step from what it holds"
     fix = f"PYTORCH_{device}_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the step"
@@ -127,7 +127,7 @@ def device_allocation(context: TimeContext) -> Answer:
 
 
 def _inside_calls(context: TimeContext, rows: npt.NDArray[np.intp], does: str, why: str, fix: str = "") -> Finding | None:
-    """The idle time inside some calls."""
+    """Returns the idle time inside some calls."""
     h = at.host(context.capture)
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.idle) > 0]
     if not len(rows):
@@ -142,7 +142,7 @@ def _inside_calls(context: TimeContext, rows: npt.NDArray[np.intp], does: str, w
 
 @rule("host_sync", page="gpu_breakdown", label="Idle causes", color="host")
 def host_sync(context: TimeContext) -> Answer:
-    """Gaps that begin while the host waits for the device: it cannot launch ahead. A wait can cost no more than its own length."""
+    """Finds gaps that begin while the host waits for the device: it cannot launch ahead. A wait can cost no more than its own length."""
     start, stop, ended = _gaps(context)
     h = at.host(context.capture)
     calls = _calls(context, WAITING)
@@ -192,7 +192,7 @@ _SYNC_FIXES: Final = {
     page="gpu_breakdown", label="Idle causes", color="host",
 )  # fmt: skip
 def launch_bound(context: TimeContext) -> Answer:
-    """Gaps that end when the host has launched the next kernel, while the device was idle already."""
+    """Finds gaps that end when the host has launched the next kernel, while the device was idle already."""
     start, stop, ended = _gaps(context)
     late, _ = _launched(context, start, ended)
     hit = late & (stop - start <= LAUNCH_NS)
@@ -218,7 +218,7 @@ def launch_bound(context: TimeContext) -> Answer:
 
 
 def _launched(context: TimeContext, start: Ints, ended: Ints) -> tuple[Mask, Mask]:
-    """(gaps whose next work was launched after they began, those whose next work was launched before)."""
+    """Splits gaps: (next work launched after the gap began, next work launched before)."""
     h = at.host(context.capture)
     call = context.capture.device["call"].to_numpy()[ended]
     early = context.capture.device["link"].to_numpy()[ended] == S.BEFORE_WINDOW
@@ -230,7 +230,7 @@ def _launched(context: TimeContext, start: Ints, ended: Ints) -> tuple[Mask, Mas
 
 @rule("handover", fix="torch.compile(model)  # fewer, longer kernels", page="gpu_breakdown", label="Idle causes", color="host")
 def handover(context: TimeContext) -> Answer:
-    """Gaps between kernels that were queued in time: the device's own change from one to the next."""
+    """Finds gaps between kernels that were queued in time: the device's own change from one to the next."""
     start, stop, ended = _gaps(context)
     _, ready = _launched(context, start, ended)
     hit = ready & (stop - start <= HAND_OVER_NS)
@@ -248,7 +248,7 @@ def handover(context: TimeContext) -> Answer:
 
 @rule("host_wait", page="gpu_breakdown", label="Idle causes", color="host")
 def host_wait(context: TimeContext) -> Answer:
-    """The idle time that no other rule explains, with the phase, the call or the operator in which most of it passes."""
+    """Finds the idle time that no other rule explains, with the phase, the call or the operator in which most of it passes."""
     idle = context.idle
     ns = iv.length(idle)
     if not ns:
@@ -282,7 +282,7 @@ def host_wait(context: TimeContext) -> Answer:
 
 
 def _at_the_ends(context: TimeContext, idle: iv.Spans) -> int:
-    """Idle time before the first and after the last device event."""
+    """Returns idle time before the first and after the last device event."""
     start = context.capture.device["start_ns"].to_numpy()
     stop = start + context.capture.device["duration_ns"].to_numpy()
     low, high = int(start.min()), int(stop.max())
@@ -290,7 +290,7 @@ def _at_the_ends(context: TimeContext, idle: iv.Spans) -> int:
 
 
 def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
-    """The top phase below the step (or without steps, the top phase) in which the device idles longest, and for how long.
+    """Returns the top phase below the step (or without steps, the top phase) in which the device idles longest, and for how long.
 
     Only a phase that says something: one that is a part of the whole and in which the device idles most of the time.
     """
@@ -313,7 +313,7 @@ def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
 
 
 def _operator_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
-    """The outermost operator during which the device idles longest, and for how long."""
+    """Returns the outermost operator during which the device idles longest, and for how long."""
     h = at.host(context.capture)
     rows = outermost(np.flatnonzero(h.kind == S.OPERATOR), h.end)
     (name,), most = arrays.largest([context.capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
@@ -321,7 +321,7 @@ def _operator_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
 
 
 def _call_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
-    """The runtime or driver call during which the device idles longest, and for how long (union over threads)."""
+    """Returns the runtime or driver call during which the device idles longest, and for how long (union over threads)."""
     h = at.host(context.capture)
     rows = np.flatnonzero(h.kind == S.CALL)
     if not len(rows):
@@ -344,7 +344,7 @@ def _call_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     color="communication",
 )  # fmt: skip
 def communication(context: TimeContext) -> Answer:
-    """Collectives while nothing computes."""
+    """Finds collectives while nothing computes."""
     exposed = context.fall.exposed_communication_ns
     if not exposed:
         return None
@@ -385,19 +385,19 @@ COPY_RULES: Final = tuple(f"copies_{key}" for key in KEYS)
 
 @rule(*COPY_RULES)
 def copies_inside(context: TimeContext) -> Answer:
-    """Copies inside of the device: gradients stored by copying, inputs of graphs, the same bytes again, tiny ones."""
+    """Finds copies inside of the device: gradients stored by copying, inputs of graphs, the same bytes again, tiny ones."""
     return _claimed(context, [f for f in _findings(context) if f.direction == "DtoD" and not f.host])
 
 
 @rule(*COPY_RULES)
 def copies(context: TimeContext) -> Answer:
-    """Copies that block the host while the device is idle, and copies over a link that nothing hides, each by its cause."""
+    """Finds copies that block the host while the device is idle, and copies over a link that nothing hides, each by its cause."""
     return _claimed(context, [f for f in _findings(context) if f.direction != "DtoD" or f.host])
 
 
 @rule("exposed_copies", title="Copies are not hidden behind computation", page="memcpy", label="Memory copies", color="memcpy")
 def other_copies(context: TimeContext) -> Answer:
-    """Exposed copies that no other finding speaks for."""
+    """Finds exposed copies that no other finding covers."""
     device = context.capture.device
     rows = np.flatnonzero(context.ledger.copies > 0)
     if not len(rows):
@@ -415,13 +415,13 @@ def other_copies(context: TimeContext) -> Answer:
 
 
 def _findings(context: TimeContext) -> list[Finding]:
-    """What is proven first, then the candidates; the largest first. What would not be shown claims nothing."""
+    """Returns what is proven first, then the candidates; the largest first. What would not be shown claims nothing."""
     found = copy_findings(context.capture, context.part, bandwidth.peaks(context.spec))
     return sorted((f for f in found if f.saving >= context.least), key=lambda f: f.candidate)
 
 
 def _claimed(context: TimeContext, found: list[Finding]) -> list[Finding]:
-    """The same findings, with what no other one has taken."""
+    """Returns the same findings, with what no other one has claimed."""
     if not found:
         return []
     row = records.copies(context.capture, context.part.device)["row"].to_numpy()

@@ -29,7 +29,7 @@ COPIES: Final = frozenset(("aten::copy_", "aten::clone", "aten::contiguous"))
     page="kernels", label="The kernels", color="conv",
 )  # fmt: skip
 def layout_kernels(context: TimeContext) -> Answer:
-    """Layout kernels inside the calls that need another layout: their time goes when the tensors have it from the start."""
+    """Finds layout kernels inside the calls that need another layout: their time goes when the tensors have it from the start."""
     device, owner = context.capture.device, context.fall.work.owner
     if context.on_host or len(owner) != len(device):
         return None
@@ -58,7 +58,7 @@ def layout_kernels(context: TimeContext) -> Answer:
     color="other", candidate=True,
 )  # fmt: skip
 def permuting_copies(context: TimeContext) -> Answer:
-    """Copies between two dense orders of the same elements, whoever asked for them: the reader of the copy might take the first."""
+    """Finds copies between two dense orders of the same elements, whoever asked for them: the reader of the copy might take the first."""
     if context.spec is None:
         return None
     rows = np.flatnonzero(context.named(COPIES.__contains__) & context.known & (context.left == context.time))
@@ -93,7 +93,7 @@ LAYERS: Final = re.compile(r"aten::((mkldnn_|_slow_|thnn_|slow_)?conv|\w*batch_n
     label="The layers on the roofline", color="conv", candidate=True,
 )  # fmt: skip
 def channels_first(context: TimeContext) -> Answer:
-    """On a CPU: convolutions and their neighbors over NCHW tensors, whose kernels are written for NHWC."""
+    """Finds, on a CPU, convolutions and their neighbors over NCHW tensors, whose kernels are written for NHWC."""
     if not context.on_host or context.spec is None:
         return None
     conv = context.of_kind("conv") & context.known
@@ -115,13 +115,13 @@ def channels_first(context: TimeContext) -> Answer:
 
 
 def _planes(call: Inputs) -> bool:
-    """Whether image batches of several channels are among the tensors, and the planes of all lie one after another."""
+    """Returns whether image batches of several channels are among the tensors, and the planes of all lie one after another."""
     images = [t for t in call.flat if len(t.shape) == 4 and min(t.shape) > 1]
     return bool(images) and all(_order(t) == (0, 1, 2, 3) for t in images)
 
 
 def _permutes(name: str, call: Inputs) -> bool:
-    """Whether source and result are dense, of one size, and order their elements differently."""
+    """Returns whether source and result are dense, of one size, and order their elements differently."""
     first, second = call.tensor(0), call.tensor(1)
     if name == "aten::copy_":
         if first is None or second is None or first.shape != second.shape:
@@ -133,7 +133,7 @@ def _permutes(name: str, call: Inputs) -> bool:
 
 
 def _order(tensor: Tensor) -> tuple[int, ...] | None:
-    """Dimensions longer than 1 from the slowest to the fastest, None unless they fill memory without gaps or overlap."""
+    """Returns dimensions longer than 1 from the slowest to the fastest, None unless they fill memory without gaps or overlap."""
     if tensor.strides is None or not tensor.shape:
         return None
     places = [i for i, n in enumerate(tensor.shape) if n > 1]
@@ -147,7 +147,7 @@ def _order(tensor: Tensor) -> tuple[int, ...] | None:
 
 
 def _image(call: Inputs) -> bool:
-    """Whether a copy goes between NCHW and NHWC."""
+    """Returns whether a copy goes between NCHW and NHWC."""
     orders = {_order(t) for t in (call.tensor(0), call.tensor(1)) if t is not None}
     return orders == {(0, 1, 2, 3), (0, 2, 3, 1)}
 
@@ -164,7 +164,7 @@ NARROW: Final = ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2")
     candidate=True,
 )  # fmt: skip
 def weight_casts(context: TimeContext) -> Answer:
-    """Copies from FP32 to a narrow type over exactly the size of a weight that a product or a convolution takes in that type."""
+    """Finds copies from FP32 to a narrow type over exactly the size of a weight that a product or a convolution takes in that type."""
     if context.spec is None:
         return None
     rows = np.flatnonzero(context.named("aten::copy_".__eq__) & context.known & (context.left == context.time))
@@ -191,14 +191,14 @@ def weight_casts(context: TimeContext) -> Answer:
 
 
 def _cast(call: Inputs) -> tuple[int, ...]:
-    """Sizes of a tensor that is cast from FP32 to a narrow type as it stands; (0,) for any other copy."""
+    """Returns sizes of a tensor that is cast from FP32 to a narrow type as it stands; (0,) for any other copy."""
     to, of = call.tensor(0), call.tensor(1)
     fits = to is not None and of is not None and to.shape == of.shape and of.dtype == "fp32" and to.dtype in NARROW
     return to.shape if fits and to is not None else (0,)
 
 
 def _weights(context: TimeContext, rows: Ints) -> set[tuple[int, ...]]:
-    """Sizes of the weights of some products and convolutions, as modules keep them: (out, in), or of a convolution as recorded."""
+    """Returns sizes of the weights of some products and convolutions, as modules keep them: (out, in), or of a convolution as recorded."""
     out: set[tuple[int, ...]] = set()
     for name, call in context.by_signature(rows)[1]:
         found = product(name, call)

@@ -48,7 +48,7 @@ class Product(NamedTuple):
 
 
 def product(name: str, call: Inputs) -> Product | None:
-    """The sizes of a call; None where it is no product or its sizes are not recorded."""
+    """Returns the sizes of a matrix product; None where the call is none or its sizes are not recorded."""
     at = OPERANDS.get(name)
     if at is None:
         return None
@@ -69,7 +69,7 @@ def product(name: str, call: Inputs) -> Product | None:
 
 
 def _step(t: Tensor) -> int:
-    """Elements from one row (or column, where these are the dense ones) to the next; without strides the row's length."""
+    """Returns elements from one row (or column, where these are the dense ones) to the next; without strides the row's length."""
     rows, columns = t.shape[-2:]
     if t.strides is None or len(t.strides) != len(t.shape):
         return columns
@@ -93,7 +93,7 @@ _TILES: Final = tuple(
 
 @cache
 def tile_of(kernel: str) -> tuple[int, int] | None:
-    """The part of the result that one block computes, by the kernel's name; None where the name does not say."""
+    """Returns the part of the result that one block computes, by the kernel's name; None where the name does not say."""
     for pattern in _TILES:
         found = pattern.search(kernel)
         if found:
@@ -103,13 +103,13 @@ def tile_of(kernel: str) -> tuple[int, int] | None:
 
 @cache
 def aligned_by_name(kernel: str) -> int | None:
-    """Elements that a CUTLASS kernel loads at once by its name (`align1`), None where the name does not say."""
+    """Returns elements that a CUTLASS kernel loads at once by its name (`align1`), None where the name does not say."""
     found = re.search(r"_align(\d+)", kernel)
     return int(found[1]) if found else None
 
 
 def tiles(found: Product, tile: tuple[int, int]) -> tuple[int, float]:
-    """(blocks that cover the result, part of them that is used). Libraries may swap the sides: the better of both counts."""
+    """Returns (blocks that cover the result, part of them that is used). Libraries may swap the sides: the better of both counts."""
     out = []
     for a, b in (tile, tile[::-1]):
         down, across = -(-found.m // a), -(-found.n // b)
@@ -149,7 +149,7 @@ def _products(context: TimeContext, *, compute_bound: bool) -> _Products | None:
     label="The products on the roofline", color="gemm",
 )  # fmt: skip
 def misaligned_products(context: TimeContext) -> Answer:
-    """Low-precision products on NVIDIA devices whose rows are no multiple of 16 bytes apart, far below their limit."""
+    """Finds low-precision products on NVIDIA devices whose rows are no multiple of 16 bytes apart, far below their limit."""
     if context.vendor != "nvidia" or context.on_host:
         return None
     p = _products(context, compute_bound=False)
@@ -175,14 +175,14 @@ def misaligned_products(context: TimeContext) -> Answer:
 
 
 def _padded(p: Product, step: int = 8) -> float:
-    """How much the work of a product grows when n and k are rounded up to a multiple of 8."""
+    """Returns how much the work of a product grows when n and k are rounded up to a multiple of 8."""
     n, k = (-(-size // step) * step for size in (p.n, p.k))
     return n * k / (p.n * p.k)
 
 
 @rule("unfilled_tiles", "small_products", page="roofline", label="The products on the roofline", color="gemm", candidate=True)
 def unfilled_tiles(context: TimeContext) -> Answer:
-    """Compute-bound products whose blocks do not fill their tiles or the last round, and those with fewer blocks than units.
+    """Finds compute-bound products whose blocks do not fill their tiles or the last round, and those with fewer blocks than units.
 
     used = m n / (tiles that cover m × n); a unit works on ceil(blocks / units) blocks while blocks / units would do, whatever
     the number of blocks that it holds at once. The time that a perfect fit would save is time (1 - used × filled), and no more
@@ -208,7 +208,7 @@ def unfilled_tiles(context: TimeContext) -> Answer:
 
 
 def _blocks(context: TimeContext, p: _Products) -> tuple[Floats, Floats]:
-    """(blocks per call, part of its tiles that is used). 0 blocks where the kernel does not say its tile or its grid.
+    """Returns (blocks per call, part of its tiles that is used). 0 blocks where the kernel does not say its tile or its grid.
 
     A persistent kernel starts no more blocks than there are units and walks over the tiles: the larger of tiles and grid counts.
     """
@@ -262,7 +262,7 @@ def _fit(context: TimeContext, rows: Ints, wanted: Floats, blocks: Floats, used:
 
 
 def _tuned(context: TimeContext, amd: str, other: str) -> str:
-    """The tuner of the device's libraries, and what it does."""
+    """Returns the tuner of the device's libraries, and what it does."""
     if context.vendor == "amd":
         return f"torch.cuda.tunable.enable()  # TunableOp {amd}"
     return f'torch.compile(model, mode="max-autotune")  # {other}'
@@ -283,7 +283,7 @@ SLOWER: Final = 1.15
 
 @rule("slower_kernel", title="The same product runs faster elsewhere in this recording", page="kernels", label="The kernel", color="gemm")
 def slower_kernel(context: TimeContext) -> Answer:
-    """Large products whose kernel is slower than another kernel that ran for the same sizes and type."""
+    """Finds large products whose kernel is slower than another kernel that ran for the same sizes and type."""
     if context.on_host:
         return None
     whole = context.known & (context.left == context.time) & (context.main >= 0)
@@ -327,7 +327,7 @@ def slower_kernel(context: TimeContext) -> Answer:
     label="The product on the roofline", color="gemm", candidate=True,
 )  # fmt: skip
 def behind_the_best(context: TimeContext) -> Answer:
-    """Large compute-bound products of one type that reach far less of their limit than others of that type in the recording."""
+    """Finds large compute-bound products of one type that reach far less of their limit than others of that type in the recording."""
     if context.on_host:
         return None
     large = context.of_kind("gemm") & context.known & (context.limit >= LARGE_NS) & arrays.where(context.ops["bound"], "compute".__eq__)
@@ -362,7 +362,7 @@ def behind_the_best(context: TimeContext) -> Answer:
 
 
 def _sizes(context: TimeContext, rows: Ints) -> Ints:
-    """A number per call, alike for the same arguments in the same type: FP32 operands may run in FP32 and in TF32."""
+    """Returns a number per call, alike for the same arguments in the same type: FP32 operands may run in FP32 and in TF32."""
     dtype = arrays.codes(context.ops["dtype"])[rows]
     return context.by_signature(rows)[0] * (int(dtype.max(initial=0)) + 2) + dtype + 1
 
@@ -381,7 +381,7 @@ PLAIN_PEAK: Final = 2.1
 
 @rule("fp32_matrix", page="roofline", label="FP32 work on the roofline")
 def fp32_matrix(context: TimeContext) -> Answer:
-    """FP32 products and convolutions on plain units (or FP32 matrix units), against the limit in a type with a higher peak."""
+    """Finds FP32 products and convolutions on plain units (or FP32 matrix units), against the limit in a type with a higher peak."""
     spec = context.spec
     fp32 = spec.matrix_peak("fp32") if spec is not None else None
     if spec is None or not fp32 or spec.memory_bandwidth is None:
@@ -420,7 +420,7 @@ def fp32_matrix(context: TimeContext) -> Answer:
 
 
 def _limit(context: TimeContext, rows: Ints, dtype: str) -> Floats:
-    """ns per call at the peak of another type. A 16-bit type halves the traffic; TF32 keeps it."""
+    """Returns ns per call at the peak of another type. A 16-bit type halves the traffic; TF32 keeps it."""
     assert context.spec is not None and context.spec.memory_bandwidth is not None
     data = np.nan_to_num(context.bytes[rows]) * (1.0 if dtype == "tf32" else 0.5)
     seconds = np.maximum(context.flop[rows] / context.spec.matrix[dtype], data / context.spec.memory_bandwidth)
@@ -442,7 +442,7 @@ def _precision_fix(context: TimeContext, dtype: str, kind: str) -> str:
     label="The kernel", color="gemm",
 )  # fmt: skip
 def plain_units(context: TimeContext) -> Answer:
-    """Products and convolutions in a type that matrix units take, whose kernel is known to run on plain units."""
+    """Finds products and convolutions in a type that matrix units take, whose kernel is known to run on plain units."""
     spec = context.spec
     vector = spec.vector_peak("fp32") if spec is not None else None
     if spec is None or not vector or spec.memory_bandwidth is None or context.on_host:

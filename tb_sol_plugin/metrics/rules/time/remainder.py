@@ -24,7 +24,7 @@ WORDS: Final = {
 
 @rule(*(f"{kind}_above_limit" for kind in WORDS), page="roofline", label="On the roofline")
 def above_limit(context: TimeContext) -> Answer:
-    """Per kind the time above the limit that nobody claimed.
+    """Finds, per kind of work, the time above the limit that no other rule claimed.
 
     Calls that nobody claimed from count with their sign, so that work that beats its limit (a cached read, a shorter algorithm)
     is weighed against the rest. Of the others counts what remains above the limit.
@@ -53,7 +53,7 @@ def above_limit(context: TimeContext) -> Answer:
 
 
 def _fix(context: TimeContext, kind: str, name: str, dtype: str) -> str:
-    """One line for the operator and type that waste most of a kind."""
+    """Returns one line of advice for the operator and type that waste most of a kind."""
     if name.startswith("fsdp::"):
         return "fully_shard(block, reshard_after_forward=False)  # gathered once per step, for more memory"
     if context.vendor == "cpu":
@@ -100,7 +100,7 @@ _CPU: Final = {
     page="modules", label="Modules", color="other",
 )  # fmt: skip
 def recompute(context: TimeContext) -> Answer:
-    """All time of recomputed calls could go, if their activations were kept."""
+    """Finds recomputed calls: all of their time could go, if their activations were kept."""
     rows = np.flatnonzero(context.ops["recompute"].to_numpy() & (context.left > 0))
     if not len(rows):
         return None
