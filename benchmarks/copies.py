@@ -117,7 +117,7 @@ def measured(path: Path) -> dict[str, float]:
 
     _timed(out, "floor: sort, and one sum", floor)
     found = _timed(out, "records of copies", lambda: records.copies(capture, np.ones(len(device), bool)))
-    _timed(out, "what held the host", lambda: blocking(capture, found))
+    _timed(out, "what blocked the host", lambda: blocking(capture, found))
     for name in PAGES:
         _timed(out, f"page {name}", lambda name=name: capture.analyze(name))  # type: ignore[misc]
     for by in GROUPS:

@@ -168,7 +168,7 @@ class Rank:
             self.phase_sums[phase][1] += duration
 
     def copy(self, direction: str, size: int, host: str, *, stream: int = COMPUTE, waits: bool = False) -> None:
-        """A copy between host memory of kind `host` and the device; a pageable one, or one that `waits`, holds the host thread."""
+        """A copy between host memory of kind `host` and the device; a pageable one, or one that `waits`, blocks the host thread."""
         src, dst = (host, "Device") if direction == "HtoD" else ("Device", host)
         at = self.clock
         start = max(at + 6000, self.free[stream])

@@ -131,8 +131,8 @@ describe("columns in their room", () => {
   test("GIVEN short texts and badges beside a long name WHEN the room is small THEN they stay whole and the name gives way", () => {
     const s: TableSection = {
       kind: "table", id: "k", title: "K", columns: [
-        { name: "held", label: "Held by", show: "badge" }, { name: "kinds", label: "Memory" }, { name: "line", label: "Python line", show: "code" },
-        ...Array.from({ length: 6 }, (_, i) => ({ name: `n${i}`, label: "Host held", unit: "ns" })),
+        { name: "held", label: "Blocked by", show: "badge" }, { name: "kinds", label: "Memory" }, { name: "line", label: "Python line", show: "code" },
+        ...Array.from({ length: 6 }, (_, i) => ({ name: `n${i}`, label: "Host blocked", unit: "ns" })),
       ],
       data: { held: ["Pageable memory"], kinds: ["Pageable → Device"], line: ["transformers/pipelines/base.py:1173 _ensure_tensor_on_device"], ...Object.fromEntries(Array.from({ length: 6 }, (_, i) => [`n${i}`, [1_000_000]])) },
     };

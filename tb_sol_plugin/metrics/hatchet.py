@@ -312,11 +312,11 @@ def _work(capture: Capture, code: Ints, size: int) -> tuple[Floats, dict[str, Fl
     words = [str(w) for w in ops["dtype"].cat.categories]
     out: dict[str, Floats] = {}
     for index, word in enumerate(words):
-        mine = (dtype == index) & (np.nan_to_num(flop) > 0)
-        if mine.any():
+        of_type = (dtype == index) & (np.nan_to_num(flop) > 0)
+        if of_type.any():
             width = WIDTHS.get(word)
             name = f"flops{width}" if width else "flops"
-            out[name] = out.get(name, 0.0) + np.nan_to_num(arrays.known_sums(code[rows][mine], flop[mine], size))
+            out[name] = out.get(name, 0.0) + np.nan_to_num(arrays.known_sums(code[rows][of_type], flop[of_type], size))
     guessed = ops["estimated"].to_numpy()[at] & (np.nan_to_num(flop) > 0)
     if guessed.any():
         out["flops_estimated"] = arrays.known_sums(code[rows][guessed], flop[guessed], size)

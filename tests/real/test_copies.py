@@ -41,7 +41,7 @@ def test_sums_of_every_group(name: str) -> None:
 
 @each
 def test_every_single_copy(name: str) -> None:
-    # GIVEN a recording, read twice THEN every copy has the same call, owners, overlap, reason to hold the host, and pattern
+    # GIVEN a recording, read twice THEN every copy has the same call, owners, overlap, reason to block the host, and pattern
     c, raw = both(name)
     if raw.copies:
         rows_agree(c, raw)

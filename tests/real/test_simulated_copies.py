@@ -71,7 +71,7 @@ def test_nothing_else_is_found(worker: str) -> None:
 @each_rank
 @pytest.mark.parametrize("name", HELD)
 def test_the_host_waits_for_the_planted_reasons(worker: str, name: str) -> None:
-    # GIVEN a copy that holds the host WHEN the page lists what held it THEN it stands there with its reason, line and calls
+    # GIVEN a copy that blocks the host WHEN the page lists what blocked it THEN it stands there with its reason, line and calls
     planted = TRUTH[worker]["planted"][name]
     rows = report(capture(path_of(worker)), "memcpy_findings").table("blocking")
     mine = rows[(rows["frame"] == line(planted)) & (rows["direction"] == planted["direction"]) & (rows["reason"] == HELD[name])]

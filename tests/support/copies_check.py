@@ -61,7 +61,7 @@ def sums_agree(c: Capture, raw: R.Trace, by: str) -> None:
 
 
 def rows_agree(c: Capture, raw: R.Trace) -> None:
-    """Every single copy of `memcpy_copies`: where, when, how large, what hides it, who launched it, and whether it held the host."""
+    """Every single copy of `memcpy_copies`: where, when, how large, what hides it, who launched it, and whether it blocked the host."""
     answer = report(c, "memcpy_copies", most="200000")
     found = R.held(raw)
     wanted = sorted((row(raw, copy, found[copy.number]) for copy in raw.copies), key=repr)

@@ -368,7 +368,7 @@ def api_table(trace: Trace) -> dict[str, tuple[int, int, int, int, int]]:
     return dict(out)
 
 
-# -- what held the host ---------------------------------------------------------------------------------------
+# -- what blocked the host ---------------------------------------------------------------------------------------
 
 
 def covered(start: int, end: int, spans: Spans) -> int:
@@ -392,7 +392,7 @@ class Held(NamedTuple):
 
 
 def held(trace: Trace, outlast: int = 50_000, read: int = 64) -> dict[int, Held]:
-    """Per copy (by its number) whether it held the host, and why."""
+    """Per copy (by its number) whether it blocked the host, and why."""
     wait = _waits_after(trace)
     out = {}
     for c in trace.copies:
@@ -405,7 +405,7 @@ def held(trace: Trace, outlast: int = 50_000, read: int = 64) -> dict[int, Held]
 def reason(c: Copy, waited: bool, outlast: int = 50_000, read: int = 64) -> str:
     """The first that holds of tiny_read, sync_api, pageable, waits, managed_set; "" for none.
 
-    Copies inside of a device and between devices do not hold the host, except where AMD's tracer tells the reading of a value as such;
+    Copies inside of a device and between devices do not block the host, except where AMD's tracer tells the reading of a value as such;
     memory that is managed, or the host on both sides, makes every call synchronous.
     """
     call = c.call

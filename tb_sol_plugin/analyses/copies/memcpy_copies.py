@@ -45,7 +45,7 @@ MOST: Final = 200_000
 
 
 class MemcpyCopiesQuery(CopyChoice, kw_only=True, frozen=True):
-    """held: only copies that held the host: for any reason, or for one
+    """held: only copies that blocked the host: for any reason, or for one
     first: which copies stand in the table where there are more than `most`: the first in time, or the largest
     most: rows in the table at most, up to 200 000
     """
@@ -65,8 +65,8 @@ FACTS: Final = (
     Fact("exposed_ns", "Exposed", "ns", "the rest of that union"),
     Fact("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time of those that carry a size"),
     Fact("call_ns", "Host calls", "ns", "plain sum of the host calls that launched them; one call of several copies counts once"),
-    Fact("held", "That held it", "count", "those that held the host"),
-    Fact("lost_ns", "Host held", "ns", "time in which they held the host, each nanosecond of a thread once"),
+    Fact("held", "Blocking", "count", "those that blocked the host"),
+    Fact("lost_ns", "Host blocked", "ns", "time in which they blocked the host, each nanosecond of a thread once"),
 )  # fmt: skip
 NO_CALL: Final = "no host call was recorded for this copy"
 COLUMNS: Final = (
@@ -178,7 +178,7 @@ def _held(query: MemcpyCopiesQuery) -> str:
     """The choice of reasons in words for a heading."""
     if not query.held:
         return ""
-    return "that held the host" if query.held == "any" else f"that held the host ({REASONS[query.held].lower()})"
+    return "that blocked the host" if query.held == "any" else f"that blocked the host ({REASONS[query.held].lower()})"
 
 
 _ORDER: Final = {"duration": "duration_ns", "exposed": "exposed_ns", "bytes": "bytes", "call": "call_ns"}

@@ -234,7 +234,7 @@ def _finding(f: CountedPattern, steps: int, where: Scope) -> Finding:
     often = f"{human(round(f.copies / steps, 1), 'count')}{per or ' copies'}{size}"
     held = ""
     if np.isfinite(f.call_ns) and f.waits:
-        held = f"; the calls held the host for {human(f.call_ns / steps, 'ns')}{per} while they were counted"
+        held = f"; the calls blocked the host for {human(f.call_ns / steps, 'ns')}{per} while they were counted"
     elif np.isfinite(f.time_ns):
         held = f", {human(round(f.time_ns / steps), 'ns')}{per} on the device"
     places = []

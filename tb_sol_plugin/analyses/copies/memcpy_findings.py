@@ -1,6 +1,6 @@
 """Why the host waits for copies, which copies follow a costly pattern, and what a fix of each would save.
 
-A copy holds the host where its call is synchronous, an end of it is pageable, the call outlasts it, or the host waits for it at once. A
+A copy blocks the host where its call is synchronous, an end of it is pageable, the call outlasts it, or the host waits for it at once. A
 finding says what fixing its cause could save per step at most: of time on the host only that in which the device is idle for it, of
 time on the device only that in which no kernel runs. Findings can touch the same time; what all of them save together counts it once.
 Every finding has its copies as evidence. Thresholds can be changed, and the page says which are.
@@ -40,8 +40,8 @@ from tb_sol_plugin.units import human
 FACTS: Final = (
     Fact("findings", "Findings", "count", "findings that save at least a thousandth of a step"),
     Fact("combined_ns", "Together, at most", "ns", "what all of them could save together per step, at most: no nanosecond counts twice"),
-    Fact("held", "Copies that held the host", "count", "copies and sets that held the host"),
-    Fact("held_ns", "Host held, in all", "ns", "time in which they held it, in the whole selection; each nanosecond of a thread counts "
+    Fact("held", "Copies that blocked the host", "count", "copies and sets that blocked the host"),
+    Fact("held_ns", "Host blocked, in all", "ns", "time in which they blocked it, in the whole selection; each nanosecond of a thread counts "
          "once"),
     Fact("dry_ns", "Device idle for it", "ns", "the part of it, and of the wait for the next launch after it, in which the device had no "
          "work"),
@@ -65,7 +65,7 @@ class MemcpyFindingsQuery(Query, kw_only=True, frozen=True):
 
 @analysis(
     title="Waits and patterns",
-    question="Which copies hold the host, which follow a costly pattern, and what would each fix save?",
+    question="Which copies block the host, which follow a costly pattern, and what would each fix save?",
     group="Speed of light",
     order=21,
     requirements=("device_events",),
@@ -75,7 +75,7 @@ class MemcpyFindingsQuery(Query, kw_only=True, frozen=True):
     under="memcpy",
 )
 def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
-    """The findings as cards and as a table, every copy that held the host by its place, and the copies behind one finding."""
+    """The findings as cards and as a table, every copy that blocked the host by its place, and the copies behind one finding."""
     limits_of = from_text(query.thresholds)
     where = scope(capture, query)
     found = records.copies(capture, where.device)

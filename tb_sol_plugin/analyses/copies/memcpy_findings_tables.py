@@ -1,4 +1,4 @@
-"""The tables of the page: findings, copies that held the host by their place in the program, and the copies behind a finding."""
+"""The tables of the page: findings, copies that blocked the host by their place in the program, and the copies behind a finding."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PATTERNS: Final = (
     Column("direction", "Direction", doc="direction of its copies", show="symbol", rank=2),
     Column("saving_ns", "Saving", "ns", "what fixing it could save per step, at most", show="bar", color="memcpy"),
     Column("share", "Of the step", "ratio", "saving over the step", show="share"),
-    Column("host_ns", "Host held", "ns", "time per step in which its copies hold the host", rank=2),
+    Column("host_ns", "Host blocked", "ns", "time per step in which its copies block the host", rank=2),
     Column("count", "Copies", "count", "copies that show it, in the whole selection"),
     Column("bytes", "Bytes", "B", "their bytes, as far as recorded", missing=NO_SIZE),
     Column("candidate", "Candidate", doc="whether the cause is likely rather than proven", show="text", rank=2),
@@ -46,13 +46,13 @@ PATTERNS: Final = (
     Column("evidence", "Evidence", doc="the numbers behind it", show="text", rank=3),
 )
 BLOCKING: Final = (
-    Column("reason", "Held by", doc="why the host could not go on", show="badge"),
+    Column("reason", "Blocked by", doc="why the host could not go on", show="badge"),
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
     Column("kinds", "Memory", doc="kinds of the source and destination memory as recorded", missing="not recorded"),
     *PLACES,
-    Column("count", "Calls", "count", "copies and sets that held the host"),
+    Column("count", "Calls", "count", "copies and sets that blocked the host"),
     Column("bytes", "Bytes", "B", "their bytes, as far as recorded", rank=2, missing=NO_SIZE),
-    Column("lost_ns", "Host held", "ns", "time in which they held the host, the drain of the stream included", show="bar", color="host"),
+    Column("lost_ns", "Host blocked", "ns", "time in which they blocked the host, with the drain of the stream", show="bar", color="host"),
     Column("idle_ns", "Device idle", "ns", "time in which the device was idle for it: what a copy that does not hold could save"),
     Column("longest_ns", "Longest", "ns", "longest single hold", rank=2),
     Column("mean_ns", "Mean", "ns", "mean hold", rank=3),
@@ -67,9 +67,9 @@ EVIDENCE: Final = (
     Column("duration_ns", "Time", "ns", "duration on the device", show="bar", color_by="direction"),
     Column("exposed_ns", "Exposed", "ns", "part of it behind no kernel that computes", rank=2),
     Column("api", "Call", doc="host call that launched it", show="code", missing="no host call was recorded"),
-    Column("reason", "Held by", doc="why it held the host", show="badge", rank=2, missing="it did not hold the host"),
-    Column("host_ns", "Host held", "ns", "its call, and the wait after it", missing="it did not hold the host"),
-    Column("idle_ns", "Device idle", "ns", "time in which the device was idle for it", rank=2, missing="it did not hold the host"),
+    Column("reason", "Blocked by", doc="why it blocked the host", show="badge", rank=2, missing="it did not block the host"),
+    Column("host_ns", "Host blocked", "ns", "its call, and the wait after it", missing="it did not block the host"),
+    Column("idle_ns", "Device idle", "ns", "time in which the device was idle for it", rank=2, missing="it did not block the host"),
     *PLACES,
     Column("device", "Device", doc="device of the copy", rank=3),
     Column("stream", "Stream", doc="stream of the copy", rank=3),
@@ -101,7 +101,7 @@ def patterns_table(found: pd.DataFrame, worth: list[Finding], step: float, keep:
 
 
 def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, keep: dict[str, str], where: Scope) -> TableSection:
-    """Copies that held the host, by reason, direction, kinds of memory and place in the program; the longest hold first."""
+    """Copies that blocked the host, by reason, direction, kinds of memory and place in the program; the longest hold first."""
     rows = np.flatnonzero(held["reason"].to_numpy(object) != "")
     mine = found[["direction", "src_kind", "dst_kind", "module", "frame", "operator", "phase_node", "link"]].iloc[rows]
     keys = {"reason": _distinct(held["reason"].to_numpy(object)[rows]), "direction": _distinct(mine["direction"].to_numpy(object))}
@@ -136,11 +136,11 @@ def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, ke
         })  # fmt: skip
     frame = pd.DataFrame(out, columns=[c.name for c in BLOCKING])
     return make_table(
-        "blocking", "Copies that held the host", frame, _columns(BLOCKING, frame), key="id",
+        "blocking", "Copies that blocked the host", frame, _columns(BLOCKING, frame), key="id",
         subtitle=f"{where.label}; by reason, memory and place", sort=Sort("lost_ns"), filters=["reason", "direction", "kinds"],
         row_links=links,
         footer="Each nanosecond of a thread counts once. Where the device is busy meanwhile, no step is longer for it.",
-        empty="No copy held the host.",
+        empty="No copy blocked the host.",
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ class Direction(msgspec.Struct, frozen=True):
     """Copies of one direction in the selection. None is unknown.
 
     bytes: of the copies that carry a size, sized_ns their time. time_ns: plain sum of durations. hidden_ns + exposed_ns: union of the
-    copies per device. lost_ns: host time that those took which held the host, each nanosecond of a thread once; waits: how many did.
+    copies per device. lost_ns: host time that those took which blocked the host, each nanosecond of a thread once; waits: how many did.
     in_steps_…: the same of the copies that steps launched; of all of them where no step was recorded.
     """
 

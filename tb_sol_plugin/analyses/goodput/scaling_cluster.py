@@ -73,7 +73,7 @@ def run(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile],
     _check(query)
     jobs, left = _jobs(workers, files, query)
     if not jobs:
-        why = next(iter(left.values()), "no recording here tells how long steps take")
+        why = next(iter(left.values()), "no recording here has the times of steps")
         raise Unavailable(f"no job can be fitted: {why}", hint=RECORD)
     copies = query.copies or max(1, 4 // len(jobs))
     names = [j.name if copies == 1 else f"{j.name} #{i + 1}" for j in jobs for i in range(copies)]

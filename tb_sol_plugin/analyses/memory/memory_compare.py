@@ -54,7 +54,7 @@ _NUMBERS: Final = {
     "before": ("Before the window", "in use before the recording began"),
     "end": ("At the end", "in use at the end"),
     "growth": ("Growth per step", "slope of a line through the least that was in use in each step"),
-    "left": ("Left", "memory of the device less what lies beside the allocator, where that is known, less the most that it held"),
+    "left": ("Left", "memory of the device less what is in use outside of the allocator, where that is known, less the most that it held"),
     "capacity": ("Memory of the device", "memory of the device"),
     "base": ("Beside the allocator", "used on the device beside the allocator, the most that is known"),
     "worst": ("Held, not in use, at most", "held by the allocator less in use, when that was most"),
@@ -71,7 +71,7 @@ NUMBERS: Final = (
     Column("b", "B", "B", "of the other recording", missing="not known of this recording"),
 )
 HELD: Final = (
-    Column("name", "Held by", doc="what held memory at the peaks; also what was there before, and the rest", show="code"),
+    Column("name", "Blocked by", doc="what held memory at the peaks; also what was there before, and the rest", show="code"),
     Column("delta", "Difference", "B", "the other recording less the one shown"),
     Column("a", "A", "B", "bytes in use at the peak of the recording that is shown"),
     Column("b", "B", "B", "bytes in use at the peak of the other recording"),

@@ -191,7 +191,7 @@ def _left_note(context: MemoryContext) -> str:
     room = context.room
     if room.share is not None:
         return f"{human(room.share, 'ratio')} of the device"
-    return f"at most {human(room.at_most, 'B')}: what lies beside the allocator is not known" if room.at_most is not None else ""
+    return f"at most {human(room.at_most, 'B')}: what is in use outside of the allocator is not known" if room.at_most is not None else ""
 
 
 def _cards(context: MemoryContext, found: list[Finding], keep: dict[str, str]) -> FindingsSection:
@@ -222,7 +222,7 @@ def _room(context: MemoryContext) -> FactsSection:
     notes = {n: a.why for n, a in amounts.items()}
     if room.at_most is not None:
         notes["left_bytes"] = f"at most {human(room.at_most, 'B')}, if nothing lay beside the allocator"
-    subtitle = "memory of the device less what lies beside the allocator less the most reserved"
+    subtitle = "memory of the device less what is in use outside of the allocator less the most reserved"
     values = {n: a.bytes for n, a in amounts.items()}
     return make_facts("room", "Headroom", values, FACTS, subtitle=subtitle, notes=notes, marks=marks)
 

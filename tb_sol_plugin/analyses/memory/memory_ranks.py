@@ -47,7 +47,7 @@ class MemoryRanksQuery(Query, kw_only=True, frozen=True):
     what: Literal["peak", "reserved", "fragmentation", "before", "end", "growth"] = "peak"
 
 
-_UNKNOWN_RESERVED: Final = "this source does not tell what the allocator holds"
+_UNKNOWN_RESERVED: Final = "this source does not record what is reserved"
 RANKS: Final = (
     Column("rank", "Rank", doc="rank of the worker, as recorded or as its name says", missing="not known"),
     Column("stage", "Stage", doc="stage of the pipeline, as the SOL capture of the worker says", show="text", missing="not recorded"),
@@ -55,7 +55,7 @@ RANKS: Final = (
            missing="the median is 0, or the value is not known"),
     Column("peak", "In use at most", "B", "largest memory in use", show="bar", color="compute"),
     Column("reserved", "Reserved at most", "B", "largest memory held by the allocator", missing=_UNKNOWN_RESERVED),
-    Column("left", "Left", "B", "memory of the device less what lies beside the allocator less the most that it held",
+    Column("left", "Left", "B", "memory of the device less what is in use outside of the allocator less the most that it held",
            missing="the size of the device, or what its allocator holds, is not known"),
     Column("fragmentation", "Held, not in use", "B", "held by the allocator less in use, when most was in use", missing=_UNKNOWN_RESERVED),
     Column("growth", "Growth per step", "B", "slope of a line through the least that was in use in each step",
@@ -65,7 +65,7 @@ RANKS: Final = (
     Column("held", "Of the peak", "B", "what that held", rank=2, missing="this source does not tell"),
     Column("before", "Before", "B", "in use before the window", rank=2, missing="this source does not tell"),
     Column("end", "At the end", "B", "in use at the end of the window", rank=2),
-    Column("failures", "Failed", "count", "allocations that failed", rank=2, missing="only the history of an allocator snapshot tells"),
+    Column("failures", "Failed", "count", "allocations that failed", rank=2, missing="only the history of an allocator snapshot records"),
     Column("base", "Beside", "B", "used on the device beside the allocator: context, libraries, communication", rank=3,
            missing="not recorded"),
     Column("capacity", "Device", "B", "memory of the device", rank=3, missing="not recorded"),
@@ -236,7 +236,7 @@ def _marks(ranks: MemoryOfRanks, parts: list[RankPart]) -> dict[str, dict[str, M
     out |= {"left": {}, "peak": {}, "growth": {}}
     for i, one in enumerate(parts):
         if one.left is None and one.at_most is not None:
-            out["left"][str(i)] = Mark("estimated", "at most: what lies beside the allocator was not recorded")
+            out["left"][str(i)] = Mark("estimated", "at most: what is in use outside of the allocator was not recorded")
         if one.relative:
             out["peak"][str(i)] = Mark("estimated", "change since the beginning of the recording: it holds no totals")
         if one.verdict == "leak":

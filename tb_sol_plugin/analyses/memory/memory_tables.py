@@ -128,7 +128,7 @@ def _stretches(own: pd.DataFrame, origin: int, scale: float) -> list[Stretch]:
 
 MOST_STEPS: Final = 2000
 SAMPLED: Final = "records of the program are levels at some moments"
-NOT_HELD: Final = "this source does not tell what the allocator holds"
+NOT_HELD: Final = "this source does not record what is reserved"
 STEP_COLUMNS: Final = (
     Column("step", "Step", doc="number in ProfilerStep#N", show="code"),
     Column("peak_bytes", "In use at most", "B", "most that was in use at once during the step", show="bar", color="compute"),
@@ -272,7 +272,7 @@ BYS: Final[dict[str, tuple[str, str]]] = {
 MOST_GROUPS: Final = 500
 """Rows of the table; what is left out stands in one row before the last two."""
 PEAK_COLUMNS: Final = (
-    Column("name", "Held by", doc="what holds it; last what was there before, and the rest", show="code"),
+    Column("name", "Blocked by", doc="what holds it; last what was there before, and the rest", show="code"),
     Column("bytes", "In use", "B", "bytes in use at that moment", show="bar", color_by="color"),
     Column("share", "Share", "ratio", "bytes over all that was in use then", show="share"),
     Column("allocations", "Allocations", "count", "how many make up these bytes", missing="not told by this source"),

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.report.notes import LOST
 from tb_sol_plugin.metrics.report.overview import FLAG_WORDS
-from tb_sol_plugin.metrics.time.iterations import iterations, own_work
+from tb_sol_plugin.metrics.time.iterations import iterations, recorder_overhead
 from tb_sol_plugin.metrics.time.scope import is_capture, is_memory, is_profile
 from tb_sol_plugin.metrics.work.counted import ledger_costs
 from tb_sol_plugin.model import schemas as S
@@ -232,7 +232,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
     if not len(table):
         return []
     sampled = table["sampled"].to_numpy()
-    own = own_work(iterations(capture, None).frame)
+    own = recorder_overhead(iterations(capture, None).frame)
     count = ledger["count"].to_numpy()
     bare = ~ledger_costs(capture).usable if len(ledger) else count > 0
     reason = issues["reason"].astype(str)

@@ -16,7 +16,7 @@ from tb_sol_plugin.analyses.time.iterations_figures import by_phase
 from tb_sol_plugin.analyses.time.iterations_tables import COLUMNS, FACTS, Told, chosen_rows, facts, headline, table, totals
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.time.iterations import Iterations, course, iterations, phase_times, thinned
+from tb_sol_plugin.metrics.time.iterations import Iterations, iterations, phase_times, thinned, trend
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -52,14 +52,14 @@ class IterationsQuery(Query, kw_only=True, frozen=True):
     facts=FACTS,
 )
 def run(capture: Capture, query: IterationsQuery) -> Report:
-    """The course of the job, the phases over it, and the iterations as a table."""
+    """The trend of the job, the phases over it, and the iterations as a table."""
     spec = device_for(capture, query.device_limits)
     fits = spec is None or spec.vendor == "cpu" or bool(capture.facts.devices) or len(capture.device) > 0
     every = iterations(capture, spec if fits else None)
     frame = _part(every, query)
     if query.most < 0:
         raise BadQuery("parameter 'most' does not fit", hint="give 0 for all, or a number of rows", field="most")
-    told = Told.of(frame, course(frame))
+    told = Told.of(frame, trend(frame))
     column = chart.METRICS[query.metric][0]
     if not np.isfinite(frame[column].to_numpy(dtype=np.float64)).any():
         hint = (
@@ -70,7 +70,7 @@ def run(capture: Capture, query: IterationsQuery) -> Report:
         raise Unavailable(f"no {chart.METRICS[query.metric][2].lower()} in this recording", hint=hint)
     at = np.union1d(thinned(frame[column].to_numpy(dtype=np.float64), chart.POINTS), np.flatnonzero(frame["sampled"])[: chart.MARKS])
     tiles, numbers = facts(told)
-    sections: list[AnySection] = [tiles, chart.over_time(frame, at.astype(np.int64), told.course, query.metric)]
+    sections: list[AnySection] = [tiles, chart.over_time(frame, at.astype(np.int64), told.trend, query.metric)]
     stacked = by_phase(frame, phase_times(capture, frame))
     sections += [stacked, numbers] if stacked is not None else [numbers]
     rows = chosen_rows(frame, query.most)

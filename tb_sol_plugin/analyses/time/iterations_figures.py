@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.time.iterations import NO_PHASE, Course, PhaseTimes, counted, thinned
+from tb_sol_plugin.metrics.time.iterations import NO_PHASE, PhaseTimes, Trend, counted, thinned
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.tables.arrays import Floats, Ints
@@ -116,7 +116,7 @@ class _Panel:
         ]
 
 
-def over_time(frame: pd.DataFrame, at: Ints, found: Course, metric: str) -> FigureSection:
+def over_time(frame: pd.DataFrame, at: Ints, found: Trend, metric: str) -> FigureSection:
     """Two panels on one axis. at: rows of `frame` to draw lines through; sampled ones get a mark besides."""
     column, unit, label = METRICS[metric]
     values = frame[column].to_numpy(dtype=np.float64)
@@ -206,7 +206,7 @@ def _breaks(frame: pd.DataFrame, place: Ints) -> list[F.Plain]:
     return [where | {"x0": x, "x1": x} for x in begun.tolist()]
 
 
-def _fit(place: Ints, found: Course, factor: float) -> tuple[list[F.Plain], list[F.Plain]]:
+def _fit(place: Ints, found: Trend, factor: float) -> tuple[list[F.Plain], list[F.Plain]]:
     """Lines and words of the levels around a lasting rise, of a slope, or of the median."""
     if len(found.rows) < 2:
         return [], []

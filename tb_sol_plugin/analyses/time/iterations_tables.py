@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.metrics.time.iterations import Course, counted, own_work, thinned
+from tb_sol_plugin.metrics.time.iterations import Trend, counted, recorder_overhead, thinned
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import FLAGGED
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Mark, Scalar, Sort, TableSection, make_facts, make_table
@@ -70,11 +70,11 @@ class Told:
     """
 
     values: dict[str, Scalar]
-    course: Course
+    trend: Trend
     estimated: bool
 
     @staticmethod
-    def of(frame: pd.DataFrame, found: Course) -> Told:
+    def of(frame: pd.DataFrame, found: Trend) -> Told:
         slim = frame[list(USED)]
         rows = counted(frame)
         over = slim[rows]
@@ -83,7 +83,7 @@ class Told:
         times = over["time_ns"].to_numpy()
         use, matrix, traffic = (over[over[n].notna()] for n in ("sol_ratio", "mfu", "bandwidth_utilisation"))
         sampled = slim[frame["sampled"] & (~frame["first"] | bool(frame["first"].all()))]
-        own = own_work(frame)
+        own = recorder_overhead(frame)
         slope = found.slope
         change = found.change if found.change is not None and found.change.share > 0 else None
         number = frame["number"].to_numpy()
@@ -157,8 +157,8 @@ def facts(told: Told) -> tuple[FactsSection, FactsSection]:
 
 
 def _notes(told: Told) -> dict[str, str]:
-    values, slope = told.values, told.course.slope
-    count, every = len(told.course.rows), int(told.values["iterations"] or 0)
+    values, slope = told.values, told.trend.slope
+    count, every = len(told.trend.rows), int(told.values["iterations"] or 0)
     recorded = f"of {how_many(every, 'iteration')}"
     notes = {"median_ns": f"median of {human(count, 'count')}", "sampled": recorded}
     if values["sol_ns"] is not None:
@@ -201,7 +201,7 @@ def headline(told: Told, frame: pd.DataFrame) -> str:
 
 
 def _course(told: Told, frame: pd.DataFrame) -> str:
-    found = told.course
+    found = told.trend
     change = found.change
     if change is not None:
         number = frame["number"].to_numpy()[found.rows]
@@ -214,7 +214,7 @@ def _course(told: Told, frame: pd.DataFrame) -> str:
     if found.growing and found.slope is not None and found.level_ns:
         share = human(abs(found.slope.value) * 100 / found.level_ns, "ratio")
         return f"; it {'grows' if found.slope.value > 0 else 'falls'} by **{share} every 100 iterations**"
-    return "; it is steady" if found.steady else ""
+    return "; it is steady" if found.stable else ""
 
 
 # -- The table of iterations -----------------------------------------------------------------------------------------

@@ -302,18 +302,20 @@ def evidence(found: pd.DataFrame, limits: Limits, spec: DeviceSpec | None = None
     resolution = resolution_ns(found)
     out = []
     for direction, (limit, words) in limits.items():
-        mine = large[large["direction"] == direction]
-        if len(mine):
-            one = _judge(direction, mine, limit, words, resolution, spec)
+        of_direction = large[large["direction"] == direction]
+        if len(of_direction):
+            one = _judge(direction, of_direction, limit, words, resolution, spec)
             out += [one] if one is not None else []
     return out
 
 
-def _judge(direction: str, mine: pd.DataFrame, limit: float, words: str, resolution: int, spec: DeviceSpec | None) -> Evidence | None:
-    size, time = mine["bytes"].to_numpy(), mine["duration_ns"].to_numpy()
+def _judge(
+    direction: str, of_direction: pd.DataFrame, limit: float, words: str, resolution: int, spec: DeviceSpec | None
+) -> Evidence | None:
+    size, time = of_direction["bytes"].to_numpy(), of_direction["duration_ns"].to_numpy()
     each, surely = size / time * 1e9, size / (time + (resolution if resolution > 1 else 0)) * 1e9
     fastest = int(np.argmax(surely))
-    row, top = int(mine["_row"].to_numpy()[fastest]), float(each[fastest])
+    row, top = int(of_direction["_row"].to_numpy()[fastest]), float(each[fastest])
     copy, assumed = f"{human(float(size[fastest]), 'B')} at {human(top, 'B/s')}", f"{human(limit, 'B/s')} of {words}"
 
     def result(verdict: Verdict, reached: float, text: str, better: tuple[str, str] = ("", "")) -> Evidence:
@@ -324,9 +326,9 @@ def _judge(direction: str, mine: pd.DataFrame, limit: float, words: str, resolut
         if _cached(direction, size[surely > OVER * limit], spec):
             return result("cache", top, f"The fastest copy, {copy}, beats the {assumed}: it is small enough for the L2 cache.")
         better = suits(top) if pcie else ("", "")
-        more = f" {better[0]} would suit; say so with {better[1]}." if better[0] else ""
+        more = f" {better[0]} would fit; set it with {better[1]}." if better[0] else ""
         return result("wrong", top, f"The link assumption is wrong: a copy of {copy} is faster than the {assumed}.{more}", better)
-    kinds = mine["src_kind"].to_numpy(object), mine["dst_kind"].to_numpy(object)
+    kinds = of_direction["src_kind"].to_numpy(object), of_direction["dst_kind"].to_numpy(object)
     pinned, pageable = ((kinds[0] == k) | (kinds[1] == k) for k in ("Pinned", "Pageable"))
     if pcie and pinned.sum() >= FEW:
         best = float(np.percentile(each[pinned], 90))
@@ -334,7 +336,7 @@ def _judge(direction: str, mine: pd.DataFrame, limit: float, words: str, resolut
             better = suits(best)
             text = (
                 f"The fastest pinned copies reach {human(best, 'B/s')}, {human(best / limit, 'ratio')} of the {assumed}: {better[0]} "
-                f"would suit. If the device is plugged in so, say {better[1]}."
+                f"would fit. If the device is connected this way, set {better[1]}."
             )
             return result("slow", best, text, better)
     if pcie and pageable.sum() >= FEW:

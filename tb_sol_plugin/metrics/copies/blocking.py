@@ -11,7 +11,7 @@ Reasons, the first that holds:
     managed_set  memory of the host or unified memory is set by a synchronous call
 
 Host time is that of the call, the drain of the stream included, and of a wait (`cudaStreamSynchronize` and the like) that follows at
-once and holds the end of the copy. Launches of graphs hold nothing for a copy inside of them.
+once and holds the end of the copy. Launches of graphs do not block for a copy inside of them.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ def blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds = DEF
     from_ns, until_ns (when the host was blocked, both 0 without a reason), pause_ns, resume_ns (when it was not between the call and the
     wait; both the end of the call where there is no wait), idle_until_ns (until when the device may be idle because of it).
     """
-    known: list[tuple[Ints, pd.DataFrame]] = memo(capture, ("copies.held",), list)
-    mine = found["row"].to_numpy()
+    known: list[tuple[Ints, pd.DataFrame]] = memo(capture, ("copies.blocked",), list)
+    copy_rows = found["row"].to_numpy()
     usual = (thresholds.outlast_ns, thresholds.read_bytes) == (DEFAULT.outlast_ns, DEFAULT.read_bytes)
-    for rows, held in known if usual else []:
-        if np.array_equal(mine, rows):
-            return held.copy(deep=False)
+    for rows, blocked in known if usual else []:
+        if np.array_equal(copy_rows, rows):
+            return blocked.copy(deep=False)
     out = _blocking(capture, found, thresholds)
     if usual and (not known or len(out) > len(known[0][0])):  # the largest selection is the one that is asked for most
-        known[:] = [(mine, out)]
+        known[:] = [(copy_rows, out)]
     return out.copy(deep=False)
 
 
@@ -84,13 +84,13 @@ def _blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds) -> 
         return out.assign(reason=np.full(len(found), "", object), wait=np.full(len(found), -1, np.int64))
     wait = _waits(capture, found)
     reason = _reasons(capture, found, wait, thresholds)
-    held = reason != ""
-    wait = np.where(held, wait, -1)
+    blocked = reason != ""
+    wait = np.where(blocked, wait, -1)
     h = at.host(capture)
     start, length = found["call_start_ns"].to_numpy(), found["call_ns"].to_numpy()
     second = np.where(wait >= 0, h.duration[np.maximum(wait, 0)], 0)
     until = np.where(wait >= 0, h.stop[np.maximum(wait, 0)], start + length)
-    first = np.flatnonzero(held)
+    first = np.flatnonzero(blocked)
     more = np.flatnonzero(wait >= 0)
     place = np.concatenate((first, more))
     rows = np.concatenate((found["call"].to_numpy()[first], wait[more]))
@@ -99,14 +99,14 @@ def _blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds) -> 
     pause = start + length
     resume = np.where(wait >= 0, h.start[np.maximum(wait, 0)], pause)
     late = np.zeros(len(found), np.int64)
-    late[held] = _until(capture, start[held], pause[held], resume[held], until[held])
+    late[blocked] = _until(capture, start[blocked], pause[blocked], resume[blocked], until[blocked])
     idle = np.zeros(len(found), np.int64)
     parts = np.concatenate((start[first], resume[first])), np.concatenate((pause[first], late[first]))
     np.add.at(idle, np.concatenate((first, first)), _idle_once(idle_spans(capture), *parts))
     return pd.DataFrame({
-        "reason": pd.Series(reason, dtype=object, copy=False), "host_ns": np.where(held, length + second, 0), "lost_ns": lost,
-        "idle_ns": idle, "wait": wait, "from_ns": np.where(held, start, 0), "pause_ns": np.where(held, pause, 0),
-        "resume_ns": np.where(held, resume, 0), "until_ns": np.where(held, until, 0), "idle_until_ns": late,
+        "reason": pd.Series(reason, dtype=object, copy=False), "host_ns": np.where(blocked, length + second, 0), "lost_ns": lost,
+        "idle_ns": idle, "wait": wait, "from_ns": np.where(blocked, start, 0), "pause_ns": np.where(blocked, pause, 0),
+        "resume_ns": np.where(blocked, resume, 0), "until_ns": np.where(blocked, until, 0), "idle_until_ns": late,
     }, copy=False)  # fmt: skip
 
 
@@ -229,10 +229,10 @@ def _once(group: npt.NDArray[np.integer], start: Ints, stop: Ints) -> Ints:
     out = np.zeros(len(start), np.int64)
     order = np.lexsort((start, group))
     for one in np.unique(group).tolist():
-        mine = order[group[order] == one]
-        reach = np.maximum.accumulate(stop[mine])
-        before = np.concatenate((start[mine][:1], reach[:-1]))
-        out[mine] = np.maximum(stop[mine] - np.maximum(start[mine], before), 0)
+        in_group = order[group[order] == one]
+        reach = np.maximum.accumulate(stop[in_group])
+        before = np.concatenate((start[in_group][:1], reach[:-1]))
+        out[in_group] = np.maximum(stop[in_group] - np.maximum(start[in_group], before), 0)
     return out
 
 

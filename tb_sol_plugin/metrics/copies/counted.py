@@ -61,12 +61,12 @@ def iterations(capture: Capture, where: Scope | None = None) -> int:
     if where is not None and not where.whole:
         return max(len(where.rows), 1)
     table = counted(capture, where)
-    mine = set(table["iteration"].to_numpy()[table["iteration"].to_numpy() >= 0].tolist())
+    numbers = set(table["iteration"].to_numpy()[table["iteration"].to_numpy() >= 0].tolist())
     sampled = capture.tables["iterations"]
     looked_at = set(capture.steps["number"].to_numpy()[capture.steps["number"].to_numpy() >= 0].tolist())
     if len(sampled) and capture.facts.source == "sol_capture":
-        mine |= looked_at & set(sampled["number"].to_numpy()[sampled["sampled"].to_numpy()].tolist())
-    return max(len(mine), 1)
+        numbers |= looked_at & set(sampled["number"].to_numpy()[sampled["sampled"].to_numpy()].tolist())
+    return max(len(numbers), 1)
 
 
 def labels(capture: Capture, rows: pd.DataFrame, by: str) -> Texts:
@@ -170,15 +170,15 @@ def _sums(code: Ints, rows: pd.DataFrame, count: int) -> dict[str, npt.NDArray[n
         }
 
 
-# -- What counted copies say of waiting ------------------------------------------------------------------------------
+# -- Counted copies for which the host waits ------------------------------------------------------------------------------
 # numbers that the host reads, pageable memory, copies that were asked to block.
 #
-# What a copy costs is not known without its time on the device; this says how often it happens, where, and how long the host was in
+# What a copy costs is not known without its time on the device; this shows how often it happens, where, and how long the host was in
 # the calls while copies were counted, which is no saving.
 
 
 LAYOUT_BYTES: Final = 1 << 20
-"""Bytes per step from which copies into another layout are worth a word."""
+"""Bytes per step from which copies into another layout are reported."""
 PLACES: Final = 2
 NO_PLACE: Final = ("(", "Memcpy ")
 """Beginnings of what names no place: `(no module)`, and copies that another profiler names by their direction."""
@@ -227,9 +227,9 @@ def counted_patterns(capture: Capture, where: Scope | None = None) -> list[Count
     if reads.any():
         out.append(_pattern(capture, rows, reads, "reads", "DtoH"))
     for one in ("HtoD", "DtoH"):
-        mine = crosses & (direction == one)
+        of_direction = crosses & (direction == one)
         for rule, kind, waiting in (("pageable", "Pageable", waits | (unknown & timed)), ("blocking", "Pinned", waits)):
-            chosen = mine & waiting & (host_kind == kind)
+            chosen = of_direction & waiting & (host_kind == kind)
             if chosen.any():
                 out.append(_pattern(capture, rows, chosen, rule, one))
     layout = direction == COPY_KERNEL
@@ -240,11 +240,11 @@ def counted_patterns(capture: Capture, where: Scope | None = None) -> list[Count
 
 
 def _pattern(capture: Capture, rows: pd.DataFrame, chosen: npt.NDArray[np.bool_], rule: str, direction: str) -> CountedPattern:
-    mine = rows[chosen].reset_index(drop=True)
-    count = mine["count"].to_numpy()
+    chosen_rows = rows[chosen].reset_index(drop=True)
+    count = chosen_rows["count"].to_numpy()
 
     def most(by: str) -> tuple[str, ...]:
-        label = labels(capture, mine, by)
+        label = labels(capture, chosen_rows, by)
         sums = pd.Series(count).groupby(label, sort=False).sum().sort_values(ascending=False, kind="stable")
         return tuple(str(name) for name in sums.index if not str(name).startswith(NO_PLACE))[:PLACES]
 
@@ -252,11 +252,11 @@ def _pattern(capture: Capture, rows: pd.DataFrame, chosen: npt.NDArray[np.bool_]
         rule,
         direction,
         int(count.sum()),
-        int(mine["bytes"].sum()),
-        int(mine["without_bytes"].sum()),
-        int(np.maximum(mine["blocking"].to_numpy(), 0).sum()),
-        float(mine["call_ns"].to_numpy(np.float64).sum()),
-        float(mine["time_ns"].to_numpy(np.float64).sum()),
+        int(chosen_rows["bytes"].sum()),
+        int(chosen_rows["without_bytes"].sum()),
+        int(np.maximum(chosen_rows["blocking"].to_numpy(), 0).sum()),
+        float(chosen_rows["call_ns"].to_numpy(np.float64).sum()),
+        float(chosen_rows["time_ns"].to_numpy(np.float64).sum()),
         most("operator"),
         most("module"),
         most("phase"),

@@ -86,10 +86,10 @@ def worst_step(steps: pd.DataFrame) -> int | None:
 
     None where no step has exposed copies.
     """
-    mine = steps[(steps["direction"] == ALL) & (steps["step"] >= 0)]
-    if not len(mine) or int(mine["exposed_ns"].max()) <= 0:
+    totals = steps[(steps["direction"] == ALL) & (steps["step"] >= 0)]
+    if not len(totals) or int(totals["exposed_ns"].max()) <= 0:
         return None
-    return int(mine["step"].iloc[int(mine["exposed_ns"].to_numpy().argmax())])
+    return int(totals["step"].iloc[int(totals["exposed_ns"].to_numpy().argmax())])
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,12 @@ def lanes(capture: Capture, window_ns: tuple[int, int], *, slots: int = SLOTS) -
             shapes.append(_merged(lane, spans[0], spans[1], np.full(len(spans[0]), -1), np.full(len(spans[0]), -1), gap, slots))
             totals.append((lane, I.length(spans), -1, -1))
     here = found["device"].to_numpy() == device
+    size, row = found["bytes"].to_numpy(), found["row"].to_numpy()
     for lane in [d for d in DIRECTIONS if (found["direction"][here] == d).any()]:
-        mine = here & (found["direction"] == lane).to_numpy()
-        union = _of(first, last, mine)
+        in_lane = here & (found["direction"] == lane).to_numpy()
+        union = _of(first, last, in_lane)
         open_parts = I.subtract(union, work[device])
-        shapes.append(_merged(lane, first[mine], last[mine], found["bytes"].to_numpy()[mine], found["row"].to_numpy()[mine], gap, slots))
+        shapes.append(_merged(lane, first[in_lane], last[in_lane], size[in_lane], row[in_lane], gap, slots))
         joined = _close(*open_parts, gap)
         exposed.append(pd.DataFrame({"lane": lane, "start_ns": joined[0], "end_ns": joined[1]}))
         totals.append((lane, I.length(union), I.length(union) - I.length(open_parts), I.length(open_parts)))

@@ -197,8 +197,8 @@ def covered(capture: Capture, device: Ints, start: Ints, end: Ints, *, communica
     """Returns the length of each interval that kernels of its own device cover: those that compute, or communication kernels too."""
     out = np.zeros(len(start), np.int64)
     for one in pd.unique(device).tolist():
-        mine = device == one
-        out[mine] = I.overlap_with(start[mine], end[mine], busy(capture, one, communication=communication))
+        on_device = device == one
+        out[on_device] = I.overlap_with(start[on_device], end[on_device], busy(capture, one, communication=communication))
     return out
 
 

@@ -10,7 +10,7 @@ from tb_sol_plugin.errors import BadQuery
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Sizes in bytes, times in ns, shares from 0 to 1. `WORDS` defines each."""
+    """Sizes in bytes, times in ns, shares from 0 to 1. `MEANINGS` defines each."""
 
     outlast_ns: int = 50_000
     read_bytes: int = 64
@@ -32,8 +32,8 @@ class Thresholds:
 
 
 DEFAULT: Final = Thresholds()
-WORDS: Final = {
-    "outlast_ns": "a call that takes longer than its copy by more than this held the host",
+MEANINGS: Final = {
+    "outlast_ns": "a call that takes longer than its copy by more than this blocked the host",
     "read_bytes": "a copy to the host of at most this size, inside of an operator that reads values, is the reading of a value",
     "tiny_count": "from this many copies of one direction in a step on, tiny ones are worth packing",
     "tiny_bytes": "a copy below this size is tiny",
@@ -43,7 +43,7 @@ WORDS: Final = {
     "again_steps": "an upload that comes in this many steps in a row, from one place and of one size, may be a constant",
     "trip_gap_ns": "a copy back that starts at most this after the copy to the host is a round trip",
     "trip_count": "from this many round trips of one size in a step on, data goes back and forth",
-    "layout_share": "copies that repeat the one before are told where they take more than this part of a step",
+    "layout_share": "copies that repeat the one before are reported where they take more than this part of a step",
     "pageable_share": "from this part of the bytes to the device on, loading is pageable",
     "pinned_share": "what a copy from pinned memory reaches of the limit of the link",
     "relay_gap_ns": "a copy to another device that starts at most this after the copy to the host goes around by the host",
@@ -63,8 +63,8 @@ def from_text(text: str) -> Thresholds:
     for part in (p.strip() for p in text.split(",")):
         if part:
             name, equals, value = (p.strip() for p in part.partition("="))
-            if not equals or name not in WORDS:
-                raise BadQuery(f"not a threshold: {part[:80]!r}", hint=f"give name=value; names: {', '.join(WORDS)}", field="thresholds")
+            if not equals or name not in MEANINGS:
+                raise BadQuery(f"not a threshold: {part[:80]!r}", hint=f"give name=value; names: {', '.join(MEANINGS)}", field="thresholds")
             own[name] = _value(name, value)
     return replace(DEFAULT, **own)  # type: ignore[arg-type]
 

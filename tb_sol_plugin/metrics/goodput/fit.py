@@ -103,7 +103,7 @@ def gather(
     points = combined(points)
     if not points:
         reasons = list(dict.fromkeys(silent.values()))
-        raise Unavailable(reasons[0] if len(reasons) == 1 else "no recording here tells how long steps take", hint=RECORD)
+        raise Unavailable(reasons[0] if len(reasons) == 1 else "no recording here has the times of steps", hint=RECORD)
     used = tuple(p for p in points if p.used)
     if not used:
         return Gathered(tuple(points), None, None, None, (), None, False, silent, tuple(notes))

@@ -23,7 +23,7 @@ from tb_sol_plugin.tables.arrays import Ints, Mask
 # -- batch -----------------------------------------------------------------------------------------------------------
 
 
-TOLD: Final = ("atomic_bsz", "micro_batch_size", "per_device_batch_size", "plan.micro_batch")
+BATCH_KEYS: Final = ("atomic_bsz", "micro_batch_size", "per_device_batch_size", "plan.micro_batch")
 """Names under which a recording's metadata may have it, the most specific first."""
 LOOSE: Final = "batch_size"
 """A name that may also mean the batch of all replicas."""
@@ -46,7 +46,7 @@ def batch_of(capture: Capture) -> Batch:
 
     Without either it is the first size of what the model's first layer is given.
     """
-    for name in TOLD:
+    for name in BATCH_KEYS:
         for key, value in capture.facts.metadata.items():
             if (key == name or key.rpartition(".")[2] == name) and (found := _whole(value)):
                 return Batch(found, f"`{key}` in the recording's metadata")

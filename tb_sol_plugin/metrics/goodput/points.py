@@ -150,7 +150,7 @@ def _by_batch(parts: Sequence[ScalingPart], guessed: list[str], reasons: list[st
     if mixed and not out:
         reasons.append("ranks ran different batch sizes in the same step, which is no configuration of the model")
     elif unknown and not out:
-        reasons.append("the batch size is not known: prof.add_metadata_json('atomic_bsz', '32') tells it")
+        reasons.append("the batch size is not known: prof.add_metadata_json('atomic_bsz', '32') records it")
     return out
 
 

@@ -283,7 +283,7 @@ def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, 
 
     totals = [p.num_replicas * p.atomic_bsz for p in points]
     batches = [p.atomic_bsz for p in points]
-    low_told, high_told = max((p.bounds[0] for p in parts), default=0), max((p.bounds[1] for p in parts), default=0)
+    recorded_low, recorded_high = max((p.bounds[0] for p in parts), default=0), max((p.bounds[1] for p in parts), default=0)
     initial = first(
         "initial", (wanted.initial, "chosen"), (max((p.initial for p in parts), default=0), "recorded"), (given.initial, "given"),
         (min(totals), "the smallest total batch size that ran"),
@@ -294,10 +294,10 @@ def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, 
     )  # fmt: skip
     limit, memory = memory_limit([(p.batch, p.reserved, p.memory) for p in parts])
     high = first(
-        "high", (wanted.high, "chosen"), (high_told, "recorded"), (given.bounds[1], "given"), (limit, memory),
+        "high", (wanted.high, "chosen"), (recorded_high, "recorded"), (given.bounds[1], "given"), (limit, memory),
         (max(batches), "the largest that ran"),
     )  # fmt: skip
-    low = first("low", (wanted.low, "chosen"), (low_told, "recorded"), (given.bounds[0], "given"), (1, "any"))
+    low = first("low", (wanted.low, "chosen"), (recorded_low, "recorded"), (given.bounds[0], "given"), (1, "any"))
     by_program = next((p.accumulation for p in parts if p.accumulation is not None), None)
     accumulation, origin["accumulation"] = next(
         (value, words)
@@ -328,19 +328,19 @@ def memory_limit(seen: Sequence[tuple[int, int, int]]) -> tuple[int, str]:
 
     (0, "") unknown.
 
-    seen: per worker samples of a micro-step, most bytes held on a device, the device's memory (0 or -1 unknown). An estimate.
+    seen: per worker samples of a micro-step, most bytes reserved on a device, the device's memory (0 or -1 unknown). An estimate.
     """
-    known = [(b, held, total) for b, held, total in seen if b > 0 and held > 0 and total > 0]
+    known = [(b, used, total) for b, used, total in seen if b > 0 and used > 0 and total > 0]
     if len({b for b, _, _ in known}) < 2:
         return 0, ""
-    n, sum_b, sum_held = len(known), sum(b for b, _, _ in known), sum(h for _, h, _ in known)
+    n, sum_b, sum_used = len(known), sum(b for b, _, _ in known), sum(h for _, h, _ in known)
     spread = n * sum(b * b for b, _, _ in known) - sum_b**2
-    slope = Fraction(n * sum(b * h for b, h, _ in known) - sum_b * sum_held, spread)  # least squares, exact in whole bytes
+    slope = Fraction(n * sum(b * h for b, h, _ in known) - sum_b * sum_used, spread)  # least squares, exact in whole bytes
     room = min(t for _, _, t in known)
     if slope <= 0:
         return 0, ""
-    most = int((room - (sum_held - slope * sum_b) / n) // slope)
-    return (most, "estimated from the memory that two batch sizes held") if most >= 1 else (0, "")
+    most = int((room - (sum_used - slope * sum_b) / n) // slope)
+    return (most, "estimated from the memory that two batch sizes reserved") if most >= 1 else (0, "")
 
 
 def _batches_by_place(used: Sequence[Point]) -> dict[tuple[int, int], set[int]]:

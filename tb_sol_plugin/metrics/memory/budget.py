@@ -1,7 +1,8 @@
-"""What the memory of a device is made of at each record: categories that add up to what is in use, exactly.
+"""Splits the memory of a device at each record into categories that add up to what is in use, exactly.
 
-The categories are those of a record of the program itself: context and NCCL as the records before the first iteration tell, what was
-found of parameters, gradients and optimizer state, what the allocator holds without a use, and what is left: unknown, shown even when 0.
+The categories are those of a record of the program itself: context and NCCL as recorded before the first iteration, what was
+found of parameters, gradients and optimizer state, what the allocator reserves and does not use, and what is left: unknown, shown also
+when 0.
 """
 
 from __future__ import annotations
@@ -114,26 +115,26 @@ def _around(capture: Capture, rows: Ints, of: Ints, size: Ints, known: Mask) -> 
     names = ("device", "time_ns", "device_used", "process_used", "reserved")
     device, time, used, own, reserved = (records[name].to_numpy() for name in names)
     for one in np.unique(device[rows]).tolist():
-        mine = np.flatnonzero((device[rows] == one) & ((of == 2) if one < 0 else (of == 0) & (reserved[rows] >= 0)))
-        if not len(mine):
+        of_device = np.flatnonzero((device[rows] == one) & ((of == 2) if one < 0 else (of == 0) & (reserved[rows] >= 0)))
+        if not len(of_device):
             continue
-        reported = one >= 0 and bool((own[rows[mine]] >= 0).all())
+        reported = one >= 0 and bool((own[rows[of_device]] >= 0).all())
         outside = own if one < 0 else (own if reported else used) - reserved
         if reported:
-            size[mine, AROUND.index("others")] = (used - own)[rows[mine]]
-            known[mine, AROUND.index("others")] = True
-        base = np.intersect1d(base_records(capture, one), rows[mine])
+            size[of_device, AROUND.index("others")] = (used - own)[rows[of_device]]
+            known[of_device, AROUND.index("others")] = True
+        base = np.intersect1d(base_records(capture, one), rows[of_device])
         base = base[np.argsort(time[base], kind="stable")]
         if not len(base):
             if one >= 0:  # the context as it is, without the part that came later
-                size[mine, 0] = outside[rows[mine]]
-                known[mine, 0] = True
+                size[of_device, 0] = outside[rows[of_device]]
+                known[of_device, 0] = True
             continue
-        size[mine, 0] = outside[base[0]]
-        known[mine, 0] = True
+        size[of_device, 0] = outside[base[0]]
+        known[of_device, 0] = True
         if one >= 0 and len(base) > 1:
-            last = np.searchsorted(time[base], time[rows[mine]], side="right") - 1
+            last = np.searchsorted(time[base], time[rows[of_device]], side="right") - 1
             gained = outside[base[last.clip(0)]] - outside[base[0]]
             sure = (last > 0) & (gained >= 0)
-            size[mine, 1] = np.where(sure, gained, 0)
-            known[mine, 1] = sure
+            size[of_device, 1] = np.where(sure, gained, 0)
+            known[of_device, 1] = sure

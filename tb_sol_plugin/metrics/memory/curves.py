@@ -28,7 +28,7 @@ REQUESTED: Final = "bytes as the program asked for them: the allocator rounds th
 NO_TIMES: Final = "this history carries no times: its entries stand one after the other"
 EARLIER: Final = "what was in use before the history begins is worked out from the blocks at its end"
 HOST_RESERVED: Final = "reserved memory of the host is not tracked"
-HOST_SINCE: Final = "the host's totals count from the first profiler of the process on: what it held before is not in them"
+HOST_SINCE: Final = "the host's totals count from the first profiler of the process on: what was in use before is not in them"
 SAMPLES: Final = "levels at the moments of the records: the peak lies at or before its mark"
 NAMES: Final = ("parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown")
 
@@ -194,16 +194,16 @@ def _of_history(capture: Capture, events: pd.DataFrame, blocks: pd.DataFrame, de
     before, reserved_before = in_use - int(gain.sum()), reserved - int(hold.sum())
     if not len(events):
         time, gain, hold = np.array([int(capture.facts.extent_ns[1])]), np.zeros(1, np.int64), np.zeros(1, np.int64)
-    level, holds = before + np.cumsum(gain), reserved_before + np.cumsum(hold)
+    level, reserved_level = before + np.cumsum(gain), reserved_before + np.cumsum(hold)
     known = len(blocks) > 0 and int(level.min(initial=before)) >= 0
     notes = [REQUESTED] + [NO_TIMES] * untimed + [EARLIER] * (known and before > 0)
     if not known:  # without blocks, or blocks that contradict the history
         level, before, notes = np.cumsum(gain), -1, [REQUESTED, TOTALS_MISSING]
-    reserved_known = len(blocks) > 0 and bool((segments >= 0).all()) and int(holds.min(initial=reserved_before)) >= 0
+    reserved_known = len(blocks) > 0 and bool((segments >= 0).all()) and int(reserved_level.min(initial=reserved_before)) >= 0
     first = time[:1]
     return _made(
         f"device {device}" if device >= 0 else "", "snapshot", np.r_[first, time], np.r_[max(before, 0), level],
-        np.r_[reserved_before, holds] if reserved_known else None, {},
+        np.r_[reserved_before, reserved_level] if reserved_known else None, {},
         relative=not known, before=before, events=_failures(events, time), notes=tuple(notes),
     )  # fmt: skip
 
@@ -213,8 +213,8 @@ def _failures(events: pd.DataFrame, time: Ints) -> tuple[Event, ...]:
     rows = np.flatnonzero(arrays.where(events["action"], lambda a: a == "oom"))[-MOST_EVENTS:]
     free = events["device_free"].to_numpy()
     size = events["bytes"].to_numpy()
-    said = arrays.pick(events["frames"], rows)
-    return tuple(Event(int(time[i]), "oom", int(size[i]), int(free[i]), str(f)) for i, f in zip(rows.tolist(), said, strict=True))
+    stacks = arrays.pick(events["frames"], rows)
+    return tuple(Event(int(time[i]), "oom", int(size[i]), int(free[i]), str(f)) for i, f in zip(rows.tolist(), stacks, strict=True))
 
 
 # -- timelines --------------------------------------------------------------------------------------------------

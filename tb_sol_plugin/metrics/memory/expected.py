@@ -183,7 +183,7 @@ def _of_timeline(capture: Capture, curves: list[Curves], found: dict[str, Amount
     names = {"parameters": "params", "gradients": "grads", "optimizer_state": "optimizer"}
     for part, name in names.items():
         if found[part].bytes is None and sizes.get(name):
-            found[part] = Amount(sizes[name], "memory timeline, at its peak", "as torch tells what tensors are for")
+            found[part] = Amount(sizes[name], "memory timeline, at its peak", "as torch recorded what tensors are for")
 
 
 def _peak(capture: Capture, curves: list[Curves], device: int, sizes: pd.DataFrame) -> Amount:
@@ -226,8 +226,8 @@ def _activations(capture: Capture, curves: list[Curves], device: int, sizes: pd.
     stays = [c for c in ("params", "buffers", "main_grads", *PARTS["main_parameters"], *PARTS["optimizer_state"]) if c in sizes.columns]
     if device >= 0 and total.bytes is not None and stays:
         left = total.bytes - int(sizes[stays].sum(axis=1).max())
-        return Amount(left, "records of the program", "what is left of the peak beside what stays; gradients may be in it")
-    return Amount(None, why="a trace with profile(profile_memory=True) tells them, or a memory timeline")
+        return Amount(left, "records of the program", "what is left of the peak without what stays; gradients may be in it")
+    return Amount(None, why="a trace with profile(profile_memory=True) records them, or a memory timeline")
 
 
 # -- outside, and what is left ---------------------------------------------------------------------------------------
@@ -250,10 +250,10 @@ def _rest(capture: Capture, device: int) -> tuple[Amount, int | None, str, int |
     records = capture.tables[S.MEMORY_RECORDS.name]
     row = whole_of["record"].to_numpy()
     seen = np.isin(row, parts["record"].to_numpy()) & (records["device"].to_numpy()[row] == device)
-    mine = whole_of[seen & (whole_of["of"].astype(str).to_numpy() != "parts")]
-    if not len(mine):
+    with_parts = whole_of[seen & (whole_of["of"].astype(str).to_numpy() != "parts")]
+    if not len(with_parts):
         return Amount(None, why=NOTHING), None, "", None, ""
-    one = mine.loc[mine["total"].idxmax()]
+    one = with_parts.loc[with_parts["total"].idxmax()]
     found = B.budget(capture)
     own = found[found["record"] == one["record"]]
     rest = own[own["category"].isin(REST)]
@@ -373,8 +373,8 @@ def place(capture: Capture) -> dict[str, tuple[int, int]]:
     """
     out = {}
     for name in GROUPS:
-        said = capture.facts.metadata.get(f"sol_capture.groups.{name}", "") or capture.facts.metadata.get(f"groups.{name}", "")
-        found = _OF.fullmatch(said)
+        stated = capture.facts.metadata.get(f"sol_capture.groups.{name}", "") or capture.facts.metadata.get(f"groups.{name}", "")
+        found = _OF.fullmatch(stated)
         if found is not None and int(found[1]) < int(found[2]):
             out[name] = int(found[1]), int(found[2])
     return out

@@ -225,12 +225,12 @@ def _often(by: str, code: Ints, names: Sequence[str], size: Ints, step: Ints, co
     total = np.zeros(len(texts_of), np.int64)
     np.add.at(total, merged, size[early])
     calls = np.bincount(merged, minlength=len(texts_of))
-    looked = count - 1
-    often = np.flatnonzero((seen >= max(OFTEN * looked, 2)) & (total > 0))
+    steps_seen = count - 1
+    often = np.flatnonzero((seen >= max(OFTEN * steps_seen, 2)) & (total > 0))
     often = often[np.argsort(-total[often], kind="stable")][:MOST]
     every = list(texts_of)
     return pd.DataFrame(
-        [(by, every[i], round(int(total[i]) / looked), int(total[i]), int(seen[i]), looked, int(calls[i])) for i in often.tolist()],
+        [(by, every[i], round(int(total[i]) / steps_seen), int(total[i]), int(seen[i]), steps_seen, int(calls[i])) for i in often.tolist()],
         columns=list(COLUMNS),
     )
 
@@ -274,12 +274,12 @@ WORDS: Final[dict[Verdict, str]] = {
 
 @dataclass(frozen=True)
 class Leak:
-    """What the steps of one curve say.
+    """What the steps of one curve show about growth.
 
     steps: one row per step: step (number), start_ns, end_ns, least, most (bytes in use in it; -1 unknown), fitted (bytes, NaN where left
     out), warm (left out as warm-up), left (bytes allocated in it that nobody freed by the end, NaN unknown).
     slope: bytes per step, r2; NaN without a fit. verdict: see WORDS. evidence: who leaves memory behind step by step (see `step_leaks`),
-    the largest first; empty where nothing tells.
+    the largest first; empty where no source tells.
     hint: how to record what is missing, "" where nothing is.
     """
 
@@ -325,14 +325,14 @@ def leak(capture: Capture, curve: Curves) -> Leak:
 def longest(capture: Capture, curves: tuple[Curves, ...]) -> Leak | None:
     """Returns the verdict that rests on most steps, of the curves of one memory; one that found a leak before all others; None without any.
 
-    Who leaves memory behind is told by another of them where this one cannot: records of a program see hundreds of steps, a trace sees who.
+    Where this one cannot tell who leaves memory behind, another of them does: records of a program see hundreds of steps, a trace sees who.
     """
     found = [leak(capture, c) for c in curves]
     if not found:
         return None
     best = max(found, key=lambda f: (f.found, f.used))
-    tells = next((f for f in found if f.found and len(f.evidence)), None)
-    return replace(best, evidence=tells.evidence) if best.found and not len(best.evidence) and tells is not None else best
+    source = next((f for f in found if f.found and len(f.evidence)), None)
+    return replace(best, evidence=source.evidence) if best.found and not len(best.evidence) and source is not None else best
 
 
 def _leak(capture: Capture, curve: Curves) -> Leak:

@@ -1,6 +1,6 @@
-"""Which memories a recording speaks of, and which source of each is looked at.
+"""Lists the memories of a recording and chooses the source of each that a page shows.
 
-One memory may be told by several sources, each with its own name for it: `CUDA 0` of a trace, `device 0` of a snapshot and of a recorder,
+Several sources may record one memory, each under its own name: `CUDA 0` of a trace, `device 0` of a snapshot and of a recorder,
 `cuda:0` of a timeline. They stand together here, under the name of the first.
 """
 
@@ -51,7 +51,7 @@ class Memory:
 
     @property
     def failures(self) -> tuple[Event, ...]:
-        """Allocations that failed, as any source tells them, in order of time."""
+        """Allocations that failed, as any source records them, in order of time."""
         return tuple(sorted({e for c in self.curves for e in c.events if e.what == "oom"}, key=lambda e: e.time_ns))
 
     def teller(self, curve: Curves, sources: tuple[str, ...]) -> Curves:
@@ -89,7 +89,7 @@ def _memories(capture: Capture) -> list[Memory]:
             nameless.append(curve)
         else:
             groups.setdefault((host, -1 if host else number), []).append(curve)
-    for curve in nameless:  # it can be told only where there is one device
+    for curve in nameless:  # it is known only where there is one device
         numbers = [key for key in groups if not key[0]]
         groups.setdefault(numbers[0] if len(numbers) == 1 else (False, -1), []).append(curve)
     found = [Memory(curves[0].device or NAMELESS, number, host, tuple(curves)) for (host, number), curves in groups.items()]

@@ -25,8 +25,8 @@ from tb_sol_plugin.units import human
 OF_THE_HOST: Final = "the size of the host's memory is not recorded"
 NO_CAPACITY: Final = "the memory of the device is not recorded; choose device limits"
 NOT_TRACKED: Final = "reserved memory of the host is not tracked"
-NO_RESERVED: Final = "this source does not tell what the allocator holds"
-NO_HISTORY: Final = "only the history of an allocator snapshot tells them"
+NO_RESERVED: Final = "this source does not record what is reserved"
+NO_HISTORY: Final = "only the history of an allocator snapshot records them"
 CHANGES: Final = "levels are changes since the beginning of the recording"
 
 
@@ -105,17 +105,17 @@ def _why_unknown(
     if left is None:
         why["left"] = size.why if size.bytes is None else CHANGES
     elif curve.reserved is None:
-        why["left"] = f"{size.why}; less what was in use, for what the allocator held is not known"
+        why["left"] = f"{size.why}; less what was in use, for what was reserved is not known"
     else:
-        why["left"] = f"{size.why}; less what the allocator held at most"
+        why["left"] = f"{size.why}; less what was reserved at most"
     if at_peak is not None and not fragmentation_known:
-        why["fragmentation"] = CHANGES if curve.relative else "less is told as reserved than as in use: the two are not of one moment"
+        why["fragmentation"] = CHANGES if curve.relative else "less is reported as reserved than as in use: the two are not of one moment"
     elif at_peak is None:
         why["fragmentation"] = why.get("reserved", NO_RESERVED)
     if curve.source == "events" and is_host(curve.device) and curve.before >= 0:
         why["before"] = HOST_SINCE
     elif curve.before < 0:
-        why["before"] = CHANGES if curve.relative else "this source does not tell what was there before"
+        why["before"] = CHANGES if curve.relative else "this source does not record what was in use before"
     if failures is None:
         why["failures"] = NO_HISTORY
     return why
@@ -177,8 +177,8 @@ def capacity(capture: Capture, device: str, limits: str = "") -> Capacity:
 
 
 RECORD_BASE: Final = 'call record_base_memory("start") before the model is made'
-NO_BASE: Final = f"what lies beside the allocator was not recorded: {RECORD_BASE}"
-HEADROOM_NO_RESERVED: Final = "what the allocator holds was not recorded"
+NO_BASE: Final = f"memory outside of the allocator was not recorded: {RECORD_BASE}"
+HEADROOM_NO_RESERVED: Final = "what the allocator reserves was not recorded"
 NO_TOTAL: Final = "the memory of the device is not recorded; choose device limits"
 HEADROOM_OF_THE_HOST: Final = "the host's memory has no allocator that is tracked"
 NEAR: Final = 0.05
@@ -323,7 +323,7 @@ def _most_reserved(capture: Capture, curves: tuple[Curves, ...], number: int) ->
     found = [(int(level.max()), f"largest in the {_RECORDED_IN[c.source]}") for c, level in levels if int(level.max()) >= 0]
     own = records_of(capture, number)["max_reserved"].to_numpy()
     if len(own) and int(own.max()) >= 0:
-        found.append((int(own.max()), "largest as the allocator told the program"))
+        found.append((int(own.max()), "largest as the allocator reported it to the program"))
     return Amount(*max(found, key=lambda f: f[0])) if found else Amount(None, HEADROOM_NO_RESERVED)
 
 
@@ -414,7 +414,7 @@ def _judged(event: Event, blocks: Heap | None, largest: int, unused: int, reserv
     if blocks is None or unused < 0:
         return (
             f"The device had {human(free, 'B')} free, less than was asked for." if free >= 0 else "What was free is not recorded.",
-            "Whether it was fragmented cannot be told: the snapshot holds no blocks of this device.", "",
+            "Whether it was fragmented is unknown: the snapshot holds no blocks of this device.", "",
         )  # fmt: skip
     there = max(free, 0) + unused
     if largest >= requested:
@@ -426,7 +426,7 @@ def _judged(event: Event, blocks: Heap | None, largest: int, unused: int, reserv
         return (
             f"Memory is short by {human(requested - there, 'B')}: free on the device and unused in the allocator are together "
             f"{human(there, 'B')}.",
-            "No setting of the allocator helps: hold less at the peak. What to free, in order, says what can go.", "",
+            "No setting of the allocator helps: keep less in use at the peak. What to free, in order, says what can go.", "",
         )  # fmt: skip
     why = (
         f"Memory is fragmented: free on the device and unused in the allocator are together {human(there, 'B')}, more than was asked "

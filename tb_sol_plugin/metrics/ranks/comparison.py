@@ -213,13 +213,13 @@ class Comparison(Generic[P]):
 
     def spread_of(self, group: str | None = None, column: str = "") -> Spread:
         """Returns how far a column (default: the measure) lies apart in one group (None: in the ranks of all groups)."""
-        mine = self.group == self.groups.index(group) if group is not None else np.ones(len(self.frame), np.bool_)
-        values = np.where(mine, self.counted(column), np.nan)
+        in_group = self.group == self.groups.index(group) if group is not None else np.ones(len(self.frame), np.bool_)
+        values = np.where(in_group, self.counted(column), np.nan)
         found = spread(values, np.zeros(len(values), np.int64), 1)
         count, least, median, most, least_at, most_at = (found[c].iloc[0] for c in _SPREAD)
         if not count:
             return Spread(0)
-        incomplete = group in self.incomplete and count < int((mine & self.counts).sum())
+        incomplete = group in self.incomplete and count < int((in_group & self.counts).sum())
         label = self.ranks.labels
         return Spread(
             int(count), float(least), None if incomplete else float(median), float(most), label[self.at[least_at]], label[self.at[most_at]]

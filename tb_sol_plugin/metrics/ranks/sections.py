@@ -45,7 +45,7 @@ FACTS: Final = (
     Fact("workers", "", "count", "workers of the run"),
     Fact("workers_read", "Workers", "count", "those whose recording could be read"),
     Fact("ranks_present", "", "count", "different ranks among them"),
-    Fact("world_size", "", "count", "ranks of the job, as the recordings say"),
+    Fact("world_size", "", "count", "ranks of the job, as recorded"),
     Fact("ranks_missing", "", "count", "ranks of the job without a recording here"),
 )
 """Of every comparison of ranks, as `facts`."""
@@ -169,7 +169,7 @@ def notices(ranks: Ranks[P]) -> list[Notice]:
         out.append(Notice(f"Rank {rank} is there {_times(len(workers))}: {_some([f'`{w}`' for w in workers])}{which}."))
     if len(ranks.world_sizes) > 1:
         sizes = " and ".join(human(w, "count") for w in ranks.world_sizes)
-        out.append(Notice(f"The recordings speak of jobs of {sizes} ranks: this folder may hold more than one job."))
+        out.append(Notice(f"The recordings name jobs of {sizes} ranks: this folder may hold more than one job."))
     return out
 
 
@@ -211,7 +211,7 @@ BARS: Final = 100
 """Up to so many ranks have bars, more have points."""
 FEW: Final = 24
 """Up to so many recordings without ranks have their names on the axis."""
-FIGURE_NAMED: Final = 3
+NAMED_OUTLIERS: Final = 3
 """Outliers of a panel whose names are drawn."""
 
 
@@ -310,7 +310,7 @@ def median_line(x: Sequence[float | None], y: Sequence[float | None], ink: str, 
 def farthest(away: Floats, outliers: Mask) -> list[int]:
     """Returns positions of the outliers that are named: those that are farthest away."""
     at = np.flatnonzero(outliers)
-    return [int(i) for i in at[np.argsort(-away[at], kind="stable")][:FIGURE_NAMED]]
+    return [int(i) for i in at[np.argsort(-away[at], kind="stable")][:NAMED_OUTLIERS]]
 
 
 def name_note(axis: RankAxis[P], at: int, y: float) -> F.Plain:

@@ -97,14 +97,14 @@ def profile_notices(capture: Capture) -> list[Notice]:
     table, copies = capture.tables[S.LEDGER.name], capture.tables[S.COPIES.name]
     launches = int(table["count"].to_numpy().clip(min=0).sum())
     moved = int(copies["count"].to_numpy().sum())
-    held = f"{human(launches, 'count')} launches" + (f" and {human(moved, 'count')} copies" if moved else "")
+    summary = f"{human(launches, 'count')} launches" + (f" and {human(moved, 'count')} copies" if moved else "")
     text = (
-        f"Proton profile: {held} summed by kernel and scope, no single events. Times are plain sums on the device; "
+        f"Proton profile: {summary} summed by kernel and scope, no single events. Times are plain sums on the device; "
         "what ran at the same time counts twice."
     )
     out = [Notice(text, "info", Link("health"))]
-    said = [w for w in capture.facts.warnings if w]
-    out += [Notice(f"{capitalized(w)}.", "info") for w in said[:2]]
+    warnings = [w for w in capture.facts.warnings if w]
+    out += [Notice(f"{capitalized(w)}.", "info") for w in warnings[:2]]
     if len(table) and not np.isfinite(table[["flop", "bytes"]].to_numpy(dtype=np.float64)).any():
         lack = "No launch hook stated any work: there is time, and no limit to hold it against."
         out.append(Notice(lack, "info"))

@@ -65,44 +65,51 @@ class Parts:
         return [self.start, *self.losses, *self.stays]
 
 
-def shown_ratio(fall: Waterfall) -> float | None:
+def shown_ratio(waterfall: Waterfall) -> float | None:
     """Returns the speed of light over the measured time, None where a cost model covers too little of the work."""
-    share = fall.modeled_kernel_share
-    return fall.ratio if share is not None and share >= LEAST else None
+    share = waterfall.modeled_kernel_share
+    return waterfall.ratio if share is not None and share >= LEAST else None
 
 
-def parts_of(capture: Capture, fall: Waterfall) -> Parts:
+def parts_of(capture: Capture, waterfall: Waterfall) -> Parts:
     """Returns the waterfall's bars, per step; parts without time are left out."""
-    each = fall.steps
-    start = Part("Step time, measured" if fall.stepped else "Recording, measured", fall.total_ns / each, "bar-ink", "The measured time.")
-    if not fall.work.timed:
-        return _unsplit(fall, start)
-    waiting = _counted_parts(fall) if fall.work.from_ledger else _host_parts(fall) if fall.work.by_host_time else _waits(capture, fall)
-    work = _above_limit(fall, start.ns) if fall.has_limits else _by_kind(capture, fall, start.ns)
+    each = waterfall.steps
+    title = "Step time, measured" if waterfall.stepped else "Recording, measured"
+    start = Part(title, waterfall.total_ns / each, "bar-ink", "The measured time.")
+    if not waterfall.work.timed:
+        return _unsplit(waterfall, start)
+    if waterfall.work.from_ledger:
+        waiting = _counted_parts(waterfall)
+    else:
+        waiting = _host_parts(waterfall) if waterfall.work.by_host_time else _waits(capture, waterfall)
+    work = _above_limit(waterfall, start.ns) if waterfall.has_limits else _by_kind(capture, waterfall, start.ns)
     losses = [p for p in (*waiting, *work) if p.ns != 0]
-    return Parts(start, losses, _stays(fall) if fall.has_limits else [])
+    return Parts(start, losses, _stays(waterfall) if waterfall.has_limits else [])
 
 
-def _waits(capture: Capture, fall: Waterfall) -> list[Part]:
-    unit, each = device_word(capture), fall.steps
+def _waits(capture: Capture, waterfall: Waterfall) -> list[Part]:
+    unit, each = device_word(capture), waterfall.steps
     unit = capitalized(unit)
     return [
-        Part(f"{unit} waits for input", fall.input_wait_ns / each, "idle", "Nothing runs while a batch is fetched."),
-        *_host_waits(unit, fall),
-        Part("Exposed communication", fall.exposed_communication_ns / each, "communication", "Communication runs and nothing computes."),
-        Part("Exposed copies", fall.exposed_copies_ns / each, "memcpy", "Only copies run."),
+        Part(f"{unit} waits for input", waterfall.input_wait_ns / each, "idle", "Nothing runs while a batch is fetched."),
+        *_host_waits(unit, waterfall),
+        Part(
+            "Exposed communication", waterfall.exposed_communication_ns / each, "communication",
+            "Communication runs and nothing computes.",
+        ),
+        Part("Exposed copies", waterfall.exposed_copies_ns / each, "memcpy", "Only copies run."),
     ]
 
 
-def _host_waits(unit: str, fall: Waterfall) -> list[Part]:
+def _host_waits(unit: str, waterfall: Waterfall) -> list[Part]:
     """Returns idle time by cause; causes too small to see are one part with the rest."""
-    each, least = fall.steps, SMALL * fall.total_ns
+    each, least = waterfall.steps, SMALL * waterfall.total_ns
     causes = (
-        ("Launch gaps", fall.launch_gap_ns, "Nothing runs while the host prepares the next launch, and from one kernel to the next."),
-        ("Host blocked", fall.blocked_ns, "Nothing runs after the host waited for the device, or while it is in runtime calls."),
+        ("Launch gaps", waterfall.launch_gap_ns, "Nothing runs while the host prepares the next launch, and from one kernel to the next."),
+        ("Host blocked", waterfall.blocked_ns, "Nothing runs after the host waited for the device, or while it is in runtime calls."),
     )
     seen = [(name, ns, meaning) for name, ns, meaning in causes if ns >= least]
-    rest = fall.host_wait_ns - sum(ns for _, ns, _ in seen)
+    rest = waterfall.host_wait_ns - sum(ns for _, ns, _ in seen)
     name, meaning = (
         (f"{unit} waits otherwise", "Nothing runs while the host does something else.")
         if seen
@@ -111,60 +118,60 @@ def _host_waits(unit: str, fall: Waterfall) -> list[Part]:
     return [*(Part(n, ns / each, "idle", m) for n, ns, m in seen), Part(name, rest / each, "idle", meaning)]
 
 
-def _unsplit(fall: Waterfall, start: Part) -> Parts:
+def _unsplit(waterfall: Waterfall, start: Part) -> Parts:
     """Returns the parts of a step whose calls have no times: the limits, and all the rest."""
-    stays = _stays(fall) if fall.has_limits else []
+    stays = _stays(waterfall) if waterfall.has_limits else []
     rest = start.ns - sum(p.ns for p in stays)
-    meaning = "Time above the limits, waits and communication: single calls were not timed. A profiler trace tells them apart."
+    meaning = "Time above the limits, waits and communication: single calls were not timed. A profiler trace records them one by one."
     return Parts(start, [Part("Above limit or waiting" if stays else "Step", rest, "idle", meaning)], stays)
 
 
-def _counted_parts(fall: Waterfall) -> list[Part]:
+def _counted_parts(waterfall: Waterfall) -> list[Part]:
     """Returns the parts of a SOL capture of a CPU: what is in no operator, and communication."""
-    each, rest = fall.steps, fall.outside_ns
+    each, rest = waterfall.steps, waterfall.outside_ns
     name, meaning = "Outside operators", "Python, dispatch, and what the recorder does not time."
     if rest < 0:
         name, meaning = (
             "Operators beyond the step",
             "Their times add up to more than the step: several threads at once, or slower while they are counted.",
         )
-    communication = Part("Communication", fall.exposed_communication_ns / each, "communication", "Collectives, by the wall clock.")
+    communication = Part("Communication", waterfall.exposed_communication_ns / each, "communication", "Collectives, by the wall clock.")
     return [Part(name, rest / each, "idle", meaning), communication]
 
 
-def _host_parts(fall: Waterfall) -> list[Part]:
-    each = fall.steps
+def _host_parts(waterfall: Waterfall) -> list[Part]:
+    each = waterfall.steps
     return [
-        Part("Loading of batches", fall.input_wait_ns / each, "host", "A batch is fetched."),
-        Part("Outside operators", fall.outside_ns / each, "idle", "No operator runs: Python, or nothing that was recorded."),
-        Part("Framework", fall.framework_ns / each, "host", "Inside operators that only call others: dispatch and autograd."),
+        Part("Loading of batches", waterfall.input_wait_ns / each, "host", "A batch is fetched."),
+        Part("Outside operators", waterfall.outside_ns / each, "idle", "No operator runs: Python, or nothing that was recorded."),
+        Part("Framework", waterfall.framework_ns / each, "host", "Inside operators that only call others: dispatch and autograd."),
     ]
 
 
-def _above_limit(fall: Waterfall, whole: float) -> list[Part]:
+def _above_limit(waterfall: Waterfall, whole: float) -> list[Part]:
     """Returns work above its limit by kind, the largest first; kinds too small to see are one part."""
-    each = fall.steps
+    each = waterfall.steps
     kinds = []
     for kind, (word, _) in KINDS.items():
-        time = fall.kind_ns[kind] - fall.again_ns[kind]
-        least = fall.limits.by_kind[kind] - fall.limits.again_by_kind[kind]
+        time = waterfall.kind_ns[kind] - waterfall.again_ns[kind]
+        least = waterfall.limits.by_kind[kind] - waterfall.limits.again_by_kind[kind]
         over = (time - least) / each
         meaning = f"{human(round(time / each), 'ns')} measured, {human(round(least / each), 'ns')} at the limit."
         name = f"{word} above limit" if over >= 0 else f"{word} below limit"
         kinds.append(
             Part(name, over, kind, meaning if over >= 0 else f"{meaning} Data stayed in a cache, or the limit or the work is wrong.")
         )
-    again = sum(fall.again_ns.values())
+    again = sum(waterfall.again_ns.values())
     kinds.append(
         Part(
             "Recomputed work above limit",
-            (again - fall.limits.again) / each,
+            (again - waterfall.limits.again) / each,
             "other",
             f"Forward work that runs again in the backward pass: {human(round(again / each), 'ns')} measured, "
-            f"{human(round(fall.limits.again / each), 'ns')} at the limit.",
+            f"{human(round(waterfall.limits.again / each), 'ns')} at the limit.",
         )
     )
-    kinds.append(Part("No cost model", fall.unmodelled_ns / each, "host", "Work whose limit is not known."))
+    kinds.append(Part("No cost model", waterfall.unmodelled_ns / each, "host", "Work whose limit is not known."))
     large = [p for p in kinds if abs(p.ns) >= SMALL * whole]
     small = [p for p in kinds if abs(p.ns) < SMALL * whole and p.ns]
     large.sort(key=lambda p: (p.name == "No cost model", -p.ns))
@@ -174,35 +181,36 @@ def _above_limit(fall: Waterfall, whole: float) -> list[Part]:
     return [*large, Part("Small kinds above limit", rest, "other", "Kinds of work, and work without a limit, below 1 % of the step each.")]
 
 
-def _by_kind(capture: Capture, fall: Waterfall, whole: float) -> list[Part]:
+def _by_kind(capture: Capture, waterfall: Waterfall, whole: float) -> list[Part]:
     """Returns work without limits by kind: that of the operators' models on the host, on a device by the names of its kernels."""
-    on_host = fall.work.by_host_time
-    time, word = (dict(fall.kind_ns), "") if on_host else (kernel_time(capture, fall), " kernels")
+    on_host = waterfall.work.by_host_time
+    time, word = (dict(waterfall.kind_ns), "") if on_host else (kernel_time(capture, waterfall), " kernels")
     meaning = "By the cost models of the operators." if on_host else "By the cost models of the operators, else by the kernels' names."
-    parts = [Part(f"{KINDS[k][0]}{word}", ns / fall.steps, k, meaning) for k, ns in time.items() if k != "other"]
+    parts = [Part(f"{KINDS[k][0]}{word}", ns / waterfall.steps, k, meaning) for k, ns in time.items() if k != "other"]
     large = sorted((p for p in parts if p.ns >= SMALL * whole), key=lambda p: -p.ns)
-    rest = time["other"] / fall.steps + sum(p.ns for p in parts if p not in large)
+    rest = time["other"] / waterfall.steps + sum(p.ns for p in parts if p not in large)
     other = Part("Other operators" if on_host else "Other kernels", rest, "other", "Kinds of work that are small, or unknown by name.")
-    unknown = Part("Operators without a model", fall.unmodelled_ns / fall.steps if on_host else 0.0, "host", "Whose work is not known.")
+    unknown_ns = waterfall.unmodelled_ns / waterfall.steps if on_host else 0.0
+    unknown = Part("Operators without a model", unknown_ns, "host", "Whose work is not known.")
     return [*large, other, unknown]
 
 
-def kernel_time(capture: Capture, fall: Waterfall) -> dict[str, int]:
+def kernel_time(capture: Capture, waterfall: Waterfall) -> dict[str, int]:
     """Returns the exclusive device time of computation by kind of work: that of the cost model, else that of the kernel's name."""
-    rows = np.flatnonzero((fall.own > 0) & ((fall.kind != NO_KIND) | (classes(capture) == COMPUTATION)))
+    rows = np.flatnonzero((waterfall.own > 0) & ((waterfall.kind != NO_KIND) | (classes(capture) == COMPUTATION)))
     if not len(rows):
         return dict.fromkeys(KINDS, 0)
     named = [k if k in KINDS else "other" for k in kernel_classes(capture)["kind"]]
     by_name = np.array([list(KINDS).index(k) for k in [*named, "other"]], np.int64)[codes(capture.device["name"])[rows]]
-    kind = np.where(fall.kind[rows] != NO_KIND, fall.kind[rows], by_name)
+    kind = np.where(waterfall.kind[rows] != NO_KIND, waterfall.kind[rows], by_name)
     total = np.zeros(len(KINDS), np.int64)
-    np.add.at(total, kind, fall.own[rows])
+    np.add.at(total, kind, waterfall.own[rows])
     return dict(zip(KINDS, total.tolist(), strict=True))
 
 
-def _stays(fall: Waterfall) -> list[Part]:
-    each, limits = fall.steps, fall.limits
-    head = "Speed of light" if shown_ratio(fall) is not None else "Limit of modeled work"
+def _stays(waterfall: Waterfall) -> list[Part]:
+    each, limits = waterfall.steps, waterfall.limits
+    head = "Speed of light" if shown_ratio(waterfall) is not None else "Limit of modeled work"
     parts = [
         Part(f"{head}, compute-bound", limits.compute / each, "accent", "Limits of work that the arithmetic bounds."),
         Part(f"{head}, memory-bound", limits.memory / each, "accent-line", "Limits of work that the memory bandwidth bounds."),
@@ -372,20 +380,20 @@ NEARLY: Final = 0.9
 MEASURE: Final = "tb-sol doctor --measure"
 
 
-def sentence(capture: Capture, part: Scope, fall: Waterfall, found: list[Finding]) -> str:
+def sentence(capture: Capture, part: Scope, waterfall: Waterfall, found: list[Finding]) -> str:
     """Writes two or three sentences, the numbers in bold. found: findings, the largest saving first."""
-    ratio = shown_ratio(fall)
-    if not fall.total_ns:
+    ratio = shown_ratio(waterfall)
+    if not waterfall.total_ns:
         return "Nothing in this recording has a length."
     if ratio is not None and ratio > TOLERATED:
-        return f"{_times(capture, part, fall)} It ran faster than its limits: {WRONG}."
-    sentences = [_times(capture, part, fall), _limited(capture, fall, found), _no_limits(capture, fall)]
+        return f"{_times(capture, part, waterfall)} It ran faster than its limits: {WRONG}."
+    sentences = [_times(capture, part, waterfall), _limited(capture, waterfall, found), _no_limits(capture, waterfall)]
     return " ".join(s for s in sentences if s)
 
 
-def subject(capture: Capture, part: Scope, fall: Waterfall) -> str:
+def subject(capture: Capture, part: Scope, waterfall: Waterfall) -> str:
     """Returns what takes the time: `Step 6`, `A step` (the mean of several), `The recording`."""
-    if not fall.stepped:
+    if not waterfall.stepped:
         return "The recording"
     _, rows = windows_of(capture, part)
     return f"Step {int(capture.steps['number'].to_numpy()[rows[0]])}" if len(rows) == 1 else "A step"
@@ -400,46 +408,46 @@ def a_device(spec: DeviceSpec) -> str:
     return f"{'an' if first in ('AEFHILMNORSX' if spelled else 'AEIO') else 'a'} {spec.name}"
 
 
-def why_no_ratio(capture: Capture, fall: Waterfall) -> str:
+def why_no_ratio(capture: Capture, waterfall: Waterfall) -> str:
     """Returns why there is no speed of light; "" where there is one."""
-    if shown_ratio(fall) is not None:
+    if shown_ratio(waterfall) is not None:
         return ""
-    spec = fall.work.spec
-    if fall.work.by_host_time and spec is None and not capture.facts.devices:
+    spec = waterfall.work.spec
+    if waterfall.work.by_host_time and spec is None and not capture.facts.devices:
         host = capture.facts.host_name
         return f"the limits of {host or 'this CPU'} are not known; `{MEASURE}`{' run there' if host else ''} measures them"
     if spec is None:
         return why_no_limits(capture)
-    if fall.work.by_host_time and spec.vendor != "cpu":
+    if waterfall.work.by_host_time and spec.vendor != "cpu":
         return f"this work ran on a CPU, and {spec.name} are the limits of another kind of device"
     if spec.memory_bandwidth is None:
         return f"the memory bandwidth of {a_device(spec)} is not known"
     if capture.missing("shapes") is not None and source_of(capture) == "trace":
         return "recorded without shapes"
-    if not fall.has_limits:
+    if not waterfall.has_limits:
         return "no operator carries the shapes that a cost model needs"
-    share = human(fall.modeled_kernel_share, "ratio")
+    share = human(waterfall.modeled_kernel_share, "ratio")
     return f"a cost model covers {share} of the work, less than the {100 * LEAST:.0f}{NARROW}% that a ratio needs"
 
 
-def _no_limits(capture: Capture, fall: Waterfall) -> str:
-    why = why_no_ratio(capture, fall)
+def _no_limits(capture: Capture, waterfall: Waterfall) -> str:
+    why = why_no_ratio(capture, waterfall)
     return f"No speed of light: {why}." if why else ""
 
 
-def _times(capture: Capture, part: Scope, fall: Waterfall) -> str:
-    name = subject(capture, part, fall)
-    step = human(round(fall.total_ns / fall.steps), "ns")
-    spec = fall.work.spec
-    if shown_ratio(fall) is None or spec is None:
-        if fall.work.by_host_time:
+def _times(capture: Capture, part: Scope, waterfall: Waterfall) -> str:
+    name = subject(capture, part, waterfall)
+    step = human(round(waterfall.total_ns / waterfall.steps), "ns")
+    spec = waterfall.work.spec
+    if shown_ratio(waterfall) is None or spec is None:
+        if waterfall.work.by_host_time:
             return f"{name} takes **{step}** on the host."
-        if not fall.work.timed:
+        if not waterfall.work.timed:
             return f"{name} takes **{step}**."
-        busy = human(fall.busy_ns / fall.total_ns, "ratio")
+        busy = human(waterfall.busy_ns / waterfall.total_ns, "ratio")
         return f"{name} takes **{step}**; the {device_word(capture)} is busy for **{busy}** of it."
-    step, least = same_unit(fall.total_ns / fall.steps, fall.sol_ns / fall.steps)
-    about = "" if (fall.modeled_kernel_share or 0) >= PLAIN and not fall.work.takes_counted else "about "
+    step, least = same_unit(waterfall.total_ns / waterfall.steps, waterfall.sol_ns / waterfall.steps)
+    about = "" if (waterfall.modeled_kernel_share or 0) >= PLAIN and not waterfall.work.takes_counted else "about "
     return f"{name} takes **{step}**; the same work at the limits of {a_device(spec)} takes {about}**{least}**."
 
 
@@ -463,20 +471,20 @@ GROUPS: Final = {
     "exposed_communication": "communication",
     "exposed_copies": "copies",
 }
-"""Rule of a finding that needs no more words where its group has just been named; any other finding says its title."""
+"""Rule of a finding that needs no more words where its group has just been named; any other finding is named by its title."""
 
 
-def _limited(capture: Capture, fall: Waterfall, found: list[Finding]) -> str:
+def _limited(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> str:
     """Returns the largest group of parts, and what the first fix saves at most."""
-    if not fall.work.timed:
+    if not waterfall.work.timed:
         return ""
-    group, words, time = _largest(capture, fall)
+    group, words, time = _largest(capture, waterfall)
     if not found:
         return f"{words}."
     first = found[0]
     saving = human(first.saving, "ns")
     if GROUPS.get(first.id) == group:
-        fixing = "fixing that" if first.saving * fall.steps >= 0.9 * time else "the first fix"
+        fixing = "fixing that" if first.saving * waterfall.steps >= 0.9 * time else "the first fix"
         return f"{words}; {fixing} saves at most **{saving}**."
     return f"{words}. The first fix saves at most **{saving}**: {_lower(first.title)}."
 
@@ -486,30 +494,30 @@ def _lower(title: str) -> str:
     return title[:1].lower() + title[1:] if title[1:2].islower() or title[1:2] == " " else title
 
 
-def _largest(capture: Capture, fall: Waterfall) -> tuple[str, str, float]:
+def _largest(capture: Capture, waterfall: Waterfall) -> tuple[str, str, float]:
     """Returns (group, words, ns) of the largest group of parts."""
-    if fall.work.by_host_time:
-        return _largest_of_host(fall)
+    if waterfall.work.by_host_time:
+        return _largest_of_host(waterfall)
     unit = device_word(capture)
-    of = "the step" if fall.stepped else "the recording"
-    least = fall.sol_ns if shown_ratio(fall) is not None else 0.0
+    of = "the step" if waterfall.stepped else "the recording"
+    least = waterfall.sol_ns if shown_ratio(waterfall) is not None else 0.0
     groups = {
-        "input": float(fall.input_wait_ns),
-        "host": float(fall.host_wait_ns),
-        "communication": float(fall.exposed_communication_ns),
-        "copies": float(fall.exposed_copies_ns),
-        "work": sum(fall.kind_ns.values()) + fall.unmodelled_ns - least,
+        "input": float(waterfall.input_wait_ns),
+        "host": float(waterfall.host_wait_ns),
+        "communication": float(waterfall.exposed_communication_ns),
+        "copies": float(waterfall.exposed_copies_ns),
+        "work": sum(waterfall.kind_ns.values()) + waterfall.unmodelled_ns - least,
         "limit": least,
     }
     group = _first(groups)
-    share = f"{percent(groups[group] / fall.total_ns)} of {of}"
+    share = f"{percent(groups[group] / waterfall.total_ns)} of {of}"
     words = {
         "input": f"The {unit} waits {share} for input",
-        "host": f"The {unit} waits {share}{_host_cause(fall) if fall.host_wait_ns else ''}",
+        "host": f"The {unit} waits {share}{_host_cause(waterfall) if waterfall.host_wait_ns else ''}",
         "communication": f"For {share} the {unit} only communicates",
         "copies": f"For {share} the {unit} only copies",
-        "work": _work_words(capture, fall, share, least > 0),
-        "limit": f"The {unit}'s own limits, {_bound(fall)}, take {share}",
+        "work": _work_words(capture, waterfall, share, least > 0),
+        "limit": f"The {unit}'s own limits, {_bound(waterfall)}, take {share}",
     }
     return group, words[group], groups[group]
 
@@ -520,13 +528,13 @@ def _first(groups: dict[str, float]) -> str:
     return "limit" if mostly else max((g for g in groups if g != "limit"), key=lambda g: groups[g])
 
 
-def _bound(fall: Waterfall) -> str:
-    return "mostly arithmetic" if fall.limits.compute > fall.limits.memory else "mostly memory bandwidth"
+def _bound(waterfall: Waterfall) -> str:
+    return "mostly arithmetic" if waterfall.limits.compute > waterfall.limits.memory else "mostly memory bandwidth"
 
 
-def _host_cause(fall: Waterfall) -> str:
+def _host_cause(waterfall: Waterfall) -> str:
     """Returns what the host does meanwhile, where one cause explains all the waiting, or most of it."""
-    launch, blocked = fall.launch_gap_ns / fall.host_wait_ns, fall.blocked_ns / fall.host_wait_ns
+    launch, blocked = waterfall.launch_gap_ns / waterfall.host_wait_ns, waterfall.blocked_ns / waterfall.host_wait_ns
     if launch >= MOSTLY:
         return " for the host to launch the next kernel" if launch >= NEARLY else " for the host, mostly for its next launch"
     if blocked >= MOSTLY:
@@ -534,11 +542,11 @@ def _host_cause(fall: Waterfall) -> str:
     return " for the host"
 
 
-def _work_words(capture: Capture, fall: Waterfall, share: str, limited: bool) -> str:
+def _work_words(capture: Capture, waterfall: Waterfall, share: str, limited: bool) -> str:
     if limited:
-        over = {k: fall.kind_ns[k] - fall.limits.by_kind[k] for k in KINDS} | {"unmodelled": float(fall.unmodelled_ns)}
+        over = {k: waterfall.kind_ns[k] - waterfall.limits.by_kind[k] for k in KINDS} | {"unmodelled": float(waterfall.unmodelled_ns)}
         return f"Time above the limits takes {share}{_most(over)}"
-    return f"Kernels take {share}{_most({k: float(v) for k, v in kernel_time(capture, fall).items()})}"
+    return f"Kernels take {share}{_most({k: float(v) for k, v in kernel_time(capture, waterfall).items()})}"
 
 
 def _most(time: dict[str, float]) -> str:
@@ -551,29 +559,30 @@ def _most(time: dict[str, float]) -> str:
     return f", most of it {noun}" if 2 * time[best] > whole else f", {noun} the largest part"
 
 
-def _largest_of_host(fall: Waterfall) -> tuple[str, str, float]:
-    of = "the step" if fall.stepped else "the recording"
-    limited = shown_ratio(fall) is not None
-    least = fall.sol_ns if limited else 0.0
-    work = sum(fall.kind_ns.values()) + fall.unmodelled_ns
+def _largest_of_host(waterfall: Waterfall) -> tuple[str, str, float]:
+    of = "the step" if waterfall.stepped else "the recording"
+    limited = shown_ratio(waterfall) is not None
+    least = waterfall.sol_ns if limited else 0.0
+    work = sum(waterfall.kind_ns.values()) + waterfall.unmodelled_ns
     groups = {
-        "input": float(fall.input_wait_ns),
-        "outside": float(fall.outside_ns),
-        "framework": float(fall.framework_ns),
+        "input": float(waterfall.input_wait_ns),
+        "outside": float(waterfall.outside_ns),
+        "framework": float(waterfall.framework_ns),
         "work": work - least,
         "limit": least,
     }
-    if not len(fall.work.ops):
+    if not len(waterfall.work.ops):
         return "", "No operator was recorded in it", 0.0
     group = _first(groups)
-    share = f"{percent(groups[group] / fall.total_ns)} of {of}"
-    over = {k: fall.kind_ns[k] - (fall.limits.by_kind[k] if limited else 0.0) for k in KINDS} | {"unmodelled": float(fall.unmodelled_ns)}
+    share = f"{percent(groups[group] / waterfall.total_ns)} of {of}"
+    over = {k: waterfall.kind_ns[k] - (waterfall.limits.by_kind[k] if limited else 0.0) for k in KINDS}
+    over["unmodelled"] = float(waterfall.unmodelled_ns)
     words = {
         "input": f"Loading of batches takes {share}",
         "outside": f"For {share} no operator runs: it is Python, or was not recorded",
         "framework": f"Operators that only call others take {share}",
         "work": f"{'Time above the limits takes' if limited else 'Operators take'} {share}{_most(over)}",
-        "limit": f"The host's own limits, {_bound(fall)}, take {share}",
+        "limit": f"The host's own limits, {_bound(waterfall)}, take {share}",
     }
     return group, words[group], groups[group]
 

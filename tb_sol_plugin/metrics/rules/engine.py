@@ -89,7 +89,7 @@ class RuleContext:
     capture: Capture
     reported: list[Finding] = field(default_factory=list, init=False)
 
-    def worth(self, found: Finding) -> bool:
+    def large_enough(self, found: Finding) -> bool:
         """Tells whether a finding is large enough to be shown."""
         raise NotImplementedError
 
@@ -107,11 +107,11 @@ C = TypeVar("C", bound=RuleContext)
 
 @dataclass(frozen=True)
 class Rule(Generic[C]):
-    """A rule: the names of its findings, what they say unless a finding says otherwise, and the function that looks."""
+    """A rule: the names of its findings, their texts unless a finding has its own, and the function that looks for them."""
 
     ids: tuple[str, ...]
     look: Callable[[C], Answer]
-    says: Finding
+    defaults: Finding
 
     def __call__(self, context: C) -> list[Finding] | Missing:
         """Returns the findings of a context, complete."""
@@ -122,7 +122,7 @@ class Rule(Generic[C]):
         return [self._complete(f, context.subject) for f in found]
 
     def _complete(self, found: Finding, subject: Subject) -> Finding:
-        own = {n: getattr(self.says, n) for n in _TEXTS if not getattr(found, n)}
+        own = {n: getattr(self.defaults, n) for n in _TEXTS if not getattr(found, n)}
         if "rule" in own and found.direction and len(self.ids) > 1:
             own["rule"] = next(i for i in self.ids if i.endswith(f"_{found.direction}"))
         return replace(found, **own, subject=subject if found.subject == "time" else found.subject)
@@ -135,8 +135,8 @@ def rule(
     *ids: str, title: str = "", fix: str = "", page: str = "", label: str = "", color: str = "", candidate: bool = False
 ) -> Callable[[Callable[[C], Answer]], Rule[C]]:
     """Make a rule of a function. ids: stable names of what it finds, the usual one first; several directions end in theirs."""
-    says = Finding(evidence="", saving=0, rule=ids[0], title=title, fix=fix, page=page, label=label, color=color, candidate=candidate)
-    return lambda look: Rule(ids, look, says)
+    defaults = Finding(evidence="", saving=0, rule=ids[0], title=title, fix=fix, page=page, label=label, color=color, candidate=candidate)
+    return lambda look: Rule(ids, look, defaults)
 
 
 def ids_of(rules: Iterable[Rule[C]]) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def run(rules: Iterable[Rule[C]], context: C) -> tuple[list[Finding], list[Missi
             missing.append(answer)
         else:
             context.reported += answer
-    return sorted((f for f in context.reported if context.worth(f)), key=lambda f: -f.saving), missing
+    return sorted((f for f in context.reported if context.large_enough(f)), key=lambda f: -f.saving), missing
 
 
 @dataclass
@@ -216,7 +216,7 @@ def to_report(found: Finding, *, pages: Container[str], step_ns: float = 0.0, ke
     )
 
 
-# -- Words that rules share ------------------------------------------------------------------------------------------
+# -- Phrases that rules share ------------------------------------------------------------------------------------------
 
 
 def counted(n: int, one: str, many: str = "") -> str:

@@ -1,4 +1,4 @@
-"""The iterations of a training loop beside each other: how long each took, what work it did, how far from its limit it ran.
+"""Compares the iterations of a training loop: how long each took, what work it did, how far from its limit it ran.
 
 The recorder times every iteration and counts the work of a few (the sampled ones). An iteration that was not sampled is credited with the
 work of the last sampled iteration before it whose inputs had the same sizes (the same `signature`); where there is none its work is
@@ -129,8 +129,8 @@ def last_alike(sampled: Mask, signature: Ints) -> Ints:
     at = np.arange(len(sampled))
     out = np.where(sampled, at, -1)
     for code in np.unique(signature[sampled & (signature >= 0)]).tolist():
-        mine = np.flatnonzero(signature == code)
-        out[mine] = np.maximum.accumulate(np.where(sampled[mine], at[mine], -1))
+        alike = np.flatnonzero(signature == code)
+        out[alike] = np.maximum.accumulate(np.where(sampled[alike], at[alike], -1))
     return out
 
 
@@ -159,8 +159,8 @@ def _work(capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: Devi
     has = np.bincount(row[row >= 0], minlength=size) > 0
     reported = {n: table[n].to_numpy(dtype=np.float64) for n in ("flop", "flop_vector", "bytes", "sol_ns", "ops", "unknown")}
     repeated = total(flop, again & (flop > 0))
-    apart_again = bool((again & (flop > 0)).any())  # what was told holds recomputed work too, and not how much
-    mine = {
+    apart_again = bool((again & (flop > 0)).any())  # what was stated includes recomputed work, and not how much
+    values = {
         "flop": np.where(has, total(flop, ~again), np.nan if apart_again else reported["flop"]),
         "recompute_flop": np.where(has, np.nan_to_num(repeated), np.nan),
         "flop_vector": np.where(has, total(vector), reported["flop_vector"]),
@@ -172,7 +172,7 @@ def _work(capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: Devi
         "unknown": np.where(has, np.nan_to_num(total(np.ones(len(ledger)), ~known.usable & ~apart)), _or_nan(reported["unknown"])),
     }
     eager = np.bincount(row[(row >= 0) & ledger["compiled"].to_numpy()], minlength=size) > 0
-    return mine, spec is None and bool(np.isfinite(reported["sol_ns"]).any()), eager
+    return values, spec is None and bool(np.isfinite(reported["sol_ns"]).any()), eager
 
 
 def _times(known: LedgerCosts, apart: Mask, spec: DeviceSpec | None) -> tuple[Floats, Floats]:
@@ -246,7 +246,7 @@ def _traced(capture: Capture, frame: pd.DataFrame) -> Mask:
 
 
 @dataclass(frozen=True)
-class OwnWork:
+class RecorderOverhead:
     """Measured work of the recorder over all time that passed, it included; None where there is nothing to put it over.
 
     share: all iterations but first ones. sampled, between: of those that were sampled, and that were not. once_ns: setting up, and what
@@ -259,7 +259,7 @@ class OwnWork:
     once_ns: int | None
 
 
-def own_work(frame: pd.DataFrame) -> OwnWork:
+def recorder_overhead(frame: pd.DataFrame) -> RecorderOverhead:
     """Returns what the recorder itself took in rows of `Iterations.frame`."""
     first = frame["first"].to_numpy()
     later = ~first if not first.all() else first
@@ -270,7 +270,7 @@ def own_work(frame: pd.DataFrame) -> OwnWork:
         return float(own[rows].sum()) / whole if whole > 0 else None
 
     once = int((own[first] + frame["setup_ns"].to_numpy()[first]).sum()) if first.any() and not first.all() else None
-    return OwnWork(share(later), share(later & sampled), share(later & ~sampled), once)
+    return RecorderOverhead(share(later), share(later & sampled), share(later & ~sampled), once)
 
 
 # -- phases -----------------------------------------------------------------------------------------------------------
@@ -312,19 +312,19 @@ def phase_times(capture: Capture, frame: pd.DataFrame) -> PhaseTimes:
 
 
 @dataclass(frozen=True)
-class Course:
+class Trend:
     """How step time changes over the iterations that count (`counted`).
 
     slope: ns per iteration. change: the first lasting rise, or without one the first lasting fall, where levels describe the times better
-    than a line; growing: a line does, and its slope is beyond chance and worth telling. steady: neither, and the ends of the slope's
-    interval leave no room for a change worth telling. level_ns: median of all.
+    than a line; growing: a line does, and its slope is beyond chance and large enough to report. stable: neither, and the ends of the
+    slope's interval leave no room for a change large enough to report. level_ns: median of all.
     """
 
     level_ns: float
     slope: series.Slope | None
     change: series.Change | None
     growing: bool
-    steady: bool
+    stable: bool
     rows: Ints
 
 
@@ -339,7 +339,7 @@ def counted(frame: pd.DataFrame) -> Mask:
     return np.zeros(len(frame), bool)
 
 
-def course(frame: pd.DataFrame) -> Course:
+def trend(frame: pd.DataFrame) -> Trend:
     """Finds the trend of step time; times of inputs of several sizes are put on one scale by the median of each."""
     rows = np.flatnonzero(counted(frame))
     y = frame["time_ns"].to_numpy()[rows]
@@ -349,12 +349,12 @@ def course(frame: pd.DataFrame) -> Course:
     x = np.arange(len(frame), dtype=np.float64)[rows]
     found, steps = series.slope(x, scaled), series.changes(scaled)
     span = float(x[-1] - x[0]) if len(x) > 1 else 0.0
-    worth = found is not None and found.sure and abs(found.value) * span > series.WORTH * level
-    line = found is not None and worth and (not steps or series.drifts(x, scaled, found, steps))
+    large = found is not None and found.sure and abs(found.value) * span > series.WORTH * level
+    line = found is not None and large and (not steps or series.drifts(x, scaled, found, steps))
     change = next((s for s in steps if s.after > s.before), steps[0] if steps else None) if not line else None
     room = max(abs(found.low), abs(found.high)) * span if found is not None else np.inf
-    steady = change is None and not line and room <= 2 * series.WORTH * level
-    return Course(level, found, change, line, steady, rows.astype(np.int64))
+    stable = change is None and not line and room <= 2 * series.WORTH * level
+    return Trend(level, found, change, line, stable, rows.astype(np.int64))
 
 
 def thinned(values: Floats, room: int) -> Ints:

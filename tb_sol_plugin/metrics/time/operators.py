@@ -23,7 +23,7 @@ GROUPS: Final = ("name", "name_shape", "name_dtype", "name_module", "name_thread
 
 @dataclass(frozen=True)
 class Groups:
-    """rows: host rows of the operators looked at. code: group per host row, -1 for every other row.
+    """rows: host rows of the selected operators. code: group per host row, -1 for every other row.
     frame: one row per group with id, name, input_shapes, dtype, module, thread, phase; a count in words where calls differ."""
 
     rows: npt.NDArray[np.int64]

@@ -33,9 +33,9 @@ SOL_CAPTURE: Final = "sol_capture"
 PROTON: Final = "proton"
 Source = Literal["trace", "capture", "both"]
 MOST_CALLS: Final = 2_000_000
-"""Calls whose work is looked at; of more, those of the last sampled iterations."""
+"""Calls whose work is read; of more, those of the last sampled iterations."""
 DIFFERS: Final = 0.1
-"""A sampled iteration that lasts so much longer or shorter than the others is worth a word."""
+"""A sampled iteration that lasts so much longer or shorter than the others is reported."""
 
 
 def source_of(capture: Capture) -> Source:
@@ -178,7 +178,7 @@ class Scope:
 
     device: per device row, whether its launch starts in a selected step; all rows for the whole recording, so work launched
     before the window or outside every step is in it too. host: per host row, whether it starts in a selected step (host bounds).
-    The whole of a SOL capture are the steps whose work is looked at.
+    The whole of a SOL capture are the steps whose work is read.
     window_ns: first start and last end of the selected steps (GPU-aware bounds), or the extent of the recording.
     rows: rows of `steps`; for the whole recording all recorded steps. steps: their numbers.
     step_count: what to divide by for a per-step average: 1 where no step was recorded. whole: no step was asked for.

@@ -1,4 +1,4 @@
-"""From the measured step to the speed of light: every nanosecond of the looked-at windows in exactly one part.
+"""Splits measured steps down to the speed of light: every nanosecond of the selected windows is in exactly one part.
 
     total = waits for input + launch gaps + waits for a blocked host + other waits + exposed communication + exposed copies
           + per kind (time of modeled work above its limit) + recomputed work above its limit + time without a cost model
@@ -69,13 +69,13 @@ def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
     modeled = done.ops["modeled"].to_numpy()[op]
     free = iv.subtract(windows, loading_spans(capture))
     own = np.zeros(len(rows), np.int64)
-    mine = np.flatnonzero(modeled)
-    mine = mine[np.argsort(h.start[rows[mine]], kind="stable")]
-    if len(mine):
-        start, stop = h.start[rows[mine]], h.stop[rows[mine]]
+    modeled_rows = np.flatnonzero(modeled)
+    modeled_rows = modeled_rows[np.argsort(h.start[rows[modeled_rows]], kind="stable")]
+    if len(modeled_rows):
+        start, stop = h.start[rows[modeled_rows]], h.stop[rows[modeled_rows]]
         reach = np.concatenate((start[:1], np.maximum.accumulate(stop)[:-1]))
         first = np.maximum(start, reach)
-        own[mine] = iv.overlap_with(first, np.maximum(stop, first), free)
+        own[modeled_rows] = iv.overlap_with(first, np.maximum(stop, first), free)
     flag = np.zeros(len(h.start), np.int64)
     flag[rows[modeled]] = 1
     calls_others = np.asarray(tree.subtree_sum(flag, h.end), np.int64)[rows] > 0

@@ -71,9 +71,9 @@ def _sampled_device_ns(capture: Capture, part: Scope) -> Floats:
     tree = phase_tree(capture)
     total, ranges = _sums(capture, part, phase_nodes(capture), len(tree.name))
     iterations = capture.tables["iterations"]
-    mine = np.isin(iterations["number"].to_numpy(), part.steps)
+    selected = np.isin(iterations["number"].to_numpy(), part.steps)
     steps = [node for node, path in enumerate(tree.path) if path == STEP]
-    total[steps], ranges[steps] = iterations["device_ns"].to_numpy(dtype=np.float64)[mine].sum(), mine.sum()
+    total[steps], ranges[steps] = iterations["device_ns"].to_numpy(dtype=np.float64)[selected].sum(), selected.sum()
     for node in reversed(range(len(total))):
         inside = tree.parent == node
         if not ranges[node] and inside.any():

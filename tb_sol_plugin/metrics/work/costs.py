@@ -112,8 +112,8 @@ def _lengths(capture: Capture, rows: Rows, ask: Mask) -> tuple[npt.NDArray[np.in
     if not ask.any():
         return out, []
     names = [str(n) for n in host["name"].cat.categories]
-    tells = np.fromiter((LENGTHS.search(n) is not None for n in names), bool, len(names))
-    mask = (host["kind"].to_numpy() == S.ANNOTATION) & tells[host["name"].cat.codes.to_numpy()]
+    names_lengths = np.fromiter((LENGTHS.search(n) is not None for n in names), bool, len(names))
+    mask = (host["kind"].to_numpy() == S.ANNOTATION) & names_lengths[host["name"].cat.codes.to_numpy()]
     start = host["start_ns"].to_numpy()
     row = tree.nearest(mask, host["parent"].to_numpy(), start + host["duration_ns"].to_numpy(), rows[ask], start[rows[ask]])
     out[ask] = np.where(row >= 0, host["name"].cat.codes.to_numpy()[row], -1)

@@ -42,15 +42,15 @@ def with_inferred(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int
         return ops, owner
     start, duration = device["start_ns"].to_numpy(), device["duration_ns"].to_numpy().clip(min=0)
     known = known[np.lexsort((start[known], owner[known]))]
-    mine = owner[known].astype(np.int64)
-    fresh = np.concatenate((np.ones(1, bool), mine[1:] != mine[:-1]))
+    op_of_kernel = owner[known].astype(np.int64)
+    fresh = np.concatenate((np.ones(1, bool), op_of_kernel[1:] != op_of_kernel[:-1]))
     opens = np.flatnonzero(fresh)
     events = np.diff(np.append(opens, len(known)))[np.cumsum(fresh) - 1]
     rank = np.arange(len(known)) - opens[np.cumsum(fresh) - 1]
     shape = [codes(device["name"]), codes(device["grid"]), codes(device["block"]), device["shared_memory"].to_numpy().astype(np.int64)]
     both = np.concatenate((known, lost))
     like, _ = factorize([column[both] for column in shape])
-    likes = _likes(ops, mine, rank, events, like[: len(known)], duration[known])
+    likes = _likes(ops, op_of_kernel, rank, events, like[: len(known)], duration[known])
     found = _matches(likes, like[len(known) :], duration[lost])
     first, number = _calls(device, lost[found["row"]], found["rank"].to_numpy(), found["events"].to_numpy())
     if not len(first):
@@ -64,14 +64,14 @@ def with_inferred(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int
     return stacked(ops, added), out
 
 
-def _likes(ops: pd.DataFrame, mine: Ints, rank: Ints, events: Ints, like: Ints, duration: Ints) -> pd.DataFrame:
+def _likes(ops: pd.DataFrame, op_of_kernel: Ints, rank: Ints, events: Ints, like: Ints, duration: Ints) -> pd.DataFrame:
     """Returns one row per likeness and signature of a call.
 
     Columns: like, op (an example), rank, events, name, shapes, dtype, kind, work, usual (ns).
     """
     text = ("name", "shapes_json", "dtype", "kind", "direction")
-    frame = pd.DataFrame({"like": like, "rank": rank, "events": events, "usual": duration.astype(np.float64), "op": mine})
-    frame = frame.assign(**{c: codes(ops[c])[mine] for c in text})
+    frame = pd.DataFrame({"like": like, "rank": rank, "events": events, "usual": duration.astype(np.float64), "op": op_of_kernel})
+    frame = frame.assign(**{c: codes(ops[c])[op_of_kernel] for c in text})
     keys = ["like", "rank", "events", *text]
     out = frame.groupby(keys, sort=False).agg(usual=("usual", "median"), op=("op", "first"), count=("op", "size")).reset_index()
     return out.assign(**{c: ops[c].to_numpy(dtype=np.float64)[out["op"].to_numpy()] for c in WORK})

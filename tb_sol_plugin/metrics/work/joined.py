@@ -111,13 +111,13 @@ def with_counted(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int3
         for place, flop in rest.items():
             calls = np.flatnonzero(unknown & (ops["step"].to_numpy() == step.row) & (home[node] == place))
             events = np.flatnonzero(free & (where == place) & (capture.device["step"].to_numpy() == step.row)) if len(owner) else none
-            mine = np.concatenate((events, np.flatnonzero(np.isin(owner, calls)))) if len(owner) else none
-            time = _time(capture, ops, calls, mine, by_host=by_host)
+            event_rows = np.concatenate((events, np.flatnonzero(np.isin(owner, calls)))) if len(owner) else none
+            time = _time(capture, ops, calls, event_rows, by_host=by_host)
             if not scale or not time.union:
                 continue
-            of_op[calls], of_event[mine] = len(rows), len(rows)
+            of_op[calls], of_event[event_rows] = len(rows), len(rows)
             placed += flop * scale
-            rows.append(_row(capture, step, place, flop * scale, time, mine))
+            rows.append(_row(capture, step, place, flop * scale, time, event_rows))
     match = Match(tuple(steps), placed)
     if not rows:
         return Joined(ops, owner, (none, none), match)

@@ -48,7 +48,7 @@ MOST_PHASES: Final = 12
 
 @dataclass(frozen=True)
 class Selected:
-    """Modeled calls of the complete steps looked at (of everything where no step was recorded).
+    """Modeled calls of the complete selected steps (of everything where no step was recorded).
 
     steps: what sums are divided by; window_ns: length of these steps; spent_ns: time of all their calls, with and without a model;
     phase: label per call, the pass where only the step is around it; by_pass: there are no phases to tell apart, only passes.
@@ -100,10 +100,10 @@ def _alone(capture: Capture, calls: Calls, part: Scope, rows: tuple[int, ...]) -
     """Returns the device time in the selection that no operator owns."""
     if calls.done.by_host_time or calls.done.from_ledger:
         return 0
-    mine = part.device & (calls.done.owner < 0)
+    unowned = part.device & (calls.done.owner < 0)
     if rows:
-        mine = mine & np.isin(capture.device["step"].to_numpy(), rows)
-    return int(capture.device["duration_ns"].to_numpy()[mine].sum())
+        unowned = unowned & np.isin(capture.device["step"].to_numpy(), rows)
+    return int(capture.device["duration_ns"].to_numpy()[unowned].sum())
 
 
 def _phases(capture: Capture, calls: Calls) -> npt.NDArray[np.object_]:

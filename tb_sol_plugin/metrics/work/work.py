@@ -180,24 +180,24 @@ def _by_device_time(
     owner: npt.NDArray[np.int32] = (place.reshape(-1) - lead).astype(np.int32)
     rows, first = rows[lead:].astype(np.int64), first[lead:]
     size = len(rows)
-    mine = np.flatnonzero(owner >= 0)
-    group = owner[mine]
+    owned = np.flatnonzero(owner >= 0)
+    group = owner[owned]
     names = device["name"].cat.categories
     tf32 = np.append(np.fromiter((TF32.search(str(n)) is not None for n in names), bool, len(names)), False)[
         device["name"].cat.codes.to_numpy()
     ]
-    link = np.bincount(group, ~over_link(capture)[mine], minlength=size) == 0
+    link = np.bincount(group, ~over_link(capture)[owned], minlength=size) == 0
     columns = {
-        "measured_ns": _union(group, device["device"].to_numpy()[mine], device["start_ns"].to_numpy()[mine], duration[mine], size),
-        "device_sum_ns": attribution.sum_by(group, duration[mine], size),
+        "measured_ns": _union(group, device["device"].to_numpy()[owned], device["start_ns"].to_numpy()[owned], duration[owned], size),
+        "device_sum_ns": attribution.sum_by(group, duration[owned], size),
         "device_events": np.bincount(group, minlength=size).astype(np.int64),
-        "collective": (np.bincount(group, ~device["communication"].to_numpy()[mine], minlength=size) == 0).astype(np.int64),
-        "link_bytes": known_sums(group, link_bytes(capture)[mine], size),
+        "collective": (np.bincount(group, ~device["communication"].to_numpy()[owned], minlength=size) == 0).astype(np.int64),
+        "link_bytes": known_sums(group, link_bytes(capture)[owned], size),
         "module": device["module"].to_numpy()[first],
         "annotation": device["annotation"].to_numpy()[first],
         "step": device["step"].to_numpy()[first],
     }
-    use_tf32 = np.bincount(group, tf32[mine], minlength=size) > 0
+    use_tf32 = np.bincount(group, tf32[owned], minlength=size) > 0
     ops = _frame(capture, rows, _at(rows, owning, of_host), known, link, use_tf32, columns)
     ops, owner = with_inferred(capture, ops, owner)
     return Work(ops, owner, None, False, int(duration.sum()), int(duration[owner < 0].sum()))

@@ -32,7 +32,7 @@ _OTHERS: Final = (P.duplicates, P.gradients, P.graph_inputs, P.tiny, P.coalescab
 _ORDER: Final[tuple[Rule[CopyContext], ...]] = (*_PROVEN, P.waiting, *_AROUND, P.redundant, *_OTHERS)
 """A rule that leaves copies to another one comes after it."""
 KEYS: Final = ids_of((P.waiting, *_PROVEN, P.redundant, *_AROUND, *_OTHERS))
-"""Every finding by its stable name: rules that speak for each direction on its own have one per direction."""
+"""Every finding by its stable name: rules that report each direction on its own have one per direction."""
 RULES: Final = tuple(dict.fromkeys(next((k.removesuffix(f"_{d}") for d in P.MOVES if k.endswith(f"_{d}")), k) for k in KEYS))
 """Every rule by its stable name, without the direction."""
 KNOWN_KINDS: Final = ("Pageable", "Pinned", "Managed", "Managed Static")
@@ -68,7 +68,7 @@ def rules_off(capture: Capture, where: Scope) -> str:
     if kinds.isin(KNOWN_KINDS).any(axis=None):
         return ""
     who = {"amd": "AMD's tracer does", "xpu": "Intel's tracer does"}.get(capture.facts.vendor, "This recorder did")
-    return f"{who} not tell pinned from pageable or unified memory: rules that rest on the kind of memory are off."
+    return f"{who} not record whether memory is pinned, pageable or unified: rules that need the kind of memory are off."
 
 
 def _findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str]], thresholds: Thresholds) -> list[Finding]:

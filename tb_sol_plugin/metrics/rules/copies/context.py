@@ -38,7 +38,7 @@ class CopyContext(RuleContext):
     """The copies of a selection of one recording.
 
     copies: `records.copies(capture, where.device)`; waits: `blocking` of them, in the same order. peaks: as `bandwidth.peaks` gives
-    them. inside: copies that count, those of the looked-at steps (all where none was recorded). windows: these steps in time. steps:
+    them. inside: copies that count, those of the selected steps (all where none was recorded). windows: these steps in time. steps:
     what a saving divides by.
     """
 
@@ -52,7 +52,7 @@ class CopyContext(RuleContext):
     windows: iv.Spans
     steps: int
 
-    def worth(self, found: Finding) -> bool:
+    def large_enough(self, found: Finding) -> bool:
         """Tells whether a finding saves at least a thousandth of a step, or what the thresholds demand."""
         return found.saving >= self.thresholds.least_share * iv.length(self.windows) / self.steps
 
@@ -135,8 +135,8 @@ class CopyContext(RuleContext):
         device = self.copies["device"].to_numpy()[rows]
         parts = []
         for one in np.unique(device).tolist():
-            mine = rows[device == one]
-            parts.append(iv.subtract(iv.union(self.start[mine], self.end[mine]), busy(self.capture, one, communication=True)))
+            on_device = rows[device == one]
+            parts.append(iv.subtract(iv.union(self.start[on_device], self.end[on_device]), busy(self.capture, one, communication=True)))
         return iv.intersect(iv.merge(*parts), self.windows) if parts else iv.empty()
 
     def on_host(self, rows: Places) -> iv.Spans:
@@ -199,7 +199,7 @@ def in_line(capture: Capture) -> npt.NDArray[np.int64]:
 _ENGINE: Final = "autograd::engine::evaluate_function: "
 _FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
 _INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threading\.py|importlib)")
-"""Frames that say little about where a copy comes from: those of torch itself and what it is called through."""
+"""Frames that do not show where a copy comes from: those of torch itself and what it is called through."""
 
 
 def evidence(context: CopyContext, rows: Places, idle_ns: int, note: str) -> str:
@@ -217,7 +217,7 @@ def evidence(context: CopyContext, rows: Places, idle_ns: int, note: str) -> str
         unit = device_word(capture)
         idle = f"the {unit} has no work for {human(idle_ns, 'ns')} of that" if idle_ns < total else f"the {unit} has no work meanwhile"
         once = f", {human(int(blocked.max()), 'ns')} at most at once" if len(rows) > 1 else ""
-        parts.append(f"the host is held for {human(total, 'ns')}{each}{once}; {idle}")
+        parts.append(f"the host is blocked for {human(total, 'ns')}{each}{once}; {idle}")
     else:
         longest = f", the longest {human(int(duration.max()), 'ns')}" if len(rows) > 1 else ""
         parts.append(f"{human(int(duration.sum()) // context.steps, 'ns')}{each}{longest}")
@@ -270,9 +270,9 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
     if not len(capture.host):
         return ""
     host = capture.host["name"]
-    mine = found[["operator", "module", "phase_node", "frame", "call_start_ns"]].iloc[rows]
-    outer, frame = outermost_operator(capture, mine), user_frames(capture, mine)
-    module, node = (mine[c].to_numpy() for c in ("module", "phase_node"))
+    chosen = found[["operator", "module", "phase_node", "frame", "call_start_ns"]].iloc[rows]
+    outer, frame = outermost_operator(capture, chosen), user_frames(capture, chosen)
+    module, node = (chosen[c].to_numpy() for c in ("module", "phase_node"))
     name = arrays.codes(host)
     group = arrays.together(*(np.where(row >= 0, name[row], -1) for row in (outer, module, frame)), node)
     total = np.bincount(group, weight.astype(np.float64) + 1e-9)

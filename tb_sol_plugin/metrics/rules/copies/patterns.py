@@ -176,7 +176,7 @@ HIDE: Final = {
 def exposed(context: CopyContext) -> Answer:
     """Finds copies over a link that take more than 100 us, more than half of it exposed. The saving is when they run and no kernel does.
 
-    Copies that a finding about their memory speaks for are left to it.
+    Copies that a finding about their memory covers are left to it.
     """
     apart = context.spoken_for("pageable_loading", "managed_copies")
     shown = context.copies["exposed_ns"].to_numpy()
@@ -387,15 +387,15 @@ def waiting(context: CopyContext) -> Answer:
 
 
 _WORDS: Final = {
-    "scalar_reads": ("Reading single values holds the host", ""),
+    "scalar_reads": ("Reading single values blocks the host", ""),
     "small_to_host": (
         "Small copies to the host drain the stream",
         "pinned.copy_(small, non_blocking=True); event.record()  # read it a step later, after event.synchronize()",
     ),
     "blocking_to_host": ("Copies to the host hold it", "pinned.copy_(tensor, non_blocking=True)  # event.synchronize() where it is read"),
-    "blocking_to_device": ("Copies to the device hold the host", "tensor.pin_memory().to(device, non_blocking=True)"),
-    "blocking_sets": ("Setting host or unified memory holds the host", "buffer.zero_()  # on a tensor of the device"),
-    "blocking_other": ("Copies hold the host", "dst.copy_(src, non_blocking=True)  # from or to pinned memory"),
+    "blocking_to_device": ("Copies to the device block the host", "tensor.pin_memory().to(device, non_blocking=True)"),
+    "blocking_sets": ("Setting host or unified memory blocks the host", "buffer.zero_()  # on a tensor of the device"),
+    "blocking_other": ("Copies block the host", "dst.copy_(src, non_blocking=True)  # from or to pinned memory"),
 }
 
 

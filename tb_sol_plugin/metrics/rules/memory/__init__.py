@@ -85,11 +85,11 @@ def memory_problem(context: MemoryContext) -> str:
 def foremost(context: MemoryContext) -> list[Finding]:
     """Returns the finding that frees most on the device, and a leak: alone where memory has not run out and is not about to."""
     found, _ = memory_findings(context)
-    mine = [f for f in found if f.rule != "pinned_unused"]
-    leaks = [f for f in mine if f.rule == "leak"]
+    on_device = [f for f in found if f.rule != "pinned_unused"]
+    leaks = [f for f in on_device if f.rule == "leak"]
     if leaks and not (context.room.failures or context.room.near):
         return leaks
-    return mine[:1] + [f for f in leaks if f not in mine[:1]]
+    return on_device[:1] + [f for f in leaks if f not in on_device[:1]]
 
 
 def memory_section(capture: Capture, pages: Container[str]) -> FindingsSection | None:

@@ -34,7 +34,7 @@ class MemoryContext(RuleContext):
     curve: Curves
     limits: str = ""
 
-    def worth(self, found: Finding) -> bool:
+    def large_enough(self, found: Finding) -> bool:
         """Tells whether a finding frees at least 1 % of the peak; a leak always counts."""
         return found.rule == "leak" or found.share is None or found.share >= LEAST_SHARE
 

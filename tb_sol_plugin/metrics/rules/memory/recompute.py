@@ -61,24 +61,24 @@ def _recompute(capture: Capture, curve: Curves, limits: str) -> Recompute | None
     found = R.allocations(capture, device)
     first, stop = found["first"].to_numpy(), found["stop"].to_numpy()
     place = r.peak
-    mine = categories(capture, device)["category"].to_numpy() == NAMES.index("activations")
-    mine &= (first >= 0) & (first <= place) & ((stop < 0) | (stop > place))
-    if not mine.any():
+    activations = categories(capture, device)["category"].to_numpy() == NAMES.index("activations")
+    activations &= (first >= 0) & (first <= place) & ((stop < 0) | (stop > place))
+    if not activations.any():
         return None
-    size = found["bytes"].to_numpy()[mine]
+    size = found["bytes"].to_numpy()[activations]
     made = work(capture, device_for(capture, limits))
     if not arrays.where(made.ops["direction"], lambda d: d == "bwd").any():
         return None  # without a backward pass nothing is kept for one
     time, by_limit, steps = _forward(capture, made)
     tree = module_tree(capture)
     count = len(tree.name)
-    module = owners(capture)["module"].to_numpy()[found["row"].to_numpy()[mine]]
-    held = _below(tree.end, _node(tree.node, module), size, count)
+    module = owners(capture)["module"].to_numpy()[found["row"].to_numpy()[activations]]
+    module_bytes = _below(tree.end, _node(tree.node, module), size, count)
     rows = np.flatnonzero(time > 0)
     ns = time[rows] / steps
     cost = _below_floats(tree.end, _node(tree.node, made.ops["module"].to_numpy()[rows]), ns, count)
     total = float(ns.sum()) if len(rows) else np.nan
-    return Recompute(int(size.sum()), total, by_limit, _classes(tree.class_name, tree.parent, held, cost, by_limit))
+    return Recompute(int(size.sum()), total, by_limit, _classes(tree.class_name, tree.parent, module_bytes, cost, by_limit))
 
 
 def _forward(capture: Capture, made: Work) -> tuple[Floats, bool, int]:
@@ -114,17 +114,17 @@ def _below_floats(end: npt.NDArray[np.int32], node: Ints, values: Floats, count:
     return np.asarray(total[end] - total[np.arange(count)], np.float64)
 
 
-def _classes(names: list[str], parent: npt.NDArray[np.int32], held: Ints, cost: Floats, by_limit: bool) -> pd.DataFrame:
+def _classes(names: list[str], parent: npt.NDArray[np.int32], module_bytes: Ints, cost: Floats, by_limit: bool) -> pd.DataFrame:
     """Returns one row per class of modules that holds activations, the largest saving first."""
     inside: list[frozenset[str]] = []
     sums: dict[str, list[float]] = {}
     for node, name in enumerate(names):
         above = inside[parent[node]] if parent[node] >= 0 else frozenset()
         inside.append(above if name in above else above | {name})
-        if name not in above and held[node] > 0:
+        if name not in above and module_bytes[node] > 0:
             own = sums.setdefault(name, [0, 0, 0.0])
             own[0] += 1
-            own[1] += int(held[node])
+            own[1] += int(module_bytes[node])
             own[2] += float(cost[node])
     rows = []
     for name, (n, size, ns) in sums.items():
@@ -191,14 +191,14 @@ def _of_record(context: MemoryContext) -> Answer:
         size, peak = int(rows.loc[rows["name"] == "activations", "bytes"].sum()), timeline.peak
         evidence = f"Activations hold {human(size, 'B')} of {human(peak, 'B')} at the peak."
     elif parts is not None and context.peak > 0:
-        held = bytes_in(parts, *parts["category"].unique())
-        size = context.peak - held
+        lasting = bytes_in(parts, *parts["category"].unique())
+        size = context.peak - lasting
         evidence = (
-            f"Beside {human(held, 'B')} of parameters, gradients and optimizer {human(size, 'B')} are in use at the peak: activations for "
-            "the most part."
+            f"Besides {human(lasting, 'B')} of parameters, gradients and optimizer {human(size, 'B')} are in use at the peak: activations "
+            "for the most part."
         )
     else:
-        return Missing("what holds memory at the peak was not recorded by category", HOW)
+        return Missing("what is in use at the peak was not recorded by category", HOW)
     if size < ACTIVATION_SHARE * peak or peak <= 0:
         return None
     made = work(context.capture, device_for(context.capture, context.limits))

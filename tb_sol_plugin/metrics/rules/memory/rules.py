@@ -43,13 +43,13 @@ GAP_SHARE: Final = 0.2
 GAP_BYTES: Final = 64 << 20
 """The same in bytes: the allocator keeps some of it in any context."""
 ONE_MODULE: Final = 0.33
-"""Of the peak, held by one module: from here on it is worth a word."""
+"""Of the peak, held by one module: from here on it is reported."""
 FEWEST_MODULES: Final = 3
 """Modules that hold memory at the peak; of fewer, one always holds most."""
 UNSHARDED: Final = 0.9
 """Numbers in a state of the optimizer over parameters of this rank: from here on it is not divided."""
 OPTIMIZER_SHARE: Final = 0.05
-"""Of the peak: state of the optimizer worth dividing."""
+"""Share of the peak from which sharding the optimizer state is reported."""
 PLACED_SHARE: Final = 0.01
 """Of the peak: an embedding or a head on the wrong stage."""
 GRADIENTS_SHARE: Final = 0.02
@@ -57,7 +57,7 @@ GRADIENTS_SHARE: Final = 0.02
 GRADIENT_STEPS: Final = 0.8
 """Part of the steps that begin with gradients: fewer are the middle of an accumulation."""
 ACTIVATION_SHARE: Final = 0.2
-"""Of the peak, that activations must hold before recomputing them is worth a word."""
+"""Of the peak, that activations must hold before recomputing them is reported."""
 LAYER_SHARE: Final = 0.3
 """Of the activations, that a class of layers must hold to be the one to recompute."""
 FEWEST_LAYERS: Final = 2
@@ -86,7 +86,7 @@ def reserved_above_use(context: MemoryContext) -> Answer:
     if gap < GAP_BYTES or gap < GAP_SHARE * reserved:
         return None
     found = next((f for c in context.memory.curves if (f := fragmentation(context.capture, c)) is not None), None)
-    evidence = [f"The allocator held {human(reserved, 'B')} at most, {human(used, 'B')} were in use at most."]
+    evidence = [f"The allocator reserved {human(reserved, 'B')} at most, {human(used, 'B')} were in use at most."]
     blocks = found.heap if found is not None else None
     if found is not None and found.share is not None and found.peak_gap >= 0:
         evidence.append(f"At the peak {human(found.peak_gap, 'B')} of {human(found.reserved_at_peak, 'B')} lay unused.")
@@ -140,10 +140,10 @@ def leak(context: MemoryContext) -> Answer:
 
 
 MOST_STEPS: Final = 24
-"""Steps that are looked at; of more, evenly spread ones."""
+"""Steps that are read; of more, evenly spread ones."""
 FEWEST: Final = 2
 AGREES: Final = 0.01
-"""Two sources that differ by less say the same."""
+"""Two sources that differ by less agree."""
 GRADIENTS_HOW: Final = "record several steps with profile(profile_memory=True) and call prof.step()"
 
 
@@ -172,8 +172,8 @@ def at_begin(context: MemoryContext, curve: Curves) -> np.ndarray | None:
     steps = per_step(context.capture, curve)["start_ns"].to_numpy()[1:]
     if len(steps) < FEWEST:
         return None
-    looked = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_STEPS)).astype(np.int64))]
-    return np.array([_bytes_of(attribution(context.capture, curve, "category", int(t)).rows) for t in looked.tolist()], np.int64)
+    sampled = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_STEPS)).astype(np.int64))]
+    return np.array([_bytes_of(attribution(context.capture, curve, "category", int(t)).rows) for t in sampled.tolist()], np.int64)
 
 
 def at_end(context: MemoryContext) -> np.ndarray | None:
@@ -183,11 +183,11 @@ def at_end(context: MemoryContext) -> np.ndarray | None:
     own = own[own["iteration"].to_numpy() > 0]
     parts = context.capture.tables[S.MEMORY_PARTS.name]
     gradient = arrays.where(parts["category"], lambda c: c == "grads")
-    looked = own[np.isin(own.index.to_numpy(), parts["record"].to_numpy()[gradient])]
-    if len(looked) < FEWEST:
+    records = own[np.isin(own.index.to_numpy(), parts["record"].to_numpy()[gradient])]
+    if len(records) < FEWEST:
         return None
     sums = parts[gradient].groupby("record")["bytes"].sum()
-    return np.array([int(sums[r]) for r in looked.index], np.int64)
+    return np.array([int(sums[r]) for r in records.index], np.int64)
 
 
 def _agrees(begin: np.ndarray, end: np.ndarray | None) -> bool:
@@ -315,17 +315,17 @@ def _undivided(context: MemoryContext, whole: list[str], sums: pd.Series, tp: in
 
 def _vocabulary(sums: pd.Series, weights: pd.Series) -> tuple[list[str], list[str]]:
     """Returns modules with parameters that are a token embedding, and those that are an output head."""
-    held = [m for m in sums.index if weights.get(m, 0) > 0]
-    embeddings = [m for m in held if EMBEDDING.search(m) and not POSITIONS.search(m.rpartition(".")[2])]
-    return embeddings, [m for m in held if HEAD.search(m)]
+    weighted = [m for m in sums.index if weights.get(m, 0) > 0]
+    embeddings = [m for m in weighted if EMBEDDING.search(m) and not POSITIONS.search(m.rpartition(".")[2])]
+    return embeddings, [m for m in weighted if HEAD.search(m)]
 
 
 def _misplaced(context: MemoryContext, wrong: list[str], sums: pd.Series, weights: pd.Series, stage: int, stages: int) -> Finding:
-    size, bare = int(sums[wrong].sum()), int(weights[wrong].sum())
-    rest = "the rest gradients and state of the optimizer" if size > bare else "without gradients and state of the optimizer"
+    size, parameters = int(sums[wrong].sum()), int(weights[wrong].sum())
+    rest = "the rest gradients and state of the optimizer" if size > parameters else "without gradients and state of the optimizer"
     evidence = (
-        f"This rank is stage {stage} of 0 to {stages - 1}. {_named(wrong, sums)}: {human(bare, 'B')} of parameters, {rest} as far as they "
-        "are known by module. An embedding belongs to the first stage, a head to the last."
+        f"This rank is stage {stage} of 0 to {stages - 1}. {_named(wrong, sums)}: {human(parameters, 'B')} of parameters, {rest} as far as "
+        "they are known by module. An embedding belongs to the first stage, a head to the last."
     )
     return Finding(
         title="A stage holds an embedding or head that it does not need", evidence=evidence, saving=size, share=context.share(size),
@@ -343,14 +343,14 @@ def _is_whole(context: MemoryContext, parts: pd.DataFrame, module: str) -> bool:
     return bool(vocab and hidden and own is not None and own >= WHOLE * vocab * hidden)
 
 
-# -- The peak held by one module -------------------------------------------------------------------------------------
+# -- The peak allocated by one module -------------------------------------------------------------------------------------
 
 
 PEAK_HOW: Final = "record with profile(profile_memory=True, with_stack=True)"
 
 
 @rule(
-    "one_module", title="One module holds most of the peak", page="memory", label="What is held at the peak", color="attention",
+    "one_module", title="One module holds most of the peak", page="memory", label="In use at the peak", color="attention",
     candidate=True,
 )  # fmt: skip
 def one_module(context: MemoryContext) -> Answer:

@@ -39,22 +39,22 @@ RULES: Final = tuple(dict.fromkeys(ids_of((idle.input_wait, *_IDLE, idle.communi
 """Every finding by its stable id."""
 
 
-def time_findings(capture: Capture, part: Scope, fall: Waterfall) -> list[Finding]:
+def time_findings(capture: Capture, part: Scope, waterfall: Waterfall) -> list[Finding]:
     """Returns all findings worth showing, the largest saving first. The result is shared: do not change it."""
-    spec = fall.work.spec
+    spec = waterfall.work.spec
     key = ("time_findings", part.label, part.rows, part.window_ns, spec.fingerprint if spec is not None else "")
-    return memo(capture, key, lambda: _findings(capture, part, fall))
+    return memo(capture, key, lambda: _findings(capture, part, waterfall))
 
 
-def _findings(capture: Capture, part: Scope, fall: Waterfall) -> list[Finding]:
-    if not fall.total_ns or not fall.work.timed:
+def _findings(capture: Capture, part: Scope, waterfall: Waterfall) -> list[Finding]:
+    if not waterfall.total_ns or not waterfall.work.timed:
         return []
-    context = time_context(capture, part, fall)
+    context = time_context(capture, part, waterfall)
     rules = (
         (idle.input_wait, *_WORK) if context.on_host else (idle.input_wait, *_WORK, *_IDLE, idle.communication, idle.other_copies)
     )
-    if fall.work.from_ledger:
+    if waterfall.work.from_ledger:
         rules = _COUNTED
-    elif not (capture.host["kind"].to_numpy() == S.OPERATOR).any() and not fall.stepped:
+    elif not (capture.host["kind"].to_numpy() == S.OPERATOR).any() and not waterfall.stepped:
         rules = ()  # nothing tells what the program does: a few kernels or calls alone are no ground for advice
     return run(rules, context)[0]

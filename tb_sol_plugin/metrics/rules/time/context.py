@@ -85,7 +85,7 @@ class TimeContext(RuleContext):
 
     subject: ClassVar[Subject] = "time"
     part: Scope
-    fall: Waterfall
+    waterfall: Waterfall
     time: Floats
     limit: Floats
     ledger: Ledger
@@ -106,12 +106,12 @@ class TimeContext(RuleContext):
     @property
     def ops(self) -> pd.DataFrame:
         """Rows of `Work.ops`."""
-        return self.fall.work.ops
+        return self.waterfall.work.ops
 
     @property
     def spec(self) -> DeviceSpec | None:
         """The limits in use."""
-        return self.fall.work.spec
+        return self.waterfall.work.spec
 
     @property
     def vendor(self) -> str:
@@ -147,18 +147,18 @@ class TimeContext(RuleContext):
 
     def each(self, ns: float) -> int:
         """Returns a time over all steps as time per step."""
-        return round(ns / self.fall.steps)
+        return round(ns / self.waterfall.steps)
 
     # -- findings ---------------------------------------------------------------------------------------------
 
-    def worth(self, found: Finding) -> bool:
+    def large_enough(self, found: Finding) -> bool:
         """Tells whether a finding saves at least 0.5 % of the step."""
         return found.saving > 0 and found.saving >= self.least
 
     @property
     def least(self) -> float:
         """Smallest saving worth showing, in ns per step."""
-        return LEAST * self.fall.total_ns / self.fall.steps
+        return LEAST * self.waterfall.total_ns / self.waterfall.steps
 
     def claim(self, rows: Ints, wanted: Floats) -> Claim:
         """Take up to `wanted` ns of each call."""
@@ -173,7 +173,7 @@ class TimeContext(RuleContext):
         find: text that its link looks for.
         """
         taken = claim if claim is not None and claim.ns.any() else Claim(np.zeros(0, np.int64), np.zeros(0), self.ops)
-        many = f"In {self.fall.steps} steps: " if self.fall.steps > 1 else ""
+        many = f"In {self.waterfall.steps} steps: " if self.waterfall.steps > 1 else ""
         return Finding(
             evidence=many + evidence, saving=self.each(ns + taken.total), rule=rule, title=title, fix=fix, page=page, label=label,
             color=color, query={"find": find} if find else {}, candidate=candidate, rows=taken.rows, claimed=taken.ns,
@@ -185,7 +185,7 @@ class TimeContext(RuleContext):
     def main(self) -> Ints:
         """Per call the device row of its longest kernel, -1 without one."""
         out = np.full(len(self.ops), -1, np.int64)
-        owner, device = self.fall.work.owner, self.capture.device
+        owner, device = self.waterfall.work.owner, self.capture.device
         if not len(owner):
             return out
         rows = np.flatnonzero((owner >= 0) & (device["kind"].to_numpy() == S.KERNEL))
@@ -212,7 +212,7 @@ class TimeContext(RuleContext):
 
         Calls that were launched before the window have no arguments of their own.
         """
-        table, place = arguments_of(self.capture, self.fall.work, self.ops.iloc[rows])
+        table, place = arguments_of(self.capture, self.waterfall.work, self.ops.iloc[rows])
         name = arrays.codes(self.ops["name"])[rows]
         columns = [np.append(arrays.codes(table[c]), -1)[place] for c in ("shapes", "types", "strides", "concrete")]
         code, first = factorize([name, *columns])
@@ -233,22 +233,22 @@ class TimeContext(RuleContext):
 _COLUMNS = ("shapes", "types", "strides", "concrete")
 
 
-def time_context(capture: Capture, part: Scope, fall: Waterfall) -> TimeContext:
+def time_context(capture: Capture, part: Scope, waterfall: Waterfall) -> TimeContext:
     """Makes the context with a ledger in which all of the waterfall's time is unclaimed."""
-    ops, owner = fall.work.ops, fall.work.owner
+    ops, owner = waterfall.work.ops, waterfall.work.owner
     on_host = not len(capture.device)
-    copy = (capture.device["kind"].to_numpy() == S.MEMCPY) & (fall.kind == NO_KIND)  # copies that are no call's work
+    copy = (capture.device["kind"].to_numpy() == S.MEMCPY) & (waterfall.kind == NO_KIND)  # copies that are no call's work
     if on_host:
-        time = fall.op_own.astype(np.float64)
+        time = waterfall.op_own.astype(np.float64)
     else:
         time = np.zeros(len(ops), np.float64)
         own_work = ~capture.device["communication"].to_numpy() & ~copy
-        mine = np.flatnonzero((owner >= 0) & own_work & (fall.own > 0)) if len(owner) == len(copy) else np.zeros(0, np.int64)
-        time += np.bincount(owner[mine], fall.own[mine], minlength=len(ops))
+        owned = np.flatnonzero((owner >= 0) & own_work & (waterfall.own > 0)) if len(owner) == len(copy) else np.zeros(0, np.int64)
+        time += np.bincount(owner[owned], waterfall.own[owned], minlength=len(ops))
     named = ~ops["name"].eq(COUNTED).to_numpy()  # what the SOL capture counted for a phase stands for calls of all kinds
-    limit = np.where(fall.counted & named, ops["sol_ns"].to_numpy(dtype=np.float64) / fall.parallel, np.nan)
-    ledger = Ledger(time.copy(), np.where(copy, fall.own, 0).astype(np.float64), fall.idle)
-    return TimeContext(capture, part, fall, time, limit, ledger, on_host)
+    limit = np.where(waterfall.counted & named, ops["sol_ns"].to_numpy(dtype=np.float64) / waterfall.parallel, np.nan)
+    ledger = Ledger(time.copy(), np.where(copy, waterfall.own, 0).astype(np.float64), waterfall.idle)
+    return TimeContext(capture, part, waterfall, time, limit, ledger, on_host)
 
 
 def thread_of(context: TimeContext, rows: Ints) -> npt.NDArray[np.int32]:

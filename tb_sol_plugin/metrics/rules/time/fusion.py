@@ -138,7 +138,7 @@ def _chains(
     traffic = np.array([0.0 if f is None else f[0] for f in fused])[which]
     peak = np.array([spec.matrix_peak(d) or np.nan for d in types])[which]
     flop = sum(context.flop[chain[middle + o]] for o in around.tolist()) * (1.0 if forward else 1.25)
-    limit = np.fmax(flop / peak, traffic / spec.memory_bandwidth) * 1e9 / context.fall.parallel
+    limit = np.fmax(flop / peak, traffic / spec.memory_bandwidth) * 1e9 / context.waterfall.parallel
     rows, group = _members(context, chain, middle, reach, np.array([0 if f is None else f[2] for f in fused], np.int64)[which])
     spent = np.bincount(group, context.left[rows], minlength=len(middle))
     good = spent > limit
@@ -273,7 +273,7 @@ def fusable_chains(context: TimeContext) -> Answer:
     between = np.bincount(chain[follows], 2.0 * out_bytes[before[follows]], minlength=len(total))
     fused = np.maximum(total - between, total / length)
     vector = np.bincount(chain, np.nan_to_num(context.ops["flop_vector"].to_numpy(dtype=np.float64))[rows])
-    limit = np.maximum(fused / spec.memory_bandwidth, vector / (spec.vector_peak("fp32") or np.inf)) * 1e9 / context.fall.parallel
+    limit = np.maximum(fused / spec.memory_bandwidth, vector / (spec.vector_peak("fp32") or np.inf)) * 1e9 / context.waterfall.parallel
     spent = np.bincount(chain, context.left[rows])
     saved = np.where(length > 1, np.maximum(spent - limit, 0.0), 0.0)
     use = np.flatnonzero(saved[chain] > 0)
@@ -314,15 +314,15 @@ def _in_order(context: TimeContext, rows: Ints) -> tuple[Ints, npt.NDArray[np.bo
 
 def _places(context: TimeContext) -> tuple[Ints, Ints, Ints]:
     """Returns per call the first and last place of its device rows in the order (device, stream, start), and a number for the stream."""
-    device, owner = context.capture.device, context.fall.work.owner
+    device, owner = context.capture.device, context.waterfall.work.owner
     stream, unit = device["stream"].to_numpy(), device["device"].to_numpy()
     lane = unit * (int(stream.max(initial=0)) + 2) + stream
     order = np.argsort(lane, kind="stable")  # rows stand by start already
-    mine = np.flatnonzero(owner[order] >= 0)
+    owned = np.flatnonzero(owner[order] >= 0)
     first, last, which = (np.full(len(context.ops), -1, np.int64) for _ in range(3))
-    first[owner[order][mine][::-1]] = mine[::-1]
-    last[owner[order][mine]] = mine
-    which[owner[order][mine]] = lane[order][mine]
+    first[owner[order][owned][::-1]] = owned[::-1]
+    last[owner[order][owned]] = owned
+    which[owner[order][owned]] = lane[order][owned]
     return first, last, which
 
 
@@ -411,7 +411,7 @@ def unfused_optimizer(context: TimeContext) -> Answer:
     h = at.host(context.capture)
     name = context.capture.host["name"]
     steps = np.flatnonzero((h.kind == S.ANNOTATION) & arrays.where(name, lambda n: STEP.match(n) is not None))
-    steps = steps[iv.overlap_with(h.start[steps], h.stop[steps], context.fall.windows) > 0]
+    steps = steps[iv.overlap_with(h.start[steps], h.stop[steps], context.waterfall.windows) > 0]
     if not len(steps):
         return None
     inside = _inside(context, steps)
@@ -431,7 +431,7 @@ def unfused_optimizer(context: TimeContext) -> Answer:
     passed, elements, size = _parameters(context, rows)
     spec = context.spec
     bandwidth = spec.memory_bandwidth if spec is not None else None
-    limit = passed * size / bandwidth * 1e9 / context.fall.parallel if bandwidth and size else None
+    limit = passed * size / bandwidth * 1e9 / context.waterfall.parallel if bandwidth and size else None
     claim = context.claim(rows, context.left[rows] * (1 - limit / spent)) if limit is not None and spent > limit else None
     idle = _launch_gaps(context, iv.union(h.start[steps], h.stop[steps]), len(kernels))
     if (claim is None or not claim.ns.any()) and not idle:
@@ -439,7 +439,7 @@ def unfused_optimizer(context: TimeContext) -> Answer:
     each = human(round(count / len(steps)), "count")
     evidence = f"`{kind}` updates its parameters with {each} {'operators' if context.on_host else 'kernels'} a step, {took(spent)}"
     if limit:
-        size_each = human(round(elements / context.fall.steps), "count")
+        size_each = human(round(elements / context.waterfall.steps), "count")
         evidence += f"; one pass over {passed} arrays of {size_each} elements has a limit of {took(limit)}"
     if idle:
         evidence += f"; the {device_word(context.capture)} idles {took(idle)} meanwhile"
@@ -474,7 +474,7 @@ def _kernels(context: TimeContext, inside: Mask) -> npt.NDArray[np.intp]:
     if context.on_host:
         return np.zeros(0, np.intp)
     call = context.capture.device["call"].to_numpy()
-    return np.flatnonzero((call >= 0) & inside[np.maximum(call, 0)] & (context.fall.own > 0))
+    return np.flatnonzero((call >= 0) & inside[np.maximum(call, 0)] & (context.waterfall.own > 0))
 
 
 def _parameters(context: TimeContext, rows: Ints) -> tuple[int, int, int]:

@@ -47,8 +47,8 @@ STRETCH: Final = 8
 @rule("input_wait", page="phases", label="The loads among the phases", color="host")
 def input_wait(context: TimeContext) -> Answer:
     """Finds idle time while a batch is being fetched; on a recording of the host the loading itself."""
-    fall = context.fall
-    spans = iv.intersect(fall.loading, fall.windows)
+    waterfall = context.waterfall
+    spans = iv.intersect(waterfall.loading, waterfall.windows)
     ns = iv.length(spans) if context.on_host else context.ledger.take_idle(spans)
     if not ns:
         return None
@@ -72,7 +72,7 @@ def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
     name = context.capture.host["name"]
     loads = arrays.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
     rows = np.flatnonzero(loads & (h.kind != S.FRAME))
-    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.fall.windows) > 0]
+    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.windows) > 0]
     single = bool(arrays.where(name, lambda n: "SingleProcess" in n)[rows].any())
     return rows, "in the training process" if single else "too slowly in the workers"
 
@@ -121,7 +121,7 @@ def warm_up(context: TimeContext) -> Answer:
 def device_allocation(context: TimeContext) -> Answer:
     """Finds idle time while the allocator takes memory from the driver or gives it back."""
     device = "HIP" if context.vendor == "amd" else "CUDA"
-    why = "a warm allocator serves the step from what it holds"
+    why = "a warm allocator serves the step from what it has reserved"
     fix = f"PYTORCH_{device}_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the step"
     return _inside_calls(context, _calls(context, ALLOCATE), "allocate or free device memory", why, fix)
 
@@ -203,7 +203,7 @@ def launch_bound(context: TimeContext) -> Answer:
     edge = np.flatnonzero(np.diff(np.concatenate(([False], hit, [False])).astype(np.int8)))
     stretches = int((edge[1::2] - edge[::2] >= STRETCH).sum())
     kernel = context.capture.device["kind"].to_numpy() == S.KERNEL
-    every, here = int(kernel[context.fall.own > 0].sum()), int(kernel[ended[hit]].sum())
+    every, here = int(kernel[context.waterfall.own > 0].sum()), int(kernel[ended[hit]].sum())
     ns = context.ledger.take_idle((start[hit], stop[hit]))
     where = f", in {counted(stretches, 'stretch', 'stretches')} of {STRETCH} or more," if stretches else ""
     graphs = {"amd": "HIP", "nvidia": "CUDA"}.get(context.vendor)
@@ -255,7 +255,7 @@ def host_wait(context: TimeContext) -> Answer:
         return None
     unit = device_word(context.capture)
     phase, in_phase = _phase_of(context, idle)
-    rest = ns < iv.length(context.fall.idle)
+    rest = ns < iv.length(context.waterfall.idle)
     evidence = f"The {unit} idles {'another ' if rest else ''}{took(ns)} with {counted(len(idle[0]), 'gap')}"
     ends = _at_the_ends(context, idle)
     if 4 * ends > ns:
@@ -276,7 +276,7 @@ def host_wait(context: TimeContext) -> Answer:
         title = f"The {unit} waits while the host is in {phase}"
         fix = f'with record_function("{phase}/…"):  # mark its parts, to see which one blocks'
     if 2 * blocked > ns and "Memcpy" in call:
-        fix = "x.pin_memory().to(device, non_blocking=True)  # a copy from or to pageable memory holds the host"
+        fix = "x.pin_memory().to(device, non_blocking=True)  # a copy from or to pageable memory blocks the host"
     context.ledger.take_idle(idle)
     return context.finding(evidence + ".", ns=ns, title=title, fix=fix)
 
@@ -292,9 +292,9 @@ def _at_the_ends(context: TimeContext, idle: iv.Spans) -> int:
 def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """Returns the top phase below the step (or without steps, the top phase) in which the device idles longest, and for how long.
 
-    Only a phase that says something: one that is a part of the whole and in which the device idles most of the time.
+    Only a phase that explains something: one that is a part of the whole and in which the device idles most of the time.
     """
-    capture, fall = context.capture, context.fall
+    capture, waterfall = context.capture, context.waterfall
     h = at.host(capture)
     rows = np.flatnonzero(h.kind == S.ANNOTATION)
     if not len(rows):
@@ -306,9 +306,10 @@ def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     top = ((above < 0) | steps[np.maximum(above, 0)]) & ~steps[rows]
     rows = rows[top]
     names = [phase_name(n) for n in arrays.pick(capture.host["name"], rows).tolist()]
-    spans = {"idle": iv.overlap_with(h.start[rows], h.stop[rows], idle), "all": iv.overlap_with(h.start[rows], h.stop[rows], fall.windows)}
+    start, stop = h.start[rows], h.stop[rows]
+    spans = {"idle": iv.overlap_with(start, stop, idle), "all": iv.overlap_with(start, stop, waterfall.windows)}
     time = pd.DataFrame(spans).groupby(names).sum()
-    time = time[(2 * time["idle"] > time["all"]) & (time["all"] < 0.9 * fall.total_ns)]
+    time = time[(2 * time["idle"] > time["all"]) & (time["all"] < 0.9 * waterfall.total_ns)]
     return (str(time["idle"].idxmax()), int(time["idle"].max())) if len(time) else ("", 0)
 
 
@@ -345,15 +346,15 @@ def _call_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
 )  # fmt: skip
 def communication(context: TimeContext) -> Answer:
     """Finds collectives while nothing computes."""
-    exposed = context.fall.exposed_communication_ns
+    exposed = context.waterfall.exposed_communication_ns
     if not exposed:
         return None
     device = context.capture.device
     rows = np.flatnonzero(device["communication"].to_numpy() & (device["kind"].to_numpy() == S.KERNEL))
     start = device["start_ns"].to_numpy()[rows]
     stop = start + device["duration_ns"].to_numpy()[rows]
-    whole = iv.length(iv.intersect(iv.union(start, stop), context.fall.windows))
-    (kernel,), most = arrays.largest([device["name"]], rows, context.fall.own[rows])
+    whole = iv.length(iv.intersect(iv.union(start, stop), context.waterfall.windows))
+    (kernel,), most = arrays.largest([device["name"]], rows, context.waterfall.own[rows])
     name = plain_name(kernel)
     advices = _HIDE if len(context.capture.tables["backward"]) else _HIDE_SERVING
     return context.finding(
@@ -428,7 +429,7 @@ def _claimed(context: TimeContext, found: list[Finding]) -> list[Finding]:
     out = []
     for f in found:
         idle = context.ledger.take_idle(iv.intersect(f.spans, context.idle))
-        most = max(float(f.saving * context.fall.steps) - idle, 0.0)
+        most = max(float(f.saving * context.waterfall.steps) - idle, 0.0)
         calls, own = _claim(context, row[[] if f.host else f.rows], 0.0 if f.host else most)
         out.append(replace(
             f, saving=context.each(idle + own), label="Waits and patterns", rows=calls.rows, claimed=calls.ns, spans=iv.empty()
@@ -442,10 +443,10 @@ def _claim(context: TimeContext, rows: Ints, most: float) -> tuple[Claim, float]
     A copy that is the work of a modeled call stands in that call's time, any other in the exposed copies of the waterfall.
     """
     left = context.ledger.copies
-    owner, modeled = context.fall.work.owner, context.fall.kind[rows] != NO_KIND
-    free, mine = rows[~modeled], rows[modeled & (owner[rows] >= 0)] if len(owner) == len(left) else rows[:0]
-    calls, place = np.unique(owner[mine].astype(np.int64), return_inverse=True)
-    wanted = np.minimum(np.bincount(place, context.fall.own[mine], minlength=len(calls)), context.left[calls])
+    owner, modeled = context.waterfall.work.owner, context.waterfall.kind[rows] != NO_KIND
+    free, owned = rows[~modeled], rows[modeled & (owner[rows] >= 0)] if len(owner) == len(left) else rows[:0]
+    calls, place = np.unique(owner[owned].astype(np.int64), return_inverse=True)
+    wanted = np.minimum(np.bincount(place, context.waterfall.own[owned], minlength=len(calls)), context.left[calls])
     there = float(left[free].sum() + wanted.sum())
     part = min(1.0, most / there) if there > 0 else 0.0
     taken = context.ledger.take_copies(free, part)

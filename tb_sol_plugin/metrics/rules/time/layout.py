@@ -30,17 +30,17 @@ COPIES: Final = frozenset(("aten::copy_", "aten::clone", "aten::contiguous"))
 )  # fmt: skip
 def layout_kernels(context: TimeContext) -> Answer:
     """Finds layout kernels inside the calls that need another layout: their time goes when the tensors have it from the start."""
-    device, owner = context.capture.device, context.fall.work.owner
+    device, owner = context.capture.device, context.waterfall.work.owner
     if context.on_host or len(owner) != len(device):
         return None
     hit = arrays.where(device["name"], lambda n: CONVERTS.search(n) is not None) & (device["kind"].to_numpy() == S.KERNEL)
-    rows = np.flatnonzero(hit & (owner >= 0) & (context.fall.own > 0))
+    rows = np.flatnonzero(hit & (owner >= 0) & (context.waterfall.own > 0))
     if not len(rows):
         return None
-    per = np.bincount(owner[rows], context.fall.own[rows], minlength=len(context.ops)).astype(np.float64)
+    per = np.bincount(owner[rows], context.waterfall.own[rows], minlength=len(context.ops)).astype(np.float64)
     calls = np.flatnonzero(per > 0)
     claim = context.claim(calls, per[calls])
-    (kernel,), _ = arrays.largest([device["name"]], rows, context.fall.own[rows])
+    (kernel,), _ = arrays.largest([device["name"]], rows, context.waterfall.own[rows])
     library = "MIOpen" if context.vendor == "amd" else "cuDNN"
     whole = float(context.time[calls].sum())
     return context.finding(

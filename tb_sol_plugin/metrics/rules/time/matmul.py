@@ -424,7 +424,7 @@ def _limit(context: TimeContext, rows: Ints, dtype: str) -> Floats:
     assert context.spec is not None and context.spec.memory_bandwidth is not None
     data = np.nan_to_num(context.bytes[rows]) * (1.0 if dtype == "tf32" else 0.5)
     seconds = np.maximum(context.flop[rows] / context.spec.matrix[dtype], data / context.spec.memory_bandwidth)
-    return np.asarray(seconds * 1e9 / context.fall.parallel, np.float64)
+    return np.asarray(seconds * 1e9 / context.waterfall.parallel, np.float64)
 
 
 def _precision_fix(context: TimeContext, dtype: str, kind: str) -> str:

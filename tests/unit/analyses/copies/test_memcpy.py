@@ -198,7 +198,7 @@ def test_a_tracer_that_does_not_tell_kinds_is_said():
     for name in ("src_kind", "dst_kind"):
         device[name] = device[name].astype(str).replace({"Pageable": "Host", "Pinned": "Host"}).astype("category")
     silent = Capture(told.facts, {**told.tables, "device": device}).analyze("memcpy")
-    assert any("AMD's tracer does not tell pinned from pageable" in n.text for n in silent.notices)
+    assert any("AMD's tracer does not record whether memory is pinned" in n.text for n in silent.notices)
 
 
 def test_without_copies_it_is_unavailable():

@@ -158,4 +158,4 @@ def test_copies_that_held_the_host_are_chosen_by_their_reason() -> None:
     assert ids(held="tiny_read") == ids(held="sync_api") == []
     got = recording().analyze("memcpy_copies", held="pageable", direction="DtoH")
     assert got.facts["count"] == got.facts["held"] == 1
-    assert got.section("copies").subtitle.startswith("device to host, that held the host (pageable memory)")
+    assert got.section("copies").subtitle.startswith("device to host, that blocked the host (pageable memory)")

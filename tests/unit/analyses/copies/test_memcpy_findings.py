@@ -130,5 +130,5 @@ def test_kinds_that_a_tracer_does_not_tell_are_said(tmp_path: Path) -> None:
     t.copy("HtoD", 100 * US, 500 * US, bytes=8_000_000, src="Host", call=(90 * US, 2 * US), api="hipMemcpyAsync")
     got = report(read_back(t, tmp_path), "memcpy_findings")
     assert [n.text for n in got.notices] == [
-        "AMD's tracer does not tell pinned from pageable or unified memory: rules that rest on the kind of memory are off."
+        "AMD's tracer does not record whether memory is pinned, pageable or unified: rules that need the kind of memory are off."
     ]

@@ -58,7 +58,7 @@ def test_families_and_what_they_do(calls: pd.DataFrame) -> None:
 
 def test_managed_ends_and_calls_that_waited(calls: pd.DataFrame) -> None:
     assert calls["managed"].to_dict() == {**dict.fromkeys(calls.index, 0), "cudaMemcpyAsync": 1, "cudaMemset": 1}
-    # a copy of no length is over before its call returns; hipMemcpyWithStream holds the host for 1 us and its copy for half of it
+    # a copy of no length is over before its call returns; hipMemcpyWithStream blocks the host for 1 us and its copy for half of it
     assert {api: n for api, n in calls["waited"].items() if n} == {"cudaMemcpyAsync": 1, "hipMemcpyWithStream": 1}
 
 

@@ -1,4 +1,4 @@
-"""Which copies hold the host, for how long, and for how much of it the device is idle."""
+"""Which copies block the host, for how long, and for how much of it the device is idle."""
 
 from __future__ import annotations
 

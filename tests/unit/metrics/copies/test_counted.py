@@ -197,7 +197,7 @@ def test_the_page_of_a_capture(capture: Capture) -> None:
     assert [f.rule for f in report.findings] == ["copies_reads", "copies_pageable", "copies_layout"]
     assert all(f.saving_ns is None and f.link is not None for f in report.findings)
     assert plain(report.findings[1].evidence) == (
-        "3 per step, 12.00 MB; the calls held the host for 900.0 µs per step while they were counted. Most in `aten::_to_copy`, phase `load`."
+        "3 per step, 12.00 MB; the calls blocked the host for 900.0 µs per step while they were counted. Most in `aten::_to_copy`, phase `load`."
     )
     frame = report.table("counted")
     assert frame["count"].sum() == 20 and frame["bytes_per_step"].iloc[0] == 20 * MB

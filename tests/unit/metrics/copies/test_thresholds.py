@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, WORDS, Thresholds, changed, from_text
+from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, MEANINGS, Thresholds, changed, from_text
 
 
 def test_nothing_changes_nothing() -> None:
@@ -33,4 +33,4 @@ def test_what_does_not_fit_is_refused_with_a_hint(text: str) -> None:
 
 
 def test_every_threshold_is_described() -> None:
-    assert list(WORDS) == [f.name for f in dataclasses.fields(Thresholds)]
+    assert list(MEANINGS) == [f.name for f in dataclasses.fields(Thresholds)]

@@ -37,7 +37,7 @@ def test_loading_from_pageable_memory(tmp_path: Path) -> None:
 
 
 def test_the_host_that_waits_for_loading_counts_too(tmp_path: Path) -> None:
-    # GIVEN a copy from pageable memory [100, 150) us whose call holds the host in [20, 160), and an idle device around it
+    # GIVEN a copy from pageable memory [100, 150) us whose call blocks the host in [20, 160), and an idle device around it
     t = steps(1)
     t.launch("a", at=0, start=0, duration=30 * US)
     t.copy("HtoD", 100 * US, 50 * US, bytes=1 << 20, src="Pageable", call=(20 * US, 140 * US))
@@ -62,7 +62,7 @@ def test_a_tracer_that_does_not_tell_kinds_switches_the_rules_off(tmp_path: Path
     t.copy("HtoD", 100 * US, 500 * US, bytes=8_000_000, src="Host", call=(90 * US, 2 * US), api="hipMemcpyAsync")
     c = read_back(t, tmp_path)
     assert rules_off(c, scope(c, Query())) == (
-        "AMD's tracer does not tell pinned from pageable or unified memory: rules that rest on the kind of memory are off."
+        "AMD's tracer does not record whether memory is pinned, pageable or unified: rules that need the kind of memory are off."
     )
     assert set(found(t, tmp_path / "b")) == {"exposed_HtoD"}
     # AND for one that tells them, or that holds no copy over a link, there is nothing to say
@@ -81,7 +81,7 @@ def test_unified_memory(tmp_path: Path) -> None:
     t.copy("HtoD", 100 * US, 40 * US, bytes=4096, src="Managed", call=(90 * US, 5 * US))
     t.launch("b", at=96 * US, start=150 * US, duration=850 * US)
     got = found(t, tmp_path / "a")
-    # THEN the copy, the 5 us in which it holds the host, and as much of the wait after that are its own: 45 us
+    # THEN the copy, the 5 us in which it blocks the host, and as much of the wait after that are its own: 45 us
     assert list(got) == ["managed_copies"] and got["managed_copies"].saving == 45 * US
     t = steps(1)
     t.copy("HtoD", 100 * US, 40 * US, bytes=4096, src="Pinned", call=(90 * US, 5 * US))

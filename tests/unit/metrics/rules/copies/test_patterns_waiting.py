@@ -1,4 +1,4 @@
-"""Findings about copies that hold the host: which copies, and what they save."""
+"""Findings about copies that block the host: which copies, and what they save."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.trace_builder import TraceBuilder
 
 
 def loop_of_item(t: TraceBuilder, *, size: int = 4, operator: str = "aten::item", dst: str = "Pageable") -> TraceBuilder:
-    """Each step of 1 ms: a kernel [50, 400) us, a read of `size` B in [410, 412) us whose call holds the host in [60, 420), the next
+    """Each step of 1 ms: a kernel [50, 400) us, a read of `size` B in [410, 412) us whose call blocks the host in [60, 420), the next
     kernel [500, 950) us launched at 480. Module Net_0, line 12 of train.py."""
     count = sum(1 for e in t.events if str(e.get("name", "")).startswith("ProfilerStep"))
     for n in range(count):
@@ -95,7 +95,7 @@ def test_copies_from_pageable_memory_that_are_no_pattern_of_loading(tmp_path: Pa
 
 
 def test_sets_of_host_memory_and_copies_of_the_host(tmp_path: Path) -> None:
-    # GIVEN a synchronous set of unified memory that holds the host in [100, 200) us, and a copy within the host in [300, 400) us
+    # GIVEN a synchronous set of unified memory that blocks the host in [100, 200) us, and a copy within the host in [300, 400) us
     t = steps(1)
     t.launch("a", at=0, start=0, duration=100 * US)
     number = t.call("cudaMemset", 100 * US, 100 * US, flow=True)
@@ -104,7 +104,7 @@ def test_sets_of_host_memory_and_copies_of_the_host(tmp_path: Path) -> None:
     t.copy("HtoH", 330 * US, 50 * US, bytes=4096, src="Pinned", dst="Pinned", call=(300 * US, 100 * US))
     t.launch("c", at=401 * US, start=410 * US, duration=590 * US)
     got = found(t, tmp_path)
-    # THEN the set: 95 us before it, 3 us after it and, of 10 us until the next kernel, 2: it held the host for 100. The copy: 30, 20, 10
+    # THEN the set: 95 us before it, 3 us after it and, of 10 us until the next kernel, 2: it blocked the host for 100. The copy: 30, 20, 10
     assert got["blocking_sets"].saving == 100 * US and got["blocking_other"].saving == 60 * US
 
 

@@ -198,7 +198,7 @@ def test_a_large_copy_that_nothing_hides_is_told_once(tmp_path: Path) -> None:
 
 
 def test_the_copy_that_holds_the_host_is_named_instead_of_the_wait(tmp_path: Path) -> None:
-    # GIVEN .item() whose copy holds the host in [100, 405) us, kernel [10, 390), copy [400, 402), next kernel [460, 1000) launched at 450
+    # GIVEN .item() whose copy blocks the host in [100, 405) us, kernel [10, 390), copy [400, 402), next kernel [460, 1000) launched at 450
     t = step()
     t.op("aten::relu", 0, 5_000)
     t.launch("a", at=1_000, start=10_000, duration=380_000)
