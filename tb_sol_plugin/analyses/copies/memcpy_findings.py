@@ -41,7 +41,7 @@ FACTS: Final = (
     Fact("findings", "Findings", "count", "findings that save at least a thousandth of a step"),
     Fact("combined_ns", "Together, at most", "ns", "what all of them could save together per step, at most: no nanosecond counts twice"),
     Fact("held", "Copies that blocked the host", "count", "copies and sets that blocked the host"),
-    Fact("held_ns", "Host blocked, in all", "ns", "time in which they blocked it, in the whole selection; each nanosecond of a thread counts "
+    Fact("held_ns", "Host blocked, in all", "ns", "time blocked, in the whole selection; each nanosecond of a thread counts "
          "once"),
     Fact("dry_ns", "Device idle for it", "ns", "the part of it, and of the wait for the next launch after it, in which the device had no "
          "work"),
