@@ -83,8 +83,8 @@ def _open(loader: Loader, recording: Recording) -> None:
 def compare(path: Path, ranks: int) -> dict[str, float]:
     """Seconds to the first and the whole answer, the slowest request meanwhile, a new server's answer; peak MB of server and of all."""
     from tb_sol_plugin.store.store import Store
-    from tb_sol_plugin.web.app import create_app
     from tb_sol_plugin.web.mount import WebOptions
+    from tb_sol_plugin.web.routes import create_app
 
     found = {"first_s": 0.0, "whole_s": 0.0, "slowest_s": 0.0, "again_s": 0.0, "measure_s": 0.0, "server_mb": 0.0, "all_mb": 0.0}
     done = threading.Event()

@@ -17,11 +17,10 @@ import warnings
 from collections.abc import Mapping
 
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.model.answer import answer_query
+from tb_sol_plugin.model.answer import Run, answer_query
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import AnalysisInfo, described
 from tb_sol_plugin.model.report import Report, UnavailableReport
-from tb_sol_plugin.model.run import Run
 
 
 def open(path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "") -> Run:

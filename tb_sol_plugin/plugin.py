@@ -44,7 +44,7 @@ class SolPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
     def _application(self) -> WSGIApplication:
         with self._lock:
             if self._app is None:
-                from tb_sol_plugin.web.app import create_app
+                from tb_sol_plugin.web.routes import create_app
 
                 self._app = create_app(self._store, self._web)
             return self._app

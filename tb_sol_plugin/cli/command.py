@@ -1,4 +1,4 @@
-"""The command line: `tb-sol analyze | report | export | serve | doctor`.
+"""Runs the command line: `tb-sol analyze | report | export | serve | doctor`.
 
 Answers go to stdout, complaints to stderr as one line. Exit status: 0 answered, 1 bad input, 2 bad usage, 3 the
 recording lacks what the analysis needs.
@@ -10,16 +10,17 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from tb_sol_plugin.errors import BadQuery, NotFound, SolError
+from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError
 from tb_sol_plugin.version import __version__
 
 if TYPE_CHECKING:
+    from tb_sol_plugin.model.answer import Run
     from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.recordings import Recording
-    from tb_sol_plugin.model.run import Run
+
 
 COMMANDS = {
     "analyze": "one report of a recording, as JSON, CSV or text",
@@ -121,7 +122,7 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
     from tb_sol_plugin.model.query import parse
     from tb_sol_plugin.model.registry import get
     from tb_sol_plugin.model.report import UnavailableReport, encode
-    from tb_sol_plugin.store.devices import split_choice
+    from tb_sol_plugin.store.sidecars import split_choice
 
     item = get(name)
     parse(item.query, raw)
@@ -145,7 +146,7 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
     elif options.format == "file":
         _write(report.file(options.section).text + "\n")
     elif options.format == "csv":
-        from tb_sol_plugin.web.csv_text import csv_of
+        from tb_sol_plugin.web.wire import csv_of
 
         _write(csv_of(report, options.section))
     else:
@@ -246,18 +247,47 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _export_flags(parser: argparse.ArgumentParser) -> None:
-    from tb_sol_plugin.cli.export import add_flags
+BY = ("auto", "module", "phase", "operator")
+"""As `metrics.hatchet.CHOICES`, which is not loaded before it is needed."""
+HATCHET = "the tree of modules (or phases), operators, kernels and copies, as Proton writes it: for llnl-hatchet and proton-viewer"
 
-    add_flags(parser)
+
+def _export_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("form", choices=("hatchet",), metavar="FORM", help=f"hatchet: {HATCHET}")
+    parser.add_argument("path", metavar="PATH", help="logdir, run directory, trace file, or fsspec URL of one")
+    parser.add_argument("-o", "--output", default="-", metavar="OUT", help="file to write (default: -, the standard output)")
+    parser.add_argument("--by", choices=BY, default="auto", help="what the tree is made of (default: modules where any were recorded)")
     _which_flags(parser)
     parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
 
 
 def _export(options: argparse.Namespace) -> int:
-    from tb_sol_plugin.cli.export import export
+    from tb_sol_plugin.metrics.hatchet import hatchet
 
-    return export(open_one(options), options)
+    pieces = hatchet(open_one(options), options.by)
+    if options.output == "-":
+        sys.stdout.writelines(piece.decode() for piece in pieces)
+        sys.stdout.flush()
+        return 0
+    _replace_file(options.output, pieces)
+    print(f"tb-sol: wrote {options.output}", file=sys.stderr)
+    return 0
+
+
+def _replace_file(path: str, pieces: Iterable[bytes]) -> None:
+    """Write a file in one go: what stood there stays until all of the new is written."""
+    unfinished = f"{path}.part"
+    try:
+        with open(unfinished, "wb") as stream:
+            stream.writelines(pieces)
+        os.replace(unfinished, path)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise BadQuery(f"cannot write {path[:200]!r}: {why}", hint="choose another -o", field="output") from None
+
+
+_PRIVATE = ("localhost", "127.0.0.1", "::1")
+"""Hosts that only this machine can reach."""
 
 
 def _serve_flags(parser: argparse.ArgumentParser) -> None:
@@ -272,9 +302,50 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from tb_sol_plugin.cli.serve import serve
+    """Serve until interrupted. Prints the address on stdout once it listens. BadInput if it cannot listen there."""
+    import logging
+    import socket
 
-    return serve(options)
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    from tb_sol_plugin.store.names import is_url, named, single
+    from tb_sol_plugin.store.options import StoreOptions
+    from tb_sol_plugin.store.sidecars import check_choice
+    from tb_sol_plugin.store.store import Store
+    from tb_sol_plugin.web.mount import WebOptions
+    from tb_sol_plugin.web.routes import create_app
+
+    class Quiet(WSGIRequestHandler):
+        """No line per request."""
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            return
+
+    roots = named(options.logdir) if options.spec else single(options.logdir)
+    for root in roots:
+        if not is_url(root.url) and not os.path.exists(root.url):
+            raise BadInput("there is no such directory", hint="check the path", file=root.label)
+    check_choice(options.device)
+    workers = options.workers or min(2, os.cpu_count() or 1)
+    store = Store(roots, StoreOptions(cache_dir=options.cache_dir, workers=workers, device=options.device))
+    open_to_all = options.host not in _PRIVATE
+    web = WebOptions(serve_original=options.serve_original, bind_all=open_to_all)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    try:
+        server = make_server(options.host, options.port, create_app(store, web), threaded=True, request_handler=Quiet)
+    except (OSError, SystemExit) as error:
+        raise BadInput(f"cannot listen on {options.host}:{options.port}", hint="choose another --port, or 0 for a free one") from error
+    host = socket.gethostname() if options.host in ("0.0.0.0", "::") else options.host
+    print(f"http://{f'[{host}]' if ':' in host else host}:{server.port}/", flush=True)
+    if open_to_all:
+        print("tb-sol: anybody who reaches this machine can see these recordings", file=sys.stderr)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        store.close()
+    return 0
 
 
 def _doctor_flags(parser: argparse.ArgumentParser) -> None:
@@ -292,7 +363,7 @@ def _doctor(options: argparse.Namespace) -> int:
     from tb_sol_plugin.cli.text import console
 
     if options.measure:
-        from tb_sol_plugin.cli.measure import run
+        from tb_sol_plugin.cli.doctor import run
 
         return run(console(), write=options.write, again=options.again, host=options.host)
     if options.again or options.write or options.host:
@@ -308,5 +379,3 @@ def _write(text: str) -> None:
 def _clean(text: str) -> str:
     """One line without control characters: names come from files."""
     return "".join(c if c.isprintable() else " " for c in text)
-
-

@@ -9,25 +9,19 @@ from __future__ import annotations
 from typing import Final
 
 from tb_sol_plugin.cost import plugins
-from tb_sol_plugin.cost.explain import why_not
 from tb_sol_plugin.cost.inputs import Inputs
-from tb_sol_plugin.cost.model import CONVENTION, Cost, Direction, Kind, Model, find, model, pattern, registered, unknown
+from tb_sol_plugin.cost.model import CONVENTION, Cost, Direction, Kind, Model, find, model, pattern, registered, unknown, why_not
 from tb_sol_plugin.cost.ops import (
     attention,
     conv,
-    fbgemm,
     gemm,
     indexing,
-    moe,
     movement,
     norm,
-    optimizers,
     pointwise,
     pooling,
-    quantized,
     recurrent,
     reductions,
-    rope,
     serving,
     triton,
 )
@@ -38,8 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 FAMILIES = (
-    gemm, quantized, serving, conv, recurrent, attention, norm, reductions, pointwise, movement, indexing, fbgemm, pooling, optimizers,
-    rope, moe, triton,
+    gemm, serving, conv, recurrent, attention, norm, reductions, pointwise, movement, indexing, pooling, triton,
 )  # fmt: skip
 """The modules that register models; importing them fills the registry."""
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tb_sol_plugin.devices.figures import Figure, figures
+from tb_sol_plugin.devices.rates import Figure, figures
 from tb_sol_plugin.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, PCIE_BYTES_PER_S, VECTOR_COLUMNS, DeviceSpec
 
 __all__ = [

@@ -14,9 +14,8 @@ import msgspec
 
 from tb_sol_plugin.devices.catalog import by_name, known_keys, table
 from tb_sol_plugin.devices.expression import FORM, apply, parse
-from tb_sol_plugin.devices.figures import Figure, figures
 from tb_sol_plugin.devices.match import UNKNOWN, match
-from tb_sol_plugin.devices.rates import RATES
+from tb_sol_plugin.devices.rates import RATES, Figure, figures
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.errors import BadQuery
 

@@ -17,13 +17,15 @@ import msgspec
 
 from tb_sol_plugin.errors import BadQuery, StillLoading, Unavailable
 from tb_sol_plugin.model.query import Query, parse
-from tb_sol_plugin.model.recordings import BesideFile, Missing, Recording, Reduced, Side, WorkerPart, facts_of
+from tb_sol_plugin.model.recordings import BesideFile, Missing, Recording, Reduced, Side, WorkerPart, facts_of, natural
 from tb_sol_plugin.model.registry import ONE_RANK, ONE_RECORDING, Analysis, availability, get, of_process
 from tb_sol_plugin.model.report import FieldNow, Notice, Reading, Report, UnavailableReport
 from tb_sol_plugin.units import human
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
+    from tb_sol_plugin.model.report import Report, UnavailableReport
+
 
 Ranks: TypeAlias = Sequence[WorkerPart[msgspec.Struct]]
 """Ranks in natural order, each with what was reduced from its recording."""
@@ -356,3 +358,61 @@ def _without_other(request: AnalysisRequest) -> Inputs:
     names = {"run": here.run, "worker": here.worker, "span": here.span}
     missing = Missing(ONE_RECORDING.because, ONE_RECORDING.record_it_with)
     return Inputs(request, names, lambda: missing, kept=False)
+
+
+# -- a run: the recordings of one job, and the analyses over them ----------------------------------------------------
+
+
+class Run:
+    """Recordings in natural order (worker, then span). source: opens them on demand, and reduces them for analyses over several."""
+
+    def __init__(self, name: str, recordings: Sequence[Recording], source: RecordingSource) -> None:
+        self.name = name
+        self.recordings = sorted(recordings, key=lambda r: (natural(r.worker), natural(r.span)))
+        self.source = source
+
+    @property
+    def workers(self) -> list[str]:
+        """Worker names in natural order."""
+        return list(dict.fromkeys(r.worker for r in self.recordings))
+
+    def spans(self, worker: str) -> list[str]:
+        """Span names of a worker in natural order."""
+        return [r.span for r in self.recordings if r.worker == worker]
+
+    def open(self, recording: Recording) -> Capture:
+        """One of the recordings, without opening the others."""
+        return self.source.open(recording)
+
+    @cached_property
+    def captures(self) -> list[Capture]:
+        """One per worker and span. Opens all of them."""
+        return [self.source.open(r) for r in self.recordings]
+
+    def analyze(self, name: str, *, other: Run | str = "", **query: object) -> Report | UnavailableReport:
+        """An analysis over all workers of the run, each with its latest recording; of another analysis that of the first
+        recording, a trace before what is read together with it.
+
+        other: for an analysis over two recordings, the run to set beside this one: itself, its name, or its path.
+        """
+        raw, scope = {k: str(v) for k, v in query.items()}, get(name).scope
+        elsewhere: Sequence[Recording] = ()
+        if scope == "pair" and isinstance(other, Run):
+            elsewhere = other.recordings
+        elif scope == "pair":
+            raw |= {"other_run": str(other)} if other else {}
+        elif scope != "runs":
+            raw |= {"other": str(other)} if other else {}  # which no other analysis takes
+        shown = self._latest if scope in ("ranks", "pair", "runs") else self._first
+        return answer(AnalysisRequest(name, raw, shown, self.name, elsewhere), self.source)
+
+    @property
+    def _first(self) -> Recording:
+        """The first recording, a trace before others."""
+        return next((r for r in self.recordings if r.kind == "kineto"), self.recordings[0])
+
+    @property
+    def _latest(self) -> Recording:
+        """The latest recording of the first worker, a trace before others."""
+        traces = [r for r in self.recordings if r.kind == "kineto"] or self.recordings
+        return [r for r in traces if r.worker == traces[0].worker][-1]

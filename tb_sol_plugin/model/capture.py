@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
@@ -201,3 +202,16 @@ def said_by(other: Capture) -> tuple[str, ...]:
     issues = other.tables["issues"]
     odd = zip(issues["reason"].astype(str).tolist(), issues["count"].tolist(), strict=True)
     return (*other.facts.warnings, *(f"{reason} ({count:,} times)" if count > 1 else reason for reason, count in odd))
+
+
+def larger_than_memory(copies: pd.DataFrame, devices: Sequence[DeviceProps]) -> npt.NDArray[np.bool_]:
+    """Copies and sets with an end on a device whose memory is smaller than they are; False where its memory is not known.
+
+    copies: columns device, direction and bytes. Copies within the host, and those of unknown direction, can have any size.
+    """
+    room = np.full(len(copies), np.inf)
+    for one in devices:
+        if one.memory_bytes > 0:
+            room[copies["device"].to_numpy() == one.id] = one.memory_bytes
+    inside = ~copies["direction"].isin(("HtoH", "Unknown")).to_numpy()
+    return np.asarray(inside & (copies["bytes"].to_numpy() > room), np.bool_)

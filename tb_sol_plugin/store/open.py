@@ -13,20 +13,18 @@ import msgspec
 
 from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
-from tb_sol_plugin.model.answer import AnalysisRequest
+from tb_sol_plugin.model.answer import AnalysisRequest, Run
 from tb_sol_plugin.model.recordings import BesideFile, Recording, Side, WorkerPart
 from tb_sol_plugin.model.report import FieldNow
-from tb_sol_plugin.model.run import Run
 from tb_sol_plugin.store import files, names
-from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above
 from tb_sol_plugin.store.join import OF_MEMORY, same_worker
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.names import basename, is_url, single
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
 from tb_sol_plugin.store.pairs import Other, paired
+from tb_sol_plugin.store.reductions import PartFiles, Wanted, make_part, no_part, of_runs, spans_like, wanted_of, worker_part
 from tb_sol_plugin.store.scan import RECORDINGS, Heads, Listing, scan
-from tb_sol_plugin.store.sidecars import BesideFiles, folders_of
-from tb_sol_plugin.store.worker_parts import PartFiles, Wanted, make_part, no_part, of_runs, spans_like, wanted_of, worker_part
+from tb_sol_plugin.store.sidecars import BesideFiles, DeviceFiles, check_choice, folders_above, folders_of
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture

@@ -11,7 +11,7 @@ from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
 from tb_sol_plugin.model.recordings import Recording, natural
 from tb_sol_plugin.model.report import FieldNow
 from tb_sol_plugin.store.names import labels, near, rank_in
-from tb_sol_plugin.store.worker_parts import of_workers
+from tb_sol_plugin.store.reductions import of_workers
 
 MOST_CHOICES: Final = 500
 """Names of runs, workers or spans that are offered."""

@@ -16,12 +16,11 @@ import msgspec
 from tb_sol_plugin.errors import NotFound, StillLoading
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.redact import text
-from tb_sol_plugin.store.devices import DeviceFiles
 from tb_sol_plugin.store.join import companion
 from tb_sol_plugin.store.names import Root, near
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.scan import Heads, Listing, scan
-from tb_sol_plugin.store.sidecars import BesideFiles, folders_of
+from tb_sol_plugin.store.sidecars import BesideFiles, DeviceFiles, folders_of
 
 if TYPE_CHECKING:
     from tb_sol_plugin.devices.spec import DeviceBook
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.recordings import BesideFile, Reducer, Side, WorkerPart
     from tb_sol_plugin.model.report import FieldNow
-    from tb_sol_plugin.store.gather import Gather
     from tb_sol_plugin.store.load import Loader, Progress
     from tb_sol_plugin.store.pairs import Other, Paired
+    from tb_sol_plugin.store.reductions import Gather
 
 P = TypeVar("P", bound=msgspec.Struct)
 ScanState: TypeAlias = Literal["scanning", "done", "error"]
@@ -74,8 +73,7 @@ class Store:
     @property
     def gather(self) -> Gather:
         """What makes the parts of all workers of a run; made on first use."""
-        from tb_sol_plugin.store.gather import Gather
-        from tb_sol_plugin.store.worker_parts import PartFiles
+        from tb_sol_plugin.store.reductions import Gather, PartFiles
 
         loader = self.loader
         with self._lock:
@@ -188,7 +186,7 @@ class Store:
 
         wait: seconds to wait for all of them. beside: parts read what traces have from the SOL captures beside them.
         """
-        from tb_sol_plugin.store.worker_parts import no_part, spans_like
+        from tb_sol_plugin.store.reductions import no_part, spans_like
 
         chosen = spans_like(self.recordings(shown.run), shown)
         there = [r for _, r in chosen if r is not None]
@@ -199,7 +197,7 @@ class Store:
         self, recordings: Sequence[Recording], reducer: Reducer, decode: Callable[[bytes], P], wait: float, beside: bool
     ) -> list[WorkerPart[P]]:
         """The parts of recordings of any runs, in their order."""
-        from tb_sol_plugin.store.worker_parts import Wanted, no_part, wanted_of, worker_part
+        from tb_sol_plugin.store.reductions import Wanted, no_part, wanted_of, worker_part
 
         gather = self.gather
         wanted: dict[Recording, Wanted] = {}
@@ -242,7 +240,7 @@ class Store:
 
     def worker_count(self, shown: Recording) -> int:
         """How many workers a run has beside the recording shown, itself included."""
-        from tb_sol_plugin.store.worker_parts import spans_like
+        from tb_sol_plugin.store.reductions import spans_like
 
         return len(spans_like(self.recordings(shown.run), shown))
 
@@ -259,7 +257,7 @@ class Store:
 
         In all else as `worker_parts`.
         """
-        from tb_sol_plugin.store.worker_parts import of_runs
+        from tb_sol_plugin.store.reductions import of_runs
 
         _, listing = self.listing(5.0)
         chosen = set(choose([*listing.runs]))

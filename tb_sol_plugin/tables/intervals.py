@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-from tb_sol_plugin.tables._kernels import intersect_kernel, merge_kernel, reach_kernel, subtract_kernel
+from numba import njit
 
 Int: TypeAlias = npt.NDArray[np.int64]
 Spans: TypeAlias = tuple[Int, Int]
@@ -133,3 +132,92 @@ def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike)
 def _arrays(spans: Spans) -> Spans:
     """Contiguous int64, which is what the compiled loops take."""
     return np.ascontiguousarray(spans[0], np.int64), np.ascontiguousarray(spans[1], np.int64)
+
+
+# -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def intersect_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
+    """What two clean sets both cover, in one pass over both."""
+    start = np.empty(len(a_start) + len(b_start), np.int64)
+    end = np.empty(len(start), np.int64)
+    i = j = n = 0
+    while i < len(a_start) and j < len(b_start):
+        low = max(a_start[i], b_start[j])
+        high = min(a_end[i], b_end[j])
+        if high > low:
+            start[n] = low
+            end[n] = high
+            n += 1
+        if a_end[i] < b_end[j]:
+            i += 1
+        else:
+            j += 1
+    return start[:n].copy(), end[:n].copy()
+
+
+@njit(cache=True, nogil=True)
+def subtract_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
+    """What the first clean set covers and the second does not, in one pass over both."""
+    start = np.empty(len(a_start) + len(b_start), np.int64)
+    end = np.empty(len(start), np.int64)
+    j = n = 0
+    for i in range(len(a_start)):
+        low = a_start[i]
+        high = a_end[i]
+        while j < len(b_start) and b_end[j] <= low:
+            j += 1
+        k = j
+        while k < len(b_start) and b_start[k] < high:
+            if b_start[k] > low:
+                start[n] = low
+                end[n] = b_start[k]
+                n += 1
+            low = max(low, b_end[k])
+            k += 1
+        if low < high:
+            start[n] = low
+            end[n] = high
+            n += 1
+        j = max(j, k - 1)
+    return start[:n].copy(), end[:n].copy()
+
+
+@njit(cache=True, nogil=True)
+def merge_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
+    """The union of two clean sets, in one pass over both."""
+    start = np.empty(len(a_start) + len(b_start), np.int64)
+    end = np.empty(len(start), np.int64)
+    i = j = n = 0
+    while i < len(a_start) or j < len(b_start):
+        if j == len(b_start) or (i < len(a_start) and a_start[i] <= b_start[j]):
+            low = a_start[i]
+            high = a_end[i]
+            i += 1
+        else:
+            low = b_start[j]
+            high = b_end[j]
+            j += 1
+        if n > 0 and low <= end[n - 1]:
+            end[n - 1] = max(end[n - 1], high)
+        else:
+            start[n] = low
+            end[n] = high
+            n += 1
+    return start[:n].copy(), end[:n].copy()
+
+
+@njit(cache=True, nogil=True)
+def reach_kernel(group, start, end):  # type: ignore[no-untyped-def]
+    """Intervals sorted by (group, start) merged within their group, in place; how many are left."""
+    n = 0
+    for i in range(len(group)):
+        if n > 0 and group[i] == group[n - 1] and start[i] <= end[n - 1]:
+            end[n - 1] = max(end[n - 1], end[i])
+        else:
+            group[n] = group[i]
+            start[n] = start[i]
+            end[n] = end[i]
+            n += 1
+    return n

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
-from tb_sol_plugin.tables._kernels import nearest_kernel, nest_kernel, sum_to_ancestors_kernel, tie_kernel
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 FEW = 100_000
@@ -107,3 +107,99 @@ def sum_to_ancestors(
         rows.astype(np.int32), times, values.astype(out.dtype), parent, end, use.astype(np.int32), group is not None, out
     )
     return out
+
+
+# -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def tie_kernel(key, order, end, rank):  # type: ignore[no-untyped-def]
+    """Insertion sort inside runs of equal key: end descending, rank, position. In place on `order`."""
+    n = len(order)
+    i = 1
+    while i < n:
+        if key[i] != key[i - 1]:
+            i += 1
+            continue
+        low = i - 1
+        high = i
+        while high < n and key[high] == key[low]:
+            high += 1
+        for j in range(low + 1, high):
+            item = order[j]
+            k = j - 1
+            while k >= low:
+                other = order[k]
+                if end[other] < end[item] or (end[other] == end[item] and rank[other] > rank[item]):
+                    order[k + 1] = other
+                    k -= 1
+                else:
+                    break
+            order[k + 1] = item
+        i = high
+
+
+@njit(cache=True, nogil=True)
+def nest_kernel(thread, start, end):  # type: ignore[no-untyped-def]
+    n = len(start)
+    parent = np.full(n, -1, np.int32)
+    depth = np.zeros(n, np.int32)
+    last = np.zeros(n, np.int32)
+    clipped = np.zeros(n, np.bool_)
+    stack = np.zeros(1024, np.int32)
+    top = 0
+    current = -1
+    for i in range(n):
+        if thread[i] != current:
+            while top > 0:
+                top -= 1
+                last[stack[top]] = i
+            current = thread[i]
+        while top > 0 and end[stack[top - 1]] <= start[i]:
+            top -= 1
+            last[stack[top]] = i
+        if top > 0:
+            above = stack[top - 1]
+            parent[i] = above
+            depth[i] = depth[above] + 1
+            clipped[i] = end[i] > end[above]
+        if top == len(stack):
+            bigger = np.zeros(2 * top, np.int32)
+            bigger[:top] = stack
+            stack = bigger
+        stack[top] = i
+        top += 1
+    while top > 0:
+        top -= 1
+        last[stack[top]] = n
+    return parent, depth, last, clipped
+
+
+@njit(cache=True, nogil=True)
+def nearest_kernel(mask, parent, end, rows, times):  # type: ignore[no-untyped-def]
+    out = np.full(len(rows), -1, np.int32)
+    for i in range(len(rows)):
+        row = rows[i]
+        while row >= 0:
+            if mask[row] and end[row] > times[i]:
+                out[i] = row
+                break
+            row = parent[row]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def sum_to_ancestors_kernel(rows, times, values, parent, end, group, grouped, out):  # type: ignore[no-untyped-def]
+    seen = np.full(len(out) if grouped else 1, -1, np.int64)
+    for i in range(len(rows)):
+        row = rows[i]
+        while row >= 0:
+            if end[row] > times[i]:
+                if not grouped:
+                    out[row] += values[i]
+                else:
+                    g = group[row]
+                    if g >= 0 and seen[g] != i:
+                        seen[g] = i
+                        out[g] += values[i]
+            row = parent[row]

@@ -1,33 +1,155 @@
-"""The routes of `api/v1`. Requests name recordings by run, worker and span, never by path."""
+"""Serves the routes of `api/v1`, and makes the web application: the same under TensorBoard and under `tb-sol serve`.
+
+Requests name recordings by run, worker and span, never by path.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from flask import Blueprint, Response, current_app, request, send_file
+import msgspec
+from flask import Blueprint, Flask, Response, current_app, request, send_file
 
+from tb_sol_plugin.devices import limits as devices
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.answer import AnalysisRequest, Inputs, collect
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import parse
-from tb_sol_plugin.model.recordings import Recording
-from tb_sol_plugin.model.registry import get, registry
+from tb_sol_plugin.model.recordings import WORDS, Recording
+from tb_sol_plugin.model.registry import availability, failures, get, registry
 from tb_sol_plugin.model.report import Report, encode
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
+from tb_sol_plugin.store.join import OF_MEMORY, companions
+from tb_sol_plugin.store.names import labels, rank_in
 from tb_sol_plugin.store.options import Memo
-from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.store.scan import Listing
+from tb_sol_plugin.store.store import ScanState, Store
 from tb_sol_plugin.version import __version__
-from tb_sol_plugin.web import answers, wire
-from tb_sol_plugin.web.csv_text import csv_of
-from tb_sol_plugin.web.http import body_of, fault_body
+from tb_sol_plugin.web import http, wire
+from tb_sol_plugin.web.http import Packed, WarmUp, body_of, fault_body, pack, pack_json, pages, reply
 from tb_sol_plugin.web.mount import WebOptions
-from tb_sol_plugin.web.responses import Packed, Warmth, pack, pack_json, reply
+from tb_sol_plugin.web.wire import csv_of
+
+if TYPE_CHECKING:
+    pass
+
+
+# -- what the listings hold: runs, facts, the catalog of analyses ----------------------------------------------------
+
+
+MOST_REJECTED = 500
+"""Files listed as not taken; the counts go on."""
+
+
+def listed_runs(store: Store, options: WebOptions, state: ScanState, listing: Listing) -> wire.Runs:
+    """All runs with the state of every file, and what was not taken."""
+    errors = [*listing.errors, *([store.failed] if store.failed else [])]
+    scan = wire.Scan(
+        state=state, files=listing.files, unrelated=listing.unrelated, directories=listing.directories, elapsed_ms=listing.elapsed_ms,
+        roots=[root.label for root in store.roots], stopped=listing.stopped, errors=errors,
+    )  # fmt: skip
+    rejected = [wire.Rejected(r.file, r.size, r.what, r.note) for r in listing.rejected[:MOST_REJECTED]]
+    found = [wire.Run(name, workers(store, recordings)) for name, recordings in listing.runs.items()]
+    return wire.Runs(scan, found, rejected, wire.Features(options.original, options.bind_all, __version__), notes(store))
+
+
+def notes(store: Store) -> list[str]:
+    """What a reader should know of the server."""
+    note = store.loader.cache.note
+    return [*([note] if note else []), *store.device_notes()]
+
+
+def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) -> list[wire.Worker]:
+    """Workers of a run in natural order; with what is known of files that were read."""
+    by_worker: dict[str, list[Recording]] = {}
+    for recording in recordings:
+        by_worker.setdefault(recording.worker, []).append(recording)
+    pairs = companions(tuple(recordings))
+    out = []
+    for name, every in by_worker.items():
+        own, shown = _in_order(every, pairs)
+        spans = [_span(store, r, shown[r.span], facts, pairs.get(r)) for r in own]
+        told = next((s.facts.rank for s in spans if s.facts is not None and s.facts.rank is not None), None)
+        out.append(wire.Worker(name, told if told is not None else rank_in(name), spans))
+    return out
+
+
+def _in_order(recordings: Sequence[Recording], pairs: Mapping[Recording, Recording]) -> tuple[list[Recording], dict[str, str]]:
+    """(recordings of a worker, what a person calls their spans); what is told with another one stands first: the last is shown first."""
+    told = [r for r in recordings if r.kind in OF_MEMORY and r in pairs]
+    rest = [r for r in recordings if r not in told]
+    return told + rest, {r.span: WORDS[r.kind] for r in told} | labels(r.span for r in rest)
+
+
+def _span(store: Store, recording: Recording, label: str, facts: bool, other: Recording | None) -> wire.Span:
+    state, error = store.loader.state(recording)
+    span = wire.Span(recording.span, label, recording.file, recording.size, recording.mtime, state, recording.kind)
+    span.companion = wire.Companion(other.worker, other.span, other.file) if other is not None else None
+    if error is not None:
+        span.error = body_of(error)
+    if facts and state == "ready":
+        known = store.loader.cache.facts(cache_key(recording))
+        span.facts = wire.facts_of(known) if known is not None else None
+    return span
+
+
+def catalog() -> wire.Analyses:
+    """Every analysis, no recording in mind."""
+    return wire.Analyses("catalogue", _infos(None), [], None, "", list(devices.known_keys()), dict(failures()) or msgspec.UNSET)
+
+
+def offered_analyses(capture: Capture, limits: str = "", workers: int = 1, others: bool = True) -> wire.Analyses:
+    """What can be asked of a capture: analyses, steps, the limits it is measured against.
+
+    workers: of its run. others: whether another recording can stand beside it.
+    """
+    device, note = _device(capture, limits)
+    return wire.Analyses("ready", _infos(capture, workers, others), _steps(capture), device, note, list(devices.choices(capture.devices)))
+
+
+def _infos(capture: Capture | None, workers: int = 1, others: bool = True) -> list[wire.AnalysisInfo]:
+    out = []
+    for item in registry().values():
+        missing = availability(item, capture, workers, others) if capture is not None else None
+        because, record, argument = (missing.because, missing.record_it_with, missing.argument) if missing is not None else ("", "", "")
+        count = item.count(capture) if item.count is not None and capture is not None else 0
+        fields = [
+            wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page, f.slider, f.group, f.seldom)
+            for f in item.fields
+            if f.name not in item.query.LOCAL
+        ]
+        out.append(wire.AnalysisInfo(
+            item.name, item.title, item.question, item.group, item.order, item.icon, missing is None, because, record, argument, fields,
+            count, item.under, item.without_recording is not None,
+        ))  # fmt: skip
+    return out
+
+
+def _steps(capture: Capture) -> list[wire.Step]:
+    if capture.facts.pseudo_step:
+        return []
+    table = capture.steps
+    columns = (table["number"], table["name"], table["start_ns"], table["end_ns"], table["complete"])
+    return [wire.Step(n, str(name), start, end - start, ok) for n, name, start, end, ok in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+def _device(capture: Capture, limits: str) -> tuple[wire.Device | None, str]:
+    try:
+        spec = devices.device_for(capture, limits)
+    except BadQuery as error:
+        return None, error.message
+    if spec is None:
+        return None, devices.why_no_limits(capture)
+    figures = [wire.Figure(f.name, f.label, f.value, f.unit, f.provenance, f.source) for f in devices.figures(spec)]
+    unsure = [f.name for f in figures if f.provenance == "unverified"]
+    return wire.Device(spec.key, spec.name, spec.method, unsure, spec.source, spec.notes, devices.caution(spec), figures), ""
+
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 
@@ -54,7 +176,7 @@ class Context:
     options: WebOptions
     memo: Memo[Packed]
     faults: dict[object, wire.ErrorBody]
-    warmth: Warmth
+    warm_up: WarmUp
 
 
 def context() -> Context:
@@ -69,12 +191,12 @@ def runs() -> Response:
     """All runs, the state of the scan, the files that were not taken and why."""
     c = context()
     state, listing = c.store.listing(c.options.first_wait)
-    answer = answers.runs(c.store, c.options, state, listing)
+    answer = listed_runs(c.store, c.options, state, listing)
     states = {span.state for run in answer.runs for worker in run.workers for span in worker.spans}
     if "new" in states:
         c.store.loader.warm()
     if states:
-        c.warmth.start()
+        c.warm_up.start()
     return reply(pack_json(answer), request)
 
 
@@ -83,7 +205,7 @@ def run() -> Response:
     """One run, with the facts of the recordings that were read."""
     c = context()
     recordings = c.store.recordings(_required("run"))
-    return reply(pack_json(wire.Run(recordings[0].run, answers.workers(c.store, recordings, facts=True))), request)
+    return reply(pack_json(wire.Run(recordings[0].run, workers(c.store, recordings, facts=True))), request)
 
 
 @api.get("/analyses")
@@ -92,13 +214,13 @@ def analyses() -> Response:
     c = context()
     _only("run", "worker", "span", "wait", "device_limits")
     if not request.args.get("run"):
-        return reply(pack_json(answers.catalog()), request)
+        return reply(pack_json(catalog()), request)
     recording = _recording()
     capture = _capture(recording)
     limits = request.args.get("device_limits", "")
     workers, others = c.store.worker_count(recording), c.store.another(recording)
     key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.beside, workers, others)
-    made = c.memo.get(key, lambda: pack_json(answers.analyses(capture, limits, workers, others)))
+    made = c.memo.get(key, lambda: pack_json(offered_analyses(capture, limits, workers, others)))
     return reply(made, request)
 
 
@@ -258,7 +380,7 @@ def health() -> Response:
     """Whether the server is up, and what it works with."""
     c = context()
     state, _ = c.store.listing()
-    return reply(pack_json(wire.Health("ok", __version__, state, len(registry()), answers.notes(c.store))), request)
+    return reply(pack_json(wire.Health("ok", __version__, state, len(registry()), notes(c.store))), request)
 
 
 @api.get("/openapi.json")
@@ -335,3 +457,18 @@ def still_loading(error: StillLoading) -> Response:
 
 def _takes_early_answers() -> bool:
     return "respond-async" in request.headers.get("Prefer", "")
+
+
+# -- the application -------------------------------------------------------------------------------------------------
+
+
+def create_app(store: Store, options: WebOptions | None = None) -> Flask:
+    """A WSGI app over a store. It starts nothing; the first request does."""
+    options = options or WebOptions()
+    app = Flask("tb_sol_plugin.web", static_folder=None)
+    app.url_map.merge_slashes = False
+    app.extensions["sol"] = Context(store, options, Memo(options.memo_bytes, lambda packed: packed.size), {}, WarmUp())
+    app.register_blueprint(api)
+    app.register_blueprint(pages)
+    http.install(app)
+    return app

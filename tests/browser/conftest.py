@@ -54,7 +54,7 @@ def missing(why: str) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def compiled() -> None:
     """The compiled loops stand in numba's cache before a server starts: a fresh machine compiles for longer than a page waits."""
-    from tb_sol_plugin.web.responses import warm
+    from tb_sol_plugin.web.http import warm
 
     warm()
 

@@ -24,7 +24,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tb_sol_plugin.store.cache import Cache
-from tb_sol_plugin.web.csv_text import csv_of
+from tb_sol_plugin.web.wire import csv_of
 from tests.support.captures import report
 from tests.support.profile_sums import sums_of_profile
 

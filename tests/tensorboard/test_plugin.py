@@ -20,9 +20,8 @@ from tensorboard.backend import application
 from tensorboard.plugins import base_plugin
 from werkzeug.test import Client
 
-from tb_sol_plugin.loader import Loader
+from tb_sol_plugin.loader import ErrorPlugin, Loader
 from tb_sol_plugin.plugin import SolPlugin, store_options, web_options
-from tb_sol_plugin.stub import ErrorPlugin
 from tests.conftest import ROOT
 from tests.support.tiny import EVENTS, trace
 
@@ -158,7 +157,7 @@ print(sorted(light), sorted(heavy), threading.active_count(), type(plugin).__nam
 @pytest.mark.parametrize("missing", ["msgspec", "tb_sol_plugin.plugin"])
 def test_a_missing_dependency_gives_a_page_that_says_so(monkeypatch: pytest.MonkeyPatch, logdir: Path, missing: str) -> None:
     # GIVEN a dependency that cannot be imported WHEN TensorBoard loads us THEN the tab is there and shows the reason
-    for name in [m for m in sys.modules if m.startswith("tb_sol_plugin.") and m not in ("tb_sol_plugin.loader", "tb_sol_plugin.stub")]:
+    for name in [m for m in sys.modules if m.startswith("tb_sol_plugin.") and m != "tb_sol_plugin.loader"]:
         parent, _, child = name.rpartition(".")
         if parent in sys.modules:  # the fresh imports below hang themselves onto their parents: give those back too
             monkeypatch.setattr(sys.modules[parent], child, sys.modules[name], raising=False)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.devices.catalog import known_keys, table
-from tb_sol_plugin.devices.figures import ORIGINS
 from tb_sol_plugin.devices.files import known_columns, parse
+from tb_sol_plugin.devices.rates import ORIGINS
 from tb_sol_plugin.loader import Loader
 from tb_sol_plugin.model import docs
 from tb_sol_plugin.model.registry import registry

@@ -13,7 +13,7 @@ from tb_sol_plugin.analyses.memory.memory_plan_figures import bars, both, glance
 from tb_sol_plugin.analyses.memory.memory_plan_query import DEVICES, FACTS, FORMULAS, LAYOUTS, STAGES, MemoryPlanQuery
 from tb_sol_plugin.analyses.memory.memory_plan_tables import GIB, Plan, Verdict, planned, stand
 from tb_sol_plugin.cost.transformer.memory import WIDTH, formula
-from tb_sol_plugin.cost.transformer.search import Spread
+from tb_sol_plugin.cost.transformer.query import Spread
 from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import analysis

@@ -8,7 +8,7 @@ from typing import Final
 from tb_sol_plugin.analyses.memory.memory_plan_query import FACTS
 from tb_sol_plugin.analyses.memory.memory_plan_tables import GIB, Plan, Verdict
 from tb_sol_plugin.cost.transformer.memory import Stage
-from tb_sol_plugin.cost.transformer.search import Spread
+from tb_sol_plugin.cost.transformer.query import Spread
 from tb_sol_plugin.metrics.memory.labels import gib as gib_of
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.figure import light

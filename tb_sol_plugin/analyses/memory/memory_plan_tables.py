@@ -16,14 +16,16 @@ from tb_sol_plugin.cost.transformer.query import (
     DEFAULT_PRESET,
     MODEL_FLAGS,
     MODEL_NUMBERS,
+    MOST_WAYS,
     NAMES,
     NEEDED,
     WORDS,
+    Spread,
     asked,
     choices,
+    layouts,
     must_be_possible,
 )
-from tb_sol_plugin.cost.transformer.search import MOST_WAYS, Spread, layouts
 from tb_sol_plugin.devices.limits import choices as device_choices
 from tb_sol_plugin.devices.limits import device_for, overridden
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook

@@ -15,7 +15,7 @@ from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.kineto import link, rules
 from tb_sol_plugin.ingest.kineto.columns import Columns
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.oversize import larger_than_memory
+from tb_sol_plugin.model.capture import larger_than_memory
 from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Mask
 

@@ -19,8 +19,7 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, classes
 from tb_sol_plugin.metrics.trees.phases import device_owners
 from tb_sol_plugin.model import schemas as S
-from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.oversize import larger_than_memory
+from tb_sol_plugin.model.capture import Capture, larger_than_memory
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows

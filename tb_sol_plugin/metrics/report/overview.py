@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.devices.figures import ORIGINS
 from tb_sol_plugin.devices.limits import devices_in_use, why_no_limits
+from tb_sol_plugin.devices.rates import ORIGINS
 from tb_sol_plugin.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
 from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.time import scope

@@ -116,7 +116,7 @@ def test_unavailable_is_status_3(tmp_path: Path, capsys: Capsys) -> None:
         (["analyze", "health", "/not/there"], 1, "no such file"),
         (["analyze", "gpu_breakdown", "FILE", "--scope", "some"], 2, "some"),
         (["analyze", "gpu_breakdown", "FILE", "--step", "x y"], 2, "step"),
-        (["analyze", "health", "FILE", "--color", "red"], 2, "colour"),
+        (["analyze", "health", "FILE", "--color", "red"], 2, "color"),
         (["analyze", "health", "FILE", "--format", "csv", "--section", "nope"], 2, "nope"),
         (["analyze", "health", "FILE", "--worker", "nope"], 1, "nope"),
         (["analyze", "health", "LOGDIR", "--run", "nope"], 1, "nope"),

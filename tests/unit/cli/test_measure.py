@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.cli import command, doctor
-from tb_sol_plugin.cli import measure as cli_measure
+from tb_sol_plugin.cli import doctor as cli_measure
 from tb_sol_plugin.devices import measure
 from tb_sol_plugin.devices.files import book_of, parse
 from tb_sol_plugin.devices.measure import Measured, Rate, cache_bytes, copy_bytes, cpu_name, free_bytes, key_of, row_of

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.cost import Cost, Inputs, estimate, explain
-from tb_sol_plugin.cost.explain import why_not
-from tb_sol_plugin.cost.model import Formula, everything
+from tb_sol_plugin.cost.model import Formula, everything, why_not
 from tests.unit.cost.calls import NAMES, call
 
 FORMULAS: dict[Formula, str] = {model.formula: name for name, _, model in everything() if not model.plugin}

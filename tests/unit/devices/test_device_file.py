@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.devices import catalog as device_table
 from tb_sol_plugin.devices.catalog import table
-from tb_sol_plugin.devices.figures import figures
 from tb_sol_plugin.devices.files import LARGEST, book_of, known_columns, parse
 from tb_sol_plugin.devices.limits import choices, device_for, host_of, why_no_limits
+from tb_sol_plugin.devices.rates import figures
 from tb_sol_plugin.devices.spec import DeviceBook, DeviceProps, Place
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts

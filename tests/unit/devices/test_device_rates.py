@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tb_sol_plugin.devices.catalog import by_name, raw_rows, table
-from tb_sol_plugin.devices.figures import ORIGINS, SOURCES, figures
 from tb_sol_plugin.devices.limits import caution
 from tb_sol_plugin.devices.match import match
-from tb_sol_plugin.devices.rates import CLOCKS_MHZ, RATES, arithmetic, clock_of, generation_of
+from tb_sol_plugin.devices.rates import CLOCKS_MHZ, ORIGINS, RATES, SOURCES, arithmetic, clock_of, figures, generation_of
 from tb_sol_plugin.devices.spec import DeviceProps
 
 GIB = 2**30

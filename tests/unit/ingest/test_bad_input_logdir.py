@@ -10,9 +10,9 @@ import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadInput, SolError
+from tb_sol_plugin.model.answer import Run
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.model.report import Report
-from tb_sol_plugin.model.run import Run
 from tests.support.trace_builder import TraceBuilder
 
 

@@ -14,7 +14,7 @@ import pytest
 from tb_sol_plugin import format as F
 from tb_sol_plugin import ingest
 from tb_sol_plugin.capture.report.writer import packed
-from tb_sol_plugin.ingest.sol import header as H
+from tb_sol_plugin.ingest.sol import reader as H
 from tb_sol_plugin.ingest.sol import records as R
 from tb_sol_plugin.model.registry import registry
 from tests.conftest import ROOT

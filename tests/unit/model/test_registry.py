@@ -18,7 +18,7 @@ from tb_sol_plugin.model import registry as R
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report
 from tb_sol_plugin.model.requirements import REQUIREMENTS, Requirement
-from tb_sol_plugin.web import answers
+from tb_sol_plugin.web import routes
 
 GOOD = '''"""Good."""
 from tb_sol_plugin.analyses import analysis
@@ -69,13 +69,13 @@ def test_one_broken_analysis_leaves_the_others_alone(broken: None, capsys: pytes
     # AND doctor and the catalog say so
     doctor._parts(Console(width=200, file=sys.stdout))
     assert "wrong_group" in capsys.readouterr().out
-    assert answers.catalog().failed == failed
+    assert routes.catalog().failed == failed
 
 
 def test_where_nothing_fails_nothing_is_said() -> None:
     import msgspec
 
-    assert not R.failures() and "failed" not in msgspec.to_builtins(answers.catalog())
+    assert not R.failures() and "failed" not in msgspec.to_builtins(routes.catalog())
 
 
 def test_requirements_stand_once() -> None:

@@ -15,11 +15,11 @@ from tb_sol_plugin.devices.files import LARGEST
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.devices.places import ENVIRONMENT, user_file
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.store import devices
-from tb_sol_plugin.store.devices import DeviceFiles, check_choice, folders_above, split_choice
+from tb_sol_plugin.store import sidecars
 from tb_sol_plugin.store.names import roots_of
 from tb_sol_plugin.store.open import open_run
 from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.sidecars import DeviceFiles, check_choice, folders_above, split_choice
 from tb_sol_plugin.store.store import Store
 from tests.support.trace_builder import TraceBuilder
 
@@ -90,7 +90,7 @@ def test_a_remote_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         assert list(files.book("memory://devices/logs").specs) == ["far"]
         fs.pipe("/devices/logs/sol_devices.json", b'[{"key": "farther", "mem_gb": 1}]')
         assert list(files.book("memory://devices/logs").specs) == ["far"]  # one look holds for a while
-        monkeypatch.setattr(devices, "REMOTE_SECONDS", 0.0)
+        monkeypatch.setattr(sidecars, "REMOTE_DEVICE_FILE_SECONDS", 0.0)
         assert list(files.book("memory://devices/logs").specs) == ["farther"]
     finally:
         fs.store.clear()
@@ -168,7 +168,7 @@ def test_a_file_that_could_not_be_read_is_tried_again_after_a_scan(tmp_path: Pat
         def refuse(*_: object) -> object:
             raise PermissionError(13, "Permission denied")
 
-        patched.setattr(devices.files, "opener", lambda *_: refuse)
+        patched.setattr(sidecars.files, "opener", lambda *_: refuse)
         assert store.device_notes() == ["sol_devices.json: cannot be read: Permission denied (check its permissions)"]
     assert store.device_notes() != []
     # WHEN the reader asks for a new scan THEN it is read

@@ -16,12 +16,12 @@ import pytest
 from tb_sol_plugin.errors import BadInput, StillLoading
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording, Reduced, WorkerFacts, WorkerPart, facts_of
-from tb_sol_plugin.store import gather, load, processes, worker_parts
+from tb_sol_plugin.store import load, processes, reductions
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.reductions import LARGEST, PartFiles, spans_like
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.store.worker_parts import LARGEST, PartFiles, spans_like
 from tests.support.tiny import trace
 
 
@@ -194,7 +194,7 @@ def test_a_part_that_is_too_large_is_refused(tmp_path: Path, options: StoreOptio
 
 def test_memory_is_bounded(tmp_path: Path, options: StoreOptions, executor: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN 30 workers with parts of 1 MB WHEN memory for them is 4 MB THEN all are there, one at a time, and no more than 4 stay
-    monkeypatch.setattr(gather, "KEPT_BYTES", 4_000_000)
+    monkeypatch.setattr(reductions, "KEPT_BYTES", 4_000_000)
     store = Store(single(str(runs(tmp_path, 30))), options, executor)
     found = ask(store, Reducer(size=1_000_000))
     assert [len(p.part.filler) for p in found] == [1_000_000] * 30
@@ -207,7 +207,7 @@ def test_without_a_cache_parts_stay_in_memory_up_to_a_limit(
     tmp_path: Path, executor: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # GIVEN no cache and room for two parts of 1 MB THEN two are there and the third says what to do
-    monkeypatch.setattr(gather, "ONLY_HERE_BYTES", 2_500_000)
+    monkeypatch.setattr(reductions, "ONLY_HERE_BYTES", 2_500_000)
     store = Store(single(str(runs(tmp_path, 3))), StoreOptions(cache_dir=""), executor)
     found = ask(store, Reducer(size=1_000_000))
     assert sorted(p.state for p in found) == ["failed", "read", "read"]
@@ -270,7 +270,7 @@ def test_stopping_ends_what_is_to_come(tmp_path: Path, options: StoreOptions) ->
 
 def test_what_nobody_waits_for_is_not_made(tmp_path: Path, options: StoreOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a reader who asked once, and left WHEN the lease is over THEN reading stops; it goes on with the next question
-    monkeypatch.setattr(gather, "LEASE_SECONDS", 1.2)
+    monkeypatch.setattr(reductions, "LEASE_SECONDS", 1.2)
     executor = Counting(1)
     store = Store(single(str(runs(tmp_path, 12))), options, executor)
     ask(store, Reducer(seconds=0.3), wait=0.0)
@@ -384,9 +384,9 @@ def test_a_worker_with_fewer_recordings_is_told(tmp_path: Path, options: StoreOp
 def test_errors_are_those_of_reading(tmp_path: Path, options: StoreOptions) -> None:
     # GIVEN a recording that is gone THEN making its part raises what reading raises
     gone = Recording("job", "r", "1", str(tmp_path / "no.json"), "job/no.json", 1, 1.0)
-    wanted = worker_parts.wanted_of([gone], Reducer())[0]
+    wanted = reductions.wanted_of([gone], Reducer())[0]
     with pytest.raises(BadInput, match="not there any more"):
-        worker_parts.make_part(wanted, options)
+        reductions.make_part(wanted, options)
 
 
 def test_a_growing_sol_capture_is_not_read_at_every_look(
@@ -412,6 +412,6 @@ def test_a_growing_sol_capture_is_not_read_at_every_look(
     executor.asked.clear()
     again = ask(store, wait=0.0)
     assert [p.state for p in again] == ["read", "read"] and [p.part.events for p in again] == before and not executor.asked
-    monkeypatch.setattr(gather, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(reductions, "SETTLE_SECONDS", 0.0)
     grown = ask(store)
     assert all(p.part.events > n for p, n in zip(grown, before, strict=True)) and len(executor.asked) == 2

@@ -16,8 +16,8 @@ from tb_sol_plugin.store.join import companions
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.routes import create_app
 from tests.support.sol_builder import small
 from tests.support.tiny import trace
 

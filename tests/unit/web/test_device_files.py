@@ -15,8 +15,8 @@ from flask.testing import FlaskClient
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.routes import create_app
 from tests.support.trace_builder import TraceBuilder
 
 DURATION = 10_000

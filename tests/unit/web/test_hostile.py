@@ -13,8 +13,8 @@ from flask.testing import FlaskClient
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web.app import create_app
-from tb_sol_plugin.web.csv_text import cell
+from tb_sol_plugin.web.routes import create_app
+from tb_sol_plugin.web.wire import cell
 from tests.support.tiny import EVENTS, trace
 
 FORMS = [

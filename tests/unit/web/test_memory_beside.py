@@ -14,8 +14,8 @@ from tb_sol_plugin.cli import command, doctor
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.routes import create_app
 from tests.support import memory_snapshot as M
 from tests.unit.store.test_join import timeline, trace
 from tests.unit.web.test_captures import ask

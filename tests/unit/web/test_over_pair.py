@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from tb_sol_plugin.store import worker_parts
+from tb_sol_plugin.store import reductions
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.routes import create_app
 from tests.support.memory_ranks import MB, rank_trace
 from tests.support.trace_builder import TraceBuilder
 
@@ -59,13 +59,13 @@ def test_the_answer_and_its_choices(client: FlaskClient) -> None:
 
 def test_until_both_are_read(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN files that take a while THEN the request says how many of the two are read; the page gets no failure
-    plain = worker_parts.open_here
+    plain = reductions.open_here
 
     def slowly(*args: object) -> object:
         time.sleep(0.3)
         return plain(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(worker_parts, "open_here", slowly)
+    monkeypatch.setattr(reductions, "open_here", slowly)
     answer = client.get(ASK)
     assert answer.status_code == 409 and answer.get_json()["progress"]["stage"] == "0 of 2 recordings"
     assert client.get(ASK, headers={"Prefer": "respond-async"}).status_code == 202

@@ -13,12 +13,12 @@ import pytest
 from flask.testing import FlaskClient
 
 from tb_sol_plugin.metrics.goodput import fit as gathered
-from tb_sol_plugin.store import worker_parts
+from tb_sol_plugin.store import reductions
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.routes import create_app
 from tests.support.scaling_runs import write_run
 
 EARLY = {"Prefer": "respond-async"}
@@ -76,7 +76,7 @@ def test_tables_and_the_file_for_a_scheduler(client: FlaskClient) -> None:
 
 
 def test_while_they_are_read_there_is_progress_and_an_early_answer(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = worker_parts.open_here
+    plain = reductions.open_here
 
     go = threading.Semaphore(0)
 
@@ -84,7 +84,7 @@ def test_while_they_are_read_there_is_progress_and_an_early_answer(client: Flask
         assert go.acquire(timeout=120)
         return plain(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(worker_parts, "open_here", slowly)
+    monkeypatch.setattr(reductions, "open_here", slowly)
     first = client.get(ASK)
     progress = first.get_json()["progress"]
     assert first.status_code == 409 and progress["stage"].endswith("of 5 workers") and 0 <= progress["bytes"] < progress["total"]
@@ -114,7 +114,7 @@ def test_no_file_is_read_because_a_request_names_it(client: FlaskClient, tmp_pat
     assert answer.status_code == 400 and answer.get_json()["error"]["field"] == "points" and "server" in answer.get_data(as_text=True)
 
 
-@pytest.mark.parametrize(("more", "field"), [("share=101", "share"), ("price=-1", "price"), ("runs=nope", "runs"), ("color=1", "colour")])
+@pytest.mark.parametrize(("more", "field"), [("share=101", "share"), ("price=-1", "price"), ("runs=nope", "runs"), ("color=1", "color")])
 def test_wrong_terms(client: FlaskClient, more: str, field: str) -> None:
     client.get(f"{ASK}&wait=30")
     answer = client.get(f"{ASK}&{more}")
@@ -139,7 +139,7 @@ def test_an_answer_is_kept_in_memory(client: FlaskClient, monkeypatch: pytest.Mo
     client.get(ASK)
     before = client.get(ASK)
     # WHEN asked again THEN no recording is opened, nothing is fitted, and the answer is the same
-    monkeypatch.setattr(worker_parts, "open_here", None)
+    monkeypatch.setattr(reductions, "open_here", None)
     monkeypatch.setattr(gathered, "fit", None)
     after = client.get(ASK)
     assert after.status_code == 200 and after.get_data() == before.get_data()

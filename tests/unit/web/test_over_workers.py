@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from tb_sol_plugin.store import worker_parts
+from tb_sol_plugin.store import reductions
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.routes import create_app
 from tests.support.ranks import rank_trace, write_run
 
 EARLY = {"Prefer": "respond-async"}
@@ -44,13 +44,13 @@ def client(store: Store) -> FlaskClient:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = worker_parts.open_here
+    plain = reductions.open_here
 
     def slowly(*args: object) -> object:
         time.sleep(0.2)
         return plain(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(worker_parts, "open_here", slowly)
+    monkeypatch.setattr(reductions, "open_here", slowly)
 
 
 def test_the_whole_run_in_one_answer(client: FlaskClient) -> None:
@@ -106,7 +106,7 @@ def test_no_csv_of_a_part_of_the_workers(client: FlaskClient, slow: None) -> Non
 def test_another_measure_reads_nothing(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a run that was read WHEN it is compared by another measure THEN no recording is opened, and the answer is at once
     assert client.get(f"{ASK}&wait=30").status_code == 200
-    monkeypatch.setattr(worker_parts, "open_here", None)
+    monkeypatch.setattr(reductions, "open_here", None)
     for what in ("exposed", "bytes", "bandwidth", "host"):
         assert client.get(f"{ASK}&what={what}").status_code == 200
 

@@ -17,8 +17,8 @@ from tb_sol_plugin.model.registry import get, registry
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web.app import create_app
 from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.routes import create_app
 from tests.support.tiny import trace
 
 READY = {"wait": "20"}
@@ -123,7 +123,7 @@ def test_defaults_are_the_first_worker_and_span(client: FlaskClient) -> None:
         ("/api/v1/analysis/health?run=nope", 404, "not_found", "run"),
         ("/api/v1/analysis/health?run=job&worker=nope", 404, "not_found", "worker"),
         ("/api/v1/analysis/health?run=job&span=nope", 404, "not_found", "span"),
-        ("/api/v1/analysis/health?run=job&color=red", 400, "bad_query", "colour"),
+        ("/api/v1/analysis/health?run=job&color=red", 400, "bad_query", "color"),
         ("/api/v1/analysis/gpu_breakdown?run=job&scope=some", 400, "bad_query", "scope"),
         ("/api/v1/analysis/health?run=job&format=xml", 400, "bad_query", "format"),
         ("/api/v1/analysis/health?run=job&wait=nan", 400, "bad_query", "wait"),

@@ -10,7 +10,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport, encode
-from tb_sol_plugin.web.csv_text import csv_of
+from tb_sol_plugin.web.wire import csv_of
 from tests.support.ranks import BACK_BYTES, BACK_NS, READ, UPLOAD_BYTES, rank_trace, write_run
 
 

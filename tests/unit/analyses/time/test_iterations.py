@@ -19,7 +19,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.units import NARROW
-from tb_sol_plugin.web.csv_text import csv_of
+from tb_sol_plugin.web.wire import csv_of
 from tests.support.sol_builder import CUDA, SolBuilder, small
 from tests.support.tiny import trace
 from tests.support.trace_builder import TraceBuilder

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.cost.transformer.memory import PRESETS, Layout, Model, stages
-from tb_sol_plugin.cost.transformer.search import MOST_WAYS, divisors, layouts
+from tb_sol_plugin.cost.transformer.query import MOST_WAYS, divisors, layouts
 
 LLAMA = PRESETS["llama-7b"]
 

@@ -13,7 +13,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput, NotATrace
-from tb_sol_plugin.ingest.detect import classify
+from tb_sol_plugin.ingest import classify
 from tb_sol_plugin.metrics.memory.curves import curves
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.store.names import single

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput, NotATrace
-from tb_sol_plugin.ingest.detect import classify
+from tb_sol_plugin.ingest import classify
 from tb_sol_plugin.ingest.memory.timeline import CATEGORIES
 from tb_sol_plugin.model.capture import Capture
 from tests.support.check_capture import check_capture

@@ -11,7 +11,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.devices.limits import device_for
-from tb_sol_plugin.ingest.detect import classify
+from tb_sol_plugin.ingest import classify
 from tb_sol_plugin.ingest.proton.tables import copied
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.store import names

@@ -12,7 +12,7 @@ import pytest
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput, NotATrace
 from tb_sol_plugin.ingest import proton
-from tb_sol_plugin.ingest.proton import decode, tree
+from tb_sol_plugin.ingest.proton import decode, tables
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import registry
 from tests.support.proton_profile import ONE, kernel, root, scope, write
@@ -144,7 +144,7 @@ def test_size_and_number_of_frames_are_bounded(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(proton, "LARGEST", 1 << 10)
     assert "larger than" in refused(tmp_path, text).message
     monkeypatch.setattr(proton, "LARGEST", 1 << 30)
-    monkeypatch.setattr(tree, "MOST_FRAMES", 20)
+    monkeypatch.setattr(tables, "MOST_FRAMES", 20)
     assert "more than 20 frames" in refused(tmp_path, text).message
 
 

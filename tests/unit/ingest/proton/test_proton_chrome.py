@@ -9,7 +9,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput, NotATrace
-from tb_sol_plugin.ingest.detect import classify
+from tb_sol_plugin.ingest import classify
 from tb_sol_plugin.model import schemas as S
 from tests.support.check_capture import check_capture
 

@@ -287,7 +287,7 @@ def test_iterations_that_overlap_or_run_backwards(tmp_path: Path) -> None:
 
 def test_of_too_many_rows_the_latest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a reader that keeps 100 rows, and 50 iterations with 10 each
-    monkeypatch.setattr(collect, "MOST_ROWS", 100)
+    monkeypatch.setattr(collect, "MOST_LEDGER_ROWS", 100)
     b = SolBuilder()
     b.sig("aten::mm", [[2, 2], [2, 2]], flop=16)
     for number in range(50):

@@ -157,7 +157,7 @@ def test_what_cannot_be_is_counted_and_the_rest_is_read(tmp_path: Path, record: 
 
 
 def test_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tb_sol_plugin.ingest.sol import rows as module
+    from tb_sol_plugin.ingest.sol import collect as module
 
     monkeypatch.setattr(module, "MOST_RECORDS", 3)
     monkeypatch.setattr(module, "MOST_PARTS", 3)

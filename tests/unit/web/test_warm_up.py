@@ -12,7 +12,7 @@ from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report
 from tb_sol_plugin.store.processes import smallest_capture
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web import responses
+from tb_sol_plugin.web import http
 
 
 def test_the_smallest_capture_reaches_the_first_page() -> None:
@@ -24,19 +24,19 @@ def test_the_smallest_capture_reaches_the_first_page() -> None:
 
 def test_the_list_of_runs_starts_it_once(client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    monkeypatch.setattr(responses, "warm", lambda: calls.append(1))
+    monkeypatch.setattr(http, "warm", lambda: calls.append(1))
     store.rescan()
     for _ in range(3):
         client.get("/api/v1/runs")
-    assert client.application.extensions["sol"].warmth.wait(5) and calls == [1]
+    assert client.application.extensions["sol"].warm_up.wait(5) and calls == [1]
 
 
 def test_an_empty_logdir_warms_nothing(tmp_path: Path) -> None:
     from tb_sol_plugin.store.names import single
-    from tb_sol_plugin.web.app import create_app
+    from tb_sol_plugin.web.routes import create_app
 
     store = Store(single(str(tmp_path)))
     store.rescan()
     client = create_app(store).test_client()
     client.get("/api/v1/runs")
-    assert client.application.extensions["sol"].warmth._thread is None
+    assert client.application.extensions["sol"].warm_up._thread is None
