@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one process per core: threads of BLAS and torch would only wait for each other
 
@@ -10,6 +11,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Container images often forbid bytecode files. Without them every worker rewrites the assertions of all tests, and each of the hundreds of
+# processes that tests start compiles the package again: a quarter of the suite's time.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("tb_sol", deadline=None)  # the first call of a compiled loop compiles it
 settings.load_profile("tb_sol")
