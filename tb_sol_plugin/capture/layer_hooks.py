@@ -179,10 +179,12 @@ class LayerSOLHooks:
         try:
             handles.append(module.register_forward_pre_hook(_Enter(self, site), prepend=True))
             handles.append(module.register_forward_hook(_Exit(self, site), always_call=True, with_kwargs=True))
-        except Exception as problem:  # a module class may forbid hooks in its own way; its work is then its parent's
-            self.lost[f"module takes no hooks: {type(problem).__name__}"] += 1
+        except BaseException as problem:
             for handle in handles:
                 handle.remove()
+            if not isinstance(problem, Exception):
+                raise
+            self.lost[f"module takes no hooks: {type(problem).__name__}"] += 1  # its class forbids them: its work is then its parent's
             return
         self._handles += handles
         self._sites[id(module)] = site

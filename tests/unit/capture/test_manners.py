@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
+from tests.support.forked import python
 from tests.support.sol_reading import only
 
 torch = pytest.importorskip("torch", reason="tracks training loops")
@@ -40,8 +41,8 @@ def clean(model: Any) -> bool:
     return not hooks and not hasattr(torch.nn.functional.linear, "_sol_patch") and torch._C._len_torch_dispatch_stack() == 0
 
 
-def script(text: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """A process that runs `text` to its end."""
+def fresh_interpreter(text: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run `text` to its end in a process in which nothing is imported."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, "-c", text, *map(str, arguments)], env=env, text=True, capture_output=True, timeout=300, check=False
@@ -51,7 +52,7 @@ def script(text: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 # --- Errors stay inside ---
 
 
-def test_a_part_that_fails_is_noted_and_then_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_analysis_that_fails_three_times_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN an analysis that always fails WHEN ten iterations run
     from tb_sol_plugin.capture.report import analysis
 
@@ -75,20 +76,15 @@ def test_a_part_that_fails_is_noted_and_then_left_alone(tmp_path: Path, monkeypa
     assert len(recorded.steps) == 10 and [recorded.flop(n) for n in range(10)] == [LINEAR] * 10 and recorded.closed
 
 
-def test_tracking_that_fails_at_its_core_ends(tmp_path: Path) -> None:
-    # GIVEN a tracker whose end of an iteration always fails WHEN five iterations run THEN after three failures it takes everything off
+def test_tracking_ends_when_no_iteration_can_be_ended(tmp_path: Path) -> None:
+    # GIVEN a loop whose numbers of iterations are no numbers WHEN it ends five THEN after three failures the tracker takes everything off
     model = layer()
     tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
     tracker.initialize(model)
-
-    def broken(*args: object) -> None:
-        raise RuntimeError("no end")
-
-    tracker._end = broken  # type: ignore[assignment,method-assign]
     off = []
     for _ in range(5):
         model(X)
-        tracker.step()
+        tracker.log_analysis("the next one")  # type: ignore[arg-type]
         off.append(tracker.off)
     assert off == [False, False, True, True, True] and clean(model)
     recorded = only(tmp_path)
@@ -126,7 +122,7 @@ class Odd:
         raise ValueError(name)
 
 
-def test_odd_arguments_do_not_raise() -> None:
+def test_arguments_that_raise_when_read_do_not_stop_training() -> None:
     with SOLTracker(every_n_steps=1, **QUIET) as tracker:
         tracker.initialize(Odd(), Odd())
         tracker.push_phase(Odd())
@@ -141,7 +137,7 @@ def test_odd_arguments_do_not_raise() -> None:
 # --- Everything is taken off ---
 
 
-def test_an_exception_out_of_the_outermost_phase_takes_all_off(tmp_path: Path) -> None:
+def test_an_exception_out_of_the_outermost_phase_ends_the_sampled_iteration(tmp_path: Path) -> None:
     # GIVEN a loop that skips a failing batch WHEN the exception has left the phases THEN nothing is on the model any more
     model = layer()
     with SOLTracker(every_n_steps=2, logdir=str(tmp_path), **QUIET) as tracker:
@@ -159,7 +155,7 @@ def test_an_exception_out_of_the_outermost_phase_takes_all_off(tmp_path: Path) -
     assert recorded.flop(1) == recorded.flop(2) == LINEAR
 
 
-def test_the_end_of_an_iterator_is_no_failure() -> None:
+def test_a_phase_that_ends_with_stop_iteration_keeps_the_iteration_sampled() -> None:
     model = layer()
     with SOLTracker(every_n_steps=1, **QUIET) as tracker:
         tracker.initialize(model)
@@ -169,7 +165,7 @@ def test_the_end_of_an_iterator_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
-def test_an_interrupted_step(tmp_path: Path, error: type[BaseException]) -> None:
+def test_an_exception_passes_through_the_tracker_and_closes_the_file(tmp_path: Path, error: type[BaseException]) -> None:
     # GIVEN a step that is interrupted WHEN the exception leaves the `with` THEN it passes, nothing stays, and the file is closed
     model = layer()
     with pytest.raises(error), SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET) as tracker:
@@ -183,18 +179,25 @@ def test_an_interrupted_step(tmp_path: Path, error: type[BaseException]) -> None
     assert recorded.closed and len(recorded.steps) == 1 and recorded.notes["interrupted"] == 1
 
 
-def test_an_interrupt_inside_our_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    # GIVEN Ctrl-C while hooks are being put on WHEN it has passed THEN nothing stays, and the tracker works on
-    model = layer()
-    tracker = SOLTracker(every_n_steps=1, **QUIET)
-    with monkeypatch.context() as patch:
+class InterruptedOnce(torch.nn.Linear):  # type: ignore[misc]
+    """A layer between whose two hooks Ctrl-C is pressed, once."""
 
-        def interrupted(*, timed: bool) -> None:
+    hooks = 0
+
+    def register_forward_hook(self, *args: Any, **options: Any) -> Any:
+        self.hooks += 1
+        if self.hooks == 1:
             raise KeyboardInterrupt
+        return super().register_forward_hook(*args, **options)
 
-        patch.setattr(tracker.instrumentation, "_count", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            tracker.initialize(model)
+
+def test_an_interrupt_while_hooks_are_put_on_leaves_nothing_on_the_model() -> None:
+    # GIVEN Ctrl-C while hooks are being put on WHEN it has passed THEN nothing stays, and the tracker works on
+    torch.manual_seed(0)
+    model = InterruptedOnce(16, 16)
+    tracker = SOLTracker(every_n_steps=1, **QUIET)
+    with pytest.raises(KeyboardInterrupt):
+        tracker.initialize(model)
     assert clean(model)
     tracker.step()
     model(X)
@@ -321,29 +324,29 @@ def test_two_trackers_take_turns(tmp_path: Path) -> None:
     assert second.notes["two_trackers"] >= 1 and clean(model)
 
 
-def test_two_threads_that_end_iterations_do_not_wait_for_each_other() -> None:
-    # GIVEN a tracker whose end of an iteration takes long WHEN another thread ends one meanwhile THEN that returns at once
+def test_a_thread_that_ends_an_iteration_does_not_wait_for_another_one() -> None:
+    # GIVEN an iteration whose end takes long, since the number of its samples is a function that does
     model = layer()
-    tracker = SOLTracker(every_n_steps=1000, **QUIET)
-    tracker.initialize(model)
-    inside, go = threading.Event(), threading.Event()
-    finish = tracker.output.finish
+    inside, go, threads = threading.Event(), threading.Event(), []
 
-    def slow(done: Any) -> None:
+    def samples() -> int:
+        threads.append(threading.get_ident())
         inside.set()
-        go.wait(10)
-        finish(done)
+        go.wait(60)
+        return 8
 
-    tracker.output.finish = slow  # type: ignore[method-assign]
+    tracker = SOLTracker(every_n_steps=1000, batch=samples, **QUIET)
+    tracker.initialize(model)
     thread = threading.Thread(target=tracker.step)
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
+    # WHEN another thread ends an iteration meanwhile THEN that returns at once
     tracker.step()
     tracker.clear()
+    assert thread.is_alive() and threads == [thread.ident]
     go.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
-    tracker.output.finish = finish  # type: ignore[method-assign]
     tracker.close()
 
 
@@ -363,11 +366,12 @@ tracker.push_phase("open at exit")
     ("ending", "code"),
     [("", 0), ("sys.exit(3)", 3), ("raise KeyError('end')", 1), ("os._exit(0)", 0), ("del tracker", 0)],
 )
-def test_a_process_that_ends_without_closing(tmp_path: Path, ending: str, code: int) -> None:
+def test_a_process_that_never_closes_its_tracker_keeps_its_finished_iterations(tmp_path: Path, ending: str, code: int) -> None:
     # GIVEN a script that never closes its tracker WHEN it ends in whatever way THEN it ends, and its file has the finished steps
-    ended = script(f"{LOOP}\n{ending}", tmp_path)
-    assert ended.returncode == code, ended.stderr
-    assert ("Traceback" in ended.stderr) is ("raise" in ending), ended.stderr
+    process = python("-c", f"{LOOP}\n{ending}", tmp_path, errors_apart=True)
+    _, errors = process.communicate(300)
+    assert process.returncode == code, errors
+    assert ("Traceback" in errors) is ("raise" in ending), errors
     recorded = only(tmp_path)
     assert [s["iteration"] for s in recorded.steps] == [0, 1, 2] and recorded.closed is ("os._exit" not in ending)
 
@@ -392,8 +396,9 @@ tracker.step()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
 def test_a_forked_process_writes_nothing_however_it_ends(tmp_path: Path) -> None:
     # GIVEN forks inside a sampled step WHEN each child uses the tracker and ends in a way of its own THEN the file is that of the parent alone
-    ended = script(LOOP.replace('tracker.push_phase("open at exit")', "") + FORK, tmp_path)
-    assert ended.returncode == 0, ended.stderr
+    process = python("-c", LOOP.replace('tracker.push_phase("open at exit")', "") + FORK, tmp_path)
+    text, _ = process.communicate(300)
+    assert process.returncode == 0, text
     recorded = only(tmp_path)
     assert [s["iteration"] for s in recorded.steps] == [0, 1, 2, 3] and recorded.closed
     assert "in the child" not in str(recorded.phase_times)
@@ -412,9 +417,9 @@ sys.meta_path[:] = [Finder if finder is PathFinder else finder for finder in sys
 """
 
 
-def test_it_works_with_torch_alone(tmp_path: Path) -> None:
+def test_a_loop_is_recorded_where_only_torch_is_installed(tmp_path: Path) -> None:
     # GIVEN a process with nothing but torch WHEN it is tracked THEN its work is recorded, with costs unknown and not 0
-    ended = script(f"{ALONE}\n{LOOP}\ntracker.close()\nassert not any(name in sys.modules for name in BLOCKED)", tmp_path)
+    ended = fresh_interpreter(f"{ALONE}\n{LOOP}\ntracker.close()\nassert not any(name in sys.modules for name in BLOCKED)", tmp_path)
     assert ended.returncode == 0, ended.stderr
     recorded = only(tmp_path)
     assert recorded.sampled == [0, 1, 2] and recorded.calls(1)["aten::addmm"] == 1
@@ -422,14 +427,14 @@ def test_it_works_with_torch_alone(tmp_path: Path) -> None:
     assert not [code for code in recorded.notes if code.startswith("failed")]
 
 
-def test_importing_loads_nothing_heavy() -> None:
+def test_importing_the_recorder_loads_neither_torch_nor_numpy() -> None:
     # GIVEN a process without torch WHEN the capture library is imported THEN it loads none of these
     text = (
         "import sys; import tb_sol_plugin; from tb_sol_plugin import capture; import tb_sol_plugin.capture; "
         "capture.__all__; dir(capture); "
         "print([m for m in ('torch', 'numpy', 'pandas', 'msgspec', 'wandb', 'tensorboard') if m in sys.modules])"
     )
-    assert script(text).stdout.strip() == "[]"
+    assert fresh_interpreter(text).stdout.strip() == "[]"
 
 
 def test_every_public_name_is_there() -> None:

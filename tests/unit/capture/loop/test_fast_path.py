@@ -9,7 +9,7 @@ import sys
 import threading
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,35 +20,17 @@ from tb_sol_plugin.capture.loop.schedule import Schedule
 from tests.support.sol_reading import only
 
 torch = pytest.importorskip("torch", reason="tracks training loops")
-from tb_sol_plugin.capture.hooks import instrument  # noqa: E402, F401  (needs torch)
-from tb_sol_plugin.capture.loop import guard  # noqa: E402
-from tb_sol_plugin.capture.tracker import SOLTracker  # noqa: E402
+from tb_sol_plugin.capture.tracker import SOLTracker  # noqa: E402  (needs torch)
+from tests.support.stopped_clock import StoppedClock as Time  # noqa: E402
+from tests.support.stopped_clock import stop_clock  # noqa: E402
 
 QUIET: dict[str, Any] = {"tensorboard": False, "wandb": False, "console": False}
 
 
-class Time:
-    """A clock that stands still but for `pass_`."""
-
-    def __init__(self) -> None:
-        self.ns = 1000
-
-    def __call__(self) -> int:
-        return self.ns
-
-    def pass_(self, ns: int) -> None:
-        self.ns += ns
-
-
 @pytest.fixture
-def time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Time]:
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     """The time of all parts of the tracker."""
-    made = Time()
-    for name, module in tuple(sys.modules.items()):
-        if name.startswith("tb_sol_plugin.capture.") and hasattr(module, "perf_counter_ns"):
-            monkeypatch.setattr(module, "perf_counter_ns", made)
-    monkeypatch.setattr(guard, "time", types.SimpleNamespace(perf_counter_ns=made, time_ns=lambda: 1_700_000_000_000_000_000))
-    yield made
+    return stop_clock(monkeypatch)
 
 
 def written(folder: Path) -> list[dict[str, Any]]:

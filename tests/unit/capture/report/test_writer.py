@@ -10,6 +10,7 @@ import time
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -376,3 +377,27 @@ def test_a_process_that_is_killed_loses_one_iteration_at_most(tmp_path: Path) ->
             "truncated last line",
             "sampled iteration without its work",
         }
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"phase_times": [(1, 2, 3, None, 1)]},
+        {"signature": "0123456789ab", "batch": 3, "tokens": 0, "phase_times": [(1, 2, 3, None, 1), (4, 5, 6, 7, 8)]},
+        {"signature": "0123456789ab", "phase_times": [(1, 2, 3, None, 1)]},
+        {"signature": 'odd "name"', "batch": 3},
+        {"signature": "é"},
+        {"signature": "a", "device_ns": 5, "lost": {"b": 1}, "module_times": [(1, 2, 3, 4, 5)], "compiled": True},
+    ],
+)
+def test_the_short_way_of_ordinary_iterations_writes_the_same_records(tmp_path: Path, fields: dict[str, Any]) -> None:
+    # GIVEN an iteration that was not sampled WHEN it is written the short way, and, because a note waits, the long way
+    step = StepRecord(7, start_ns=10, duration_ns=20, overhead_ns=30, **fields)
+    short, long = (CaptureWriter(str(tmp_path / name), HEADER) for name in ("short", "long"))
+    long.note("waits", "for the next iteration")
+    for writer in (short, long):
+        writer.step(step, Ledger(), Labels())
+    # THEN the records of both are equal
+    of_short, of_long = ([r for r in records(Path(writer.path)) if r["kind"] not in ("header", "note")] for writer in (short, long))
+    assert of_short == of_long and of_short
