@@ -163,6 +163,9 @@ def run(arguments: list[str]) -> None:
         sys.argv, sys.path[0] = rest, ""
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
+        torch = sys.modules.get("torch")
+        if torch is not None:  # ranks that the program starts are forks, too
+            torch.multiprocessing.spawn = lambda main, args, nprocs: torch.multiprocessing.start_processes(main, args, nprocs, start_method="fork")
         sys.argv, sys.path[0] = arguments, os.path.dirname(first)
         runpy.run_path(first, run_name="__main__")
 

@@ -6,24 +6,19 @@ A meeting point in the folder; what is measured is compared with gradients of a 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.forked import python
+
 SIZE, INITIAL = 6, 8
 
 
-def launch(kind: str, folder: Path, *, ranks: int) -> list[subprocess.Popen[str]]:
+def launch(kind: str, folder: Path, *, ranks: int) -> list[Any]:
     """The running processes of a job, one per replica."""
-    command = [sys.executable, "-m", "tests.support.goodput_workers", kind, str(folder)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return [
-        subprocess.Popen([*command, str(rank), str(ranks)], cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for rank in range(ranks)
-    ]
+    return [python("-m", "tests.support.goodput_workers", kind, folder, rank, ranks) for rank in range(ranks)]
 
 
 def small() -> Any:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.forked import python
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def launch(kind: str, logdir: Path, *, ranks: int = 1, **environment: str) -> list[subprocess.Popen[str]]:
+def launch(kind: str, logdir: Path, *, ranks: int = 1) -> list[Any]:
     """The running processes of a job, one per rank."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    command = [sys.executable, "-m", "tests.support.sol_workers", kind, str(logdir)]
-    return [
-        subprocess.Popen([*command, str(rank), str(ranks), str(logdir.parent / "meeting")], cwd=ROOT, env=env, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for rank in range(ranks)
-    ]  # fmt: skip
+    return [python("-m", "tests.support.sol_workers", kind, logdir, rank, ranks, logdir.parent / "meeting") for rank in range(ranks)]
 
 
-def finished(processes: list[subprocess.Popen[str]], seconds: float) -> list[str]:
+def finished(processes: list[Any], seconds: float) -> list[str]:
     """What each wrote. AssertionError where one fails; whoever is not done in time is killed, and that is an AssertionError too."""
     end, out = time.monotonic() + seconds, []
     try:

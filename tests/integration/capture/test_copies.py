@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +14,8 @@ from tb_sol_plugin import ingest  # noqa: E402
 from tb_sol_plugin.metrics.copies import counted  # noqa: E402
 from tb_sol_plugin.metrics.hatchet import hatchet  # noqa: E402
 from tb_sol_plugin.model.report import UnavailableReport  # noqa: E402
+from tests.support.forked import python  # noqa: E402
 
-ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
@@ -30,11 +26,11 @@ def on_a_device(tmp_path_factory):
     if not hasattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend"):
         pytest.skip("this torch takes no device in Python (2.10 and later do)")
     folder = tmp_path_factory.mktemp("device")
-    command = [sys.executable, "-m", "tests.integration.capture.copies_on_a_device", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    process = python("-m", "tests.integration.capture.copies_on_a_device", folder, errors_apart=True)
+    printed, errors = process.communicate(300)
+    assert process.returncode == 0, errors[-2000:]
     to, back = "5 to the device (3.58 kB, 3 from pageable memory)", "4 to the host (2.05 kB, 2 to pageable memory, 2 numbers read)"
-    assert f"Copies: {to}, {back}; the host waits for 8." in " ".join(done.stdout.split())  # the report on the console
+    assert f"Copies: {to}, {back}; the host waits for 8." in " ".join(printed.split())  # the report on the console
     (path,) = folder.glob("*.sol.jsonl")
     return ingest.read(str(path))
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.model.capture import Capture
-from tests.support.sol_workers import ROOT, finished
+from tests.support.forked import python
+from tests.support.sol_workers import finished
 from tests.support.training_loops import plain, tokens_of_toy, toy
 
 torch = pytest.importorskip("torch", reason="records training loops")
@@ -72,14 +70,8 @@ def test_a_sharded_model_on_two_ranks(tmp_path: Path) -> None:
         pytest.skip("fully_shard needs torch 2.6 or newer")
     # GIVEN the toy sharded over two ranks, computing in BF16 with FP32 parameters
     logdir = tmp_path / "run"
-    command = [sys.executable, "-m", "tests.integration.capture.memory_on_ranks", str(logdir)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    jobs = [
-        subprocess.Popen([*command, str(rank), "2", str(tmp_path / "meeting")], cwd=ROOT, env=env, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for rank in range(2)
-    ]  # fmt: skip
-    texts = finished(jobs, SECONDS)
+    module = "tests.integration.capture.memory_on_ranks"
+    texts = finished([python("-m", module, logdir, rank, 2, tmp_path / "meeting") for rank in range(2)], SECONDS)
     said = [json.loads(line.removeprefix("said ")) for text in texts for line in text.splitlines() if line.startswith("said ")]
     # THEN the base records before and after the process group are there on both ranks
     assert [one["problems"] for one in said] == [["", ""]] * 2 and [one["ranks"][1] for one in said] == [0, 1]

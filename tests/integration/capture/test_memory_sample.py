@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from tb_sol_plugin import ingest
 from tb_sol_plugin.metrics.memory.budget import budget
 from tb_sol_plugin.metrics.memory.curves import curves
 from tb_sol_plugin.model.report import Report
+from tests.support.forked import python
 from tests.support.sol_reading import read_file
 from tests.support.sol_workers import ROOT
 
@@ -67,7 +65,7 @@ def test_what_is_shipped_is_small_and_named_neutrally() -> None:
 def test_the_script_runs(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="records a training loop")
     folder = tmp_path / "run"
-    command = [sys.executable, str(ROOT / "samples" / "capture_memory.py"), "--logdir", str(folder)]
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, capture_output=True, timeout=180)
-    assert done.returncode == 0, done.stderr[-4000:]
+    process = python(ROOT / "samples" / "capture_memory.py", "--logdir", folder, cwd=tmp_path)
+    text, _ = process.communicate(300)
+    assert process.returncode == 0, text[-4000:]
     looks_right(folder)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import tb_sol_plugin as sol
+from tests.support.forked import python
 from tests.support.sol_reading import Recorded, read_file
 from tests.support.sol_workers import ROOT
 
@@ -20,12 +18,10 @@ OPTION = {"capture_train": "--logdir", "capture_rl": "--tensorboard-dir", "captu
 
 def run(name: str, folder: Path) -> str:
     """What the script says that writes into a folder."""
-    command = [sys.executable, str(ROOT / "samples" / f"{name}.py"), OPTION[name], str(folder)]
-    done = subprocess.run(
-        command, cwd=folder.parent, env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, capture_output=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    process = python(ROOT / "samples" / f"{name}.py", OPTION[name], folder, cwd=folder.parent, errors_apart=True)
+    printed, errors = process.communicate(300)
+    assert process.returncode == 0, errors[-4000:]
+    return str(printed)
 
 
 def products(tokens: int, width: int, layers: int, words: int) -> int:

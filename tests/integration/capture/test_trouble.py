@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -14,8 +12,8 @@ from typing import Any
 import pytest
 
 import tb_sol_plugin as sol
+from tests.support.forked import python
 from tests.support.sol_reading import only, read_file
-from tests.support.sol_workers import ROOT
 from tests.support.training_loops import phase, run, same
 
 torch = pytest.importorskip("torch", reason="records training loops")
@@ -36,14 +34,6 @@ def regress(model: Any, optimizer: Any, tracker: Any) -> Any:
 def layer() -> Any:
     torch.manual_seed(0)
     return torch.nn.Linear(16, 16)
-
-
-def script(text: str, *arguments: object, **environment: str) -> subprocess.Popen[str]:
-    """A process that runs `text` with the checkout at hand."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.Popen(
-        [sys.executable, "-c", text, *map(str, arguments)], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
 
 
 def test_a_logdir_that_cannot_be_written(tmp_path: Path) -> None:
@@ -82,7 +72,7 @@ print("equal")
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     # GIVEN a process whose files may not grow beyond 40 000 bytes WHEN it trains 90 tracked steps
-    process = script(FULL, tmp_path)
+    process = python("-c", FULL, tmp_path)
     text, _ = process.communicate(timeout=300)
     # THEN the training is as it is untracked, and says once that writing has stopped
     assert process.returncode == 0 and "equal" in text, text
@@ -108,7 +98,7 @@ with sol.capture(sys.argv[1], model=model, every_n_steps=2, tensorboard=False) a
 
 def test_a_process_that_is_killed(tmp_path: Path) -> None:
     # GIVEN a loop that records without end WHEN it is killed once its file has 50 steps
-    process = script(ENDLESS, tmp_path)
+    process = python("-c", ENDLESS, tmp_path)
     try:
         end = time.monotonic() + 300
         while time.monotonic() < end and process.poll() is None:
