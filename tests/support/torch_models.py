@@ -1,21 +1,21 @@
-"""Small models for witnesses, and the work that the product reads off a recording of them. Imports torch where it is called."""
+"""Small models for witnesses, and the work that the product reads off a recording of them. Imports torch and pandas where they are called."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
-from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.work import work
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def recorded(step: Callable[[], object], folder: Path, *, dense: bool = False) -> pd.DataFrame:
     """The owning calls of a recording of `step` on the CPU. dense: attention with every pair."""
     from torch.profiler import ProfilerActivity, profile
+
+    from tb_sol_plugin.ingest import read
+    from tb_sol_plugin.metrics.work.work import work
 
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
         step()
@@ -26,6 +26,8 @@ def recorded(step: Callable[[], object], folder: Path, *, dense: bool = False) -
 
 def matrix_flop(ops: pd.DataFrame, **where: str) -> int:
     """Sum of matrix FLOP of the rows whose columns have these values."""
+    import numpy as np
+
     chosen = np.isfinite(ops["flop"].to_numpy())
     for column, value in where.items():
         chosen &= (ops[column].astype(str) == value).to_numpy()

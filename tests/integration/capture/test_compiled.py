@@ -53,7 +53,18 @@ def no_compiled_code_of_others() -> Any:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_compiled_model_is_counted_and_stays_compiled(tmp_path: Path, backend: str) -> None:
     # GIVEN a compiled model WHEN six steps run with steps 0, 1 and 4 sampled
-    model = torch.compile(one_block(), backend=backend)
+    runs: list[object] = []
+
+    def counting(graph: Any, inputs: Any) -> Any:
+        made = torch._dynamo.lookup_backend(backend)(graph, inputs)
+
+        def call(*args: Any) -> Any:
+            runs.append(graph)
+            return made(*args)
+
+        return call
+
+    model = torch.compile(one_block(), backend=counting)
     counters: list[int] = []
 
     def step(model: Any, optimizer: Any, tracker: Any) -> Any:
@@ -70,11 +81,11 @@ def test_a_compiled_model_is_counted_and_stays_compiled(tmp_path: Path, backend:
     for n in recorded.sampled:
         assert recorded.flop(n, backward=False) == 2 * one and recorded.flop(n) == 2 * one + 3 * one
     # AND the first unsampled step compiles one graph, which all later ones use: no break, no recompilation by the recorder
-    assert counters == [0, 0, 1, 1, 1, 1]
+    assert counters == [0, 0, 1, 1, 1, 1] and len(runs) == 3
     assert sum(torch._dynamo.utils.counters["graph_break"].values()) == 0
     # AND the loss falls as it does untracked (a compiled step may round differently from an eager one)
     torch._dynamo.reset()
-    untracked, _ = run(torch.compile(one_block(), backend=backend), regress, steps=6)
+    untracked, _ = run(torch.compile(one_block(), backend=counting), regress, steps=6)
     for a, b in zip(losses, untracked, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
 

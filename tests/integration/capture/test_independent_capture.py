@@ -11,7 +11,6 @@ import io
 import json
 import random
 import re
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -29,6 +28,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.model.report import Report, encode
 from tests.support import raw_capture as own
+from tests.support.forked import python
 from tests.support.torch_models import transformer
 
 torch = pytest.importorskip("torch", reason="records training loops")
@@ -637,9 +637,11 @@ def test_what_the_recorder_cost() -> None:
 
 
 def test_no_iteration_waits_for_code_to_be_loaded(tmp_path: Path) -> None:
-    # GIVEN a fresh process WHEN tracking has begun THEN what the end of an iteration needs is there
+    # GIVEN a process without anything of ours WHEN tracking has begun THEN what the end of an iteration needs is there
     code = f"""
 import sys, torch
+for name in [name for name in sys.modules if name.split(".")[0] == "tb_sol_plugin"]:
+    del sys.modules[name]
 import tb_sol_plugin as sol
 needed = ("tb_sol_plugin.cost", "tb_sol_plugin.capture.report.analysis", "tb_sol_plugin.capture.report.writer", "tb_sol_plugin.devices.limits")
 before = [name for name in needed if name in sys.modules]
@@ -650,8 +652,9 @@ with sol.capture({str(tmp_path)!r}, model=torch.nn.Linear(2, 2), console=False, 
     tracker.step()
     print(sorted(name for name in set(sys.modules) - loaded if name.startswith("tb_sol_plugin")))
 """
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True).stdout.splitlines()
-    assert out == ["[] []", "[]"]
+    process = python("-c", code, errors_apart=True)
+    printed, errors = process.communicate(300)
+    assert process.returncode == 0 and printed.splitlines() == ["[] []", "[]"], errors
 
 
 # -- random models ---------------------------------------------------------------------------------------------------------------

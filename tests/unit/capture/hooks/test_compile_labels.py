@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -25,12 +23,6 @@ from tb_sol_plugin.capture.work import dispatch  # noqa: E402
 from tb_sol_plugin.capture.work.dispatch import CompiledEagerly, hold_eager, release_eager  # noqa: E402
 
 nn = torch.nn
-INDUCTOR = pytest.param(
-    "inductor", marks=pytest.mark.skipif(shutil.which(os.environ.get("CXX", "g++")) is None, reason="inductor needs a C++ compiler")
-)
-BACKENDS = ["eager", "aot_eager", INDUCTOR]
-
-
 @pytest.fixture(autouse=True)
 def no_compiled_code_of_others() -> Iterator[None]:
     torch._dynamo.reset()
@@ -146,53 +138,46 @@ class Loop:
         return out
 
 
-@pytest.mark.parametrize("mode", [True, False], ids=["dispatch", "hooks"])
-@pytest.mark.parametrize("sampled_first", [True, False])
-@pytest.mark.parametrize("compile_", [by_function, by_method, by_part])
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_unsampled_steps_run_the_same_compiled_code(backend: str, compile_: Any, sampled_first: bool, mode: bool) -> None:
+@pytest.mark.parametrize(
+    ("backend", "compile_", "sampled_first"),
+    [
+        ("eager", by_function, True), ("eager", by_function, False), ("eager", by_method, True), ("eager", by_part, False),
+        ("aot_eager", by_function, False), ("aot_eager", by_method, False), ("aot_eager", by_part, True),
+    ],
+)  # fmt: skip
+def test_unsampled_steps_run_the_same_compiled_code(backend: str, compile_: Any, sampled_first: bool) -> None:
     # GIVEN a compiled model
     torch._dynamo.utils.counters.clear()
     compiler = Compiler(backend)
-    loop = Loop(compile_(model(), compiler), compiler, mode=mode)
-    plain = Loop(model(), None, mode=mode).run()
-    # WHEN sampled and unsampled steps alternate
+    loop = Loop(compile_(model(), compiler), compiler, mode=False)
+    plain = Loop(model(), None, mode=False).run()
+    # WHEN sampled and unsampled steps alternate, the sampled ones with a dispatch mode and without
     ran = []
-    for sampled in [sampled_first, sampled_first, False, False, True, False, True, False]:
-        before = compiler.ran
+    for sampled, mode in [
+        (sampled_first, False), (sampled_first, True), (False, False), (False, False), (True, False), (False, False), (True, True), (False, False),
+    ]:  # fmt: skip
+        before, loop.mode = compiler.ran, mode
         out, gradients = loop.sampled() if sampled else loop.run()
         ran.append((sampled, compiler.ran - before))
         # THEN the output and gradients are those of the plain model
         assert torch.equal(out, plain[0]) and all(torch.equal(a, b) for a, b in zip(gradients, plain[1], strict=True))
+        # AND what was sampled was labeled, as of a compiled region, without times
+        if sampled:
+            assert (loop.seen > 50) == mode
+            labeled = {loop.hooks.labels.known[label].name for label in loop.hooks.compiled}
+            assert labeled == {*CALLS[:4]} if compile_ is by_part else labeled == {"Model", *CALLS}
+            timed = {loop.hooks.labels.known[call[0]].name for call in loop.hooks.calls}
+            assert timed == ({*CALLS[4:]} if compile_ is by_part else set())
+            assert not loop.hooks.lost
     # AND each unsampled step runs the compiled code, each sampled one runs none of it
     assert ran == [(sampled, 0 if sampled else 1) for sampled, _ in ran]
     # AND it was compiled once, without a break
     assert compiler.compiled == 1
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
     assert not torch._dynamo.utils.counters["graph_break"] and not torch._dynamo.utils.counters["recompiles"]
-    # AND what was sampled was labeled, as of a compiled region, without times
-    assert (loop.seen > 50) == mode
-    labeled = {loop.hooks.labels.known[label].name for label in loop.hooks.compiled}
-    assert labeled == {*CALLS[:4]} if compile_ is by_part else labeled == {"Model", *CALLS}
-    timed = {loop.hooks.labels.known[call[0]].name for call in loop.hooks.calls}
-    assert timed == ({*CALLS[4:]} if compile_ is by_part else set())
-    assert not loop.hooks.lost
 
 
-@pytest.mark.parametrize("backend", [INDUCTOR])
-def test_generated_code_stays_too(backend: str) -> None:
-    compiler = Compiler(backend)
-    loop = Loop(by_function(model(), compiler), compiler, mode=True)
-    first, _ = loop.run()
-    sampled, _ = loop.sampled()
-    again, _ = loop.run()
-    assert compiler.compiled == 1 and compiler.ran == 2 and loop.seen > 50
-    assert torch.equal(first, again)
-    torch.testing.assert_close(sampled, first)
-
-
-@pytest.mark.parametrize("parts", ["hooks", "functions"])
-@pytest.mark.parametrize("sampled_first", [True, False])
+@pytest.mark.parametrize(("parts", "sampled_first"), [("hooks", True), ("functions", False)])
 def test_each_part_alone_leaves_compiled_code_as_it_is(parts: str, sampled_first: bool) -> None:
     compiler = Compiler("eager")
     loop = Loop(by_function(model(), compiler), compiler, mode=False, parts=parts)

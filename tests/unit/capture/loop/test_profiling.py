@@ -46,40 +46,52 @@ def steps_in(trace: dict[str, Any]) -> list[str]:
     return [e["name"] for e in trace["traceEvents"] if str(e.get("name")).startswith("ProfilerStep#") and e.get("cat") == "user_annotation"]
 
 
-def test_the_iteration_after_a_sampled_one_is_traced(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of eight iterations from number 100, of which the first, the second and the fifth are sampled."""
+    gc.collect()
+    folder = tmp_path_factory.mktemp("traces")
+    run(folder, first_iteration=100)
+    return folder
+
+
+def test_the_iteration_after_a_sampled_one_is_traced(recorded: Path) -> None:
     # GIVEN iterations 0, 1, 4 sampled WHEN eight run from number 100 THEN 102 and 105 have a trace each
-    run(tmp_path, first_iteration=100)
-    found = traces(tmp_path)
+    found = traces(recorded)
     assert [steps_in(t) for t in found] == [["ProfilerStep#102"], ["ProfilerStep#105"]]
     # AND the traces have sizes, phases, and no mark of a dispatch mode
     names = {e["name"] for e in found[0]["traceEvents"] if "name" in e}
     assert {"forward", "aten::addmm"} <= names
     assert any("Input Dims" in e.get("args", {}) for e in found[0]["traceEvents"])
-    recorded = only(tmp_path)
-    assert recorded.sampled == [100, 101, 104] and not recorded.notes
-    # AND traces and capture are of one worker
-    (capture,) = tmp_path.glob("*.sol.jsonl")
-    named = NAME.match(capture.name)
+    capture = only(recorded)
+    assert capture.sampled == [100, 101, 104] and not capture.notes
+    # AND traces and capture are of one rank, and nothing else is left in the folder
+    (path,) = recorded.glob("*.sol.jsonl")
+    named = NAME.match(path.name)
     assert named is not None
-    for path in tmp_path.glob("*.pt.trace.json.gz"):
+    for path in recorded.glob("*.pt.trace.json.gz"):
         assert re.fullmatch(re.escape(f"{named['host']}_rank{named['rank']}") + r"\.\d+\.pt\.trace\.json\.gz", path.name)
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+    assert not [path for path in recorded.iterdir() if path.name.startswith(".")]
 
 
-def test_the_product_joins_them(tmp_path: Path) -> None:
+def test_traces_and_capture_file_are_opened_as_recordings_of_one_rank(recorded: Path) -> None:
     import tb_sol_plugin as sol
 
-    run(tmp_path)
-    captures = sol.open(str(tmp_path)).captures
+    captures = sol.open(str(recorded)).captures
     assert {c.facts.source for c in captures} == {"kineto", "sol_capture"} and len({c.worker for c in captures}) == 1
 
 
-@pytest.mark.parametrize("stacks", [True, False])
-def test_traces_have_the_calls_of_modules_unless_switched_off(tmp_path: Path, stacks: bool) -> None:
-    run(tmp_path, **({} if stacks else {"trace_stacks": False}))
-    found = traces(tmp_path)
-    modules = [{e["name"] for e in t["traceEvents"] if str(e.get("name")).startswith("nn.Module: ")} for t in found]
-    assert modules == [{"nn.Module: Linear_0"} if stacks else set()] * 2
+def modules_in(trace: dict[str, Any]) -> set[str]:
+    return {e["name"] for e in trace["traceEvents"] if str(e.get("name")).startswith("nn.Module: ")}
+
+
+def test_traces_have_the_calls_of_modules(recorded: Path) -> None:
+    assert [modules_in(t) for t in traces(recorded)] == [{"nn.Module: Linear_0"}] * 2
+
+
+def test_there_are_no_more_traces_than_asked_for_and_no_stacks_where_switched_off(tmp_path: Path) -> None:
+    run(tmp_path, steps=20, traces=1, trace_stacks=False)
+    assert [modules_in(t) for t in traces(tmp_path)] == [set()]
 
 
 def test_the_range_has_the_number_that_the_iteration_got_in_the_end(tmp_path: Path) -> None:
@@ -93,12 +105,7 @@ def test_the_range_has_the_number_that_the_iteration_got_in_the_end(tmp_path: Pa
     assert [steps_in(t) for t in traces(tmp_path)] == [["ProfilerStep#7"]]
 
 
-def test_there_are_no_more_traces_than_asked_for(tmp_path: Path) -> None:
-    run(tmp_path, steps=20, traces=1)
-    assert len(traces(tmp_path)) == 1
-
-
-def test_no_trace_beside_a_profiler_of_the_script(tmp_path: Path) -> None:
+def test_no_iteration_is_traced_while_the_script_has_a_profiler(tmp_path: Path) -> None:
     # GIVEN a script with a profiler that waits for its turn WHEN it runs with tracking THEN it is undisturbed, and this is noted
     done: list[object] = []
     schedule = torch.profiler.schedule(wait=2, warmup=1, active=2, repeat=1)
@@ -123,7 +130,7 @@ def test_an_iteration_that_does_not_end_leaves_no_trace(tmp_path: Path) -> None:
     assert traces(tmp_path) == [] and not torch.autograd.profiler._is_profiler_enabled
 
 
-def test_clear_restarts_the_range(tmp_path: Path) -> None:
+def test_a_traced_iteration_that_begins_anew_has_one_range(tmp_path: Path) -> None:
     model = torch.nn.Linear(16, 16)
     with SOLTracker(logdir=str(tmp_path), every_n_steps=4, profile="after_sampled", tensorboard=False, console=False) as tracker:
         tracker.initialize(model)
@@ -136,7 +143,7 @@ def test_clear_restarts_the_range(tmp_path: Path) -> None:
     assert steps_in(trace) == ["ProfilerStep#2"]
 
 
-def test_nothing_to_trace_is_noted(tmp_path: Path) -> None:
+def test_a_loop_with_every_iteration_sampled_is_not_traced_and_says_so(tmp_path: Path) -> None:
     run(tmp_path, steps=3, every_n_steps=1)
     assert traces(tmp_path) == [] and only(tmp_path).notes["profiler"] == 1
 

@@ -23,22 +23,55 @@ from tests.support.sol_step import device, records, step
 EXPECTED = values.scalars(analyze(records(), step(), device()))
 """By hand in `test_log_tensorboard.py`."""
 START = """
-import wandb
+import os, wandb
 from tb_sol_plugin.capture.report.analysis import analyze, carry
 from tb_sol_plugin.capture.report.loggers import log_wandb
 from tests.support.sol_step import device, records, step
 found = analyze(records(), step(), device())
-run = wandb.init(mode="offline", dir=".", project="p", settings=wandb.Settings(console="off", silent=True))
+
+def begin(folder):
+    os.makedirs(folder, exist_ok=True)
+    return wandb.init(mode="offline", dir=folder, project="p", settings=wandb.Settings(console="off", silent=True))
 """
+LOOPS = {
+    "once per iteration": """
+for i in range(1, 4):
+    assert log_wandb(found, i)
+    wandb.log({"loss": 1.0 / i})
+assert run.step == 3
+""",
+    "with steps of its own": """
+for i in range(6):
+    log_wandb(found, i)
+    if i == 3:
+        wandb.log({"epoch": 1}, step=1)
+    if i == 5:
+        wandb.log({"loss": 0.25}, step=600)
+""",
+    "with rows of ours": "for i in range(5, 8): log_wandb(found, i, commit=True)",
+    "logging nothing": "log_wandb(found, 7); log_wandb(carry(found, step(8)), 8)",
+    "with tables": "log_wandb(found, 7, tables=True)",
+    "with unknown cells": "log_wandb(analyze(records(timed=False), step(), None), 7, tables=True)",
+}
+"""Loops that log, each in a run of its own."""
 
 
-def run(folder: Path, body: str) -> list[dict[str, Any]]:
-    """Run a loop in a process of its own; the rows of its history, in order."""
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of the runs of all loops, which one process made one after the other."""
     pytest.importorskip("wandb")
+    root = tmp_path_factory.mktemp("wandb")
+    parts = [f"run = begin({name!r})\n{body}\nrun.finish()" for name, body in LOOPS.items()]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "WANDB_ERROR_REPORTING": "false"}
-    done = subprocess.run([sys.executable, "-c", START + body + "\nrun.finish()"], cwd=folder, env=env, capture_output=True, text=True, timeout=180)
+    command = [sys.executable, "-c", "\n".join((START, *parts))]
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "step" not in done.stderr.lower(), done.stderr  # it warns of rows that it drops
+    return {name: root / name for name in LOOPS}
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the history of a run, in order."""
     return [row for kind, row in read(folder) if kind == "history"]
 
 
@@ -71,64 +104,51 @@ def tables(folder: Path) -> dict[str, dict[str, Any]]:
     return {path.name.rsplit("_", 2)[0]: json.loads(path.read_text(encoding="utf-8")) for path in files}
 
 
-def test_figures_join_the_row_that_the_loop_logs(tmp_path: Path) -> None:
+def test_figures_join_the_row_that_the_loop_logs(folders: dict[str, Path]) -> None:
     # GIVEN a loop that logs once per iteration and counts its steps itself
-    rows = run(
-        tmp_path,
-        """
-for i in range(1, 4):
-    assert log_wandb(found, i)
-    wandb.log({"loss": 1.0 / i})
-assert run.step == 3
-""",
-    )
-
+    folder = folders["once per iteration"]
     # THEN there is one row per call of the loop's own, with all scalars and the iteration
+    rows = history(folder)
     assert [(row["_step"], row["loss"], row["sol/iteration"]) for row in rows] == [(0, 1.0, 1), (1, 0.5, 2), (2, 1 / 3, 3)]
     for row in rows:
         ours = {name: value for name, value in row.items() if name.startswith("sol") and name != "sol/iteration"}
         assert ours == pytest.approx(EXPECTED)
-    assert [m for kind, m in read(tmp_path) if kind == "metric"] == [
+    assert [m for kind, m in read(folder) if kind == "metric"] == [
         {"name": "sol/iteration", "axis": ""},
         *({"name": f"{prefix}/*", "axis": "sol/iteration"} for prefix in ("sol", "sol_layer", "sol_func", "sol_phase")),
     ]
 
 
-def test_a_loop_with_steps_of_its_own_loses_nothing(tmp_path: Path) -> None:
+def test_every_run_of_a_process_gets_an_axis_of_its_own(folders: dict[str, Path]) -> None:
+    for folder in folders.values():
+        assert sum(kind == "metric" for kind, _ in read(folder)) == 5
+
+
+def test_a_loop_with_steps_of_its_own_loses_nothing(folders: dict[str, Path]) -> None:
     # GIVEN a loop whose steps are samples, logged every second iteration, and an epoch that ends at step 1: a row of ours would drop it
-    rows = run(
-        tmp_path,
-        """
-for i in range(6):
-    log_wandb(found, i)
-    if i == 3:
-        wandb.log({"epoch": 1}, step=1)
-    if i == 5:
-        wandb.log({"loss": 0.25}, step=600)
-""",
-    )
+    rows = history(folders["with steps of its own"])
     assert {row["_step"]: row["epoch"] for row in rows if "epoch" in row} == {1: 1}
     assert {row["_step"]: row["loss"] for row in rows if "loss" in row} == {600: 0.25}
     assert [row["sol/iteration"] for row in rows if "sol/iteration" in row] == [3, 5]
 
 
-def test_a_loop_that_logs_nothing_itself_can_have_rows_of_ours(tmp_path: Path) -> None:
-    rows = run(tmp_path, "for i in range(5, 8): log_wandb(found, i, commit=True)")
+def test_a_loop_that_logs_nothing_itself_can_have_rows_of_ours(folders: dict[str, Path]) -> None:
+    rows = history(folders["with rows of ours"])
     assert [(row["_step"], row["sol/iteration"]) for row in rows] == [(0, 5), (1, 6), (2, 7)]
 
 
-def test_a_loop_that_logs_nothing_itself_keeps_the_last_figures(tmp_path: Path) -> None:
+def test_a_loop_that_logs_nothing_itself_keeps_the_last_figures(folders: dict[str, Path]) -> None:
     # GIVEN a sampled step and one that was not counted
-    (row,) = run(tmp_path, "log_wandb(found, 7)\nlog_wandb(carry(found, step(8)), 8)")
+    (row,) = history(folders["logging nothing"])
     assert (row["sol/iteration"], row["sol/capture_age_iters"], row["sol_layer/Linear/count"]) == (8, 1, 7)
 
 
-def test_the_four_tables(tmp_path: Path) -> None:
-    (row,) = run(tmp_path, "log_wandb(found, 7, tables=True)")
+def test_the_four_tables(folders: dict[str, Path]) -> None:
+    (row,) = history(folders["with tables"])
     assert {name.rsplit("/", 1)[0] for name in row if name.endswith("/path")} == {
         "sol/by_layer_type", "sol/by_function", "sol/by_phase", "sol/top_operations",
     }  # fmt: skip
-    found = tables(tmp_path)
+    found = tables(folders["with tables"])
 
     groups = ["name", "count", "estimated_ms", "share_pct", "measured_ms", "efficiency_pct", "tflops", "memory_gb", "bound"]
     assert found["by_layer_type"]["columns"] == found["by_function"]["columns"] == found["by_phase"]["columns"] == groups
@@ -148,21 +168,8 @@ def test_the_four_tables(tmp_path: Path) -> None:
     assert top["data"][5][8:] == [None, None, None, None, 5.0, None, "unknown", "no_model"]
 
 
-def test_unknown_cells_in_every_row_are_empty(tmp_path: Path) -> None:
-    run(tmp_path, "log_wandb(analyze(records(timed=False), step(), None), 7, tables=True)")
-    assert [row[2:6] for row in tables(tmp_path)["by_layer_type"]["data"]] == [[None] * 4] * 3
-
-
-def test_another_run_gets_its_own_axis(tmp_path: Path) -> None:
-    code = """
-log_wandb(found, 1)
-run.finish()
-run = wandb.init(mode="offline", dir="second", project="p", settings=wandb.Settings(console="off", silent=True))
-log_wandb(found, 2)
-"""
-    (tmp_path / "second").mkdir()
-    run(tmp_path, code)
-    assert sum(kind == "metric" for kind, _ in read(tmp_path / "second")) == 5
+def test_unknown_cells_in_every_row_are_empty(folders: dict[str, Path]) -> None:
+    assert [row[2:6] for row in tables(folders["with unknown cells"])["by_layer_type"]["data"]] == [[None] * 4] * 3
 
 
 # -- without a run -----------------------------------------------------------------------------------------------------

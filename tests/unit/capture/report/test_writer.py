@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 import time
 import warnings
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,54 +17,11 @@ from tb_sol_plugin.capture.loop.schedule import StepRecord
 from tb_sol_plugin.capture.report import writer as W
 from tb_sol_plugin.capture.report.writer import CaptureWriter
 from tb_sol_plugin.ingest import read
-from tests.conftest import ROOT
+from tests.support.forked import python
 from tests.support.packed_lines import records_in
+from tests.support.written_steps import HEADER, Ledger, Sig, labeled, sampled
 
-HEADER: dict[str, object] = {
-    "rank": 3,
-    "world_size": 8,
-    "host": "node1",
-    "pid": 77,
-    "wall_ns": 1_700_000_000_000_000_000,
-    "mode": "dispatch",
-}
 NAME = "node1_rank3_77_1700000000000000000"
-
-
-@dataclass
-class Sig:
-    """A signature as the ledger has it."""
-
-    id: int
-    op: str = "aten::mm"
-    shapes: str = "[[8,16],[16,4]]"
-    types: str = '["float","float"]'
-    strides: str = "[[16,1],[4,1]]"
-    concrete: str = '["",""]'
-    out_shapes: str = "[[8,4]]"
-    out_types: str = '["float"]'
-    flop: float | None = 1024
-    flop_vector: float | None = 0
-    bytes: float | None = 896
-    dtype: str = "fp32"
-    kind: str = "gemm"
-    direction: str = "fwd"
-    estimated: bool = False
-    reason: str = ""
-
-
-@dataclass
-class Ledger:
-    """The ledger of one iteration."""
-
-    signatures: list[Sig] = field(default_factory=list)
-    rows: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
-
-
-def labeled() -> tuple[Labels, int, int]:
-    """(labels, a phase, a module)."""
-    labels = Labels()
-    return labels, labels.id_of("phase", -1, "forward"), labels.id_of("module", -1, "fc", "Linear")
 
 
 def records(path: Path) -> list[dict[str, object]]:
@@ -79,10 +33,6 @@ def records(path: Path) -> list[dict[str, object]]:
 
 def kinds(path: Path) -> list[object]:
     return [r["kind"] for r in records(path)]
-
-
-def sampled(number: int = 0, **more: object) -> StepRecord:
-    return StepRecord(number, start_ns=1000 * number, duration_ns=900, sampled=True, **more)  # type: ignore[arg-type]
 
 
 def test_an_iteration_is_one_group_with_its_definitions_in_front(tmp_path: Path) -> None:
@@ -340,31 +290,28 @@ def test_an_iteration_that_cannot_be_written_is_left_out_and_noted(tmp_path: Pat
     assert "no such cost" in writer.problem
 
 
-KILLED = """
+ENDLESS = """
 import sys
-sys.path.insert(0, {root!r})
-from tests.unit.capture.report.test_writer import HEADER, Ledger, Sig, labeled, sampled
 from tb_sol_plugin.capture.report.writer import CaptureWriter
+from tests.support.written_steps import HEADER, Ledger, Sig, labeled, sampled
 labels, phase, module = labeled()
 ledger = Ledger([Sig(i) for i in range(300)])
-writer = CaptureWriter({folder!r}, HEADER)
-print("ready", flush=True)
+writer = CaptureWriter(sys.argv[1], HEADER)
 for number in range(10**9):
-    ledger.rows = {{(i, module, phase, -1, -1, 0): [1, number] for i in range(number % 300)}}
+    ledger.rows = {(i, module, phase, -1, -1, 0): [1, number] for i in range(number % 300)}
     writer.step(sampled(number, phase_times=[(phase, number * 1000, 5, None, 1)]), ledger, labels)
 """
 
 
 def test_a_process_that_is_killed_loses_one_iteration_at_most(tmp_path: Path) -> None:
     # GIVEN a process that writes iterations as fast as it can, killed in the middle, three times over
-    root = str(ROOT)
     for attempt in range(3):
         folder = tmp_path / str(attempt)
-        process = subprocess.Popen([sys.executable, "-c", KILLED.format(root=root, folder=str(folder))], stdout=subprocess.PIPE)
-        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-        time.sleep(0.2 + 0.07 * attempt)
+        process = python("-c", ENDLESS, folder)
+        while process.poll() is None and sum(path.stat().st_size for path in folder.glob("*")) < 50_000 * (1 + attempt):
+            time.sleep(0.005)
         process.kill()
-        process.communicate()
+        process.communicate(60)
         # WHEN its file is read, THEN iterations stand there without a gap, each with its work
         (path,) = folder.iterdir()
         c = read(str(path))

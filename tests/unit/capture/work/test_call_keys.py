@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.forked import python
 
 torch = pytest.importorskip("torch")
 
@@ -118,9 +117,9 @@ assert find.__code__ is code and find.__defaults__ is defaults is None
 def test_rules_are_looked_up_again_after_the_step():
     # GIVEN a process of its own, in which no step of another test is left WHEN a step was counted THEN torch's function is as it was
     pytest.importorskip("torch._library.simple_registry")
-    root = ROOT
-    done = subprocess.run([sys.executable, "-c", ALONE], cwd=root, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
+    process = python("-c", ALONE)
+    text, _ = process.communicate(300)
+    assert process.returncode == 0, text[-2000:]
 
 
 def test_rules_of_other_modes_hold_while_a_step_is_counted():
