@@ -14,7 +14,7 @@ from tb_sol_plugin import ingest
 from tb_sol_plugin.ingest.memory.timeline import CATEGORIES
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.allocations import by_operator
-from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, answers, attribution
+from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, attribution, groupings_of
 from tb_sol_plugin.metrics.memory.curves import HOST_RESERVED, curves
 
 TIMELINE = "hta/memory_analysis/memory_timeline.raw.gz"
@@ -118,7 +118,7 @@ def test_who_held_memory_at_the_peak_adds_up_to_it(traces: Path, name: str) -> N
                 gone -= args["Bytes"]
         # WHEN asked by everything that can be told THEN rows add up to the peak, nothing is unknown but by category, and memory made
         # in the window and memory from before are those of the map
-        can = answers(c, curve)
+        can = groupings_of(c, curve)
         assert "operator" in can and "category" in can
         for by in GROUPINGS:
             found = attribution(c, curve, by)
@@ -137,7 +137,7 @@ def test_an_old_trace_without_totals_shows_the_change(traces: Path) -> None:
     c = ingest.read(str(traces / OLD))
     for device, curve in zip(R.devices(c), curves(c), strict=True):
         found = attribution(c, curve, "operator")
-        assert answers(c, curve) == () and found.unknown == found.total == curve.peak and any("no addresses" in n for n in found.notes)
+        assert groupings_of(c, curve) == () and found.unknown == found.total == curve.peak and any("no addresses" in n for n in found.notes)
         assert int(by_operator(c, device)["self_size_increase"].sum()) == sum(e["Bytes"] for e in plain[device.type, device.id])
         assert curve.relative and curve.before == -1 and curve.reserved is None and curve.allocated is not None
         assert int(curve.allocated[-1]) == sum(e["Bytes"] for e in plain[device.type, device.id])

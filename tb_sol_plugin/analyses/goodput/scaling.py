@@ -19,7 +19,7 @@ from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.goodput.fit import RECORD, Gathered, gather, hints
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES, contrary
-from tb_sol_plugin.metrics.goodput.predict import Prediction, Run, beyond, measure_next, unknown
+from tb_sol_plugin.metrics.goodput.predict import Prediction, Run, extrapolation, measure_next, unknown
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar, make_facts
@@ -177,7 +177,7 @@ def _of_answer(found: Gathered) -> list[Notice]:
         return []
     out = []
     run = prediction.at(prediction.stop)
-    reasons = beyond(found.used, prediction.fit, run.nodes, run.replicas, run.atomic)
+    reasons = extrapolation(found.used, prediction.fit, run.nodes, run.replicas, run.atomic)
     if reasons:
         out.append(Notice(f"What is recommended is extrapolated: {'; '.join(reasons)}.", "warn"))
     if prediction.later >= 0:
@@ -259,7 +259,7 @@ def _tiles(found: Gathered, prediction: Prediction, query: ScalingQuery) -> Fact
     assert made is not None
     lone = Mark("unknown", "the points are of one count of replicas")
     marks = {} if several else dict.fromkeys(("best_replicas", "best_batch", "best_goodput", "best_speedup"), lone)
-    reasons = beyond(found.used, made, best.nodes, best.replicas, best.atomic) if best is not None else ()
+    reasons = extrapolation(found.used, made, best.nodes, best.replicas, best.atomic) if best is not None else ()
     if reasons:
         marks |= {n: Mark("estimated", "; ".join(reasons)) for n in ("best_goodput", "best_speedup", "cost_per_million") if n in values}
     return make_facts(

@@ -21,7 +21,7 @@ from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.goodput.fit import RECORD, gather
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES
-from tb_sol_plugin.metrics.goodput.predict import Prediction, Wanted
+from tb_sol_plugin.metrics.goodput.predict import Prediction, TermsQuery
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.figure import escape
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
@@ -137,7 +137,7 @@ def _jobs(
         runs = {"all runs": [name for own in runs.values() for name in own]} if _one_job(workers) else runs
     out: list[Found] = []
     left: dict[str, str] = {}
-    terms = Wanted(per_node=query.per_node, replicas=query.nodes * query.per_node)
+    terms = TermsQuery(per_node=query.per_node, replicas=query.nodes * query.per_node)
     for name, own in runs.items():
         mine = [w for w in workers if w.run in own]
         try:

@@ -12,7 +12,7 @@ from tb_sol_plugin.cost.goodput.confidence import band
 from tb_sol_plugin.cost.goodput.model import accum_time, optim_time
 from tb_sol_plugin.metrics.goodput.fit import Gathered
 from tb_sol_plugin.metrics.goodput.points import Point
-from tb_sol_plugin.metrics.goodput.predict import Prediction, beyond, of_counts
+from tb_sol_plugin.metrics.goodput.predict import Prediction, extrapolation, splits_by_count
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
 from tb_sol_plugin.units import NARROW, how_many, human
@@ -157,7 +157,7 @@ def curves(found: Gathered, prediction: Prediction) -> FigureSection:
     best = prediction.best
     runs = np.isfinite(best["goodput"])
     r = best["replicas"]
-    far = np.array([bool(why) for why in of_counts(found.used, prediction)])
+    far = np.array([bool(why) for why in splits_by_count(found.used, prediction)])
     next_to = far | np.append(far[1:], False) | np.append(False, far[:-1])
     known = prediction.terms.grads is not None
     data: list[F.Plain] = []
@@ -271,7 +271,7 @@ def _cell(found: Gathered, prediction: Prediction, row: int, column: int) -> str
         return f"<b>{_replicas(replicas)}, total batch {total}</b><br>cannot be run: micro-batch outside its bounds"
     atomic, steps = int(grid.atomic[row, column]), int(grid.steps[row, column])
     reached = human(replicas * atomic * (steps + 1), "count")
-    why = beyond(found.used, prediction.fit, int(prediction.terms.nodes(replicas)), replicas, atomic)
+    why = extrapolation(found.used, prediction.fit, int(prediction.terms.nodes(replicas)), replicas, atomic)
     far = f"<br>extrapolated: {'; '.join(why)}" if why else ""
     value = human(float(grid.goodput[row, column]), "")
     return f"<b>{_replicas(replicas)} × {atomic}{_accum(steps)}, total batch {reached}</b><br>{value} per s{far}"

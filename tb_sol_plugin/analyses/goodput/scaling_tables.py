@@ -13,7 +13,7 @@ from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.goodput.fit import Gathered
 from tb_sol_plugin.metrics.goodput.points import Point
-from tb_sol_plugin.metrics.goodput.predict import Prediction, Wanted, of_counts
+from tb_sol_plugin.metrics.goodput.predict import Prediction, TermsQuery, splits_by_count
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Fact, Mark, Sort, TableSection, make_table
 from tb_sol_plugin.units import how_many, human, number
@@ -152,7 +152,7 @@ FACTS: Final = (
 )  # fmt: skip
 
 
-def wanted(query: ScalingQuery) -> Wanted:
+def wanted(query: ScalingQuery) -> TermsQuery:
     """What was chosen. BadQuery for what cannot be."""
     for name in ("per_node", "max_replicas", "init_batch", "max_batch", "min_micro", "max_micro"):
         value = getattr(query, name)
@@ -167,7 +167,7 @@ def wanted(query: ScalingQuery) -> Wanted:
         raise BadQuery(f"micro-batches from {low} to {high}", hint="let the first be the smaller", field="min_micro")
     if query.init_batch and query.max_batch and query.init_batch > query.max_batch:
         raise BadQuery(f"initial batch {query.init_batch} above the largest, {query.max_batch}", hint="raise max_batch", field="max_batch")
-    return Wanted(
+    return TermsQuery(
         initial=query.init_batch or 0, most=query.max_batch or 0, low=low, high=high,
         accumulation={"yes": True, "no": False}.get(query.accumulation), per_node=query.per_node or 0, replicas=query.max_replicas or 0,
         share=query.share / 100, sqr=query.grad_sqr, var=query.grad_var,
@@ -272,7 +272,7 @@ def predictions(found: Gathered, prediction: Prediction, price: float | None) ->
         "cost": cost_per_million(best["goodput"], replicas, price), "id": [f"{n}|{r}" for n, r in zip(nodes, replicas, strict=True)],
         "observed": ["ran" if (n, r) in ran else "between" if r <= most else "beyond" for n, r in zip(nodes, replicas, strict=True)],
     })  # fmt: skip
-    beyond = {str(i): Mark("estimated", "; ".join(why)) for i, why in enumerate(of_counts(found.used, prediction)) if why}
+    beyond = {str(i): Mark("estimated", "; ".join(why)) for i, why in enumerate(splits_by_count(found.used, prediction)) if why}
     stop = prediction.stop
     many = how_many(int(replicas[stop]), "replica")
     said = f"Adding pays up to {many}." if stop >= 0 else "Nothing can be run under these terms."

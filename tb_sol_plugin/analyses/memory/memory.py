@@ -13,11 +13,11 @@ from typing import Final, Literal
 from tb_sol_plugin.analyses.memory import memory_figures, memory_tables
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.memory import curves as C
-from tb_sol_plugin.metrics.memory.allocations import stacked
-from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, answers, attribution
+from tb_sol_plugin.metrics.memory.allocations import with_categories
+from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, attribution, groupings_of
 from tb_sol_plugin.metrics.memory.labels import since
-from tb_sol_plugin.metrics.memory.leaks import longest
-from tb_sol_plugin.metrics.memory.sources import SOURCES, Memory, Source, chosen, memories, moment, origin, window_of
+from tb_sol_plugin.metrics.memory.leaks import best_leak
+from tb_sol_plugin.metrics.memory.sources import SOURCES, Memory, Source, chosen_memory, memories, moment, origin, window_of
 from tb_sol_plugin.metrics.memory.summary import headroom, summary
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -74,7 +74,7 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
         raise Unavailable(
             "memory was recorded, and no device's allocator was in it", hint="record on a device, or with profile(profile_memory=True)"
         )
-    memory, whole = chosen(capture, query.device, query.source)
+    memory, whole = chosen_memory(capture, query.device, query.source)
     whole = replace(whole, events=memory.failures)
     window = window_of(capture, whole, query.window, query)
     start = origin(capture)
@@ -96,13 +96,13 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
     by_step = memory_tables.steps_section(
         capture, whole, start, axis.scale, {n: v for n, v in kept.items() if n not in ("window", "step", "at")}
     )
-    drawn = C.thin(C.within(stacked(capture, whole), window), memory_tables.POINTS)
+    drawn = C.thin(C.within(with_categories(capture, whole), window), memory_tables.POINTS)
     others = query.source if not query.device.strip() else None
     stretches = {"allocations": single.stretches} | ({"per_step": by_step.stretches} if by_step is not None else {})
     holds = memory_tables.peak_section(held, by, start, at_peak=at_ns is None, why=why, query={n: v for n, v in kept.items() if n != "at"})
     sections: list[AnySection] = [
         memory_tables.tiles_section(
-            found, start, room=room, growth=longest(capture, memory.curves), remarks=[n for n in whole.notes if n in QUIET]
+            found, start, room=room, growth=best_leak(capture, memory.curves), remarks=[n for n in whole.notes if n in QUIET]
         ),
         memory_figures.section(
             capture,
@@ -142,7 +142,7 @@ def _fields(capture: Capture, memory: Memory, whole: C.Curves, query: MemoryQuer
     values = {
         "device": ([] if memory.label in devices else [memory.label]) + devices,
         "source": ["auto", *(sources if len(sources) > 1 or query.source != "auto" else [])],
-        "by": ["auto", *(by for by in GROUPINGS if by in answers(capture, whole) or by == query.by)],
+        "by": ["auto", *(by for by in GROUPINGS if by in groupings_of(capture, whole) or by == query.by)],
     }
     return {name: FieldNow(memory.label if name == "device" else "", tuple(found)) for name, found in values.items()}
 
@@ -156,7 +156,7 @@ def _moment(at: int | None, start: int, whole: C.Curves) -> int | None:
 
 def _grouping(capture: Capture, curve: C.Curves, asked: str) -> tuple[By, str]:
     """What the rows of the table are, and why it cannot be answered, "" where it can."""
-    can = answers(capture, curve)
+    can = groupings_of(capture, curve)
     if asked == "auto":
         first: By = "category" if "category" in can or not can else can[0]
         return first, "" if can else "Whose it is, this source does not tell."

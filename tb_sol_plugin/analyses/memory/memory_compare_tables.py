@@ -14,7 +14,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.memory import allocations as L
 from tb_sol_plugin.metrics.memory import replay as R
 from tb_sol_plugin.metrics.memory.allocations import by_operator
-from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, answers, attribution
+from tb_sol_plugin.metrics.memory.attribution import GROUPINGS, By, attribution, groupings_of
 from tb_sol_plugin.metrics.memory.categories import own_line, owners
 from tb_sol_plugin.metrics.memory.curves import Curves, steps, thin, within
 from tb_sol_plugin.metrics.memory.fragmentation import heap
@@ -262,7 +262,7 @@ def part(capture: Capture, query: Query) -> ComparePart:
     held: dict[str, tuple[Row, ...]] = {}
     notes: dict[str, tuple[str, ...]] = {}
     for by in GROUPINGS:
-        if by in answers(capture, every):
+        if by in groupings_of(capture, every):
             held[by], notes[by] = _rows(capture, curve, by)
     return ComparePart(
         device=memory.label, source=SOURCES[every.source], relative=found.relative, peak=found.peak, reserved=found.reserved,

@@ -14,7 +14,7 @@ from tb_sol_plugin.analyses.memory.memory_findings_figures import gap_figure, st
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.memory.expected import Batch, maximum_batch
 from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
-from tb_sol_plugin.metrics.memory.sources import Source, chosen, memories, origin
+from tb_sol_plugin.metrics.memory.sources import Source, chosen_memory, memories, origin
 from tb_sol_plugin.metrics.memory.summary import Amount
 from tb_sol_plugin.metrics.rules.engine import Finding, Missing
 from tb_sol_plugin.metrics.rules.memory import card, foremost, memory_context, memory_findings, memory_problem
@@ -86,7 +86,7 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
         raise Unavailable(
             "memory was recorded, and no device's allocator was in it", hint="record on a device, or with profile(profile_memory=True)"
         )
-    memory, curve = chosen(capture, query.device, query.source)
+    memory, curve = chosen_memory(capture, query.device, query.source)
     context = memory_context(capture, memory, curve, limits=query.device_limits)
     assert context is not None  # there is a memory
     found, missing = memory_findings(context)

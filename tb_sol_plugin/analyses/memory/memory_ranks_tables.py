@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.memory.attribution import By, answers, attribution
+from tb_sol_plugin.metrics.memory.attribution import By, attribution, groupings_of
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.expected import place
 from tb_sol_plugin.metrics.memory.labels import label
@@ -82,7 +82,7 @@ def _holder(capture: Capture, curves: tuple[Curves, ...], source: str) -> tuple[
     ordered = sorted(curves, key=lambda c: c.source != source)
     for by in BY:
         for curve in ordered:
-            if by in answers(capture, curve):
+            if by in groupings_of(capture, curve):
                 rows = attribution(capture, curve, by).rows
                 known = rows[(rows["kind"] == "row") & (rows["bytes"] > 0)]
                 if len(known):

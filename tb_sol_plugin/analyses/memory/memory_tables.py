@@ -75,7 +75,7 @@ def allocations_section(
             empty=NONE_TOLD.get(curve.source, "no single allocations"),
         )  # fmt: skip
         return ShownAllocations(table, {})
-    rows = L.chosen(found, window, least)
+    rows = L.allocations_in(found, window, least)
     left = max(len(rows) - MOST_ALLOCATIONS, 0)
     if left:
         size = found["bytes"].to_numpy()[rows]
@@ -90,7 +90,7 @@ def allocations_section(
         "end_ns": known(own["end_ns"].to_numpy() - origin, ended), "lifetime_ns": known(life, life >= 0), "device": curve.device,
         "id": [str(r) for r in rows.tolist()],
     })  # fmt: skip
-    who = L.described(capture, curve, own)
+    who = L.owner_names(capture, curve, own)
     for name in WHO[:-1]:
         frame[name] = who[name].astype(object).where(who[name].astype(bool), None)
     frame["step"] = who["step"].astype(object).where(who["step"] >= 0, None)

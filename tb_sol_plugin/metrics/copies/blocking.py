@@ -136,7 +136,7 @@ def _following(capture: Capture, moment: Ints) -> Ints:
     return np.asarray(np.append(order, -1)[place], np.int64)
 
 
-def under(capture: Capture, found: pd.DataFrame, mask: Mask) -> Mask:
+def inside_rows(capture: Capture, found: pd.DataFrame, mask: Mask) -> Mask:
     """Returns per copy whether its call is inside of a host row of `mask`."""
     h = at.host(capture)
     if not len(h.start):
@@ -176,7 +176,7 @@ def _reasons(capture: Capture, found: pd.DataFrame, wait: Ints, thresholds: Thre
 
 def _under_operators(capture: Capture, found: pd.DataFrame, test: object) -> Mask:
     named = arrays.where(capture.host["name"], test)  # type: ignore[arg-type]
-    return under(capture, found, named & (at.host(capture).kind == S.OPERATOR))
+    return inside_rows(capture, found, named & (at.host(capture).kind == S.OPERATOR))
 
 
 def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
@@ -272,7 +272,7 @@ def _idle_once(idle: iv.Spans, start: Ints, until: Ints) -> Ints:
 # summed.
 
 
-WHAT: Final = {"cpy": "copy", "set": "set", "Prefetch": "prefetch", "Advise": "advise"}
+API_KINDS: Final = {"cpy": "copy", "set": "set", "Prefetch": "prefetch", "Advise": "advise"}
 OTHER: Final = "other"
 MANAGED: Final = ("Managed", "Managed Static")
 """Kinds of memory that the driver moves between host and device by itself."""
@@ -301,17 +301,17 @@ def calls(capture: Capture, host: Mask) -> pd.DataFrame:
     out = pd.DataFrame({
         "api": np.array(texts, object),
         "family": np.array([family_of(t) for t in texts], object),
-        "what": np.array([what_of(t) for t in texts], object),
-        "is_async": np.array([-1 if what_of(t) == OTHER else 0 if waits_by_name(t) else 1 for t in texts], np.int8),
+        "what": np.array([api_kind(t) for t in texts], object),
+        "is_async": np.array([-1 if api_kind(t) == OTHER else 0 if waits_by_name(t) else 1 for t in texts], np.int8),
         **_sums(capture, rows, api_of, joined, len(texts)),
     })  # fmt: skip
     return out.sort_values(["host_ns", "api"], ascending=[False, True], kind="stable", ignore_index=True)
 
 
-def what_of(api: str) -> str:
+def api_kind(api: str) -> str:
     """Returns copy, set, prefetch or advise; other for a call that is none of them."""
     found = COPY_API.match(api)
-    return WHAT[found[1]] if found else OTHER
+    return API_KINDS[found[1]] if found else OTHER
 
 
 def _chosen(capture: Capture, host: Mask, joined: npt.NDArray[np.int32]) -> Mask:

@@ -20,7 +20,7 @@ from tb_sol_plugin.errors import BadInput, BadQuery, Unavailable
 from tb_sol_plugin.metrics.goodput import points as G
 from tb_sol_plugin.metrics.goodput.part import ScalingPart
 from tb_sol_plugin.metrics.goodput.points import Point, combined, of_run
-from tb_sol_plugin.metrics.goodput.predict import Prediction, Settled, Wanted, settle
+from tb_sol_plugin.metrics.goodput.predict import Prediction, ResolvedTerms, TermsQuery, resolve_terms
 from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
 from tb_sol_plugin.units import human
 
@@ -38,7 +38,7 @@ class Gathered:
 
     points: tuple[Point, ...]
     prediction: Prediction | None
-    settled: Settled | None
+    settled: ResolvedTerms | None
     boot: Bootstrap | None
     left_out: tuple[LeftOut, ...]
     plain: float | None
@@ -75,7 +75,7 @@ def gather(
     *,
     runs: str = "",
     path: str = "",
-    terms: Wanted | None = None,
+    terms: TermsQuery | None = None,
     sure: bool = True,
 ) -> Gathered:
     """Fits the model to the points of the runs named (separated by commas, "" all), of the files in their folders and of the one at `path`.
@@ -107,7 +107,7 @@ def gather(
     used = tuple(p for p in points if p.used)
     if not used:
         return Gathered(tuple(points), None, None, None, (), None, False, silent, tuple(notes))
-    settled = settle(used, parts, given, terms or Wanted())
+    settled = resolve_terms(used, parts, given, terms or TermsQuery())
     made, boot, left, plain = _fitted(tuple((*p.key, p.accum_step_time, p.optim_step_time) for p in used), sure)
     biased = settled.origin["grads"] == "recorded" and all(p.biased for p in parts if p.sqr is not None)
     return Gathered(tuple(points), Prediction(made, settled.terms), settled, boot, left, plain, biased, silent, tuple(notes))
@@ -184,13 +184,13 @@ def _fitted(
     return made, bootstrap(made), tuple(leave_one_out(made)), plain_objective(kept)
 
 
-def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.Given, list[str]]:
+def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.PointsFile, list[str]]:
     """Returns points of all files, and what is wrong with them; other values are those of the last file that has them.
 
     A file that is named takes precedence over those in the folders of runs, and these over scalars of TensorBoard.
     """
     notes: list[str] = []
-    out = G.Given()
+    out = G.PointsFile()
     named = G.parse(_read(path), os.path.basename(path)) if path else None
     for one in sorted(files, key=lambda one: one.text.startswith('{"scalars"'), reverse=True):
         if one.problem:
@@ -208,9 +208,9 @@ def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.Gi
     return out, [*notes, *out.bad]
 
 
-def _over(first: G.Given, then: G.Given) -> G.Given:
+def _over(first: G.PointsFile, then: G.PointsFile) -> G.PointsFile:
     grads = then if then.sqr is not None and then.var is not None else first
-    return G.Given(
+    return G.PointsFile(
         (*first.points, *then.points), grads.sqr, grads.var, then.initial or first.initial, then.most or first.most,
         then.bounds if then.bounds[1] else first.bounds, then.accumulation if then.accumulation is not None else first.accumulation,
         grads.grads_from, (*first.bad, *then.bad),

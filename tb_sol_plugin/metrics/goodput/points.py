@@ -201,10 +201,10 @@ def _median(
     only = [r for r in rows if not r[2]] if several and any(r[2] for r in rows) else []
     if several and not any(r[2] for r in rows):
         guessed = (*guessed, "synchronization: no reduction of gradients is recorded, its time is taken as 0")
-    optim, far = _near(np.array([r[0] for r in updating], float))
+    optim, far = _without_outliers(np.array([r[0] for r in updating], float))
     sync = np.array([r[1] for r in updating], float)
     alone = np.concatenate([np.array([r[0] for r in only], float), np.array([r[0] for r in updating], float) - sync])
-    alone, far_too = _near(alone)
+    alone, far_too = _without_outliers(alone)
     if not len(optim) or not len(alone):
         reasons.append("no step is left")
         return None
@@ -216,7 +216,7 @@ def _median(
     return checked(point)
 
 
-def _near(values: Floats) -> tuple[Floats, int]:
+def _without_outliers(values: Floats) -> tuple[Floats, int]:
     """Returns (values without those far from the median, how many are left out)."""
     if len(values) < 3:
         return values, 0
@@ -296,7 +296,7 @@ _HINT: Final = "lists num_nodes, num_replicas, atomic_bsz, accum_step_time, opti
 
 
 @dataclass(frozen=True)
-class Given:
+class PointsFile:
     """points, and what else the file has; None and 0 are unknown. bad: rows that were left out, with the reason.
 
     grads_from: where sqr and var are from, in words.
@@ -313,13 +313,13 @@ class Given:
     bad: tuple[str, ...] = field(default=())
 
 
-def parse(text: str, name: str) -> Given:
+def parse(text: str, name: str) -> PointsFile:
     """Returns the file's points. name: for messages, and `.csv` at its end says what it is. BadQuery where it is no such file."""
     if len(text) > LARGEST:
         raise BadQuery(f"{name}: larger than {LARGEST // 1024 // 1024} MiB", hint=f"give {_HINT}", field="points")
     columns, rest = _csv(text, name) if name.lower().endswith(".csv") else _json(text, name)
     if not columns and rest != NOTHING:
-        return Given((), *rest)
+        return PointsFile((), *rest)
     missing = [n for n in NEEDED if n not in columns]
     if missing:
         raise BadQuery(f"{name}: {', '.join(missing)} missing", hint=f"give {_HINT}", field="points")
@@ -334,7 +334,7 @@ def parse(text: str, name: str) -> Given:
             points.append(_point(row))
         except ValueError as error:
             bad.append(f"{name}: point {i + 1}: {error}")
-    return Given(tuple(points), *rest, bad=tuple(bad))
+    return PointsFile(tuple(points), *rest, bad=tuple(bad))
 
 
 def _point(row: dict[str, object]) -> Point:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tb_sol_plugin.cost.goodput.fit import Fit
 from tb_sol_plugin.cost.goodput.model import GoodputFunction, GradParams, SpeedupFunction, accum_time, network_time, optim_time
 from tb_sol_plugin.metrics.goodput.part import ScalingPart
-from tb_sol_plugin.metrics.goodput.points import Given, Point
+from tb_sol_plugin.metrics.goodput.points import Point, PointsFile
 from tb_sol_plugin.tables.arrays import Floats, Ints
 
 GRID: Final = 24
@@ -205,7 +205,7 @@ def _few(counts: Ints) -> Ints:
 # more replicas or larger micro-batches than ran, unknown parameters.
 
 
-def beyond(points: Sequence[Point], fit: Fit, nodes: int, replicas: int, atomic: int) -> tuple[str, ...]:
+def extrapolation(points: Sequence[Point], fit: Fit, nodes: int, replicas: int, atomic: int) -> tuple[str, ...]:
     """Returns how a configuration is outside the points of a fit, as text; empty where it is not."""
     out = []
     most, largest = max(p.num_replicas for p in points), max(p.atomic_bsz for p in points)
@@ -229,11 +229,11 @@ def unknown(fit: Fit, nodes: int, replicas: int) -> tuple[str, ...]:
     return ()
 
 
-def of_counts(points: Sequence[Point], prediction: Prediction) -> list[tuple[str, ...]]:
+def splits_by_count(points: Sequence[Point], prediction: Prediction) -> list[tuple[str, ...]]:
     """Returns the split of a micro-step for the best way to run each count of replicas; empty where it cannot be run."""
     b = prediction.best
     return [
-        beyond(points, prediction.fit, int(n), int(r), int(a)) if g == g else ()
+        extrapolation(points, prediction.fit, int(n), int(r), int(a)) if g == g else ()
         for n, r, a, g in zip(b["nodes"], b["replicas"], b["atomic"], b["goodput"], strict=True)
     ]
 
@@ -248,7 +248,7 @@ MOST_REPLICAS: Final = 4096
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TermsQuery:
     """What a person chose; 0 and None leave it open."""
 
     initial: int = 0
@@ -264,7 +264,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResolvedTerms:
     """terms, and where each is from: name of a field of `Terms` -> words. memory: how the device's memory sets `high`, "" it does not."""
 
     terms: Terms
@@ -272,7 +272,7 @@ class Settled:
     memory: str = ""
 
 
-def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, wanted: Wanted) -> Settled:
+def resolve_terms(points: Sequence[Point], parts: Sequence[ScalingPart], given: PointsFile, wanted: TermsQuery) -> ResolvedTerms:
     """Settles the terms for these points (at least one): as chosen, else as recorded or given, else by the points."""
     origin: dict[str, str] = {}
 
@@ -320,7 +320,7 @@ def settle(points: Sequence[Point], parts: Sequence[ScalingPart], given: Given, 
         initial=initial, most=max(most, initial), low=low, high=max(high, low), accumulation=accumulation, per_node=per_node,
         replicas=min(replicas, MOST_REPLICAS), share=wanted.share, grads=grads,
     )  # fmt: skip
-    return Settled(terms, origin, memory if origin["high"] == memory else "")
+    return ResolvedTerms(terms, origin, memory if origin["high"] == memory else "")
 
 
 def memory_limit(seen: Sequence[tuple[int, int, int]]) -> tuple[int, str]:

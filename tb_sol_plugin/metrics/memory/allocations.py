@@ -70,7 +70,7 @@ def _of_history(capture: Capture, number: int) -> pd.DataFrame:
     return _frame(R.pair_allocations(replayed))
 
 
-def chosen(found: pd.DataFrame, window: tuple[int, int] | None, least: int = 0) -> npt.NDArray[np.intp]:
+def allocations_in(found: pd.DataFrame, window: tuple[int, int] | None, least: int = 0) -> npt.NDArray[np.intp]:
     """Returns the positions of the allocations of at least so many bytes that begin or end in a window."""
     keep = found["bytes"].to_numpy() >= least
     if window is not None:
@@ -81,7 +81,7 @@ def chosen(found: pd.DataFrame, window: tuple[int, int] | None, least: int = 0) 
     return np.flatnonzero(keep)
 
 
-def described(capture: Capture, curve: Curves, found: pd.DataFrame) -> pd.DataFrame:
+def owner_names(capture: Capture, curve: Curves, found: pd.DataFrame) -> pd.DataFrame:
     """Returns who made each of these allocations: operator, parent, module, phase, frame (texts, "" unknown), step (number, -1 none)."""
     row = found["row"].to_numpy()
     if curve.source != "events":
@@ -188,7 +188,7 @@ LASTING: Final = ("params", "buffers", "master_weights", "main_grads", "exp_avg"
 """Parts that a job holds from its first steps to its end."""
 
 
-def stacked(capture: Capture, curve: Curves) -> Curves:
+def with_categories(capture: Capture, curve: Curves) -> Curves:
     """Splits the whole curve of memory events into bytes by category at each point; they add up to what is in use, the rest is `unknown`.
 
     Other sources, curves without totals and recordings without addresses or categories as they are. Categories are those of the memory

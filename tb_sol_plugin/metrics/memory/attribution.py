@@ -78,7 +78,7 @@ class Groups:
 NOTHING: Final = Groups([], np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def attributed(
+def attribution_rows(
     time_ns: int, total: int, groups: Groups, *, before: int = 0, before_allocations: int = -1, notes: tuple[str, ...] = ()
 ) -> Attribution:
     """Makes the rows: the groups, largest first, then what was there before (left out where 0), then the rest."""
@@ -114,7 +114,7 @@ def attributed(
     return Attribution(int(time_ns), int(total), rows[list(COLUMNS)], tuple(sentences))
 
 
-def summed(
+def sum_by_name(
     code: Ints, names: list[str], size: Ints, host_row: Ints | None = None, *, estimated: npt.NDArray[np.bool_] | None = None,
     stacks: Sequence[str] | None = None,
 ) -> Groups:  # fmt: skip
@@ -229,7 +229,7 @@ def by_line(capture: Capture, device: int, place: int) -> tuple[Groups, int]:
     largest = [""] * len(names)
     for i in np.argsort(size, kind="stable").tolist():
         largest[int(code[i])] = every.texts[int(stack[i])]
-    groups = summed(code, list(names), size, stacks=[stack_text(text) for text in largest])
+    groups = sum_by_name(code, list(names), size, stacks=[stack_text(text) for text in largest])
     return groups, int(every.bytes[alive].sum()) - int(size.sum())
 
 
@@ -297,7 +297,7 @@ def of_record(capture: Capture, record: int, by: By) -> Groups:
         of = np.array([seen.setdefault(name, len(seen)) for name in names], np.int64)
         code, names = np.where(code >= 0, of[code.clip(0)], -1) if len(of) else code, list(seen)
     code = np.where(code >= 0, code, len(names))
-    out = summed(code, [*names, NO_MODULE], size)
+    out = sum_by_name(code, [*names, NO_MODULE], size)
     count = np.zeros(len(names) + 1, np.int64)
     np.add.at(count, code, tensors)
     tensors = count[np.unique(code)]
@@ -326,16 +326,16 @@ PASSING: Final = ("activations", "inputs", "temporary", "autograd_detail")
 """What a recorder that looks at parameters, gradients and optimizers does not see."""
 
 
-def estimated(capture: Capture, device: R.Device, live: pd.DataFrame) -> Groups:
+def by_estimated_category(capture: Capture, device: R.Device, live: pd.DataFrame) -> Groups:
     """Groups allocations by their likely category. lives: rows of `replay.allocations`, none from before."""
     found = categories(capture, device).loc[live.index]
     code = found["category"].to_numpy().astype(np.int64)
     around = owners(capture)["around"].to_numpy()[live["row"].to_numpy()].astype(np.int64)
-    every = summed(code, list(NAMES), live["bytes"].to_numpy(), around, estimated=found["estimated"].to_numpy())
+    every = sum_by_name(code, list(NAMES), live["bytes"].to_numpy(), around, estimated=found["estimated"].to_numpy())
     return _only(every, [name for name in every.names if name != "unknown"])
 
 
-def measured(timeline: Curves, time_ns: int, total: int, *, host: bool) -> Groups | None:
+def by_timeline_category(timeline: Curves, time_ns: int, total: int, *, host: bool) -> Groups | None:
     """Returns categories of a timeline at a time, None where they do not fit into what was in use.
 
     host: totals leave out what was there before the recording, so that what a category holds all the time is taken off.
@@ -350,7 +350,7 @@ def measured(timeline: Curves, time_ns: int, total: int, *, host: bool) -> Group
     return _only(replace(now, bytes=size), [name for name, left in zip(now.names, size.tolist(), strict=True) if left])
 
 
-def recorded(capture: Capture, device: int, time_ns: int, total: int, guess: Groups) -> tuple[Groups, tuple[str, ...]] | None:
+def by_recorded_category(capture: Capture, device: int, time_ns: int, total: int, guess: Groups) -> tuple[Groups, tuple[str, ...]] | None:
     """Returns the parts of the record nearest to a time with the estimate of what passes; None without one, or where it does not fit.
 
     device: as records number it; none of the host, whose totals leave out what a record counts. guess: categories as estimated.
@@ -398,7 +398,7 @@ RELATIVE: Final = "levels are changes since the beginning: memory from before th
 NO_ADDRESSES: Final = "no addresses are recorded: what was freed when is unknown"
 
 
-def answers_by_events(capture: Capture, device: R.Device) -> tuple[By, ...]:
+def groupings_of_events(capture: Capture, device: R.Device) -> tuple[By, ...]:
     """Returns groupings for which at least one allocation has an owner; none where lifetimes are unknown."""
     found = R.allocations(capture, device)
     rows = found["row"].to_numpy()[(found["paired"] & ~found["before"]).to_numpy()]
@@ -406,7 +406,7 @@ def answers_by_events(capture: Capture, device: R.Device) -> tuple[By, ...]:
     return tuple(by for by, column in COLUMN.items() if bool((own[column].to_numpy() >= 0).any()))
 
 
-def alive(capture: Capture, device: R.Device, place: int) -> tuple[pd.DataFrame, int, tuple[str, ...]]:
+def live_allocations(capture: Capture, device: R.Device, place: int) -> tuple[pd.DataFrame, int, tuple[str, ...]]:
     """Returns (rows of `allocations` made in the window that are live after event `place`, bytes from before the window, what to know)."""
     r = R.replay(capture, device)
     found = R.allocations(capture, device)
@@ -431,7 +431,7 @@ def grouped(capture: Capture, live: pd.DataFrame, by: By) -> Groups:
         of_host = arrays.codes(capture.host["name"]) if len(capture.host) else np.zeros(0, np.int64)
         code = np.where(owner >= 0, of_host[owner.clip(0)], -1) if len(of_host) else owner
         host_row = owner
-    return summed(np.where(code >= 0, code, len(names)), [*names, OUTSIDE[by]], size, host_row)
+    return sum_by_name(np.where(code >= 0, code, len(names)), [*names, OUTSIDE[by]], size, host_row)
 
 
 def _names(capture: Capture, by: By) -> list[str]:
@@ -447,10 +447,10 @@ def _names(capture: Capture, by: By) -> list[str]:
 EARLIER_THAN_HISTORY: Final = "what was allocated before the history and freed within it has no call stack"
 
 
-def answers(capture: Capture, curve: Curves) -> tuple[By, ...]:
+def groupings_of(capture: Capture, curve: Curves) -> tuple[By, ...]:
     """Returns the groupings that the source of this curve, or what is joined to it, can answer."""
     if curve.source == "events":
-        found = answers_by_events(capture, _device(capture, curve))
+        found = groupings_of_events(capture, _device(capture, curve))
         return ("category", *found) if found else ()
     if curve.source == "timeline":
         return ("category",)
@@ -478,7 +478,7 @@ def attribution(capture: Capture, curve: Curves, by: By, time_ns: int | None = N
     if curve.source == "events":
         return _of_events(capture, curve, by, time, total, place - 1)
     if curve.source == "timeline":
-        return attributed(time, total, of_timeline(full, place) if by == "category" else NOTHING)
+        return attribution_rows(time, total, of_timeline(full, place) if by == "category" else NOTHING)
     if curve.source == "snapshot":
         return _of_snapshot(capture, full, by, time, total, place - 1)
     return _of_records(capture, curve, by, time, total)
@@ -507,46 +507,46 @@ def _number(curve: Curves) -> int:
 
 def _of_events(capture: Capture, curve: Curves, by: By, time: int, total: int, place: int) -> Attribution:
     device = _device(capture, curve)
-    live, before, notes = alive(capture, device, place)
+    live, before, notes = live_allocations(capture, device, place)
     if by != "category":
-        return attributed(time, total, grouped(capture, live, by), before=before, notes=notes)
+        return attribution_rows(time, total, grouped(capture, live, by), before=before, notes=notes)
     timeline = curve_from(capture, curve, "timeline")
-    seen = measured(timeline, time, total, host=device.type == R.CPU) if timeline is not None else None
+    seen = by_timeline_category(timeline, time, total, host=device.type == R.CPU) if timeline is not None else None
     if seen is not None:
-        return attributed(time, total, seen, notes=(*notes, MEASURED))
-    guess = estimated(capture, device, live)
-    found = recorded(capture, device.id, time, total, guess) if device.type != R.CPU else None
+        return attribution_rows(time, total, seen, notes=(*notes, MEASURED))
+    guess = by_estimated_category(capture, device, live)
+    found = by_recorded_category(capture, device.id, time, total, guess) if device.type != R.CPU else None
     if found is not None:
-        return attributed(time, total, found[0], notes=(*notes, *found[1], ESTIMATED_REST))
-    return attributed(time, total, guess, before=before, notes=(*notes, ESTIMATED))
+        return attribution_rows(time, total, found[0], notes=(*notes, *found[1], ESTIMATED_REST))
+    return attribution_rows(time, total, guess, before=before, notes=(*notes, ESTIMATED))
 
 
 def _of_snapshot(capture: Capture, full: Curves, by: By, time: int, total: int, place: int) -> Attribution:
     if by == "category" and not full.relative:
         return _joined_to_snapshot(capture, full, time, total)
     if by != "frame":
-        return attributed(time, total, NOTHING)
+        return attribution_rows(time, total, NOTHING)
     groups, before = by_line(capture, _number(full), place)
     notes = [EARLIER_THAN_HISTORY] * bool(before)
     if full.relative:
         before = -freed_from_before(capture, _number(full), place)
         notes = [RELATIVE] * bool(before)
-    return attributed(time, total, groups, before=before, notes=tuple(notes))
+    return attribution_rows(time, total, groups, before=before, notes=tuple(notes))
 
 
 def _joined_to_snapshot(capture: Capture, full: Curves, time: int, total: int) -> Attribution:
     """Attribute by category from a timeline or a recorder of the same worker: a snapshot does not record what memory is for."""
     timeline = curve_from(capture, full, "timeline")
-    seen = measured(timeline, time, total, host=False) if timeline is not None else None
+    seen = by_timeline_category(timeline, time, total, host=False) if timeline is not None else None
     if seen is not None:
-        return attributed(time, total, seen, notes=(MEASURED,))
-    found = recorded(capture, _number(full), time, total, NOTHING)
-    return attributed(time, total, found[0], notes=found[1]) if found is not None else attributed(time, total, NOTHING)
+        return attribution_rows(time, total, seen, notes=(MEASURED,))
+    found = by_recorded_category(capture, _number(full), time, total, NOTHING)
+    return attribution_rows(time, total, found[0], notes=found[1]) if found is not None else attribution_rows(time, total, NOTHING)
 
 
 def _of_records(capture: Capture, curve: Curves, by: By, time: int, total: int) -> Attribution:
     rows = records_with_parts(capture, _number(curve))
     if by not in ("category", "module") or not len(rows):
-        return attributed(time, total, NOTHING)
+        return attribution_rows(time, total, NOTHING)
     record = nearest(capture, rows, time)
-    return attributed(time, total, of_record(capture, record, by), notes=when(capture, record, time))
+    return attribution_rows(time, total, of_record(capture, record, by), notes=when(capture, record, time))

@@ -86,7 +86,7 @@ class Actual:
 
 def actual(capture: Capture) -> Actual:
     """Returns what the rank of a capture held. Of parts that come and go it is the most that a record saw."""
-    device, sizes = _walked(capture)
+    device, sizes = _model_device(capture)
     found: dict[str, Amount] = {name: _of_records(sizes, name) for name in PARTS}
     if found["gradients"].bytes == 0 and not found["main_gradients"].bytes:
         found["gradients"] = Amount(None, why=NO_GRADIENTS)
@@ -109,7 +109,7 @@ def actual(capture: Capture) -> Actual:
 # -- a recorder in the program ------------------------------------------------------------------------------------
 
 
-def _walked(capture: Capture) -> tuple[int, pd.DataFrame]:
+def _model_device(capture: Capture) -> tuple[int, pd.DataFrame]:
     """Returns the device that most of the model lies on, and bytes by record (index: its row) and category there.
 
     NaN where not looked for.

@@ -322,7 +322,7 @@ def leak(capture: Capture, curve: Curves) -> Leak:
     return memo(capture, ("memory.leak", curve.device, curve.source), lambda: _leak(capture, unthinned(capture, curve)))
 
 
-def longest(capture: Capture, curves: tuple[Curves, ...]) -> Leak | None:
+def best_leak(capture: Capture, curves: tuple[Curves, ...]) -> Leak | None:
     """Returns the verdict that rests on most steps, of the curves of one memory; one that found a leak before all others; None without any.
 
     Where this one cannot tell who leaves memory behind, another of them does: records of a program see hundreds of steps, a trace sees who.
@@ -341,7 +341,7 @@ def _leak(capture: Capture, curve: Curves) -> Leak:
         hint = ITERATIONS_MISSING if curve.source == "recorder" else STEPS_MISSING
         return Leak(_with(steps, np.zeros(0, bool), np.zeros(0)), np.nan, np.nan, "no_steps", no_leaks(), hint)
     x, y = steps["step"].to_numpy(np.float64), steps["least"].to_numpy(np.float64)
-    warm, slope, r2, verdict = judged(x, y)
+    warm, slope, r2, verdict = judge_growth(x, y)
     line = np.full(len(x), np.nan)
     if slope == slope:
         cool = ~warm
@@ -357,7 +357,7 @@ def _leak(capture: Capture, curve: Curves) -> Leak:
     return Leak(out, slope, r2, verdict, who.groups, "")
 
 
-def judged(x: Floats, y: Floats) -> tuple[npt.NDArray[np.bool_], float, float, Verdict]:
+def judge_growth(x: Floats, y: Floats) -> tuple[npt.NDArray[np.bool_], float, float, Verdict]:
     """Returns (steps left out as warm-up, slope, R², verdict) of the least bytes y in the steps of numbers x, ascending."""
     warm = np.zeros(len(x), bool)
     warm[: warm_up(y)] = True

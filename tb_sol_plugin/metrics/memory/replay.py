@@ -164,7 +164,7 @@ def pair_allocations(r: Replay) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def alive(capture: Capture, device: Device, at: int) -> tuple[pd.DataFrame, int]:
+def live_allocations(capture: Capture, device: Device, at: int) -> tuple[pd.DataFrame, int]:
     """Returns (rows of `allocations` that are live after event `at`, bytes from before the window that no row of them names).
 
     at: position in the replay, -1 before the first event. Rows from before the window are those that are freed later; the rest of what

@@ -102,7 +102,7 @@ def curve_from(capture: Capture, curve: Curves, source: str) -> Curves | None:
     return next((c for c in same.curves if c.source == source), None) if same is not None else None
 
 
-def chosen(capture: Capture, device: str = "", source: Source = "auto") -> tuple[Memory, Curves]:
+def chosen_memory(capture: Capture, device: str = "", source: Source = "auto") -> tuple[Memory, Curves]:
     """Returns the memory and the curve that the query names; "" is the first memory.
 
     BadQuery where there is none of that name or source.

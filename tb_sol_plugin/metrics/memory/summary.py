@@ -14,8 +14,8 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory.categories import frame_text, frames, own_line
 from tb_sol_plugin.metrics.memory.curves import HOST_SINCE, Curves, Event, within
 from tb_sol_plugin.metrics.memory.fragmentation import Heap, heap, largest_for, unthinned
-from tb_sol_plugin.metrics.memory.leaks import Leak, longest, records_of
-from tb_sol_plugin.metrics.memory.sources import Memory, chosen, is_host, memories, number_of, window_of
+from tb_sol_plugin.metrics.memory.leaks import Leak, best_leak, records_of
+from tb_sol_plugin.metrics.memory.sources import Memory, chosen_memory, is_host, memories, number_of, window_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -72,7 +72,7 @@ def summary(capture: Capture, curve: Curves | None = None, *, limits: str = "") 
     if curve is None:
         if not memories(capture):
             return None
-        curve = chosen(capture)[1]
+        curve = chosen_memory(capture)[1]
     if curve.allocated is None or not len(curve.allocated):
         return None
     size = capacity(capture, curve.device, limits)
@@ -481,11 +481,11 @@ def memory_summary(capture: Capture, query: Query) -> MemorySummary:
     """Returns the memory of a capture to compare. Unavailable where no device's allocator was recorded."""
     if not memories(capture):
         raise Unavailable("no device's allocator was recorded", hint="record on a device, or with profile(profile_memory=True)")
-    memory, every = chosen(capture)
+    memory, every = chosen_memory(capture)
     window = window_of(capture, every, "", query)
     curve = within(every, window)
     found = summary(capture, curve, limits=query.device_limits)
     if found is None:
         raise Unavailable("no level of memory in use was recorded", hint="record with profile(profile_memory=True)")
-    room, grows = headroom(capture, every, limits=query.device_limits), longest(capture, memory.curves)
+    room, grows = headroom(capture, every, limits=query.device_limits), best_leak(capture, memory.curves)
     return MemorySummary(memory, every, window, curve, found, room, grows)

@@ -219,27 +219,27 @@ def to_report(found: Finding, *, pages: Container[str], step_ns: float = 0.0, ke
 # -- Phrases that rules share ------------------------------------------------------------------------------------------
 
 
-def counted(n: int, one: str, many: str = "") -> str:
+def count_text(n: int, one: str, many: str = "") -> str:
     """Returns `one call`, `12 calls`."""
     return f"one {one}" if n == 1 else f"{human(n, 'count')} {many or one + 's'}"
 
 
-def acting(n: int, one: str, verb: str, many: str = "") -> str:
+def subject_verb(n: int, one: str, verb: str, many: str = "") -> str:
     """Returns `One call runs`, `12 calls run`: a count at the head of a sentence and its verb (given for one: `runs`)."""
-    text = counted(n, one, many)
+    text = count_text(n, one, many)
     return f"{text[0].upper()}{text[1:]} {verb if n == 1 else verb.removesuffix('s')}"
 
 
-def times(n: int) -> str:
+def times_text(n: int) -> str:
     """Returns `once`, `12 times`."""
     return "once" if n == 1 else f"{human(n, 'count')} times"
 
 
-def took(ns: float) -> str:
+def time_text(ns: float) -> str:
     """Returns a time as a person reads it."""
     return human(round(ns), "ns")
 
 
-def over(name: str, shapes: str) -> str:
+def with_sizes(name: str, shapes: str) -> str:
     """Returns `` `aten::mm` over 512×512 512×512 ``; the sizes only where they are known."""
     return f"`{name}`{f' over {shapes}' if shapes else ''}"

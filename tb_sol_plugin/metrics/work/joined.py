@@ -254,7 +254,7 @@ def _time(capture: Capture, ops: pd.DataFrame, calls: Ints, events: Ints, *, by_
 
 
 def _row(capture: Capture, step: Step, home: int, flop: float, time: _Time, events: Ints) -> dict[str, object]:
-    dtype, direction, several = _nature(capture, step.iteration, home)
+    dtype, direction, several = _main_types(capture, step.iteration, home)
     names = arrays.pick(capture.device["name"], events).tolist() if len(events) else []
     if dtype == "fp32" and any(TF32.search(str(name)) for name in names):
         dtype = "tf32"
@@ -269,7 +269,7 @@ def _row(capture: Capture, step: Step, home: int, flop: float, time: _Time, even
     }  # fmt: skip
 
 
-def _nature(capture: Capture, iteration: int, home: int) -> tuple[str, str, str]:
+def _main_types(capture: Capture, iteration: int, home: int) -> tuple[str, str, str]:
     """Returns (type, direction, types in words where there are several) of the counted work of a phase."""
     rows = _work_rows(capture, iteration)
     rows = rows[_label_homes(capture)[capture.tables["ledger"]["phase"].to_numpy()[rows]] == home]

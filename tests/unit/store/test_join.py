@@ -11,7 +11,7 @@ import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadInput
-from tb_sol_plugin.metrics.memory.attribution import answers, attribution
+from tb_sol_plugin.metrics.memory.attribution import attribution, groupings_of
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.metrics.memory.sources import memories
 from tb_sol_plugin.model import schemas as S
@@ -193,7 +193,7 @@ def test_a_snapshot_is_told_by_category_where_the_program_recorded(tmp_path: Pat
     c = run.open(next(r for r in run.recordings if r.kind == "sol_capture"))
     # WHEN asked what the snapshot's peak is for THEN parameters are the recorded ones, and the rest is unknown
     curve = next(x for m in memories(c) for x in m.curves if x.source == "snapshot" and m.number == 0)
-    assert answers(c, curve) == ("category", "frame")
+    assert groupings_of(c, curve) == ("category", "frame")
     found = attribution(c, curve, "category")
     assert said(found) == {"params": 2 << 20, "unknown": curve.peak - (2 << 20)} and curve.peak == 3 * M.MIB - 100 + 1500
 

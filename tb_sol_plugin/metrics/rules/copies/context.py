@@ -13,10 +13,10 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.bandwidth import LARGE, latency_fit, rate
-from tb_sol_plugin.metrics.copies.blocking import idle_spans, under
+from tb_sol_plugin.metrics.copies.blocking import idle_spans, inside_rows
 from tb_sol_plugin.metrics.copies.records import COLORS, busy, frame_text, kinds_text
 from tb_sol_plugin.metrics.copies.thresholds import Thresholds
-from tb_sol_plugin.metrics.rules.engine import Finding, RuleContext, Subject, counted
+from tb_sol_plugin.metrics.rules.engine import Finding, RuleContext, Subject, count_text
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -126,7 +126,7 @@ class CopyContext(RuleContext):
             return np.zeros(len(self.copies), bool)
         expression = re.compile(wanted)
         named = arrays.where(self.capture.host["name"], lambda n: expression.match(n) is not None)
-        return under(self.capture, self.copies, named & (at.host(self.capture).kind == kind))
+        return inside_rows(self.capture, self.copies, named & (at.host(self.capture).kind == kind))
 
     # -- time that could be saved -----------------------------------------------------------------------------
 
@@ -230,13 +230,13 @@ def evidence(context: CopyContext, rows: Places, idle_ns: int, note: str) -> str
 
 def often(count: int, steps: int) -> str:
     """Returns `34 copies per step`, `3 copies in 5 steps`; without steps `34 copies`."""
-    words = counted(count, "copy", "copies")
+    words = count_text(count, "copy", "copies")
     if not steps:
         return words
     if count < steps or (count % steps and count < 10 * steps):
         return f"{words} in {steps} steps" if steps > 1 else words
     each = round(count / steps)
-    return f"{counted(each, 'copy', 'copies')} per step"
+    return f"{count_text(each, 'copy', 'copies')} per step"
 
 
 def _size(found: pd.DataFrame, rows: Places, steps: int) -> str:

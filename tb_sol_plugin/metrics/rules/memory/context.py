@@ -12,7 +12,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.memory.attribution import records_with_parts
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.expected import place
-from tb_sol_plugin.metrics.memory.leaks import Leak, longest
+from tb_sol_plugin.metrics.memory.leaks import Leak, best_leak
 from tb_sol_plugin.metrics.memory.sources import Memory
 from tb_sol_plugin.metrics.memory.summary import Headroom, headroom
 from tb_sol_plugin.metrics.rules.engine import Finding, RuleContext, Subject
@@ -45,7 +45,7 @@ class MemoryContext(RuleContext):
     @cached_property
     def leak(self) -> Leak:
         """Of the source that saw most steps; a leak that one of them found comes first."""
-        found = longest(self.capture, self.memory.curves)
+        found = best_leak(self.capture, self.memory.curves)
         assert found is not None  # a memory has a curve
         return found
 

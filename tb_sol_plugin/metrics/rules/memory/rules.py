@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.inputs import first_dtype
-from tb_sol_plugin.metrics.memory.attribution import answers, attribution
+from tb_sol_plugin.metrics.memory.attribution import attribution, groupings_of
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
 from tb_sol_plugin.metrics.memory.leaks import per_step, records_of
@@ -157,7 +157,7 @@ def gradients_kept(context: MemoryContext) -> Answer:
     if context.trains is False:
         return None
     for curve in context.memory.curves:
-        if curve.source != "recorder" and "category" in answers(context.capture, curve):
+        if curve.source != "recorder" and "category" in groupings_of(context.capture, curve):
             found = at_begin(context, curve)
             if found is not None:
                 return _judged(context, found, estimated=curve.source == "events" and not _agrees(found, at_end(context)))
@@ -355,7 +355,7 @@ PEAK_HOW: Final = "record with profile(profile_memory=True, with_stack=True)"
 )  # fmt: skip
 def one_module(context: MemoryContext) -> Answer:
     """Finds one module that holds a third of the peak or more: what it allocated itself, without the modules inside of it."""
-    curve = next((c for c in context.memory.curves if c.source == "events" and "module" in answers(context.capture, c)), None)
+    curve = next((c for c in context.memory.curves if c.source == "events" and "module" in groupings_of(context.capture, c)), None)
     if curve is None:
         return Missing("which module holds memory was not recorded", PEAK_HOW)
     found = attribution(context.capture, curve, "module")

@@ -18,7 +18,7 @@ import pandas as pd
 
 from tb_sol_plugin.cost import Inputs
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, Ledger, RuleContext, Subject, over, took
+from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, Ledger, RuleContext, Subject, time_text, with_sizes
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.kernels import kernel_classes
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -62,12 +62,12 @@ class Claim:
     @property
     def where(self) -> str:
         """The same in words, with its sizes."""
-        return over(*self._largest[0])
+        return with_sizes(*self._largest[0])
 
     @property
     def most(self) -> str:
         """What is taken of it, in words."""
-        return took(self._largest[1])
+        return time_text(self._largest[1])
 
     def largest(self, column: str) -> str:
         """Returns the text of a column of `Work.ops` of which most is taken."""

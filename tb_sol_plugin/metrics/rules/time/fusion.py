@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.cost.inputs import BITS, Inputs, Tensor, broadcast, wider
 from tb_sol_plugin.cost.ops.pointwise import BINARY, COMPARE, UNARY
-from tb_sol_plugin.metrics.rules.engine import Answer, acting, rule, times, took
+from tb_sol_plugin.metrics.rules.engine import Answer, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext, thread_of
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word
@@ -76,12 +76,12 @@ def unfused_attention(context: TimeContext) -> Answer:
     spent, limit = sum(p.spent for p in parts), sum(p.limit for p in parts)
     claimed = np.concatenate([context.claim(p.rows, context.left[p.rows] * p.part).ns for p in parts])
     score = next(p.score for p in parts if p.score)
-    often = [f"{times(p.count)}{word}" for p, word in zip(parts, ("", " backward"), strict=True) if p.count]
+    often = [f"{times_text(p.count)}{word}" for p, word in zip(parts, ("", " backward"), strict=True) if p.count]
     what = "Product, softmax, product" if parts[0].count else "The products around the softmax gradient"
     math = _below(context, rows, MATH)
     find = str(arrays.pick(context.ops["name"], rows[(soft | back)[rows]][:1])[0])
     return context.finding(
-        f"{what} over {score} run {took(spent)}, {' and '.join(often)}; fused into one kernel the limit is {took(limit)}."
+        f"{what} over {score} run {time_text(spent)}, {' and '.join(often)}; fused into one kernel the limit is {time_text(limit)}."
         + (" `scaled_dot_product_attention` fell back to its math backend: mask, type or head size fit no fused one." if math else ""),
         Claim(rows, claimed, context.ops),
         fix="with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):" if math else "",
@@ -287,8 +287,8 @@ def fusable_chains(context: TimeContext) -> Answer:
     lengths = "2" if longest == 2 else f"2 to {longest}"
     what = "operators" if context.on_host else "kernels"
     evidence = (
-        f"{acting(len(chains), 'chain', 'takes')} {took(spent[chains].sum())}: {lengths} elementwise {what} each, which move "
-        f"{human(moved, 'B')} between them; fused the limit is {took(limit[chains].sum())}. Most, {took(most)} above it: {words}."
+        f"{subject_verb(len(chains), 'chain', 'takes')} {time_text(spent[chains].sum())}: {lengths} elementwise {what} each, which move "
+        f"{human(moved, 'B')} between them; fused the limit is {time_text(limit[chains].sum())}. Most, {time_text(most)} above it: {words}."
     )
     (layer,), _ = arrays.largest([context.ops["layer"]], one, context.time[one])
     fix = f"torch.compile(model)  # or only {layer}" if layer else "torch.compile(model)"
@@ -380,7 +380,7 @@ def _largest(context: TimeContext, rows: Ints, group: Ints, saved: Floats) -> tu
     if len(chain) > 6:
         chain = [*chain[:3], "…", *chain[-2:]]
     shape = str(arrays.pick(context.ops["shapes"], rows[[begin]])[0])
-    often = times(int((which.reshape(-1) == best).sum()))
+    often = times_text(int((which.reshape(-1) == best).sum()))
     return f"`{' → '.join(chain)}`{f' over {shape}' if shape else ''}, {often}", float(time[best]), rows[begin:end]
 
 
@@ -437,12 +437,12 @@ def unfused_optimizer(context: TimeContext) -> Answer:
     if (claim is None or not claim.ns.any()) and not idle:
         return None
     each = human(round(count / len(steps)), "count")
-    evidence = f"`{kind}` updates its parameters with {each} {'operators' if context.on_host else 'kernels'} a step, {took(spent)}"
+    evidence = f"`{kind}` updates its parameters with {each} {'operators' if context.on_host else 'kernels'} a step, {time_text(spent)}"
     if limit:
         size_each = human(round(elements / context.waterfall.steps), "count")
-        evidence += f"; one pass over {passed} arrays of {size_each} elements has a limit of {took(limit)}"
+        evidence += f"; one pass over {passed} arrays of {size_each} elements has a limit of {time_text(limit)}"
     if idle:
-        evidence += f"; the {device_word(context.capture)} idles {took(idle)} meanwhile"
+        evidence += f"; the {device_word(context.capture)} idles {time_text(idle)} meanwhile"
     return context.finding(
         evidence + ".",
         claim,

@@ -16,7 +16,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.rules.copies import KEYS, copy_findings
-from tb_sol_plugin.metrics.rules.engine import Answer, Finding, acting, counted, rule, times, took
+from tb_sol_plugin.metrics.rules.engine import Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word
@@ -57,11 +57,11 @@ def input_wait(context: TimeContext) -> Answer:
     unit = device_word(context.capture)
     batches = "One batch loads" if count == 1 else f"{human(count, 'count')} batches load"
     if context.on_host:
-        title, evidence = "The step waits for the input pipeline", f"{batches} {own} for {took(ns)}."
+        title, evidence = "The step waits for the input pipeline", f"{batches} {own} for {time_text(ns)}."
     else:
-        mean = took(float(at.host(context.capture).duration[rows].mean())) if count else "—"
+        mean = time_text(float(at.host(context.capture).duration[rows].mean())) if count else "—"
         title = f"The {unit} waits for the input pipeline"
-        evidence = f"{batches} {own}, {mean} each; the {unit} has no work for {took(ns)} of that time."
+        evidence = f"{batches} {own}, {mean} each; the {unit} has no work for {time_text(ns)} of that time."
     fix = "DataLoader(num_workers=4, persistent_workers=True)" if "process" in own else "DataLoader(num_workers=…, prefetch_factor=4)"
     return context.finding(evidence, ns=ns, title=title, fix=fix, find="DataLoader")
 
@@ -136,7 +136,7 @@ def _inside_calls(context: TimeContext, rows: npt.NDArray[np.intp], does: str, w
     (name,), _ = arrays.largest([context.capture.host["name"]], rows, inside)
     ns = context.ledger.take_idle(iv.union(h.start[rows], h.stop[rows]))
     unit = device_word(context.capture)
-    evidence = f"The {unit} idles {took(ns)} during {counted(len(rows), 'call')} to {does}, most of it in `{name}`: {why}."
+    evidence = f"The {unit} idles {time_text(ns)} during {count_text(len(rows), 'call')} to {does}, most of it in `{name}`: {why}."
     return context.finding(evidence, ns=ns, fix=fix)
 
 
@@ -166,8 +166,8 @@ def host_sync(context: TimeContext) -> Answer:
     unit = device_word(context.capture)
     where = f"in `{who}`" if inside else f"in `{api}`"
     return context.finding(
-        f"{times(int(hit.sum())).capitalize()} the host waits until all work is done, most of it {where}, and launches the next kernel "
-        f"only then: {took(ns)} without work.",
+        f"{times_text(int(hit.sum())).capitalize()} the host waits until all work is done, most of it {where}, and launches the next "
+        f"kernel only then: {time_text(ns)} without work.",
         ns=ns,
         title=f"The host stops for the {unit}, and the {unit} then waits for the host",
         fix=next(fix for pattern, fix in _SYNC_FIXES.items() if re.search(pattern, who if inside else api)),
@@ -199,19 +199,19 @@ def launch_bound(context: TimeContext) -> Answer:
     if int(hit.sum()) < STRETCH:
         return None
     before = np.concatenate((start[:1], stop[:-1]))  # end of the gap before: where the work between two gaps begins
-    run, wait = (took(float(np.median(x[hit]))) for x in (start - before, stop - start))
+    run, wait = (time_text(float(np.median(x[hit]))) for x in (start - before, stop - start))
     edge = np.flatnonzero(np.diff(np.concatenate(([False], hit, [False])).astype(np.int8)))
     stretches = int((edge[1::2] - edge[::2] >= STRETCH).sum())
     kernel = context.capture.device["kind"].to_numpy() == S.KERNEL
     every, here = int(kernel[context.waterfall.own > 0].sum()), int(kernel[ended[hit]].sum())
     ns = context.ledger.take_idle((start[hit], stop[hit]))
-    where = f", in {counted(stretches, 'stretch', 'stretches')} of {STRETCH} or more," if stretches else ""
+    where = f", in {count_text(stretches, 'stretch', 'stretches')} of {STRETCH} or more," if stretches else ""
     graphs = {"amd": "HIP", "nvidia": "CUDA"}.get(context.vendor)
     one = f'torch.compile(model, mode="reduce-overhead")  # {graphs} graphs: one launch for many kernels'
     unit = device_word(context.capture)
     return context.finding(
         f"{human(here, 'count')} of {human(every, 'count')} kernels{where} are launched only when the {unit} is idle already: "
-        f"the median runs {run} and waits {wait}; {took(ns)} pass without work.",
+        f"the median runs {run} and waits {wait}; {time_text(ns)} pass without work.",
         ns=ns,
         fix=one if graphs else "",
     )
@@ -236,11 +236,12 @@ def handover(context: TimeContext) -> Answer:
     hit = ready & (stop - start <= HAND_OVER_NS)
     if not hit.any():
         return None
-    each = took(float((stop - start)[hit].mean()))
+    each = time_text(float((stop - start)[hit].mean()))
     ns = context.ledger.take_idle((start[hit], stop[hit]))
     unit = device_word(context.capture)
     return context.finding(
-        f"{times(int(hit.sum())).capitalize()} the next kernel is queued and the {unit} still needs {each} to change over: {took(ns)}.",
+        f"{times_text(int(hit.sum())).capitalize()} the next kernel is queued and the {unit} still needs {each} to change over: "
+        f"{time_text(ns)}.",
         ns=ns,
         title=f"The {unit} changes kernels too often",
     )
@@ -256,18 +257,18 @@ def host_wait(context: TimeContext) -> Answer:
     unit = device_word(context.capture)
     phase, in_phase = _phase_of(context, idle)
     rest = ns < iv.length(context.waterfall.idle)
-    evidence = f"The {unit} idles {'another ' if rest else ''}{took(ns)} with {counted(len(idle[0]), 'gap')}"
+    evidence = f"The {unit} idles {'another ' if rest else ''}{time_text(ns)} with {count_text(len(idle[0]), 'gap')}"
     ends = _at_the_ends(context, idle)
     if 4 * ends > ns:
-        evidence += f"; {took(ends)} of it before the first or after the last event on the {unit}"
+        evidence += f"; {time_text(ends)} of it before the first or after the last event on the {unit}"
     call, blocked = _call_of(context, idle)
     if 4 * blocked > ns:
-        evidence += f"; {took(blocked)} pass in `{call}`"
+        evidence += f"; {time_text(blocked)} pass in `{call}`"
     operator, running = _operator_of(context, idle)
     if 4 * running > ns:
-        evidence += f"; {took(running)} in `{operator}`"
+        evidence += f"; {time_text(running)} in `{operator}`"
     if phase and 2 * in_phase > ns:
-        evidence += f"; for {took(in_phase)} of it the host is in `{phase}`"
+        evidence += f"; for {time_text(in_phase)} of it the host is in `{phase}`"
     stacks = bool((at.host(context.capture).kind == S.FRAME).any())
     title = f"The {unit} waits for the host"
     fix = 'with record_function("…"):  # mark the parts of the step, to see which one the gaps lie in'
@@ -358,7 +359,7 @@ def communication(context: TimeContext) -> Answer:
     name = plain_name(kernel)
     advices = _HIDE if len(context.capture.tables["backward"]) else _HIDE_SERVING
     return context.finding(
-        f"{took(exposed)} of {took(whole)} of communication run while nothing computes, {took(most)} of it in `{name}`.",
+        f"{time_text(exposed)} of {time_text(whole)} of communication run while nothing computes, {time_text(most)} of it in `{name}`.",
         ns=exposed,
         fix=next(advice for pattern, advice in advices.items() if re.search(pattern, name, re.IGNORECASE)),
     )
@@ -409,7 +410,7 @@ def other_copies(context: TimeContext) -> Answer:
     known = (size >= 0) & (duration > 0)
     rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""
     return context.finding(
-        f"{acting(len(rows), 'copy', 'runs', 'copies')} {took(left.sum())} while nothing computes, most of it {worst}{rate}.",
+        f"{subject_verb(len(rows), 'copy', 'runs', 'copies')} {time_text(left.sum())} while nothing computes, most of it {worst}{rate}.",
         ns=float(left.sum()),
         fix=_HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"]),
     )

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor
-from tb_sol_plugin.metrics.rules.engine import Answer, acting, counted, rule, took
+from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, subject_verb, time_text
 from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.metrics.rules.time.matmul import product
 from tb_sol_plugin.metrics.time.kernel_names import short_name
@@ -44,8 +44,8 @@ def layout_kernels(context: TimeContext) -> Answer:
     library = "MIOpen" if context.vendor == "amd" else "cuDNN"
     whole = float(context.time[calls].sum())
     return context.finding(
-        f"{acting(len(rows), 'kernel', 'takes')} {took(per.sum())} (`{short_name(kernel)}`), "
-        f"{human(float(per.sum()) / whole, 'ratio')} of the time of the {counted(len(calls), 'call')} that run them, "
+        f"{subject_verb(len(rows), 'kernel', 'takes')} {time_text(per.sum())} (`{short_name(kernel)}`), "
+        f"{human(float(per.sum()) / whole, 'ratio')} of the time of the {count_text(len(calls), 'call')} that run them, "
         f"most of them `{claim.largest('name')}`: the tensors are NCHW, the kernels NHWC.",
         claim,
         title=f"{library} converts the memory layout around convolutions",
@@ -73,7 +73,7 @@ def permuting_copies(context: TimeContext) -> Answer:
     layer = claim.largest("layer")
     images = bool(np.array([_image(call) for _, call in read])[code][permutes][claim.worst])
     return context.finding(
-        f"{acting(len(rows), 'permuting copy', 'takes', 'permuting copies')} {took(claim.total)}, "
+        f"{subject_verb(len(rows), 'permuting copy', 'takes', 'permuting copies')} {time_text(claim.total)}, "
         f"{claim.most} of it in {claim.where}{f' inside `{layer}`' if layer else ''}; what reads them may take the first order.",
         claim,
         fix="model.to(memory_format=torch.channels_last)  # and the input: one layout from the first to the last layer"
@@ -107,7 +107,7 @@ def channels_first(context: TimeContext) -> Answer:
     spent, least = float(context.left[rows].sum()), float(context.limit[rows].sum())
     claim = context.claim(rows, context.left[rows] - context.limit[rows])
     return context.finding(
-        f"{acting(len(rows), 'call', 'takes')} {took(spent)} where the limit is {took(least)}, {claim.most} above it in "
+        f"{subject_verb(len(rows), 'call', 'takes')} {time_text(spent)} where the limit is {time_text(least)}, {claim.most} above it in "
         f"{claim.where}; the kernels of a CPU work best with the channels last.",
         claim,
         find=claim.name,
@@ -180,7 +180,7 @@ def weight_casts(context: TimeContext) -> Answer:
     claim = context.claim(rows, context.left[rows])
     trains = len(context.capture.tables["backward"]) > 0
     return context.finding(
-        f"{acting(len(rows), 'cast', 'takes')} {took(claim.total)}, {claim.most} of it in {claim.where}: each has the size of "
+        f"{subject_verb(len(rows), 'cast', 'takes')} {time_text(claim.total)}, {claim.most} of it in {claim.where}: each has the size of "
         "a weight that a product takes in the narrow type.",
         claim,
         fix="fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))  # or weights in BF16, FP32 in the optimizer"

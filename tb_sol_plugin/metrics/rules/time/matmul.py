@@ -13,7 +13,7 @@ import pandas as pd
 
 from tb_sol_plugin.cost.inputs import BITS, Inputs, Tensor
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.metrics.rules.engine import Answer, Finding, acting, counted, over, rule, took
+from tb_sol_plugin.metrics.rules.engine import Answer, Finding, count_text, rule, subject_verb, time_text, with_sizes
 from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.metrics.time.kernel_names import short_name, unit_name
 from tb_sol_plugin.tables import arrays
@@ -166,11 +166,11 @@ def misaligned_products(context: TimeContext) -> Answer:
     claim = context.claim(rows, wanted)
     shape = p.found[int(code[claim.worst])]
     loads = aligned_by_name(context.kernel_name(int(rows[claim.worst])))
-    evidence = f"{acting(len(rows), 'product', 'takes')} {took(spent)}, most in {claim.where}"
+    evidence = f"{subject_verb(len(rows), 'product', 'takes')} {time_text(spent)}, most in {claim.where}"
     evidence += f" with {shape.odd}" if shape is not None else ""
-    evidence += f": its kernel loads {counted(loads, 'element')} at a time" if loads is not None and loads < 8 else ""
+    evidence += f": its kernel loads {count_text(loads, 'element')} at a time" if loads is not None and loads < 8 else ""
     return context.finding(
-        f"{evidence}; padded to 16 bytes the limit is {took(least)}.", claim, find=claim.name, candidate=loads is None or loads >= 8
+        f"{evidence}; padded to 16 bytes the limit is {time_text(least)}.", claim, find=claim.name, candidate=loads is None or loads >= 8
     )
 
 
@@ -240,8 +240,8 @@ def _fit(context: TimeContext, rows: Ints, wanted: Floats, blocks: Floats, used:
     largest = f"Largest: {claim.where}, {claim.most}"
     if few:
         return context.finding(
-            f"{acting(len(rows), 'product', 'takes')} {took(context.time[rows].sum())} and leave {unit} without work. "
-            f"{largest}, {counted(count, 'block')} on {units} {unit}.",
+            f"{subject_verb(len(rows), 'product', 'takes')} {time_text(context.time[rows].sum())} and leave {unit} without work. "
+            f"{largest}, {count_text(count, 'block')} on {units} {unit}.",
             claim,
             rule="small_products",
             title=f"Products have fewer blocks than the device has {unit}",
@@ -251,9 +251,9 @@ def _fit(context: TimeContext, rows: Ints, wanted: Floats, blocks: Floats, used:
     rounds = count / units
     filled = rounds / np.ceil(rounds)
     return context.finding(
-        f"{acting(len(rows), 'product', 'takes')} {took(context.time[rows].sum())}. {largest}: its tiles are {human(part, 'ratio')} full, "
-        f"and {human(count, 'count')} blocks on {units} {unit} are {rounds:.2f} rounds where {int(np.ceil(rounds))} run "
-        f"({human(float(filled), 'ratio')}).",
+        f"{subject_verb(len(rows), 'product', 'takes')} {time_text(context.time[rows].sum())}. {largest}: its tiles are "
+        f"{human(part, 'ratio')} full, and {human(count, 'count')} blocks on {units} {unit} are {rounds:.2f} rounds where "
+        f"{int(np.ceil(rounds))} run ({human(float(filled), 'ratio')}).",
         claim,
         title="Products do not fill their tiles or the last round of blocks",
         fix=_tuned(context, "tries other tiles per size", "tries other tiles; or batch × sequence in multiples of the tile"),
@@ -314,7 +314,7 @@ def slower_kernel(context: TimeContext) -> Answer:
     fast = str(context.capture.device["name"].cat.categories[int(best["kernel"].loc[frame["sizes"].iloc[worst]])])
     ratio = float(frame["time"].iloc[worst] / reference[worst])
     return context.finding(
-        f"{acting(len(slow), 'call', 'takes')} up to {ratio:.2f}× as long as the same sizes elsewhere: {claim.most} more in "
+        f"{subject_verb(len(slow), 'call', 'takes')} up to {ratio:.2f}× as long as the same sizes elsewhere: {claim.most} more in "
         f"{claim.where}, where `{kernel}` ran instead of `{short_name(fast)}`.",
         claim,
         fix=_tuned(context, "picks one kernel per size", "one kernel per size, by measurement"),
@@ -352,8 +352,8 @@ def behind_the_best(context: TimeContext) -> Answer:
     model = rows[int(np.flatnonzero(frame["sizes"].to_numpy() == best.loc[dtype, "sizes"])[0])]
     good, good_shapes = (str(arrays.pick(context.ops[c], [model])[0]) for c in ("name", "shapes"))
     return context.finding(
-        f"{acting(len(slow), 'product', 'takes')} {took(frame['time'].to_numpy()[slow].sum())}; {claim.where} reaches "
-        f"{human(float(own[slow][worst]), 'ratio')} of its limit where {over(good, good_shapes)} reaches "
+        f"{subject_verb(len(slow), 'product', 'takes')} {time_text(frame['time'].to_numpy()[slow].sum())}; {claim.where} reaches "
+        f"{human(float(own[slow][worst]), 'ratio')} of its limit where {with_sizes(good, good_shapes)} reaches "
         f"{human(float(reach[slow][worst]), 'ratio')}: {claim.most} more than at that rate.",
         claim,
         fix=_tuned(context, "tries other kernels per size", "tries other kernels per size"),
@@ -405,11 +405,11 @@ def fp32_matrix(context: TimeContext) -> Answer:
         return None
     total = float(spent[gain].sum())
     claim = context.claim(rows[gain], (spent - limits[chosen])[gain])
-    least = " and ".join(f"{took(limits[t][gain].sum())} in {WORDS[t]}" for t in better[:2])
+    least = " and ".join(f"{time_text(limits[t][gain].sum())} in {WORDS[t]}" for t in better[:2])
     kind = claim.largest("kind")
     plain = "Matrix work runs in FP32"
     return context.finding(
-        f"{acting(len(claim.rows), 'call', 'computes')} in FP32 for {took(total)}; the limit of the same work is {least}. "
+        f"{subject_verb(len(claim.rows), 'call', 'computes')} in FP32 for {time_text(total)}; the limit of the same work is {least}. "
         f"Largest: {claim.where}, {claim.most} above that. Results differ by rounding.",
         claim,
         title=plain if context.vendor in ("cpu", "amd") else f"{plain} and leaves the {unit_name(context.vendor)}s unused",
@@ -461,8 +461,8 @@ def plain_units(context: TimeContext) -> Answer:
     kernel = short_name(context.kernel_name(int(rows[claim.worst])))
     unit = unit_name(context.vendor)
     return context.finding(
-        f"{acting(len(rows), 'call', 'runs')} {took(spent)} in kernels that do not use them (`{kernel}`), most in "
-        f"{claim.where}; on {unit}s the limit is {took(least)}.",
+        f"{subject_verb(len(rows), 'call', 'runs')} {time_text(spent)} in kernels that do not use them (`{kernel}`), most in "
+        f"{claim.where}; on {unit}s the limit is {time_text(least)}.",
         claim,
         title=f"Matrix work in {WORDS[claim.largest('dtype')]} misses the {unit}s",
         find=kernel,

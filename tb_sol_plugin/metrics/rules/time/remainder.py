@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_sol_plugin.metrics.rules.engine import Answer, acting, over, rule, took
+from tb_sol_plugin.metrics.rules.engine import Answer, rule, subject_verb, time_text, with_sizes
 from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
@@ -44,8 +44,8 @@ def above_limit(context: TimeContext) -> Answer:
         (name, shapes), most = arrays.largest([context.ops["name"], context.ops["shapes"]], rows, wasted)
         (dtype,), _ = arrays.largest([context.ops["dtype"]], rows, wasted)
         ratio = float(context.limit[rows].sum() / context.time[rows].sum())
-        evidence = f"{acting(len(rows), 'call', 'runs')} {took(context.time[rows].sum())} at {human(ratio, 'ratio')} of their limit; "
-        evidence += f"{took(most)} above it in {over(name, shapes)}."
+        evidence = f"{subject_verb(len(rows), 'call', 'runs')} {time_text(context.time[rows].sum())} at {human(ratio, 'ratio')} of "
+        evidence += f"their limit; {time_text(most)} above it in {with_sizes(name, shapes)}."
         claim = context.claim(rows, wasted * (total / wasted.sum()))
         fix = _fix(context, kind, name, dtype)
         out.append(context.finding(evidence, claim, rule=f"{kind}_above_limit", title=title, fix=fix, color=kind, find=name))
@@ -109,9 +109,9 @@ def recompute(context: TimeContext) -> Answer:
     heavy = float(context.left[rows][matrix].sum())
     (layer,), most = arrays.largest([context.ops["layer"]], rows, context.left[rows])
     claim = context.claim(rows, context.left[rows])
-    where = f", {took(most)} of it in `{layer}`" if layer else ""
+    where = f", {time_text(most)} of it in `{layer}`" if layer else ""
     return context.finding(
-        f"{acting(len(rows), 'recomputed call', 'takes')} {took(cost)}{where}; {human(heavy / cost, 'ratio')} of that are products, "
-        "convolutions and attention, whose results are worth keeping. Keeping them costs memory.",
+        f"{subject_verb(len(rows), 'recomputed call', 'takes')} {time_text(cost)}{where}; {human(heavy / cost, 'ratio')} of that are "
+        "products, convolutions and attention, whose results are worth keeping. Keeping them costs memory.",
         claim,
     )

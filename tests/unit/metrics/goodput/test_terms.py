@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tb_sol_plugin.cost.goodput.model import GradParams
 from tb_sol_plugin.metrics.goodput.part import ScalingPart
-from tb_sol_plugin.metrics.goodput.points import Given, Point
-from tb_sol_plugin.metrics.goodput.predict import Wanted, measure_next, memory_limit, settle
+from tb_sol_plugin.metrics.goodput.points import Point, PointsFile
+from tb_sol_plugin.metrics.goodput.predict import TermsQuery, measure_next, memory_limit, resolve_terms
 
 PART = ScalingPart((), 0, "", False, 8, "", False, 0, 0)
 
@@ -18,7 +18,7 @@ def point(n: int, r: int, b: int) -> Point:
 
 def test_open_terms_come_from_the_points() -> None:
     # GIVEN 1 x 32 and 8 on 2 nodes x 64 WHEN nothing is chosen THEN M0 is 32, totals up to 4 x 512, 4 to a node, micro-steps up to 64
-    found = settle([point(1, 1, 32), point(2, 8, 64)], [], Given(), Wanted())
+    found = resolve_terms([point(1, 1, 32), point(2, 8, 64)], [], PointsFile(), TermsQuery())
     t = found.terms
     assert (t.initial, t.most, t.low, t.high, t.per_node, t.replicas, t.grads) == (32, 2048, 1, 64, 4, 32, None)
     assert found.origin["initial"].startswith("the smallest") and found.origin["grads"] == ""
@@ -26,10 +26,10 @@ def test_open_terms_come_from_the_points() -> None:
 
 def test_chosen_stands_over_recorded_over_given() -> None:
     parts = [PART.__class__(**{f: getattr(PART, f) for f in PART.__struct_fields__} | {"initial": 64, "most": 1024, "sqr": 1.0, "var": 5.0})]
-    given = Given(initial=16, most=512, bounds=(4, 40), accumulation=False)
-    t = settle([point(1, 1, 32)], parts, given, Wanted(initial=100)).terms
+    given = PointsFile(initial=16, most=512, bounds=(4, 40), accumulation=False)
+    t = resolve_terms([point(1, 1, 32)], parts, given, TermsQuery(initial=100)).terms
     assert (t.initial, t.most, t.low, t.high, t.accumulation) == (100, 1024, 4, 40, False) and t.grads == GradParams(1.0, 5.0)
-    assert settle([point(1, 1, 32)], parts, given, Wanted(sqr=2.0, var=3.0)).terms.grads == GradParams(2.0, 3.0)
+    assert resolve_terms([point(1, 1, 32)], parts, given, TermsQuery(sqr=2.0, var=3.0)).terms.grads == GradParams(2.0, 3.0)
 
 
 def test_memory_of_two_batch_sizes_bounds_the_micro_step() -> None:

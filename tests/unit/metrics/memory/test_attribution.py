@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, Attribution, By, answers, attribution
+from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, Attribution, By, attribution, groupings_of
 from tb_sol_plugin.metrics.memory.curves import Curves, curves
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
@@ -42,7 +42,7 @@ def test_what_was_alive_at_the_peak(tmp_path: Path) -> None:
     assert said(attribution(c, curve, "module")) == {"Linear_0": 140, BEFORE: 1_000, UNKNOWN: 0}
     assert said(attribution(c, curve, "frame")) == {"model.py(7): forward": 140, BEFORE: 1_000, UNKNOWN: 0}
     assert said(attribution(c, curve, "phase")) == {"ProfilerStep/forward": 140, BEFORE: 1_000, UNKNOWN: 0}
-    assert set(answers(c, curve)) >= {"operator", "module", "frame", "phase"}
+    assert set(groupings_of(c, curve)) >= {"operator", "module", "frame", "phase"}
 
 
 def test_at_another_moment(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_without_totals_what_was_freed_from_before_counts_negative() -> None:
 def test_without_addresses_nothing_has_an_owner() -> None:
     # GIVEN an older trace without addresses WHEN asked THEN no grouping answers, and all of it is unknown
     c = made([(1, -1, 50, 50), (2, -1, -20, 30)])
-    assert answers(c, first(c)) == ()
+    assert groupings_of(c, first(c)) == ()
     assert said(attribution(c, first(c), "module", 1)) == {UNKNOWN: 50}
 
 

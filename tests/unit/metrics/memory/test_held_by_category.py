@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tb_sol_plugin.metrics.memory.allocations import stacked
+from tb_sol_plugin.metrics.memory.allocations import with_categories
 from tb_sol_plugin.metrics.memory.attribution import BEFORE, UNKNOWN, attribution
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.model import schemas as S
@@ -82,14 +82,14 @@ def test_the_stack_over_time_is_that_of_the_timeline() -> None:
     })  # fmt: skip
     c = beside(CUDA, memory_timeline=table)
     curve = next(x for x in whole(c) if x.source == "events")
-    found = stacked(c, curve)
+    found = with_categories(c, curve)
     assert found.measured and {n: level.tolist() for n, level in found.categories.items()} == {
         "params": [900, 900, 900, 900], "activations": [0, 40, 40, 0], "unknown": [100, 90, 110, 130],
     }  # fmt: skip
     # AND one that holds more than was in use is not taken
     more = table.assign(bytes=[2_000, 40, 0])
     other = beside(CUDA, memory_timeline=more)
-    assert not stacked(other, curve).measured
+    assert not with_categories(other, curve).measured
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ def test_what_was_there_before_is_divided_by_the_last_record_until_then(size: in
     # GIVEN 1,000 B when the recording begins, and a record of parameters WHEN drawn as a stack THEN they stand apart where they fit
     c = beside(CUDA, **records(0, size, at))
     curve = next(x for x in whole(c) if x.source == "events")
-    found = stacked(c, curve)
+    found = with_categories(c, curve)
     assert {n: level.tolist() for n, level in found.categories.items()} == wanted and not found.measured

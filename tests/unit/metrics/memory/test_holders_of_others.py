@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.ingest.memory.snapshot import capture_of
-from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, answers, attribution
+from tb_sol_plugin.metrics.memory.attribution import BEFORE, GROUPINGS, UNKNOWN, attribution, groupings_of
 from tb_sol_plugin.metrics.memory.categories import is_users, own_line
 from tb_sol_plugin.metrics.memory.curves import curves, whole
 from tb_sol_plugin.model import schemas as S
@@ -26,7 +26,7 @@ def test_a_snapshot_by_line_at_its_end_and_before() -> None:
     # GIVEN 3 MiB - 100 B in use by train.py:12 and 500 B without a call stack at the end; 1,000 B were freed 5 us after the 3 MiB came
     c = capture_of(M.snapshot(), file="a.pickle")
     curve = next(x for x in curves(c) if x.device == "device 0")
-    assert answers(c, curve) == ("frame",)
+    assert groupings_of(c, curve) == ("frame",)
     # WHEN asked at the peak THEN all three are alive
     found = attribution(c, curve, "frame")
     assert found.total == 3 * MIB - 100 + 1000 + 500 == curve.peak
@@ -126,7 +126,7 @@ def test_a_timeline_by_category(tmp_path: Path) -> None:
     (curve,) = curves(c)
     # WHEN asked THEN categories have their names here, none is estimated, and what the timeline calls unknown is the rest
     found = attribution(c, curve, "category")
-    assert answers(c, curve) == ("category",) and said(found) == {"params": 100, "activations": 40, UNKNOWN: 7}
+    assert groupings_of(c, curve) == ("category",) and said(found) == {"params": 100, "activations": 40, UNKNOWN: 7}
     assert not found.rows["estimated"].any() and found.total == 147
     assert said(attribution(c, curve, "category", 25)) == {"params": 100, UNKNOWN: 7}
     assert said(attribution(c, curve, "operator")) == {UNKNOWN: 147}
@@ -146,7 +146,7 @@ def test_records_by_category_and_module() -> None:
     c = Capture(Facts("sol_capture", "x", 0), {"labels": labels, "memory_records": records, "memory_parts": parts})
     (curve,) = curves(c)
     # WHEN asked at the first THEN its parts and the rest; a part whose storage another one counts holds nothing
-    assert answers(c, curve) == ("category", "module")
+    assert groupings_of(c, curve) == ("category", "module")
     now = attribution(c, curve, "category", 1_000_000)
     assert said(now) == {"params": 600, "grads": 50, UNKNOWN: 350} and now.rows["allocations"].tolist() == [3, 1, -1]
     assert said(attribution(c, curve, "module", 1_000_000)) == {"a": 400, "b": 200, "(no module)": 50, UNKNOWN: 350}

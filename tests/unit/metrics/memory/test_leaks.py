@@ -20,7 +20,7 @@ from tests.support.memory_steps import BEFORE, training
 
 
 def verdict(levels: list[float]) -> str:
-    return L.judged(np.arange(len(levels), dtype=float), np.array(levels, float))[3]
+    return L.judge_growth(np.arange(len(levels), dtype=float), np.array(levels, float))[3]
 
 
 @pytest.mark.parametrize(("levels", "said"), [
@@ -47,7 +47,7 @@ def test_what_is_a_leak_and_what_is_none(levels: list[float], said: str) -> None
 def test_a_straight_growth_is_always_a_leak_with_its_slope(slope: int, base: int, count: int) -> None:
     # GIVEN base + slope x step WHEN judged THEN it is a leak of that slope, with R² 1
     x = np.arange(count, dtype=float)
-    _, found, r2, said = L.judged(x, base + slope * x)
+    _, found, r2, said = L.judge_growth(x, base + slope * x)
     assert said == "leak" and found == pytest.approx(slope, rel=1e-6) and r2 == pytest.approx(1)
 
 

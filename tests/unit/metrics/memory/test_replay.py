@@ -45,7 +45,7 @@ def test_what_is_in_use_and_what_was_before(tmp_path: Path) -> None:
     assert (r.before, r.differs, r.tracked) == (1_000, 0, True) and r.allocated.tolist() == [1_100, 1_140, 1_100, 800, 700]
     # AND the most is in use after the second event: 140 B by rows, 300 B freed later from before, 700 B without a row
     assert r.peak == 1
-    rows, rest = R.alive(c, CUDA0, r.peak)
+    rows, rest = R.live_allocations(c, CUDA0, r.peak)
     assert sorted(rows["bytes"]) == [40, 100, 300] and rest == 700
     assert [d.label for d in R.devices(c)] == ["CUDA 0", "CPU"]
 
@@ -118,7 +118,7 @@ def test_missing_totals_and_addresses_stay_unknown() -> None:
     assert not r.known and r.before == -1 and r.allocated.tolist() == [-1] * 3 and r.change.tolist() == [100, 150, 50] and r.peak == 1
     a = R.allocations(c, CUDA0)
     assert not a["paired"].any() and not a["before"].any() and a["lifetime_ns"].tolist() == [-1] * 3
-    assert R.alive(c, CUDA0, 1)[1] == -1
+    assert R.live_allocations(c, CUDA0, 1)[1] == -1
 
 
 def test_totals_of_some_events_go_on_from_the_last() -> None:
@@ -137,13 +137,13 @@ def test_an_address_taken_again_without_a_free() -> None:
     c = made([(1, 7, 10, 10), (2, 7, 30, 40), (3, 7, -30, 10)])
     a = R.allocations(c, CUDA0)
     assert a["reused"].tolist() == [True, False] and a["last"].tolist() == [-1, 2] and a["stop"].tolist() == [1, 2]
-    assert R.alive(c, CUDA0, 1)[0]["bytes"].tolist() == [30]
+    assert R.live_allocations(c, CUDA0, 1)[0]["bytes"].tolist() == [30]
 
 
 def test_where_frees_come_first_the_most_was_in_use_before() -> None:
     r = R.replay(made([(1, 7, -10, 90), (2, 8, 5, 95)]), CUDA0)
     assert r.peak == -1 and r.before == 100
-    rows, rest = R.alive(made([(1, 7, -10, 90), (2, 8, 5, 95)]), CUDA0, -1)
+    rows, rest = R.live_allocations(made([(1, 7, -10, 90), (2, 8, 5, 95)]), CUDA0, -1)
     assert rows["bytes"].tolist() == [10] and rest == 90
 
 
@@ -179,6 +179,6 @@ def test_replay_equals_a_slow_one(choices: list[tuple[int, int, int]], hidden: i
     assert r.allocated.tolist() == [h[3] for h in history[hidden:]]
     never = sum(n for f, e, n in lives if f < hidden and e < 0)
     for at in range(-1, len(history) - hidden):
-        rows, rest = R.alive(c, CUDA0, at)
+        rows, rest = R.live_allocations(c, CUDA0, at)
         there = sorted(n for f, e, n in lives if f <= at + hidden and (e < 0 or e > at + hidden) and not (f < hidden and e < 0))
         assert sorted(rows["bytes"].tolist()) == there and rest == never

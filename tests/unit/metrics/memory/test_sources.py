@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.memory import sources as W
-from tb_sol_plugin.metrics.memory.sources import chosen, is_host, memories, number_of
+from tb_sol_plugin.metrics.memory.sources import chosen_memory, is_host, memories, number_of
 from tb_sol_plugin.metrics.memory.summary import capacity, summary
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
@@ -53,16 +53,16 @@ def test_sources_of_one_memory_stand_together() -> None:
     ],
 )  # fmt: skip
 def test_a_memory_is_found_by_any_of_its_names(device: str, source: str, label: str, of: str) -> None:
-    memory, curve = chosen(recording(), device, source)  # type: ignore[arg-type]
+    memory, curve = chosen_memory(recording(), device, source)  # type: ignore[arg-type]
     assert (memory.label, curve.source) == (label, of)
 
 
 def test_what_is_not_there_is_refused_with_what_is() -> None:
     with pytest.raises(BadQuery) as caught:
-        chosen(recording(), "CUDA 9")
+        chosen_memory(recording(), "CUDA 9")
     assert caught.value.field == "device" and "CUDA 1, CUDA 0, CPU" in caught.value.hint
     with pytest.raises(BadQuery) as caught:
-        chosen(recording(), "CUDA 1", "snapshot")
+        chosen_memory(recording(), "CUDA 1", "snapshot")
     assert caught.value.field == "source" and "events, timeline, recorder" in caught.value.hint
 
 
@@ -80,7 +80,7 @@ def test_levels_come_before_changes() -> None:
     # GIVEN events without totals, and records with levels, of one device WHEN a source is chosen for the reader THEN it is the levels
     memory = S.MEMORY.frame({"time_ns": [1], "device_type": [1], "device_id": [0], "bytes": [10]})
     records = S.MEMORY_RECORDS.frame({"time_ns": [5], "device": [0], "allocated": [20], "max_allocated": [20], "since": ["process"]})
-    _, curve = chosen(Capture(Facts("kineto", "x", 0), {"memory": memory, "memory_records": records}))
+    _, curve = chosen_memory(Capture(Facts("kineto", "x", 0), {"memory": memory, "memory_records": records}))
     assert curve.source == "recorder"
 
 

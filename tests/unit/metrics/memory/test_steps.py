@@ -80,7 +80,7 @@ def test_a_history_pairs_like_events_do() -> None:
     assert found[["bytes", "start_ns", "end_ns"]].values.tolist() == [[10, 1, 2], [20, 4, L.NEVER], [30, 5, L.NEVER], [40, -1, 6]]
     assert L.states(found, None) == ["freed", "never freed", "never freed", "from before"]
     assert L.states(found, (2, 5)) == ["from before", "never freed", "never freed", "from before"]
-    assert L.chosen(found, (2, 5)).tolist() == [0, 1, 2] and L.chosen(found, (2, 5), 25).tolist() == [2]
+    assert L.allocations_in(found, (2, 5)).tolist() == [0, 1, 2] and L.allocations_in(found, (2, 5), 25).tolist() == [2]
     assert L.lifetimes(found).tolist() == [1, -1, -1, -1]
 
 
