@@ -9,33 +9,260 @@ Every finding has its copies as evidence. Thresholds can be changed, and the pag
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.analyses.copies.memcpy_findings_tables import (
-    BLOCKING,
-    EVIDENCE,
-    PATTERNS,
-    blocking_table,
-    evidence_table,
-    patterns_table,
-)
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.copies import bandwidth, records
-from tb_sol_plugin.metrics.copies.blocking import blocking
+from tb_sol_plugin.metrics.copies import bandwidth, groups, records
+from tb_sol_plugin.metrics.copies.blocking import REASONS, blocking
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds, changed, from_text
 from tb_sol_plugin.metrics.rules.copies import RULES, copy_findings, rules_off, step_ns, together_ns
+from tb_sol_plugin.metrics.rules.copies.context import outermost_operator
 from tb_sol_plugin.metrics.rules.engine import Finding, to_report
+from tb_sol_plugin.metrics.time.attribution import sum_by
 from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
+from tb_sol_plugin.metrics.trees.phases import STEP
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis, registry
-from tb_sol_plugin.model.report import Fact, FactsSection, FindingsSection, Notice, Report, Scalar, make_facts
-from tb_sol_plugin.tables.arrays import Mask
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    FindingsSection,
+    Link,
+    Notice,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    make_facts,
+    make_table,
+)
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Mask, Objects, known, texts
 from tb_sol_plugin.units import human
+
+# -- Tables -----------------------------------------------------------------------------------------------------------
+# findings, copies that blocked the host by their place in the program, and the copies behind a finding.
+
+
+MOST: Final = 1000
+"""Copies that the table of evidence shows at most."""
+NO_SIZE: Final = "no copy of this row carries a size"
+PLACES: Final = (
+    Column("outer", "Called as", doc="outermost operator around the call", show="code", missing="no operator around the call"),
+    Column("module", "Module", doc="innermost module call around it", show="code", missing="no module around the call"),
+    Column("frame", "Python line", doc="innermost python line around it", show="code", missing="no python frames recorded around the call"),
+    Column("phase", "Phase", doc="innermost phase around it", rank=2, missing="no phase around the call"),
+    Column("operator", "Operator", doc="innermost operator around it", show="code", rank=3, missing="no operator around the call"),
+)
+PATTERNS: Final = (
+    Column("title", "Finding", doc="the cause in words", show="text"),
+    Column("rule", "Rule", doc="stable name of the rule, with the direction where it speaks for several", show="code"),
+    Column("direction", "Direction", doc="direction of its copies", show="symbol", rank=2),
+    Column("saving_ns", "Saving", "ns", "what fixing it could save per step, at most", show="bar", color="memcpy"),
+    Column("share", "Of the step", "ratio", "saving over the step", show="share"),
+    Column("host_ns", "Host blocked", "ns", "time per step in which its copies block the host", rank=2),
+    Column("count", "Copies", "count", "copies that show it, in the whole selection"),
+    Column("bytes", "Bytes", "B", "their bytes, as far as recorded", missing=NO_SIZE),
+    Column("candidate", "Candidate", doc="whether the cause is likely rather than proven", show="text", rank=2),
+    Column("fix", "Fix", doc="one line of code, or a hint", show="code", rank=2),
+    Column("evidence", "Evidence", doc="the numbers behind it", show="text", rank=3),
+)
+BLOCKING: Final = (
+    Column("reason", "Blocked by", doc="why the host could not go on", show="badge"),
+    Column("direction", "Direction", doc="direction of the copies", show="symbol"),
+    Column("kinds", "Memory", doc="kinds of the source and destination memory as recorded", missing="not recorded"),
+    *PLACES,
+    Column("count", "Calls", "count", "copies and sets that blocked the host"),
+    Column("bytes", "Bytes", "B", "their bytes, as far as recorded", rank=2, missing=NO_SIZE),
+    Column("lost_ns", "Host blocked", "ns", "time in which they blocked the host, with the drain of the stream", show="bar", color="host"),
+    Column("idle_ns", "Device idle", "ns", "time in which the device was idle for it: what a copy that does not hold could save"),
+    Column("longest_ns", "Longest", "ns", "longest single hold", rank=2),
+    Column("mean_ns", "Mean", "ns", "mean hold", rank=3),
+    Column("id", "Id", doc="stable key of the row", rank=3),
+)
+EVIDENCE: Final = (
+    Column("step", "Step", doc="step that launched it, or why there is none"),
+    Column("start_ns", "Start", "ns", "start on the device, since the recording began"),
+    Column("direction", "Direction", doc="direction of the copy", show="symbol"),
+    Column("kinds", "Memory", doc="kinds of the source and destination memory as recorded", missing="not recorded"),
+    Column("bytes", "Bytes", "B", "size of the copy", missing="the recording holds no size of this copy"),
+    Column("duration_ns", "Time", "ns", "duration on the device", show="bar", color_by="direction"),
+    Column("exposed_ns", "Exposed", "ns", "part of it behind no kernel that computes", rank=2),
+    Column("api", "Call", doc="host call that launched it", show="code", missing="no host call was recorded"),
+    Column("reason", "Blocked by", doc="why it blocked the host", show="badge", rank=2, missing="it did not block the host"),
+    Column("host_ns", "Host blocked", "ns", "its call, and the wait after it", missing="it did not block the host"),
+    Column("idle_ns", "Device idle", "ns", "time in which the device was idle for it", rank=2, missing="it did not block the host"),
+    *PLACES,
+    Column("device", "Device", doc="device of the copy", rank=3),
+    Column("stream", "Stream", doc="stream of the copy", rank=3),
+    Column("id", "Id", doc="place of its event in the table of device events", rank=3),
+)
+
+
+def patterns_table(found: pd.DataFrame, worth: list[Finding], step: float, keep: dict[str, str], where: Scope) -> TableSection:
+    """One row per finding. step: length of a step in ns. keep: query fields that links keep."""
+    size = found["bytes"].to_numpy()
+    frame = pd.DataFrame(
+        [
+            {
+                "title": f.title, "rule": f.rule, "direction": f.direction, "saving_ns": f.saving,
+                "share": f.saving / step if step else None, "host_ns": f.host_ns, "count": len(f.rows), "bytes": _bytes(size[f.rows]),
+                "candidate": "candidate" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
+            }
+            for f in worth
+        ],
+        columns=[c.name for c in PATTERNS],
+    )  # fmt: skip
+    return make_table(
+        "patterns", "The same as a table", frame, PATTERNS, key="rule", subtitle=where.label, sort=Sort("saving_ns"),
+        filters=["title", "rule", "direction"],
+        row_links={str(i): Link("memcpy_findings", {**keep, "rule": f.rule}, "Its copies") for i, f in enumerate(worth)},
+        footer="Savings of findings can overlap; a candidate is likely, not proven: contents of copies are not recorded.",
+        empty="No finding.",
+    )  # fmt: skip
+
+
+def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, keep: dict[str, str], where: Scope) -> TableSection:
+    """Copies that blocked the host, by reason, direction, kinds of memory and place in the program; the longest hold first."""
+    rows = np.flatnonzero(held["reason"].to_numpy(object) != "")
+    mine = found[["direction", "src_kind", "dst_kind", "module", "frame", "operator", "phase_node", "link"]].iloc[rows]
+    keys = {"reason": _distinct(held["reason"].to_numpy(object)[rows]), "direction": _distinct(mine["direction"].to_numpy(object))}
+    keys |= {"kinds": _kinds_text(mine)} | {name: groups.coded(capture, mine, name) for name in _BY}
+    code = arrays.together(*(part for part, _ in keys.values()))
+    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
+    size, host_ns = found["bytes"].to_numpy()[rows], held["host_ns"].to_numpy()[rows]
+    lost, idle, host, count, with_size = (
+        sum_by(code, v, len(first))
+        for v in (*(held[c].to_numpy()[rows] for c in ("lost_ns", "idle_ns")), host_ns, np.ones_like(size), (size >= 0).astype(np.int64))
+    )
+    moved = sum_by(code, np.maximum(size, 0), len(first))
+    longest = np.zeros(len(first), np.int64)
+    np.maximum.at(longest, code, host_ns)
+    top = np.flatnonzero(host_ns == longest[code])
+    top = top[np.sort(np.unique(code[top], return_index=True)[1])]
+    most = np.zeros(len(first), np.intp)
+    most[code[top]] = top
+    outer = outermost_operator(capture, mine.iloc[most])
+    called = arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(first), "", object)
+    named = {name: names[part[first]].tolist() for name, (part, names) in keys.items()}
+    out: list[dict[str, object]] = []
+    links: dict[str, Link] = {}
+    for at in np.argsort(-lost, kind="stable").tolist():
+        row = {name: str(values[at]) for name, values in named.items()}
+        links[str(len(out))] = Link("memcpy_copies", _choice(row, keep), "Single copies")
+        out.append({c: _place(row[c]) for c in _BY} | {
+            "id": "|".join(row.values()), "reason": REASONS[row["reason"]], "kinds": row["kinds"] or None, "count": int(count[at]),
+            "direction": row["direction"], "outer": called[at] or None, "bytes": int(moved[at]) if with_size[at] else None,
+            "lost_ns": int(lost[at]), "idle_ns": int(idle[at]), "longest_ns": int(longest[at]),
+            "mean_ns": round(int(host[at]) / int(count[at])),
+        })  # fmt: skip
+    frame = pd.DataFrame(out, columns=[c.name for c in BLOCKING])
+    return make_table(
+        "blocking", "Copies that blocked the host", frame, _used_columns(BLOCKING, frame), key="id",
+        subtitle=f"{where.label}; by reason, memory and place", sort=Sort("lost_ns"), filters=["reason", "direction", "kinds"],
+        row_links=links,
+        footer="Each nanosecond of a thread counts once. Where the device is busy meanwhile, no step is longer for it.",
+        empty="No copy blocked the host.",
+    )  # fmt: skip
+
+
+def evidence_table(
+    capture: Capture, found: pd.DataFrame, held: pd.DataFrame, chosen: Finding | None, rule: str, where: Scope
+) -> TableSection:
+    """The copies behind a finding: those that cost most where there are more than `MOST`, in order of time."""
+    rows = chosen.rows if chosen is not None else np.zeros(0, np.intp)
+    left = max(len(rows) - MOST, 0)
+    if left and chosen is not None:
+        weight = held["host_ns"].to_numpy() if chosen.host else found["duration_ns"].to_numpy()
+        rows = np.sort(rows[np.argsort(-weight[rows], kind="stable")[:MOST]])
+    mine, why = found.iloc[rows].reset_index(drop=True), held.iloc[rows].reset_index(drop=True)
+    holds = why["reason"].to_numpy(object) != ""
+    size = mine["bytes"].to_numpy()
+    frame = _labels(capture, mine).assign(
+        step=groups.labels(capture, mine, "step"), start_ns=mine["start_ns"].to_numpy() - capture.facts.extent_ns[0],
+        direction=mine["direction"], bytes=known(size, size >= 0), duration_ns=mine["duration_ns"], exposed_ns=mine["exposed_ns"],
+        api=texts(mine["api"].tolist()), reason=texts([REASONS.get(r, "") for r in why["reason"]]),
+        host_ns=known(why["host_ns"].to_numpy(), holds), idle_ns=known(why["idle_ns"].to_numpy(), holds),
+        device=known(mine["device"].to_numpy(), mine["device"].to_numpy() >= 0).map(_text),
+        stream=known(mine["stream"].to_numpy(), mine["stream"].to_numpy() >= 0).map(_text), id=[str(r) for r in mine["row"]],
+    )  # fmt: skip
+    for name in ("kinds", "outer", *_BY):
+        frame[name] = texts([_place(str(v)) or "" for v in frame[name]])
+    title = "Copies behind a finding" if chosen is None else f"Copies behind: {chosen.title}"
+    return make_table(
+        "evidence", title, frame, _used_columns(EVIDENCE, frame), key="id", subtitle=where.label, sort=Sort("start_ns", descending=False),
+        filters=["kinds", "step"], truncated=left,
+        footer=f"{human(left, 'count')} more copies are not shown: these cost most." if left else "",
+        empty=f"The rule {rule} finds nothing in this selection." if rule else "No finding, no evidence.",
+    )  # fmt: skip
+
+
+Coded: TypeAlias = tuple[npt.NDArray[np.intp], Objects]
+_BY: Final[tuple[groups.By, ...]] = ("module", "frame", "operator", "phase")
+_NOWHERE: Final = frozenset((*groups.OUTSIDE.values(), groups.NO_FRAMES))
+
+
+def _place(label: str) -> str | None:
+    """An owner as the tables show it: nothing where there is none, a phase without the step around it."""
+    return None if label in _NOWHERE else label.removeprefix(f"{STEP}/")
+
+
+def _used_columns(columns: tuple[Column, ...], frame: pd.DataFrame) -> list[Column]:
+    """Owners that no row has go to the column chooser; phases come forward where neither modules nor python lines say more."""
+    empty = {c for c in ("module", "frame") if not frame[c].notna().any()}
+    rank = dict.fromkeys(empty, 3) | ({"phase": 1} if len(empty) == 2 else {})
+    return [msgspec.structs.replace(c, rank=rank.get(c.name, c.rank)) for c in columns]
+
+
+def _labels(capture: Capture, mine: pd.DataFrame) -> pd.DataFrame:
+    """outer, module, frame, operator, phase and kinds of copies as texts."""
+    outer = outermost_operator(capture, mine)
+    own: dict[str, object] = {name: groups.labels(capture, mine, name) for name in _BY}
+    return pd.DataFrame(own | {
+        "outer": arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(mine), "", object),
+        "kinds": [records.kinds_text(a, b) if a or b else "" for a, b in zip(mine["src_kind"], mine["dst_kind"], strict=True)],
+    })  # fmt: skip
+
+
+def _distinct(values: Objects) -> Coded:
+    """(index into the texts per row, the texts, each once)."""
+    code, names = pd.factorize(values)
+    return code, np.asarray(names, object)
+
+
+def _kinds_text(mine: pd.DataFrame) -> Coded:
+    """The kinds of memory of both ends, as (index, texts)."""
+    ends = [mine[c].to_numpy(object) for c in ("src_kind", "dst_kind")]
+    code = arrays.together(*ends)
+    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
+    pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
+    return code, np.array([records.kinds_text(a, b) if a or b else "" for a, b in pairs], object)
+
+
+def _choice(row: dict[str, str], keep: dict[str, str]) -> dict[str, str]:
+    """The query of single copies that means a row's copies."""
+    out: dict[str, str] = {k: keep[k] for k in ("step", "device_limits") if k in keep}
+    out |= {"held": row["reason"]}
+    out |= {"direction": row["direction"]} if row["direction"] in records.DIRECTIONS else {}
+    return out | {k: row[k] for k in ("kinds", "module", "frame", "operator", "phase") if row[k]}
+
+
+def _bytes(size: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int | None:
+    known = size >= 0
+    return int(size[known].sum()) if known.any() else None
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
 
 FACTS: Final = (
     Fact("findings", "Findings", "count", "findings that save at least a thousandth of a step"),

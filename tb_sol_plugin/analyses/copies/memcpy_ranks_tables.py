@@ -18,7 +18,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.units import human
 
-# -- What the comparison of ranks needs of one worker ----------------------------------------------------------------
+# -- Reduction of one rank --------------------------------------------------------------------------------------------
 # a few numbers per direction of its copies.
 
 

@@ -85,7 +85,7 @@ def calls_section(capture: Capture, where: Scope) -> list[TableSection]:
     ]
 
 
-# -- Step by step ----------------------------------------------------------------------------------------------------
+# -- Per step ---------------------------------------------------------------------------------------------------------
 # how much of the copies hides behind computation, how much lies bare, and what hiding it could save.
 
 
@@ -214,7 +214,7 @@ def _step_table(table: pd.DataFrame, capture: Capture, worst: int | None) -> Any
     )
 
 
-# -- The page of copies where none was recorded as an event ----------------------------------------------------------
+# -- Copies that were only counted ------------------------------------------------------------------------------------
 # those a SOL capture or Proton counted; beside a trace, how the two differ.
 
 
@@ -238,7 +238,7 @@ def _card_facts(direction: str, card: Mapping[str, tuple[str, str, str]]) -> lis
     return [Fact(_fact(direction, n), label, unit, f"{name}: {doc}", color) for n, (label, unit, doc) in card.items()]
 
 
-# -- The table of copies, grouped one way ----------------------------------------------------------------------------
+# -- The table of copies, grouped one way -----------------------------------------------------------------------------
 # columns, keys, marks, and the link of each row to its single copies.
 
 
@@ -363,7 +363,7 @@ def _marks(frame: pd.DataFrame, unsure: set[str]) -> dict[str, dict[str, Mark]]:
     return {name: marks for name, marks in out.items() if marks}
 
 
-# -- What a reader should know before the numbers of the copies ------------------------------------------------------
+# -- Notices ----------------------------------------------------------------------------------------------------------
 # sizes and limits that are missing, and limits that cannot be right.
 
 
@@ -407,7 +407,7 @@ def notices(
     return out
 
 
-# -- A card per direction --------------------------------------------------------------------------------------------
+# -- A card per direction ---------------------------------------------------------------------------------------------
 # how much, how long, how fast against its limit, how much of it exposed; what was not recorded; the sums.
 
 

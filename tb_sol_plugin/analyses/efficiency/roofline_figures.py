@@ -29,7 +29,7 @@ from tb_sol_plugin.model.report import PointNote, Scalar, number_of
 from tb_sol_plugin.tables.arrays import Floats, known_total
 from tb_sol_plugin.units import NARROW, how_many, human
 
-# -- The roofline chart ----------------------------------------------------------------------------------------------
+# -- The roofline chart -----------------------------------------------------------------------------------------------
 # achieved FLOP/s over arithmetic intensity, with the roofs of the device, and a strip for work without FLOP.
 
 
@@ -157,7 +157,7 @@ def distance(efficiency: float) -> str:
     return f"{times:.{digits}f}× {'below' if efficiency < 1 else 'above'} its limit"
 
 
-# -- axes -------------------------------------------------------------------------------------------------------
+# -- Axes -------------------------------------------------------------------------------------------------------------
 
 
 def _canvas(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings, height: float) -> Canvas:
@@ -200,7 +200,7 @@ def _line_boxes(ceilings: Ceilings, canvas: Canvas) -> list[Box]:
     return out
 
 
-# -- points -----------------------------------------------------------------------------------------------------
+# -- Points -----------------------------------------------------------------------------------------------------------
 
 
 def _size(point: Point, whole: float, whole_px: float) -> float:
@@ -275,7 +275,7 @@ def _notes(chart: Sequence[Point], strip: Sequence[Point]) -> dict[str, PointNot
     return out
 
 
-# -- the program's own points -----------------------------------------------------------------------------------
+# -- The program's own points -----------------------------------------------------------------------------------------
 
 
 def _program(program: Sequence[Program]) -> list[fig.Plain]:
@@ -325,7 +325,7 @@ def _program_names(program: Sequence[Program]) -> list[Label]:
     return out
 
 
-# -- the strip --------------------------------------------------------------------------------------------------
+# -- The strip --------------------------------------------------------------------------------------------------------
 
 
 def _strip_places(count: int) -> list[float]:
@@ -370,7 +370,7 @@ def _strip_title(points: Sequence[Point], top: float) -> fig.Plain:
     }  # fmt: skip
 
 
-# -- The program as one point ----------------------------------------------------------------------------------------
+# -- The program as one point -----------------------------------------------------------------------------------------
 # its totals, as the first row of the table and as marks of the chart.
 
 

@@ -42,7 +42,7 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.units import capitalized, human
 
-# -- What the roofline looks at --------------------------------------------------------------------------------------
+# -- Query and columns ------------------------------------------------------------------------------------------------
 # the calls of the selection, and where every nanosecond of its device time belongs.
 
 
@@ -143,7 +143,7 @@ def _without_model(chosen: Selection, unmodeled: pd.DataFrame, *, by_host: bool)
     return [Notice(f"A cost model covers {covered} of device time.{rest}{tail}", "info")]
 
 
-# -- Tables of the roofline ------------------------------------------------------------------------------------------
+# -- Tables of the roofline -------------------------------------------------------------------------------------------
 # all rows, those with most time above their limit, the kinds of work, and what has no model.
 
 
@@ -214,7 +214,7 @@ def shown_rows(frame: pd.DataFrame, top: int, least_share: float) -> pd.DataFram
     return frame
 
 
-# -- all rows ---------------------------------------------------------------------------------------------------
+# -- All rows ---------------------------------------------------------------------------------------------------------
 
 
 def rows_table(frame: pd.DataFrame, shown: pd.DataFrame, chosen: Selection, total: dict[str, Scalar], by: str) -> TableSection:
@@ -320,7 +320,7 @@ def _add_links(table: TableSection, outside: set[str], by: str) -> None:
         table.cell_links["main_kernel"] = cells
 
 
-# -- most time above the limit -----------------------------------------------------------------------------------
+# -- Most time above the limit ----------------------------------------------------------------------------------------
 
 
 def above_table(frame: pd.DataFrame) -> TableSection:
@@ -342,7 +342,7 @@ def above_table(frame: pd.DataFrame) -> TableSection:
     )
 
 
-# -- kinds of work ------------------------------------------------------------------------------------------------
+# -- Kinds of work ----------------------------------------------------------------------------------------------------
 
 
 def _calls_without_a_model(ops: pd.DataFrame) -> dict[str, int]:
@@ -434,7 +434,7 @@ def _kind_sums(ops: pd.DataFrame) -> dict[str, np.ndarray]:
 _WORK: Final = {"flop": "flop", "vector_flop": "flop_vector", "bytes": "bytes"}
 
 
-# -- what has no model --------------------------------------------------------------------------------------------
+# -- What has no model ------------------------------------------------------------------------------------------------
 
 
 def unmodeled_table(found: pd.DataFrame, chosen: Selection) -> TableSection:

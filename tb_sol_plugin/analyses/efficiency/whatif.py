@@ -11,7 +11,6 @@ from typing import ClassVar, Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses.efficiency import whatif_figures as chart
 from tb_sol_plugin.devices.catalog import known_keys
 from tb_sol_plugin.devices.catalog import table as device_table
 from tb_sol_plugin.devices.limits import device_for, why_no_limits
@@ -21,13 +20,16 @@ from tb_sol_plugin.metrics.report.notes import source_notices
 from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
 from tb_sol_plugin.metrics.work import whatif as W
 from tb_sol_plugin.metrics.work.columns import ranked
+from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.figure import escape, light
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import (
     Column,
     Fact,
     FactsSection,
+    FigureSection,
     Link,
     Mark,
     Notice,
@@ -153,7 +155,7 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
     named = {"phases": "By pass" if chosen.by_pass else "By phase", "kinds": "By kind", "operators": "By operator"}
     each = "per step" if part.rows else "sums; no step was recorded"
     report.sections = [
-        chart.bars(frames["phases"], _short(here), _there_words(here, there, query), named["phases"].lower()),
+        limit_bars(frames["phases"], _short(here), _there_words(here, there, query), named["phases"].lower()),
         _facts(values),
         _table("phases", named["phases"], PHASES, frames["phases"], values, each),
         _device_table(devices, query, each),
@@ -185,7 +187,7 @@ def _there_words(here: DeviceSpec | None, there: DeviceSpec | None, query: Whati
     return f"{there.name}{kind}"
 
 
-# -- numbers --------------------------------------------------------------------------------------------------
+# -- Numbers ----------------------------------------------------------------------------------------------------------
 
 
 def _values(
@@ -287,7 +289,7 @@ def _main_type(ops: pd.DataFrame, found: W.Limits) -> str:
     return str(pd.Series(flop).groupby(found.dtype).sum().idxmax())
 
 
-# -- words ----------------------------------------------------------------------------------------------------
+# -- Words ------------------------------------------------------------------------------------------------------------
 
 
 def _headline(
@@ -362,7 +364,7 @@ def _notices(
     return out
 
 
-# -- sections -------------------------------------------------------------------------------------------------
+# -- Sections ---------------------------------------------------------------------------------------------------------
 
 
 def _table(
@@ -438,3 +440,66 @@ def _device_table(devices: pd.DataFrame, query: WhatifQuery, each: str) -> Table
 def _facts(values: dict[str, Scalar]) -> FactsSection:
     shown = {k: v for k, v in values.items() if v is not None}
     return make_facts("facts", "Here and there", values, FACTS, span=4, hidden=[n for n in values if n not in shown])
+
+
+# -- Bars -------------------------------------------------------------------------------------------------------------
+# per phase the measured time, the limit here and the limit there.
+
+
+MOST_BARS: Final = 10
+
+
+def limit_bars(frame: pd.DataFrame, here: str, there: str, what: str) -> FigureSection:
+    """Horizontal bars: measured, limit here and, where something was asked, limit there. here, there: names, "" for nothing asked."""
+    top = frame.head(MOST_BARS)
+    names = top["name"].astype(str).tolist()
+    measured = pd.to_numeric(top["measured_ns"])
+    longest = float(measured.max()) if measured.notna().any() else 1.0
+    for column in ("sol_ns", "sol_then_ns"):
+        limits = pd.to_numeric(top[column])
+        longest = max(longest, float(limits.max())) if limits.notna().any() else longest
+    factor, unit = fig.time_scale(longest)
+    series: list[tuple[str, str, str, float]] = [("measured", "measured_ns", "bar-ink", 1.0)] if measured.notna().any() or top.empty else []
+    if pd.to_numeric(top["sol_ns"]).notna().any():
+        series.append((f"limit, {here}", "sol_ns", "accent", 0.45 if there else 1.0))
+    if there:
+        series.append((f"limit, {there}", "sol_then_ns", "accent", 1.0))
+    data: list[fig.Plain] = []
+    for label, column, token, opacity in series:
+        values = pd.to_numeric(top[column])
+        known = values.notna().tolist()
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": label,
+                "y": names,
+                "x": [float(v) / factor if ok else None for v, ok in zip(values, known, strict=True)],
+                "customdata": names,
+                "marker": {"color": light(token), "opacity": opacity, "line": {"width": 0}},
+                "text": [f"{human(round(v), 'ns')}  {label}" if ok else f"no limit  {label}" for v, ok in zip(values, known, strict=True)],
+                "textposition": "outside",
+                "textfont": {"size": 11.5, "color": light("ink-2")},
+                "cliponaxis": False,
+                "hoverinfo": "text",
+                "hovertext": [
+                    f"<b>{escape(n)}</b><br>{escape(label)}: {human(round(v), 'ns') if ok else 'not known'}"
+                    for n, v, ok in zip(names, values, known, strict=True)
+                ],
+            }
+        )
+    y = fig.axis(type="category", autorange="reversed", showgrid=False, tickfont={"family": fig.MONO, "size": 12}, automargin=True)
+    x = fig.axis(unit, range=[0, longest / factor * 1.45])
+    left = f", first {MOST_BARS} of {len(frame)}" if len(frame) > MOST_BARS else ""
+    first = names[0] if names else ""
+    summary = f"Measured time and limits {what}. The longest is {first}." if names else "No modeled work."
+    return FigureSection(
+        id="bars",
+        title="Measured, and the least it could take",
+        subtitle=f"{what}{left}; a bound, not a forecast",
+        figure=fig.figure(data, x=x, y=y, barmode="group", bargap=0.32, bargroupgap=0.12, margin={"l": 120, "r": 14, "t": 10, "b": 46}),
+        summary=summary,
+        table="phases",
+        span=8,
+        height=max(180, 70 + 26 * len(series) * max(len(names), 1)),
+    )

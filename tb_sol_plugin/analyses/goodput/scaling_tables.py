@@ -18,7 +18,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Fact, Mark, Sort, TableSection, make_table
 from tb_sol_plugin.units import how_many, human, number
 
-# -- What can be asked of the scaling page, and what its tables hold -------------------------------------------------
+# -- Query and columns ------------------------------------------------------------------------------------------------
 
 
 class ScalingQuery(Query, kw_only=True, frozen=True):

@@ -30,7 +30,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
 
-# -- What one recording gives to be set beside another in detail -----------------------------------------------------
+# -- Reduction of one recording ---------------------------------------------------------------------------------------
 # its operators, its kinds of allocations, its steps; each list bounded.
 
 
@@ -328,14 +328,14 @@ def _line(curve: Curves, start: int, end: int, step: int | None) -> Line:
     return Line(tuple((thinned.time_ns - start).tolist()), end - start, tuple(thinned.allocated.tolist()), reserved, step)
 
 
-# -- Operators, kinds of allocations and steps of two recordings as tables -------------------------------------------
+# -- Tables of two recordings -----------------------------------------------------------------------------------------
 # delta first, then both; what one of them lacks is said.
 
 
 BOTH: Final = "both"
 
 
-# -- Two lists of who held memory as one -----------------------------------------------------------------------------
+# -- Memory at both peaks, matched by name ----------------------------------------------------------------------------
 # matched by name, with their difference; sums stay exact.
 
 

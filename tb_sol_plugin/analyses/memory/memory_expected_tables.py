@@ -27,7 +27,7 @@ from tb_sol_plugin.model.recordings import WorkerPart
 from tb_sol_plugin.model.report import Link, Mark, Scalar, TableSection, make_table
 from tb_sol_plugin.units import human
 
-# -- Expected beside actual, one row per rank and part, and what is thought of each ----------------------------------
+# -- Expected and actual memory per rank and part ---------------------------------------------------------------------
 
 
 TOLERANCE: Final = 0.05
@@ -147,7 +147,7 @@ def _flag(part: ExpectedPart) -> str:
     return f"{unknown} of {whole} are unknown, more than 5 %"
 
 
-# -- The tables of expected memory -----------------------------------------------------------------------------------
+# -- The tables of expected memory ------------------------------------------------------------------------------------
 # parts of each rank, what was captured, sizes of the model, formulas.
 
 

@@ -37,7 +37,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FieldNow, Link, Mark, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.units import capitalized, human
 
-# -- What can be asked of the memory plan, and what its tables hold --------------------------------------------------
+# -- What can be asked of the memory plan, and what its tables hold ---------------------------------------------------
 
 
 GIB: Final = 1 << 30
@@ -237,7 +237,7 @@ def _measured(capture: Capture) -> int | None:
     return max(int(own.loc[own["record"] == told.max(), "bytes"].sum()), 0) if len(told) else None
 
 
-# -- How the fields of the query stand in a plan ---------------------------------------------------------------------
+# -- How the fields of the query stand in a plan ----------------------------------------------------------------------
 # the values used, and those that would do as well.
 
 
@@ -280,7 +280,7 @@ def _steps(name: str, model: Model, layout: Layout) -> tuple[int, ...]:
     return choices(name, model, layout, [v for v in _POWERS if low <= v <= high])
 
 
-# -- The tables of the plan ------------------------------------------------------------------------------------------
+# -- The tables of the plan -------------------------------------------------------------------------------------------
 # stages, devices, layouts, formulas.
 
 

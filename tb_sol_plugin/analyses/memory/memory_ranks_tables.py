@@ -18,7 +18,7 @@ from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, f
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 
-# -- What the comparison of ranks needs of one worker ----------------------------------------------------------------
+# -- Reduction of one rank --------------------------------------------------------------------------------------------
 # the numbers of its memory, in bytes; None is unknown.
 
 

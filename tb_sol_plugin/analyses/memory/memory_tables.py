@@ -122,7 +122,7 @@ def _stretches(own: pd.DataFrame, origin: int, scale: float) -> list[Stretch]:
     ]
 
 
-# -- The table of steps ----------------------------------------------------------------------------------------------
+# -- The table of steps -----------------------------------------------------------------------------------------------
 # in use at most and at the end of each, allocated and freed.
 
 
@@ -181,7 +181,7 @@ def steps_section(capture: Capture, curve: Curves, origin: int, scale: float, qu
     return ShownSteps(table, stretches)
 
 
-# -- What is recorded of memory --------------------------------------------------------------------------------------
+# -- What is recorded of memory ---------------------------------------------------------------------------------------
 # the levels of the curve as a table, and the devices and sources there are.
 
 
@@ -259,7 +259,7 @@ def devices(capture: Capture, memory: Memory, whole: C.Curves, limits: str) -> l
     )]  # fmt: skip
 
 
-# -- The table of what held memory at one moment ---------------------------------------------------------------------
+# -- The table of what held memory at one moment ----------------------------------------------------------------------
 
 
 BYS: Final[dict[str, tuple[str, str]]] = {
@@ -331,7 +331,7 @@ def _bounded(rows: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
-# -- The numbers at the top of the page of memory, and its first sentence --------------------------------------------
+# -- The numbers at the top of the page of memory, and its first sentence ---------------------------------------------
 
 
 FACTS: Final = (
@@ -445,7 +445,7 @@ def _short(name: str) -> str:
     return name if len(name) <= 60 else f"{name[:28]}…{name[-28:]}"
 
 
-# -- The table of what operators added to memory in use --------------------------------------------------------------
+# -- The table of what operators added to memory in use ---------------------------------------------------------------
 
 
 OUTSIDE: Final = "(no operator)"

@@ -166,7 +166,7 @@ def _of_a_profile(capture: Capture, part: Scope, fall: Waterfall, query: Query) 
     return report
 
 
-# -- notices --------------------------------------------------------------------------------------------------
+# -- Notices ----------------------------------------------------------------------------------------------------------
 
 
 def _notices(capture: Capture, part: Scope, fall: Waterfall) -> list[Notice]:
@@ -211,7 +211,7 @@ def _most_without_model(capture: Capture, fall: Waterfall, most: int = 3) -> str
     return f": {', '.join(worst)}" if worst else ""
 
 
-# -- findings ---------------------------------------------------------------------------------------------------
+# -- Findings ---------------------------------------------------------------------------------------------------------
 
 
 def _findings(found: list[Finding], fall: Waterfall, most: int = 4) -> FindingsSection:
@@ -242,7 +242,7 @@ def _nothing_found(fall: Waterfall) -> str:
     return none if fall.has_limits else f"{none} Most findings need limits, which are not known here."
 
 
-# -- where the step goes --------------------------------------------------------------------------------------
+# -- Where the step goes ----------------------------------------------------------------------------------------------
 
 
 def _split(capture: Capture, part: Scope) -> FactsSection:
@@ -264,7 +264,7 @@ def _split(capture: Capture, part: Scope) -> FactsSection:
     )
 
 
-# -- device, run, operators -----------------------------------------------------------------------------------
+# -- Device, run, operators -------------------------------------------------------------------------------------------
 
 
 def _device(capture: Capture, fall: Waterfall, query: Query) -> FactsSection:

@@ -104,7 +104,7 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
     )
 
 
-# -- The waterfall as a figure and as a table ------------------------------------------------------------------------
+# -- The waterfall as a figure and as a table -------------------------------------------------------------------------
 # bars from the measured step down to the speed of light.
 
 

@@ -268,7 +268,7 @@ def _over_peaks(ops: pd.DataFrame, fall: Waterfall, step: str, many: str) -> str
     return f"{terms[0]} / {step}{many}." if len(terms) == 1 else f"({' + '.join(terms)}) / {step}{many}."
 
 
-# -- the host -------------------------------------------------------------------------------------------------
+# -- The host ---------------------------------------------------------------------------------------------------------
 
 
 def mean_split(capture: Capture, part: Scope) -> dict[str, int]:
@@ -293,7 +293,7 @@ def host_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
     return tiles.section("Host time", "tiles")
 
 
-# -- The overview of a profile without events ------------------------------------------------------------------------
+# -- The overview of a profile without events -------------------------------------------------------------------------
 # how close its kernels run to their limits, which kernels and which scopes take the time.
 
 
@@ -395,7 +395,7 @@ def worded(columns: tuple[Column, ...]) -> list[Column]:
     return [msgspec.structs.replace(c, label=said[0], doc=said[1]) if (said := WORDED.get(c.name)) else c for c in columns]
 
 
-# -- What the overview says of a SOL capture -------------------------------------------------------------------------
+# -- Overview of a SOL capture ----------------------------------------------------------------------------------------
 # its work as tiles where no limits are known, and its phases.
 
 

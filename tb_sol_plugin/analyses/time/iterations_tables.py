@@ -217,7 +217,7 @@ def _course(told: Told, frame: pd.DataFrame) -> str:
     return "; it is steady" if found.stable else ""
 
 
-# -- The table of iterations -----------------------------------------------------------------------------------------
+# -- The table of iterations ------------------------------------------------------------------------------------------
 # columns, and which rows stand in it where there are too many for a page.
 
 

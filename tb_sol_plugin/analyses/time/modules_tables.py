@@ -202,7 +202,7 @@ def _accumulation_apart(capture: Capture, reasons: list[tuple[str, Mask]]) -> li
     return out
 
 
-# -- Names in the model as a tree shows them -------------------------------------------------------------------------
+# -- Labels of the tree -----------------------------------------------------------------------------------------------
 # below `blocks.0`, the module `blocks.0.mlp` is `mlp`.
 
 
@@ -249,7 +249,7 @@ def _range(names: list[str]) -> str:
     return f"{names[0]}–{numbers[-1]}"
 
 
-# -- What the modules page says in sentences -------------------------------------------------------------------------
+# -- Headline and notices ---------------------------------------------------------------------------------------------
 # the headline, and where its modules come from.
 
 

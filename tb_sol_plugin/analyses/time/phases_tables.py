@@ -144,7 +144,7 @@ def once(work: PhaseWork, paths: list[str], divide: int) -> pd.DataFrame:
     return frame
 
 
-# -- The phases of a profile without events --------------------------------------------------------------------------
+# -- The phases of a profile without events ---------------------------------------------------------------------------
 # its scopes, with launches, device time and the work that launch hooks stated.
 
 
