@@ -81,7 +81,10 @@ OUTSIDE = {"module": "(outside every module)", "phase": "(outside every phase)",
 
 
 class Places(NamedTuple):
-    """node: per device row its place, -1 none. name, parent: per place; a parent stands before what is inside it."""
+    """The places of the device rows in the exported tree.
+
+    node: per device row its place, -1 none. name, parent: per place; a parent stands before what is inside it.
+    """
 
     node: npt.NDArray[np.int64]
     name: list[str]

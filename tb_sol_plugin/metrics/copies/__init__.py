@@ -1,1 +1,1 @@
-"""Memory copies: records, groups, link bandwidth, overlap with kernels, and the host time that they block."""
+"""Measures memory copies: records, groups, link bandwidth, overlap with kernels, and the host time that they block."""

@@ -1,4 +1,4 @@
-"""Bandwidth of copies by direction: the limit of the link or memory, the rate that copies reach, and evidence against the limit.
+"""Measures bandwidth of copies by direction: the limit of the link or memory, the rate that copies reach, and evidence against the limit.
 
 Bandwidth is sum of bytes over sum of time of the copies that carry bytes, never a mean of rates. Recordings do not state the link:
 its limit is an assumption, and copies that contradict it are shown (`evidence`), never clamped.

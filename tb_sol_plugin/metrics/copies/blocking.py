@@ -1,4 +1,4 @@
-"""Copies that blocked the host: for how long, and how much of that time the device was idle.
+"""Finds copies that blocked the host: for how long, and how much of that time the device was idle.
 
 What CUDA documents decides before any measure: copies within a device or between devices never block the host; copies between
 two places of the host, and those with an end in unified memory, always do; "asynchronous" copies to or from pageable memory do too.

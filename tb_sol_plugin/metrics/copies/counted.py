@@ -1,4 +1,4 @@
-"""Copies that were counted without being recorded as events, in groups: by a SOL capture at the dispatcher, or by Proton.
+"""Groups copies that were counted without being recorded as events: by a SOL capture at the dispatcher, or by Proton.
 
 The columns are those of `groups.table`; what was not timed is NaN. A SOL capture times the calls of the host only, Proton the device.
 """

@@ -1,4 +1,4 @@
-"""Exposed time of copies per step, and what the engines of a device do in a window.
+"""Computes exposed time of copies per step, and what the engines of a device do in a window.
 
 Per device: C is the union of its kernels that compute, M the union of some copies. hidden = |M in C|, exposed = |M outside C|;
 idle_exposed is the part of the exposed time that no communication kernel covers either. Sums over devices. Integer nanoseconds.

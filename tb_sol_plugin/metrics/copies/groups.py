@@ -1,4 +1,4 @@
-"""Copies in groups: how many, how large, how fast, and whether work hides them."""
+"""Groups copies: how many, how large, how fast, and whether work hides them."""
 
 from __future__ import annotations
 
@@ -180,7 +180,9 @@ def _sums(code: Ints, found: pd.DataFrame, count: int) -> dict[str, npt.NDArray[
 
 
 class CopyChoice(Query, kw_only=True, frozen=True):
-    """direction: only copies of this direction
+    """A choice of copies by their properties; a field that is left out chooses all.
+
+    direction: only copies of this direction
     size: only copies of this size bin; the upper end belongs to it
     kinds: only between these kinds of memory, as "Pinned → Device" or "Pinned > Device"; "?" for a kind that was not recorded
     device: only copies of this device

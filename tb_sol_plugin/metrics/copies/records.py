@@ -1,4 +1,4 @@
-"""Copies and sets of memory as records: one row each, with what hides it, what launched it and whose it is.
+"""Makes records of copies and sets of memory: one row each, with what hides it, what launched it and what it belongs to.
 
 A copy is a device event of kind copy or set, or a kernel that the driver runs to copy (direction "copy kernel").
 A copy of a graph belongs to the launch of that graph: its call is the graph launch, its owners are those around it.

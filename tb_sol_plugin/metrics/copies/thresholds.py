@@ -1,4 +1,4 @@
-"""Thresholds of the findings about memory copies, and how a query changes them: `thresholds="tiny_count=16,tiny_bytes=65536"`."""
+"""Defines thresholds of the findings about memory copies, and reads them from a query: `thresholds="tiny_count=16,tiny_bytes=65536"`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fit to the points of all recordings and of the files in their folders."""
+"""Fits the model of goodput to the points of all recordings and of the files in their folders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ MOST_RUNS: Final = 1_024
 
 @dataclass(frozen=True)
 class Gathered:
-    """points: all of them, used or not. fit: None where no point can be used. silent: runs that give no point -> why."""
+    """The points of a job and the fit to them.
+
+    points: all of them, used or not. fit: None where no point can be used. silent: runs that give no point -> why.
+    """
 
     points: tuple[Point, ...]
     prediction: Prediction | None
@@ -233,14 +236,17 @@ def _read(path: str) -> str:
 
 
 class GradHints(msgspec.Struct, forbid_unknown_fields=True):
-    """norm: the squared norm."""
+    """Gradient statistics as AdaptDL's supervisor takes them.
+
+    norm: the squared norm.
+    """
 
     norm: float
     var: float
 
 
 class PerfHints(msgspec.Struct, forbid_unknown_fields=True):
-    """All seven as fitted."""
+    """The parameters of the model of step time, all seven as fitted."""
 
     alpha_c: float
     beta_c: float

@@ -1,4 +1,4 @@
-"""What one recording contributes to the points of a job: its steps, its batch, where it ran, and what the program recorded about itself."""
+"""Reads what one recording contributes to the points of a job: steps, batch, place, and what the program recorded about itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _MOST: Final = 2**31
 
 @dataclass(frozen=True)
 class Batch:
-    """samples: 0 unknown. source: words for a person. guessed: worked out from sizes of an input, not recorded by the program."""
+    """The batch size of a recording and where it is from.
+
+    samples: 0 unknown. source: words for a person. guessed: worked out from sizes of an input, not recorded by the program.
+    """
 
     samples: int = 0
     source: str = ""
@@ -234,7 +237,9 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class ScalingPart(msgspec.Struct, frozen=True):
-    """One worker. steps: complete ones but for the first, which has one-time costs; left: steps that are not among them.
+    """What one recording contributes to the points of a job.
+
+    steps: complete ones but for the first, which has one-time costs; left: steps that are not among them.
 
     host: where it ran, "" unknown; host_guessed: read off the worker's name. batch: samples per micro-step and replica, 0 unknown.
     tensor, pipeline: parallel sizes; nodes, replicas: as the program recorded; 0 unknown.

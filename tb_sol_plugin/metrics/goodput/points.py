@@ -1,4 +1,4 @@
-"""Points of a model of step time: one per configuration of a run (nodes, replicas, batch), from traces, records and what a person gives."""
+"""Makes points for the model of step time: one per configuration of a run, from traces, records and files that a person writes."""
 
 from __future__ import annotations
 
@@ -297,7 +297,9 @@ _HINT: Final = "lists num_nodes, num_replicas, atomic_bsz, accum_step_time, opti
 
 @dataclass(frozen=True)
 class PointsFile:
-    """points, and what else the file has; None and 0 are unknown. bad: rows that were left out, with the reason.
+    """What a file of points holds.
+
+    points, and what else the file has; None and 0 are unknown. bad: rows that were left out, with the reason.
 
     grads_from: where sqr and var are from, in words.
     """

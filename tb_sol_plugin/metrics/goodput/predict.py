@@ -1,4 +1,4 @@
-"""Predictions of the fitted model for replicas and batch sizes that were not run: curves, a grid, the best, and diminishing returns."""
+"""Predicts goodput of replicas and batch sizes that were not run: curves, a grid, the best, and diminishing returns."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Grid:
-    """goodput[total][count]: NaN where that total batch size cannot be run on so many replicas.
+    """Goodput over total batch sizes and counts of replicas.
+
+    goodput[total][count]: NaN where that total batch size cannot be run on so many replicas.
 
     atomic, steps: the micro-batch and the steps of accumulation of each; their total is the row's, rounded up to whole samples.
     """
@@ -265,7 +267,10 @@ class TermsQuery:
 
 @dataclass(frozen=True)
 class ResolvedTerms:
-    """terms, and where each is from: name of a field of `Terms` -> words. memory: how the device's memory sets `high`, "" it does not."""
+    """The terms of a fit with the origin of each.
+
+    terms, and where each is from: name of a field of `Terms` -> words. memory: how the device's memory sets `high`, "" it does not.
+    """
 
     terms: Terms
     origin: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""This module lists single allocations with their lifetimes, from memory events of a trace or from the history of an allocator."""
+"""Lists single allocations with their lifetimes, from memory events of a trace or from the history of an allocator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module attributes the memory in use at a moment: to categories, modules, operators, lines of the program or phases.
+"""Attributes the memory in use at a moment to categories, modules, operators, lines of the program or phases.
 
 It works for every source of a curve. The rows add up to the level of the curve exactly; what no row explains is a row of its own.
 """

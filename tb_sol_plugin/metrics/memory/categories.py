@@ -1,4 +1,4 @@
-"""What each allocation of a trace is for, estimated from what ran when it was made and when it was freed.
+"""Estimates what each allocation of a trace is for, from what ran when it was made and when it was freed.
 
 A trace does not say what memory is for. These rules give it a likely name, and every such name is an estimate:
 

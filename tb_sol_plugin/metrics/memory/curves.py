@@ -1,4 +1,4 @@
-"""Memory over time of any source in one shape: allocated, reserved, a stack of categories, events, steps; a bounded number of points.
+"""Brings memory over time of any source into one shape: allocated, reserved, categories, events, steps; a bounded number of points.
 
 Each level holds from its time to the next one. Unknown is -1, and a curve that a source does not hold is absent: the host's reserved
 memory is not tracked, a timeline says nothing of reserved memory, a snapshot's history may have lost its beginning.

@@ -1,4 +1,4 @@
-"""What one worker held of each part that a plan of its memory names: as its program recorded it, else as a trace or a timeline tells.
+"""Reads what one rank held of each part that a plan of its memory names: as its program recorded it, else by a trace or timeline.
 
 A part that nobody recorded is unknown, with the reason; one that is worked out from something else is estimated, with how.
 """
@@ -54,7 +54,10 @@ _WIDE: Final = ("fp32", "fp64")
 
 @dataclass(frozen=True)
 class Amount:
-    """bytes: None unknown, then `why` says what would tell. estimated: how it was worked out, "" where it was read. source: from where."""
+    """The bytes of one part, or why they are unknown.
+
+    bytes: None unknown, then `why` says what would tell. estimated: how it was worked out, "" where it was read. source: from where.
+    """
 
     bytes: int | None
     source: str = ""
@@ -64,7 +67,9 @@ class Amount:
 
 @dataclass(frozen=True)
 class Actual:
-    """One worker. device: index, -1 the host. parts: an amount for each of ROWS. unknown: bytes of `other` that nothing explains, and the
+    """What one rank held of each part of a plan.
+
+    device: index, -1 the host. parts: an amount for each of ROWS. unknown: bytes of `other` that nothing explains, and the
     whole that they are of (see `budget.OF`); flag: negative, large or "". parameters: numbers of the model on this rank; dtype: of most.
     optimizer: adam where both of its moments were seen in FP32, "" unknown.
 
@@ -293,7 +298,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Batch:
-    """points: by batch size, ascending. fixed, per_sample: a and b in bytes; largest: samples, None unknown, and `why`."""
+    """A line through memory peaks by batch size, and the largest batch that fits.
+
+    points: by batch size, ascending. fixed, per_sample: a and b in bytes; largest: samples, None unknown, and `why`.
+    """
 
     points: tuple[Point, ...]
     fixed: float | None

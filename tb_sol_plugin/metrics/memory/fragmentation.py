@@ -1,4 +1,4 @@
-"""Memory that the allocator holds and nobody uses: over time, at the peak, and block by block where a snapshot was recorded.
+"""Measures memory that the allocator reserves and nobody uses: over time, at the peak, and block by block of a snapshot.
 
 The allocator of CUDA and ROCm takes segments from the device and cuts them into blocks. A segment goes back to the device when all of it
 is free; free blocks beside used ones (`split`) stay. With expandable segments whole free pages go back, wherever they lie. Segments of

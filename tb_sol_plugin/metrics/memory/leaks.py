@@ -1,4 +1,4 @@
-"""Does memory in use grow from step to step? A line through the least of each step, a verdict, and what stays behind.
+"""Decides whether memory in use grows from step to step: a line through the least of each step, a verdict, and what stays behind.
 
 The least that was in use in a step is what outlives it: activations and gradients come and go above it. Growth of that is bytes per
 step by ordinary least squares, and it is called a leak where it is above 0 over at least `FEWEST` steps with R² above `SURE`.

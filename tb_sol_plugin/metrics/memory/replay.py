@@ -1,4 +1,4 @@
-"""Memory events of a profiler replayed: bytes in use of each device over time, and one row per allocation with its life.
+"""Replays memory events of a profiler: bytes in use of each device over time, and one row per allocation with its lifetime.
 
 Events stand in order of time, then of the file. A free without its allocation took place for memory "allocated before the window": how
 much of that there was is the first total less the first event's bytes. Nothing is made up where a recording lacks totals or addresses.

@@ -1,4 +1,4 @@
-"""This module sums up one memory: the most in use and reserved, what was there before, how much is left of the device."""
+"""Sums up one memory: the most in use and reserved, what was there before, how much is left of the device."""
 
 from __future__ import annotations
 
@@ -221,7 +221,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Headroom:
-    """Of one device. total, base, max_reserved, max_allocated; left: what remains; at_most: what remains if nothing lay beside the
+    """The memory that is left of one device.
+
+    total, base, max_reserved, max_allocated; left: what remains; at_most: what remains if nothing lay beside the
     allocator (None where `left` is known, or nothing is). freeable: reserved less active at the moment of the snapshot, else reserved less
     in use at the last record; largest: the largest free block. failures: in order of time.
     """

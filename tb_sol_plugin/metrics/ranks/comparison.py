@@ -1,4 +1,4 @@
-"""Comparison of ranks on columns: median, imbalance and outliers within groups of ranks."""
+"""Compares ranks column by column: median, imbalance and outliers within groups of ranks."""
 
 from __future__ import annotations
 

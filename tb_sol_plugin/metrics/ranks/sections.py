@@ -1,4 +1,4 @@
-"""What every page of ranks shows: tiles, columns, marks and links of ranks, notices, and the table of recordings left out."""
+"""Builds what every page about ranks shows: tiles, columns, marks, links, figures, notices, and the table of recordings left out."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Sentences and facts that several reports share."""
+"""Writes sentences and facts that several reports share."""

@@ -1,4 +1,4 @@
-"""The speed-of-light analysis as a console report: layers, operators and phases of one step.
+"""Makes the speed-of-light analysis a console report: layers, operators and phases of one step.
 
 Every operation with a limit counts once in each view, so the rows of a view add up to the total: by the class of the innermost module
 around it, by operator, by innermost phase.
@@ -24,7 +24,9 @@ UNATTRIBUTED: Final = "(unattributed)"
 
 @dataclass(frozen=True)
 class ConsoleReport:
-    """device: key of the limits. ops: operations with a limit. sol_ns: their limit. Both per step where steps were recorded.
+    """The tables of the console report.
+
+    device: key of the limits. ops: operations with a limit. sol_ns: their limit. Both per step where steps were recorded.
 
     views: title and rows, each with name, ops, sol_ns, share (of sol_ns), measured_ns, efficiency, flags; largest limit first,
     what belongs to no group last.

@@ -1,4 +1,4 @@
-"""Notices about the source of work: of a trace with a SOL log, of a profile without events, and of a SOL log alone."""
+"""Writes notices about the source of work: of a trace with a SOL log, of a profile without events, and of a SOL log alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the overview's waterfall: what the step takes, what it could lose, and what stays."""
+"""Computes the parts of the overview's waterfall: what the step takes, what it could lose, and what stays."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """start = sum of losses + sum of stays. stays: the limits that are left, empty where none are known."""
+    """The bars of the waterfall, from the measured time down to the limits.
+
+    start = sum of losses + sum of stays. stays: the limits that are left, empty where none are known.
+    """
 
     start: Part
     losses: list[Part]

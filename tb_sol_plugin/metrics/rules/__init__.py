@@ -1,1 +1,1 @@
-"""Rules that turn what was measured into findings."""
+"""Turns what was measured into findings, by rules."""

@@ -1,4 +1,4 @@
-"""How rules find what to fix: a rule looks at a context and reports findings, or what the recording would have to hold.
+"""Runs rules that find what to fix: a rule looks at a context and reports findings, or what the recording would need.
 
     @rule("recompute", title="Forward work runs a second time", fix="…", page="modules", label="Modules", color="other")
     def recompute(context: TimeContext) -> Answer: ...

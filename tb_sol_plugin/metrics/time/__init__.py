@@ -1,1 +1,1 @@
-"""Where the time of a step goes: attribution, breakdown, waterfall, kernels, operators."""
+"""Computes where the time of a step goes: attribution, breakdown, waterfall, kernels, operators."""

@@ -1,4 +1,4 @@
-"""Device work credited to host events: by its launch, to the rows around the launch, and through backward links.
+"""Attributes device work to host events: by its launch, to the rows around the launch, and through backward links.
 
 Sums are plain sums of durations unless a name says `union`. Rows are row numbers of the capture's host and device tables.
 """

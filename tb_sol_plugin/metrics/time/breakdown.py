@@ -1,4 +1,4 @@
-"""What a device does with its time: computation, communication, copies, idle, as unions of intervals.
+"""Breaks down what a device does with its time: computation, communication, copies, idle, as unions of intervals.
 
 Classes of a device event, each event in exactly one:
     computation     kernels that are neither communication nor a copy kernel, and sets of memory (memset)

@@ -31,7 +31,9 @@ NO_PHASE: Final = "(no phase)"
 
 @dataclass(frozen=True)
 class Iterations:
-    """frame: one row per iteration in order of time.
+    """The iterations of a training loop against their limits.
+
+    frame: one row per iteration in order of time.
 
     id (unique name), number, start_ns, since_ns (since the start of the first), host_ns, device_ns (NaN not timed), time_ns (the device's
     where timed, else the host's), sampled, first (one-time costs: the first of the recording and of each restart), restart (its number

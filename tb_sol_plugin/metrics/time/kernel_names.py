@@ -1,4 +1,4 @@
-"""What a kernel is, judged by its name: does it run on matrix units, and what kind of work does it do.
+"""Judges a kernel by its name: whether it runs on matrix units, and what kind of work it does.
 
 Both judgments are tables of rules, tried in order; the first that matches decides and is shown beside the answer.
 A name that no rule knows is unknown, which is a class of its own: it is neither "uses" nor "does not use".
@@ -142,7 +142,10 @@ def _identifiers(name: str, at: int) -> tuple[list[str], int]:
 
 
 class Rule(NamedTuple):
-    """uses: True matrix units, False none. vendor and generation: whose unit, first generation that has it. why: in words."""
+    """A rule that knows the matrix unit of kernels by their names.
+
+    uses: True matrix units, False none. vendor and generation: whose unit, first generation that has it. why: in words.
+    """
 
     pattern: str
     uses: bool
@@ -152,7 +155,10 @@ class Rule(NamedTuple):
 
 
 class Match(NamedTuple):
-    """tensor_core: None where no rule knows the name."""
+    """What a rule says about one kernel name.
+
+    tensor_core: None where no rule knows the name.
+    """
 
     tensor_core: bool | None
     unit: str

@@ -1,4 +1,4 @@
-"""Kernels in groups: calls, times and launch figures."""
+"""Groups kernels: calls, times and launch figures."""
 
 from __future__ import annotations
 

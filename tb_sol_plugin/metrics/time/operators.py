@@ -1,4 +1,4 @@
-"""Rows of an operator table: operator calls grouped by name, or by name and one more property."""
+"""Groups operator calls by name, or by name and one more property, as rows of a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ GROUPS: Final = ("name", "name_shape", "name_dtype", "name_module", "name_thread
 
 @dataclass(frozen=True)
 class Groups:
-    """rows: host rows of the selected operators. code: group per host row, -1 for every other row.
+    """Operator calls of a selection in groups.
+
+    rows: host rows of the selected operators. code: group per host row, -1 for every other row.
     frame: one row per group with id, name, input_shapes, dtype, module, thread, phase; a count in words where calls differ."""
 
     rows: npt.NDArray[np.int64]

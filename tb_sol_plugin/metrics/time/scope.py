@@ -1,4 +1,4 @@
-"""What part of a recording a query looks at: the device rows, the host rows, the window and the steps."""
+"""Selects the part of a recording that a query names: the device rows, the host rows, the window and the steps."""
 
 from __future__ import annotations
 

@@ -44,7 +44,9 @@ from tb_sol_plugin.tables.arrays import Ints, Mask
 
 @dataclass(frozen=True)
 class HostSplit:
-    """own: exclusive ns per row of Work.ops, 0 for one without a model. busy: when any operator runs outside loading; busy_ns its length.
+    """Time of the host split into operators, loading and the rest.
+
+    own: exclusive ns per row of Work.ops, 0 for one without a model. busy: when any operator runs outside loading; busy_ns its length.
 
     total_ns: length of the windows; the parts add up to it.
     """

@@ -1,1 +1,1 @@
-"""Time and work over trees of modules and phases."""
+"""Sums time and work over trees of modules and phases."""

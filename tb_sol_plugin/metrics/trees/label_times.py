@@ -1,4 +1,4 @@
-"""Device time of whole phases, modules and steps, as a SOL capture measured it between two events of the device's stream.
+"""Assigns device time that a SOL capture measured between two events of a stream to phases, modules and steps.
 
 Where single operators are not timed (any device but a CPU), these are the only device times there are. They span from the first to the
 last work of a range, so idle time in between is in them.

@@ -1,4 +1,4 @@
-"""The tree of modules: calls of `nn.Module` merged into nodes by their path, or the labels of counted work where no call was timed.
+"""Builds the tree of modules: calls of `nn.Module` merged into nodes by their path, or labels of counted work where no call was timed.
 
 A node is a module instance below the node that called it; calls of the same instance at the same place are one node.
 Nodes stand in preorder, children by the time of their first call; `end` is one past the last node of the subtree.
@@ -53,7 +53,9 @@ def phase_parts(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class ModuleTree:
-    """node: node per host row, -1 outside every module call's own row. name, class_name, parent, end, depth: per node.
+    """The tree of modules over the whole recording, in preorder.
+
+    node: node per host row, -1 outside every module call's own row. name, class_name, parent, end, depth: per node.
 
     of_label: node per row of `labels`, and once more for -1, of a tree made from these; None for a tree of calls.
     """

@@ -1,4 +1,4 @@
-"""The module tree: calls of `nn.Module` merged into nodes by their path, with host, device and modeled work per node.
+"""Builds the module tree: calls of `nn.Module` merged into nodes by their path, with host, device and modeled work per node.
 
 A node is a module instance below the node that called it; calls of the same instance at the same place are one node. Where one
 instance is called from two places it is two nodes, and their sums add up to the instance's own.
@@ -45,7 +45,10 @@ LEFT_OUT: Final = -2
 
 @dataclass(frozen=True)
 class ModuleWork:
-    """node: per call its node, OUTSIDE every module, or LEFT_OUT by the direction. own, inclusive: sums of VALUES per node."""
+    """Work of operator calls per node of the module tree.
+
+    node: per call its node, OUTSIDE every module, or LEFT_OUT by the direction. own, inclusive: sums of VALUES per node.
+    """
 
     calls: Calls
     node: Nodes

@@ -1,4 +1,4 @@
-"""The phase tree: user ranges and steps merged by path, with host and device time per node.
+"""Builds the phase tree: user ranges and steps merged by path, with host and device time per node.
 
 A phase below another is one that runs inside it; `/` in a name makes further levels. `ProfilerStep#7` and `ProfilerStep#8` are one
 node, `ProfilerStep`. Nodes stand in preorder, children by the time of their first range; `end` is one past the subtree.
@@ -32,7 +32,10 @@ STEP: Final = "ProfilerStep"
 
 @dataclass(frozen=True)
 class PhaseTree:
-    """node: node per host row that is a user range, -1 for others. path, name, parent, depth, end: per node, in preorder."""
+    """The tree of phases over the whole recording, in preorder.
+
+    node: node per host row that is a user range, -1 for others. path, name, parent, depth, end: per node, in preorder.
+    """
 
     node: npt.NDArray[np.int32]
     path: list[str]
@@ -146,7 +149,10 @@ def _ordered(capture: Capture, rows: npt.NDArray[np.intp], node: npt.NDArray[np.
 
 @dataclass(frozen=True)
 class Owners:
-    """node: phase node per device row, -1 outside every phase. by_time: found by time on the issuing thread."""
+    """The phase of every device row.
+
+    node: phase node per device row, -1 outside every phase. by_time: found by time on the issuing thread.
+    """
 
     node: npt.NDArray[np.int32]
     by_time: npt.NDArray[np.bool_]

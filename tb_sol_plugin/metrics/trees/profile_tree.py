@@ -1,4 +1,4 @@
-"""The scopes of a profile without events (Proton) as a tree: launches, device time and stated work of each, with what is inside."""
+"""Builds the tree of scopes of a profile without events (Proton): launches, device time and stated work of each scope."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def innermost(table: pd.DataFrame) -> Nodes:
 
 @dataclass(frozen=True)
 class ScopeWork:
-    """own, inclusive: per scope sums of `work.sums.VALUES` and launches, device_sum_ns (kernels and copies), copies_ns, copies.
+    """Work and time per scope of a profile.
+
+    own, inclusive: per scope sums of `work.sums.VALUES` and launches, device_sum_ns (kernels and copies), copies_ns, copies.
 
     The last row of `own` is the work outside every scope; `inclusive` has none. calls: the rows of work; node: their scope, -1.
     """

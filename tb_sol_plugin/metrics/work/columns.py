@@ -1,4 +1,4 @@
-"""Table columns of work against its limit, the same on every page."""
+"""Declares the table columns of work against its limit, the same on every page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost of every operator call of a recording, computed once per distinct signature (name, shapes, types, strides, values)."""
+"""Computes the cost of every operator call of a recording, once per distinct signature (name, shapes, types, strides, values)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _WORDS = (("c10::BFloat16", "bf16"), ("__nv_bfloat16", "bf16"), ("c10::Half", "f
 
 @dataclass(frozen=True)
 class Costs:
-    """costs: one per distinct signature that has a usable model. of_host: index into it per host row, -1 none.
+    """The costs of all operator calls, one per distinct signature.
+
+    costs: one per distinct signature that has a usable model. of_host: index into it per host row, -1 none.
 
     wrapper: per host row, whether its model belongs to an operator that only calls others.
     """

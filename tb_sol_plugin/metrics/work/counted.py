@@ -1,4 +1,4 @@
-"""Work of a SOL capture: the rows of its ledger as calls, in the form of `Work.ops`.
+"""Makes the rows of a SOL capture's ledger calls, in the form of `Work.ops`.
 
 A row of the ledger stands for `count` alike calls and becomes as many rows, so that calls count by rows here as everywhere. Work is
 as recorded; what the recorder left open is worked out from the sizes by the cost models. Time is that of the row over its calls where

@@ -1,4 +1,4 @@
-"""Work of kernels whose launch lies before the recorded window.
+"""Infers the work of kernels whose launch lies before the recorded window.
 
 A recording that starts while the device still has queued work holds kernels without the operator that launched them. Where calls
 inside the window ran the same kernel with the same grid, block and shared memory, all of them of one operator with one set of

@@ -1,4 +1,4 @@
-"""Work that a trace cannot name, from the SOL capture that stands beside it.
+"""Adds work that a trace cannot name, from the SOL capture next to it.
 
 A replayed CUDA graph, a compiled region and a recording without shapes have device time and no sizes. The SOL capture of the same run
 counted the work of a whole iteration by phase. What it counted in a phase beyond what the trace explains there is the work of that
@@ -68,14 +68,19 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """steps: those of the trace with an iteration of the same work. placed: FLOP given to unnamed device time, over all steps."""
+    """The steps of a trace that were matched with counted iterations.
+
+    steps: those of the trace with an iteration of the same work. placed: FLOP given to unnamed device time, over all steps.
+    """
 
     steps: tuple[Step, ...]
     placed: float
 
 
 class Joined(NamedTuple):
-    """ops: rows of `Work.ops`, owner: per device row its row there. replaced: (host row, row in ops) of calls that one row stands for.
+    """The calls of a trace with those that stand for its unnamed work.
+
+    ops: rows of `Work.ops`, owner: per device row its row there. replaced: (host row, row in ops) of calls that one row stands for.
 
     match: None where no step has an iteration of its own work.
     """

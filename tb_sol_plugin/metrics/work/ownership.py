@@ -1,4 +1,4 @@
-"""Which operator call owns the work below it, so that nothing is counted twice.
+"""Decides which operator call owns the work below it, so that nothing is counted twice.
 
 Of nested calls with a model the outermost owns; what lies below gives its device time and no work. A call that only wraps
 others (`aten::linear`, `aten::conv2d`, `aten::scaled_dot_product_attention`) owns only where the calls below it explain less

@@ -1,4 +1,4 @@
-"""Rows of the roofline: calls grouped by what they have in common, with rates, efficiencies and both sides of their limit."""
+"""Makes the rows of the roofline: calls grouped by what they have in common, with rates, efficiencies and both sides of their limit."""
 
 from __future__ import annotations
 

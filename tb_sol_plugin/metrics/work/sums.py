@@ -1,4 +1,4 @@
-"""Work of operator calls as columns that add up over any grouping, and the ratios made from the sums.
+"""Sums work of operator calls as columns that add up over any grouping, and makes ratios from the sums.
 
 A call counts once, in the group of the call that owns the work, so the sums over all groups of any page are the totals of the
 roofline. Calls without a host row (work launched before the window and known by its kernel) carry -1: their group is the caller's choice.
@@ -181,7 +181,9 @@ def marks_of(efficiency: Sequence[object], flags: Sequence[object], share: Seque
 
 @dataclass(frozen=True)
 class Utilization:
-    """mfu, hfu, bandwidth_utilisation: ratios, None where the peak, the work or the time is unknown.
+    """How much of a device's peak a stretch of time used.
+
+    mfu, hfu, bandwidth_utilisation: ratios, None where the peak, the work or the time is unknown.
 
     model_flop, recompute_flop: matrix FLOP, None without any matrix work. without_peak_flop: the part in types without a peak, which
     is in no ratio. dtype: the type that holds most of the matrix work, "" without.
@@ -247,7 +249,10 @@ NO_PHASE: Final = "(no phase)"
 
 @dataclass(frozen=True)
 class PhaseWork:
-    """node: per call its phase node, -1 outside every phase. own, inclusive: sums of VALUES per node, and `ops`, calls with a limit."""
+    """Work of operator calls per node of the phase tree.
+
+    node: per call its phase node, -1 outside every phase. own, inclusive: sums of VALUES per node, and `ops`, calls with a limit.
+    """
 
     calls: Calls
     node: Nodes

@@ -1,4 +1,4 @@
-"""Device time that no cost model covers: by operator and sizes, with the reason."""
+"""Lists device time that no cost model covers: by operator and sizes, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of recorded work on another device, or with its matrix work in another type. Bounds only: nothing here predicts a time.
+"""Computes limits of recorded work on another device, or with matrix work in another type. Bounds only: nothing here predicts a time.
 
     limit there = max(F / P'[d'], Fv / Pv', Q' / W')
 

@@ -1,4 +1,4 @@
-"""Work against its limit: who did how much, how long it took, how long it would take at the speed of light.
+"""Compares work with its limit: who did how much, how long it took, how long it would take at the speed of light.
 
 `work(capture, spec)` is the one place where device time, cost models and device limits meet. Sums come before ratios.
 A recording without device work (CPU only) measures by host time; it has limits where those of its CPU were measured. The calls of a SOL
@@ -38,7 +38,9 @@ NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @dataclass(frozen=True)
 class Work:
-    """ops: one row per operator call that owns work, by host row. NaN is unknown, -1 a row that is not there.
+    """The operator calls that own work, compared with their limits.
+
+    ops: one row per operator call that owns work, by host row. NaN is unknown, -1 a row that is not there.
 
     host, name, kind, direction, dtype, shapes (readable), shapes_json; flop (matrix), flop_vector, bytes; measured_ns (union of
     its device intervals, summed over devices), device_sum_ns, device_events; sol_ns, bound; estimated, reason, modeled, link (it

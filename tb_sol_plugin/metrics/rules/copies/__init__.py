@@ -1,4 +1,4 @@
-"""What is wrong with the copies of a recording: each finding with its evidence, what fixing it could save, and one line that does.
+"""Finds what is wrong with the copies of a recording: evidence, what fixing it could save, and one line that does.
 
     found = copy_findings(capture, where, bandwidth.peaks(spec))      # where: metrics.time.scope.scope(capture, query)
     cards = [to_report(f, step_ns=step_ns(capture, where), pages=registry()) for f in found]

@@ -1,4 +1,4 @@
-"""What the rules about copies look at: the copies of a selection, what blocked the host, and which time could be saved."""
+"""Holds the context of rules about copies: the copies of a selection, what blocked the host, and which time could be saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of copies that cost time: copies that block the host, that nothing hides, that are made twice, that are mostly latency."""
+"""Finds patterns of copies that cost time: copies that block the host, that nothing hides, that are made twice, that are latency."""
 
 from __future__ import annotations
 

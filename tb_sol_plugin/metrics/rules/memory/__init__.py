@@ -1,4 +1,4 @@
-"""What could free memory: each finding with its evidence, the bytes it could free at most, and one line that does.
+"""Finds what could free memory: each finding with its evidence, the bytes it could free at most, and one line that does.
 
     found, missing = memory_findings(memory_context(capture))    # of the memory with most in use
     cards = [card(f, registry()) for f in found]   # for a FindingsSection(saves="memory")

@@ -1,4 +1,4 @@
-"""What rules about memory look at: one memory of a recording, its peak, headroom and leak, and the layout of the job."""
+"""Holds the context of rules about memory: one memory of a recording, its peak, headroom and leak, and the layout of the job."""
 
 from __future__ import annotations
 

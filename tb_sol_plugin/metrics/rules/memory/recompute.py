@@ -1,4 +1,4 @@
-"""Activations that recomputing would free: bytes by class of layers, and what running their forward work again costs.
+"""Finds activations that recomputing would free: bytes by class of layers, and what running their forward work again costs.
 
 Freed of n layers of one class are (1 - 1/n) of their activations: while one runs again, its own are there. The inputs of the layers stay,
 so it is at most that. The cost is the measured time of the forward operators of these layers in a step, or their limit where no time
@@ -36,7 +36,9 @@ COLUMNS: Final = ("class_name", "layers", "bytes", "saving_bytes", "cost_ns", "b
 
 @dataclass(frozen=True)
 class Recompute:
-    """activations: bytes in use as activations at the peak; forward_ns: forward work of a step, NaN unknown, by_limit: it is a limit.
+    """What recomputing activations would free and cost.
+
+    activations: bytes in use as activations at the peak; forward_ns: forward work of a step, NaN unknown, by_limit: it is a limit.
 
     classes: COLUMNS by class of modules, modules inside of others of their class left out: layers (instances), bytes (activations made
     in them and below, in use at the peak), saving_bytes, cost_ns (NaN unknown), bytes_per_ms of the cost.

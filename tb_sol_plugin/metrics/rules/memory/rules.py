@@ -1,4 +1,4 @@
-"""Rules about memory: fragmentation, leaks, gradients, the layout of the job, the module of the peak, pinned memory of the host."""
+"""Finds what could free memory: fragmentation, leaks, gradients, job layout, the module of the peak, pinned memory of the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What could make a step shorter: each finding with its evidence in numbers and the time that it could save, at most.
+"""Finds what could make a step shorter: each finding with its evidence in numbers and the time that it could save, at most.
 
 Savings are per step. Rules run from the most specific to the most general over one ledger of time, so two findings never claim the
 same nanosecond: their savings add up to at most the step. A finding with less than `LEAST` of the step is not worth a reader's time

@@ -1,4 +1,4 @@
-"""What rules about time look at: the calls, kernels and idle time of one recording, and what no rule has claimed of them.
+"""Holds the context of rules about time: the calls, kernels and idle time of one recording, and what no rule has claimed of them.
 
 Time that can be saved stands in three places: the calls of operators (`left`, ns per row of `Work.ops`), the idle time of the
 device (`idle`) and the exposed parts of communication and copies. A rule takes from the ledger what it claims, so the savings of all

@@ -1,4 +1,4 @@
-"""Attention that runs as product, softmax, product: the score matrix goes to memory and back several times.
+"""Finds attention that runs as product, softmax, product: the score matrix goes to memory and back several times.
 
 A fused kernel reads Q, K, V and writes O (2 (Dqk + Dv) FLOP per pair); its backward reads Q, K, V, O, dO, writes dQ, dK, dV and
 computes the scores again (5 products instead of the 4 recorded).
@@ -43,7 +43,10 @@ LEAST_KEYS: Final = 2
 
 @dataclass(frozen=True)
 class _Call:
-    """tensors: sizes of the matrix operands, (…, rows, columns). size: elements of the first tensor."""
+    """The arguments of one call that a rule compares.
+
+    tensors: sizes of the matrix operands, (…, rows, columns). size: elements of the first tensor.
+    """
 
     tensors: tuple[tuple[int, ...], ...]
     size: int

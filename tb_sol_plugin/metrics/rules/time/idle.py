@@ -1,4 +1,4 @@
-"""Time in which the device has no work: batches, host syncs, first use of code, launches that come too slowly, the rest.
+"""Finds why the device has no work: batches, host syncs, first use of code, launches that come too slowly, the rest.
 
 The idle time of the waterfall is given out in this order; each rule takes what it can prove and leaves the rest to the next. What a
 launch gap is stands in `metrics.time.breakdown`: the bars of the waterfall and these findings speak of the same gaps.

@@ -1,4 +1,4 @@
-"""Copies that only change the order in memory: a library's own layout kernels, and permuting copies of the program."""
+"""Finds copies that only change the order in memory: a library's own layout kernels, and permuting copies of the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products whose sizes do not suit the device: rows that are not aligned, tiles and rounds that are not full, too few blocks."""
+"""Finds products whose sizes do not suit the device: rows that are not aligned, tiles and rounds that are not full, too few blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left above the limit per kind of work, once every more specific rule has taken its part."""
+"""Finds what is left above the limit per kind of work, once every more specific rule has claimed its part."""
 
 from __future__ import annotations
 
