@@ -42,7 +42,7 @@ REASONS: Final = {
     "waits": "The host waits for it",
     "managed_set": "Set of host memory",
 }
-"""Reasons in the order in which they are asked, as a page says them."""
+"""Reasons in the order in which they are tried, as a page shows them."""
 READS: Final = re.compile(
     r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero(_numpy)?|argwhere|equal|allclose|masked_select|_?unique\w*|repeat_interleave)$"
 )

@@ -26,7 +26,7 @@ _EPS: Final = 1e-8
 
 @dataclass(frozen=True)
 class Terms:
-    """What is asked of the model. Batch sizes in samples.
+    """Under which limits the model predicts. Batch sizes in samples.
 
     initial: total batch size that the job was made for. most: largest total one. low, high: bounds of a replica's micro-step.
     accumulation: whether micro-steps may be accumulated. per_node: replicas of a node. replicas: largest count considered.
@@ -240,7 +240,7 @@ def splits_by_count(points: Sequence[Point], prediction: Prediction) -> list[tup
     ]
 
 
-# -- The terms under which a fit is asked ----------------------------------------------------------------------------
+# -- The terms under which a model predicts --------------------------------------------------------------------------
 # as chosen, as recorded, or taken from the points, each with where it is from.
 
 

@@ -327,7 +327,7 @@ PASSING: Final = ("activations", "inputs", "temporary", "autograd_detail")
 
 
 def by_estimated_category(capture: Capture, device: R.Device, live: pd.DataFrame) -> Groups:
-    """Groups allocations by their likely category. lives: rows of `replay.allocations`, none from before."""
+    """Groups allocations by their likely category. live: rows of `replay.allocations`, none from before."""
     found = categories(capture, device).loc[live.index]
     code = found["category"].to_numpy().astype(np.int64)
     around = owners(capture)["around"].to_numpy()[live["row"].to_numpy()].astype(np.int64)

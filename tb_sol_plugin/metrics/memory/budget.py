@@ -110,7 +110,7 @@ def _found(capture: Capture, records: int) -> tuple[Ints, Mask]:
 
 
 def _around(capture: Capture, rows: Ints, of: Ints, size: Ints, known: Mask) -> None:
-    """Fills in what is in use besides the allocator: of a device by its context, of the host by what the process held at first."""
+    """Fills in what is in use besides the allocator: of a device by its context, of the host by what the process used at first."""
     records = capture.tables[S.MEMORY_RECORDS.name]
     names = ("device", "time_ns", "device_used", "process_used", "reserved")
     device, time, used, own, reserved = (records[name].to_numpy() for name in names)

@@ -35,7 +35,7 @@ NAMES: Final = ("parameter", "optimizer_state", "input", "temporary", "activatio
 
 @dataclass(frozen=True)
 class Event:
-    """A moment worth a mark. what: oom. bytes: that were asked for; free: on the device then (-1 unknown)."""
+    """A marked moment. what: oom. bytes: that were asked for; free: on the device then (-1 unknown)."""
 
     time_ns: int
     what: str
@@ -50,7 +50,7 @@ class Curves:
 
     device: for a person ("" where the source does not say). source: events, snapshot, timeline or recorder.
     measured: categories of memory events are those of a timeline beside them, no estimates.
-    time_ns: of all levels. allocated, reserved: bytes in use and held by the allocator; None where the source has no such curve.
+    time_ns: of all levels. allocated, reserved: bytes in use and reserved by the allocator; None where the source has no such curve.
     categories: bytes by category, the same times; empty where unknown. relative: levels are changes since the beginning.
     highest: of a recorder's records the most that was in use up to each since the one before, as far as it was recorded, else -1.
     before: bytes that were in use before the first event, -1 unknown. peak_ns, peak: when most was in use, and how much; exact whatever

@@ -288,7 +288,7 @@ NOT_GROWING: Final = "memory in use does not grow with the batch"
 
 @dataclass(frozen=True)
 class Point:
-    """Peak of memory in use (bytes) of iterations with one batch size; reserved: held at most in them, -1 unknown; count: of iterations."""
+    """Peak of memory in use (bytes) of iterations with one batch size; reserved: at most in them, -1 unknown; count: of iterations."""
 
     batch: int
     peak: int

@@ -75,10 +75,10 @@ class Heap:
 
 @dataclass(frozen=True)
 class Fragmentation:
-    """What is held and not in use, of one curve.
+    """Memory that is reserved and not in use, of one curve.
 
     time_ns, allocated, reserved, gap: the levels over time; gap is reserved less allocated. peak_ns, peak_gap, reserved_at_peak: when
-    most is in use. worst_ns, worst_gap: when most is held beside. max_reserved, max_allocated: of the curve. heap: of a snapshot, None
+    most is in use. worst_ns, worst_gap: when most is unused. max_reserved, max_allocated: of the curve. heap: of a snapshot, None
     without one. requested: in use is counted as the program asked for it, so that rounding is in the gap.
     """
 

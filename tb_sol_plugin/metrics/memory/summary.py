@@ -44,7 +44,7 @@ class Summary:
     """Numbers of one curve. Bytes; None is unknown.
 
     peak, peak_ns: in use at most, and when (relative: change since the beginning). reserved, reserved_ns: the most the allocator reserved.
-    reserved_at_peak: held when most was in use; fragmentation: that less peak. before: in use before the recording began; end: at its end.
+    reserved_at_peak: reserved when most was in use; fragmentation: that less peak. before: in use before the recording; end: at its end.
     capacity: of the device. left: capacity less reserved (less in use where reserved is unknown), at the worst moment.
     failures: allocations that failed, None where no history of the allocator is recorded. why: by field, why
     it is unknown or what it means.

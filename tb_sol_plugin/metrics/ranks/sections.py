@@ -115,7 +115,7 @@ def row_marks(compared: Comparison[P], rows: Sequence[int], among: str) -> dict[
 def row_links(
     compared: Comparison[P], rows: Sequence[int], *, analysis: str, label: str, query: Sequence[Mapping[str, str]]
 ) -> dict[str, Link]:
-    """Returns a link of each row to an analysis of its recording. query: of each row, what is asked besides."""
+    """Returns a link of each row to an analysis of its recording. query: of each row, further fields of the link."""
     read = [compared.ranks.read[at] for at in compared.at[list(rows)].tolist()]
     rows_of = enumerate(zip(read, query, strict=True))
     return {str(i): Link(analysis, {"worker": w.worker, "span": w.span, **more}, label) for i, (w, more) in rows_of}
@@ -206,7 +206,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 # the axis of ranks, a bar or point per rank, medians, and crosses for ranks that are left out.
 
 
-TITLE: Final = "Ranks beside each other"
+TITLE: Final = "Comparison of ranks"
 BARS: Final = 100
 """Up to so many ranks have bars, more have points."""
 FEW: Final = 24

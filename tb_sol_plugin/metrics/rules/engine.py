@@ -145,7 +145,7 @@ def ids_of(rules: Iterable[Rule[C]]) -> tuple[str, ...]:
 
 
 def run(rules: Iterable[Rule[C]], context: C) -> tuple[list[Finding], list[Missing]]:
-    """Returns (findings worth showing, the largest saving first; what rules that cannot tell would need)."""
+    """Returns (findings that are large enough, the largest saving first; what rules that lack data would need)."""
     context.reported.clear()
     missing = []
     for one in rules:

@@ -2,7 +2,7 @@
 
     limit there = max(F / P'[d'], Fv / Pv', Q' / W')
 
-F, Fv, Q: work as recorded; d': the type asked for where the call is eligible, else the recorded one; Q': bytes of an eligible call,
+F, Fv, Q: work as recorded; d': the chosen type where the call is eligible, else the recorded one; Q': bytes of an eligible call,
 times the ratio of the element sizes. Eligible are matrix products, convolutions and attention in floating types that the new type
 can stand for. Other work keeps its type and its bytes.
 """
@@ -32,7 +32,7 @@ Dtype: TypeAlias = Literal["recorded", "bf16", "fp16", "fp8", "tf32", "fp32"]
 LEAST_NS: Final = 1.0
 """A limit below this is shown as 0; a ratio to it would say nothing."""
 BYTES: Final = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-"""Bytes of an element; TF32 lives in 4 bytes, only the arithmetic is shorter."""
+"""Bytes of an element; TF32 is stored in 4 bytes, only the arithmetic is shorter."""
 STANDS_FOR: Final[dict[str, tuple[str, ...]]] = {
     "tf32": ("fp32",),
     "bf16": ("fp32", "tf32", "fp16"),
@@ -40,7 +40,7 @@ STANDS_FOR: Final[dict[str, tuple[str, ...]]] = {
     "fp8": ("fp32", "tf32", "bf16", "fp16"),
     "fp32": ("tf32", "bf16", "fp16"),
 }
-"""Type asked for, and the recorded types of the matrix work that changes to it. FP64 and integers never change."""
+"""The chosen type, and the recorded types of the matrix work that changes to it. FP64 and integers never change."""
 OUTSIDE: Final = "(outside every phase)"
 PASSES: Final = ("Forward", "Backward", "Forward, run again")
 MOST_PHASES: Final = 12

@@ -43,7 +43,7 @@ GAP_SHARE: Final = 0.2
 GAP_BYTES: Final = 64 << 20
 """The same in bytes: the allocator keeps some of it in any context."""
 ONE_MODULE: Final = 0.33
-"""Of the peak, held by one module: from here on it is reported."""
+"""Share of the peak that one module allocated, from which it is reported."""
 FEWEST_MODULES: Final = 3
 """Modules that hold memory at the peak; of fewer, one always holds most."""
 UNSHARDED: Final = 0.9

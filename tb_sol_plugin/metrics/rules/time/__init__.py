@@ -1,7 +1,7 @@
 """Finds what could make a step shorter: each finding with its evidence in numbers and the time that it could save, at most.
 
 Savings are per step. Rules run from the most specific to the most general over one ledger of time, so two findings never claim the
-same nanosecond: their savings add up to at most the step. A finding with less than `LEAST` of the step is not worth a reader's time
+same nanosecond: their savings add up to at most the step. A finding with less than `LEAST` of the step is too small to show
 and is left out. `docs/findings.md` describes every rule.
 """
 
@@ -40,7 +40,7 @@ RULES: Final = tuple(dict.fromkeys(ids_of((idle.input_wait, *_IDLE, idle.communi
 
 
 def time_findings(capture: Capture, part: Scope, waterfall: Waterfall) -> list[Finding]:
-    """Returns all findings worth showing, the largest saving first. The result is shared: do not change it."""
+    """Returns all findings that are large enough, the largest saving first. The result is shared: do not change it."""
     spec = waterfall.work.spec
     key = ("time_findings", part.label, part.rows, part.window_ns, spec.fingerprint if spec is not None else "")
     return memo(capture, key, lambda: _findings(capture, part, waterfall))

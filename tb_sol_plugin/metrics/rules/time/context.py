@@ -157,7 +157,7 @@ class TimeContext(RuleContext):
 
     @property
     def least(self) -> float:
-        """Smallest saving worth showing, in ns per step."""
+        """Smallest saving that is shown, in ns per step."""
         return LEAST * self.waterfall.total_ns / self.waterfall.steps
 
     def claim(self, rows: Ints, wanted: Floats) -> Claim:
