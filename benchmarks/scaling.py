@@ -24,7 +24,7 @@ from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.metrics.goodput import fit as gather
 from tb_sol_plugin.metrics.goodput.part import MOST_STEPS, ScalingPart, Step
 from tb_sol_plugin.model.answer import AnalysisRequest, from_runs
-from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction, ReducedFacts
 from tb_sol_plugin.model.report import Report, encode
 
 TRUE = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
@@ -41,7 +41,7 @@ def configurations() -> np.ndarray:
     return out
 
 
-def parts(runs: int, workers: int) -> tuple[list[WorkerPart[ScalingPart]], int]:
+def parts(runs: int, workers: int) -> tuple[list[RecordingReduction[ScalingPart]], int]:
     """The parts of all workers, encoded, and the bytes of one."""
     rows = configurations()
     decode = msgspec.msgpack.Decoder(ScalingPart).decode
@@ -55,8 +55,8 @@ def parts(runs: int, workers: int) -> tuple[list[WorkerPart[ScalingPart]], int]:
             part = ScalingPart(steps, 1, f"host{w}", False, int(b), "told", False, 1, 1, nodes=int(n), replicas=int(r))
             body = msgspec.msgpack.encode(part)
             size = len(body)
-            facts = WorkerFacts("kineto", w, int(r), "", "nvidia", (), 0, True, (0, 1))
-            out.append(WorkerPart(
+            facts = ReducedFacts("kineto", w, int(r), "", "nvidia", (), 0, True, (0, 1))
+            out.append(RecordingReduction(
                 f"rank{w}", "", f"{i}/{w}", "read", w, facts, key=f"{i}.{w}", run=f"run{i}", body=lambda b=body: b, decode=decode,
             ))  # fmt: skip
     return out, size

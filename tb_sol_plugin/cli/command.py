@@ -207,18 +207,18 @@ def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:
 
 def _latest(run: Run, spans: list[Recording]) -> Recording:
     """The last of a worker's recordings, memory that is shown with another one only where there is nothing else."""
-    from tb_sol_plugin.store.join import told_with_another
+    from tb_sol_plugin.store.join import shown_with_another
 
-    told = told_with_another(run.recordings)
-    return next((r for r in reversed(spans) if r not in told or r.kind == "sol_capture"), spans[-1])
+    attached = shown_with_another(run.recordings)
+    return next((r for r in reversed(spans) if r not in attached or r.kind == "sol_capture"), spans[-1])
 
 
 def _first_worker(run: Run) -> str:
-    """The worker that the page shows first: one whose recordings are told with those of another gives way to that one."""
-    from tb_sol_plugin.store.join import told_with_another
+    """Returns the worker that the page shows first: one whose recordings are shown with those of another gives way to that one."""
+    from tb_sol_plugin.store.join import shown_with_another
 
-    told = told_with_another(run.recordings)
-    apart = [r.worker for r in run.recordings if r not in told]
+    attached = shown_with_another(run.recordings)
+    apart = [r.worker for r in run.recordings if r not in attached]
     return next((w for w in run.workers if w in apart), run.workers[0])
 
 

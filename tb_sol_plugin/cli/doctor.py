@@ -172,8 +172,8 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
                     capture = open_here(recording, options, book, recordings)
                     took = human(int((time.perf_counter() - start) * 1e9), "ns")
                     state, limits = f"{held(capture)}, {took}", limits_of(capture)
-                    beside = tuple(w for w in capture.facts.warnings if w.startswith(NOT_JOINED))
-                    notes = capture.facts.warnings if capture.facts.source == "sol_capture" else beside
+                    joined = tuple(w for w in capture.facts.warnings if w.startswith(NOT_JOINED))
+                    notes = capture.facts.warnings if capture.facts.source == "sol_capture" else joined
                 except SolError as error:
                     state, style = f"{error.message} ({error.hint})", "red"
                     wrong += 1
@@ -198,9 +198,9 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
 
 def _kind(recording: Recording, recordings: Sequence[Recording]) -> str:
     """`trace + SOL capture + memory timeline`: what is read as one."""
-    from tb_sol_plugin.store.join import beside_of
+    from tb_sol_plugin.store.join import attached_to
 
-    return " + ".join(dict.fromkeys(KINDS[r.kind] for r in (recording, *beside_of(recording, recordings))))
+    return " + ".join(dict.fromkeys(KINDS[r.kind] for r in (recording, *attached_to(recording, recordings))))
 
 
 def _counted(recordings: list[Recording]) -> str:
@@ -223,7 +223,7 @@ def device_files(out: Console, logdir: str, device: str = "") -> int:
     try:
         folders = folders_above(logdir, file=is_file(logdir, options_for())) if logdir else ()
     except BadInput:
-        folders = ()  # told with the logdir
+        folders = ()  # printed with the logdir
     found = DeviceFiles(device).book(*folders)
     own = user_file()
     if own and not any(layer.place == "user" for layer in found.layers):

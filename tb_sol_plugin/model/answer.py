@@ -17,7 +17,7 @@ import msgspec
 
 from tb_sol_plugin.errors import BadQuery, StillLoading, Unavailable
 from tb_sol_plugin.model.query import Query, parse
-from tb_sol_plugin.model.recordings import BesideFile, Missing, Recording, Reduced, Side, WorkerPart, facts_of, natural
+from tb_sol_plugin.model.recordings import Compared, Missing, Recording, RecordingReduction, Reduced, Sidecar, facts_of, natural
 from tb_sol_plugin.model.registry import ONE_RANK, ONE_RECORDING, Analysis, availability, get, of_process
 from tb_sol_plugin.model.report import FieldNow, Notice, Reading, Report, UnavailableReport
 from tb_sol_plugin.units import human
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tb_sol_plugin.model.report import Report, UnavailableReport
 
 
-Ranks: TypeAlias = Sequence[WorkerPart[msgspec.Struct]]
+Ranks: TypeAlias = Sequence[RecordingReduction[msgspec.Struct]]
 """Ranks in natural order, each with what was reduced from its recording."""
 
 
@@ -93,7 +93,7 @@ class AnalysisRequest:
     """An analysis by name, its query fields as text, and what is selected.
 
     shown: the recording that is selected; None for an analysis without one, and over all runs. run: name of the run that is selected, for
-    an analysis over all runs. other: recordings of a run to set beside it that is not of this place. progress: called with (recordings
+    an analysis over all runs. other: recordings of a run to compare it with that is not of this place. progress: called with (recordings
     done, recordings in all) while they are reduced.
     """
 
@@ -147,15 +147,15 @@ class RecordingSource(Protocol):
         """Every rank of the run of the recording that is shown, each with the recording that goes with that one."""
         ...
 
-    def pair(self, request: AnalysisRequest) -> tuple[Side[msgspec.Struct], Side[msgspec.Struct], Mapping[str, FieldNow]]:
-        """The recording that is shown, the one that the query sets beside it, and how the fields stand that name it.
+    def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], Mapping[str, FieldNow]]:
+        """The recording that is shown, the one that the query compares it with, and how the fields stand that name it.
 
         Unavailable where there is no other recording; NotFound where a name is not there.
         """
         ...
 
-    def runs(self, request: AnalysisRequest) -> tuple[Ranks, Sequence[BesideFile]]:
-        """Every rank of the runs that the request chooses with its latest recording, and the small files beside them."""
+    def runs(self, request: AnalysisRequest) -> tuple[Ranks, Sequence[Sidecar]]:
+        """Every rank of the runs that the request chooses with its latest recording, and the small files next to them."""
         ...
 
 
@@ -273,10 +273,8 @@ def from_capture(request: AnalysisRequest, capture: Capture) -> Inputs:
     """One capture. An analysis over several takes it for all there is, if it takes so few."""
     item, query = request.item, request.query
     names = {"run": capture.run, "worker": capture.worker, "span": capture.span}
-    state = f"{capture.devices.fingerprint}\0{capture.beside}"
-    return Inputs(
-        request, names, lambda: availability(item, capture) or _of_one(request, capture, query), capture=capture, state=state
-    )
+    state = f"{capture.devices.fingerprint}\0{capture.attached_state}"
+    return Inputs(request, names, lambda: availability(item, capture) or _of_one(request, capture, query), capture=capture, state=state)
 
 
 def _of_one(request: AnalysisRequest, capture: Capture, query: Query) -> Report:
@@ -293,7 +291,7 @@ def _of_one(request: AnalysisRequest, capture: Capture, query: Query) -> Report:
         if missing.error:
             raise BadQuery(missing.because, hint=missing.record_it_with, field=missing.field)
         raise Unavailable(missing.because, hint=missing.record_it_with)
-    rank = WorkerPart(
+    rank = RecordingReduction(
         capture.worker, capture.span, capture.facts.file, "read", reduced.facts.rank, reduced.facts, run=capture.run,
         body=lambda: reduced.body, decode=item.reduction.decode,
     )  # fmt: skip
@@ -319,8 +317,8 @@ def _of_none(ranks: Ranks) -> Missing:
     return Missing(f"none of the {human(len(ranks), 'count')} workers can be read; {ranks[0].file}: {ranks[0].problem}", ranks[0].hint)
 
 
-def from_runs(request: AnalysisRequest, ranks: Ranks, files: Sequence[BesideFile]) -> Inputs:
-    """The ranks of all runs, and the small files beside them."""
+def from_runs(request: AnalysisRequest, ranks: Ranks, files: Sequence[Sidecar]) -> Inputs:
+    """The ranks of all runs, and the small files next to them."""
     item, query = request.item, request.query
     state = repr([(r.run, r.worker, r.file, r.state, r.problem, r.key) for r in ranks])
     state += "".join(f"{f.file}\0{f.problem}\0{f.text}\0" for f in files)
@@ -328,7 +326,7 @@ def from_runs(request: AnalysisRequest, ranks: Ranks, files: Sequence[BesideFile
 
 
 def from_pair(
-    request: AnalysisRequest, shown: Side[msgspec.Struct], other: Side[msgspec.Struct], fields: Mapping[str, FieldNow]
+    request: AnalysisRequest, shown: Compared[msgspec.Struct], other: Compared[msgspec.Struct], fields: Mapping[str, FieldNow]
 ) -> Inputs:
     """Two recordings. Where nothing could be reduced from one it says which, and why. fields: how those stand that name the other."""
     item, query = request.item, request.query
@@ -344,7 +342,7 @@ def from_pair(
     )  # fmt: skip
 
 
-def _of_side(side: Side[msgspec.Struct]) -> Missing:
+def _of_side(side: Compared[msgspec.Struct]) -> Missing:
     """Why nothing was reduced from one of two recordings, with its name."""
     missing = side.of.missing
     if missing is not None and missing.error:
@@ -393,7 +391,7 @@ class Run:
         """An analysis over all workers of the run, each with its latest recording; of another analysis that of the first
         recording, a trace before what is read together with it.
 
-        other: for an analysis over two recordings, the run to set beside this one: itself, its name, or its path.
+        other: for an analysis over two recordings, the run to compare this one with: itself, its name, or its path.
         """
         raw, scope = {k: str(v) for k, v in query.items()}, get(name).scope
         elsewhere: Sequence[Recording] = ()

@@ -1,4 +1,4 @@
-"""One worker's recording after ingest: immutable Tables and Facts."""
+"""Defines a recording after ingest: immutable tables and facts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Facts(msgspec.Struct, frozen=True):
     origin_ns: what was taken off every time; absolute is True when origin_ns is epoch time (ranks can be aligned).
     extent_ns: first start and last end over all complete events. vendor: nvidia, amd, mtia, xpu, other or "" without device.
     flags: record_shapes, with_stack, profile_memory, with_flops, with_modules. metadata: an allowlist, already redacted.
-    source: kineto (a profiler trace) or sol_capture. limits: those a SOL capture was judged against while recording; of a trace those of
-    the SOL capture beside it. beside: what the warnings and the table of issues of that SOL capture say, one line each.
+    source: kineto (a profiler trace) or sol_capture. limits: those a SOL log was judged against while recording; of a trace those of
+    the SOL log attached to it. attached_notes: warnings and issues of attached recordings (SOL log, memory), one line each.
     """
 
     source: str
@@ -53,15 +53,15 @@ class Facts(msgspec.Struct, frozen=True):
     pseudo_step: bool = False
     external_id_regime: int = 0
     limits: DeviceSpec | None = None
-    beside: tuple[str, ...] = ()
+    attached_notes: tuple[str, ...] = msgspec.field(default=(), name="beside")
 
 
 class Capture:
-    """Facts and tables of one worker's one span. Tables are not to be changed; derive new frames.
+    """Holds the facts and tables of one opened recording. Tables are not to be changed; derive new frames.
 
     `run`, `worker` and `span` are the names the store gave it ("" when opened directly from a file). `devices` are the rows
-    that device files add to the table of devices, as the store found them when it handed the capture out. `beside` tells the store
-    which SOL capture stands in a trace's tables ("" none).
+    that device files add to the table of devices, as the store found them when it handed the capture out. `attached_state`
+    names the recordings whose tables were joined to it, as the store knows them ("" none).
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Capture:
         worker: str = "",
         span: str = "",
         devices: DeviceBook = EMPTY,
-        beside: str = "",
+        attached_state: str = "",
     ) -> None:
         self.facts: Facts = facts
         self.tables: dict[str, pd.DataFrame] = {name: tables[name] if name in tables else schema.empty() for name, schema in S.ALL.items()}
@@ -81,21 +81,23 @@ class Capture:
         self.worker = worker
         self.span = span
         self.devices = devices
-        self.beside = beside
+        self.attached_state = attached_state
         self.memo: dict[object, object] = {}
         """For `metrics`: results derived from the tables, by a key of the deriving function (see `metrics.memo`)."""
 
     def with_devices(self, devices: DeviceBook) -> Capture:
-        """The same recording with other rows of device files. Tables are shared; what was derived with the old rows is not."""
-        return Capture(self.facts, self.tables, run=self.run, worker=self.worker, span=self.span, devices=devices, beside=self.beside)
+        """Returns the same recording with other rows of device files. Tables are shared; what was derived with the old rows is not."""
+        return Capture(
+            self.facts, self.tables, run=self.run, worker=self.worker, span=self.span, devices=devices, attached_state=self.attached_state
+        )
 
-    def with_ledger(self, other: Capture | None, *, beside: str = "", unread: str = "") -> Capture:
+    def with_ledger(self, other: Capture | None, *, attached_state: str = "", unread: str = "") -> Capture:
         """This trace with labels, ledger, iterations, label times, records of memory of a SOL capture in place of its own; None: without.
 
         Times become those of this trace where both are known in time since 1970; else records of memory are left out. Rows of the
         ledger name the step of their iteration where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]`
         is the file, `sol_capture.mode` and the like how it was made, `plan.hidden`, `groups.tp` and the like what was trained and
-        how it was spread, `facts.beside` what it says of itself. unread: of a SOL capture that cannot be read, for the warnings.
+        how it was spread, `facts.attached_notes` its warnings. unread: of a SOL capture that cannot be read, for the warnings.
         """
         metadata = {k: v for k, v in self.facts.metadata.items() if k.partition(".")[0] not in _JOINED}
         tables = {name: table for name, table in self.tables.items() if name not in _OF_A_LEDGER}
@@ -109,9 +111,9 @@ class Capture:
         said = [w for w in self.facts.warnings if not w.startswith(_UNREAD)] + [_UNREAD + unread] * bool(unread)
         same = other is not None and bool(other.facts.devices) == bool(len(self.device))  # both of a device, or both of a CPU
         limits = other.facts.limits if other is not None and same else None
-        beside_it = said_by(other) if other is not None else ()
-        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=tuple(said), limits=limits, beside=beside_it)
-        return Capture(facts, tables, run=self.run, worker=self.worker, span=self.span, devices=self.devices, beside=beside)
+        notes = notes_of(other) if other is not None else ()
+        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=tuple(said), limits=limits, attached_notes=notes)
+        return Capture(facts, tables, run=self.run, worker=self.worker, span=self.span, devices=self.devices, attached_state=attached_state)
 
     # -- tables -----------------------------------------------------------------------------------------------
 
@@ -150,7 +152,7 @@ class Capture:
         return answer_capture(name, self, {k: str(v) for k, v in query.items()})
 
 
-_UNREAD = "the SOL capture beside this trace cannot be read: "
+_UNREAD = "the SOL log of this trace cannot be read: "
 _HOW = ("mode", "every_n_steps", "time_source")
 _OF_A_MODEL = ("plan", "groups")
 _JOINED = ("sol_capture", S.MEMORY_RECORDS.name, *_OF_A_MODEL)
@@ -197,8 +199,8 @@ def own_work_until(capture: Capture, at: np.ndarray) -> np.ndarray:
     return np.where(row >= 0, stood[np.maximum(row, 0)], 0) if len(stood) else np.zeros(len(at), np.int64)
 
 
-def said_by(other: Capture) -> tuple[str, ...]:
-    """What a SOL capture notes of itself: its warnings, and what was odd in the file or not counted, with how often."""
+def notes_of(other: Capture) -> tuple[str, ...]:
+    """Returns the notes of a recording: its warnings, and the reasons in its table of issues, with how often each."""
     issues = other.tables["issues"]
     odd = zip(issues["reason"].astype(str).tolist(), issues["count"].tolist(), strict=True)
     return (*other.facts.warnings, *(f"{reason} ({count:,} times)" if count > 1 else reason for reason, count in odd))

@@ -1,4 +1,4 @@
-"""Recordings of memory alone that stand beside a worker's trace or SOL capture: their tables in its own, on one clock.
+"""Joins the tables of allocator snapshots and memory timelines to the trace or SOL log of the same process, on one clock.
 
 Both must say when they were in time since 1970: times become those of the capture. Without that nothing is joined, for levels of one
 would stand over the steps of the other at the wrong place.
@@ -37,13 +37,13 @@ def joined_files(capture: Capture) -> dict[str, str]:
     return {what: metadata[what] for what in TABLES if what in metadata}
 
 
-def with_memory(capture: Capture, found: dict[str, Capture], *, beside: str, problems: tuple[str, ...] = ()) -> Capture:
+def with_memory(capture: Capture, found: dict[str, Capture], *, attached_state: str, problems: tuple[str, ...] = ()) -> Capture:
     """The capture with the tables of a snapshot and of a timeline of its worker in place of those joined before.
 
-    found: by SNAPSHOT and TIMELINE, of known times as the capture. beside: the state of all that is joined, see `Capture.beside`.
+    found: by SNAPSHOT and TIMELINE, of known times as the capture. attached_state: of all that is joined, see `Capture.attached_state`.
     problems: of those that cannot be read or do not belong, for the warnings.
     """
-    from tb_sol_plugin.model.capture import Capture, said_by
+    from tb_sol_plugin.model.capture import Capture, notes_of
 
     own = {name for names in TABLES.values() for name in names}
     tables = {name: table for name, table in capture.tables.items() if name not in own}
@@ -57,11 +57,13 @@ def with_memory(capture: Capture, found: dict[str, Capture], *, beside: str, pro
             table = tables[S.MEMORY_TIMELINE.name]
             device = device_of(capture, table["time_ns"].to_numpy())
             tables[S.MEMORY_TIMELINE.name] = table.assign(device=pd.Categorical([device] * len(table)))
-        said += [f"{WORDS[what]}: {line}" for line in said_by(other)]
-    kept = tuple(line for line in capture.facts.beside if not line.startswith(tuple(f"{word}: " for word in WORDS.values())))
+        said += [f"{WORDS[what]}: {line}" for line in notes_of(other)]
+    kept = tuple(line for line in capture.facts.attached_notes if not line.startswith(tuple(f"{word}: " for word in WORDS.values())))
     warnings = [w for w in capture.facts.warnings if not w.startswith(NOT_JOINED)] + [NOT_JOINED + line for line in problems]
-    facts = msgspec.structs.replace(capture.facts, metadata=metadata, beside=kept + tuple(said), warnings=tuple(warnings))
-    return Capture(facts, tables, run=capture.run, worker=capture.worker, span=capture.span, devices=capture.devices, beside=beside)
+    facts = msgspec.structs.replace(capture.facts, metadata=metadata, attached_notes=kept + tuple(said), warnings=tuple(warnings))
+    return Capture(
+        facts, tables, run=capture.run, worker=capture.worker, span=capture.span, devices=capture.devices, attached_state=attached_state
+    )
 
 
 NOT_JOINED: Final = "memory beside this recording is not shown with it: "

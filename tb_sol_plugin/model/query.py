@@ -39,9 +39,9 @@ class Query(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class PairQuery(Query, kw_only=True, frozen=True):
-    """Fields of every analysis that sets another recording beside the one that is shown.
+    """Fields of every analysis that compares the recording that is shown with another one.
 
-    other_run: run of the other recording ("" = a run beside this one that has the same worker, else this run)
+    other_run: run of the other recording ("" = another run with the same worker, else this run)
     other_worker: worker of the other recording, by its name or its rank ("" = the same one of another run, another one of this run)
     other_span: span of the other recording ("" = the one in the same place)
     """

@@ -1,4 +1,4 @@
-"""A run: the recordings of one job."""
+"""Defines a recording (one file of a run), and what analyses over several recordings get of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SNAPSHOT: Final = "memory_snapshot"
 TIMELINE: Final = "memory_timeline"
 WORDS: Final = {SNAPSHOT: "allocator snapshot", TIMELINE: "memory timeline"}
-"""Kinds of memory files that lie beside a recording, and what a page calls them."""
+"""Kinds of memory files that are attached to a recording, and what a page calls them."""
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -37,16 +37,16 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in re.split(r"(\d+)", text) if p)
 
 
-# -- What an analysis over all workers of a run gets -----------------------------------------------------------------
+# -- what an analysis over several recordings gets -------------------------------------------------------------------
 
 
 P_co = TypeVar("P_co", bound=msgspec.Struct, covariant=True)
-WorkerState: TypeAlias = Literal["read", "waiting", "failed", "lacking"]
-"""read: its part is there. waiting: it is being read. failed: its file cannot be. lacking: it does not hold what is needed."""
+ReductionState: TypeAlias = Literal["read", "waiting", "failed", "lacking"]
+"""read: its reduction is there. waiting: it is being read. failed: its file cannot be. lacking: it does not hold what is needed."""
 
 
-class WorkerFacts(msgspec.Struct, frozen=True):
-    """What is known of a worker's capture whatever is asked. None and "" are unknown; extent_ns as in `Facts`, from origin_ns."""
+class ReducedFacts(msgspec.Struct, frozen=True):
+    """Facts of a recording that go with every reduction. None and "" are unknown; extent_ns as in `Facts`, from origin_ns."""
 
     source: str
     rank: int | None
@@ -72,7 +72,7 @@ class Missing(msgspec.Struct, frozen=True):
 class Reduced(msgspec.Struct, frozen=True):
     """What was reduced from one recording, as it stands on disk. body: the encoded struct; empty where something is missing."""
 
-    facts: WorkerFacts
+    facts: ReducedFacts
     body: bytes = b""
     missing: Missing | None = msgspec.field(default=None, name="lack")
 
@@ -87,19 +87,19 @@ class Reducer(Protocol):
 
 
 @dataclass(frozen=True)
-class WorkerPart(Generic[P_co]):
-    """One worker of a run. problem and hint: of a failed or lacking one. rank: as recorded, else as its name says, else None.
-    key: changes with the part. run: name of its run.
+class RecordingReduction(Generic[P_co]):
+    """One recording of a run with what was reduced from it. problem and hint: of a failed or lacking one. rank: as recorded, else as
+    its name states, else None. key: changes with the reduction. run: name of its run.
 
-    The encoded part is fetched by `body` when it is asked for, so that going over all workers holds one of them at a time.
+    The encoded reduction is fetched by `body` on each access, so that going over all recordings keeps one of them at a time.
     """
 
     worker: str
     span: str
     file: str
-    state: WorkerState
+    state: ReductionState
     rank: int | None = None
-    facts: WorkerFacts | None = None
+    facts: ReducedFacts | None = None
     problem: str = ""
     hint: str = ""
     missing: Missing | None = None
@@ -109,8 +109,8 @@ class WorkerPart(Generic[P_co]):
     decode: Callable[[bytes], P_co] | None = field(default=None, repr=False, compare=False)
 
     @property
-    def part(self) -> P_co:
-        """What the analysis made of this worker; only of one that was read."""
+    def reduced(self) -> P_co:
+        """What the analysis reduced from this recording; only of one that was read."""
         assert self.state == "read" and self.decode is not None
         return self.decode(self.body())
 
@@ -120,9 +120,8 @@ class WorkerPart(Generic[P_co]):
         return (self.rank is None, self.rank or 0, natural(self.worker))
 
 
-class BesideFile(msgspec.Struct, frozen=True):
-    """A small text file that a person laid beside recordings. run: whose folder it lies in, "" the logdir's own. problem: why it is
-    empty."""
+class Sidecar(msgspec.Struct, frozen=True):
+    """A small text file next to recordings. run: the run in whose folder it lies, "" the logdir. problem: why it is empty."""
 
     run: str
     file: str
@@ -131,26 +130,26 @@ class BesideFile(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Side(Generic[P_co]):
-    """One of two recordings that are set beside each other.
+class Compared(Generic[P_co]):
+    """One of two recordings that are compared.
 
-    name: what tells it from the other one, as short as may be: a run, a rank, a span. run: its run. of: its worker with the part.
+    name: what tells it from the other one, as short as may be: a run, a rank, a span. run: its run. of: its reduction.
     chosen: how it was found where the reader left it open, "" where the reader named it.
     """
 
     name: str
     run: str
-    of: WorkerPart[P_co]
+    of: RecordingReduction[P_co]
     chosen: str = ""
 
     @property
-    def part(self) -> P_co:
-        """What the analysis made of it."""
-        return self.of.part
+    def reduced(self) -> P_co:
+        """What the analysis reduced from it."""
+        return self.of.reduced
 
 
-def facts_of(capture: Capture) -> WorkerFacts:
-    """The facts of a capture that go with every part."""
+def facts_of(capture: Capture) -> ReducedFacts:
+    """Returns the facts of a capture that go with every reduction."""
     f = capture.facts
     names = tuple(dict.fromkeys(d.name for d in f.devices if d.name))
-    return WorkerFacts(f.source, f.rank, f.world_size, f.host_name, f.vendor, names, f.origin_ns, f.absolute, f.extent_ns)
+    return ReducedFacts(f.source, f.rank, f.world_size, f.host_name, f.vendor, names, f.origin_ns, f.absolute, f.extent_ns)

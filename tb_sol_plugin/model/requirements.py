@@ -103,7 +103,7 @@ REQUIREMENTS: dict[Requirement, tuple[Callable[[Capture], bool], str, str, str]]
         "ProfilerActivity.CUDA",
     ),
     "events": (lambda c: c.facts.source not in WORDS_OF, "", "", ""),
-    "program": (lambda c: c.facts.source not in OF_MEMORY, "", "", ""),
+    "program": (lambda c: c.facts.source not in MEMORY_KINDS, "", "", ""),
     "kernels": (
         lambda c: len(c.device) > 0 or (c.facts.source == "proton" and len(c.tables["ledger"]) > 0),
         "no device activity in this recording",
@@ -212,10 +212,10 @@ def _of_memory(what: str) -> dict[str, Words]:
     return out | {"memory": (said, "record a trace beside it with profile(profile_memory=True)", "profile_memory=True")}
 
 
-OF_MEMORY: dict[str, dict[str, Words]] = {
+MEMORY_KINDS: dict[str, dict[str, Words]] = {
     "memory_timeline": _of_memory("a memory timeline"),
     "memory_snapshot": _of_memory("a memory snapshot"),
 }
 """Recordings of memory alone, by `Facts.source`."""
-WORDS_OF: dict[str, dict[str, Words]] = {"sol_capture": OF_A_SOL_CAPTURE, "proton": OF_A_PROFILE, **OF_MEMORY}
+WORDS_OF: dict[str, dict[str, Words]] = {"sol_capture": OF_A_SOL_CAPTURE, "proton": OF_A_PROFILE, **MEMORY_KINDS}
 """Recordings without events, by `Facts.source`."""

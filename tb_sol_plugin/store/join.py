@@ -1,4 +1,4 @@
-"""Recordings of one worker: which belong together, and those attached to the trace, or to the SOL capture, when it is handed out."""
+"""Finds the recordings of one process that belong together, and attaches them to its trace or SOL log when that is handed out."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 # -- Recordings of memory alone (allocator snapshots, memory timelines) ----------------------------------------------
-# whose they are, and which of several is joined to it.
+# To which trace or SOL log they belong, and which of several is joined to it.
 
 
-OF_MEMORY: Final = (SNAPSHOT, TIMELINE)
+MEMORY_KINDS: Final = (SNAPSHOT, TIMELINE)
 MOST_OPENED: Final = 4
-"""Recordings of one kind that are opened in search of the one of a capture's time."""
+"""Recordings of one kind that are opened in search of the one that was made at the time of a capture."""
 APART_NS: Final = 60 * 10**9
 """A snapshot or timeline further from a recording is of another run."""
 _AFTER: Final = re.compile(r"[^A-Za-z0-9]")
@@ -45,7 +45,7 @@ def index_of(recordings: Sequence[Recording]) -> Index:
     bearers = frozenset(r.worker for r in recordings if bears(r))
     index = Index(bearers, defaultdict(list), defaultdict(list), defaultdict(list))
     for r in recordings:
-        if r.kind in OF_MEMORY:
+        if r.kind in MEMORY_KINDS:
             rank = rank_in(r.worker)
             index.of_kind[r.kind].append(r)
             index.of_name[r.kind, _bearer_of(r.worker, bearers)].append(r)
@@ -56,15 +56,15 @@ def index_of(recordings: Sequence[Recording]) -> Index:
 
 def bears(recording: Recording) -> bool:
     """Whether memory can be joined to it: to a trace or a SOL capture."""
-    return recording.kind not in (*OF_MEMORY, "proton")
+    return recording.kind not in (*MEMORY_KINDS, "proton")
 
 
-def memory_beside(
+def memory_recordings_of(
     bearer: Recording, recordings: Sequence[Recording], rank: int | None = None, *, index: Index | None = None
 ) -> list[Recording]:
     """Snapshots and timelines of the worker of a trace or a SOL capture among others of its run, in natural order.
 
-    recordings: without SOL captures that a trace tells, which bear none.
+    recordings: without SOL logs that are shown with a trace, which bear none.
 
     Of each kind: by the worker's name, whole or in front of another word (`host_7.memory.pickle`); else by the rank in the name, or as
     the header of the recording says; else where the run has one worker that could bear it and one file's name of that kind.
@@ -74,7 +74,7 @@ def memory_beside(
     found = index_of([bearer, *(r for r in recordings if r.run == bearer.run)]) if index is None else index
     own = rank_in(bearer.worker) if rank is None else rank
     out: list[Recording] = []
-    for kind in OF_MEMORY:
+    for kind in MEMORY_KINDS:
         there = found.of_kind.get(kind, [])
         named = found.of_name.get((kind, bearer.worker), [])
         ranked = found.of_rank.get((kind, own), []) if own is not None else []
@@ -98,18 +98,18 @@ def _bearer_of(name: str, workers: frozenset[str]) -> str:
     return next((name[:end] for end in reversed(ends) if name[:end] in workers), "")
 
 
-def join_memory(capture: Capture, beside: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
+def join_memory(capture: Capture, attached: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
     """The capture with the tables of one snapshot and one timeline out of those of its worker: the one that shares most of its time.
 
-    One that cannot be read hides nothing and is told, as is one of another time. StillLoading where one is being read.
+    One that cannot be read hides nothing and is named in the warnings, as is one of another time. StillLoading where one is being read.
     """
     from tb_sol_plugin.model.memory_join import with_memory  # with pandas, which a scan does without
 
     problems: list[str] = []
     chosen: dict[str, Capture] = {}
-    for kind in OF_MEMORY:
+    for kind in MEMORY_KINDS:
         best = -1
-        for recording in _nearest_first(capture, [r for r in beside if r.kind == kind])[:MOST_OPENED]:
+        for recording in _nearest_first(capture, [r for r in attached if r.kind == kind])[:MOST_OPENED]:
             name = recording.file.rpartition("/")[2]
             try:
                 other = opened(recording)
@@ -120,7 +120,7 @@ def join_memory(capture: Capture, beside: Sequence[Recording], opened: Callable[
                 continue
             if not (capture.facts.absolute and other.facts.absolute):
                 which = "this recording" if other.facts.absolute else f"this {WORDS[kind]}"
-                problems.append(f"{name}: {which} does not say when it was, so that their times cannot be held against each other")
+                problems.append(f"{name}: {which} does not say when it was, so that their times cannot be compared")
                 continue
             shared = shared_ns(capture, other)
             if shared < 0:
@@ -128,10 +128,10 @@ def join_memory(capture: Capture, beside: Sequence[Recording], opened: Callable[
             elif shared > best:
                 chosen[kind], best = other, shared
     if chosen:  # files of other times are none of this recording's, once there is one that is
-        kept = {kind: [r.file.rpartition("/")[2] for r in beside if r.kind == kind] for kind in chosen}
+        kept = {kind: [r.file.rpartition("/")[2] for r in attached if r.kind == kind] for kind in chosen}
         other_times = {f"{name}: this {WORDS[kind]} is of another time" for kind, names in kept.items() for name in names}
         problems = [p for p in problems if p not in other_times]
-    return with_memory(capture, chosen, beside=state, problems=tuple(problems))
+    return with_memory(capture, chosen, attached_state=state, problems=tuple(problems))
 
 
 def _nearest_first(capture: Capture, found: list[Recording]) -> list[Recording]:
@@ -158,13 +158,13 @@ def shared_ns(capture: Capture, other: Capture) -> int:
 
 SOL_CAPTURE: Final = "sol_capture"
 WITHOUT_STEPS: Final = (SOL_CAPTURE, "proton", "memory_timeline", "memory_snapshot")
-"""Kinds of recordings that no SOL capture is told with: it itself, profiles, which hold sums and no steps, and what an allocator wrote."""
+"""Kinds of recordings that no SOL log is shown with: it itself, profiles, which hold sums and no steps, and what an allocator wrote."""
 MOST_TRIED: Final = 4
 """SOL captures opened in search of the one that holds the steps of a trace."""
 _EPOCH_NS: Final = 10**17
 
 
-def captures_beside(trace: Recording, recordings: Sequence[Recording], rank: int | None = None) -> list[Recording]:
+def sol_logs_of(trace: Recording, recordings: Sequence[Recording], rank: int | None = None) -> list[Recording]:
     """SOL captures of a trace's worker among the recordings of its run, in natural order; nothing for what is no trace.
 
     By the worker's name; else by host and process; else by rank, in the name or as the trace's header says; else where the run has
@@ -185,14 +185,14 @@ def captures_beside(trace: Recording, recordings: Sequence[Recording], rank: int
     return found if len(traces) == 1 and len({r.worker for r in found}) == 1 else []
 
 
-def beside_of(recording: Recording, recordings: Sequence[Recording], rank: int | None = None) -> list[Recording]:
-    """All that is attached to a recording: to a trace its SOL captures, snapshots and timelines; to a SOL capture without one the last."""
-    found = captures_beside(recording, recordings, rank)
-    if not any(r.kind in OF_MEMORY for r in recordings):
+def attached_to(recording: Recording, recordings: Sequence[Recording], rank: int | None = None) -> list[Recording]:
+    """Lists what is attached to a recording: SOL logs, snapshots, timelines to a trace; the last two to a SOL log without a trace."""
+    found = sol_logs_of(recording, recordings, rank)
+    if not any(r.kind in MEMORY_KINDS for r in recordings):
         return found
     if recording.kind == SOL_CAPTURE and recording in companions(tuple(recordings)):
         return found  # its trace bears them
-    return [*found, *memory_beside(recording, [r for r in recordings if r not in found], rank)]
+    return [*found, *memory_recordings_of(recording, [r for r in recordings if r not in found], rank)]
 
 
 def _processes(capture: Recording) -> tuple[str, ...]:
@@ -206,14 +206,14 @@ def companion(recording: Recording, recordings: Sequence[Recording]) -> Recordin
 
     Of a snapshot or a timeline the recording that it is shown with.
     """
-    if recording.kind in OF_MEMORY:
+    if recording.kind in MEMORY_KINDS:
         return companions(tuple(recordings)).get(recording)
     if recording.kind != SOL_CAPTURE:
-        beside = captures_beside(recording, recordings)
+        attached = sol_logs_of(recording, recordings)
         began = _began(recording)
-        earlier = [r for r in beside if 0 < _began(r) <= began]
-        return earlier[-1] if earlier else beside[-1] if beside else None
-    traces = [r for r in recordings if r.kind not in (SOL_CAPTURE, *OF_MEMORY) and companion(r, recordings) == recording]
+        earlier = [r for r in attached if 0 < _began(r) <= began]
+        return earlier[-1] if earlier else attached[-1] if attached else None
+    traces = [r for r in recordings if r.kind not in (SOL_CAPTURE, *MEMORY_KINDS) and companion(r, recordings) == recording]
     return min(traces, key=lambda r: natural(r.span), default=None)
 
 
@@ -221,9 +221,9 @@ def companion(recording: Recording, recordings: Sequence[Recording]) -> Recordin
 def companions(recordings: tuple[Recording, ...]) -> Mapping[Recording, Recording]:
     """Of every trace of a run its SOL capture, of that the first such trace, of memory alone what bears it. Made once per listing."""
     out: dict[Recording, Recording] = {}
-    if not any(r.kind in (SOL_CAPTURE, *OF_MEMORY) for r in recordings):
+    if not any(r.kind in (SOL_CAPTURE, *MEMORY_KINDS) for r in recordings):
         return out
-    for trace in (r for r in recordings if r.kind not in (SOL_CAPTURE, *OF_MEMORY)):
+    for trace in (r for r in recordings if r.kind not in (SOL_CAPTURE, *MEMORY_KINDS)):
         other = companion(trace, recordings)
         if other is not None:
             out[trace] = other
@@ -231,13 +231,13 @@ def companions(recordings: tuple[Recording, ...]) -> Mapping[Recording, Recordin
     free = [r for r in recordings if not (r.kind == SOL_CAPTURE and r in out)]
     index = index_of(free)
     for bearer in sorted(filter(bears, free), key=lambda r: (r.kind != SOL_CAPTURE, natural(r.span))):  # the latest trace has the last word
-        out |= dict.fromkeys(memory_beside(bearer, recordings, index=index), bearer)
+        out |= dict.fromkeys(memory_recordings_of(bearer, recordings, index=index), bearer)
     return out
 
 
-def told_with_another(recordings: Sequence[Recording]) -> set[Recording]:
-    """SOL captures that a trace tells, and memory that is shown with a trace or a SOL capture."""
-    return {r for r in companions(tuple(recordings)) if r.kind in (SOL_CAPTURE, *OF_MEMORY)}
+def shown_with_another(recordings: Sequence[Recording]) -> set[Recording]:
+    """Returns the SOL logs that are shown with a trace, and memory that is shown with a trace or a SOL log."""
+    return {r for r in companions(tuple(recordings)) if r.kind in (SOL_CAPTURE, *MEMORY_KINDS)}
 
 
 def _began(recording: Recording) -> int:
@@ -245,28 +245,28 @@ def _began(recording: Recording) -> int:
     return int(recording.span) if recording.span.isdigit() and int(recording.span) >= _EPOCH_NS else 0
 
 
-def state_of(beside: Sequence[Recording], stamp: Callable[[Recording], str]) -> str:
-    """What `Capture.beside` is once these are attached: changes with any of them."""
-    return "|".join(stamp(r) for r in beside)
+def attached_state(attached: Sequence[Recording], stamp: Callable[[Recording], str]) -> str:
+    """Returns `Capture.attached_state` for these recordings: it changes with any of them."""
+    return "|".join(stamp(r) for r in attached)
 
 
-def joined(capture: Capture, beside: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
-    """The capture with the tables of what stands beside it: a trace with those of a SOL capture, either with those of memory alone.
+def with_attached(capture: Capture, attached: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
+    """Returns the capture with the tables of what is attached: a trace with those of a SOL log, either with those of memory alone.
 
-    One that cannot be read is told in the facts and hides nothing. StillLoading where one is being read.
+    One that cannot be read is named in the warnings and hides nothing. StillLoading where one is being read.
     """
     with_work = capture
     if capture.facts.source != SOL_CAPTURE:
-        with_work = _with_sol_capture(capture, [r for r in beside if r.kind == SOL_CAPTURE], opened, state)
-    return join_memory(with_work, [r for r in beside if r.kind in OF_MEMORY], opened, state)
+        with_work = _with_sol_capture(capture, [r for r in attached if r.kind == SOL_CAPTURE], opened, state)
+    return join_memory(with_work, [r for r in attached if r.kind in MEMORY_KINDS], opened, state)
 
 
-def _with_sol_capture(trace: Capture, beside: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
+def _with_sol_capture(trace: Capture, attached: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
     """The trace with the tables of its SOL capture; of several the one that ran then, else the one that holds its steps."""
     problems: list[str] = []
     chosen: Capture | None = None
     steps = set(trace.steps["number"].tolist()) - {-1}
-    for recording in _in_order(trace, beside)[:MOST_TRIED]:
+    for recording in _in_order(trace, attached)[:MOST_TRIED]:
         try:
             other = opened(recording)
         except StillLoading:
@@ -276,15 +276,15 @@ def _with_sol_capture(trace: Capture, beside: Sequence[Recording], opened: Calla
             problems.append(f"{name}: {error.message}")
             continue
         chosen = chosen or other
-        if len(beside) == 1 or _ran_then(trace, other) or steps & set(other.tables["iterations"]["number"].tolist()):
+        if len(attached) == 1 or _ran_then(trace, other) or steps & set(other.tables["iterations"]["number"].tolist()):
             chosen = other
             break
-    return trace.with_ledger(chosen, beside=state, unread="; ".join(problems))
+    return trace.with_ledger(chosen, attached_state=state, unread="; ".join(problems))
 
 
-def _in_order(trace: Capture, beside: Sequence[Recording]) -> list[Recording]:
+def _in_order(trace: Capture, attached: Sequence[Recording]) -> list[Recording]:
     """Those begun before the trace first, latest first; then the others, latest first."""
-    latest_first = list(reversed(beside))
+    latest_first = list(reversed(attached))
     if not trace.facts.absolute:
         return latest_first
     end = trace.facts.origin_ns + trace.facts.extent_ns[1]

@@ -23,7 +23,7 @@ from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
-from tb_sol_plugin.store.join import OF_MEMORY, SOL_CAPTURE, beside_of, joined, state_of
+from tb_sol_plugin.store.join import MEMORY_KINDS, SOL_CAPTURE, attached_state, attached_to, with_attached
 from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
 from tb_sol_plugin.store.processes import Canceled, Read, Task, Workers, read_capture
 
@@ -104,22 +104,22 @@ class Loader:
             return older, found
 
     def _joined(self, key: str, recording: Recording, found: Capture, recordings: Sequence[Recording], wait: float) -> Capture:
-        beside = beside_of(recording, recordings, found.facts.rank)
-        state = state_of(beside, self._stamp)
-        of_memory = {self._stamp(r) for r in beside if r.kind in OF_MEMORY}
-        grew = bool(found.beside) and of_memory <= set(found.beside.split("|"))  # what changed is a SOL capture, or nothing
-        if found.beside == state or (grew and time.monotonic() < self._settled.get(key, 0.0)):
+        attached = attached_to(recording, recordings, found.facts.rank)
+        state = attached_state(attached, self._stamp)
+        of_memory = {self._stamp(r) for r in attached if r.kind in MEMORY_KINDS}
+        grew = bool(found.attached_state) and of_memory <= set(found.attached_state.split("|"))  # what changed is a SOL capture, or nothing
+        if found.attached_state == state or (grew and time.monotonic() < self._settled.get(key, 0.0)):
             return found
         try:
-            found = joined(found, beside, lambda other: self._capture(other, wait), state_of(beside, self._stamp))
+            found = with_attached(found, attached, lambda other: self._capture(other, wait), attached_state(attached, self._stamp))
         except StillLoading:
-            if found.beside:
+            if found.attached_state:
                 return found  # with what the SOL capture held a moment ago
             with self._lock:
-                self._behind[cache_key(recording)] = next((r for r in beside if cache_key(r) in self._jobs), recording)
+                self._behind[cache_key(recording)] = next((r for r in attached if cache_key(r) in self._jobs), recording)
             raise
         self._behind.pop(cache_key(recording), None)
-        found.beside = state_of(beside, self._stamp)
+        found.attached_state = attached_state(attached, self._stamp)
         self._settled[key] = time.monotonic() + SETTLE_SECONDS
         self._open.put(key, found)
         return found
@@ -326,8 +326,12 @@ def open_here(recording: Recording, options: StoreOptions, devices: DeviceBook =
     recordings: of its run; see `Loader.capture`.
     """
     found = _open_here(recording, options, devices)
-    beside = beside_of(recording, recordings, found.facts.rank)
-    return joined(found, beside, lambda other: _open_here(other, options, devices), state_of(beside, cache_key)) if beside else found
+    attached = attached_to(recording, recordings, found.facts.rank)
+    return (
+        with_attached(found, attached, lambda other: _open_here(other, options, devices), attached_state(attached, cache_key))
+        if attached
+        else found
+    )
 
 
 def _open_here(recording: Recording, options: StoreOptions, devices: DeviceBook) -> Capture:

@@ -14,17 +14,26 @@ import msgspec
 from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
 from tb_sol_plugin.model.answer import AnalysisRequest, Run
-from tb_sol_plugin.model.recordings import BesideFile, Recording, Side, WorkerPart
+from tb_sol_plugin.model.recordings import Compared, Recording, RecordingReduction, Sidecar
 from tb_sol_plugin.model.report import FieldNow
 from tb_sol_plugin.store import files, names
-from tb_sol_plugin.store.join import OF_MEMORY, same_worker
+from tb_sol_plugin.store.join import MEMORY_KINDS, same_worker
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.names import basename, is_url, single
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
 from tb_sol_plugin.store.pairs import Other, paired
-from tb_sol_plugin.store.reductions import PartFiles, Wanted, make_part, no_part, of_runs, spans_like, wanted_of, worker_part
+from tb_sol_plugin.store.reductions import (
+    ReductionFiles,
+    WantedReduction,
+    latest_recordings,
+    make_reduction,
+    no_reduction,
+    recordings_like,
+    reduction_of,
+    wanted_reductions,
+)
 from tb_sol_plugin.store.scan import RECORDINGS, Heads, Listing, scan
-from tb_sol_plugin.store.sidecars import BesideFiles, DeviceFiles, check_choice, folders_above, folders_of
+from tb_sol_plugin.store.sidecars import DeviceFiles, SidecarFiles, check_choice, folders_above, folders_of
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
@@ -103,7 +112,7 @@ def captures_in_folder_of(path: str, options: StoreOptions) -> list[Recording]:
 
 
 def near_it(one: Recording, path: str, options: StoreOptions) -> list[Recording]:
-    """What may stand beside one file that is opened alone."""
+    """What may be attached to one file that is opened alone."""
     return [*captures_in_folder_of(path, options), *memory_in_folder_of(one, options)]
 
 
@@ -116,7 +125,7 @@ def memory_in_folder_of(one: Recording, options: StoreOptions) -> list[Recording
     except OSError:
         return []
     near = [recording_of(e.path, options) for e in found if same_worker(one.worker, names.worker_and_span(e.name)[0])]
-    return [r for r in near[:MOST_MEMORY] if r.kind in OF_MEMORY]
+    return [r for r in near[:MOST_MEMORY] if r.kind in MEMORY_KINDS]
 
 
 def listing_of(path: str, options: StoreOptions) -> Listing:
@@ -160,59 +169,59 @@ def _run(
     recordings: Sequence[Recording],
     options: StoreOptions,
     book: DeviceBook,
-    beside: Sequence[Recording],
+    nearby: Sequence[Recording],
     runs: Mapping[str, Sequence[Recording]] | None = None,
     root: str = "",
 ) -> Run:
     every = runs or {name: recordings}
-    return Run(name, recordings, LocalSource(recordings, every, options, book, tuple(beside), root))
+    return Run(name, recordings, LocalSource(recordings, every, options, book, tuple(nearby), root))
 
 
 @dataclass(frozen=True)
 class LocalSource:
-    """Opens and reduces recordings in this process, one after the other; nothing is ever waiting, and what stands on disk is not made anew.
+    """Opens and reduces recordings in this process, one after the other; nothing is ever waiting, and what is on disk is not made anew.
 
-    recordings: of the run. every_run: all runs of the place, by name. beside: recordings among which what belongs to a trace is found where
-    they are more than those of its run. root: of the files beside the runs. opener: opens a recording; None: in this process too.
+    recordings: of the run. every_run: all runs of the place, by name. nearby: recordings among which what is attached to a trace is found,
+    where they are more than those of its run. root: of the files next to the runs. opener: opens a recording; None: in this process too.
     """
 
     recordings: Sequence[Recording]
     every_run: Mapping[str, Sequence[Recording]]
     options: StoreOptions
     book: DeviceBook
-    beside: Sequence[Recording] = ()
+    nearby: Sequence[Recording] = ()
     root: str = ""
     opener: Callable[[Recording], Capture] | None = None
 
     @cached_property
-    def _kept(self) -> PartFiles:
-        return PartFiles(cache_directory(self.options.cache_dir), self.options.cache_bytes)
+    def _kept(self) -> ReductionFiles:
+        return ReductionFiles(cache_directory(self.options.cache_dir), self.options.cache_bytes)
 
     def open(self, recording: Recording) -> Capture:
         """One recording."""
-        return open_here(recording, self.options, self.book, self.beside) if self.opener is None else self.opener(recording)
+        return open_here(recording, self.options, self.book, self.nearby) if self.opener is None else self.opener(recording)
 
-    def ranks(self, request: AnalysisRequest) -> list[WorkerPart[msgspec.Struct]]:
+    def ranks(self, request: AnalysisRequest) -> list[RecordingReduction[msgspec.Struct]]:
         """See `RecordingSource.ranks`."""
-        chosen = spans_like(self.recordings, request.recording)
+        chosen = recordings_like(self.recordings, request.recording)
         there = [r for _, r in chosen if r is not None]
-        near = [*self.recordings, *self.beside] if request.item.reduction.sol_log else ()
-        wanted = dict(zip(there, wanted_of(there, request.reducer, devices=self.book, recordings=near), strict=True))
-        asked: list[Wanted | WorkerPart[msgspec.Struct]] = []
-        asked += [no_part(worker, None) if recording is None else wanted[recording] for worker, recording in chosen]
-        return self._read(asked, request)
+        near = [*self.recordings, *self.nearby] if request.item.reduction.sol_log else ()
+        wanted = dict(zip(there, wanted_reductions(there, request.reducer, devices=self.book, recordings=near), strict=True))
+        planned: list[WantedReduction | RecordingReduction[msgspec.Struct]] = []
+        planned += [no_reduction(worker, None) if recording is None else wanted[recording] for worker, recording in chosen]
+        return self._read(planned, request)
 
-    def runs(self, request: AnalysisRequest) -> tuple[list[WorkerPart[msgspec.Struct]], list[BesideFile]]:
+    def runs(self, request: AnalysisRequest) -> tuple[list[RecordingReduction[msgspec.Struct]], list[Sidecar]]:
         """See `RecordingSource.runs`."""
         names = set(request.chosen([*self.every_run]))
-        asked: list[Wanted | WorkerPart[msgspec.Struct]] = []
-        for recording in of_runs({n: r for n, r in self.every_run.items() if n in names}):
-            near = {*self.every_run[recording.run], *self.beside} if request.item.reduction.sol_log else set()
-            asked += wanted_of([recording], request.reducer, devices=self.book, recordings=sorted(near, key=lambda r: r.path))
+        planned: list[WantedReduction | RecordingReduction[msgspec.Struct]] = []
+        for recording in latest_recordings({n: r for n, r in self.every_run.items() if n in names}):
+            near = {*self.every_run[recording.run], *self.nearby} if request.item.reduction.sol_log else set()
+            planned += wanted_reductions([recording], request.reducer, devices=self.book, recordings=sorted(near, key=lambda r: r.path))
         folders = folders_of([("", self.root)] if self.root else [], self.every_run)
-        return self._read(asked, request), BesideFiles(self.options.fs_options).texts(folders, request.item.reduction.files)
+        return self._read(planned, request), SidecarFiles(self.options.fs_options).texts(folders, request.item.reduction.files)
 
-    def pair(self, request: AnalysisRequest) -> tuple[Side[msgspec.Struct], Side[msgspec.Struct], dict[str, FieldNow]]:
+    def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], dict[str, FieldNow]]:
         """See `RecordingSource.pair`. The other recording is of a run that is named, of the recordings given, or at a path."""
         shown, every, other = request.recording, dict(self.every_run), Other.of(request.raw)
         added = [*request.other] or (_recordings_at(other.run, self.options) if other.run and other.run not in every else [])
@@ -221,35 +230,35 @@ class LocalSource:
             every[name] = [msgspec.structs.replace(r, run=name) for r in added]
             other = Other(name, other.worker, other.span)
         pair = paired(shown, every, other)
-        asked: list[Wanted | WorkerPart[msgspec.Struct]] = []
+        planned: list[WantedReduction | RecordingReduction[msgspec.Struct]] = []
         for recording in (pair.shown, pair.other):
-            beside = self.beside if recording.run == shown.run else ()
-            near = [*every[recording.run], *beside] if request.item.reduction.sol_log else []
+            nearby = self.nearby if recording.run == shown.run else ()
+            near = [*every[recording.run], *nearby] if request.item.reduction.sol_log else []
             devices = book_for(recording.path, self.options, file=True) if added and recording is pair.other else self.book
-            asked += wanted_of([recording], request.reducer, devices=devices, recordings=near)
-        here, there = self._read(asked, request)
-        return Side(pair.names[0], shown.run, here), Side(pair.names[1], pair.other.run, there, pair.chosen), pair.stands
+            planned += wanted_reductions([recording], request.reducer, devices=devices, recordings=near)
+        here, there = self._read(planned, request)
+        return Compared(pair.names[0], shown.run, here), Compared(pair.names[1], pair.other.run, there, pair.chosen), pair.stands
 
     def _read(
-        self, asked: Sequence[Wanted | WorkerPart[msgspec.Struct]], request: AnalysisRequest
-    ) -> list[WorkerPart[msgspec.Struct]]:
+        self, asked: Sequence[WantedReduction | RecordingReduction[msgspec.Struct]], request: AnalysisRequest
+    ) -> list[RecordingReduction[msgspec.Struct]]:
         """What is wanted of each recording, in order; what is known already stays as it is."""
-        out: list[WorkerPart[msgspec.Struct]] = []
+        out: list[RecordingReduction[msgspec.Struct]] = []
         for done, one in enumerate(asked):
             request.progress(done, len(asked))
-            out.append(self._one(one, request) if isinstance(one, Wanted) else one)
+            out.append(self._one(one, request) if isinstance(one, WantedReduction) else one)
         request.progress(len(asked), len(asked))
         self._kept.evict()
         return out
 
-    def _one(self, wanted: Wanted, request: AnalysisRequest) -> WorkerPart[msgspec.Struct]:
+    def _one(self, wanted: WantedReduction, request: AnalysisRequest) -> RecordingReduction[msgspec.Struct]:
         recording = wanted.recording
         try:
-            made = make_part(wanted, self.options)
+            made = make_reduction(wanted, self.options)
         except SolError as error:
-            return no_part(recording.worker, recording, error)
+            return no_reduction(recording.worker, recording, error)
         again = partial(self._kept.load, wanted.key) if made.kept else None
-        return worker_part(recording.worker, recording, wanted.key, made.body, request.item.reduction.decode, again)
+        return reduction_of(recording.worker, recording, wanted.key, made.body, request.item.reduction.decode, again)
 
 
 def _recordings_at(path: str, options: StoreOptions) -> list[Recording]:

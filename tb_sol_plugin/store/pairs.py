@@ -1,4 +1,4 @@
-"""Which recording stands beside another one, by the names of runs, workers and spans alone: as a reader asks for it, else chosen."""
+"""Finds the recording to compare another one with, by the names of runs, workers and spans alone: as requested, else chosen."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
 from tb_sol_plugin.model.recordings import Recording, natural
 from tb_sol_plugin.model.report import FieldNow
 from tb_sol_plugin.store.names import labels, near, rank_in
-from tb_sol_plugin.store.reductions import of_workers
+from tb_sol_plugin.store.reductions import recordings_by_worker
 
 MOST_CHOICES: Final = 500
 """Names of runs, workers or spans that are offered."""
-NOTHING: Final = "there is no second recording here to set beside this one"
-SAME_WORKER: Final = "the same worker of the run beside this one"
+NOTHING: Final = "there is no second recording here to compare this one with"
+SAME_WORKER: Final = "the same worker of another run"
 RECORD: Final = "let several ranks record, or put a second run into the logdir"
 
 
@@ -36,7 +36,7 @@ class Other:
 
 @dataclass(frozen=True)
 class Paired:
-    """Two recordings beside each other. names: what tells them apart, as short as may be. chosen: how the other one was found, "" where
+    """Two recordings to compare. names: what tells them apart, as short as may be. chosen: how the other one was found, "" where
     the reader named it. stands: how the query fields of the other one stand.
     """
 
@@ -48,7 +48,7 @@ class Paired:
 
 
 def paired(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Other) -> Paired:
-    """The recording to set beside the one shown. runs: recordings of all runs by name, that of the one shown among them.
+    """Returns the recording to compare with the one shown. runs: recordings of all runs by name, that of the one shown among them.
 
     NotFound for a name that is not there, with near ones; BadQuery where it is the recording itself; Unavailable where there is no other.
     """
@@ -59,7 +59,7 @@ def paired(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Oth
 
 
 def another(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> bool:
-    """Whether there is a recording to set beside this one."""
+    """Whether there is a recording to compare with this one."""
     try:
         return _other(shown, runs, Other())[0] != shown
     except Unavailable:
@@ -70,9 +70,9 @@ def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Oth
     """The other recording, and how it was chosen: first its run, then its worker, then its span, each as asked, else for the reader."""
     if asked.run and asked.run not in runs:
         raise NotFound(f"no run {asked.run[:80]!r} here", hint=near(asked.run, runs), field="other_run")
-    run = asked.run or _run_beside(shown, runs)
-    there = of_workers(runs[run], shown.kind)
-    worker, how = (_named(asked.worker, there), "") if asked.worker else _worker_beside(shown, runs, run, there)
+    run = asked.run or _other_run(shown, runs)
+    there = recordings_by_worker(runs[run], shown.kind)
+    worker, how = (_named(asked.worker, there), "") if asked.worker else _other_worker(shown, runs, run, there)
     chosen = "" if asked.worker or (asked.run and how == SAME_WORKER) else how
     own = there[worker]
     if asked.span:
@@ -82,7 +82,7 @@ def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Oth
                 return recording, chosen
         raise NotFound(f"no span {asked.span[:80]!r} of this worker", hint=near(asked.span, [r.span for r in own]), field="other_span")
     if (run, worker) != (shown.run, shown.worker):
-        return _like(shown, own, of_workers(runs[shown.run], shown.kind).get(shown.worker, [])), chosen
+        return _counterpart(shown, own, recordings_by_worker(runs[shown.run], shown.kind).get(shown.worker, [])), chosen
     spans = [r for r in own if r != shown]
     if spans:
         earlier = [r for r in spans if natural(r.span) < natural(shown.span)]
@@ -92,14 +92,14 @@ def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Oth
     raise Unavailable(NOTHING, hint=RECORD)
 
 
-def _run_beside(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> str:
+def _other_run(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> str:
     """A run in the same folder, or with the same workers, that has the worker shown; else its own run if others recorded there, else any
     run that has the worker, else its own.
     """
     names = [n for n in runs if _folder(n) == _folder(shown.run) != ""]
     names = names if len(names) > 1 else [n for n in runs if _names(runs[n]) == _names(runs[shown.run])]
     near = _with_worker(shown, names, runs)
-    if near or set(of_workers(runs[shown.run], shown.kind)) - {shown.worker}:
+    if near or set(recordings_by_worker(runs[shown.run], shown.kind)) - {shown.worker}:
         return near or shown.run
     return _with_worker(shown, list(runs), runs) or shown.run
 
@@ -109,11 +109,11 @@ def _with_worker(shown: Recording, names: Sequence[str], runs: Mapping[str, Sequ
     order = sorted((n for n in names if n != shown.run), key=natural)
     after = [n for n in order if natural(n) > natural(shown.run)]
     found = (n for n in [*after, *reversed([n for n in order if n not in after])]
-             if _same_worker(shown, runs[shown.run], of_workers(runs[n], shown.kind)) is not None)  # fmt: skip
+             if _same_worker(shown, runs[shown.run], recordings_by_worker(runs[n], shown.kind)) is not None)  # fmt: skip
     return next(found, "")
 
 
-def _worker_beside(
+def _other_worker(
     shown: Recording, runs: Mapping[str, Sequence[Recording]], run: str, there: Mapping[str, Sequence[Recording]]
 ) -> tuple[str, str]:
     """(worker, how it was found): of another run the same one, else its first; of this run the next one."""
@@ -147,7 +147,7 @@ def _same_worker(shown: Recording, own: Sequence[Recording], there: Mapping[str,
     return next(iter(there)) if len(there) == 1 and len({r.worker for r in own}) <= 1 else None
 
 
-def _like(shown: Recording, there: Sequence[Recording], own: Sequence[Recording]) -> Recording:
+def _counterpart(shown: Recording, there: Sequence[Recording], own: Sequence[Recording]) -> Recording:
     """The recording in the place that the one shown has among its own, else the last."""
     place = own.index(shown) if shown in own else 0
     return there[place] if place < len(there) else there[-1]
@@ -175,8 +175,8 @@ def names_of(shown: Recording, other: Recording, runs: Mapping[str, Sequence[Rec
     ranks = rank_in(shown.worker), rank_in(other.worker)
     same = shown.worker == other.worker or (ranks[0] is not None and ranks[0] == ranks[1])
     one_each = of_run[0] != "" and all(len({r.worker for r in runs.get(r_.run, [r_])}) == 1 for r_ in (shown, other))
-    told = None not in ranks and ranks[0] != ranks[1]
-    of_worker = tuple(f"rank {rank}" if told else r.worker for rank, r in zip(ranks, (shown, other), strict=True))
+    by_rank = None not in ranks and ranks[0] != ranks[1]
+    of_worker = tuple(f"rank {rank}" if by_rank else r.worker for rank, r in zip(ranks, (shown, other), strict=True))
     parts = [of_run] if of_run[0] else []
     if not same and not one_each:
         parts.append((of_worker[0], of_worker[1]))
@@ -196,7 +196,7 @@ def _apart(a: str, b: str) -> tuple[str, str]:
 
 
 def _stands(other: Recording, kind: str, runs: Mapping[str, Sequence[Recording]]) -> dict[str, FieldNow]:
-    workers = of_workers(runs[other.run], kind)
+    workers = recordings_by_worker(runs[other.run], kind)
     spans = dict.fromkeys(r.span for r in (*workers.get(other.worker, ()), other))
     return {
         "other_run": FieldNow(other.run, tuple(runs)[:MOST_CHOICES]),

@@ -1,7 +1,7 @@
-"""What analyses over the workers of a run need of each: made where the capture is opened, and kept on disk.
+"""Reduces each recording of a run to what analyses over several recordings need of it, keeps that on disk, and gathers all of a run.
 
-The files stand beside the captures of the cache, not inside their entries: a thousand captures may be larger than the cache, and
-their parts must outlast them.
+A reduction is made where the capture is opened. Its file stands next to the captures of the cache, not inside their entries: a
+thousand captures may be larger than the cache, and their reductions must outlast them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import msgspec
 
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
-from tb_sol_plugin.model.recordings import Recording, Reduced, Reducer, WorkerPart, natural
+from tb_sol_plugin.model.recordings import Recording, RecordingReduction, Reduced, Reducer, natural
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
-from tb_sol_plugin.store.join import OF_MEMORY, SOL_CAPTURE, beside_of, companions, state_of, told_with_another
+from tb_sol_plugin.store.join import MEMORY_KINDS, SOL_CAPTURE, attached_state, attached_to, companions, shown_with_another
 from tb_sol_plugin.store.load import SETTLE_SECONDS, State, open_here
 from tb_sol_plugin.store.names import rank_in
 from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
@@ -35,44 +35,44 @@ from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
 P = TypeVar("P", bound=msgspec.Struct)
 
 LARGEST: Final = 2 << 20
-"""Bytes of one encoded part at most."""
+"""Bytes of one encoded reduction at most."""
 FOLDER: Final = "parts"
 KEEP: Final = 20
-"""Of the size that the cache may have, parts get the twentieth part."""
+"""Reductions get one twentieth of the size that the cache may have."""
 _PARTIAL: Final = ".new-"
 _STALE: Final = 3600.0
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The part of one recording. beside: recordings whose tables are joined to it before, or may be: all of its run.
+class WantedReduction:
+    """A reduction to make of one recording. attached: recordings whose tables are joined to it before, or may be: all of its run.
 
-    key: the name under which the part is kept; changes with the files, the reducer and the device files.
+    key: the name under which the reduction is kept; changes with the files, the reducer and the device files.
     """
 
     recording: Recording
     reducer: Reducer
     key: str
     devices: DeviceBook = EMPTY
-    beside: tuple[Recording, ...] = ()
+    attached: tuple[Recording, ...] = ()
 
 
-class MadePart(NamedTuple):
+class MadeReduction(NamedTuple):
     """body: a `Reduced`, encoded. kept: whether it stands on disk."""
 
     body: bytes
     kept: bool
 
 
-class PartFiles:
-    """A directory of parts; None keeps nothing. Methods never raise for reasons of the disk."""
+class ReductionFiles:
+    """Keeps encoded reductions in a directory; None keeps nothing. Methods never raise for reasons of the disk."""
 
     def __init__(self, cache: Path | None, limit_bytes: int = 0) -> None:
         self.directory = cache / FOLDER if cache is not None else None
         self.limit_bytes = limit_bytes // KEEP
 
     def load(self, key: str) -> bytes | None:
-        """An encoded part; None if there is none or it is damaged (then it is removed)."""
+        """Returns an encoded reduction; None if there is none or it is damaged (then it is removed)."""
         if self.directory is None:
             return None
         path = self._path(key)
@@ -88,7 +88,7 @@ class PartFiles:
         return body
 
     def save(self, key: str, body: bytes) -> bool:
-        """Write a part under a temporary name and rename it; False if the disk does not let us."""
+        """Write a reduction under a temporary name and rename it; False if the disk does not let us."""
         if self.directory is None:
             return False
         path, partial = self._path(key), ""
@@ -105,7 +105,7 @@ class PartFiles:
         return True
 
     def evict(self) -> int:
-        """Remove the parts used longest ago until the limit holds, and what broken writers left. Returns how many."""
+        """Remove the reductions used longest ago until the limit holds, and what broken writers left. Returns how many."""
         found: list[tuple[float, int, str]] = []
         gone = 0
         for folder in self._folders():
@@ -145,22 +145,22 @@ def _remove(path: str) -> bool:
     return True
 
 
-def make_part(wanted: Wanted, options: StoreOptions) -> MadePart:
-    """The part of a recording, from disk or made now; then its capture is read into the cache, and let go.
+def make_reduction(wanted: WantedReduction, options: StoreOptions) -> MadeReduction:
+    """Returns the reduction of a recording, from disk or made now; then its capture is read into the cache, and let go.
 
-    A plain function of plain data, as `read_capture` is. Raises the errors of a read; BadInput where the part is too large.
+    A plain function of plain data, as `read_capture` is. Raises the errors of a read; BadInput where it is too large.
     """
-    kept = PartFiles(cache_directory(options.cache_dir), options.cache_bytes)
+    kept = ReductionFiles(cache_directory(options.cache_dir), options.cache_bytes)
     body = kept.load(wanted.key)
     if body is not None:
-        return MadePart(body, True)
+        return MadeReduction(body, True)
     recording = wanted.recording
-    capture = open_here(recording, options, wanted.devices, wanted.beside)
+    capture = open_here(recording, options, wanted.devices, wanted.attached)
     body = msgspec.msgpack.encode(wanted.reducer(capture))
     if len(body) > LARGEST:
-        what = f"what is to be compared of this worker is larger than {LARGEST >> 20} MiB"
+        what = f"what is to be compared of this recording is larger than {LARGEST >> 20} MiB"
         raise BadInput(what, hint="choose fewer steps", file=recording.file)
-    return MadePart(body, _unchanged(recording, options) and kept.save(wanted.key, body))
+    return MadeReduction(body, _unchanged(recording, options) and kept.save(wanted.key, body))
 
 
 def _unchanged(recording: Recording, options: StoreOptions) -> bool:
@@ -174,24 +174,24 @@ def _unchanged(recording: Recording, options: StoreOptions) -> bool:
 # -- which recordings ------------------------------------------------------------------------------------------------
 
 
-def spans_like(recordings: Sequence[Recording], shown: Recording) -> list[tuple[str, Recording | None]]:
-    """Of every worker of a run the recording that goes with the one shown, in natural order: the k-th where that is its worker's k-th.
+def recordings_like(recordings: Sequence[Recording], shown: Recording) -> list[tuple[str, Recording | None]]:
+    """Pairs every worker of a run with its recording that corresponds to the one shown: the k-th where that is its worker's k-th.
 
-    Recordings are of the kind of the one shown where a worker has such. A SOL capture that a trace tells already is no worker of its
-    own beside traces. None for a worker that has no k-th recording.
+    In natural order. Recordings are of the kind of the one shown where a worker has such. A SOL log that is shown with a trace is no
+    worker of its own. None for a worker that has no k-th recording.
     """
-    chosen = of_workers(recordings, shown.kind)
+    chosen = recordings_by_worker(recordings, shown.kind)
     place = [r.span for r in chosen[shown.worker]].index(shown.span)
     return [(worker, own[place] if place < len(own) else None) for worker, own in chosen.items()]
 
 
-def of_workers(recordings: Sequence[Recording], kind: str) -> dict[str, list[Recording]]:
-    """The recordings of a run by worker, both in natural order: of that kind where a worker has such, else all of its own.
+def recordings_by_worker(recordings: Sequence[Recording], kind: str) -> dict[str, list[Recording]]:
+    """Groups the recordings of a run by worker, both in natural order: of that kind where a worker has such, else all of its own.
 
-    A SOL capture that a trace tells already is no worker of its own beside traces, nor is memory that is shown with another recording.
+    A SOL log that is shown with a trace is no worker of its own, nor is memory that is shown with another recording.
     """
     pairs = companions(tuple(recordings))
-    hidden = told_with_another(recordings) | {pairs[r] for r in recordings if r.kind == kind and r in pairs}
+    hidden = shown_with_another(recordings) | {pairs[r] for r in recordings if r.kind == kind and r in pairs}
     of_worker: dict[str, list[Recording]] = {}
     for recording in recordings:
         if recording.kind == kind or recording not in hidden:
@@ -203,72 +203,76 @@ def of_workers(recordings: Sequence[Recording], kind: str) -> dict[str, list[Rec
     return out
 
 
-def of_runs(runs: Mapping[str, Sequence[Recording]]) -> list[Recording]:
-    """Of every worker of every run its latest recording, a trace where there is one, in natural order."""
-    return [own[-1] for recordings in runs.values() for own in of_workers(recordings, "kineto").values()]
+def latest_recordings(runs: Mapping[str, Sequence[Recording]]) -> list[Recording]:
+    """Returns the latest recording of every worker of every run, a trace where there is one, in natural order."""
+    return [own[-1] for recordings in runs.values() for own in recordings_by_worker(recordings, "kineto").values()]
 
 
-def wanted_of(
+def wanted_reductions(
     chosen: Sequence[Recording],
     reducer: Reducer,
     *,
     devices: DeviceBook = EMPTY,
     recordings: Sequence[Recording] = (),
-) -> list[Wanted]:
-    """What to ask for some recordings. recordings: of the run, where parts read the tables of what stands beside them."""
-    every = tuple(r for r in recordings if r.kind in (SOL_CAPTURE, *OF_MEMORY))
-    whole = state_of(every, cache_key)
+) -> list[WantedReduction]:
+    """Returns the reductions to make of some recordings. recordings: of the run, where reductions read what is attached to them."""
+    every = tuple(r for r in recordings if r.kind in (SOL_CAPTURE, *MEMORY_KINDS))
+    whole = attached_state(every, cache_key)
     out = []
     for recording in chosen:
-        named = tuple(beside_of(recording, recordings))
+        named = tuple(attached_to(recording, recordings))
         # where no name tells which one it is, the header of the trace may, once it is read
         sure = recording.kind == SOL_CAPTURE or {r.kind for r in named} == {r.kind for r in every}
-        beside = named if sure else tuple(recordings)
-        state = state_of(named, cache_key) if sure else whole
+        attached = named if sure else tuple(recordings)
+        state = attached_state(named, cache_key) if sure else whole
         rest = "\0".join((reducer.key, devices.fingerprint, state))
         key = f"{cache_key(recording)}-{hashlib.blake2b(rest.encode(), digest_size=10).hexdigest()}"
-        out.append(Wanted(recording, reducer, key, devices, beside))
+        out.append(WantedReduction(recording, reducer, key, devices, attached))
     return out
 
 
 # -- as analyses get them --------------------------------------------------------------------------------------------
 
 
-def worker_part(
+def reduction_of(
     worker: str,
     recording: Recording,
     key: str,
     body: bytes,
     decode: Callable[[bytes], P],
     again: Callable[[], bytes | None] | None = None,
-) -> WorkerPart[P]:
-    """What an analysis gets of a recording whose part was made. again: fetches the encoded part when it is looked at; None keeps it."""
+) -> RecordingReduction[P]:
+    """Returns a finished reduction as analyses get it. again: fetches the encoded reduction when it is read; None keeps it."""
     made = _decoded(body)
     if made is None:
-        return no_part(worker, recording, BadInput("what was kept of this worker is damaged", hint="scan again"))
+        return no_reduction(worker, recording, BadInput("the cached result of this recording is damaged", hint="scan again"))
     facts, missing = made.facts, made.missing
     rank = rank_in(worker) if facts.rank is None else facts.rank
 
     def fetched() -> bytes:
         found = _decoded((again() if again is not None else body) or b"")
         if found is None:
-            raise StillLoading("what was read of a worker vanished from the cache", hint="ask again", file=recording.file)
+            raise StillLoading("the cached result of a recording was removed", hint="ask again", file=recording.file)
         return found.body
 
     if missing is not None:
         why = (missing.because, missing.record_it_with, missing)
-        return WorkerPart(worker, recording.span, recording.file, "lacking", rank, facts, *why, key=key, run=recording.run)
-    return WorkerPart(worker, recording.span, recording.file, "read", rank, facts, key=key, run=recording.run, body=fetched, decode=decode)
+        return RecordingReduction(worker, recording.span, recording.file, "lacking", rank, facts, *why, key=key, run=recording.run)
+    return RecordingReduction(
+        worker, recording.span, recording.file, "read", rank, facts, key=key, run=recording.run, body=fetched, decode=decode
+    )
 
 
-def no_part(worker: str, recording: Recording | None, error: SolError | None = None) -> WorkerPart[P]:
-    """What an analysis gets of a recording without a part: it failed, or is being read (no error); of a worker without a recording."""
+def no_reduction(worker: str, recording: Recording | None, error: SolError | None = None) -> RecordingReduction[P]:
+    """Returns what analyses get of a recording that failed or is being read (no error), or of a worker without a recording."""
     rank = rank_in(worker)
     if recording is None:
-        return WorkerPart(worker, "", "", "failed", rank, problem="this worker has fewer recordings than the one shown")
+        return RecordingReduction(worker, "", "", "failed", rank, problem="this worker has fewer recordings than the one shown")
     if error is None:
-        return WorkerPart(worker, recording.span, recording.file, "waiting", rank, run=recording.run)
-    return WorkerPart(worker, recording.span, recording.file, "failed", rank, problem=error.message, hint=error.hint, run=recording.run)
+        return RecordingReduction(worker, recording.span, recording.file, "waiting", rank, run=recording.run)
+    return RecordingReduction(
+        worker, recording.span, recording.file, "failed", rank, problem=error.message, hint=error.hint, run=recording.run
+    )
 
 
 def _decoded(body: bytes) -> Reduced | None:
@@ -278,39 +282,40 @@ def _decoded(body: bytes) -> Reduced | None:
         return None
 
 
-# -- Parts of all workers of a run, asked for together ---------------------------------------------------------------
-# those that are there at once, the others made one after the other.
-#
+# -- reductions of all recordings of a run, requested together --------------------------------------------------------
 # Nothing is made that nobody waits for: a run is worked on while somebody asks, and a while longer. A capture that a reader opens
-# comes before parts that are still to be made, because only as many of these are handed out as there are processes.
+# comes before reductions that are still to be made, because only as many of these are handed out as there are processes.
 
 
 KEPT_BYTES: Final = 64_000_000
-"""Parts that stand on disk are kept in memory up to this size, for the next question."""
+"""Reductions that are on disk are kept in memory up to this size, for the next question."""
 ONLY_HERE_BYTES: Final = 128_000_000
-"""Parts that could not be written are kept up to this size; beyond it a worker fails with a reason."""
+"""Reductions that could not be written are kept up to this size; beyond it a recording fails with a reason."""
 LEASE_SECONDS: Final = 300.0
-"""After the last question for a run its parts are made for so long."""
+"""After the last request for a run its reductions are made for so long."""
 AT_ONCE: Final = 16
 """Jobs handed to an executor that does not say how many it runs."""
 MOST_NAMES: Final = 200_000
 
 
-class Answer(NamedTuple):
-    """What there is of a wanted part. there: it can be fetched under `key`. error: it cannot be made. Neither: it is being made."""
+class ReductionStatus(NamedTuple):
+    """Says whether a reduction can be fetched under `key` (there) or cannot be made (error). Neither: it is being made."""
 
     key: str
     there: bool
     error: SolError | None
 
 
-class Gather:
-    """Thread-safe; starts nothing before it is asked. executor: which one reads a recording. state: where its capture stands."""
+class PartialResults:
+    """Makes the reductions of a run in the background and hands out those that are there. Thread-safe; starts nothing by itself.
+
+    executor: which one reads a recording. state: how far its capture is.
+    """
 
     def __init__(
         self,
         options: StoreOptions,
-        files: PartFiles,
+        files: ReductionFiles,
         executor: Callable[[Recording], Executor],
         state: Callable[[Recording], tuple[State, SolError | None]],
     ) -> None:
@@ -323,16 +328,16 @@ class Gather:
         self._only_here: dict[str, tuple[str, bytes]] = {}
         self._errors: dict[str, SolError] = {}
         self._latest: dict[tuple[str, str], tuple[str, float]] = {}
-        self._queue: OrderedDict[str, Wanted] = OrderedDict()
-        self._running: dict[str, tuple[Wanted, Future[MadePart]]] = {}
-        self._asked: dict[str, float] = {}
+        self._queue: OrderedDict[str, WantedReduction] = OrderedDict()
+        self._running: dict[str, tuple[WantedReduction, Future[MadeReduction]]] = {}
+        self._requested: dict[str, float] = {}
         self._news = threading.Condition(threading.RLock())
         self._closed = False
 
     # -- asking ------------------------------------------------------------------------------------------------
 
-    def ask(self, wanted: Sequence[Wanted], wait: float = 0.0) -> list[Answer]:
-        """What there is of each, in order; what is not there is made from now on. wait: seconds to wait for all of them."""
+    def ask(self, wanted: Sequence[WantedReduction], wait: float = 0.0) -> list[ReductionStatus]:
+        """Returns the status of each, in order; what is not there is made from now on. wait: seconds to wait for all of them."""
         until = time.monotonic() + wait
         with self._news:
             unknown = [w for w in wanted if not self._known(w.key) and w.key not in self._queue]
@@ -347,7 +352,7 @@ class Gather:
                 if not self._known(one.key) and not self._older(one):
                     self._queue.setdefault(one.key, one)
             while True:
-                self._asked |= dict.fromkeys((w.recording.run for w in wanted), time.monotonic())
+                self._requested |= dict.fromkeys((w.recording.run for w in wanted), time.monotonic())
                 self._pump()
                 left = until - time.monotonic()
                 if left <= 0 or all(self._there(w.key) or w.key in self._errors or self._older(w) for w in wanted):
@@ -355,7 +360,7 @@ class Gather:
                 self._news.wait(min(left, 1.0))
 
     def body(self, key: str) -> bytes | None:
-        """The encoded part under a key of an answer; None where it vanished from the disk since."""
+        """Returns the encoded reduction under the key of a status; None where it was removed from the disk since."""
         with self._news:
             only = self._only_here.get(key)
         found = only[1] if only is not None else self._kept.peek(key)
@@ -368,27 +373,27 @@ class Gather:
                     self._kept.put(key, found)
         return found
 
-    def reading(self, recording: Recording) -> Future[MadePart] | None:
-        """The job that reads a recording for its part, None if there is none: who wants its capture waits for that."""
+    def reading(self, recording: Recording) -> Future[MadeReduction] | None:
+        """Returns the job that reads a recording for its reduction, None if there is none: who wants its capture waits for that."""
         with self._news:
             return next((future for wanted, future in self._running.values() if wanted.recording == recording), None)
 
     def cancel(self, run: str) -> bool:
-        """Make no more parts of a run; False if none were to be made."""
+        """Make no more reductions of a run; False if none were to be made."""
         with self._news:
-            mine = [k for k, w in self._queue.items() if w.recording.run == run]
-            for key in mine:
+            queued = [k for k, w in self._queue.items() if w.recording.run == run]
+            for key in queued:
                 del self._queue[key]
             running = [(k, w, f) for k, (w, f) in self._running.items() if w.recording.run == run]
             for key, _, _ in running:
                 del self._running[key]
         for _, wanted, future in running:
-            stop: Callable[[Future[MadePart]], bool] = getattr(self._executor(wanted.recording), "stop", Future.cancel)
+            stop: Callable[[Future[MadeReduction]], bool] = getattr(self._executor(wanted.recording), "stop", Future.cancel)
             stop(future)
-        return bool(mine or running)
+        return bool(queued or running)
 
     def forget_errors(self) -> None:
-        """Let workers that failed be tried again."""
+        """Let recordings that failed be tried again."""
         with self._news:
             self._errors.clear()
 
@@ -406,34 +411,34 @@ class Gather:
     def _known(self, key: str) -> bool:
         return self._there(key) or key in self._errors or key in self._running
 
-    def _older(self, wanted: Wanted) -> str:
-        """The key of the part of a SOL capture as it was a moment ago: it grows, and is not read anew at every look. "" none."""
+    def _older(self, wanted: WantedReduction) -> str:
+        """Returns the key of the reduction of a SOL log as it was a moment ago: it grows, and is not read at every request. "" none."""
         if wanted.recording.kind != SOL_CAPTURE:
             return ""
         key, made = self._latest.get((wanted.recording.path, wanted.reducer.key), ("", 0.0))
         return key if self._there(key) and time.monotonic() - made < SETTLE_SECONDS else ""
 
-    def _answer(self, wanted: Wanted) -> Answer:
+    def _answer(self, wanted: WantedReduction) -> ReductionStatus:
         if self._there(wanted.key) or wanted.key in self._errors:
-            return Answer(wanted.key, self._there(wanted.key), self._errors.get(wanted.key))
+            return ReductionStatus(wanted.key, self._there(wanted.key), self._errors.get(wanted.key))
         older = self._latest.get((wanted.recording.path, wanted.reducer.key), ("", 0.0))[0] if wanted.recording.kind == SOL_CAPTURE else ""
-        return Answer(older or wanted.key, self._there(older), None)
+        return ReductionStatus(older or wanted.key, self._there(older), None)
 
-    def _keep(self, wanted: Wanted, body: bytes) -> None:
-        """A part that stands on disk."""
+    def _keep(self, wanted: WantedReduction, body: bytes) -> None:
+        """Remember a reduction that is on disk."""
         if len(self._on_disk) > MOST_NAMES:
             self._on_disk.clear()
         self._on_disk.add(wanted.key)
         self._kept.put(wanted.key, body)
 
-    def _keep_here(self, wanted: Wanted, body: bytes) -> None:
-        """A part that could not be written: those of other runs give way, not those of its own."""
+    def _keep_here(self, wanted: WantedReduction, body: bytes) -> None:
+        """Keep a reduction that could not be written: those of other runs give way, not those of its own."""
         self._only_here.pop(self._latest.get((wanted.recording.path, wanted.reducer.key), ("", 0.0))[0], None)
         if self._size_here() + len(body) > ONLY_HERE_BYTES:
             self._only_here = {k: v for k, v in self._only_here.items() if v[0] == wanted.recording.run}
         if self._size_here() + len(body) > ONLY_HERE_BYTES:
             hint = "let the server keep a cache (--sol_cache_dir), and see that its disk has room"
-            raise BadInput("there is no room to keep what was read of this worker", hint=hint)
+            raise BadInput("there is no room to keep the result of this recording", hint=hint)
         self._only_here[wanted.key] = (wanted.recording.run, body)
 
     def _size_here(self) -> int:
@@ -446,7 +451,7 @@ class Gather:
                 return
             if key not in self._queue:
                 continue  # a job that ended at once has handed it out
-            if time.monotonic() - self._asked.get(wanted.recording.run, 0.0) > LEASE_SECONDS:
+            if time.monotonic() - self._requested.get(wanted.recording.run, 0.0) > LEASE_SECONDS:
                 del self._queue[key]
                 continue
             executor = self._executor(wanted.recording)
@@ -460,13 +465,13 @@ class Gather:
                 self._errors[key] = error
                 continue
             try:
-                future = executor.submit(make_part, wanted, self._options)
+                future = executor.submit(make_reduction, wanted, self._options)
             except RuntimeError:  # the executor was shut down
                 return
             self._running[key] = (wanted, future)
             future.add_done_callback(partial(self._finish, key, wanted))
 
-    def _finish(self, key: str, wanted: Wanted, future: Future[MadePart]) -> None:
+    def _finish(self, key: str, wanted: WantedReduction, future: Future[MadeReduction]) -> None:
         """Take the outcome of a job over, in whichever thread it comes; takes the lock itself."""
         with self._news:
             if self._running.get(key, (None, None))[1] is not future:

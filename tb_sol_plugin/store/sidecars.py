@@ -32,7 +32,7 @@ from tb_sol_plugin.store.names import basename, is_url
 if TYPE_CHECKING:
     from tb_sol_plugin.devices.files import DeviceFile
     from tb_sol_plugin.devices.spec import DeviceBook, Place
-    from tb_sol_plugin.model.recordings import BesideFile
+    from tb_sol_plugin.model.recordings import Sidecar
 
 
 # -- last values of a few scalars, out of the event files in a folder on this machine --------------------------------
@@ -155,7 +155,7 @@ REMOTE_SECONDS: Final = 30.0
 """A look at a remote folder holds for so long."""
 
 
-class BesideFiles:
+class SidecarFiles:
     """Looks for files by name and reads them. Thread-safe. Runs on a remote are not looked into one by one: only their logdir is."""
 
     def __init__(self, fs_options: Mapping[str, object] | None = None) -> None:
@@ -164,9 +164,9 @@ class BesideFiles:
         self._remote: dict[str, tuple[float, str | None, str]] = {}
         self._scalars = Scalars()
 
-    def texts(self, folders: Sequence[tuple[str, str]], names: Sequence[str]) -> list[BesideFile]:
+    def texts(self, folders: Sequence[tuple[str, str]], names: Sequence[str]) -> list[Sidecar]:
         """Those that are there, in order. folders: (run, local path or URL); run "" for a logdir."""
-        from tb_sol_plugin.model.recordings import BesideFile  # with pandas, which a server starts without
+        from tb_sol_plugin.model.recordings import Sidecar  # with pandas, which a server starts without
 
         out = []
         tags = [name[len(SCALAR) :] for name in names if name.startswith(SCALAR)]
@@ -174,11 +174,11 @@ class BesideFiles:
         for run, folder in folders[:MOST_FOLDERS]:
             found = self._scalars.last(folder, tags) if tags and not is_url(folder) else {}
             if found:
-                out.append(BesideFile(run, f"{run}/{EVENTS}" if run else EVENTS, json.dumps({"scalars": found})))
+                out.append(Sidecar(run, f"{run}/{EVENTS}" if run else EVENTS, json.dumps({"scalars": found})))
             for name in plain:
                 text, problem = self._remotely(folder, name) if is_url(folder) else self._locally(os.path.join(folder, name))
                 if text is not None or problem:
-                    out.append(BesideFile(run, f"{run}/{name}" if run else name, text or "", problem))
+                    out.append(Sidecar(run, f"{run}/{name}" if run else name, text or "", problem))
         return out
 
     def _locally(self, path: str) -> tuple[str | None, str]:
@@ -296,13 +296,13 @@ class DeviceFiles:
         from tb_sol_plugin.devices.spec import EMPTY
 
         found: list[tuple[Place, str]] = [("user", user_file())]
-        beside = next((path for folder in folders for path in self._beside(folder)), "")
-        found += [("logdir", beside), ("chosen", self._path)]
+        in_logdir = next((path for folder in folders for path in self._files_in(folder)), "")
+        found += [("logdir", in_logdir), ("chosen", self._path)]
         read = [(place, file) for place, path in found if path and (file := self._read(path, place)) is not None]
         if not read and not self._expression:
             return EMPTY
         with self._lock:
-            key = (*((place, id(file)) for place, file in read),)  # kept beside the book, so that no other file gets its id
+            key = (*((place, id(file)) for place, file in read),)  # kept with the book, so that no other file gets its id
             known = self._books.get(key)
             if known is None:
                 if len(self._books) > 64:
@@ -315,7 +315,7 @@ class DeviceFiles:
         with self._lock:
             self._parsed.clear()
 
-    def _beside(self, folder: str) -> Iterator[str]:
+    def _files_in(self, folder: str) -> Iterator[str]:
         for name in NAMES:
             path = _join(folder, name)
             if self.stamp(path) is not None:

@@ -20,17 +20,17 @@ from tb_sol_plugin.store.join import companion
 from tb_sol_plugin.store.names import Root, near
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.scan import Heads, Listing, scan
-from tb_sol_plugin.store.sidecars import BesideFiles, DeviceFiles, folders_of
+from tb_sol_plugin.store.sidecars import DeviceFiles, SidecarFiles, folders_of
 
 if TYPE_CHECKING:
     from tb_sol_plugin.devices.spec import DeviceBook
     from tb_sol_plugin.model.answer import AnalysisRequest
     from tb_sol_plugin.model.capture import Capture
-    from tb_sol_plugin.model.recordings import BesideFile, Reducer, Side, WorkerPart
+    from tb_sol_plugin.model.recordings import Compared, RecordingReduction, Reducer, Sidecar
     from tb_sol_plugin.model.report import FieldNow
     from tb_sol_plugin.store.load import Loader, Progress
     from tb_sol_plugin.store.pairs import Other, Paired
-    from tb_sol_plugin.store.reductions import Gather
+    from tb_sol_plugin.store.reductions import PartialResults
 
 P = TypeVar("P", bound=msgspec.Struct)
 ScanState: TypeAlias = Literal["scanning", "done", "error"]
@@ -47,10 +47,10 @@ class Store:
         self.options = options or StoreOptions()
         self._executor = executor
         self._loader: Loader | None = None
-        self._gather: Gather | None = None
+        self._partial_results: PartialResults | None = None
         self._heads = Heads(self.options.fs_options)
         self.devices = DeviceFiles(self.options.device, self.options.fs_options)
-        self._beside = BesideFiles(self.options.fs_options)
+        self._sidecars = SidecarFiles(self.options.fs_options)
         self._listing = Listing()
         self._failed = ""
         self._scanned_at = float("-inf")
@@ -58,7 +58,7 @@ class Store:
         self._running: threading.Thread | None = None
         self._first = threading.Event()
         self._active = False
-        self._asked = False
+        self._was_asked = False
 
     @property
     def loader(self) -> Loader:
@@ -71,16 +71,16 @@ class Store:
             return self._loader
 
     @property
-    def gather(self) -> Gather:
-        """What makes the parts of all workers of a run; made on first use."""
-        from tb_sol_plugin.store.reductions import Gather, PartFiles
+    def partial_results(self) -> PartialResults:
+        """What makes the reductions of all recordings of a run; made on first use."""
+        from tb_sol_plugin.store.reductions import PartialResults, ReductionFiles
 
         loader = self.loader
         with self._lock:
-            if self._gather is None:
-                files = PartFiles(loader.cache.directory, loader.cache.limit_bytes)
-                self._gather = Gather(self.options, files, loader.executor_for, loader.state)
-            return self._gather
+            if self._partial_results is None:
+                files = ReductionFiles(loader.cache.directory, loader.cache.limit_bytes)
+                self._partial_results = PartialResults(self.options, files, loader.executor_for, loader.state)
+            return self._partial_results
 
     # -- listings ----------------------------------------------------------------------------------------------
 
@@ -109,8 +109,8 @@ class Store:
         """Scan anew now, and let files that failed be tried again."""
         if self._loader is not None:
             self._loader.forget_errors()
-        if self._gather is not None:
-            self._gather.forget_errors()
+        if self._partial_results is not None:
+            self._partial_results.forget_errors()
         self.devices.forget()
         running = self._running
         if running is not None:
@@ -127,8 +127,8 @@ class Store:
             return True
         if not self.roots:
             return False
-        state, listing = self.listing(0.0 if self._asked else FIRST_LOOK)
-        self._asked = True
+        state, listing = self.listing(0.0 if self._was_asked else FIRST_LOOK)
+        self._was_asked = True
         if state == "scanning":
             return True
         self._active = bool(listing.runs)
@@ -165,58 +165,58 @@ class Store:
         raise NotFound(f"no span {_short(span)!r} of this worker", hint=near(span, {r.span for r in of_worker}), field="span")
 
     def capture(self, recording: Recording, wait: float = 0.0) -> Capture:
-        """See `Loader.capture`; with the rows of device files and the SOL captures beside it as they are now."""
-        if self._gather is not None:
-            self._after_its_part(recording, wait)
+        """See `Loader.capture`; with the rows of device files and the SOL logs attached to it as they are now."""
+        if self._partial_results is not None:
+            self._after_its_reduction(recording, wait)
         return self.loader.capture(recording, wait, self.book(recording), self._listing.runs.get(recording.run, ()))
 
-    def _after_its_part(self, recording: Recording, wait: float) -> None:
-        """A file that is being read for the part of its worker is not read a second time beside it. StillLoading after `wait` seconds."""
-        job = self.gather.reading(recording)
+    def _after_its_reduction(self, recording: Recording, wait: float) -> None:
+        """Wait for a file that is being read for its reduction: it is not read twice at once. StillLoading after `wait` seconds."""
+        job = self.partial_results.reading(recording)
         if job is None or self.loader.state(recording)[0] != "new":
             return
         futures.wait([job], timeout=wait)
         if not job.done():
             raise StillLoading("this recording is being read", hint="ask again in a moment", file=recording.file)
 
-    def worker_parts(
-        self, shown: Recording, reducer: Reducer, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
-    ) -> list[WorkerPart[P]]:
-        """Of every worker of the run of a recording its part, in natural order; what is not there is made from now on.
+    def rank_reductions(
+        self, shown: Recording, reducer: Reducer, decode: Callable[[bytes], P], *, wait: float = 0.0, with_sol_log: bool = False
+    ) -> list[RecordingReduction[P]]:
+        """Returns the reduction of every worker of a recording's run, in natural order; what is not there is made from now on.
 
-        wait: seconds to wait for all of them. beside: parts read what traces have from the SOL captures beside them.
+        wait: seconds to wait for all of them. with_sol_log: reductions read what traces have from the SOL logs attached to them.
         """
-        from tb_sol_plugin.store.reductions import no_part, spans_like
+        from tb_sol_plugin.store.reductions import no_reduction, recordings_like
 
-        chosen = spans_like(self.recordings(shown.run), shown)
+        chosen = recordings_like(self.recordings(shown.run), shown)
         there = [r for _, r in chosen if r is not None]
-        found = dict(zip(there, self._parts_of(there, reducer, decode, wait, beside), strict=True))
-        return [found[recording] if recording is not None else no_part(worker, None) for worker, recording in chosen]
+        found = dict(zip(there, self._reductions_of(there, reducer, decode, wait, with_sol_log), strict=True))
+        return [found[recording] if recording is not None else no_reduction(worker, None) for worker, recording in chosen]
 
-    def _parts_of(
-        self, recordings: Sequence[Recording], reducer: Reducer, decode: Callable[[bytes], P], wait: float, beside: bool
-    ) -> list[WorkerPart[P]]:
-        """The parts of recordings of any runs, in their order."""
-        from tb_sol_plugin.store.reductions import Wanted, no_part, wanted_of, worker_part
+    def _reductions_of(
+        self, recordings: Sequence[Recording], reducer: Reducer, decode: Callable[[bytes], P], wait: float, with_sol_log: bool
+    ) -> list[RecordingReduction[P]]:
+        """Returns the reductions of recordings of any runs, in their order."""
+        from tb_sol_plugin.store.reductions import WantedReduction, no_reduction, reduction_of, wanted_reductions
 
-        gather = self.gather
-        wanted: dict[Recording, Wanted] = {}
+        partial_results = self.partial_results
+        wanted: dict[Recording, WantedReduction] = {}
         for run in dict.fromkeys(r.run for r in recordings):
             own = [r for r in recordings if r.run == run]
-            near = self.recordings(run) if beside else ()
-            wanted |= zip(own, wanted_of(own, reducer, devices=self.book(own[0]), recordings=near), strict=True)
-        answers = gather.ask([wanted[r] for r in recordings], wait)
-        out: list[WorkerPart[P]] = []
+            near = self.recordings(run) if with_sol_log else ()
+            wanted |= zip(own, wanted_reductions(own, reducer, devices=self.book(own[0]), recordings=near), strict=True)
+        answers = partial_results.ask([wanted[r] for r in recordings], wait)
+        out: list[RecordingReduction[P]] = []
         for recording, answer in zip(recordings, answers, strict=True):
-            body = gather.body(answer.key) if answer.there else None
+            body = partial_results.body(answer.key) if answer.there else None
             if body is None:
-                out.append(no_part(recording.worker, recording, answer.error))
+                out.append(no_reduction(recording.worker, recording, answer.error))
             else:
-                out.append(worker_part(recording.worker, recording, answer.key, body, decode, partial(gather.body, answer.key)))
+                out.append(reduction_of(recording.worker, recording, answer.key, body, decode, partial(partial_results.body, answer.key)))
         return out
 
     def paired(self, shown: Recording, asked: Other) -> Paired:
-        """The recording that stands beside the one shown, see `pairs.paired`."""
+        """Returns the recording to compare with the one shown, see `pairs.paired`."""
         from tb_sol_plugin.store.pairs import paired
 
         if asked.run and asked.run not in self._listing.runs:
@@ -224,53 +224,55 @@ class Store:
         return paired(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)}, asked)
 
     def another(self, shown: Recording) -> bool:
-        """Whether there is a recording to set beside this one."""
+        """Whether there is a recording to compare with this one."""
         from tb_sol_plugin.store.pairs import another
 
         return another(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)})
 
-    def pair_parts(
-        self, pair: Paired, reducer: Reducer, decode: Callable[[bytes], P], *, wait: float = 0.0, beside: bool = False
-    ) -> tuple[Side[P], Side[P]]:
-        """Both sides of a pair with the parts of their recordings; what is not there is made from now on, as in `worker_parts`."""
-        from tb_sol_plugin.model.recordings import Side
+    def pair_reductions(
+        self, pair: Paired, reducer: Reducer, decode: Callable[[bytes], P], *, wait: float = 0.0, with_sol_log: bool = False
+    ) -> tuple[Compared[P], Compared[P]]:
+        """Returns both recordings of a pair with their reductions; what is not there is made from now on, as in `rank_reductions`."""
+        from tb_sol_plugin.model.recordings import Compared
 
-        found = self._parts_of((pair.shown, pair.other), reducer, decode, wait, beside)
-        return Side(pair.names[0], pair.shown.run, found[0]), Side(pair.names[1], pair.other.run, found[1], pair.chosen)
+        found = self._reductions_of((pair.shown, pair.other), reducer, decode, wait, with_sol_log)
+        return Compared(pair.names[0], pair.shown.run, found[0]), Compared(pair.names[1], pair.other.run, found[1], pair.chosen)
 
     def worker_count(self, shown: Recording) -> int:
-        """How many workers a run has beside the recording shown, itself included."""
-        from tb_sol_plugin.store.reductions import spans_like
+        """Counts the workers of a run that can be compared with the recording shown, itself included."""
+        from tb_sol_plugin.store.reductions import recordings_like
 
-        return len(spans_like(self.recordings(shown.run), shown))
+        return len(recordings_like(self.recordings(shown.run), shown))
 
-    def run_parts(
+    def run_reductions(
         self,
         reducer: Reducer,
         decode: Callable[[bytes], P],
         choose: Callable[[Sequence[str]], Sequence[str]],
         *,
         wait: float = 0.0,
-        beside: bool = False,
-    ) -> list[WorkerPart[P]]:
-        """Of every worker of the runs that are chosen among all the part of its latest recording, in natural order.
+        with_sol_log: bool = False,
+    ) -> list[RecordingReduction[P]]:
+        """Returns the reduction of the latest recording of every worker of the chosen runs, in natural order.
 
-        In all else as `worker_parts`.
+        In all else as `rank_reductions`.
         """
-        from tb_sol_plugin.store.reductions import of_runs
+        from tb_sol_plugin.store.reductions import latest_recordings
 
         _, listing = self.listing(5.0)
         chosen = set(choose([*listing.runs]))
-        return self._parts_of(of_runs({n: r for n, r in listing.runs.items() if n in chosen}), reducer, decode, wait, beside)
+        return self._reductions_of(
+            latest_recordings({n: r for n, r in listing.runs.items() if n in chosen}), reducer, decode, wait, with_sol_log
+        )
 
-    def files_beside(self, names: Sequence[str]) -> list[BesideFile]:
-        """Small text files of these names in the logdirs and in the folders of runs, see `BesideFiles`."""
+    def sidecar_files(self, names: Sequence[str]) -> list[Sidecar]:
+        """Small text files of these names in the logdirs and in the folders of runs, see `SidecarFiles`."""
         roots = [(root.name, root.url) for root in self.roots]
-        return self._beside.texts(folders_of(roots, self._listing.runs), names) if names else []
+        return self._sidecars.texts(folders_of(roots, self._listing.runs), names) if names else []
 
     def cancel(self, recording: Recording) -> bool:
         """Stop reading a recording, and the other workers of its run; False if nothing was being read."""
-        others = self._gather is not None and self._gather.cancel(recording.run)
+        others = self._partial_results is not None and self._partial_results.cancel(recording.run)
         return self.loader.cancel(recording) or others
 
     def companion(self, recording: Recording) -> Recording | None:
@@ -299,8 +301,8 @@ class Store:
 
     def close(self) -> None:
         """End worker processes; a scan under way ends by its own budget."""
-        if self._gather is not None:
-            self._gather.close()
+        if self._partial_results is not None:
+            self._partial_results.close()
         if self._loader is not None:
             self._loader.close()
 
@@ -344,26 +346,26 @@ class StoreSource:
         """One recording. StillLoading where it is not there yet."""
         return self.store.capture(recording, self.wait)
 
-    def ranks(self, request: AnalysisRequest) -> list[WorkerPart[msgspec.Struct]]:
+    def ranks(self, request: AnalysisRequest) -> list[RecordingReduction[msgspec.Struct]]:
         """See `RecordingSource.ranks`."""
         reduction = request.item.reduction
         shown, reducer, decode = request.recording, request.reducer, reduction.decode
-        return self.store.worker_parts(shown, reducer, decode, wait=self.wait, beside=reduction.sol_log)
+        return self.store.rank_reductions(shown, reducer, decode, wait=self.wait, with_sol_log=reduction.sol_log)
 
-    def runs(self, request: AnalysisRequest) -> tuple[list[WorkerPart[msgspec.Struct]], list[BesideFile]]:
+    def runs(self, request: AnalysisRequest) -> tuple[list[RecordingReduction[msgspec.Struct]], list[Sidecar]]:
         """See `RecordingSource.runs`."""
         reduction = request.item.reduction
         reducer, decode = request.reducer, reduction.decode
-        found = self.store.run_parts(reducer, decode, request.chosen, wait=self.wait, beside=reduction.sol_log)
-        return found, self.store.files_beside(reduction.files)
+        found = self.store.run_reductions(reducer, decode, request.chosen, wait=self.wait, with_sol_log=reduction.sol_log)
+        return found, self.store.sidecar_files(reduction.files)
 
-    def pair(self, request: AnalysisRequest) -> tuple[Side[msgspec.Struct], Side[msgspec.Struct], dict[str, FieldNow]]:
+    def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], dict[str, FieldNow]]:
         """See `RecordingSource.pair`."""
         from tb_sol_plugin.store.pairs import Other
 
         reduction = request.item.reduction
         two = self.store.paired(request.recording, Other.of(request.raw))
-        shown, other = self.store.pair_parts(two, request.reducer, reduction.decode, wait=self.wait, beside=reduction.sol_log)
+        shown, other = self.store.pair_reductions(two, request.reducer, reduction.decode, wait=self.wait, with_sol_log=reduction.sol_log)
         return shown, other, two.stands
 
 

@@ -25,7 +25,7 @@ from tb_sol_plugin.model.registry import availability, failures, get, registry
 from tb_sol_plugin.model.report import Report, encode
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
-from tb_sol_plugin.store.join import OF_MEMORY, companions
+from tb_sol_plugin.store.join import MEMORY_KINDS, companions
 from tb_sol_plugin.store.names import labels, rank_in
 from tb_sol_plugin.store.options import Memo
 from tb_sol_plugin.store.scan import Listing
@@ -75,16 +75,16 @@ def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) 
     for name, every in by_worker.items():
         own, shown = _in_order(every, pairs)
         spans = [_span(store, r, shown[r.span], facts, pairs.get(r)) for r in own]
-        told = next((s.facts.rank for s in spans if s.facts is not None and s.facts.rank is not None), None)
-        out.append(wire.Worker(name, told if told is not None else rank_in(name), spans))
+        recorded = next((s.facts.rank for s in spans if s.facts is not None and s.facts.rank is not None), None)
+        out.append(wire.Worker(name, recorded if recorded is not None else rank_in(name), spans))
     return out
 
 
 def _in_order(recordings: Sequence[Recording], pairs: Mapping[Recording, Recording]) -> tuple[list[Recording], dict[str, str]]:
-    """(recordings of a worker, what a person calls their spans); what is told with another one stands first: the last is shown first."""
-    told = [r for r in recordings if r.kind in OF_MEMORY and r in pairs]
-    rest = [r for r in recordings if r not in told]
-    return told + rest, {r.span: WORDS[r.kind] for r in told} | labels(r.span for r in rest)
+    """(recordings of a worker, what a person calls their spans); what is shown with another one stands first: the last is shown first."""
+    attached = [r for r in recordings if r.kind in MEMORY_KINDS and r in pairs]
+    rest = [r for r in recordings if r not in attached]
+    return attached + rest, {r.span: WORDS[r.kind] for r in attached} | labels(r.span for r in rest)
 
 
 def _span(store: Store, recording: Recording, label: str, facts: bool, other: Recording | None) -> wire.Span:
@@ -107,7 +107,7 @@ def catalog() -> wire.Analyses:
 def offered_analyses(capture: Capture, limits: str = "", workers: int = 1, others: bool = True) -> wire.Analyses:
     """What can be asked of a capture: analyses, steps, the limits it is measured against.
 
-    workers: of its run. others: whether another recording can stand beside it.
+    workers: of its run. others: whether there is another recording to compare it with.
     """
     device, note = _device(capture, limits)
     return wire.Analyses("ready", _infos(capture, workers, others), _steps(capture), device, note, list(devices.choices(capture.devices)))
@@ -219,7 +219,7 @@ def analyses() -> Response:
     capture = _capture(recording)
     limits = request.args.get("device_limits", "")
     workers, others = c.store.worker_count(recording), c.store.another(recording)
-    key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.beside, workers, others)
+    key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.attached_state, workers, others)
     made = c.memo.get(key, lambda: pack_json(offered_analyses(capture, limits, workers, others)))
     return reply(made, request)
 

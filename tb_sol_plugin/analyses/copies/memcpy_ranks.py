@@ -24,7 +24,7 @@ from tb_sol_plugin.metrics.ranks.comparison import Spread, known, ranks_of, whol
 from tb_sol_plugin.metrics.ranks.sections import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.recordings import WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (
     AnySection,
@@ -123,9 +123,9 @@ EVEN: Final = 1.1
     under="memcpy",
     reduce=Reduction(part),
 )
-def run(workers: Sequence[WorkerPart[RankPart]], query: MemcpyRanksQuery) -> Report:
-    found = ranks_of(workers, lambda w: w.part.window_ns)
-    parts = [w.part for w in found.read]
+def run(workers: Sequence[RecordingReduction[RankPart]], query: MemcpyRanksQuery) -> Report:
+    found = ranks_of(workers, lambda w: w.reduced.window_ns)
+    parts = [w.reduced for w in found.read]
     ranks = T.compare(found, parts, query.what)
     if not T.known(ranks):  # copies that were counted have no times
         ranks = T.compare(found, parts, "bytes")

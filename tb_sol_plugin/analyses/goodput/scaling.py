@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.goodput.fit import RECORD, Gathered, gather, hints
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES, contrary
 from tb_sol_plugin.metrics.goodput.predict import Prediction, Run, extrapolation, measure_next, unknown
-from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction, Sidecar
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark, Notice, Report, ReportFile, Scalar, make_facts
 from tb_sol_plugin.units import how_many, human
@@ -60,11 +60,11 @@ def choose(names: Sequence[str], shown: str, query: ScalingQuery) -> Sequence[st
     facts=FACTS,
     reduce=Reduction(part, fields=(), sol_log=True, files=FILES, choose=choose, without_recording=alone),
 )
-def run(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Report:
+def run(workers: Sequence[RecordingReduction[ScalingPart]], files: Sequence[Sidecar], query: ScalingQuery) -> Report:
     return _report(_gathered(workers, files, query), query)
 
 
-def _gathered(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingQuery) -> Gathered:
+def _gathered(workers: Sequence[RecordingReduction[ScalingPart]], files: Sequence[Sidecar], query: ScalingQuery) -> Gathered:
     reading = any(w.state == "waiting" for w in workers)  # an answer for a moment is worth no test of its fit
     return gather(workers, files, runs=query.runs, path=query.points, terms=wanted(query), sure=not reading)
 

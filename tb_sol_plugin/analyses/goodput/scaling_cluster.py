@@ -24,7 +24,7 @@ from tb_sol_plugin.metrics.goodput.predict import Prediction, TermsQuery
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.figure import escape
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction, Sidecar
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (
     AnySection,
@@ -156,7 +156,7 @@ class Found:
     under="scaling",
     reduce=Reduction(part, fields=(), sol_log=True, files=FILES),
 )
-def run(workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingClusterQuery) -> Report:
+def run(workers: Sequence[RecordingReduction[ScalingPart]], files: Sequence[Sidecar], query: ScalingClusterQuery) -> Report:
     _check(query)
     jobs, left = _jobs(workers, files, query)
     if not jobs:
@@ -214,7 +214,7 @@ def _check(query: ScalingClusterQuery) -> None:
 
 
 def _jobs(
-    workers: Sequence[WorkerPart[ScalingPart]], files: Sequence[BesideFile], query: ScalingClusterQuery
+    workers: Sequence[RecordingReduction[ScalingPart]], files: Sequence[Sidecar], query: ScalingClusterQuery
 ) -> tuple[list[Found], dict[str, str]]:
     """Jobs that can be fitted, and why the others cannot. The runs of a job lie in one folder."""
     runs: dict[str, list[str]] = {}
@@ -241,9 +241,9 @@ def _jobs(
     return out, left
 
 
-def _one_job(workers: Sequence[WorkerPart[ScalingPart]]) -> bool:
+def _one_job(workers: Sequence[RecordingReduction[ScalingPart]]) -> bool:
     """Runs side by side in the logdir are one job where none of them alone has two counts of replicas."""
-    return all(w.state != "read" or len({c.num_replicas for c in w.part.counted}) < 2 for w in workers)
+    return all(w.state != "read" or len({c.num_replicas for c in w.reduced.counted}) < 2 for w in workers)
 
 
 def _headline(made: Allocation, names: list[str], cluster: Cluster) -> str:

@@ -18,7 +18,7 @@ from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, ComparePar
 from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import PairQuery
-from tb_sol_plugin.model.recordings import Side
+from tb_sol_plugin.model.recordings import Compared
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (
     AnySection,
@@ -128,8 +128,8 @@ EXPECTED: Final = ("steps recorded", "pipeline stage", "tensor parallel", "data 
     under="memory",
     reduce=Reduction(part, fields=("step", "device_limits"), version=2, sol_log=True),
 )
-def run(here: Side[ComparePart], there: Side[ComparePart], query: MemoryCompareQuery) -> Report:
-    a, b = here.part, there.part
+def run(here: Compared[ComparePart], there: Compared[ComparePart], query: MemoryCompareQuery) -> Report:
+    a, b = here.reduced, there.reduced
     names = here.name, there.name
     by, why = grouping(a, b, query.by)
     found = differences(a.held[by], b.held[by], by) if by else None
@@ -154,8 +154,8 @@ def _delta(a: float | None, b: float | None) -> float | None:
     return b - a if a is not None and b is not None else None
 
 
-def _headline(here: Side[ComparePart], there: Side[ComparePart], found: Differences | None) -> str:
-    a, b = here.part.peak, there.part.peak
+def _headline(here: Compared[ComparePart], there: Compared[ComparePart], found: Differences | None) -> str:
+    a, b = here.reduced.peak, there.reduced.peak
     change = b - a
     sizes = f"{human(b, 'B')} instead of {human(a, 'B')}"
     if abs(change) <= SAME * max(abs(a), abs(b)):
@@ -167,8 +167,8 @@ def _headline(here: Side[ComparePart], there: Side[ComparePart], found: Differen
     return f"{lead}. Most of it: {', '.join(most)}." if most else f"{lead}."
 
 
-def _tiles(here: Side[ComparePart], there: Side[ComparePart], by: str) -> FactsSection:
-    a, b = here.part, there.part
+def _tiles(here: Compared[ComparePart], there: Compared[ComparePart], by: str) -> FactsSection:
+    a, b = here.reduced, there.reduced
     values: dict[str, Scalar] = {}
     notes: dict[str, str] = {}
     for name in _MEASURES:
@@ -191,7 +191,7 @@ def _tiles(here: Side[ComparePart], there: Side[ComparePart], by: str) -> FactsS
     )  # fmt: skip
 
 
-def _held(found: Differences, here: Side[ComparePart], there: Side[ComparePart], by: str) -> TableSection:
+def _held(found: Differences, here: Compared[ComparePart], there: Compared[ComparePart], by: str) -> TableSection:
     frame = found.frame.copy()
     only = {BOTH: "both", "a": f"only {here.name}", "b": f"only {there.name}"}
     frame["only"] = [only[str(o)] for o in frame["only"]]
@@ -199,9 +199,9 @@ def _held(found: Differences, here: Side[ComparePart], there: Side[ComparePart],
     marks = {str(i): guessed for i, e in enumerate(frame["estimated"]) if e}
     kinds = zip(frame["kind"], frame["a"], frame["b"], strict=True)
     flagged = {str(i): twice for i, (kind, x, y) in enumerate(kinds) if kind == "unknown" and min(x, y) < 0}
-    a, b = here.part, there.part
+    a, b = here.reduced, there.reduced
     common = [note for note in a.notes[by] if note in b.notes[by]]
-    notes = common + [f"{side.name}: {note}" for side in (here, there) for note in side.part.notes[by] if note not in common]
+    notes = common + [f"{side.name}: {note}" for side in (here, there) for note in side.reduced.notes[by] if note not in common]
     columns = [_named(c, here, there) for c in HELD]
     heading = by.capitalize() if by != "frame" else "Python line"
     columns[0] = Column("name", heading, doc=HELD[0].doc, show="text" if by == "category" else "code")
@@ -216,24 +216,24 @@ def _held(found: Differences, here: Side[ComparePart], there: Side[ComparePart],
     )  # fmt: skip
 
 
-def _named(column: Column, here: Side[ComparePart], there: Side[ComparePart]) -> Column:
+def _named(column: Column, here: Compared[ComparePart], there: Compared[ComparePart]) -> Column:
     """A and B by their names."""
     of = {"A": here.name, "B": there.name}
     of |= {f"Allocations in {letter}": f"Allocations, {name}" for letter, name in [*of.items()]}
     return msgspec.structs.replace(column, label=of.get(column.label, column.label))
 
 
-def _numbers(here: Side[ComparePart], there: Side[ComparePart]) -> TableSection:
+def _numbers(here: Compared[ComparePart], there: Compared[ComparePart]) -> TableSection:
     rows = []
     for name, (label, _) in _MEASURES.items():
         if name == "growth":  # of another size: a tile has it
             continue
-        x, y = getattr(here.part, name), getattr(there.part, name)
+        x, y = getattr(here.reduced, name), getattr(there.reduced, name)
         change = _delta(x, y)
         rows.append({"measure": label, "a": x, "b": y, "delta": change, "share": change / x if change is not None and x else None})
     frame = pd.DataFrame(rows, columns=[c.name for c in NUMBERS], dtype=object)
-    sources = [f"{s.name}: {s.part.source}" for s in (here, there)]
-    text = sources[0].partition(": ")[2] if here.part.source == there.part.source else "; ".join(sources)
+    sources = [f"{s.name}: {s.reduced.source}" for s in (here, there)]
+    text = sources[0].partition(": ")[2] if here.reduced.source == there.reduced.source else "; ".join(sources)
     links = {name: Link("memory", {"run": side.run, "worker": side.of.worker, "span": side.of.span}, f"Memory of {side.name}")
              for name, side in (("a", here), ("b", there))}  # fmt: skip
     return make_table(
@@ -242,8 +242,8 @@ def _numbers(here: Side[ComparePart], there: Side[ComparePart]) -> TableSection:
     )  # fmt: skip
 
 
-def _settings(here: Side[ComparePart], there: Side[ComparePart]) -> TableSection:
-    a, b = here.part.setting, there.part.setting
+def _settings(here: Compared[ComparePart], there: Compared[ComparePart]) -> TableSection:
+    a, b = here.reduced.setting, there.reduced.setting
     rows = [{"setting": name, "a": a.get(name), "b": b.get(name), "same": "same" if a.get(name) == b.get(name) else "differs"}
             for name in dict.fromkeys([*a, *b])]  # fmt: skip
     rows.sort(key=lambda r: r["same"] == "same")
@@ -254,8 +254,8 @@ def _settings(here: Side[ComparePart], there: Side[ComparePart]) -> TableSection
     )  # fmt: skip
 
 
-def _notices(here: Side[ComparePart], there: Side[ComparePart], by: str, why: str) -> list[Notice]:
-    a, b = here.part, there.part
+def _notices(here: Compared[ComparePart], there: Compared[ComparePart], by: str, why: str) -> list[Notice]:
+    a, b = here.reduced, there.reduced
     out = []
     other = [n for n in dict.fromkeys([*a.setting, *b.setting]) if n in a.setting and n in b.setting and a.setting[n] != b.setting[n]]
     told = [f"{name} {a.setting[name]} and {b.setting[name]}" for name in other if name not in EXPECTED]
@@ -266,8 +266,8 @@ def _notices(here: Side[ComparePart], there: Side[ComparePart], by: str, why: st
     if a.source != b.source:
         out.append(Notice(f"Numbers are of different sources: {here.name} from {a.source}, {there.name} from {b.source}."))
     for side in (here, there):
-        if side.part.failures:
-            count = side.part.failures
+        if side.reduced.failures:
+            count = side.reduced.failures
             text = f"{how_many(count, 'allocation')} failed in `{side.name}`."
             out.append(Notice(text, link=Link("memory_findings", {"run": side.run, "worker": side.of.worker, "span": side.of.span}, "Why")))
     if why:

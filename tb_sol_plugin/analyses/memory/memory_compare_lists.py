@@ -9,7 +9,7 @@ import msgspec
 import pandas as pd
 
 from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, KIND, OPERATOR, SMALLER, ComparePart, Listing, Steps
-from tb_sol_plugin.model.recordings import Side
+from tb_sol_plugin.model.recordings import Compared
 from tb_sol_plugin.model.report import Column, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.units import how_many, human
 
@@ -55,6 +55,8 @@ def _columns(numbers: Numbers, missing: str) -> list[Column]:
             Column(f"{name}_b", f"{text}, B", unit, f"{doc}, in B", rank=ranks[2], missing=lacks),
         ]
     return out
+
+
 _ONLY: Final = Column("only", "Recorded in", doc="both, or the one recording that has it", show="text")
 _SIZE: Final = Column("abs_delta", "Size of it", "B", "size of the first difference; where that is not known, at least so much", rank=3)
 _KEY: Final = Column("key", "Id", doc="stable key of the row", rank=3)
@@ -131,7 +133,7 @@ def _cells(numbers: Numbers, order: tuple[str, ...], a: tuple[int, ...] | None, 
 
 def _table(
     section_id: str, title: str, columns: tuple[Column, ...], numbers: Numbers, order: tuple[str, ...], sides: tuple[Listing, Listing],
-    by: tuple[int, ...], here: Side[ComparePart], there: Side[ComparePart], *, first: str, footer: str, subtitle: str,
+    by: tuple[int, ...], here: Compared[ComparePart], there: Compared[ComparePart], *, first: str, footer: str, subtitle: str,
 ) -> TableSection:  # fmt: skip
     a, b = sides
     pairs = matched(a, b, by)
@@ -175,7 +177,7 @@ def _said(pair: Pair, section_id: str) -> dict[str, Scalar]:
             "key": f"row:{'|'.join(pair.name)}"}  # fmt: skip
 
 
-def _in(pair: Pair, here: Side[ComparePart], there: Side[ComparePart]) -> str:
+def _in(pair: Pair, here: Compared[ComparePart], there: Compared[ComparePart]) -> str:
     if pair.only == BOTH:
         return "both"
     mine, other = (here, there) if pair.only == "a" else (there, here)
@@ -183,7 +185,7 @@ def _in(pair: Pair, here: Side[ComparePart], there: Side[ComparePart]) -> str:
     return f"{mine.name}; not known of {other.name}" if unknown else f"only {mine.name}"
 
 
-def _named(column: Column, here: Side[ComparePart], there: Side[ComparePart]) -> Column:
+def _named(column: Column, here: Compared[ComparePart], there: Compared[ComparePart]) -> Column:
     """A and B by their names."""
     label = column.label
     for letter, side in (("A", here), ("B", there)):
@@ -201,7 +203,7 @@ def _nothing(section_id: str, title: str, columns: tuple[Column, ...], why: str)
     return TableSection(id=section_id, title=title, columns=list(columns), data={c.name: [] for c in columns}, key="key", empty=why)
 
 
-def _lacks(sides: tuple[Listing | None, Listing | None], here: Side[ComparePart], there: Side[ComparePart], what: str) -> str:
+def _lacks(sides: tuple[Listing | None, Listing | None], here: Compared[ComparePart], there: Compared[ComparePart], what: str) -> str:
     """Why two lists cannot be set beside each other; "" where they can."""
     lacking = [s.name for s, found in zip((here, there), sides, strict=True) if found is None]
     if lacking:
@@ -213,7 +215,7 @@ def _lacks(sides: tuple[Listing | None, Listing | None], here: Side[ComparePart]
     return ""
 
 
-def operators(here: Side[ComparePart], there: Side[ComparePart], a: ComparePart, b: ComparePart) -> TableSection:
+def operators(here: Compared[ComparePart], there: Compared[ComparePart], a: ComparePart, b: ComparePart) -> TableSection:
     """Empty, with the reason, where a source knows no operators."""
     title, why = "Operators", _lacks((a.operators, b.operators), here, there, "operators")
     if why or a.operators is None or b.operators is None:
@@ -228,7 +230,7 @@ def operators(here: Side[ComparePart], there: Side[ComparePart], a: ComparePart,
     )  # fmt: skip
 
 
-def allocations(here: Side[ComparePart], there: Side[ComparePart], a: ComparePart, b: ComparePart) -> TableSection:
+def allocations(here: Compared[ComparePart], there: Compared[ComparePart], a: ComparePart, b: ComparePart) -> TableSection:
     """Empty, with the reason, where a source tells no single allocations, or the two tell different things of them."""
     title, why = "Allocations", _lacks((a.kinds, b.kinds), here, there, "single allocations")
     if why or a.kinds is None or b.kinds is None:
@@ -242,7 +244,7 @@ def allocations(here: Side[ComparePart], there: Side[ComparePart], a: ComparePar
     )  # fmt: skip
 
 
-def _lengths(here: Side[ComparePart], there: Side[ComparePart], a: ComparePart, b: ComparePart) -> str:
+def _lengths(here: Compared[ComparePart], there: Compared[ComparePart], a: ComparePart, b: ComparePart) -> str:
     """That sums are over recordings of other lengths."""
     counts = [p.per_step.count if p.per_step is not None else 0 for p in (a, b)]
     if counts[0] == counts[1]:
@@ -251,7 +253,7 @@ def _lengths(here: Side[ComparePart], there: Side[ComparePart], a: ComparePart, 
     return f" Sums are over all that was recorded, {said[0]} and {said[1]}, unless a step is chosen."
 
 
-def per_step(here: Side[ComparePart], there: Side[ComparePart], a: Steps | None, b: Steps | None) -> TableSection | None:
+def per_step(here: Compared[ComparePart], there: Compared[ComparePart], a: Steps | None, b: Steps | None) -> TableSection | None:
     """The first step of A beside the first of B, and so on; None where one of them has no steps."""
     if a is None or b is None:
         return None

@@ -27,7 +27,7 @@ from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks, ranks_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.figure import escape, light
-from tb_sol_plugin.model.recordings import WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (
     AnySection,
@@ -60,10 +60,10 @@ ASSUMED: Final = ("gated", "rms_norm", "tied", "tp", "pp", "dp", "seq", "micro_b
     under="memory",
     reduce=Reduction(part, sol_log=True, least=1),
 )
-def run(workers: Sequence[WorkerPart[ExpectedPart]], query: MemoryExpectedQuery) -> Report:
-    found = ranks_of(workers, lambda w: w.part.extent_ns)
+def run(workers: Sequence[RecordingReduction[ExpectedPart]], query: MemoryExpectedQuery) -> Report:
+    found = ranks_of(workers, lambda w: w.reduced.extent_ns)
     given = asked_for(query)
-    parts = [w.part for w in found.read]
+    parts = [w.reduced for w in found.read]
     expected = [expectation(p, given, rank=w.rank, world=found.world_size) for w, p in zip(found.read, parts, strict=True)]
     ranks = [Rank(*one) for one in zip(found.read, parts, expected, strict=True)]
     rows = rows_of(ranks)

@@ -23,7 +23,7 @@ from tb_sol_plugin.cost.transformer.query import NAMES
 from tb_sol_plugin.metrics.memory.expected import ROWS
 from tb_sol_plugin.metrics.ranks.comparison import label
 from tb_sol_plugin.metrics.ranks.sections import columns_of
-from tb_sol_plugin.model.recordings import WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.report import Link, Mark, Scalar, TableSection, make_table
 from tb_sol_plugin.units import human
 
@@ -44,7 +44,7 @@ GUESSED_STAGE: Final = "the stage is not recorded: it follows from the number of
 class Rank:
     """One worker with what is expected of it."""
 
-    worker: WorkerPart[ExpectedPart]
+    worker: RecordingReduction[ExpectedPart]
     part: ExpectedPart
     expected: Expectation
 

@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.ranks.comparison import ranks_of
 from tb_sol_plugin.metrics.ranks.sections import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.recordings import WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import (
     AnySection,
@@ -122,9 +122,9 @@ EVEN: Final = 1.02
     under="memory",
     reduce=Reduction(part, fields=("step", "device_limits"), sol_log=True),
 )
-def run(workers: Sequence[WorkerPart[RankPart]], query: MemoryRanksQuery) -> Report:
-    found = ranks_of(workers, lambda w: w.part.window_ns)
-    parts = [w.part for w in found.read]
+def run(workers: Sequence[RecordingReduction[RankPart]], query: MemoryRanksQuery) -> Report:
+    found = ranks_of(workers, lambda w: w.reduced.window_ns)
+    parts = [w.reduced for w in found.read]
     ranks = T.compare(found, parts, query.what)
     stages = T.by_stage(ranks)
     sections: list[AnySection] = [_tiles(_values(ranks, stages), ranks)]

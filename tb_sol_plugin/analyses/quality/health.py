@@ -318,14 +318,14 @@ def _categories(capture: Capture) -> TableSection:
 def _log(capture: Capture) -> TableSection:
     voice = "recorder" if is_capture(capture) else "warning"
     rows = [("error", line) for line in capture.facts.errors] + [(voice, line) for line in capture.facts.warnings]
-    rows += [("recorder", line) for line in capture.facts.beside]
+    rows += [("recorder", line) for line in capture.facts.attached_notes]
     return make_table(
         "log",
         "Log",
         pd.DataFrame(rows, columns=["level", "message"]),
         LOG_COLUMNS,
         subtitle="the profiler's own lines, the reader's, and those of what is recorded beside it"
-        if capture.facts.beside
+        if capture.facts.attached_notes
         else "the recorder's own lines and the reader's"
         if is_capture(capture)
         else "the profiler's own lines and the reader's",

@@ -21,7 +21,7 @@ from tb_sol_plugin.metrics.goodput import points as G
 from tb_sol_plugin.metrics.goodput.part import ScalingPart
 from tb_sol_plugin.metrics.goodput.points import Point, combined, of_run
 from tb_sol_plugin.metrics.goodput.predict import Prediction, ResolvedTerms, TermsQuery, resolve_terms
-from tb_sol_plugin.model.recordings import BesideFile, WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction, Sidecar
 from tb_sol_plugin.units import human
 
 RECORD: Final = (
@@ -60,9 +60,9 @@ class Gathered:
         return self.prediction.fit if self.prediction is not None else None
 
 
-def _by_run(workers: Sequence[WorkerPart[ScalingPart]], wanted: Sequence[str]) -> dict[str, list[WorkerPart[ScalingPart]]]:
+def _by_run(workers: Sequence[RecordingReduction[ScalingPart]], wanted: Sequence[str]) -> dict[str, list[RecordingReduction[ScalingPart]]]:
     """Sort recordings by run, those of the wanted runs or of all. BadQuery for a run that is not there."""
-    own_of: dict[str, list[WorkerPart[ScalingPart]]] = {}
+    own_of: dict[str, list[RecordingReduction[ScalingPart]]] = {}
     for w in workers:
         if not wanted or w.run in wanted:
             own_of.setdefault(w.run, []).append(w)
@@ -73,8 +73,8 @@ def _by_run(workers: Sequence[WorkerPart[ScalingPart]], wanted: Sequence[str]) -
 
 
 def gather(
-    workers: Sequence[WorkerPart[ScalingPart]],
-    files: Sequence[BesideFile],
+    workers: Sequence[RecordingReduction[ScalingPart]],
+    files: Sequence[Sidecar],
     *,
     runs: str = "",
     path: str = "",
@@ -116,7 +116,7 @@ def gather(
     return Gathered(tuple(points), Prediction(made, settled.terms), settled, boot, left, plain, biased, silent, tuple(notes))
 
 
-def _others(runs: dict[str, list[WorkerPart[ScalingPart]]]) -> dict[str, str]:
+def _others(runs: dict[str, list[RecordingReduction[ScalingPart]]]) -> dict[str, str]:
     """Runs of another model, or on other devices, than most workers here are of, and in what they differ.
 
     What is not known differs from nothing. A run's devices and its model, identified by its parameters, are those of its first worker that
@@ -126,7 +126,7 @@ def _others(runs: dict[str, list[WorkerPart[ScalingPart]]]) -> dict[str, str]:
     for name, own in runs.items():
         read = [w for w in own if w.state == "read"]
         if read and read[0].facts is not None:
-            of[name] = read[0].facts.devices, max(w.part.parameters for w in read[:1])
+            of[name] = read[0].facts.devices, max(w.reduced.parameters for w in read[:1])
     out: dict[str, str] = {}
     for at, words in ((0, "it ran on {}, the others on {}"), (1, "its model has {} parameters, that of the others {}")):
         left = {n: k for n, k in of.items() if n not in out}
@@ -154,7 +154,7 @@ class _Runs:
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Run] = {}
 
-    def of(self, name: str, own: Sequence[WorkerPart[ScalingPart]]) -> Run:
+    def of(self, name: str, own: Sequence[RecordingReduction[ScalingPart]]) -> Run:
         """Returns (points, why there are none, the parts without their steps) of one run."""
         key = (name, *((w.worker, w.order, w.state, w.key, w.problem) for w in own))
         sure = all(w.key or w.state != "read" for w in own)
@@ -162,7 +162,7 @@ class _Runs:
             known = self._known.get(key) if sure else None
         if known is None:
             points, why = of_run(name, own)
-            slim = [msgspec.structs.replace(w.part, steps=()) for w in own if w.state == "read"]
+            slim = [msgspec.structs.replace(w.reduced, steps=()) for w in own if w.state == "read"]
             known = (points, why, slim)
             with self._lock:
                 while len(self._known) >= MOST_RUNS:
@@ -187,7 +187,7 @@ def _fitted(
     return made, bootstrap(made), tuple(leave_one_out(made)), plain_objective(kept)
 
 
-def _given(files: Sequence[BesideFile], path: str, runs: set[str]) -> tuple[G.PointsFile, list[str]]:
+def _given(files: Sequence[Sidecar], path: str, runs: set[str]) -> tuple[G.PointsFile, list[str]]:
     """Returns points of all files, and what is wrong with them; other values are those of the last file that has them.
 
     A file that is named takes precedence over those in the folders of runs, and these over scalars of TensorBoard.

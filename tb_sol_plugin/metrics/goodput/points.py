@@ -15,7 +15,7 @@ import numpy as np
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.goodput.part import Counted, ScalingPart, Step
-from tb_sol_plugin.model.recordings import WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.tables.arrays import Floats
 
 Source: TypeAlias = Literal["given", "recorded", "trace", "capture"]
@@ -65,9 +65,9 @@ class Point:
         return self.num_nodes, self.num_replicas, self.atomic_bsz
 
 
-def of_run(run: str, workers: Sequence[WorkerPart[ScalingPart]]) -> tuple[list[Point], list[str]]:
+def of_run(run: str, workers: Sequence[RecordingReduction[ScalingPart]]) -> tuple[list[Point], list[str]]:
     """Returns points of one run, and why it gives none (or fewer), as text."""
-    parts = [(w, w.part) for w in sorted(workers, key=lambda w: w.order) if w.state == "read"]
+    parts = [(w, w.reduced) for w in sorted(workers, key=lambda w: w.order) if w.state == "read"]
     broken = [w.problem for w in workers if w.state in ("failed", "lacking") and w.problem]
     if not parts:
         return [], broken[:1]
@@ -103,7 +103,7 @@ def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
     return out
 
 
-def _traced(run: str, parts: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], reasons: list[str]) -> list[Point]:
+def _traced(run: str, parts: Sequence[tuple[RecordingReduction[ScalingPart], ScalingPart]], reasons: list[str]) -> list[Point]:
     """Makes points from steps in traces: of each step the slowest rank, of the steps of one batch size the median."""
     stepping = [(w, p) for w, p in parts if p.steps]
     if not stepping:
@@ -155,7 +155,7 @@ def _by_batch(parts: Sequence[ScalingPart], guessed: list[str], reasons: list[st
 
 
 def _size(
-    stepping: Sequence[tuple[WorkerPart[ScalingPart], ScalingPart]], guessed: list[str], reasons: list[str]
+    stepping: Sequence[tuple[RecordingReduction[ScalingPart], ScalingPart]], guessed: list[str], reasons: list[str]
 ) -> tuple[int, int] | None:
     """Returns (nodes, replicas): as the program recorded them, else replicas of the world's size, and nodes as host names."""
     replicas = max(p.replicas for _, p in stepping)

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.model.recordings import WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 
 # -- The ranks of a job ----------------------------------------------------------------------------------------------
@@ -32,9 +32,9 @@ class Ranks(Generic[P]):
     the workers that recorded it, where there are several.
     """
 
-    read: tuple[WorkerPart[P], ...]
+    read: tuple[RecordingReduction[P], ...]
     counts: Mask
-    excluded: tuple[WorkerPart[P], ...]
+    excluded: tuple[RecordingReduction[P], ...]
     world_size: int | None
     world_sizes: tuple[int, ...]
     missing: tuple[int, ...]
@@ -61,7 +61,9 @@ class Ranks(Generic[P]):
         return all(w.rank is not None for w in self.read)
 
 
-def _longest_of_each_rank(read: Sequence[WorkerPart[P]], often: Counter[int], length: Callable[[WorkerPart[P]], int]) -> Mask:
+def _longest_of_each_rank(
+    read: Sequence[RecordingReduction[P]], often: Counter[int], length: Callable[[RecordingReduction[P]], int]
+) -> Mask:
     """Mark the recordings that count: of several with one rank the longest, of equal ones the first."""
     longest: dict[int, tuple[int, int]] = {}
     counts = np.ones(len(read), np.bool_)
@@ -78,7 +80,7 @@ def _longest_of_each_rank(read: Sequence[WorkerPart[P]], often: Counter[int], le
     return counts
 
 
-def ranks_of(workers: Sequence[WorkerPart[P]], length: Callable[[WorkerPart[P]], int]) -> Ranks[P]:
+def ranks_of(workers: Sequence[RecordingReduction[P]], length: Callable[[RecordingReduction[P]], int]) -> Ranks[P]:
     """Sort the recordings of a run into ranks.
 
     length: of a recording, in ns; asked only of recordings that share a rank. Of equal ones the first counts.
@@ -97,7 +99,7 @@ def ranks_of(workers: Sequence[WorkerPart[P]], length: Callable[[WorkerPart[P]],
     )  # fmt: skip
 
 
-def label(worker: WorkerPart[P]) -> str:
+def label(worker: RecordingReduction[P]) -> str:
     """Returns the name of a recording in text: its rank, else the name of its worker."""
     return worker.worker if worker.rank is None else f"rank {worker.rank}"
 

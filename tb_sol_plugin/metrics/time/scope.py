@@ -13,7 +13,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.requirements import OF_MEMORY
+from tb_sol_plugin.model.requirements import MEMORY_KINDS
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Mask
 
@@ -57,7 +57,7 @@ def is_profile(capture: Capture) -> bool:
 
 def is_memory(capture: Capture) -> bool:
     """Returns whether this is a recording of memory alone: a timeline of a profiler or a snapshot of an allocator."""
-    return capture.facts.source in OF_MEMORY
+    return capture.facts.source in MEMORY_KINDS
 
 
 def has_ledger(capture: Capture) -> bool:

@@ -16,7 +16,7 @@ import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model import registry as registry_module
 from tb_sol_plugin.model.answer import AnalysisRequest, from_ranks, reducer_of
-from tb_sol_plugin.model.recordings import Missing, Recording, WorkerPart
+from tb_sol_plugin.model.recordings import Missing, Recording, RecordingReduction
 from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import Report, UnavailableReport
 from tests.conftest import ROOT
@@ -49,7 +49,9 @@ def test_the_example_of_the_docs(tmp_path: Path, example: str) -> None:
 
 def test_a_part_depends_on_no_other_field_than_it_says() -> None:
     # GIVEN the comparison of copies, whose part depends on the step THEN other fields make no other part, and do not reach it
-    keys = {reducer_of("memcpy_ranks", raw).key for raw in ({}, {"what": "bytes"}, {"device_limits": "H100_SXM"}, {"step": ""}, {"step": " "})}
+    keys = {
+        reducer_of("memcpy_ranks", raw).key for raw in ({}, {"what": "bytes"}, {"device_limits": "H100_SXM"}, {"step": ""}, {"step": " "})
+    }
     assert len(keys) == 1 and reducer_of("memcpy_ranks", {"step": "3"}).key not in keys
     assert reducer_of("memcpy_ranks", {"what": "bytes", "step": " 3 "}).raw == (("step", "3"),)
     with pytest.raises(BadQuery):
@@ -81,12 +83,12 @@ def test_a_maker_goes_to_another_process(tmp_path: Path) -> None:
     assert missing.missing == Missing("no step 9", "recorded: 1–2", error=True, field="step") and not missing.body
 
 
-def worker(name: str, state: str, **more: object) -> WorkerPart[msgspec.Struct]:
-    return WorkerPart(name, "1", f"job/{name}.json", state, **more)  # type: ignore[arg-type]
+def worker(name: str, state: str, **more: object) -> RecordingReduction[msgspec.Struct]:
+    return RecordingReduction(name, "1", f"job/{name}.json", state, **more)  # type: ignore[arg-type]
 
 
 def of_ranks(
-    ranks: list[WorkerPart[msgspec.Struct]], raw: dict[str, str] | None = None, shown: Recording | None = None
+    ranks: list[RecordingReduction[msgspec.Struct]], raw: dict[str, str] | None = None, shown: Recording | None = None
 ) -> Report | UnavailableReport:
     return from_ranks(AnalysisRequest("memcpy_ranks", raw or {}, shown), ranks).report()
 

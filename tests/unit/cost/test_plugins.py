@@ -14,6 +14,7 @@ import pytest
 from tb_sol_plugin.cost import estimate, explain, model_for, registered
 from tb_sol_plugin.cost import plugins as P
 from tb_sol_plugin.cost.model import registering
+from tests.support.waiting import until
 from tests.unit.cost.calls import call, cost
 
 Install = Callable[[str, str, str], None]
@@ -148,9 +149,11 @@ def test_a_plugin_may_ask_for_costs_while_it_is_loaded(install: Install) -> None
 
 
 def test_threads_wait_for_the_first_one(install: Install) -> None:
-    # GIVEN a slow plugin that counts its calls, and four threads that ask at once
-    source = "import time\ncalls = []\ndef setup():\n    calls.append(1)\n    time.sleep(0.05)\n"
+    # GIVEN a plugin that counts its calls, and four threads, of which all but one ask while it is being loaded
+    source = "import threading\ncalls, go = [], threading.Event()\ndef setup():\n    calls.append(1)\n    assert go.wait(120)\n"
     install("slow", source + "".join("    " + line + "\n" for line in GEMM.splitlines()), "slow:setup")
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: cost("my_ext::gemm", (3, 4), (4, 5)).flop, range(4)))
-    assert found == [120] * 4 and sys.modules["slow"].calls == [1]
+        found = [pool.submit(lambda: cost("my_ext::gemm", (3, 4), (4, 5)).flop) for _ in range(4)]
+        until(lambda: "slow" in sys.modules and sys.modules["slow"].__dict__.get("calls"))
+        sys.modules["slow"].go.set()
+        assert [f.result() for f in found] == [120] * 4 and sys.modules["slow"].calls == [1]

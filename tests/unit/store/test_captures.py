@@ -17,7 +17,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import names
 from tb_sol_plugin.store.files import stat_parts
-from tb_sol_plugin.store.join import captures_beside, companion
+from tb_sol_plugin.store.join import companion, sol_logs_of
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.scan import Heads, Listing, scan
@@ -165,18 +165,18 @@ def named(worker: str, span: str = "1", kind: str = "kineto", file: str = "") ->
 def test_which_capture_belongs_to_a_trace() -> None:
     same, zero, three = (named(w, str(WALL_NS), "sol_capture", f"{w}_77_{WALL_NS}.sol.jsonl") for w in ("w", "h_rank0", "h_rank3"))
     # by the worker's name
-    assert captures_beside(named("w"), [same, zero, three, named("w")]) == [same]
+    assert sol_logs_of(named("w"), [same, zero, three, named("w")]) == [same]
     # by host and process, as torch's own handler names workers
-    assert captures_beside(named("h_77"), [zero]) == [zero]
+    assert sol_logs_of(named("h_77"), [zero]) == [zero]
     # by rank: in the name, or in the header
-    assert captures_beside(named("job-rank_3"), [zero, three]) == [three]
-    assert captures_beside(named("host_4711"), [zero, three], rank=0) == [zero]
+    assert sol_logs_of(named("job-rank_3"), [zero, three]) == [three]
+    assert sol_logs_of(named("host_4711"), [zero, three], rank=0) == [zero]
     # where there is one of each; not where there are more
-    assert captures_beside(named("host_4711"), [three, named("host_4711")]) == [three]
-    assert captures_beside(named("a_1"), [three, named("a_1"), named("b_2")]) == []
-    assert captures_beside(named("host_4711"), [zero, three]) == []
+    assert sol_logs_of(named("host_4711"), [three, named("host_4711")]) == [three]
+    assert sol_logs_of(named("a_1"), [three, named("a_1"), named("b_2")]) == []
+    assert sol_logs_of(named("host_4711"), [zero, three]) == []
     # never a capture with a capture
-    assert captures_beside(zero, [zero, three]) == []
+    assert sol_logs_of(zero, [zero, three]) == []
 
 
 def test_companions_lead_to_each_other() -> None:
@@ -287,7 +287,7 @@ def test_a_broken_capture_does_not_hide_the_trace(store: Store, tmp_path: Path) 
     # WHEN it is opened, THEN it opens, and says why it stands alone
     c = open_soon(store, recording)
     assert len(c.device) == 1 and c.tables["ledger"].empty
-    assert [w for w in c.facts.warnings if "SOL capture beside this trace cannot be read" in w and "format 7.0" in w]
+    assert [w for w in c.facts.warnings if "SOL log of this trace cannot be read" in w and "format 7.0" in w]
     assert store.capture(recording) is c
     # WHEN the file is put right, THEN the warning goes
     small().write(run / NAME)

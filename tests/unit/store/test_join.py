@@ -18,7 +18,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts, own_work_until
 from tb_sol_plugin.model.memory_join import joined_files, on_its_clock
 from tb_sol_plugin.model.recordings import SNAPSHOT, TIMELINE, Recording
-from tb_sol_plugin.store.join import beside_of, companions
+from tb_sol_plugin.store.join import attached_to, companions
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
@@ -79,22 +79,29 @@ def opened(folder: Path) -> Capture:
 def test_whose_a_snapshot_is(bearers: list[str], files: list[str], wanted: dict[str, list[str]]) -> None:
     traces = [recording(f"{b}.1.pt.trace.json", "kineto", b, "1") for b in bearers]
     every = [*traces, *(recording(f"{f}.pickle", SNAPSHOT, f) for f in files)]
-    assert {t.worker: [r.worker for r in beside_of(t, every)] for t in traces} == wanted
+    assert {t.worker: [r.worker for r in attached_to(t, every)] for t in traces} == wanted
 
 
 def test_the_rank_may_stand_in_the_header() -> None:
     every = [recording("a.json", "kineto", "a"), recording("b.json", "kineto", "b"), recording("rank1.pickle", SNAPSHOT, "rank1")]
-    assert beside_of(every[0], every) == [] and beside_of(every[0], every, rank=1) == [every[2]] and beside_of(every[0], every, rank=0) == []
+    assert (
+        attached_to(every[0], every) == []
+        and attached_to(every[0], every, rank=1) == [every[2]]
+        and attached_to(every[0], every, rank=0) == []
+    )
 
 
 def test_a_trace_bears_memory_rather_than_its_sol_capture() -> None:
     # GIVEN a trace with a SOL capture, a SOL capture alone, and a snapshot and a timeline of either rank
     t = recording("h_rank0.5.pt.trace.json", "kineto", "h_rank0", "5")
-    a, b = recording("h_rank0_1_5.sol.jsonl", "sol_capture", "h_rank0", "5"), recording("h_rank1_1_5.sol.jsonl", "sol_capture", "h_rank1", "5")
+    a, b = (
+        recording("h_rank0_1_5.sol.jsonl", "sol_capture", "h_rank0", "5"),
+        recording("h_rank1_1_5.sol.jsonl", "sol_capture", "h_rank1", "5"),
+    )
     m = [recording(f"rank{n}.pickle", SNAPSHOT, f"rank{n}") for n in (0, 1)] + [recording("rank1.raw.json", TIMELINE, "rank1")]
     every = [t, a, b, *m]
     # THEN the trace gets both of its own, its SOL capture none, the other SOL capture both of rank 1
-    assert beside_of(t, every) == [a, m[0]] and beside_of(a, every) == [] and beside_of(b, every) == [m[1], m[2]]
+    assert attached_to(t, every) == [a, m[0]] and attached_to(a, every) == [] and attached_to(b, every) == [m[1], m[2]]
     # AND each is told with the recording that bears it
     assert {r: o for r, o in companions(tuple(every)).items() if r in m} == {m[0]: t, m[1]: b, m[2]: b}
 

@@ -1,36 +1,35 @@
-"""Answers are made once and bounded by bytes."""
+"""`Memo` makes a value once, and is bounded by bytes."""
 
 from __future__ import annotations
 
-import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_sol_plugin.store.options import Memo
+from tests.support.waiting import Gate, until
 
 
-def test_one_thread_makes_all_get() -> None:
+def test_one_thread_makes_a_value_and_all_get_it() -> None:
+    # GIVEN eight threads that ask for the same key while the first makes its value THEN it is made once, and all have it
     memo: Memo[int] = Memo(100, lambda _: 1)
-    made = []
+    gate, made = Gate(), []
 
     def make() -> int:
         made.append(1)
-        time.sleep(0.05)
+        gate.wait()
         return 7
 
-    got: list[int] = []
-    threads = [threading.Thread(target=lambda: got.append(memo.get("k", make))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert got == [7] * 8 and made == [1]
+    with ThreadPoolExecutor(8) as pool:
+        got = [pool.submit(memo.get, "k", make) for _ in range(8)]
+        until(lambda: made)
+        gate.open()
+        assert [g.result() for g in got] == [7] * 8 and made == [1]
 
 
-def test_an_error_is_not_kept() -> None:
+def test_an_error_is_not_cached() -> None:
     memo: Memo[int] = Memo(100, lambda _: 1)
     with pytest.raises(ZeroDivisionError):
         memo.get("k", lambda: 1 // 0)
@@ -38,7 +37,7 @@ def test_an_error_is_not_kept() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6)), max_size=40), st.integers(1, 15))
-def test_like_a_slow_list(uses: list[tuple[int, int]], limit: int) -> None:
+def test_any_order_of_puts_keeps_what_a_list_would_keep(uses: list[tuple[int, int]], limit: int) -> None:
     # GIVEN any order of puts WHEN compared with a list kept by hand THEN the same keys remain, the last one always
     memo: Memo[int] = Memo(limit, lambda v: v)
     kept: list[tuple[int, int]] = []

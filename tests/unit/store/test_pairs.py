@@ -66,7 +66,7 @@ def test_what_is_said_of_the_choice() -> None:
     def said(**asked: str) -> str:
         return paired(JOBS["job/a"][0], JOBS, Other(**asked)).chosen
 
-    assert said() == "the same worker of the run beside this one"
+    assert said() == "the same worker of another run"
     assert said(run="job/b") == said(run="job/b", worker="rank1") == ""
     assert said(run="job/c") == "its first worker"
     assert said(run="job/a") == "another worker of this run"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.routes import create_app
 from tests.support.memory_ranks import MB, rank_trace
 from tests.support.trace_builder import TraceBuilder
+from tests.support.waiting import Gate, until
 
 ASK = "/api/v1/analysis/memory_compare?run=job/a"
 NAME = "1700000000000000000.pt.trace.json.gz"
@@ -43,7 +43,7 @@ def client(logdir: Path, tmp_path: Path) -> Iterator[FlaskClient]:
         store.close()
 
 
-def test_the_answer_and_its_choices(client: FlaskClient) -> None:
+def test_the_same_rank_of_the_other_run_is_chosen(client: FlaskClient) -> None:
     # GIVEN two runs in a folder WHEN nothing is said of the other one THEN it is the same rank of the other run
     answer = client.get(f"{ASK}&wait=30")
     body = answer.get_json()
@@ -57,19 +57,14 @@ def test_the_answer_and_its_choices(client: FlaskClient) -> None:
     assert csv.mimetype == "text/csv" and csv.get_data(as_text=True).startswith("name,delta,a,b,")
 
 
-def test_until_both_are_read(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    # GIVEN files that take a while THEN the request says how many of the two are read; the page gets no failure
-    plain = reductions.open_here
-
-    def slowly(*args: object) -> object:
-        time.sleep(0.3)
-        return plain(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(reductions, "open_here", slowly)
+def test_while_files_are_read_the_answer_says_how_many(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN files that are being read THEN the request says how many of the two are read; the page gets no failure
+    gate = Gate().guard(monkeypatch, reductions, "open_here")
     answer = client.get(ASK)
     assert answer.status_code == 409 and answer.get_json()["progress"]["stage"] == "0 of 2 recordings"
     assert client.get(ASK, headers={"Prefer": "respond-async"}).status_code == 202
-    assert client.get(f"{ASK}&wait=30").status_code == 200
+    gate.open()
+    assert until(lambda: client.get(f"{ASK}&wait=30").status_code == 200)
 
 
 @pytest.mark.parametrize(("more", "status", "field"), [
@@ -77,19 +72,19 @@ def test_until_both_are_read(client: FlaskClient, monkeypatch: pytest.MonkeyPatc
     ("other_run=job/a&other_worker=rank0", 400, "other_worker"), ("by=color", 400, "by"), ("other=job/b", 400, "other"),
     ("other_run=/etc", 404, "other_run"), ("other_run=../job/b", 404, "other_run"),
 ])  # fmt: skip
-def test_wrong_names(client: FlaskClient, more: str, status: int, field: str) -> None:
+def test_a_wrong_name_is_an_error_that_names_its_field(client: FlaskClient, more: str, status: int, field: str) -> None:
     # GIVEN a name that is not in the logdir, a path among them THEN the error names the field, and nothing outside is looked at
     answer = client.get(f"{ASK}&wait=30&{more}")
     assert answer.status_code == status and answer.get_json()["error"]["field"] == field
 
 
-def test_an_other_one_that_lacks_memory(client: FlaskClient) -> None:
+def test_another_recording_without_memory_says_what_to_record(client: FlaskClient) -> None:
     body = client.get(f"{ASK}&wait=30&other_run=plain").get_json()
     assert body["available"] is False and body["because"].startswith("plain") and "profile_memory" in body["argument"]
     assert body["fields"]["other_run"]["value"] == "plain"
 
 
-def test_the_page_list_knows_whether_there_is_another(client: FlaskClient, logdir: Path) -> None:
+def test_the_catalog_says_whether_there_is_a_second_recording(client: FlaskClient, logdir: Path) -> None:
     def available(query: str) -> bool:
         found = client.get(f"/api/v1/analyses?{query}&wait=30").get_json()["analyses"]
         return bool(next(a for a in found if a["name"] == "memory_compare")["available"])
@@ -101,13 +96,9 @@ def test_the_page_list_knows_whether_there_is_another(client: FlaskClient, logdi
     assert body["available"] is False and "two recordings" in body["because"] and body["selection"]["run"] == "plain"
 
 
-def test_a_run_that_came_since(client: FlaskClient, logdir: Path) -> None:
+def test_a_run_that_appeared_after_the_listing_is_found(client: FlaskClient, logdir: Path) -> None:
     # GIVEN a listing that was made WHEN a run appears after it and is named THEN it is found
     assert client.get(f"{ASK}&wait=30").status_code == 200
     rank_trace(0, 2, peak=450 * MB).write(logdir / "job" / "c" / f"rank0.{NAME}")
-    for _ in range(20):
-        answer = client.get(f"{ASK}&wait=30&other_run=job/c")
-        if answer.status_code == 200:
-            break
-        time.sleep(0.2)
-    assert "50.0" in answer.get_json()["headline"]
+    until(lambda: client.get(f"{ASK}&wait=30&other_run=job/c").status_code == 200)
+    assert "50.0" in client.get(f"{ASK}&other_run=job/c").get_json()["headline"]

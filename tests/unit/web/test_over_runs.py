@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,21 +18,37 @@ from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.routes import create_app
 from tests.support.scaling_runs import write_run
+from tests.support.waiting import Gate, until
 
 EARLY = {"Prefer": "respond-async"}
 ASK = "/api/v1/analysis/scaling?run=r1"
 KEYS = {(1, 1, 16), (1, 1, 32), (1, 2, 16), (1, 2, 32)}
 
 
-@pytest.fixture
-def logdir(tmp_path: Path) -> Path:
-    """Four runs of one configuration each, one file of text that is no trace, and a pair of nodes."""
-    root = tmp_path / "logs"
+def write_runs(root: Path) -> Path:
+    """Write four runs of one configuration each, and one file of text that is no trace."""
     for replicas, batch, name in ((1, 16, "r1"), (1, 32, "r1b"), (2, 16, "r2"), (2, 32, "r2b")):
         write_run(root / name, nodes=1, replicas=replicas, batch=batch, accum_s=0.01 * batch, optim_s=0.01 * batch + 0.02 * (replicas - 1), steps=2)
     (root / "broken").mkdir()
     (root / "broken" / "w.1.pt.trace.json").write_text("no JSON at all")
     return root
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    return write_runs(tmp_path / "logs")
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
+    """A server that has read all runs; tests that use it change nothing."""
+    folder = tmp_path_factory.mktemp("read")
+    with ThreadPoolExecutor(1) as pool:
+        store = Store(single(str(write_runs(folder / "logs"))), StoreOptions(cache_dir=str(folder / "cache"), fresh_seconds=0), executor=pool)
+        client = create_app(store, WebOptions(first_wait=0.05)).test_client()
+        until(lambda: client.get(f"{ASK}&wait=30").status_code == 200)
+        yield client
+        store.close()
 
 
 @pytest.fixture
@@ -50,9 +64,9 @@ def points(body: dict[str, object]) -> dict[tuple[int, int, int], str]:
     return dict(zip(zip(data["num_nodes"], data["num_replicas"], data["atomic_bsz"], strict=True), data["run"], strict=True))
 
 
-def test_all_runs_are_in_one_answer(client: FlaskClient) -> None:
+def test_all_runs_are_in_one_answer(read: FlaskClient) -> None:
     # GIVEN four runs and one that cannot be read WHEN asked with one of them THEN the points of all, and the broken one with its own reason
-    answer = client.get(f"{ASK}&wait=30")
+    answer = read.get(f"{ASK}&wait=30")
     body = answer.get_json()
     assert answer.status_code == 200 and body["available"] and "reading" not in body
     assert points(body) == {(1, 1, 16): "r1", (1, 1, 32): "r1b", (1, 2, 16): "r2", (1, 2, 32): "r2b"}
@@ -60,68 +74,63 @@ def test_all_runs_are_in_one_answer(client: FlaskClient) -> None:
     assert "No point from" in about and "prof.step()" not in about
     assert body["selection"] == {"run": "r1"}
     # THEN it is known the next time, and without a run as well
-    assert client.get(ASK, headers={"If-None-Match": answer.headers["ETag"]}).status_code == 304
-    assert set(points(client.get("/api/v1/analysis/scaling").get_json())) == KEYS
+    assert read.get(ASK, headers={"If-None-Match": answer.headers["ETag"]}).status_code == 304
+    assert set(points(read.get("/api/v1/analysis/scaling").get_json())) == KEYS
 
 
-def test_tables_and_the_file_for_a_scheduler(client: FlaskClient) -> None:
-    client.get(f"{ASK}&wait=30")
-    csv = client.get(f"{ASK}&format=csv&section=predictions")
+def test_tables_and_the_file_for_a_scheduler(read: FlaskClient) -> None:
+    read.get(f"{ASK}&wait=30")
+    csv = read.get(f"{ASK}&format=csv&section=predictions")
     head = csv.get_data(as_text=True).splitlines()[0].split(",")
     assert csv.mimetype == "text/csv"
     assert {"num_nodes", "num_replicas", "atomic_bsz", "accum_steps", "throughput", "efficiency", "goodput"} <= {h.partition(" ")[0] for h in head}
-    hints = client.get(f"{ASK}&format=file&section=sched_hints")
+    hints = read.get(f"{ASK}&format=file&section=sched_hints")
     assert hints.mimetype == "application/json" and json.loads(hints.get_data(as_text=True))["maxProfiledReplicas"] == 2
-    assert client.get(f"{ASK}&format=file&section=nothing").status_code in (400, 404)
+    assert read.get(f"{ASK}&format=file&section=nothing").status_code in (400, 404)
 
 
-def test_while_they_are_read_there_is_progress_and_an_early_answer(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = reductions.open_here
-
-    go = threading.Semaphore(0)
-
-    def slowly(*args: object) -> object:
-        assert go.acquire(timeout=120)
-        return plain(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(reductions, "open_here", slowly)
+def test_while_runs_are_read_there_is_progress_and_an_early_answer(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate().guard(monkeypatch, reductions, "open_here")
     first = client.get(ASK)
     progress = first.get_json()["progress"]
     assert first.status_code == 409 and progress["stage"].endswith("of 5 workers") and 0 <= progress["bytes"] < progress["total"]
     seen = []
-    go.release(2)
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
+    gate.open(2)
+
+    def whole() -> bool:
         answer = client.get(ASK, headers=EARLY)
         body = answer.get_json()
         assert answer.status_code in (200, 202)
-        if answer.status_code == 200:
-            assert body["available"]  # what is missing may be in those that wait
-            seen.append(body.get("reading"))
-            if "reading" not in body:
-                break
-            if body["reading"]["done"] > 0:
-                go.release(3)
-            assert "workers are read" in body["notices"][0]["text"] and set(points(body)) < KEYS
-        time.sleep(0.05)
-    assert seen[-1] is None and any(r and 0 < r["done"] < r["total"] == 5 for r in seen)
+        if answer.status_code == 202:
+            return False
+        assert body["available"]  # what is missing may be in those that wait
+        seen.append(body.get("reading"))
+        if "reading" not in body:
+            return True
+        if body["reading"]["done"] > 0:
+            gate.open(3)
+        assert "workers are read" in body["notices"][0]["text"] and set(points(body)) < KEYS
+        return False
+
+    until(whole)
+    assert any(r and 0 < r["done"] < r["total"] == 5 for r in seen)
 
 
-def test_no_file_is_read_because_a_request_names_it(client: FlaskClient, tmp_path: Path) -> None:
+def test_no_file_is_read_because_a_request_names_it(read: FlaskClient, tmp_path: Path) -> None:
     secret = tmp_path / "points.json"
     secret.write_text("{}")
-    answer = client.get(f"{ASK}&points={secret}")
+    answer = read.get(f"{ASK}&points={secret}")
     assert answer.status_code == 400 and answer.get_json()["error"]["field"] == "points" and "server" in answer.get_data(as_text=True)
 
 
 @pytest.mark.parametrize(("more", "field"), [("share=101", "share"), ("price=-1", "price"), ("runs=nope", "runs"), ("color=1", "color")])
-def test_wrong_terms(client: FlaskClient, more: str, field: str) -> None:
-    client.get(f"{ASK}&wait=30")
-    answer = client.get(f"{ASK}&{more}")
+def test_wrong_terms(read: FlaskClient, more: str, field: str) -> None:
+    read.get(f"{ASK}&wait=30")
+    answer = read.get(f"{ASK}&{more}")
     assert answer.status_code == 400 and answer.get_json()["error"]["field"] == field
 
 
-def test_a_file_beside_the_runs_changes_the_answer(client: FlaskClient, logdir: Path) -> None:
+def test_a_sidecar_file_in_the_folder_of_a_run_changes_the_answer(client: FlaskClient, logdir: Path) -> None:
     # GIVEN an answer that is kept WHEN a correction is laid into the folder of a run THEN the next answer has it
     before = client.get(f"{ASK}&wait=30")
     (logdir / "r2" / "sol_scaling.csv").write_text(
@@ -134,18 +143,18 @@ def test_a_file_beside_the_runs_changes_the_answer(client: FlaskClient, logdir: 
     assert ("r2", 2, "given") in kept and ("r2", 2, "trace") not in kept and ("r2", 4, "given") in kept
 
 
-def test_an_answer_is_kept_in_memory(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    client.get(f"{ASK}&wait=30")
-    client.get(ASK)
-    before = client.get(ASK)
+def test_an_answer_is_kept_in_memory(read: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    read.get(f"{ASK}&wait=30")
+    read.get(ASK)
+    before = read.get(ASK)
     # WHEN asked again THEN no recording is opened, nothing is fitted, and the answer is the same
     monkeypatch.setattr(reductions, "open_here", None)
     monkeypatch.setattr(gathered, "fit", None)
-    after = client.get(ASK)
+    after = read.get(ASK)
     assert after.status_code == 200 and after.get_data() == before.get_data()
 
 
-def test_the_cluster_answers_too(client: FlaskClient) -> None:
-    answer = client.get("/api/v1/analysis/scaling_cluster?run=r1&wait=30&hours=0")
+def test_the_cluster_answers_too(read: FlaskClient) -> None:
+    answer = read.get("/api/v1/analysis/scaling_cluster?run=r1&wait=30&hours=0")
     body = answer.get_json()
     assert answer.status_code == 200 and body["available"] and any("simulation" in n["text"] for n in body["notices"])

@@ -15,7 +15,7 @@ from tb_sol_plugin.analyses.memory.memory_compare_tables import REST, ComparePar
 from tb_sol_plugin.cli import command
 from tb_sol_plugin.errors import BadQuery, NotFound
 from tb_sol_plugin.model.answer import AnalysisRequest, answer_capture, from_pair
-from tb_sol_plugin.model.recordings import Missing, Side, WorkerPart
+from tb_sol_plugin.model.recordings import Compared, Missing, RecordingReduction
 from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import FieldNow, FigureSection, Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.units import NARROW
@@ -42,10 +42,10 @@ def part_of(*rows: Row, **changed: object) -> ComparePart:
     return ComparePart(**{**plain, **changed})  # type: ignore[arg-type]
 
 
-def side(name: str, part: ComparePart, chosen: str = "") -> Side[msgspec.Struct]:
+def side(name: str, part: ComparePart, chosen: str = "") -> Compared[msgspec.Struct]:
     body = msgspec.msgpack.encode(part)
     pair = get("memory_compare").reduction
-    return Side(name, name, WorkerPart("rank0", "1", f"{name}.json", "read", 0, body=lambda: body, decode=pair.decode), chosen)
+    return Compared(name, name, RecordingReduction("rank0", "1", f"{name}.json", "read", 0, body=lambda: body, decode=pair.decode), chosen)
 
 
 def asked(a: ComparePart, b: ComparePart, **raw: str) -> Report:
@@ -176,9 +176,15 @@ def test_curves_may_begin_together() -> None:
 def test_what_was_made_otherwise_is_said() -> None:
     # GIVEN other sizes of jobs, other sources, totals missing, failures THEN a line each; a rank's own place is no difference to mention
     other = msgspec.structs.replace(
-        B, setting={"world size": "8", "pipeline stage": "1 of 2", "torch": "2.9"}, source="records of the program", relative=True, failures=2
+        B,
+        setting={"world size": "8", "pipeline stage": "1 of 2", "torch": "2.9"},
+        source="records of the program",
+        relative=True,
+        failures=2,
     )
-    texts = " ".join(n.text for n in asked(msgspec.structs.replace(A, setting={"world size": "4", "pipeline stage": "0 of 2"}), other).notices)
+    texts = " ".join(
+        n.text for n in asked(msgspec.structs.replace(A, setting={"world size": "4", "pipeline stage": "0 of 2"}), other).notices
+    )
     assert "world size 4 and 8" in texts and "pipeline" not in texts and "torch" not in texts
     assert "of different sources" in texts and "holds no totals" in texts and "2 allocations failed in `new`." in texts
     table = asked(A, other).table("settings").set_index("setting")
@@ -188,7 +194,9 @@ def test_what_was_made_otherwise_is_said() -> None:
 def test_numbers_that_one_side_lacks_are_unknown() -> None:
     found = asked(A, msgspec.structs.replace(B, reserved=None, growth=None, left=None))
     assert found.facts["reserved_delta_bytes"] is None and found.facts["growth_delta_bytes"] is None
-    assert found.table("numbers").set_index("measure")["delta"].isna().tolist() == [False, True, False, False, False, True, False] + 5 * [True]
+    assert found.table("numbers").set_index("measure")["delta"].isna().tolist() == [False, True, False, False, False, True, False] + 5 * [
+        True
+    ]
 
 
 def test_groupings_that_do_not_meet() -> None:
@@ -211,21 +219,27 @@ def test_names_are_text() -> None:
 
 def test_a_side_without_a_part_is_named() -> None:
     stands = {"other_run": FieldNow("new", ("old", "new"))}
-    lacking = Side("new", "new", WorkerPart("rank0", "1", "f", "lacking", 0, problem="nothing of memory", hint="record it",
+    lacking = Compared("new", "new", RecordingReduction("rank0", "1", "f", "lacking", 0, problem="nothing of memory", hint="record it",
                                             missing=Missing("nothing of memory", "record it", "memory=True")))  # fmt: skip
     found = from_pair(AnalysisRequest("memory_compare", {}), side("old", A), lacking, stands).report()  # type: ignore[arg-type]
     assert isinstance(found, UnavailableReport) and found.because == "new: nothing of memory" and found.argument == "memory=True"
     assert json.loads(encode(found))["fields"] == {"other_run": {"value": "new", "values": ["old", "new"]}}
     # AND a step that it does not have is a wrong question
-    wrong = Side("new", "new", WorkerPart("rank0", "1", "f", "lacking", 0, missing=Missing("no step 9", "recorded: 1", error=True, field="step")))
+    wrong = Compared(
+        "new",
+        "new",
+        RecordingReduction("rank0", "1", "f", "lacking", 0, missing=Missing("no step 9", "recorded: 1", error=True, field="step")),
+    )
     with pytest.raises(BadQuery, match="new: no step 9"):
         from_pair(AnalysisRequest("memory_compare", {"step": "9"}), side("old", A), wrong, stands).report()  # type: ignore[arg-type]
 
 
 def test_how_it_was_chosen_is_said() -> None:
-    found = from_pair(AnalysisRequest("memory_compare", {}), side("old", A), side("new", B, "the same worker of the run beside this one"), {}).report()
+    found = from_pair(
+        AnalysisRequest("memory_compare", {}), side("old", A), side("new", B, "the same worker of another run"), {}
+    ).report()
     assert isinstance(found, Report)
-    assert found.notices[0].text == "Beside it stands `new`, the same worker of the run beside this one. Another one can be chosen."
+    assert found.notices[0].text == "Beside it stands `new`, the same worker of another run. Another one can be chosen."
 
 
 @pytest.fixture(scope="module")
@@ -285,5 +299,7 @@ def test_from_the_command_line(logdir: Path, capsys: pytest.CaptureFixture[str])
         assert json.loads(capsys.readouterr().out)["headline"].count("200.0") == 2  # of it all are activations
     assert command.main([*first, "--other-worker", "5"]) == 1
     assert "no worker '5' in this run (there is: rank0, rank1)" in capsys.readouterr().err
-    assert command.main(["analyze", "memory_compare", str(logdir / "job" / "b"), "--format", "csv", "--section", "numbers", "--no-cache"]) == 0
+    assert (
+        command.main(["analyze", "memory_compare", str(logdir / "job" / "b"), "--format", "csv", "--section", "numbers", "--no-cache"]) == 0
+    )
     assert capsys.readouterr().out.splitlines()[1].startswith("In use at most,200000000,")

@@ -10,7 +10,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.analyses.memory.memory_ranks_tables import RankPart
 from tb_sol_plugin.model.answer import AnalysisRequest, from_ranks
-from tb_sol_plugin.model.recordings import WorkerPart
+from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.units import NARROW
@@ -20,7 +20,7 @@ from tests.support.trace_builder import TraceBuilder
 GB = 1_000_000_000
 
 
-def worker(rank: int | None, name: str = "", **changed: object) -> WorkerPart[msgspec.Struct]:
+def worker(rank: int | None, name: str = "", **changed: object) -> RecordingReduction[msgspec.Struct]:
     """A worker that was read: 10 GB in use at most, 12 GB reserved, but for what is given."""
     plain: dict[str, object] = {
         "device": "CUDA 0", "source": "memory events of the trace", "relative": False, "window_ns": 1000, "peak": 10 * GB,
@@ -30,10 +30,10 @@ def worker(rank: int | None, name: str = "", **changed: object) -> WorkerPart[ms
     }  # fmt: skip
     body = msgspec.msgpack.encode(RankPart(**{**plain, **changed}))  # type: ignore[arg-type]
     over = get("memory_ranks").reduction
-    return WorkerPart(name or f"rank{rank}", "1", f"{rank}.json", "read", rank, body=lambda: body, decode=over.decode)
+    return RecordingReduction(name or f"rank{rank}", "1", f"{rank}.json", "read", rank, body=lambda: body, decode=over.decode)
 
 
-def asked(parts: list[WorkerPart[msgspec.Struct]], **raw: str) -> Report:
+def asked(parts: list[RecordingReduction[msgspec.Struct]], **raw: str) -> Report:
     found = from_ranks(AnalysisRequest("memory_ranks", raw), parts).report()
     assert isinstance(found, Report)
     encode(found)
@@ -134,7 +134,7 @@ def test_who_is_missing_and_what_differs_is_said() -> None:
     # GIVEN failures, other sources, a rank twice, one that holds no totals, one that cannot be read
     parts = [
         worker(0, failures=2), worker(1, source="records of the program"), worker(1, "again", window_ns=5), worker(2, relative=True),
-        WorkerPart("rank3", "1", "3.json", "failed", 3, problem="cut", hint="copy it again"),
+        RecordingReduction("rank3", "1", "3.json", "failed", 3, problem="cut", hint="copy it again"),
     ]  # fmt: skip
     found = asked(parts)
     texts = " ".join(n.text for n in found.notices)

@@ -13,23 +13,23 @@ from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, Step, part_of, steps
 from tb_sol_plugin.metrics.goodput.points import Point, checked, combined, of_run
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart, facts_of
+from tb_sol_plugin.model.recordings import RecordingReduction, ReducedFacts, facts_of
 from tests.support.scaling_runs import step_trace, write_run
 
 MS = 1_000_000
 
 
-def worker(capture: Capture, name: str) -> WorkerPart[ScalingPart]:
+def worker(capture: Capture, name: str) -> RecordingReduction[ScalingPart]:
     made = part_of(capture)
-    return WorkerPart(name, "", name, "read", capture.facts.rank, facts_of(capture), body=lambda: b"", decode=lambda _: made)
+    return RecordingReduction(name, "", name, "read", capture.facts.rank, facts_of(capture), body=lambda: b"", decode=lambda _: made)
 
 
-def made(part: ScalingPart, rank: int | None, world: int | None) -> WorkerPart[ScalingPart]:
-    facts = WorkerFacts("kineto", rank, world, "", "nvidia", (), 0, True, (0, 1))
-    return WorkerPart(f"w{rank}", "", "f", "read", rank, facts, body=lambda: b"", decode=lambda _: part)
+def made(part: ScalingPart, rank: int | None, world: int | None) -> RecordingReduction[ScalingPart]:
+    facts = ReducedFacts("kineto", rank, world, "", "nvidia", (), 0, True, (0, 1))
+    return RecordingReduction(f"w{rank}", "", "f", "read", rank, facts, body=lambda: b"", decode=lambda _: part)
 
 
-def read(folder: Path) -> list[WorkerPart[ScalingPart]]:
+def read(folder: Path) -> list[RecordingReduction[ScalingPart]]:
     return [worker(ingest.read(str(path)), path.name) for path in sorted(folder.glob("*.gz"))]
 
 
@@ -149,9 +149,9 @@ def test_one_odd_step_among_equal_ones_is_an_outlier() -> None:
 
 
 def test_workers_that_cannot_be_read_say_why() -> None:
-    broken: WorkerPart[ScalingPart] = WorkerPart("w", "", "f", "failed", problem="no JSON", hint="record again", run="r")
+    broken: RecordingReduction[ScalingPart] = RecordingReduction("w", "", "f", "failed", problem="no JSON", hint="record again", run="r")
     assert of_run("r", [broken]) == ([], ["no JSON"])
-    waiting: WorkerPart[ScalingPart] = WorkerPart("w", "", "f", "waiting", run="r")
+    waiting: RecordingReduction[ScalingPart] = RecordingReduction("w", "", "f", "waiting", run="r")
     assert of_run("r", [waiting]) == ([], [])
 
 
@@ -163,6 +163,8 @@ def test_workers_that_cannot_be_read_say_why() -> None:
         (1, 2, 8, 0.2, 0.1, "contradict"), (1, 2, 8, 0.105, 0.1, ""),
     ],
 )  # fmt: skip
-def test_numbers_that_cannot_be_are_shown_and_not_fitted(nodes: int, replicas: int, batch: int, accum: float, optim: float, why: str) -> None:
+def test_numbers_that_cannot_be_are_shown_and_not_fitted(
+    nodes: int, replicas: int, batch: int, accum: float, optim: float, why: str
+) -> None:
     point = checked(Point("", nodes, replicas, batch, accum, optim, 0.0, 0, 0, "given"))
     assert point.used is (why == "") and why in point.why

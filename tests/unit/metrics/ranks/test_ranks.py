@@ -9,13 +9,13 @@ import pytest
 
 from tb_sol_plugin.metrics.ranks import sections
 from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Spread, frame_of, outliers, ranks_of, spread, whole
-from tb_sol_plugin.model.recordings import WorkerFacts, WorkerPart, WorkerState
+from tb_sol_plugin.model.recordings import RecordingReduction, ReducedFacts, ReductionState
 from tb_sol_plugin.tables.arrays import Floats, Mask
 
 
-def worker(name: str, rank: int | None, *, world: int | None = None, state: WorkerState = "read") -> WorkerPart:  # type: ignore[type-arg]
-    facts = WorkerFacts("kineto", rank, world, "", "", (), 0, True, (0, 0)) if state == "read" else None
-    return WorkerPart(name, "default", f"run/{name}.json", state, rank, facts, problem="" if state == "read" else "not JSON")
+def worker(name: str, rank: int | None, *, world: int | None = None, state: ReductionState = "read") -> RecordingReduction:  # type: ignore[type-arg]
+    facts = ReducedFacts("kineto", rank, world, "", "", (), 0, True, (0, 0)) if state == "read" else None
+    return RecordingReduction(name, "default", f"run/{name}.json", state, rank, facts, problem="" if state == "read" else "not JSON")
 
 
 def one_group(values: Floats, tolerance: float = 0.0) -> Mask:
@@ -43,7 +43,9 @@ def test_spread_of_known_values() -> None:
 def test_groups_are_compared_by_themselves() -> None:
     # GIVEN two groups that alternate: 1 5 9 and 20 20, and a group without rows THEN each has its own median; the first of equals is named
     found = spread(np.array([1.0, 20.0, 5.0, 20.0, 9.0]), np.array([0, 1, 0, 1, 0]), 3)
-    assert found["median"].tolist()[:2] == [5.0, 20.0] and found["most_at"].tolist() == [4, 1, -1] and found["least_at"].tolist() == [0, 1, -1]
+    assert (
+        found["median"].tolist()[:2] == [5.0, 20.0] and found["most_at"].tolist() == [4, 1, -1] and found["least_at"].tolist() == [0, 1, -1]
+    )
     assert found["count"].tolist() == [3, 2, 0] and found["imbalance"].isna().tolist() == [False, False, True]
 
 
@@ -93,7 +95,9 @@ def test_both_ends_of_a_group_have_names_unless_all_are_alike() -> None:
 def test_a_group_that_must_be_complete_has_no_median_without_a_value() -> None:
     whole_one = compared([1.0, 7.0, np.nan, 7.0], [0, 1, 0, 1])
     found = Comparison(whole_one.ranks, whole_one.frame, whole_one.groups, whole_one.measure, frozenset({"even"}))
-    assert found.spread()["median"].isna().tolist() == [True, False] and found.spread_of("even") == Spread(1, 1.0, None, 1.0, "rank 0", "rank 0")
+    assert found.spread()["median"].isna().tolist() == [True, False] and found.spread_of("even") == Spread(
+        1, 1.0, None, 1.0, "rank 0", "rank 0"
+    )
 
 
 def test_structs_become_columns() -> None:

@@ -14,22 +14,22 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
-from tb_sol_plugin.model.recordings import BesideFile
+from tb_sol_plugin.model.recordings import Sidecar
 from tb_sol_plugin.store import sidecars
-from tb_sol_plugin.store.sidecars import LARGEST, BesideFiles
+from tb_sol_plugin.store.sidecars import LARGEST, SidecarFiles
 
 NAMES = ("a.json", "a.csv")
 
 
-def found(folder: Path, *names: str) -> list[BesideFile]:
-    return BesideFiles().texts([("run", str(folder))], names or NAMES)
+def found(folder: Path, *names: str) -> list[Sidecar]:
+    return SidecarFiles().texts([("run", str(folder))], names or NAMES)
 
 
 def test_files_are_found_by_name_and_nothing_else_is(tmp_path: Path) -> None:
     # GIVEN one of two names, with a mark of its byte order, and another file WHEN looked for THEN that one, without the mark
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfx\n1\n")
     (tmp_path / "b.json").write_text("{}")
-    assert found(tmp_path) == [BesideFile("run", "run/a.csv", "x\n1\n")]
+    assert found(tmp_path) == [Sidecar("run", "run/a.csv", "x\n1\n")]
     assert found(tmp_path / "none") == []
 
 
@@ -65,8 +65,8 @@ def test_a_remote_logdir_is_looked_into() -> None:
         stream.write(b"{}")
     with fsspec.open("memory://beside_files/logs/a.csv", "wb") as stream:
         stream.write(b"\xff\xfe\x00")
-    files = BesideFiles().texts([("", "memory://beside_files/logs")], (*NAMES, "b.json", "scalar:x"))
-    assert files == [BesideFile("", "a.json", "{}"), BesideFile("", "a.csv", "", "no text in UTF-8")]
+    files = SidecarFiles().texts([("", "memory://beside_files/logs")], (*NAMES, "b.json", "scalar:x"))
+    assert files == [Sidecar("", "a.json", "{}"), Sidecar("", "a.csv", "", "no text in UTF-8")]
 
 
 # -- scalars of event files ------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_tensors_that_are_no_number_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_event_files_are_read_anew_when_they_grow_and_only_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside, reads = BesideFiles(), list[str]()
+    beside, reads = SidecarFiles(), list[str]()
     real = sidecars._read
 
     def read(path: str, tags: tuple[str, ...]) -> sidecars.Values:
