@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.context import capture as capture
     from tb_sol_plugin.capture.device_specs import DeviceSpec as DeviceSpec
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher as FunctionalPatcher
-    from tb_sol_plugin.capture.goodput.accumulator import Accumulator as Accumulator
     from tb_sol_plugin.capture.goodput.gradients import watch_gradients as watch_gradients
     from tb_sol_plugin.capture.goodput.hints import post_sched_hints as post_sched_hints
+    from tb_sol_plugin.capture.goodput.state import Accumulator as Accumulator
     from tb_sol_plugin.capture.goodput.steps import get_goodput_fn as get_goodput_fn
     from tb_sol_plugin.capture.goodput.steps import load_metrics as load_metrics
     from tb_sol_plugin.capture.goodput.steps import profile_step_commit as profile_step_commit
@@ -64,9 +64,9 @@ _HOMES: Final = {
     "work.memcpy_probe": ("MemcpyProbe",),
     "memory.records": ("MemoryRecord", "record_base_memory", "record_memory"),
     "functional_patcher": ("FunctionalPatcher",),
-    "goodput.accumulator": ("Accumulator",),
     "goodput.gradients": ("watch_gradients",),
     "goodput.hints": ("post_sched_hints",),
+    "goodput.state": ("Accumulator",),
     "goodput.steps": (
         "get_goodput_fn", "load_metrics", "profile_step_commit", "profile_step_start", "profile_sync_time", "save_metrics",
         "set_batch_sizes", "set_grad_params", "set_replicas", "set_supervisor",

@@ -17,8 +17,7 @@ from tb_sol_plugin.capture.loop.guard import follow, guarded
 from tb_sol_plugin.capture.loop.options import CaptureOptions, Mode, Profile, Sizes
 from tb_sol_plugin.capture.loop.parts import make_parts
 from tb_sol_plugin.capture.loop.phases import PhaseRange
-from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, ScriptOptions, StepRecord, read_arguments
-from tb_sol_plugin.capture.loop.sizes import SizePair
+from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, ScriptOptions, SizePair, StepRecord, read_arguments
 from tb_sol_plugin.capture.loop.timing import Pair
 from tb_sol_plugin.capture.memory.records import (
     MemoryRecord,

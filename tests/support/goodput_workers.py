@@ -126,7 +126,7 @@ def train(kind: str, folder: Path, rank: int, ranks: int) -> None:
 
 def accumulate(kind: str, folder: Path, rank: int, ranks: int) -> None:
     """Adds 1000 rank + step, 8 steps; the first start is killed after the sixth, its checkpoint is of the fourth."""
-    from tb_sol_plugin.capture.goodput.accumulator import Accumulator
+    from tb_sol_plugin.capture.goodput.state import Accumulator
 
     acc, path = Accumulator(), folder / "sums"
     first = 4 if acc.load_file(path) else 0

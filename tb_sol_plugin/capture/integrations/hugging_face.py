@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from transformers import TrainerCallback
 
-from tb_sol_plugin.capture.integrations.tracking import Tracking
+from tb_sol_plugin.capture.integrations import Tracking
 
 if TYPE_CHECKING:
     from torch.nn import Module

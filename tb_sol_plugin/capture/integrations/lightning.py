@@ -16,7 +16,7 @@ try:
 except ImportError:
     from pytorch_lightning.callbacks import Callback  # type: ignore[assignment,import-not-found]
 
-from tb_sol_plugin.capture.integrations.tracking import Tracking
+from tb_sol_plugin.capture.integrations import Tracking
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule, Trainer

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tb_sol_plugin.capture.loop.environment import Environment, TrackedModels
 from tb_sol_plugin.capture.loop.guard import Clock, Guard
-from tb_sol_plugin.capture.loop.header import HeaderMaker
+from tb_sol_plugin.capture.loop.header import Environment, HeaderMaker, TrackedModels
 from tb_sol_plugin.capture.loop.labels import Labels
 from tb_sol_plugin.capture.loop.phases import PhaseRange, PhaseStack
-from tb_sol_plugin.capture.loop.sampling import Sampling
-from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, Schedule
-from tb_sol_plugin.capture.loop.sizes import IterationSizes
-from tb_sol_plugin.capture.loop.traces import ProfilerTraces
+from tb_sol_plugin.capture.loop.profiling import ProfilerTraces
+from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, IterationSizes, Sampling, Schedule
 from tb_sol_plugin.capture.memory.plan import PlanFacts
 from tb_sol_plugin.capture.memory.records import MemoryTracking, OptimizerRef, PeakPhases, PeakRange, Peaks
 from tb_sol_plugin.capture.report.output import Output, Places

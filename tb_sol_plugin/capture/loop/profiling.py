@@ -12,11 +12,17 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable
-from typing import Final, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tb_sol_plugin.capture.loop.phases import profiler_active
+
+if TYPE_CHECKING:
+    import torch
+
+    from tb_sol_plugin.capture.loop.guard import Guard
+    from tb_sol_plugin.capture.loop.header import Environment
+    from tb_sol_plugin.capture.loop.schedule import Schedule
+
 
 _RANGE: Final = "SOL iteration, beginning {}"
 _MARK: Final = b"SOL iteration, beginning "
@@ -54,6 +60,8 @@ class DrivenProfiler:
         if profiler_active() or _other_profiler():
             self._note("profiler", "the script has a profiler of its own; no iteration is traced beside it")
             return False
+        import torch.profiler
+
         activity = torch.profiler.ProfilerActivity
         device = getattr(activity, kind.upper(), None) if kind in ("cuda", "xpu") else None
         activities = [activity.CPU, *([device] if device is not None else [])]
@@ -66,9 +74,11 @@ class DrivenProfiler:
 
     def restart(self) -> None:
         """Begin the iteration anew: its range starts now. Which range is the iteration's, under which number, is known at its end."""
+        from torch.profiler import record_function
+
         self._close_range()
         self._starts += 1
-        self._range = torch.profiler.record_function(_RANGE.format(self._starts))
+        self._range = record_function(_RANGE.format(self._starts))
         self._range.__enter__()
 
     def _close_range(self) -> None:
@@ -106,11 +116,54 @@ class DrivenProfiler:
 
 def _other_profiler() -> bool:
     """Return whether the script has a profiler of its own, which may start at any of its own steps: two at once are an error in torch."""
+    from torch.profiler import profile
 
     def found() -> bool:
-        return any(type(one) is torch.profiler.profile and one not in _own for one in gc.get_objects())
+        return any(type(one) is profile and one not in _own for one in gc.get_objects())
 
     if found():
         gc.collect()  # one without references is no profiler of the script
         return found()
     return False
+
+
+class ProfilerTraces:
+    """Traces iterations after a sampled one. torch.profiler is not imported before the first. stacks, memory: see `DrivenProfiler`."""
+
+    def __init__(
+        self, schedule: Schedule, environment: Environment, guard: Guard, note: Callable[[str, str], None], *, stacks: bool, memory: bool
+    ) -> None:
+        self._schedule, self._environment, self._guard, self._note = schedule, environment, guard, note
+        self._stacks, self._memory = stacks, memory
+        self._profiler: DrivenProfiler | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the iteration that runs is traced."""
+        return self._profiler is not None and self._profiler.running
+
+    def start(self) -> None:
+        """Trace the iteration that begins now, where a folder is there for it. Never raises."""
+        self._guard.attempt("profiler", self._start, None)
+
+    def _start(self) -> None:
+        environment = self._environment
+        if self._profiler is None:
+            if environment.logdir is None:
+                self._schedule.traces = 0
+                self._note("profiler", "there is no folder for traces; none is recorded")
+                return
+            self._profiler = DrivenProfiler(environment.logdir, environment.worker, self._note, stacks=self._stacks, memory=self._memory)
+        if self._profiler.start(environment.kind):
+            self._schedule.traces -= 1
+
+    def restart(self) -> None:
+        """Begin the traced iteration anew."""
+        if self._profiler is not None and self._profiler.running:
+            self._profiler.restart()
+
+    def stop(self, number: int | None) -> None:
+        """Write the trace of the iteration with that number; None drops it. Never raises."""
+        profiler = self._profiler
+        if profiler is not None and profiler.running:
+            self._guard.attempt("profiler", lambda: profiler.stop(number), None)

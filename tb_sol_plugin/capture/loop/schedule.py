@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
 from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.capture.hooks.instrument import Collected, Instrumentation
+    from tb_sol_plugin.capture.loop.guard import Guard
+    from tb_sol_plugin.capture.loop.header import Environment, TrackedModels
+    from tb_sol_plugin.capture.loop.options import Sizes
 
 
 class Schedule:
@@ -193,3 +201,139 @@ def _whole(value: object) -> int | None:
 
 def _text(value: object) -> str | None:
     return str(value) if value is not None and not isinstance(value, bool) and str(value) else None
+
+
+# -- Sampled iterations: the instrumentation goes on the model where one begins and comes off where it ends ------------------------------
+
+
+_active: Final[weakref.WeakSet[Sampling]] = weakref.WeakSet()
+"""Those of all trackers that are in a sampled iteration; one at most."""
+
+
+class Sampling:
+    """Counts the work of the iterations that the schedule names. time_layers: with a pair of device events around each lowest module."""
+
+    def __init__(
+        self,
+        instrumentation: Instrumentation,
+        schedule: Schedule,
+        tracked: TrackedModels,
+        environment: Environment,
+        *,
+        guard: Guard,
+        note: Callable[[str, str], None],
+        time_layers: bool,
+    ) -> None:
+        self.instrumentation = instrumentation
+        self._schedule, self._tracked, self._environment = schedule, tracked, environment
+        self._guard, self._note, self._time_layers = guard, note, time_layers
+
+    @property
+    def on(self) -> bool:
+        """Whether the work of the iteration that runs is counted."""
+        return self.instrumentation.on
+
+    def begin(self) -> bool:
+        """Instrument the iteration that begins, if it is due. Returns whether it was; one that could not be had is made up for later."""
+        schedule = self._schedule
+        schedule.owed = due = schedule.samples()
+        if due:
+            self._environment.find_events()
+            if len(_active):
+                self._note("two_trackers", "another tracker counts this iteration; this one counts a later one")
+            elif self._guard.attempt("watch", self._enter, False):
+                _active.add(self)
+                schedule.owed = False
+        return due
+
+    def _enter(self) -> bool:
+        tracked = self._tracked
+        return self.instrumentation.enter(tracked.given, tracked.models, self._environment.events, layers=self._time_layers)
+
+    def leave(self) -> None:
+        """Take everything off at the end of a sampled iteration; `collect` answers what it left."""
+        _active.discard(self)
+        self.instrumentation.leave()
+
+    def collect(self) -> Collected:
+        """Return what the sampled iteration left, after `leave`."""
+        tracked, instrumentation = self._tracked, self.instrumentation
+        tracked.compiled = tracked.compiled or instrumentation.hooks.saw_compiled
+        found = instrumentation.collect(compiled=tracked.compiled)
+        tracked.inputs = tracked.inputs or instrumentation.sizes.ids
+        return found
+
+    def abandon(self) -> None:
+        """Take everything off in the middle of an iteration, which then counts as not sampled. Safe in any state."""
+        self._schedule.owed |= self.on
+        try:
+            self.instrumentation.leave()
+        finally:
+            _active.discard(self)
+
+    def unwound(self, kind: type[BaseException]) -> None:
+        """Abandon a sampled iteration that an exception has left, so that whoever catches it finds nothing of ours on the model."""
+        if self.on and self.instrumentation.here():
+            self.abandon()
+            self._note("interrupted", f"a sampled iteration was given up after {kind.__name__}")
+
+
+# -- Samples and tokens of iterations, and which iterations had inputs of the same sizes -----------------------------
+
+
+SizePair: TypeAlias = "tuple[int | None, int | None]"
+"""(samples, tokens) of an iteration on this rank."""
+
+
+class InputSignatures:
+    """Guesses the inputs of iterations that were not sampled.
+
+    Nothing of the recorder is on the model in such an iteration, so its inputs are known by what the script says (`batch`, `tokens`): it is
+    like the sampled iterations of the same numbers, if those were all alike. Where the script says nothing, it is taken to be like the
+    sampled iteration before, if that had inputs of the same sizes as the sampled one before it.
+    """
+
+    def __init__(self) -> None:
+        self._by_size: dict[SizePair, str] = {}
+        self._last: list[tuple[str, int | None, int | None]] = []
+
+    def add(self, signature: str, *, given: SizePair, sizes: SizePair) -> None:
+        """Add a sampled iteration: the signature of its inputs, the sizes that the script gave, and those that are shown."""
+        if given != (None, None):
+            self._by_size[given] = signature if self._by_size.get(given, signature) == signature else ""
+        self._last = [*self._last[-1:], (signature, *sizes)]
+
+    def guess(self, given: SizePair) -> tuple[str, int | None, int | None]:
+        """Return (signature or "", samples, tokens) of an iteration that was not sampled."""
+        if given != (None, None):
+            return self._by_size.get(given, ""), *given
+        if len(self._last) == 2 and self._last[0] == self._last[1] and self._last[1][0]:
+            return self._last[1]
+        return "", None, None
+
+
+class IterationSizes:
+    """Sizes of iterations by the arguments of `step`, else by the options of the tracker, else by a sampled iteration like it."""
+
+    def __init__(self, batch: Sizes, tokens: Sizes, guard: Guard) -> None:
+        self._batch, self._tokens, self._guard = batch, tokens, guard
+        self.signatures = InputSignatures()
+        self.by_function = callable(batch) or callable(tokens)
+
+    def given(self, batch: int | None, tokens: int | None) -> SizePair:
+        """Return the sizes that the script gave for the iteration that ends now."""
+        return self._number(batch, self._batch), self._number(tokens, self._tokens)
+
+    def _number(self, given: int | None, otherwise: Sizes) -> int | None:
+        if given is None and otherwise is None:
+            return None
+
+        def ask() -> int | None:
+            found = given if given is not None else otherwise() if callable(otherwise) else otherwise
+            return None if found is None else int(found)
+
+        return self._guard.attempt("sizes", ask, None)
+
+    def forget(self) -> None:
+        """Take no iteration from now on to be like one before."""
+        self.signatures = InputSignatures()

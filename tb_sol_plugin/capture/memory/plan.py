@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from tb_sol_plugin.capture.hooks.module_names import places, wrapped_as
 from tb_sol_plugin.capture.loop.header import known
-from tb_sol_plugin.capture.memory.optimizers import attribute, optimizers_in, own
+from tb_sol_plugin.capture.memory.model_state import attribute, optimizers_in, own
 from tb_sol_plugin.format import PLAN
 
 Value: TypeAlias = "int | bool | str"

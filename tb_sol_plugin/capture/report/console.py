@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from tb_sol_plugin.capture.loop.schedule import CopyRow
 from tb_sol_plugin.capture.operation_registry import BoundType
-from tb_sol_plugin.capture.report.analysis import Analysis, TopOperation
-from tb_sol_plugin.capture.report.values import shapes_text
+from tb_sol_plugin.capture.report.analysis import Analysis, TopOperation, shapes_text
 from tb_sol_plugin.capture.roofline import FLAGS
 from tb_sol_plugin.capture.work.sums import Group
 from tb_sol_plugin.roofline import exceeds_limit

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from tb_sol_plugin.capture.report import values as log_values
-from tb_sol_plugin.capture.report.analysis import Analysis
+from tb_sol_plugin.capture.report import analysis as log_values
+from tb_sol_plugin.capture.report.analysis import Analysis, Cell
 from tb_sol_plugin.capture.report.console import notes_of
-from tb_sol_plugin.capture.report.values import Cell
 
 NOTED: Final = "sol/by_layer_type"
 """The table that all notes stand below."""

@@ -31,12 +31,12 @@ from tb_sol_plugin.capture.work.attribution import (
     current_node,
     next_number,
 )
-from tb_sol_plugin.capture.work.call_keys import FAILURES, key_function
 from tb_sol_plugin.capture.work.copies import CopyCounts
 from tb_sol_plugin.capture.work.costs import data_type_of, op_type_of
 from tb_sol_plugin.capture.work.dispatch import restore, shorten
 from tb_sol_plugin.capture.work.operators import COPIES, FILLS, OpInfo, can_open
 from tb_sol_plugin.capture.work.signatures import (
+    FAILURES,
     VARIANTS,
     Odd,
     Signature,
@@ -44,6 +44,7 @@ from tb_sol_plugin.capture.work.signatures import (
     coarse_key,
     describe,
     devices_of,
+    key_function,
     odd_key,
     with_results,
 )

@@ -58,12 +58,12 @@ def test_every_reason_of_a_loss_is_explained() -> None:
 
 def test_metrics_have_their_documented_names() -> None:
     # GIVEN the source of the metrics THEN the documented scalars and tables are those
-    from tb_sol_plugin.capture.report import values
+    from tb_sol_plugin.capture.report import analysis
 
-    source = inspect.getsource(values)
-    names = set(re.findall(r'"(sol/\w+)"', source)) | {values.AGE}
+    source = inspect.getsource(analysis)
+    names = set(re.findall(r'"(sol/\w+)"', source)) | {analysis.AGE}
     assert names == {q for q in QUOTED if re.fullmatch(r"sol/\w+", q)}
-    assert ", ".join(values.GROUP_COLUMNS) in QUOTED
+    assert ", ".join(analysis.GROUP_COLUMNS) in QUOTED
 
 
 def test_the_samples_it_names_exist() -> None:

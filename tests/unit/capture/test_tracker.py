@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.loop.schedule import Schedule
-from tb_sol_plugin.capture.loop.sizes import InputSignatures
+from tb_sol_plugin.capture.loop.schedule import InputSignatures, Schedule
 from tests.support.sol_reading import only
 from tests.support.toy import FORWARD, fused_qkv, some_tokens
 
 torch = pytest.importorskip("torch", reason="tracks training loops")
-from tb_sol_plugin.capture.loop import environment  # noqa: E402  (needs torch)
+from tb_sol_plugin.capture.loop import header  # noqa: E402  (needs torch)
 from tb_sol_plugin.capture.loop.timing import EventPool  # noqa: E402
 from tb_sol_plugin.capture.report import output  # noqa: E402
 from tb_sol_plugin.capture.tracker import SOLTracker  # noqa: E402
@@ -522,7 +521,7 @@ def test_a_number_of_iterations_below_0_is_noted(options: dict[str, int], tmp_pa
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     """A device of the tracked models with events of its own."""
     made = Device()
-    monkeypatch.setattr(environment, "event_pool", lambda kind: EventPool(made.event))
+    monkeypatch.setattr(header, "event_pool", lambda kind: EventPool(made.event))
     return made
 
 

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from tb_sol_plugin.capture.goodput.accumulator import Accumulator
+from tb_sol_plugin.capture.goodput.state import Accumulator
 
 
 def test_additions_and_their_sums():

@@ -14,7 +14,7 @@ from tb_sol_plugin.capture.operation_registry import OpRecord
 
 torch = pytest.importorskip("torch", reason="runs models of PyTorch")
 from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher  # noqa: E402
-from tb_sol_plugin.capture.hooks.opaque_layers import OpaqueLayers  # noqa: E402
+from tb_sol_plugin.capture.hooks.instrument import OpaqueLayers  # noqa: E402
 from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks  # noqa: E402
 from tb_sol_plugin.capture.loop.phases import PhaseStack  # noqa: E402
 from tb_sol_plugin.capture.work.ledger import Ledger, LedgerMode  # noqa: E402

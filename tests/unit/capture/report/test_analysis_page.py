@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.capture import SOLTracker
-from tb_sol_plugin.capture.report.values import scalars
+from tb_sol_plugin.capture.report.analysis import scalars
 from tb_sol_plugin.devices.files import book_of, parse
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read

@@ -19,9 +19,9 @@ X = torch.ones(4, 6)
 
 def numbers(*calls):
     """What each call is known by, with one OpInfo per operator."""
-    from tb_sol_plugin.capture.work.call_keys import key_function
     from tb_sol_plugin.capture.work.ledger import _full_key
     from tb_sol_plugin.capture.work.operators import OpInfo
+    from tb_sol_plugin.capture.work.signatures import key_function
 
     infos = {}
     out = []
