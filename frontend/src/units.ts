@@ -84,11 +84,11 @@ export const columnUnit = (top: number, unit: string): Scale => scaleOf(unit ===
 
 /**
  * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
- * `beside` is the unit of the columns next to it; it is taken where the column's largest value is at least a tenth of it.
+ * `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a tenth of it.
  * `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
  * them would vanish gives way to the next smaller one.
  */
-export function columnScale(values: readonly (number | null | undefined)[], unit: string, beside?: Scale, single = false): ColumnScale {
+export function columnScale(values: readonly (number | null | undefined)[], unit: string, neighbor?: Scale, single = false): ColumnScale {
   const known: number[] = [];
   let top = 0;
   for (const v of values) {
@@ -103,12 +103,12 @@ export function columnScale(values: readonly (number | null | undefined)[], unit
   if (!known.length) return { ...scaleOf(unit === "ns" ? 1e6 : unit === "B" ? 1e6 : 1, unit), decimals: 0 };
   known.sort((a, b) => a - b);
   const half = known[known.length >> 1]!;
-  let own = columnUnit(top, unit);
-  const low = unit === "B/s" ? known[known.length >> 2]! : half; // a slow link beside a fast memory still shows its digits
-  if (unit !== "ns" && low < own.factor * (unit === "B/s" ? 0.1 : 0.05) && top < own.factor * 10) own = scaleOf(top / 1000, unit); // rates whose middle would vanish
-  const vanish = single && (unit === "ns" || unit === "B") && own.factor >= 1e3 && half < own.factor * 0.05;
-  if (vanish) own = scaleOf(own.factor / 1000, unit);
-  const { factor, name } = !vanish && beside && beside.factor > own.factor && top >= beside.factor * 0.1 ? beside : own;
+  let scale = columnUnit(top, unit);
+  const low = unit === "B/s" ? known[known.length >> 2]! : half; // a slow link next to a fast memory still shows its digits
+  if (unit !== "ns" && low < scale.factor * (unit === "B/s" ? 0.1 : 0.05) && top < scale.factor * 10) scale = scaleOf(top / 1000, unit); // rates whose middle would vanish
+  const vanish = single && (unit === "ns" || unit === "B") && scale.factor >= 1e3 && half < scale.factor * 0.05;
+  if (vanish) scale = scaleOf(scale.factor / 1000, unit);
+  const { factor, name } = !vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * 0.1 ? neighbor : scale;
   if ((unit === "ns" && name === "ns") || (unit === "B" && name === "B")) return { factor, name, decimals: 0 };
   if (unit === "" && known.every(Number.isInteger)) return { factor, name, decimals: 0 };
   const middle = (unit === "B/s" ? low : half) / factor; // rates show the digits of a slow link

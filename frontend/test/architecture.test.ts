@@ -10,7 +10,7 @@ const files = (folder: string): string[] => readdirSync(folder).flatMap((n) => {
 });
 const sources = files(SRC).map((path) => ({ path: relative(SRC, path), text: readFileSync(path, "utf8") }));
 const code = (text: string): string => text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/^\s*\/\/.*$/gm, "");
-const holders = (pattern: RegExp): string[] => sources.filter((s) => pattern.test(code(s.text))).map((s) => s.path).sort();
+const filesWith = (pattern: RegExp): string[] => sources.filter((s) => pattern.test(code(s.text))).map((s) => s.path).sort();
 
 /** Rooms by layer: a file imports from its own layer or a lower one. */
 const LAYER: Record<string, number> = { "": 0, api: 0, state: 1, ui: 2, sections: 3, pages: 4 };
@@ -30,10 +30,10 @@ describe("architecture", () => {
   });
 
   test("GIVEN the one place for each outside thing WHEN searched THEN nobody else touches it", () => {
-    expect(holders(/\bfetch\(/)).toEqual(["api/client.ts"]);
-    expect(holders(/\.Plotly\b/)).toEqual(["sections/figure/plotly.ts"]);
-    expect(holders(/window\.parent|window\.top|frameElement/)).toEqual(["state/host.ts"]);
-    expect(holders(/dangerouslySetInnerHTML|innerHTML|insertAdjacentHTML|document\.write/)).toEqual([]);
-    expect(holders(/https?:\/\//).filter((p) => !p.endsWith("icons.tsx"))).toEqual([]);
+    expect(filesWith(/\bfetch\(/)).toEqual(["api/client.ts"]);
+    expect(filesWith(/\.Plotly\b/)).toEqual(["sections/figure/plotly.ts"]);
+    expect(filesWith(/window\.parent|window\.top|frameElement/)).toEqual(["state/host.ts"]);
+    expect(filesWith(/dangerouslySetInnerHTML|innerHTML|insertAdjacentHTML|document\.write/)).toEqual([]);
+    expect(filesWith(/https?:\/\//).filter((p) => !p.endsWith("icons.tsx"))).toEqual([]);
   });
 });

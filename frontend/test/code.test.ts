@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { argumentSnippet, captureSnippet } from "../src/pages/code";
-import { kindOf, mixed } from "../src/pages/kind";
+import { kindOf, hasSeveralKinds } from "../src/pages/kind";
 
-describe("what to record with", () => {
+describe("snippets that show how to record", () => {
   it("puts an argument of the profiler into a call of the profiler, also for a SOL capture", () => {
     for (const capture of [false, true]) {
       const found = argumentSnippet("profile_memory=True", capture)!;
@@ -11,7 +11,7 @@ describe("what to record with", () => {
     }
   });
 
-  it("puts an argument of a SOL capture into its own call", () => {
+  it("puts an argument of a SOL capture into a call of sol.capture", () => {
     expect(argumentSnippet("profile=True", true)!.code).toContain("with sol.capture(logdir, model=model, profile=True) as tracker:");
     expect(argumentSnippet("every_n_steps", true)!).toMatchObject({ mark: "every_n_steps=100" });
     for (const argument of ["profile=True", "every_n_steps", "model=model", "tracker.step()", "sol.capture(logdir, model=model)"]) {
@@ -31,15 +31,15 @@ describe("what to record with", () => {
     }
   });
 
-  it("names the logdir that was looked at", () => {
+  it("names the scanned logdir", () => {
     expect(captureSnippet("runs/a").code).toContain('sol.capture("runs/a", model=model)');
   });
 });
 
-describe("what a recording is", () => {
+describe("the kind of a recording", () => {
   const worker = (...spans: object[]): never => ({ name: "w", spans }) as never;
 
-  it("tells a trace, a SOL capture, and both joined", () => {
+  it("is a trace, a SOL capture, or both joined", () => {
     expect(kindOf({}).badge).toBe("");
     expect(kindOf({ kind: "sol_capture" }).badge).toBe("SOL capture");
     expect(kindOf({ kind: "kineto", companion: { worker: "a", span: "1" } }).badge).toBe("trace + SOL capture");
@@ -48,8 +48,8 @@ describe("what a recording is", () => {
     expect(kindOf({ kind: "sol_capture", companion: { worker: "a", span: "1" } }).tip).toContain("the profiler trace of this worker does");
   });
 
-  it("is told in lists only where a run holds more than traces", () => {
-    expect(mixed({ name: "r", workers: [worker({ name: "1" })] })).toBe(false);
-    expect(mixed({ name: "r", workers: [worker({ name: "1" }), worker({ name: "1", kind: "sol_capture" })] })).toBe(true);
+  it("is shown in lists only where a run has more than traces", () => {
+    expect(hasSeveralKinds({ name: "r", workers: [worker({ name: "1" })] })).toBe(false);
+    expect(hasSeveralKinds({ name: "r", workers: [worker({ name: "1" }), worker({ name: "1", kind: "sol_capture" })] })).toBe(true);
   });
 });

@@ -47,7 +47,7 @@ describe("codec", () => {
     }));
   });
 
-  test("GIVEN the default view WHEN written THEN the hash is the tab alone", () => {
+  test("GIVEN the default view WHEN written THEN the hash is only the tab", () => {
     expect(writeHash("", encode(emptyView()))).toBe("#sol");
   });
 
@@ -63,7 +63,7 @@ describe("codec", () => {
     }));
   });
 
-  test("GIVEN bad values WHEN read THEN each is dropped alone", () => {
+  test("GIVEN bad values WHEN read THEN only they are dropped", () => {
     const v = decode({ v: "1", page: "../../x", run: "a", "t.ops.s": "time", "t.ops.x": "z1", "t.ops.k": "7", "t.o ps.k": "1", "zz.y": "1" });
     expect(v.page).toBe(HOME);
     expect(v.run).toBe("a");
@@ -71,7 +71,7 @@ describe("codec", () => {
     expect(v.tables["ops"]).toEqual({ ...emptyTable(), row: "7" });
   });
 
-  test("GIVEN an unknown version WHEN read THEN nothing is believed", () => {
+  test("GIVEN an unknown version WHEN read THEN all of it is ignored", () => {
     expect(decode({ v: "9", run: "a" })).toEqual(emptyView());
   });
 

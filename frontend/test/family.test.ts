@@ -8,7 +8,7 @@ const names = (all: AnalysisInfo[]): string[] => all.map((a) => a.name);
 describe("families of pages", () => {
   const all = of(["overview"], ["sizes", "copies"], ["copies", ""], ["single", "copies"], ["kernels"]);
 
-  test("GIVEN views of a page WHEN the page list is made THEN it names the page alone, in its place", () => {
+  test("GIVEN views of a page WHEN the page list is made THEN it has only the page, in its place", () => {
     expect(names(entriesOf(all))).toEqual(["overview", "copies", "kernels"]);
   });
 

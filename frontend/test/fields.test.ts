@@ -1,37 +1,37 @@
 // Query fields as a report tells of them.
 import { describe, expect, it } from "vitest";
 import type { QueryField } from "../src/api/types";
-import { fitted, isNamed, opensWith, withField } from "../src/state/fields";
+import { fieldOfReport, isNamed, pageDefault, withField } from "../src/state/fields";
 
 const text: QueryField = { name: "device", type: "text", default: "" };
 const choice: QueryField = { name: "by", type: "choice", default: "auto", choices: ["auto", "module", "operator", "phase"] };
 
 describe("a field of a report", () => {
-  it("stays as it is where the report tells nothing", () => {
-    expect(fitted(text, undefined, false)).toBe(text);
-    expect(fitted(choice, { value: "x" }, false)).toBe(choice);
+  it("stays as it is where the report lists no values", () => {
+    expect(fieldOfReport(text, undefined, false)).toBe(text);
+    expect(fieldOfReport(choice, { value: "x" }, false)).toBe(choice);
   });
 
-  it("is a choice of what the recording has, and opens with what is shown", () => {
-    const found = fitted(text, { value: "CUDA 1", values: ["CUDA 1", "CUDA 0"] }, false)!;
-    expect([found.type, found.choices, opensWith(found)]).toEqual(["choice", ["CUDA 1", "CUDA 0"], "CUDA 1"]);
-    const by = fitted(choice, { values: ["auto", "phase"] }, false)!;
-    expect([by.choices, opensWith(by)]).toEqual([["auto", "phase"], "auto"]);
+  it("is a choice of the values that the recording has, with the shown one as default", () => {
+    const found = fieldOfReport(text, { value: "CUDA 1", values: ["CUDA 1", "CUDA 0"] }, false)!;
+    expect([found.type, found.choices, pageDefault(found)]).toEqual(["choice", ["CUDA 1", "CUDA 0"], "CUDA 1"]);
+    const by = fieldOfReport(choice, { values: ["auto", "phase"] }, false)!;
+    expect([by.choices, pageDefault(by)]).toEqual([["auto", "phase"], "auto"]);
   });
 
-  it("is left out where there is nothing to choose, unless it was asked for", () => {
-    expect(fitted(text, { value: "CUDA 0", values: ["CUDA 0"] }, false)).toBeNull();
-    expect(fitted(text, { value: "CUDA 0", values: ["CUDA 0"] }, true)).not.toBeNull();
+  it("is left out where there is nothing to choose, unless it is set", () => {
+    expect(fieldOfReport(text, { value: "CUDA 0", values: ["CUDA 0"] }, false)).toBeNull();
+    expect(fieldOfReport(text, { value: "CUDA 0", values: ["CUDA 0"] }, true)).not.toBeNull();
   });
 });
 
 it("GIVEN names out of the logdir WHEN they are a choice THEN they are shown as they are", () => {
   const run = { name: "other_run", type: "text", default: "" } as QueryField;
-  expect(isNamed(fitted(run, { value: "a_b", values: ["a_b", "c"] }, false)!)).toBe(true);
+  expect(isNamed(fieldOfReport(run, { value: "a_b", values: ["a_b", "c"] }, false)!)).toBe(true);
   expect(isNamed({ name: "by", type: "choice", default: "auto" } as QueryField)).toBe(false);
 });
 
-it("GIVEN a run that is chosen WHEN another is THEN its worker and span are open again", () => {
+it("GIVEN a run that is chosen WHEN another is THEN its worker and span are cleared", () => {
   const run = { name: "other_run", type: "text", default: "" } as QueryField;
   expect(withField({ other_run: "a", other_worker: "w", other_span: "2", by: "module" }, run, "b")).toEqual({ other_run: "b", by: "module" });
   expect(withField({ other_run: "a" }, run, "")).toEqual({});

@@ -84,8 +84,8 @@ describe("boxes", () => {
     expect(ownParts({ ...icicle().figure.data![0]!, branchvalues: "remainder" })).toBeNull();
   });
 
-  test("GIVEN a box without a model WHEN drawn THEN it alone is hatched, and the legend says so", () => {
-    expect(boxScale(icicle().figure.data!)).toEqual({ efficiency: true, unknown: true, own: true });
+  test("GIVEN a box without a model WHEN drawn THEN only it is hatched, and the legend explains it", () => {
+    expect(boxScale(icicle().figure.data!)).toEqual({ efficiency: true, unknown: true, self: true });
     const drawn = ready(icicle(), look({ token: (name) => (name === "idle" ? "#E2E6EA" : `<${name}>`) })).data[0]!;
     expect(drawn["marker"]).toMatchObject({ pattern: { shape: ["", "", "/"] } });
   });
@@ -106,7 +106,7 @@ describe("boxes", () => {
 });
 
 describe("areas", () => {
-  test("GIVEN areas WHEN written and read THEN the same, beside a zoom; an open end stays open", () => {
+  test("GIVEN areas WHEN written and read THEN the same, also next to a zoom; an open end stays open", () => {
     const areas = [{ axes: "", x: [0.5, 1.5] as [number, number], y: [null, 15] as [null, number] }, { axes: "2", x: [1e9, 3e12] as [number, number], y: [0, 1] as [number, number] }];
     const text = withAreas("x:1~2;b:9~9~9~9", areas);
     expect(text).toBe("x:1~2;b:0.5~1.5~~15;b2:1000000000~3000000000000~0~1");
@@ -162,7 +162,7 @@ describe("notes", () => {
 describe("figures in their room", () => {
   const bar = (more: Record<string, unknown> = {}): Record<string, unknown> => ({ type: "bar", orientation: "h", y: ["a"], x: [1], ...more });
 
-  test("GIVEN one category in a figure of 500 px WHEN capped THEN the bar is 44 px thick, alone or beside another", () => {
+  test("GIVEN one category in a figure of 500 px WHEN capped THEN the bar is 44 px thick, with or without another one", () => {
     const layout: Record<string, unknown> = { yaxis: { type: "category" }, height: 556, margin: { t: 10, b: 46 }, bargap: 0.3 };
     capBars([bar()], layout);
     expect(500 * (1 - Number(layout["bargap"]))).toBeCloseTo(44);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { FactsSection, Section } from "../src/api/types";
 import { cardCount, rowsOf } from "../src/sections/cards";
-import { opensWith } from "../src/state/fields";
+import { pageDefault } from "../src/state/fields";
 
 const card = (id: string): Section => ({ id, title: id, kind: "facts", style: "card", values: {} });
 const list = (id: string): Section => ({ id, title: id, kind: "facts", values: {} });
@@ -14,15 +14,15 @@ describe("the page of a report", () => {
     expect(rowsOf([])).toEqual([]);
   });
 
-  test("GIVEN a field that may be left out WHEN its opening value is read THEN it is empty, and others keep theirs", () => {
+  test("GIVEN a field that may be left out WHEN its default is read THEN it is empty, and others keep theirs", () => {
     const field = { name: "device", type: "number" as const };
-    expect(opensWith({ ...field, default: "None" })).toBe("");
-    expect(opensWith({ ...field, default: "2000" })).toBe("2000");
-    expect(opensWith({ ...field, default: "2000", page: "50" })).toBe("50");
-    expect(opensWith(field)).toBe("");
+    expect(pageDefault({ ...field, default: "None" })).toBe("");
+    expect(pageDefault({ ...field, default: "2000" })).toBe("2000");
+    expect(pageDefault({ ...field, default: "2000", page: "50" })).toBe("50");
+    expect(pageDefault(field)).toBe("");
   });
 
-  test("GIVEN a small card WHEN its count is asked THEN the first count, but not where it is all the card says", () => {
+  test("GIVEN a small card WHEN its count is chosen THEN the first count, unless it is the only value", () => {
     const s = (values: Record<string, number>, style: FactsSection["style"] = "card"): FactsSection => ({ id: "x", title: "x", kind: "facts", style, values, units: { n: "count", m: "count", b: "B" } });
     expect(cardCount(s({ b: 1, n: 2, m: 3 }))).toBe("n");
     expect(cardCount(s({ n: 2 }))).toBeUndefined();

@@ -18,7 +18,7 @@ describe("selection", () => {
     expect(choose({ ...runs, runs: [] }, { run: "", worker: "", span: "" })).toEqual({ state: "none" });
   });
 
-  test("GIVEN a trace and the SOL capture of the same worker WHEN none is named THEN the trace, which tells both; the capture where it stands alone", () => {
+  test("GIVEN a trace and the SOL capture of the same worker WHEN none is named THEN the trace, which is joined with the capture; the capture where there is no trace", () => {
     const capture = { name: "a_rank0", spans: [{ name: "1", kind: "sol_capture", companion: { worker: "b_12", span: "1" } }] };
     const trace = { name: "b_12", spans: [{ name: "1", kind: "kineto", companion: { worker: "a_rank0", span: "1" } }] };
     const only = (workers: object[]) => choose({ scan: { state: "done" }, runs: [{ name: "r", workers }] } as Runs, { run: "r", worker: "", span: "" });
@@ -27,7 +27,7 @@ describe("selection", () => {
     expect(choose({ scan: { state: "done" }, runs: [{ name: "r", workers: [capture, trace] }] } as Runs, { run: "r", worker: "a_rank0", span: "" })).toMatchObject({ chosen: { worker: { name: "a_rank0" } } });
   });
 
-  test("GIVEN a name that is absent WHEN chosen THEN it is said, with near names, and nothing else is taken", () => {
+  test("GIVEN a name that is absent WHEN chosen THEN it is reported, with similar names, and nothing else is chosen", () => {
     expect(pick("h100/owlv")).toEqual({ state: "absent", what: "run", name: "h100/owlv", near: ["h100/owlv2", "a100/dlrm"], within: "" });
     expect(pick("h100/owlv2", "rank7")).toMatchObject({ state: "absent", what: "worker", near: ["rank0", "rank1"], within: "h100/owlv2" });
     expect(pick("h100/owlv2", "rank1", "9")).toMatchObject({ state: "absent", what: "span" });

@@ -22,7 +22,7 @@ describe("a window", () => {
     expect(windowText([NaN, 5], ms)).toBeNull();
   });
 
-  it("comes from a drag along x alone", () => {
+  it("comes from a drag along x only", () => {
     expect(draggedRange({ "xaxis.range[0]": 1, "xaxis.range[1]": 2 })).toEqual([1, 2]);
     expect(draggedRange({ "xaxis.range": [1, 2] })).toEqual([1, 2]);
     expect(draggedRange({ "yaxis.range[0]": 1, "yaxis.range[1]": 2 })).toBeNull();
@@ -65,18 +65,18 @@ describe("a selected row", () => {
     expect(rect(null)).toBeUndefined();
   });
 
-  it("says what dragging and clicking do, where they ask for more than the figure", () => {
-    expect(figureSubtitle({ ...s, subtitle: "of 80 GB" })).toBe("of 80 GB; drag to look at a part, click at a moment: the page follows");
-    expect(figureSubtitle({ ...s, zoom: { window: "window" } })).toBe("drag to look at a part: the page follows");
+  it("has a subtitle that names what dragging and clicking do", () => {
+    expect(figureSubtitle({ ...s, subtitle: "of 80 GB" })).toBe("of 80 GB; drag to select a window, click to select a moment: the whole page follows");
+    expect(figureSubtitle({ ...s, zoom: { window: "window" } })).toBe("drag to select a window: the whole page follows");
     expect(figureSubtitle({ ...s, zoom: null, subtitle: "as it is" })).toBe("as it is");
   });
 
-  it("has its words escaped", () => {
+  it("has its text escaped", () => {
     const { layout } = ready(s, look({ start: 1, end: 2, text: "<b>x" }));
     expect((layout["annotations"] as { text: string }[])[0]!.text).toBe("<b>&lt;b&gt;x</b>");
   });
 
-  it("is not a choice of points: dragging asks for a window", () => {
+  it("is no selection of points: dragging chooses a window", () => {
     expect(brushable(s)).toBe(false);
     expect(brushable({ ...s, zoom: null })).toBe(true);
   });

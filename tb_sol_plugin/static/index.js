@@ -1083,7 +1083,7 @@ function M() {
 	if (1 === g.push(this)) (n$1.requestAnimationFrame || A)(F);
 }
 // src/api/client.ts
-/** An answer that is not the one asked for: the server's error object, or the browser's word on the network. */
+/** An error of a request: the error object of the server, or of the network. */
 var ApiError = class extends Error {
 	body;
 	status;
@@ -1119,7 +1119,7 @@ async function ask$1(url, init) {
 		throw new ApiError({
 			code: "unreachable",
 			message: "The server does not answer.",
-			hint: "Is it still running? The page tries again when asked."
+			hint: "Is it still running? Try again when it is."
 		}, 0);
 	}
 	const text = await reply.text();
@@ -1174,7 +1174,7 @@ function choose(runs, view) {
 		near: nearest(view.run, runs.runs.map((r) => r.name)),
 		within: ""
 	};
-	const worker = view.worker ? run.workers.find((w) => w.name === view.worker) : run.workers.find((w) => !told(w)) ?? run.workers[0];
+	const worker = view.worker ? run.workers.find((w) => w.name === view.worker) : run.workers.find((w) => !isJoined(w)) ?? run.workers[0];
 	if (!worker) return {
 		state: "absent",
 		what: "worker",
@@ -1199,9 +1199,9 @@ function choose(runs, view) {
 		}
 	};
 }
-/** A SOL capture that the trace beside it tells already, or memory that is shown with another recording. */
-var told = (w) => w.spans.length > 0 && w.spans.every((s) => TOLD.includes(s.kind ?? "") && !!s.companion);
-var TOLD = [
+/** Whether all recordings of a worker are shown together with another one: a SOL capture with its trace, memory with either. */
+var isJoined = (w) => w.spans.length > 0 && w.spans.every((s) => JOINED_KINDS.includes(s.kind ?? "") && !!s.companion);
+var JOINED_KINDS = [
 	"sol_capture",
 	"memory_snapshot",
 	"memory_timeline"
@@ -1263,11 +1263,11 @@ function readHash(hash) {
 /** The hash with our pairs replaced, our tab active, and everyone else's tokens kept in place. */
 function writeHash(hash, pairs) {
 	const keep = tokens$1(hash).filter((token) => token.includes("=") && !isOurs(token));
-	const mine = Object.entries(pairs).map(([k, v]) => `${enc(PREFIX + k)}=${enc(v)}`);
+	const ours = Object.entries(pairs).map(([k, v]) => `${enc(PREFIX + k)}=${enc(v)}`);
 	return "#" + [
 		"sol",
 		...keep,
-		...mine
+		...ours
 	].join("&");
 }
 /** The active tab, "" where none is named yet. */
@@ -1326,7 +1326,7 @@ function onAddress(callback) {
 	host.addEventListener("hashchange", listen);
 	window.addEventListener("pagehide", () => host.removeEventListener("hashchange", listen), { once: true });
 }
-/** Calls back with whether the page can be seen: own tab active and window not in the background. */
+/** Calls back with whether the page is visible: our tab active, the window not in the background. */
 function onVisible(callback) {
 	const tell = () => callback(active$1() && document.visibilityState === "visible");
 	host.addEventListener("hashchange", tell);
@@ -1670,25 +1670,25 @@ var info = O(() => pages.value.value?.analyses.find((a) => a.name === page.value
 /** Why the present page cannot be computed of any recording: its analysis could not be loaded. */
 var failure = O(() => failures.value.find((f) => f.name === page.value) ?? null);
 /** The present page answers without a recording. */
-var alone = O(() => info.value?.alone === true);
-/** The recording that the report is asked of: the chosen one once it is read. */
-var asking = O(() => pages.value.state === "ready" && pages.value.key === whereKey.value ? whereKey.value : "");
-/** What the page opens with where that is not what scripts get. */
-var opening = O(() => {
+var needsNoRecording = O(() => info.value?.alone === true);
+/** The key of the chosen recording once it is read: its report can be requested. */
+var readyKey = O(() => pages.value.state === "ready" && pages.value.key === whereKey.value ? whereKey.value : "");
+/** Query values that the page starts with where they differ from those of a script. */
+var pageDefaults = O(() => {
 	const fields = info.value?.fields ?? [];
 	return Object.fromEntries(fields.filter((f) => f.page !== void 0 && f.page !== f.default).map((f) => [f.name, f.page]));
 });
 var query = O(() => ({
-	...opening.value,
+	...pageDefaults.value,
 	...view.value.query,
 	...view.value.step && { step: view.value.step },
 	...view.value.device && { device_limits: view.value.device }
 }));
-/** Whether a page that needs no recording is asked without one: none is chosen, or the chosen one is still read or cannot be. */
-var without = O(() => alone.value && (!!runs.value.value || runs.value.state === "error") && !(whereKey.value && ["idle", "waiting"].includes(pages.value.state)));
-var reportKey = O(() => !failure.value && (asking.value || without.value) ? JSON.stringify([
+/** Whether the report is requested without a recording: it needs none, and none is chosen, or the chosen one is still being read or cannot be. */
+var askWithoutRecording = O(() => needsNoRecording.value && (!!runs.value.value || runs.value.state === "error") && !(whereKey.value && ["idle", "waiting"].includes(pages.value.state)));
+var reportKey = O(() => !failure.value && (readyKey.value || askWithoutRecording.value) ? JSON.stringify([
 	page.value,
-	asking.value || attempt.value,
+	readyKey.value || attempt.value,
 	query.value
 ]) : "");
 /** When the shown recording was read, and whether its file has changed since. */
@@ -1698,9 +1698,9 @@ var stale = O(() => {
 	return !!span && stamp.value !== "" && stamp.value !== `${span.file ?? span.name}:${span.size}:${span.mtime}` && stamp.value.startsWith(`${span.file ?? span.name}:`);
 });
 var OTHERS = 6;
-/** ms until a changed field of a page with many is asked for: a slider passes many values on its way. */
+/** ms after a change of a field until the report is requested: a slider passes many values on its way. */
 var SETTLES = 90;
-/** Runs whose recordings have been read and that have that page, at most six asked; nothing is read for it. */
+/** Runs that have data for a page. Requests at most six, whose recordings have been read already. */
 async function runsWith(name) {
 	const shown = where.peek();
 	const ask = (runs.peek().value?.runs ?? []).flatMap((r) => r.workers.slice(0, 1).flatMap((w) => w.spans.slice(-1).map((s) => ({
@@ -1727,7 +1727,7 @@ async function runsWith(name) {
 		}
 	}))).flat();
 }
-/** Asks for everything about the shown recording again. */
+/** Requests everything about the shown recording again. */
 function readAgain() {
 	remembered.clear();
 	r(() => {
@@ -1736,24 +1736,24 @@ function readAgain() {
 	});
 }
 var remembered = /* @__PURE__ */ new Map();
-/** How the fields of a page with many stood in its last report; of one that failed from the start, in the report of its defaults. */
-var standing = y$1({
+/** The query fields of the last report of a page with a card of fields; where its first report failed, those of the report at its defaults. */
+var lastFields = y$1({
 	page: "",
 	fields: {}
 });
 x(() => {
 	const value = report.value.value;
-	if (value?.available) standing.value = {
+	if (value?.available) lastFields.value = {
 		page: value.analysis,
 		fields: value.fields ?? {}
 	};
 });
-/** Asks for the defaults of a page whose first question could not be answered. */
-async function standAtDefaults(name, w) {
-	if (standing.peek().page === name || !info.peek()?.fields?.some((f) => f.group)) return;
+/** Requests the report at the defaults of a page whose first request failed, for its fields. */
+async function fetchDefaultFields(name, w) {
+	if (lastFields.peek().page === name || !info.peek()?.fields?.some((f) => f.group)) return;
 	try {
-		const value = await getReport(name, w, opening.peek());
-		if (value.available) standing.value = {
+		const value = await getReport(name, w, pageDefaults.peek());
+		if (value.available) lastFields.value = {
 			page: name,
 			fields: value.fields ?? {}
 		};
@@ -1770,13 +1770,13 @@ function pause(ms, signal) {
 		}, { once: true });
 	});
 }
-async function awake(signal) {
+async function untilVisible(signal) {
 	while (!visible.peek() && !signal.aborted) await pause(400, signal);
 }
-/** A report over the workers of a run that speaks of some of them only: the others are being read. */
+/** Whether a report covers only some of the workers of a run, as the others are still being read. */
 var unfinished = (value) => !!value?.reading;
-/** Asks until an answer that is not "still loading", telling the progress in between, and early answers as they come. */
-async function follow(slot, key, ask, stop) {
+/** Requests until the answer is final, and stores progress and early answers in the meantime. */
+async function poll(slot, key, ask, stop) {
 	slot.value = {
 		...slot.peek(),
 		key,
@@ -1786,7 +1786,7 @@ async function follow(slot, key, ask, stop) {
 		since: performance.now()
 	};
 	for (let again = false; !stop.aborted; again = true) {
-		await awake(stop);
+		await untilVisible(stop);
 		try {
 			const value = await ask(stop, again);
 			if (stop.aborted) return null;
@@ -1861,7 +1861,7 @@ async function rescan() {
 	}
 }
 var stopPages = new AbortController();
-/** Stops reading the chosen recording, and asking for it: the next question would start it again. */
+/** Stops reading the chosen recording, and polling for it: the next request would start it again. */
 async function cancel() {
 	const w = where.peek();
 	if (!w) return;
@@ -1879,7 +1879,7 @@ async function cancel() {
 	};
 	await postCancel(w).catch(() => void 0);
 }
-async function watchRuns() {
+async function pollRuns() {
 	const never = new AbortController().signal;
 	runs.value = {
 		...idle(),
@@ -1888,7 +1888,7 @@ async function watchRuns() {
 		since: performance.now()
 	};
 	for (;;) {
-		await awake(never);
+		await untilVisible(never);
 		await refreshRuns();
 		const now = runs.peek();
 		if (now.state === "error") return;
@@ -1898,12 +1898,12 @@ async function watchRuns() {
 		await pause(scanning ? 500 : reading ? 1e3 : empty ? 4e3 : 1e4, never);
 	}
 }
-/** Starts asking. Called once. */
+/** Starts all requests of the page. Called once. */
 function startData() {
 	onVisible((now) => {
 		visible.value = now;
 	});
-	watchRuns();
+	pollRuns();
 	getAnalyses(null).then((all) => r(() => {
 		catalog.value = all.analyses;
 		failures.value = failuresOf(all.failed);
@@ -1916,7 +1916,7 @@ function startData() {
 		const w = where.peek();
 		const span = chosen$1.peek().span;
 		const device = view.peek().device;
-		follow(pages, key, (s, again) => getAnalyses(w, device, s, again ? "0.8" : ""), stopPages.signal).then((value) => {
+		poll(pages, key, (s, again) => getAnalyses(w, device, s, again ? "0.8" : ""), stopPages.signal).then((value) => {
 			if (!value) return;
 			catalog.value = value.analyses;
 			stamp.value = `${span.file ?? span.name}:${span.size}:${span.mtime}`;
@@ -1941,7 +1941,7 @@ function startData() {
 		}
 		const [name, w, q] = [
 			page.peek(),
-			asking.peek() ? where.peek() : null,
+			readyKey.peek() ? where.peek() : null,
 			query.peek()
 		];
 		const moved = report.peek().value?.analysis === name && info.peek()?.fields?.some((f) => f.group);
@@ -1949,8 +1949,8 @@ function startData() {
 			if (moved) await pause(SETTLES, s);
 			return getReport(name, w, q, s);
 		};
-		follow(report, key, ask, stopReport.signal).then((value) => {
-			if (!value) return void (report.peek().state === "error" && report.peek().key === key && standAtDefaults(name, w));
+		poll(report, key, ask, stopReport.signal).then((value) => {
+			if (!value) return void (report.peek().state === "error" && report.peek().key === key && fetchDefaultFields(name, w));
 			remembered.set(key, value);
 			if (remembered.size > 12) remembered.delete(remembered.keys().next().value);
 		});
@@ -2048,12 +2048,12 @@ var MORE = {
 };
 var STORE = "tb-sol.theme";
 var hostDark = y$1(false);
-var own = y$1(hosted ? "" : localStorage.getItem(STORE) ?? "");
-var dark = O(() => own.value ? own.value === "dark" : hostDark.value);
+var chosenTheme = y$1(hosted ? "" : localStorage.getItem(STORE) ?? "");
+var dark = O(() => chosenTheme.value ? chosenTheme.value === "dark" : hostDark.value);
 /** Outside TensorBoard only: the reader's choice, kept for the next visit. */
 function toggleTheme() {
-	own.value = dark.value ? "light" : "dark";
-	localStorage.setItem(STORE, own.value);
+	chosenTheme.value = dark.value ? "light" : "dark";
+	localStorage.setItem(STORE, chosenTheme.value);
 }
 var token = (name) => (TOKENS$1[name] ?? MORE[name] ?? TOKENS$1["other"])[dark.value ? 1 : 0];
 /** Fills too light for a 3:1 edge on a light surface; they get an outline. */
@@ -2422,7 +2422,7 @@ function Middle({ text, tip = text }) {
 	});
 }
 // src/ui/link.tsx
-function To({ view, class: cls, tip, label, current, stop, onGo, children }) {
+function ViewLink({ view, class: cls, tip, label, current, stop, onGo, children }) {
 	const click = (event) => {
 		event.stopPropagation();
 		if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
@@ -2442,7 +2442,7 @@ function To({ view, class: cls, tip, label, current, stop, onGo, children }) {
 		children
 	});
 }
-var ReportLink = ({ link, fallback = "Open" }) => /* @__PURE__ */ a(To, {
+var ReportLink = ({ link, fallback = "Open" }) => /* @__PURE__ */ a(ViewLink, {
 	view: linkView(link),
 	class: "link",
 	children: /* @__PURE__ */ a(Text, { text: link.label || fallback })
@@ -2525,7 +2525,7 @@ function Notice({ notice, children }) {
 				class: "notice-text",
 				children: /* @__PURE__ */ a(Text, { text: notice.text })
 			}),
-			notice.link && /* @__PURE__ */ a(To, {
+			notice.link && /* @__PURE__ */ a(ViewLink, {
 				view: linkView(notice.link),
 				class: "link",
 				children: /* @__PURE__ */ a(Text, { text: notice.link.label || "More" })
@@ -2755,11 +2755,11 @@ function human(value, unit = "") {
 var columnUnit = (top, unit) => scaleOf(unit === "ns" && top < 1e10 ? Math.min(top, 9e8) : top, unit);
 /**
 * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
-* `beside` is the unit of the columns next to it; it is taken where the column's largest value is at least a tenth of it.
+* `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a tenth of it.
 * `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
 * them would vanish gives way to the next smaller one.
 */
-function columnScale(values, unit, beside, single = false) {
+function columnScale(values, unit, neighbor, single = false) {
 	const known = [];
 	let top = 0;
 	for (const v of values) {
@@ -2789,12 +2789,12 @@ function columnScale(values, unit, beside, single = false) {
 	};
 	known.sort((a, b) => a - b);
 	const half = known[known.length >> 1];
-	let own = columnUnit(top, unit);
+	let scale = columnUnit(top, unit);
 	const low = unit === "B/s" ? known[known.length >> 2] : half;
-	if (unit !== "ns" && low < own.factor * (unit === "B/s" ? .1 : .05) && top < own.factor * 10) own = scaleOf(top / 1e3, unit);
-	const vanish = single && (unit === "ns" || unit === "B") && own.factor >= 1e3 && half < own.factor * .05;
-	if (vanish) own = scaleOf(own.factor / 1e3, unit);
-	const { factor, name } = !vanish && beside && beside.factor > own.factor && top >= beside.factor * .1 ? beside : own;
+	if (unit !== "ns" && low < scale.factor * (unit === "B/s" ? .1 : .05) && top < scale.factor * 10) scale = scaleOf(top / 1e3, unit);
+	const vanish = single && (unit === "ns" || unit === "B") && scale.factor >= 1e3 && half < scale.factor * .05;
+	if (vanish) scale = scaleOf(scale.factor / 1e3, unit);
+	const { factor, name } = !vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * .1 ? neighbor : scale;
 	if (unit === "ns" && name === "ns" || unit === "B" && name === "B") return {
 		factor,
 		name,
@@ -3041,7 +3041,7 @@ function rowsOf(sections) {
 }
 /** Names of the facts that are shown. */
 var namesOf = (s) => Object.keys(s.values).filter((n) => !s.hidden?.includes(n));
-/** The first count of a small card, which stands beside its title where the card has more to tell. */
+/** The first count of a small card, shown after its title where the card has more values. */
 function cardCount(s) {
 	const list = namesOf(s);
 	return s.style === "card" && list.length > 1 ? list.find((n) => s.units?.[n] === "count") : void 0;
@@ -3061,7 +3061,7 @@ var WORD = {
 	lower_bound: "At least",
 	incomplete: "Incomplete"
 };
-/** Why a number looks as it does, for hover and focus. */
+/** The reason of a mark, as a tooltip. */
 function whyText(mark) {
 	return mark ? mark.why ? `${WORD[mark.state]}: ${mark.why}` : WORD[mark.state] : "";
 }
@@ -3092,7 +3092,7 @@ function Marked({ mark, text = "", children }) {
 		]
 	});
 }
-/** A value alone (in facts, tiles, hints): its own unit, the exact figure on hover. */
+/** A single value (in facts, tiles, tooltips) in the unit that suits it, the exact figure on hover. */
 function Value({ value, unit = "", mark, doc }) {
 	const why = whyText(mark);
 	if (value === null || value === void 0) {
@@ -3146,18 +3146,18 @@ function Fact({ s, name }) {
 		doc: s.docs?.[name]
 	});
 	const link = s.value_links?.[name];
-	return link ? /* @__PURE__ */ a(To, {
+	return link ? /* @__PURE__ */ a(ViewLink, {
 		view: linkView(link),
 		class: "link",
 		children: value
 	}) : value;
 }
-/** `lead` stands in an equation without a sentence of its own; `said` is what the page's head says already. */
-function Facts({ s: given, lead, said }) {
-	const s = given.text && given.text === said && given.style !== "equation" ? {
-		...given,
+/** `lead` is shown in an equation without a text; a text equal to `headline`, which the head of the page shows, is left out. */
+function Facts({ s: section, lead, headline }) {
+	const s = section.text && section.text === headline && section.style !== "equation" ? {
+		...section,
 		text: ""
-	} : given;
+	} : section;
 	switch (s.style) {
 		case "tiles": return /* @__PURE__ */ a(Tiles, {
 			s,
@@ -3168,7 +3168,7 @@ function Facts({ s: given, lead, said }) {
 			lead: lead ?? ""
 		});
 		case "split": return /* @__PURE__ */ a(Split, { s });
-		case "card": return /* @__PURE__ */ a(Small, { s });
+		case "card": return /* @__PURE__ */ a(SmallCard, { s });
 		default: return /* @__PURE__ */ a(FactList, {
 			s,
 			list: namesOf(s)
@@ -3238,7 +3238,7 @@ function factorCount(values) {
 	}
 	return Math.min(2, rest.length);
 }
-var BESIDE = 130;
+var LONG_TEXT = 130;
 function Equation({ s, lead }) {
 	const all = namesOf(s);
 	const values = all.map((n) => typeof s.values[n] === "number" ? s.values[n] : null);
@@ -3251,9 +3251,9 @@ function Equation({ s, lead }) {
 		all.slice(1 + count)
 	];
 	const text = s.text || lead;
-	const long = text.length > BESIDE;
+	const long = text.length > LONG_TEXT;
 	return /* @__PURE__ */ a("div", {
-		class: `equation ${rest.length > 3 ? "many" : ""} ${long ? "told-below" : ""}`,
+		class: `equation ${rest.length > 3 ? "many" : ""} ${long ? "text-below" : ""}`,
 		children: [
 			/* @__PURE__ */ a("div", {
 				class: "equation-main",
@@ -3387,7 +3387,7 @@ var Swatch = ({ name }) => /* @__PURE__ */ a("span", {
 	class: `swatch ${name === "idle" ? "idle" : PALE.has(name) ? "pale" : ""}`,
 	style: name === "idle" ? void 0 : { background: paint(name) }
 });
-/** That count, as a link where it has one. */
+/** The count of a small card, as a link where it has one. */
 function CardCount({ s }) {
 	const name = cardCount(s);
 	return name ? /* @__PURE__ */ a("span", {
@@ -3401,7 +3401,7 @@ function CardCount({ s }) {
 	}) : null;
 }
 /** Two large values, then the rest as short lines; ratios with a bar. */
-function Small({ s }) {
+function SmallCard({ s }) {
 	const list = namesOf(s).filter((n) => n !== cardCount(s));
 	const member = Object.values(s.colors ?? {})[0];
 	const large = list.filter((n) => typeof s.values[n] === "number" && s.units?.[n] !== "ratio" && s.units?.[n] !== "count").slice(0, 2);
@@ -3474,11 +3474,11 @@ function Findings({ s }) {
 	const largest = Math.max(1, ...s.findings.map((f) => savingOf(f, memory) ?? 0));
 	if (!s.findings.length) return /* @__PURE__ */ a("p", {
 		class: "section-empty",
-		children: /* @__PURE__ */ a(Text, { text: s.empty || "Nothing stands out here." })
+		children: /* @__PURE__ */ a(Text, { text: s.empty || "No finding." })
 	});
 	return /* @__PURE__ */ a("ol", {
 		class: "findings",
-		children: s.findings.map((f) => /* @__PURE__ */ a(One, {
+		children: s.findings.map((f) => /* @__PURE__ */ a(FindingItem, {
 			f,
 			largest,
 			memory,
@@ -3489,7 +3489,7 @@ function Findings({ s }) {
 function savingOf(f, memory) {
 	return (memory ? f.saving_bytes : f.saving_ns) ?? null;
 }
-function One({ f, largest, memory, whole }) {
+function FindingItem({ f, largest, memory, whole }) {
 	const saving = savingOf(f, memory);
 	const parts = humanParts(saving, memory ? "B" : "ns");
 	return /* @__PURE__ */ a("li", {
@@ -3500,7 +3500,7 @@ function One({ f, largest, memory, whole }) {
 			children: [
 				/* @__PURE__ */ a("div", {
 					class: "saving",
-					"data-tip": saving === null ? "What this saves cannot be said from this recording." : whole === "step" ? "at most, per step" : "at most",
+					"data-tip": saving === null ? "This recording does not show how much this saves." : whole === "step" ? "at most, per step" : "at most",
 					children: saving === null ? "—" : /* @__PURE__ */ a($, { children: [
 						"−",
 						parts.text,
@@ -3553,7 +3553,7 @@ function One({ f, largest, memory, whole }) {
 }
 // src/sections/figure/bars.ts
 var isPlain$1 = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
-/** px that a bar is thick at most: lying, standing */
+/** px that a bar is thick at most: horizontal, vertical */
 var MOST = {
 	h: 44,
 	v: 110
@@ -3627,7 +3627,7 @@ function onColor(hex) {
 	return .2126 * r + .7152 * g + .0722 * b > .2 ? "#111418" : "#FFFFFF";
 }
 /** `part` of `over` mixed into `under`, both `#rrggbb`. */
-function mixed$1(over, under, part) {
+function mixed(over, under, part) {
 	const channel = (hex, i) => Number.parseInt(hex.slice(i, i + 2), 16);
 	return "#" + [
 		1,
@@ -3639,7 +3639,7 @@ var colorsOf = (trace) => {
 	const colors = trace["marker"]?.["colors"];
 	return Array.isArray(colors) ? colors : [];
 };
-/** What the colors of a figure's boxes say, in the light colors it comes with; null where it has no such boxes. */
+/** What the colors of a figure's boxes mean, by the light colors of its data; null where it has no such boxes. */
 function boxScale(data) {
 	const nested = data.filter((t) => NESTED.has(t["type"]));
 	if (!nested.length) return null;
@@ -3647,10 +3647,10 @@ function boxScale(data) {
 	return {
 		efficiency: SCALE.some((name) => seen.has(light(name))),
 		unknown: seen.has(light("idle")),
-		own: nested.some((t) => ownParts(t) !== null)
+		self: nested.some((t) => ownParts(t) !== null)
 	};
 }
-/** For each box, the part of its value that none of its children holds; null where values are not totals. */
+/** For each box its value without those of its children; null where values are not totals. */
 function ownParts(trace) {
 	const [ids, parents, values] = [
 		trace["ids"] ?? trace["labels"],
@@ -3664,7 +3664,7 @@ function ownParts(trace) {
 }
 /** The id of the box around several roots. */
 var ALL = "(all)";
-/** Several roots stand in one box named All, which Plotly else leaves an empty row. In place; one root stays as it is. */
+/** Puts several roots into one box named All, for which Plotly else leaves an empty row. In place; one root stays as it is. */
 function oneRoot(trace, color) {
 	const [ids, parents, values] = [
 		trace["ids"],
@@ -3688,7 +3688,7 @@ function oneRoot(trace, color) {
 		if (Array.isArray(list)) trace[name] = [value, ...list];
 	}
 	const marker = trace["marker"] ?? {};
-	const each = (value, own) => Array.isArray(value) ? [own, ...value] : value;
+	const each = (value, self) => Array.isArray(value) ? [self, ...value] : value;
 	const line = marker["line"] ?? {};
 	trace["marker"] = {
 		...marker,
@@ -3701,14 +3701,14 @@ function oneRoot(trace, color) {
 	};
 	if (typeof trace["maxdepth"] === "number" && trace["maxdepth"] > 0) trace["maxdepth"] += 1;
 }
-/** Colors by each box's own part: the surface where all of it lies in children, the full color at the largest. */
+/** Colors by the self part of each box: the surface where children hold all of it, the full color at the largest. */
 function ownColors(trace, full, none) {
-	const own = ownParts(trace);
-	if (!own) return null;
-	const most = Math.max(...own, 0);
-	return own.map((v) => mixed$1(full, none, most > 0 ? .08 + .92 * (v / most) : 0));
+	const self = ownParts(trace);
+	if (!self) return null;
+	const most = Math.max(...self, 0);
+	return self.map((v) => mixed(full, none, most > 0 ? .08 + .92 * (v / most) : 0));
 }
-/** Paints one trace of boxes in place; hatched where nothing is known (the color `idle`) or the color speaks for a part alone. */
+/** Paints one trace of boxes in place; hatched where nothing is known (the color `idle`) or only a part is modeled. */
 function paintBoxes(trace, paint, token, partial) {
 	const marker = trace["marker"] ?? {};
 	const colors = (paint === "own" ? ownColors(trace, token("compute"), token("sunken")) : null) ?? colorsOf(trace);
@@ -3748,7 +3748,7 @@ var binary = (v) => {
 	const step = Math.min(Math.floor(Math.log2(v) / 10 + 1e-9), BINARY.length - 1);
 	return number(v / 1024 ** step, 0) + NARROW + BINARY[step];
 };
-/** As short as it can be said: `150 GB/s`, `2.5 TB/s`. */
+/** A short text of a tick: `150 GB/s`, `2.5 TB/s`. */
 var short$1 = (v, unit) => human(v, unit).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 /** The unit that labels carry without its decimal prefix: `FLOP/s` of `1 TFLOP/s`; "" for plain numbers, null where they are none. */
 function unitOf$3(value, text) {
@@ -3793,7 +3793,7 @@ function steps(low, high, sizes) {
 	}
 	return out;
 }
-/** A zoomed logarithmic axis with labels again, where fewer than three of its own stand inside. */
+/** A zoomed logarithmic axis with labels again, where fewer than three ticks are inside. */
 function relabeled(axis) {
 	const [values, texts, range] = [
 		axis["tickvals"],
@@ -3828,13 +3828,13 @@ function recolor(value, themed) {
 	if (isPlain(value)) return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, k === "customdata" || k === "ids" ? v : recolor(v, themed)]));
 	return value;
 }
-/** `over` laid over `base`, objects merged. */
+/** `over` merged into `base`, objects merged. */
 function merge(base, over) {
 	const out = { ...base };
 	for (const [k, v] of Object.entries(over)) out[k] = isPlain(v) && isPlain(out[k]) ? merge(out[k], v) : v;
 	return out;
 }
-/** The key of a table row that a point stands for: its customdata, or the first of it. */
+/** The key of the table row of a point: its customdata, or the first of it. */
 function pointKey(custom) {
 	const first = Array.isArray(custom) ? custom[0] : isPlain(custom) ? custom["key"] : custom;
 	return first === null || first === void 0 || first === "" ? null : String(first);
@@ -3958,7 +3958,7 @@ function contrast(trace, surface) {
 	trace["textfont"] = rest;
 	if (isHex(fill)) trace["insidetextfont"] = {
 		...rest,
-		color: onColor(typeof opacity === "number" && isHex(surface) ? mixed$1(fill, surface, opacity) : fill)
+		color: onColor(typeof opacity === "number" && isHex(surface) ? mixed(fill, surface, opacity) : fill)
 	};
 	if (color !== void 0) trace["outsidetextfont"] = {
 		...rest,
@@ -4034,9 +4034,9 @@ function frame(area, layout, look) {
 		}
 	}];
 }
-/** Share of the axis that the words of a stretch need beside it. */
+/** Share of the axis that the text next to a stretch needs. */
 var WORDS_ROOM = .2;
-/** Tints a stretch of the x axis, with its words beside it, or within it where it takes nearly all of the axis. */
+/** Tints a stretch of the x axis, with its text next to it, or inside where it takes nearly all of the axis. */
 function cover(stretch, layout, look) {
 	const axis = layout["xaxis"];
 	const range = isPlain(axis) && Array.isArray(axis["range"]) ? axis["range"] : [];
@@ -4267,7 +4267,7 @@ var LINKED = /* @__PURE__ */ new Set([
 	void 0
 ]);
 var short = (value) => value === null ? "" : String(Number(value.toPrecision(4)));
-var holds = (value, [low, high]) => (low === null || value >= low) && (high === null || value <= high);
+var within$1 = (value, [low, high]) => (low === null || value >= low) && (high === null || value <= high);
 /** The areas in a figure's text: `b:X0~X1~Y0~Y1`, `b2:…`; an empty end does not bound. */
 function areasOf(text) {
 	const out = [];
@@ -4303,7 +4303,7 @@ function areasOfRange(range) {
 	});
 }
 var axesOf = (trace) => String(trace["xaxis"] ?? "x").slice(1);
-/** The traces whose points are rows of the figure's table and stand at numbers. */
+/** The traces whose points are rows of the figure's table at numeric places. */
 function linked(s) {
 	if (!s.table) return [];
 	return (s.figure.data ?? []).filter((t) => LINKED.has(t["type"]) && Array.isArray(t["customdata"]) && Array.isArray(t["x"]) && Array.isArray(t["y"]) && typeof t["x"][0] === "number" && typeof t["y"][0] === "number");
@@ -4327,7 +4327,7 @@ function keysInside(s, text) {
 				ys[i],
 				pointKey(custom)
 			];
-			if (key !== null && typeof x === "number" && typeof y === "number" && holds(x, area.x) && holds(y, area.y)) out.add(key);
+			if (key !== null && typeof x === "number" && typeof y === "number" && within$1(x, area.x) && within$1(y, area.y)) out.add(key);
 		});
 	}
 	return out;
@@ -4336,13 +4336,13 @@ function keysInside(s, text) {
 var figures = /* @__PURE__ */ new WeakMap();
 var seen = /* @__PURE__ */ new WeakSet();
 var inside = /* @__PURE__ */ new WeakMap();
-/** Notes which figures stand for which tables. Called before a section is drawn; cheap the second time. */
+/** Remembers which figures show the rows of which tables. Called before a section is drawn; cheap the second time. */
 function linkReport(report) {
 	if (seen.has(report)) return;
 	seen.add(report);
 	for (const s of report.sections) if (s.kind === "table") figures.set(s, report.sections.filter((f) => f.kind === "figure" && f.table === s.id && brushable(f)));
 }
-/** Does a chart of points stand for this table? Then what filters the table is the chart's legend too. */
+/** Whether a chart shows the rows of this table as points: then the filters of the table are also its legend. */
 var hasChart = (s) => (figures.get(s)?.length ?? 0) > 0;
 /** Keys inside the areas selected in one figure; null when there is none. */
 function insideOf(s) {
@@ -4362,7 +4362,7 @@ function pickedOf(s) {
 	if (sets.length < 2) return sets[0] ?? null;
 	return new Set([...sets[0]].filter((key) => sets.every((keys) => keys.has(key))));
 }
-/** Do several points of a chart stand for one row? Then an area picks whole rows, not the points inside alone. */
+/** Whether several points of a chart belong to one row: then an area selects whole rows, not only the points inside. */
 function sharesRows(s) {
 	return (figures.get(s) ?? []).some((f) => (f.figure.data ?? []).some((t) => {
 		const custom = t["customdata"];
@@ -4373,7 +4373,7 @@ function clearPicked(s) {
 	for (const f of figures.get(s) ?? []) changeFigure(f.id, withAreas(view.peek().figures[f.id] ?? "", []), "quiet");
 }
 /** The other tables of a report whose rows have the same keys: what is selected in one is selected in them. */
-var twinsOf = (table, report) => report.sections.filter((s) => s.kind === "table" && s !== table && !!table.key && s.key === table.key);
+var linkedTables = (table, report) => report.sections.filter((s) => s.kind === "table" && s !== table && !!table.key && s.key === table.key);
 /** Selects a row in every table that has one of that key; "" clears the selection. The first is where it was chosen. */
 function selectRow(tables, key) {
 	const next = { ...view.peek().tables };
@@ -7295,17 +7295,17 @@ var SQUEEZED = .7;
 var SAMPLE = 400;
 var MONO = 7.25;
 var SANS = 7.1;
-/** Texts of a few words, such as kinds of memory: what is cut of them is missed. */
+/** px up to which a text, such as a kind of memory, is never cut. */
 var SHORT = 150;
 var isShort = (l) => !l.numeric && (l.column.show ?? "text") === "text" && l.width <= SHORT;
 /** Whether a column is shown whole or not at all: badges and short texts. */
 var isWhole = (l) => isShort(l) || !((l.column.show ?? "text") in FLOOR);
-/** Pixels below which a name gives no room to the other columns. */
+/** px that a column of names keeps when others need room. */
 var floorOf = (l) => isShort(l) ? l.width : FLOOR[l.column.show ?? "text"] ?? l.width;
 var hasBar = (c) => (c.show ?? "number") in BAR;
 /** The columns to draw in `room` px: the first rank and what the reader chose, then as many of the second rank as fit. */
 function columnsFor(s, state, room) {
-	const all = laid(s);
+	const all = layoutOf(s);
 	const lead = s.columns.find((c) => (c.rank ?? 1) < 3) ?? s.columns[0];
 	const least = (c) => {
 		const l = all.get(c.name);
@@ -7323,34 +7323,34 @@ function columnsFor(s, state, room) {
 }
 var cache = /* @__PURE__ */ new WeakMap();
 /** The layout of a section's columns; computed once per section. */
-function laid(s) {
+function layoutOf(s) {
 	const known = cache.get(s);
 	if (known) return known;
 	const widest = {};
-	const apart = apartRows(s);
+	const apart = unscaledRows(s);
 	for (const c of s.columns) {
 		if (c.unit !== "ns" && c.unit !== "B") continue;
 		const scale = columnUnit((s.data[c.name] ?? []).reduce((top, v, i) => !apart.has(i) && typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top, 0), c.unit);
 		if (!widest[c.unit] || scale.factor > widest[c.unit].factor) widest[c.unit] = scale;
 	}
-	const out = new Map(s.columns.map((c) => [c.name, lay(s, c, widest[c.unit ?? ""], apart)]));
+	const out = new Map(s.columns.map((c) => [c.name, layoutColumn(s, c, widest[c.unit ?? ""], apart)]));
 	cache.set(s, out);
 	return out;
 }
-/** Rows that set no scale. */
-function apartRows(s) {
+/** Indices of the rows that do not count for the scale of a column. */
+function unscaledRows(s) {
 	const keys = new Set(s.apart ?? []);
 	if (!keys.size || !s.key) return /* @__PURE__ */ new Set();
 	return new Set((s.data[s.key] ?? []).flatMap((k, i) => keys.has(String(k)) ? [i] : []));
 }
-function lay(s, c, beside, apart) {
+function layoutColumn(s, c, neighbor, apart) {
 	const values = s.data[c.name] ?? [];
 	const show = c.show ?? "number";
 	const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
 	const numbers = values.filter((v, i) => typeof v === "number" && !apart.has(i));
 	const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
 	const total = s.total?.[c.name];
-	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, beside, !s.total);
+	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, neighbor, !s.total);
 	let full = 0;
 	for (const v of numbers) if (v > full) full = v;
 	if (show === "stack" && c.parts?.length) for (let i = 0; i < rowCount(s); i++) {
@@ -7447,8 +7447,8 @@ function shapeText(text) {
 	return groups.length ? groups.join(" ") : text.replace(/[[\]]/g, "").trim() || "—";
 }
 // src/sections/table/cells.tsx
-function Cell({ s, laid, row, onToggle }) {
-	const c = laid.column;
+function Cell({ s, layoutOf, row, onToggle }) {
+	const c = layoutOf.column;
 	const at = String(row.index);
 	const value = cell(s, c.name, row.index);
 	const mark = s.marks?.[c.name]?.[at];
@@ -7465,7 +7465,7 @@ function Cell({ s, laid, row, onToggle }) {
 		link,
 		children: /* @__PURE__ */ a(Content$1, {
 			s,
-			laid,
+			layoutOf,
 			index: row.index,
 			value,
 			mark
@@ -7473,33 +7473,33 @@ function Cell({ s, laid, row, onToggle }) {
 	});
 }
 /** The same cell in the total row, where values come from `total`. */
-function TotalCell({ s, laid }) {
-	const value = s.total?.[laid.column.name];
+function TotalCell({ s, layoutOf }) {
+	const value = s.total?.[layoutOf.column.name];
 	if (value === void 0) return null;
-	if (value === null && !laid.numeric) return null;
+	if (value === null && !layoutOf.numeric) return null;
 	return /* @__PURE__ */ a(Content$1, {
 		s,
-		laid,
+		layoutOf,
 		index: -1,
 		value,
-		mark: s.marks?.[laid.column.name]?.["total"]
+		mark: s.marks?.[layoutOf.column.name]?.["total"]
 	});
 }
-var Linked = ({ link, children }) => link ? /* @__PURE__ */ a(To, {
+var Linked = ({ link, children }) => link ? /* @__PURE__ */ a(ViewLink, {
 	view: linkView(link),
 	class: "cell-link",
 	tip: link.label ? plain(link.label) : void 0,
 	children
 }) : /* @__PURE__ */ a($, { children });
-function Content$1({ s, laid, index, value, mark }) {
-	const c = laid.column;
+function Content$1({ s, layoutOf, index, value, mark }) {
+	const c = layoutOf.column;
 	if (value === null) return /* @__PURE__ */ a(Unknown, {
 		c,
 		mark
 	});
-	if (laid.numeric && typeof value === "number") return /* @__PURE__ */ a(Numeric, {
+	if (layoutOf.numeric && typeof value === "number") return /* @__PURE__ */ a(Numeric, {
 		s,
-		laid,
+		layoutOf,
 		index,
 		value,
 		mark
@@ -7549,10 +7549,10 @@ function Unknown({ c, mark }) {
 		children: "—"
 	});
 }
-function Numeric({ s, laid, index, value, mark }) {
-	const c = laid.column;
+function Numeric({ s, layoutOf, index, value, mark }) {
+	const c = layoutOf.column;
 	const tip = [exact(value, c.unit || (c.show === "share" || c.show === "efficiency" ? "ratio" : "")), whyText(mark)].filter(Boolean).join("\n");
-	const text = inColumn(value, laid.scale);
+	const text = inColumn(value, layoutOf.scale);
 	const figure = /* @__PURE__ */ a("span", {
 		class: "num",
 		"data-tip": tip,
@@ -7569,7 +7569,7 @@ function Numeric({ s, laid, index, value, mark }) {
 			class: "with-bar",
 			children: [/* @__PURE__ */ a(Bar$1, {
 				parts: [[String(member), value]],
-				full: laid.full
+				full: layoutOf.full
 			}), figure]
 		});
 	}
@@ -7580,7 +7580,7 @@ function Numeric({ s, laid, index, value, mark }) {
 			class: "with-bar",
 			children: [/* @__PURE__ */ a(Bar$1, {
 				parts,
-				full: laid.full,
+				full: layoutOf.full,
 				tip: label
 			}), figure]
 		});
@@ -7720,10 +7720,9 @@ function rowText(s, columns, index) {
 }
 // src/sections/table/filters.tsx
 var CHIPS = 7;
-/** A yes or no column is named by its label; an empty value by a dash. */
-/** A value as a chip says it: one that is a bare number says of what. */
+/** The text of a chip: a yes or no column by its label, a plain number with the label, an empty value as a dash. */
 var valueText = (value, label) => value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : /^-?\d+$/.test(value) ? `${label} ${value}` : value || "—";
-/** `Device time` as it stands inside a sentence; names such as FLOP stay. */
+/** `Device time` in lower case, for the inside of a sentence; names such as FLOP stay. */
 var low = (label) => /^[A-Z][a-z]/.test(label) ? label[0].toLowerCase() + label.slice(1) : label;
 /** A bound in the unit of its column, every digit that was typed. */
 var inUnit = (value, l) => String(Number((value / l.scale.factor).toPrecision(6))).replace("-", "−");
@@ -7738,13 +7737,13 @@ function rangeWords(range, l) {
 function countText(s, shown) {
 	if (!shown.filtered && shown.count === shown.of) return number(shown.of, 0);
 	const state = tableOf(s.id);
-	const ranges = Object.entries(state.ranges).filter(([name]) => laid(s).has(name));
+	const ranges = Object.entries(state.ranges).filter(([name]) => layoutOf(s).has(name));
 	const only = ranges.length === 1 && !Object.values(state.keep).some((v) => v.length) && !pickedOf(s) ? ranges[0] : null;
-	const [l, range] = only ? [laid(s).get(only[0]), only[1]] : [null, null];
+	const [l, range] = only ? [layoutOf(s).get(only[0]), only[1]] : [null, null];
 	const words = l && range ? ` with ${low(l.column.label)} ${[range.above !== null && `above ${inUnit(range.above, l)}${unitOf$2(l)}`, range.below !== null && `below ${inUnit(range.below, l)}${unitOf$2(l)}`].filter(Boolean).join(" and ")}` : "";
 	return `${number(shown.count, 0)} of ${number(shown.of, 0)}${words}${shareText(s, shown)}`;
 }
-/** What the shown rows are of the table's own total, by its first column of bars. */
+/** The share of the shown rows in the total of the table, by its first column of bars. */
 function shareText(s, shown) {
 	const c = s.columns.find((c) => (c.show === "bar" || c.show === "stack") && typeof s.total?.[c.name] === "number");
 	const total = c ? Number(s.total[c.name]) : 0;
@@ -7757,7 +7756,7 @@ function Chips({ s, state }) {
 		c,
 		values: valueCounts(s, c.name)
 	})).filter((g) => state.keep[g.c.name]?.length || g.values.length > 1 && g.values.length <= rowCount(s) * .6);
-	const ranges = Object.entries(state.ranges).filter(([name]) => laid(s).has(name));
+	const ranges = Object.entries(state.ranges).filter(([name]) => layoutOf(s).has(name));
 	const picked = pickedOf(s);
 	if (!groups.length && !ranges.length && !picked) return null;
 	const keep = (column, value) => {
@@ -7819,12 +7818,12 @@ function Chips({ s, state }) {
 			}),
 			ranges.map(([name, range]) => /* @__PURE__ */ a(Chip, {
 				on: true,
-				tip: "Takes the filter away",
+				tip: "Removes this filter",
 				onToggle: () => setRange(s, name, {
 					above: null,
 					below: null
 				}),
-				children: rangeWords(range, laid(s).get(name))
+				children: rangeWords(range, layoutOf(s).get(name))
 			})),
 			picked && /* @__PURE__ */ a(Chip, {
 				on: true,
@@ -7948,14 +7947,14 @@ var LONGEST = 20;
 var barOf = (s) => s.columns.find((c) => c.show === "bar");
 /** Is this a list to read from the top: narrow, short, and of one bar per row? */
 var isRanked = (s) => (s.span ?? 12) <= NARROW_CARD && !s.tree && !s.total && rowCount(s) <= LONGEST && s.columns.filter((c) => c.show === "bar").length === 1;
-/** `ms, with running share`: the unit of the numbers, then the section's own words. */
+/** `ms, with running share`: the unit of the numbers, then the subtitle of the section. */
 function rankedSubtitle(s) {
 	const bar = barOf(s);
-	return [bar && laid(s).get(bar.name).scale.name, s.subtitle].filter(Boolean).join(", ");
+	return [bar && layoutOf(s).get(bar.name).scale.name, s.subtitle].filter(Boolean).join(", ");
 }
 function RankedRow({ s, index }) {
 	const bar = barOf(s);
-	const l = laid(s).get(bar.name);
+	const l = layoutOf(s).get(bar.name);
 	const name = s.columns.find((c) => textual(c) && (c.rank ?? 1) < 3) ?? s.columns[0];
 	const sizes = s.columns.find((c) => c.show === "shapes");
 	const share = s.columns.find((c) => c.show === "share");
@@ -7971,7 +7970,7 @@ function RankedRow({ s, index }) {
 		children: [
 			/* @__PURE__ */ a("span", {
 				class: "ranked-name mono",
-				children: [link ? /* @__PURE__ */ a(To, {
+				children: [link ? /* @__PURE__ */ a(ViewLink, {
 					view: linkView(link),
 					class: "link",
 					tip: link.label ? plain(link.label) : void 0,
@@ -7993,7 +7992,7 @@ function RankedRow({ s, index }) {
 			share && /* @__PURE__ */ a("span", {
 				class: "ranked-share",
 				"data-tip": share.doc || void 0,
-				children: typeof part === "number" ? `${inColumn(part, laid(s).get(share.name).scale)}\u202f%` : "—"
+				children: typeof part === "number" ? `${inColumn(part, layoutOf(s).get(share.name).scale)}\u202f%` : "—"
 			}),
 			/* @__PURE__ */ a("span", {
 				class: "ranked-bar",
@@ -9650,7 +9649,7 @@ function TableView({ s, main, shown, twins }) {
 	};
 	const toggle = (row, open = !row.open) => changeTable(s.id, { opened: withOpen(s, state, [row.id], open) }, "quiet");
 	const order = (column) => {
-		const descending = sort?.column === column ? !sort.descending : laid(s).get(column).numeric;
+		const descending = sort?.column === column ? !sort.descending : layoutOf(s).get(column).numeric;
 		const natural = s.sort && s.sort.column === column && (s.sort.descending ?? true) === descending;
 		changeTable(s.id, { sort: natural ? null : {
 			column,
@@ -9762,7 +9761,7 @@ function TableView({ s, main, shown, twins }) {
 							class: cellClass(c),
 							children: /* @__PURE__ */ a(TotalCell, {
 								s,
-								laid: c
+								layoutOf: c
 							})
 						}))
 					}),
@@ -9803,7 +9802,7 @@ function TableView({ s, main, shown, twins }) {
 								class: cellClass(c),
 								children: /* @__PURE__ */ a(Cell, {
 									s,
-									laid: c,
+									layoutOf: c,
 									row,
 									onToggle: toggle
 								})
@@ -9866,9 +9865,9 @@ var setDrag = (id, drag) => {
 var FIRST$1 = 8;
 var GAP = 12;
 var WORDS$1 = 18;
-/** Columns of the card: by rank, known values first within it; the name, the sizes and the row's id stand elsewhere. */
-function cardColumns(table, index, apart) {
-	const rest = table.columns.filter((c) => !apart.includes(c) && c.name !== table.key && c.name !== table.tree?.id && c.name !== table.tree?.parent);
+/** Columns of the card: by rank, known values first within it; the name, the sizes and the id of the row are shown elsewhere. */
+function cardColumns(table, index, except) {
+	const rest = table.columns.filter((c) => !except.includes(c) && c.name !== table.key && c.name !== table.tree?.id && c.name !== table.tree?.parent);
 	const place = (c) => (c.rank ?? 1) + (cell(table, c.name, index) === null ? 10 : 0);
 	return rest.map((c, i) => [
 		c,
@@ -10101,7 +10100,7 @@ function BoxScale({ s, partial }) {
 				scale.unknown && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { class: "swatch idle" }), "no cost model"] }),
 				partial && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
 					class: "swatch part",
-					"data-tip": "The color speaks for the modeled part"
+					"data-tip": "The color is that of the modeled part"
 				}), "partly modeled"] })
 			]
 		}) : /* @__PURE__ */ a("span", {
@@ -10109,15 +10108,15 @@ function BoxScale({ s, partial }) {
 			role: "img",
 			"aria-label": "Color: self part, from none to the largest",
 			children: [
-				"all below it",
+				"all in the boxes below",
 				/* @__PURE__ */ a("span", {
 					class: "ramp",
 					style: { background: "linear-gradient(to right, var(--sunken), var(--compute))" }
 				}),
 				"largest self part"
 			]
-		}), scale.own && /* @__PURE__ */ a(Switch, {
-			label: "Colour",
+		}), scale.self && /* @__PURE__ */ a(Switch, {
+			label: "Color",
 			value: now,
 			onPick: (how) => changeFigure(s.id, withPaint(text, how), "quiet"),
 			choices: [{
@@ -10137,13 +10136,13 @@ var UNITS = [
 	[1e3, "us"],
 	[1, "ns"]
 ];
-/** A window is written with so many digits of its own length: finer than a pixel. */
+/** A window is written to this part of its length: finer than a pixel. */
 var PARTS = 1e5;
 function unitOf(ns) {
 	return UNITS.find(([size]) => Math.abs(ns) >= size) ?? [1, "ns"];
 }
-/** `12.345ms`: whole nanoseconds at the finest, no finer than `fine` ns asks for. */
-function said(ns, unit, fine) {
+/** `12.345ms`: in steps of about `fine` ns, whole nanoseconds at the finest. */
+function timeText(ns, unit, fine) {
 	const [size, name] = unit;
 	const decimals = Math.max(0, Math.min(Math.round(Math.log10(size)), Math.ceil(Math.log10(size / Math.max(fine, 1)))));
 	return `${Number((ns / size).toFixed(decimals))}${name}`;
@@ -10154,15 +10153,15 @@ function windowText(ends, zoom) {
 	if (!Number.isFinite(a) || !Number.isFinite(b) || b - a < 1) return null;
 	const unit = unitOf(Math.max(Math.abs(a), Math.abs(b)));
 	const fine = (b - a) / PARTS;
-	return `${said(a, unit, fine)}-${said(b, unit, fine)}`;
+	return `${timeText(a, unit, fine)}-${timeText(b, unit, fine)}`;
 }
 /** A moment of the axis; `width` is the length of the axis, so that the text is as fine as a pixel is. */
 function momentText(x, width, zoom) {
 	const scale = zoom.scale ?? 1;
 	const ns = Math.round(x * scale);
-	return Number.isFinite(ns) ? said(ns, unitOf(ns), Math.abs(width) * scale / PARTS) : null;
+	return Number.isFinite(ns) ? timeText(ns, unitOf(ns), Math.abs(width) * scale / PARTS) : null;
 }
-/** The x range that a finished drag asks for; null where it asks for something else. */
+/** The x range of a finished drag; null for other changes of the layout. */
 function draggedRange(changes) {
 	const ends = changes["xaxis.range"] ?? [changes["xaxis.range[0]"], changes["xaxis.range[1]"]];
 	if (!Array.isArray(ends) || ends.length !== 2 || !ends.every((e) => typeof e === "number" && Number.isFinite(e))) return null;
@@ -10176,9 +10175,9 @@ function coveredBy(stretches, rowOf) {
 	}
 	return null;
 }
-/** The section's own words, and what dragging and clicking do where they ask for more than the figure. */
+/** The subtitle of a figure, and what dragging and clicking do where they change the page. */
 function figureSubtitle(s) {
-	const acts = s.zoom ? `drag to look at a part${s.zoom.at ? ", click at a moment" : ""}: the page follows` : "";
+	const acts = s.zoom ? `drag to select a window${s.zoom.at ? ", click to select a moment" : ""}: the whole page follows` : "";
 	return [s.subtitle, acts].filter(Boolean).join("; ");
 }
 // src/sections/figure/figure.tsx
@@ -10192,10 +10191,10 @@ function ask(fields) {
 }
 /** The parts of a figure's text that hide something of it: ranges of axes, the level of boxes. */
 var ZOOMED = /(^|;)([xy]\d*|l):/;
-/** Narrower than this there is no room for a card beside a point: the row stands in the table. */
+/** Narrower than this there is no room for a card at a point: the row is in the table. */
 var CARD_FROM = 560;
 function Figure({ s, table, twins, main }) {
-	const holder = T(null);
+	const container = T(null);
 	const plot = T(null);
 	const bound = T(false);
 	const [near, setNear] = d$2(false);
@@ -10225,7 +10224,7 @@ function Figure({ s, table, twins, main }) {
 	const keepKey = keep ? [...keep].join("") : "";
 	const legend = legendOf(s);
 	A$1(() => {
-		const el = holder.current;
+		const el = container.current;
 		const seen = new IntersectionObserver(([entry]) => {
 			if (entry?.isIntersecting) setNear(true);
 		}, { rootMargin: "400px" });
@@ -10293,13 +10292,13 @@ function Figure({ s, table, twins, main }) {
 			});
 			drawn.on("plotly_deselect", () => changeFigure(s.id, withAreas(view.peek().figures[s.id] ?? "", []), "quiet"));
 			drawn.on("plotly_relayout", (changes) => {
-				const asked = known.current.s.zoom;
-				if (asked) {
+				const zoom = known.current.s.zoom;
+				if (zoom) {
 					const range = draggedRange(changes);
-					const text = range && windowText(range, asked);
+					const text = range && windowText(range, zoom);
 					if (text) ask({
-						[asked.window]: text,
-						...asked.at ? { [asked.at]: "" } : {}
+						[zoom.window]: text,
+						...zoom.at ? { [zoom.at]: "" } : {}
 					});
 					return;
 				}
@@ -10361,7 +10360,7 @@ function Figure({ s, table, twins, main }) {
 		}),
 		/* @__PURE__ */ a("div", {
 			class: `figure ${drawn || failed ? "" : "undrawn"}`,
-			ref: holder,
+			ref: container,
 			style: { minHeight: `${s.height ?? 320}px` },
 			children: [
 				failed ? /* @__PURE__ */ a("p", {
@@ -10433,7 +10432,7 @@ function FigureTools({ s }) {
 	return /* @__PURE__ */ a($, { children: [
 		brushable(s) && /* @__PURE__ */ a(Popover, {
 			label: `Select an area of ${s.title}`,
-			tip: "Drag in the chart, or give an area in numbers",
+			tip: "Drag in the chart, or type an area in numbers",
 			class: "text-button",
 			align: "right",
 			wide: true,
@@ -10490,7 +10489,7 @@ function shown(value) {
 	const { factor, name } = scaleOf(value, "FLOP");
 	return `${Number((value / factor).toPrecision(4))} ${name.replace("FLOP", "")}`.trim();
 }
-/** The same choice as dragging a box, by keys: bounds left open do not bound. */
+/** A form for an area, as dragging a box gives: an empty field is no bound. */
 function AreaForm({ s, close }) {
 	const text = view.value.figures[s.id] ?? "";
 	const now = areasOf(text);
@@ -10708,14 +10707,14 @@ function ColumnChooser({ s, state }) {
 				type: "button",
 				class: "option",
 				onClick: () => changeTable(s.id, { columns: {} }, "quiet"),
-				children: "As at first"
+				children: "Reset columns"
 			})]
 		})
 	});
 }
 // src/sections/section.tsx
 var FIND_FROM = 8;
-var Guard = class extends x$1 {
+var ErrorBoundary = class extends x$1 {
 	state = { error: null };
 	static getDerivedStateFromError(error) {
 		return { error };
@@ -10746,7 +10745,7 @@ function mainTable(report) {
 	const tables = report.sections.filter((s) => s.kind === "table");
 	return tables.find((t) => (t.span ?? 12) >= 8) ?? tables[0];
 }
-/** Above the page, where its main table has a chart of points: the filters belong to both, and tell the chart's marks. */
+/** Filters above the sections, where the main table of the page has a chart of points: they apply to both, and are the legend of the chart. */
 function PageFilters({ r }) {
 	linkReport(r);
 	const table = mainTable(r);
@@ -10783,7 +10782,7 @@ function SectionCard({ section, report, lead }) {
 		id: `s-${section.id}`,
 		"data-section": section.id,
 		"aria-label": section.title || void 0,
-		children: /* @__PURE__ */ a(Guard, {
+		children: /* @__PURE__ */ a(ErrorBoundary, {
 			title: section.title,
 			children: [titled && /* @__PURE__ */ a(Heading, {
 				section,
@@ -10805,7 +10804,7 @@ function Body({ section, report, lead, main }) {
 		case "facts": return /* @__PURE__ */ a(Facts, {
 			s: section,
 			lead,
-			said: report.headline ?? ""
+			headline: report.headline ?? ""
 		});
 		case "findings": return /* @__PURE__ */ a(Findings, { s: section });
 		case "timeline": return /* @__PURE__ */ a(Timeline, { s: section });
@@ -10813,14 +10812,14 @@ function Body({ section, report, lead, main }) {
 			s: section,
 			main,
 			shown: shownOf(section, main),
-			twins: twinsOf(section, report)
+			twins: linkedTables(section, report)
 		});
 		case "figure": {
 			const table = report.sections.find((s) => s.kind === "table" && s.id === section.table) ?? null;
 			return /* @__PURE__ */ a(Figure, {
 				s: section,
 				table,
-				twins: table ? twinsOf(table, report) : [],
+				twins: table ? linkedTables(table, report) : [],
 				main: table === mainTable(report)
 			});
 		}
@@ -10878,7 +10877,7 @@ function TableTools({ s, main }) {
 			type: "button",
 			class: "text-button",
 			onClick: () => changeTable(s.id, { sort: null }, "quiet"),
-			children: "First order"
+			children: "Reset order"
 		}),
 		s.columns.length > 3 && /* @__PURE__ */ a(ColumnChooser, {
 			s,
@@ -10968,7 +10967,7 @@ function Export() {
 					children: "Original recording"
 				}) : /* @__PURE__ */ a("div", {
 					class: "none",
-					children: "The original recording is not offered by this server."
+					children: "This server does not give out the original recording."
 				}))
 			]
 		})
@@ -10979,27 +10978,27 @@ var MEMORY = {
 	memory_snapshot: "allocator snapshot",
 	memory_timeline: "memory timeline"
 };
-/** Is it memory alone: a snapshot or a timeline? */
-var ofMemory = (span) => !!span.kind && span.kind in MEMORY;
-/** Of the other kind there is one in the address `companion`. */
+/** Whether it holds memory only: an allocator snapshot or a memory timeline. */
+var isMemoryOnly = (span) => !!span.kind && span.kind in MEMORY;
+/** The badge, note and tooltip of a recording; `companion` is the other recording of its worker. */
 function kindOf(span) {
 	if (span.kind === "sol_capture") return {
 		badge: "SOL capture",
 		note: "SOL capture",
 		tip: `A SOL capture: every iteration is timed, and the work of the sampled ones is counted. It holds no device events${span.companion ? "; the profiler trace of this worker does" : ""}.`
 	};
-	if (ofMemory(span)) {
+	if (isMemoryOnly(span)) {
 		const name = MEMORY[span.kind];
 		return {
 			badge: name,
 			note: name,
-			tip: `Memory over time alone${span.companion ? ": the recording of this worker shows it too, beside what ran" : ""}.`
+			tip: `Memory over time only${span.companion ? "; the other recording of this worker shows it together with what ran" : ""}.`
 		};
 	}
 	if (span.companion) return {
 		badge: "trace + SOL capture",
 		note: "trace + SOL capture",
-		tip: "A profiler trace, read together with the SOL capture of the same worker: times are the trace's, iterations and what it cannot name are the capture's."
+		tip: "A profiler trace joined with the SOL capture of the same worker: times come from the trace, iterations and whatever the trace cannot name from the capture."
 	};
 	return {
 		badge: "",
@@ -11007,8 +11006,8 @@ function kindOf(span) {
 		tip: "A trace of the PyTorch profiler."
 	};
 }
-/** Does a run hold more than plain traces? Then each recording says what it is. */
-var mixed = (run) => run.workers.some((w) => w.spans.some((s) => kindOf(s).badge !== ""));
+/** Whether a run has more than plain traces: then lists show the kind of every recording. */
+var hasSeveralKinds = (run) => run.workers.some((w) => w.spans.some((s) => kindOf(s).badge !== ""));
 var KindBadge = ({ span }) => {
 	const { badge } = kindOf(span);
 	return badge ? /* @__PURE__ */ a("span", {
@@ -11017,7 +11016,7 @@ var KindBadge = ({ span }) => {
 	}) : null;
 };
 // src/state/limits.ts
-/** The parts of an expression. What is not understood stays in the key: the server says what is wrong with it. */
+/** The parts of an expression. What cannot be parsed stays in the key: the server reports what is wrong. */
 function splitLimits(text) {
 	const found = /^([^@+]*?)\s*(?:@\s*(\d+(?:\.\d+)?)\s*MHz)?\s*(\+\s*sparse)?$/i.exec(text.trim());
 	return found ? {
@@ -11065,30 +11064,30 @@ var Pick = ({ label, value, unsure, tip, disabled, class: cls, badge, children }
 // src/pages/limits.tsx
 var FORM = "H100_SXM@1410MHz+sparse";
 var ORIGIN = {
-	datasheet: "From the maker's data sheet",
-	derived: "Follows from units, rate and clock",
-	third_party: "Published, not by the maker's data sheet",
+	datasheet: "From a data sheet of the manufacturer",
+	derived: "Derived from units, rate and clock",
+	third_party: "Published, but not in a data sheet of the manufacturer",
 	unverified: "From the table; no source confirms it",
 	measured: "Measured on this machine",
-	user: "Given by a device file"
+	user: "From a device file"
 };
 var METHOD = {
-	exact: "by its whole name",
-	token: "by the words of its name",
-	memory: "by its memory size",
-	units: "by its number of units",
+	exact: "matched by its full name",
+	token: "matched by words of its name",
+	memory: "matched by its memory size",
+	units: "matched by its number of units",
 	derived: "derived from its compute capability",
 	override: "chosen, not as recorded",
 	measured: "measured on this machine"
 };
-/** What a figure's origin does to its look: plain where somebody stands for it. */
+/** The mark of a figure that no source confirms; undefined for all others. */
 function markOf(figure, unverified) {
 	return figure.provenance === "unverified" || unverified.includes(figure.name) ? {
 		state: "unverified",
 		why: "no source confirms this figure"
 	} : void 0;
 }
-/** The figures that nobody confirmed, by their labels. */
+/** The labels of figures that no source confirms. */
 function unconfirmed(device) {
 	if (!device.figures) return device.unverified ?? [];
 	return device.figures.filter((f) => markOf(f, device.unverified ?? [])).map((f) => f.label);
@@ -11119,14 +11118,14 @@ function Limits() {
 }
 function Card({ device, note, keys, close }) {
 	const now = splitLimits(view.value.device);
-	const [asking, setAsking] = d$2(false);
+	const [checking, setChecking] = d$2(false);
 	const [wrong, setWrong] = d$2(null);
 	const [clock, setClock] = d$2(now.clock);
-	/** Asks the server whether it understands the text before the page changes. */
+	/** Lets the server check the text before the page changes. */
 	const take = async (text) => {
 		const w = where.peek();
-		if (!w || asking) return;
-		setAsking(true);
+		if (!w || checking) return;
+		setChecking(true);
 		setWrong(null);
 		try {
 			const answer = await getAnalyses(w, text);
@@ -11146,12 +11145,12 @@ function Card({ device, note, keys, close }) {
 				hint: error.body.hint || `Write it as \`${FORM}\`: a device, a clock in MHz, sparse peaks; the last two may be left out.`
 			});
 		} finally {
-			setAsking(false);
+			setChecking(false);
 		}
 	};
 	return /* @__PURE__ */ a("div", {
 		class: "limits",
-		"aria-busy": asking,
+		"aria-busy": checking,
 		children: [
 			device ? /* @__PURE__ */ a(Figures, { device }) : /* @__PURE__ */ a("p", {
 				class: "limits-note",
@@ -11260,14 +11259,14 @@ function Figures({ device }) {
 	] });
 }
 // src/state/family.ts
-/** The analysis that a page stands under: itself, or the one it is a further view of. One level; an unknown or own name is none. */
+/** The analysis whose page an analysis is on: itself, or the one it is a further view of (one level; an unknown name, or its own, counts as none). */
 function headOf(all, name) {
 	const own = all.find((a) => a.name === name) ?? null;
 	if (!own?.under || own.under === own.name) return own;
 	const head = all.find((a) => a.name === own.under);
 	return head && !isView(all, head) ? head : own;
 }
-/** Is it a further view of an analysis that there is, and which is none itself? */
+/** Whether it is a further view of a known analysis that is not a further view itself. */
 var isView = (all, a) => !!a.under && a.under !== a.name && all.some((head) => head.name === a.under && (!head.under || head.under === head.name));
 /** What the page list names: all but the further views. */
 var entriesOf = (all) => all.filter((a) => !isView(all, a));
@@ -11309,7 +11308,7 @@ var KEYS = [
 	["*", "open all below"],
 	["Enter", "open or select the row; in a chart's Select, an area by numbers"],
 	["c", "copy the row"],
-	["Esc", "go back: close, clear the selection"]
+	["Esc", "one step back: close, clear the selection"]
 ];
 var GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, n communication, y memory, e memory plan, w what if, h health";
 var SIGNS = [
@@ -11372,7 +11371,7 @@ function Help() {
 					}),
 					/* @__PURE__ */ a("p", {
 						class: "quiet",
-						children: "The speed of light of an operator is the least time its arithmetic and its bytes can take on this device. Time above the limit is what is left to win. Every view is a link: the address holds the page, the selection, filters, sorting and what is opened."
+						children: "The speed of light of an operator is the least time its arithmetic and its bytes can take on this device. Time above that limit is what optimization can save. Every view is a link: the address holds the page, the selection, filters, sorting and what is opened."
 					}),
 					failures.value.length > 0 && /* @__PURE__ */ a($, { children: [
 						/* @__PURE__ */ a("h3", { children: "Analyses that failed to load" }),
@@ -11409,7 +11408,7 @@ var GROUPS = [
 	"Speed of light",
 	"Run"
 ];
-/** The first sentence of a reason, short enough to stand below a title. */
+/** The first sentence of a reason, short enough for a line below a title. */
 function shortReason(because) {
 	return ((because ?? "").split(/(?<=[.;:])\s/)[0] ?? "").replace(/[.;:]$/, "");
 }
@@ -11498,7 +11497,7 @@ function Item({ a: a$9, rail }) {
 	const on = headOf(catalog.value, page.value)?.name === a$9.name;
 	const reason = off ? shortReason(a$9.because) : "";
 	const tip = rail ? reason ? `${a$9.title}: ${reason}` : a$9.title : off ? a$9.because : a$9.question;
-	return /* @__PURE__ */ a(To, {
+	return /* @__PURE__ */ a(ViewLink, {
 		view: pageView(a$9.name),
 		class: `nav-item ${on ? "on" : ""} ${off ? "off" : ""}`,
 		tip: tip ?? "",
@@ -11526,7 +11525,7 @@ function Item({ a: a$9, rail }) {
 /** An analysis that could not be loaded: its page says why and what helps. */
 function FailedItem({ f, rail }) {
 	const on = page.value === f.name;
-	return /* @__PURE__ */ a(To, {
+	return /* @__PURE__ */ a(ViewLink, {
 		view: pageView(f.name),
 		class: `nav-item off ${on ? "on" : ""}`,
 		tip: rail ? `${f.name}: ${f.reason}` : f.reason,
@@ -11594,7 +11593,7 @@ function Bar() {
 					}),
 					!slim.value && /* @__PURE__ */ a(Pick, {
 						label: "Worker",
-						value: workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !told(w)).length),
+						value: workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !isJoined(w)).length),
 						class: "divided",
 						children: (close) => /* @__PURE__ */ a(List, {
 							label: "Workers",
@@ -11602,7 +11601,7 @@ function Bar() {
 							options: c.run.workers.map((w) => ({
 								value: w.name,
 								text: w.name,
-								note: workerNote(w, mixed(c.run))
+								note: workerNote(w, hasSeveralKinds(c.run))
 							})),
 							onPick: (worker) => {
 								change({
@@ -11620,7 +11619,7 @@ function Bar() {
 						badge: /* @__PURE__ */ a(KindBadge, { span: c.span }),
 						tip: kindOf(c.span).tip,
 						children: (close) => /* @__PURE__ */ a(List, {
-							foot: /* @__PURE__ */ a(Other, {
+							foot: /* @__PURE__ */ a(OtherRecordingLink, {
 								span: c.span,
 								onGo: close
 							}),
@@ -11629,7 +11628,7 @@ function Bar() {
 							options: c.worker.spans.map((s, i) => ({
 								value: s.name,
 								text: s.label || s.file || s.name || String(i + 1),
-								note: [mixed(c.run) ? kindOf(s).note : "", s.size ? human(s.size, "B") : ""].filter(Boolean).join(" · ")
+								note: [hasSeveralKinds(c.run) ? kindOf(s).note : "", s.size ? human(s.size, "B") : ""].filter(Boolean).join(" · ")
 							})),
 							onPick: (span) => {
 								change({
@@ -11661,7 +11660,7 @@ function Bar() {
 			}),
 			/* @__PURE__ */ a("div", {
 				class: "bar-tools",
-				children: [c || alone.value ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Copy, {
+				children: [c || needsNoRecording.value ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Copy, {
 					what: "the link",
 					label: "Copy link",
 					text: here,
@@ -11696,14 +11695,14 @@ function workerLabel(name, rank, count) {
 function workerNote(w, kinds) {
 	return [w.rank !== null && w.rank !== void 0 ? `rank ${w.rank}` : "", kinds ? [...new Set(w.spans.map((s) => kindOf(s).note))].join(", ") : ""].filter(Boolean).join(" · ");
 }
-/** From a SOL capture to the trace of the same worker, and back. */
-function Other({ span, onGo }) {
+/** A link from a SOL capture to the trace of the same worker, and back. */
+function OtherRecordingLink({ span, onGo }) {
 	const other = span.companion;
 	if (!other) return null;
-	const text = ofMemory(span) ? "Open the recording that shows it too" : span.kind === "sol_capture" ? "Open the profiler trace of this worker" : "Open the SOL capture of this worker alone";
+	const text = isMemoryOnly(span) ? "Open the recording that also shows this memory" : span.kind === "sol_capture" ? "Open the profiler trace of this worker" : "Open the SOL capture of this worker";
 	return /* @__PURE__ */ a("div", {
 		class: "none",
-		children: /* @__PURE__ */ a(To, {
+		children: /* @__PURE__ */ a(ViewLink, {
 			view: {
 				...view.value,
 				worker: other.worker,
@@ -11762,7 +11761,7 @@ function Steps({ steps, loading }) {
 			},
 			foot: /* @__PURE__ */ a("div", {
 				class: "none",
-				children: "Shift and click ends a range."
+				children: "Shift-click selects a range."
 			})
 		})
 	});
@@ -11777,33 +11776,33 @@ function stepBy(by) {
 	if (next) change({ step: String(next.number) }, "push");
 }
 // src/state/fields.ts
-/** What a field opens with; one that may be left out says "None" as its default, which reads as empty. */
-function opensWith(f) {
+/** The value a field has on the page before it is changed; the default "None" of an optional field is the empty text. */
+function pageDefault(f) {
 	const value = f.page ?? f.default ?? "";
 	return value === "None" ? "" : value;
 }
 var isNamed = (f) => f.type === "text" || f.named === true;
-/** Fields that hold names within another one: they are open again when that one changes. */
+/** Fields whose values are names inside another field's: they are cleared when that one changes. */
 var WITHIN = {
 	other_run: ["other_worker", "other_span"],
 	other_worker: ["other_span"]
 };
-/** The query with a field set; a value that it opens with is left out. */
+/** The query with a field set; the value it has anyway is left out. */
 function withField(query, f, value) {
 	const next = {
 		...query,
 		[f.name]: value
 	};
-	if (value === opensWith(f)) delete next[f.name];
+	if (value === pageDefault(f)) delete next[f.name];
 	for (const name of WITHIN[f.name] ?? []) delete next[name];
 	return next;
 }
-/** A field as the report that is shown tells of it: a choice of the values that this recording has; null where there is nothing to choose. */
-function fitted(f, now, asked) {
+/** A field with the values that the shown report lists for this recording, as a choice; null where there is nothing to choose. */
+function fieldOfReport(f, now, asked) {
 	const values = now?.values;
 	if (!values?.length || f.type !== "text" && f.type !== "choice") return f;
 	if (values.length === 1 && !asked) return null;
-	const opens = f.type === "text" ? now?.value ?? "" : opensWith(f);
+	const opens = f.type === "text" ? now?.value ?? "" : pageDefault(f);
 	return {
 		...f,
 		type: "choice",
@@ -11814,7 +11813,7 @@ function fitted(f, now, asked) {
 	};
 }
 // src/ui/slider.tsx
-/** Where a value stands among values in rising order; one that is none of them stands where it would. */
+/** The index of a value among rising values; for one that is none of them, where it would be. */
 function placeOf(value, values) {
 	const at = values.indexOf(value);
 	if (at >= 0) return at;
@@ -11890,9 +11889,9 @@ function Box({ label, value, placeholder, numeric, wrong, onType }) {
 }
 // src/pages/fields.tsx
 var COMMON = /* @__PURE__ */ new Set(["step", "device_limits"]);
-/** The fields that a page shows itself: all but those of the selection bar. */
+/** The fields shown on the page: all but those of the selection bar. */
 var ofPage = (fields) => (fields ?? []).filter((f) => !COMMON.has(f.name));
-/** So many fields stand in the page's head; of more, the first that are chosen by a click, and the rest behind one button. */
+/** At most so many fields are shown in the head of a page; of more, the first that are chosen by a click, and the rest behind one button. */
 var FIELDS = 3;
 var FIRST_OF_MANY = 2;
 function Fields({ fields }) {
@@ -11906,7 +11905,7 @@ function Fields({ fields }) {
 			changed.map((f) => /* @__PURE__ */ a(Chip, {
 				on: true,
 				tip: f.doc ?? "",
-				onToggle: () => setField(f, opensWith(f)),
+				onToggle: () => setField(f, pageDefault(f)),
 				children: [
 					labelOf(f),
 					": ",
@@ -11961,7 +11960,7 @@ function words(text) {
 	return (joined[0]?.toUpperCase() ?? "") + joined.slice(1);
 }
 function FieldControl({ f }) {
-	const now = view.value.query[f.name] ?? opensWith(f);
+	const now = view.value.query[f.name] ?? pageDefault(f);
 	const label = labelOf(f);
 	const set = (value, how = "push") => setField(f, value, how);
 	const free = f.type === "text";
@@ -12038,7 +12037,7 @@ function FieldControl({ f }) {
 		set
 	});
 }
-/** Typed values are asked for when Enter is pressed or the field is left. */
+/** A text field: its value applies when Enter is pressed or the field is left. */
 function Typed({ f, label, now, set }) {
 	const [text, setText] = d$2(null);
 	const done = () => {
@@ -12056,7 +12055,7 @@ function Typed({ f, label, now, set }) {
 			type: "text",
 			inputMode: f.type === "number" ? "decimal" : "text",
 			value: text ?? now,
-			placeholder: opensWith(f) || "any",
+			placeholder: pageDefault(f) || "any",
 			size: f.type === "number" ? 7 : 14,
 			onInput: (e) => setText(e.currentTarget.value),
 			onBlur: done,
@@ -12068,9 +12067,9 @@ function Typed({ f, label, now, set }) {
 	});
 }
 // src/pages/tabs.tsx
-/** What the first tab, the page that gives the family its name, is called. */
+/** Title of the first tab: the analysis that the others are views of. */
 var FIRST = "Summary";
-/** Does the present page stand under a bar of tabs, which carries its title? */
+/** Whether the present page has a bar of tabs, which shows its title. */
 var hasTabs = () => familyOf(catalog.value, page.value).length > 1;
 function Family() {
 	const tabs = familyOf(catalog.value, page.value);
@@ -12110,7 +12109,7 @@ function Family() {
 				ref: bar,
 				children: tabs.map((a$6) => {
 					const [on, off] = [a$6.name === page.value, a$6.available === false];
-					return /* @__PURE__ */ a(To, {
+					return /* @__PURE__ */ a(ViewLink, {
 						view: pageView(a$6.name),
 						class: `tab ${on ? "on" : ""} ${off ? "off" : ""}`,
 						tip: (off ? a$6.because : a$6.question) ?? "",
@@ -12132,8 +12131,8 @@ var equationOf = (r) => r.sections.find((s) => s.kind === "facts" && s.style ===
 function ReportPage({ r, waiting }) {
 	const lead = r.headline ?? "";
 	const equation = equationOf(r);
-	const fields = ofPage(info.value?.fields).flatMap((f) => fitted(f, r.fields?.[f.name], view.value.query[f.name] !== void 0) ?? []);
-	const said = equation?.kind === "facts" && !equation.text;
+	const fields = ofPage(info.value?.fields).flatMap((f) => fieldOfReport(f, r.fields?.[f.name], view.value.query[f.name] !== void 0) ?? []);
+	const inEquation = equation?.kind === "facts" && !equation.text;
 	return /* @__PURE__ */ a("div", {
 		class: `page ${waiting ? "waiting" : ""}`,
 		"aria-busy": waiting,
@@ -12142,13 +12141,13 @@ function ReportPage({ r, waiting }) {
 			children: [/* @__PURE__ */ a("div", { children: [!hasTabs() && /* @__PURE__ */ a("h1", {
 				class: equation ? "sr" : "",
 				children: r.title
-			}), lead && !said && /* @__PURE__ */ a("p", {
+			}), lead && !inEquation && /* @__PURE__ */ a("p", {
 				class: "headline",
 				children: /* @__PURE__ */ a(Text, { text: lead })
 			})] }), fields.length > 0 && /* @__PURE__ */ a(Fields, { fields })]
 		}), /* @__PURE__ */ a(ReportBody, {
 			r,
-			lead: said ? lead : ""
+			lead: inEquation ? lead : ""
 		})]
 	});
 }
@@ -12266,7 +12265,7 @@ var CALL = `with torch.profiler.profile(
     activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
     on_trace_ready=tensorboard_trace_handler(logdir),
 ) as prof: ...`;
-/** The missing argument of a SOL capture where it belongs; null where it is none of its own. */
+/** A call of `sol.capture` with the missing argument; null where it has no such argument. */
 function ofCapture(argument) {
 	const plain = captureSnippet("");
 	const whole = (extra) => ({
@@ -12285,12 +12284,12 @@ function ofCapture(argument) {
 	} : null;
 }
 /**
-* A profiler call with the missing argument where it belongs; one that is no keyword argument stands marked where the call has it.
-* capture: the recording is a SOL capture, and the argument may be one of its own.
+* A profiler call with the missing argument in its place; one that is no keyword argument is marked where the call has it.
+* capture: the recording is a SOL capture, and the argument may be one of `sol.capture`.
 */
 function argumentSnippet(argument, capture = false) {
-	const own = capture ? ofCapture(argument) : null;
-	if (own) return own;
+	const ofSol = capture ? ofCapture(argument) : null;
+	if (ofSol) return ofSol;
 	if (argument.startsWith("sol.capture(")) return captureSnippet("", argument);
 	if (CALL.includes(argument)) return {
 		code: CALL,
@@ -12313,8 +12312,8 @@ function argumentSnippet(argument, capture = false) {
 var sentence = (text) => (text[0]?.toUpperCase() ?? "") + text.slice(1);
 var ms = (value) => human((value ?? 0) * 1e6, "ns");
 var plural = (n, word) => `${number(n, 0)} ${n === 1 ? word : word.endsWith("y") ? word.slice(0, -1) + "ies" : word + "s"}`;
-/** Nothing for the first moment, so that quick answers do not flicker. */
-function After({ delay = 150, children }) {
+/** Shows its children after a delay, so that quick answers do not flicker. */
+function Delayed({ delay = 150, children }) {
 	const [on, setOn] = d$2(false);
 	A$1(() => {
 		const timer = window.setTimeout(() => setOn(true), delay);
@@ -12326,7 +12325,7 @@ var KINDS = [
 	["*.pt.trace.json, .gz", "PyTorch profiler"],
 	["any .json with traceEvents", "found by content"],
 	["*.sol.jsonl, .gz", "SOL capture"],
-	["memory snapshots", "beside a trace"]
+	["memory snapshots", "with or without a trace"]
 ];
 function Empty({ runs }) {
 	const { scan, rejected = [] } = runs;
@@ -12350,7 +12349,7 @@ function Empty({ runs }) {
 					/* @__PURE__ */ a("h1", { children: scanning ? "Looking for recordings" : "No recording in this logdir yet" }),
 					/* @__PURE__ */ a("p", {
 						class: "prose",
-						children: scanning ? `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} so far.` : `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} in ${ms(scan.elapsed_ms)} and found no profiler trace and no SOL capture. New files appear here on their own.`
+						children: scanning ? `Scanned ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} so far.` : `Scanned ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} in ${ms(scan.elapsed_ms)} and found no profiler trace and no SOL capture. New files appear here on their own.`
 					}),
 					(runs.notes ?? []).map((text) => /* @__PURE__ */ a(Notice, { notice: {
 						level: "info",
@@ -12377,10 +12376,10 @@ function Empty({ runs }) {
 								mark: trace.mark
 							})
 						] }), /* @__PURE__ */ a("div", { children: [
-							/* @__PURE__ */ a("h2", { children: "Or watch the whole job with a SOL capture" }),
+							/* @__PURE__ */ a("h2", { children: "Or record the whole job with a SOL capture" }),
 							/* @__PURE__ */ a("p", {
 								class: "form-note",
-								children: "The time of every iteration, and the work of one in a hundred. Cheap enough to leave on; both can stand side by side."
+								children: "The time of every iteration, and the work of one in a hundred. Cheap enough to leave on; one run may have both."
 							}),
 							/* @__PURE__ */ a(Snippet, {
 								code: capture.code,
@@ -12392,7 +12391,7 @@ function Empty({ runs }) {
 			}), /* @__PURE__ */ a("div", {
 				class: "split-side",
 				children: [
-					/* @__PURE__ */ a(Without, {}),
+					/* @__PURE__ */ a(PagesWithoutRecording, {}),
 					/* @__PURE__ */ a("h2", { children: "What counts as a recording" }),
 					/* @__PURE__ */ a("ul", {
 						class: "side-list",
@@ -12405,7 +12404,7 @@ function Empty({ runs }) {
 							})
 						] }))
 					}),
-					/* @__PURE__ */ a("h2", { children: "Where it looked" }),
+					/* @__PURE__ */ a("h2", { children: "Scanned folders" }),
 					/* @__PURE__ */ a("ul", {
 						class: "side-list",
 						children: roots.map((root) => /* @__PURE__ */ a("li", { children: [
@@ -12439,7 +12438,7 @@ function Empty({ runs }) {
 					class: "card-head",
 					children: [/* @__PURE__ */ a("div", {
 						class: "card-title",
-						children: [/* @__PURE__ */ a("h2", { children: "Looked at and not used" }), /* @__PURE__ */ a("span", {
+						children: [/* @__PURE__ */ a("h2", { children: "Files that are no recording" }), /* @__PURE__ */ a("span", {
 							class: "subtitle",
 							children: [
 								rejected.length,
@@ -12507,15 +12506,15 @@ function Empty({ runs }) {
 		})]
 	});
 }
-/** Pages that need no recording: there is something to do while there is none. */
-function Without() {
+/** Links to the pages that need no recording. */
+function PagesWithoutRecording() {
 	const pages = catalog.value.filter((a) => a.alone);
 	if (!pages.length) return null;
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Without a recording" }), /* @__PURE__ */ a("ul", {
 		class: "side-list wrapped",
 		children: pages.map((a$4) => /* @__PURE__ */ a("li", { children: [
 			/* @__PURE__ */ a(Icon, { name: a$4.icon ?? a$4.name }),
-			/* @__PURE__ */ a(To, {
+			/* @__PURE__ */ a(ViewLink, {
 				view: pageView(a$4.name),
 				class: "link",
 				children: a$4.title
@@ -12529,7 +12528,7 @@ function Without() {
 }
 var STATE = {
 	new: "not read yet",
-	queued: "waits its turn",
+	queued: "queued",
 	loading: "reading",
 	ready: "ready",
 	error: "failed"
@@ -12655,7 +12654,7 @@ function NotAvailable({ r }) {
 					}),
 					/* @__PURE__ */ a("p", {
 						class: "prose",
-						children: "Nothing here is estimated in its place."
+						children: "No estimate is shown instead."
 					}),
 					snippet && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Record the next run with" }), /* @__PURE__ */ a(Snippet, {
 						code: snippet.code,
@@ -12665,13 +12664,13 @@ function NotAvailable({ r }) {
 			}), /* @__PURE__ */ a("div", {
 				class: "split-side",
 				children: [
-					/* @__PURE__ */ a(Beside, {}),
-					!!can.length && /* @__PURE__ */ a("h2", { children: "What this recording does answer" }),
+					/* @__PURE__ */ a(OtherRecording, {}),
+					!!can.length && /* @__PURE__ */ a("h2", { children: "Pages that this recording has data for" }),
 					/* @__PURE__ */ a("ul", {
 						class: "side-list",
 						children: can.map((a$5) => /* @__PURE__ */ a("li", { children: [
 							/* @__PURE__ */ a(Icon, { name: a$5.icon ?? a$5.name }),
-							/* @__PURE__ */ a(To, {
+							/* @__PURE__ */ a(ViewLink, {
 								view: pageView(a$5.name),
 								class: "link",
 								children: a$5.title
@@ -12682,28 +12681,28 @@ function NotAvailable({ r }) {
 							})
 						] }))
 					}),
-					/* @__PURE__ */ a(Others, { name: r.analysis })
+					/* @__PURE__ */ a(RunsWithPage, { name: r.analysis })
 				]
 			})]
 		})
 	})] });
 }
-/** Where what is missing was chosen, the fields to choose otherwise. */
+/** The fields whose values led to a page without data, to choose others. */
 function Chosen({ r }) {
 	const asked = view.value.query;
-	return /* @__PURE__ */ a(Fields, { fields: ofPage(info.value?.fields).filter((f) => r.fields?.[f.name]).flatMap((f) => fitted(f, r.fields?.[f.name], asked[f.name] !== void 0) ?? []) });
+	return /* @__PURE__ */ a(Fields, { fields: ofPage(info.value?.fields).filter((f) => r.fields?.[f.name]).flatMap((f) => fieldOfReport(f, r.fields?.[f.name], asked[f.name] !== void 0) ?? []) });
 }
 /** The same page of the other recording of this worker. */
-function Beside() {
+function OtherRecording() {
 	const other = chosen$1.value?.span.companion;
 	if (!other) return null;
-	const memory = ofMemory(chosen$1.value.span);
+	const memory = isMemoryOnly(chosen$1.value.span);
 	const trace = chosen$1.value?.span.kind === "sol_capture";
-	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Beside this recording" }), /* @__PURE__ */ a("ul", {
+	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Other recording of this worker" }), /* @__PURE__ */ a("ul", {
 		class: "side-list",
 		children: /* @__PURE__ */ a("li", { children: [
 			/* @__PURE__ */ a(Icon, { name: "file" }),
-			/* @__PURE__ */ a(To, {
+			/* @__PURE__ */ a(ViewLink, {
 				view: {
 					...view.value,
 					worker: other.worker,
@@ -12714,17 +12713,17 @@ function Beside() {
 					figures: {}
 				},
 				class: "link",
-				children: memory ? "This page of the recording that shows it too" : trace ? "This page of the profiler trace" : "This page of the SOL capture"
+				children: memory ? "This page of the recording that also shows this memory" : trace ? "This page of the profiler trace" : "This page of the SOL capture"
 			}),
 			/* @__PURE__ */ a("span", {
 				class: "note",
-				children: "of the same worker"
+				children: other.span
 			})
 		] })
 	})] });
 }
-/** Other runs that have been read and have this page. */
-function Others({ name }) {
+/** Other runs that have been read and have data for this page. */
+function RunsWithPage({ name }) {
 	const [found, setFound] = d$2([]);
 	A$1(() => {
 		let live = true;
@@ -12736,11 +12735,11 @@ function Others({ name }) {
 		};
 	}, [name]);
 	if (!found.length) return null;
-	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Runs that have this page" }), /* @__PURE__ */ a("ul", {
+	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Runs that have data for this page" }), /* @__PURE__ */ a("ul", {
 		class: "side-list",
 		children: found.map((w) => /* @__PURE__ */ a("li", { children: [
 			/* @__PURE__ */ a(Icon, { name: "folder" }),
-			/* @__PURE__ */ a(To, {
+			/* @__PURE__ */ a(ViewLink, {
 				view: {
 					...pageView(name),
 					run: w.run,
@@ -12758,7 +12757,7 @@ function Others({ name }) {
 		] }))
 	})] });
 }
-function NotHere({ absent }) {
+function NotFound({ absent }) {
 	const to = (name) => ({
 		...view.value,
 		...absent.what === "run" ? {
@@ -12786,13 +12785,13 @@ function NotHere({ absent }) {
 						" ",
 						/* @__PURE__ */ a("code", { children: absent.name }),
 						absent.within && /* @__PURE__ */ a($, { children: [" of ", /* @__PURE__ */ a("code", { children: absent.within })] }),
-						", and this logdir has none of that name. Nothing else is shown in its place."
+						", and this logdir has none of that name. No other one is shown instead."
 					]
 				}),
-				/* @__PURE__ */ a("h2", { children: absent.near.length ? "Near names here" : `There is no ${absent.what} here yet` }),
+				/* @__PURE__ */ a("h2", { children: absent.near.length ? "Similar names" : `There is no ${absent.what} here yet` }),
 				/* @__PURE__ */ a("ul", {
 					class: "side-list",
-					children: absent.near.map((name) => /* @__PURE__ */ a("li", { children: [/* @__PURE__ */ a(Icon, { name: "folder" }), /* @__PURE__ */ a(To, {
+					children: absent.near.map((name) => /* @__PURE__ */ a("li", { children: [/* @__PURE__ */ a(Icon, { name: "folder" }), /* @__PURE__ */ a(ViewLink, {
 						view: to(name),
 						class: "link",
 						children: /* @__PURE__ */ a("span", {
@@ -12808,7 +12807,7 @@ function NotHere({ absent }) {
 						class: "button",
 						onClick: () => void rescan(),
 						children: [/* @__PURE__ */ a(Icon, { name: "again" }), "Scan again"]
-					}), /* @__PURE__ */ a(To, {
+					}), /* @__PURE__ */ a(ViewLink, {
 						view: emptyView(),
 						class: "button",
 						children: "Start from the first run"
@@ -12910,7 +12909,7 @@ function EditedPage({ info, got }) {
 	const fields = ofPage(info.fields);
 	const [waiting, failed] = [got.state !== "ready", got.state === "error" ? got.error : null];
 	const others = fields.filter((f) => !f.group);
-	const stand = standing.value.page === info.name ? standing.value.fields : null;
+	const fieldsNow = lastFields.value.page === info.name ? lastFields.value.fields : null;
 	return /* @__PURE__ */ a("div", {
 		class: `page edited ${waiting ? "waiting" : ""}`,
 		"aria-busy": waiting && !failed,
@@ -12923,9 +12922,9 @@ function EditedPage({ info, got }) {
 					children: /* @__PURE__ */ a(Text, { text: value.headline })
 				})] }), others.length > 0 && /* @__PURE__ */ a(Fields, { fields: others })]
 			}),
-			(stand || failed) && /* @__PURE__ */ a(Editor, {
+			(fieldsNow || failed) && /* @__PURE__ */ a(Editor, {
 				fields: fields.filter((f) => f.group),
-				now: stand ?? {},
+				now: fieldsNow ?? {},
 				wrong: failed?.body.field ?? ""
 			}),
 			failed && /* @__PURE__ */ a(Notice, {
@@ -12943,11 +12942,11 @@ function EditedPage({ info, got }) {
 			!failed && (value ? /* @__PURE__ */ a(ReportBody, {
 				r: value,
 				lead: ""
-			}) : /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Skeleton, {}) }))
+			}) : /* @__PURE__ */ a(Delayed, { children: /* @__PURE__ */ a(Skeleton, {}) }))
 		]
 	});
 }
-/** The fields as they were asked for: a report that failed tells nothing of them, so the one before it still serves. */
+/** The card of fields. A report that failed lists no values, so those of the last one are used. */
 function Editor({ fields, now, wrong }) {
 	const groups = [...new Set(fields.map((f) => f.group))];
 	const set = fields.filter((f) => view.value.query[f.name] !== void 0);
@@ -12958,7 +12957,7 @@ function Editor({ fields, now, wrong }) {
 	};
 	return /* @__PURE__ */ a("section", {
 		class: "card editor",
-		"aria-label": "What is asked",
+		"aria-label": "Parameters",
 		children: [/* @__PURE__ */ a("div", {
 			class: "editor-groups",
 			children: groups.map((group) => /* @__PURE__ */ a(Group, {
@@ -12971,7 +12970,7 @@ function Editor({ fields, now, wrong }) {
 			class: "editor-foot",
 			children: [/* @__PURE__ */ a("span", {
 				class: "quiet",
-				children: set.length ? `${set.length} ${set.length === 1 ? "field is" : "fields are"} set; the link of this page holds ${set.length === 1 ? "it" : "them"}.` : "Every field stands at its default."
+				children: set.length ? `${set.length} ${set.length === 1 ? "field is" : "fields are"} set; the link of this page holds ${set.length === 1 ? "it" : "them"}.` : "Every field has its default."
 			}), /* @__PURE__ */ a("button", {
 				type: "button",
 				class: "text-button accent",
@@ -13014,7 +13013,7 @@ function Group({ title, fields, now, wrong }) {
 function Control({ f, now, wrong }) {
 	const asked = view.value.query[f.name];
 	const chosen = asked !== void 0;
-	const value = asked ?? now.value ?? opensWith(f);
+	const value = asked ?? now.value ?? pageDefault(f);
 	const label = f.label ?? f.name;
 	const tip = f.doc ?? "";
 	const put = (to, how = "push") => setField(f, to, how);
@@ -13054,7 +13053,7 @@ function Control({ f, now, wrong }) {
 		children: [/* @__PURE__ */ a("span", { children: label }), /* @__PURE__ */ a(Box, {
 			label,
 			value: asked ?? "",
-			placeholder: now.value || opensWith(f) || "none",
+			placeholder: now.value || pageDefault(f) || "none",
 			numeric: f.type === "number",
 			wrong,
 			onType: (v) => put(v)
@@ -13135,7 +13134,7 @@ function App() {
 		]
 	});
 }
-var Bones = () => /* @__PURE__ */ a(After, { children: [/* @__PURE__ */ a(After, {
+var Placeholder = () => /* @__PURE__ */ a(Delayed, { children: [/* @__PURE__ */ a(Delayed, {
 	delay: 1500,
 	children: /* @__PURE__ */ a("p", {
 		class: "quiet computing",
@@ -13145,28 +13144,28 @@ var Bones = () => /* @__PURE__ */ a(After, { children: [/* @__PURE__ */ a(After,
 }), /* @__PURE__ */ a(Skeleton, {})] });
 function Content() {
 	if (failure.value) return /* @__PURE__ */ a(NotLoaded, { failure: failure.value });
-	if (alone.value) return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Family, {}), /* @__PURE__ */ a(Page, {})] });
+	if (needsNoRecording.value) return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Family, {}), /* @__PURE__ */ a(Page, {})] });
 	const list = runs.value;
 	if (!list.value) return list.state === "error" ? /* @__PURE__ */ a(Failed, {
 		what: "The list of runs could not be read",
 		error: list.error,
 		retry: () => void refreshRuns()
-	}) : /* @__PURE__ */ a(Bones, {});
+	}) : /* @__PURE__ */ a(Placeholder, {});
 	const now = choice.value;
 	const scanning = list.value.scan.state === "scanning";
-	if (now.state !== "chosen" && page.value !== "overview" && !catalog.value.length) return /* @__PURE__ */ a(Bones, {});
-	if (now.state === "none") return scanning ? /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Empty, { runs: list.value }) }) : /* @__PURE__ */ a(Empty, { runs: list.value });
-	if (now.state === "absent") return scanning ? /* @__PURE__ */ a(Bones, {}) : /* @__PURE__ */ a(NotHere, { absent: now });
+	if (now.state !== "chosen" && page.value !== "overview" && !catalog.value.length) return /* @__PURE__ */ a(Placeholder, {});
+	if (now.state === "none") return scanning ? /* @__PURE__ */ a(Delayed, { children: /* @__PURE__ */ a(Empty, { runs: list.value }) }) : /* @__PURE__ */ a(Empty, { runs: list.value });
+	if (now.state === "absent") return scanning ? /* @__PURE__ */ a(Placeholder, {}) : /* @__PURE__ */ a(NotFound, { absent: now });
 	const asked = pages.value;
 	if (asked.state === "error") return /* @__PURE__ */ a(Failed, {
 		what: asked.error.body.code === "stopped" ? "Reading was stopped" : "The recording could not be read",
 		error: asked.error,
 		retry: readAgain
 	});
-	if (asked.state !== "ready") return asked.state === "loading" ? /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Loading, {
+	if (asked.state !== "ready") return asked.state === "loading" ? /* @__PURE__ */ a(Delayed, { children: /* @__PURE__ */ a(Loading, {
 		progress: asked.progress,
 		since: asked.since
-	}) }) : /* @__PURE__ */ a(Bones, {});
+	}) }) : /* @__PURE__ */ a(Placeholder, {});
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Family, {}), /* @__PURE__ */ a(Page, {})] });
 }
 function Page() {
@@ -13180,12 +13179,12 @@ function Page() {
 		error: got.error,
 		retry: readAgain
 	});
-	if (got.state === "loading" && got.progress) return /* @__PURE__ */ a(After, { children: /* @__PURE__ */ a(Loading, {
+	if (got.state === "loading" && got.progress) return /* @__PURE__ */ a(Delayed, { children: /* @__PURE__ */ a(Loading, {
 		progress: got.progress,
 		since: got.since
 	}) });
 	const value = got.value;
-	if (!value || value.analysis !== page.value) return /* @__PURE__ */ a(Bones, {});
+	if (!value || value.analysis !== page.value) return /* @__PURE__ */ a(Placeholder, {});
 	return value.available ? /* @__PURE__ */ a(ReportPage, {
 		r: value,
 		waiting: got.state !== "ready"

@@ -23,7 +23,10 @@ from pathlib import Path
 
 import pytest
 
+from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tests.conftest import ROOT
+from tests.support.scaling_runs import write_run
+from tests.support.tiny import trace
 from tests.support.trace_builder import TraceBuilder
 
 try:
@@ -61,7 +64,7 @@ def compiled() -> None:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    """One Chromium for all tests; each test has contexts of its own."""
+    """One Chromium for all tests."""
     if sync_playwright is None:
         missing("playwright is not installed")
     if not CHROMIUM:
@@ -72,13 +75,17 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
-def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The samples as they are shipped, and a run whose every name is hostile."""
-    root = tmp_path_factory.mktemp("logdir")
-    for sample in sorted((ROOT / "samples").iterdir()):
-        if sample.is_dir() and not sample.name.startswith(("_", ".")):
-            shutil.copytree(sample, root / sample.name)
+MS = 1_000_000
+TENSORBOARD_RUN = "simulated_gpu_train"
+HOSTILE_RUN = "hostile <run> & 100%"
+PARAMETERS = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
+"""Of the job whose runs stand in the folder `job`."""
+MADE = ("changing", "job", "memory", "stepless")
+"""Folders of the logdir whose runs are for single tests."""
+
+
+def hostile(folder: Path) -> None:
+    """A run whose every name is hostile."""
     t = TraceBuilder()
     t.step(1, 0, 1_000_000)
     for i, name in enumerate(HOSTILE):
@@ -86,18 +93,57 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         t.op(name, at, 20_000, shapes=[[8, 4], [4, 2]], types=["float", "float"])
         t.launch(f"kernel {name}", at=at + 1_000, start=at + 5_000, duration=10_000 + 100 * i, stream=7)
         t.copy("HtoD", at + 17_000, 2_000, src="Pinned", dst=name[:40], bytes=64 << i, call=(at + 2_000, 300))
-    t.write(root / "hostile <run> & 100%" / "worker0.1700000000000000000.pt.trace.json.gz")
+    t.write(folder / "worker0.1700000000000000000.pt.trace.json.gz")
+
+
+def memory_over_time(folder: Path) -> None:
+    """A recording of 20 ms: 1 GB before; 100 MB from 2 to 12 ms; 40 MB from 4 to 5 ms; 60 MB from 15 ms on; 8 MB on the host."""
+    t = TraceBuilder()
+    t.step(1, 0, 10 * MS)
+    t.step(2, 10 * MS, 10 * MS)
+    t.op("aten::addmm", 1 * MS, 5 * MS)
+    level = 10**9
+    for at, size, address in ((2, 100, 1), (4, 40, 2), (5, -40, 2), (12, -100, 1), (15, 60, 3)):
+        level += size * 10**6
+        t.memory(at * MS, size * 10**6, address=address, allocated=level, reserved=2 * 10**9)
+    t.memory(3 * MS, 8 * 10**6, address=9, allocated=8 * 10**6, reserved=0, device_type=0, device_id=-1)
+    t.write(folder / "worker0.1700000000000000000.pt.trace.json.gz")
+
+
+def scaling_job(folder: Path) -> None:
+    """Twelve runs of one job with `PARAMETERS`: on one to three nodes, two batch sizes each."""
+    for n, r in ((1, 1), (1, 2), (1, 4), (2, 4), (2, 8), (3, 12)):
+        for b in (32, 64):
+            write_run(folder / f"{n}x{r}-{b}", nodes=n, replicas=r, batch=b, accum_s=float(accum_time(PARAMETERS, b)),
+                      optim_s=float(optim_time(PARAMETERS, n, r, b)), steps=2)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The samples as they are shipped, a run whose every name is hostile, and the runs of `MADE`."""
+    root = tmp_path_factory.mktemp("logdir")
+    for sample in sorted((ROOT / "samples").iterdir()):
+        if sample.is_dir() and not sample.name.startswith(("_", ".")):
+            shutil.copytree(sample, root / sample.name)
+    hostile(root / HOSTILE_RUN)
+    memory_over_time(root / "memory" / "run")
+    scaling_job(root / "job")
+    trace(root / "changing" / "run" / "w.pt.trace.json")
+    stepless = TraceBuilder()
+    stepless.op("aten::mm", 0, 1000)
+    stepless.write(root / "stepless" / "run" / "w.1700000000000000000.pt.trace.json.gz")
     return root
 
 
 @dataclass
 class Server:
-    """A running server: `home` is the address of the page, `root` of the server."""
+    """A running server: `home` is the address of the page, `root` of the server; the pages of every run, and those that it has data for."""
 
     root: str
     home: str
     process: subprocess.Popen[str]
     pages: dict[str, list[str]] = field(default_factory=dict)
+    available: dict[str, set[str]] = field(default_factory=dict)
 
     def api(self, path: str) -> tuple[int, dict[str, object]]:
         base = self.root if self.home == self.root else self.root + "data/plugin/sol/"
@@ -118,7 +164,9 @@ class Server:
             while (answer := self.api(f"analyses?{query}"))[0] == 409:
                 assert time.monotonic() < end, f"{run['name']} does not load"
             assert answer[0] == 200, answer
-            self.pages[run["name"]] = [a["name"] for a in answer[1]["analyses"]]  # type: ignore[attr-defined]
+            pages: list[dict[str, object]] = answer[1]["analyses"]  # type: ignore[assignment]
+            self.pages[run["name"]] = [str(a["name"]) for a in pages]
+            self.available[run["name"]] = {str(a["name"]) for a in pages if a["available"]}
 
 
 def environment(extra: dict[str, str]) -> dict[str, str]:
@@ -149,20 +197,36 @@ def stop(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-@pytest.fixture(scope="session")
-def serve(chromium: Browser, logdir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """`tb-sol serve` on the logdir, every recording read."""
-    env = environment({"TB_SOL_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))})
-    process, root = start([sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(logdir), "--port", "0"], env)
-    server = Server(root, root, process)
-    server.warm()
-    yield server
+def serve_folder(folder: Path, cache: Path | None) -> Iterator[Server]:
+    """`tb-sol serve` on a folder, until the session ends."""
+    env = environment({"TB_SOL_CACHE_DIR": str(cache) if cache else ""})
+    process, root = start([sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(folder), "--port", "0"], env)
+    yield Server(root, root, process)
     stop(process)
 
 
 @pytest.fixture(scope="session")
-def tensorboard(chromium: Browser, logdir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A real `tensorboard` in a process of its own, every recording read. The plugin is found by its entry point."""
+def serve(chromium: Browser, logdir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """`tb-sol serve` on the logdir, every recording read."""
+    for server in serve_folder(logdir, tmp_path_factory.mktemp("cache")):
+        server.warm()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def empty(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """`tb-sol serve` on a logdir named `nothing` with one file that is no recording."""
+    folder = tmp_path_factory.mktemp("empty") / "nothing"
+    folder.mkdir()
+    (folder / "notes.json").write_text('{"a": 1}')
+    yield from serve_folder(folder, None)
+
+
+@pytest.fixture(scope="session")
+def tensorboard(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real `tensorboard` on one sample, in a process of its own. The plugin is found by its entry point."""
+    logdir = tmp_path_factory.mktemp("tensorboard")
+    shutil.copytree(ROOT / "samples" / TENSORBOARD_RUN, logdir / TENSORBOARD_RUN)
     extra = {"TB_SOL_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
     if not any(p.value.startswith("tb_sol_plugin") for p in importlib.metadata.entry_points(group="tensorboard_plugins")):
         info = tmp_path_factory.mktemp("site") / "tb_sol_plugin-0.0.dist-info"
@@ -179,14 +243,41 @@ def tensorboard(chromium: Browser, logdir: Path, tmp_path_factory: pytest.TempPa
 
 @dataclass
 class View:
-    """A page in a fresh browser context, with everything it must not do written down."""
+    """A page in a browser context without any state, with everything it must not do written down."""
 
     page: Page
     context: BrowserContext
     faults: list[str]
 
+    def __post_init__(self) -> None:
+        self._events: dict[str, Callable[..., None]] = {
+            "console": lambda m: watch_console(m, self.faults),
+            "pageerror": lambda e: self.faults.append(f"error: {e}"),
+            "request": lambda r: watch_request(r, self.faults),
+        }
+
+    def watch(self) -> None:
+        """Begins to write down faults."""
+        for event, handler in self._events.items():
+            self.page.on(event, handler)
+
+    def leave(self) -> None:
+        """Ends that, and leaves the tab as a new one would be."""
+        for event, handler in self._events.items():
+            self.page.remove_listener(event, handler)
+        self.page.unroute_all(behavior="ignoreErrors")
+        if self.page.url.startswith("http"):
+            self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        self.page.goto("about:blank")
+        self.page.mouse.move(0, 0)
+
     def open(self, address: str) -> None:
         self.page.goto(address)
+        self.settle()
+
+    def resize(self, width: int) -> None:
+        """Makes the window so wide, and waits for what is drawn anew."""
+        self.page.set_viewport_size({"width": width, "height": 900})
         self.settle()
 
     def frame(self):  # type: ignore[no-untyped-def]
@@ -201,7 +292,7 @@ class View:
         if "data/plugin" not in self.page.url and "#sol" in self.page.url and self.page.locator("tf-plugins, tb-webapp").count():
             self.page.wait_for_selector('iframe[src*="name=sol"]', state="attached", timeout=120_000)
         self.frame().wait_for_selector("main .page:not(.waiting), main .state", timeout=120_000)
-        self.page.wait_for_timeout(80)
+        self.frame().evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         self.frame().wait_for_function(
             """() => [...document.querySelectorAll('.plot')].every((p) => {
                 const box = p.getBoundingClientRect();
@@ -211,28 +302,47 @@ class View:
         )
 
 
-@pytest.fixture
-def view(chromium: Browser) -> Iterator[Callable[..., View]]:
-    """Makes a View; its faults are asserted empty at the end of the test."""
-    made: list[View] = []
+def opened(chromium: Browser, **context: object) -> tuple[BrowserContext, Page]:
+    """A browser context with one page."""
+    made = chromium.new_context(**context)
+    made.set_default_timeout(120_000)  # a busy machine is no fault of the page
+    return made, made.new_page()
 
-    def make(**context: object) -> View:
-        ctx = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context})
-        ctx.set_default_timeout(120_000)  # a busy machine is no fault of the page
-        page = ctx.new_page()
-        faults: list[str] = []
-        found = View(page, ctx, faults)
-        page.on("console", lambda m: watch_console(m, faults))
-        page.on("pageerror", lambda e: faults.append(f"error: {e}"))
-        page.on("request", lambda r: watch_request(r, faults))
+
+@pytest.fixture(scope="session")
+def tabs(chromium: Browser) -> Iterator[list[tuple[BrowserContext, Page]]]:
+    """Contexts that stand empty between two tests: the browser has compiled our scripts in them, which costs more than most tests."""
+    free: list[tuple[BrowserContext, Page]] = []
+    yield free
+    for context, _ in free:
+        context.close()
+
+
+@pytest.fixture
+def view(chromium: Browser, tabs: list[tuple[BrowserContext, Page]]) -> Iterator[Callable[..., View]]:
+    """Makes a View of an empty tab; its faults are asserted empty at the end of the test. Further options open a context of its own."""
+    made: list[View] = []
+    returned: list[View] = []
+
+    def make(viewport: dict[str, int] | None = None, color_scheme: str = "light", **options: object) -> View:
+        context, page = tabs.pop() if tabs and not options else opened(chromium, **options)
+        page.set_viewport_size(viewport or {"width": 1440, "height": 900})
+        page.emulate_media(color_scheme=color_scheme)
+        found = View(page, context, [])
+        found.watch()
         made.append(found)
+        if not options:
+            returned.append(found)
         return found
 
     yield make
-    faults = [f for v in made for f in v.faults]
     for v in made:
-        v.context.close()
-    assert faults == []
+        v.leave()
+        if v in returned:
+            tabs.append((v.context, v.page))
+        else:
+            v.context.close()
+    assert [f for v in made for f in v.faults] == []
 
 
 def watch_console(message: ConsoleMessage, faults: list[str]) -> None:

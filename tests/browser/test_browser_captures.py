@@ -24,10 +24,9 @@ def badge(page: Any) -> str:
     return page.locator(".bar .badge.kind").text_content() or ""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_capture_alone_is_walked_through(serve: Server, view: Callable[..., Any], theme: str) -> None:
+def test_the_page_list_leads_through_the_pages_of_a_capture_alone(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN a run with a SOL capture and no trace WHEN its pages are opened one after the other from the page list
-    v = view(color_scheme=theme)
+    v = view()
     page = open_page(v, serve, page="overview", run=ALONE)
     assert badge(page) == "SOL capture"
     for title, name in PAGES.items():
@@ -39,10 +38,9 @@ def test_a_capture_alone_is_walked_through(serve: Server, view: Callable[..., An
         assert page.locator("main .failed, main .notice.error").count() == 0, name
         assert set(page.locator("main .section-empty").all_inner_texts()) <= {"Everything is modeled."}, name
         assert page.locator("main [data-section]").count() >= 2, name
-        picture(v, f"{ALONE}-walk-{name}-{theme}")
 
 
-def test_a_page_it_cannot_fill_shows_how_to_record_it(serve: Server, view: Callable[..., Any]) -> None:
+def test_a_page_that_a_capture_has_no_data_for_shows_how_to_record_it(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN a SOL capture alone WHEN the kernels are opened THEN the reason stands in the page list and on the page, with the one argument marked
     page = open_page(view(), serve, page="kernels", run=ALONE)
     assert "a SOL capture holds no single kernels" in page.locator(".nav-item.off[aria-current=page]").text_content()
@@ -51,7 +49,7 @@ def test_a_page_it_cannot_fill_shows_how_to_record_it(serve: Server, view: Calla
     assert "sol.capture(logdir, model=model, profile=True)" in page.locator(".snippet").text_content()
 
 
-def test_a_trace_with_a_capture_beside_it_says_so_and_leads_there_and_back(serve: Server, view: Callable[..., Any]) -> None:
+def test_a_trace_joined_with_a_capture_says_so_and_links_to_the_capture_and_back(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN a run with traces and the SOL capture of the same worker WHEN it is opened THEN the newest trace is shown, joined
     v = view()
     page = open_page(v, serve, page="iterations", run=BOTH)
@@ -62,7 +60,7 @@ def test_a_trace_with_a_capture_beside_it_says_so_and_leads_there_and_back(serve
     page.locator(".pick:has-text('Span')").click()
     notes = page.locator(".float .option .note").all_text_contents()
     assert sum(note.startswith("SOL capture") for note in notes) == 1 and sum(note.startswith("trace + SOL capture") for note in notes) == 3
-    page.locator(".float a:has-text('Open the SOL capture of this worker alone')").click()
+    page.locator(".float a:has-text('Open the SOL capture of this worker')").click()
     page.wait_for_function("document.querySelector('.bar .badge.kind')?.textContent === 'SOL capture'")
     v.settle()
     assert "In the trace" not in page.locator("[data-section=course] .legend").text_content()
@@ -87,20 +85,20 @@ def test_a_sampled_iteration_is_selected_in_chart_and_table(serve: Server, view:
     picture(v, "iterations-tokens")
 
 
-@pytest.mark.parametrize("width", [1024, 700, 400])
-def test_captures_fit_narrow_windows(serve: Server, view: Callable[..., Any], width: int) -> None:
-    # GIVEN a window of some width WHEN pages of a capture, alone and beside a trace, are opened THEN only tables scroll, and the kind is seen
-    v = view(viewport={"width": width, "height": 900})
-    for run in (ALONE, BOTH):
-        for name in (*PAGES.values(), "steps", "health", "kernels"):
-            page = open_page(v, serve, page=name, run=run)
+def test_captures_fit_narrow_windows(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN pages of a capture, alone and joined with a trace WHEN the window gets narrow THEN only tables scroll, and the kind is seen
+    v = view()
+    for run, name in [(ALONE, n) for n in PAGES.values()] + [(BOTH, n) for n in ("overview", "steps", "health", "iterations")]:
+        page = open_page(v, serve, page=name, run=run)
+        for width in (700, 400):
+            v.resize(width)
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{name} of {run} is {wide} px wide at {width}"
             assert "SOL capture" in badge(page)
             picture(v, f"{run}-{name}-{width}")
 
 
-def test_a_plain_trace_has_no_badge_and_says_how_to_watch_the_job(serve: Server, view: Callable[..., Any]) -> None:
+def test_a_plain_trace_has_no_badge_and_says_how_to_record_iterations(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN a trace without a SOL capture WHEN its iterations are opened THEN the page says which call records them
     page = open_page(view(), serve, page="iterations", run="cpu_transformer")
     assert page.locator(".bar .badge.kind").count() == 0

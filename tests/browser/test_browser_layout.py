@@ -17,20 +17,21 @@ CUT = """() => [...document.querySelectorAll('.table-scroll')].filter((t) => t.s
     .map((t) => t.getAttribute('aria-label'))"""
 
 
-@pytest.mark.parametrize(("width", "beside"), [(1440, True), (1300, False)])
-def test_facts_stand_beside_the_ratio_or_take_a_line(serve: Server, view: Callable[..., Any], width: int, beside: bool) -> None:
-    # GIVEN a recording with four facts beside its ratio WHEN the window is wide or less so
-    v = view(viewport={"width": width, "height": 900})
+def test_facts_are_right_of_the_ratio_or_in_a_line_below_it(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a recording with four facts and a ratio WHEN the window is wide or less so
+    v = view()
     v.open(serve.home + hash_of(v="1", page="overview", run=LLM))
-    ratio, tiles, card = v.page.evaluate(BOXES)
     assert v.page.locator(".equation-tiles .tile").count() == 4
-    # THEN they stand at its right, or below it over the whole card: never in a corner of their own
-    if beside:
-        assert tiles["left"] > ratio["right"] and tiles["top"] < ratio["bottom"]
-    else:
-        assert tiles["top"] > ratio["bottom"]
-    assert card["right"] - tiles["right"] < 30
-    assert v.page.locator(".equation-tiles").evaluate("(e) => getComputedStyle(e).borderLeftWidth") == ("1px" if beside else "0px")
+    for width, right in ((1440, True), (1300, False)):
+        v.resize(width)
+        ratio, tiles, card = v.page.evaluate(BOXES)
+        # THEN they are right of the ratio, or below it over the whole card: never in a corner of their own
+        if right:
+            assert tiles["left"] > ratio["right"] and tiles["top"] < ratio["bottom"]
+        else:
+            assert tiles["top"] > ratio["bottom"]
+        assert card["right"] - tiles["right"] < 30
+        assert v.page.locator(".equation-tiles").evaluate("(e) => getComputedStyle(e).borderLeftWidth") == ("1px" if right else "0px")
 
 
 @pytest.mark.parametrize(("name", "width"), [("roofline", 1024), ("steps", 1440)])
@@ -42,7 +43,7 @@ def test_wide_tables_fit_their_cards(serve: Server, view: Callable[..., Any], na
     assert v.page.evaluate(CUT) == []
 
 
-def test_savings_are_told_together(serve: Server, view: Callable[..., Any]) -> None:
+def test_the_heading_of_findings_has_the_sum_of_their_savings(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN the findings of a recording, whose savings add up
     _, report = serve.api(f"analysis/findings?run={LLM}&wait=30")
     section = next(s for s in report["sections"] if s["kind"] == "findings")  # type: ignore[attr-defined]

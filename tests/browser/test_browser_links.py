@@ -23,9 +23,9 @@ def arrange(v: Any) -> list[str]:
     f = v.frame()
     f.locator("[data-section=kernels] th button", has_text="Calls").click()
     f.locator("[data-section=kernels] .find-input").fill("kernel")
-    v.page.wait_for_timeout(450)
+    v.page.wait_for_function("location.hash.includes('p.sol.find=kernel')")
     f.locator("[data-section=kernels] tbody tr:not(.total)").first.click()
-    v.page.wait_for_timeout(100)
+    f.wait_for_selector("[data-section=kernels] tr.selected")
     return rows(v, "kernels")
 
 
@@ -69,12 +69,10 @@ def test_a_switch_of_the_page_is_in_the_address(serve: Server, view: Callable[..
     v = view()
     v.open(serve.home + hash_of(v="1", page="operators", run=RUN))
     v.page.locator(".switch button", has_text="Name, shape").click()
-    v.page.wait_for_timeout(300)
+    v.page.wait_for_function("location.hash.includes('p.sol.q.group_by=name_shape')")
     v.settle()
-    assert "p.sol.q.group_by=name_shape" in v.page.url
     v.page.locator(".switch button").first.click()
-    v.page.wait_for_timeout(300)
-    assert "group_by" not in v.page.url
+    v.page.wait_for_function("!location.hash.includes('group_by')")
 
 
 def test_a_step_is_chosen_and_stepped(serve: Server, view: Callable[..., Any]) -> None:
@@ -212,8 +210,8 @@ def test_a_long_read_shows_its_progress_and_can_be_stopped(serve: Server, view: 
     said = (v.page.locator(".loading-head").text_content() or "").replace("\u202f", " ")
     assert "153.0 MB of 251.0 MB, 139.1 MB/s, about 1 s left" in said
     assert v.page.locator("[role=progressbar]").get_attribute("aria-valuenow") == "61"
-    v.page.wait_for_timeout(500)
-    assert len(asked) > 1
+    with v.page.expect_request(lambda r: "/api/v1/analyses?run=" in r.url):
+        pass
     # WHEN it is canceled THEN the server is told, and is not asked again
     with v.page.expect_request(lambda r: "/api/v1/cancel" in r.url and r.method == "POST"):
         v.page.locator("button", has_text="Cancel").click()

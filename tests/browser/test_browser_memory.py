@@ -3,45 +3,20 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Server, environment, hash_of, start, stop
-from tests.support.trace_builder import TraceBuilder
+from tests.browser.conftest import Server, hash_of
 
 pytestmark = pytest.mark.browser
-MS = 1_000_000
 PLOT = "[data-figure=curve_figure]"
 
 
-@pytest.fixture(scope="module")
-def memory(chromium: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A recording of 20 ms: 1 GB before; 100 MB from 2 to 12 ms; 40 MB from 4 to 5 ms; 60 MB from 15 ms on; 8 MB on the host."""
-    root = tmp_path_factory.mktemp("memory")
-    t = TraceBuilder()
-    t.step(1, 0, 10 * MS)
-    t.step(2, 10 * MS, 10 * MS)
-    t.op("aten::addmm", 1 * MS, 5 * MS)
-    level = 10**9
-    for at, size, address in ((2, 100, 1), (4, 40, 2), (5, -40, 2), (12, -100, 1), (15, 60, 3)):
-        level += size * 10**6
-        t.memory(at * MS, size * 10**6, address=address, allocated=level, reserved=2 * 10**9)
-    t.memory(3 * MS, 8 * 10**6, address=9, allocated=8 * 10**6, reserved=0, device_type=0, device_id=-1)
-    t.write(root / "run" / "worker0.1700000000000000000.pt.trace.json.gz")
-    env = environment({"TB_SOL_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))})
-    process, address = start([sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(root), "--port", "0"], env)
-    server = Server(address, address, process)
-    server.warm()
-    yield server
-    stop(process)
-
-
-def opened(memory: Server, view: Callable[..., Any], **state: str) -> Any:
+def opened(serve: Server, view: Callable[..., Any], **state: str) -> Any:
     v = view()
-    v.open(memory.home + hash_of(v="1", page="memory", run="run", **state))
+    v.open(serve.home + hash_of(v="1", page="memory", run="memory/run", **state))
     v.page.wait_for_selector(f"{PLOT} .scatterlayer")
     return v
 
@@ -75,9 +50,9 @@ def sizes(v: Any) -> list[str]:
     return [re.sub(r"\s", "", t) for t in rows.evaluate_all("(rows) => rows.map((r) => r.textContent)")]
 
 
-def test_a_drag_looks_at_a_part_and_everything_follows(memory: Server, view: Callable[..., Any]) -> None:
+def test_a_drag_looks_at_a_part_and_everything_follows(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN the whole recording: the peak of 1.14 GB stands in the first sentence
-    v = opened(memory, view)
+    v = opened(serve, view)
     assert "1.14" in v.page.locator("p.headline").text_content() and len(sizes(v)) == 3
     # WHEN the second half is dragged over, from the right to the left THEN the address holds it, to a pixel
     drag(v, 0.995, 0.5)
@@ -102,17 +77,17 @@ def test_a_drag_looks_at_a_part_and_everything_follows(memory: Server, view: Cal
     assert len(sizes(v)) == 3
 
 
-def test_a_window_can_be_dragged_within_a_window(memory: Server, view: Callable[..., Any]) -> None:
+def test_a_window_can_be_dragged_within_a_window(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN 10 to 20 ms WHEN its first half is dragged THEN the window is 10 to 15 ms: the axis is that of the recording
-    v = opened(memory, view, **{"q.window": "10ms-20ms"})
+    v = opened(serve, view, **{"q.window": "10ms-20ms"})
     drag(v, 0.004, 0.5)
     v.page.wait_for_function("!location.hash.includes('10ms-20ms')")
     assert window(v) == pytest.approx([10, 15], abs=0.08)
 
 
-def test_a_click_asks_what_holds_memory_then(memory: Server, view: Callable[..., Any]) -> None:
+def test_a_click_asks_what_holds_memory_then(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN the peak WHEN 13 ms is clicked, between two events THEN 1 GB is in use then, and the table says so; the tiles still tell the peak
-    v = opened(memory, view)
+    v = opened(serve, view)
     box = area(v)
     v.page.mouse.click(box["x"] + box["width"] * 13 / 20, box["y"] + box["height"] * 0.5)
     v.page.wait_for_selector("#s-peak .card-tools :text('At the peak')")
@@ -125,9 +100,9 @@ def test_a_click_asks_what_holds_memory_then(memory: Server, view: Callable[...,
     v.page.wait_for_function("!location.hash.includes('q.at')")
 
 
-def test_a_selected_row_is_drawn_in_the_figure(memory: Server, view: Callable[..., Any]) -> None:
+def test_a_selected_row_is_drawn_in_the_figure(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN the allocations WHEN the 40 MB are selected THEN a stretch from 4 to 5 ms is tinted, a twentieth of the chart
-    v = opened(memory, view)
+    v = opened(serve, view)
     before = v.page.locator(f"{PLOT} .shapelayer path").count()
     v.page.locator("#s-allocations [data-key]").nth(2).click()
     v.page.wait_for_function(f"document.querySelectorAll('{PLOT} .shapelayer path').length > {before}")
@@ -138,9 +113,9 @@ def test_a_selected_row_is_drawn_in_the_figure(memory: Server, view: Callable[..
     assert "40.00" in v.page.locator(f"{PLOT} .annotation").last.text_content()
 
 
-def test_another_memory_is_one_click_away(memory: Server, view: Callable[..., Any]) -> None:
+def test_another_memory_is_one_click_away(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN a device and the host WHEN the host is chosen THEN the page is of it, and says what is not known of it
-    v = opened(memory, view)
+    v = opened(serve, view)
     v.page.locator(".fields .switch button", has_text="CPU").click()
     v.page.wait_for_function("location.hash.includes('q.device=CPU')")
     v.settle()
@@ -148,12 +123,12 @@ def test_another_memory_is_one_click_away(memory: Server, view: Callable[..., An
     assert "not tracked" in v.page.locator("#s-answer").text_content()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [700, 1024, 1440])
-def test_the_page_fits_every_window(memory: Server, view: Callable[..., Any], width: int, scheme: str) -> None:
-    v = view(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    v.open(memory.home + hash_of(v="1", page="memory", run="run"))
-    assert v.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert v.page.evaluate(
-        "[...document.querySelectorAll('main .card')].every((c) => c.scrollWidth <= c.clientWidth + 1 || c.querySelector('.table-scroll'))"
-    )
+def test_the_page_fits_every_window(serve: Server, view: Callable[..., Any]) -> None:
+    v = view()
+    v.open(serve.home + hash_of(v="1", page="memory", run="memory/run"))
+    for width in (1440, 1024, 700):
+        v.resize(width)
+        assert v.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert v.page.evaluate(
+            "[...document.querySelectorAll('main .card')].every((c) => c.scrollWidth <= c.clientWidth + 1 || c.querySelector('.table-scroll'))"
+        )

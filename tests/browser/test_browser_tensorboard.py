@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.browser.conftest import TENSORBOARD_RUN as RUN
 from tests.browser.conftest import Server, hash_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.tensorboard]
-RUN = "simulated_gpu_train"
 
 
 def test_the_tab_opens_and_follows_the_theme(tensorboard: Server, view: Callable[..., Any]) -> None:
@@ -44,9 +44,8 @@ def test_a_link_of_tensorboard_shows_the_same_view_in_a_fresh_browser(tensorboar
     frame = v.frame()
     frame.locator("[data-section=kernels] th button", has_text="Calls").click()
     frame.locator("[data-section=kernels] .find-input").fill("kernel")
-    v.page.wait_for_timeout(500)
+    v.page.wait_for_function("location.hash.includes('p.sol.find=kernel')")
     rows = frame.locator("[data-section=kernels] tbody tr").all_text_contents()
-    assert "p.sol.find=kernel" in v.page.url
     other = view()
     other.open(v.page.url)
     assert other.frame().locator("[data-section=kernels] tbody tr").all_text_contents() == rows

@@ -8,7 +8,7 @@ export interface Where {
   span?: string;
 }
 
-/** An answer that is not the one asked for: the server's error object, or the browser's word on the network. */
+/** An error of a request: the error object of the server, or of the network. */
 export class ApiError extends Error {
   constructor(
     readonly body: ErrorBody,
@@ -38,7 +38,7 @@ async function ask<T>(url: string, init: RequestInit): Promise<T> {
     reply = await fetch(url, { ...init, headers: { ...init.headers, Prefer: "respond-async" } });
   } catch (cause) {
     if (init.signal?.aborted) throw cause;
-    throw new ApiError({ code: "unreachable", message: "The server does not answer.", hint: "Is it still running? The page tries again when asked." }, 0);
+    throw new ApiError({ code: "unreachable", message: "The server does not answer.", hint: "Is it still running? Try again when it is." }, 0);
   }
   const text = await reply.text();
   let body: unknown;

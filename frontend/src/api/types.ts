@@ -63,7 +63,7 @@ export interface TableSection extends SectionBase {
   sort?: { column: string; descending?: boolean } | null;
   total?: Record<string, Scalar> | null;
   last?: string[];
-  /** rows whose values set no scale */
+  /** keys of rows whose values do not count for the scale of a column */
   apart?: string[];
   marks?: Record<string, Record<string, Mark>>;
   cell_links?: Record<string, Record<string, Link>>;
@@ -74,7 +74,7 @@ export interface TableSection extends SectionBase {
   truncated?: number;
 }
 
-/** What a selected point says: its ring in data units (of `xaxis`, or of the strip's `xaxis2`), the end of its line, the words there. */
+/** The annotation of a selected point: its ring in data units (of `xaxis`, or of the strip's `xaxis2`), the end of its line, the words there. */
 export interface PointNote {
   x: number;
   y: number;
@@ -83,14 +83,14 @@ export interface PointNote {
   axis?: "x" | "x2";
 }
 
-/** What dragging and clicking along x ask for: the query fields that a window and a moment go to; ns per unit of the axis. */
+/** Where dragging and clicking along x lead: the query fields that a window and a moment are written to; ns per unit of the axis. */
 export interface Zoom {
   window: string;
   at?: string;
   scale?: number;
 }
 
-/** A part of the x axis that a table's row stands for; without an end: to the edge. */
+/** The part of the x axis that a table row is about; without an end: to the edge. */
 export interface Stretch {
   start?: number | null;
   end?: number | null;
@@ -159,7 +159,7 @@ export interface Report {
   sections: Section[];
   /** query fields that depend on others: the value used where one is left open, and values that would do as well */
   fields?: Record<string, FieldNow>;
-  /** how many workers of a run it speaks of already, while the others are being read */
+  /** how many workers of a run it covers already, while the others are being read */
   reading?: { done: number; total: number } | null;
   /** small files for other programs */
   files?: { id: string; label: string; file: string; text: string; mimetype?: string }[];
@@ -259,9 +259,9 @@ export interface QueryField {
   page?: string;
   /** values that a slider steps through */
   slider?: string[];
-  /** heading of the card of fields that it stands under */
+  /** heading of its group in the card of fields */
   group?: string;
-  /** stands behind a button until it is set */
+  /** hidden behind a button until it is set */
   seldom?: boolean;
 }
 

@@ -1,6 +1,6 @@
-// The shell: page list, selection bar, and whichever page or state the view means.
+// The shell: page list, selection bar, and the page or state of the view.
 import type { JSX } from "preact";
-import { alone, catalog, choice, failure, info, pages, readAgain, refreshRuns, report, runs } from "../state/data";
+import { catalog, choice, failure, info, needsNoRecording, pages, readAgain, refreshRuns, report, runs } from "../state/data";
 import { HOME } from "../state/codec";
 import { page } from "../state/view";
 import { CopyField } from "../ui/copy";
@@ -13,7 +13,7 @@ import { Help } from "./help";
 import { Nav } from "./nav";
 import { ReportPage } from "./report";
 import { Family } from "./tabs";
-import { After, Empty, Failed, Loading, NotAvailable, NotHere, NotLoaded } from "./states";
+import { Delayed, Empty, Failed, Loading, NotAvailable, NotFound, NotLoaded } from "./states";
 
 export function App(): JSX.Element {
   return (
@@ -31,27 +31,27 @@ export function App(): JSX.Element {
   );
 }
 
-const Bones = (): JSX.Element => (
-  <After>
-    <After delay={1500}><p class="quiet computing" role="status">Computing this page…</p></After>
+const Placeholder = (): JSX.Element => (
+  <Delayed>
+    <Delayed delay={1500}><p class="quiet computing" role="status">Computing this page…</p></Delayed>
     <Skeleton />
-  </After>
+  </Delayed>
 );
 
 function Content(): JSX.Element {
   if (failure.value) return <NotLoaded failure={failure.value} />;
-  if (alone.value) return <><Family /><Page /></>;
+  if (needsNoRecording.value) return <><Family /><Page /></>;
   const list = runs.value;
-  if (!list.value) return list.state === "error" ? <Failed what="The list of runs could not be read" error={list.error!} retry={() => void refreshRuns()} /> : <Bones />;
+  if (!list.value) return list.state === "error" ? <Failed what="The list of runs could not be read" error={list.error!} retry={() => void refreshRuns()} /> : <Placeholder />;
   const now = choice.value!;
   const scanning = list.value.scan.state === "scanning";
-  if (now.state !== "chosen" && page.value !== HOME && !catalog.value.length) return <Bones />; // it may be a page that needs none
-  if (now.state === "none") return scanning ? <After><Empty runs={list.value} /></After> : <Empty runs={list.value} />;
-  if (now.state === "absent") return scanning ? <Bones /> : <NotHere absent={now} />;
+  if (now.state !== "chosen" && page.value !== HOME && !catalog.value.length) return <Placeholder />; // its analysis may need no recording
+  if (now.state === "none") return scanning ? <Delayed><Empty runs={list.value} /></Delayed> : <Empty runs={list.value} />;
+  if (now.state === "absent") return scanning ? <Placeholder /> : <NotFound absent={now} />;
 
   const asked = pages.value;
   if (asked.state === "error") return <Failed what={asked.error!.body.code === "stopped" ? "Reading was stopped" : "The recording could not be read"} error={asked.error!} retry={readAgain} />;
-  if (asked.state !== "ready") return asked.state === "loading" ? <After><Loading progress={asked.progress} since={asked.since} /></After> : <Bones />;
+  if (asked.state !== "ready") return asked.state === "loading" ? <Delayed><Loading progress={asked.progress} since={asked.since} /></Delayed> : <Placeholder />;
 
   return <><Family /><Page /></>;
 }
@@ -60,8 +60,8 @@ function Page(): JSX.Element {
   const got = report.value;
   if (info.value?.fields?.some((f) => f.group)) return <EditedPage info={info.value} got={got} />;
   if (got.state === "error") return <Failed what="This page could not be computed" error={got.error!} retry={readAgain} />;
-  if (got.state === "loading" && got.progress) return <After><Loading progress={got.progress} since={got.since} /></After>;
+  if (got.state === "loading" && got.progress) return <Delayed><Loading progress={got.progress} since={got.since} /></Delayed>;
   const value = got.value;
-  if (!value || value.analysis !== page.value) return <Bones />;
+  if (!value || value.analysis !== page.value) return <Placeholder />;
   return value.available ? <ReportPage r={value} waiting={got.state !== "ready"} /> : <NotAvailable r={value} />;
 }

@@ -1,20 +1,20 @@
-// The selection bar: what is looked at, one button each; then the link of this view and its export.
+// The selection bar: a button for run, worker, span, steps and device limits; then the link of this view and its export.
 import type { JSX } from "preact";
 import type { Span, Step, Worker } from "../api/types";
-import { alone, chosen, pages, rescan, runs } from "../state/data";
+import { chosen, needsNoRecording, pages, rescan, runs } from "../state/data";
 import { emptyView } from "../state/codec";
 import { hosted } from "../state/host";
-import { parseSteps, told } from "../state/select";
+import { parseSteps, isJoined } from "../state/select";
 import { change, go, here, view } from "../state/view";
 import { human } from "../units";
 import { Copy } from "../ui/copy";
 import { Icon } from "../ui/icons";
-import { To } from "../ui/link";
+import { ViewLink } from "../ui/link";
 import { List } from "../ui/select";
 import { dark, toggleTheme } from "../ui/theme";
 import { slim } from "../ui/width";
 import { Export } from "./export";
-import { kindOf, KindBadge, mixed, ofMemory } from "./kind";
+import { kindOf, KindBadge, hasSeveralKinds, isMemoryOnly } from "./kind";
 import { Limits } from "./limits";
 import { menuOpen } from "./nav";
 import { Pick } from "./pick";
@@ -32,13 +32,13 @@ export function Bar(): JSX.Element {
             {(close) => <List label="Runs" value={c.run.name} options={list.runs.map((r) => ({ value: r.name, text: r.name || ".", note: r.workers.length > 1 ? `${r.workers.length} workers` : "" }))} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", tables: {}, figures: {} }, "push"); close(); }} />}
           </Pick>
           {!slim.value && (
-            <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !told(w)).length)} class="divided">
-              {(close) => <List label="Workers" value={c.worker.name} options={c.run.workers.map((w) => ({ value: w.name, text: w.name, note: workerNote(w, mixed(c.run)) }))} onPick={(worker) => { change({ worker, span: "", step: "" }, "push"); close(); }} />}
+            <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !isJoined(w)).length)} class="divided">
+              {(close) => <List label="Workers" value={c.worker.name} options={c.run.workers.map((w) => ({ value: w.name, text: w.name, note: workerNote(w, hasSeveralKinds(c.run)) }))} onPick={(worker) => { change({ worker, span: "", step: "" }, "push"); close(); }} />}
             </Pick>
           )}
           {!slim.value && (
             <Pick label="Span" value={`${c.worker.spans.indexOf(c.span) + 1} of ${c.worker.spans.length}`} badge={<KindBadge span={c.span} />} tip={kindOf(c.span).tip}>
-              {(close) => <List foot={<Other span={c.span} onGo={close} />} label="Spans" value={c.span.name} options={c.worker.spans.map((s, i) => ({ value: s.name, text: s.label || s.file || s.name || String(i + 1), note: [mixed(c.run) ? kindOf(s).note : "", s.size ? human(s.size, "B") : ""].filter(Boolean).join(" · ") }))} onPick={(span) => { change({ span, step: "" }, "push"); close(); }} />}
+              {(close) => <List foot={<OtherRecordingLink span={c.span} onGo={close} />} label="Spans" value={c.span.name} options={c.worker.spans.map((s, i) => ({ value: s.name, text: s.label || s.file || s.name || String(i + 1), note: [hasSeveralKinds(c.run) ? kindOf(s).note : "", s.size ? human(s.size, "B") : ""].filter(Boolean).join(" · ") }))} onPick={(span) => { change({ span, step: "" }, "push"); close(); }} />}
             </Pick>
           )}
           <Steps steps={analyses?.steps ?? []} loading={!analyses} />
@@ -48,7 +48,7 @@ export function Bar(): JSX.Element {
         <div class="picks"><div class="pick still"><span class="pick-label">Logdir</span><span class="pick-value">{list?.scan.roots?.join(", ") || "…"}</span></div></div>
       )}
       <div class="bar-tools">
-        {c || alone.value ? (
+        {c || needsNoRecording.value ? (
           <>
             <Copy what="the link" label="Copy link" text={here}><Icon name="link" /><span class="word">Copy link</span></Copy>
             {!slim.value && <Export />}
@@ -72,12 +72,12 @@ function workerNote(w: Worker, kinds: boolean): string {
   return [rank, kinds ? [...new Set(w.spans.map((s) => kindOf(s).note))].join(", ") : ""].filter(Boolean).join(" · ");
 }
 
-/** From a SOL capture to the trace of the same worker, and back. */
-function Other({ span, onGo }: { span: Span; onGo: () => void }): JSX.Element | null {
+/** A link from a SOL capture to the trace of the same worker, and back. */
+function OtherRecordingLink({ span, onGo }: { span: Span; onGo: () => void }): JSX.Element | null {
   const other = span.companion;
   if (!other) return null;
-  const text = ofMemory(span) ? "Open the recording that shows it too" : span.kind === "sol_capture" ? "Open the profiler trace of this worker" : "Open the SOL capture of this worker alone";
-  return <div class="none"><To view={{ ...view.value, worker: other.worker, span: other.span, step: "", tables: {}, figures: {} }} class="link" onGo={onGo}>{text}</To></div>;
+  const text = isMemoryOnly(span) ? "Open the recording that also shows this memory" : span.kind === "sol_capture" ? "Open the profiler trace of this worker" : "Open the SOL capture of this worker";
+  return <div class="none"><ViewLink view={{ ...view.value, worker: other.worker, span: other.span, step: "", tables: {}, figures: {} }} class="link" onGo={onGo}>{text}</ViewLink></div>;
 }
 
 /** `550–554 · 5 of 5`, `6 · 1 of 5`. */
@@ -107,7 +107,7 @@ function Steps({ steps, loading }: { steps: Step[]; loading: boolean }): JSX.Ele
           label="Steps" value={now} marked={(v) => (v === "" ? now === "" : !!range && Number(v) >= range.from && Number(v) <= range.to)}
           options={[{ value: "", text: "All steps", note: `${steps.length}` }, ...steps.map((s) => ({ value: String(s.number), text: `Step ${s.number}`, note: `${human(s.duration_ns ?? null, "ns")}${s.complete === false ? ", incomplete" : ""}` }))]}
           onPick={(value, { shift }) => { pick(value, shift); if (!shift) close(); }}
-          foot={<div class="none">Shift and click ends a range.</div>}
+          foot={<div class="none">Shift-click selects a range.</div>}
         />
       )}
     </Pick>

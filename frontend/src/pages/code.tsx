@@ -1,4 +1,4 @@
-// A snippet with one part in accent, and the code that the states show: how to record.
+// Code snippets that show how to record, with one part in accent.
 import type { JSX } from "preact";
 import { Copy } from "../ui/copy";
 
@@ -60,7 +60,7 @@ const CALL = `with torch.profiler.profile(
     on_trace_ready=tensorboard_trace_handler(logdir),
 ) as prof: ...`;
 
-/** The missing argument of a SOL capture where it belongs; null where it is none of its own. */
+/** A call of `sol.capture` with the missing argument; null where it has no such argument. */
 function ofCapture(argument: string): { code: string; mark: string } | null {
   const plain = captureSnippet("");
   const whole = (extra: string): { code: string; mark: string } => ({ code: captureSnippet("", `sol.capture(logdir, model=model${extra})`).code, mark: extra.replace(/^, /, "") });
@@ -71,18 +71,18 @@ function ofCapture(argument: string): { code: string; mark: string } | null {
 }
 
 /**
- * A profiler call with the missing argument where it belongs; one that is no keyword argument stands marked where the call has it.
- * capture: the recording is a SOL capture, and the argument may be one of its own.
+ * A profiler call with the missing argument in its place; one that is no keyword argument is marked where the call has it.
+ * capture: the recording is a SOL capture, and the argument may be one of `sol.capture`.
  */
 export function argumentSnippet(argument: string, capture = false): { code: string; mark: string } | null {
-  const own = capture ? ofCapture(argument) : null;
-  if (own) return own;
+  const ofSol = capture ? ofCapture(argument) : null;
+  if (ofSol) return ofSol;
   if (argument.startsWith("sol.capture(")) return captureSnippet("", argument);
   if (CALL.includes(argument)) return { code: CALL, mark: argument };
   const mark = /^[A-Za-z_]\w*$/.test(argument) ? `${argument}=True` : argument;
   if (!/^[A-Za-z_]\w*\s*=/.test(mark)) return null;
   const keyword = /^\w+/.exec(mark)![0];
-  const there = CALL.split("\n").find((line) => line.trim().startsWith(`${keyword}=`)); // an argument stands once in a call
+  const there = CALL.split("\n").find((line) => line.trim().startsWith(`${keyword}=`)); // a call has an argument once
   if (there) return { code: CALL.replace(there, () => `    ${mark},`), mark };
   return { code: CALL.replace("    on_trace", `    ${mark},\n    on_trace`), mark };
 }

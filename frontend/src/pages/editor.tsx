@@ -1,10 +1,10 @@
-// A page with many fields: they stand in a card above its report, under headings, and the report follows every change. What cannot be is
-// said in that card, so that it can be mended there.
+// A page with many fields: a card of fields in groups above its report, which is requested again after every change. An error is shown
+// next to the fields, where it can be corrected.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { AnalysisInfo, FieldNow, QueryField, Report, Unavailable } from "../api/types";
-import { readAgain, standing, type Asked } from "../state/data";
-import { opensWith } from "../state/fields";
+import { readAgain, lastFields, type Fetched } from "../state/data";
+import { pageDefault } from "../state/fields";
 import { change, view } from "../state/view";
 import { Notice, Skeleton, Toggle } from "../ui/controls";
 import { Icon } from "../ui/icons";
@@ -14,16 +14,16 @@ import { Box, Slider } from "../ui/slider";
 import { Text } from "../ui/text";
 import { Fields, ofPage, setField, words } from "./fields";
 import { ReportBody } from "./report";
-import { After, NotAvailable } from "./states";
+import { Delayed, NotAvailable } from "./states";
 import { hasTabs } from "./tabs";
 
-export function EditedPage({ info, got }: { info: AnalysisInfo; got: Asked<Report | Unavailable> }): JSX.Element {
+export function EditedPage({ info, got }: { info: AnalysisInfo; got: Fetched<Report | Unavailable> }): JSX.Element {
   const value = got.value?.analysis === info.name ? got.value : null;
   if (value && !value.available) return <NotAvailable r={value} />;
   const fields = ofPage(info.fields);
   const [waiting, failed] = [got.state !== "ready", got.state === "error" ? got.error : null];
   const others = fields.filter((f) => !f.group);
-  const stand = standing.value.page === info.name ? standing.value.fields : null;
+  const fieldsNow = lastFields.value.page === info.name ? lastFields.value.fields : null;
   return (
     <div class={`page edited ${waiting ? "waiting" : ""}`} aria-busy={waiting && !failed}>
       <div class="page-head">
@@ -33,18 +33,18 @@ export function EditedPage({ info, got }: { info: AnalysisInfo; got: Asked<Repor
         </div>
         {others.length > 0 && <Fields fields={others} />}
       </div>
-      {(stand || failed) && <Editor fields={fields.filter((f) => f.group)} now={stand ?? {}} wrong={failed?.body.field ?? ""} />}
+      {(fieldsNow || failed) && <Editor fields={fields.filter((f) => f.group)} now={fieldsNow ?? {}} wrong={failed?.body.field ?? ""} />}
       {failed && (
         <Notice notice={{ level: "error", text: sentences(failed.body.message, failed.body.hint) }}>
           {failed.body.code !== "bad_query" && <button type="button" class="text-button" onClick={readAgain}>Try again</button>}
         </Notice>
       )}
-      {!failed && (value ? <ReportBody r={value} lead="" /> : <After><Skeleton /></After>)}
+      {!failed && (value ? <ReportBody r={value} lead="" /> : <Delayed><Skeleton /></Delayed>)}
     </div>
   );
 }
 
-/** The fields as they were asked for: a report that failed tells nothing of them, so the one before it still serves. */
+/** The card of fields. A report that failed lists no values, so those of the last one are used. */
 function Editor({ fields, now, wrong }: { fields: QueryField[]; now: Record<string, FieldNow>; wrong: string }): JSX.Element {
   const groups = [...new Set(fields.map((f) => f.group!))];
   const set = fields.filter((f) => view.value.query[f.name] !== undefined);
@@ -54,12 +54,12 @@ function Editor({ fields, now, wrong }: { fields: QueryField[]; now: Record<stri
     change({ query }, "push");
   };
   return (
-    <section class="card editor" aria-label="What is asked">
+    <section class="card editor" aria-label="Parameters">
       <div class="editor-groups">
         {groups.map((group) => <Group key={group} title={group} fields={fields.filter((f) => f.group === group)} now={now} wrong={wrong} />)}
       </div>
       <div class="editor-foot">
-        <span class="quiet">{set.length ? `${set.length} ${set.length === 1 ? "field is" : "fields are"} set; the link of this page holds ${set.length === 1 ? "it" : "them"}.` : "Every field stands at its default."}</span>
+        <span class="quiet">{set.length ? `${set.length} ${set.length === 1 ? "field is" : "fields are"} set; the link of this page holds ${set.length === 1 ? "it" : "them"}.` : "Every field has its default."}</span>
         <button type="button" class="text-button accent" disabled={!set.length} onClick={reset}>Reset all</button>
       </div>
     </section>
@@ -87,7 +87,7 @@ function Group({ title, fields, now, wrong }: { title: string; fields: QueryFiel
 function Control({ f, now, wrong }: { f: QueryField; now: FieldNow; wrong: boolean }): JSX.Element {
   const asked = view.value.query[f.name];
   const chosen = asked !== undefined;
-  const value = asked ?? now.value ?? opensWith(f);
+  const value = asked ?? now.value ?? pageDefault(f);
   const label = f.label ?? f.name;
   const tip = f.doc ?? "";
   const put = (to: string, how: "push" | "replace" = "push"): void => setField(f, to, how);
@@ -103,7 +103,7 @@ function Control({ f, now, wrong }: { f: QueryField; now: FieldNow; wrong: boole
   return (
     <div class={`row ${chosen ? "chosen" : ""}`} data-tip={tip}>
       <span>{label}</span>
-      <Box label={label} value={asked ?? ""} placeholder={now.value || opensWith(f) || "none"} numeric={f.type === "number"} wrong={wrong} onType={(v) => put(v)} />
+      <Box label={label} value={asked ?? ""} placeholder={now.value || pageDefault(f) || "none"} numeric={f.type === "number"} wrong={wrong} onType={(v) => put(v)} />
     </div>
   );
 }
@@ -112,7 +112,7 @@ interface ChoiceProps {
   f: QueryField;
   label: string;
   value: string;
-  /** what holds where nothing is chosen */
+  /** the value that is used where none is chosen */
   resolved: string;
   wrong: boolean;
   put: (value: string) => void;

@@ -1,4 +1,4 @@
-// What can be taken away: each table as CSV, the whole report as JSON, the recording as it was written.
+// The export menu: each table as CSV, the whole report as JSON, the recording as it was written.
 import type { JSX } from "preact";
 import { exportAddress, traceAddress } from "../api/client";
 import type { TableSection } from "../api/types";
@@ -32,7 +32,7 @@ export function Export(): JSX.Element {
             </button>
           ))}
           {ready && where.value && <a class="option" href={exportAddress(where.value, "hatchet")} download onClick={close}>Hatchet profile (JSON)<span class="note">for Hatchet and proton-viewer</span></a>}
-          {where.value && (original ? <a class="option" href={traceAddress(where.value)} download>Original recording</a> : <div class="none">The original recording is not offered by this server.</div>)}
+          {where.value && (original ? <a class="option" href={traceAddress(where.value)} download>Original recording</a> : <div class="none">This server does not give out the original recording.</div>)}
         </div>
       )}
     </Popover>

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { QueryField } from "../api/types";
 import { change, view } from "../state/view";
-import { isNamed, opensWith, withField } from "../state/fields";
+import { isNamed, pageDefault, withField } from "../state/fields";
 import { Chip, Switch } from "../ui/controls";
 import { Icon } from "../ui/icons";
 import { Popover } from "../ui/popover";
@@ -11,10 +11,10 @@ import { List } from "../ui/select";
 
 const COMMON = new Set(["step", "device_limits"]);
 
-/** The fields that a page shows itself: all but those of the selection bar. */
+/** The fields shown on the page: all but those of the selection bar. */
 export const ofPage = (fields: QueryField[] | undefined): QueryField[] => (fields ?? []).filter((f) => !COMMON.has(f.name));
 
-/** So many fields stand in the page's head; of more, the first that are chosen by a click, and the rest behind one button. */
+/** At most so many fields are shown in the head of a page; of more, the first that are chosen by a click, and the rest behind one button. */
 const FIELDS = 3;
 const FIRST_OF_MANY = 2;
 
@@ -25,7 +25,7 @@ export function Fields({ fields }: { fields: QueryField[] }): JSX.Element {
   return (
     <div class="fields">
       {first.map((f) => <FieldControl key={f.name} f={f} />)}
-      {changed.map((f) => <Chip key={f.name} on tip={f.doc ?? ""} onToggle={() => setField(f, opensWith(f))}>{labelOf(f)}: {f.choices?.length && !isNamed(f) ? words(view.value.query[f.name]!) : view.value.query[f.name]}</Chip>)}
+      {changed.map((f) => <Chip key={f.name} on tip={f.doc ?? ""} onToggle={() => setField(f, pageDefault(f))}>{labelOf(f)}: {f.choices?.length && !isNamed(f) ? words(view.value.query[f.name]!) : view.value.query[f.name]}</Chip>)}
       {rest.length > 0 && (
         <Popover label="Options" class="button" align="right" wide button={<>Options<Icon name="down" size={12} /></>}>
           {() => <div class="form options-form">{rest.map((f) => <div class="option-row" key={f.name}><FieldControl f={f} />{f.doc && <p class="form-note">{f.doc}</p>}</div>)}</div>}
@@ -55,11 +55,11 @@ export function words(text: string): string {
 }
 
 function FieldControl({ f }: { f: QueryField }): JSX.Element {
-  const now = view.value.query[f.name] ?? opensWith(f);
+  const now = view.value.query[f.name] ?? pageDefault(f);
   const label = labelOf(f);
   const set = (value: string, how: "push" | "replace" = "push"): void => setField(f, value, how);
   const free = f.type === "text";
-  const shown = (choice: string): string => (isNamed(f) ? choice : words(choice)); // what may be typed is shown as it is typed
+  const shown = (choice: string): string => (isNamed(f) ? choice : words(choice)); // values that can be typed are shown as they are typed
   if (f.type === "flag") {
     const on = /^(true|1|yes|on)$/i.test(now);
     return <Chip on={on} tip={f.doc ?? ""} onToggle={() => set(on ? "false" : "true")}>{label}</Chip>;
@@ -88,7 +88,7 @@ function FieldControl({ f }: { f: QueryField }): JSX.Element {
   return <Typed f={f} label={label} now={now} set={set} />;
 }
 
-/** Typed values are asked for when Enter is pressed or the field is left. */
+/** A text field: its value applies when Enter is pressed or the field is left. */
 function Typed({ f, label, now, set }: { f: QueryField; label: string; now: string; set: (value: string) => void }): JSX.Element {
   const [text, setText] = useState<string | null>(null);
   const done = (): void => {
@@ -99,7 +99,7 @@ function Typed({ f, label, now, set }: { f: QueryField; label: string; now: stri
     <label class="field" data-tip={f.doc}>
       <span class="field-label">{label}</span>
       <input
-        class="typed" type="text" inputMode={f.type === "number" ? "decimal" : "text"} value={text ?? now} placeholder={opensWith(f) || "any"} size={f.type === "number" ? 7 : 14}
+        class="typed" type="text" inputMode={f.type === "number" ? "decimal" : "text"} value={text ?? now} placeholder={pageDefault(f) || "any"} size={f.type === "number" ? 7 : 14}
         onInput={(e) => setText(e.currentTarget.value)} onBlur={done} onKeyDown={(e) => { if (e.key === "Enter") done(); if (e.key === "Escape") setText(null); }}
       />
     </label>

@@ -16,7 +16,7 @@ export const LETTERS: Record<string, string> = {
 
 const KEYS: [string, string][] = [
   ["/", "filter the page's table"], ["?", "this card"], ["[ ]", "previous and next step"], ["↑ ↓", "move in a table"], ["→ ←", "open and close a branch"], ["*", "open all below"],
-  ["Enter", "open or select the row; in a chart's Select, an area by numbers"], ["c", "copy the row"], ["Esc", "go back: close, clear the selection"],
+  ["Enter", "open or select the row; in a chart's Select, an area by numbers"], ["c", "copy the row"], ["Esc", "one step back: close, clear the selection"],
 ];
 const GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, n communication, y memory, e memory plan, w what if, h health";
 
@@ -42,7 +42,7 @@ export function Help(): JSX.Element | null {
           <div>
             <h3>How a number shows what is known</h3>
             <dl class="keys-list">{SIGNS.map(([k, text]) => <div><dt class="sign-dt">{k}</dt><dd>{text}</dd></div>)}</dl>
-            <p class="quiet">The speed of light of an operator is the least time its arithmetic and its bytes can take on this device. Time above the limit is what is left to win. Every view is a link: the address holds the page, the selection, filters, sorting and what is opened.</p>
+            <p class="quiet">The speed of light of an operator is the least time its arithmetic and its bytes can take on this device. Time above that limit is what optimization can save. Every view is a link: the address holds the page, the selection, filters, sorting and what is opened.</p>
             {failures.value.length > 0 && (
               <>
                 <h3>Analyses that failed to load</h3>

@@ -1,4 +1,4 @@
-// Keys that work everywhere on the page. Never while typing, never with a modifier.
+// Keyboard shortcuts of the page. None while typing, none with a modifier.
 import { go, pageView } from "../state/view";
 import { catalog } from "../state/data";
 import { stepOut } from "../sections/linked";

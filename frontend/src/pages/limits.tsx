@@ -15,30 +15,30 @@ import { Pick } from "./pick";
 const FORM = "H100_SXM@1410MHz+sparse";
 
 const ORIGIN: Record<string, string> = {
-  datasheet: "From the maker's data sheet",
-  derived: "Follows from units, rate and clock",
-  third_party: "Published, not by the maker's data sheet",
+  datasheet: "From a data sheet of the manufacturer",
+  derived: "Derived from units, rate and clock",
+  third_party: "Published, but not in a data sheet of the manufacturer",
   unverified: "From the table; no source confirms it",
   measured: "Measured on this machine",
-  user: "Given by a device file",
+  user: "From a device file",
 };
 
 const METHOD: Record<string, string> = {
-  exact: "by its whole name",
-  token: "by the words of its name",
-  memory: "by its memory size",
-  units: "by its number of units",
+  exact: "matched by its full name",
+  token: "matched by words of its name",
+  memory: "matched by its memory size",
+  units: "matched by its number of units",
   derived: "derived from its compute capability",
   override: "chosen, not as recorded",
   measured: "measured on this machine",
 };
 
-/** What a figure's origin does to its look: plain where somebody stands for it. */
+/** The mark of a figure that no source confirms; undefined for all others. */
 export function markOf(figure: DeviceFigure, unverified: readonly string[]): Mark | undefined {
   return figure.provenance === "unverified" || unverified.includes(figure.name) ? { state: "unverified", why: "no source confirms this figure" } : undefined;
 }
 
-/** The figures that nobody confirmed, by their labels. */
+/** The labels of figures that no source confirms. */
 function unconfirmed(device: DeviceInfo): string[] {
   if (!device.figures) return device.unverified ?? [];
   return device.figures.filter((f) => markOf(f, device.unverified ?? [])).map((f) => f.label);
@@ -64,15 +64,15 @@ export function Limits(): JSX.Element {
 
 function Card({ device, note, keys, close }: { device: DeviceInfo | null; note: string; keys: readonly string[]; close: () => void }): JSX.Element {
   const now = splitLimits(view.value.device);
-  const [asking, setAsking] = useState(false);
+  const [checking, setChecking] = useState(false);
   const [wrong, setWrong] = useState<{ message: string; hint: string } | null>(null);
   const [clock, setClock] = useState(now.clock);
 
-  /** Asks the server whether it understands the text before the page changes. */
+  /** Lets the server check the text before the page changes. */
   const take = async (text: string): Promise<void> => {
     const w = where.peek();
-    if (!w || asking) return;
-    setAsking(true);
+    if (!w || checking) return;
+    setChecking(true);
     setWrong(null);
     try {
       const answer = await api.getAnalyses(w, text);
@@ -86,12 +86,12 @@ function Card({ device, note, keys, close }: { device: DeviceInfo | null; note: 
       if (!(error instanceof api.ApiError)) throw error;
       setWrong({ message: sentence(error.body.message), hint: error.body.hint || `Write it as \`${FORM}\`: a device, a clock in MHz, sparse peaks; the last two may be left out.` });
     } finally {
-      setAsking(false);
+      setChecking(false);
     }
   };
 
   return (
-    <div class="limits" aria-busy={asking}>
+    <div class="limits" aria-busy={checking}>
       {device ? <Figures device={device} /> : <p class="limits-note">{sentence(note) || "No limits are known for this device."}</p>}
       <div class="limits-tools">
         <Chip on={now.sparse} tip="Matrix peaks with 2:4 structured sparsity, which only pruned weights reach" onToggle={() => void take(joinLimits({ ...now, sparse: !now.sparse }))}>2:4 sparse peaks</Chip>

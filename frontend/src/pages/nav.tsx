@@ -1,4 +1,4 @@
-// The page list: groups, icons, pages that this recording cannot fill in their place with the reason below.
+// The page list: groups, icons; pages that this recording has no data for are grayed, with the reason below.
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { AnalysisInfo } from "../api/types";
@@ -7,7 +7,7 @@ import type { Failure } from "../state/failures";
 import { entriesOf, familyOf, headOf } from "../state/family";
 import { page, pageView } from "../state/view";
 import { Icon, Logo } from "../ui/icons";
-import { To } from "../ui/link";
+import { ViewLink } from "../ui/link";
 import { narrow, slim } from "../ui/width";
 import { helpOpen } from "./help";
 
@@ -15,7 +15,7 @@ export const menuOpen = signal(false);
 
 const GROUPS = ["", "Time", "Speed of light", "Run"];
 
-/** The first sentence of a reason, short enough to stand below a title. */
+/** The first sentence of a reason, short enough for a line below a title. */
 export function shortReason(because: string | undefined): string {
   const text = (because ?? "").split(/(?<=[.;:])\s/)[0] ?? "";
   return text.replace(/[.;:]$/, "");
@@ -65,11 +65,11 @@ function Item({ a, rail }: { a: AnalysisInfo; rail: boolean }): JSX.Element {
   const reason = off ? shortReason(a.because) : "";
   const tip = rail ? (reason ? `${a.title}: ${reason}` : a.title) : off ? a.because : a.question;
   return (
-    <To view={pageView(a.name)} class={`nav-item ${on ? "on" : ""} ${off ? "off" : ""}`} tip={tip ?? ""} label={off ? `${a.title}, not available: ${a.because ?? ""}` : a.count ? `${a.title}, ${a.count}` : a.title} current={on && (familyOf(catalog.value, a.name).length > 1 ? "within" : true)} onGo={() => { menuOpen.value = false; }}>
+    <ViewLink view={pageView(a.name)} class={`nav-item ${on ? "on" : ""} ${off ? "off" : ""}`} tip={tip ?? ""} label={off ? `${a.title}, not available: ${a.because ?? ""}` : a.count ? `${a.title}, ${a.count}` : a.title} current={on && (familyOf(catalog.value, a.name).length > 1 ? "within" : true)} onGo={() => { menuOpen.value = false; }}>
       <Icon name={a.icon ?? a.name} />
       <span class="nav-text">{a.title}{reason && <span class="nav-reason">{reason}</span>}</span>
       {!!a.count && <span class="nav-count">{a.count}</span>}
-    </To>
+    </ViewLink>
   );
 }
 
@@ -77,9 +77,9 @@ function Item({ a, rail }: { a: AnalysisInfo; rail: boolean }): JSX.Element {
 function FailedItem({ f, rail }: { f: Failure; rail: boolean }): JSX.Element {
   const on = page.value === f.name;
   return (
-    <To view={pageView(f.name)} class={`nav-item off ${on ? "on" : ""}`} tip={rail ? `${f.name}: ${f.reason}` : f.reason} label={`${f.name}, failed to load: ${f.reason}`} current={on} onGo={() => { menuOpen.value = false; }}>
+    <ViewLink view={pageView(f.name)} class={`nav-item off ${on ? "on" : ""}`} tip={rail ? `${f.name}: ${f.reason}` : f.reason} label={`${f.name}, failed to load: ${f.reason}`} current={on} onGo={() => { menuOpen.value = false; }}>
       <Icon name="error" />
       <span class="nav-text">{f.name}<span class="nav-reason">{f.reason}</span></span>
-    </To>
+    </ViewLink>
   );
 }

@@ -6,7 +6,7 @@ import { Popover } from "../ui/popover";
 interface PickProps {
   label: string;
   value: string;
-  /** the value rests on figures that nobody confirmed */
+  /** the value rests on figures that no source confirms */
   unsure?: boolean;
   tip?: string;
   disabled?: boolean;

@@ -1,8 +1,8 @@
-// One page: title, the answer in one sentence, the switches of its analysis, notices, and the sections in their grid.
+// The page of a report: title, headline, query fields, notices, and the sections in their grid.
 import type { JSX } from "preact";
 import type { Report } from "../api/types";
 import { info, stale, stamp, readAgain } from "../state/data";
-import { fitted } from "../state/fields";
+import { fieldOfReport } from "../state/fields";
 import { view } from "../state/view";
 import { isCard, rowsOf } from "../sections/cards";
 import { PageFilters, SectionCard } from "../sections/section";
@@ -16,18 +16,18 @@ const equationOf = (r: Report) => r.sections.find((s) => s.kind === "facts" && s
 export function ReportPage({ r, waiting }: { r: Report; waiting: boolean }): JSX.Element {
   const lead = r.headline ?? "";
   const equation = equationOf(r);
-  const fields = ofPage(info.value?.fields).flatMap((f) => fitted(f, r.fields?.[f.name], view.value.query[f.name] !== undefined) ?? []);
-  const said = equation?.kind === "facts" && !equation.text;
+  const fields = ofPage(info.value?.fields).flatMap((f) => fieldOfReport(f, r.fields?.[f.name], view.value.query[f.name] !== undefined) ?? []);
+  const inEquation = equation?.kind === "facts" && !equation.text;
   return (
     <div class={`page ${waiting ? "waiting" : ""}`} aria-busy={waiting}>
       <div class={`page-head ${equation && !fields.length ? "hidden-head" : ""}`}>
         <div>
           {!hasTabs() && <h1 class={equation ? "sr" : ""}>{r.title}</h1>}
-          {lead && !said && <p class="headline"><Text text={lead} /></p>}
+          {lead && !inEquation && <p class="headline"><Text text={lead} /></p>}
         </div>
         {fields.length > 0 && <Fields fields={fields} />}
       </div>
-      <ReportBody r={r} lead={said ? lead : ""} />
+      <ReportBody r={r} lead={inEquation ? lead : ""} />
     </div>
   );
 }

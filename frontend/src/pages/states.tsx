@@ -1,4 +1,4 @@
-// What stands in the place of a page: nothing recorded yet, reading, not available, not found here, failed.
+// States shown instead of a page: nothing recorded yet, reading, not available, not found, failed.
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ApiError, Where } from "../api/client";
@@ -6,7 +6,7 @@ import type { Progress, Runs, Span, Unavailable, Worker } from "../api/types";
 import { cancel, catalog, chosen, info, pages, rescan, runsWith } from "../state/data";
 import { type Failure, REMEDY } from "../state/failures";
 import { entriesOf } from "../state/family";
-import { fitted } from "../state/fields";
+import { fieldOfReport } from "../state/fields";
 import type { Choice } from "../state/select";
 import { emptyView } from "../state/codec";
 import { pageView, view } from "../state/view";
@@ -14,10 +14,10 @@ import { human, number } from "../units";
 import { Copy } from "../ui/copy";
 import { Notice, Skeleton } from "../ui/controls";
 import { Icon } from "../ui/icons";
-import { To } from "../ui/link";
+import { ViewLink } from "../ui/link";
 import { Middle, Text } from "../ui/text";
 import { Fields, ofPage } from "./fields";
-import { ofMemory } from "./kind";
+import { isMemoryOnly } from "./kind";
 import { hasTabs } from "./tabs";
 import { argumentSnippet, captureSnippet, recordSnippet, Snippet } from "./code";
 
@@ -25,8 +25,8 @@ const sentence = (text: string): string => (text[0]?.toUpperCase() ?? "") + text
 const ms = (value: number | undefined): string => human((value ?? 0) * 1e6, "ns");
 const plural = (n: number, word: string): string => `${number(n, 0)} ${n === 1 ? word : word.endsWith("y") ? word.slice(0, -1) + "ies" : word + "s"}`;
 
-/** Nothing for the first moment, so that quick answers do not flicker. */
-export function After({ delay = 150, children }: { delay?: number; children: ComponentChildren }): JSX.Element | null {
+/** Shows its children after a delay, so that quick answers do not flicker. */
+export function Delayed({ delay = 150, children }: { delay?: number; children: ComponentChildren }): JSX.Element | null {
   const [on, setOn] = useState(false);
   useEffect(() => {
     const timer = window.setTimeout(() => setOn(true), delay);
@@ -35,7 +35,7 @@ export function After({ delay = 150, children }: { delay?: number; children: Com
   return on ? <>{children}</> : null;
 }
 
-const KINDS: [string, string][] = [["*.pt.trace.json, .gz", "PyTorch profiler"], ["any .json with traceEvents", "found by content"], ["*.sol.jsonl, .gz", "SOL capture"], ["memory snapshots", "beside a trace"]];
+const KINDS: [string, string][] = [["*.pt.trace.json, .gz", "PyTorch profiler"], ["any .json with traceEvents", "found by content"], ["*.sol.jsonl, .gz", "SOL capture"], ["memory snapshots", "with or without a trace"]];
 
 export function Empty({ runs }: { runs: Runs }): JSX.Element {
   const { scan, rejected = [] } = runs;
@@ -51,8 +51,8 @@ export function Empty({ runs }: { runs: Runs }): JSX.Element {
           <h1>{scanning ? "Looking for recordings" : "No recording in this logdir yet"}</h1>
           <p class="prose">
             {scanning
-              ? `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} so far.`
-              : `Looked at ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} in ${ms(scan.elapsed_ms)} and found no profiler trace and no SOL capture. New files appear here on their own.`}
+              ? `Scanned ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} so far.`
+              : `Scanned ${plural(scan.files ?? 0, "file")} in ${plural(scan.directories ?? 0, "directory")} in ${ms(scan.elapsed_ms)} and found no profiler trace and no SOL capture. New files appear here on their own.`}
           </p>
           {(runs.notes ?? []).map((text) => <Notice notice={{ level: "info", text }} />)}
           {scan.stopped && <Notice notice={{ level: "warn", text: `The scan stopped early: ${scan.stopped}` }} />}
@@ -64,17 +64,17 @@ export function Empty({ runs }: { runs: Runs }): JSX.Element {
               <Snippet code={trace.code} mark={trace.mark} />
             </div>
             <div>
-              <h2>Or watch the whole job with a SOL capture</h2>
-              <p class="form-note">The time of every iteration, and the work of one in a hundred. Cheap enough to leave on; both can stand side by side.</p>
+              <h2>Or record the whole job with a SOL capture</h2>
+              <p class="form-note">The time of every iteration, and the work of one in a hundred. Cheap enough to leave on; one run may have both.</p>
               <Snippet code={capture.code} mark={capture.mark} />
             </div>
           </div>
         </div>
         <div class="split-side">
-          <Without />
+          <PagesWithoutRecording />
           <h2>What counts as a recording</h2>
           <ul class="side-list">{KINDS.map(([what, note]) => <li><Icon name="file" /><span>{what}</span><span class="note">{note}</span></li>)}</ul>
-          <h2>Where it looked</h2>
+          <h2>Scanned folders</h2>
           <ul class="side-list">{roots.map((root) => <li><Icon name="folder" /><span class="mono"><Middle text={root} /></span>{roots.length === 1 && <span class="note">{plural(scan.files ?? 0, "file")}, {plural(scan.directories ?? 0, "directory")}</span>}</li>)}</ul>
           <button type="button" class="button" onClick={() => void rescan()}><Icon name="again" />Scan again</button>
         </div>
@@ -82,7 +82,7 @@ export function Empty({ runs }: { runs: Runs }): JSX.Element {
       {rejected.length > 0 && (
         <div class="card table-card">
           <div class="card-head">
-            <div class="card-title"><h2>Looked at and not used</h2><span class="subtitle">{rejected.length} of {plural(scan.files ?? rejected.length, "file")}</span></div>
+            <div class="card-title"><h2>Files that are no recording</h2><span class="subtitle">{rejected.length} of {plural(scan.files ?? rejected.length, "file")}</span></div>
             <div class="card-tools"><Copy class="text-button accent" what="the list" text={() => lines}>Copy as text</Copy></div>
           </div>
           <div class="table-scroll">
@@ -102,19 +102,19 @@ export function Empty({ runs }: { runs: Runs }): JSX.Element {
   );
 }
 
-/** Pages that need no recording: there is something to do while there is none. */
-function Without(): JSX.Element | null {
+/** Links to the pages that need no recording. */
+function PagesWithoutRecording(): JSX.Element | null {
   const pages = catalog.value.filter((a) => a.alone);
   if (!pages.length) return null;
   return (
     <>
       <h2>Without a recording</h2>
-      <ul class="side-list wrapped">{pages.map((a) => <li><Icon name={a.icon ?? a.name} /><To view={pageView(a.name)} class="link">{a.title}</To><span class="note">{a.question}</span></li>)}</ul>
+      <ul class="side-list wrapped">{pages.map((a) => <li><Icon name={a.icon ?? a.name} /><ViewLink view={pageView(a.name)} class="link">{a.title}</ViewLink><span class="note">{a.question}</span></li>)}</ul>
     </>
   );
 }
 
-const STATE: Record<string, string> = { new: "not read yet", queued: "waits its turn", loading: "reading", ready: "ready", error: "failed" };
+const STATE: Record<string, string> = { new: "not read yet", queued: "queued", loading: "reading", ready: "ready", error: "failed" };
 
 export function Loading({ progress, since }: { progress: Progress | null; since: number }): JSX.Element {
   const c = chosen.value;
@@ -171,14 +171,14 @@ export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
           <div class="split-main">
             <h2 class="large"><Text text={sentence(r.because)} /></h2>
             {r.record_it_with && <p class="prose"><Text text={sentence(r.record_it_with)} /></p>}
-            <p class="prose">Nothing here is estimated in its place.</p>
+            <p class="prose">No estimate is shown instead.</p>
             {snippet && <><h2>Record the next run with</h2><Snippet code={snippet.code} mark={snippet.mark} /></>}
           </div>
           <div class="split-side">
-            <Beside />
-            {!!can.length && <h2>What this recording does answer</h2>}
-            <ul class="side-list">{can.map((a) => <li><Icon name={a.icon ?? a.name} /><To view={pageView(a.name)} class="link">{a.title}</To><span class="note">{a.question}</span></li>)}</ul>
-            <Others name={r.analysis} />
+            <OtherRecording />
+            {!!can.length && <h2>Pages that this recording has data for</h2>}
+            <ul class="side-list">{can.map((a) => <li><Icon name={a.icon ?? a.name} /><ViewLink view={pageView(a.name)} class="link">{a.title}</ViewLink><span class="note">{a.question}</span></li>)}</ul>
+            <RunsWithPage name={r.analysis} />
           </div>
         </div>
       </div>
@@ -186,28 +186,28 @@ export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
   );
 }
 
-/** Where what is missing was chosen, the fields to choose otherwise. */
+/** The fields whose values led to a page without data, to choose others. */
 function Chosen({ r }: { r: Unavailable }): JSX.Element {
   const asked = view.value.query;
-  return <Fields fields={ofPage(info.value?.fields).filter((f) => r.fields?.[f.name]).flatMap((f) => fitted(f, r.fields?.[f.name], asked[f.name] !== undefined) ?? [])} />;
+  return <Fields fields={ofPage(info.value?.fields).filter((f) => r.fields?.[f.name]).flatMap((f) => fieldOfReport(f, r.fields?.[f.name], asked[f.name] !== undefined) ?? [])} />;
 }
 
 /** The same page of the other recording of this worker. */
-function Beside(): JSX.Element | null {
+function OtherRecording(): JSX.Element | null {
   const other = chosen.value?.span.companion;
   if (!other) return null;
-  const memory = ofMemory(chosen.value!.span);
+  const memory = isMemoryOnly(chosen.value!.span);
   const trace = chosen.value?.span.kind === "sol_capture";
   return (
     <>
-      <h2>Beside this recording</h2>
-      <ul class="side-list"><li><Icon name="file" /><To view={{ ...view.value, worker: other.worker, span: other.span, step: "", query: {}, tables: {}, figures: {} }} class="link">{memory ? "This page of the recording that shows it too" : trace ? "This page of the profiler trace" : "This page of the SOL capture"}</To><span class="note">of the same worker</span></li></ul>
+      <h2>Other recording of this worker</h2>
+      <ul class="side-list"><li><Icon name="file" /><ViewLink view={{ ...view.value, worker: other.worker, span: other.span, step: "", query: {}, tables: {}, figures: {} }} class="link">{memory ? "This page of the recording that also shows this memory" : trace ? "This page of the profiler trace" : "This page of the SOL capture"}</ViewLink><span class="note">{other.span}</span></li></ul>
     </>
   );
 }
 
-/** Other runs that have been read and have this page. */
-function Others({ name }: { name: string }): JSX.Element | null {
+/** Other runs that have been read and have data for this page. */
+function RunsWithPage({ name }: { name: string }): JSX.Element | null {
   const [found, setFound] = useState<Where[]>([]);
   useEffect(() => {
     let live = true;
@@ -217,24 +217,24 @@ function Others({ name }: { name: string }): JSX.Element | null {
   if (!found.length) return null;
   return (
     <>
-      <h2>Runs that have this page</h2>
-      <ul class="side-list">{found.map((w) => <li><Icon name="folder" /><To view={{ ...pageView(name), run: w.run, worker: w.worker ?? "", span: w.span ?? "", step: "" }} class="link">{w.run || "."}</To><span class="note">{w.worker}</span></li>)}</ul>
+      <h2>Runs that have data for this page</h2>
+      <ul class="side-list">{found.map((w) => <li><Icon name="folder" /><ViewLink view={{ ...pageView(name), run: w.run, worker: w.worker ?? "", span: w.span ?? "", step: "" }} class="link">{w.run || "."}</ViewLink><span class="note">{w.worker}</span></li>)}</ul>
     </>
   );
 }
 
-export function NotHere({ absent }: { absent: Extract<Choice, { state: "absent" }> }): JSX.Element {
+export function NotFound({ absent }: { absent: Extract<Choice, { state: "absent" }> }): JSX.Element {
   const to = (name: string) => ({ ...view.value, ...(absent.what === "run" ? { run: name, worker: "", span: "", step: "" } : absent.what === "worker" ? { worker: name, span: "", step: "" } : { span: name }) });
   return (
     <div class="state">
       <div class="card pad">
         <h1>Not found here</h1>
         <p class="prose">
-          This link shows the {absent.what} <code>{absent.name}</code>{absent.within && <> of <code>{absent.within}</code></>}, and this logdir has none of that name. Nothing else is shown in its place.
+          This link shows the {absent.what} <code>{absent.name}</code>{absent.within && <> of <code>{absent.within}</code></>}, and this logdir has none of that name. No other one is shown instead.
         </p>
-        <h2>{absent.near.length ? "Near names here" : `There is no ${absent.what} here yet`}</h2>
-        <ul class="side-list">{absent.near.map((name) => <li><Icon name="folder" /><To view={to(name)} class="link"><span class="mono">{name || "."}</span></To></li>)}</ul>
-        <div class="buttons"><button type="button" class="button" onClick={() => void rescan()}><Icon name="again" />Scan again</button><To view={emptyView()} class="button">Start from the first run</To></div>
+        <h2>{absent.near.length ? "Similar names" : `There is no ${absent.what} here yet`}</h2>
+        <ul class="side-list">{absent.near.map((name) => <li><Icon name="folder" /><ViewLink view={to(name)} class="link"><span class="mono">{name || "."}</span></ViewLink></li>)}</ul>
+        <div class="buttons"><button type="button" class="button" onClick={() => void rescan()}><Icon name="again" />Scan again</button><ViewLink view={emptyView()} class="button">Start from the first run</ViewLink></div>
       </div>
     </div>
   );

@@ -1,17 +1,17 @@
-// The views of one family: a title and a bar of tabs that stays while the views change below it. Each tab is a link of its own.
+// An analysis with further views: a title and a bar of tabs that stays while the view below it changes. Each tab is a link.
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { AnalysisInfo } from "../api/types";
 import { catalog } from "../state/data";
 import { familyOf } from "../state/family";
 import { page, pageView } from "../state/view";
-import { To } from "../ui/link";
+import { ViewLink } from "../ui/link";
 import { shortReason } from "./nav";
 
-/** What the first tab, the page that gives the family its name, is called. */
+/** Title of the first tab: the analysis that the others are views of. */
 const FIRST = "Summary";
 
-/** Does the present page stand under a bar of tabs, which carries its title? */
+/** Whether the present page has a bar of tabs, which shows its title. */
 export const hasTabs = (): boolean => familyOf(catalog.value, page.value).length > 1;
 
 export function Family(): JSX.Element | null {
@@ -42,9 +42,9 @@ export function Family(): JSX.Element | null {
           {tabs.map((a) => {
             const [on, off] = [a.name === page.value, a.available === false];
             return (
-              <To key={a.name} view={pageView(a.name)} class={`tab ${on ? "on" : ""} ${off ? "off" : ""}`} tip={(off ? a.because : a.question) ?? ""} label={off ? `${label(a)}, not available: ${a.because ?? ""}` : label(a)} current={on} stop={!on}>
+              <ViewLink key={a.name} view={pageView(a.name)} class={`tab ${on ? "on" : ""} ${off ? "off" : ""}`} tip={(off ? a.because : a.question) ?? ""} label={off ? `${label(a)}, not available: ${a.because ?? ""}` : label(a)} current={on} stop={!on}>
                 {label(a)}{off && head.available !== false && <span class="tab-reason">{shortReason(a.because)}</span>}
-              </To>
+              </ViewLink>
             );
           })}
         </div>

@@ -1,4 +1,4 @@
-// Small cards: which sections they are, how they share a row, and the count that stands beside a title. Pure.
+// Small cards: which sections they are, how they share a row, and the count after a title. Pure.
 import type { FactsSection, Section } from "../api/types";
 
 export const isCard = (s: Section): boolean => s.kind === "facts" && s.style === "card";
@@ -17,7 +17,7 @@ export function rowsOf(sections: readonly Section[]): Section[][] {
 /** Names of the facts that are shown. */
 export const namesOf = (s: FactsSection): string[] => Object.keys(s.values).filter((n) => !s.hidden?.includes(n));
 
-/** The first count of a small card, which stands beside its title where the card has more to tell. */
+/** The first count of a small card, shown after its title where the card has more values. */
 export function cardCount(s: FactsSection): string | undefined {
   const list = namesOf(s);
   return s.style === "card" && list.length > 1 ? list.find((n) => s.units?.[n] === "count") : undefined;

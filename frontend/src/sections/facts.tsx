@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import type { FactsSection } from "../api/types";
 import { linkView } from "../state/view";
 import { human } from "../units";
-import { To } from "../ui/link";
+import { ViewLink } from "../ui/link";
 import { Mark as Shape } from "../ui/icons";
 import { Text } from "../ui/text";
 import { MARKS, paint, PALE } from "../ui/theme";
@@ -15,17 +15,17 @@ const labelOf = (s: FactsSection, name: string): string => s.labels?.[name] ?? (
 function Fact({ s, name }: { s: FactsSection; name: string }): JSX.Element {
   const value = <Value value={s.values[name] ?? null} unit={s.units?.[name] ?? ""} mark={s.marks?.[name]} doc={s.docs?.[name]} />;
   const link = s.value_links?.[name];
-  return link ? <To view={linkView(link)} class="link">{value}</To> : value;
+  return link ? <ViewLink view={linkView(link)} class="link">{value}</ViewLink> : value;
 }
 
-/** `lead` stands in an equation without a sentence of its own; `said` is what the page's head says already. */
-export function Facts({ s: given, lead, said }: { s: FactsSection; lead?: string; said?: string }): JSX.Element {
-  const s = given.text && given.text === said && given.style !== "equation" ? { ...given, text: "" } : given;
+/** `lead` is shown in an equation without a text; a text equal to `headline`, which the head of the page shows, is left out. */
+export function Facts({ s: section, lead, headline }: { s: FactsSection; lead?: string; headline?: string }): JSX.Element {
+  const s = section.text && section.text === headline && section.style !== "equation" ? { ...section, text: "" } : section;
   switch (s.style) {
     case "tiles": return <Tiles s={s} list={namesOf(s)} />;
     case "equation": return <Equation s={s} lead={lead ?? ""} />;
     case "split": return <Split s={s} />;
-    case "card": return <Small s={s} />;
+    case "card": return <SmallCard s={s} />;
     default: return <FactList s={s} list={namesOf(s)} />;
   }
 }
@@ -77,19 +77,19 @@ export function factorCount(values: (number | null)[]): number {
   return Math.min(2, rest.length);
 }
 
-const BESIDE = 130;
+const LONG_TEXT = 130;
 
 function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
   const all = namesOf(s);
   const values = all.map((n) => (typeof s.values[n] === "number" ? (s.values[n] as number) : null));
   const ratios = all.findIndex((n, i) => i > 0 && (s.units?.[n] ?? "") !== "ratio");
   const count = Math.min(factorCount(values), ratios < 0 ? all.length - 1 : ratios - 1);
-  const known = values.slice(1, 1 + count).some((v) => v !== null); // where no factor is known, the product stands alone
+  const known = values.slice(1, 1 + count).some((v) => v !== null); // where no factor is known, only the product is shown
   const [first, factors, rest] = [all[0], known ? all.slice(1, 1 + count) : [], all.slice(1 + count)];
   const text = s.text || lead;
-  const long = text.length > BESIDE; // a longer one stands below, over the whole width
+  const long = text.length > LONG_TEXT; // a longer one is below, over the whole width
   return (
-    <div class={`equation ${rest.length > 3 ? "many" : ""} ${long ? "told-below" : ""}`}>
+    <div class={`equation ${rest.length > 3 ? "many" : ""} ${long ? "text-below" : ""}`}>
       <div class="equation-main">
         {first && (
           <div class="equation-total">
@@ -151,14 +151,14 @@ function Split({ s }: { s: FactsSection }): JSX.Element {
 
 export const Swatch = ({ name }: { name: string }): JSX.Element => <span class={`swatch ${name === "idle" ? "idle" : PALE.has(name) ? "pale" : ""}`} style={name === "idle" ? undefined : { background: paint(name) }} />;
 
-/** That count, as a link where it has one. */
+/** The count of a small card, as a link where it has one. */
 export function CardCount({ s }: { s: FactsSection }): JSX.Element | null {
   const name = cardCount(s);
   return name ? <span class="card-count" data-tip={labelOf(s, name)} aria-label={labelOf(s, name)}><Fact s={s} name={name} /></span> : null;
 }
 
 /** Two large values, then the rest as short lines; ratios with a bar. */
-function Small({ s }: { s: FactsSection }): JSX.Element {
+function SmallCard({ s }: { s: FactsSection }): JSX.Element {
   const list = namesOf(s).filter((n) => n !== cardCount(s));
   const member = Object.values(s.colors ?? {})[0];
   const large = list.filter((n) => typeof s.values[n] === "number" && s.units?.[n] !== "ratio" && s.units?.[n] !== "count").slice(0, 2);

@@ -17,10 +17,10 @@ export function findingsSubtitle(s: FindingsSection): string {
 export function Findings({ s }: { s: FindingsSection }): JSX.Element {
   const memory = s.saves === "memory";
   const largest = Math.max(1, ...s.findings.map((f) => savingOf(f, memory) ?? 0));
-  if (!s.findings.length) return <p class="section-empty"><Text text={s.empty || "Nothing stands out here."} /></p>;
+  if (!s.findings.length) return <p class="section-empty"><Text text={s.empty || "No finding."} /></p>;
   return (
     <ol class="findings">
-      {s.findings.map((f) => <One f={f} largest={largest} memory={memory} whole={memory ? "the peak" : /step/.test(s.subtitle ?? "step") ? "step" : "the time"} />)}
+      {s.findings.map((f) => <FindingItem f={f} largest={largest} memory={memory} whole={memory ? "the peak" : /step/.test(s.subtitle ?? "step") ? "step" : "the time"} />)}
     </ol>
   );
 }
@@ -29,13 +29,13 @@ function savingOf(f: Finding, memory: boolean): number | null {
   return (memory ? f.saving_bytes : f.saving_ns) ?? null;
 }
 
-function One({ f, largest, memory, whole }: { f: Finding; largest: number; memory: boolean; whole: string }): JSX.Element {
+function FindingItem({ f, largest, memory, whole }: { f: Finding; largest: number; memory: boolean; whole: string }): JSX.Element {
   const saving = savingOf(f, memory);
   const parts = humanParts(saving, memory ? "B" : "ns");
   return (
     <li class="finding" data-rule={f.rule}>
       <div class="finding-left">
-        <div class="saving" data-tip={saving === null ? "What this saves cannot be said from this recording." : whole === "step" ? "at most, per step" : "at most"}>
+        <div class="saving" data-tip={saving === null ? "This recording does not show how much this saves." : whole === "step" ? "at most, per step" : "at most"}>
           {saving === null ? "—" : <>{MINUS}{parts.text}<span class="unit">{NARROW}{parts.unit}</span></>}
         </div>
         <div class="track thin"><span style={{ width: saving === null ? "0" : `max(1.5px, ${(saving / largest) * 100}%)`, background: paint(f.color) }} /></div>

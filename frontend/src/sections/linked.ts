@@ -8,14 +8,14 @@ const figures = new WeakMap<TableSection, FigureSection[]>();
 const seen = new WeakSet<Report>();
 const inside = new WeakMap<FigureSection, { text: string; keys: Set<string> | null }>();
 
-/** Notes which figures stand for which tables. Called before a section is drawn; cheap the second time. */
+/** Remembers which figures show the rows of which tables. Called before a section is drawn; cheap the second time. */
 export function linkReport(report: Report): void {
   if (seen.has(report)) return;
   seen.add(report);
   for (const s of report.sections) if (s.kind === "table") figures.set(s, report.sections.filter((f): f is FigureSection => f.kind === "figure" && f.table === s.id && brushable(f)));
 }
 
-/** Does a chart of points stand for this table? Then what filters the table is the chart's legend too. */
+/** Whether a chart shows the rows of this table as points: then the filters of the table are also its legend. */
 export const hasChart = (s: TableSection): boolean => (figures.get(s)?.length ?? 0) > 0;
 
 /** Keys inside the areas selected in one figure; null when there is none. */
@@ -35,7 +35,7 @@ export function pickedOf(s: TableSection): ReadonlySet<string> | null {
   return new Set([...sets[0]!].filter((key) => sets.every((keys) => keys.has(key))));
 }
 
-/** Do several points of a chart stand for one row? Then an area picks whole rows, not the points inside alone. */
+/** Whether several points of a chart belong to one row: then an area selects whole rows, not only the points inside. */
 export function sharesRows(s: TableSection): boolean {
   return (figures.get(s) ?? []).some((f) => (f.figure.data ?? []).some((t) => {
     const custom = t["customdata"];
@@ -48,7 +48,7 @@ export function clearPicked(s: TableSection): void {
 }
 
 /** The other tables of a report whose rows have the same keys: what is selected in one is selected in them. */
-export const twinsOf = (table: TableSection, report: Report): TableSection[] =>
+export const linkedTables = (table: TableSection, report: Report): TableSection[] =>
   report.sections.filter((s): s is TableSection => s.kind === "table" && s !== table && !!table.key && s.key === table.key);
 
 /** Selects a row in every table that has one of that key; "" clears the selection. The first is where it was chosen. */

@@ -1,4 +1,4 @@
-// A section in its card: heading, links, and one of the five kinds; a broken one says so in its place and leaves the rest.
+// A section in its card: heading, links, and one of the five kinds; one that fails shows its error and leaves the rest.
 import { Component, type ComponentChildren, type JSX } from "preact";
 import type { Report, Section, TableSection } from "../api/types";
 import { changeTable, tableOf } from "../state/view";
@@ -12,7 +12,7 @@ import { Findings, findingsSubtitle } from "./findings";
 import { Figure } from "./figure/figure";
 import { FigureTools } from "./figure/tools";
 import { figureSubtitle } from "./figure/window";
-import { hasChart, linkReport, twinsOf } from "./linked";
+import { hasChart, linkReport, linkedTables } from "./linked";
 import { Timeline } from "./timeline";
 import { Chips, countText } from "./table/filters";
 import { isRanked, rankedSubtitle } from "./table/ranked";
@@ -22,7 +22,7 @@ import { findOf, setFind, shownColumns, shownOf, TableView } from "./table/table
 
 const FIND_FROM = 8;
 
-class Guard extends Component<{ title: string; children: ComponentChildren }, { error: Error | null }> {
+class ErrorBoundary extends Component<{ title: string; children: ComponentChildren }, { error: Error | null }> {
   override state: { error: Error | null } = { error: null };
   static override getDerivedStateFromError(error: Error): { error: Error } {
     return { error };
@@ -46,7 +46,7 @@ export function mainTable(report: Report): TableSection | undefined {
   return tables.find((t) => (t.span ?? 12) >= 8) ?? tables[0];
 }
 
-/** Above the page, where its main table has a chart of points: the filters belong to both, and tell the chart's marks. */
+/** Filters above the sections, where the main table of the page has a chart of points: they apply to both, and are the legend of the chart. */
 export function PageFilters({ r }: { r: Report }): JSX.Element | null {
   linkReport(r);
   const table = mainTable(r);
@@ -83,23 +83,23 @@ export function SectionCard({ section, report, lead }: CardProps): JSX.Element {
   const titled = section.title && !(section.kind === "facts" && headline);
   return (
     <section class={`card span-${span} ${kind} ${headline ? "is-headline" : ""} ${absent ? "is-absent" : ""}`} id={`s-${section.id}`} data-section={section.id} aria-label={section.title || undefined}>
-      <Guard title={section.title}>
+      <ErrorBoundary title={section.title}>
         {titled && <Heading section={section} main={section === first} />}
         {section.error ? <Broken title={section.title} why={section.error} /> : <Body section={section} report={report} lead={lead} main={section === first} />}
-      </Guard>
+      </ErrorBoundary>
     </section>
   );
 }
 
 function Body({ section, report, lead, main }: CardProps & { main: boolean }): JSX.Element {
   switch (section.kind) {
-    case "facts": return <Facts s={section} lead={lead} said={report.headline ?? ""} />;
+    case "facts": return <Facts s={section} lead={lead} headline={report.headline ?? ""} />;
     case "findings": return <Findings s={section} />;
     case "timeline": return <Timeline s={section} />;
-    case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} twins={twinsOf(section, report)} />;
+    case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} twins={linkedTables(section, report)} />;
     case "figure": {
       const table = (report.sections.find((s) => s.kind === "table" && s.id === section.table) as TableSection | undefined) ?? null;
-      return <Figure s={section} table={table} twins={table ? twinsOf(table, report) : []} main={table === mainTable(report)} />;
+      return <Figure s={section} table={table} twins={table ? linkedTables(table, report) : []} main={table === mainTable(report)} />;
     }
   }
 }
@@ -131,7 +131,7 @@ function TableTools({ s, main }: { s: TableSection; main: boolean }): JSX.Elemen
   return (
     <>
       {hasFind(s, main) && !lifted(s, main) && <FindField value={findOf(s, main)} label={`Filter ${s.title}`} onInput={(text) => setFind(s, main, text)} />}
-      {state.sort && <button type="button" class="text-button" onClick={() => changeTable(s.id, { sort: null }, "quiet")}>First order</button>}
+      {state.sort && <button type="button" class="text-button" onClick={() => changeTable(s.id, { sort: null }, "quiet")}>Reset order</button>}
       {s.columns.length > 3 && <ColumnChooser s={s} state={state} />}
       <button type="button" class="text-button accent" data-tip="The shown rows and columns, in base units" onClick={() => saveTable(s, main)}>CSV</button>
     </>

@@ -1,4 +1,4 @@
-// A window of time: where it begins and ends and what it holds, as facts.
+// A window of time as facts: its begin, its end, its source.
 import type { JSX } from "preact";
 import type { TimelineSection } from "../api/types";
 import { Facts } from "./facts";

@@ -1,4 +1,4 @@
-// One number as the reader should take it: measured, estimated, unverified, flagged, a bound, or unknown with its reason.
+// One value with its mark: measured, estimated, unverified, flagged, a bound, or unknown with the reason.
 import type { ComponentChildren, JSX } from "preact";
 import type { Mark, Scalar } from "../api/types";
 import { exact, humanParts, NARROW } from "../units";
@@ -15,14 +15,14 @@ export const WORD: Record<Mark["state"], string> = {
   incomplete: "Incomplete",
 };
 
-/** Why a number looks as it does, for hover and focus. */
+/** The reason of a mark, as a tooltip. */
 export function whyText(mark: Mark | undefined): string {
   return mark ? (mark.why ? `${WORD[mark.state]}: ${mark.why}` : WORD[mark.state]) : "";
 }
 
 interface MarkedProps {
   mark?: Mark | undefined;
-  /** the formatted number where it stands alone: `< 0.1` takes no second sign */
+  /** the formatted number where it is shown without a table: `< 0.1` gets no second sign */
   text?: string;
   children: ComponentChildren;
 }
@@ -49,7 +49,7 @@ interface ValueProps {
   doc?: string | undefined;
 }
 
-/** A value alone (in facts, tiles, hints): its own unit, the exact figure on hover. */
+/** A single value (in facts, tiles, tooltips) in the unit that suits it, the exact figure on hover. */
 export function Value({ value, unit = "", mark, doc }: ValueProps): JSX.Element {
   const why = whyText(mark);
   if (value === null || value === undefined) {

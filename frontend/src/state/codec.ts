@@ -1,4 +1,4 @@
-// The view as key-value pairs of the address and back. Defaults are left out; a bad value is dropped alone.
+// The view as key-value pairs of the address and back. Defaults are left out; a bad value is dropped, the others are kept.
 //
 //   v=1            version, present as soon as anything else is
 //   page run worker span step device    the selection; find = text filter of the page's main table

@@ -1,5 +1,5 @@
-// What the server said: the runs, the pages of the chosen recording, the report of the page. Asks again while a recording is read,
-// never while the page is hidden.
+// Fetches the runs, the analyses of the chosen recording and the report of the page, and polls while a recording is read; never while
+// the page is hidden.
 import { batch, computed, effect, signal, type Signal } from "@preact/signals";
 import * as api from "../api/client";
 import type { Analyses, AnalysisInfo, FieldNow, Progress, Report, Runs, Unavailable } from "../api/types";
@@ -8,8 +8,8 @@ import { type Failure, failuresOf } from "./failures";
 import { onVisible } from "./host";
 import { change, page, view } from "./view";
 
-/** One thing asked for. `key` names what was asked; `value` may still be of the key before, while `state` is waiting. */
-export interface Asked<T> {
+/** An answer of the server. `key` names the request; while `state` is waiting, `value` may still be that of the request before (`of`). */
+export interface Fetched<T> {
   key: string;
   state: "idle" | "waiting" | "loading" | "ready" | "error";
   value: T | null;
@@ -19,11 +19,11 @@ export interface Asked<T> {
   since: number;
 }
 
-const idle = <T>(): Asked<T> => ({ key: "", state: "idle", value: null, of: "", error: null, progress: null, since: 0 });
+const idle = <T>(): Fetched<T> => ({ key: "", state: "idle", value: null, of: "", error: null, progress: null, since: 0 });
 
-export const runs = signal<Asked<Runs>>(idle());
-export const pages = signal<Asked<Analyses>>(idle());
-export const report = signal<Asked<Report | Unavailable>>(idle());
+export const runs = signal<Fetched<Runs>>(idle());
+export const pages = signal<Fetched<Analyses>>(idle());
+export const report = signal<Fetched<Report | Unavailable>>(idle());
 export const catalog = signal<AnalysisInfo[]>([]);
 /** Analyses that the server could not load. */
 export const failures = signal<Failure[]>([]);
@@ -41,18 +41,18 @@ export const info = computed<AnalysisInfo | null>(() => pages.value.value?.analy
 /** Why the present page cannot be computed of any recording: its analysis could not be loaded. */
 export const failure = computed(() => failures.value.find((f) => f.name === page.value) ?? null);
 /** The present page answers without a recording. */
-export const alone = computed(() => info.value?.alone === true);
-/** The recording that the report is asked of: the chosen one once it is read. */
-const asking = computed(() => (pages.value.state === "ready" && pages.value.key === whereKey.value ? whereKey.value : ""));
-/** What the page opens with where that is not what scripts get. */
-const opening = computed(() => {
+export const needsNoRecording = computed(() => info.value?.alone === true);
+/** The key of the chosen recording once it is read: its report can be requested. */
+const readyKey = computed(() => (pages.value.state === "ready" && pages.value.key === whereKey.value ? whereKey.value : ""));
+/** Query values that the page starts with where they differ from those of a script. */
+const pageDefaults = computed(() => {
   const fields = info.value?.fields ?? [];
   return Object.fromEntries(fields.filter((f) => f.page !== undefined && f.page !== f.default).map((f) => [f.name, f.page!]));
 });
-const query = computed(() => ({ ...opening.value, ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }) }));
-/** Whether a page that needs no recording is asked without one: none is chosen, or the chosen one is still read or cannot be. */
-const without = computed(() => alone.value && (!!runs.value.value || runs.value.state === "error") && !(whereKey.value && ["idle", "waiting"].includes(pages.value.state)));
-const reportKey = computed(() => (!failure.value && (asking.value || without.value) ? JSON.stringify([page.value, asking.value || attempt.value, query.value]) : ""));
+const query = computed(() => ({ ...pageDefaults.value, ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }) }));
+/** Whether the report is requested without a recording: it needs none, and none is chosen, or the chosen one is still being read or cannot be. */
+const askWithoutRecording = computed(() => needsNoRecording.value && (!!runs.value.value || runs.value.state === "error") && !(whereKey.value && ["idle", "waiting"].includes(pages.value.state)));
+const reportKey = computed(() => (!failure.value && (readyKey.value || askWithoutRecording.value) ? JSON.stringify([page.value, readyKey.value || attempt.value, query.value]) : ""));
 
 /** When the shown recording was read, and whether its file has changed since. */
 export const stamp = signal("");
@@ -62,10 +62,10 @@ export const stale = computed(() => {
 });
 
 const OTHERS = 6;
-/** ms until a changed field of a page with many is asked for: a slider passes many values on its way. */
+/** ms after a change of a field until the report is requested: a slider passes many values on its way. */
 const SETTLES = 90;
 
-/** Runs whose recordings have been read and that have that page, at most six asked; nothing is read for it. */
+/** Runs that have data for a page. Requests at most six, whose recordings have been read already. */
 export async function runsWith(name: string): Promise<api.Where[]> {
   const shown = where.peek();
   const read = (runs.peek().value?.runs ?? []).flatMap((r) => r.workers.slice(0, 1).flatMap((w) => w.spans.slice(-1).map((s) => ({ run: r.name, worker: w.name, span: s.name, ready: s.state === "ready" }))));
@@ -75,14 +75,14 @@ export async function runsWith(name: string): Promise<api.Where[]> {
       const { analyses } = await api.getAnalyses({ run, worker, span });
       return analyses.some((a) => a.name === name && a.available !== false) ? [{ run, worker, span }] : [];
     } catch (error) {
-      if (error instanceof api.ApiError) return []; // what cannot be asked is not offered
+      if (error instanceof api.ApiError) return []; // a run that does not answer is not offered
       throw error;
     }
   }));
   return found.flat();
 }
 
-/** Asks for everything about the shown recording again. */
+/** Requests everything about the shown recording again. */
 export function readAgain(): void {
   remembered.clear();
   batch(() => {
@@ -93,22 +93,22 @@ export function readAgain(): void {
 
 const remembered = new Map<string, Report | Unavailable>();
 
-/** How the fields of a page with many stood in its last report; of one that failed from the start, in the report of its defaults. */
-export const standing = signal<{ page: string; fields: Record<string, FieldNow> }>({ page: "", fields: {} });
+/** The query fields of the last report of a page with a card of fields; where its first report failed, those of the report at its defaults. */
+export const lastFields = signal<{ page: string; fields: Record<string, FieldNow> }>({ page: "", fields: {} });
 
 effect(() => {
   const value = report.value.value;
-  if (value?.available) standing.value = { page: value.analysis, fields: value.fields ?? {} };
+  if (value?.available) lastFields.value = { page: value.analysis, fields: value.fields ?? {} };
 });
 
-/** Asks for the defaults of a page whose first question could not be answered. */
-async function standAtDefaults(name: string, w: api.Where | null): Promise<void> {
-  if (standing.peek().page === name || !info.peek()?.fields?.some((f) => f.group)) return;
+/** Requests the report at the defaults of a page whose first request failed, for its fields. */
+async function fetchDefaultFields(name: string, w: api.Where | null): Promise<void> {
+  if (lastFields.peek().page === name || !info.peek()?.fields?.some((f) => f.group)) return;
   try {
-    const value = await api.getReport(name, w, opening.peek());
-    if (value.available) standing.value = { page: name, fields: value.fields ?? {} };
+    const value = await api.getReport(name, w, pageDefaults.peek());
+    if (value.available) lastFields.value = { page: name, fields: value.fields ?? {} };
   } catch (error) {
-    if (!(error instanceof api.ApiError)) throw error; // then the fields stand as the catalog has them
+    if (!(error instanceof api.ApiError)) throw error; // then the fields of the catalog are shown
   }
 }
 
@@ -119,18 +119,18 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-async function awake(signal: AbortSignal): Promise<void> {
+async function untilVisible(signal: AbortSignal): Promise<void> {
   while (!visible.peek() && !signal.aborted) await pause(400, signal);
 }
 
-/** A report over the workers of a run that speaks of some of them only: the others are being read. */
+/** Whether a report covers only some of the workers of a run, as the others are still being read. */
 const unfinished = (value: unknown): boolean => !!(value as { reading?: unknown } | null)?.reading;
 
-/** Asks until an answer that is not "still loading", telling the progress in between, and early answers as they come. */
-async function follow<T>(slot: Signal<Asked<T>>, key: string, ask: (signal: AbortSignal, again: boolean) => Promise<T>, stop: AbortSignal): Promise<T | null> {
+/** Requests until the answer is final, and stores progress and early answers in the meantime. */
+async function poll<T>(slot: Signal<Fetched<T>>, key: string, ask: (signal: AbortSignal, again: boolean) => Promise<T>, stop: AbortSignal): Promise<T | null> {
   slot.value = { ...slot.peek(), key, state: "waiting", error: null, progress: null, since: performance.now() };
   for (let again = false; !stop.aborted; again = true) {
-    await awake(stop);
+    await untilVisible(stop);
     try {
       const value = await ask(stop, again);
       if (stop.aborted) return null;
@@ -178,7 +178,7 @@ export async function rescan(): Promise<void> {
 
 let stopPages = new AbortController();
 
-/** Stops reading the chosen recording, and asking for it: the next question would start it again. */
+/** Stops reading the chosen recording, and polling for it: the next request would start it again. */
 export async function cancel(): Promise<void> {
   const w = where.peek();
   if (!w) return;
@@ -188,11 +188,11 @@ export async function cancel(): Promise<void> {
   await api.postCancel(w).catch(() => undefined);
 }
 
-async function watchRuns(): Promise<void> {
+async function pollRuns(): Promise<void> {
   const never = new AbortController().signal;
   runs.value = { ...idle(), key: "runs", state: "waiting", since: performance.now() };
   for (;;) {
-    await awake(never);
+    await untilVisible(never);
     await refreshRuns();
     const now = runs.peek();
     if (now.state === "error") return;
@@ -203,10 +203,10 @@ async function watchRuns(): Promise<void> {
   }
 }
 
-/** Starts asking. Called once. */
+/** Starts all requests of the page. Called once. */
 export function startData(): void {
   onVisible((now) => { visible.value = now; });
-  void watchRuns();
+  void pollRuns();
   api.getAnalyses(null).then((all) => batch(() => { catalog.value = all.analyses; failures.value = failuresOf(all.failed); }), () => undefined);
 
   effect(() => {
@@ -217,7 +217,7 @@ export function startData(): void {
     const w = where.peek()!;
     const span = chosen.peek()!.span;
     const device = view.peek().device;
-    void follow(pages, key, (s, again) => api.getAnalyses(w, device, s, again ? "0.8" : ""), stopPages.signal).then((value) => {
+    void poll(pages, key, (s, again) => api.getAnalyses(w, device, s, again ? "0.8" : ""), stopPages.signal).then((value) => {
       if (!value) return;
       catalog.value = value.analyses;
       stamp.value = `${span.file ?? span.name}:${span.size}:${span.mtime}`;
@@ -235,14 +235,14 @@ export function startData(): void {
       report.value = { ...idle(), key, of: key, state: "ready", value: known };
       return;
     }
-    const [name, w, q] = [page.peek(), asking.peek() ? where.peek() : null, query.peek()];
+    const [name, w, q] = [page.peek(), readyKey.peek() ? where.peek() : null, query.peek()];
     const moved = report.peek().value?.analysis === name && info.peek()?.fields?.some((f) => f.group);
     const ask = async (s: AbortSignal): Promise<Report | Unavailable> => {
       if (moved) await pause(SETTLES, s);
       return api.getReport(name, w, q, s);
     };
-    void follow(report, key, ask, stopReport.signal).then((value) => {
-      if (!value) return void (report.peek().state === "error" && report.peek().key === key && standAtDefaults(name, w));
+    void poll(report, key, ask, stopReport.signal).then((value) => {
+      if (!value) return void (report.peek().state === "error" && report.peek().key === key && fetchDefaultFields(name, w));
       remembered.set(key, value);
       if (remembered.size > 12) remembered.delete(remembered.keys().next().value!);
     });

@@ -1,7 +1,7 @@
-// Pages that are further views of another one stand with it as tabs of one page. Pure.
+// Analyses that are further views of another one are tabs of its page. Pure.
 import type { AnalysisInfo } from "../api/types";
 
-/** The analysis that a page stands under: itself, or the one it is a further view of. One level; an unknown or own name is none. */
+/** The analysis whose page an analysis is on: itself, or the one it is a further view of (one level; an unknown name, or its own, counts as none). */
 export function headOf(all: readonly AnalysisInfo[], name: string): AnalysisInfo | null {
   const own = all.find((a) => a.name === name) ?? null;
   if (!own?.under || own.under === own.name) return own;
@@ -9,7 +9,7 @@ export function headOf(all: readonly AnalysisInfo[], name: string): AnalysisInfo
   return head && !isView(all, head) ? head : own;
 }
 
-/** Is it a further view of an analysis that there is, and which is none itself? */
+/** Whether it is a further view of a known analysis that is not a further view itself. */
 export const isView = (all: readonly AnalysisInfo[], a: AnalysisInfo): boolean =>
   !!a.under && a.under !== a.name && all.some((head) => head.name === a.under && (!head.under || head.under === head.name));
 

@@ -23,8 +23,8 @@ export function readHash(hash: string): Pairs {
 /** The hash with our pairs replaced, our tab active, and everyone else's tokens kept in place. */
 export function writeHash(hash: string, pairs: Pairs): string {
   const keep = tokens(hash).filter((token) => token.includes("=") && !isOurs(token));
-  const mine = Object.entries(pairs).map(([k, v]) => `${enc(PREFIX + k)}=${enc(v)}`);
-  return "#" + [PLUGIN, ...keep, ...mine].join("&");
+  const ours = Object.entries(pairs).map(([k, v]) => `${enc(PREFIX + k)}=${enc(v)}`);
+  return "#" + [PLUGIN, ...keep, ...ours].join("&");
 }
 
 /** The active tab, "" where none is named yet. */

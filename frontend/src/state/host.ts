@@ -1,5 +1,5 @@
 // The only file that touches the parent frame. Inside TensorBoard the page is a same-origin frame whose parent holds the address,
-// the theme and the reload button; outside (tb-sol serve, or the frame opened on its own) the page's own window does.
+// the theme and the reload button; outside (tb-sol serve, or the frame opened directly) the page's own window does.
 import { activeTab, PLUGIN, readHash, writeHash } from "./hash";
 import type { Pairs } from "./codec";
 
@@ -7,7 +7,7 @@ const parentWindow = (): Window => {
   try {
     if (window.parent !== window && window.parent.location.hash !== undefined && window.parent.document.body) return window.parent;
   } catch {
-    return window; // framed by another origin: the own address is all there is
+    return window; // framed by another origin: only the address of this frame can be used
   }
   return window;
 };
@@ -52,7 +52,7 @@ export function onAddress(callback: (pairs: Pairs) => void): void {
   window.addEventListener("pagehide", () => host.removeEventListener("hashchange", listen), { once: true });
 }
 
-/** Calls back with whether the page can be seen: own tab active and window not in the background. */
+/** Calls back with whether the page is visible: our tab active, the window not in the background. */
 export function onVisible(callback: (visible: boolean) => void): void {
   const tell = (): void => callback(active() && document.visibilityState === "visible");
   host.addEventListener("hashchange", tell);

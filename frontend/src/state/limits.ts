@@ -6,7 +6,7 @@ export interface Limits {
   sparse: boolean;
 }
 
-/** The parts of an expression. What is not understood stays in the key: the server says what is wrong with it. */
+/** The parts of an expression. What cannot be parsed stays in the key: the server reports what is wrong. */
 export function splitLimits(text: string): Limits {
   const found = /^([^@+]*?)\s*(?:@\s*(\d+(?:\.\d+)?)\s*MHz)?\s*(\+\s*sparse)?$/i.exec(text.trim());
   return found ? { key: found[1]!, clock: found[2] ?? "", sparse: found[3] !== undefined } : { key: text.trim(), clock: "", sparse: false };

@@ -1,4 +1,4 @@
-// Which recording the view means: the one it names, or the first there is. An absent name is told, never replaced.
+// Which recording the view means: the one it names, or the first there is. A name that is not there is reported, never replaced.
 import type { Run, Runs, Span, Worker } from "../api/types";
 import type { View } from "./codec";
 
@@ -17,16 +17,16 @@ export function choose(runs: Runs, view: Pick<View, "run" | "worker" | "span">):
   if (!view.run && !runs.runs.length) return { state: "none" };
   const run = view.run ? runs.runs.find((r) => r.name === view.run) : runs.runs[0];
   if (!run) return { state: "absent", what: "run", name: view.run, near: nearest(view.run, runs.runs.map((r) => r.name)), within: "" };
-  const worker = view.worker ? run.workers.find((w) => w.name === view.worker) : (run.workers.find((w) => !told(w)) ?? run.workers[0]);
+  const worker = view.worker ? run.workers.find((w) => w.name === view.worker) : (run.workers.find((w) => !isJoined(w)) ?? run.workers[0]);
   if (!worker) return { state: "absent", what: "worker", name: view.worker, near: nearest(view.worker, run.workers.map((w) => w.name)), within: run.name };
   const span = view.span ? worker.spans.find((s) => s.name === view.span) : worker.spans.at(-1);
   if (!span) return { state: "absent", what: "span", name: view.span, near: nearest(view.span, worker.spans.map((s) => s.name)), within: run.name };
   return { state: "chosen", chosen: { run, worker, span } };
 }
 
-/** A SOL capture that the trace beside it tells already, or memory that is shown with another recording. */
-export const told = (w: Worker): boolean => w.spans.length > 0 && w.spans.every((s) => TOLD.includes(s.kind ?? "") && !!s.companion);
-const TOLD = ["sol_capture", "memory_snapshot", "memory_timeline"];
+/** Whether all recordings of a worker are shown together with another one: a SOL capture with its trace, memory with either. */
+export const isJoined = (w: Worker): boolean => w.spans.length > 0 && w.spans.every((s) => JOINED_KINDS.includes(s.kind ?? "") && !!s.companion);
+const JOINED_KINDS = ["sol_capture", "memory_snapshot", "memory_timeline"];
 
 /** At most eight of `names`, the likest first: fewest edits for their length, shared beginnings and parts preferred. */
 export function nearest(name: string, names: readonly string[]): string[] {

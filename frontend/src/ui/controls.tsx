@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import type { Notice as NoticeData } from "../api/types";
 import { linkView } from "../state/view";
 import { Icon } from "./icons";
-import { To } from "./link";
+import { ViewLink } from "./link";
 import { Text } from "./text";
 
 interface SwitchProps {
@@ -73,7 +73,7 @@ export function Notice({ notice, children }: { notice: NoticeData; children?: Co
     <div class={`notice ${level}`} role={level === "error" ? "alert" : "status"}>
       <Icon name={GLYPH[level]} />
       <span class="notice-text"><Text text={notice.text} /></span>
-      {notice.link && <To view={linkView(notice.link)} class="link"><Text text={notice.link.label || "More"} /></To>}
+      {notice.link && <ViewLink view={linkView(notice.link)} class="link"><Text text={notice.link.label || "More"} /></ViewLink>}
       {children}
     </div>
   );

@@ -5,7 +5,7 @@ import type { Link } from "../api/types";
 import { Text } from "./text";
 import { addressOf, go, linkView } from "../state/view";
 
-interface ToProps {
+interface ViewLinkProps {
   view: View;
   class?: string;
   tip?: string;
@@ -18,7 +18,7 @@ interface ToProps {
   children: ComponentChildren;
 }
 
-export function To({ view, class: cls, tip, label, current, stop, onGo, children }: ToProps): JSX.Element {
+export function ViewLink({ view, class: cls, tip, label, current, stop, onGo, children }: ViewLinkProps): JSX.Element {
   const click = (event: MouseEvent): void => {
     event.stopPropagation();
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
@@ -34,5 +34,5 @@ export function To({ view, class: cls, tip, label, current, stop, onGo, children
 }
 
 export const ReportLink = ({ link, fallback = "Open" }: { link: Link; fallback?: string }): JSX.Element => (
-  <To view={linkView(link)} class="link"><Text text={link.label || fallback} /></To>
+  <ViewLink view={linkView(link)} class="link"><Text text={link.label || fallback} /></ViewLink>
 );

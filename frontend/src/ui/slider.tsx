@@ -1,4 +1,4 @@
-// One of some values in their order: a slider with the value beside it, which can be typed too.
+// A slider over given values, with a field to type one.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
@@ -7,14 +7,14 @@ interface SliderProps {
   tip?: string;
   value: string;
   values: readonly string[];
-  /** the value was chosen here, not taken from elsewhere */
+  /** the value was chosen here; else it is a default */
   chosen?: boolean;
   wrong?: boolean;
   onMove: (value: string) => void;
   onType: (value: string) => void;
 }
 
-/** Where a value stands among values in rising order; one that is none of them stands where it would. */
+/** The index of a value among rising values; for one that is none of them, where it would be. */
 export function placeOf(value: string, values: readonly string[]): number {
   const at = values.indexOf(value);
   if (at >= 0) return at;

@@ -21,14 +21,14 @@ const MORE: Record<string, [string, string]> = {
 
 const STORE = "tb-sol.theme";
 const hostDark = signal(false);
-const own = signal<string>(hosted ? "" : (localStorage.getItem(STORE) ?? ""));
+const chosenTheme = signal<string>(hosted ? "" : (localStorage.getItem(STORE) ?? ""));
 
-export const dark = computed(() => (own.value ? own.value === "dark" : hostDark.value));
+export const dark = computed(() => (chosenTheme.value ? chosenTheme.value === "dark" : hostDark.value));
 
 /** Outside TensorBoard only: the reader's choice, kept for the next visit. */
 export function toggleTheme(): void {
-  own.value = dark.value ? "light" : "dark";
-  localStorage.setItem(STORE, own.value);
+  chosenTheme.value = dark.value ? "light" : "dark";
+  localStorage.setItem(STORE, chosenTheme.value);
 }
 
 export const token = (name: string): string => (TOKENS[name] ?? MORE[name] ?? TOKENS["other"]!)[dark.value ? 1 : 0];

@@ -15,7 +15,7 @@ export interface Area {
 
 const LINKED = new Set<unknown>(["scatter", "scattergl", undefined]);
 const short = (value: number | null): string => (value === null ? "" : String(Number(value.toPrecision(4))));
-const holds = (value: number, [low, high]: Ends): boolean => (low === null || value >= low) && (high === null || value <= high);
+const within = (value: number, [low, high]: Ends): boolean => (low === null || value >= low) && (high === null || value <= high);
 
 /** The areas in a figure's text: `b:X0~X1~Y0~Y1`, `b2:…`; an empty end does not bound. */
 export function areasOf(text: string): Area[] {
@@ -49,7 +49,7 @@ export function areasOfRange(range: unknown): Area[] {
 
 const axesOf = (trace: Plain): string => String(trace["xaxis"] ?? "x").slice(1);
 
-/** The traces whose points are rows of the figure's table and stand at numbers. */
+/** The traces whose points are rows of the figure's table at numeric places. */
 function linked(s: FigureSection): Plain[] {
   if (!s.table) return [];
   return (s.figure.data ?? []).filter((t) => LINKED.has(t["type"]) && Array.isArray(t["customdata"]) && Array.isArray(t["x"]) && Array.isArray(t["y"]) && typeof t["x"][0] === "number" && typeof t["y"][0] === "number");
@@ -72,7 +72,7 @@ export function keysInside(s: FigureSection, text: string): Set<string> | null {
     const [xs, ys] = [trace["x"] as unknown[], trace["y"] as unknown[]];
     (trace["customdata"] as unknown[]).forEach((custom, i) => {
       const [x, y, key] = [xs[i], ys[i], pointKey(custom)];
-      if (key !== null && typeof x === "number" && typeof y === "number" && holds(x, area.x) && holds(y, area.y)) out.add(key);
+      if (key !== null && typeof x === "number" && typeof y === "number" && within(x, area.x) && within(y, area.y)) out.add(key);
     });
   }
   return out;

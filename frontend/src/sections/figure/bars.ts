@@ -1,9 +1,9 @@
-// Bars as they stand best in the room they have: never thick as planks, hatched ones with an edge. Pure.
+// Bars: at most so thick, hatched ones with an edge. Pure.
 type Plain = Record<string, unknown>;
 
 const isPlain = (v: unknown): v is Plain => typeof v === "object" && v !== null && !Array.isArray(v);
 
-/** px that a bar is thick at most: lying, standing */
+/** px that a bar is thick at most: horizontal, vertical */
 const MOST = { h: 44, v: 110 };
 
 const isBar = (t: Plain): boolean => t["type"] === "bar";

@@ -1,4 +1,4 @@
-// Boxes inside boxes (icicle, treemap, sunburst): text that reads on its box, hatched boxes where nothing is known, color by own size. Pure.
+// Nested boxes (icicle, treemap, sunburst): readable text, hatched boxes where nothing is known, color by self size. Pure.
 import palette from "../../palette.json";
 
 type Plain = Record<string, unknown>;
@@ -28,15 +28,15 @@ const colorsOf = (trace: Plain): unknown[] => {
   return Array.isArray(colors) ? colors : [];
 };
 
-/** What the colors of a figure's boxes say, in the light colors it comes with; null where it has no such boxes. */
-export function boxScale(data: readonly Plain[]): { efficiency: boolean; unknown: boolean; own: boolean } | null {
+/** What the colors of a figure's boxes mean, by the light colors of its data; null where it has no such boxes. */
+export function boxScale(data: readonly Plain[]): { efficiency: boolean; unknown: boolean; self: boolean } | null {
   const nested = data.filter((t) => NESTED.has(t["type"]));
   if (!nested.length) return null;
   const seen = new Set(nested.flatMap((t) => colorsOf(t).map((c) => String(c).toUpperCase())));
-  return { efficiency: SCALE.some((name) => seen.has(light(name))), unknown: seen.has(light("idle")), own: nested.some((t) => ownParts(t) !== null) };
+  return { efficiency: SCALE.some((name) => seen.has(light(name))), unknown: seen.has(light("idle")), self: nested.some((t) => ownParts(t) !== null) };
 }
 
-/** For each box, the part of its value that none of its children holds; null where values are not totals. */
+/** For each box its value without those of its children; null where values are not totals. */
 export function ownParts(trace: Plain): number[] | null {
   const [ids, parents, values] = [trace["ids"] ?? trace["labels"], trace["parents"], trace["values"]];
   if (trace["branchvalues"] !== "total" || !Array.isArray(ids) || !Array.isArray(parents) || !Array.isArray(values)) return null;
@@ -48,7 +48,7 @@ export function ownParts(trace: Plain): number[] | null {
 /** The id of the box around several roots. */
 export const ALL = "(all)";
 
-/** Several roots stand in one box named All, which Plotly else leaves an empty row. In place; one root stays as it is. */
+/** Puts several roots into one box named All, for which Plotly else leaves an empty row. In place; one root stays as it is. */
 export function oneRoot(trace: Plain, color: string): void {
   const [ids, parents, values] = [trace["ids"], trace["parents"], trace["values"]];
   if (!Array.isArray(ids) || !Array.isArray(parents) || !Array.isArray(values)) return;
@@ -60,21 +60,21 @@ export function oneRoot(trace: Plain, color: string): void {
     if (Array.isArray(list)) trace[name] = [value, ...list];
   }
   const marker = (trace["marker"] ?? {}) as Plain;
-  const each = (value: unknown, own: unknown): unknown => (Array.isArray(value) ? [own, ...value] : value);
+  const each = (value: unknown, self: unknown): unknown => (Array.isArray(value) ? [self, ...value] : value);
   const line = (marker["line"] ?? {}) as Plain;
   trace["marker"] = { ...marker, colors: each(marker["colors"], color), line: { ...line, color: each(line["color"], color), width: each(line["width"], 0) } };
   if (typeof trace["maxdepth"] === "number" && trace["maxdepth"] > 0) trace["maxdepth"] += 1;
 }
 
-/** Colors by each box's own part: the surface where all of it lies in children, the full color at the largest. */
+/** Colors by the self part of each box: the surface where children hold all of it, the full color at the largest. */
 function ownColors(trace: Plain, full: string, none: string): string[] | null {
-  const own = ownParts(trace);
-  if (!own) return null;
-  const most = Math.max(...own, 0);
-  return own.map((v) => mixed(full, none, most > 0 ? 0.08 + 0.92 * (v / most) : 0));
+  const self = ownParts(trace);
+  if (!self) return null;
+  const most = Math.max(...self, 0);
+  return self.map((v) => mixed(full, none, most > 0 ? 0.08 + 0.92 * (v / most) : 0));
 }
 
-/** Paints one trace of boxes in place; hatched where nothing is known (the color `idle`) or the color speaks for a part alone. */
+/** Paints one trace of boxes in place; hatched where nothing is known (the color `idle`) or only a part is modeled. */
 export function paintBoxes(trace: Plain, paint: "given" | "own", token: (name: string) => string, partial: (i: number) => boolean): void {
   const marker = (trace["marker"] ?? {}) as Plain;
   const colors = (paint === "own" ? ownColors(trace, token("compute"), token("sunken")) : null) ?? colorsOf(trace);

@@ -1,4 +1,4 @@
-// A figure in its card: drawn when it nears the screen and the tables stand, redrawn for theme, width, selection and filter.
+// A figure in its card: drawn when it nears the screen and the tables are drawn, again after changes of theme, width, selection and filter.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { FigureSection, TableSection } from "../../api/types";
@@ -34,11 +34,11 @@ function ask(fields: Record<string, string>): void {
 /** The parts of a figure's text that hide something of it: ranges of axes, the level of boxes. */
 const ZOOMED = /(^|;)([xy]\d*|l):/;
 
-/** Narrower than this there is no room for a card beside a point: the row stands in the table. */
+/** Narrower than this there is no room for a card at a point: the row is in the table. */
 const CARD_FROM = 560;
 
 export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
-  const holder = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const plot = useRef<HTMLDivElement>(null);
   const bound = useRef(false);
   const [near, setNear] = useState(false);
@@ -61,7 +61,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
   const legend = legendOf(s);
 
   useEffect(() => {
-    const el = holder.current!;
+    const el = container.current!;
     const seen = new IntersectionObserver(([entry]) => { if (entry?.isIntersecting) setNear(true); }, { rootMargin: "400px" });
     const sized = new ResizeObserver(() => setSize(([w, h]) => (w === el.clientWidth && h === el.clientHeight ? [w, h] : [el.clientWidth, el.clientHeight])));
     seen.observe(el);
@@ -105,11 +105,11 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
       });
       drawn.on("plotly_deselect", () => changeFigure(s.id, withAreas(view.peek().figures[s.id] ?? "", []), "quiet"));
       drawn.on("plotly_relayout", (changes: Record<string, unknown>) => {
-        const asked = known.current.s.zoom;
-        if (asked) {
+        const zoom = known.current.s.zoom;
+        if (zoom) {
           const range = draggedRange(changes);
-          const text = range && windowText(range, asked);
-          if (text) ask({ [asked.window]: text, ...(asked.at ? { [asked.at]: "" } : {}) });
+          const text = range && windowText(range, zoom);
+          if (text) ask({ [zoom.window]: text, ...(zoom.at ? { [zoom.at]: "" } : {}) });
           return;
         }
         const before = view.peek().figures[s.id] ?? "";
@@ -140,7 +140,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
         </div>
       )}
       <BoxScale s={s} partial={!!table && partialKeys(table).size > 0} />
-      <div class={`figure ${drawn || failed ? "" : "undrawn"}`} ref={holder} style={{ minHeight: `${s.height ?? 320}px` }}>
+      <div class={`figure ${drawn || failed ? "" : "undrawn"}`} ref={container} style={{ minHeight: `${s.height ?? 320}px` }}>
         {failed ? <p class="section-empty">{failed}</p> : <div ref={plot} class="plot" data-figure={s.id} role="img" aria-label={s.summary || s.title} />}
         {table && selected && shows && drawn && width >= CARD_FROM && (spot || !hasChart(table)) && <Pinned key={selected} table={table} selected={selected} spot={spot} room={{ width, height }} onClose={() => selectRow([table, ...twins], "")} />}
         {ZOOMED.test(zoom) && <button type="button" class="figure-reset text-button" onClick={() => changeFigure(s.id, zoom.split(";").filter((p) => !ZOOMED.test(p)).join(";"))}>Whole figure</button>}

@@ -1,4 +1,4 @@
-// The selected row as a card beside its point: its name, its first numbers, all of them on demand, and where it leads.
+// The selected row as a card at its point: its name, its first numbers, all of them on demand, and its links.
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Column, Link, TableSection } from "../../api/types";
@@ -30,9 +30,9 @@ interface PinnedProps {
   onClose: () => void;
 }
 
-/** Columns of the card: by rank, known values first within it; the name, the sizes and the row's id stand elsewhere. */
-export function cardColumns(table: TableSection, index: number, apart: readonly (Column | undefined)[]): Column[] {
-  const rest = table.columns.filter((c) => !apart.includes(c) && c.name !== table.key && c.name !== table.tree?.id && c.name !== table.tree?.parent);
+/** Columns of the card: by rank, known values first within it; the name, the sizes and the id of the row are shown elsewhere. */
+export function cardColumns(table: TableSection, index: number, except: readonly (Column | undefined)[]): Column[] {
+  const rest = table.columns.filter((c) => !except.includes(c) && c.name !== table.key && c.name !== table.tree?.id && c.name !== table.tree?.parent);
   const place = (c: Column): number => (c.rank ?? 1) + (cell(table, c.name, index) === null ? 10 : 0);
   return rest.map((c, i) => [c, place(c), i] as const).sort((a, b) => a[1] - b[1] || a[2] - b[2]).map(([c]) => c);
 }

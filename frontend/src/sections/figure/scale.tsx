@@ -1,4 +1,4 @@
-// Above a figure of boxes: what their colors mean, and the other way to color them.
+// The legend above a figure of boxes: what their colors mean, and a switch between two ways to color them.
 import type { JSX } from "preact";
 import type { FigureSection } from "../../api/types";
 import { changeFigure, view } from "../../state/view";
@@ -21,14 +21,14 @@ export function BoxScale({ s, partial }: { s: FigureSection; partial: boolean })
         <span class="scale-key" role="img" aria-label="Color: efficiency from 0 to 100 % of the limit">
           0 %<span class="ramp" style={{ background: `linear-gradient(to right, ${SCALE.map(paint).join(", ")})` }} />100 % of its limit
           {scale.unknown && <><span class="swatch idle" />no cost model</>}
-          {partial && <><span class="swatch part" data-tip="The color speaks for the modeled part" />partly modeled</>}
+          {partial && <><span class="swatch part" data-tip="The color is that of the modeled part" />partly modeled</>}
         </span>
       ) : (
         <span class="scale-key" role="img" aria-label="Color: self part, from none to the largest">
-          all below it<span class="ramp" style={{ background: "linear-gradient(to right, var(--sunken), var(--compute))" }} />largest self part
+          all in the boxes below<span class="ramp" style={{ background: "linear-gradient(to right, var(--sunken), var(--compute))" }} />largest self part
         </span>
       )}
-      {scale.own && <Switch label="Colour" value={now} onPick={(how) => changeFigure(s.id, withPaint(text, how), "quiet")} choices={[{ value: "given", text: "Efficiency" }, { value: "own", text: "Self" }]} />}
+      {scale.self && <Switch label="Color" value={now} onPick={(how) => changeFigure(s.id, withPaint(text, how), "quiet")} choices={[{ value: "given", text: "Efficiency" }, { value: "own", text: "Self" }]} />}
     </div>
   );
 }

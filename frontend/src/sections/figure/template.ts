@@ -12,7 +12,7 @@ export interface Look {
   themed: (hex: string) => string;
   token: (name: string) => string;
   width: number;
-  /** px; 0 for the section's own */
+  /** px; 0 for the height of the section */
   height: number;
   /** selected row key, "" for none */
   selected: string;
@@ -23,7 +23,7 @@ export interface Look {
   areas: readonly Area[];
   inside: ReadonlySet<string> | null;
   drag: "zoom" | "select";
-  /** how boxes inside boxes are colored: as given, or by their own part */
+  /** how nested boxes are colored: as given, or by their self part */
   paint: "given" | "own";
   /** keys of rows whose ratio covers only a part of them */
   partial: ReadonlySet<string>;
@@ -44,20 +44,20 @@ export function recolor(value: unknown, themed: (hex: string) => string): unknow
   return value;
 }
 
-/** `over` laid over `base`, objects merged. */
+/** `over` merged into `base`, objects merged. */
 export function merge(base: Plain, over: Plain): Plain {
   const out: Plain = { ...base };
   for (const [k, v] of Object.entries(over)) out[k] = isPlain(v) && isPlain(out[k]) ? merge(out[k] as Plain, v) : v;
   return out;
 }
 
-/** The key of a table row that a point stands for: its customdata, or the first of it. */
+/** The key of the table row of a point: its customdata, or the first of it. */
 export function pointKey(custom: unknown): string | null {
   const first: unknown = Array.isArray(custom) ? custom[0] : isPlain(custom) ? custom["key"] : custom;
   return first === null || first === undefined || first === "" ? null : String(first);
 }
 
-/** Where the selected point stands: its axes ("" or "2"), its place in data units, the px its ring reaches. */
+/** The place of the selected point: its axes ("" or "2"), its place in data units, the px its ring reaches. */
 export interface Point {
   axes: string;
   x: unknown;
@@ -84,7 +84,7 @@ export function ready(s: FigureSection, look: Look): { data: Plain[]; layout: Pl
   layout["height"] = Math.max(look.height, s.height ?? 320);
   layout["width"] = look.width;
   layout["hoverlabel"] = merge(layout["hoverlabel"] as Plain, { bgcolor: look.token("raised") });
-  layout["showlegend"] = false; // chips above the figure stand for it
+  layout["showlegend"] = false; // chips above the figure are the legend
   delete layout["template"];
   for (const k of axes) {
     const a = layout[k] as Plain;
@@ -163,10 +163,10 @@ function frame(area: Area, layout: Plain, look: Look): Plain[] {
   return [{ type: "rect", xref: `x${area.axes}`, yref: `y${area.axes}`, x0, x1, y0, y1, layer: "below", fillcolor: `${look.token("accent")}1A`, line: { color: look.token("accent"), width: 1.2 } }];
 }
 
-/** Share of the axis that the words of a stretch need beside it. */
+/** Share of the axis that the text next to a stretch needs. */
 const WORDS_ROOM = 0.2;
 
-/** Tints a stretch of the x axis, with its words beside it, or within it where it takes nearly all of the axis. */
+/** Tints a stretch of the x axis, with its text next to it, or inside where it takes nearly all of the axis. */
 function cover(stretch: Stretch, layout: Plain, look: Look): void {
   const axis = layout["xaxis"];
   const range = isPlain(axis) && Array.isArray(axis["range"]) ? (axis["range"] as number[]) : [];
@@ -177,7 +177,7 @@ function cover(stretch: Stretch, layout: Plain, look: Look): void {
   layout["shapes"] = [...((layout["shapes"] as Plain[] | undefined) ?? []), { type: "rect", xref: "x", yref: "paper", x0, x1, y0: 0, y1: 1, layer: "above", fillcolor: `${accent}2E`, line: { color: accent, width: 1.2 } }];
   if (!stretch.text) return;
   const right = (x0 + x1) / 2 > low + NEAR_END * (high - low);
-  const inside = (right ? x0 - low : high - x1) < WORDS_ROOM * (high - low); // no room beside it
+  const inside = (right ? x0 - low : high - x1) < WORDS_ROOM * (high - low); // no room next to it
   layout["annotations"] = [...((layout["annotations"] as Plain[] | undefined) ?? []), {
     xref: "x", yref: "paper", x: inside ? (x0 + x1) / 2 : right ? x0 : x1, y: inside ? 0.8 : 0.5, text: `<b>${escaped(stretch.text)}</b>`, showarrow: false,
     xanchor: inside ? "center" : right ? "right" : "left", xshift: inside ? 0 : right ? -5 : 5,

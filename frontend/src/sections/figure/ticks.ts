@@ -12,7 +12,7 @@ const binary = (v: number): string => {
   return number(v / 1024 ** step, 0) + NARROW + BINARY[step]!;
 };
 
-/** As short as it can be said: `150 GB/s`, `2.5 TB/s`. */
+/** A short text of a tick: `150 GB/s`, `2.5 TB/s`. */
 const short = (v: number, unit: string): string => human(v, unit).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 
 /** The unit that labels carry without its decimal prefix: `FLOP/s` of `1 TFLOP/s`; "" for plain numbers, null where they are none. */
@@ -40,7 +40,7 @@ function steps(low: number, high: number, sizes: boolean): number[] {
   return out;
 }
 
-/** A zoomed logarithmic axis with labels again, where fewer than three of its own stand inside. */
+/** A zoomed logarithmic axis with labels again, where fewer than three ticks are inside. */
 export function relabeled(axis: Plain): Plain {
   const [values, texts, range] = [axis["tickvals"], axis["ticktext"], axis["range"]];
   if (axis["type"] !== "log" || !Array.isArray(values) || !Array.isArray(texts) || !Array.isArray(range)) return axis;

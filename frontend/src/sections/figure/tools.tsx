@@ -1,4 +1,4 @@
-// What stands at the right of a figure's title: how dragging acts, an area typed in numbers, the table, a picture.
+// Tools of a figure: what dragging does, an area typed in numbers, a link to its table, saving a picture.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { FigureSection } from "../../api/types";
@@ -21,7 +21,7 @@ export function FigureTools({ s }: { s: FigureSection }): JSX.Element {
   return (
     <>
       {brushable(s) && (
-        <Popover label={`Select an area of ${s.title}`} tip="Drag in the chart, or give an area in numbers" class="text-button" align="right" wide button={<><Icon name="area" size={14} /><span class="word">Select</span></>}>
+        <Popover label={`Select an area of ${s.title}`} tip="Drag in the chart, or type an area in numbers" class="text-button" align="right" wide button={<><Icon name="area" size={14} /><span class="word">Select</span></>}>
           {(close) => <AreaForm s={s} close={close} />}
         </Popover>
       )}
@@ -51,7 +51,7 @@ function shown(value: number | null | undefined): string {
   return `${Number((value / factor).toPrecision(4))} ${name.replace("FLOP", "")}`.trim();
 }
 
-/** The same choice as dragging a box, by keys: bounds left open do not bound. */
+/** A form for an area, as dragging a box gives: an empty field is no bound. */
 function AreaForm({ s, close }: { s: FigureSection; close: () => void }): JSX.Element {
   const text = view.value.figures[s.id] ?? "";
   const now = areasOf(text);

@@ -5,44 +5,44 @@ import { linkView } from "../../state/view";
 import { plain } from "../../markup";
 import { exact, inColumn, human } from "../../units";
 import { Icon, Mark as Shape } from "../../ui/icons";
-import { To } from "../../ui/link";
+import { ViewLink } from "../../ui/link";
 import { Middle } from "../../ui/text";
 import { markOf, paint, PALE } from "../../ui/theme";
 import { Marked, whyText } from "../value";
-import { shapeText, type Laid } from "./columns";
+import { shapeText, type ColumnLayout } from "./columns";
 import { cell, parentText, type Row } from "./model";
 
 interface CellProps {
   s: TableSection;
-  laid: Laid;
+  layoutOf: ColumnLayout;
   row: Row;
   onToggle?: (row: Row) => void;
 }
 
-export function Cell({ s, laid, row, onToggle }: CellProps): JSX.Element {
-  const c = laid.column;
+export function Cell({ s, layoutOf, row, onToggle }: CellProps): JSX.Element {
+  const c = layoutOf.column;
   const at = String(row.index);
   const value = cell(s, c.name, row.index);
   const mark = s.marks?.[c.name]?.[at];
   const link = s.cell_links?.[c.name]?.[at];
   if (c.show === "tree") return <TreeCell s={s} c={c} row={row} value={value} link={link} {...(onToggle && { onToggle })} />;
-  return <Linked link={link}><Content s={s} laid={laid} index={row.index} value={value} mark={mark} /></Linked>;
+  return <Linked link={link}><Content s={s} layoutOf={layoutOf} index={row.index} value={value} mark={mark} /></Linked>;
 }
 
 /** The same cell in the total row, where values come from `total`. */
-export function TotalCell({ s, laid }: { s: TableSection; laid: Laid }): JSX.Element | null {
-  const value = s.total?.[laid.column.name];
+export function TotalCell({ s, layoutOf }: { s: TableSection; layoutOf: ColumnLayout }): JSX.Element | null {
+  const value = s.total?.[layoutOf.column.name];
   if (value === undefined) return null;
-  if (value === null && !laid.numeric) return null;
-  return <Content s={s} laid={laid} index={-1} value={value} mark={s.marks?.[laid.column.name]?.["total"]} />;
+  if (value === null && !layoutOf.numeric) return null;
+  return <Content s={s} layoutOf={layoutOf} index={-1} value={value} mark={s.marks?.[layoutOf.column.name]?.["total"]} />;
 }
 
-const Linked = ({ link, children }: { link: Link | undefined; children: ComponentChildren }): JSX.Element => (link ? <To view={linkView(link)} class="cell-link" tip={link.label ? plain(link.label) : undefined}>{children}</To> : <>{children}</>);
+const Linked = ({ link, children }: { link: Link | undefined; children: ComponentChildren }): JSX.Element => (link ? <ViewLink view={linkView(link)} class="cell-link" tip={link.label ? plain(link.label) : undefined}>{children}</ViewLink> : <>{children}</>);
 
-function Content({ s, laid, index, value, mark }: { s: TableSection; laid: Laid; index: number; value: Scalar; mark: Mark | undefined }): JSX.Element {
-  const c = laid.column;
+function Content({ s, layoutOf, index, value, mark }: { s: TableSection; layoutOf: ColumnLayout; index: number; value: Scalar; mark: Mark | undefined }): JSX.Element {
+  const c = layoutOf.column;
   if (value === null) return <Unknown c={c} mark={mark} />;
-  if (laid.numeric && typeof value === "number") return <Numeric s={s} laid={laid} index={index} value={value} mark={mark} />;
+  if (layoutOf.numeric && typeof value === "number") return <Numeric s={s} layoutOf={layoutOf} index={index} value={value} mark={mark} />;
   if (typeof value === "boolean") return <span class={value ? "" : "quiet"}>{value ? "yes" : "no"}</span>;
   const text = String(value);
   if (index < 0) return <span class="ellipsis">{text}</span>;
@@ -60,20 +60,20 @@ function Unknown({ c, mark }: { c: Column; mark: Mark | undefined }): JSX.Elemen
   return <span class="unknown" data-tip={reason || undefined} aria-label={reason ? `unknown: ${reason}` : "unknown"}>—</span>;
 }
 
-function Numeric({ s, laid, index, value, mark }: { s: TableSection; laid: Laid; index: number; value: number; mark: Mark | undefined }): JSX.Element {
-  const c = laid.column;
+function Numeric({ s, layoutOf, index, value, mark }: { s: TableSection; layoutOf: ColumnLayout; index: number; value: number; mark: Mark | undefined }): JSX.Element {
+  const c = layoutOf.column;
   const tip = [exact(value, c.unit || (c.show === "share" || c.show === "efficiency" ? "ratio" : "")), whyText(mark)].filter(Boolean).join("\n");
-  const text = inColumn(value, laid.scale);
+  const text = inColumn(value, layoutOf.scale);
   const figure = <span class="num" data-tip={tip}><Marked mark={mark} text={text}>{text}</Marked></span>;
   if (index < 0 && c.show !== "efficiency") return figure;
   if (c.show === "bar") {
     const member = (c.color_by && cell(s, c.color_by, index)) || c.color || "bar-ink";
-    return <div class="with-bar"><Bar parts={[[String(member), value]]} full={laid.full} />{figure}</div>;
+    return <div class="with-bar"><Bar parts={[[String(member), value]]} full={layoutOf.full} />{figure}</div>;
   }
   if (c.show === "stack") {
     const parts = (c.parts ?? []).map((p, i): [string, number] => [c.part_colors?.[i] ?? "other", Number(cell(s, p, index)) || 0]);
     const label = (c.parts ?? []).map((p, i) => `${s.columns.find((k) => k.name === p)?.label ?? p}: ${human(parts[i]![1], c.unit)}`).join("\n");
-    return <div class="with-bar"><Bar parts={parts} full={laid.full} tip={label} />{figure}</div>;
+    return <div class="with-bar"><Bar parts={parts} full={layoutOf.full} tip={label} />{figure}</div>;
   }
   if (c.show === "efficiency") {
     return (

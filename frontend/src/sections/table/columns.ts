@@ -1,10 +1,10 @@
-// How the columns of a table are set: which are shown, one unit and one count of decimals each, the room they need.
+// The layout of a table's columns: which are shown, one unit and one count of decimals each, the room they need.
 import type { Column, TableSection } from "../../api/types";
 import type { TableState } from "../../state/codec";
 import { columnScale, columnUnit, inColumn, type ColumnScale, type Scale } from "../../units";
 import { cell, rowCount, textual } from "./model";
 
-export interface Laid {
+export interface ColumnLayout {
   column: Column;
   scale: ColumnScale;
   heading: string;
@@ -12,7 +12,7 @@ export interface Laid {
   /** the value at which an in-cell bar is full */
   full: number;
   width: number;
-  /** px that do with the heading on two lines */
+  /** px needed with the heading on two lines */
   tight: number;
 }
 
@@ -25,18 +25,18 @@ const SAMPLE = 400;
 const MONO = 7.25;
 const SANS = 7.1;
 
-/** Texts of a few words, such as kinds of memory: what is cut of them is missed. */
+/** px up to which a text, such as a kind of memory, is never cut. */
 const SHORT = 150;
-const isShort = (l: Laid): boolean => !l.numeric && (l.column.show ?? "text") === "text" && l.width <= SHORT;
+const isShort = (l: ColumnLayout): boolean => !l.numeric && (l.column.show ?? "text") === "text" && l.width <= SHORT;
 /** Whether a column is shown whole or not at all: badges and short texts. */
-const isWhole = (l: Laid): boolean => isShort(l) || !((l.column.show ?? "text") in FLOOR);
-/** Pixels below which a name gives no room to the other columns. */
-const floorOf = (l: Laid): number => (isShort(l) ? l.width : (FLOOR[l.column.show ?? "text"] ?? l.width));
+const isWhole = (l: ColumnLayout): boolean => isShort(l) || !((l.column.show ?? "text") in FLOOR);
+/** px that a column of names keeps when others need room. */
+const floorOf = (l: ColumnLayout): number => (isShort(l) ? l.width : (FLOOR[l.column.show ?? "text"] ?? l.width));
 export const hasBar = (c: Column): boolean => (c.show ?? "number") in BAR;
 
 /** The columns to draw in `room` px: the first rank and what the reader chose, then as many of the second rank as fit. */
-export function columnsFor(s: TableSection, state: TableState, room: number): Laid[] {
-  const all = laid(s);
+export function columnsFor(s: TableSection, state: TableState, room: number): ColumnLayout[] {
+  const all = layoutOf(s);
   const lead = s.columns.find((c) => (c.rank ?? 1) < 3) ?? s.columns[0];
   const least = (c: Column): number => {
     const l = all.get(c.name)!;
@@ -53,39 +53,39 @@ export function columnsFor(s: TableSection, state: TableState, room: number): La
   return s.columns.filter((c) => sure.includes(c) || more.includes(c)).map((c) => all.get(c.name)!);
 }
 
-const cache = new WeakMap<TableSection, Map<string, Laid>>();
+const cache = new WeakMap<TableSection, Map<string, ColumnLayout>>();
 
 /** The layout of a section's columns; computed once per section. */
-export function laid(s: TableSection): Map<string, Laid> {
+export function layoutOf(s: TableSection): Map<string, ColumnLayout> {
   const known = cache.get(s);
   if (known) return known;
   const widest: Record<string, Scale> = {};
-  const apart = apartRows(s);
+  const apart = unscaledRows(s);
   for (const c of s.columns) {
     if (c.unit !== "ns" && c.unit !== "B") continue;
     const scale = columnUnit((s.data[c.name] ?? []).reduce<number>((top, v, i) => (!apart.has(i) && typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top), 0), c.unit);
     if (!widest[c.unit] || scale.factor > widest[c.unit]!.factor) widest[c.unit] = scale;
   }
-  const out = new Map(s.columns.map((c) => [c.name, lay(s, c, widest[c.unit ?? ""], apart)]));
+  const out = new Map(s.columns.map((c) => [c.name, layoutColumn(s, c, widest[c.unit ?? ""], apart)]));
   cache.set(s, out);
   return out;
 }
 
-/** Rows that set no scale. */
-function apartRows(s: TableSection): ReadonlySet<number> {
+/** Indices of the rows that do not count for the scale of a column. */
+function unscaledRows(s: TableSection): ReadonlySet<number> {
   const keys = new Set(s.apart ?? []);
   if (!keys.size || !s.key) return new Set();
   return new Set((s.data[s.key] ?? []).flatMap((k, i) => (keys.has(String(k)) ? [i] : [])));
 }
 
-function lay(s: TableSection, c: Column, beside: Scale | undefined, apart: ReadonlySet<number>): Laid {
+function layoutColumn(s: TableSection, c: Column, neighbor: Scale | undefined, apart: ReadonlySet<number>): ColumnLayout {
   const values = s.data[c.name] ?? [];
   const show = c.show ?? "number";
   const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
   const numbers = values.filter((v, i): v is number => typeof v === "number" && !apart.has(i));
   const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
   const total = s.total?.[c.name];
-  const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, beside, !s.total);
+  const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, neighbor, !s.total);
   let full = 0;
   for (const v of numbers) if (v > full) full = v;
   if (show === "stack" && c.parts?.length) {
@@ -136,11 +136,11 @@ function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolea
  * Pixel widths that fill `room`: names and bars give way down to their floors, then headings take two lines (`tall`) and names
  * go somewhat below their floors; what is left over goes to names and bars.
  */
-export function fit(columns: readonly Laid[], room: number): { widths: number[]; tall: boolean } {
+export function fit(columns: readonly ColumnLayout[], room: number): { widths: number[]; tall: boolean } {
   const widths = columns.map((c) => c.width);
   const spare = room - widths.reduce((a, b) => a + b, 0);
   if (spare < 0) {
-    const bars = (c: Laid): number => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading.length)));
+    const bars = (c: ColumnLayout): number => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading.length)));
     const give = columns.map((c, i) => (c.numeric ? bars(c) : Math.max(0, widths[i]! - floorOf(c))));
     const most = give.reduce((a, b) => a + b, 0);
     const part = most > 0 ? Math.min(1, -spare / most) : 0;

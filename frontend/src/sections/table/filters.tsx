@@ -11,24 +11,23 @@ import { Popover } from "../../ui/popover";
 import { List } from "../../ui/select";
 import { clearPicked, pickedOf, sharesRows } from "../linked";
 import { ValueMark } from "./cells";
-import { laid, type Laid } from "./columns";
+import { layoutOf, type ColumnLayout } from "./columns";
 import { cell, rowCount, valueCounts, type Shown } from "./model";
 
 const CHIPS = 7;
 
-/** A yes or no column is named by its label; an empty value by a dash. */
-/** A value as a chip says it: one that is a bare number says of what. */
+/** The text of a chip: a yes or no column by its label, a plain number with the label, an empty value as a dash. */
 const valueText = (value: string, label: string): string => (value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : /^-?\d+$/.test(value) ? `${label} ${value}` : value || "—");
 
-/** `Device time` as it stands inside a sentence; names such as FLOP stay. */
+/** `Device time` in lower case, for the inside of a sentence; names such as FLOP stay. */
 const low = (label: string): string => (/^[A-Z][a-z]/.test(label) ? label[0]!.toLowerCase() + label.slice(1) : label);
 
 /** A bound in the unit of its column, every digit that was typed. */
-const inUnit = (value: number, l: Laid): string => String(Number((value / l.scale.factor).toPrecision(6))).replace("-", "\u2212");
-const unitOf = (l: Laid): string => (l.scale.name ? NARROW + l.scale.name : "");
+const inUnit = (value: number, l: ColumnLayout): string => String(Number((value / l.scale.factor).toPrecision(6))).replace("-", "\u2212");
+const unitOf = (l: ColumnLayout): string => (l.scale.name ? NARROW + l.scale.name : "");
 
 /** `Time > 0.1 ms`, `0.1 < Time < 5 ms`. */
-export function rangeWords(range: Range, l: Laid): string {
+export function rangeWords(range: Range, l: ColumnLayout): string {
   const { above, below } = range;
   if (above !== null && below !== null) return `${inUnit(above, l)} < ${l.column.label} < ${inUnit(below, l)}${unitOf(l)}`;
   return above !== null ? `${l.column.label} > ${inUnit(above, l)}${unitOf(l)}` : `${l.column.label} < ${inUnit(below ?? 0, l)}${unitOf(l)}`;
@@ -38,14 +37,14 @@ export function rangeWords(range: Range, l: Laid): string {
 export function countText(s: TableSection, shown: Shown): string {
   if (!shown.filtered && shown.count === shown.of) return number(shown.of, 0);
   const state = tableOf(s.id);
-  const ranges = Object.entries(state.ranges).filter(([name]) => laid(s).has(name));
+  const ranges = Object.entries(state.ranges).filter(([name]) => layoutOf(s).has(name));
   const only = ranges.length === 1 && !Object.values(state.keep).some((v) => v.length) && !pickedOf(s) ? ranges[0]! : null;
-  const [l, range] = only ? [laid(s).get(only[0])!, only[1]] : [null, null];
+  const [l, range] = only ? [layoutOf(s).get(only[0])!, only[1]] : [null, null];
   const words = l && range ? ` with ${low(l.column.label)} ${[range.above !== null && `above ${inUnit(range.above, l)}${unitOf(l)}`, range.below !== null && `below ${inUnit(range.below, l)}${unitOf(l)}`].filter(Boolean).join(" and ")}` : "";
   return `${number(shown.count, 0)} of ${number(shown.of, 0)}${words}${shareText(s, shown)}`;
 }
 
-/** What the shown rows are of the table's own total, by its first column of bars. */
+/** The share of the shown rows in the total of the table, by its first column of bars. */
 function shareText(s: TableSection, shown: Shown): string {
   const c = s.columns.find((c) => (c.show === "bar" || c.show === "stack") && typeof s.total?.[c.name] === "number");
   const total = c ? Number(s.total![c.name]) : 0;
@@ -58,7 +57,7 @@ function shareText(s: TableSection, shown: Shown): string {
 export function Chips({ s, state }: { s: TableSection; state: TableState }): JSX.Element | null {
   const columns = (s.filters ?? []).map((name) => s.columns.find((c) => c.name === name)).filter((c) => c !== undefined);
   const groups = columns.map((c) => ({ c, values: valueCounts(s, c.name) })).filter((g) => state.keep[g.c.name]?.length || (g.values.length > 1 && g.values.length <= rowCount(s) * 0.6));
-  const ranges = Object.entries(state.ranges).filter(([name]) => laid(s).has(name));
+  const ranges = Object.entries(state.ranges).filter(([name]) => layoutOf(s).has(name));
   const picked = pickedOf(s);
   if (!groups.length && !ranges.length && !picked) return null;
   const keep = (column: string, value: string): void => {
@@ -86,7 +85,7 @@ export function Chips({ s, state }: { s: TableSection; state: TableState }): JSX
           </Popover>
         );
       })}
-      {ranges.map(([name, range]) => <Chip on tip="Takes the filter away" onToggle={() => setRange(s, name, { above: null, below: null })}>{rangeWords(range, laid(s).get(name)!)}</Chip>)}
+      {ranges.map(([name, range]) => <Chip on tip="Removes this filter" onToggle={() => setRange(s, name, { above: null, below: null })}>{rangeWords(range, layoutOf(s).get(name)!)}</Chip>)}
       {picked && <Chip on tip={sharesRows(s) ? "A row stands for several points and is counted whole. Click to show all rows again." : "Shows all rows again"} count={picked.size} onToggle={() => clearPicked(s)}>{sharesRows(s) ? `${s.columns[0]?.label ?? "Rows"} with points selected:` : "Selected in chart:"}</Chip>}
     </div>
   );
@@ -99,7 +98,7 @@ function setRange(s: TableSection, column: string, range: Range): void {
 
 interface MenuProps {
   s: TableSection;
-  l: Laid;
+  l: ColumnLayout;
   lead: boolean;
   close: () => void;
 }

@@ -11,7 +11,7 @@ import { Popover } from "../../ui/popover";
 import { Text } from "../../ui/text";
 import { clearPicked, pickedOf, selectRow } from "../linked";
 import { Cell, TotalCell } from "./cells";
-import { columnsFor, fit, hasBar, laid, type Laid } from "./columns";
+import { columnsFor, fit, hasBar, layoutOf, type ColumnLayout } from "./columns";
 import { rowText } from "./csv";
 import { HeadMenu } from "./filters";
 import { below, pathTo, shownRows, sortOf, withOpen, type Row, type Shown } from "./model";
@@ -39,7 +39,7 @@ function clearFilters(s: TableSection, main: boolean): void {
 
 /** The columns a table shows now, and the room it has, by section id: the column chooser and CSV ask for them. */
 const rooms = signal<Record<string, number>>({});
-export const shownColumns = (s: TableSection): Laid[] => columnsFor(s, tableOf(s.id), rooms.value[s.id] ?? 1000);
+export const shownColumns = (s: TableSection): ColumnLayout[] => columnsFor(s, tableOf(s.id), rooms.value[s.id] ?? 1000);
 
 export const shownOf = (s: TableSection, main: boolean): Shown => shownRows(s, tableOf(s.id), findOf(s, main), pickedOf(s));
 
@@ -97,7 +97,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
   };
   const toggle = (row: Row, open = !row.open): void => changeTable(s.id, { opened: withOpen(s, state, [row.id], open) }, "quiet");
   const order = (column: string): void => {
-    const descending = sort?.column === column ? !sort.descending : laid(s).get(column)!.numeric;
+    const descending = sort?.column === column ? !sort.descending : layoutOf(s).get(column)!.numeric;
     const natural = s.sort && s.sort.column === column && (s.sort.descending ?? true) === descending;
     changeTable(s.id, { sort: natural ? null : { column, descending } }, "quiet");
   };
@@ -170,7 +170,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
           </thead>
           <tbody>
             {s.total && !shown.filtered && (
-              <tr class="total">{columns.map((c) => <td class={cellClass(c)}><TotalCell s={s} laid={c} /></td>)}</tr>
+              <tr class="total">{columns.map((c) => <td class={cellClass(c)}><TotalCell s={s} layoutOf={c} /></td>)}</tr>
             )}
             {rows.before > 0 && <tr aria-hidden="true" class="gap"><td colSpan={columns.length} style={{ height: `${rows.before}px` }} /></tr>}
             {rows.items.map(({ index }) => {
@@ -184,7 +184,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
                   onClick={() => { if (!window.getSelection()?.toString()) { setCursor(index); select(row); } }}
                   onDblClick={() => { const link = s.row_links?.[String(row.index)]; if (link) go(linkView(link), "push"); }}
                 >
-                  {ranked ? <td><RankedRow s={s} index={row.index} /></td> : columns.map((c) => <td class={cellClass(c)}><Cell s={s} laid={c} row={row} onToggle={toggle} /></td>)}
+                  {ranked ? <td><RankedRow s={s} index={row.index} /></td> : columns.map((c) => <td class={cellClass(c)}><Cell s={s} layoutOf={c} row={row} onToggle={toggle} /></td>)}
                 </tr>
               );
             })}
@@ -208,4 +208,4 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
   );
 }
 
-const cellClass = (c: Laid): string => `${c.numeric ? "right" : ""} ${hasBar(c.column) ? "barred" : ""}`;
+const cellClass = (c: ColumnLayout): string => `${c.numeric ? "right" : ""} ${hasBar(c.column) ? "barred" : ""}`;

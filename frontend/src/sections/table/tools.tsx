@@ -1,4 +1,4 @@
-// What stands at the right of a table's title: text filter and columns.
+// Tools of a table: text filter and choice of columns.
 import type { JSX } from "preact";
 import type { TableSection } from "../../api/types";
 import type { TableState } from "../../state/codec";
@@ -36,7 +36,7 @@ export function ColumnChooser({ s, state }: { s: TableSection; state: TableState
               <span><span class="column-name">{c.label}</span>{c.doc && <span class="column-doc">{c.doc}</span>}</span>
             </label>
           ))}
-          {Object.keys(state.columns).length > 0 && <button type="button" class="option" onClick={() => changeTable(s.id, { columns: {} }, "quiet")}>As at first</button>}
+          {Object.keys(state.columns).length > 0 && <button type="button" class="option" onClick={() => changeTable(s.id, { columns: {} }, "quiet")}>Reset columns</button>}
         </div>
       )}
     </Popover>
