@@ -1,4 +1,4 @@
-"""Prints a table per file: our first opening by stage, the second, latencies over HTTP, memory, beside torch-tb-profiler.
+"""Prints a table per file: our first opening by stage, the second, latencies over HTTP, memory, next to torch-tb-profiler.
 
     python -m benchmarks FILE...  [--repeats 3] [--no-theirs] [--no-rest] [--json OUT]
 
@@ -110,7 +110,7 @@ def _child(command: list[str], env: dict[str, str]) -> dict[str, float]:
 
 
 def table(path: Path, result: dict[str, dict[str, float]]) -> Table:
-    """One file's figures, ours beside theirs."""
+    """Prints the figures of one file, ours next to those of torch-tb-profiler."""
     first, second, theirs = result["first"], result["second"], result.get("theirs", {})
     size = path.stat().st_size / 1e6
     out = Table(title=f"{path.name}  ({size:.1f} MB stored, {int(first.get('events', 0)):,} events)", title_justify="left")
@@ -122,7 +122,7 @@ def table(path: Path, result: dict[str, dict[str, float]]) -> Table:
         if name in theirs:
             out.add_row(name, "", seconds(theirs[name]), "")
     if theirs.get("first open"):
-        # ours makes a view when it is asked for: the first page stands while the others are ready to be asked for
+        # ours computes a page on request: the first page, while the others are ready to be requested
         for label, name in (("first page, all views at hand", "first page"), ("every view computed", "first open")):
             if first.get(name):
                 ratio = f"{theirs['first open'] / first[name]:.1f}"

@@ -1,10 +1,10 @@
 """What tracking costs, as a table: three decoders in training, untracked and tracked in every way, interleaved.
 
     python -m benchmarks.capture [--rounds 7] [--device cpu] [--json OUT]
-    python -m benchmarks.capture --check     # says what is held to what; exit status 1 beyond, or 25 % above the committed figures
+    python -m benchmarks.capture --check     # prints each figure with its bound; exit status 1 beyond, or 25 % above the committed figures
     python -m benchmarks.capture --docs      # also write the table into docs/capture.md, and the figures that --check compares with
 
-Each watched step stands beside an untracked one of the same process, and all ways to watch take turns, so that a machine that slows down
+Each tracked step is compared with an untracked one of the same process, and all ways to track alternate, so that a machine that slows down
 does so for all of them; each figure is a median over the pairs.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import capture_steps
-from benchmarks.capture_table import budget, held, into_docs, regressions, table
+from benchmarks.capture_table import budget, into_docs, regressions, table, verdicts
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMITTED = Path(__file__).with_name("capture_figures.json")
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write all figures there")
     parser.add_argument("--check", action="store_true", help="fail beyond the budget or 25 %% above the committed figures")
-    parser.add_argument("--docs", action="store_true", help="write the table into the docs, and the figures beside this file")
+    parser.add_argument("--docs", action="store_true", help="write the table into the docs, and the figures into the folder of this file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tb-sol-bench-") as folder:
         figures = capture_steps.measure(Path(folder), rounds=options.rounds, device=options.device)
@@ -43,7 +43,7 @@ def main() -> None:
         COMMITTED.write_text(json.dumps({**committed, options.device: figures}, indent=1) + "\n")
         into_docs(ROOT / "docs" / "capture.md", options.device, figures)
     if options.check:
-        print(*held(figures), sep="\n")
+        print(*verdicts(figures), sep="\n")
         problems = budget(figures) + regressions(figures, committed.get(options.device, {}))
         for problem in problems:
             print(problem, file=sys.stderr)

@@ -169,7 +169,7 @@ def of_model(job: Job, size: dict[str, int], folder: Path, rounds: int) -> Figur
     base = statistics.median([t for pairs in measured.values() for t in pairs.plain])
     ways: Figures = {"off": {"step_s": base}}
     for way, pairs in measured.items():
-        over = more(pairs.plain, pairs.watched)
+        over = more(pairs.plain, pairs.tracked)
         ways[way] = {"step_s": base * (1 + over), "over": over, "us_per_call": over * base / count.calls * 1e6}
         if pairs.ends:
             ways[way]["end_s"] = statistics.median(pairs.ends)
@@ -180,17 +180,17 @@ def of_model(job: Job, size: dict[str, int], folder: Path, rounds: int) -> Figur
     return {"calls": count.calls, "parameters": parameters, "ways": ways, **meeting(job), **sizes(folder / "sampled" / "0")}
 
 
-def more(plain: list[float], watched: list[float]) -> float:
-    """The median of what a watched step lasts longer than the untracked one beside it, as a share of an untracked step."""
-    return statistics.median(b - a for a, b in zip(plain, watched, strict=True)) / statistics.median(plain)
+def more(plain: list[float], tracked: list[float]) -> float:
+    """The median of what a tracked step lasts longer than the untracked one next to it, as a share of an untracked step."""
+    return statistics.median(b - a for a, b in zip(plain, tracked, strict=True)) / statistics.median(plain)
 
 
 @dataclass
 class Pairs:
-    """Seconds of untracked steps and of a watched one beside each; of `tracker.step()` after it; of the same on the recorder's clock."""
+    """Seconds of untracked steps and of a tracked one next to each; of `tracker.step()` after it; of the same on the recorder's clock."""
 
     plain: list[float] = field(default_factory=list)
-    watched: list[float] = field(default_factory=list)
+    tracked: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     recorded: list[float] = field(default_factory=list)
 
@@ -207,7 +207,7 @@ def always_on(scalars: bool) -> Way:
             for _ in range(3 * count):  # one or two percent are looked for
                 into.plain.append(clocked(lambda: job.step(no_phase)))
                 tracker.start_step()
-                into.watched.append(clocked(lambda: (job.step(tracker.phase), tracker.step())))
+                into.tracked.append(clocked(lambda: (job.step(tracker.phase), tracker.step())))
 
     return run
 
@@ -226,7 +226,7 @@ def sampled(mode: str) -> Way:
                 into.plain.append(clocked(lambda: job.step(no_phase)))
                 tracker.step()
                 assert tracker.sampled
-                into.watched.append(clocked(lambda: job.step(tracker.phase)))
+                into.tracked.append(clocked(lambda: job.step(tracker.phase)))
                 into.ends.append(clocked(tracker.step))
         into.recorded += [d for n, d in enumerate(durations(logdir)) if n > 2 and n % 2 == 0]
 
@@ -244,7 +244,7 @@ def under(mode: Callable[[Job], AbstractContextManager[object]]) -> Way:
         step()
         for _ in range(min(count, 8)):
             into.plain.append(clocked(lambda: job.step(no_phase)))
-            into.watched.append(clocked(step))
+            into.tracked.append(clocked(step))
 
     return run
 
@@ -276,7 +276,7 @@ def clocked(call: Callable[[], object]) -> float:
 
 
 def lines(logdir: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(bytes, record) of a capture file; the bytes of a packed record stand with the first of those that it holds."""
+    """(bytes, record) of a capture file; the bytes of a packed record count for the first of those that it holds."""
     (path,) = logdir.glob(f"*{SUFFIX}")
     for line in path.read_bytes().splitlines(keepends=True):
         size, record = len(line), json.loads(line)
@@ -299,7 +299,7 @@ def sizes(logdir: Path) -> dict[str, float]:
     for size, record in lines(logdir):
         if record["kind"] in ("header", "note", "close"):
             continue
-        pending += size  # a definition stands before the iteration that uses it first
+        pending += size  # a definition comes before the iteration that uses it first
         if "iteration" in record:
             steps[record["iteration"]] = steps.get(record["iteration"], 0) + pending
             pending = 0

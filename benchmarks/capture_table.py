@@ -33,7 +33,7 @@ BESIDE = ("large",)
 """Models that are held to OWN_US. All others are held to PER_CALL_US and SAMPLED as they stand."""
 REACHED: dict[str, Any] = {"amortized": {"small": 0.045}, "end_ms": 2.0}
 """What is held where the budget is not met: with a sampled step in INTERVAL, of a step of 5 ms that is nothing but launches; and the time
-after a sampled step. `held` says so each time."""
+after a sampled step. `verdicts` says so each time."""
 SLACK = 1.25
 LEAST = 10.0
 """Percent of a step below which a difference is noise."""
@@ -46,10 +46,10 @@ def cells(figures: dict[str, Any]) -> list[list[str]]:
         row = [title]
         for model in figures["models"].values():
             f = model["ways"][way]
-            own = way in ("off", "always on", "scalars", "sampled, as recorded")
+            uncounted = way in ("off", "always on", "scalars", "sampled, as recorded")
             row.append(f"{f['step_s'] * 1e3:.2f}")
             row.append("" if way == "off" else f"{f['over'] * 100:+.{1 if abs(f['over']) < 0.1 else 0}f} %")
-            row += ["" if own else f"{f['us_per_call']:.1f}"]
+            row += ["" if uncounted else f"{f['us_per_call']:.1f}"]
         out.append(row)
     return out
 
@@ -76,12 +76,12 @@ def amortized(model: dict[str, Any]) -> float:
     return float(model["ways"]["always on"]["over"] + model["ways"]["sampled"]["over"] / INTERVAL)
 
 
-def held(figures: dict[str, Any]) -> list[str]:
-    """Which bound `--check` holds each figure to, and what is measured; said in full where that is not the budget itself."""
+def verdicts(figures: dict[str, Any]) -> list[str]:
+    """Returns a line per figure: what is measured, and the bound that `--check` applies, with the budget where that is another."""
     out = []
     for name, m in figures["models"].items():
         ways = m["ways"]
-        on, sampled, bare = ways["always on"]["over"], ways["sampled"], ways["pass"]["us_per_call"]
+        on, sampled, passing = ways["always on"]["over"], ways["sampled"], ways["pass"]["us_per_call"]
         each = sampled["us_per_call"]
         out.append(f"{name}: always on {on * 100:.1f} % of a step, held to {ALWAYS_ON * 100:.0f} %")
         often = _against(amortized(m) * 100, AMORTIZED * 100, most_amortized(name) * 100, " %")
@@ -93,7 +93,7 @@ def held(figures: dict[str, Any]) -> list[str]:
             verdict = "which is met here" if each <= PER_CALL_US else "which is NOT met here"
             out.append(
                 f"{name}: sampled {each:.1f} µs per ATen call; the budget is {PER_CALL_US:.0f}, {verdict}. It is held to {OWN_US:.0f} "
-                f"beyond a mode that only passes calls on, since that takes {bare:.1f} by itself; beyond it are {each - bare:.1f}"
+                f"beyond a mode that only passes calls on, since that takes {passing:.1f} by itself; beyond it are {each - passing:.1f}"
             )
         out.append(f"{name}: analysis and writing after it take {_against(sampled['end_s'] * 1e3, END_MS, REACHED['end_ms'], ' ms')}")
         out.append(
@@ -104,7 +104,7 @@ def held(figures: dict[str, Any]) -> list[str]:
 
 
 def most_amortized(name: str) -> float:
-    """The share of a step that a model is held to, with a sampled step in INTERVAL."""
+    """The bound of the share of a step for a model, with a sampled step in INTERVAL."""
     return REACHED["amortized"].get(name, AMORTIZED)
 
 
@@ -138,7 +138,7 @@ def markdown(figures: dict[str, Any]) -> str:
 
 
 def into_docs(path: Path, device: str, figures: dict[str, Any]) -> None:
-    """Replace what stands between the markers of a device. ValueError where they are missing."""
+    """Replaces what is between the markers of a device. ValueError where they are missing."""
     begin, end = f"<!-- overhead {device} -->", f"<!-- end of overhead {device} -->"
     text, found = path.read_text(encoding="utf-8"), f"{begin}\n{markdown(figures)}\n{end}"
     new, count = re.subn(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: found, text, flags=re.DOTALL)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.copies [--copies 100000 1000000] [--repeats 3]
 
-The recording holds as many copies as asked for, in steps of a thousand, each with its call, a kernel beside every fourth, and an
+The recording has the given number of copies, in steps of a thousand, each with its call, a kernel next to every fourth, and an
 operator, a module and a python line around every tenth. The floor is what no page can do without: sorting the same rows by start once
 and adding up one column of them, with numpy.
 """

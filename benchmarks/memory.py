@@ -2,8 +2,8 @@
 
     python -m benchmarks.memory [--events 1000000] [--repeats 3]
 
-The floor is one sort of the events by address and one running sum, with numpy. A snapshot of a tenth as many entries is read beside it.
-The page is asked of the same events inside steps, modules and operators (as many host events as memory events): the first answer after
+The floor is one sort of the events by address and one running sum, with numpy. A snapshot of a tenth as many entries is read too.
+The page is computed of the same events inside steps, modules and operators (as many host events as memory events): the first answer after
 loading, the answer from what is kept then, and a window of a tenth of the time.
 """
 
@@ -27,7 +27,7 @@ from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.tables import tree
 
 SLOTS = 20_000
-"""Addresses in use in turn."""
+"""Addresses that are used one after the other."""
 DEVICE = R.Device(1, 0)
 
 
@@ -35,10 +35,10 @@ def made(count: int) -> Capture:
     """A recording of `count` memory events 100 ns apart, half of them frees."""
     slots = np.random.default_rng(0).integers(0, SLOTS, count)
     size = np.zeros(count, np.int64)
-    held = [0] * SLOTS
+    sizes = [0] * SLOTS
     for i, slot in enumerate(slots.tolist()):
-        size[i] = -held[slot] if held[slot] else 512 * (1 + i * 7919 % 1000)
-        held[slot] = max(int(size[i]), 0)
+        size[i] = -sizes[slot] if sizes[slot] else 512 * (1 + i * 7919 % 1000)
+        sizes[slot] = max(int(size[i]), 0)
     columns = {
         "time_ns": np.arange(count) * 100, "device_type": np.ones(count), "device_id": np.zeros(count), "address": slots + 1,
         "bytes": size, "total_allocated": np.cumsum(size) + 10**9, "total_reserved": np.full(count, 10**11), "index": np.arange(count),
@@ -104,7 +104,7 @@ def main() -> None:
     stages = {
         "floor": lambda: (np.argsort(table["address"].to_numpy(), kind="stable"), np.cumsum(table["bytes"].to_numpy())),
         "levels": fresh(lambda: R.replay(capture, DEVICE)),
-        "levels and lives": fresh(lambda: R.allocations(capture, DEVICE)),
+        "levels and allocations": fresh(lambda: R.allocations(capture, DEVICE)),
         "curves": fresh(lambda: C.curves(capture)),
     }
     whole = around(capture)
@@ -127,8 +127,8 @@ def main() -> None:
         path = Path(folder) / "m.pickle"
         path.write_bytes(snapshot(options.events // 10))
         memory_snapshot.read(str(path))
-        said = f"snapshot of {options.events // 10:,}"
-        print(f"{said:>24} {timed(lambda: memory_snapshot.read(str(path)), 1):8.3f} s, {path.stat().st_size / 1e6:.1f} MB")
+        label = f"snapshot of {options.events // 10:,}"
+        print(f"{label:>24} {timed(lambda: memory_snapshot.read(str(path)), 1):8.3f} s, {path.stat().st_size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A big trace from a small one: `python -m benchmarks.multiply TRACE COPIES OUT[.gz]`.
 
 Each copy is moved behind the one before it, with correlation, external, python, flow and sequence numbers of its own, so that links stay
-within a copy. Metadata and the header stand once. Times stay exact: they are handled as decimal text.
+within a copy. Metadata and the header are written once. Times stay exact: they are handled as decimal text.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Many ranks at once: a run of N files through the store's worker processes, beside torch-tb-profiler's own loader on the same files.
+"""Many ranks at once: a run of N files through the store's worker processes, next to the loader of torch-tb-profiler on the same files.
 
     python -m benchmarks.ranks FILE [--ranks 64] [--compare]
 
-Both start their processes in the time measured. Ours ends when the last capture can be asked, theirs when all views of the run stand.
---compare asks for the comparison of all ranks instead, as the page does: when the first answer comes, when the whole one, how long one
-takes while reading goes on, when it comes from a server that finds the parts on disk, and the memory of the server beside its workers.
+Both start their processes in the time measured. Ours ends when the last capture can be analyzed, theirs when all views of the run are made.
+--compare measures the comparison of all ranks instead, as the page does: when the first answer comes, when the whole one, how long one
+takes while reading goes on, when it comes from a server that finds the parts on disk, and the memory of the server and of its workers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def ours(path: Path, ranks: int) -> tuple[float, float]:
     """(seconds, peak MB of this process and its workers) for opening all ranks of one run."""
     peak, done = 0.0, threading.Event()
 
-    def watch() -> None:
+    def sample_memory() -> None:
         nonlocal peak
         me = psutil.Process()
         while not done.wait(0.1):
@@ -56,7 +56,7 @@ def ours(path: Path, ranks: int) -> tuple[float, float]:
         for rank in range(ranks):
             (folder / f"host_{rank}.1.pt.trace.json.gz").symlink_to(path)
         options = StoreOptions(cache_dir=str(Path(scratch) / "cache"))
-        watcher = threading.Thread(target=watch, daemon=True)
+        watcher = threading.Thread(target=sample_memory, daemon=True)
         watcher.start()
         loader = Loader(options)
         with ThreadPoolExecutor(ranks) as pool:
@@ -89,7 +89,7 @@ def compare(path: Path, ranks: int) -> dict[str, float]:
     found = {"first_s": 0.0, "whole_s": 0.0, "slowest_s": 0.0, "again_s": 0.0, "measure_s": 0.0, "server_mb": 0.0, "all_mb": 0.0}
     done = threading.Event()
 
-    def watch() -> None:
+    def sample_memory() -> None:
         me = psutil.Process()
         while not done.wait(0.1):
             own, rest = me.memory_info().rss / 1e6, 0.0
@@ -112,7 +112,7 @@ def compare(path: Path, ranks: int) -> dict[str, float]:
         options = StoreOptions(cache_dir=str(Path(scratch) / "cache"))
         store = Store(single(str(folder.parent)), options)
         client = create_app(store, WebOptions()).test_client()
-        watcher = threading.Thread(target=watch, daemon=True)
+        watcher = threading.Thread(target=sample_memory, daemon=True)
         watcher.start()
         begin = time.perf_counter()
         while True:
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--no-theirs", action="store_true", help="without torch-tb-profiler")
-    parser.add_argument("--compare", action="store_true", help="the comparison of all ranks, as the page asks for it")
+    parser.add_argument("--compare", action="store_true", help="the comparison of all ranks, as the page requests it")
     options = parser.parse_args()
     cores = os.cpu_count() or 1
     if options.compare:

@@ -1,4 +1,4 @@
-"""Latencies over HTTP: `tb-sol serve` in a process of its own, asked one request at a time on the loopback address."""
+"""Latencies over HTTP: `tb-sol serve` in a process of its own, with one request at a time on the loopback address."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     python -m benchmarks.scaling [--runs 64] [--workers 8] [--repeats 3]
 
 Times of steps are those of known parameters under 2 % of noise. The parts of workers are made up (2,000 steps each, the most a part
-carries); the last lines are the page asked again and with another term, as a server would answer it from its parts.
+carries); the last lines are the page requested again and with another term, as a server answers it from its reductions.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ SMALL, SMALL_SEGMENT, MIDDLE, MIDDLE_SEGMENT, ROUND = 1 * MIB, 2 * MIB, 10 * MIB
 
 @dataclass
 class Block:
-    """A part of a segment. requested: bytes asked for, 0 while it is free. stack: frames of its allocation. about: what its owner says."""
+    """A part of a segment. requested: bytes asked for, 0 while it is free. stack: frames of its allocation. about: its owner."""
 
     address: int
     size: int
@@ -124,7 +124,7 @@ class Allocator:
         return segment.blocks[0]
 
     def _give_back(self) -> None:
-        """Segments that nothing lives in go back to the device."""
+        """Returns segments without a live block to the device."""
         for segment in [s for s in self.segments if not s.live]:
             self._drop(segment.blocks[0])
             self.segments.remove(segment)
@@ -139,10 +139,10 @@ class Allocator:
         pool = self._free[block.segment.small]
         del pool[bisect_left(pool, (block.size, block.address))]
 
-    # -- what a snapshot says ---------------------------------------------------------------------------------
+    # -- snapshots -------------------------------------------------------------------------------------------
 
     def cut_off(self) -> int:
-        """Free bytes beside live ones, in one segment with them: nobody can give these back."""
+        """Returns the free bytes in segments with live blocks: these cannot be returned to the device."""
         return sum(b.size for s in self.segments if s.live for b in s.blocks if b.free)
 
     def largest_free(self) -> int:

@@ -55,14 +55,14 @@ def prepare_data(rollouts: Rollouts) -> tuple[Tensor, Tensor, Tensor]:
         with sol_nvtx_range("rl_timing/prepare-data/advantages", 2):
             advantages = ((rollouts.rewards - mean) / (spread + 1e-4)).view(-1, 1)
         with sol_nvtx_range("rl_timing/prepare-data/trajectories", 2):
-            given, next_ = rollouts.tokens[:, :-1].contiguous(), rollouts.tokens[:, 1:].contiguous()
-    return given, next_, advantages
+            inputs, targets = rollouts.tokens[:, :-1].contiguous(), rollouts.tokens[:, 1:].contiguous()
+    return inputs, targets, advantages
 
 
-def log_probabilities(policy: nn.Module, given: Tensor, next_: Tensor) -> Tensor:
+def log_probabilities(policy: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     """Of each token of the answers, [PROMPTS * GROUP, ANSWER]."""
-    logits = policy(given)[:, -ANSWER:]
-    return nn.functional.log_softmax(logits, -1).gather(-1, next_[:, -ANSWER:, None]).squeeze(-1)
+    logits = policy(inputs)[:, -ANSWER:]
+    return nn.functional.log_softmax(logits, -1).gather(-1, targets[:, -ANSWER:, None]).squeeze(-1)
 
 
 def grpo_loss(new: Tensor, old: Tensor, reference: Tensor, advantages: Tensor) -> Tensor:
@@ -81,15 +81,15 @@ def grpo_loss(new: Tensor, old: Tensor, reference: Tensor, advantages: Tensor) -
 def iterate(policy: nn.Module, reference: nn.Module, optimizer: torch.optim.Optimizer, prompts: Tensor) -> float:
     """One iteration; returns the mean reward of its rollouts."""
     rollouts = rollout(policy, prompts)
-    given, next_, advantages = prepare_data(rollouts)
+    inputs, targets, advantages = prepare_data(rollouts)
     with sol_nvtx_range("rl_timing/compute-logprobs", 1):
         with torch.no_grad():
             with sol_nvtx_range("rl_timing/compute-logprobs/old", 2):
-                old = log_probabilities(policy, given, next_)
+                old = log_probabilities(policy, inputs, targets)
             with sol_nvtx_range("rl_timing/compute-logprobs/ref", 2):
-                ref = log_probabilities(reference, given, next_)
+                ref = log_probabilities(reference, inputs, targets)
         with sol_nvtx_range("rl_timing/compute-logprobs/batch/forward", 2):
-            new = log_probabilities(policy, given, next_)
+            new = log_probabilities(policy, inputs, targets)
     loss = grpo_loss(new, old, ref, advantages)
     with sol_nvtx_range("rl_timing/backward", 1):
         loss.backward()

@@ -34,7 +34,7 @@ def train(rank: int, ranks: int, meeting: str, logdir: str) -> None:
     set_batch_sizes(
         init_batch_size=BATCHES[0], max_batch_size=16 * BATCHES[-1], local_bsz_bounds=(1, 4 * BATCHES[-1]), gradient_accumulation=True
     )
-    watch = watch_gradients(model, optimizer)
+    instrumented = watch_gradients(model, optimizer)
     torch.manual_seed(1 + rank)
     step = torch.arange(LENGTH + 1)
     with sol.capture(logdir, model=model, every_n_steps=0, device=LIMITS, console=False) as tracker:
@@ -51,7 +51,7 @@ def train(rank: int, ranks: int, meeting: str, logdir: str) -> None:
                 if i >= 2:
                     profile_step_commit()
                 tracker.step(batch=size, tokens=size * LENGTH)
-    watch.remove()
+    instrumented.remove()
     if ranks > 1:
         distributed.destroy_process_group()
 

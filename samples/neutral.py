@@ -1,4 +1,4 @@
-"""What the capture samples share beside the model: an empty folder to write into, and recordings without the name of the machine."""
+"""Prepares folders of the capture samples: empties them, and removes the name of the machine from recordings."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def fresh(folder: Path) -> Path:
 
 
 def neutral(folder: Path) -> None:
-    """Take host and process out of names and contents, so that what is shipped tells nothing of the machine that made it."""
+    """Removes host and process from names and contents, so that a sample does not name the machine that made it."""
     for path in sorted(folder.glob("*.sol.jsonl")):
         header, _, rest = path.read_text(encoding="utf-8").partition("\n")
-        told = json.loads(header)
-        pid, told["host"], told["pid"] = told["pid"], HOST, 1000 + told["rank"]
-        name = re.sub(rf"^.+(?=_rank\d+_{pid}_)", HOST, path.name).replace(f"_{pid}_", f"_{told['pid']}_", 1)
+        fields = json.loads(header)
+        pid, fields["host"], fields["pid"] = fields["pid"], HOST, 1000 + fields["rank"]
+        name = re.sub(rf"^.+(?=_rank\d+_{pid}_)", HOST, path.name).replace(f"_{pid}_", f"_{fields['pid']}_", 1)
         path.unlink()
-        path.with_name(name).write_text(json.dumps(told, separators=(",", ":"), ensure_ascii=False) + "\n" + rest, encoding="utf-8")
+        path.with_name(name).write_text(json.dumps(fields, separators=(",", ":"), ensure_ascii=False) + "\n" + rest, encoding="utf-8")
     for path in sorted(folder.glob("*.pt.trace.json*")):
         packed = path.suffix == ".gz"
         text = stripped(gzip.decompress(path.read_bytes()).decode() if packed else path.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records the CPU samples: a small transformer and a small CNN in training, the CNN twice so that there is something to compare.
 
-    python samples/record_cpu.py            # writes beside this file; needs torch, no GPU, less than a minute
+    python samples/record_cpu.py            # writes into the folder of this file; needs torch, no GPU, less than a minute
 
 What a recording needs to be worth looking at is in `recorded` below: shapes, stacks, memory, a few steps after a warm-up, and
 `record_function` around the phases of a step (a `/` in a name nests it).
@@ -99,7 +99,7 @@ def recorded(run: str, work: Callable[[Callable[[], None]], None]) -> None:
 
 
 def stripped(text: str) -> str:
-    """The recording without what tells of the machine: host name, folders, object addresses."""
+    """Returns the recording without host name, folders and object addresses of the machine."""
     text = re.sub(r'^.*"host_name":.*\n', "", text, flags=re.M)
     text = re.sub(r'("traceName": )"[^"]*"', r'\1"recording.json"', text)
     text = re.sub(r'(?<=")/[^"():]*?/(?=(?:samples|torch|site-packages|lib/python[\d.]*)/)', "", text)

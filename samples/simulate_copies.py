@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes `simulated_copies/`: six training steps of a ranking model on four SIMULATED H100 hosts, and `truth.json` beside them.
+"""Writes `simulated_copies/`: six training steps of a ranking model on four SIMULATED H100 hosts, and their `truth.json`.
 
     python samples/simulate_copies.py
 
@@ -59,15 +59,15 @@ class Mover(Rank):
 
     def move(self, direction: str, size: int, src: str, dst: str, *, stream: int = COMPUTE, device: int = 0,
              api: str = "cudaMemcpyAsync", category: str = "cuda_runtime", hold: int | None = None, sized: bool = True,
-             peers: tuple[int, int] | None = None) -> None:  # fmt: skip
+             devices: tuple[int, int] | None = None) -> None:  # fmt: skip
         """One call and the copy it starts. hold: how long after the end of the copy the call returns; None for at once."""
         at, lane = self.clock, self.lane(device, stream)
         self.spend(5200)
-        start, duration = max(at + 6000, self.free[lane]), self.duration(direction, size, "peer" if peers else slowest(src, dst))
+        start, duration = max(at + 6000, self.free[lane]), self.duration(direction, size, "peer" if devices else slowest(src, dst))
         if hold is not None:
             self.now[self.thread] = max(self.clock, start + duration + hold)
         correlation = self.t.call(api, at, self.clock - at, thread=self.thread, category=category, external_id=self.external[-1], flow=True)
-        self.row(f"Memcpy {direction} ({src} -> {dst})", start, duration, size if sized else None, correlation, stream, device, peers)
+        self.row(f"Memcpy {direction} ({src} -> {dst})", start, duration, size if sized else None, correlation, stream, device, devices)
         self.add_copy(f"{direction} {src} -> {dst}", start, duration, size if sized else 0, lane)
 
     def duration(self, direction: str, size: int, end: str) -> int:
@@ -82,11 +82,11 @@ class Mover(Rank):
             entry[i] += value
 
     def row(self, name: str, start: int, duration: int, size: int | None, correlation: int, stream: int, device: int,
-            peers: tuple[int, int] | None = None, graph: dict[str, Json] | None = None) -> None:  # fmt: skip
+            devices: tuple[int, int] | None = None, graph: dict[str, Json] | None = None) -> None:  # fmt: skip
         """The device's record of a copy or set as Kineto writes it, with the end of its flow."""
         place: dict[str, Json] = {"device": device, "context": 1 + device, "stream": stream}
-        if peers is not None:
-            a, b = peers
+        if devices is not None:
+            a, b = devices
             place = {"fromDevice": a, "inDevice": device, "toDevice": b, "fromContext": 1 + a, "inContext": 1 + device, "toContext": 1 + b,
                      "stream": stream}  # fmt: skip
         args: dict[str, Json] = {"External id": self.external[-1]} if self.external else {}
@@ -161,7 +161,7 @@ class Node(NamedTuple):
 
 
 class Trainer:
-    """One training step after the other, told to a Mover."""
+    """One training step after the other, recorded by a Mover."""
 
     def __init__(self, rank: Mover) -> None:
         self.r = rank
@@ -245,7 +245,7 @@ class Trainer:
                 r.kernel(f"{NATIVE}vectorized_gather_kernel<16, long>", "reduce", traffic=2.0 * EMBEDDED, device=1)
             if r.rank == 3:
                 with self.to([ROWS, 128], BF16):
-                    r.move("PtoP", EMBEDDED, "Device", "Device", device=1, api="cudaMemcpyPeerAsync", peers=(1, 0))
+                    r.move("PtoP", EMBEDDED, "Device", "Device", device=1, api="cudaMemcpyPeerAsync", devices=(1, 0))
             else:
                 with self.to([ROWS, 128], BF16):
                     r.move("DtoH", EMBEDDED, "Device", "Pageable", device=1, hold=1500)
@@ -311,9 +311,9 @@ class Trainer:
                         entry.run()
                     r.t.forward_backward(entry.at, at, forward_thread=r.main, backward_thread=r.autograd)
                     r.links += 1
-                spent = sum(end - start for start, end in r.busy[before:])
+                elapsed = sum(end - start for start, end in r.busy[before:])
                 for module in entry.modules:
-                    r.module_sums[module][2] += spent
+                    r.module_sums[module][2] += elapsed
                 if position % 3 == 2:
                     with r.phase("nccl:all_reduce"), r.op("c10d::allreduce_", [[[2 * WIDTH * FEED]]], ["TensorList"], cost=4000):
                         r.all_reduce(2 * WIDTH * FEED)
@@ -339,7 +339,7 @@ class Trainer:
             r.replay([f"triton_poi_fused_add_lerp_mul_{i}" for i in range(2)], 6.0 * count / 2, 2 * MIB)
 
     def tables(self, first: bool) -> None:
-        """Memory that moves by itself, a call that waits, and the driver's own calls."""
+        """Memory that migrates, a call that waits, and the driver's own calls."""
         r = self.r
         with r.phase("tables"):
             with r.frame("uvm/table.py(88): refresh"), r.op("fbgemm::uvm_cache_refresh", [[ROWS, 8]], ["float"]):
@@ -402,17 +402,17 @@ def main() -> None:
     folder = HERE / "simulated_copies"
     write(ranks, folder)
     truth = {f"rank{r.rank}_{4000 + r.rank}": r.truth() | {"planted": planted(r.rank)} for r in ranks}
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(told)}" for name, told in truth.items())
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(sums)}" for name, sums in truth.items())
     (folder / "truth.json").write_text("{" + lines + "}\n")
 
 
 def planted(rank: int) -> dict[str, Json]:
     """What one rank suffers from."""
     out: dict[str, Json] = {}
-    for name, told in PLANTED.items():
-        ranks = told.get("ranks", [*range(WORLD)])
+    for name, cause in PLANTED.items():
+        ranks = cause.get("ranks", [*range(WORLD)])
         if isinstance(ranks, list) and rank in ranks:
-            out[name] = dict(told)
+            out[name] = dict(cause)
     return out
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes `simulated_gpu_train/`: three training steps of a small vision transformer on two SIMULATED H100s, and `truth.json` beside them.
+"""Writes `simulated_gpu_train/`: three training steps of a small vision transformer on two SIMULATED H100s, and their `truth.json`.
 
     python samples/simulate_gpu.py
 
@@ -50,7 +50,7 @@ class Node:
 
 
 class Trainer:
-    """A vision transformer's forward, backward and optimizer, told to a Rank."""
+    """A vision transformer's forward, backward and optimizer, recorded by a Rank."""
 
     def __init__(self, rank: Rank) -> None:
         self.r = rank
@@ -267,9 +267,9 @@ class Trainer:
                     r.links += 1
                     if node.size:
                         r.release(node.address, node.size)
-                spent = sum(end - start for start, end in r.busy[before:])
+                elapsed = sum(end - start for start, end in r.busy[before:])
                 for module in node.modules:
-                    r.module_sums[module][2] += spent
+                    r.module_sums[module][2] += elapsed
                 if node.parameters:
                     with r.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", cost=1200):
                         pass

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes `simulated_gpu_llm/`: two training steps of a small language model on one SIMULATED H100, and `truth.json` beside them.
+"""Writes `simulated_gpu_llm/`: two training steps of a small language model on one SIMULATED H100, and their `truth.json`.
 
     python samples/simulate_llm.py
 
@@ -50,7 +50,7 @@ class Node:
 
 
 class Trainer:
-    """A decoder's forward, backward and optimizer, told to a Rank."""
+    """A decoder's forward, backward and optimizer, recorded by a Rank."""
 
     def __init__(self, rank: Rank) -> None:
         self.r = rank
@@ -280,9 +280,9 @@ class Trainer:
                         node.run()
                     r.t.forward_backward(node.at, at, forward_thread=r.main, backward_thread=r.autograd)
                     r.links += 1
-                spent = sum(end - start for start, end in r.busy[before:]) - again
+                elapsed = sum(end - start for start, end in r.busy[before:]) - again
                 for module in node.modules:
-                    r.module_sums[module][2] += spent
+                    r.module_sums[module][2] += elapsed
             self.tape.clear()
             end = r.clock
             r.thread, r.phases, r.parent = r.main, phases, parent
@@ -296,10 +296,10 @@ class Trainer:
             self.layer(i)
         self.recording = True
         r.release(self.kept.pop(i), ROWS * WIDTH * 2)
-        spent = r.busy[before:]
-        r.recomputed[0] += len(spent)
-        r.recomputed[1] += sum(end - start for start, end in spent)
-        return sum(end - start for start, end in spent)
+        elapsed = r.busy[before:]
+        r.recomputed[0] += len(elapsed)
+        r.recomputed[1] += sum(end - start for start, end in elapsed)
+        return sum(end - start for start, end in elapsed)
 
     def optimize(self) -> None:
         """Adam as a row of multi-tensor passes, each over all parameters: what `foreach=True` runs."""

@@ -5,12 +5,12 @@
 
 No GPU was there. A transformer of four wide layers is trained by four ranks: two pipeline stages (ranks 0 and 1, ranks 2 and 3) of two
 replicas each, two micro batches per step. Memory comes from a made-up caching allocator (`caching_allocator.py`), and everything that is
-written tells of the same allocations: per rank a trace of six steps with memory events, a SOL capture of forty iterations with records of
+written is of the same allocations: per rank a trace of six steps with memory events, a SOL capture of forty iterations with records of
 memory, and of rank 0 a snapshot of the allocator after the last traced step.
 
 On purpose, in both: gradients stay between steps, stage 0 holds a copy of the head that training does not need, and rank 3 gets sequences
 that are twice as long. In `before` also: a module keeps 24 MiB of every micro batch, every replica holds the whole state of the
-optimizer, a workspace that was made inside of a larger buffer keeps the rest of it from being given back, and an evaluation asks for more
+optimizer, a workspace that was made inside of a larger buffer keeps the rest of it from being returned, and an evaluation asks for more
 than is left: it would fit, were it not for that rest.
 """
 
@@ -83,7 +83,7 @@ class Parameter:
     module: str
     kind: str
     elements: int
-    held: dict[str, Block] = field(default_factory=dict)
+    blocks: dict[str, Block] = field(default_factory=dict)
 
 
 @dataclass
@@ -168,30 +168,30 @@ class Trainer(Rank):
         return self.stacks[key]
 
     def hold(self, size: int, category: str) -> Block:
-        """Allocate; every record of memory sees it."""
+        """Allocates a block, with its events in every record of memory."""
         try:
             block = self.device.allocate(size)
         except OutOfMemory:
-            self.told()
+            self.record_events()
             raise
-        inside = [self.modules, self.ops] if self.t is self.trace else [[], []]  # whose it is, only the trace could tell
+        inside = [self.modules, self.ops] if self.t is self.trace else [[], []]  # only the trace records owners
         block.stack, block.about = self.stack(), (category, *(names[-1] if names else "" for names in inside))
         self.alive[block.address] = block
-        self.told()
+        self.record_events()
         self.point(block.address, block.size)
         return block
 
     def drop(self, *blocks: Block) -> None:
-        """Give blocks back."""
+        """Frees blocks."""
         for block in blocks:
             address, size = block.address, block.size
             del self.alive[address]
             self.device.release(block)
-            self.told()
+            self.record_events()
             self.point(address, -size)
 
-    def told(self) -> None:
-        """The allocator's last events, into its history."""
+    def record_events(self) -> None:
+        """Appends the last events of the allocator to its history."""
         for action, address, size in self.device.events:
             place = "device_free" if action == "oom" else "addr"
             entry = {"action": action, place: address, "size": size, "stream": 0, "time_us": (ZERO_NS + self.clock) // 1000,
@@ -199,15 +199,15 @@ class Trainer(Rank):
             self.history.append(entry)
 
     def point(self, address: int, change: int) -> None:
-        level, held = self.device.allocated, self.device.reserved
-        self.t.memory(self.clock, change, address=address, allocated=level, reserved=held, thread=self.thread)
+        level, reserved = self.device.allocated, self.device.reserved
+        self.t.memory(self.clock, change, address=address, allocated=level, reserved=reserved, thread=self.thread)
         self.see()
         if self.t is self.trace and level > int(str(self.peak_held.get("bytes", -1))):
             by: dict[str, dict[str, int]] = {"category": defaultdict(int), "module": defaultdict(int), "operator": defaultdict(int)}
             for block in self.alive.values():
-                for name, said in zip(by, block.about, strict=True):
-                    by[name][said] += block.size
-            self.peak_held = {"bytes": level, "reserved": held, "time_ns": self.clock, **{n: dict(sums) for n, sums in by.items()}}
+                for name, owner in zip(by, block.about, strict=True):
+                    by[name][owner] += block.size
+            self.peak_held = {"bytes": level, "reserved": reserved, "time_ns": self.clock, **{n: dict(sums) for n, sums in by.items()}}
 
     def see(self) -> None:
         """Largest levels while the present phase is the innermost one."""
@@ -265,8 +265,8 @@ class Trainer(Rank):
         self.sequence += 1
         return self.sequence
 
-    def linear(self, module: str, weight: str, n: int, k: int, given: Block, category: str = "activations", *, ends: bool = False) -> Block:
-        """x @ W; `given` is kept for the backward pass. ends: the gradient that comes in is not needed by anybody else."""
+    def linear(self, module: str, weight: str, n: int, k: int, saved: Block, category: str = "activations", *, ends: bool = False) -> Block:
+        """x @ W; `saved` is kept for the backward pass. ends: the gradient that comes in is not needed by anybody else."""
         with self.module(module):
             sequence = self.next()
             with self.op("aten::linear", [[self.rows, k], [n, k], []], [BF16, BF16, ""], sequence=sequence):
@@ -275,13 +275,13 @@ class Trainer(Rank):
 
             def back(gradient: Block) -> Block:
                 with self.op("aten::mm", [[self.rows, n], [n, k]], [BF16, BF16]):
-                    mine = self.hold(self.wide(k), "temporary")
+                    made = self.hold(self.wide(k), "temporary")
                     self.gemm(self.rows, k, n)
                 self.weight(weight, lambda: self.gemm(n, k, self.rows), [[n, self.rows], [self.rows, k]])
-                self.drop(given)
+                self.drop(saved)
                 if ends:
                     self.drop(gradient)
-                return mine
+                return made
 
             self.node("MmBackward0", sequence, back)
         return out
@@ -290,16 +290,16 @@ class Trainer(Rank):
         """The gradient of a weight: into what is there from before, else it is that from now on."""
         parameter = self.parameters[name]
         with self.op("aten::mm", shapes, [BF16, BF16]):
-            made = self.hold(parameter.elements * 2, "temporary" if "grads" in parameter.held else "grads")
+            made = self.hold(parameter.elements * 2, "temporary" if "grads" in parameter.blocks else "grads")
             run()
         if made.about[0] == "grads":
-            parameter.held["grads"] = made
+            parameter.blocks["grads"] = made
             return
         with self.op("aten::add_", [[parameter.elements]] * 2, [BF16, BF16]):
             self.work("", "vectorized_elementwise_kernel<8, add>", traffic=6.0 * parameter.elements)
         self.drop(made)
 
-    def norm(self, module: str, weight: str, given: Block) -> Block:
+    def norm(self, module: str, weight: str, saved: Block) -> Block:
         with self.module(module):
             sequence = self.next()
             with self.op("aten::native_layer_norm", [[self.rows, WIDTH], [], [WIDTH], [WIDTH], []], [BF16, "", BF16, BF16, ""],
@@ -309,13 +309,13 @@ class Trainer(Rank):
 
             def back(gradient: Block) -> Block:
                 with self.op("aten::native_layer_norm_backward", [[self.rows, WIDTH]] * 2, [BF16, BF16]):
-                    mine = self.hold(self.wide(WIDTH), "temporary")
+                    made = self.hold(self.wide(WIDTH), "temporary")
                 for kind in ("weight", "bias"):
                     parameter = self.parameters[f"{weight}.{kind}"]
-                    if "grads" not in parameter.held:
-                        parameter.held["grads"] = self.hold(parameter.elements * 2, "grads")
+                    if "grads" not in parameter.blocks:
+                        parameter.blocks["grads"] = self.hold(parameter.elements * 2, "grads")
                 self.drop(gradient, *stats)
-                return mine
+                return made
 
             self.node("NativeLayerNormBackward0", sequence, back)
         return out
@@ -359,10 +359,10 @@ class Trainer(Rank):
 
             def back(gradient: Block) -> Block:
                 with self.op("aten::_scaled_dot_product_flash_attention_backward", [shape] * 5, [BF16] * 5):
-                    mine = self.hold(self.wide(3 * WIDTH), "temporary")
+                    made = self.hold(self.wide(3 * WIDTH), "temporary")
                     self.work("", "flash_bwd_kernel", flop=2.5 * flop, traffic=16.0 * self.rows * WIDTH, kind="attention")
                 self.drop(gradient, qkv)
-                return mine
+                return made
 
             self.node("ScaledDotProductFlashAttentionBackward0", sequence, back)
             return self.linear(f"Linear_{4 * at + 1}", f"{name}.attention.out.weight", WIDTH, WIDTH, out, "temporary")
@@ -379,9 +379,9 @@ class Trainer(Rank):
 
                 def back(gradient: Block) -> Block:
                     with self.op("aten::gelu_backward", [[self.rows, 4 * WIDTH]] * 2, [BF16, BF16]):
-                        mine = self.hold(self.wide(4 * WIDTH), "temporary")
+                        made = self.hold(self.wide(4 * WIDTH), "temporary")
                     self.drop(gradient, up)
-                    return mine
+                    return made
 
                 self.node("GeluBackward0", sequence, back)
             return self.linear(f"Linear_{4 * at + 3}", f"{name}.mlp.down.weight", WIDTH, 4 * WIDTH, out, "temporary")
@@ -445,12 +445,12 @@ class Trainer(Rank):
 
             def back(_: Block) -> Block:
                 with self.op("aten::_log_softmax_backward_data", [[self.rows, WORDS]] * 2, ["float"] * 2):
-                    mine = self.hold(size, "temporary")
+                    made = self.hold(size, "temporary")
                     self.work("", "cunn_SoftMaxBackward", traffic=3.0 * size)
                 self.drop(out)
                 with self.op("aten::to", [[self.rows, WORDS]], ["float"]):
                     half = self.hold(self.wide(WORDS), "temporary")
-                self.drop(mine, logits)
+                self.drop(made, logits)
                 return half
 
             self.node("LogSoftmaxBackward0", sequence, back)
@@ -499,7 +499,7 @@ class Trainer(Rank):
             self.where.append("optimizer")
             with self.op("nccl:_reduce_scatter_base" if self.changed else "nccl:all_reduce", [[self.elements]], [BF16]):
                 self.reduce()
-            if "exp_avg" not in self.flat and not any("exp_avg" in p.held for p in self.parameters.values()):
+            if "exp_avg" not in self.flat and not any("exp_avg" in p.blocks for p in self.parameters.values()):
                 self.state(("exp_avg", "exp_avg_sq"))
             share = self.elements // (REPLICAS if self.changed else 1)
             with self.op("aten::_fused_adamw_", [[share]] * 4, ["float"] * 4):
@@ -527,7 +527,7 @@ class Trainer(Rank):
             self.flat[name] = self.hold(self.elements * 4 // REPLICAS, name)
         for parameter in self.parameters.values() if not self.changed else ():
             for name in names:
-                parameter.held[name] = self.hold(parameter.elements * 4, name)
+                parameter.blocks[name] = self.hold(parameter.elements * 4, name)
 
     # -- the job ------------------------------------------------------------------------------------------------
 
@@ -540,7 +540,7 @@ class Trainer(Rank):
         self.record("after init_process_group")
         self.where.append("setup")
         for parameter in self.parameters.values():
-            parameter.held["params"] = self.hold(parameter.elements * 2, "params")
+            parameter.blocks["params"] = self.hold(parameter.elements * 2, "params")
             self.spend(2_000_000)
         self.state(("master_weights",))
         self.where.pop()
@@ -638,7 +638,7 @@ class Trainer(Rank):
         sums: dict[tuple[str, str, int], list[int]] = {}
         for parameter in self.parameters.values():
             label = self.label(parameter)
-            for name, block in parameter.held.items():
+            for name, block in parameter.blocks.items():
                 row = sums.setdefault((name, "fp32" if name in SHARDED else "bf16", label), [0, 0])
                 row[0] += 1
                 row[1] += block.size
@@ -708,12 +708,13 @@ class Trainer(Rank):
             "largest_free": self.device.largest_free(), "segments": len(self.device.segments),
         }  # fmt: skip
 
-    def told_truth(self) -> dict[str, object]:
-        held = {name: sum(p.held[name].size for p in self.parameters.values() if name in p.held) for name in ("params", "grads", *SHARDED)}
-        held |= {name: block.size for name, block in self.flat.items()}
+    def truth(self) -> dict[str, object]:
+        blocks = [p.blocks for p in self.parameters.values()]
+        totals = {name: sum(b[name].size for b in blocks if name in b) for name in ("params", "grads", *SHARDED)}
+        totals |= {name: block.size for name, block in self.flat.items()}
         peak = {**self.peak_held, "step": next((s["number"] for s in self.steps if self._inside(s)), -1)}
         return {
-            **self.truth_of, "rank": self.rank, "stage": self.stage, "elements": self.elements, "held": held, "peak": peak,
+            **self.truth_of, "rank": self.rank, "stage": self.stage, "elements": self.elements, "held": totals, "peak": peak,
             "total": TOTAL, "context": CONTEXT, "communication": COMMUNICATION, "total_events": len(self.trace.events),
             "memory_events": sum(e["name"] == "[memory]" for e in self.trace.events), "steps": self.steps,
             "leak": {"module": "TokenStats_0", "bytes_per_step": LEAK * MICRO} if self.kept else None,
@@ -755,8 +756,8 @@ def main() -> None:
             if r.snapshot_bytes:
                 packed = gzip.compress(r.snapshot_bytes, 9, mtime=0)
                 (folder / f"{HOST}_rank{rank}.pickle.gz").write_bytes(packed)
-            truth[f"{HOST}_rank{rank}"] = r.told_truth()
-        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(told)}" for name, told in truth.items())
+            truth[f"{HOST}_rank{rank}"] = r.truth()
+        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(sums)}" for name, sums in truth.items())
         (folder / "truth.json").write_text("{" + lines + "}\n")
 
 

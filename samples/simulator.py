@@ -98,9 +98,9 @@ class Rank:
     @contextmanager
     def frame(self, name: str, *, module: str = "", cost: int = 900) -> Iterator[None]:
         """A python frame, or a call of the module instance `module`."""
-        start, own = self.clock, self.t.number("python")
+        start, number = self.clock, self.t.number("python")
         parent = self.parent[-1] if self.parent else None
-        self.parent.append(own)
+        self.parent.append(number)
         if module:
             self.modules.append(module)
             self.module_sums[module][0] += 1
@@ -112,7 +112,7 @@ class Rank:
         if module:
             self.modules.pop()
         self.t.frame(f"nn.Module: {module}" if module else name, start, self.clock - start, parent=parent, thread=self.thread,
-                     module_id=identity, python_id=own)  # fmt: skip
+                     module_id=identity, python_id=number)  # fmt: skip
 
     @contextmanager
     def phase(self, name: str, *, cost: int = 1500) -> Iterator[None]:

@@ -21,13 +21,13 @@ class Attention(nn.Module):
         self.q_proj, self.o_proj = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
         self.k_proj, self.v_proj = (nn.Linear(width, kv_heads * each, bias=False) for _ in range(2))
 
-    def forward(self, x: Tensor, turn: Tensor) -> Tensor:
+    def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
         batch, length, width = x.shape
 
         def split(y: Tensor, heads: int) -> Tensor:
             return y.view(batch, length, heads, -1).transpose(1, 2)
 
-        q, k = (rotated(split(y, n), turn) for y, n in ((self.q_proj(x), self.heads), (self.k_proj(x), self.kv_heads)))
+        q, k = (rotated(split(y, n), rotation) for y, n in ((self.q_proj(x), self.heads), (self.k_proj(x), self.kv_heads)))
         v = split(self.v_proj(x), self.kv_heads)
         attended = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return self.o_proj(attended.transpose(1, 2).reshape(batch, length, width))
@@ -46,7 +46,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each behind a norm and beside what it is added to."""
+    """Attention and feed-forward, each after a norm, with a residual connection."""
 
     def __init__(self, config: SimpleNamespace) -> None:
         super().__init__()
@@ -54,8 +54,8 @@ class Layer(nn.Module):
         self.attention = Attention(config.hidden_size, config.num_attention_heads, config.num_key_value_heads)
         self.feed_forward = FeedForward(config.hidden_size, config.intermediate_size)
 
-    def forward(self, x: Tensor, turn: Tensor) -> Tensor:
-        x = x + self.attention(self.norm1(x), turn)
+    def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x), rotation)
         return x + self.feed_forward(self.norm2(x))
 
 
@@ -74,9 +74,9 @@ class SmallLlama(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.embedding(tokens)
-        turn = angles(tokens.shape[1], self.config.hidden_size // self.config.num_attention_heads).to(x.dtype)
+        rotation = angles(tokens.shape[1], self.config.hidden_size // self.config.num_attention_heads).to(x.dtype)
         for layer in self.layers:
-            x = layer(x, turn)
+            x = layer(x, rotation)
         return self.head(self.norm(x))
 
 
@@ -86,8 +86,8 @@ def angles(length: int, width: int) -> Tensor:
     return torch.stack([angle.cos(), angle.sin()])
 
 
-def rotated(x: Tensor, turn: Tensor) -> Tensor:
+def rotated(x: Tensor, rotation: Tensor) -> Tensor:
     """Each pair of numbers of [batch, heads, length, width] turned by the angle of its position."""
     a, b = x.chunk(2, dim=-1)
-    cos, sin = turn
+    cos, sin = rotation
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)

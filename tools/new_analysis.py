@@ -79,7 +79,7 @@ def test_time_by_stream(tmp_path: Path) -> None:
     t.kernel("b", 20_000, 20_000, stream=7)
     t.kernel("c", 20_000, 5_000, stream=8)
     capture = sol.open_capture(str(t.write(tmp_path / "rank0.json")), cache=False)
-    # WHEN it is asked THEN 30 us and 5 us, 35 us in all; a field leaves the second stream out
+    # WHEN it is computed THEN 30 us and 5 us, 35 us in all; a field leaves the second stream out
     found = capture.analyze("{name}")
     assert isinstance(found, Report)
     assert found.table("streams")["total_ns"].tolist() == [30_000, 5_000] and found.facts["total_ns"] == 35_000
@@ -99,9 +99,9 @@ def main(name: str, room: str = "time") -> int:
         ROOT / "tests" / "unit" / "analyses" / room / f"test_{name}.py": TEST,
     }
     wrong = [str(p.relative_to(ROOT)) for p in places if p.exists()] or [str(p.parent) for p in places if not p.parent.is_dir()][:1]
-    taken = next((ROOT / "tb_sol_plugin" / "analyses").glob(f"*/{name}.py"), None)
-    if wrong or taken:
-        print(f"there is {taken.relative_to(ROOT) if taken else ''} already, or no such room: {', '.join(wrong)}", file=sys.stderr)
+    existing = next((ROOT / "tb_sol_plugin" / "analyses").glob(f"*/{name}.py"), None)
+    if wrong or existing:
+        print(f"there is {existing.relative_to(ROOT) if existing else ''} already, or no such room: {', '.join(wrong)}", file=sys.stderr)
         return 1
     for path, text in places.items():
         path.write_text(text.format(**words), encoding="utf-8")

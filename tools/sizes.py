@@ -111,10 +111,10 @@ def complexity(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Return how many parameters a function has. `self` and `cls` do not count; `*args` and `**kwargs` count one each."""
-    given = function.args
-    named = [*given.posonlyargs, *given.args]
-    own = bool(named) and named[0].arg in ("self", "cls")
-    return len(named) - own + len(given.kwonlyargs) + (given.vararg is not None) + (given.kwarg is not None)
+    arguments = function.args
+    named = [*arguments.posonlyargs, *arguments.args]
+    bound = bool(named) and named[0].arg in ("self", "cls")
+    return len(named) - bound + len(arguments.kwonlyargs) + (arguments.vararg is not None) + (arguments.kwarg is not None)
 
 
 def functions(tree: ast.AST, prefix: str = "") -> Iterator[Function]:
@@ -310,14 +310,14 @@ def report(sizes: Sizes, *, verbose: bool) -> Iterator[str]:
         yield from (f"  {module} <- {importer}" for module, importer in sizes.single)
 
 
-def main(given: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Print the counts; return 1 where a limit of the package is broken, else 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="the folder that holds the package")
     parser.add_argument("--package", default="tb_sol_plugin", help="the folder that must keep the limits")
     parser.add_argument("--also", nargs="*", default=["tests", "benchmarks", "samples", "tools"], help="folders that are counted only")
     parser.add_argument("--verbose", action="store_true", help="list the files with one importer in the same folder")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     sizes = measure(options.root, options.package)
     if not sizes.sources:
         print(f"no Python files in {options.root / options.package}", file=sys.stderr)

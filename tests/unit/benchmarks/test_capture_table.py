@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.capture_table import ROWS, budget, cells, held, into_docs, markdown, regressions
+from benchmarks.capture_table import ROWS, budget, cells, into_docs, markdown, regressions, verdicts
 from tb_sol_plugin.format import encode
 
 OVER = {"always on": 0.009}
@@ -55,7 +55,7 @@ def test_the_budget() -> None:
     assert budget(larger) == ["medium: tracking with one sampled step in 100 takes 3.1 % of a step, more than 3 %"]
 
 
-def test_behind_large_kernels_a_call_is_held_to_what_a_bare_mode_leaves() -> None:
+def test_behind_large_kernels_a_call_is_bounded_beyond_an_empty_mode() -> None:
     # GIVEN a larger model where a call takes 15.8 µs, 9.2 of them already in a mode that only passes calls on THEN that is held to 7 beyond it
     figures = copy.deepcopy(FIGURES)
     figures["models"] = {"large": figures["models"]["small"]}
@@ -63,7 +63,7 @@ def test_behind_large_kernels_a_call_is_held_to_what_a_bare_mode_leaves() -> Non
     ways["sampled"]["us_per_call"], ways["pass"]["us_per_call"] = 15.8, 9.2
     assert budget(figures) == []
     # AND what is said of it does not hide that the budget is missed
-    said = next(text for text in held(figures) if "ATen call" in text)
+    said = next(text for text in verdicts(figures) if "ATen call" in text)
     assert said == (
         "large: sampled 15.8 µs per ATen call; the budget is 10, which is NOT met here. It is held to 7 beyond a mode that only passes "
         "calls on, since that takes 9.2 by itself; beyond it are 6.6"
@@ -74,11 +74,11 @@ def test_behind_large_kernels_a_call_is_held_to_what_a_bare_mode_leaves() -> Non
     assert problem == "large: a sampled step takes 7.5 µs per ATen call beyond those of a mode that only passes calls on, more than 7"
     # AND where the budget is met, that is said
     ways["sampled"]["us_per_call"] = 9.9
-    assert "the budget is 10, which is met here." in " ".join(held(figures))
+    assert "the budget is 10, which is met here." in " ".join(verdicts(figures))
 
 
 def test_every_bound_is_named() -> None:
-    assert held(FIGURES) == [
+    assert verdicts(FIGURES) == [
         "small: always on 0.9 % of a step, held to 2 %", "small: with one sampled step in 100 2.9 %; the budget is 3, met; held to 4.5",
         "small: sampled 8.0 µs per ATen call, held to 10; 200 % of a step, held to 233 %",
         "small: analysis and writing after it take 0.9 ms; the budget is 1, met; held to 2",
