@@ -179,12 +179,17 @@ def _fitted(
     rows: tuple[tuple[float, ...], ...], sure: bool
 ) -> tuple[Fit, Bootstrap | None, tuple[LeftOut, ...], float | None]:
     """Returns the fit of these points, kept: a fit is asked for again with every change of a term, and stays the same."""
-    columns = np.array(rows, float).T
-    made = fit(*columns)
+    made = _fit(rows)
     if not sure:
         return made, None, (), None
-    kept, _ = usable(*columns)
+    kept, _ = usable(*np.array(rows, float).T)
     return made, bootstrap(made), tuple(leave_one_out(made)), plain_objective(kept)
+
+
+@lru_cache(maxsize=16)
+def _fit(rows: tuple[tuple[float, ...], ...]) -> Fit:
+    """Fits the model to rows of (configuration, step times), once for every page that shows it."""
+    return fit(*np.array(rows, float).T)
 
 
 def _given(files: Sequence[Sidecar], path: str, runs: set[str]) -> tuple[G.PointsFile, list[str]]:
