@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-import pytest
-
 from tb_sol_plugin.model.capture import Capture
 from tests.support import copies_reference as R
 from tests.support.captures import capture
 from tests.support.copies_check import KEYS, bins_agree, patterns_agree, rates_agree, rows_agree, says_why_not, sums_agree
+from tests.support.recordings import SAMPLES, TRACES, over, path_of
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
-NOT_TRACES = {"hta/memory_analysis/memory_timeline.raw.gz"}
-NAMES = sorted(str(p.relative_to(FOLDER)) for p in FOLDER.rglob("*.gz")) if FOLDER.is_dir() else []
-SAMPLES = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "samples").glob("simulated_*/*.gz"))
-each = pytest.mark.parametrize("name", [*(pytest.param(n, marks=pytest.mark.real) for n in NAMES if n not in NOT_TRACES), *SAMPLES])
+each = over(TRACES, [s for s in SAMPLES if s.startswith("samples/simulated_") and s.count("/") == 2])
 
 
 def both(name: str) -> tuple[Capture, R.Trace]:
-    path = ROOT / name if name.startswith("samples") else FOLDER / name
-    return capture(path), R.read(path)
+    return capture(path_of(name)), R.read(path_of(name))
 
 
 @each

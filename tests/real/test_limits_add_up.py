@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import tb_sol_plugin as sol
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report
-
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
-NOT_TRACES = {"hta/memory_analysis/memory_timeline.raw.gz"}
-TRACES = sorted(str(p.relative_to(FOLDER)) for p in FOLDER.rglob("*.gz")) if FOLDER.is_dir() else []
-SAMPLES = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "samples").rglob("*.pt.trace.json.gz"))
+from tests.support.captures import capture
+from tests.support.recordings import SAMPLES, TRACES, over, path_of
 
 
 def asked(c: Capture, name: str, **query: str) -> Report | None:
@@ -88,30 +81,21 @@ def check(c: Capture, step: str = "") -> None:
             assert near(total(split, "sol_ns"), total(table, "sol_ns"), len(split) + len(table))
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("name", [t for t in TRACES if t not in NOT_TRACES])
-def test_handed_in_trace(name: str) -> None:
-    check(sol.open_capture(str(FOLDER / name)))
+@over(TRACES, SAMPLES)
+def test_all_pages_of_a_recording_have_the_limits_of_its_roofline(name: str) -> None:
+    check(capture(path_of(name)))
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("name", [t for t in TRACES if "resnet50" in t or "ns_resolution" in t])
-def test_one_step_of_a_handed_in_trace(name: str) -> None:
-    c = sol.open_capture(str(FOLDER / name))
+@over([t for t in TRACES if "resnet50" in t or "ns_resolution" in t], SAMPLES)
+def test_all_pages_of_one_step_have_the_limits_of_its_roofline(name: str) -> None:
+    c = capture(path_of(name))
     check(c, step=str(int(c.steps["number"].iloc[-1])))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_sample(name: str) -> None:
-    c = sol.open_capture(str(ROOT / name))
-    check(c)
-    check(c, step=str(int(c.steps["number"].iloc[-1])))
-
-
-@pytest.mark.parametrize("name", [s for s in SAMPLES if "simulated" in s])
+@over([s for s in SAMPLES if "simulated" in s])
 def test_steps_and_overview_agree(name: str) -> None:
     # GIVEN the average over complete steps WHEN the overview and the steps page state it THEN limit, ratio and MFU are equal
-    c = sol.open_capture(str(ROOT / name))
+    c = capture(path_of(name))
     steps, overview, whatif = (asked(c, n) for n in ("steps", "overview", "whatif"))
     assert steps is not None and overview is not None and whatif is not None
     devices = waterfall(c, scope(c, Query()))

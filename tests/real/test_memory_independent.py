@@ -14,6 +14,7 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report
+from tests.support.captures import capture as opened
 from tests.support.memory_reference import OUTSIDE, Change, Snapshot, Trace, Walk, load, operators
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
@@ -45,11 +46,6 @@ def path(request: pytest.FixtureRequest) -> Path:
 @cache
 def plain(path: Path) -> Trace:
     return Trace(path)
-
-
-@cache
-def opened(path: Path) -> Capture:
-    return sol.open_capture(str(path))
 
 
 def asked(c: Capture, name: str, **query: object) -> Report:

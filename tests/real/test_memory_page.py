@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin import ingest
 from tb_sol_plugin.model.answer import answer_capture
-from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report, TableSection
+from tests.support.captures import capture
 
 TRACES = {
     "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz": (1, 0),
@@ -58,13 +57,8 @@ def plain_of(path: Path, device: tuple[int, int]) -> Plain:
     return Plain(path, device)
 
 
-@cache
-def capture_of(path: Path) -> Capture:
-    return ingest.read(str(path))
-
-
 def answer(path: Path, **query: str) -> Report:
-    found = answer_capture("memory", capture_of(path), query)
+    found = answer_capture("memory", capture(path), query)
     assert isinstance(found, Report)
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 from types import ModuleType
 
@@ -13,13 +12,10 @@ import pytest
 from tb_sol_plugin import ingest
 from tb_sol_plugin.metrics.hatchet import hatchet
 from tb_sol_plugin.model import schemas as S
+from tests.support.captures import capture as opened
 from tests.support.captures import report
 from tests.support.check_capture import check_capture
-
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
-NOT_TRACES = {"hta/memory_analysis/memory_timeline.raw.gz"}
-TRACES = sorted(str(p.relative_to(FOLDER)) for p in FOLDER.rglob("*.gz")) if FOLDER.is_dir() else []
+from tests.support.recordings import ROOT, TRACES, over, path_of
 
 
 def script() -> ModuleType:
@@ -47,11 +43,10 @@ def test_the_shares_that_were_planted_come_out() -> None:
     assert rows[list(planted)].to_dict() == pytest.approx(planted, rel=2e-3)
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("name", [t for t in TRACES if t not in NOT_TRACES])
+@over(TRACES)
 def test_a_recording_through_an_export_and_back(name: str, tmp_path: Path) -> None:
     # GIVEN a recording made by someone else WHEN exported and read again THEN copies, bytes, missing sizes and times are the same
-    capture = ingest.read(str(FOLDER / name))
+    capture = opened(path_of(name))
     if not len(capture.device):
         pytest.skip("no device work")
     path = tmp_path / "x.hatchet"

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from tb_sol_plugin.errors import NotATrace
-from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.work.rows import By
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection
-
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
-TRACES = sorted(str(p) for p in FOLDER.rglob("*.gz")) if FOLDER.is_dir() else []
-SAMPLES = sorted(str(p) for p in (ROOT / "samples").rglob("*.pt.trace.json.gz"))
+from tests.support.captures import capture as opened
+from tests.support.recordings import HANDED_IN, SAMPLES, over, path_of
 
 
-def _check(path: str) -> None:
-    try:
-        capture = read(path)
-    except NotATrace:
-        pytest.skip("not a trace")
+@over(HANDED_IN, SAMPLES)
+def test_a_roofline_loses_nothing_and_nothing_beats_its_limit_unflagged(name: str) -> None:
+    capture = opened(path_of(name))
     found = capture.analyze("roofline")
     if not isinstance(found, Report):
         pytest.skip(found.because)
@@ -64,14 +55,3 @@ def _check(path: str) -> None:
         assert abs(ops["flop"].astype(float).sum() - table["flop"].astype(float).sum()) <= 1e-6 * (facts["total_flop"] or 1) + len(ops)
         if by != "kernel":
             assert ops["measured_ns"].sum() == table["measured_ns"].sum(), by
-
-
-@pytest.mark.real
-@pytest.mark.parametrize("path", TRACES, ids=[p.removeprefix(str(FOLDER) + "/") for p in TRACES])
-def test_handed_in_trace(path: str) -> None:
-    _check(path)
-
-
-@pytest.mark.parametrize("path", SAMPLES, ids=[p.removeprefix(str(ROOT) + "/") for p in SAMPLES])
-def test_sample(path: str) -> None:
-    _check(path)

@@ -10,7 +10,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=4)
 def capture(path: Path) -> Capture:
     """The capture of one file. Tests that go file by file read each file once."""
     return sol.open_capture(str(path))

@@ -1,0 +1,28 @@
+"""Names the recordings that sweeps go over: those handed in from outside, and those shipped as samples."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
+NOT_TRACES = {"hta/memory_analysis/memory_timeline.raw.gz"}
+"""Recordings that hold memory over time and no event."""
+HANDED_IN = sorted(str(p.relative_to(FOLDER)) for p in FOLDER.rglob("*.gz")) if FOLDER.is_dir() else []
+TRACES = [name for name in HANDED_IN if name not in NOT_TRACES]
+SAMPLES = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "samples").rglob("*.pt.trace.json.gz"))
+
+
+def path_of(name: str) -> Path:
+    """The file of a recording: samples are named from the repository's root, the others from the folder that was handed in."""
+    return ROOT / name if name.startswith("samples/") else FOLDER / name
+
+
+def over(*names: list[str]) -> pytest.MarkDecorator:
+    """Parametrizes `name` over recordings; those handed in are marked `real`."""
+    return pytest.mark.parametrize(
+        "name", [n if n.startswith("samples/") else pytest.param(n, marks=pytest.mark.real) for some in names for n in some]
+    )
