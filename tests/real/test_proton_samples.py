@@ -12,8 +12,7 @@ import pytest
 from tb_sol_plugin import ingest
 from tb_sol_plugin.metrics.hatchet import hatchet
 from tb_sol_plugin.model import schemas as S
-from tests.support.captures import capture as opened
-from tests.support.captures import report
+from tests.support.captures import alone, report
 from tests.support.check_capture import check_capture
 from tests.support.recordings import ROOT, TRACES, over, path_of
 
@@ -46,7 +45,7 @@ def test_the_shares_that_were_planted_come_out() -> None:
 @over(TRACES)
 def test_a_recording_through_an_export_and_back(name: str, tmp_path: Path) -> None:
     # GIVEN a recording made by someone else WHEN exported and read again THEN copies, bytes, missing sizes and times are the same
-    capture = opened(path_of(name))
+    capture = alone(path_of(name))
     if not len(capture.device):
         pytest.skip("no device work")
     path = tmp_path / "x.hatchet"

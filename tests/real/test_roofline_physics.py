@@ -8,13 +8,13 @@ import pytest
 
 from tb_sol_plugin.metrics.work.rows import By
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection
-from tests.support.captures import capture as opened
+from tests.support.captures import alone
 from tests.support.recordings import HANDED_IN, SAMPLES, over, path_of
 
 
 @over(HANDED_IN, SAMPLES)
 def test_a_roofline_loses_nothing_and_nothing_beats_its_limit_unflagged(name: str) -> None:
-    capture = opened(path_of(name))
+    capture = alone(path_of(name))
     found = capture.analyze("roofline")
     if not isinstance(found, Report):
         pytest.skip(found.because)

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report
 
@@ -14,6 +15,12 @@ from tb_sol_plugin.model.report import Report
 def capture(path: Path) -> Capture:
     """The capture of one file. Tests that go file by file read each file once."""
     return sol.open_capture(str(path))
+
+
+@lru_cache(maxsize=4)
+def alone(path: Path) -> Capture:
+    """The capture of one file as it is read: not from a cache, and without the SOL log of the same process."""
+    return read(str(path))
 
 
 def report(of: Capture, name: str, **query: str) -> Report:

@@ -24,7 +24,7 @@ from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tb_sol_plugin.store.cache import Cache
 from tb_sol_plugin.web.wire import csv_of
-from tests.support.captures import capture, report
+from tests.support.captures import alone, report
 from tests.support.profile_sums import sums_of_profile
 
 KINDS = {"facts", "table", "figure", "findings", "timeline"}
@@ -33,7 +33,7 @@ UNITS = {"", "ns", "B", "FLOP", "B/s", "FLOP/s", "FLOP/B", "count", "ratio", "%"
 
 def check_capture(path: Path, cache: Path) -> Capture:
     """Load `path` and assert everything below; `cache` is an empty folder for the round trip."""
-    c = capture(path)
+    c = alone(path)
     host_tree_is_whole(c)
     links_point_where_they_say(c)
     budgets_add_up(c)
