@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tb_sol_plugin.cli import main
+from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import encode
 from tests.support.check_capture import check_capture
@@ -24,31 +24,35 @@ def some(**header: Json) -> TraceBuilder:
     return t
 
 
-@pytest.mark.parametrize(
-    ("info", "expected"),
-    [
-        ({"rank": "3", "world_size": "8"}, (3, 8)), ({"rank": 3.0, "world_size": 8.0}, (3, 8)), ({"rank": None}, (None, None)),
-        ({"rank": True, "world_size": True}, (None, None)), ({"rank": -1, "world_size": 0}, (None, None)), ([1], (None, None)),
-        ({"rank": 10**30, "world_size": 10**30}, (None, None)), ("x", (None, None)), ({"rank": [], "backend": {}}, (None, None)),
-    ],
-)  # fmt: skip
-def test_rank_and_world_size(tmp_path: Path, info: Json, expected: tuple[int | None, int | None]) -> None:
-    facts = check_capture(some(distributedInfo=info).write(tmp_path / "w.1.pt.trace.json"), tmp_path / "c").facts
-    assert (facts.rank, facts.world_size) == expected
-    assert facts.rank is None or type(facts.rank) is int
+RANKS = [
+    ({"rank": "3", "world_size": "8"}, (3, 8)), ({"rank": 3.0, "world_size": 8.0}, (3, 8)), ({"rank": None}, (None, None)),
+    ({"rank": True, "world_size": True}, (None, None)), ({"rank": -1, "world_size": 0}, (None, None)), ([1], (None, None)),
+    ({"rank": 10**30, "world_size": 10**30}, (None, None)), ("x", (None, None)), ({"rank": [], "backend": {}}, (None, None)),
+]  # fmt: skip
+DEVICES = [
+    ([{}], [(0, "", 0)]), ([{"id": "3", "name": None, "numSms": "108"}], [(3, "", 108)]), ("x", []), ({"id": 0}, []), ([None, 5], []),
+    ([{"id": 5, "name": "NVIDIA A100-SXM4-80GB"}, {"id": 3}], [(5, "NVIDIA A100-SXM4-80GB", 0), (3, "", 0)]),
+    ([{"id": 0, "name": "X", "numSms": 10**30, "totalGlobalMem": 10**30, "computeMajor": [], "computeMinor": {}}], [(0, "X", 0)]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("properties", "expected"),
-    [
-        ([{}], [(0, "", 0)]), ([{"id": "3", "name": None, "numSms": "108"}], [(3, "", 108)]), ("x", []), ({"id": 0}, []), ([None, 5], []),
-        ([{"id": 5, "name": "NVIDIA A100-SXM4-80GB"}, {"id": 3}], [(5, "NVIDIA A100-SXM4-80GB", 0), (3, "", 0)]),
-        ([{"id": 0, "name": "X", "numSms": 10**30, "totalGlobalMem": 10**30, "computeMajor": [], "computeMinor": {}}], [(0, "X", 0)]),
-    ],
-)  # fmt: skip
-def test_device_properties(tmp_path: Path, properties: Json, expected: list[tuple[int, str, int]]) -> None:
-    facts = check_capture(some(deviceProperties=properties).write(tmp_path / "w.1.pt.trace.json"), tmp_path / "c").facts
-    assert [(d.id, d.name, d.units) for d in facts.devices] == expected
+@pytest.mark.parametrize(("info", "rank"), RANKS)
+def test_odd_ranks_and_world_sizes_are_numbers_or_unknown(tmp_path: Path, info: Json, rank: tuple[int | None, int | None]) -> None:
+    facts = read(str(some(distributedInfo=info).write(tmp_path / "w.1.pt.trace.json"))).facts
+    assert (facts.rank, facts.world_size) == rank and (facts.rank is None or type(facts.rank) is int)
+
+
+@pytest.mark.parametrize(("properties", "devices"), DEVICES)
+def test_odd_device_properties_are_devices_or_nothing(tmp_path: Path, properties: Json, devices: list[tuple[int, str, int]]) -> None:
+    facts = read(str(some(deviceProperties=properties).write(tmp_path / "w.1.pt.trace.json"))).facts
+    assert [(d.id, d.name, d.units) for d in facts.devices] == devices
+
+
+@pytest.mark.parametrize("at", [1, 5, 6])
+def test_every_analysis_answers_with_odd_headers(tmp_path: Path, at: int) -> None:
+    # GIVEN numbers as text, two devices, or numbers that no integer holds, in both parts of the header
+    header = {"distributedInfo": RANKS[at][0], "deviceProperties": DEVICES[at][0]}
+    check_capture(some(**header).write(tmp_path / "w.1.pt.trace.json"), tmp_path / "c")
 
 
 @pytest.mark.parametrize("name", [b'"caf\xe9"', b'"C:\\new \\q"', b"NaN", b'"\x07"'])
@@ -58,10 +62,10 @@ def test_a_damaged_value_does_not_lose_the_header(tmp_path: Path, name: bytes) -
     path = tmp_path / "w.1.pt.trace.json"
     path.write_bytes(data)
     # WHEN read THEN the device is still known
-    assert [d.name for d in check_capture(path, tmp_path / "c").facts.devices] == ["NVIDIA H100 80GB HBM3"]
+    assert [d.name for d in read(str(path)).facts.devices] == ["NVIDIA H100 80GB HBM3"]
 
 
-def test_secrets_in_any_field_reach_no_surface(tmp_path: Path) -> None:
+def test_secrets_in_any_field_reach_no_surface(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN tokens, passwords and user names in every part of the header, and code in the recorded arguments
     marker = tmp_path / "executed"
     t = some(
@@ -82,8 +86,9 @@ def test_secrets_in_any_field_reach_no_surface(tmp_path: Path) -> None:
     texts = {name: encode(c.analyze(name)) for name in registry()}
     texts |= {str(p): p.read_bytes() for p in (tmp_path / "cache").rglob("*") if p.is_file()}
     for command in (["report", str(path)], ["doctor", str(tmp_path / "run")]):
-        done = subprocess.run([sys.executable, "-m", "tb_sol_plugin.cli", *command], capture_output=True, timeout=120)
-        texts[command[0]] = done.stdout + done.stderr
+        main(command)
+        printed = capsys.readouterr()
+        texts[command[0]] = (printed.out + printed.err).encode()
     # THEN none of them is anywhere, and nothing was executed
     assert len(texts["report"]) > 500 and len(texts) > len(registry()) + 3
     found = [(where, word) for where, text in texts.items() for word in HIDDEN if word.encode() in text]

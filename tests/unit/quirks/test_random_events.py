@@ -82,12 +82,17 @@ def test_random_events(tmp_path: Path, seed: int) -> None:
     )
     t.events = [event(r) for _ in range(r.choice([1, 2, 5, 20, 40, 60]))]
     c = check_capture(t.write(tmp_path / "w.1.pt.trace.json"), tmp_path / "cache")
-    # the parts of every analysis sum to their wholes (checked above); each variant of its query answers in the contract's shape
+    # the parts of every analysis sum to their wholes (checked above); each variant of its query answers in the contract's shape: a quarter
+    # of them for each of the first four seeds, all of them for the others
+    variants = [
+        (name, field.name, choice)
+        for name, item in registry().items()
+        for field in item.fields
+        for choice in (*field.choices, *(("1", "2") if field.name == "step" else ()))
+    ]
     refused: list[str] = []
-    for name, item in registry().items():
-        for field in item.fields:
-            for choice in (*field.choices, *(("1", "2") if field.name == "step" else ())):
-                refused += refusal(c, name, field.name, choice)
+    for name, field, choice in variants[seed::4] if seed < 4 else variants:
+        refused += refusal(c, name, field, choice)
     assert set(refused) <= {"step", "source"}, "only a step, or a source of memory, can be missing from a recording"
 
 
@@ -136,7 +141,7 @@ def test_damaged_bytes(tmp_path: Path) -> None:
     # GIVEN a recording in which bits flip, pieces vanish, double or appear, before and after packing
     r, data, path, read_well = random.Random(7), whole(), tmp_path / "w.1.pt.trace.json", 0
     hints: list[str] = []
-    for n in range(120):
+    for n in range(60):
         how = r.random()
         path.write_bytes(damaged(r, gzip.compress(data)) if how < 0.15 else damaged(r, data))
         # WHEN it is read THEN there is a Capture whose analyses answer, or one SolError with a hint
@@ -148,4 +153,4 @@ def test_damaged_bytes(tmp_path: Path) -> None:
             read_well += 1
             for name in registry() if n % 10 == 0 else ("health", "gpu_breakdown", "operators"):
                 is_contract_shaped(name, c.analyze(name))
-    assert read_well > 50 and all(hints)
+    assert read_well > 25 and all(hints)

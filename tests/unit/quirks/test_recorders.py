@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import UnavailableReport
@@ -59,8 +60,10 @@ def test_hundred_devices_of_four_streams(tmp_path: Path) -> None:
     assert len(found) == 101 and found["all"] == 99 * 10 + 100 and {v for k, v in found.items() if k != "all"} == {100}
 
 
-@pytest.mark.parametrize("category", ["hpu_op", "mtia_ccp_events", "kernel", "Kernel"])
-@pytest.mark.parametrize("call", ["mtia_runtime", "privateuse1_driver", "xpu_runtime", "Runtime", "somebody_runtime"])
+@pytest.mark.parametrize(("category", "call"), [
+    ("hpu_op", "mtia_runtime"), ("mtia_ccp_events", "privateuse1_driver"), ("kernel", "xpu_runtime"), ("Kernel", "Runtime"),
+    ("kernel", "somebody_runtime"),
+])  # fmt: skip
 def test_categories_of_other_devices(tmp_path: Path, category: str, call: str) -> None:
     # GIVEN one launch of 50 ns inside an operator, and a device event of 20 ns without correlation
     t = TraceBuilder(device="")
@@ -149,9 +152,9 @@ def test_a_module_that_calls_itself(tmp_path: Path) -> None:
 
 
 def test_deep_stacks_of_frames(tmp_path: Path) -> None:
-    # GIVEN 300 stacks of 100 frames, every tenth a module, with one launch of 500 ns in the innermost
+    # GIVEN 40 stacks of 100 frames, every tenth a module, with one launch of 500 ns in the innermost
     t = TraceBuilder()
-    for block in range(300):
+    for block in range(40):
         at = 400_000 * block
         for d in range(100):
             add = t.frame if d % 10 else lambda name, *a, n=d: t.module(f"M{n}_0", *a, module_id=n)
@@ -159,8 +162,8 @@ def test_deep_stacks_of_frames(tmp_path: Path) -> None:
         t.launch("gemm", at=at + 2_100, start=at + 5_000, duration=500)
     c = put(t, tmp_path)
     table = report(c, "modules").table("modules").set_index("name")
-    assert (c.host["kind"] == S.FRAME).sum() == 27_000 and len(table) >= 10
-    assert int(table.loc["M90_0", "device_self_ns"]) == int(table.loc["M0_0", "device_total_ns"]) == 300 * 500
+    assert (c.host["kind"] == S.FRAME).sum() == 3_600 and len(table) >= 10
+    assert int(table.loc["M90_0", "device_self_ns"]) == int(table.loc["M0_0", "device_total_ns"]) == 40 * 500
 
 
 ODD = ["a/b/c", "///", "#", "a#b", "ProfilerStep#", "ProfilerStep#x", "ProfilerStep#1#2", "\u202e\u2028", '"', "a\\b", "x" * 20_000, "\U0001f389",
@@ -198,9 +201,9 @@ def test_collectives_by_name_by_range_and_without_kernels(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("ts", ["-50", "-0.001", "1700000000000001", "1700000000000001.007", "0", "1.7e15", '"12.5"'])
-def test_clocks(tmp_path: Path, ts: str) -> None:
+def test_times_of_every_spelling_give_the_same_duration(tmp_path: Path, ts: str) -> None:
     # GIVEN one kernel of 3 µs at a negative, an absolute, a quoted or an exponent time WHEN read THEN it takes 3 µs
     path = tmp_path / "w.1.pt.trace.json"
     path.write_text(f'[{{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{ts},"dur":3}}]')
-    c = check_capture(path, tmp_path / "cache")
+    c = read(str(path))
     assert busy(c) == {"all": 3_000, "0": 3_000} and c.facts.absolute == (ts.startswith("17") or ts.startswith("1.7"))

@@ -6,6 +6,7 @@ import gzip
 import shutil
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,10 @@ def recordings(folder: Path) -> list[tuple[str, str, str]]:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     (tmp_path / "logs" / "run").mkdir(parents=True)
-    made = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=str(tmp_path / "cache"), workers=1, fresh_seconds=0.0))
-    yield made
-    made.close()
+    with ThreadPoolExecutor(1) as pool:
+        made = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=str(tmp_path / "cache"), fresh_seconds=0.0), executor=pool)
+        yield made
+        made.close()
 
 
 def open_soon(store: Store, recording: Recording) -> Capture:

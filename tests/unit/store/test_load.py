@@ -35,6 +35,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
+@pytest.fixture
+def threaded(tmp_path: Path) -> Iterator[Store]:
+    """A store that reads in a thread, for what does not depend on processes."""
+    (tmp_path / "logs").mkdir()
+    with ThreadPoolExecutor(1) as pool:
+        made = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=str(tmp_path / "cache"), fresh_seconds=0.0), executor=pool)
+        yield made
+        made.close()
+
+
 def soon(question: Callable[[], object], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not question():
@@ -85,8 +95,9 @@ def noisy() -> str:
 # -- the processes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def workers() -> Iterator[Workers]:
+    """One process at a time; a test may kill it, the next job starts another."""
     made = Workers(1, memory_bytes=1_200_000_000, seconds=20)
     yield made
     made.shutdown()
@@ -170,7 +181,8 @@ def test_a_process_that_cannot_be_started_is_an_error_not_a_wait(workers: Worker
     assert workers.submit(add, 1, 1).result(60) == 2
 
 
-def test_processes_end_with_the_pool_and_with_the_server(workers: Workers) -> None:
+def test_processes_end_with_their_pool() -> None:
+    workers = Workers(1)
     number = workers.submit(pid).result(60)
     workers.shutdown()
     with pytest.raises(ProcessLookupError):
@@ -302,25 +314,25 @@ def dying(_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_file_that_grows_and_one_that_vanishes(store: Store, tmp_path: Path) -> None:
+def test_a_file_that_grows_and_one_that_vanishes(threaded: Store, tmp_path: Path) -> None:
     # GIVEN an open recording WHEN its file grows THEN the next listing knows it and the new content is read
     file = trace(tmp_path / "logs" / "a.json")
-    assert store.capture(store.recording(), 60).facts.total_events == 3
+    assert threaded.capture(threaded.recording(), 60).facts.total_events == 3
     trace(file, EVENTS + EVENTS)
-    store.rescan()
-    assert store.capture(store.recording(), 60).facts.total_events == 6
+    threaded.rescan()
+    assert threaded.capture(threaded.recording(), 60).facts.total_events == 6
     # WHEN one vanishes after it was listed THEN reading it says so
     gone = trace(tmp_path / "logs" / "gone" / "b.json")
-    store.rescan()
-    recording = store.recording("gone")
+    threaded.rescan()
+    recording = threaded.recording("gone")
     gone.unlink()
     with pytest.raises(BadInput, match="not there any more") as error:
-        store.capture(recording, 60)
+        threaded.capture(recording, 60)
     assert error.value.file == "gone/b.json"
     # AND after a scan its run is gone, with near names in the hint
-    store.rescan()
+    threaded.rescan()
     with pytest.raises(NotFound) as missing:
-        store.recording("gone")
+        threaded.recording("gone")
     assert "logs" in missing.value.hint
 
 
@@ -347,38 +359,36 @@ def test_without_a_cache_it_works_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     trace(tmp_path / "logs" / "a.json")
     for chosen, note in ((str(tmp_path / "file" / "cache"), "cache directory"), ("", "switched off")):
-        store = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=chosen, workers=1))
-        assert store.capture(store.recording(), 60).facts.total_events == 3
-        assert note in store.loader.cache.note
-        store.close()
+        with ThreadPoolExecutor(1) as pool:
+            store = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=chosen), executor=pool)
+            assert store.capture(store.recording(), 60).facts.total_events == 3
+            assert note in store.loader.cache.note
 
 
-def test_a_damaged_cache_entry_is_read_anew(store: Store, tmp_path: Path) -> None:
+def test_a_damaged_cache_entry_is_read_anew(threaded: Store, tmp_path: Path) -> None:
     trace(tmp_path / "logs" / "a.json")
-    store.capture(store.recording(), 60)
+    threaded.capture(threaded.recording(), 60)
     for table in (tmp_path / "cache").rglob("host.arrow"):
         table.write_bytes(b"garbage")
-    other = Store(store.roots, store.options)
-    try:
+    with ThreadPoolExecutor(1) as pool:
+        other = Store(threaded.roots, threaded.options, executor=pool)
         assert other.capture(other.recording(), 60).facts.total_events == 3
         assert "damaged" in other.loader.cache.note
-    finally:
-        other.close()
 
 
-def test_a_file_that_is_no_recording_says_what_to_do(store: Store, tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_says_what_to_do(threaded: Store, tmp_path: Path) -> None:
     (tmp_path / "logs" / "a.pt.trace.json").write_bytes(b"\x00\x01 not json at all")
     with pytest.raises(BadInput) as error:
-        store.capture(store.recording(), 60)
+        threaded.capture(threaded.recording(), 60)
     assert error.value.hint and error.value.file == "a.pt.trace.json"
     assert str(tmp_path) not in error.value.message + error.value.hint
 
 
-def test_a_read_only_logdir(store: Store, tmp_path: Path) -> None:
+def test_a_read_only_logdir(threaded: Store, tmp_path: Path) -> None:
     trace(tmp_path / "logs" / "a.json").chmod(0o400)
     (tmp_path / "logs").chmod(0o500)
     try:
-        assert store.capture(store.recording(), 60).facts.total_events == 3
+        assert threaded.capture(threaded.recording(), 60).facts.total_events == 3
     finally:
         (tmp_path / "logs").chmod(0o700)
 

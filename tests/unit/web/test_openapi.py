@@ -17,8 +17,8 @@ def test_the_committed_file_is_fresh() -> None:
     assert openapi.FILE.read_text(encoding="utf-8") == openapi.text(), "run: make generate"
 
 
-def test_every_route_is_described(client: FlaskClient) -> None:
-    rules = {str(r) for r in client.application.url_map.iter_rules() if str(r).startswith("/api/")}
+def test_every_route_is_described(shared: FlaskClient) -> None:
+    rules = {str(r) for r in shared.application.url_map.iter_rules() if str(r).startswith("/api/")}
     described = set(openapi.document()["paths"])
     assert {f"/api/v1/analysis/{name}" for name in registry()} <= described
     assert rules - {"/api/v1/analysis/<name>"} == {p for p in described if "/analysis/" not in p}
@@ -36,9 +36,9 @@ def test_every_route_is_described(client: FlaskClient) -> None:
         *((f"/api/v1/analysis/{name}?run=job&wait=20", "") for name in registry()),
     ],
 )
-def test_answers_fit_their_schema(client: FlaskClient, address: str, schema: str) -> None:
+def test_answers_fit_their_schema(shared: FlaskClient, address: str, schema: str) -> None:
     document = openapi.document()
-    body = json.loads(client.get(address).data)
+    body = json.loads(shared.get(address).data)
     name = schema or ("Report" if body["available"] else "UnavailableReport")
     root = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
     errors = [f"{list(e.path)[:6]}: {e.message[:200]}" for e in Draft202012Validator(root).iter_errors(body)]

@@ -20,6 +20,7 @@ from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.routes import create_app
 from tests.support.tiny import trace
+from tests.support.waiting import Gate, until
 
 READY = {"wait": "20"}
 
@@ -57,14 +58,14 @@ def test_a_recording_loads_on_request_and_its_facts_follow(client: FlaskClient) 
     assert first["state"] == "ready" and first["facts"]["total_events"] == 3 and second["facts"] is None
 
 
-def test_the_catalog_needs_no_recording(client: FlaskClient) -> None:
-    body = client.get("/api/v1/analyses").get_json()
+def test_the_catalog_needs_no_recording(shared: FlaskClient) -> None:
+    body = shared.get("/api/v1/analyses").get_json()
     assert body["state"] == "catalogue" and [a["name"] for a in body["analyses"]] == list(registry()) and body["devices"]
 
 
 def test_still_loading_is_409_with_progress(store: Store) -> None:
-    app = create_app(store, WebOptions(first_wait=0.0))
-    store.loader._workers().submit(__import__("time").sleep, 0.5)  # the reader is busy for a while
+    app, gate = create_app(store, WebOptions(first_wait=0.0)), Gate()
+    store.loader._workers().submit(gate.wait)  # the only reader is busy
     reply = app.test_client().get("/api/v1/analyses?run=job")
     assert reply.status_code == 409 and reply.headers["Retry-After"]
     body = reply.get_json()
@@ -73,13 +74,14 @@ def test_still_loading_is_409_with_progress(store: Store) -> None:
     # AND a page, which asks again anyway, is told the same without a failure in the browser's log
     polite = app.test_client().get("/api/v1/analyses?run=job", headers={"Prefer": "respond-async"})
     assert polite.status_code == 202 and polite.get_json()["error"]["code"] == "still_loading"
-    assert app.test_client().get("/api/v1/analyses?run=job&wait=20").status_code == 200
+    gate.open()
+    until(lambda: app.test_client().get("/api/v1/analyses?run=job&wait=20").status_code == 200)
 
 
 @pytest.mark.parametrize("name", list(registry()))
-def test_every_analysis_answers_json_and_csv(client: FlaskClient, name: str) -> None:
+def test_every_analysis_answers_json_and_csv(shared: FlaskClient, name: str) -> None:
     # GIVEN a recording WHEN any analysis is asked THEN JSON without NaN in the contract's shape; CSV has the table's rows and numbers
-    reply = client.get(f"/api/v1/analysis/{name}", query_string={"run": "job", **READY})
+    reply = shared.get(f"/api/v1/analysis/{name}", query_string={"run": "job", **READY})
     assert reply.status_code == 200 and reply.content_type == "application/json"
     body = json.loads(reply.data, parse_constant=lambda c: pytest.fail(f"{c} in {name}"))
     assert body["analysis"] == name
@@ -92,7 +94,7 @@ def test_every_analysis_answers_json_and_csv(client: FlaskClient, name: str) -> 
         if section["kind"] != "table":
             continue
         names = [c["name"] for c in section["columns"]]
-        text = client.get(f"/api/v1/analysis/{name}", query_string={"run": "job", "format": "csv", "section": section["id"]}).get_data(
+        text = shared.get(f"/api/v1/analysis/{name}", query_string={"run": "job", "format": "csv", "section": section["id"]}).get_data(
             as_text=True
         )
         rows = list(csv.reader(io.StringIO(text)))
@@ -106,11 +108,11 @@ def test_every_analysis_answers_json_and_csv(client: FlaskClient, name: str) -> 
                     assert float(row[at]) == value
 
 
-def test_defaults_are_the_first_worker_and_span(client: FlaskClient) -> None:
-    one = client.get("/api/v1/analysis/health", query_string={"run": "job", **READY})
-    two = client.get("/api/v1/analysis/health", query_string={"run": "job", "worker": "rank2", "span": "1", **READY})
+def test_defaults_are_the_first_worker_and_span(shared: FlaskClient) -> None:
+    one = shared.get("/api/v1/analysis/health", query_string={"run": "job", **READY})
+    two = shared.get("/api/v1/analysis/health", query_string={"run": "job", "worker": "rank2", "span": "1", **READY})
     assert one.data == two.data and one.headers["ETag"] == two.headers["ETag"]
-    third = client.get("/api/v1/analysis/health", query_string=READY)
+    third = shared.get("/api/v1/analysis/health", query_string=READY)
     assert third.get_json()["selection"]["run"] == "job"
 
 
@@ -135,15 +137,15 @@ def test_defaults_are_the_first_worker_and_span(client: FlaskClient) -> None:
         ("/nothing.js", 404, "not_found", None),
     ],
 )
-def test_errors_have_one_shape(client: FlaskClient, address: str, status: int, code: str, field: str | None) -> None:
-    reply = client.get(address)
+def test_errors_have_one_shape(shared: FlaskClient, address: str, status: int, code: str, field: str | None) -> None:
+    reply = shared.get(address)
     assert reply.status_code == status and reply.content_type == "application/json"
     error = reply.get_json()["error"]
     assert error["code"] == code and error["message"] and error.get("field") == field
 
 
-def test_a_wrong_method_is_json_too(client: FlaskClient) -> None:
-    reply = client.post("/api/v1/runs")
+def test_a_wrong_method_is_json_too(shared: FlaskClient) -> None:
+    reply = shared.post("/api/v1/runs")
     assert reply.status_code == 405 and reply.get_json()["error"]["code"] == "method_not_allowed" and "GET" in reply.headers["Allow"]
 
 
@@ -181,30 +183,30 @@ def test_a_broken_recording_is_told_with_file_and_remedy(client: FlaskClient, lo
 # -- headers ---------------------------------------------------------------------------------------------------------
 
 
-def test_etag_gzip_and_their_304(client: FlaskClient) -> None:
+def test_etag_gzip_and_their_304(shared: FlaskClient) -> None:
     address = "/api/v1/analysis/health?run=job&wait=20"
-    plain, zipped = client.get(address), client.get(address, headers={"Accept-Encoding": "gzip"})
+    plain, zipped = shared.get(address), shared.get(address, headers={"Accept-Encoding": "gzip"})
     assert zipped.headers["Content-Encoding"] == "gzip" and gzip.decompress(zipped.data) == plain.data
     assert plain.headers["ETag"] != zipped.headers["ETag"] and "Accept-Encoding" in plain.headers["Vary"]
     for reply in (plain, zipped):
-        again = client.get(
+        again = shared.get(
             address, headers={"If-None-Match": reply.headers["ETag"], "Accept-Encoding": reply.headers.get("Content-Encoding", "")}
         )
         assert again.status_code == 304 and not again.data
         assert again.headers["Content-Type"] == "application/json" and "Content-Security-Policy" not in again.headers
 
 
-def test_plotly_comes_from_here_compressed(client: FlaskClient) -> None:
-    reply = client.get("/vendor/plotly.min.js", headers={"Accept-Encoding": "gzip"})
+def test_plotly_comes_from_here_compressed(shared: FlaskClient) -> None:
+    reply = shared.get("/vendor/plotly.min.js", headers={"Accept-Encoding": "gzip"})
     assert reply.status_code == 200 and reply.content_type.startswith("text/javascript")
     assert len(reply.data) < 2_000_000 and b"plotly" in gzip.decompress(reply.data)[:200]
-    again = client.get("/vendor/plotly.min.js", headers={"If-None-Match": reply.headers["ETag"], "Accept-Encoding": "gzip"})
+    again = shared.get("/vendor/plotly.min.js", headers={"If-None-Match": reply.headers["ETag"], "Accept-Encoding": "gzip"})
     assert again.status_code == 304 and again.content_type.startswith("text/javascript")
 
 
-def test_every_answer_has_the_safety_headers(client: FlaskClient) -> None:
+def test_every_answer_has_the_safety_headers(shared: FlaskClient) -> None:
     for address in ("/api/v1/runs", "/api/v1/none", "/api/v1/analysis/health?run=job&wait=20", "/vendor/plotly.min.js", "/none"):
-        reply = client.get(address)
+        reply = shared.get(address)
         assert reply.headers["X-Content-Type-Options"] == "nosniff" and reply.headers["Content-Type"] and reply.headers["Cache-Control"]
 
 
@@ -272,8 +274,8 @@ def test_cancel_what_is_not_read(client: FlaskClient) -> None:
     assert client.post("/api/v1/cancel?run=none").status_code == 404
 
 
-def test_health(client: FlaskClient) -> None:
-    assert client.get("/api/v1/health").get_json()["status"] == "ok"
+def test_health(shared: FlaskClient) -> None:
+    assert shared.get("/api/v1/health").get_json()["status"] == "ok"
 
 
 def test_the_device_of_the_server_is_the_default(logdir: Path, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def collect(text: bytes, sizes: Iterable[int]) -> tuple[list[dict[str, object]],
 
 
 @given(st.lists(EVENT, max_size=6), LAYOUT, st.lists(st.integers(1, 60), max_size=30))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_events_come_out_whole_however_the_text_is_cut(
     events: list[dict[str, object]], layout: tuple[int | None, tuple[str, str]], sizes: list[int]
 ) -> None:
@@ -66,7 +66,7 @@ def test_events_come_out_whole_however_the_text_is_cut(
 
 
 @given(st.lists(ARGS, min_size=1, max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_arguments_are_found_by_name(args: list[dict[str, object]]) -> None:
     # GIVEN events with arguments WHEN scanned THEN each key of each event is there with its value
     text = json.dumps([{"ph": "X", "args": a} for a in args]).encode()[1:]

@@ -60,7 +60,7 @@ def totals(capture: Capture) -> Counter[str]:
     return Counter({name: value for name, value in out.items() if value})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(TREES, max_size=5))
 def test_sums_of_any_tree(children: list[Frame]) -> None:
     # GIVEN any tree of scopes, kernels and copies WHEN it is read from JSON and from MessagePack
@@ -86,7 +86,7 @@ def test_sums_of_any_tree(children: list[Frame]) -> None:
         sums_of_profile(capture)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(TREES, min_size=1, max_size=5))
 def test_an_export_reads_back_with_the_same_sums(children: list[Frame]) -> None:
     # GIVEN a profile WHEN it is exported and read again

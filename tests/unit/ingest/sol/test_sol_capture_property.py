@@ -101,7 +101,7 @@ def floats(values: object) -> list[float | None]:
     return [None if v != v else v for v in np.asarray(values, np.float64).tolist()]
 
 
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(loop=loops(), cap=st.sampled_from([700, 3000, F.CAP_BYTES]))
 def test_what_was_written_is_what_is_read(loop: Loop, cap: int) -> None:
     # GIVEN a random loop, written in one file or in parts
@@ -194,7 +194,7 @@ WHOLE = b"".join(small().lines())
 ENDS = [i + 1 for i, byte in enumerate(WHOLE) if byte == 10]
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(cut=st.integers(0, len(WHOLE)) | st.sampled_from([e + d for e in ENDS for d in (-2, -1, 0, 1) if e + d <= len(WHOLE)]))
 def test_a_file_cut_at_any_byte_keeps_every_record_before_the_cut(cut: int) -> None:
     # GIVEN a good file cut somewhere
@@ -214,7 +214,7 @@ def test_a_file_cut_at_any_byte_keeps_every_record_before_the_cut(cut: int) -> N
     assert len(c.tables["ledger"]) == (len(ledgers[-1]["rows"]) if ledgers else 0)
 
 
-@settings(max_examples=250)
+@settings(max_examples=80)
 @given(flips=st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=6))
 def test_flipped_bytes_give_a_recording_or_a_plain_error(flips: list[tuple[int, int]]) -> None:
     text = bytearray(WHOLE)
@@ -231,7 +231,7 @@ JSON = st.recursive(
 FIELDS = sorted({key for record in small().records for key in record})
 
 
-@settings(max_examples=250)
+@settings(max_examples=80)
 @given(changes=st.lists(st.tuples(st.integers(0, len(ENDS) - 1), st.sampled_from(FIELDS), JSON), min_size=1, max_size=5))
 def test_any_json_in_any_field_gives_a_recording_or_a_plain_error(changes: list[tuple[int, str, object]]) -> None:
     records = small().records

@@ -176,7 +176,7 @@ ANY = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from([f.name for f in msgspec.structs.fields(R.Memory)]), ANY))
 def test_any_json_is_survived(tmp_path: Path, fields: dict[str, object]) -> None:
     b = one_step()
