@@ -1,4 +1,4 @@
-"""The old name of `tb_sol_plugin.capture.integrations`: imports of `capture.callbacks.lightning` and the like keep working."""
+"""Keeps the old name of `tb_sol_plugin.capture.integrations`: imports of `capture.callbacks.lightning` and the like work on."""
 
 from __future__ import annotations
 

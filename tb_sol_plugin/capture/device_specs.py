@@ -1,4 +1,4 @@
-"""The limits of the device that a training run uses: those of `tb_sol_plugin.devices`, under the names of the recorder's interface.
+"""Finds the limits of the device that a training run uses: those of `tb_sol_plugin.devices`, under the recorder's names.
 
 `device_spec("auto")` reads the package's table of devices, loaded on first use. Without it, or for a device nobody knows, the answer is
 None and `find_device` says why.
@@ -27,7 +27,7 @@ PEAK_OF: Final = {
 }  # fmt: skip
 """Types with a peak, and what the table of devices calls it."""
 VECTOR_TYPE: Final = {dtype: DataType(vector_dtype(dtype.value)) for dtype in DataType}
-"""The type whose vector peak holds for a type."""
+"""The type whose vector peak applies to a type."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,16 @@ class DeviceSpec:
     unverified_vector: frozenset[DataType] = frozenset()
 
     def matrix_peak(self, dtype: DataType) -> float | None:
-        """FLOP/s of products, convolutions and attention in a type; None where there is no limit."""
+        """Returns FLOP/s of products, convolutions and attention in a type; None where there is no limit."""
         found = self.peak_flops_sparse.get(dtype) if self.assume_sparsity else None
         return found if found is not None else self.peak_flops.get(dtype)
 
     def vector_peak(self, dtype: DataType) -> float | None:
-        """FLOP/s of everything else that computes."""
+        """Returns FLOP/s of everything else that computes."""
         return self.peak_flops_vector.get(VECTOR_TYPE[dtype])
 
     def is_unverified(self, dtype: DataType, *, vector: bool = False) -> bool:
-        """Whether the peak of a type is not confirmed. vector: the peak of everything but products, convolutions and attention."""
+        """Returns whether the peak of a type is not confirmed. vector: the peak of everything but products, convolutions and attention."""
         return VECTOR_TYPE[dtype] in self.unverified_vector if vector else dtype in self.unverified
 
     @classmethod
@@ -111,7 +111,7 @@ def _known(peaks: Mapping[DataType, float | None]) -> dict[DataType, float]:
 
 @dataclass(frozen=True)
 class Found:
-    """An answer of `find_device`: the limits, or one sentence that says why there are none. notes: what was wrong in device files."""
+    """Has the answer of `find_device`: the limits, or one sentence that says why there are none. notes: what was wrong in device files."""
 
     spec: DeviceSpec | None
     reason: str = ""
@@ -247,7 +247,7 @@ def _adjacent_file(logdir: str) -> list[str]:
 
 
 def _of_file(path: str, book: DeviceBook, where: str) -> tuple[Limits | None, str]:
-    """Chooses a row of a chosen file: one that holds for this device, else the only one."""
+    """Chooses a row of a chosen file: one that is for this device, else the only one."""
     layer = book.layers[-1]
     if not layer.rows:
         return None, layer.problems[0].line() if layer.problems else f"{os.path.basename(path)} holds no rows"

@@ -22,7 +22,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 from tb_sol_plugin.capture.loop.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, OpRecord, OpType
 from tb_sol_plugin.capture.work import dispatch
-from tb_sol_plugin.capture.work.dispatch import hold_eager, possible, release_eager
+from tb_sol_plugin.capture.work.dispatch import can_run_eagerly, force_eager, release_eager
 from tb_sol_plugin.capture.work.sums import merged
 
 PATCHED: Final[dict[str, OpType]] = {
@@ -47,21 +47,21 @@ Function: TypeAlias = Callable[..., object]
 
 
 class Recorder(Protocol):
-    """The fallback mode, which counts calls of replaced functions that are in no other one."""
+    """Receives the calls of replaced functions that are in no other one: the fallback mode, which counts them."""
 
     def function_call(self, name: str, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int) -> None: ...
 
 
 class _Patch:
-    """One replaced function: where it stood, what stood there, what stands there now. live: installed."""
+    """Describes one replaced function: where it stood, what stood there, what stands there now. live: installed."""
 
-    __slots__ = ("holder", "live", "name", "original", "replacement", "title")
+    __slots__ = ("live", "module", "name", "original", "replacement", "title")
 
     def __init__(self, title: str) -> None:
         place, self.name = title.split(".")
         self.title = title
-        self.holder: ModuleType = torch.nn.functional if place == "F" else torch
-        self.original: Function = _bottom(getattr(self.holder, self.name))
+        self.module: ModuleType = torch.nn.functional if place == "F" else torch
+        self.original: Function = _bottom(getattr(self.module, self.name))
         self.replacement: Function = self.original
         self.live = False
 
@@ -89,19 +89,19 @@ class FunctionalPatcher:
     def install(self) -> None:
         """Replace the functions; a second call does nothing."""
         with _lock:
-            if self.installed or not possible():
+            if self.installed or not can_run_eagerly():
                 return
             self.installed = True
-            hold_eager(self)
+            force_eager(self)
             for title in PATCHED:
                 patch = self._patches.get(title)
                 if patch is None:
                     patch = self._patches[title] = _Patch(title)
                     patch.replacement = self._replacement(patch)
-                patch.original = _bottom(getattr(patch.holder, patch.name))
+                patch.original = _bottom(getattr(patch.module, patch.name))
                 patch.live = True
-                dispatch.know(patch.replacement, patch.original)
-                setattr(patch.holder, patch.name, patch.replacement)
+                dispatch.register_builtin(patch.replacement, patch.original)
+                setattr(patch.module, patch.name, patch.replacement)
 
     def uninstall(self) -> None:
         """Put back what was there; a second call does nothing. A function that other code has replaced since then stays theirs."""
@@ -116,20 +116,20 @@ class FunctionalPatcher:
                     self.left[title] += 1
                     del self._patches[title]  # theirs calls ours: never install it again, or the two would call each other
                     continue
-                dispatch.forget(patch.replacement)
+                dispatch.unregister_builtin(patch.replacement)
 
     def end_step(self) -> None:
         """Empty the calling thread's stack."""
         self.stack.open.clear()
 
     def records(self, ledger: Iterable[OpRecord]) -> list[CapturedFunctionalOp]:
-        """The ledger's records, summed up by function, module, phase and direction."""
+        """Return the ledger's records, summed up by function, module, phase and direction."""
         return captured_functional_ops(ledger)
 
     def _replacement(self, patch: _Patch) -> Function:
         stack = self.stack
         label = self.labels.id_of("function", NONE, patch.title)
-        python = isinstance(patch.original, FunctionType) and patch.holder is torch.nn.functional
+        python = isinstance(patch.original, FunctionType) and patch.module is torch.nn.functional
 
         @functools.wraps(patch.original)
         def replaced(*args: object, **kwargs: object) -> object:
@@ -176,10 +176,10 @@ def _bottom(function: Function) -> Function:
 
 def _take_out(patch: _Patch) -> bool:
     """Remove a replacement from its place, or from below another one of ours; False if it is below one of other code."""
-    if getattr(patch.holder, patch.name) is patch.replacement:
-        setattr(patch.holder, patch.name, patch.original)
+    if getattr(patch.module, patch.name) is patch.replacement:
+        setattr(patch.module, patch.name, patch.original)
         return True
-    above = _patch_of(getattr(patch.holder, patch.name))
+    above = _patch_of(getattr(patch.module, patch.name))
     while above is not None:
         if above.original is patch.replacement:
             above.original = patch.original

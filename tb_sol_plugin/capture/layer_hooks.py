@@ -23,7 +23,7 @@ from tb_sol_plugin.capture.loop.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.loop.timing import EventPool, Pair
 from tb_sol_plugin.capture.operation_registry import CapturedOp, OpRecord
 from tb_sol_plugin.capture.work import dispatch
-from tb_sol_plugin.capture.work.dispatch import hold_eager, possible, release_eager
+from tb_sol_plugin.capture.work.dispatch import can_run_eagerly, force_eager, release_eager
 from tb_sol_plugin.capture.work.sums import merged
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ __all__ = ["SUPPORTED", "LayerSOLHooks", "Several", "Site", "layer_of"]
 
 
 class Recorder(Protocol):
-    """The fallback mode, which counts calls of the lowest supported layers."""
+    """Receives the calls of the lowest supported layers: the fallback mode, which counts them."""
 
     def layer_call(
         self, site: Site, label: int, args: tuple[object, ...], kwargs: dict[str, object], result: object, duration_ns: int
@@ -58,7 +58,7 @@ Call: TypeAlias = "tuple[int, int, int, Pair | Several | None]"
 
 
 class Site:
-    """One hooked module: its place, and its label below each label that it was called from."""
+    """Describes one hooked module: its place, and its label below each label that it was called from."""
 
     __slots__ = ("calls", "ids", "place", "timed")
 
@@ -110,10 +110,10 @@ class LayerSOLHooks:
 
     def attach(self, model: object) -> int:
         """Put hooks on the modules of a model (see `module_names.places`) that have none of ours; returns on how many."""
-        if not possible():
+        if not can_run_eagerly():
             self.lost["compiled code cannot be watched by this torch (before 2.6)"] += 1
             return 0
-        hold_eager(self)
+        force_eager(self)
         self.saw_compiled = False
         before = len(self._handles)
         for place in places(model):
@@ -167,7 +167,7 @@ class LayerSOLHooks:
         return None if layer is None else layer[0]
 
     def records(self, ledger: Iterable[OpRecord]) -> list[CapturedOp]:
-        """The ledger's records, summed up by supported layer, phase and direction."""
+        """Return the ledger's records, summed up by supported layer, phase and direction."""
         return captured_ops(ledger)
 
     def _hook(self, place: Place) -> None:
@@ -224,7 +224,7 @@ class LayerSOLHooks:
 
 
 class _Hook:
-    """A hook that copies and pickles of its module do not take along: in a copy it takes itself off, in a pickle it does nothing."""
+    """Is a hook that copies and pickles of its module do not take along: in a copy it takes itself off, in a pickle it does nothing."""
 
     __slots__ = ("owner", "site")
 
@@ -295,7 +295,7 @@ class _Exit(_Hook):
 
 
 class _Leftover:
-    """What a hook becomes in a copy of its module: it takes itself off at the first call."""
+    """Replaces a hook in a copy of its module: it takes itself off at the first call."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What the capture library records: kinds of operations, data types, and the records of single operations."""
+"""Names what the capture library records: kinds of operations, data types, and the records of single operations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class OpType(Enum):
-    """Kind of an operation."""
+    """Names the kind of an operation."""
 
     MATMUL = "matmul"
     ATTENTION = "attention"
@@ -24,7 +24,7 @@ class OpType(Enum):
 
 
 class DataType(Enum):
-    """Element type that an operation computes in."""
+    """Names the element type that an operation computes in."""
 
     FP64 = "fp64"
     FP32 = "fp32"
@@ -43,7 +43,7 @@ class DataType(Enum):
 
 
 class BoundType(Enum):
-    """What sets the least time of an operation."""
+    """Names what sets the least time of an operation."""
 
     COMPUTE_BOUND = "compute"
     MEMORY_BOUND = "memory"
@@ -55,7 +55,7 @@ Shape = tuple[int, ...]
 
 @dataclass
 class CapturedOp:
-    """The work of one supported layer in one direction. Times in µs, None where not timed; flops and bytes of all `count` calls."""
+    """Sums the work of one supported layer in one direction. Times in µs, None where not timed; flops and bytes of all `count` calls."""
 
     layer_name: str
     layer_type: str
@@ -76,7 +76,7 @@ class CapturedOp:
 
 @dataclass
 class CapturedFunctionalOp:
-    """The work of one patched function (`F.linear`) in one direction; fields as in `CapturedOp`."""
+    """Sums the work of one patched function (`F.linear`) in one direction; fields as in `CapturedOp`."""
 
     func_name: str
     op_type: OpType
@@ -97,7 +97,7 @@ class CapturedFunctionalOp:
 
 @dataclass
 class OpRecord:
-    """One row of the ledger: calls that are alike in operator, sizes, types, labels, direction. flops and bytes are of all `count` calls.
+    """Sums calls that are alike in operator, sizes, types, labels, direction: one row of the ledger. flops, bytes: of all `count` calls.
 
     flops: matrix class, flops_vector: everything else that computes; None is unknown. bytes: least traffic to device memory.
     layer_name: path of the innermost supported layer, layer_type its class, "" outside. module_context: path of the innermost module.

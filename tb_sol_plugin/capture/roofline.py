@@ -1,4 +1,4 @@
-"""The roofline of recorded operations: `tb_sol_plugin.roofline` with the work of a record and the limits of its device."""
+"""Computes the roofline of recorded operations: `tb_sol_plugin.roofline` with the work of a record and the limits of its device."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ MATRIX: Final = frozenset((OpType.MATMUL, OpType.ATTENTION, OpType.CONV))
 
 @dataclass(frozen=True)
 class Precision:
-    """How FP32 products run. matmul: as `torch.get_float32_matmul_precision()` says. cudnn_tf32: whether convolutions use TF32."""
+    """Describes how FP32 products run. matmul: of `torch.get_float32_matmul_precision()`. cudnn_tf32: whether convolutions use TF32."""
 
     matmul: str = "highest"
     cudnn_tf32: bool = False
 
     def compute_type(self, dtype: DataType, op_type: OpType) -> DataType:
-        """Returns the type whose matrix peak holds."""
+        """Returns the type whose matrix peak applies."""
         if dtype is not DataType.FP32:
             return dtype
         tf32 = self.cudnn_tf32 if op_type is OpType.CONV else self.matmul != "highest"
         return DataType.TF32 if tf32 else dtype
 
     def on(self, spec: DeviceSpec | None) -> Precision:
-        """Returns what holds on a device: other vendors than NVIDIA compute FP32 in FP32 whatever these settings are."""
+        """Returns what applies on a device: other vendors than NVIDIA compute FP32 in FP32 whatever these settings are."""
         return self if spec is None or spec.vendor in ("nvidia", "") else Precision()
 
 
@@ -48,7 +48,7 @@ def current_precision() -> Precision:
 
 
 def _first(torch: object, names: tuple[str, ...]) -> str:
-    """The first setting that torch answers for; it refuses the older one where a process used the newer."""
+    """Return the first setting that torch answers for; it refuses the older one where a process used the newer."""
     for name in names:
         try:
             value: object = attrgetter(name)(torch)
@@ -68,7 +68,7 @@ def _cudnn_tf32(torch: object) -> bool:
 
 @dataclass
 class RooflineResult:
-    """The least time of an operation (of all its calls) and how close it came.
+    """Compares an operation (all its calls) with its least time.
 
     Times in µs, achieved_flops, peak_used and bandwidth_used per second, arithmetic_intensity and ridge_point in FLOP per byte,
     efficiency a ratio. None is unknown. flags: see `FLAGS`.
@@ -167,21 +167,21 @@ def roofline(
 
 def _work_flags(record: OpRecord | CapturedOp | CapturedFunctionalOp, *, known: bool, whole: bool) -> set[str]:
     """Returns the flags of the work of a record. known: some of it is known. whole: an estimate has both of its sides."""
-    holds = {
+    is_set = {
         "communication": record.op_type is OpType.COMMUNICATION,
         "no_model": not known and record.op_type is not OpType.COMMUNICATION,
         "estimated": record.estimated or not whole,
         "recompute": record.is_recompute,
         "eager_capture": isinstance(record, OpRecord) and record.compiled,
     }
-    return {flag for flag, is_so in holds.items() if is_so}
+    return {flag for flag, is_so in is_set.items() if is_so}
 
 
 def _peak_flags(spec: DeviceSpec, dtype: DataType, *, matrix: bool, missing: bool, bound: BoundType) -> set[str]:
     """Returns the flags of the peak that the work is compared with. missing: it needs one that the device does not have."""
-    holds = {
+    is_set = {
         "no_peak": missing,
         "sparse": matrix and spec.assume_sparsity and dtype in spec.peak_flops_sparse,
         "unverified_peak": bound is BoundType.COMPUTE_BOUND and spec.is_unverified(dtype, vector=not matrix),
     }
-    return {flag for flag, is_so in holds.items() if is_so}
+    return {flag for flag, is_so in is_set.items() if is_so}

@@ -23,7 +23,7 @@ from tb_sol_plugin.capture.tracker import SOLTracker
 
 
 class _State:
-    """The tracker of the process, and up to which level ranges are active."""
+    """Has the tracker of the process, and up to which level ranges are active."""
 
     def __init__(self) -> None:
         self.tracker: SOLTracker | None = None
@@ -88,7 +88,7 @@ def sol_nvtx_range(name: str, log_level: int = 1) -> AbstractContextManager[None
 
 
 class _Nothing:
-    """A range that does nothing."""
+    """Is a range that does nothing."""
 
     def __enter__(self) -> None:
         return None
@@ -98,7 +98,7 @@ class _Nothing:
 
 
 class _Marked:
-    """A range for profilers alone."""
+    """Is a range for profilers alone."""
 
     __slots__ = ("_mark", "_name")
 

@@ -1,4 +1,4 @@
-"""The SOL tracker: counts the work of sampled iterations, times the phases of all, and has what it finds written and logged."""
+"""Counts the work of sampled iterations, times the phases of all, and has what it finds written and logged: the SOL tracker."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class SOLTracker:
                 self._sampling.abandon()
                 self._sizes.forget()
                 self.output.forget()
-                self._note("model", "another model is tracked from here on; the file's header tells of the first one")
+                self._note("model", "another model is tracked from here on; the file's header describes the first one")
             self._tracked.set(model)
             self._environment.find_events()
             if not self._running:

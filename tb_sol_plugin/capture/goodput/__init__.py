@@ -1,1 +1,1 @@
-"""What goodput needs of a training loop: step times, gradient statistics, hints of a scheduler."""
+"""Measures what goodput needs of a training loop: step times, gradient statistics, hints of a scheduler."""

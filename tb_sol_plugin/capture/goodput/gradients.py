@@ -43,7 +43,7 @@ SMOOTHING: Final = 0.999
 
 @dataclass
 class Averages:
-    """Averages of gradient statistics over steps.
+    """Averages gradient statistics over steps.
 
     sqr, var: per group of the optimizer. biased: of differences of successive steps. preconditioned: of g over the optimizer's scale.
 
@@ -84,7 +84,7 @@ class Averages:
         return True
 
     def grad_params(self) -> tuple[float, float] | None:
-        """(sqr, var), summed over groups; None before the first step. Either may be below 0."""
+        """Return (sqr, var), summed over groups; None before the first step. Either may be below 0."""
         if self.weight <= 0:
             return None
         return math.fsum(self.sqr) / self.weight, math.fsum(self.var) / self.weight
@@ -111,7 +111,7 @@ class Averages:
 
 @dataclass
 class Processes:
-    """A group for small numbers, and how many processes it has."""
+    """Names a group for small numbers, and how many processes it has."""
 
     group: Any
     size: int
@@ -137,7 +137,7 @@ def own_group(like: object = None) -> Processes | None:
 
 
 class Pending:
-    """A sum over processes that is under way.
+    """Waits for a sum over processes that is under way.
 
     values: once `done`. sent: numbers as they lie on the device; processes: those over which they are added up, None for this one
     alone.
@@ -208,7 +208,7 @@ class Preconditioner:
         self.passed()
 
     def over(self, grad: Tensor, p: Tensor | None) -> Tensor:
-        """A gradient, or one of its shape, over the scale of its parameter."""
+        """Divide a gradient, or a tensor of its shape, by the scale of its parameter."""
         if not self.on or p is None or self._optimizer is None:
             return grad
         state, group = self._optimizer.state.get(p), self._group.get(p)
@@ -328,7 +328,7 @@ class GradientMonitor:
         self._handles.append(p.register_hook(lambda grad: self._guarded(lambda: self._gradient(grad, own(), place))))
 
     def _unsharded(self, module: nn.Module, _: object) -> None:
-        """Parameters of a sharded module while it runs: whole, and others than those of the optimizer."""
+        """Return the parameters of a sharded module while it runs: whole, and others than those of the optimizer."""
 
         def look() -> None:
             for p in module._parameters.values():
@@ -368,7 +368,7 @@ class GradientMonitor:
         Variable._execution_engine.queue_callback(lambda: self._guarded(lambda: self._through(device)))
 
     def _gradient(self, grad: Tensor, p: Tensor | None, place: int) -> None:
-        """The gradient of one parameter from one backward pass, before any reduction."""
+        """Measure the gradient of one parameter from one backward pass, before any reduction."""
         self._begin(grad.device)
         if not self._measuring:
             return
@@ -399,7 +399,7 @@ class GradientMonitor:
         return self._updates % self._every == 0
 
     def _whole(self, alone: bool) -> None:
-        """Squared norms of the gradients as they stand; for a lone replica, also of their mean with those of the update before."""
+        """Measure squared norms of the gradients as they stand; for a lone replica, also of their mean with those of the update before."""
         import torch
 
         with torch.no_grad():
@@ -511,7 +511,7 @@ class GradientMonitor:
 
 
 def _groups(model: nn.Module, optimizer: Optimizer | None) -> list[list[Any]]:
-    """Parameters that are trained, by group of the optimizer; in one without it."""
+    """Return the parameters that are trained, by group of the optimizer; in one without it."""
     if optimizer is None:
         return [[p for p in model.parameters() if p.requires_grad]]
     return [[p for p in group["params"] if p.requires_grad] for group in optimizer.param_groups]
@@ -532,7 +532,7 @@ def _dense(grad: Any) -> Any:
 
 
 def _square_sum(grads: Iterable[Any]) -> Any:
-    """Squared norm of all of them together."""
+    """Return the squared norm of all of them together."""
     import torch
 
     return _squares([torch.linalg.vector_norm(g, dtype=torch.float32) for g in grads])
@@ -545,7 +545,7 @@ def _squares(norms: list[Any]) -> Any:
 
 
 def _moment(device: Any) -> Any:
-    """Now, on the clock of the device where there is one, else of the host (seconds)."""
+    """Read the time, on the clock of the device where there is one, else of the host (seconds)."""
     if device.type != "cuda":
         return time.perf_counter()
     import torch

@@ -132,7 +132,7 @@ class Supervisor:
     backoff_s: float = BACKOFF_S
 
     def post(self, hints: Mapping[str, object], *, wait: bool = False) -> bool | None:
-        """See `post_sched_hints`."""
+        """Send hints, see `post_sched_hints`."""
         check_hints(hints)
         request = self._request(json.dumps({**DEFAULTS, **hints}, allow_nan=False).encode())
         if request is None:

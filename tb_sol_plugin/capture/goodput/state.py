@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Key(NamedTuple):
-    """A configuration: nodes, replicas of the whole model, samples of one micro-step on one replica."""
+    """Names a configuration: nodes, replicas of the whole model, samples of one micro-step on one replica."""
 
     num_nodes: int
     num_replicas: int
@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
 @dataclass
 class Counts:
-    """Steps of one configuration; times in seconds. sync_count: of optim_count, steps whose wait for gradients is in optim_sync_time.
+    """Counts the steps of one configuration; times in s. sync_count: of optim_count, steps whose wait for gradients is in optim_sync_time.
 
     A device reports waits a little late, so that a few of the last may be missing: their mean stands for them.
     """
@@ -56,7 +56,7 @@ class Counts:
 
     @property
     def sync_time(self) -> float | None:
-        """Seconds that all synchronized steps waited; None where no wait was measured."""
+        """The seconds that all synchronized steps waited; None where no wait was measured."""
         return self.optim_sync_time / self.sync_count * self.optim_count if self.sync_count else None
 
     def times(self) -> tuple[float, float] | None:
@@ -76,7 +76,7 @@ class Counts:
 
 @dataclass
 class MetricsState:
-    """What is saved of a job.
+    """Is what is saved of a job.
 
     profile: counts by configuration. perf_params: the seven as last fitted (names in PERF). grad_sqr, grad_var: raw averages.
 
@@ -296,7 +296,7 @@ class Accumulator(MutableMapping[str, Value]):
         return Update(name)
 
     def __setitem__(self, name: str, value: Value) -> None:
-        """Outside of `synchronized` only what `acc[name] += x` gives; inside a number, on every replica the same."""
+        """Take, outside of `synchronized`, only what `acc[name] += x` gives; inside, a number that is the same on every replica."""
         if not isinstance(name, str):
             raise TypeError(f"names are texts, not {type(name).__name__}")
         if self._open:
@@ -332,7 +332,7 @@ class Accumulator(MutableMapping[str, Value]):
 
     @contextmanager
     def synchronized(self) -> Iterator[Accumulator]:
-        """A collective: every replica enters it at the same place. Inside, values are the sums over all replicas, the same everywhere."""
+        """Add up all replicas; inside, values are these sums. A collective: every replica enters it at the same place."""
         if self._open:
             raise RuntimeError("synchronized() inside of synchronized()")
         self._sync()
@@ -385,7 +385,7 @@ class Accumulator(MutableMapping[str, Value]):
 
 
 def _addend(value: object) -> object:
-    """A number, or a tensor of one element, which is read only when it must be."""
+    """Return a number, or a tensor of one element, which is read only when it must be."""
     if isinstance(value, Update):
         raise RuntimeError(_OUTSIDE)
     if hasattr(value, "detach") and hasattr(value, "numel"):
@@ -406,7 +406,7 @@ def _sum(parts: list[object]) -> float:
 
 
 def _exactly(values: list[float]) -> float:
-    """Their sum with one rounding; where one is infinite or no number, what plain addition gives."""
+    """Return their sum with one rounding; where one is infinite or no number, what plain addition gives."""
     try:
         return math.fsum(values)
     except (ValueError, OverflowError):

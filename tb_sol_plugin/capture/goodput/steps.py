@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from tb_sol_plugin.capture.goodput.hints import PATH, TIMEOUT_S, Supervisor, hints_of
 from tb_sol_plugin.capture.goodput.state import Counts, Key, MetricsState
 from tb_sol_plugin.capture.loop.guard import log
-from tb_sol_plugin.capture.loop.header import groups_of, known, rank_of
+from tb_sol_plugin.capture.loop.header import groups_of, rank_of, value_or_none
 from tb_sol_plugin.format import PROFILE_ROW
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class StepRecorder:
 
     def start(self, atomic_bsz: int) -> None:
         """Begin a micro-step of so many samples on this replica."""
-        size = known(lambda: int(atomic_bsz)) or 0
+        size = value_or_none(lambda: int(atomic_bsz)) or 0
         if size < 1:
             self._began = None
             return self.warn_once("atomic_bsz", f"a step with an atomic batch size of {str(atomic_bsz)[:40]} is not counted")
@@ -112,7 +112,7 @@ class StepRecorder:
 
     def sync(self, seconds: float) -> None:
         """Add the seconds that this step waited for the reduction of gradients once its backward pass was through."""
-        found = known(lambda: float(seconds))
+        found = value_or_none(lambda: float(seconds))
         if found is None or not 0 <= found < 1e9:
             return self.warn_once("sync", f"a wait of {str(seconds)[:40]} s is not counted")
         self._sync += found
@@ -259,14 +259,14 @@ def _row(key: Key, counts: Counts) -> list[int | None]:
 
 
 def replicas_found() -> tuple[int, int]:
-    """(nodes, replicas) of the environment: ADAPTDL_NUM_NODES and ADAPTDL_NUM_REPLICAS, else of torchrun or Slurm; replicas are ranks
+    """Read (nodes, replicas) off the environment: of ADAPTDL_NUM_NODES and _REPLICAS, else of torchrun or Slurm; replicas are ranks
     over tensor × pipeline × context parallel, where Megatron has these."""
     world = rank_of()[1]
     nodes = _environment("ADAPTDL_NUM_NODES", "GROUP_WORLD_SIZE", "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
     local = _environment("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
     replicas = _environment("ADAPTDL_NUM_REPLICAS")
     if replicas is None:
-        groups = known(lambda: groups_of([])) or {}
+        groups = value_or_none(lambda: groups_of([])) or {}
         model = 1
         for name in _MODEL_GROUPS:
             model *= groups.get(name, [0, 1])[1]
@@ -278,7 +278,7 @@ def replicas_found() -> tuple[int, int]:
 
 def _environment(*names: str) -> int | None:
     for name in names:
-        found = known(lambda name=name: int(os.environ[name]))  # type: ignore[misc]
+        found = value_or_none(lambda name=name: int(os.environ[name]))  # type: ignore[misc]
         if found is not None and found >= 1:
             return found
     return None
@@ -332,17 +332,17 @@ def set_batch_sizes(
     local_bsz_bounds: tuple[int, int] | None = None,
     gradient_accumulation: bool = False,
 ) -> None:
-    """See `StepRecorder.set_batch_sizes`."""
+    """Set the batch sizes of this process, see `StepRecorder.set_batch_sizes`."""
     _process.recorder.set_batch_sizes(init_batch_size, max_batch_size, local_bsz_bounds, gradient_accumulation)
 
 
 def set_replicas(num_nodes: int, num_replicas: int) -> None:
-    """See `StepRecorder.set_replicas`."""
+    """Set the replicas of this process, see `StepRecorder.set_replicas`."""
     _process.recorder.set_replicas(num_nodes, num_replicas)
 
 
 def set_grad_params(sqr: float, var: float, *, biased: bool = False) -> None:
-    """See `StepRecorder.set_grad_params`."""
+    """Set the gradient statistics of this process, see `StepRecorder.set_grad_params`."""
     _process.recorder.set_grad_params(sqr, var, biased=biased)
 
 

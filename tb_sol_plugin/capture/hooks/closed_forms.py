@@ -20,7 +20,7 @@ Sizes = tuple[int, ...]
 
 
 class Given(NamedTuple):
-    """A tensor argument: sizes, element type as a trace names it. transposed: its last two dimensions are swapped in memory."""
+    """Describes a tensor argument: sizes, element type as a trace names it. transposed: its last two dimensions are swapped in memory."""
 
     sizes: Sizes
     type: str
@@ -32,7 +32,7 @@ Argument = Given | str | None
 
 
 class Form(NamedTuple):
-    """One call of an operator. What it is given, and the sizes of its results in the type of its first tensor. Hashable."""
+    """Describes one call of an operator: its arguments, and the sizes of its results in the type of its first tensor. Hashable."""
 
     op: str
     given: tuple[Argument, ...]
@@ -41,14 +41,14 @@ class Form(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """Which gradients the backward pass makes: of the first and second tensor of a product, or of input and parameters of a layer."""
+    """Names the gradients of the backward pass: of the first and second tensor of a product, or of input and parameters of a layer."""
 
     first: bool = False
     second: bool = False
 
 
 def product(m: int, k: int, n: int, type_: str, *, batch: int | None = None, bias: bool = False, transposed: bool = False) -> Form:
-    """[m, k] x [k, n], `batch` times; with a bias added to it. transposed: the second one lies in memory as [n, k]."""
+    """Describes [m, k] x [k, n], `batch` times; with a bias added to it. transposed: the second one lies in memory as [n, k]."""
     if batch is not None:
         first, second = Given((batch, m, k), type_), Given((batch, k, n), type_, transposed)
         return Form("aten::bmm", (first, second), ((batch, m, n),))
@@ -61,7 +61,7 @@ def product(m: int, k: int, n: int, type_: str, *, batch: int | None = None, bia
 def products(
     m: int, k: int, n: int, type_: str, needs: Needs, *, batch: int | None = None, bias: bool = False, transposed: bool = False
 ) -> list[Form]:
-    """A product and those of its backward pass: dA [m, k] = dC x B^T, dB [k, n] = A^T x dC, each with the FLOP of the forward."""
+    """Lists a product and those of its backward pass: dA [m, k] = dC x B^T, dB [k, n] = A^T x dC, each with the FLOP of the forward."""
     out = [product(m, k, n, type_, batch=batch, bias=bias, transposed=transposed)]
     if needs.first:
         out.append(product(m, n, k, type_, batch=batch)._replace(backward=True))
@@ -71,7 +71,7 @@ def products(
 
 
 def matmul(a: Sizes, b: Sizes, type_: str, needs: Needs) -> list[Form]:
-    """torch.matmul: vectors count as matrices with a 1; a second matrix without batch is one product; batches are broadcast."""
+    """Lists the products of torch.matmul: a vector is a matrix with a 1; a second matrix without batch is one product; batches match."""
     if not a or not b:
         raise ValueError("a product of scalars")
     m, k = (1, a[0]) if len(a) == 1 else (a[-2], a[-1])
@@ -84,14 +84,14 @@ def matmul(a: Sizes, b: Sizes, type_: str, needs: Needs) -> list[Form]:
 
 
 def broadcast(a: Sizes, b: Sizes) -> Sizes:
-    """The common size of two shapes."""
+    """Returns the common size of two shapes."""
     longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
     padded = (1,) * (len(longer) - len(shorter)) + shorter
     return tuple(y if x == 1 else x for x, y in zip(longer, padded, strict=True))
 
 
 def einsum(equation: str, a: Sizes, b: Sizes, type_: str, needs: Needs) -> list[Form]:
-    """Two operands as one batched product: letters of both and the result are the batch, of both only are summed over.
+    """Lists the one batched product of two operands: letters of both and the result are the batch, of both only are summed.
 
     Raises ValueError for repeated letters within an operand, and for `...`.
     """
@@ -110,7 +110,7 @@ def einsum(equation: str, a: Sizes, b: Sizes, type_: str, needs: Needs) -> list[
 
 
 def layer_norm(x: Sizes, normalized: int, type_: str, needs: Needs, *, weight: bool, bias: bool, rms: bool = False) -> list[Form]:
-    """Normalization over the last `normalized` dimensions. needs.second: the gradient of the weight."""
+    """Lists a normalization over the last `normalized` dimensions and its backward. needs.second: the gradient of the weight."""
     inner, rows = x[len(x) - normalized :], (*x[: len(x) - normalized], *(1,) * normalized)
     sizes = json.dumps(list(inner))
     w, b = Given(inner, type_) if weight else None, Given(inner, type_) if bias else None
@@ -136,17 +136,17 @@ def softmax(x: Sizes, dim: int, type_: str, needs: Needs, *, log: bool = False) 
 
 
 def embedding(rows: int, width: int, indices: Sizes, type_: str, index_type: str, needs: Needs) -> list[Form]:
-    """needs.second: the gradient of the table."""
-    looked, taken = Given(indices, index_type), (*indices, width)
-    out = [Form("aten::embedding", (Given((rows, width), type_), looked, "-1", "False", "False"), (taken,))]
+    """Lists a lookup in a table and its backward. needs.second: the gradient of the table."""
+    lookup, result = Given(indices, index_type), (*indices, width)
+    out = [Form("aten::embedding", (Given((rows, width), type_), lookup, "-1", "False", "False"), (result,))]
     if needs.second:
-        given = Given(taken, type_), looked, str(rows), "-1", "False"
+        given = Given(result, type_), lookup, str(rows), "-1", "False"
         out.append(Form("aten::embedding_dense_backward", given, ((rows, width),), backward=True))
     return out
 
 
 def attention(q: Sizes, k: Sizes, v: Sizes, type_: str, needs: Needs, *, causal: bool) -> list[Form]:
-    """Fused attention of [batch, heads, length, width]; its backward computes the scores again (2.5 times the forward)."""
+    """Lists fused attention of [batch, heads, length, width]; its backward computes the scores again (2.5 times the forward)."""
     gq, gk, gv = Given(q, type_), Given(k, type_), Given(v, type_)
     result = (*q[:-1], v[-1])
     rows = Given(q[:-1], "float")
@@ -158,7 +158,7 @@ def attention(q: Sizes, k: Sizes, v: Sizes, type_: str, needs: Needs, *, causal:
 
 
 def signature_of(form: Form) -> Signature:
-    """The form as the ledger keeps calls: the texts that a trace would have."""
+    """Returns the form as the ledger keeps calls: the texts that a trace would have."""
     out = Signature(form.op)
     tensors = [one if isinstance(one, Given) else None for one in form.given]
     out.shapes = json.dumps([list(one.sizes) if one else [] for one in tensors])
@@ -199,7 +199,7 @@ Named = Mapping[str, object]
 
 
 def layer_forms(layer: str, module: object, args: Arguments, kwargs: Named, result: object) -> list[Form]:
-    """The operators of one call of a supported layer, by its type."""
+    """Lists the operators of one call of a supported layer, by its type."""
     return _LAYERS[layer](module, args, kwargs, result)
 
 
@@ -210,12 +210,12 @@ def _linear_layer(module: object, args: Arguments, kwargs: Named, result: object
 
 
 def _multiplies(module: object, y: torch.Tensor) -> str:
-    """The type that a layer multiplies in: that of its result, unless Transformer Engine says that it is at work in 8 bits."""
+    """Returns the type that a layer multiplies in: that of its result, unless Transformer Engine says that it is at work in 8 bits."""
     return "c10::Float8_e4m3fn" if getattr(module, "fp8", None) is True else type_name(y)
 
 
 def _linear(x: torch.Tensor, y: torch.Tensor, *, bias: bool, weight_grad: bool, type_: str) -> list[Form]:
-    """y = x W^T: rows are those of the larger side, for either may be a part of a sequence that other ranks hold."""
+    """Lists y = x W^T: rows are those of the larger side, for either may be the part of a sequence that this rank computes."""
     if not x.ndim or not y.ndim:
         raise ValueError("a layer of scalars")
     k, n = int(x.shape[-1]), int(y.shape[-1])
@@ -244,7 +244,7 @@ def _norm_linear_layer(module: object, args: Arguments, kwargs: Named, result: o
 
 
 def _norm_mlp_layer(module: object, args: Arguments, kwargs: Named, result: object) -> list[Form]:
-    """Normalization, [m, k] x [k, f], activation, [m, h] x [h, n]; of a gated activation f is 2 h."""
+    """Lists normalization, [m, k] x [k, f], activation, [m, h] x [h, n]; of a gated activation f is 2 h."""
     x, y = _tensor(_first(args, kwargs)), _result(result)
     up, down = getattr(module, "fc1_weight", None), getattr(module, "fc2_weight", None)
     if not isinstance(up, Tensor) or not isinstance(down, Tensor):
@@ -279,7 +279,7 @@ def _embedding(indices: torch.Tensor, table: torch.Tensor) -> list[Form]:
 
 
 def _attention_layer(module: object, args: Arguments, kwargs: Named, result: object) -> list[Form]:
-    """Attention as Transformer Engine and Megatron call it: [length, batch, heads, width] unless the layer says otherwise."""
+    """Lists attention as Transformer Engine and Megatron call it: [length, batch, heads, width] unless the layer says otherwise."""
     q, k, v = (_tensor(_argument(args, kwargs, at, name)) for at, name in enumerate(("query_layer", "key_layer", "value_layer")))
     layout = str(kwargs.get("qkv_format") or getattr(module, "qkv_format", None) or "sbhd")
     if layout not in ("sbhd", "bshd") or any(one.ndim != 4 for one in (q, k, v)):
@@ -307,7 +307,7 @@ _LAYERS: Final[dict[str, Callable[[object, Arguments, Named, object], list[Form]
 
 
 def function_forms(name: str, args: Arguments, kwargs: Named, result: object) -> list[Form]:
-    """The operators of one call of a replaced function, by its name (`F.linear`)."""
+    """Lists the operators of one call of a replaced function, by its name (`F.linear`)."""
     read = _torch_embedding if name == "torch.embedding" else _FUNCTIONS[name.partition(".")[2]]
     return read(args, kwargs, result)
 
@@ -320,7 +320,7 @@ def _f_linear(args: Arguments, kwargs: Named, result: object) -> list[Form]:
 
 
 def _f_matmul(args: Arguments, kwargs: Named, result: object, *, at: int = 0) -> list[Form]:
-    """The product of the tensors at `at` and after it."""
+    """Lists the product of the tensors at `at` and after it."""
     names = ("input", "other") if at == 0 else ("mat1", "mat2")
     a, b = _tensor(_argument(args, kwargs, at, names[0])), _tensor(_argument(args, kwargs, at + 1, names[1]))
     return matmul(_sizes(a), _sizes(b), type_name(_result(result)), Needs(a.requires_grad, b.requires_grad))
@@ -377,7 +377,7 @@ def _f_embedding(args: Arguments, kwargs: Named, result: object) -> list[Form]:
 
 
 def _torch_embedding(args: Arguments, kwargs: Named, result: object) -> list[Form]:
-    """torch.embedding takes the table first, F.embedding the indices."""
+    """Lists a lookup of torch.embedding, which takes the table first; F.embedding takes the indices first."""
     return _embedding(_tensor(_argument(args, kwargs, 1, "indices")), _tensor(_argument(args, kwargs, 0, "weight")))
 
 
@@ -404,12 +404,12 @@ def _argument(args: Arguments, kwargs: Named, at: int, name: str) -> object:
 
 
 def _first(args: Arguments, kwargs: Named) -> object:
-    """The input of a layer: its first argument, or the first tensor among those by name."""
+    """Returns the input of a layer: its first argument, or the first tensor among those by name."""
     return args[0] if args else next((one for one in kwargs.values() if isinstance(one, Tensor)), None)
 
 
 def _tensor(value: object) -> torch.Tensor:
-    """A dense tensor with a device; of one that is spread over ranks the part of this rank. Raises ValueError for anything else."""
+    """Returns a dense tensor with a device; of one that is sharded over ranks the part of this rank. ValueError for anything else."""
     if not isinstance(value, Tensor):
         raise ValueError("no tensor where one is expected")
     part = getattr(value, "_local_tensor", None)
@@ -430,6 +430,6 @@ def _sizes(tensor: torch.Tensor) -> Sizes:
 
 
 def _trains(module: object) -> bool:
-    """Whether the layer's own parameters get gradients."""
+    """Returns whether the layer's own parameters get gradients."""
     parameters = getattr(module, "_parameters", None) or {}
     return any(one is not None and one.requires_grad for one in parameters.values())

@@ -26,7 +26,7 @@ from tb_sol_plugin.capture.work import attribution
 from tb_sol_plugin.capture.work.attribution import Row, RowKey
 from tb_sol_plugin.capture.work.copies import CopyCounts
 from tb_sol_plugin.capture.work.costs import op_type_of
-from tb_sol_plugin.capture.work.dispatch import CompiledEagerly
+from tb_sol_plugin.capture.work.dispatch import CompiledEagerly, can_run_eagerly
 from tb_sol_plugin.capture.work.ledger import UNTIMED, Ledger, LedgerMode
 from tb_sol_plugin.capture.work.signatures import Signature
 from tb_sol_plugin.capture.work.sums import LazySequence
@@ -126,7 +126,7 @@ DEPTH: Final = 3
 
 @dataclass
 class Collected:
-    """What was counted in a sampled step.
+    """Has what was counted in a sampled step.
 
     signature: of the sizes of the models' inputs; where no model was called, of the matrix work, without any of all work; "" for nothing.
     copies: rows as `format.COPY_ROW` names them, None where copies were not counted.
@@ -141,7 +141,7 @@ class Collected:
 
 
 class InputSizes:
-    """A hook on the outermost modules that notes the sizes of what they are called with. Keeps no tensors.
+    """Notes the sizes of the inputs of the outermost modules, as their hook. Keeps no tensors.
 
     samples, tokens: of calls that train on a batch of token ids, [samples, length] integers; None where there is no such call.
     ids: (samples, length) of each such call.
@@ -251,7 +251,7 @@ class Instrumentation:
         if self.mode == "dispatch" and modes_on_stack():
             self._note("other_mode", "another dispatch mode is active where a sampled step begins; a later one is sampled")
             return False
-        if not CompiledEagerly.possible():
+        if not can_run_eagerly():
             self._note("compiled", "this torch cannot run compiled code eagerly for a step (2.6 and later can); nothing is counted")
             return False
         self._thread = threading.get_ident()

@@ -29,7 +29,7 @@ SUPPORTED: Final[dict[str, OpType]] = {
     "LayerNorm": OpType.LAYERNORM,
     "RMSNorm": OpType.LAYERNORM,
 }
-"""Layer types of the reports. The two fused ones hold a normalization in addition to their products."""
+"""Layer types of the reports. The two fused ones have a normalization in addition to their products."""
 
 _ALSO: Final[dict[str, tuple[str, ...]]] = {
     "Linear": (
@@ -63,12 +63,12 @@ _WRAPPERS: Final = {
         "module",
     ),
 }  # fmt: skip
-"""Classes that only wrap a model, and the name under which they hold it."""
+"""Classes that only wrap a model, and the name of their attribute that is the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One module. children: has modules of its own. lowest: of a supported type, with no supported layer below.
+    """Describes one module. children: has modules of its own. lowest: of a supported type, with no supported layer below.
 
     compiled: runs as part of a region of torch.compile. holds_compiled: some module below it does.
     """
@@ -139,7 +139,7 @@ def places(model: object) -> list[Place]:
 
 
 def _roots(model: object) -> list[tuple[str, nn.Module]]:
-    """(prefix of names, outermost module) of each model."""
+    """Yields (prefix of names, outermost module) of each model."""
     if is_module(model):
         return [("", model)]  # type: ignore[list-item]
     if isinstance(model, Mapping):
@@ -153,7 +153,7 @@ def _roots(model: object) -> list[tuple[str, nn.Module]]:
 
 
 def wrapped_as(module: object) -> str | None:
-    """Return the name under which a wrapper holds its model; None if the module is none."""
+    """Return the name of the attribute under which a wrapper has its model; None if the module is none."""
     children = getattr(module, "_modules", None) or {}
     for kind in type(module).__mro__:
         key = _WRAPPERS.get(kind.__name__)
@@ -191,13 +191,13 @@ def any_compiled(model: object) -> bool:
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    """Whether the module's call or its own `forward` was compiled in place."""
+    """Returns whether the module's call or its own `forward` was compiled in place."""
     own = vars(module).get("forward")
     return getattr(module, "_compiled_call_impl", None) is not None or hasattr(own, "_torchdynamo_orig_callable")
 
 
 def _children(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Held modules by name. A scripted module keeps its own in a mapping of its own sort."""
+    """Returns the modules of a module by name. A scripted module keeps them in a mapping of its own sort."""
     held = getattr(module, "_modules", None)
     return [] if held is None else [(key, child) for key, child in held.items() if is_module(child)]
 

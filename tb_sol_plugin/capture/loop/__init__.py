@@ -1,1 +1,1 @@
-"""The iterations of a training loop: schedule, phases, times, traces, and what a session knows of its process."""
+"""Follows the iterations of a training loop: schedule, phases, times, traces, and the header that describes the process."""

@@ -30,7 +30,7 @@ _start_of: Final = itemgetter(1)
 
 
 class IterationTimes:
-    """Number and times of the iteration that runs, in ns on the recorder's clock.
+    """Has number and times of the iteration that runs, in ns on the recorder's clock.
 
     stride: between the numbers of iterations. previous: number of the one before, None for none. own_at_start, own_at_end: `Clock.own_ns`
     when this one began, and when the one before ended. before_ns: own work between the two.
@@ -51,7 +51,7 @@ class IterationTimes:
 
 
 class FastPath(IterationTimes):
-    """The ends of ordinary iterations, and the times of all: one object, since the common iteration must touch few.
+    """Ends ordinary iterations, and keeps the times of all: one object, since the common iteration must touch few.
 
     left: how many iterations can still end here. ended: how many did since the other parts learned of it; last: number, start_ns and
     duration_ns of the last of them. size: of the file.

@@ -64,7 +64,7 @@ class Guard:
 
 
 class _Bounded(Protocol):
-    """An object with guarded methods. off: tracking has ended."""
+    """Is an object with guarded methods. off: tracking has ended."""
 
     guard: Guard
     off: bool
@@ -94,7 +94,7 @@ def guarded(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[B
 
 
 class Tracker(Protocol):
-    """A tracker that is closed at exit and stopped in a forked process; neither method raises."""
+    """Is closed at exit and stopped in a forked process; neither method raises."""
 
     def end(self, *, report: bool) -> None: ...
     def forked(self) -> None: ...

@@ -45,7 +45,7 @@ _MESH: Final = {
 }
 
 
-def known(ask: Callable[[], T]) -> T | None:
+def value_or_none(ask: Callable[[], T]) -> T | None:
     """Return what the function returns; None, which is unknown, where it raises."""
     try:
         return ask()
@@ -57,12 +57,12 @@ def rank_of() -> tuple[int, int]:
     """Return (rank, world size) of torch.distributed, else of the launcher's environment, else (0, 1)."""
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
-    if known(lambda: distributed.is_available() and distributed.is_initialized()):  # type: ignore[union-attr]
-        found = known(lambda: (int(distributed.get_rank()), int(distributed.get_world_size())))  # type: ignore[union-attr]
+    if value_or_none(lambda: distributed.is_available() and distributed.is_initialized()):  # type: ignore[union-attr]
+        found = value_or_none(lambda: (int(distributed.get_rank()), int(distributed.get_world_size())))  # type: ignore[union-attr]
         if found is not None:
             return found
     for rank, world in (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS")):
-        found = known(lambda rank=rank, world=world: (int(os.environ[rank]), int(os.environ.get(world, "1"))))  # type: ignore[misc]
+        found = value_or_none(lambda rank=rank, world=world: (int(os.environ[rank]), int(os.environ.get(world, "1"))))  # type: ignore[misc]
         if found is not None and 0 <= found[0] < found[1]:
             return found
     return 0, 1
@@ -77,11 +77,13 @@ def groups_of(models: list[object]) -> dict[str, list[int]]:
     if state is not None:
         found = {}
         for name, long in _MEGATRON.items():
-            pair = known(lambda long=long: [int(getattr(state, f"get_{long}_rank")()), int(getattr(state, f"get_{long}_world_size")())])  # type: ignore[misc]
+            pair = value_or_none(
+                lambda long=long: [int(getattr(state, f"get_{long}_rank")()), int(getattr(state, f"get_{long}_world_size")())]  # type: ignore[misc]
+            )
             if pair is not None:
                 found[name] = pair
         return found
-    return known(lambda: _mesh_groups(models)) or {}
+    return value_or_none(lambda: _mesh_groups(models)) or {}
 
 
 def _mesh_groups(models: list[object]) -> dict[str, list[int]]:
@@ -98,19 +100,19 @@ def _mesh_groups(models: list[object]) -> dict[str, list[int]]:
 
 def compiled(models: list[object]) -> bool:
     """Return whether a model, or a module of it, is compiled by torch.compile."""
-    return bool(known(lambda: any_compiled(models)))
+    return bool(value_or_none(lambda: any_compiled(models)))
 
 
 def device_kind(models: list[object]) -> str:
     """Return the type of the device that the models are on (cuda, cpu, …); without a model, of the accelerator that is in use."""
     for model in models:
-        for parameter in known(lambda model=model: model.parameters()) or ():  # type: ignore[attr-defined,misc]
-            kind = known(lambda parameter=parameter: str(parameter.device.type))  # type: ignore[misc]
+        for parameter in value_or_none(lambda model=model: model.parameters()) or ():  # type: ignore[attr-defined,misc]
+            kind = value_or_none(lambda parameter=parameter: str(parameter.device.type))  # type: ignore[misc]
             if kind not in (None, "meta"):
                 return str(kind)
     torch = sys.modules.get("torch")
     for kind in ("cuda", "xpu"):
-        if known(lambda kind=kind: bool(getattr(torch, kind).is_initialized())):  # type: ignore[misc]
+        if value_or_none(lambda kind=kind: bool(getattr(torch, kind).is_initialized())):  # type: ignore[misc]
             return kind
     return "cpu"
 
@@ -126,35 +128,35 @@ def model_facts(models: list[object]) -> Json:
     for model in models:
         inner = getattr(model, "_orig_mod", model)
         names.append(type(inner).__name__)
-        for parameter in known(lambda model=model: list(model.parameters())) or ():  # type: ignore[attr-defined,misc]
+        for parameter in value_or_none(lambda model=model: list(model.parameters())) or ():  # type: ignore[attr-defined,misc]
             if id(parameter) in seen:
                 continue
             seen.add(id(parameter))
-            size = known(lambda parameter=parameter: (int(parameter.numel()), int(parameter.element_size())))  # type: ignore[misc]
+            size = value_or_none(lambda parameter=parameter: (int(parameter.numel()), int(parameter.element_size())))  # type: ignore[misc]
             if size is None:  # not materialized yet
                 continue
-            local = known(lambda parameter=parameter: int(parameter._local_tensor.numel()))  # type: ignore[misc]
+            local = value_or_none(lambda parameter=parameter: int(parameter._local_tensor.numel()))  # type: ignore[misc]
             local = size[0] if local is None else local
             counts["parameters"] += size[0]
             counts["trainable"] += size[0] if parameter.requires_grad else 0
             counts["parameter_bytes"] += size[0] * size[1]
             counts["local_parameters"] += local
             counts["local_bytes"] += local * size[1]
-        counts["modules"] += known(lambda model=model: sum(1 for _ in model.modules())) or 0  # type: ignore[attr-defined,misc]
+        counts["modules"] += value_or_none(lambda model=model: sum(1 for _ in model.modules())) or 0  # type: ignore[attr-defined,misc]
     return {"class": ", ".join(dict.fromkeys(names)), **counts, "compiled": compiled(models)}
 
 
 def precision_flags() -> dict[str, object]:
     """Return the precision settings of torch. cudnn_tf32: whether convolutions use TF32."""
     torch = sys.modules.get("torch")
-    matmul = known(lambda: str(torch.get_float32_matmul_precision()))  # type: ignore[union-attr]
-    legacy = known(lambda: bool(torch.backends.cuda.matmul.allow_tf32))  # type: ignore[union-attr]
+    matmul = value_or_none(lambda: str(torch.get_float32_matmul_precision()))  # type: ignore[union-attr]
+    legacy = value_or_none(lambda: bool(torch.backends.cuda.matmul.allow_tf32))  # type: ignore[union-attr]
     if matmul == "highest" and legacy:
         matmul = "high"
     return {
         "matmul": matmul,
-        "cudnn_tf32": known(lambda: bool(torch.backends.cudnn.allow_tf32)),  # type: ignore[union-attr]
-        "autocast": known(lambda: bool(torch.is_autocast_enabled())),  # type: ignore[union-attr]
+        "cudnn_tf32": value_or_none(lambda: bool(torch.backends.cudnn.allow_tf32)),  # type: ignore[union-attr]
+        "autocast": value_or_none(lambda: bool(torch.is_autocast_enabled())),  # type: ignore[union-attr]
     }
 
 
@@ -163,13 +165,13 @@ def device_facts(kind: str, spec: DeviceSpec | None) -> Json:
     torch = sys.modules.get("torch")
     module = getattr(torch, kind, None)
     name, memory, units = None, None, None
-    if kind not in ("cpu", "meta") and known(lambda: bool(module.is_initialized())):  # type: ignore[union-attr]
-        facts = known(lambda: module.get_device_properties(module.current_device()))  # type: ignore[union-attr]
+    if kind not in ("cpu", "meta") and value_or_none(lambda: bool(module.is_initialized())):  # type: ignore[union-attr]
+        facts = value_or_none(lambda: module.get_device_properties(module.current_device()))  # type: ignore[union-attr]
         name = getattr(facts, "name", None)
         memory = getattr(facts, "total_memory", None)
         units = getattr(facts, "multi_processor_count", None)
     elif kind == "cpu":
-        name = known(_cpu_name)
+        name = value_or_none(_cpu_name)
     return {
         "type": kind,
         "key": "" if spec is None else spec.name,
@@ -235,25 +237,25 @@ def header(
     torch = sys.modules.get("torch")
     return {
         "library": __version__,
-        "torch": known(lambda: str(torch.__version__)),  # type: ignore[union-attr]
-        "cuda": known(lambda: torch.version.cuda),  # type: ignore[union-attr]
-        "hip": known(lambda: torch.version.hip),  # type: ignore[union-attr]
+        "torch": value_or_none(lambda: str(torch.__version__)),  # type: ignore[union-attr]
+        "cuda": value_or_none(lambda: torch.version.cuda),  # type: ignore[union-attr]
+        "hip": value_or_none(lambda: torch.version.hip),  # type: ignore[union-attr]
         "python": sys.version.split()[0],
         "convention": CONVENTION,
         "rank": ranks[0],
         "world_size": ranks[1],
         "groups": groups_of(models),
-        "host": known(socket.gethostname) or "host",
+        "host": value_or_none(socket.gethostname) or "host",
         "pid": os.getpid(),
         "wall_ns": clock.wall_ns,
         "monotonic_ns": clock.monotonic_ns,
-        "device": known(lambda: device_facts(kind, spec)) or {"type": kind},
+        "device": value_or_none(lambda: device_facts(kind, spec)) or {"type": kind},
         "precision": precision_flags(),
         "mode": mode,
         "every_n_steps": every_n_steps,
         "copies": copies,
         "time_source": time_source,
-        "model": known(lambda: model_facts(models)) or {},
+        "model": value_or_none(lambda: model_facts(models)) or {},
         "plan": dict(plan or {}),
     }
 
@@ -309,7 +311,7 @@ class HeaderMaker:
 
 
 class TrackedModels:
-    """The models that are tracked.
+    """Has the models that are tracked.
 
     given: as the script passed them, one or several in a list or dict. compiled: a part of them runs under torch.compile. inputs: (samples,
     length) of each call of the first sampled iteration that was called with token ids.
@@ -337,7 +339,7 @@ class TrackedModels:
 
 
 class Environment:
-    """The device of the tracked models, its limits, the rank of the process and the folder of its files.
+    """Knows the device of the tracked models, its limits, the rank of the process and the folder of its files.
 
     device: whose limits to judge by, see `find_device`. kind: type of the device in use (cuda, cpu), "" before the first look. events: its
     timing events, None where the clock of the host is used.

@@ -13,7 +13,7 @@ NONE: Final = -1
 
 
 class Label(NamedTuple):
-    """A name in the tree of labels.
+    """Is a name in the tree of labels.
 
     what: module, phase or function. parent: id of the label around it, NONE at a root. class_name: of a module, "" otherwise.
     """
@@ -25,7 +25,7 @@ class Label(NamedTuple):
 
 
 class Labels:
-    """Holds all labels of a tracker by id. Ids are never reused."""
+    """Keeps all labels of a tracker by id. Ids are never reused."""
 
     def __init__(self) -> None:
         self.known: list[Label] = []
@@ -53,7 +53,7 @@ class Labels:
 
 
 class Stack(threading.local):
-    """Holds the ids of the labels that are open on the calling thread, innermost last."""
+    """Keeps the ids of the labels that are open on the calling thread, innermost last."""
 
     def __init__(self) -> None:
         self.open: list[int] = []

@@ -1,4 +1,4 @@
-"""The options of a recording: checked once, then handed on as one value."""
+"""Checks the options of a recording once; they are handed on as one value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Sizes: TypeAlias = "int | Callable[[], int | None] | None"
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """The keyword arguments of `SOLTracker` and `capture`, which explain them; `phases` is that of `capture`.
+    """Has the keyword arguments of `SOLTracker` and `capture`, which explain them; `phases` is that of `capture`.
 
     ValueError for an unknown mode or profile. Intervals are checked when tracking starts, since the script's arguments can hold them too.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of one tracker. phase_range: the class of its `with` blocks."""
+    """Has the parts of one tracker. phase_range: the class of its `with` blocks."""
 
     labels: Labels
     clock: Clock

@@ -129,7 +129,7 @@ class _ThreadLocal(threading.local):
 
 @dataclass
 class _Sum:
-    """The sum of the ranges of one label, which are no longer kept singly."""
+    """Sums the ranges of one label, which are no longer kept singly."""
 
     start_ns: int
     duration_ns: int = 0
@@ -382,7 +382,7 @@ class PhaseStack:
 
 
 class PendingTimes:
-    """Phase times of a finished step whose events may not have been passed yet."""
+    """Reads the phase times of a finished step, whose events the device may not have passed yet."""
 
     def __init__(self, times: list[PhaseTime], sums: dict[int, _Sum], stack: PhaseStack) -> None:
         self._times, self.sums, self._pool, self._stack = times, sums, stack.events, stack
@@ -431,7 +431,7 @@ class _Tracker(Protocol):
 
 
 class PhaseRange:
-    """A phase as a context manager, for one use. The tracker is informed of an exception that leaves the outermost one."""
+    """Enters and leaves a phase as a context manager, once. The tracker is informed of an exception that leaves the outermost one."""
 
     __slots__ = ("_depth", "_name", "_phases", "_tracker")
 

@@ -119,7 +119,8 @@ def _other_profiler() -> bool:
     from torch.profiler import profile
 
     def found() -> bool:
-        return any(type(one) is profile and one not in _own for one in gc.get_objects())
+        every = gc.get_objects()
+        return profile in map(type, every) and any(type(one) is profile and one not in _own for one in every)
 
     if found():
         gc.collect()  # one without references is no profiler of the script

@@ -1,4 +1,4 @@
-"""Decides which iterations are sampled, traced and reported, and describes one that has ended."""
+"""Decides which iterations are sampled, traced and reported, samples them, and describes those that have ended."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ CopyRow: TypeAlias = "tuple[str, str, str, str, int, int, bool, int, int, int, i
 
 @dataclass
 class StepRecord:
-    """One iteration. Times in ns on the recorder's clock (`capture/loop/guard.py`).
+    """Describes one iteration. Times in ns on the recorder's clock (`capture/loop/guard.py`).
 
     device_ns: between two events on the device's stream, None where not timed or not known yet. sampled: its work was counted.
     signature: of the sizes of the model's inputs, "" unknown. overhead_ns: the recorder's own measured work inside the step; before_ns:
@@ -121,7 +121,7 @@ ALL_LEVELS: Final = 2
 
 @dataclass(frozen=True)
 class ScriptOptions:
-    """Options that the arguments of a script hold; None where they hold none."""
+    """Has the options that stand in a script's arguments; None where they do not."""
 
     report_interval: int | None = None
     device: str | None = None
@@ -180,7 +180,7 @@ def read_arguments(args: object) -> ScriptOptions:
 
 
 def _interval(text: str) -> int:
-    """A number of iterations, for argparse."""
+    """Read a number of iterations, for argparse."""
     try:
         number = int(text)
     except ValueError:
@@ -313,7 +313,7 @@ class InputSignatures:
 
 
 class IterationSizes:
-    """Sizes of iterations by the arguments of `step`, else by the options of the tracker, else by a sampled iteration like it."""
+    """Finds sizes of iterations by the arguments of `step`, else by the options of the tracker, else by a sampled one like it."""
 
     def __init__(self, batch: Sizes, tokens: Sizes, guard: Guard) -> None:
         self._batch, self._tokens, self._guard = batch, tokens, guard

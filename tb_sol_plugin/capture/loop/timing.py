@@ -11,7 +11,7 @@ POOL: Final = 1024
 
 
 class Event(Protocol):
-    """A timing event, as `torch.cuda.Event` and those of other devices are."""
+    """Is a timing event, as `torch.cuda.Event` and those of other devices are."""
 
     def record(self) -> object: ...
     def query(self) -> bool: ...
@@ -19,7 +19,7 @@ class Event(Protocol):
 
 
 class Pair:
-    """Two events, each on the stream that is current when it is recorded. What fails is counted by the pool; nothing raises."""
+    """Times a range by two events, each on the stream that is current at its record. What fails is counted by the pool; nothing raises."""
 
     __slots__ = ("_pool", "began", "first", "last", "stopped")
 

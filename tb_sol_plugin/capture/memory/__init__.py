@@ -1,1 +1,1 @@
-"""Memory of the process and of the model while it trains."""
+"""Records the memory of the process and of the model while it trains."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tb_sol_plugin.capture.hooks.module_names import models_in, places, wrapped_as
-from tb_sol_plugin.capture.loop.header import known
+from tb_sol_plugin.capture.loop.header import value_or_none
 from tb_sol_plugin.capture.memory.storages import Row, Storages, Sum, is_tensor
 
-# -- Finds what optimizers hold by the names of their attributes; Megatron, Apex and DeepSpeed are never imported -----------------------
+# -- Finds the tensors of optimizers by the names of their attributes; Megatron, Apex and DeepSpeed are never imported --------------------
 # What a tensor of an optimizer is, in this order:
 #
 # 1. Under a name of MASTERS, or as `main_param` of a parameter, or in the state under a name of STATE_MASTERS: a master weight.
@@ -62,7 +62,7 @@ MOST: Final = 256
 
 
 def optimizers_in(thing: object) -> list[object]:
-    """An optimizer with all that it wraps or chains, outermost first; each once. Lists and dicts of them too."""
+    """Return an optimizer with all that it wraps or chains, outermost first; each once. Lists and dicts of them too."""
     found: list[object] = []
     todo: list[tuple[object, int]] = [(thing, 0)]
     seen: set[int] = set()
@@ -81,23 +81,23 @@ def optimizers_in(thing: object) -> list[object]:
     return found
 
 
-def looks_like(thing: object) -> bool:
-    """Whether it has what every optimizer has, or holds master weights as some wrapper does."""
+def is_optimizer(thing: object) -> bool:
+    """Return whether it has what every optimizer has, or master weights as some wrapper has."""
     return isinstance(attribute(thing, "param_groups"), (list, tuple)) or any(True for _ in masters(thing))
 
 
 def attribute(thing: object, name: str) -> object:
-    """An attribute; None where there is none, and where asking fails."""
-    return known(lambda: getattr(thing, name, None))
+    """Return an attribute; None where there is none, and where asking fails."""
+    return value_or_none(lambda: getattr(thing, name, None))
 
 
-def own(thing: object, name: str) -> object:
-    """What an object itself holds under a name, not what its class has under it."""
-    return known(lambda: vars(thing).get(name))
+def instance_attribute(thing: object, name: str) -> object:
+    """Return what an object itself has under a name, not what its class has under it."""
+    return value_or_none(lambda: vars(thing).get(name))
 
 
 def tensors_in(thing: object, depth: int = DEEPEST) -> Iterator[object]:
-    """All tensors in nested lists, tuples and dicts, in order."""
+    """Yield all tensors in nested lists, tuples and dicts, in order."""
     if is_tensor(thing):
         yield thing
     elif depth and isinstance(thing, Mapping):
@@ -109,19 +109,19 @@ def tensors_in(thing: object, depth: int = DEEPEST) -> Iterator[object]:
 
 
 def group_parameters(optimizer: object) -> list[object]:
-    """The tensors of its parameter groups."""
+    """Return the tensors of its parameter groups."""
     groups = attribute(optimizer, "param_groups")
     if not isinstance(groups, (list, tuple)):
         return []
     return [tensor for group in groups if isinstance(group, Mapping) for tensor in tensors_in(group.get("params"))]
 
 
-def states(optimizer: object) -> list[tuple[object, Mapping[object, object]]]:
-    """(parameter, its state) as `optimizer.state` has them."""
+def optimizer_states(optimizer: object) -> list[tuple[object, Mapping[object, object]]]:
+    """Return (parameter, its state) as `optimizer.state` has them."""
     state = attribute(optimizer, "state")
     if not isinstance(state, Mapping):
         return []
-    pairs = known(lambda: list(state.items())) or []
+    pairs = value_or_none(lambda: list(state.items())) or []
     return [(parameter, entries) for parameter, entries in pairs if isinstance(entries, Mapping)]
 
 
@@ -134,8 +134,8 @@ def masters(optimizer: object) -> Iterator[object]:
                 yield from tensors_in(found)
 
 
-def pairs(optimizer: object) -> Iterator[tuple[object, object]]:
-    """(parameter of the model, its master) where two lists run alike."""
+def parameters_and_masters(optimizer: object) -> Iterator[tuple[object, object]]:
+    """Yield (parameter of the model, its master) where two lists run alike."""
     for holder in (optimizer, *(attribute(optimizer, name) for name in HIDDEN)):
         for ours, theirs in MODEL_SIDE.items():
             left, right = (_flat(attribute(holder, name)) for name in (ours, theirs))
@@ -151,9 +151,9 @@ def _flat(thing: object, depth: int = 4) -> list[object]:
 
 
 def flat_buffers(thing: object) -> Iterator[tuple[str, object]]:
-    """("param" or "grad", tensor) of the flat buffers that a model's wrapper or an optimizer holds."""
+    """Yield ("param" or "grad", tensor) of the flat buffers of a model's wrapper or an optimizer."""
     for name in BUFFERS:
-        for buffer in _objects(own(thing, name), DEEPEST):
+        for buffer in _objects(instance_attribute(thing, name), DEEPEST):
             for kind, names in (("param", ("param_data",)), ("grad", ("grad_data",))):
                 for inner in names:
                     tensor = attribute(buffer, inner)
@@ -185,7 +185,7 @@ _WIDE: Final = ("fp32", "fp64")
 
 
 class Part(NamedTuple):
-    """One category, type, module and device. module: a qualified name, "" for what belongs to none. device: index, -1 the host.
+    """Sums one category, type, module and device. module: a qualified name, "" for what belongs to none. device: index, -1 the host.
 
     bytes: of storages; view_bytes: of the tensors themselves. With 0 tensors: it was looked for, and there is none.
     """
@@ -201,7 +201,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Walk:
-    """What a walk found. searched: categories that it could see; the others are unknown, not 0. left_out: tensors that count as
+    """Has what a walk found. searched: categories that it could see; the others are unknown, not 0. left_out: tensors that count as
     none, by reason. classes: of all modules, by name, outermost first."""
 
     parts: tuple[Part, ...] = ()
@@ -216,7 +216,7 @@ class Walk:
         return sum(part.bytes for part in self.parts if part.category == category and (not dtypes or part.dtype in dtypes))
 
     def view_bytes_of(self, category: str) -> int | None:
-        """The same of the tensors themselves."""
+        """Return the same of the tensors themselves."""
         return None if category not in self.searched else sum(p.view_bytes for p in self.parts if p.category == category)
 
     @property
@@ -231,22 +231,22 @@ class Walk:
 
 
 def walk(model: object = None, optimizer: object = None) -> Walk:
-    """Count what a model (several in a list or dict) and its optimizers hold. Either may be None.
+    """Count the bytes of a model (several in a list or dict) and its optimizers. Either may be None.
 
-    optimizer: one, several, or what holds them (a wrapper, an engine, a trainer); None looks for `model.optimizer` and the like.
+    optimizer: one, several, or what has them (a wrapper, an engine, a trainer); None looks for `model.optimizer` and the like.
     """
     return _Walker(model, optimizer).run()
 
 
 class _Walker:
-    """One walk; nothing of it outlives the call."""
+    """Does one walk; nothing of it outlives the call."""
 
     def __init__(self, model: object, optimizer: object) -> None:
         self.storages = Storages()
-        self.places = known(lambda: places(model)) or []
-        self.wrappers = known(lambda: list(_wrappers(model))) or []
+        self.places = value_or_none(lambda: places(model)) or []
+        self.wrappers = value_or_none(lambda: list(_wrappers(model))) or []
         found = optimizers_in(self.wrappers if optimizer is None else optimizer)
-        self.optimizers = [one for one in found if looks_like(one)]
+        self.optimizers = [one for one in found if is_optimizer(one)]
         self.modules: list[str] = [place.name for place in self.places]
         self.owner: dict[int, int] = {}  # of tensors, by id: number of the module. They live as long as the walk: `self.kept_alive`
         self.kept_alive: list[object] = []
@@ -285,7 +285,7 @@ class _Walker:
     # --- Tensors by their part ---
 
     def _parameters(self) -> list[object]:
-        """The parameters of the model; without a model, those that optimizers name as such. They are added."""
+        """Add the parameters of the model; without a model, those that optimizers name as such."""
         found: dict[int, object] = {}
         for number, place in enumerate(self.places):
             for parameter in _members(place.module, "_parameters"):
@@ -293,7 +293,7 @@ class _Walker:
                     self._know(parameter, number)
                     found[id(parameter)] = parameter
         for optimizer in self.optimizers if not self.places else ():
-            found.update((id(one), one) for one, _ in pairs(optimizer))
+            found.update((id(one), one) for one, _ in parameters_and_masters(optimizer))
         for parameter in found.values():
             for tensor in (parameter, attribute(parameter, "ds_tensor")):
                 self.storages.add(tensor, "params", self._place(parameter))
@@ -312,7 +312,7 @@ class _Walker:
                     self.storages.add(tensor, "main_grads")
 
     def _masters(self, parameters: list[object]) -> list[object]:
-        """Master weights; what else is in `param_groups` joins the parameters, and is added."""
+        """Add the master weights; what else is in `param_groups` joins the parameters."""
         found: dict[int, object] = {}
         for parameter in parameters:
             master = attribute(parameter, "main_param")
@@ -321,14 +321,14 @@ class _Walker:
                 found[id(master)] = master
         grouped: dict[int, object] = {}
         for optimizer in self.optimizers:
-            for one, master in pairs(optimizer):
+            for one, master in parameters_and_masters(optimizer):
                 self._know(master, self._place(one))
             found.update((id(master), master) for master in masters(optimizer))
             grouped.update((id(one), one) for one in group_parameters(optimizer))
         self._like(list(grouped.values()), parameters)
         narrow = any(_width(one) in (1, 2) for one in parameters)
         for one in grouped.values():
-            if id(one) in found or self.storages.holds(one):
+            if id(one) in found or self.storages.has_seen(one):
                 continue
             if narrow and _width(one) >= 4:
                 found[id(one)] = one
@@ -338,7 +338,7 @@ class _Walker:
         return list(found.values())
 
     def _like(self, grouped: list[object], parameters: list[object]) -> None:
-        """Where an optimizer updates copies of all parameters in their order, each belongs to the module of its parameter."""
+        """Give each copy the module of its parameter, where an optimizer updates copies of all parameters in their order."""
         if any(id(one) in self.owner for one in grouped):
             return
         wanted = [one for one in parameters if attribute(one, "requires_grad")]
@@ -349,7 +349,7 @@ class _Walker:
                 return
 
     def _state(self, optimizer: object) -> None:
-        for parameter, entries in states(optimizer):
+        for parameter, entries in optimizer_states(optimizer):
             place = self._place(parameter)
             for name, value in list(entries.items()):
                 if name in STATE_MASTERS:
@@ -387,7 +387,7 @@ class _Walker:
 
 
 def _wrappers(model: object) -> Iterator[object]:
-    """What was passed as a model (each of several), and what it wraps."""
+    """Yield what was passed as a model (each of several), and what it wraps."""
     for one in models_in(model):
         for _ in range(WRAPPERS):
             yield one
@@ -398,16 +398,16 @@ def _wrappers(model: object) -> Iterator[object]:
 
 
 def _members(module: object, name: str) -> list[object]:
-    """Parameters or buffers that a module holds itself."""
-    held = own(module, name)
+    """Return the parameters or buffers of a module itself."""
+    held = instance_attribute(module, name)
     return list(held.values()) if isinstance(held, Mapping) else []
 
 
 def _member(module: object, name: str) -> object:
-    held = own(module, "_modules")
+    held = instance_attribute(module, "_modules")
     return held.get(name) if isinstance(held, Mapping) else None
 
 
 def _width(tensor: object) -> int:
     """Bytes of one number; 0 for what is no tensor of floating point numbers."""
-    return known(lambda: int(tensor.element_size()) if tensor.is_floating_point() else 0) or 0  # type: ignore[attr-defined]
+    return value_or_none(lambda: int(tensor.element_size()) if tensor.is_floating_point() else 0) or 0  # type: ignore[attr-defined]

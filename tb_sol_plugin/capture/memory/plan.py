@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from tb_sol_plugin.capture.hooks.module_names import places, wrapped_as
-from tb_sol_plugin.capture.loop.header import known
-from tb_sol_plugin.capture.memory.model_state import attribute, optimizers_in, own
+from tb_sol_plugin.capture.loop.header import value_or_none
+from tb_sol_plugin.capture.memory.model_state import attribute, instance_attribute, optimizers_in
 from tb_sol_plugin.format import PLAN
 
 Value: TypeAlias = "int | bool | str"
@@ -76,7 +76,7 @@ class PlanFacts:
 
     def add_given(self, values: object) -> None:
         """Take the values that the script passed. Names that are no fields of the plan, and values that cannot be, are in `unknown`."""
-        pairs = known(lambda: list(values.items())) if isinstance(values, Mapping) else None
+        pairs = value_or_none(lambda: list(values.items())) if isinstance(values, Mapping) else None
         for name, value in pairs or ():
             plain = _plain(value)
             if str(name) in PLAN and plain is not None:
@@ -87,7 +87,7 @@ class PlanFacts:
     def read_args(self, args: object) -> None:
         """Take the sizes that parsed arguments have, if they are those of a script of Megatron."""
         if args is not None and _number(_lookup(args, "num_layers")) is not None and _number(_lookup(args, "hidden_size")) is not None:
-            self.args = known(lambda: _of_args(args)) or {}
+            self.args = value_or_none(lambda: _of_args(args)) or {}
 
     def found(
         self,
@@ -98,9 +98,9 @@ class PlanFacts:
         optimizer: object = None,
         inputs: Iterable[tuple[int, int]] = (),
     ) -> dict[str, list[Value]]:
-        """{name: [value, where it is from]}. groups: {name: [rank, size]}; inputs: [samples, length] of each call in one iteration."""
+        """Return {name: [value, its source]}. groups: {name: [rank, size]}; inputs: [samples, length] of each call in one iteration."""
         if not self.args:
-            self.read_args(known(_args_of_megatron))
+            self.read_args(value_or_none(_args_of_megatron))
         sources: tuple[Callable[[], Found], ...] = (
             lambda: _of_groups(groups),
             lambda: self.args,
@@ -111,9 +111,9 @@ class PlanFacts:
         )
         out: Found = dict(self.given)
         for source in sources:
-            out = (known(source) or {}) | out
-        out = (known(lambda: _of_inputs(list(inputs), out)) or {}) | out
-        out = (known(lambda: _of_world(out, groups, world, models)) or {}) | out
+            out = (value_or_none(source) or {}) | out
+        out = (value_or_none(lambda: _of_inputs(list(inputs), out)) or {}) | out
+        out = (value_or_none(lambda: _of_world(out, groups, world, models)) or {}) | out
         return {name: list(out[name]) for name in PLAN if name in out}
 
 
@@ -121,7 +121,7 @@ class PlanFacts:
 
 
 def _of_args(args: object) -> Found:
-    """What Megatron's arguments say. A number of query groups counts only where groups are in use."""
+    """Return the facts of Megatron's arguments. A number of query groups counts only where groups are in use."""
     out = _named(args, "args")
     if not _lookup(args, "group_query_attention"):
         out.pop("kv_heads", None)
@@ -141,7 +141,7 @@ def _of_args(args: object) -> Found:
 
 
 def _args_of_megatron() -> object:
-    """The arguments that a running Megatron keeps."""
+    """Return the arguments that a running Megatron keeps."""
     for name in ("megatron.training.global_vars", "megatron.global_vars"):
         if name in sys.modules:
             return sys.modules[name].get_args()
@@ -149,7 +149,7 @@ def _args_of_megatron() -> object:
 
 
 def _of_configs(models: Sequence[object]) -> Found:
-    """Of the configuration of the first model that has one. Megatron's models hold some sizes themselves."""
+    """Return the facts of the configuration of the first model that has one. Megatron's models have some sizes themselves."""
     for model in models:
         for one in _inside(model):
             config = _lookup(one, "config")
@@ -170,7 +170,7 @@ def _of_configs(models: Sequence[object]) -> Found:
 
 
 def _named(config: object, where: str) -> Found:
-    """What both kinds of configurations name alike."""
+    """Return what both kinds of configurations name alike."""
     out: Found = {}
     for name, spellings in NUMBERS.items():
         value, spelling = _first(config, spellings)
@@ -199,12 +199,12 @@ def _of_groups(groups: Mapping[str, Sequence[int]]) -> Found:
 
 
 def _of_world(out: Found, groups: Mapping[str, Sequence[int]], world: int, models: Sequence[object]) -> Found:
-    """Sizes that follow from the number of processes: of one process all are 1, as are those next to groups that fill the world."""
+    """Return sizes that follow from the number of processes: of one all are 1, as are those next to groups that fill the world."""
     if world == 1:
         return dict.fromkeys(GROUPED, (1, "one process"))
     if not groups and any(type(one).__name__ == "DistributedDataParallel" for model in models for one in _inside(model)):
         group = next((_lookup(one, "process_group") for model in models for one in _inside(model) if _has(one, "process_group")), None)
-        size = _number(known(lambda: group.size()))  # type: ignore[attr-defined]
+        size = _number(value_or_none(lambda: group.size()))  # type: ignore[attr-defined]
         out = out | ({"dp": (size, "process group of DistributedDataParallel")} if size else {})
     filled = 1
     for name in WORLD:
@@ -219,7 +219,7 @@ def _of_world(out: Found, groups: Mapping[str, Sequence[int]], world: int, model
 def _of_modules(models: Sequence[object]) -> Found:
     """Norms of one sort, and feed-forwards whose third matrix has its usual name."""
     out: Found = {}
-    found = [place for model in models for place in known(lambda model=model: places(model)) or ()]  # type: ignore[misc]
+    found = [place for model in models for place in value_or_none(lambda model=model: places(model)) or ()]  # type: ignore[misc]
     norms = Counter("RMSNorm" if "RMSNorm" in kind else "LayerNorm" for place in found if "Norm" in (kind := _layer(place.layer)))
     if len(norms) == 1:
         (kind,) = norms
@@ -234,11 +234,11 @@ def _layer(layer: object) -> str:
 
 
 def _of_tensors(models: Sequence[object]) -> Found:
-    """The type that most bytes of the parameters have; whether they are divided among ranks."""
+    """Return the type that most bytes of the parameters have, and whether they are divided among ranks."""
     widths: Counter[str] = Counter()
     sharded = False
     for model in models:
-        for parameter in known(lambda model=model: list(model.parameters())) or ():  # type: ignore[attr-defined,misc]
+        for parameter in value_or_none(lambda model=model: list(model.parameters())) or ():  # type: ignore[attr-defined,misc]
             widths[_DTYPES.get(str(parameter.dtype), "")] += parameter.numel() * parameter.element_size()
             sharded = sharded or _divided(parameter)
     out: Found = {}
@@ -250,7 +250,7 @@ def _of_tensors(models: Sequence[object]) -> Found:
 
 
 def _divided(parameter: object) -> bool:
-    """Whether a parameter is sharded over another dimension of its mesh than that of tensor parallel ranks."""
+    """Return whether a parameter is sharded over another dimension of its mesh than that of tensor parallel ranks."""
     spread, names = _lookup(parameter, "placements"), _lookup(_lookup(parameter, "device_mesh"), "mesh_dim_names")
     if not isinstance(spread, tuple):
         return False
@@ -260,7 +260,7 @@ def _divided(parameter: object) -> bool:
 
 def _of_optimizer(models: Sequence[object], optimizer: object) -> Found:
     out: Found = {}
-    stage = next((s for m in models if (s := _number(known(lambda m=m: m.zero_optimization_stage()), least=0)) is not None), None)  # type: ignore[attr-defined,misc]
+    stage = next((s for m in models if (s := _number(value_or_none(lambda m=m: m.zero_optimization_stage()), least=0)) is not None), None)  # type: ignore[attr-defined,misc]
     if stage is not None and stage < len(ZERO):
         out["sharding"] = (ZERO[stage], "ZeRO stage")
     for one in optimizers_in(list(models) if optimizer is None else optimizer):
@@ -278,7 +278,7 @@ def _of_optimizer(models: Sequence[object], optimizer: object) -> Found:
 
 
 def _of_inputs(inputs: Sequence[tuple[int, int]], out: Found) -> Found:
-    """Sizes that all calls of the iteration have alike; with the sequence divided over ranks (cp), the whole."""
+    """Return sizes that all calls of the iteration have alike; with the sequence divided over ranks (cp), the whole."""
     if len(set(inputs)) != 1:
         return {}
     samples, length = inputs[0]
@@ -294,11 +294,11 @@ def _of_inputs(inputs: Sequence[tuple[int, int]], out: Found) -> Found:
 
 
 def _inside(model: object) -> Iterator[object]:
-    """A model and what it wraps, outermost first."""
+    """Yield a model and what it wraps, outermost first."""
     for _ in range(_WRAPPED):
         yield model
-        name = known(lambda model=model: wrapped_as(model))  # type: ignore[misc]
-        held = own(model, "_modules") if name else None
+        name = value_or_none(lambda model=model: wrapped_as(model))  # type: ignore[misc]
+        held = instance_attribute(model, "_modules") if name else None
         inner = held.get(name) if isinstance(held, Mapping) else None
         if inner is None:
             return
@@ -306,16 +306,16 @@ def _inside(model: object) -> Iterator[object]:
 
 
 def _has(thing: object, name: str) -> bool:
-    return bool(name in thing if isinstance(thing, Mapping) else known(lambda: hasattr(thing, name)))
+    return bool(name in thing if isinstance(thing, Mapping) else value_or_none(lambda: hasattr(thing, name)))
 
 
 def _lookup(thing: object, name: str) -> object:
-    """An entry of a dict or an attribute of anything else; None where there is none, and where asking fails."""
-    return known(lambda: thing.get(name)) if isinstance(thing, Mapping) else attribute(thing, name)
+    """Return an entry of a dict or an attribute of anything else; None where there is none, and where asking fails."""
+    return value_or_none(lambda: thing.get(name)) if isinstance(thing, Mapping) else attribute(thing, name)
 
 
 def _first(config: object, names: Iterable[str]) -> tuple[object, str]:
-    """The value of the first name that has one, and the name."""
+    """Return the value of the first name that has one, and the name."""
     return next(((value, name) for name in names if (value := _lookup(config, name)) is not None), (None, ""))
 
 
@@ -324,7 +324,7 @@ def _number(value: object, least: int = 1) -> int | None:
 
 
 def _plain(value: object) -> Value | None:
-    """What stands for itself in the file: a flag, a whole number, a word."""
+    """Return what stands for itself in the file: a flag, a whole number, a word."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str):

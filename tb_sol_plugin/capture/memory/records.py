@@ -22,7 +22,7 @@ from types import ModuleType, TracebackType
 from typing import Final, Protocol
 
 from tb_sol_plugin.capture.loop.guard import Clock, log
-from tb_sol_plugin.capture.loop.header import known, rank_of
+from tb_sol_plugin.capture.loop.header import rank_of, value_or_none
 from tb_sol_plugin.capture.loop.labels import NONE, Labels
 from tb_sol_plugin.capture.loop.phases import ENDINGS, PhaseRange, PhaseStack, _Thread
 from tb_sol_plugin.capture.memory.model_state import Part, Walk, walk
@@ -39,7 +39,7 @@ BACKENDS: Final = ("cuda", "xpu")
 
 @dataclass(frozen=True)
 class MemoryRecord:
-    """Memory of one device, in bytes; None is unknown.
+    """Has the memory of one device, in bytes; None is unknown.
 
     time_ns: since 1970. device: its index, None the host. total, device_used: of the device, by whatever process. process_used: by this
     process, as the driver says; on the host, the pages that it has in memory. allocated, reserved: by torch's allocator, now; max_…: at
@@ -111,7 +111,7 @@ class MemoryRecord:
 
 
 class Keeper(Protocol):
-    """A tracker that runs and takes records."""
+    """Is a tracker that runs and takes records."""
 
     def keeps(self) -> bool: ...
     def record_base_memory(self, tag: str) -> MemoryRecord: ...
@@ -141,7 +141,7 @@ def record_base_memory(tag: str) -> MemoryRecord:
 
 
 def record_memory(tag: str, model: object = None, optimizer: object = None) -> MemoryRecord:
-    """Record the same, and what parameters, gradients and the state of optimizers hold: read from the tensors, each byte once.
+    """Record the same, and what parameters, gradients and the state of optimizers take: read from the tensors, each byte once.
 
     model: one or several (list, dict); None: that of the tracker. optimizer: one, several, or what wraps them; None: that of the call
     before, or `model.optimizer`. Tensors are not kept. It takes a few µs per tensor.
@@ -185,8 +185,8 @@ def _keep(record: MemoryRecord) -> MemoryRecord:
 def moment(tag: object, iteration: int | None = None) -> MemoryRecord:
     """Return the memory as it is now. Never raises."""
     when = time.time_ns(), time.perf_counter_ns()
-    text = (known(lambda: str(tag)) or "")[:TAG]
-    rank = (known(rank_of) or (0, 1))[0]
+    text = (value_or_none(lambda: str(tag)) or "")[:TAG]
+    rank = (value_or_none(rank_of) or (0, 1))[0]
     values: dict[str, int | None] = {}
     device, problem = None, ""
     try:
@@ -203,7 +203,7 @@ def moment(tag: object, iteration: int | None = None) -> MemoryRecord:
 
 
 def walked(record: MemoryRecord, model: object, optimizer: object) -> MemoryRecord:
-    """Return the record with what model and optimizer hold. Never raises."""
+    """Return the record with the bytes of model and optimizer. Never raises."""
     try:
         return replace(record, walk=walk(model, optimizer))
     except Exception as error:
@@ -216,24 +216,24 @@ def backend_in_use() -> ModuleType | None:
     torch = sys.modules.get("torch")
     for name in BACKENDS:
         backend = getattr(torch, name, None)
-        if backend is not None and known(lambda backend=backend: bool(backend.is_available() and backend.is_initialized())):  # type: ignore[misc]
+        if backend is not None and value_or_none(lambda backend=backend: bool(backend.is_available() and backend.is_initialized())):  # type: ignore[misc]
             return backend  # type: ignore[no-any-return]
     return None
 
 
 def _of_device(backend: ModuleType, device: int) -> dict[str, int | None]:
     """Return the amounts of a device, each by itself: one whose query fails is unknown."""
-    free, total = known(lambda: tuple(map(int, backend.mem_get_info(device)))) or (None, None)
+    free, total = value_or_none(lambda: tuple(map(int, backend.mem_get_info(device)))) or (None, None)
     values = {
         "total": total,
         "device_used": _less(total, free),
-        "allocated": known(lambda: int(backend.memory_allocated(device))),
-        "reserved": known(lambda: int(backend.memory_reserved(device))),
-        "max_allocated": known(lambda: int(backend.max_memory_allocated(device))),
-        "max_reserved": known(lambda: int(backend.max_memory_reserved(device))),
+        "allocated": value_or_none(lambda: int(backend.memory_allocated(device))),
+        "reserved": value_or_none(lambda: int(backend.memory_reserved(device))),
+        "max_allocated": value_or_none(lambda: int(backend.max_memory_allocated(device))),
+        "max_reserved": value_or_none(lambda: int(backend.max_memory_reserved(device))),
     }
-    own = known(lambda: _of_driver(backend, device))
-    # A number below what the allocator holds is of another process that has our number outside of our container.
+    own = value_or_none(lambda: _of_driver(backend, device))
+    # A number below what the allocator has reserved is of another process that has our number outside of our container.
     return {**values, "process_used": own if own is not None and own >= (values["reserved"] or 0) else None}
 
 
@@ -323,7 +323,7 @@ class Peaks:
 
 
 class PeakPhases(PhaseStack):
-    """A stack of phases that updates `peaks` whenever the innermost phase changes."""
+    """Updates `peaks` whenever the innermost phase of the stack changes."""
 
     def __init__(self, labels: Labels, clock: Clock, peaks: Peaks, *, note: Callable[[str, str], None] | None = None) -> None:
         super().__init__(labels, clock, note=note)
@@ -345,7 +345,7 @@ class PeakPhases(PhaseStack):
 
 
 class PeakRange(PhaseRange):
-    """A `with` block that always goes through the stack of phases, which `PhaseRange` bypasses where it can."""
+    """Goes always through the stack of phases, which `PhaseRange` bypasses where it can."""
 
     __slots__ = ()
 
@@ -366,7 +366,7 @@ class PeakRange(PhaseRange):
 
 
 class OptimizerRef:
-    """The optimizer of the last call that named one, not kept alive."""
+    """Refers to the optimizer of the last call that named one, without keeping it alive."""
 
     def __init__(self) -> None:
         self._get: Callable[[], object] = _none
@@ -418,7 +418,7 @@ class MemoryTracking:
         self.begin(index, report)
 
     def ended(self, number: int, at: int, *, walk: bool, model: object, phase: int) -> None:
-        """A record is due of iteration `number`, which ended at `at` on the recorder's clock. walk: with the optimizer. phase: label of the
+        """Take the record of iteration `number`, which ended at `at` on the recorder's clock. walk: with the optimizer. phase: label of the
         innermost open phase."""
         by_phase = self.peaks.end(phase) if self.peaks is not None and self.peaks.on else {}
         record = self._now("iteration", number)
@@ -480,7 +480,7 @@ class MemoryTracking:
         return {self._name(label): (most[0], most[1]) for label, most in by_phase.items()}
 
     def _modules(self, walk: Walk) -> Callable[[str], int]:
-        """Labels of modules by name: those that their calls have, where each is called by the one around it."""
+        """Return labels of modules by name: those that their calls have, where each is called by the one around it."""
         classes = walk.classes
         root = next(iter(classes), "")
         known: dict[str, int] = {"": NONE}

@@ -23,7 +23,7 @@ WHOLE_HOST: Final = -1
 
 
 class Extent(NamedTuple):
-    """Where the numbers of a tensor lie. first, past: bytes in its storage; view_bytes: its elements times their size.
+    """Locates the numbers of a tensor in its storage. first, past: bytes in its storage; view_bytes: its elements times their size.
 
     device: index, -1 the host. storage_bytes: of the whole storage at `address`.
     """
@@ -38,7 +38,7 @@ class Extent(NamedTuple):
 
 
 class Row(NamedTuple):
-    """category, dtype, module (a label or -1) and device that tensors are summed up by."""
+    """Names the category, dtype, module (a label or -1) and device that tensors are summed up by."""
 
     category: str
     dtype: str
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """tensors: that cover bytes of their own. bytes: of storages; view_bytes: of the tensors themselves."""
+    """Sums tensors. tensors: that cover bytes of their own. bytes: of storages; view_bytes: of the tensors themselves."""
 
     tensors: int
     bytes: int
@@ -55,7 +55,7 @@ class Sum(NamedTuple):
 
 
 class _Storage:
-    """What is covered of one storage: intervals that do not overlap, in order, and bytes by row in order of the first claim."""
+    """Tracks what is covered of one storage: intervals that do not overlap, in order, and bytes by row in order of the first claim."""
 
     __slots__ = ("firsts", "pasts", "rows", "size")
 
@@ -66,7 +66,7 @@ class _Storage:
         self.rows: dict[Row, int] = {}
 
     def cover(self, first: int, past: int) -> int:
-        """Cover an interval; the bytes of it that nothing covered before."""
+        """Cover an interval; returns the bytes of it that nothing covered before."""
         low, high = bisect_left(self.pasts, first), bisect_right(self.firsts, past)
         fresh = past - first
         for k in range(low, high):
@@ -101,12 +101,12 @@ class Storages:
                 counts[0] += 1
                 counts[1] += min(fresh, extent.view_bytes)
 
-    def holds(self, tensor: object) -> bool:
-        """Whether a storage of the tensor has been met; False where it has none."""
+    def has_seen(self, tensor: object) -> bool:
+        """Return whether a storage of the tensor has been met; False where it has none."""
         return any((e.device, e.address, e.storage_bytes) in self._known for e in self._extents(tensor, count=False))
 
     def sums(self) -> dict[Row, Sum]:
-        """By row. `bytes` add up to the sizes of all storages: what no tensor covers of one (padding) is its row's where it has one
+        """Sum by row. `bytes` add up to the sizes of all storages: what no tensor covers of one (padding) is its row's where it has one
         row, else it is of the category that met it first, without a module."""
         sizes: dict[Row, int] = dict.fromkeys(self._counts, 0)
         for storage in self._known.values():
@@ -139,14 +139,14 @@ class Storages:
 
 
 def is_tensor(thing: object) -> bool:
-    """Whether it is a tensor of torch."""
+    """Return whether it is a tensor of torch."""
     import torch
 
     return isinstance(thing, torch.Tensor)
 
 
 def _parts(tensor: object, depth: int) -> Iterator[object]:
-    """The plain tensors that a tensor is made of: the local part of a sharded one, values and indices of a sparse one."""
+    """Yield the plain tensors that a tensor is made of: the local part of a sharded one, values and indices of a sparse one."""
     import torch
 
     if not isinstance(tensor, torch.Tensor):
@@ -169,7 +169,7 @@ def _parts(tensor: object, depth: int) -> Iterator[object]:
 
 
 def _unreal(tensor: object) -> str:
-    """Why a tensor holds no memory; "" if it does."""
+    """Return why a tensor has no memory; "" if it has."""
     if type(tensor).__name__ == "FakeTensor":
         return "tensors without data (fake)"
     if tensor.device.type == "meta":  # type: ignore[attr-defined]

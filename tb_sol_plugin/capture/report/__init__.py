@@ -1,1 +1,1 @@
-"""What was counted, analyzed and written: console, TensorBoard, W&B and the SOL log."""
+"""Analyzes and writes what was counted: console, TensorBoard, W&B and the SOL log."""

@@ -130,7 +130,7 @@ CPU: Final = "cpu"
 
 @dataclass(frozen=True)
 class TopOperation:
-    """One of the operations with the largest estimates."""
+    """Describes one of the operations with the largest estimates."""
 
     rank: int
     name: str
@@ -152,7 +152,7 @@ class TopOperation:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is known of one step.
+    """Describes one step and how it compares with the limits.
 
     layers and phases sum to the total, functions are a second view of the same work. step_us: wall time of the step. model_us: time of
     its matrix FLOP at the peaks of their types, without recomputed work; hardware_us with it. time_source: cpu (each operation by
@@ -244,7 +244,7 @@ def analyze(
 
 
 def _timed_and_compiled(records: Sequence[OpRecord], step: StepRecord, counted: LedgerRows | None) -> tuple[bool, bool]:
-    """Whether operations were timed singly, and whether some of them are of compiled models. counted: rows that are read in their place."""
+    """Return whether operations were timed singly, and whether some are of compiled models. counted: rows that are read in their place."""
     if counted is None:
         return any(r.measured_time_us is not None for r in records), step.compiled or any(r.compiled for r in records)
     return any(row[1] >= 0 for row in counted.values()), step.compiled or any(key[5] & COMPILED for key in counted)

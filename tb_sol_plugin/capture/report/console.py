@@ -1,4 +1,4 @@
-"""The report of a step as plain text, 90 characters wide."""
+"""Writes the report of a step as plain text, 90 characters wide."""
 
 from __future__ import annotations
 

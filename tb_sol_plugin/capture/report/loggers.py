@@ -1,4 +1,4 @@
-"""The metrics of a step as TensorBoard scalars, and its tables as text. Nothing here imports TensorBoard: the writer is the caller's."""
+"""Logs the metrics of a step as scalars, its tables as text. Nothing here imports TensorBoard or W&B: the writer is the caller's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKUP: Final = re.compile(r"([\\`*_{}\[\]()#+!|~<>&-])")
 
 
 class Writer(Protocol):
-    """What is asked of a summary writer (torch.utils.tensorboard, tensorboardX, Lightning's experiment).
+    """Is what is used of a summary writer (torch.utils.tensorboard, tensorboardX, Lightning's experiment).
 
     `add_text(tag, text, global_step)` is used for tables where it is there.
     """
@@ -98,7 +98,7 @@ PATTERNS: Final = ("sol/*", "sol_layer/*", "sol_func/*", "sol_phase/*")
 
 
 class Run(Protocol):
-    """What is asked of a run of `wandb`."""
+    """Is what is used of a run of `wandb`."""
 
     id: str
 

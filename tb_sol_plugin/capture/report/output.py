@@ -1,4 +1,4 @@
-"""Finished iterations go to the SOL log, TensorBoard, Weights & Biases and the console; what fails too often is left alone."""
+"""Sends finished iterations to the SOL log, TensorBoard, Weights & Biases and the console; what fails too often is left alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WAITED: Final = 0.02
 
 @dataclass
 class Rows:
-    """The ledger of one finished iteration, as the file's writer reads it."""
+    """Has the ledger of one finished iteration, as the file's writer reads it."""
 
     signatures: list[Signature]
     rows: Mapping[tuple[int, ...], Sequence[int]]
@@ -54,7 +54,7 @@ NO_ROWS: Final = Rows([], {}, Counter())
 
 @dataclass
 class Finished:
-    """An iteration that has ended, with what may still wait for the device: times of phases, of modules and of the whole.
+    """Has an iteration that has ended, with what may still wait for the device: times of phases, of modules and of the whole.
 
     own_ns: the recorder's own measured work inside it.
     """
@@ -75,7 +75,7 @@ class Finished:
         return self.pool is None and not self.step.sampled
 
     def done(self) -> bool:
-        """True if the device has passed all events of the iteration."""
+        """Return whether the device has passed all events of the iteration."""
         pool = self.pool
         if pool is None:
             return True
@@ -105,7 +105,7 @@ class Finished:
 
 @dataclass
 class Places:
-    """Where to write and log. tensorboard: True (a writer of its own in logdir), False, or a summary writer. console: True, False, rich."""
+    """Names the outputs. tensorboard: True (a writer of its own in logdir), False, or a summary writer. console: True, False, rich."""
 
     logdir: str | None = None
     tensorboard: object = True
@@ -395,7 +395,7 @@ class Output:
 
 
 def totals_of(analysis: Analysis) -> dict[str, int | float | None]:
-    """Names the sums over all counted calls as the file does. sol_ns: the least time at the limits in use, None without limits."""
+    """Return the sums over all counted calls, named as the file does. sol_ns: the least time at the limits in use, None without limits."""
     total = analysis.total
     return {
         "ops": total.count,
@@ -408,7 +408,7 @@ def totals_of(analysis: Analysis) -> dict[str, int | float | None]:
 
 
 def wandb_open() -> bool:
-    """Whether a run of Weights & Biases is active."""
+    """Return whether a run of Weights & Biases is active."""
     return getattr(sys.modules.get("wandb"), "run", None) is not None
 
 

@@ -78,7 +78,7 @@ _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os,
 
 
 class _Signature(Protocol):
-    """What the writer reads of a signature; costs are None where unknown."""
+    """Is what the writer reads of a signature; costs are None where unknown."""
 
     id: int
     op: str
@@ -108,7 +108,7 @@ class _Signature(Protocol):
 
 
 class _Ledger(Protocol):
-    """The ledger of one finished iteration: all signatures by id, and rows as `format.LEDGER_ROW` orders them."""
+    """Is the ledger of one finished iteration: all signatures by id, and rows as `format.LEDGER_ROW` orders them."""
 
     @property
     def signatures(self) -> Sequence[_Signature]: ...
@@ -117,7 +117,8 @@ class _Ledger(Protocol):
 
 
 class CaptureWriter:
-    """One file per process, in `folder`; it is made at once, so that a reader sees the header. header: without kind, format, version, part.
+    """Writes one file per process, in `folder`; it is made at once, so that a reader sees the header. header: without kind, format,
+    version, part.
 
     path: of the part being written, "" where there is none. problem: why nothing is written any more, "" while all is well.
     """

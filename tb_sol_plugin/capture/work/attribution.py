@@ -43,7 +43,7 @@ UNSEEN: Final = "backward of work that was not recorded"
 
 
 def available() -> bool:
-    """Whether this torch gives the node at work and the numbers of nodes."""
+    """Returns whether this torch gives the node at work and the numbers of nodes."""
     with torch.inference_mode(False), torch.enable_grad():
         made = torch.ones((), device="cpu", requires_grad=True).mul(1.0).grad_fn
     return (
@@ -60,7 +60,7 @@ running_pass: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", la
 
 
 class Pass:
-    """A running `backward()`: on which thread it began, below how many open modules, in which phase, and whether it makes a graph."""
+    """Describes a running `backward()`: its thread, how many modules were open, the phase, and whether it makes a graph."""
 
     __slots__ = ("depth", "makes_graph", "phase", "thread")
 
@@ -71,7 +71,7 @@ class Pass:
 
 
 class ThreadState:
-    """What is known of one thread: its open labels, the labels of its forward operators by number, its running backward passes."""
+    """Knows of one thread its open labels, the labels of its forward operators by number, its running backward passes."""
 
     # worker: works for a backward pass that began elsewhere (a thread of autograd). away: that, or a pass runs here, so that every call has
     # to ask where it is.
@@ -107,19 +107,19 @@ class ThreadState:
         self.number = number
 
     def view(self, node: object) -> None:
-        """A call without work may have made a node in a backward pass: note it."""
+        """Notes the node that a call without work may have made in a backward pass."""
         number = next_number()
         if number != self.number:
             context = self.inside(node)
             self.note(number, (context[0], context[2] if context[4] else context[1], context[3]))
 
     def forward(self) -> Context:
-        """The labels of a call outside of any backward pass."""
+        """Returns the labels of a call outside of any backward pass."""
         functions = self.functions
         return self.modules[-1] if self.modules else NONE, self.phase(), NONE, functions[0] if functions else NONE, 0
 
     def inside(self, node: object) -> Context:
-        """The labels of a call during a backward pass. node: at work on this thread, None in what torch runs at the end of a pass."""
+        """Returns the labels of a call in a backward pass. node: at work on this thread, None in what torch runs at the end of a pass."""
         modules, phases, passes = self.modules, self.phases, self.passes
         if passes and node is not None:  # the usual case first: plain backward work, of which no graph is made
             begun = passes[-1]
@@ -169,7 +169,7 @@ class ThreadState:
 
 
 class Attribution:
-    """The threads of one sampled step, and the backward passes that run in it.
+    """Finds the labels of calls by the threads of one sampled step and the backward passes that run in it.
 
     lost: counter of reasons that it adds to. From `attach` to `detach` it replaces the function by which `torch.autograd` starts its
     engine, so as to know where a backward pass begins.
@@ -185,21 +185,21 @@ class Attribution:
         self._lock = threading.Lock()
 
     def state(self, rows: dict[RowKey, Row]) -> ThreadState:
-        """A new state of the calling thread."""
+        """Makes a new state of the calling thread."""
         made = self.local.state = ThreadState(self, rows)
         with self._lock:
             self.threads.append(made)
         return made
 
     def elsewhere(self, number: int, home: ThreadState) -> ForwardLabels | None:
-        """Labels of a forward operator that ran on another thread than the one which called `backward()`."""
+        """Returns the labels of a forward operator that ran on another thread than the one which called `backward()`."""
         for thread in self.threads:
             if thread is not home and number in thread.forward_labels:
                 return thread.forward_labels[number]
         return None
 
     def place(self, modules: Sequence[int], depth: int, forward: int) -> int:
-        """The label of a module that runs again: below the module that it ran in at first, whose labels are no longer open.
+        """Returns the label of a module that runs again: below the module it ran in at first, whose labels are no longer open.
 
         modules: the open ones. depth: how many of them were open when `backward()` began. forward: label of the node at work.
         """
@@ -222,11 +222,11 @@ class Attribution:
         return found
 
     def here(self) -> ThreadState | None:
-        """The state of the calling thread, None if nothing was counted on it."""
+        """Returns the state of the calling thread, None if nothing was counted on it."""
         return getattr(self.local, "state", None)
 
     def attach(self, begins: Callable[[], ThreadState | None] | None = None) -> None:
-        """Records from now on where backward passes begin.
+        """Records where backward passes begin, from now on.
 
         begins: asked when one begins on a thread, for the state of that thread; None where nothing is counted on it.
         """
@@ -239,7 +239,7 @@ class Attribution:
             _attached.append(self)
 
     def detach(self) -> None:
-        """The last one puts torch's own function back. Where somebody has wrapped ours since then, it stays inside and passes calls on."""
+        """Puts torch's function back, with the last one. Where somebody has wrapped ours since, it stays inside and passes calls on."""
         with _lock:
             if self in _attached:
                 _attached.remove(self)

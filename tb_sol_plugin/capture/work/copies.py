@@ -49,7 +49,7 @@ Kwargs: TypeAlias = "Mapping[str, object] | None"
 
 
 class Crossing(NamedTuple):
-    """One copy. src_device, dst_device: HOST or the index. bytes: UNSIZED where unknown. non_blocking: as it was called.
+    """Describes one copy. src_device, dst_device: HOST or the index. bytes: UNSIZED where unknown. non_blocking: as it was called.
 
     blocks: WAITS, RUNS_ON or UNSURE.
     """
@@ -70,7 +70,7 @@ module, phase, function, -1 none."""
 
 
 class CopyCounts:
-    """Copies of one iteration by key: [copies, bytes, copies without a size, ns inside the calls on the host; -1 not known].
+    """Counts the copies of one iteration by key: [copies, bytes, copies without a size, ns inside the calls on the host; -1 not known].
 
     pinned: asked whether a tensor of the host lies in pinned memory. lost: what could not be counted, by reason.
     """
@@ -87,7 +87,7 @@ class CopyCounts:
         self.lost.clear()
 
     def records(self, *, timed: bool) -> list[CopyRow]:
-        """The rows of the iteration, largest first. timed: the calls took the time that they take outside of a sampled step."""
+        """Returns the rows of the iteration, largest first. timed: the calls took the time that they take outside of a sampled step."""
         with self._lock:
             rows = [_row(key, row, timed) for key, row in self.rows.items()]
         return sorted(rows, key=_largest_first)
@@ -131,7 +131,7 @@ def _largest_first(row: CopyRow) -> tuple[object, ...]:
 
 
 def is_pinned(tensor: Tensor) -> bool:
-    """Whether a tensor of the host lies in pinned memory."""
+    """Returns whether a tensor of the host lies in pinned memory."""
     return bool(tensor.is_pinned())
 
 
@@ -180,7 +180,7 @@ def _host_and_device(src: Tensor, dst: Tensor, non_blocking: bool, pinned: Pinne
 
 
 def _in_order(src: Tensor, dst: Tensor) -> bool:
-    """Whether the side on the host is read or written in the order of its elements, all of which are copied."""
+    """Returns whether the side on the host is read or written in the order of its elements, all of which are copied."""
     host = src if src.is_cpu else dst
     return host.is_contiguous() and (host is dst or bool(src.shape == dst.shape))
 
@@ -198,7 +198,7 @@ def _host_kind(tensor: Tensor, pinned: Pinned) -> str:
 
 
 def in_one_piece(src: Tensor, dst: Tensor) -> bool:
-    """Whether both lie in memory without gaps and in the same order, so that no element has to be looked at."""
+    """Returns whether both lie in memory without gaps and in the same order, so that they can be copied as one block."""
     if src.numel() != dst.numel():
         return False
     if src.is_contiguous() and dst.is_contiguous():
@@ -229,22 +229,22 @@ def _given(args: Args, kwargs: Kwargs, at: int, name: str, otherwise: object = N
 
 
 def _over(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterator[Crossing]:
-    """copy_(self, src, non_blocking)"""
+    """Finds the copy of copy_(self, src, non_blocking)."""
     yield from _pair(_given(args, kwargs, 1, "src"), _given(args, kwargs, 0, "self"), _given(args, kwargs, 2, "non_blocking"), pinned)
 
 
 def _from(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterator[Crossing]:
-    """_copy_from(self, dst, non_blocking)"""
+    """Finds the copy of _copy_from(self, dst, non_blocking)."""
     yield from _pair(_given(args, kwargs, 0, "self"), _given(args, kwargs, 1, "dst"), _given(args, kwargs, 2, "non_blocking"), pinned)
 
 
 def _to(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterator[Crossing]:
-    """_to_copy and clone: the result is new. It keeps nothing of its argument, not even where that is `to` its own device."""
+    """Finds the copy of _to_copy and clone, whose result is new: it shares nothing with the argument, also on the same device."""
     yield from _pair(_given(args, kwargs, 0, "self"), result, (kwargs or {}).get("non_blocking"), pinned)
 
 
 def _pins(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterator[Crossing]:
-    """_pin_memory(self)"""
+    """Finds the copy of _pin_memory(self)."""
     src = _given(args, kwargs, 0, "self")
     if isinstance(src, Tensor) and src.numel():
         size = src.numel() * src.element_size() if _sized(src) else UNSIZED
@@ -252,7 +252,7 @@ def _pins(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterato
 
 
 def _each(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterator[Crossing]:
-    """_foreach_copy_(self, src, non_blocking)"""
+    """Finds the copies of _foreach_copy_(self, src, non_blocking)."""
     over, src = _given(args, kwargs, 0, "self", ()), _given(args, kwargs, 1, "src", ())
     non_blocking = _given(args, kwargs, 2, "non_blocking")
     for dst, one in zip(over, src, strict=False):  # type: ignore[call-overload]
@@ -269,30 +269,30 @@ def _pair(src: object, dst: object, non_blocking: object, pinned: Pinned) -> Ite
 
 
 def _read(tensor: object, size: int = UNSIZED) -> Iterator[Crossing]:
-    """The host reads off a device, and waits for it. Where to is torch's own affair."""
+    """Describes a read of the host from a device, for which it waits. Where to is torch's own affair."""
     if isinstance(tensor, Tensor) and tensor.device.type not in ("cpu", "meta"):
         yield Crossing(DTOH, DEVICE, UNKNOWN, tensor.get_device(), HOST, False, WAITS, size)
 
 
 def _number(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterator[Crossing]:
-    """_local_scalar_dense(self)"""
+    """Finds the read of _local_scalar_dense(self)."""
     tensor = _given(args, kwargs, 0, "self")
     yield from _read(tensor, tensor.element_size() if isinstance(tensor, Tensor) else UNSIZED)
 
 
 def _counts(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterator[Crossing]:
-    """Operators whose result has a size that the host has to ask for, or that give the host an answer."""
+    """Finds the read of operators whose result has a size that the host has to ask for, or that give the host an answer."""
     yield from _read(next(iter(args), None) if args else next(iter((kwargs or {}).values()), None))
 
 
 def _repeats(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterator[Crossing]:
-    """repeat_interleave(repeats, output_size)"""
+    """Finds the read of repeat_interleave(repeats, output_size)."""
     if (kwargs or {}).get("output_size") is None:
         yield from _read(_given(args, kwargs, 0, "repeats"))
 
 
 def _indexed(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterator[Crossing]:
-    """index(self, indices): masks of the device are counted by the host, indices of the host go to the device."""
+    """Finds the reads of index(self, indices): masks of the device are counted by the host, indices of the host go to the device."""
     tensor, indices = _given(args, kwargs, 0, "self"), _given(args, kwargs, 1, "indices", ())
     if not isinstance(tensor, Tensor) or tensor.device.type in ("cpu", "meta"):
         return
@@ -309,7 +309,7 @@ def _indexed(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iter
 
 
 def _put(args: Args, kwargs: Kwargs, result: object, pinned: Pinned) -> Iterator[Crossing]:
-    """index_put_(self, indices, values, accumulate): one value under a mask is filled in, without counting."""
+    """Finds the reads of index_put_(self, indices, values, accumulate): one value under a mask is filled in, without counting."""
     values, accumulate = _given(args, kwargs, 2, "values"), _given(args, kwargs, 3, "accumulate")
     indices = _given(args, kwargs, 1, "indices", ())
     masks = [i for i in indices if isinstance(i, Tensor)]  # type: ignore[attr-defined]

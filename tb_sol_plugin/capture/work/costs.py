@@ -1,4 +1,4 @@
-"""The cost of a call by the package's cost models, which are loaded on first use and may be missing.
+"""Computes the cost of a call by the package's cost models, which are loaded on first use and may be missing.
 
 Without them, and where no model knows an operator, work is unknown (None) with a reason; it is never 0.
 """
@@ -21,7 +21,7 @@ NO_MODELS: Final = "the cost models are not installed"
 
 
 class CallCost(NamedTuple):
-    """Work of one call. flop: matrix class, flop_vector: everything else that computes, bytes: least traffic to device memory.
+    """Has the work of one call. flop: matrix class, flop_vector: everything else that computes, bytes: least traffic to device memory.
 
     None is unknown, and `reason` says why. dtype: what it computes in, as the cost models name it. kind: class of work (gemm, conv, …).
     """
@@ -48,7 +48,7 @@ def models() -> ModuleType | None:
 
 @cache
 def has_model(op: str) -> bool:
-    """Whether a cost model knows an operator."""
+    """Returns whether a cost model knows an operator."""
     found = models()
     return found is not None and found.model_for(op) is not None
 

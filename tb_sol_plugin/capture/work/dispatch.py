@@ -1,4 +1,4 @@
-"""A way around a look-up that torch makes in Python for every call under a dispatch mode.
+"""Makes dispatch modes quick and compiled code countable: around look-ups of torch, torch.compile and TorchScript.
 
 Before torch hands a call to a mode it asks whether somebody has registered a rule for that operator and the class of that mode
 (`torch.library.register_torch_dispatch`). Nobody has for ours, but to find that out takes three functions and the entry of the operator,
@@ -42,7 +42,7 @@ _users: Final[list[type]] = []
 _original: Final[list[CodeType]] = []
 
 
-def shorten(mode: type) -> None:
+def shorten_rule_lookup(mode: type) -> None:
     """Answer at once for a class of modes. Each call of this needs one of `restore`; all of them are for the same class."""
     with _lock:
         _users.append(mode)
@@ -53,7 +53,7 @@ def shorten(mode: type) -> None:
             function.__code__ = _find.__code__
 
 
-def restore() -> None:
+def restore_rule_lookup() -> None:
     """Ends `shorten`; with the last one the function is as it was."""
     with _lock:
         if _users:
@@ -87,20 +87,20 @@ def _fits(function: FunctionType) -> bool:
 # to be skipped and stays eager for the rest of the process), and compiles again whatever is called with hooks or replaced functions.
 
 
-_holders: Final[set[int]] = set()
-_held: Final[list[tuple[AbstractContextManager[object], object]]] = []
-"""While held: what ends it, and the compiler's stance as it was set."""
+_eager_users: Final[set[int]] = set()
+_stance_set: Final[list[tuple[AbstractContextManager[object], object]]] = []
+"""While somebody uses it: what ends the stance, and the stance as it was set."""
 
 
-def possible() -> bool:
-    """Whether compiled code can be made to run eagerly; where it cannot (torch before 2.6), nothing may be recorded."""
+def can_run_eagerly() -> bool:
+    """Returns whether compiled code can be made to run eagerly; where it cannot (torch before 2.6), nothing may be recorded."""
     import torch
 
-    return hasattr(torch.compiler, "set_stance") or not something_compiled()
+    return hasattr(torch.compiler, "set_stance") or not torch_compile_used()
 
 
-def something_compiled() -> bool:
-    """Whether torch.compile was used in this process; also True where that is unknown."""
+def torch_compile_used() -> bool:
+    """Returns whether torch.compile was used in this process; also True where that is unknown."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
     if frames is None:
         return False
@@ -109,31 +109,31 @@ def something_compiled() -> bool:
     return not isinstance(backends, dict) or any(backend is not None and backend is not False for backend in backends.values())
 
 
-def hold_eager(holder: object) -> None:
-    """Makes compiled functions of the process run eagerly, and lets none be compiled, until every holder has released.
+def force_eager(user: object) -> None:
+    """Makes compiled functions of the process run eagerly, and lets none be compiled, until every user has called `release_eager`.
 
     Never raises: where there is no compiler for this Python or platform, nothing is compiled.
     """
     import torch
 
     with _lock:
-        _holders.add(id(holder))
+        _eager_users.add(id(user))
         make = getattr(torch.compiler, "set_stance", None)
-        if make is None or _held:
+        if make is None or _stance_set:
             return
         try:
-            _held.append((make("force_eager"), _stance()))
+            _stance_set.append((make("force_eager"), _stance()))
         except (ImportError, RuntimeError):
             return
 
 
-def release_eager(holder: object) -> None:
-    """Ends what `hold_eager` began, once no holder is left. A stance that somebody else has set since then stays."""
+def release_eager(user: object) -> None:
+    """Ends what `force_eager` began, once no user is left. A stance that somebody else has set since then stays."""
     with _lock:
-        _holders.discard(id(holder))
-        if _holders or not _held:
+        _eager_users.discard(id(user))
+        if _eager_users or not _stance_set:
             return
-        stance, ours = _held.pop()
+        stance, ours = _stance_set.pop()
         if _stance() is ours:
             stance.__exit__(None, None, None)
 
@@ -141,10 +141,8 @@ def release_eager(holder: object) -> None:
 class CompiledEagerly:
     """Runs compiled functions eagerly from enter to exit. It goes around hooks, replaced functions and the dispatch mode."""
 
-    possible = staticmethod(possible)
-
     def __enter__(self) -> CompiledEagerly:
-        hold_eager(self)
+        force_eager(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -152,7 +150,7 @@ class CompiledEagerly:
 
 
 def _stance() -> object:
-    """The compiler's stance; None where this torch keeps it elsewhere."""
+    """Returns the compiler's stance; None where this torch keeps it elsewhere."""
     return getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
 
 
@@ -170,7 +168,7 @@ _replaced: Final[list[tuple[Function, Function]]] = []
 # --- Functions ---
 
 
-def know(replacement: Function, original: Function) -> None:
+def register_builtin(replacement: Function, original: Function) -> None:
     """Lets TorchScript take a function for the builtin that it replaces."""
     table = _builtins()
     name = None if table is None else table.get(id(original))
@@ -178,7 +176,7 @@ def know(replacement: Function, original: Function) -> None:
         table[id(replacement)] = name
 
 
-def forget(replacement: Function) -> None:
+def unregister_builtin(replacement: Function) -> None:
     """Ends `know`; needed before the function is freed, for the table knows it by its id."""
     table = _builtins()
     if table is not None:

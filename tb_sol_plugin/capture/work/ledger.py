@@ -1,4 +1,4 @@
-"""The ledger of a sampled step: every ATen call that does work, counted under its labels.
+"""Counts every ATen call of a sampled step that does work under its labels: the ledger.
 
 In the step a call is only recognized and counted; its cost is worked out later, once per distinct signature.
 """
@@ -33,7 +33,7 @@ from tb_sol_plugin.capture.work.attribution import (
 )
 from tb_sol_plugin.capture.work.copies import CopyCounts
 from tb_sol_plugin.capture.work.costs import data_type_of, op_type_of
-from tb_sol_plugin.capture.work.dispatch import restore, shorten
+from tb_sol_plugin.capture.work.dispatch import restore_rule_lookup, shorten_rule_lookup
 from tb_sol_plugin.capture.work.operators import COPIES, FILLS, OpInfo, can_open
 from tb_sol_plugin.capture.work.signatures import (
     FAILURES,
@@ -259,7 +259,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         if not self._entered:
             self._local = self.attribution.local
             self.attribution.attach()
-            shorten(LedgerMode)
+            shorten_rule_lookup(LedgerMode)
         self._entered += 1
         state = self.attribution.here()
         if state is None:
@@ -271,7 +271,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         super().__exit__(*exception)
         self._entered -= 1
         if self._entered == 0:
-            restore()
+            restore_rule_lookup()
             self.attribution.detach()
             self._ledger.settle()
             self._ledger.parts.clear()
@@ -578,5 +578,5 @@ _UNREAL: Final = frozenset(("FakeTensor", "FunctionalTensor"))
 
 
 def _ordinary(types: Sequence[type]) -> bool:
-    """Whether none of these classes of tensors wants to handle operators itself."""
+    """Returns whether none of these classes of tensors wants to handle operators itself."""
     return all(kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ for kind in types)  # type: ignore[attr-defined]

@@ -37,7 +37,7 @@ UNITS: Final = {"mib": float(1 << 20), "mb": 1e6}
 
 @dataclass(frozen=True)
 class CountedCopies:
-    """Alike copies. bytes: of those whose size is known; without_bytes: the others. blocking: how many the host waited for, None unknown.
+    """Sums alike copies. bytes: of those with a known size; without_bytes: the others. blocking: the host waited for these, None unknown.
 
     call_ns: time of the host inside the calls, None where it says nothing (a compiled model, which ran eagerly). module, phase, function:
     as on pages, "" none. src_device, dst_device: index, -1 the host.
@@ -95,7 +95,7 @@ class MemcpyProbe:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """The phase of a `with` block; phases nest."""
+        """Enter a phase for a `with` block; phases nest."""
         with self._phases.phase(name):
             yield
 

@@ -1,4 +1,4 @@
-"""What is known of an operator before any call of it: its arguments, whether it does work, whether it is made of other operators."""
+"""Describes operators before any call of them: their arguments, whether they do work, whether they are made of other operators."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Raises what a tensor raises that is asked for sizes it does not have, and what c
 
 
 def no_key(*_: object) -> Hashable:
-    """The key function of an operator that was not called yet."""
+    """Raises KeyError: the key function of an operator that was not called yet."""
     raise KeyError
 
 
 class OpInfo:
-    """What is known of an operator before any call of it.
+    """Describes an operator before any call of it.
 
     name: as a trace has it (`aten::mm`). call: what runs it. free: does no work (views, allocations). communication: a collective.
     made_of_others: only calls other operators. opens: those that it calls are counted in its place.
@@ -53,7 +53,7 @@ class OpInfo:
         space = self.name.partition("::")[0]
         self.communication = space in COMMUNICATION
         self.made_of_others = _has_kernel(self.name, schema.overload_name, "CompositeImplicitAutograd", func)
-        unknown = self.name in HOLDERS or space not in _TORCH_SPACES
+        unknown = self.name in CALL_OTHERS or space not in _TORCH_SPACES
         self.opens = not self.communication and (self.made_of_others or (unknown and not has_model(self.name)))
         self.free = self.name in FREE or space == "profiler" or (not self.made_of_others and _is_view(schema))
         self.moves: Mover | None = MOVERS.get(self.name)
@@ -86,13 +86,13 @@ class OpInfo:
 
 COMMUNICATION: Final = frozenset(("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "_dtensor"))
 """Namespaces of collectives."""
-HOLDERS: Final = frozenset(
+CALL_OTHERS: Final = frozenset(
     (
         "aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention", "aten::_cdist_forward", "aten::_cdist_backward",
         "aten::_embedding_bag_backward", "aten::linalg_inv_ex", "aten::linalg_solve_triangular", "aten::_sparse_mm_reduce_impl",
     )
 )  # fmt: skip
-"""Operators that hold others which have models, where their own work has none. Those of other packages are taken to be such as well."""
+"""Operators that call others which have cost models, where their own work has none. So are those of other packages."""
 FILLS: Final = frozenset(
     f"aten::{name}" for name in ("zeros", "zero_", "zeros_like", "ones", "full", "fill_", "new_zeros", "copy_", "_to_copy", "clone")
 )
@@ -117,7 +117,7 @@ COPIES: Final = frozenset(("aten::copy_", "aten::_to_copy"))
 
 
 def _is_view(schema: torch._C.FunctionSchema) -> bool:
-    """Whether all that it returns shares memory with what it was given, unwritten."""
+    """Returns whether all its results share memory with its arguments, unwritten."""
     returns = [r.alias_info for r in schema.returns]
     given = [a.alias_info for a in schema.arguments if a.alias_info is not None]
     return bool(returns) and all(a is not None and not a.is_write for a in returns) and not any(a.is_write for a in given)

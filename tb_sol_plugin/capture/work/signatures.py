@@ -50,7 +50,7 @@ Part = object
 
 
 class Odd(Exception):
-    """A call whose work does not follow from sizes and types; the text says why."""
+    """Gives the reason why the work of a call does not follow from its sizes and types."""
 
 
 def call_key(info: OpInfo, args: Sequence[object], kwargs: dict[str, object] | None) -> tuple[Part, ...]:
@@ -158,7 +158,7 @@ def devices_of(value: object) -> set[str]:
 
 
 class Signature:
-    """Calls that are alike: the operator, what it was given and what it returned, as JSON texts in the order of its schema.
+    """Describes calls that are alike: the operator, its arguments and results, as JSON texts in the order of its schema.
 
     shapes, types, strides, concrete: `Input Dims`, `Input type`, `Input Strides`, `Concrete Inputs` of a trace. out_shapes, out_types: of
     the results, lists of tensors nested. stride0: per tensor argument which of its dimensions have stride 0. twice: positions of tensors
@@ -232,7 +232,7 @@ class Signature:
 
 
 class _Entry:
-    """The four texts of one argument, as values."""
+    """Has the four texts of one argument, as values."""
 
     __slots__ = ("concrete", "shape", "strides", "type")
 

@@ -1,4 +1,4 @@
-"""The work of a sampled step, summed once: console, TensorBoard, Weights & Biases, the file's totals and every group read these sums.
+"""Sums the work of a sampled step, once: console, TensorBoard, Weights & Biases, the file's totals and every group read these sums.
 
 Each record gets its roofline; groups are sums over such rows. Sums come before ratios: a group's estimate is the sum of its operations'
 least times, its efficiency the estimate of the timed work over the time of that work.
@@ -26,7 +26,7 @@ COMMUNICATION: Final = OpType.COMMUNICATION
 
 @dataclass(frozen=True)
 class Group:
-    """A sum over operations. count: calls. Times in µs, None unknown.
+    """Sums operations. count: calls. Times in µs, None unknown.
 
     flops: matrix class; flops_vector apart; None where no operation's is known. compute_us: the part of the estimate that arithmetic
     sets. share: of the total estimate. measured_us: all measured time; timed_us: the part of it whose work has an estimate, which is
@@ -67,7 +67,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Row:
-    """A record and its roofline. measured_us: its own time, None where it has none that counts; comparable: with the estimate."""
+    """Has a record and its roofline. measured_us: its own time, None where it has none that counts; comparable: with the estimate."""
 
     record: OpRecord
     result: RooflineResult
@@ -81,7 +81,7 @@ class Row:
 
 
 def row_of(record: OpRecord, spec: DeviceSpec | None, precision: Precision, *, timed: bool, comparable: bool) -> Row:
-    """Computes the roofline of a record. timed: its time counts. comparable: its time is that of the device whose limits spec holds."""
+    """Computes the roofline of a record. timed: its time counts. comparable: its time is that of the device whose limits are in spec."""
     measured = record.measured_time_us if timed else None
     result = roofline(record, spec, precision=precision)
     if not (timed and comparable) and result.efficiency is not None:
@@ -158,7 +158,7 @@ def shared(group: Group, whole: float | None) -> Group:
 
 
 def size_key(group: Group) -> tuple[float, ...]:
-    """The key that sorts larger groups first."""
+    """Returns the key that sorts larger groups first."""
     return tuple(-(value or 0) for value in (group.estimated_us, group.measured_us, group.flops, group.bytes))
 
 
@@ -196,7 +196,7 @@ _GROUP_OF: Final[tuple[Callable[[OpRecord], str], ...]] = (
 
 
 class LazySequence(Sequence[T]):
-    """A sequence that is made when it is first read."""
+    """Is a sequence that is made when it is first read."""
 
     def __init__(self, make: Callable[[], Sequence[T]]) -> None:
         self._make: Callable[[], Sequence[T]] | None = make
@@ -229,7 +229,7 @@ class LazySequence(Sequence[T]):
 
 @dataclass(frozen=True)
 class Folded:
-    """The sums of a step.
+    """Has the sums of a step.
 
     rows: each operation with its roofline. groups: of each sort (TOTAL, LAYERS, FUNCTIONS, PHASES) by name. pickers: of each group what
     takes, from a list with an item per row, the items whose time counts, and those whose time can be compared with an estimate; None
@@ -278,7 +278,7 @@ def _picker(places: Sequence[int]) -> Picker:
 
 
 def folded(records: Iterable[OpRecord], spec: DeviceSpec | None, precision: Precision, *, timed: bool, comparable: bool) -> Folded:
-    """Sums the records of a step. timed: their own times count; comparable: they are those of the device whose limits spec holds."""
+    """Sums the records of a step. timed: their own times count; comparable: they are those of the device whose limits are in spec."""
     rows = [row_of(one, spec, precision, timed=timed, comparable=comparable) for one in records]
     groups, pickers = [], []
     for name_of in _GROUP_OF:
@@ -302,7 +302,7 @@ def time_at_peak(rows: Iterable[Row]) -> float | None:
 
 
 class FoldCache:
-    """The sums of the last step, for a step that did the same work under the same limits."""
+    """Keeps the sums of the last step, for a step that did the same work under the same limits."""
 
     def __init__(self) -> None:
         self._keys: list[tuple[int, ...]] = []
@@ -315,7 +315,7 @@ class FoldCache:
         self, counted: LedgerRows, records: Sequence[OpRecord], spec: DeviceSpec | None, precision: Precision,
         *, timed: bool, comparable: bool,
     ) -> Folded:  # fmt: skip
-        """The sums of a step. records: one per row of `counted`, in that order; they are not read if the work is known."""
+        """Returns the sums of a step. records: one per row of `counted`, in that order; they are not read if the work is known."""
         under = spec, precision, timed, comparable
         if self._folded is not None and under == self._under and self._same(counted):
             if not timed:
@@ -329,13 +329,13 @@ class FoldCache:
         return made
 
     def layers(self, counted: LedgerRows, records: Sequence[OpRecord]) -> frozenset[str]:
-        """Names of the supported layers that did the work."""
+        """Returns the names of the supported layers that did the work."""
         if self._folded is not None and self._same(counted):
             return self._layers
         return frozenset(one.layer_name for one in records if one.layer_type)
 
     def _same(self, counted: LedgerRows) -> bool:
-        """Whether these are the calls of the step before, whatever time they took."""
+        """Returns whether these are the calls of the step before, whatever time they took."""
         if len(counted) != len(self._keys):
             return False
         if list(counted) == self._keys:
@@ -347,7 +347,7 @@ class FoldCache:
 
 
 def _calls(rows: Iterable[Sequence[int]]) -> list[tuple[int, bool]]:
-    """Calls of each row, and whether they took any time that was measured."""
+    """Returns the calls of each row, and whether they took any time that was measured."""
     return [(row[0], row[1] > 0) for row in rows]
 
 
@@ -356,7 +356,7 @@ def _calls(rows: Iterable[Sequence[int]]) -> list[tuple[int, bool]]:
 
 @dataclass(frozen=True)
 class Merged:
-    """The records of one layer or function, in one phase and direction. main: the one with most FLOP, of equals the one with most bytes.
+    """Merges records of one layer or function, in one phase and direction. main: the one with most FLOP, of equals the one with most bytes.
 
     A sum is None where a part of it is unknown; flops are of the matrix class.
     """

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from tb_sol_plugin.capture.functional_patcher import PATCHED, FunctionalPatcher  # noqa: E402
 from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks  # noqa: E402
 from tb_sol_plugin.capture.work import dispatch  # noqa: E402
-from tb_sol_plugin.capture.work.dispatch import CompiledEagerly, hold_eager, release_eager  # noqa: E402
+from tb_sol_plugin.capture.work.dispatch import CompiledEagerly, force_eager, release_eager  # noqa: E402
 
 nn = torch.nn
 @pytest.fixture(autouse=True)
@@ -277,9 +277,9 @@ def test_hooks_that_were_copied_with_a_model_do_not_break_its_compilation() -> N
 
 def test_holders_are_counted() -> None:
     a, b = object(), object()
-    hold_eager(a)
-    hold_eager(a)
-    hold_eager(b)
+    force_eager(a)
+    force_eager(a)
+    force_eager(b)
     assert stance() == "force_eager"
     release_eager(a)
     assert stance() == "force_eager"
@@ -312,7 +312,7 @@ def test_where_compiled_code_cannot_run_eagerly_nothing_is_watched(monkeypatch: 
     hooks, patcher, layer = LayerSOLHooks(Labels(), Clock()), FunctionalPatcher(Labels()), nn.Linear(1, 1)
     before = torch.matmul
     # THEN neither hooks nor functions are put in place, and that is said
-    assert not dispatch.possible()
+    assert not dispatch.can_run_eagerly()
     assert hooks.attach(layer) == 0 and not layer._forward_hooks
     assert hooks.lost == {"compiled code cannot be watched by this torch (before 2.6)": 1}
     patcher.install()
@@ -321,5 +321,5 @@ def test_where_compiled_code_cannot_run_eagerly_nothing_is_watched(monkeypatch: 
     hooks.remove()
     # AND with nothing compiled they are
     monkeypatch.setattr(torch._dynamo.eval_frame, "cached_backends", {}, raising=False)
-    assert dispatch.possible() and hooks.attach(layer) == 1
+    assert dispatch.can_run_eagerly() and hooks.attach(layer) == 1
     hooks.remove()

@@ -20,7 +20,7 @@ from tb_sol_plugin.capture.tracker import SOLTracker  # noqa: E402  (needs torch
 X = torch.ones(8, 16)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def no_profilers_left() -> None:
     """Profilers of other tests are gone: the tracker looks for those that a script holds."""
     gc.collect()
@@ -49,7 +49,6 @@ def steps_in(trace: dict[str, Any]) -> list[str]:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of eight iterations from number 100, of which the first, the second and the fifth are sampled."""
-    gc.collect()
     folder = tmp_path_factory.mktemp("traces")
     run(folder, first_iteration=100)
     return folder
