@@ -8,21 +8,24 @@ needed; until all are read the page shows those that are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
+import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses.copies import memcpy_ranks_tables as T
-from tb_sol_plugin.analyses.copies.memcpy_ranks_tables import MEASURES, PEERS, CopyRanks, RankPart, part, times_text
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics.copies import counted
-from tb_sol_plugin.metrics.copies.records import COLORS, NAMES
+from tb_sol_plugin.metrics.copies import counted, groups, records
+from tb_sol_plugin.metrics.copies.blocking import blocking
+from tb_sol_plugin.metrics.copies.records import COLORS, DIRECTIONS, NAMES
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.comparison import Spread, known, ranks_of, whole
+from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, Spread, frame_of, known, ranks_of, whole
 from tb_sol_plugin.metrics.ranks.sections import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
+from tb_sol_plugin.metrics.time.scope import in_steps, scope
 from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import Reduction, analysis
@@ -44,6 +47,192 @@ from tb_sol_plugin.model.report import (
 from tb_sol_plugin.tables.arrays import Floats
 from tb_sol_plugin.units import human, scale_of
 
+# -- Reduction of one rank --------------------------------------------------------------------------------------------
+# a few numbers per direction of its copies.
+
+
+class DirectionCopies(msgspec.Struct, frozen=True):
+    """What copies of one direction add up to in the selection. None is unknown.
+
+    bytes: of the copies that carry a size, sized_ns their time. time_ns: plain sum of durations. hidden_ns + exposed_ns: union of the
+    copies per device. lost_ns: host time that those took which blocked the host, each nanosecond of a thread once; waits: how many did.
+    in_steps_…: the same of the copies that steps launched; of all of them where no step was recorded.
+    """
+
+    direction: str
+    count: int
+    bytes: int | None
+    without_bytes: int
+    time_ns: int | None
+    sized_ns: int | None
+    hidden_ns: int | None
+    exposed_ns: int | None
+    lost_ns: int | None
+    waits: int | None
+    in_steps_count: int
+    in_steps_bytes: int | None
+    in_steps_time_ns: int | None
+    in_steps_exposed_ns: int | None
+    in_steps_lost_ns: int | None
+
+
+class RankCopies(msgspec.Struct, frozen=True):
+    """What is compared of one rank.
+
+    steps: what per-step numbers divide by; 0 where no step was recorded. window_ns: length of the selection.
+
+    events: the copies were recorded as device events; else they were counted, and most of their times are not known.
+    devices: on which copies or kernels ran.
+    """
+
+    steps: int
+    window_ns: int
+    events: bool
+    devices: int
+    directions: tuple[DirectionCopies, ...]
+
+
+def copies_of_rank(capture: Capture, query: Query) -> RankCopies:
+    """Sums the copies of one recording by direction."""
+    where = scope(capture, query)
+    if not len(capture.device) and counted.has(capture):
+        rows = counted.table(capture, "direction", where)
+        found = tuple(_counted_direction(dict(zip(rows.columns, row, strict=True))) for row in rows.itertuples(index=False, name=None))
+        return RankCopies(counted.iterations(capture, where), where.window_length_ns, False, 0, found)
+    copies = records.copies(capture, where.device)
+    blocked = blocking(capture, copies)
+    table = groups.table(capture, where.device, "direction")
+    directions, size, duration = (copies[c].to_numpy() for c in ("direction", "bytes", "duration_ns"))
+    lost, waits = blocked["lost_ns"].to_numpy(), blocked["reason"].to_numpy(object) != ""
+    hidden, exposed = (dict(zip(table["direction"].tolist(), table[c].tolist(), strict=True)) for c in ("hidden_ns", "exposed_ns"))
+    has_host = len(capture.host) > 0
+    inside = in_steps(capture, where)
+    launched = inside[copies["row"].to_numpy()]
+    some = table if launched.all() else groups.table(capture, inside, "direction")
+    exposed_in_steps = dict(zip(some["direction"].tolist(), some["exposed_ns"].tolist(), strict=True))
+    out = []
+    for name in table["direction"].tolist():
+        mine = directions == name
+        sized = mine & (size >= 0)
+        out.append(DirectionCopies(
+            name, int(mine.sum()), int(size[sized].sum()) if sized.any() else None, int((mine & (size < 0)).sum()),
+            int(duration[mine].sum()), int(duration[sized].sum()) if sized.any() else None,
+            hidden[name], exposed[name],
+            int(lost[mine].sum()) if has_host else None, int((mine & waits).sum()) if has_host else None,
+            int((mine & launched).sum()), int(size[sized & launched].sum()) if sized.any() else None,
+            int(duration[mine & launched].sum()), exposed_in_steps.get(name, 0), int(lost[mine & launched].sum()) if has_host else None,
+        ))  # fmt: skip
+    devices = int(np.unique(capture.device["device"].to_numpy()).size)
+    return RankCopies(where.step_count if where.steps else 0, where.window_length_ns, True, devices, tuple(out))
+
+
+def _counted_direction(row: dict[str, object]) -> DirectionCopies:
+    """Returns one direction of counted copies: they were not timed, so what hides them and what they cost the host is not known."""
+    time, rate = _whole(row["time_ns"]), row["bandwidth_bytes_per_s"]
+    size = _whole(row["bytes"])
+    sized = round(size / rate * 1e9) if size and isinstance(rate, float) and rate > 0 else None
+    count, without = int(str(row["count"])), int(str(row["without_bytes"]))
+    waits = _whole(row["blocking"])
+    return DirectionCopies(str(row["direction"]), count, size, without, time, sized, None, None, None, waits, count, size, time, None, None)
+
+
+def _whole(value: object) -> int | None:
+    return round(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+PEERS: Final = "PtoP"
+MEASURES: Final = {
+    "time": Measure("time_per_step_ns", "ns", "time per step", 100e3),
+    "exposed": Measure("exposed_per_step_ns", "ns", "exposed time per step", 100e3),
+    "bytes": Measure("bytes_per_step", "B", "bytes per step"),
+    "bandwidth": Measure("bandwidth_bytes_per_s", "B/s", "bandwidth"),
+    "host": Measure("host_per_step_ns", "ns", "host time held per step", 100e3),
+}
+"""By the query field `what`."""
+
+CopyRanks: TypeAlias = Comparison[RankCopies]
+_PER_STEP: Final = {
+    "count_per_step": "in_steps_count", "bytes_per_step": "in_steps_bytes", "time_per_step_ns": "in_steps_time_ns",
+    "exposed_per_step_ns": "in_steps_exposed_ns", "host_per_step_ns": "in_steps_lost_ns",
+}  # fmt: skip
+_FRACTIONS: Final = ("count_per_step", "bandwidth_bytes_per_s")
+"""Columns that are not rounded."""
+
+
+def times_text(ratio: float) -> str:
+    """A ratio with two decimals below 100, else rounded: `1.61`, `5 449`."""
+    return f"{ratio:.2f}" if ratio < 100 else human(round(ratio), "count")
+
+
+def compare(ranks: Ranks[RankCopies], parts: list[RankCopies], what: str) -> CopyRanks:
+    """Copies of the ranks by direction, compared by `what` (a key of MEASURES). parts: of `ranks.read`."""
+    frame = _columns(parts)
+    directions = tuple(d for d in DIRECTIONS if d in set(frame["direction"]))
+    frame["group"] = [directions.index(d) for d in frame["direction"]]
+    return Comparison(ranks, frame, directions, MEASURES[what], frozenset({PEERS}))
+
+
+def _columns(parts: list[RankCopies]) -> pd.DataFrame:
+    """One row per rank and direction in which any rank copies, `recorded` where this one does.
+
+    A rank without copies in a direction has 0 of everything and no bandwidth. Copies between devices are unknown where none was
+    recorded: profilers may leave them out.
+    """
+    found = frame_of(((at, one) for at, copies_of_rank in enumerate(parts) for one in copies_of_rank.directions), DirectionCopies)
+    numbers = [c for c in DirectionCopies.__struct_fields__ if c != "direction"]
+    found = found.astype(dict.fromkeys(("at", *numbers), np.float64)).assign(recorded=True)
+    directions = [d for d in DIRECTIONS if d in set(found["direction"])]
+    every = pd.MultiIndex.from_product([range(len(parts)), directions], names=["at", "direction"])
+    frame = found.set_index(["at", "direction"]).reindex(every).reset_index()
+    at = frame["at"].to_numpy(np.int64)
+    frame["recorded"] = frame["recorded"].to_numpy(object) == True  # noqa: E712
+    unknown = (frame["direction"] == PEERS).to_numpy() & np.array([p.events for p in parts], bool)[at]
+    frame.loc[~frame["recorded"].to_numpy() & ~unknown, numbers] = 0.0
+    frame["steps"] = np.array([p.steps for p in parts], np.int64)[at]
+    for name, of in _PER_STEP.items():
+        frame[name] = frame[of] / np.maximum(frame["steps"], 1)
+    moved = (frame["bytes"] > 0) & (frame["sized_ns"] > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        frame["bandwidth_bytes_per_s"] = np.where(moved, frame["bytes"] / frame["sized_ns"] * 1e9, np.nan)
+    return frame
+
+
+def any_compared(ranks: CopyRanks) -> bool:
+    """Whether the compared value is known for any rank."""
+    return bool(np.isfinite(ranks.counted()).any()) or not ranks.groups
+
+
+def rows_to_list(ranks: CopyRanks) -> list[int]:
+    """Rows of the table of ranks: those of the directions in which a rank copies."""
+    return [int(i) for i in np.flatnonzero(ranks.frame["recorded"])]
+
+
+def displayed(ranks: CopyRanks) -> pd.DataFrame:
+    """The table of ranks without the columns that name a rank."""
+    frame = ranks.frame.iloc[rows_to_list(ranks)].reset_index(drop=True)
+    numbers = [c for c in (*DirectionCopies.__struct_fields__[1:10], *_PER_STEP) if c not in _FRACTIONS]
+    return frame.assign(**{c: whole(frame[c]) for c in numbers})
+
+
+def mean(ranks: CopyRanks, column: str) -> float | None:
+    """Mean over ranks of the sum over directions, of the ranks that know it for any direction; None where none does."""
+    values, copies = ranks.matrix(column), ranks.matrix("count") > 0
+    knows = ~copies.any(axis=0) | (copies & np.isfinite(values)).any(axis=0)
+    if not values.size or not knows.any():
+        return None
+    return float(np.nansum(values[:, knows]) / int(knows.sum()))
+
+
+def per_step_text(parts: list[RankCopies]) -> str:
+    """The words for what numbers are divided by."""
+    return "per step" if any(p.steps for p in parts) else "in the recording"
+
+
+def peers_unknown(ranks: CopyRanks, parts: list[RankCopies]) -> bool:
+    """Whether copies between devices may be missing: several devices ran, and none was recorded."""
+    several = max((p.devices for p in parts), default=0) > 1 or (ranks.ranks.world_size or len(ranks.ranks.read)) > 1
+    return several and any(p.events for p in parts) and PEERS not in ranks.groups
+
 
 class MemcpyRanksQuery(Query, kw_only=True, frozen=True):
     """what: what ranks are compared by, per step: time of copies, the part that nothing hides, bytes, bandwidth, host time they held"""
@@ -51,7 +240,7 @@ class MemcpyRanksQuery(Query, kw_only=True, frozen=True):
     what: Literal["time", "exposed", "bytes", "bandwidth", "host"] = "time"
 
 
-RANKS: Final = (
+RANK_COLUMNS: Final = (
     Column("rank", "Rank", doc="rank of the worker, as recorded or as its name says", missing="not known"),
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
     Column("of_median", "× median", doc="the compared value per step over the median of all ranks in this direction",
@@ -78,7 +267,7 @@ RANKS: Final = (
     Column("worker", "Worker", doc="name of the worker", show="code", rank=2),
     Column("id", "Id", doc="stable key of the row", rank=3),
 )  # fmt: skip
-DIRECTIONS: Final = (
+DIRECTION_COLUMNS: Final = (
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
     Column("ranks", "Ranks", "count", "ranks that copy in this direction"),
     Column("time_median_ns", "Median time", "ns", "per step, over all ranks", missing="not recorded, or not timed"),
@@ -118,21 +307,21 @@ EVEN: Final = 1.1
     requirements=("device_events",),
     counted=counted.has,
     query=MemcpyRanksQuery,
-    tables={"directions": DIRECTIONS, "ranks": RANKS, "left_out": R.LEFT_OUT},
+    tables={"directions": DIRECTION_COLUMNS, "ranks": RANK_COLUMNS, "left_out": R.LEFT_OUT},
     facts=FACTS,
     under="memcpy",
-    reduce=Reduction(part),
+    reduce=Reduction(copies_of_rank),
 )
-def run(workers: Sequence[RecordingReduction[RankPart]], query: MemcpyRanksQuery) -> Report:
+def run(workers: Sequence[RecordingReduction[RankCopies]], query: MemcpyRanksQuery) -> Report:
     found = ranks_of(workers, lambda w: w.reduced.window_ns)
     parts = [w.reduced for w in found.read]
-    ranks = T.compare(found, parts, query.what)
-    if not T.known(ranks):  # copies that were counted have no times
-        ranks = T.compare(found, parts, "bytes")
-    rows = T.rows(ranks)
+    ranks = compare(found, parts, query.what)
+    if not any_compared(ranks):  # copies that were counted have no times
+        ranks = compare(found, parts, "bytes")
+    rows = rows_to_list(ranks)
     if not rows and not found.excluded:
         raise Unavailable("no copy in any of the workers", hint="record a part of the job that moves data")
-    unknown = T.peers_unknown(ranks, parts)
+    unknown = peers_unknown(ranks, parts)
     directions = _directions(ranks, peers_unknown=unknown)
     sections: list[AnySection] = [_tiles(ranks, _values(ranks, directions))]
     if rows:
@@ -141,7 +330,7 @@ def run(workers: Sequence[RecordingReduction[RankPart]], query: MemcpyRanksQuery
     return Report(
         analysis="memcpy_ranks",
         title="Ranks",
-        headline=_headline(ranks, directions, T.per(parts)),
+        headline=_headline(ranks, directions, per_step_text(parts)),
         notices=[*R.notices(found), *_notices(ranks, parts, peers_unknown=unknown)],
         sections=sections,
     )
@@ -149,7 +338,7 @@ def run(workers: Sequence[RecordingReduction[RankPart]], query: MemcpyRanksQuery
 
 def _directions(ranks: CopyRanks, *, peers_unknown: bool) -> pd.DataFrame:
     """One row per direction, over the ranks; a row without numbers for copies between devices that no rank recorded."""
-    time, exposed, size, rate = (ranks.spread(T.MEASURES[what].column) for what in ("time", "exposed", "bytes", "bandwidth"))
+    time, exposed, size, rate = (ranks.spread(MEASURES[what].column) for what in ("time", "exposed", "bytes", "bandwidth"))
     moved = ranks.sums(("bytes", "sized_ns"))
     with np.errstate(divide="ignore", invalid="ignore"):
         over_all = np.where((moved["sized_ns"] > 0) & (moved["bytes"] > 0), moved["bytes"] / moved["sized_ns"] * 1e9, np.nan)
@@ -169,7 +358,8 @@ def _direction_table(directions: pd.DataFrame) -> TableSection:
     why = Mark("unknown", "not recorded: several devices ran, and the profiler may leave out copies between them")
     unknown = directions.index[directions["ranks"].isna()].tolist()
     return make_table(
-        "directions", "Directions", directions, DIRECTIONS, key="direction", subtitle="over the ranks, per step", sort=Sort("excess_ns"),
+        "directions", "Directions", directions, DIRECTION_COLUMNS, key="direction", subtitle="over the ranks, per step",
+        sort=Sort("excess_ns"),
         marks={"ranks": {str(i): why for i in unknown}} if unknown else {},
         footer="Imbalance is the largest value over the median of the ranks. A rank without copies in a direction counts as 0; "
         "between devices it is unknown. "
@@ -178,7 +368,7 @@ def _direction_table(directions: pd.DataFrame) -> TableSection:
 
 
 def _rank_table(ranks: CopyRanks, rows: list[int], query: MemcpyRanksQuery) -> TableSection:
-    who, frame = R.identity(ranks, rows), T.displayed(ranks)
+    who, frame = R.identity(ranks, rows), displayed(ranks)
     frame = frame.assign(**who, id=[f"{worker}|{d}" for worker, d in zip(who["worker"], frame["direction"], strict=True)])
     step = {"step": query.step} if query.step else {}
     asked = [{"by": "kind", "find": direction} | step for direction in frame["direction"]]
@@ -187,9 +377,9 @@ def _rank_table(ranks: CopyRanks, rows: list[int], query: MemcpyRanksQuery) -> T
     sizeless = {str(i): Mark("lower_bound", f"{n} copies carry no size") for i, n in enumerate(frame["without_bytes"]) if n}
     marks |= {"bytes_per_step": sizeless, "bytes": sizeless}
     return make_table(
-        "ranks", "Ranks", frame, R.columns_of(RANKS, who["rank"].notna().tolist()), key="id",
+        "ranks", "Ranks", frame, R.columns_of(RANK_COLUMNS, who["rank"].notna().tolist()), key="id",
         subtitle=f"compared by {ranks.measure.label}",
-        sort=Sort("of_median", descending=ranks.measure != T.MEASURES["bandwidth"]), filters=["direction"],
+        sort=Sort("of_median", descending=ranks.measure != MEASURES["bandwidth"]), filters=["direction"],
         marks={name: found for name, found in marks.items() if found}, row_links=links, cell_links={"rank": links, "worker": links},
         footer="A rank opens its copies in that direction.",
     )  # fmt: skip
@@ -197,9 +387,9 @@ def _rank_table(ranks: CopyRanks, rows: list[int], query: MemcpyRanksQuery) -> T
 
 def _values(ranks: CopyRanks, directions: pd.DataFrame) -> dict[str, Scalar]:
     worst = R.largest(directions, "excess_ns")
-    time, size = T.mean(ranks, "time_per_step_ns"), T.mean(ranks, "bytes_per_step")
+    time, size = mean(ranks, "time_per_step_ns"), mean(ranks, "bytes_per_step")
     values: dict[str, Scalar] = {
-        **R.facts(ranks.ranks), "count_per_step": T.mean(ranks, "count_per_step"),
+        **R.facts(ranks.ranks), "count_per_step": mean(ranks, "count_per_step"),
         "time_per_step_ns": None if time is None else round(time), "bytes_per_step": None if size is None else round(size),
         "imbalance": worst["imbalance"] if worst is not None else None, "excess_ns": worst["excess_ns"] if worst is not None else None,
     }  # fmt: skip
@@ -215,25 +405,25 @@ def _tiles(ranks: CopyRanks, facts: dict[str, Scalar]) -> FactsSection:
     return R.tiles(facts, FACTS, title="Over the ranks", shown=shown, notes=notes)
 
 
-def _headline(ranks: CopyRanks, directions: pd.DataFrame, per: str) -> str:
+def _headline(ranks: CopyRanks, directions: pd.DataFrame, per_step_text: str) -> str:
     worst = R.largest(directions, "excess_ns")
     many = f"{human(ranks.ranks.compared, 'count')} ranks"
     if alone := R.incomparable(ranks.ranks):
         return alone
     if worst is None:
-        return _moved(ranks, many, per)
+        return _moved_headline(ranks, many, per_step_text)
     name, times = NAMES[str(worst["direction"])], worst["imbalance"]
     if isinstance(times, int | float) and times <= EVEN:
         return f"{many[0].upper()}{many[1:]} copy alike: in no direction does one take more than {max(times, 1.0):.2f} times the median."
     above = human(number_of(worst["excess_ns"]), "ns")
     ratio = f", {times_text(times)} times the median" if isinstance(times, int | float) else ""
     longest = human(number_of(worst["time_max_ns"]), "ns")
-    return f"{name}: **{worst['longest_rank']}** copies for {longest} {per}{ratio} of {many}: {above} more."
+    return f"{name}: **{worst['longest_rank']}** copies for {longest} {per_step_text}{ratio} of {many}: {above} more."
 
 
-def _moved(ranks: CopyRanks, many: str, per: str) -> str:
+def _moved_headline(ranks: CopyRanks, many: str, per_step_text: str) -> str:
     """The headline where no time is known: the rank that moves more bytes than the others."""
-    spreads = {d: ranks.spread_of(d, T.MEASURES["bytes"].column) for d in ranks.groups}
+    spreads = {d: ranks.spread_of(d, MEASURES["bytes"].column) for d in ranks.groups}
     sized = {d: s for d, s in spreads.items() if s.excess is not None and s.median}
     if not sized:
         return f"Neither the time nor the size of the copies of {many} is known."
@@ -241,11 +431,11 @@ def _moved(ranks: CopyRanks, many: str, per: str) -> str:
     most, times = sized[worst], sized[worst].imbalance or 1.0
     if times <= EVEN:
         return f"{many} move alike many bytes: in no direction does one move more than {times:.2f} times the median."
-    moves = f"**{most.most_rank}** moves {human(most.most, 'B')} {per}"
+    moves = f"**{most.most_rank}** moves {human(most.most, 'B')} {per_step_text}"
     return f"{NAMES[worst]}: {moves}, {times_text(times)} times the median of {many}."
 
 
-def _notices(ranks: CopyRanks, parts: Sequence[RankPart], *, peers_unknown: bool) -> list[Notice]:
+def _notices(ranks: CopyRanks, parts: Sequence[RankCopies], *, peers_unknown: bool) -> list[Notice]:
     out = []
     counted_only = sum(not p.events for p in parts)
     if counted_only:

@@ -14,7 +14,7 @@ import msgspec
 import pandas as pd
 
 from tb_sol_plugin.analyses.memory import memory_compare_lists
-from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, ComparePart, Differences, Line, differences, grouping, part
+from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, Differences, Line, ReducedMemory, differences, grouping, part
 from tb_sol_plugin.metrics.memory.labels import gib
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import PairQuery
@@ -128,7 +128,7 @@ EXPECTED: Final = ("steps recorded", "pipeline stage", "tensor parallel", "data 
     under="memory",
     reduce=Reduction(part, fields=("step", "device_limits"), version=2, sol_log=True),
 )
-def run(here: Compared[ComparePart], there: Compared[ComparePart], query: MemoryCompareQuery) -> Report:
+def run(here: Compared[ReducedMemory], there: Compared[ReducedMemory], query: MemoryCompareQuery) -> Report:
     a, b = here.reduced, there.reduced
     names = here.name, there.name
     by, why = grouping(a, b, query.by)
@@ -154,7 +154,7 @@ def _delta(a: float | None, b: float | None) -> float | None:
     return b - a if a is not None and b is not None else None
 
 
-def _headline(here: Compared[ComparePart], there: Compared[ComparePart], found: Differences | None) -> str:
+def _headline(here: Compared[ReducedMemory], there: Compared[ReducedMemory], found: Differences | None) -> str:
     a, b = here.reduced.peak, there.reduced.peak
     change = b - a
     sizes = f"{human(b, 'B')} instead of {human(a, 'B')}"
@@ -167,7 +167,7 @@ def _headline(here: Compared[ComparePart], there: Compared[ComparePart], found: 
     return f"{lead}. Most of it: {', '.join(most)}." if most else f"{lead}."
 
 
-def _tiles(here: Compared[ComparePart], there: Compared[ComparePart], by: str) -> FactsSection:
+def _tiles(here: Compared[ReducedMemory], there: Compared[ReducedMemory], by: str) -> FactsSection:
     a, b = here.reduced, there.reduced
     values: dict[str, Scalar] = {}
     notes: dict[str, str] = {}
@@ -191,7 +191,7 @@ def _tiles(here: Compared[ComparePart], there: Compared[ComparePart], by: str) -
     )  # fmt: skip
 
 
-def _held(found: Differences, here: Compared[ComparePart], there: Compared[ComparePart], by: str) -> TableSection:
+def _held(found: Differences, here: Compared[ReducedMemory], there: Compared[ReducedMemory], by: str) -> TableSection:
     frame = found.frame.copy()
     only = {BOTH: "both", "a": f"only {here.name}", "b": f"only {there.name}"}
     frame["only"] = [only[str(o)] for o in frame["only"]]
@@ -216,14 +216,14 @@ def _held(found: Differences, here: Compared[ComparePart], there: Compared[Compa
     )  # fmt: skip
 
 
-def _named(column: Column, here: Compared[ComparePart], there: Compared[ComparePart]) -> Column:
+def _named(column: Column, here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> Column:
     """A and B by their names."""
     of = {"A": here.name, "B": there.name}
     of |= {f"Allocations in {letter}": f"Allocations, {name}" for letter, name in [*of.items()]}
     return msgspec.structs.replace(column, label=of.get(column.label, column.label))
 
 
-def _numbers(here: Compared[ComparePart], there: Compared[ComparePart]) -> TableSection:
+def _numbers(here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> TableSection:
     rows = []
     for name, (label, _) in _MEASURES.items():
         if name == "growth":  # of another size: a tile has it
@@ -242,7 +242,7 @@ def _numbers(here: Compared[ComparePart], there: Compared[ComparePart]) -> Table
     )  # fmt: skip
 
 
-def _settings(here: Compared[ComparePart], there: Compared[ComparePart]) -> TableSection:
+def _settings(here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> TableSection:
     a, b = here.reduced.setting, there.reduced.setting
     rows = [{"setting": name, "a": a.get(name), "b": b.get(name), "same": "same" if a.get(name) == b.get(name) else "differs"}
             for name in dict.fromkeys([*a, *b])]  # fmt: skip
@@ -254,7 +254,7 @@ def _settings(here: Compared[ComparePart], there: Compared[ComparePart]) -> Tabl
     )  # fmt: skip
 
 
-def _notices(here: Compared[ComparePart], there: Compared[ComparePart], by: str, why: str) -> list[Notice]:
+def _notices(here: Compared[ReducedMemory], there: Compared[ReducedMemory], by: str, why: str) -> list[Notice]:
     a, b = here.reduced, there.reduced
     out = []
     other = [n for n in dict.fromkeys([*a.setting, *b.setting]) if n in a.setting and n in b.setting and a.setting[n] != b.setting[n]]
@@ -285,7 +285,7 @@ DEVICE_CLOSE: Final = 2.0
 """The memory of the device is a line where it is not more than so many times the larger peak."""
 
 
-def curves_figure(names: tuple[str, str], parts: tuple[ComparePart, ComparePart], align: str) -> FigureSection:
+def curves_figure(names: tuple[str, str], parts: tuple[ReducedMemory, ReducedMemory], align: str) -> FigureSection:
     """Memory in use of both. align: step (the step with the peak of each, since its begin) or start (all, since the first step's)."""
     steps = tuple(p.of_step for p in parts)
     by_step = align == "step" and None not in steps
@@ -334,7 +334,7 @@ def _curve(x: list[float], level: tuple[int, ...], end: float, scale: float, lin
     return {"type": "scatter", "mode": "lines", "name": name, "x": [*x, end], "y": [*y, y[-1]], "line": {"shape": "hv", **line}, **told}
 
 
-def _device_line(parts: tuple[ComparePart, ComparePart], top: int, scale: float) -> tuple[list[F.Plain], list[F.Plain], float]:
+def _device_line(parts: tuple[ReducedMemory, ReducedMemory], top: int, scale: float) -> tuple[list[F.Plain], list[F.Plain], float]:
     sizes = {p.capacity for p in parts if p.capacity}
     if len(sizes) != 1:
         return [], [], 0.0

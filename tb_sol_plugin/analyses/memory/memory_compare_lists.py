@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import pandas as pd
 
-from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, KIND, OPERATOR, SMALLER, ComparePart, Listing, Steps
+from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, KIND, OPERATOR, SMALLER, Listing, ReducedMemory, Steps
 from tb_sol_plugin.model.recordings import Compared
 from tb_sol_plugin.model.report import Column, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.units import how_many, human
@@ -133,7 +133,7 @@ def _cells(numbers: Numbers, order: tuple[str, ...], a: tuple[int, ...] | None, 
 
 def _table(
     section_id: str, title: str, columns: tuple[Column, ...], numbers: Numbers, order: tuple[str, ...], sides: tuple[Listing, Listing],
-    by: tuple[int, ...], here: Compared[ComparePart], there: Compared[ComparePart], *, first: str, footer: str, subtitle: str,
+    by: tuple[int, ...], here: Compared[ReducedMemory], there: Compared[ReducedMemory], *, first: str, footer: str, subtitle: str,
 ) -> TableSection:  # fmt: skip
     a, b = sides
     pairs = matched(a, b, by)
@@ -177,7 +177,7 @@ def _said(pair: Pair, section_id: str) -> dict[str, Scalar]:
             "key": f"row:{'|'.join(pair.name)}"}  # fmt: skip
 
 
-def _in(pair: Pair, here: Compared[ComparePart], there: Compared[ComparePart]) -> str:
+def _in(pair: Pair, here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> str:
     if pair.only == BOTH:
         return "both"
     mine, other = (here, there) if pair.only == "a" else (there, here)
@@ -185,7 +185,7 @@ def _in(pair: Pair, here: Compared[ComparePart], there: Compared[ComparePart]) -
     return f"{mine.name}; not known of {other.name}" if unknown else f"only {mine.name}"
 
 
-def _named(column: Column, here: Compared[ComparePart], there: Compared[ComparePart]) -> Column:
+def _named(column: Column, here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> Column:
     """A and B by their names."""
     label = column.label
     for letter, side in (("A", here), ("B", there)):
@@ -203,7 +203,7 @@ def _nothing(section_id: str, title: str, columns: tuple[Column, ...], why: str)
     return TableSection(id=section_id, title=title, columns=list(columns), data={c.name: [] for c in columns}, key="key", empty=why)
 
 
-def _lacks(sides: tuple[Listing | None, Listing | None], here: Compared[ComparePart], there: Compared[ComparePart], what: str) -> str:
+def _lacks(sides: tuple[Listing | None, Listing | None], here: Compared[ReducedMemory], there: Compared[ReducedMemory], what: str) -> str:
     """Why two lists cannot be set beside each other; "" where they can."""
     lacking = [s.name for s, found in zip((here, there), sides, strict=True) if found is None]
     if lacking:
@@ -215,7 +215,7 @@ def _lacks(sides: tuple[Listing | None, Listing | None], here: Compared[CompareP
     return ""
 
 
-def operators(here: Compared[ComparePart], there: Compared[ComparePart], a: ComparePart, b: ComparePart) -> TableSection:
+def operators(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: ReducedMemory, b: ReducedMemory) -> TableSection:
     """Empty, with the reason, where a source knows no operators."""
     title, why = "Operators", _lacks((a.operators, b.operators), here, there, "operators")
     if why or a.operators is None or b.operators is None:
@@ -230,7 +230,7 @@ def operators(here: Compared[ComparePart], there: Compared[ComparePart], a: Comp
     )  # fmt: skip
 
 
-def allocations(here: Compared[ComparePart], there: Compared[ComparePart], a: ComparePart, b: ComparePart) -> TableSection:
+def allocations(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: ReducedMemory, b: ReducedMemory) -> TableSection:
     """Empty, with the reason, where a source tells no single allocations, or the two tell different things of them."""
     title, why = "Allocations", _lacks((a.kinds, b.kinds), here, there, "single allocations")
     if why or a.kinds is None or b.kinds is None:
@@ -244,7 +244,7 @@ def allocations(here: Compared[ComparePart], there: Compared[ComparePart], a: Co
     )  # fmt: skip
 
 
-def _lengths(here: Compared[ComparePart], there: Compared[ComparePart], a: ComparePart, b: ComparePart) -> str:
+def _lengths(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: ReducedMemory, b: ReducedMemory) -> str:
     """That sums are over recordings of other lengths."""
     counts = [p.per_step.count if p.per_step is not None else 0 for p in (a, b)]
     if counts[0] == counts[1]:
@@ -253,7 +253,7 @@ def _lengths(here: Compared[ComparePart], there: Compared[ComparePart], a: Compa
     return f" Sums are over all that was recorded, {said[0]} and {said[1]}, unless a step is chosen."
 
 
-def per_step(here: Compared[ComparePart], there: Compared[ComparePart], a: Steps | None, b: Steps | None) -> TableSection | None:
+def per_step(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: Steps | None, b: Steps | None) -> TableSection | None:
     """The first step of A beside the first of B, and so on; None where one of them has no steps."""
     if a is None or b is None:
         return None

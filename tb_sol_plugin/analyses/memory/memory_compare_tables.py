@@ -215,7 +215,7 @@ class Line(msgspec.Struct, frozen=True):
     step: int | None
 
 
-class ComparePart(msgspec.Struct, frozen=True):
+class ReducedMemory(msgspec.Struct, frozen=True):
     """One recording, of the memory of its device with most in use. Bytes; None is unknown, as in `metrics.memory.summary`.
 
     growth: bytes per step where a line through the steps was made. held: by grouping, rows that add up to peak. notes: of each grouping.
@@ -253,7 +253,7 @@ class ComparePart(msgspec.Struct, frozen=True):
     per_step: Steps | None = None
 
 
-def part(capture: Capture, query: Query) -> ComparePart:
+def part(capture: Capture, query: Query) -> ReducedMemory:
     """The part of one recording. Unavailable where no device's allocator was recorded."""
     looked = memory_summary(capture, query)
     memory, every, window, curve = looked.memory, looked.every, looked.window, looked.curve
@@ -264,7 +264,7 @@ def part(capture: Capture, query: Query) -> ComparePart:
     for by in GROUPINGS:
         if by in groupings_of(capture, every):
             held[by], notes[by] = _rows(capture, curve, by)
-    return ComparePart(
+    return ReducedMemory(
         device=memory.label, source=SOURCES[every.source], relative=found.relative, peak=found.peak, reserved=found.reserved,
         reserved_at_peak=found.reserved_at_peak, fragmentation=found.fragmentation, before=found.before, end=found.end,
         capacity=room.total.bytes, left=room.left.bytes if room.left.bytes is not None else found.left,
@@ -357,7 +357,7 @@ class Differences:
         return sorted(mine, key=lambda r: -abs(r[1]))
 
 
-def grouping(a: ComparePart, b: ComparePart, asked: str) -> tuple[str, str]:
+def grouping(a: ReducedMemory, b: ReducedMemory, asked: str) -> tuple[str, str]:
     """(the grouping to show, "" where there is none; why it is another than asked for)."""
     both = [by for by in GROUPINGS if by in a.held and by in b.held]
     if asked in both:

@@ -10,18 +10,23 @@ z-score above 3.5 and more than 2 % from the median); of fewer than five ranks n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
+import msgspec
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.analyses.memory import memory_ranks_tables as T
-from tb_sol_plugin.analyses.memory.memory_ranks_tables import MEASURES, MemoryOfRanks, RankPart, part, staged
-from tb_sol_plugin.metrics.memory.labels import gib
+from tb_sol_plugin.metrics.memory.attribution import By, attribution, groupings_of
+from tb_sol_plugin.metrics.memory.curves import Curves
+from tb_sol_plugin.metrics.memory.expected import place
+from tb_sol_plugin.metrics.memory.labels import gib, label
+from tb_sol_plugin.metrics.memory.sources import SOURCES
+from tb_sol_plugin.metrics.memory.summary import memory_summary
 from tb_sol_plugin.metrics.ranks import sections as R
-from tb_sol_plugin.metrics.ranks.comparison import ranks_of
+from tb_sol_plugin.metrics.ranks.comparison import Comparison, Measure, Ranks, floats, frame_of, ranks_of, whole
 from tb_sol_plugin.metrics.ranks.sections import TITLE, RankAxis, axis_of, farthest, hover_head, marks, median_line, name_note
 from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import Reduction, analysis
@@ -44,6 +49,139 @@ from tb_sol_plugin.model.report import (
 from tb_sol_plugin.tables.arrays import Floats
 from tb_sol_plugin.units import human, scale_of
 
+# -- Reduction of one rank --------------------------------------------------------------------------------------------
+# the numbers of its memory, in bytes; None is unknown.
+
+
+LONGEST_NAME: Final = 120
+"""Characters of the name of a holder."""
+BY: Final[tuple[By, ...]] = ("category", "module")
+
+
+class RankMemory(msgspec.Struct, frozen=True):
+    """What is compared of one rank, of its device with most memory in use.
+
+    peak, reserved: in use and held at most; reserved_at_peak: held when most was in use. before, end: in use before the window and at its
+    end. capacity: of the device, base: used on it beside the allocator; left: capacity less base less most held, at_most: where the base is
+    not known. growth: bytes per step where a line through the steps says so, verdict: of `leak`. failures: allocations that failed.
+    holder, held: what held most at the peak, by category or module, and how much. stage: of the pipeline. relative: levels are changes.
+    """
+
+    device: str
+    source: str
+    relative: bool
+    window_ns: int
+    peak: int
+    reserved: int | None
+    reserved_at_peak: int | None
+    fragmentation: int | None
+    before: int | None
+    end: int
+    capacity: int | None
+    base: int | None
+    left: int | None
+    at_most: int | None
+    growth: float | None
+    verdict: str
+    failures: int | None
+    holder: str
+    held: int | None
+    stage: int | None
+    stages: int | None
+
+
+def memory_of_rank(capture: Capture, query: Query) -> RankMemory:
+    """Reduces the memory of one recording to a few numbers. Unavailable where no device's allocator was recorded."""
+    looked = memory_summary(capture, query)
+    memory, whole, curve, found, room = looked.memory, looked.every, looked.curve, looked.found, looked.room
+    name, held = _largest_at_peak(capture, memory.curves, whole.source)
+    at = place(capture).get("pp")
+    return RankMemory(
+        device=memory.label, source=SOURCES[whole.source], relative=found.relative,
+        window_ns=int(curve.time_ns[-1] - curve.time_ns[0]), peak=found.peak, reserved=found.reserved,
+        reserved_at_peak=found.reserved_at_peak, fragmentation=found.fragmentation, before=found.before, end=found.end,
+        capacity=room.total.bytes, base=room.base.bytes, left=room.left.bytes, at_most=room.at_most,
+        growth=looked.growth, verdict=looked.grows.verdict if looked.grows is not None else "no_steps",
+        failures=looked.failures,
+        holder=name[:LONGEST_NAME], held=held, stage=at[0] if at is not None else None,
+        stages=at[1] if at is not None else None,
+    )  # fmt: skip
+
+
+def _largest_at_peak(capture: Capture, curves: tuple[Curves, ...], source: str) -> tuple[str, int | None]:
+    """What held most at the peak, by category where any source can tell, else by module; ("", None) where none can."""
+    ordered = sorted(curves, key=lambda c: c.source != source)
+    for by in BY:
+        for curve in ordered:
+            if by in groupings_of(capture, curve):
+                rows = attribution(capture, curve, by).rows
+                known = rows[(rows["kind"] == "row") & (rows["bytes"] > 0)]
+                if len(known):
+                    top = known.iloc[int(known["bytes"].to_numpy().argmax())]
+                    name = str(top["name"])
+                    return label(name) if by == "category" else name, int(top["bytes"])
+    return "", None
+
+
+NEAR: Final = 64e6
+"""Bytes by which a rank must differ from the median to be an outlier."""
+MEASURES: Final = {
+    "peak": Measure("peak", "B", "memory in use at most", NEAR),
+    "reserved": Measure("reserved", "B", "memory held by the allocator at most", NEAR),
+    "fragmentation": Measure("fragmentation", "B", "memory held and not in use at the peak", NEAR),
+    "before": Measure("before", "B", "memory in use before the window", NEAR),
+    "end": Measure("end", "B", "memory in use at the end", NEAR),
+    "growth": Measure("growth", "B", "growth of memory in use per step", 1e6),
+}
+"""By the query field `what`."""
+
+MemoryOfRanks: TypeAlias = Comparison[RankMemory]
+ALL: Final = "all ranks"
+"""The one group where stages are not compared."""
+_BYTES: Final = ("peak", "reserved", "reserved_at_peak", "fragmentation", "before", "end", "capacity", "base", "left", "failures", "held")
+"""Columns of whole numbers."""
+
+
+def compare(ranks: Ranks[RankMemory], parts: list[RankMemory], what: str) -> MemoryOfRanks:
+    """Memory of the ranks compared by `what` (a key of MEASURES), within stages where all ranks know theirs. parts: of `ranks.read`."""
+    frame = frame_of(enumerate(parts), RankMemory)
+    stage = floats(frame["stage"])
+    frame["left"] = np.where(frame["left"].isna(), frame["at_most"], frame["left"])
+    frame = frame.astype(dict.fromkeys((*_BYTES, "growth"), np.float64))
+    names = [None if s is None else f"stage {s}" for s in frame["stage"].tolist()]
+    frame["stage"], frame["holder"] = pd.Series(names, dtype=object), pd.Series([h or None for h in frame["holder"]], dtype=object)
+    distinct = np.unique(stage)
+    staged = bool(np.isfinite(stage).all()) and len(distinct) > 1
+    frame["group"] = np.searchsorted(distinct, stage) if staged else 0
+    groups = tuple(f"stage {int(s)}" for s in distinct) if staged else (ALL,) if parts else ()
+    return Comparison(ranks, frame, groups, MEASURES[what])
+
+
+def has_stages(ranks: MemoryOfRanks) -> bool:
+    """Whether ranks are compared within pipeline stages."""
+    return ranks.groups != (ALL,)
+
+
+def displayed(ranks: MemoryOfRanks) -> pd.DataFrame:
+    """The table of ranks without the columns that name a rank."""
+    return ranks.frame.assign(**{name: whole(ranks.frame[name]) for name in _BYTES})
+
+
+def by_stage(ranks: MemoryOfRanks) -> pd.DataFrame:
+    """One row per stage over its ranks; where no stages are known one over all of them."""
+    value, reserved, left = ranks.spread(), ranks.spread("reserved"), ranks.spread("left")
+    sloped = ranks.spread("growth")["count"] > 0
+    leaks = np.bincount(ranks.group[ranks.counts & (ranks.frame["verdict"] == "leak").to_numpy()], minlength=len(ranks.groups))
+    size = (lambda values: values) if ranks.measure == MEASURES["growth"] else whole
+    return pd.DataFrame({
+        "stage": list(ranks.groups), "ranks": np.bincount(ranks.group[ranks.counts], minlength=len(ranks.groups)),
+        "median": size(value["median"]), "most": size(value["most"]), "most_rank": value["most_rank"],
+        "imbalance": value["imbalance"], "excess": size(value["excess"]),
+        "reserved": size(reserved["most"]), "reserved_rank": reserved["most_rank"],
+        "left": size(left["least"]), "left_rank": left["least_rank"],
+        "growing": whole(np.where(sloped, leaks, np.nan)),
+    }, dtype=object)  # fmt: skip
+
 
 class MemoryRanksQuery(Query, kw_only=True, frozen=True):
     """what: what ranks are compared by: in use or reserved at most, held and not in use, in use before or at the end, growth per step"""
@@ -52,7 +190,7 @@ class MemoryRanksQuery(Query, kw_only=True, frozen=True):
 
 
 _UNKNOWN_RESERVED: Final = "this source does not record what is reserved"
-RANKS: Final = (
+RANK_COLUMNS: Final = (
     Column("rank", "Rank", doc="rank of the worker, as recorded or as its name says", missing="not known"),
     Column("stage", "Stage", doc="stage of the pipeline, as the SOL capture of the worker says", show="text", missing="not recorded"),
     Column("of_median", "× median", doc="the compared value over the median of the ranks of its stage, or of all",
@@ -80,7 +218,7 @@ RANKS: Final = (
     Column("source", "Source", doc="where the numbers are from", rank=3, show="text"),
     Column("worker", "Worker", doc="name of the worker", show="code", rank=2),
 )  # fmt: skip
-STAGES: Final = (
+STAGE_COLUMNS: Final = (
     Column("stage", "Stage", doc="stage of the pipeline; all ranks where stages are not known", show="text"),
     Column("ranks", "Ranks", "count", "ranks of it that were read"),
     Column("median", "Median", "B", "of the compared value", missing="not known"),
@@ -117,16 +255,16 @@ EVEN: Final = 1.02
     order=13,
     requirements=("memory_use",),
     query=MemoryRanksQuery,
-    tables={"stages": STAGES, "ranks": RANKS, "left_out": R.LEFT_OUT},
+    tables={"stages": STAGE_COLUMNS, "ranks": RANK_COLUMNS, "left_out": R.LEFT_OUT},
     facts=FACTS,
     under="memory",
-    reduce=Reduction(part, fields=("step", "device_limits"), sol_log=True),
+    reduce=Reduction(memory_of_rank, fields=("step", "device_limits"), sol_log=True),
 )
-def run(workers: Sequence[RecordingReduction[RankPart]], query: MemoryRanksQuery) -> Report:
+def run(workers: Sequence[RecordingReduction[RankMemory]], query: MemoryRanksQuery) -> Report:
     found = ranks_of(workers, lambda w: w.reduced.window_ns)
     parts = [w.reduced for w in found.read]
-    ranks = T.compare(found, parts, query.what)
-    stages = T.by_stage(ranks)
+    ranks = compare(found, parts, query.what)
+    stages = by_stage(ranks)
     sections: list[AnySection] = [_tiles(_values(ranks, stages), ranks)]
     if parts:
         sections += [strip(ranks), _stage_table(ranks, stages), _rank_table(ranks, parts, query)]
@@ -138,22 +276,23 @@ def run(workers: Sequence[RecordingReduction[RankPart]], query: MemoryRanksQuery
 
 
 def _stage_table(ranks: MemoryOfRanks, stages: pd.DataFrame) -> TableSection:
-    staged = T.staged(ranks)
+    staged = has_stages(ranks)
     return make_table(
-        "stages", "Stages" if staged else "Over the ranks", stages, STAGES, key="stage", subtitle=f"compared by {ranks.measure.label}",
+        "stages", "Stages" if staged else "Over the ranks", stages, STAGE_COLUMNS, key="stage",
+        subtitle=f"compared by {ranks.measure.label}",
         footer="Stages of a pipeline hold different parts of the model: each is compared with itself." if staged else "",
     )  # fmt: skip
 
 
-def _rank_table(ranks: MemoryOfRanks, parts: list[RankPart], query: MemoryRanksQuery) -> TableSection:
+def _rank_table(ranks: MemoryOfRanks, parts: list[RankMemory], query: MemoryRanksQuery) -> TableSection:
     rows = range(len(parts))
     who = R.identity(ranks, rows)
     step = {"step": query.step} if query.step else {}
     links = R.row_links(ranks, rows, analysis="memory", label="the memory of this rank", query=[step] * len(parts))
     hidden = frozenset({"stage"} if not ranks.frame["stage"].notna().any() else ())
     return make_table(
-        "ranks", "Ranks", T.displayed(ranks).assign(**who), R.columns_of(RANKS, who["rank"].notna().tolist(), hidden), key="worker",
-        subtitle=f"compared by {ranks.measure.label}", sort=Sort("of_median"), filters=["stage"] if T.staged(ranks) else [],
+        "ranks", "Ranks", displayed(ranks).assign(**who), R.columns_of(RANK_COLUMNS, who["rank"].notna().tolist(), hidden), key="worker",
+        subtitle=f"compared by {ranks.measure.label}", sort=Sort("of_median"), filters=["stage"] if has_stages(ranks) else [],
         marks=_table_marks(ranks, parts), row_links=links, cell_links={"rank": links, "worker": links},
         footer="A rank opens its memory. Left is of the whole recording.",
     )  # fmt: skip
@@ -166,7 +305,7 @@ def _values(ranks: MemoryOfRanks, stages: pd.DataFrame) -> dict[str, Scalar]:
     least = ranks.spread_of(None, "left").least
     failed = ranks.frame["failures"].sum()
     return {
-        **R.facts(ranks.ranks), "stages": len(ranks.groups) if T.staged(ranks) else None,
+        **R.facts(ranks.ranks), "stages": len(ranks.groups) if has_stages(ranks) else None,
         **{f"{name}_bytes": None if size is None else round(size) for name, size in most.items()},
         "imbalance": worst["imbalance"] if worst is not None else None, "excess_bytes": worst["excess"] if worst is not None else None,
         "left_bytes": None if least is None else round(least), "growing": sum(growing) if growing else None,
@@ -181,7 +320,7 @@ def _tiles(facts: dict[str, Scalar], ranks: MemoryOfRanks) -> FactsSection:
         size = facts[name]
         notes[name] = ", ".join(filter(None, (rank or "", gib(int(size)) if isinstance(size, int) else "")))
     notes["growing"] = "ranks that use more in every step"
-    notes["imbalance"] = f"largest over median{' of its stage' if T.staged(ranks) else ''}"
+    notes["imbalance"] = f"largest over median{' of its stage' if has_stages(ranks) else ''}"
     if ranks.measure != MEASURES["peak"]:
         notes["imbalance"] = f"{ranks.measure.label}: {notes['imbalance']}"
     shown = ("workers_read", "peak_bytes", "imbalance", "left_bytes", "growing")
@@ -191,7 +330,7 @@ def _tiles(facts: dict[str, Scalar], ranks: MemoryOfRanks) -> FactsSection:
 def _headline(ranks: MemoryOfRanks, stages: pd.DataFrame) -> str:
     if alone := R.incomparable(ranks.ranks):
         return alone
-    many, what, staged = f"{human(ranks.ranks.compared, 'count')} ranks", ranks.measure.column, T.staged(ranks)
+    many, what, staged = f"{human(ranks.ranks.compared, 'count')} ranks", ranks.measure.column, has_stages(ranks)
     worst, words = R.largest(stages, "excess"), ranks.measure.label
     if worst is None:
         return f"The {words} of {many} is not known."
@@ -218,7 +357,7 @@ def _headline(ranks: MemoryOfRanks, stages: pd.DataFrame) -> str:
     return f"**{worst['most_rank']}** {lead}, {times:.2f} times the median of {where}: {above} more."
 
 
-def _notices(ranks: MemoryOfRanks, parts: list[RankPart]) -> list[Notice]:
+def _notices(ranks: MemoryOfRanks, parts: list[RankMemory]) -> list[Notice]:
     out = []
     failed = [at for at, p in enumerate(parts) if p.failures]
     if failed:
@@ -235,8 +374,8 @@ def _notices(ranks: MemoryOfRanks, parts: list[RankPart]) -> list[Notice]:
     return out
 
 
-def _table_marks(ranks: MemoryOfRanks, parts: list[RankPart]) -> dict[str, dict[str, Mark]]:
-    out = R.row_marks(ranks, range(len(parts)), "other ranks" + (" of its stage" if T.staged(ranks) else ""))
+def _table_marks(ranks: MemoryOfRanks, parts: list[RankMemory]) -> dict[str, dict[str, Mark]]:
+    out = R.row_marks(ranks, range(len(parts)), "other ranks" + (" of its stage" if has_stages(ranks) else ""))
     out |= {"left": {}, "peak": {}, "growth": {}}
     for i, one in enumerate(parts):
         if one.left is None and one.at_most is not None:
@@ -283,7 +422,7 @@ def strip(ranks: MemoryOfRanks) -> FigureSection:
     words = "in use at most; behind it, paler, held by the allocator" if peak else measure.label
     return FigureSection(
         id="ranks_figure", title=TITLE, figure=drawn, summary=_summary(ranks), table="ranks", height=STRIP_PX,
-        subtitle=f"{words}; lines are the medians{' of the stages' if staged(ranks) else ''}",
+        subtitle=f"{words}; lines are the medians{' of the stages' if has_stages(ranks) else ''}",
     )  # fmt: skip
 
 
@@ -292,11 +431,11 @@ def _over_groups(ranks: MemoryOfRanks, column: str = "") -> Floats:
     return ranks.counted(column)[ranks.counts]
 
 
-def _width(axis: RankAxis[RankPart]) -> float:
+def _width(axis: RankAxis[RankMemory]) -> float:
     return min(0.72, 0.045 * axis.length) if axis.length > 16 else 0.62
 
 
-def _reserved(axis: RankAxis[RankPart], values: Floats) -> list[F.Plain]:
+def _reserved(axis: RankAxis[RankMemory], values: Floats) -> list[F.Plain]:
     """What the allocator holds, behind what is in use."""
     there = np.isfinite(values)
     if not there.any():
@@ -309,7 +448,7 @@ def _reserved(axis: RankAxis[RankPart], values: Floats) -> list[F.Plain]:
     return [base | {"type": "scatter", "mode": "markers", "marker": dash}]
 
 
-def _points(ranks: MemoryOfRanks, axis: RankAxis[RankPart], values: Floats, reserved: Floats, scale: float) -> list[F.Plain]:
+def _points(ranks: MemoryOfRanks, axis: RankAxis[RankMemory], values: Floats, reserved: Floats, scale: float) -> list[F.Plain]:
     counted = ranks.frame[ranks.counts]
     outliers = ranks.outliers[ranks.counts]
     hover = []
@@ -325,7 +464,7 @@ def _points(ranks: MemoryOfRanks, axis: RankAxis[RankPart], values: Floats, rese
     )]  # fmt: skip
 
 
-def _medians(ranks: MemoryOfRanks, axis: RankAxis[RankPart], scale: float) -> list[F.Plain]:
+def _medians(ranks: MemoryOfRanks, axis: RankAxis[RankMemory], scale: float) -> list[F.Plain]:
     """A dashed line over the ranks of each stage; where these are not adjacent, a piece over each run of them."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -362,7 +501,7 @@ def _summary(ranks: MemoryOfRanks) -> str:
     for stage in ranks.groups:
         found = ranks.spread_of(stage)
         if found.known:
-            where = f"{stage}: " if staged(ranks) else ""
+            where = f"{stage}: " if has_stages(ranks) else ""
             parts.append(f"{where}median {human(found.median, 'B')}, highest {human(found.most, 'B')} ({found.most_rank})")
     label = ranks.measure.label
     return f"{label[0].upper()}{label[1:]} of {ranks.ranks.compared} ranks. " + "; ".join(parts) + "."

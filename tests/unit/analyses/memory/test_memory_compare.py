@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.analyses.memory.memory_compare_tables import REST, ComparePart, Line, Row, differences, grouping
+from tb_sol_plugin.analyses.memory.memory_compare_tables import REST, Line, ReducedMemory, Row, differences, grouping
 from tb_sol_plugin.cli import command
 from tb_sol_plugin.errors import BadQuery, NotFound
 from tb_sol_plugin.model.answer import AnalysisRequest, answer_capture, from_pair
@@ -29,7 +29,7 @@ def row(name: str, size: int, kind: str = "row", *, many: int = 1, guess: bool =
     return Row(name, size, many, kind, guess)
 
 
-def part_of(*rows: Row, **changed: object) -> ComparePart:
+def part_of(*rows: Row, **changed: object) -> ReducedMemory:
     """What adds up to the peak, by category; one step of 100 ns that reaches it after 50."""
     peak = sum(r.bytes for r in rows)
     line = Line((0, 50, 90), 100, (0, peak, 0), (peak, peak, peak), 3)
@@ -39,16 +39,16 @@ def part_of(*rows: Row, **changed: object) -> ComparePart:
         "failures": 0, "held": {"category": rows}, "notes": {"category": ()}, "whole": msgspec.structs.replace(line, step=None),
         "of_step": line, "setting": {"world size": "4"},
     }  # fmt: skip
-    return ComparePart(**{**plain, **changed})  # type: ignore[arg-type]
+    return ReducedMemory(**{**plain, **changed})  # type: ignore[arg-type]
 
 
-def side(name: str, part: ComparePart, chosen: str = "") -> Compared[msgspec.Struct]:
+def side(name: str, part: ReducedMemory, chosen: str = "") -> Compared[msgspec.Struct]:
     body = msgspec.msgpack.encode(part)
     pair = get("memory_compare").reduction
     return Compared(name, name, RecordingReduction("rank0", "1", f"{name}.json", "read", 0, body=lambda: body, decode=pair.decode), chosen)
 
 
-def asked(a: ComparePart, b: ComparePart, **raw: str) -> Report:
+def asked(a: ReducedMemory, b: ReducedMemory, **raw: str) -> Report:
     found = from_pair(AnalysisRequest("memory_compare", raw), side("old", a), side("new", b), {}).report()
     assert isinstance(found, Report)
     encode(found)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.analyses.memory.memory_ranks_tables import RankPart
+from tb_sol_plugin.analyses.memory.memory_ranks import RankMemory
 from tb_sol_plugin.model.answer import AnalysisRequest, from_ranks
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import get
@@ -28,7 +28,7 @@ def worker(rank: int | None, name: str = "", **changed: object) -> RecordingRedu
         "base": 1 * GB, "left": 67 * GB, "at_most": None, "growth": 0.0, "verdict": "none", "failures": 0, "holder": "parameters",
         "held": 3 * GB, "stage": None, "stages": None,
     }  # fmt: skip
-    body = msgspec.msgpack.encode(RankPart(**{**plain, **changed}))  # type: ignore[arg-type]
+    body = msgspec.msgpack.encode(RankMemory(**{**plain, **changed}))  # type: ignore[arg-type]
     over = get("memory_ranks").reduction
     return RecordingReduction(name or f"rank{rank}", "1", f"{rank}.json", "read", rank, body=lambda: body, decode=over.decode)
 

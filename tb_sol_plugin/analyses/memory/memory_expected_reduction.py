@@ -151,7 +151,7 @@ class Record(msgspec.Struct, frozen=True):
     bytes: dict[str, int | None]
 
 
-class ExpectedPart(msgspec.Struct, frozen=True):
+class ExpectedReduction(msgspec.Struct, frozen=True):
     """One worker. plan: sizes as recorded by their names; origin: where each stood. groups: {name: (rank, size)}. held: by part.
 
     parameters: counted on this rank, of type `dtype` for the most part. master_weight_bytes, main_grad_bytes: in FP32. whole: what the
@@ -176,7 +176,7 @@ class ExpectedPart(msgspec.Struct, frozen=True):
     extent_ns: int
 
 
-def part(capture: Capture, query: Query) -> ExpectedPart:
+def part(capture: Capture, query: Query) -> ExpectedReduction:
     """The part of one worker."""
     metadata = capture.facts.metadata
     plan = {name: metadata[f"plan.{name}"] for name in PLAN if metadata.get(f"plan.{name}")}
@@ -192,7 +192,7 @@ def part(capture: Capture, query: Query) -> ExpectedPart:
     held = {name: Held(one.bytes, one.source, one.estimated, one.why) for name, one in found.parts.items()}
     records, left_out = _records(capture)
     start, end = capture.facts.extent_ns
-    return ExpectedPart(
+    return ExpectedReduction(
         plan, origin, groups, held, found.parameters, found.dtype, found.master_weight_bytes, found.main_grad_bytes, found.whole, found.of,
         found.unknown, found.flag, records, left_out, max(end - start, 0),
     )  # fmt: skip
@@ -277,7 +277,7 @@ def asked_for(query: MemoryExpectedQuery) -> Given:
     return {name: value for name in NAMES if (value := getattr(query, name)) is not None and value != ""}
 
 
-def expectation(own: ExpectedPart, given: Given, *, rank: int | None, world: int | None) -> Expectation:
+def expectation(own: ExpectedReduction, given: Given, *, rank: int | None, world: int | None) -> Expectation:
     """Of one rank. BadQuery where what is asked for does not fit."""
     told = {name: value for name, value in own.plan.items() if _understood(name, value)}
     taken: dict[str, str | int | bool] = {name: value for name, value in told.items() if name not in given}
@@ -314,7 +314,7 @@ def _understood(name: str, value: str) -> bool:
     return name in NAMES
 
 
-def _stage(own: ExpectedPart, layout: Layout, rank: int | None, world: int | None) -> tuple[int | None, bool]:
+def _stage(own: ExpectedReduction, layout: Layout, rank: int | None, world: int | None) -> tuple[int | None, bool]:
     """(stage, whether it follows from the order of ranks alone): stages are the outermost groups of ranks, as Megatron orders them."""
     if layout.pp == 1:
         return 0, False
@@ -340,7 +340,7 @@ def _parts(done: Stage, formulas: list[Formula]) -> dict[str, Expected]:
     return out
 
 
-def _counted(own: ExpectedPart, values: Given, given: Given, lacking: tuple[str, ...]) -> Expectation:
+def _counted(own: ExpectedReduction, values: Given, given: Given, lacking: tuple[str, ...]) -> Expectation:
     """Bytes per parameter times the parameters that were counted; what passes through the model cannot be said."""
     number = str(values.get("dtype", own.dtype))
     if own.parameters is None or number not in WIDTH:
