@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import plotly.graph_objects as go
 import pytest
 
@@ -15,6 +17,7 @@ MIB = 1 << 20
 A100 = DeviceProps(id=0, name="NVIDIA A100-SXM4-80GB", memory_bytes=84_990_623_744, compute_capability="8.0", units=108)
 
 
+@cache
 def recording(
     *, vendor: str = "nvidia", world_size: int | None = None, devices: tuple[DeviceProps, ...] = (A100,), peer: bool = False
 ) -> Capture:

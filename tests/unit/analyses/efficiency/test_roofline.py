@@ -28,8 +28,8 @@ def _mm(t: TraceBuilder, start: int, device_start: int, duration: int, kernel: s
     t.launch(kernel, at=start + 100, start=device_start, duration=duration)
 
 
-@pytest.fixture
-def capture(tmp_path: Path) -> Capture:
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Capture:
     """Two steps; in each a product in `Block_0` and forward: 10 us, then 30 us. A fill of 2 us, an unmodeled operator of 5 us, a kernel
     launched by no operator of 4 us, one launched before the window of 3 us."""
     t = TraceBuilder()
@@ -45,7 +45,7 @@ def capture(tmp_path: Path) -> Capture:
     t.op("my::op", 130_000, 900)
     t.launch("mine", at=130_100, start=160_000, duration=5000)
     t.launch("alone", at=140_000, start=170_000, duration=4000)
-    return read(str(t.write(tmp_path / "t.pt.trace.json")))
+    return read(str(t.write(tmp_path_factory.mktemp("roofline") / "t.pt.trace.json")))
 
 
 def answer(capture: Capture, **query: str) -> Report:

@@ -82,7 +82,7 @@ def test_runs_of_a_logdir_and_a_file_beside_them_give_points(tmp_path: Path) -> 
         for b in (32, 64):
             write_run(tmp_path / f"{n}x{r}-{b}", nodes=n, replicas=r, batch=b, accum_s=float(accum_time(TRUE, b)),
                       optim_s=float(optim_time(TRUE, n, r, b)), steps=2)  # fmt: skip
-    given = {"num_nodes": [1, 4], "num_replicas": [2, 8], "atomic_bsz": [32, 32], "accum_step_time": [0.3, 0.3], "optim_step_time": [0.5, 0.9]}
+    given = rows(*clean((1, 2, 32), (4, 8, 32)))
     (tmp_path / "sol_scaling.json").write_text(json.dumps(given | {"run": ["1x2-32", None]}))
     (tmp_path / "sol_scaling.csv").write_text("nothing\n")
     with pytest.warns(UserWarning, match="runs here"):
@@ -208,7 +208,7 @@ def test_points_that_contradict_each_other_or_the_model_are_named(tmp_path: Path
     report = of(tmp_path, *clean((1, 1, 32), (1, 2, 16)), (1, 2, 32, 0.3, 0.31), (1, 2, 32, 0.3, 0.9))
     assert "2 replicas on 1 node with 32 samples each: 310.0\u202fms and 900.0\u202fms" in said(report)
     # AND one that lasts a hundred times what the others say is what agrees least with them
-    report = of(tmp_path, *clean(*GRID), (1, 8, 32, 0.3, 30.0))
+    report = of(tmp_path, *clean((1, 1, 16), (1, 1, 32), (1, 2, 32), (1, 4, 16)), (1, 8, 32, 0.3, 30.0))
     assert "The fit is off by up to" in said(report) and "agrees least with the others is 8 × 32 samples" in said(report)
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.api import Run
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport, encode
 from tests.support.sol_builder import CUDA, Json, Record, SolBuilder
@@ -63,8 +64,15 @@ def llama(folder: Path, **changed: dict[str, int]) -> Path:
     return folder
 
 
-def report_of(folder: Path, **query: object) -> Report:
-    found = sol.open(str(folder), cache=False).analyze("memory_expected", **query)
+@pytest.fixture(scope="module")
+def llama_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Four ranks that hold what the closed form says."""
+    return sol.open(str(llama(tmp_path_factory.mktemp("llama"))), cache=False)
+
+
+def report_of(folder: Path | Run, **query: object) -> Report:
+    run = sol.open(str(folder), cache=False) if isinstance(folder, Path) else folder
+    found = run.analyze("memory_expected", **query)
     assert isinstance(found, Report), found
     json.loads(encode(found))
     return found
@@ -88,9 +96,9 @@ def marks(report: Report, column: str, part: str, rank: int = 0) -> str:
 # -- a run that is as it should be --------------------------------------------------------------------------------------
 
 
-def test_each_part_of_each_rank(tmp_path: Path) -> None:
+def test_each_part_of_each_rank(llama_run: Run) -> None:
     # GIVEN four ranks that hold what the closed form says THEN on the first stage that is 3.37 + 6.74 + 6.74 + 13.48 GB
-    report = report_of(llama(tmp_path))
+    report = report_of(llama_run)
     first = cells(report)
     wanted = {"parameters": 3.37, "main parameters": 6.74, "main gradients": 6.74, "optimizer state": 13.48}
     for part, size in wanted.items():
@@ -108,10 +116,10 @@ def test_each_part_of_each_rank(tmp_path: Path) -> None:
     assert report.facts["parts_ok"] == 4 * 6 == report.facts["parts_compared"] and len(report.table("parts")) == 4 * 10
 
 
-def test_activations_are_what_is_left_of_the_peak(tmp_path: Path) -> None:
+def test_activations_are_what_is_left_of_the_peak(llama_run: Run) -> None:
     # GIVEN 4 GB between what stays and the allocator's peak THEN they are activations, estimated; with two microbatches held, without
     # sequence parallel being said: 3.867 GB on the first stage, and no logits
-    report = report_of(llama(tmp_path))
+    report = report_of(llama_run)
     row = cells(report).loc["activations"]
     assert row["expected_bytes"] / GB == pytest.approx(3.867, abs=0.001) and row["actual_bytes"] == 4 * GB and row["verdict"] == "ok"
     assert "what is left of the peak" in marks(report, "actual_bytes", "activations")
@@ -123,9 +131,9 @@ def test_activations_are_what_is_left_of_the_peak(tmp_path: Path) -> None:
     assert last.loc["activations", "difference_bytes"] == PASSING[1] - both and "together" in marks(report, "difference_bytes", "activations", 2)
 
 
-def test_the_two_fields_under_their_names(tmp_path: Path) -> None:
+def test_the_two_fields_under_their_names(llama_run: Run) -> None:
     # GIVEN master weights of 4 bytes per parameter THEN both fields are that in MiB, per rank and the most of all
-    report = report_of(llama(tmp_path))
+    report = report_of(llama_run)
     table = report.table("captured").set_index("rank")
     assert table.loc[0, "Actual_Captured_Master_Weight_bytes"] == 4 * P == table.loc[0, "Actual_Captured_Main_Grad_Mem_bytes"]
     assert table.loc[0, "Actual_Captured_Master_Weight_MB"] == 4 * P / MIB == table.loc[0, "Actual_Captured_Main_Grad_Mem_MB"]
@@ -135,8 +143,8 @@ def test_the_two_fields_under_their_names(tmp_path: Path) -> None:
     assert report.facts["model_parameters"] == 6_738_415_616
 
 
-def test_sizes_formulas_and_the_plan(tmp_path: Path) -> None:
-    report = report_of(llama(tmp_path))
+def test_sizes_formulas_and_the_plan(llama_run: Run) -> None:
+    report = report_of(llama_run)
     sizes = report.table("sizes").set_index("name")
     assert sizes.loc["hidden"].tolist() == ["4096", "recorded: config.hidden_size"] and sizes.loc["vpp", "from"] == "assumed"
     formulas = report.table("formulas")
@@ -214,13 +222,13 @@ def test_base_other_and_what_is_unknown(tmp_path: Path) -> None:
     assert pd.isna(budgets.loc[0, "params_bytes"]) and pd.isna(last["optimizer_bytes"]) and last["iteration"] == 0
 
 
-def test_gradients_in_16_bits_are_explained(tmp_path: Path) -> None:
+def test_gradients_in_16_bits_are_explained(tmp_path: Path, llama_run: Run) -> None:
     # GIVEN a rank that keeps gradients of 2 bytes, and no main gradients THEN two rows differ, and a line says why
     report = report_of(llama(tmp_path, rank0={"grads": 2 * P, "main_grads": 0}))
     rows = cells(report)
     assert (rows.loc["gradients", "verdict"], rows.loc["main gradients", "verdict"]) == ("more", "less")
     assert any("in the type in which the backward pass makes them" in n.text for n in report.notices)
-    assert not any("in the type" in n.text for n in report_of(llama(tmp_path)).notices)
+    assert not any("in the type" in n.text for n in report_of(llama_run).notices)
 
 
 # -- sizes that are not known, or asked for ---------------------------------------------------------------------------------
@@ -264,15 +272,15 @@ def test_nothing_known_at_all_still_shows_what_is_there(tmp_path: Path) -> None:
     assert rows.loc["parameters", "expected_bytes"] == 2 * P and rows.loc["in use at most", "verdict"] == "less"
 
 
-def test_what_is_asked_for_stands_over_what_is_recorded(tmp_path: Path) -> None:
+def test_what_is_asked_for_stands_over_what_is_recorded(llama_run: Run) -> None:
     # GIVEN the distributed optimizer on four data parallel ranks WHEN it is asked for THEN masters and state are a quarter
-    report = report_of(llama(tmp_path), distributed_optimizer=True, dp=4)
+    report = report_of(llama_run, distributed_optimizer=True, dp=4)
     rows = cells(report)
     assert rows.loc["main parameters", "expected_bytes"] == P and rows.loc["optimizer state", "expected_bytes"] == 2 * P
     assert rows.loc["optimizer state", "verdict"] == "more" and rows.loc["optimizer state", "formula"] == "8 · P/d"
     assert report.table("sizes").set_index("name").loc["sharding"].tolist() == ["optimizer", "asked for"]
     # AND the size of the world gives the data parallel ranks
-    assert report_of(tmp_path, world=16).table("sizes").set_index("name").loc["dp"].tolist() == ["4", "asked for"]
+    assert report_of(llama_run, world=16).table("sizes").set_index("name").loc["dp"].tolist() == ["4", "asked for"]
 
 
 def test_the_stage_follows_from_the_rank_where_nobody_says(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""Operators, allocations and steps of two recordings beside each other: the numbers of `memory` of each, and sums that stay exact."""
+"""Operators, allocations and steps of two recordings compared: the numbers of `memory` of each, and sums that stay exact."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -34,7 +35,7 @@ def listing(rows: dict[str, int], *, rest: int = 0, cut: int | None = None) -> L
 # -- rows ---------------------------------------------------------------------------------------------------------
 
 
-def test_rows_of_one_side_are_0_in_the_other() -> None:
+def test_a_row_that_one_recording_lacks_counts_as_0_there() -> None:
     # GIVEN whole lists THEN what one lacks is 0 there, the largest difference first
     found = matched(listing({"a": 10, "b": 5}), listing({"a": 7, "c": -40}), (0,))
     assert [(p.name[0], p.a, p.b, p.only, p.least) for p in found] == [
@@ -42,14 +43,14 @@ def test_rows_of_one_side_are_0_in_the_other() -> None:
     ]  # fmt: skip
 
 
-def test_ties_are_in_order_of_the_other_number() -> None:
+def test_rows_of_equal_difference_are_ordered_by_the_next_number() -> None:
     # GIVEN operators that add nothing on either side WHEN one allocates 9 more THEN it stands first of them
     a, b = (Listing(tuple(Item((n,), v) for n, v in rows.items()), (0, 0), None, "events")
             for rows in ({"x": (0, 5), "y": (0, 1), "z": (3, 0)}, {"x": (0, 5), "y": (0, 10), "z": (4, 0)}))  # fmt: skip
     assert [(p.name[0], p.least) for p in matched(a, b, (0, 1))] == [("z", 1), ("y", 0), ("x", 0)]
 
 
-def test_what_a_cut_list_does_not_name_is_unknown_not_0() -> None:
+def test_a_row_that_a_truncated_list_does_not_name_is_unknown_rather_than_0() -> None:
     # GIVEN B cut where rows are of 20 at most WHEN A names one of 90 and one of 15 THEN of the first B is unknown, and they differ by 70 at
     # least; the other is one of the smaller ones
     found = matched(listing({"a": 100, "large": 90, "small": 15}), listing({"a": 100}, rest=60, cut=20), (0,))
@@ -61,7 +62,7 @@ sizes = st.dictionaries(st.sampled_from("abcdef"), st.integers(-50, 50), max_siz
 
 @given(sizes, sizes, st.integers(1, 6), st.integers(1, 6))
 @settings(max_examples=60, deadline=None)
-def test_bounds_hold_wherever_a_list_is_cut(x: dict[str, int], y: dict[str, int], most_a: int, most_b: int) -> None:
+def test_differences_of_truncated_lists_are_never_overstated(x: dict[str, int], y: dict[str, int], most_a: int, most_b: int) -> None:
     # GIVEN any two lists, each cut after so many THEN known numbers are the true ones and no difference is called larger than it is
     def cut(rows: dict[str, int], most: int) -> Listing:
         order = sorted(rows, key=lambda n: -abs(rows[n]))
@@ -78,6 +79,7 @@ def test_bounds_hold_wherever_a_list_is_cut(x: dict[str, int], y: dict[str, int]
 # -- the sample ---------------------------------------------------------------------------------------------------
 
 
+@cache
 def alone(run: str, rank: str, **raw: str) -> Report:
     """`memory` of one rank."""
     opened = sol.open(str(SAMPLE), run=run, cache=False)
@@ -87,13 +89,19 @@ def alone(run: str, rank: str, **raw: str) -> Report:
     return found
 
 
+@cache
+def compared_with(run: str, rank: str) -> Report:
+    """The comparison of rank 0 of `before` with another one."""
+    found = sol.open(str(SAMPLE), run="before", cache=False).analyze("memory_compare", other_run=run, other_worker=rank)
+    assert isinstance(found, Report)
+    return found
+
+
 @pytest.fixture(scope="module", params=[("after", "0"), ("before", "3")], ids=["two runs", "two ranks"])
 def both(request: pytest.FixtureRequest) -> tuple[Report, Report, Report]:
     """The comparison of rank 0 of `before` with another one, and `memory` of each."""
     run, rank = request.param
-    compared = sol.open(str(SAMPLE), run="before", cache=False).analyze("memory_compare", other_run=run, other_worker=rank)
-    assert isinstance(compared, Report)
-    return compared, alone("before", "0"), alone(run, rank)
+    return compared_with(run, rank), alone("before", "0"), alone(run, rank)
 
 
 def total(report: Report, section: str) -> dict[str, object]:
@@ -102,7 +110,7 @@ def total(report: Report, section: str) -> dict[str, object]:
     return dict(found.total)
 
 
-def test_operators_are_those_of_either_page(both: tuple[Report, Report, Report]) -> None:
+def test_operators_have_the_numbers_of_the_memory_page_of_each_recording(both: tuple[Report, Report, Report]) -> None:
     compared, *pages = both
     table = compared.table("operators").set_index("name")
     for side, page in zip("ab", pages, strict=True):
@@ -121,7 +129,7 @@ def test_operators_are_those_of_either_page(both: tuple[Report, Report, Report])
     assert (table["abs_delta"] == delta.abs()).all() and table["abs_delta"].is_monotonic_decreasing
 
 
-def test_allocations_are_those_of_either_page(both: tuple[Report, Report, Report]) -> None:
+def test_allocations_have_the_numbers_of_the_memory_page_of_each_recording(both: tuple[Report, Report, Report]) -> None:
     # GIVEN pages that list every allocation singly WHEN counted by operator, module and size THEN the rows are the same, and what was kept
     compared, *pages = both
     table = compared.table("allocations")
@@ -141,7 +149,7 @@ def test_allocations_are_those_of_either_page(both: tuple[Report, Report, Report
         assert own["bytes"].sum() == total(compared, "operators")[f"self_allocated_bytes_{side}"]
 
 
-def test_steps_are_those_of_either_page(both: tuple[Report, Report, Report]) -> None:
+def test_steps_have_the_numbers_of_the_memory_page_of_each_recording(both: tuple[Report, Report, Report]) -> None:
     compared, *pages = both
     table = compared.table("per_step")
     for side, page in zip("ab", pages, strict=True):
@@ -152,7 +160,7 @@ def test_steps_are_those_of_either_page(both: tuple[Report, Report, Report]) -> 
     assert (table["peak_bytes_delta"] == table["peak_bytes_b"] - table["peak_bytes_a"]).all()
 
 
-def test_what_the_findings_say_of_the_heap(both: tuple[Report, Report, Report]) -> None:
+def test_heap_numbers_are_those_of_the_memory_findings(both: tuple[Report, Report, Report]) -> None:
     # GIVEN a snapshot of rank 0 of both runs, and none of rank 3 THEN its largest free block is a number, or unknown
     compared, *_ = both
     rows = compared.table("numbers").set_index("measure")
@@ -164,7 +172,7 @@ def test_what_the_findings_say_of_the_heap(both: tuple[Report, Report, Report]) 
         assert rows.loc["Held, not in use, at most", side] >= rows.loc["Held, not in use", side]
 
 
-def test_one_step_alone() -> None:
+def test_a_chosen_step_is_compared_alone() -> None:
     # GIVEN a step WHEN compared of it alone THEN operators and allocations are those of that step on either page
     compared = sol.open(str(SAMPLE), run="before", cache=False).analyze("memory_compare", other_run="after", step="32")
     page = alone("before", "0", step="32")
@@ -173,13 +181,12 @@ def test_one_step_alone() -> None:
     assert total(compared, "allocations")["bytes_a"] == total(page, "operators")["self_allocated_bytes"]
 
 
-def test_lists_that_are_cut_add_up_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_lists_still_add_up_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN lists of the 5 largest WHEN two ranks are compared THEN the rest is one row, the last, and columns add up to the same sums
-    run = sol.open(str(SAMPLE), run="before", cache=False)
-    full = run.analyze("memory_compare", other_run="before", other_worker="3")
+    full = compared_with("before", "3")
     monkeypatch.setattr("tb_sol_plugin.analyses.memory.memory_compare_tables.MOST_LISTED", 5)
-    found = run.analyze("memory_compare", other_run="before", other_worker="3")
-    assert isinstance(found, Report) and isinstance(full, Report)
+    found = sol.open(str(SAMPLE), run="before", cache=False).analyze("memory_compare", other_run="before", other_worker="3")
+    assert isinstance(found, Report)
     for section, columns in (
         ("operators", ("self_size_increase_bytes", "self_allocated_bytes", "self_allocation_count")), ("allocations", ("bytes", "count", "kept")),
     ):  # fmt: skip
@@ -196,7 +203,7 @@ def test_lists_that_are_cut_add_up_still(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.table("operators").set_index("key").loc["rest", ["allocated_bytes_a", "size_increase_bytes_b"]].isna().all()
 
 
-def test_snapshots_tell_lines_and_no_operators(tmp_path: Path) -> None:
+def test_snapshots_compare_allocations_by_line_and_say_why_not_operators(tmp_path: Path) -> None:
     # GIVEN snapshots alone THEN allocations are told by line of the program, 8 of `stats.py` were kept in `before`, and operators say why not
     for run in ("before", "after"):
         (tmp_path / run).mkdir()
@@ -215,5 +222,5 @@ def test_snapshots_tell_lines_and_no_operators(tmp_path: Path) -> None:
     assert isinstance(singles, TableSection) and "do not compare" in singles.empty and not singles.data["bytes_a"]
 
 
-def test_parts_of_before_are_made_anew() -> None:
+def test_reductions_of_an_earlier_version_are_made_again() -> None:
     assert get("memory_compare").reduction.version == 2
