@@ -24,7 +24,7 @@ from tb_sol_plugin.model.report import Report, UnavailableReport
 
 
 def open(path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "") -> Run:
-    """The run at `path`: a logdir, a run directory, a trace file, or an fsspec URL of any of these.
+    """Returns the run at `path`: a logdir, a run directory, a trace file, or an fsspec URL of any of these.
 
     A logdir with several runs gives the one named by `run`, else the first in natural order, with a warning that names
     the others. device: limits used where a query names none, a key of the table (`H100_SXM@1410MHz`) or the path of a device
@@ -40,7 +40,9 @@ def open(path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[st
 
 
 def open_capture(path: str, *, cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "") -> Capture:
-    """The one recording at `path`; `device` as in `open`. BadInput if it cannot be read, or if `path` is a directory with more than one."""
+    """Returns the one recording at `path`; `device` as in `open`. BadInput if it cannot be read, or if `path` is a directory with more
+    than one.
+    """
     from tb_sol_plugin.store.open import open_run
 
     found, every = open_run(str(path), cache=cache, fs_options=fs_options, device=device)
@@ -50,7 +52,7 @@ def open_capture(path: str, *, cache: bool = True, fs_options: Mapping[str, obje
 
 
 def analyze(name: str, **query: object) -> Report | UnavailableReport:
-    """The Report of an analysis that needs no recording; query fields as keywords, None for what is left open.
+    """Returns the Report of an analysis that needs no recording; query fields as keywords, None for what is left open.
 
     BadQuery where the analysis needs a recording (`open(path).analyze(name)`), and on a wrong field; NotFound on a wrong name.
     """
@@ -58,5 +60,5 @@ def analyze(name: str, **query: object) -> Report | UnavailableReport:
 
 
 def analyses() -> dict[str, AnalysisInfo]:
-    """Every analysis by name: title, question, needs, query fields, section ids, columns."""
+    """Returns every analysis by name: title, question, needs, query fields, section ids, columns."""
     return described()

@@ -35,15 +35,15 @@ class SolError(Exception):
         self.file = file
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors cross process boundaries: rebuild from the keyword fields."""
+        """Rebuilds an error that crossed a process boundary from the keyword fields."""
         return (_rebuild, (type(self), self.message, self.hint, self.field, self.file))
 
     def copy(self) -> SolError:
-        """The same error anew: one that is kept and raised often must not collect tracebacks."""
+        """Returns the same error anew: one that is kept and raised often must not collect tracebacks."""
         return _rebuild(type(self), self.message, self.hint, self.field, self.file)
 
     def line(self) -> str:
-        """One line for a terminal."""
+        """Returns one line for a terminal."""
         where = f"{self.file}: " if self.file else ""
         hint = f" ({self.hint})" if self.hint else ""
         return f"{where}{self.message}{hint}"

@@ -118,11 +118,11 @@ _encoder: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, al
 
 
 def encode(record: dict[str, object]) -> bytes:
-    """One line. ValueError for NaN or infinity, which JSON cannot hold."""
+    """Returns one line. ValueError for NaN or infinity, which JSON cannot hold."""
     return _encoder.encode(record).encode("utf-8", "replace") + b"\n"
 
 
 def file_name(host: str, rank: int, pid: int, start_ns: int, part: int = 0) -> str:
-    """The name of a capture file; `host` is reduced to letters, digits, `.`, `-` and `_`."""
+    """Returns the name of a capture file; `host` is reduced to letters, digits, `.`, `-` and `_`."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", host).strip(".-") or "host"
     return f"{safe}_rank{rank}_{pid}_{start_ns}{f'.part{part}' if part else ''}{SUFFIX}"

@@ -52,7 +52,7 @@ class Loader(base_plugin.TBLoader):  # type: ignore[misc]
                 raise base_plugin.FlagsError(f"--{name} must not be negative, but is {value}")
 
     def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin:
-        """The plugin; on failure a stand-in whose page shows the reason."""
+        """Returns the plugin; on failure a stand-in whose page shows the reason."""
         try:
             from tb_sol_plugin.plugin import SolPlugin
 
@@ -130,5 +130,5 @@ def _version(name: str) -> str:
 
 
 def _json(value: object) -> str:
-    """JSON that may stand inside a script."""
+    """Returns JSON that may stand inside a script."""
     return json.dumps(value).replace("<", "\\u003c")

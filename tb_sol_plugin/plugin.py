@@ -51,13 +51,13 @@ class SolPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
 
 
 def web_options(flags: Any) -> WebOptions:
-    """What is served, from TensorBoard's flags and ours. A host that others can reach counts like --bind_all."""
+    """Returns what is served, from TensorBoard's flags and ours. A host that others can reach counts like --bind_all."""
     public = bool(getattr(flags, "bind_all", False)) or (getattr(flags, "host", None) or "") not in _PRIVATE
     return WebOptions(serve_original=getattr(flags, "sol_serve_original", "auto"), bind_all=public)
 
 
 def store_options(flags: Any) -> StoreOptions:
-    """Limits of the store from our flags; absent ones keep their defaults."""
+    """Returns limits of the store from our flags; absent ones keep their defaults."""
     return StoreOptions(
         cache_dir=getattr(flags, "sol_cache_dir", None),
         cache_bytes=int(getattr(flags, "sol_cache_gb", 20.0) * GB),

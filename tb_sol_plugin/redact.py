@@ -58,7 +58,7 @@ def secret_name(name: str) -> bool:
 
 
 def text(line: str) -> str:
-    """`line` with everything that has the shape of a secret, or stands beside the name of one, replaced by `[redacted]`."""
+    """Returns `line` with everything that has the shape of a secret, or stands beside the name of one, replaced by `[redacted]`."""
     line = _SHAPES.sub(HIDDEN, line)
     line = _LOGIN.sub(rf"\1{HIDDEN}@", line)
     line = _LOGIN_TOKEN.sub(rf"\1{HIDDEN}@", line)
@@ -71,7 +71,7 @@ redact_text = text
 
 
 def value(name: str, content: str) -> str:
-    """`content` as it may be shown under `name`."""
+    """Returns `content` as it may be shown under `name`."""
     return HIDDEN if secret_name(name) and content not in ("", "None") else text(content)
 
 
@@ -117,7 +117,7 @@ _UNKNOWN: Final = frozenset(("", "None", "N/A", "null"))
 
 
 def allowlisted(metadata: Mapping[str, object]) -> dict[str, str]:
-    """What may be shown of a recording's free-form metadata: dotted name -> text.
+    """Returns what may be shown of a recording's free-form metadata: dotted name -> text.
 
     Kept: framework, driver and device versions, the model's name, shapes and sizes of the input, profiler settings,
     versions of known packages (`packages.torch`). Dropped: everything else, whole environments and user names first of

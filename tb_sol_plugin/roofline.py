@@ -29,7 +29,7 @@ def limit(
     flop: float | None, flop_vector: float | None, data: float | None, *, peak: float | None, vector_peak: float | None,
     bandwidth: float | None,
 ) -> Limit:  # fmt: skip
-    """The limit of some work. Work in FLOP and bytes, peaks in FLOP/s, bandwidth in bytes/s.
+    """Returns the limit of some work. Work in FLOP and bytes, peaks in FLOP/s, bandwidth in bytes/s.
 
     Matrix work without a peak has no limit, and neither has vector work whose traffic is unknown. Where only the traffic of matrix work
     or the bandwidth is unknown, its compute time stands alone: a lower bound.
@@ -49,22 +49,22 @@ def limit(
 
 
 def quotient(above: float | None, below: float | None) -> float | None:
-    """above / below; None where one is unknown or `below` is not positive."""
+    """Returns above / below; None where one is unknown or `below` is not positive."""
     return above / below if above is not None and below is not None and below > 0 else None
 
 
 def intensity(flop: float | None, data: float | None) -> float | None:
-    """Arithmetic intensity in FLOP per byte."""
+    """Returns arithmetic intensity in FLOP per byte."""
     return quotient(flop, data)
 
 
 def ridge(peak: float | None, bandwidth: float | None) -> float | None:
-    """The arithmetic intensity in FLOP per byte below which memory sets the limit."""
+    """Returns the arithmetic intensity in FLOP per byte below which memory sets the limit."""
     return quotient(peak, bandwidth) if peak else None
 
 
 def efficiency(least: float | None, measured: float | None) -> float | None:
-    """Least over measured time, both in one unit; above 1 where the limit was exceeded."""
+    """Returns least over measured time, both in one unit; above 1 where the limit was exceeded."""
     return quotient(least, measured)
 
 
@@ -74,5 +74,5 @@ def exceeds_limit(ratio: float | None) -> bool:
 
 
 def vector_dtype(dtype: str) -> Literal["fp64", "fp32"]:
-    """The dtype whose vector peak holds for `dtype`: FP64 has its own, everything else computes at the FP32 rate."""
+    """Returns the dtype whose vector peak holds for `dtype`: FP64 has its own, everything else computes at the FP32 rate."""
     return "fp64" if dtype == "fp64" else "fp32"

@@ -25,7 +25,7 @@ _TIME: Final = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
 
 
 def scale_of(value: float, unit: str) -> tuple[float, str]:
-    """The divisor and the name of the unit a person would pick for `value` (base units)."""
+    """Returns the divisor and the name of the unit a person would pick for `value` (base units)."""
     steps = _TIME if unit == "ns" else tuple((f, p + unit) for f, p in _SI)
     if unit not in ("ns", "B", "FLOP", "B/s", "FLOP/s"):
         return (0.01, "%") if unit == "ratio" else (1.0, "" if unit == "count" else unit)
@@ -38,7 +38,7 @@ def scale_of(value: float, unit: str) -> tuple[float, str]:
 
 
 def digits(value: float) -> int:
-    """Decimals for up to four significant digits: 0 from 1 000, 1 from 100, 2 from 1, 3 below."""
+    """Returns decimals for up to four significant digits: 0 from 1 000, 1 from 100, 2 from 1, 3 below."""
     magnitude = abs(value)
     if magnitude >= 999.95:
         return 0
@@ -48,14 +48,14 @@ def digits(value: float) -> int:
 
 
 def number(value: float, decimals: int) -> str:
-    """`value` with thousands separated by a narrow space and a real minus sign."""
+    """Returns `value` with thousands separated by a narrow space and a real minus sign."""
     text = f"{abs(value):,.{decimals}f}".replace(",", NARROW)
     negative = value < 0 and any(c not in "0.\u202f" for c in text)
     return (MINUS if negative else "") + text
 
 
 def human(value: float | int | None, unit: str = "") -> str:
-    """`value` in base units as a person reads it: `12.3 ms`, `989 TFLOP/s`; unknown is an em dash."""
+    """Returns `value` in base units as a person reads it: `12.3 ms`, `989 TFLOP/s`; unknown is an em dash."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "—"
     if unit == "count":
@@ -76,10 +76,10 @@ def human(value: float | int | None, unit: str = "") -> str:
 
 
 def how_many(count: int, one: str, many: str = "") -> str:
-    """`1 replica`, `8 replicas`: how many of a thing. many: the plural, where it is not `one` and an s."""
+    """Returns `1 replica`, `8 replicas`: how many of a thing. many: the plural, where it is not `one` and an s."""
     return f"{human(count, 'count')} {one if count == 1 else many or one + 's'}"
 
 
 def capitalized(text: str) -> str:
-    """The text with its first letter large, as a sentence begins; the rest stays as it is."""
+    """Returns the text with its first letter large, as a sentence begins; the rest stays as it is."""
     return text[:1].upper() + text[1:]

@@ -161,13 +161,13 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
 
 
 def _note_progress(done: int, total: int) -> None:
-    """On a terminal, one line that goes away: how many workers of a run have been read."""
+    """Shows on a terminal, in one line that goes away, how many workers of a run have been read."""
     text = f"tb-sol: reading worker {done + 1:,} of {total:,}" if done < total else ""
     print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def open_one(options: argparse.Namespace) -> Capture:
-    """The capture that PATH, --run, --worker and --span name; says on stderr what was left out."""
+    """Returns the capture that PATH, --run, --worker and --span name; says on stderr what was left out."""
     run, shown = which_one(options)
     _note_which(run, shown, options)
     capture = run.open(shown)
@@ -189,7 +189,7 @@ def _note_devices(capture: Capture) -> None:
 
 
 def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:
-    """The run and the recording that PATH, --run, --worker and --span name, unopened; says on stderr which run of several."""
+    """Returns the run and the recording that PATH, --run, --worker and --span name, unopened; says on stderr which run of several."""
     from tb_sol_plugin.store.open import open_run
 
     run, every = open_run(options.path, run=options.run, cache=not options.no_cache, device=options.device)
@@ -206,7 +206,7 @@ def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:
 
 
 def _latest(run: Run, spans: list[Recording]) -> Recording:
-    """The last of a worker's recordings, memory that is shown with another one only where there is nothing else."""
+    """Returns the last of a worker's recordings, memory that is shown with another one only where there is nothing else."""
     from tb_sol_plugin.store.join import shown_with_another
 
     attached = shown_with_another(run.recordings)
@@ -377,5 +377,5 @@ def _write(text: str) -> None:
 
 
 def _clean(text: str) -> str:
-    """One line without control characters: names come from files."""
+    """Returns one line without control characters: names come from files."""
     return "".join(c if c.isprintable() else " " for c in text)

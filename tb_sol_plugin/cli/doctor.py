@@ -197,21 +197,21 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
 
 
 def _kind(recording: Recording, recordings: Sequence[Recording]) -> str:
-    """`trace + SOL capture + memory timeline`: what is read as one."""
+    """Returns `trace + SOL capture + memory timeline`: what is read as one."""
     from tb_sol_plugin.store.join import attached_to
 
     return " + ".join(dict.fromkeys(KINDS[r.kind] for r in (recording, *attached_to(recording, recordings))))
 
 
 def _counted(recordings: list[Recording]) -> str:
-    """`5 recordings: 3 traces, 2 SOL captures`; of one kind alone without the split."""
+    """Returns `5 recordings: 3 traces, 2 SOL captures`; of one kind alone without the split."""
     counts = {word: sum(r.kind == kind for r in recordings) for kind, word in KINDS.items()}
     split = ", ".join(many(count, word) for word, count in counts.items() if count)
     return many(len(recordings), "recording") + (f": {split}" if counts["trace"] < len(recordings) else "")
 
 
 def device_files(out: Console, logdir: str, device: str = "") -> int:
-    """Where device limits come from besides the table, and what is wrong there; the number of rows that are left out."""
+    """Returns where device limits come from besides the table, and what is wrong there; the number of rows that are left out."""
     from tb_sol_plugin.devices.places import user_file
     from tb_sol_plugin.store.open import is_file, options_for
     from tb_sol_plugin.store.sidecars import DeviceFiles, check_choice, folders_above
@@ -239,7 +239,7 @@ def device_files(out: Console, logdir: str, device: str = "") -> int:
 
 
 def limits_of(capture: Capture) -> str:
-    """The device limits of a recording and how they were found."""
+    """Returns the device limits of a recording and how they were found."""
     from tb_sol_plugin.devices.limits import device_for, why_no_limits
 
     try:
@@ -289,7 +289,7 @@ def run(out: Console, *, write: str = "", again: bool = False, host: str = "") -
 
 
 def read_rows(path: Path) -> list[object]:
-    """The rows of a JSON device file, as they are; [] where there is none. BadInput where it is no such file."""
+    """Returns the rows of a JSON device file, as they are; [] where there is none. BadInput where it is no such file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:

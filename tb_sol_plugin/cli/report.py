@@ -43,7 +43,7 @@ WIDE: Final = 108
 
 
 def sol_lines(report: ConsoleReport, width: int = 120, rows: int = 0) -> list[str]:
-    """The lines of the report. rows: at most that many per view, the rest in one line; 0 is all of them.
+    """Returns the lines of the report. rows: at most that many per view, the rest in one line; 0 is all of them.
 
     A row: two spaces, name in 40, count in 8, `ops`, limit in ms in 8.2, share in 5.1 %, then measured time and efficiency; `!` after
     an efficiency above 102 %, which is never cut.
@@ -96,7 +96,7 @@ def _ms(ns: float) -> str:
 
 
 def _cut(text: str, longest: int) -> str:
-    """Shortened in the middle."""
+    """Returns shortened in the middle."""
     if len(text) <= longest:
         return text
     half = max((longest - 1) // 2, 1)
@@ -142,7 +142,7 @@ def tell(out: Console, capture: Capture, *, rows: int = 8, device: str = "") -> 
 
 
 def _answers(out: Console, capture: Capture, device: str) -> Iterator[tuple[str, Report | UnavailableReport]]:
-    """Every analysis with its answer, the overview first."""
+    """Yields every analysis with its answer, the overview first."""
     for name, item in sorted(registry().items(), key=lambda pair: pair[0] != FIRST):
         if name in LEFT_OUT or item.scope != "capture":  # this is the story of one recording
             continue
@@ -201,7 +201,7 @@ def _overview(out: Console, report: Report, rows: int) -> None:
 
 
 def _with_shapes(section: TableSection, width: int) -> TableSection:
-    """The table with the sizes behind the name: rows of one operator are told apart by them. Sizes are cut, names are not."""
+    """Returns the table with the sizes behind the name: rows of one operator are told apart by them. Sizes are cut, names are not."""
     if not {"name", "shapes"} <= set(section.data):
         return section
     room = max(28, int(width * 0.42)) if width < 140 else 64
@@ -216,7 +216,7 @@ def _with_shapes(section: TableSection, width: int) -> TableSection:
 
 
 def _equation(section: FactsSection) -> Text:
-    """`33.3 % of the speed of light = 98.6 % GPU busy × 33.8 % efficiency while busy`, then MFU and the like."""
+    """Returns `33.3 % of the speed of light = 98.6 % GPU busy × 33.8 % efficiency while busy`, then MFU and the like."""
     values = list(section.values.items())
     said = Text()
 
@@ -240,7 +240,7 @@ def _equation(section: FactsSection) -> Text:
 
 
 def waterfall(parts: TableSection, width: int) -> list[str]:
-    """A line per part: name, its bar at its place between the measured time and zero, time, share.
+    """Returns a line per part: name, its bar at its place between the measured time and zero, time, share.
 
     The first part is the whole; every other begins where the one before ends, from the right, so that the limits stand at the left.
     """
@@ -266,12 +266,12 @@ def waterfall(parts: TableSection, width: int) -> list[str]:
 
 
 def _in(value: float) -> str:
-    """Two decimals in the unit of the whole; what rounds to nothing says so."""
+    """Returns two decimals in the unit of the whole; what rounds to nothing says so."""
     return "< 0.01" if 0 < value < 0.005 else number(value, 2)
 
 
 def _bar(start: float, end: float, room: int) -> str:
-    """A bar between two parts of the room, at least a sliver wide, in eighths of a character at its right end."""
+    """Returns a bar between two parts of the room, at least a sliver wide, in eighths of a character at its right end."""
     first = min(int(start * room + 0.5), room - 1)
     eighths = max(round((end - start) * room * 8), 1)
     full, rest = divmod(eighths, 8)

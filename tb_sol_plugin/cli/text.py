@@ -43,23 +43,23 @@ SIZES = 30
 
 
 def console() -> Console:
-    """Stdout; colors only on a terminal, 140 columns where there is none."""
+    """Returns a console on stdout: colors only on a terminal, 140 columns where there is none."""
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(highlight=False, soft_wrap=False, width=140 if piped else None)
 
 
 def plain(text: str) -> str:
-    """Text from a recording without control characters: a name must not steer the terminal."""
+    """Returns text from a recording without control characters: a name must not steer the terminal."""
     return _CONTROL.sub("�", text.replace("\n", " ").replace("\t", " "))
 
 
 def many(count: int, word: str) -> str:
-    """`1 run`, `2,000 runs`."""
+    """Returns `1 run`, `2,000 runs`."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def held(capture: Capture) -> str:
-    """What a recording holds: its events, or its iterations; of a trace with a SOL capture both."""
+    """Returns what a recording holds: its events, or its iterations; of a trace with a SOL capture both."""
     facts, iterations = capture.facts, capture.tables["iterations"]
     own = many(facts.total_events, "record" if facts.source == "sol_capture" else "event")
     sampled = int(iterations["sampled"].to_numpy().sum())
@@ -99,7 +99,7 @@ def print_report(out: Console, report: Report | UnavailableReport, *, rows: int 
 
 
 def unavailable(report: UnavailableReport) -> Text:
-    """Why an analysis has no answer, and how to record for it."""
+    """Returns why an analysis has no answer, and how to record for it."""
     return prose(f"{report.title}: not available, {report.because} — {report.record_it_with}", "dim")
 
 
@@ -125,7 +125,7 @@ def print_section(out: Console, section: AnySection, rows: int) -> None:
 
 
 def facts(section: FactsSection) -> RenderableType:
-    """Label, value and note, one line each."""
+    """Returns label, value and note, one line each."""
     grid = Table.grid(padding=(0, 2))
     for name, value in section.values.items():
         if name in section.hidden:
@@ -138,7 +138,7 @@ def facts(section: FactsSection) -> RenderableType:
 
 
 def value_text(value: Scalar, unit: str) -> str:
-    """A single value as a person reads it."""
+    """Returns a single value as a person reads it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
@@ -147,7 +147,7 @@ def value_text(value: Scalar, unit: str) -> str:
 
 
 def findings(out: Console, section: FindingsSection) -> None:
-    """Saving, cause, evidence and fix of each finding."""
+    """Shows saving, cause, evidence and fix of each finding."""
     if not section.findings:
         out.print(prose(section.empty or "nothing stands out", "dim"))
     grid = Table.grid(padding=(0, 2))
@@ -172,7 +172,7 @@ def findings(out: Console, section: FindingsSection) -> None:
 
 
 def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
-    """The table's first columns and rows, one unit per column; says how much is not shown."""
+    """Returns the table's first columns and rows, one unit per column; says how much is not shown."""
     count = len(next(iter(section.data.values()), []))
     if not count:
         return [prose(section.empty or "no rows", "dim")]
@@ -204,12 +204,12 @@ def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
 
 
 def _heading(column: Column, unit: str) -> str:
-    """Label and unit; the unit alone where the label is the unit (`FLOP/s` in TFLOP/s)."""
+    """Returns label and unit; the unit alone where the label is the unit (`FLOP/s` in TFLOP/s)."""
     return unit if unit and column.label == column.unit else plain(column.label) + (f" {unit}" if unit else "")
 
 
 def _longest(column: Column, longest: int) -> int:
-    """Characters of a text: sizes give way to numbers."""
+    """Returns characters of a text: sizes give way to numbers."""
     return min(longest, SIZES) if column.show == "shapes" else longest
 
 
@@ -218,7 +218,7 @@ Scale = tuple[str, float, int]
 
 
 def _numbers(section: TableSection, column: Column) -> list[float]:
-    """Known numbers of a column, without those of rows that set no scale."""
+    """Returns known numbers of a column, without those of rows that set no scale."""
     apart = set(section.apart)
     keys = section.data[section.key] if apart else ()
     found = [v for i, v in enumerate(section.data[column.name]) if not (apart and str(keys[i]) in apart)]
@@ -243,13 +243,15 @@ def _column(section: TableSection, column: Column) -> tuple[str, Scale]:
 
 
 def _quarter(values: list[float]) -> float:
-    """The magnitude that a quarter of the values other than 0 lie below; infinite without any."""
+    """Returns the magnitude that a quarter of the values other than 0 lie below; infinite without any."""
     known = sorted(abs(v) for v in values if v)
     return known[len(known) // 4] if known else math.inf
 
 
 def _units(section: TableSection, columns: list[Column], shown: list[int]) -> list[tuple[str, Scale]]:
-    """Unit and scale per column. A column takes the unit of the one before it where it is at most ten times smaller: they compare."""
+    """Returns unit and scale per column. A column takes the unit of the one before it where it is at most ten times smaller: they
+    compare.
+    """
     out: list[tuple[str, Scale]] = []
     before: dict[str, tuple[str, Scale]] = {}
     for column in columns:
@@ -298,7 +300,7 @@ def _is_text(section: TableSection, column: Column) -> bool:
 
 
 def _fitting(section: TableSection, width: int, shown: list[int], longest: int, depth: list[int]) -> list[Column]:
-    """Columns of the first rank, then of the second, as they fit."""
+    """Returns columns of the first rank, then of the second, as they fit."""
     room = max(width, 60)
     chosen: list[Column] = []
     for column in sorted(section.columns, key=lambda c: c.rank):
@@ -367,13 +369,13 @@ ORDER: Final = (*WORDS.values(), UNKNOWN)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The option of this summary."""
+    """Adds the option of this summary."""
     text = "with text: what `MB` of the summary is: 1,048,576 bytes (mib, as Proton has it) or 1,000,000 (mb) (default: mib)"
     parser.add_argument("--unit", choices=tuple(UNITS), default="mib", help=text)
 
 
 def summary(capture: Capture, query: Query, unit: str) -> str:
-    """The lines of the summary, without an end of line behind the last."""
+    """Returns the lines of the summary, without an end of line behind the last."""
     found = totals(capture, query)
     lines = [f"Memory copy operations detected: {sum(count for count, _, _ in found.values())}"]
     for word in ORDER:
@@ -385,7 +387,7 @@ def summary(capture: Capture, query: Query, unit: str) -> str:
 
 
 def totals(capture: Capture, query: Query) -> dict[str, tuple[int, int, int]]:
-    """(copies, bytes, copies without a size) by direction in full words, sets left out."""
+    """Returns (copies, bytes, copies without a size) by direction in full words, sets left out."""
     where = scope(capture, query)
     out: dict[str, tuple[int, int, int]] = {}
     words = WORDS
@@ -406,7 +408,7 @@ def totals(capture: Capture, query: Query) -> dict[str, tuple[int, int, int]]:
 
 
 def amount(value: float) -> str:
-    """One decimal, as Proton writes it; small amounts with two digits that count."""
+    """Returns one decimal, as Proton writes it; small amounts with two digits that count."""
     if value == 0 or value >= 0.05:
         return f"{value:.1f}"
     return f"{value:.{min(1 - math.floor(math.log10(value)), 9)}f}"

@@ -43,20 +43,20 @@ IMPOSSIBLE: Final = "the recorded sizes are larger than any device can work on"
 
 
 def model_for(name: str) -> Model | None:
-    """The cost model of an operator name as recorded; None where there is none."""
+    """Returns the cost model of an operator name as recorded; None where there is none."""
     plugins.load()
     return find(name)
 
 
 def estimate(name: str, inputs: Inputs) -> Cost | None:
-    """The work of one call; None where there is no model or the recorded inputs do not suffice."""
+    """Returns the work of one call; None where there is no model or the recorded inputs do not suffice."""
     found, inputs.name = model_for(name), name
     answer = None if found is None else _run(found, inputs)
     return None if answer is None or (answer.flop is answer.flop_vector is answer.bytes is None) else answer
 
 
 def explain(name: str, inputs: Inputs) -> str:
-    """Why a call has no full cost, for people: no model, or which recorded size, type or value is missing. "" if it has one."""
+    """Returns why a call has no full cost, for people: no model, or which recorded size, type or value is missing. "" if it has one."""
     found, inputs.name = model_for(name), name
     return "no cost model" if found is None else why_not(lambda call: _run(found, call), inputs)
 

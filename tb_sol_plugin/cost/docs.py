@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 def rows(family: ModuleType) -> list[Row]:
-    """The formulas of one module in the order of its source, names in the order they were registered."""
+    """Returns the formulas of one module in the order of its source, names in the order they were registered."""
     found: dict[tuple[str, str, bool], Row] = {}
     for name, exact, model in everything():
         if model.formula.__module__ != family.__name__ or model.plugin:
@@ -59,12 +59,12 @@ def rows(family: ModuleType) -> list[Row]:
 
 
 def described(model: Model) -> str:
-    """A formula's docstring as one paragraph, "" if it has none."""
+    """Returns a formula's docstring as one paragraph, "" if it has none."""
     return " ".join(inspect.cleandoc(model.formula.__doc__ or "").split())
 
 
 def page() -> str:
-    """The whole page as Markdown."""
+    """Returns the whole page as Markdown."""
     parts = [HEAD]
     for family in FAMILIES:
         listed = rows(family)
@@ -78,7 +78,7 @@ def page() -> str:
 
 
 def _head(family: ModuleType) -> str:
-    """First line and the rest of a module's docstring as a section."""
+    """Returns the first line and the rest of a module's docstring as a section."""
     title, _, rest = inspect.cleandoc(family.__doc__ or "").partition("\n")
     return f"## {family.__name__.rpartition('.')[2]}: {title.rstrip('.')}\n\n{rest.strip()}\n"
 

@@ -77,7 +77,7 @@ Slot: TypeAlias = "Tensor | tuple[Tensor, ...] | None"
 
 
 def size_of(elements: int, dtype: str) -> int | None:
-    """Bytes of `elements` of `dtype`; None where the type is unknown."""
+    """Returns bytes of `elements` of `dtype`; None where the type is unknown."""
     bits = BITS.get(dtype)
     return None if bits is None else (elements * bits + 7) // 8
 
@@ -112,7 +112,7 @@ class Inputs:
         self.slots = _slots(self.shapes, self.types, _json_list(strides), hint)
 
     def metadata(self, key: str) -> str | int | float | None:
-        """A further recorded field (`kernel_flop` of a compiled kernel): text or number, None if there is none."""
+        """Returns a further recorded field (`kernel_flop` of a compiled kernel): text or number, None if there is none."""
         try:
             fields = msgspec.json.decode(self._extra) if self._extra else {}
         except (msgspec.DecodeError, RecursionError):
@@ -121,12 +121,12 @@ class Inputs:
         return value if isinstance(value, str | int | float) else None
 
     def tensor(self, at: int) -> Tensor | None:
-        """The tensor at a position, None if there is none."""
+        """Returns the tensor at a position, None if there is none."""
         slot = self.slots[at] if 0 <= at < len(self.slots) else None
         return slot if isinstance(slot, Tensor) else None
 
     def tensors(self, at: int) -> tuple[Tensor, ...]:
-        """The tensor list at a position, empty if there is none."""
+        """Returns the tensor list at a position, empty if there is none."""
         slot = self.slots[at] if at < len(self.slots) else None
         return slot if isinstance(slot, tuple) and not isinstance(slot, Tensor) else ()
 
@@ -152,16 +152,16 @@ class Inputs:
         return bool(self.values)
 
     def value(self, at: int) -> Value:
-        """The concrete value at a position, None if it was not recorded or left out."""
+        """Returns the concrete value at a position, None if it was not recorded or left out."""
         return self.values[at] if 0 <= at < len(self.values) else None
 
     def flag(self, at: int) -> bool | None:
-        """A boolean argument; None if it was not recorded. `"False"` is false, `1` is true."""
+        """Returns a boolean argument; None if it was not recorded. `"False"` is false, `1` is true."""
         value = self.value(at)
         return bool(value) if isinstance(value, bool | int) else None
 
     def ints(self, at: int) -> tuple[int, ...] | None:
-        """A list of integers (a single one counts as a list of one); None if it was not recorded."""
+        """Returns a list of integers (a single one counts as a list of one); None if it was not recorded."""
         value = self.value(at)
         if isinstance(value, int) and not isinstance(value, bool):
             return (value,)
@@ -171,12 +171,12 @@ class Inputs:
         return None
 
     def flags(self, at: int) -> tuple[bool, ...] | None:
-        """A list of booleans; None if it was not recorded."""
+        """Returns a list of booleans; None if it was not recorded."""
         value = self.value(at)
         return tuple(bool(v) for v in value) if isinstance(value, tuple) and all(isinstance(v, bool | int) for v in value) else None
 
     def dtype(self, at: int) -> str:
-        """A dtype argument, "" if it was not given or not recorded."""
+        """Returns a dtype argument, "" if it was not given or not recorded."""
         value = self.value(at)
         return SCALAR_TYPES.get(value, "") if isinstance(value, int) and not isinstance(value, bool) else ""
 
@@ -189,7 +189,7 @@ _WORDS: Final = {"": None, "None": None, "True": True, "False": False, "inf": fl
 
 
 def literal(text: str, *, depth: int = 0) -> Value:
-    """A recorded value: None, bool, int, float, a tuple for `[...]`, else the text itself. Nothing is evaluated."""
+    """Returns a recorded value: None, bool, int, float, a tuple for `[...]`, else the text itself. Nothing is evaluated."""
     text = text.strip()
     if text in _WORDS:
         return _WORDS[text]
@@ -260,7 +260,7 @@ _RANK: Final = {
 
 
 def wider(*dtypes: str) -> str:
-    """The dtype that a mix is computed in: floats over integers, then the wider; "" if any is unknown. FP16 with BF16 is FP32."""
+    """Returns the dtype that a mix is computed in: floats over integers, then the wider; "" if any is unknown. FP16 with BF16 is FP32."""
     out = dtypes[0] if dtypes else ""
     for dtype in dtypes:
         if dtype not in _RANK or out not in _RANK:
@@ -273,13 +273,13 @@ def wider(*dtypes: str) -> str:
 
 
 def compute_dtype(*tensors: Tensor) -> str:
-    """The peak that a matrix operation over these operands runs against: `fp8` and `fp4` by family, mixes at the wider one."""
+    """Returns the peak that a matrix operation over these operands runs against: `fp8` and `fp4` by family, mixes at the wider one."""
     dtype = wider(*(t.dtype for t in tensors))
     return {"fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp4x2": "fp4"}.get(dtype, dtype)
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The broadcast shape; None if the shapes do not fit."""
+    """Returns the broadcast shape; None if the shapes do not fit."""
     length = max((len(s) for s in shapes), default=0)
     out = [1] * length
     for shape in shapes:
@@ -292,12 +292,12 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def first_dtype(types: str) -> str:
-    """Short name of the first tensor type in a recorded list of types, "" if there is none."""
+    """Returns short name of the first tensor type in a recorded list of types, "" if there is none."""
     return next((_TYPES[t] for t in _json_list(types) if isinstance(t, str) and t in _TYPES), "")
 
 
 def readable_shapes(shapes: str, *, most: int = 4) -> str:
-    """Recorded sizes as a person reads them: `16×5185×64 16×64×5185`; scalars are left out, long lists are cut."""
+    """Returns recorded sizes as a person reads them: `16×5185×64 16×64×5185`; scalars are left out, long lists are cut."""
     parts = []
     for shape in _json_list(shapes):
         if not isinstance(shape, list) or not shape:
@@ -311,6 +311,6 @@ def readable_shapes(shapes: str, *, most: int = 4) -> str:
 
 
 def _by(sizes: list[object]) -> str:
-    """Sizes with a cross between; symbolic ones as they are written, what no size can be is cut."""
+    """Returns sizes with a cross between; symbolic ones as they are written, what no size can be is cut."""
     texts = (str(size) for size in sizes)
     return "×".join(text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…" for text in texts)

@@ -47,7 +47,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unknown(reason: str) -> Cost:
-    """The answer of a formula that can say why it has none (`sizes contradict: K 64 and 128`)."""
+    """Returns the answer of a formula that can say why it has none (`sizes contradict: K 64 and 128`)."""
     return Cost(flop=None, flop_vector=None, bytes=None, reason=reason)
 
 
@@ -109,7 +109,7 @@ def pattern(regex: str, *, kind: Kind, wrapper: bool = False, replace: bool = Fa
 
 @cache
 def find(name: str) -> Model | None:
-    """The model of an operator name; None where there is none."""
+    """Returns the model of an operator name; None where there is none."""
     for regex, found in _OVERRIDES:
         if regex.fullmatch(name):
             return found
@@ -119,12 +119,12 @@ def find(name: str) -> Model | None:
 
 
 def registered() -> tuple[str, ...]:
-    """Every registered name, sorted; patterns are left out."""
+    """Returns every registered name, sorted; patterns are left out."""
     return tuple(sorted(_MODELS))
 
 
 def everything() -> tuple[tuple[str, bool, Model], ...]:
-    """(name or regular expression, whether it is a name, model) of the whole registry, in the order it is searched."""
+    """Returns (name or regular expression, whether it is a name, model) of the whole registry, in the order it is searched."""
     rows = [(regex.pattern, False, found) for regex, found in _OVERRIDES]
     rows += [(name, True, found) for name, found in _MODELS.items()]
     return (*rows, *((regex.pattern, False, found) for regex, found in _PATTERNS))
@@ -183,7 +183,7 @@ class _Asked(Inputs):
 
 
 def why_not(formula: Formula, call: Inputs) -> str:
-    """One plain sentence, "" where the formula knows traffic and, for matrix work, what it computes in."""
+    """Returns one plain sentence, "" where the formula knows traffic and, for matrix work, what it computes in."""
     watched = _Asked(call)
     answer = formula(watched)
     if answer is not None and answer.bytes is not None and (answer.dtype or not answer.flop):
@@ -217,7 +217,7 @@ def _is_tensor(slot: Slot) -> bool:
 
 
 def _unreadable(call: Inputs, at: int) -> str:
-    """What is wrong with the sizes of an argument that has none, "" for one that may just not have been given."""
+    """Returns what is wrong with the sizes of an argument that has none, "" for one that may just not have been given."""
     shape = call.shapes[at] if at < len(call.shapes) else []
     if at < len(call.types) and call.types[at] == "TensorList":
         return f"sizes of argument {at} (a tensor list) not recorded"

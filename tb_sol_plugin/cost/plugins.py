@@ -74,7 +74,7 @@ def _load(point: EntryPoint) -> Plugin:
 
 
 def run(model: Model, call: Inputs) -> Cost | None:
-    """The answer of a model, checked: one that fails, or gives work that is no number of at least 0, has none."""
+    """Returns the answer of a model, checked: one that fails, or gives work that is no number of at least 0, has none."""
     try:
         found = model.formula(call)
     except Exception as error:

@@ -24,7 +24,7 @@ BOUNDS: Final = ("none", "compute", "memory")
 
 
 def sides(flop: Floats, flop_vector: Floats, data: Floats, peak: Floats, vector_peak: Floats, bandwidth: float) -> tuple[Floats, Floats]:
-    """(compute, memory) in seconds per operation: what its arithmetic and what its traffic would take. Units as in `limit`."""
+    """Returns (compute, memory) in seconds per operation: what its arithmetic and what its traffic would take. Units as in `limit`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         matrix = np.where(flop > 0, flop / np.where(peak > 0, peak, np.nan), 0.0)
         vector = np.where(flop_vector > 0, flop_vector / np.where(vector_peak > 0, vector_peak, np.nan), 0.0)
@@ -35,7 +35,7 @@ def sides(flop: Floats, flop_vector: Floats, data: Floats, peak: Floats, vector_
 def limit(
     flop: Floats, flop_vector: Floats, data: Floats, peak: Floats, vector_peak: Floats, bandwidth: float
 ) -> tuple[Floats, npt.NDArray[np.int8]]:
-    """(t_sol in ns, bound) per operation. Work in FLOP and bytes, peaks in FLOP/s, bandwidth in bytes/s.
+    """Returns (t_sol in ns, bound) per operation. Work in FLOP and bytes, peaks in FLOP/s, bandwidth in bytes/s.
 
     What is unknown leaves the same unknown as `tb_sol_plugin.roofline.limit` says.
     """
@@ -47,7 +47,7 @@ def limit(
 
 
 def ratio(above: Floats, below: Floats) -> Floats:
-    """above / below where both are known and below is positive, else NaN."""
+    """Returns above / below where both are known and below is positive, else NaN."""
     out = np.full(np.shape(above), np.nan)
     use = np.isfinite(above) & np.isfinite(below) & (below > 0)
     out[use] = above[use] / below[use]

@@ -36,31 +36,31 @@ GRACE_C2C: Final = 450e9
 
 @cache
 def raw_rows() -> Mapping[str, Mapping[str, str]]:
-    """The rows of `devices.csv` by key, as text, in file order."""
+    """Returns the rows of `devices.csv` by key, as text, in file order."""
     with Path(__file__).with_name("devices.csv").open(encoding="utf-8", newline="") as file:
         return {row["key"]: row for row in csv.DictReader(file)}
 
 
 @cache
 def columns() -> tuple[str, ...]:
-    """The columns of `devices.csv` in order."""
+    """Returns the columns of `devices.csv` in order."""
     return tuple(next(iter(raw_rows().values())))
 
 
 @cache
 def table() -> Mapping[str, DeviceSpec]:
-    """Every device of `devices.csv` by key, in file order. The CPU row has no peaks: they are measured, never assumed."""
+    """Returns every device of `devices.csv` by key, in file order. The CPU row has no peaks: they are measured, never assumed."""
     return {key: spec_of(row) for key, row in raw_rows().items()}
 
 
 def known_keys() -> tuple[str, ...]:
-    """The keys an override accepts, in file order, without the CPU placeholder."""
+    """Returns the keys an override accepts, in file order, without the CPU placeholder."""
     return tuple(key for key, spec in table().items() if spec.vendor)
 
 
 @cache
 def by_name() -> Mapping[str, str]:
-    """Lower-case key, alias or exact device name to key."""
+    """Returns lower-case key, alias or exact device name to key."""
     out: dict[str, str] = {}
     for key, spec in table().items():
         for name in (key, *spec.aliases, *spec.device_names):
@@ -69,7 +69,7 @@ def by_name() -> Mapping[str, str]:
 
 
 def spec_of(row: Mapping[str, str], changed: AbstractSet[str] = frozenset(), origin: str = "user", source: str = "table") -> DeviceSpec:
-    """One row as a spec. Raises ValueError where a number does not parse.
+    """Returns one row as a spec. Raises ValueError where a number does not parse.
 
     changed: columns that a user gave, whose provenance is `origin`. source: where the row stands.
     """
@@ -119,7 +119,9 @@ def spec_of(row: Mapping[str, str], changed: AbstractSet[str] = frozenset(), ori
 
 
 def _c2c(row: Mapping[str, str]) -> float | None:
-    """One direction of the link to the CPU of the package; the Grace superchips of the table that state none have that of the others."""
+    """Returns one direction of the link to the CPU of the package; the Grace superchips of the table that state none have that of the
+    others.
+    """
     both = _number(row, "c2c_bidir_gb_per_s")
     if both is None:
         return GRACE_C2C if re.match(r"G[BH]\d", row["key"]) and "c2c_bidir_gb_per_s" in row else None

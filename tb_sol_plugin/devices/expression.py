@@ -62,7 +62,7 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Expression:
-    """An expression from text. BadQuery where it has another form; whether the key exists is not looked at.
+    """Returns an expression from text. BadQuery where it has another form; whether the key exists is not looked at.
 
     A blank counts as the plus sign, which an address turns into one.
     """
@@ -120,7 +120,7 @@ def _megahertz(given: str, text: str) -> float:
 
 
 def apply(spec: DeviceSpec, expression: Expression) -> DeviceSpec:
-    """`spec` at another clock, or with sparse matrix peaks. BadQuery where the row lacks what that takes."""
+    """Returns `spec` at another clock, or with sparse matrix peaks. BadQuery where the row lacks what that takes."""
     if expression.clock_mhz:
         spec = at_clock(spec, expression.clock_mhz)
     if expression.sparse:
@@ -135,7 +135,7 @@ def apply(spec: DeviceSpec, expression: Expression) -> DeviceSpec:
 
 
 def at_clock(spec: DeviceSpec, mhz: float) -> DeviceSpec:
-    """All compute peaks at another clock: peak x mhz / clock of the row. Memory and links stay; a measured GEMM rate goes.
+    """Returns all compute peaks at another clock: peak x mhz / clock of the row. Memory and links stay; a measured GEMM rate goes.
 
     Matrix peaks follow the tensor clock, vector peaks and FP64 matrix peaks the vector clock. A peak that follows from no
     clock is left out: unknown.
@@ -178,7 +178,7 @@ def _scaled(spec: DeviceSpec, mhz: float, *, vector: bool) -> dict[str, float]:
 
 
 def sparse(spec: DeviceSpec) -> DeviceSpec:
-    """Matrix peaks with 2:4 structured sparsity: dense x `sparse_factor`. Everything else stays dense."""
+    """Returns matrix peaks with 2:4 structured sparsity: dense x `sparse_factor`. Everything else stays dense."""
     if not spec.sparse_factor or not any(d in spec.matrix for d in SPARSE_DTYPES):
         raise BadQuery(f"no sparse peaks are known for {spec.key}", hint="leave +sparse out", field="device_limits")
     factor = spec.sparse_factor
@@ -203,13 +203,13 @@ def sparse(spec: DeviceSpec) -> DeviceSpec:
 
 
 def plugged(spec: DeviceSpec, generation: int, lanes: int) -> DeviceSpec:
-    """`spec` in a PCIe slot of another generation or width: the usable peak of 16 lanes x lanes / 16, in one direction."""
+    """Returns `spec` in a PCIe slot of another generation or width: the usable peak of 16 lanes x lanes / 16, in one direction."""
     at = _over_pcie(spec, PCIE_BYTES_PER_S[generation] * lanes / 16, f"PCIe {generation}.0 x{lanes}")
     return msgspec.structs.replace(at, pcie_gen=generation, pcie_lanes=lanes)
 
 
 def _over_pcie(spec: DeviceSpec, bytes_per_s: float, what: str) -> DeviceSpec:
-    """Copies of the host go over this PCIe, also where the row has a link to the CPU of its package."""
+    """Returns copies of the host go over this PCIe, also where the row has a link to the CPU of its package."""
     gone = ("pcie_gen", "pcie_x16_bidir_gb_per_s", "c2c_bidir_gb_per_s")
     return msgspec.structs.replace(
         spec,
@@ -225,7 +225,7 @@ def _over_pcie(spec: DeviceSpec, bytes_per_s: float, what: str) -> DeviceSpec:
 
 
 def linked(spec: DeviceSpec, bytes_per_s: float) -> DeviceSpec:
-    """`spec` with another rate to one other device, in one direction."""
+    """Returns `spec` with another rate to one other device, in one direction."""
     what = f"link of {bytes_per_s / 1e9:g} GB/s"
     links = spec.link_bytes_per_s / spec.peer_bytes_per_s if spec.link_bytes_per_s and spec.peer_bytes_per_s else 1
     return msgspec.structs.replace(

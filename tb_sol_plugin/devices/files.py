@@ -73,12 +73,14 @@ class DeviceFile(msgspec.Struct, frozen=True):
 
 
 def known_columns() -> tuple[str, ...]:
-    """The columns that a device file may have."""
+    """Returns the columns that a device file may have."""
     return (*columns(), "inherits", *EXTRA_COLUMNS)
 
 
 def parse(content: bytes, file: str) -> DeviceFile:
-    """Rows of a device file. file: its name without folders, for messages; `.csv` is read as CSV, all else as JSON. Never raises."""
+    """Returns rows of a device file. file: its name without folders, for messages; `.csv` is read as CSV, all else as JSON. Never
+    raises.
+    """
     name = redact.text(file)[:120]
     if len(content) > LARGEST:
         return _broken(name, "", f"more than {LARGEST:,} bytes", "a device file holds a few rows")
@@ -157,7 +159,7 @@ def _json_row(item: object, number: int, file: str) -> Iterator[Row | Problem]:
 
 
 def _cell(value: object, column: str) -> str | None:
-    """A JSON value as the text of a cell; None where no cell can hold it."""
+    """Returns a JSON value as the text of a cell; None where no cell can hold it."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -242,7 +244,7 @@ def _checked(cells: Mapping[str, str], wrong: list[Problem], file: str, place: s
 
 
 def _wrong(column: str, text: str) -> tuple[str, str] | None:
-    """(what is wrong, what to do) of one cell; None for a good one."""
+    """Returns (what is wrong, what to do) of one cell; None for a good one."""
     if column not in known_columns():
         return f"{_short(column)} is not a column of the table", _near(column)
     if column in TEXTS:
@@ -287,7 +289,7 @@ SPARSE_BY_MISTAKE: Final = 0.02
 
 
 def book_of(files: Sequence[tuple[Place, DeviceFile]], default: str = "") -> DeviceBook:
-    """The book of some files, lowest first. default: the expression used where a query names no limits.
+    """Returns the book of some files, lowest first. default: the expression used where a query names no limits.
 
     A row without explicit `device_names` that is the only one of its kind (GPU or CPU) in a file beside the recordings applies
     to every recording of that kind; unless its key is one of the table, whose row it then changes. The only row of its kind in
@@ -358,7 +360,7 @@ def _add_row(draft: _Draft, row: Row, key: str, rows: dict[str, dict[str, str]],
 
 
 def _key_of(row: Row) -> str:
-    """The key in the table's spelling; a row that only inherits is called after what it inherits."""
+    """Returns the key in the table's spelling; a row that only inherits is called after what it inherits."""
     if not row.key:
         return f"{by_name().get(row.inherits.lower(), row.inherits)}_user"
     return by_name().get(row.key.lower(), row.key)

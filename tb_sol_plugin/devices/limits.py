@@ -36,7 +36,7 @@ _HANDLER: Final = re.compile(r"^(?P<host>.+)_\d+\.\d{10,}\.pt\.trace\.json(?:\.g
 
 
 def device_for(capture: Capture, override: str = "") -> DeviceSpec | None:
-    """The spec of the device that did most of the recorded work, or None (`why_no_limits` says why).
+    """Returns the spec of the device that did most of the recorded work, or None (`why_no_limits` says why).
 
     override: `KEY`, `KEY@1410MHz`, `KEY+sparse` or both; without KEY it changes the limits as recorded. Raises BadQuery where it
     does not parse, names no device, or the device lacks what it asks for. Without it the server's default holds, for
@@ -66,7 +66,7 @@ def _chosen(capture: Capture, override: str) -> DeviceSpec | None:
 
 
 def _recorded(capture: Capture) -> DeviceSpec | None:
-    """By what is known here of the device; of a SOL capture else the limits that were in use while recording."""
+    """Returns the limits by what is known here of the device; of a SOL capture else the limits that were in use while recording."""
     used = devices_in_use(capture)
     if not len(capture.device) and not used:
         return _measured(capture) or capture.facts.limits
@@ -78,14 +78,16 @@ def _recorded(capture: Capture) -> DeviceSpec | None:
 
 
 def _measured(capture: Capture) -> DeviceSpec | None:
-    """Limits of the CPU that a recording without any device was made on: its host names a row, or a file holds for all."""
+    """Returns limits of the CPU that a recording without any device was made on: its host names a row, or a file holds for all."""
     if capture.facts.devices:
         return None
     return cpu_limits(capture.devices, host_of(capture))
 
 
 def cpu_limits(book: DeviceBook, host: str) -> DeviceSpec | None:
-    """The row of device files that holds for the CPU of a host: one that names it, or the only CPU of a file; highest file first."""
+    """Returns the row of device files that holds for the CPU of a host: one that names it, or the only CPU of a file; highest file
+    first.
+    """
     host = host.lower()
     for layer in reversed(book.layers):
         own = layer.named.get(host, "") if host else ""
@@ -101,7 +103,9 @@ def _is_measured(spec: DeviceSpec) -> bool:
 
 
 def host_of(capture: Capture) -> str:
-    """The machine that made a recording: as its header says, else as torch's trace handler names files (`host_pid.time.pt.trace.json`)."""
+    """Returns the machine that made a recording: as its header says, else as torch's trace handler names files
+    (`host_pid.time.pt.trace.json`).
+    """
     if capture.facts.host_name:
         return capture.facts.host_name
     found = _HANDLER.match(capture.facts.file.replace("\\", "/").rpartition("/")[2])
@@ -109,7 +113,7 @@ def host_of(capture: Capture) -> str:
 
 
 def overridden(key: str, book: DeviceBook = EMPTY) -> DeviceSpec:
-    """The spec a reader asked for by key, alias or device name. Raises BadQuery when neither book nor table has it."""
+    """Returns the spec a reader asked for by key, alias or device name. Raises BadQuery when neither book nor table has it."""
     asked = key.strip().lower()
     found = book.by_name.get(asked) or next((n for n in (layer.named.get(asked) for layer in reversed(book.layers)) if n), "")
     known = by_name().get(asked, "")
@@ -125,12 +129,14 @@ def overridden(key: str, book: DeviceBook = EMPTY) -> DeviceSpec:
 
 
 def choices(book: DeviceBook = EMPTY) -> tuple[str, ...]:
-    """Keys to choose from: rows of device files first, then the table's."""
+    """Returns keys to choose from: rows of device files first, then the table's."""
     return tuple(dict.fromkeys((*book.specs, *known_keys())))
 
 
 def devices_in_use(capture: Capture) -> list[DeviceProps]:
-    """Recorded properties of the devices with work, busiest first; all recorded ones where ids do not meet, and of a SOL capture."""
+    """Returns recorded properties of the devices with work, busiest first; all recorded ones where ids do not meet, and of a SOL
+    capture.
+    """
     if not len(capture.device):
         return _of_a_ledger(capture) if capture.facts.source in (SOL_CAPTURE, PROTON) else []
     busy = _sums(capture.device["duration_ns"].clip(lower=0), capture.device["device"])
@@ -140,7 +146,7 @@ def devices_in_use(capture: Capture) -> list[DeviceProps]:
 
 
 def _of_a_ledger(capture: Capture) -> list[DeviceProps]:
-    """The devices of counted work; where it is told apart by device, those with work, busiest first."""
+    """Returns the devices of counted work; where it is told apart by device, those with work, busiest first."""
     table = capture.tables["ledger"]
     spent = _sums(table["time_ns"].astype("float64").fillna(0.0), table["device"])
     used = sorted((d for d in capture.facts.devices if d.id in spent), key=lambda d: -spent[d.id])
@@ -154,7 +160,7 @@ def _sums(times: pd.Series, devices: pd.Series) -> dict[int, float]:
 
 
 def why_no_limits(capture: Capture) -> str:
-    """One sentence that says why `device_for` answers None, and how to get limits."""
+    """Returns one sentence that says why `device_for` answers None, and how to get limits."""
     if not len(capture.device) and not devices_in_use(capture):
         if capture.facts.devices:
             names = _names(capture.facts.devices)
@@ -173,7 +179,7 @@ def _names(devices: Sequence[DeviceProps]) -> str:
 
 
 def caution(spec: DeviceSpec | None) -> str:
-    """One sentence for a banner where limits are no plain figures of a known device; "" where there is nothing to say."""
+    """Returns one sentence for a banner where limits are no plain figures of a known device; "" where there is nothing to say."""
     if spec is None or spec.method == "override":
         return ""
     if spec.key.partition("@")[0].partition("+")[0] == UNKNOWN:

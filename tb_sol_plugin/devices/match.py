@@ -33,7 +33,7 @@ _MIG: Final = re.compile(r"\s+MIG\b.*$", re.IGNORECASE)
 
 
 def match(props: DeviceProps, *, vendor: str = "", book: DeviceBook = EMPTY) -> DeviceSpec | None:
-    """The spec of a recorded device; None where neither name nor compute capability says what it is.
+    """Returns the spec of a recorded device; None where neither name nor compute capability says what it is.
 
     vendor: of the recording. book: rows of device files; one that names the device wins, highest file first.
     """
@@ -103,7 +103,7 @@ def _family(spec: DeviceSpec) -> str:
 
 
 def _unnamed(props: DeviceProps, vendor: str, table_rows: Mapping[str, DeviceSpec]) -> DeviceSpec | None:
-    """An AMD board without a name: the one row that agrees in architecture, units and memory."""
+    """Returns an AMD board without a name: the one row that agrees in architecture, units and memory."""
     if not _is_amd(props, vendor) or not props.units or not props.memory_bytes or _family_named(props):
         return None
     rows = [r for r in table_rows.values() if r.vendor == "amd" and r.units == props.units and _agrees(r, props)]
@@ -141,7 +141,7 @@ def _fits_capability(spec: DeviceSpec, props: DeviceProps) -> bool:
 
 
 def _share_of(spec: DeviceSpec, props: DeviceProps) -> DeviceSpec:
-    """A MIG slice: compute by its share of the units, bandwidth by its share of the memory; what is not recorded is unknown."""
+    """Returns a MIG slice: compute by its share of the units, bandwidth by its share of the memory; what is not recorded is unknown."""
     compute = props.units / spec.units if props.units and spec.units else 0.0
     memory = props.memory_bytes / spec.memory_bytes if props.memory_bytes and spec.memory_bytes else 0.0
     scale = compute if 0 < compute <= 1 else None
@@ -170,7 +170,7 @@ def _slice_note(spec: DeviceSpec, props: DeviceProps) -> str:
 
 
 def _derived(props: DeviceProps, vendor: str) -> DeviceSpec | None:
-    """A device that is not in the table: rates of its generation, times its units, at the lowest clock of the generation."""
+    """Returns a device that is not in the table: rates of its generation, times its units, at the lowest clock of the generation."""
     amd = _is_amd(props, vendor)
     generation = _AMD.get(props.compute_capability, "") if amd else props.compute_capability
     if generation == "cdna2" and props.units not in _CDNA2_UNITS:

@@ -56,7 +56,7 @@ class Measured:
     rates: tuple[Rate, ...]
 
     def of(self, name: str) -> float | None:
-        """The value of one figure; None where it was not measured."""
+        """Returns the value of one figure; None where it was not measured."""
         return next((r.value for r in self.rates if r.name == name), None)
 
 
@@ -74,7 +74,7 @@ class Library(Protocol):
 
 
 def measure(tell: Callable[[str], None], *, seconds: float = SECONDS, largest_copy: int = LARGEST_COPY) -> Measured:
-    """Every figure of this machine. tell: called with one line before each; seconds: time for each."""
+    """Returns every figure of this machine. tell: called with one line before each; seconds: time for each."""
     lib: Library = _Torch() if importlib.util.find_spec("torch") is not None else _Numpy()
     rates = []
     for dtype in lib.dtypes:
@@ -120,7 +120,7 @@ def _elementwise(lib: Library, seconds: float) -> Rate:
 
 
 def _best(run: Callable[[], object], seconds: float) -> float:
-    """Seconds of the quickest of many runs (at least three), after one that warms up."""
+    """Returns seconds of the quickest of many runs (at least three), after one that warms up."""
     run()
     best, end, count = float("inf"), time.perf_counter() + seconds, 0
     while count < 3 or time.perf_counter() < end:
@@ -194,7 +194,7 @@ class _Numpy:
 
 
 def cpu_name() -> str:
-    """What the processor calls itself."""
+    """Returns what the processor calls itself."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -204,7 +204,7 @@ def cpu_name() -> str:
 
 
 def cache_bytes() -> int:
-    """The last-level cache; 32 MiB where the system does not say."""
+    """Returns the last-level cache; 32 MiB where the system does not say."""
     sizes = [0]
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         try:
@@ -216,7 +216,7 @@ def cache_bytes() -> int:
 
 
 def free_bytes() -> int:
-    """Memory that can be taken without harm; 1 GiB where the system does not say."""
+    """Returns memory that can be taken without harm; 1 GiB where the system does not say."""
     try:
         found = re.search(r"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
     except OSError:
@@ -225,7 +225,7 @@ def free_bytes() -> int:
 
 
 def copy_bytes(largest: int = LARGEST_COPY) -> int:
-    """Bytes of one of the two arrays of a copy: well beyond the cache, at most an eighth of the free memory."""
+    """Returns bytes of one of the two arrays of a copy: well beyond the cache, at most an eighth of the free memory."""
     wanted = max(SMALLEST_COPY, BEYOND_CACHE * cache_bytes())
     return max(min(wanted, largest, free_bytes() // 8), 1 << 20) // 4096 * 4096
 
@@ -234,12 +234,12 @@ def copy_bytes(largest: int = LARGEST_COPY) -> int:
 
 
 def key_of(host: str) -> str:
-    """The key of a machine's row."""
+    """Returns the key of a machine's row."""
     return f"cpu_{re.sub(r'[^A-Za-z0-9_.-]+', '_', host)[:70] or 'here'}"
 
 
 def row_of(found: Measured, *, host: str = "") -> dict[str, str | int | float]:
-    """The row of a device file. host: another name for the machine than its own.
+    """Returns the row of a device file. host: another name for the machine than its own.
 
     Products, elementwise work and everything between them run on the same vector units, so the vector ceiling of a type is the
     larger of what its products and its elementwise work reach; the memory ceiling is the larger of copy and read.

@@ -12,7 +12,7 @@ ENVIRONMENT: Final = "TB_SOL_DEVICES"
 
 
 def user_file() -> str:
-    """The reader's own device file: `TB_SOL_DEVICES` ("" for none), else `devices.json` or `.csv` in the user's configuration."""
+    """Returns the reader's own device file: `TB_SOL_DEVICES` ("" for none), else `devices.json` or `.csv` in the user's configuration."""
     given = os.environ.get(ENVIRONMENT)
     if given is not None:
         return os.path.abspath(os.path.expanduser(given)) if given else ""
@@ -23,7 +23,7 @@ def user_file() -> str:
 
 
 def folders_above(folder: str) -> tuple[str, ...]:
-    """A local folder and the two above it, nearest first: the first of them that has a device file counts."""
+    """Returns a local folder and the two above it, nearest first: the first of them that has a device file counts."""
     out = [os.path.abspath(os.path.expanduser(folder))]
     for _ in range(2):
         out.append(os.path.dirname(out[-1]))

@@ -41,7 +41,7 @@ GEFORCE: Final = ("geforce", "rtx_30", "rtx_40", "rtx_50")
 
 
 def generation_of(spec: DeviceSpec) -> str:
-    """The row of `RATES` that a device belongs to, "" where there is none."""
+    """Returns the row of `RATES` that a device belongs to, "" where there is none."""
     if spec.vendor == "amd":
         return spec.arch if spec.arch in RATES else ""
     cc = spec.compute_capability
@@ -52,7 +52,7 @@ def generation_of(spec: DeviceSpec) -> str:
 
 
 def clock_of(spec: DeviceSpec, dtype: str, *, vector: bool) -> float | None:
-    """MHz that the peak of `dtype` holds at; None where the row says nothing of clocks, or the peak does not follow from one.
+    """Returns the MHz that the peak of `dtype` holds at; None where the row says nothing of clocks, or the peak does not follow from one.
 
     FP64 matrix units run at the vector clock (H100: 132 SM x 256 x 1980 MHz = 66.9 TFLOP/s). Where a row gives one of the two
     clocks only, the other follows from the peak, the units and the rate of the generation.
@@ -70,7 +70,7 @@ def clock_of(spec: DeviceSpec, dtype: str, *, vector: bool) -> float | None:
 
 
 def arithmetic(spec: DeviceSpec, dtype: str, *, vector: bool) -> str:
-    """How a derived peak comes about, as `132 SM x 4,096 FLOP per clock x 1,830 MHz`; "" where it does not follow within 1 %."""
+    """Returns how a derived peak comes about, as `132 SM x 4,096 FLOP per clock x 1,830 MHz`; "" where it does not follow within 1 %."""
     rates = RATES.get(generation_of(spec), ({}, {}))[0 if vector else 1]
     clock = spec.boost_vector_mhz if vector or dtype == "fp64" else spec.boost_tensor_mhz
     peak = (spec.vector if vector else spec.matrix).get(dtype)
@@ -128,7 +128,8 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 def figures(spec: DeviceSpec) -> list[Figure]:
-    """What bounds work on a device, in the order a reader looks for it: matrix, vector, memory, links, clocks. Unknown ones are left out.
+    """Returns what bounds work on a device, in the order a reader looks for it: matrix, vector, memory, links, clocks. Unknown ones are
+    left out.
 
     Sizes of memory and caches tell devices apart and bound nothing; they are no figures here.
     """

@@ -95,7 +95,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
     def matrix_peak(self, dtype: str) -> float | None:
-        """FLOP/s of the matrix class in `dtype`; None where there is no ceiling.
+        """Returns FLOP/s of the matrix class in `dtype`; None where there is no ceiling.
 
         Without a matrix rate FP64 and FP32 run on the vector units, and TF32 as FP32.
         """
@@ -106,11 +106,11 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.vector.get(dtype)
 
     def vector_peak(self, dtype: str) -> float | None:
-        """FLOP/s of the vector class: FP64 has its own rate, every other dtype counts at the FP32 rate."""
+        """Returns FLOP/s of the vector class: FP64 has its own rate, every other dtype counts at the FP32 rate."""
         return self.vector.get(vector_dtype(dtype))
 
     def achievable(self, dtype: str) -> float | None:
-        """FLOP/s that a good GEMM in `dtype` reaches; None where nobody measured it.
+        """Returns FLOP/s that a good GEMM in `dtype` reaches; None where nobody measured it.
 
         BF16 and FP16 run at one rate on every matrix unit of the table, so the BF16 figure stands for both.
         """
@@ -142,7 +142,7 @@ class Problem(msgspec.Struct, frozen=True):
     hint: str = ""
 
     def line(self) -> str:
-        """One line for a page or a terminal."""
+        """Returns one line for a page or a terminal."""
         where = f"{self.file}, {self.place}" if self.place else self.file
         return f"{where}: {self.message}" + (f" ({self.hint})" if self.hint else "")
 
@@ -197,7 +197,7 @@ class DeviceBook(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(problem for layer in self.layers for problem in layer.problems)
 
     def notes(self) -> list[str]:
-        """The problems in words."""
+        """Returns the problems in words."""
         return [problem.line() for problem in self.problems]
 
 

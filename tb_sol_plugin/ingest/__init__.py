@@ -48,7 +48,7 @@ class Classification(msgspec.Struct, frozen=True):
 
 
 def classify(head: bytes, name: str) -> Classification:
-    """From the first bytes (uncompressed, 64 kB are plenty) and the base name."""
+    """Classifies a file by its first bytes (uncompressed, 64 kB are plenty) and the base name."""
     certain = CERTAIN.match(name) is not None
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if _SOL_NAME.search(name) or (text[:1] == b"{" and _SOL.search(text.partition(b"\n")[0])):

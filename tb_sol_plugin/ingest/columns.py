@@ -28,11 +28,11 @@ class Interner(dict[object, int]):
         return code
 
     def codes(self, values: Iterable[object]) -> Codes:
-        """int32 code per value."""
+        """Returns int32 code per value."""
         return np.fromiter(map(self.__getitem__, values), np.int32)
 
     def categorical(self, codes: Array) -> pd.Categorical:
-        """A pandas Categorical over all interned strings; those made from one state share their categories."""
+        """Returns a pandas Categorical over all interned strings; those made from one state share their categories."""
         if self._dtype is None or len(self._dtype.categories) != len(self):
             self._dtype = pd.CategoricalDtype(pd.Index(list(self), dtype=object))
         return pd.Categorical.from_codes(codes, dtype=self._dtype, validate=False)
@@ -42,13 +42,13 @@ class RawInterner(Interner):
     """JSON text to code; `categorical` shows it compact, so that layout does not make two of one."""
 
     def text(self, raw: object) -> str:
-        """How one value is shown."""
+        """Returns how one value is shown."""
         return _compact(raw) if isinstance(raw, bytes) else str(raw)
 
     _compact: tuple[Interner, Codes] | None = None
 
     def compact(self) -> tuple[Interner, Codes]:
-        """(the distinct shown texts, the code of each raw value in them)."""
+        """Returns (the distinct shown texts, the code of each raw value in them)."""
         if self._compact is None or len(self._compact[1]) != len(self):
             shown = Interner()
             self._compact = shown, np.fromiter((shown[self.text(k)] for k in self), np.int32, len(self))
@@ -73,7 +73,7 @@ class ThreadInterner(Interner):
 
 
 def identity(raw: bytes) -> str:
-    """pid or tid as the one text it is known by: 7, 7.0 and "7" are one."""
+    """Returns a pid or tid as the one text it is known by: 7, 7.0 and "7" are one."""
     text = plain_text(raw)
     if text == "null":
         return ""
@@ -81,7 +81,7 @@ def identity(raw: bytes) -> str:
 
 
 def _compact(raw: bytes) -> str:
-    """JSON without needless space; what is not valid JSON stays as written."""
+    """Returns JSON without needless space; what is not valid JSON stays as written."""
     if b"\n" in raw or b" " in raw:
         try:
             raw = msgspec.json.format(raw, indent=-1)
@@ -91,7 +91,7 @@ def _compact(raw: bytes) -> str:
 
 
 def plain_text(raw: bytes) -> str:
-    """The text of a JSON string; other JSON stays as compact JSON; nothing stays empty."""
+    """Returns the text of a JSON string; other JSON stays as compact JSON; nothing stays empty."""
     if raw[:1] == b'"':
         try:
             return str(msgspec.json.decode(raw))
@@ -117,7 +117,7 @@ class ExtraInterner(RawInterner):
 
 
 def decimal_ns(text: bytes, health: Health) -> int | None:
-    """ns of a time that is no plain decimal (exponent, quoted); None where it is no number or out of range, which is counted."""
+    """Returns ns of a time that is no plain decimal (exponent, quoted); None where it is no number or out of range, which is counted."""
     value = _decimal(text)
     shown = text[:40].decode("utf-8", "replace")
     if value is not None and abs(value) >= LIMIT:
@@ -139,7 +139,7 @@ def _decimal(text: bytes) -> int | None:
 
 
 def whole_number(raw: bytes) -> int:
-    """A raw JSON value as a whole number: quoted, hexadecimal and x.0 are read; anything else is -1."""
+    """Returns a raw JSON value as a whole number: quoted, hexadecimal and x.0 are read; anything else is -1."""
     text = raw.strip(b'"').strip()
     try:
         value = int(text, 0)
@@ -168,11 +168,11 @@ class Buffer:
         self.rows += len(next(iter(columns.values())))
 
     def minimum(self, name: str) -> int:
-        """The smallest value of a column; only with rows."""
+        """Returns the smallest value of a column; only with rows."""
         return min(int(piece.min()) for piece in self._pieces[name] if len(piece))
 
     def take(self) -> dict[str, Array]:
-        """The joined columns; the buffer is empty afterwards."""
+        """Returns the joined columns; the buffer is empty afterwards."""
         out = {}
         for name in list(self._pieces):
             pieces = self._pieces.pop(name)

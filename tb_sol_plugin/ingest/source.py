@@ -21,7 +21,7 @@ PIECE = 1 << 14
 
 
 def base_name(path: str) -> str:
-    """The last part of a path or URL: the only part of it that messages show."""
+    """Returns the last part of a path or URL: the only part of it that messages show."""
     return path.rstrip("/").replace("\\", "/").rpartition("/")[2] or path
 
 
@@ -65,7 +65,7 @@ class Source:
         self._raw.close()
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
-        """Uncompressed blocks; a damaged or truncated gzip stream gives what it held and sets `truncated`."""
+        """Yields uncompressed blocks; a damaged or truncated gzip stream gives what it held and sets `truncated`."""
         try:
             magic = self._raw.read(2)
             self._raw.seek(0)
@@ -92,7 +92,7 @@ class Source:
             yield block
 
     def _salvage(self) -> Iterator[bytes]:
-        """What a damaged gzip stream still holds behind the blocks already given: unpacked once more, in small pieces."""
+        """Yields what a damaged gzip stream still holds behind the blocks already given: unpacked once more, in small pieces."""
         given, seen = self.produced, 0
         self._raw.seek(0)
         how = "ends too early"
@@ -111,7 +111,7 @@ class Source:
 
 
 def inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Text of a gzip stream of one or more members, piece by piece, so that damage costs at most one piece.
+    """Yields text of a gzip stream of one or more members, piece by piece, so that damage costs at most one piece.
 
     Raises EOFError where the last member does not end, and a zlib error where the stream is damaged; zeros behind a member are padding.
     """
@@ -134,7 +134,7 @@ def inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def head(path: str, limit: int = 1 << 16, fs_options: dict[str, object] | None = None) -> bytes:
-    """The first `limit` uncompressed bytes, for recognizing a format. BadInput as for Source."""
+    """Returns the first `limit` uncompressed bytes, for recognizing a format. BadInput as for Source."""
     with Source(path, fs_options) as source:
         out = io.BytesIO()
         for block in source.blocks(limit):

@@ -63,7 +63,7 @@ class AnalysisReducer:
         return hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
     def __call__(self, capture: Capture) -> Reduced:
-        """What is reduced from a capture; what is missing and a step that it does not have are answers too."""
+        """Returns what is reduced from a capture; what is missing and a step that it does not have are answers too."""
         item, facts = of_process(self.analysis), facts_of(capture)
         missing = availability(item, capture, ranks=item.reduction.least)
         if missing is not None:
@@ -78,7 +78,7 @@ class AnalysisReducer:
 
 
 def reducer_of(name: str, raw: Mapping[str, str]) -> AnalysisReducer:
-    """What reduces recordings for an analysis over several, and a query. BadQuery where the query does not parse."""
+    """Returns what reduces recordings for an analysis over several, and a query. BadQuery where the query does not parse."""
     item = get(name)
     query = parse(item.query, dict(raw))
     values = {f.name: (f.default, str(getattr(query, f.name)).strip()) for f in item.fields if f.name in item.reduction.fields}
@@ -127,12 +127,12 @@ class AnalysisRequest:
         return self.shown
 
     def chosen(self, runs: Sequence[str]) -> Sequence[str]:
-        """Of the names of all runs those that an analysis over runs reads."""
+        """Chooses among the names of all runs those that an analysis over runs reads."""
         choose = self.item.reduction.choose
         return runs if choose is None else choose(runs, self.run, self.query)
 
     def selection(self, names: Mapping[str, str]) -> dict[str, str]:
-        """What a report says that it is of: names that are known, and the query fields that were given."""
+        """Returns what a report says that it is of: names that are known, and the query fields that were given."""
         return {k: v for k, v in names.items() if v} | {f.name: self.raw[f.name] for f in self.item.fields if self.raw.get(f.name)}
 
 
@@ -140,22 +140,22 @@ class RecordingSource(Protocol):
     """What opens and reduces recordings. Those it is still reading stand among what it returns, with the state `waiting`."""
 
     def open(self, recording: Recording) -> Capture:
-        """One recording."""
+        """Returns one recording."""
         ...
 
     def ranks(self, request: AnalysisRequest) -> Ranks:
-        """Every rank of the run of the recording that is shown, each with the recording that goes with that one."""
+        """Returns every rank of the run of the recording that is shown, each with the recording that goes with that one."""
         ...
 
     def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], Mapping[str, FieldNow]]:
-        """The recording that is shown, the one that the query compares it with, and how the fields stand that name it.
+        """Returns the recording that is shown, the one that the query compares it with, and how the fields stand that name it.
 
         Unavailable where there is no other recording; NotFound where a name is not there.
         """
         ...
 
     def runs(self, request: AnalysisRequest) -> tuple[Ranks, Sequence[Sidecar]]:
-        """Every rank of the runs that the request chooses with its latest recording, and the small files next to them."""
+        """Returns every rank of the runs that the request chooses with its latest recording, and the small files next to them."""
         ...
 
 
@@ -186,7 +186,7 @@ class Inputs:
         return sum(rank.state == "waiting" for rank in self.ranks)
 
     def report(self) -> Report | UnavailableReport:
-        """The report, or why there is none. BadQuery where the query does not fit what was recorded.
+        """Returns the report, or why there is none. BadQuery where the query does not fit what was recorded.
 
         While recordings are waiting it is of those that are there, and `reading` says how many; where these make no report, StillLoading:
         what is missing may be in the others.
@@ -224,12 +224,12 @@ class Inputs:
 
 
 def answer(request: AnalysisRequest, source: RecordingSource | None = None) -> Report | UnavailableReport:
-    """The report of a request, when all that it needs has been read. source None: without a recording."""
+    """Returns the report of a request, when all that it needs has been read. source None: without a recording."""
     return collect(request, source).report()
 
 
 def collect(request: AnalysisRequest, source: RecordingSource | None = None) -> Inputs:
-    """What a request is answered from. source None: without a recording.
+    """Returns what a request is answered from. source None: without a recording.
 
     NotFound where there is no such analysis, run, worker or span; BadQuery where the query does not parse, or a recording is needed.
     """
@@ -252,17 +252,17 @@ def collect(request: AnalysisRequest, source: RecordingSource | None = None) -> 
 
 
 def answer_capture(name: str, capture: Capture, raw: Mapping[str, str]) -> Report | UnavailableReport:
-    """The report of one capture alone."""
+    """Returns the report of one capture alone."""
     return from_capture(AnalysisRequest(name, raw), capture).report()
 
 
 def answer_query(name: str, raw: Mapping[str, str]) -> Report | UnavailableReport:
-    """The report of an analysis without a recording. BadQuery where it needs one."""
+    """Returns the report of an analysis without a recording. BadQuery where it needs one."""
     return answer(AnalysisRequest(name, raw))
 
 
 def from_query(request: AnalysisRequest) -> Inputs:
-    """An analysis out of its query alone."""
+    """Returns an analysis out of its query alone."""
     function, query = request.item.without_recording, request.query
     if function is None:
         raise BadQuery(f"{request.name} needs a recording", hint="name the logdir or the file of one", field="path")
@@ -270,7 +270,7 @@ def from_query(request: AnalysisRequest) -> Inputs:
 
 
 def from_capture(request: AnalysisRequest, capture: Capture) -> Inputs:
-    """One capture. An analysis over several takes it for all there is, if it takes so few."""
+    """Returns one capture. An analysis over several takes it for all there is, if it takes so few."""
     item, query = request.item, request.query
     names = {"run": capture.run, "worker": capture.worker, "span": capture.span}
     state = f"{capture.devices.fingerprint}\0{capture.attached_state}"
@@ -299,7 +299,7 @@ def _of_one(request: AnalysisRequest, capture: Capture, query: Query) -> Report:
 
 
 def from_ranks(request: AnalysisRequest, ranks: Ranks) -> Inputs:
-    """The ranks of a run."""
+    """Returns the ranks of a run."""
     item, query, shown = request.item, request.query, request.shown
     names = {"run": shown.run, "worker": shown.worker, "span": shown.span} if shown is not None else {}
     missing: Missing | None = ONE_RANK if len(ranks) < item.reduction.least else None
@@ -310,7 +310,7 @@ def from_ranks(request: AnalysisRequest, ranks: Ranks) -> Inputs:
 
 
 def _of_none(ranks: Ranks) -> Missing:
-    """Why nothing was reduced from any rank: what the first one lacks that could be read, else why the first cannot be read."""
+    """Returns why nothing was reduced from any rank: what the first one lacks that could be read, else why the first cannot be read."""
     missing = next((rank.missing for rank in ranks if rank.missing is not None), None)
     if missing is not None:
         return missing
@@ -318,7 +318,7 @@ def _of_none(ranks: Ranks) -> Missing:
 
 
 def from_runs(request: AnalysisRequest, ranks: Ranks, files: Sequence[Sidecar]) -> Inputs:
-    """The ranks of all runs, and the small files next to them."""
+    """Returns the ranks of all runs, and the small files next to them."""
     item, query = request.item, request.query
     state = repr([(r.run, r.worker, r.file, r.state, r.problem, r.key) for r in ranks])
     state += "".join(f"{f.file}\0{f.problem}\0{f.text}\0" for f in files)
@@ -328,7 +328,9 @@ def from_runs(request: AnalysisRequest, ranks: Ranks, files: Sequence[Sidecar]) 
 def from_pair(
     request: AnalysisRequest, shown: Compared[msgspec.Struct], other: Compared[msgspec.Struct], fields: Mapping[str, FieldNow]
 ) -> Inputs:
-    """Two recordings. Where nothing could be reduced from one it says which, and why. fields: how those stand that name the other."""
+    """Returns two recordings. Where nothing could be reduced from one it says which, and why. fields: how those stand that name the
+    other.
+    """
     item, query = request.item, request.query
     here = request.shown
     names = {"run": here.run, "worker": here.worker, "span": here.span} if here is not None else {}
@@ -343,7 +345,7 @@ def from_pair(
 
 
 def _of_side(side: Compared[msgspec.Struct]) -> Missing:
-    """Why nothing was reduced from one of two recordings, with its name."""
+    """Returns why nothing was reduced from one of two recordings, with its name."""
     missing = side.of.missing
     if missing is not None and missing.error:
         return msgspec.structs.replace(missing, because=f"{side.name}: {missing.because}")
@@ -351,7 +353,7 @@ def _of_side(side: Compared[msgspec.Struct]) -> Missing:
 
 
 def _without_other(request: AnalysisRequest) -> Inputs:
-    """An analysis over two recordings where there is no second one. It may come at any time: the answer is not kept."""
+    """Returns an analysis over two recordings where there is no second one. It may come at any time: the answer is not kept."""
     here = request.recording
     names = {"run": here.run, "worker": here.worker, "span": here.span}
     missing = Missing(ONE_RECORDING.because, ONE_RECORDING.record_it_with)
@@ -375,11 +377,11 @@ class Run:
         return list(dict.fromkeys(r.worker for r in self.recordings))
 
     def spans(self, worker: str) -> list[str]:
-        """Span names of a worker in natural order."""
+        """Returns span names of a worker in natural order."""
         return [r.span for r in self.recordings if r.worker == worker]
 
     def open(self, recording: Recording) -> Capture:
-        """One of the recordings, without opening the others."""
+        """Returns one of the recordings, without opening the others."""
         return self.source.open(recording)
 
     @cached_property
@@ -388,7 +390,7 @@ class Run:
         return [self.source.open(r) for r in self.recordings]
 
     def analyze(self, name: str, *, other: Run | str = "", **query: object) -> Report | UnavailableReport:
-        """An analysis over all workers of the run, each with its latest recording; of another analysis that of the first
+        """Returns an analysis over all workers of the run, each with its latest recording; of another analysis that of the first
         recording, a trace before what is read together with it.
 
         other: for an analysis over two recordings, the run to compare this one with: itself, its name, or its path.

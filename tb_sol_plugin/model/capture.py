@@ -92,7 +92,8 @@ class Capture:
         )
 
     def with_ledger(self, other: Capture | None, *, attached_state: str = "", unread: str = "") -> Capture:
-        """This trace with labels, ledger, iterations, label times, records of memory of a SOL capture in place of its own; None: without.
+        """Returns this trace with labels, ledger, iterations, label times, records of memory of a SOL capture in place of its own; None:
+        without.
 
         Times become those of this trace where both are known in time since 1970; else records of memory are left out. Rows of the
         ledger name the step of their iteration where the trace has that one too, and no host rows. `facts.metadata["sol_capture"]`
@@ -140,13 +141,13 @@ class Capture:
     # -- what was recorded ------------------------------------------------------------------------------------
 
     def missing(self, requirement: Requirement) -> tuple[str, str, str] | None:
-        """None if the recording has what is required; else (because, record it with, the argument to add)."""
+        """Returns None if the recording has what is required; else (because, record it with, the argument to add)."""
         return missing(self, requirement)
 
     # -- analyses ---------------------------------------------------------------------------------------------
 
     def analyze(self, name: str, **query: object) -> Report | UnavailableReport:
-        """The Report of one analysis; query fields as keywords. NotFound or BadQuery on a wrong name or field."""
+        """Returns the Report of one analysis; query fields as keywords. NotFound or BadQuery on a wrong name or field."""
         from tb_sol_plugin.model.answer import answer_capture
 
         return answer_capture(name, self, {k: str(v) for k, v in query.items()})
@@ -162,7 +163,7 @@ _OF_A_LEDGER = (
 
 
 def _as_seen_from(trace: Capture, other: Capture) -> dict[str, pd.DataFrame]:
-    """The tables of a SOL capture, with the times and the steps of a trace."""
+    """Returns the tables of a SOL capture, with the times and the steps of a trace."""
     tables = {name: other.tables[name] for name in _OF_A_LEDGER}
     shift = other.facts.origin_ns - trace.facts.origin_ns if trace.facts.absolute and other.facts.absolute else 0
     for name in (S.ITERATIONS.name, S.LABEL_TIMES.name):
@@ -182,12 +183,12 @@ def _as_seen_from(trace: Capture, other: Capture) -> dict[str, pd.DataFrame]:
 
 
 def _steps_of(table: pd.DataFrame, rows: Mapping[int, int]) -> np.ndarray:
-    """The step of each row by its iteration, -1 where the trace has none of that number."""
+    """Returns the step of each row by its iteration, -1 where the trace has none of that number."""
     return np.fromiter((rows.get(n, -1) for n in table["iteration"].tolist()), np.int32, len(table))
 
 
 def own_work_until(capture: Capture, at: np.ndarray) -> np.ndarray:
-    """ns that the clock of a SOL capture stood still for the recorder's own work before the iterations in which the times `at` lie.
+    """Returns ns that the clock of a SOL capture stood still for the recorder's own work before the iterations in which the times `at` lie.
 
     Add it, and times of the capture are those of a clock that never stands still, as that of a trace.
     """
@@ -207,7 +208,7 @@ def notes_of(other: Capture) -> tuple[str, ...]:
 
 
 def larger_than_memory(copies: pd.DataFrame, devices: Sequence[DeviceProps]) -> npt.NDArray[np.bool_]:
-    """Copies and sets with an end on a device whose memory is smaller than they are; False where its memory is not known.
+    """Returns copies and sets with an end on a device whose memory is smaller than they are; False where its memory is not known.
 
     copies: columns device, direction and bytes. Copies within the host, and those of unknown direction, can have any size.
     """

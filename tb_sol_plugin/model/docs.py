@@ -20,7 +20,9 @@ _BLOCK: Final = re.compile(r"<!-- generated: ([\w ]+) -->\n.*?<!-- end -->\n", r
 
 
 def page(item: Analysis, text: str = "") -> str:
-    """The page of an analysis with fresh tables. text: the page as it is, "" without any. ValueError for a block of nothing there is."""
+    """Returns the page of an analysis with fresh tables. text: the page as it is, "" without any. ValueError for a block of nothing there
+    is.
+    """
     wanted = {name: (heading, "\n".join(lines)) for name, heading, lines in _blocks(item)}
     found = _BLOCK.findall(text)
     unknown = [name for name in found if name not in wanted]
@@ -52,7 +54,7 @@ def _marked(name: str, body: str) -> str:
 
 
 def _blocks(item: Analysis) -> Iterator[tuple[str, str, list[str]]]:
-    """(name, heading, lines) of all that is generated."""
+    """Yields (name, heading, lines) of all that is generated."""
     yield "question", "", [f"*{item.question}*"]
     rows = [(f"`{f.name}`", _values(f), "–" if f.default in ("", "None") else f.default, f.doc) for f in item.fields]
     yield "parameters", "## Parameters", _table(("parameter", "values", "default", "meaning"), rows)

@@ -77,12 +77,14 @@ MARKS: Final[dict[str, str]] = {
 
 
 def light(token: str) -> str:
-    """Light hex of a token; an unknown token reads as `other`."""
+    """Returns the light hex of a token; an unknown token reads as `other`."""
     return TOKENS.get(token, TOKENS["other"])[0]
 
 
 def efficiency_color(value: float | None) -> str:
-    """Light hex of the efficiency scale, the nearest of five stops, `idle` where there is no model. Out of range clamps the color only."""
+    """Returns the light hex of the efficiency scale, the nearest of five stops, `idle` where there is no model. Out of range clamps the
+    color only.
+    """
     if value is None:
         return light("idle")
     stops = [light(f"eff-{p}") for p in (0, 25, 50, 75, 100)]
@@ -106,7 +108,7 @@ MONO: Final = 'ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, monosp
 
 
 def axis(title: str = "", **more: object) -> Plain:
-    """One axis of the template: a quiet grid, no zero line, no tick marks. `more` goes over it."""
+    """Returns one axis of the template: a quiet grid, no zero line, no tick marks. `more` goes over it."""
     base: Plain = {
         "title": {"text": title, "font": {"size": 12, "color": light("ink-3")}, "standoff": 8},
         "gridcolor": light("line"),
@@ -121,7 +123,7 @@ def axis(title: str = "", **more: object) -> Plain:
 
 
 def figure(data: Sequence[Plain], *, x: Plain | None = None, y: Plain | None = None, **layout: object) -> Plain:
-    """A figure of traces and two axes in the common template. `layout` goes over it."""
+    """Returns a figure of traces and two axes in the common template. `layout` goes over it."""
     base: Plain = {
         "font": {"family": FONT, "size": 12, "color": light("ink-2")},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -143,7 +145,7 @@ def figure(data: Sequence[Plain], *, x: Plain | None = None, y: Plain | None = N
 
 
 def fill(token: str) -> Plain:
-    """The `marker` of a filled mark in a palette color: idle is hatched, fills lighter than 3:1 get an outline."""
+    """Returns the `marker` of a filled mark in a palette color: idle is hatched, fills lighter than 3:1 get an outline."""
     marker: Plain = {"color": light(token), "line": {"width": 0.8, "color": light("surface")}}
     if token == "idle":
         hatch: Plain = {"shape": "/", "fgcolor": light("idle-hatch"), "bgcolor": light("idle"), "size": 6, "solidity": 0.3}
@@ -154,39 +156,39 @@ def fill(token: str) -> Plain:
 
 
 def symbol(token: str) -> str:
-    """Plotly's marker symbol of a kind or a direction."""
+    """Returns Plotly's marker symbol of a kind or a direction."""
     return MARKS.get(token, MARKS["other"])
 
 
 def time_scale(longest_ns: float) -> tuple[float, str]:
-    """(divisor, unit) in which a person reads an axis that ends at `longest_ns`: ms up to 10 s, so that a step stays in ms."""
+    """Returns (divisor, unit) in which a person reads an axis that ends at `longest_ns`: ms up to 10 s, so that a step stays in ms."""
     return (1e6, "ms") if 1e9 * 0.9995 <= longest_ns < 1e10 else scale_of(max(longest_ns, 1.0), "ns")
 
 
 def escape(text: str) -> str:
-    """Text for a label or a hover of Plotly, which reads a few tags: nothing in it is markup."""
+    """Returns text for a label or a hover of Plotly, which reads a few tags: nothing in it is markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def cut(text: str, most: int) -> str:
-    """A name of at most so many characters, cut in the middle: both ends tell kernels apart."""
+    """Returns a name of at most so many characters, cut in the middle: both ends tell kernels apart."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
 
 
 def decades(low: float, high: float, unit: str) -> Plain:
-    """Tick labels of a logarithmic axis in base units (`B/s`, `FLOP/s`): the decades only, with their unit."""
+    """Returns tick labels of a logarithmic axis in base units (`B/s`, `FLOP/s`): the decades only, with their unit."""
     values = [10.0**p for p in range(floor(log10(max(low, 1e-12))), ceil(log10(max(high, 1e-12))) + 1)]
     return {"type": "log", "tickvals": values, "ticktext": [_round(v, unit) for v in values]}
 
 
 def _round(value: float, unit: str) -> str:
-    """A power of ten without decimals where it is whole in its unit: `10 GB/s`."""
+    """Returns a power of ten without decimals where it is whole in its unit: `10 GB/s`."""
     factor, name = scale_of(value, unit)
     return f"{round(value / factor)}{NARROW}{name}" if value >= factor else human(value, unit)
 
 
 def sizes(low: float, high: float) -> Plain:
-    """Tick labels of a logarithmic axis of byte sizes, in powers of 8: 8 B, 64 B, 512 B, 4 KiB …"""
+    """Returns tick labels of a logarithmic axis of byte sizes, in powers of 8: 8 B, 64 B, 512 B, 4 KiB …"""
     names = ("B", "KiB", "MiB", "GiB", "TiB")
     values = [8**p for p in range(14) if max(low, 1) / 8 <= 8**p <= high * 8]
     text = []

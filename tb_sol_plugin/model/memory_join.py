@@ -32,13 +32,13 @@ SAME_SHARE: Final = 0.5
 
 
 def joined_files(capture: Capture) -> dict[str, str]:
-    """Of every kind of recording of memory that is joined to a capture its file."""
+    """Returns the file of every kind of memory recording that is joined to a capture."""
     metadata = capture.facts.metadata
     return {what: metadata[what] for what in TABLES if what in metadata}
 
 
 def with_memory(capture: Capture, found: dict[str, Capture], *, attached_state: str, problems: tuple[str, ...] = ()) -> Capture:
-    """The capture with the tables of a snapshot and of a timeline of its worker in place of those joined before.
+    """Returns the capture with the tables of a snapshot and of a timeline of its worker in place of those joined before.
 
     found: by SNAPSHOT and TIMELINE, of known times as the capture. attached_state: of all that is joined, see `Capture.attached_state`.
     problems: of those that cannot be read or do not belong, for the warnings.
@@ -70,7 +70,7 @@ NOT_JOINED: Final = "memory beside this recording is not shown with it: "
 
 
 def _moved(capture: Capture, other: Capture, table: pd.DataFrame) -> pd.DataFrame:
-    """A table with its times on the clock of the capture; -1 stays unknown."""
+    """Returns a table with its times on the clock of the capture; -1 stays unknown."""
     if "time_ns" not in table:
         return table
     time = table["time_ns"].to_numpy()
@@ -78,7 +78,7 @@ def _moved(capture: Capture, other: Capture, table: pd.DataFrame) -> pd.DataFram
 
 
 def on_its_clock(capture: Capture, time: Ints) -> Ints:
-    """Times of a clock that never stands still, less the capture's origin, as times of the capture.
+    """Returns times of a clock that never stands still, less the capture's origin, as times of the capture.
 
     The clock of a SOL capture stands still while the recorder works; a moment within such a rest is its end.
     """
@@ -96,7 +96,7 @@ def on_its_clock(capture: Capture, time: Ints) -> Ints:
 
 
 def device_of(trace: Capture, time: Ints) -> str:
-    """The device of a trace whose memory events stand at these times: `cpu`, `device 0`; "" where none fits.
+    """Returns the device of a trace whose memory events stand at these times: `cpu`, `device 0`; "" where none fits.
 
     A timeline does not name its device, but it is made out of the same events.
     """
@@ -115,6 +115,6 @@ def device_of(trace: Capture, time: Ints) -> str:
 
 
 def spans_of(capture: Capture) -> tuple[int, int]:
-    """First and last moment of a capture in ns since 1970."""
+    """Returns the first and last moment of a capture in ns since 1970."""
     low, high = capture.facts.extent_ns
     return capture.facts.origin_ns + low, capture.facts.origin_ns + high

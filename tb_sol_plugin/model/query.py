@@ -74,7 +74,7 @@ class Field(msgspec.Struct, frozen=True):
 
 @cache
 def fields(query: type[Query]) -> tuple[Field, ...]:
-    """The fields of a Query class, in order; docs come from `name: text` lines of the docstrings."""
+    """Returns the fields of a Query class, in order; docs come from `name: text` lines of the docstrings."""
     docs = _docs(query)
     hints = typing.get_type_hints(query)
     groups = {name: group for group, names in query.GROUPS.items() for name in names}
@@ -112,7 +112,7 @@ def _docs(query: type[Query]) -> dict[str, str]:
 
 
 def parse(query: type[Query], raw: dict[str, str]) -> Query:
-    """A Query from strings. BadQuery names the field that is unknown or does not fit."""
+    """Returns a Query from strings. BadQuery names the field that is unknown or does not fit."""
     known = {f.name: f for f in fields(query)}
     for name in raw:
         if name not in known:

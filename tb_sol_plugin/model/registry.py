@@ -184,7 +184,7 @@ def analysis(
 
 
 def _check(item: Analysis) -> None:
-    """ValueError, with what there is to choose from, where an analysis cannot be what it says."""
+    """Raises ValueError, with what there is to choose from, where an analysis cannot be what it says."""
 
     def wrong(what: str) -> ValueError:
         return ValueError(f"analysis {item.name!r}: {what}")
@@ -228,14 +228,14 @@ PACKAGE: Final = "tb_sol_plugin.analyses"
 
 @cache
 def _modules() -> tuple[pkgutil.ModuleInfo, ...]:
-    """The rooms of analyses and the modules below them. A room that cannot be imported stands there without its modules."""
+    """Returns the rooms of analyses and the modules below them. A room that cannot be imported stands there without its modules."""
     rooms = importlib.import_module(PACKAGE).__path__
     return tuple(pkgutil.walk_packages(rooms, f"{PACKAGE}.", onerror=lambda name: None))
 
 
 @cache
 def registry() -> Mapping[str, Analysis]:
-    """All analyses by name, in page order. What fails to import or to register is left out, see `failures`."""
+    """Returns all analyses by name, in page order. What fails to import or to register is left out, see `failures`."""
     _FAILED.clear()
     for module in _modules():
         try:
@@ -249,19 +249,19 @@ def registry() -> Mapping[str, Analysis]:
 
 
 def _reason(error: Exception) -> str:
-    """One line without local folders: what is said of an error may name the file that it came from."""
+    """Returns one line without local folders: what is said of an error may name the file that it came from."""
     line = re.sub(r"(?:[A-Za-z]:)?[\\/](?:[^\s'\"()]+[\\/])+", "", f"{type(error).__name__}: {error}")
     return text(" ".join(line.split()))
 
 
 def failures() -> Mapping[str, str]:
-    """Modules of analyses that could not be imported or registered, by name: why."""
+    """Returns the modules of analyses that could not be imported or registered, by name: why."""
     registry()
     return dict(_FAILED)
 
 
 def get(name: str) -> Analysis:
-    """The analysis of that name; NotFound lists the names there are."""
+    """Returns the analysis of that name; NotFound lists the names there are."""
     try:
         return registry()[name]
     except KeyError:
@@ -271,7 +271,7 @@ def get(name: str) -> Analysis:
 
 
 def of_process(name: str) -> Analysis:
-    """The analysis of that name in a process that reads recordings: its module is imported, the others are not."""
+    """Returns the analysis of that name in a process that reads recordings: its module is imported, the others are not."""
     if name not in _FOUND:
         importlib.import_module(next(m.name for m in _modules() if not m.ispkg and m.name.rpartition(".")[2] == name))
     return _FOUND[name]
@@ -290,7 +290,7 @@ class AnalysisInfo(TypedDict):
 
 
 def described() -> dict[str, AnalysisInfo]:
-    """Every analysis by name: title, question, needs, query fields, section ids, columns."""
+    """Returns every analysis by name: title, question, needs, query fields, section ids, columns."""
     return {
         name: AnalysisInfo(
             title=item.title,
@@ -323,7 +323,7 @@ ONE_RECORDING: Final = Missing(
 
 
 def availability(item: Analysis, capture: Capture, ranks: int = 1, others: bool = True) -> Missing | None:
-    """What is missing for an analysis; None if the capture has what it requires.
+    """Returns what is missing for an analysis; None if the capture has what it requires.
 
     ranks: of its run. others: whether there is another recording to set beside it.
     """

@@ -311,14 +311,14 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     # -- reading (notebook, tests, CLI) -------------------------------------------------------------------
 
     def section(self, section_id: str) -> AnySection:
-        """The section of that id; KeyError names the ids there are."""
+        """Returns the section of that id; KeyError names the ids there are."""
         for section in self.sections:
             if section.id == section_id:
                 return section
         raise KeyError(f"no section {section_id!r}; there are {[s.id for s in self.sections]}")
 
     def file(self, file_id: str) -> ReportFile:
-        """The file of that id; NotFound names those there are."""
+        """Returns the file of that id; NotFound names those there are."""
         for one in self.files:
             if one.id == file_id:
                 return one
@@ -341,7 +341,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
         return [f for s in self.sections if isinstance(s, FindingsSection) for f in s.findings]
 
     def table(self, section_id: str) -> pandas.DataFrame:
-        """A table section as a DataFrame; `df.attrs["units"]` names the unit of each column."""
+        """Returns a table section as a DataFrame; `df.attrs["units"]` names the unit of each column."""
         import pandas
 
         section = self.section(section_id)
@@ -352,7 +352,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
         return frame
 
     def figure(self, section_id: str) -> plotly.graph_objects.Figure:
-        """A figure section as a Plotly figure."""
+        """Returns a figure section as a Plotly figure."""
         import plotly.graph_objects as go
 
         section = self.section(section_id)
@@ -377,11 +377,11 @@ class UnavailableReport(msgspec.Struct, kw_only=True):
     fields: dict[str, FieldNow] = {}
 
     def table(self, section_id: str) -> pandas.DataFrame:
-        """There is none: raises Unavailable, with what is missing and how to record it."""
+        """Raises Unavailable, as there is none, with what is missing and how to record it."""
         raise self._error(section_id)
 
     def figure(self, section_id: str) -> plotly.graph_objects.Figure:
-        """There is none: raises Unavailable, with what is missing and how to record it."""
+        """Raises Unavailable, as there is none, with what is missing and how to record it."""
         raise self._error(section_id)
 
     def _error(self, section_id: str) -> Unavailable:
@@ -389,7 +389,7 @@ class UnavailableReport(msgspec.Struct, kw_only=True):
 
 
 def column_data(frame: pandas.DataFrame, columns: Sequence[Column]) -> dict[str, list[Scalar]]:
-    """`frame` as plain lists in the order of `columns`; NaN, NaT, infinity and pandas' NA become None.
+    """Returns `frame` as plain lists in the order of `columns`; NaN, NaT, infinity and pandas' NA become None.
 
     Extra columns of the frame are left out; a missing one is a KeyError (a wrong table is worse than no table).
     """
@@ -397,7 +397,7 @@ def column_data(frame: pandas.DataFrame, columns: Sequence[Column]) -> dict[str,
 
 
 def plain_list(values: object) -> list[Scalar]:
-    """Any pandas Series, numpy array or sequence as a list of str, int, float, bool and None."""
+    """Converts any pandas Series, numpy array or sequence as a list of str, int, float, bool and None."""
     import numpy as np
     import pandas as pd
 
@@ -435,7 +435,7 @@ def make_table(
     columns: Sequence[Column],
     **more: object,
 ) -> TableSection:
-    """A table section from a DataFrame that has a column for each of `columns`."""
+    """Returns a table section from a DataFrame that has a column for each of `columns`."""
     return TableSection(id=section_id, title=title, columns=list(columns), data=column_data(frame, columns), **more)  # type: ignore[arg-type]
 
 
@@ -449,7 +449,7 @@ def make_facts(
     more_docs: Mapping[str, str] | None = None,
     **more: object,
 ) -> FactsSection:
-    """A section of the values, in their order, each of which has its `Fact`; KeyError for one that has none.
+    """Returns a section of the values, in their order, each of which has its `Fact`; KeyError for one that has none.
 
     labels: those that differ in this report. more_docs: lines after a definition, such as the formula in numbers.
     """
@@ -471,13 +471,13 @@ def make_facts(
 
 
 def encode(report: Report | UnavailableReport) -> bytes:
-    """Contract-shaped JSON: `kind` first in every section, `available` always there, no NaN."""
+    """Encodes a report as JSON: `kind` first in every section, `available` always there, no NaN."""
     body = to_plain(report)
     return msgspec.json.encode(body)
 
 
 def to_plain(report: Report | UnavailableReport) -> dict[str, object]:
-    """The report as JSON-ready builtins, with the fields the contract promises even where they are defaults."""
+    """Returns the report as JSON-ready builtins, with the fields the contract promises even where they are defaults."""
     body: dict[str, object] = msgspec.to_builtins(report)
     if isinstance(report, UnavailableReport):
         if not report.fields:
@@ -504,5 +504,5 @@ def to_plain(report: Report | UnavailableReport) -> dict[str, object]:
 
 
 def number_of(value: Scalar) -> float | None:
-    """A value as a number; None where it is none."""
+    """Returns a value as a number; None where it is none."""
     return float(value) if isinstance(value, int | float) else None

@@ -20,7 +20,7 @@ Words: TypeAlias = tuple[str, str, str]
 
 
 def missing(capture: Capture, requirement: Requirement) -> Words | None:
-    """None if the recording has what is required; else (because, record it with, the argument to add)."""
+    """Returns None if the recording has what is required; else (because, record it with, the argument to add)."""
     test, *words = REQUIREMENTS[requirement]
     if test(capture):
         return None
@@ -31,7 +31,7 @@ def missing(capture: Capture, requirement: Requirement) -> Words | None:
 
 
 def _no_copies(recorded: str) -> Words:
-    """Why a SOL capture has none. recorded: what its reader says of them."""
+    """Returns why a SOL capture has none. recorded: what its reader says of them."""
     if recorded.startswith("counted"):
         return "no copy between memories in the counted iterations", "record a part of the job that moves data", ""
     if recorded == "off":
@@ -198,7 +198,7 @@ OF_A_PROFILE: dict[str, Words] = {
 
 
 def _of_memory(what: str) -> dict[str, Words]:
-    """Words for recordings of memory alone. what: such a one."""
+    """Returns words for recordings of memory alone. what: such a one."""
     holds = {
         "device_events": "no kernels and no copies", "kernels": "no kernels", "collectives": "no kernels",
         "copies": "no copies", "moves": "no copies", "host_events": "nothing of the host", "events": "no events of a profiler",

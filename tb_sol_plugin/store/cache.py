@@ -52,7 +52,7 @@ def write(frame: pd.DataFrame, schema: Schema, path: str) -> int:
 
 
 def read(path: str, schema: Schema) -> pd.DataFrame:
-    """The table of `path`, its numbers views of the mapped file (read-only). Damaged if it does not fit `schema`."""
+    """Returns the table of `path`, its numbers views of the mapped file (read-only). Damaged if it does not fit `schema`."""
     try:
         with pa.memory_map(path) as source:
             reader = pa.ipc.open_file(source)
@@ -111,24 +111,24 @@ _SIZES: dict[str, int] = {}
 
 
 def key_of(path: str, size: int, mtime: float) -> str:
-    """The name of a file's entry. It changes with the file, with the layout and with the version that read it."""
+    """Returns the name of a file's entry. It changes with the file, with the layout and with the version that read it."""
     text = "\0".join((str(FORMAT), __version__, _reader(), _layout(), path, str(size), repr(mtime)))
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def cache_key(recording: Recording) -> str:
-    """The entry of a recording as it was listed."""
+    """Returns the entry of a recording as it was listed."""
     return key_of(recording.path, recording.size, recording.mtime)
 
 
 @cache
 def _layout() -> str:
-    """All tables with their columns and types: another layout, another key."""
+    """Returns all tables with their columns and types: another layout, another key."""
     return ";".join(f"{s.name}:{','.join(f'{n}={f.dtype}' for n, f in s.fields.items())}" for s in schemas.ALL.values())
 
 
 def _reader() -> str:
-    """The version that `ingest` gives itself: other rules, other captures."""
+    """Returns the version that `ingest` gives itself: other rules, other captures."""
     from tb_sol_plugin import ingest
 
     return str(ingest.FORMAT_VERSION)
@@ -147,7 +147,7 @@ class Cache:
         return self.directory is not None and os.path.isfile(self.directory / key / "facts.json")
 
     def load(self, key: str) -> Capture | None:
-        """The capture, its tables mapped from disk; None if there is none or it was damaged (then it is removed)."""
+        """Returns the capture, its tables mapped from disk; None if there is none or it was damaged (then it is removed)."""
         if not self.has(key) or self.directory is None:
             return None
         folder = self.directory / key
@@ -166,7 +166,7 @@ class Cache:
         return Capture(facts, tables)
 
     def facts(self, key: str) -> Facts | None:
-        """The facts of an entry alone; None if there is none or it is damaged."""
+        """Returns the facts of an entry alone; None if there is none or it is damaged."""
         if self.directory is None:
             return None
         try:
@@ -175,7 +175,7 @@ class Cache:
             return None
 
     def size_of(self, key: str) -> int:
-        """Bytes on disk of an entry."""
+        """Returns bytes on disk of an entry."""
         return _size(self.directory / key) if self.directory else 0
 
     def save(self, key: str, capture: Capture) -> bool:

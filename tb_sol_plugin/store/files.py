@@ -39,7 +39,7 @@ class Budget:
         self.over: str | None = None
 
     def spend(self, files: int = 1) -> bool:
-        """Account for `files` looked at; False when the scan has to stop."""
+        """Counts `files` looked at; False when the scan has to stop."""
         self.files_left -= files
         if self.over is None and self.files_left < 0:
             self.over = f"stopped after {self.limit:,} files"
@@ -61,7 +61,7 @@ class Walked:
 
 
 def walk(root: Root, budget: Budget, counts: Walked, options: Mapping[str, object]) -> Iterator[Entry]:
-    """All files below `root`, nearest folders first, until the budget is spent. Errors are counted, not raised."""
+    """Yields all files below `root`, nearest folders first, until the budget is spent. Errors are counted, not raised."""
     if root.local:
         yield from _walk_local(root, budget, counts)
     else:
@@ -108,12 +108,12 @@ def _walk_local(root: Root, budget: Budget, counts: Walked) -> Iterator[Entry]:
 
 
 def shown(name: str) -> str:
-    """A file name as text that can be sent: bytes that are not UTF-8 are replaced."""
+    """Returns a file name as text that can be sent: bytes that are not UTF-8 are replaced."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _seen(entry: os.DirEntry[str], above: tuple[tuple[int, int], ...], linked: set[tuple[int, int]]) -> bool:
-    """Loop guard: a link to a folder above it, or to a folder another link has led to, is not followed."""
+    """Guards against loops: a link to a folder above it, or to a folder another link has led to, is not followed."""
     stat = entry.stat()
     key = (stat.st_dev, stat.st_ino)
     if key in above or key in linked:
@@ -149,7 +149,7 @@ def _walk_remote(root: Root, budget: Budget, counts: Walked, options: Mapping[st
 
 
 def modified(info: Mapping[str, object]) -> float:
-    """Seconds since the epoch of an fsspec listing entry, whatever the driver calls it; 0 where it does not say."""
+    """Returns seconds since the epoch of an fsspec listing entry, whatever the driver calls it; 0 where it does not say."""
     for key in ("mtime", "LastModified", "last_modified", "updated", "modified", "timeModified", "created"):
         value = info.get(key)
         if isinstance(value, datetime.datetime):
@@ -165,7 +165,7 @@ def modified(info: Mapping[str, object]) -> float:
 
 
 def opener(path: str, options: Mapping[str, object]) -> Callable[[], BinaryIO]:
-    """A function that opens `path` for reading bytes."""
+    """Returns a function that opens `path` for reading bytes."""
 
     def open_it() -> BinaryIO:
         if "://" not in path:
@@ -178,7 +178,7 @@ def opener(path: str, options: Mapping[str, object]) -> Callable[[], BinaryIO]:
 
 
 def head(path: str, options: Mapping[str, object]) -> bytes:
-    """The first 64 kB of a file, unpacked if its magic bytes say gzip. OSError if it cannot be read."""
+    """Returns the first 64 kB of a file, unpacked if its magic bytes say gzip. OSError if it cannot be read."""
     with opener(path, options)() as stream:
         raw = stream.read(HEAD)
     if raw[:2] != b"\x1f\x8b":
@@ -190,7 +190,7 @@ def head(path: str, options: Mapping[str, object]) -> bytes:
 
 
 def stat(path: str, options: Mapping[str, object]) -> tuple[int, float]:
-    """Size and time of change, now. FileNotFoundError if it is gone."""
+    """Returns size and time of change, now. FileNotFoundError if it is gone."""
     if "://" not in path:
         info = os.stat(path)
         return info.st_size, info.st_mtime
@@ -213,13 +213,13 @@ def _first_line(error: BaseException) -> str:
 
 
 def stat_parts(path: str, options: Mapping[str, object]) -> tuple[int, float]:
-    """Size and time of change of a recording, now. FileNotFoundError if it is gone."""
+    """Returns size and time of change of a recording, now. FileNotFoundError if it is gone."""
     found = files_of(path, options)
     return sum(size for _, size, _ in found), max(changed for _, _, changed in found)
 
 
 def files_of(path: str, options: Mapping[str, object]) -> list[tuple[str, int, float]]:
-    """(path, size, time of change) of every file of a recording, now, in their order. FileNotFoundError if the first is gone."""
+    """Returns (path, size, time of change) of every file of a recording, now, in their order. FileNotFoundError if the first is gone."""
     out = [(path, *stat(path, options))]
     found = F.PART.search(path)
     if found is not None:
@@ -233,7 +233,7 @@ def files_of(path: str, options: Mapping[str, object]) -> list[tuple[str, int, f
 
 
 def merged(entries: Iterable[Entry]) -> list[Entry]:
-    """One entry per recording: parts that follow each other without a gap are one."""
+    """Returns one entry per recording: parts that follow each other without a gap are one."""
     out: list[Entry] = []
     by_stem: dict[tuple[str, str], dict[int, Entry]] = {}
     for entry in entries:

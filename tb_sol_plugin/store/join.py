@@ -41,7 +41,7 @@ class Index:
 
 
 def index_of(recordings: Sequence[Recording]) -> Index:
-    """Made in one pass, for all workers of a run."""
+    """Builds the index of the recordings of a run in one pass."""
     bearers = frozenset(r.worker for r in recordings if bears(r))
     index = Index(bearers, defaultdict(list), defaultdict(list), defaultdict(list))
     for r in recordings:
@@ -62,7 +62,7 @@ def bears(recording: Recording) -> bool:
 def memory_recordings_of(
     bearer: Recording, recordings: Sequence[Recording], rank: int | None = None, *, index: Index | None = None
 ) -> list[Recording]:
-    """Snapshots and timelines of the worker of a trace or a SOL capture among others of its run, in natural order.
+    """Returns snapshots and timelines of the worker of a trace or a SOL capture among others of its run, in natural order.
 
     recordings: without SOL logs that are shown with a trace, which bear none.
 
@@ -91,7 +91,7 @@ def same_worker(bearer: str, other: str) -> bool:
 
 
 def _bearer_of(name: str, workers: frozenset[str]) -> str:
-    """The worker whose name a file's name is, or begins with up to a separator; the longest of several; "" none."""
+    """Returns the worker whose name a file's name is, or begins with up to a separator; the longest of several; "" none."""
     if name in workers:
         return name
     ends = [m.start() for m in _AFTER.finditer(name)]
@@ -99,7 +99,8 @@ def _bearer_of(name: str, workers: frozenset[str]) -> str:
 
 
 def join_memory(capture: Capture, attached: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
-    """The capture with the tables of one snapshot and one timeline out of those of its worker: the one that shares most of its time.
+    """Returns the capture with the tables of one snapshot and one timeline out of those of its worker: the one that shares most of its
+    time.
 
     One that cannot be read hides nothing and is named in the warnings, as is one of another time. StillLoading where one is being read.
     """
@@ -135,7 +136,7 @@ def join_memory(capture: Capture, attached: Sequence[Recording], opened: Callabl
 
 
 def _nearest_first(capture: Capture, found: list[Recording]) -> list[Recording]:
-    """Those written soonest after the capture ended; without times the latest first."""
+    """Returns those written soonest after the capture ended; without times the latest first."""
     from tb_sol_plugin.model.memory_join import spans_of
 
     if not capture.facts.absolute:
@@ -145,7 +146,7 @@ def _nearest_first(capture: Capture, found: list[Recording]) -> list[Recording]:
 
 
 def shared_ns(capture: Capture, other: Capture) -> int:
-    """Time that two recordings of known times share; -1 where they are further apart than APART_NS.
+    """Returns time that two recordings of known times share; -1 where they are further apart than APART_NS.
 
     A snapshot that keeps a short history may begin after the trace ended, and be of the same run.
     """
@@ -165,7 +166,7 @@ _EPOCH_NS: Final = 10**17
 
 
 def sol_logs_of(trace: Recording, recordings: Sequence[Recording], rank: int | None = None) -> list[Recording]:
-    """SOL captures of a trace's worker among the recordings of its run, in natural order; nothing for what is no trace.
+    """Returns SOL captures of a trace's worker among the recordings of its run, in natural order; nothing for what is no trace.
 
     By the worker's name; else by host and process; else by rank, in the name or as the trace's header says; else where the run has
     one worker of either kind.
@@ -196,13 +197,13 @@ def attached_to(recording: Recording, recordings: Sequence[Recording], rank: int
 
 
 def _processes(capture: Recording) -> tuple[str, ...]:
-    """Workers' names that torch's trace handler gives to the process of a SOL capture."""
+    """Returns the names of workers that torch's trace handler gives to the process of a SOL capture."""
     found = F.NAME.match(capture.file.rpartition("/")[2])
     return (f"{found['host']}_{found['pid']}",) if found else ()
 
 
 def companion(recording: Recording, recordings: Sequence[Recording]) -> Recording | None:
-    """The other recording of a worker, by names alone: of a trace its SOL capture, of a SOL capture the first trace after it began.
+    """Returns the other recording of a worker, by names alone: of a trace its SOL capture, of a SOL capture the first trace after it began.
 
     Of a snapshot or a timeline the recording that it is shown with.
     """
@@ -219,7 +220,9 @@ def companion(recording: Recording, recordings: Sequence[Recording]) -> Recordin
 
 @lru_cache(maxsize=256)
 def companions(recordings: tuple[Recording, ...]) -> Mapping[Recording, Recording]:
-    """Of every trace of a run its SOL capture, of that the first such trace, of memory alone what bears it. Made once per listing."""
+    """Maps every trace of a run to its SOL log, that to its first trace, and memory alone to what it is attached to. Made once per
+    listing.
+    """
     out: dict[Recording, Recording] = {}
     if not any(r.kind in (SOL_CAPTURE, *MEMORY_KINDS) for r in recordings):
         return out
@@ -262,7 +265,7 @@ def with_attached(capture: Capture, attached: Sequence[Recording], opened: Calla
 
 
 def _with_sol_capture(trace: Capture, attached: Sequence[Recording], opened: Callable[[Recording], Capture], state: str) -> Capture:
-    """The trace with the tables of its SOL capture; of several the one that ran then, else the one that holds its steps."""
+    """Returns the trace with the tables of its SOL capture; of several the one that ran then, else the one that holds its steps."""
     problems: list[str] = []
     chosen: Capture | None = None
     steps = set(trace.steps["number"].tolist()) - {-1}
@@ -283,7 +286,7 @@ def _with_sol_capture(trace: Capture, attached: Sequence[Recording], opened: Cal
 
 
 def _in_order(trace: Capture, attached: Sequence[Recording]) -> list[Recording]:
-    """Those begun before the trace first, latest first; then the others, latest first."""
+    """Returns those begun before the trace first, latest first; then the others, latest first."""
     latest_first = list(reversed(attached))
     if not trace.facts.absolute:
         return latest_first

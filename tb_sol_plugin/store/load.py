@@ -80,7 +80,7 @@ class Loader:
     def capture(
         self, recording: Recording, wait: float = 0.0, devices: DeviceBook = EMPTY, recordings: Sequence[Recording] = ()
     ) -> Capture:
-        """The capture of a recording. StillLoading after `wait` seconds; BadInput or WorkerKilled if it cannot be read.
+        """Returns the capture of a recording. StillLoading after `wait` seconds; BadInput or WorkerKilled if it cannot be read.
 
         devices: the rows of device files that hold for it now. recordings: of its run; a trace gets the tables of its SOL
         capture, and either those of the snapshot and the timeline of its worker.
@@ -92,7 +92,7 @@ class Loader:
         return self._joined(key, recording, found, recordings, wait) if recordings else found
 
     def _newest(self, recording: Recording, wait: float) -> tuple[str, Capture]:
-        """(key, capture); a SOL capture that grows is shown as it was a moment ago where it is not read anew in time."""
+        """Returns (key, capture); a SOL capture that grows is shown as it was a moment ago where it is not read anew in time."""
         key = cache_key(recording)
         try:
             return key, self._capture(recording, wait)
@@ -125,7 +125,7 @@ class Loader:
         return found
 
     def _stamp(self, recording: Recording) -> str:
-        """Changes with the file, and where it could not be read with every new try."""
+        """Returns a text that changes with the file, and where it could not be read with every new try."""
         key = cache_key(recording)
         return f"{key}!" if key in self._errors else key
 
@@ -157,7 +157,7 @@ class Loader:
         return found
 
     def state(self, recording: Recording) -> tuple[State, SolError | None]:
-        """Where a recording stands, without starting anything."""
+        """Returns where a recording stands, without starting anything."""
         key = cache_key(recording)
         if key in self._open:
             return "ready", None
@@ -170,7 +170,7 @@ class Loader:
         return ("ready" if self.cache.has(key) else "new"), None
 
     def progress(self, recording: Recording) -> Progress | None:
-        """How far the read of a recording is; None if none is under way."""
+        """Returns how far the read of a recording is; None if none is under way."""
         key = cache_key(recording)
         with self._lock:
             behind = self._behind.get(key)
@@ -295,7 +295,7 @@ class Loader:
                 del self._jobs[key]
 
     def executor_for(self, recording: Recording) -> Executor:
-        """What reads a recording: our processes, or a thread where its file system lives in this process."""
+        """Returns what reads a recording: our processes, or a thread where its file system lives in this process."""
         if recording.path.startswith("memory://"):
             return self._thread()
         return self._workers()
@@ -321,7 +321,7 @@ class Loader:
 
 
 def open_here(recording: Recording, options: StoreOptions, devices: DeviceBook = EMPTY, recordings: Sequence[Recording] = ()) -> Capture:
-    """The capture of a recording, read in this process if it is not in the cache. For the notebook and the command line.
+    """Returns the capture of a recording, read in this process if it is not in the cache. For the notebook and the command line.
 
     recordings: of its run; see `Loader.capture`.
     """
@@ -351,18 +351,18 @@ def _open_here(recording: Recording, options: StoreOptions, devices: DeviceBook)
 
 
 def named(capture: Capture, recording: Recording, devices: DeviceBook = EMPTY) -> Capture:
-    """The capture under the names the listing gave it; `facts.file` is relative to the logdir."""
+    """Returns the capture under the names the listing gave it; `facts.file` is relative to the logdir."""
     facts = msgspec.structs.replace(capture.facts, file=recording.file, size=recording.size)
     return Capture(facts, capture.tables, run=recording.run, worker=recording.worker, span=recording.span, devices=devices)
 
 
 def table_bytes(capture: Capture) -> int:
-    """Bytes of all tables, mapped or not, without the words of the dictionaries."""
+    """Returns bytes of all tables, mapped or not, without the words of the dictionaries."""
     return sum(int(table.memory_usage(index=False, deep=False).sum()) for table in capture.tables.values())
 
 
 def default_worker_bytes() -> int:
-    """Four tenths of the memory this process may use (its control group's limit, else the machine's); 0 if unknown."""
+    """Returns four tenths of the memory this process may use (its control group's limit, else the machine's); 0 if unknown."""
     sizes = []
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

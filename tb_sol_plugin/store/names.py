@@ -28,7 +28,7 @@ DEFAULT_SPAN = "default"
 
 
 def kind_of(file_name: str) -> str:
-    """kineto, sol_capture or proton where the name alone says so, else ""."""
+    """Returns kineto, sol_capture or proton where the name alone says so, else ""."""
     if F.PART.search(file_name):
         return "sol_capture"
     if PROTON.match(file_name):
@@ -37,7 +37,7 @@ def kind_of(file_name: str) -> str:
 
 
 def worker_and_span(file_name: str) -> tuple[str, str]:
-    """`host_12.1623143089861.pt.trace.json.gz` -> (`host_12`, `1623143089861`); without a time the span is `default`.
+    """Splits `host_12.1623143089861.pt.trace.json.gz` into (`host_12`, `1623143089861`); without a time the span is `default`.
 
     A profile of Proton `decode.part_2.hatchet` -> (`decode`, `part_2`).
     A SOL capture `host_rank3_12_1623143089861.sol.jsonl` -> (`host_rank3`, `1623143089861`).
@@ -57,13 +57,13 @@ def worker_and_span(file_name: str) -> tuple[str, str]:
 
 
 def rank_in(worker: str) -> int | None:
-    """The rank a worker's name states (`rank3`, `job-rank_12`), else None: a process id is not a rank."""
+    """Returns the rank a worker's name states (`rank3`, `job-rank_12`), else None: a process id is not a rank."""
     match = _RANK.search(worker)
     return int(match.group(1)) if match else None
 
 
 def run_name(root_name: str, root_label: str, folder: str, folders: Iterable[str]) -> str:
-    """The run of a folder (relative to its root, "" for the root itself).
+    """Returns the run of a folder (relative to its root, "" for the root itself).
 
     The root takes its own last part as name, or "." where a folder inside already has that name.
     """
@@ -75,7 +75,7 @@ def run_name(root_name: str, root_label: str, folder: str, folders: Iterable[str
 
 
 def labels(spans: Iterable[str]) -> dict[str, str]:
-    """Span name -> what a person calls it: 1, 2, 3 in natural order; `default` keeps its name when it is the only one."""
+    """Returns span name -> what a person calls it: 1, 2, 3 in natural order; `default` keeps its name when it is the only one."""
     ordered = sorted(spans, key=natural)
     if ordered == [DEFAULT_SPAN]:
         return {DEFAULT_SPAN: DEFAULT_SPAN}
@@ -112,18 +112,18 @@ def is_url(path: str) -> bool:
 
 
 def basename(path: str) -> str:
-    """The last part of a path or URL; "." where there is none."""
+    """Returns the last part of a path or URL; "." where there is none."""
     tail = path.split("://", 1)[-1].rstrip("/").replace(os.sep, "/").rsplit("/", 1)[-1]
     return tail or "."
 
 
 def single(logdir: str) -> tuple[Root, ...]:
-    """The root of `--logdir`; nothing for an empty one."""
+    """Returns the root of `--logdir`; nothing for an empty one."""
     return (Root("", _clean(logdir)),) if logdir else ()
 
 
 def named(spec: str) -> tuple[Root, ...]:
-    """The roots of `--logdir_spec`: `name:/path,name2:/path2,/path3`. All entries count.
+    """Returns the roots of `--logdir_spec`: `name:/path,name2:/path2,/path3`. All entries count.
 
     A prefix before a colon is a name unless it is the scheme of a URL or a drive letter. Entries without a name are
     called by the last part of their path; equal names are told apart by a number.
@@ -144,7 +144,7 @@ def named(spec: str) -> tuple[Root, ...]:
 
 
 def roots_of(logdir: str, spec: str = "") -> tuple[Root, ...]:
-    """All roots of a TensorBoard command line."""
+    """Returns all roots of a TensorBoard command line."""
     return (*single(logdir), *named(spec))
 
 
@@ -155,7 +155,7 @@ def _clean(path: str) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """What is there in place of a name that is not: the names most like it, else the first."""
+    """Returns what is there in place of a name that is not: the names most like it, else the first."""
     names = list(known)
     close = difflib.get_close_matches(name[:200], names, 3, 0.4) or names[:3]
     return f"there is: {', '.join(close)}" if close else ""

@@ -50,7 +50,7 @@ RECORD_ONE = (
 
 
 def options_for(cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "") -> StoreOptions:
-    """Options of a single read; `cache=False` neither reads nor writes the cache."""
+    """Returns options of a single read; `cache=False` neither reads nor writes the cache."""
     return StoreOptions(cache_dir=None if cache else "", fs_options=dict(fs_options or {}), scan_seconds=0, scan_files=0, device=device)
 
 
@@ -77,7 +77,7 @@ def is_file(path: str, options: StoreOptions) -> bool:
 
 
 def recording_of(path: str, options: StoreOptions) -> Recording:
-    """One file as a recording, whatever its name: what is wrong with it shows when it is read."""
+    """Returns one file as a recording, whatever its name: what is wrong with it shows when it is read."""
     if not is_url(path):
         path = os.path.abspath(os.path.expanduser(path))
     size, mtime = files.stat_parts(path, options.fs_options)
@@ -88,7 +88,7 @@ def recording_of(path: str, options: StoreOptions) -> Recording:
 
 
 def _kind_inside(path: str, name: str, options: StoreOptions) -> str:
-    """The kind of recording by what is in it; kineto where it is none of the others."""
+    """Returns the kind of recording by what is in it; kineto where it is none of the others."""
     from tb_sol_plugin.ingest import classify
 
     try:
@@ -99,7 +99,7 @@ def _kind_inside(path: str, name: str, options: StoreOptions) -> str:
 
 
 def captures_in_folder_of(path: str, options: StoreOptions) -> list[Recording]:
-    """SOL captures in the folder of a local file, by their names."""
+    """Returns SOL captures in the folder of a local file, by their names."""
     if is_url(path):
         return []
     folder = os.path.dirname(os.path.abspath(os.path.expanduser(path)))
@@ -112,12 +112,14 @@ def captures_in_folder_of(path: str, options: StoreOptions) -> list[Recording]:
 
 
 def near_it(one: Recording, path: str, options: StoreOptions) -> list[Recording]:
-    """What may be attached to one file that is opened alone."""
+    """Returns what may be attached to one file that is opened alone."""
     return [*captures_in_folder_of(path, options), *memory_in_folder_of(one, options)]
 
 
 def memory_in_folder_of(one: Recording, options: StoreOptions) -> list[Recording]:
-    """Snapshots and timelines in the folder of a local file that are its worker's by their names: those of others stand there too."""
+    """Returns snapshots and timelines in the folder of a local file that are its worker's by their names: those of others stand there
+    too.
+    """
     if is_url(one.path):
         return []
     try:
@@ -129,14 +131,14 @@ def memory_in_folder_of(one: Recording, options: StoreOptions) -> list[Recording
 
 
 def listing_of(path: str, options: StoreOptions) -> Listing:
-    """All runs below a directory."""
+    """Returns all runs below a directory."""
     return scan(single(path), options, Heads(options.fs_options))
 
 
 def open_run(
     path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = ""
 ) -> tuple[Run, tuple[str, ...]]:
-    """The run at `path`, and the names of all runs there. A logdir with several gives the one named, else the first.
+    """Returns the run at `path`, and the names of all runs there. A logdir with several gives the one named, else the first.
 
     device: limits used where a query names none: a key, an expression, or the path of a device file.
     Raises BadInput where nothing is, NotFound for a run that is not there.
@@ -160,7 +162,7 @@ def open_run(
 
 
 def book_for(path: str, options: StoreOptions, *, file: bool) -> DeviceBook:
-    """The rows of device files that hold at `path`: a device file counts in its folder and in the two above."""
+    """Returns the rows of device files that hold at `path`: a device file counts in its folder and in the two above."""
     return DeviceFiles(options.device, options.fs_options).book(*folders_above(path, file=file))
 
 
@@ -198,7 +200,7 @@ class LocalSource:
         return ReductionFiles(cache_directory(self.options.cache_dir), self.options.cache_bytes)
 
     def open(self, recording: Recording) -> Capture:
-        """One recording."""
+        """Returns one recording."""
         return open_here(recording, self.options, self.book, self.nearby) if self.opener is None else self.opener(recording)
 
     def ranks(self, request: AnalysisRequest) -> list[RecordingReduction[msgspec.Struct]]:
@@ -242,7 +244,7 @@ class LocalSource:
     def _read(
         self, asked: Sequence[WantedReduction | RecordingReduction[msgspec.Struct]], request: AnalysisRequest
     ) -> list[RecordingReduction[msgspec.Struct]]:
-        """What is wanted of each recording, in order; what is known already stays as it is."""
+        """Returns what is wanted of each recording, in order; what is known already stays as it is."""
         out: list[RecordingReduction[msgspec.Struct]] = []
         for done, one in enumerate(asked):
             request.progress(done, len(asked))
@@ -262,7 +264,9 @@ class LocalSource:
 
 
 def _recordings_at(path: str, options: StoreOptions) -> list[Recording]:
-    """The recordings of the one run at a path; none where nothing is there: then it is a name. NotFound where there are several runs."""
+    """Returns the recordings of the one run at a path; none where nothing is there: then it is a name. NotFound where there are several
+    runs.
+    """
     try:
         one = is_file(path, options)
     except BadInput:

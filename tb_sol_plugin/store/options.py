@@ -38,7 +38,7 @@ class StoreOptions:
 
 
 def cache_directory(chosen: str | None) -> Path | None:
-    """Where captures are kept: as chosen, else `TB_SOL_CACHE_DIR`, else the user's cache directory; None for nowhere."""
+    """Returns where captures are kept: as chosen, else `TB_SOL_CACHE_DIR`, else the user's cache directory; None for nowhere."""
     if chosen is None:
         chosen = os.environ.get("TB_SOL_CACHE_DIR")
     if chosen is None:
@@ -70,7 +70,7 @@ class Memo(Generic[V]):
         self._making: dict[Hashable, threading.Lock] = {}
 
     def peek(self, key: Hashable) -> V | None:
-        """The value if it is there; counts as a use."""
+        """Returns the value if it is there; counts as a use."""
         with self._lock:
             found = self._kept.get(key)
             if found is None:
@@ -79,7 +79,7 @@ class Memo(Generic[V]):
             return found[0]
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """The value of `key`, made by `make` if it is not there; only one thread makes it."""
+        """Returns the value of `key`, made by `make` if it is not there; only one thread makes it."""
         found = self.peek(key)
         if found is not None:
             return found

@@ -30,7 +30,7 @@ class Other:
 
     @classmethod
     def of(cls, raw: Mapping[str, str]) -> Other:
-        """From the query fields of a pair."""
+        """Reads the names from the query fields of a pair."""
         return cls(*(raw.get(f"other_{name}", "").strip() for name in ("run", "worker", "span")))
 
 
@@ -67,7 +67,9 @@ def another(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> bool:
 
 
 def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Other) -> tuple[Recording, str]:
-    """The other recording, and how it was chosen: first its run, then its worker, then its span, each as asked, else for the reader."""
+    """Returns the other recording, and how it was chosen: first its run, then its worker, then its span, each as asked, else for the
+    reader.
+    """
     if asked.run and asked.run not in runs:
         raise NotFound(f"no run {asked.run[:80]!r} here", hint=near(asked.run, runs), field="other_run")
     run = asked.run or _other_run(shown, runs)
@@ -93,8 +95,8 @@ def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Oth
 
 
 def _other_run(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> str:
-    """A run in the same folder, or with the same workers, that has the worker shown; else its own run if others recorded there, else any
-    run that has the worker, else its own.
+    """Returns a run in the same folder, or with the same workers, that has the worker shown; else its own run if others recorded there,
+    else any run that has the worker, else its own.
     """
     names = [n for n in runs if _folder(n) == _folder(shown.run) != ""]
     names = names if len(names) > 1 else [n for n in runs if _names(runs[n]) == _names(runs[shown.run])]
@@ -105,7 +107,7 @@ def _other_run(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> str
 
 
 def _with_worker(shown: Recording, names: Sequence[str], runs: Mapping[str, Sequence[Recording]]) -> str:
-    """The next run in natural order that has the worker shown, else the one before; "" where none has it."""
+    """Returns the next run in natural order that has the worker shown, else the one before; "" where none has it."""
     order = sorted((n for n in names if n != shown.run), key=natural)
     after = [n for n in order if natural(n) > natural(shown.run)]
     found = (n for n in [*after, *reversed([n for n in order if n not in after])]
@@ -116,7 +118,7 @@ def _with_worker(shown: Recording, names: Sequence[str], runs: Mapping[str, Sequ
 def _other_worker(
     shown: Recording, runs: Mapping[str, Sequence[Recording]], run: str, there: Mapping[str, Sequence[Recording]]
 ) -> tuple[str, str]:
-    """(worker, how it was found): of another run the same one, else its first; of this run the next one."""
+    """Returns (worker, how it was found): of another run the same one, else its first; of this run the next one."""
     if run != shown.run:
         same = _same_worker(shown, runs[shown.run], there)
         return (same, SAME_WORKER) if same is not None else (next(iter(there)), "its first worker")
@@ -126,7 +128,7 @@ def _other_worker(
 
 
 def _named(name: str, there: Mapping[str, Sequence[Recording]]) -> str:
-    """A worker by its name or by its rank. NotFound with near names."""
+    """Returns a worker by its name or by its rank. NotFound with near names."""
     if name in there:
         return name
     rank = int(name) if re.fullmatch(r"\d{1,9}", name) else rank_in(name.replace(" ", ""))
@@ -137,7 +139,9 @@ def _named(name: str, there: Mapping[str, Sequence[Recording]]) -> str:
 
 
 def _same_worker(shown: Recording, own: Sequence[Recording], there: Mapping[str, Sequence[Recording]]) -> str | None:
-    """The worker of another run that goes with the one shown: of its name, else of its rank, else where both runs have one worker."""
+    """Returns the worker of another run that goes with the one shown: of its name, else of its rank, else where both runs have one
+    worker.
+    """
     if shown.worker in there:
         return shown.worker
     rank = rank_in(shown.worker)
@@ -148,7 +152,7 @@ def _same_worker(shown: Recording, own: Sequence[Recording], there: Mapping[str,
 
 
 def _counterpart(shown: Recording, there: Sequence[Recording], own: Sequence[Recording]) -> Recording:
-    """The recording in the place that the one shown has among its own, else the last."""
+    """Returns the recording in the place that the one shown has among its own, else the last."""
     place = own.index(shown) if shown in own else 0
     return there[place] if place < len(there) else there[-1]
 
@@ -158,7 +162,7 @@ def _field(asked: Other) -> str:
 
 
 def _names(recordings: Sequence[Recording]) -> set[str]:
-    """Workers of a run: two runs with the same ones are likely the same job."""
+    """Returns workers of a run: two runs with the same ones are likely the same job."""
     return {r.worker for r in recordings}
 
 
@@ -170,7 +174,7 @@ def _folder(run: str) -> str:
 
 
 def names_of(shown: Recording, other: Recording, runs: Mapping[str, Sequence[Recording]]) -> tuple[str, str]:
-    """What tells two recordings apart: their runs without the folders they share, their ranks or workers, their spans."""
+    """Returns what tells two recordings apart: their runs without the folders they share, their ranks or workers, their spans."""
     of_run = _apart(shown.run, other.run) if shown.run != other.run else ("", "")
     ranks = rank_in(shown.worker), rank_in(other.worker)
     same = shown.worker == other.worker or (ranks[0] is not None and ranks[0] == ranks[1])
@@ -187,7 +191,7 @@ def names_of(shown: Recording, other: Recording, runs: Mapping[str, Sequence[Rec
 
 
 def _apart(a: str, b: str) -> tuple[str, str]:
-    """Two names of runs without the folders that both begin with."""
+    """Returns two names of runs without the folders that both begin with."""
     left, right = a.split("/"), b.split("/")
     shared = 0
     while shared < min(len(left), len(right)) - 1 and left[shared] == right[shared]:

@@ -218,14 +218,14 @@ class Workers(Executor):
 
 
 def send(stream: IO[bytes], payload: bytes) -> None:
-    """One message: eight bytes of length, then the payload."""
+    """Writes one message: eight bytes of length, then the payload."""
     stream.write(len(payload).to_bytes(8, "little"))
     stream.write(payload)
     stream.flush()
 
 
 def receive(stream: IO[bytes]) -> bytes:
-    """One message; EOFError if the other side is gone."""
+    """Returns one message; EOFError if the other side is gone."""
     head = _exactly(stream, 8)
     return _exactly(stream, int.from_bytes(head, "little"))
 
@@ -242,7 +242,7 @@ def _exactly(stream: IO[bytes], count: int) -> bytes:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process; 0 where /proc does not say."""
+    """Returns resident memory of a process; 0 where /proc does not say."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as stream:
             return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -338,7 +338,7 @@ def read_capture(task: Task) -> Read:
 
 
 def _reporter(path: str):  # type: ignore[no-untyped-def]
-    """A progress callback that writes `path` at most ten times a second; None for no path."""
+    """Returns a progress callback that writes `path` at most ten times a second; None for no path."""
     if not path:
         return None
     last = [0.0]
@@ -386,7 +386,7 @@ def main() -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error if it can be pickled; else one that says as much without local paths."""
+    """Returns the error if it can be pickled; else one that says as much without local paths."""
     from tb_sol_plugin.errors import BadInput, SolError
     from tb_sol_plugin.redact import text
 
@@ -428,7 +428,7 @@ SMALLEST = {
 
 
 def smallest_capture() -> Capture:
-    """A capture of one kernel that went through file, reader and cache, as a real one does."""
+    """Returns a capture of one kernel that went through file, reader and cache, as a real one does."""
     from tb_sol_plugin import ingest
     from tb_sol_plugin.store.cache import Cache
 

@@ -496,6 +496,6 @@ class PartialResults:
 
 
 def _at_once(executor: Executor) -> int:
-    """How many jobs an executor runs side by side: more would stand before a capture that a reader opens."""
+    """Returns how many jobs an executor runs side by side: more would stand before a capture that a reader opens."""
     found = getattr(executor, "count", getattr(executor, "_max_workers", AT_ONCE))
     return found if isinstance(found, int) else AT_ONCE

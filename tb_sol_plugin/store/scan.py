@@ -59,7 +59,7 @@ class Heads:
         self._known: dict[str, tuple[int, float, Classification | str]] = {}
 
     def of(self, entry: Entry) -> Classification | str:
-        """The classification, or a sentence that says why the file could not be read."""
+        """Returns the classification, or a sentence that says why the file could not be read."""
         from tb_sol_plugin.ingest import classify
 
         known = self._known.get(entry.path)
@@ -162,7 +162,7 @@ def _runs(taken: Sequence[tuple[Root, Entry, str]]) -> dict[str, tuple[Recording
 
 
 def _whole(taken: Sequence[tuple[Root, Entry, str]]) -> list[tuple[Root, Entry, str]]:
-    """The same with SOL captures of several files as one."""
+    """Returns the same with SOL captures of several files as one."""
     captures: dict[Root, list[Entry]] = {}
     for root, entry, kind in taken:
         if kind == "sol_capture":

@@ -61,7 +61,9 @@ class Scalars:
         self._known: dict[tuple[str, int, int, tuple[str, ...]], Values] = {}
 
     def last(self, folder: str, tags: Sequence[str]) -> dict[str, float]:
-        """Of each tag the finite value of its last step over the folder's event files; tags without one are missing. Never raises."""
+        """Returns for each tag the finite value of its last step over the folder's event files; tags without one are missing. Never
+        raises.
+        """
         wanted, found = tuple(tags), Values()
         for path, size, changed in _event_files(folder):
             key = (path, size, changed, wanted)
@@ -78,7 +80,7 @@ class Scalars:
 
 
 def _event_files(folder: str) -> list[tuple[str, int, int]]:
-    """(path, size, time of change) of the newest event files, the oldest first."""
+    """Returns (path, size, time of change) of the newest event files, the oldest first."""
     out = []
     try:
         with os.scandir(folder) as items:
@@ -93,7 +95,7 @@ def _event_files(folder: str) -> list[tuple[str, int, int]]:
 
 
 def _read(path: str, tags: tuple[str, ...]) -> Values:
-    """What one file says of the tags; a record that is cut off or is none ends it."""
+    """Returns what one file says of the tags; a record that is cut off or is none ends it."""
     try:
         with Path(path).open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as body:
             if all(body.find(tag.encode()) < 0 for tag in tags):
@@ -129,7 +131,7 @@ def _scalars_decoded(body: mmap.mmap, tags: dict[bytes, str]) -> Values:
 
 
 def _number(one: object) -> float | None:
-    """The number of a summary's value: written as such, or as a tensor of one element; None if it is not finite or is none."""
+    """Returns the number of a summary's value: written as such, or as a tensor of one element; None if it is not finite or is none."""
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.util import tensor_util
 
@@ -165,7 +167,7 @@ class SidecarFiles:
         self._scalars = Scalars()
 
     def texts(self, folders: Sequence[tuple[str, str]], names: Sequence[str]) -> list[Sidecar]:
-        """Those that are there, in order. folders: (run, local path or URL); run "" for a logdir."""
+        """Returns those that are there, in order. folders: (run, local path or URL); run "" for a logdir."""
         from tb_sol_plugin.model.recordings import Sidecar  # with pandas, which a server starts without
 
         out = []
@@ -240,7 +242,7 @@ def _decoded(body: bytes) -> tuple[str | None, str]:
 
 
 def folders_of(roots: Sequence[tuple[str, str]], runs: Mapping[str, Sequence[Recording]]) -> list[tuple[str, str]]:
-    """(run, folder) to look in: the logdirs, then the folders of runs on this machine. roots: (name, URL or path)."""
+    """Returns (run, folder) to look in: the logdirs, then the folders of runs on this machine. roots: (name, URL or path)."""
     out = [("", url) for _, url in roots]
     seen = {os.path.normpath(url) for _, url in roots if not is_url(url)}
     for name, recordings in runs.items():
@@ -261,7 +263,7 @@ _Stamp = tuple[int, float]
 
 
 def split_choice(text: str) -> tuple[str, str]:
-    """(path, expression) of `KEY`, `KEY@1410MHz+sparse`, `PATH` or `PATH#KEY@1410MHz`: what names a JSON or CSV file is a path."""
+    """Returns (path, expression) of `KEY`, `KEY@1410MHz+sparse`, `PATH` or `PATH#KEY@1410MHz`: what names a JSON or CSV file is a path."""
     path, mark, expression = text.partition("#")
     if path.lower().endswith((".json", ".csv")) or is_url(path) or (os.sep in path and os.path.exists(os.path.expanduser(path))):
         return path, expression if mark else ""
@@ -269,7 +271,7 @@ def split_choice(text: str) -> tuple[str, str]:
 
 
 def check_choice(text: str, fs_options: Mapping[str, object] | None = None) -> None:
-    """BadInput where a path chosen on the command line names no readable file."""
+    """Raises BadInput where a path chosen on the command line names no readable file."""
     path, _ = split_choice(text)
     if path and DeviceFiles(text, fs_options or {}).stamp(path) is None:
         raise BadInput(
@@ -291,7 +293,7 @@ class DeviceFiles:
         self._books: dict[tuple[object, ...], tuple[list[tuple[Place, DeviceFile]], DeviceBook]] = {}
 
     def book(self, *folders: str) -> DeviceBook:
-        """The rows that hold for recordings below the first of `folders` (local or URL) that has a device file."""
+        """Returns the rows that hold for recordings below the first of `folders` (local or URL) that has a device file."""
         from tb_sol_plugin.devices.files import book_of
         from tb_sol_plugin.devices.spec import EMPTY
 
@@ -322,7 +324,7 @@ class DeviceFiles:
                 yield path
 
     def stamp(self, path: str) -> _Stamp | None:
-        """Size and time of change of a plain file; None where there is none. A look at a remote one holds for a while."""
+        """Returns size and time of change of a plain file; None where there is none. A look at a remote one holds for a while."""
         if not is_url(path):
             try:
                 info = os.stat(path)
@@ -383,7 +385,7 @@ def _join(folder: str, name: str = NAMES[0]) -> str:
 
 
 def folders_above(path: str, *, file: bool) -> tuple[str, ...]:
-    """Folders where the device file of one run or file may lie, nearest first: its own and two above (one above on a remote)."""
+    """Returns folders where the device file of one run or file may lie, nearest first: its own and two above (one above on a remote)."""
     if is_url(path):
         head = path.rstrip("/")
         parts = head.split("://", 1)

@@ -85,7 +85,7 @@ class Store:
     # -- listings ----------------------------------------------------------------------------------------------
 
     def listing(self, wait: float = 0.0) -> tuple[ScanState, Listing]:
-        """The latest listing and whether one is being made. An old one is renewed in the background.
+        """Returns the latest listing and whether one is being made. An old one is renewed in the background.
 
         wait: seconds to wait for the very first listing.
         """
@@ -137,7 +137,7 @@ class Store:
     # -- recordings --------------------------------------------------------------------------------------------
 
     def recordings(self, run: str) -> tuple[Recording, ...]:
-        """All recordings of a run; NotFound offers near names."""
+        """Returns all recordings of a run; NotFound offers near names."""
         _, listing = self.listing(5.0)
         if run not in listing.runs:
             self._listing_once_more()
@@ -148,7 +148,7 @@ class Store:
         return found
 
     def recording(self, run: str = "", worker: str = "", span: str = "") -> Recording:
-        """One recording; run, worker and span default to the first. NotFound names the parameter and offers near names."""
+        """Returns one recording; run, worker and span default to the first. NotFound names the parameter and offers near names."""
         if not run:
             _, listing = self.listing(5.0)
             if not listing.runs:
@@ -266,7 +266,7 @@ class Store:
         )
 
     def sidecar_files(self, names: Sequence[str]) -> list[Sidecar]:
-        """Small text files of these names in the logdirs and in the folders of runs, see `SidecarFiles`."""
+        """Returns small text files of these names in the logdirs and in the folders of runs, see `SidecarFiles`."""
         roots = [(root.name, root.url) for root in self.roots]
         return self._sidecars.texts(folders_of(roots, self._listing.runs), names) if names else []
 
@@ -276,17 +276,17 @@ class Store:
         return self.loader.cancel(recording) or others
 
     def companion(self, recording: Recording) -> Recording | None:
-        """The other recording of the same worker: of a trace its SOL capture, of a SOL capture its trace."""
+        """Returns the other recording of the same worker: of a trace its SOL capture, of a SOL capture its trace."""
         return companion(recording, self._listing.runs.get(recording.run, ()))
 
     def book(self, recording: Recording) -> DeviceBook:
-        """The rows of device files that hold for a recording: the reader's own, its logdir's, those of the command line."""
+        """Returns the rows of device files that hold for a recording: the reader's own, its logdir's, those of the command line."""
         inside = [root for root in self.roots if not root.name or recording.file.startswith(f"{root.name}/")]
         found = max(inside, key=lambda root: len(root.name), default=None)
         return self.devices.book(*([found.url] if found is not None else []))
 
     def device_notes(self) -> list[str]:
-        """What is wrong in the device files, once each. Remote folders are not asked anew."""
+        """Returns what is wrong in the device files, once each. Remote folders are not asked anew."""
         folders = [root.url for root in self.roots if root.local]
         books = [self.devices.book(folder) for folder in folders] or [self.devices.book()]
         return list(dict.fromkeys(note for book in books for note in book.notes()))
@@ -296,7 +296,7 @@ class Store:
         return self.loader.progress(recording)
 
     def source(self, wait: float) -> StoreSource:
-        """What opens and reduces its recordings for analyses. wait: seconds to wait for those that are being read."""
+        """Returns what opens and reduces its recordings for analyses. wait: seconds to wait for those that are being read."""
         return StoreSource(self, wait)
 
     def close(self) -> None:
@@ -327,7 +327,7 @@ class Store:
                 self._running = None
 
     def _listing_once_more(self) -> None:
-        """A name that is not there may have appeared since: look again unless that was just done."""
+        """Scan again for a name that is not there and may have appeared since, unless that was just done."""
         if time.monotonic() - self._scanned_at > 1.0:
             self._start()
             running = self._running
@@ -343,7 +343,7 @@ class StoreSource:
     wait: float
 
     def open(self, recording: Recording) -> Capture:
-        """One recording. StillLoading where it is not there yet."""
+        """Returns one recording. StillLoading where it is not there yet."""
         return self.store.capture(recording, self.wait)
 
     def ranks(self, request: AnalysisRequest) -> list[RecordingReduction[msgspec.Struct]]:

@@ -19,7 +19,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:
-    """(group per row, first row per group) of equal keys, in order of first appearance."""
+    """Returns (group per row, first row per group) of equal keys, in order of first appearance."""
     code, unique = pd.factorize(key)
     first = np.zeros(len(unique), np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
@@ -27,7 +27,7 @@ def numbered(key: Ints) -> tuple[Ints, Ints]:
 
 
 def factorize(columns: list[Ints]) -> tuple[Ints, Ints]:
-    """The same for rows that agree in all of the integer columns; -1 is a value like any other."""
+    """Returns the same for rows that agree in all of the integer columns; -1 is a value like any other."""
     key = columns[0].astype(np.int64)
     for column in columns[1:]:
         key = pd.factorize(key)[0].astype(np.int64)
@@ -39,24 +39,24 @@ def factorize(columns: list[Ints]) -> tuple[Ints, Ints]:
 
 
 def codes(column: pd.Series) -> npt.NDArray[np.int64]:
-    """Code per row, -1 for none."""
+    """Returns code per row, -1 for none."""
     return np.asarray(column.cat.codes.to_numpy(), np.int64)
 
 
 def where(column: pd.Series, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-    """Rows whose text passes a test; a row without text does not."""
+    """Returns rows whose text passes a test; a row without text does not."""
     hit = np.array([*(bool(test(str(c))) for c in column.cat.categories), False], bool)
     return np.asarray(hit[codes(column)], np.bool_)
 
 
 def each(values: Objects, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-    """What a test answers for each text, asked once per distinct one."""
+    """Returns what a test answers for each text, asked once per distinct one."""
     code, distinct = pd.factorize(values)
     return np.array([bool(test(str(t))) for t in distinct], np.bool_)[code] if len(code) else np.zeros(0, np.bool_)
 
 
 def together(*keys: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
-    """One number per row, the same for rows that are equal in every key, in order of first use."""
+    """Returns one number per row, the same for rows that are equal in every key, in order of first use."""
     code = np.asarray(pd.factorize(keys[0])[0], np.int64)
     for key in keys[1:]:
         part, distinct = pd.factorize(key)
@@ -65,21 +65,21 @@ def together(*keys: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
 
 
 def first_of(code: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.intp]:
-    """The first row of each code below `count`; every code is in use."""
+    """Returns the first row of each code below `count`; every code is in use."""
     out = np.zeros(count, np.intp)
     out[code[::-1]] = np.arange(len(code) - 1, -1, -1)
     return out
 
 
 def pick(column: pd.Series, rows: npt.ArrayLike) -> Objects:
-    """Texts at rows, "" for none."""
+    """Returns texts at rows, "" for none."""
     texts = np.array([*(str(c) for c in column.cat.categories), ""], dtype=object)
     out: Objects = texts[codes(column)[np.asarray(rows, np.int64)]]
     return out
 
 
 def largest(columns: list[pd.Series], rows: npt.ArrayLike, values: npt.NDArray[np.generic]) -> tuple[list[str], float]:
-    """The combination of texts with the largest sum of `values` over rows, and that sum. (["", …], 0.0) without rows."""
+    """Returns the combination of texts with the largest sum of `values` over rows, and that sum. (["", …], 0.0) without rows."""
     at = np.asarray(rows, np.int64)
     if not len(at):
         return [""] * len(columns), 0.0
@@ -112,23 +112,23 @@ def known_sums(code: npt.NDArray[np.integer], values: Floats, count: int) -> Flo
 
 
 def known_total(frame: pd.DataFrame, column: str) -> int | None:
-    """The sum of the known values of a column as a whole number, None where none is."""
+    """Returns the sum of the known values of a column as a whole number, None where none is."""
     values = frame[column].to_numpy(dtype=np.float64)
     good = np.isfinite(values)
     return round(float(values[good].sum())) if good.any() else None
 
 
 def known(values: npt.NDArray[np.generic], good: Mask) -> pd.Series:
-    """A column of the values, None where one is not good."""
+    """Returns a column of the values, None where one is not good."""
     return pd.Series([v if g else None for v, g in zip(values.tolist(), good.tolist(), strict=True)], dtype=object)
 
 
 def whole_numbers(values: pd.Series | Floats) -> pd.Series:
-    """A column of whole numbers, None for NaN."""
+    """Returns a column of whole numbers, None for NaN."""
     index = values.index if isinstance(values, pd.Series) else None
     return pd.Series([round(v) if v == v else None for v in values.tolist()], dtype=object, index=index)
 
 
 def texts(values: Iterable[object]) -> pd.Series:
-    """A column of texts, None for an empty one."""
+    """Returns a column of texts, None for an empty one."""
     return pd.Series([str(v) or None for v in values], dtype=object)

@@ -21,17 +21,17 @@ Spans: TypeAlias = tuple[Int, Int]
 
 
 def empty() -> Spans:
-    """The set that covers nothing."""
+    """Returns the set that covers nothing."""
     return np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 def one(start: int, end: int) -> Spans:
-    """A set of one interval, or the empty set where end is not after start."""
+    """Returns a set of one interval, or the empty set where end is not after start."""
     return union(np.array([start], np.int64), np.array([end], np.int64))
 
 
 def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Spans:
-    """Any intervals, in any order, merged into a clean set. Raises ValueError for unequal lengths."""
+    """Merges any intervals, in any order, into a clean set. Raises ValueError for unequal lengths."""
     first, last = np.asarray(start, np.int64), np.asarray(end, np.int64)
     if first.shape != last.shape:
         raise ValueError(f"{first.shape} starts and {last.shape} ends")
@@ -47,7 +47,7 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Spans:
 
 
 def merge(*sets: Spans) -> Spans:
-    """The union of several sets."""
+    """Returns the union of several sets."""
     out = sets[0] if sets else empty()
     for other in sets[1:]:
         out = merge_kernel(*_arrays(out), *_arrays(other))
@@ -55,36 +55,36 @@ def merge(*sets: Spans) -> Spans:
 
 
 def length(spans: Spans) -> int:
-    """What a clean set covers."""
+    """Returns what a clean set covers."""
     return int((spans[1] - spans[0]).sum())
 
 
 def intersect(a: Spans, b: Spans) -> Spans:
-    """What both cover."""
+    """Returns what both cover."""
     start, end = intersect_kernel(*_arrays(a), *_arrays(b))
     return start, end
 
 
 def subtract(a: Spans, b: Spans) -> Spans:
-    """What `a` covers and `b` does not."""
+    """Returns what `a` covers and `b` does not."""
     start, end = subtract_kernel(*_arrays(a), *_arrays(b))
     return start, end
 
 
 def clip(spans: Spans, low: int, high: int) -> Spans:
-    """The part inside `[low, high)`."""
+    """Returns the part inside `[low, high)`."""
     start, end = np.maximum(spans[0], low), np.minimum(spans[1], high)
     full = end > start
     return start[full], end[full]
 
 
 def gaps(spans: Spans, low: int, high: int) -> Spans:
-    """The part of `[low, high)` that is not covered."""
+    """Returns the part of `[low, high)` that is not covered."""
     return subtract(one(low, high), spans)
 
 
 def exclusive(layers: Sequence[Spans]) -> list[Spans]:
-    """Layers by priority: each without what the ones before it cover. Their lengths add up to that of the union."""
+    """Returns layers by priority: each without what the ones before it cover. Their lengths add up to that of the union."""
     out: list[Spans] = []
     taken = empty()
     for layer in layers:
@@ -94,7 +94,7 @@ def exclusive(layers: Sequence[Spans]) -> list[Spans]:
 
 
 def covered_until(spans: Spans, at: npt.ArrayLike) -> Int:
-    """Covered length before each point: a non-decreasing function of `at`; differences give the cover of any window."""
+    """Returns covered length before each point: a non-decreasing function of `at`; differences give the cover of any window."""
     points = np.asarray(at, np.int64)
     start, end = spans
     if not len(start):
@@ -106,12 +106,12 @@ def covered_until(spans: Spans, at: npt.ArrayLike) -> Int:
 
 
 def overlap_with(start: npt.ArrayLike, end: npt.ArrayLike, spans: Spans) -> Int:
-    """Length of each interval `[start, end)` (any, not a clean set) that `spans` covers; 0 for an empty interval."""
+    """Returns length of each interval `[start, end)` (any, not a clean set) that `spans` covers; 0 for an empty interval."""
     return np.asarray(np.maximum(covered_until(spans, end) - covered_until(spans, start), 0), np.int64)
 
 
 def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike) -> tuple[Int, Int, Int]:
-    """`union` of many groups at once: (group, start, end) of the merged intervals, by group and start.
+    """Returns `union` of many groups at once: (group, start, end) of the merged intervals, by group and start.
 
     `group` holds non-negative codes. Each group keeps its own clean set; groups may overlap each other.
     """
@@ -130,7 +130,7 @@ def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike)
 
 
 def _arrays(spans: Spans) -> Spans:
-    """Contiguous int64, which is what the compiled loops take."""
+    """Returns contiguous int64, which is what the compiled loops take."""
     return np.ascontiguousarray(spans[0], np.int64), np.ascontiguousarray(spans[1], np.int64)
 
 
@@ -139,7 +139,7 @@ def _arrays(spans: Spans) -> Spans:
 
 @njit(cache=True, nogil=True)
 def intersect_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
-    """What two clean sets both cover, in one pass over both."""
+    """Returns what two clean sets both cover, in one pass over both."""
     start = np.empty(len(a_start) + len(b_start), np.int64)
     end = np.empty(len(start), np.int64)
     i = j = n = 0
@@ -159,7 +159,7 @@ def intersect_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped
 
 @njit(cache=True, nogil=True)
 def subtract_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
-    """What the first clean set covers and the second does not, in one pass over both."""
+    """Returns what the first clean set covers and the second does not, in one pass over both."""
     start = np.empty(len(a_start) + len(b_start), np.int64)
     end = np.empty(len(start), np.int64)
     j = n = 0
@@ -186,7 +186,7 @@ def subtract_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True)
 def merge_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
-    """The union of two clean sets, in one pass over both."""
+    """Returns the union of two clean sets, in one pass over both."""
     start = np.empty(len(a_start) + len(b_start), np.int64)
     end = np.empty(len(start), np.int64)
     i = j = n = 0
@@ -210,7 +210,7 @@ def merge_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def reach_kernel(group, start, end):  # type: ignore[no-untyped-def]
-    """Intervals sorted by (group, start) merged within their group, in place; how many are left."""
+    """Merges intervals sorted by (group, start) within their group, in place; returns how many are left."""
     n = 0
     for i in range(len(group)):
         if n > 0 and group[i] == group[n - 1] and start[i] <= end[n - 1]:

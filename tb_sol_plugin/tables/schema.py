@@ -27,11 +27,11 @@ class Schema:
     fields: Mapping[str, Field]
 
     def empty(self) -> pd.DataFrame:
-        """A table without rows and with every column."""
+        """Returns a table without rows and with every column."""
         return self.frame({})
 
     def frame(self, columns: Mapping[str, object]) -> pd.DataFrame:
-        """A DataFrame in declared order and types; zero copy where the types already fit.
+        """Returns a DataFrame in declared order and types; zero copy where the types already fit.
 
         Columns that are not given are filled with the type's "none": -1 for integers, NaN for floats, "" for categories.
         Raises KeyError for a column that is not declared and ValueError for unequal lengths.

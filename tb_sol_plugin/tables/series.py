@@ -65,7 +65,7 @@ class Change:
 
 
 def slope(x: Floats, y: Floats) -> Slope | None:
-    """The slope of y over x (ascending); None for fewer than FEWEST points or where x does not change."""
+    """Returns the slope of y over x (ascending); None for fewer than FEWEST points or where x does not change."""
     if len(y) < FEWEST:
         return None
     bx, by = _blocks(x), _blocks(y)
@@ -84,7 +84,7 @@ def slope(x: Floats, y: Floats) -> Slope | None:
 
 
 def changes(y: Floats) -> list[Change]:
-    """Lasting changes of level by more than WORTH, in order; [] for too few points."""
+    """Returns lasting changes of level by more than WORTH, in order; [] for too few points."""
     if len(y) < FEWEST:
         return []
     edges = _edges(len(y))
@@ -116,13 +116,13 @@ def _edges(size: int) -> npt.NDArray[np.int64]:
 
 
 def _blocks(values: Floats) -> Floats:
-    """Medians of equal stretches; the values themselves where they are few."""
+    """Returns medians of equal stretches; the values themselves where they are few."""
     edges = _edges(len(values))
     return np.array([np.median(values[a:b]) for a, b in pairwise(edges.tolist())])
 
 
 def _cuts(levels: Floats, low: int, high: int, side: int, depth: int) -> list[int]:
-    """Places where Pettitt's test finds a change, by halving at each."""
+    """Returns the places where Pettitt's test finds a change, by halving at each."""
     size = high - low
     if depth == 0 or size < 2 * side:
         return []
@@ -140,7 +140,7 @@ def _cuts(levels: Floats, low: int, high: int, side: int, depth: int) -> list[in
 
 
 def _refined(y: Floats, cut: int, reach: int) -> tuple[int, float]:
-    """The point within `reach` of `cut` that splits its neighborhood into two levels with the least sum of absolute distances."""
+    """Returns the point within `reach` of `cut` that splits its neighborhood into two levels with the least sum of absolute distances."""
     low, high = max(cut - reach, 0), min(cut + reach, len(y))
     around = y[low:high]
     before, after = np.median(y[max(cut - 4 * reach, 0) : cut]), np.median(y[cut : cut + 4 * reach])
@@ -159,7 +159,7 @@ LEAST = 8
 
 
 def thinned(time_ns: Ints, levels: list[Ints], most: int) -> Ints:
-    """Positions of at most `most` points of curves over the same times (ascending), in order.
+    """Returns positions of at most `most` points of curves over the same times (ascending), in order.
 
     Time is cut into equal parts; of each part its first and its last point stay, and of every curve its first largest and first
     smallest. So the largest and smallest value of every curve, and where they stand, are exact, and every step lies in its part.

@@ -35,7 +35,7 @@ def preorder(thread: Rows, start: Ints, end: Ints, rank: npt.NDArray[np.int8]) -
 
 
 def nest(thread: Rows, start: Ints, end: Ints) -> tuple[Rows, Rows, Rows, Mask]:
-    """(parent, depth, subtree end, clipped) of rows in preorder.
+    """Returns (parent, depth, subtree end, clipped) of rows in preorder.
 
     parent: the deepest earlier row of the thread whose [start, end) contains this start, -1 if none.
     clipped: the row ends after its parent.
@@ -54,7 +54,7 @@ def subtree_sum(values: npt.NDArray[np.generic], end: Rows) -> npt.NDArray[np.ge
 
 
 def self_time(start: Ints, duration: Ints, parent: Rows) -> Ints:
-    """Duration less the part that direct children cover; a child that ends after its parent is clipped. Never negative."""
+    """Returns duration less the part that direct children cover; a child that ends after its parent is clipped. Never negative."""
     end = start + duration
     has = parent >= 0
     covered = np.zeros(len(start), np.int64)
@@ -66,7 +66,7 @@ def self_time(start: Ints, duration: Ints, parent: Rows) -> Ints:
 
 
 def nearest(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints) -> Rows:
-    """For each of `rows` the innermost row of `mask` among itself and its ancestors whose end lies after `times`.
+    """Returns for each of `rows` the innermost row of `mask` among itself and its ancestors whose end lies after `times`.
 
     rows: -1 gives -1. end: end time of every row. times: one per entry of `rows`, the moment that must be contained
     (ancestors start no later by construction).
@@ -78,7 +78,7 @@ def nearest(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints) -> Row
 
 
 def nearest_by_level(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints) -> Rows:
-    """The same, all rows going up one level at a time."""
+    """Returns the same, all rows going up one level at a time."""
     out = np.full(len(rows), -1, np.int32)
     left = np.flatnonzero(rows >= 0)
     at = rows[left]

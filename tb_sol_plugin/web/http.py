@@ -57,7 +57,7 @@ class Packed:
 
 
 def pack(body: bytes, mimetype: str = JSON, level: int = 1) -> Packed:
-    """Compress (level 0 to 3) and name an answer."""
+    """Compresses an answer (level 0 to 3) and computes its ETag."""
     zipped = igzip.compress(body, compresslevel=level, mtime=0) if len(body) > SMALLEST else b""
     if len(zipped) >= len(body):
         zipped = b""
@@ -65,12 +65,12 @@ def pack(body: bytes, mimetype: str = JSON, level: int = 1) -> Packed:
 
 
 def pack_json(value: object) -> Packed:
-    """A msgspec struct or builtins as JSON."""
+    """Returns a msgspec struct or builtins as JSON."""
     return pack(msgspec.json.encode(value))
 
 
 def reply(packed: Packed, request: Request, *, cache: str = "no-cache", status: int = 200) -> Response:
-    """The response to `request`: 304 if the client has it, gzipped if it takes that."""
+    """Returns the response to `request`: 304 if the client has it, gzipped if it takes that."""
     zipped = bool(packed.zipped) and request.accept_encodings.quality("gzip") > 0
     tag = packed.etag + ("-gz" if zipped else "")
     headers = {"ETag": f'"{tag}"', "Cache-Control": cache, "Vary": "Accept-Encoding"}
@@ -86,7 +86,7 @@ def reply(packed: Packed, request: Request, *, cache: str = "no-cache", status: 
 
 
 def content_type(mimetype: str) -> str:
-    """The header for a media type: text and scripts are UTF-8."""
+    """Returns the header for a media type: text and scripts are UTF-8."""
     return f"{mimetype}; charset=utf-8" if mimetype.startswith("text/") else mimetype
 
 
@@ -139,7 +139,7 @@ pages = Blueprint("pages", __name__)
 
 
 def plotly_script() -> str | None:
-    """Where the installed Plotly keeps its script; found without importing it."""
+    """Returns where the installed Plotly keeps its script; found without importing it."""
     spec = importlib.util.find_spec("plotly")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         path = os.path.join(folder, "package_data", "plotly.min.js")
@@ -150,13 +150,13 @@ def plotly_script() -> str | None:
 
 @pages.get("/")
 def start() -> Response:
-    """The page without TensorBoard around it."""
+    """Returns the page without TensorBoard around it."""
     return _send("index.html")
 
 
 @pages.get("/vendor/plotly.min.js")
 def plotly() -> Response:
-    """Plotly: large, compressed once, revalidated by its ETag."""
+    """Serves Plotly: large, compressed once, revalidated by its ETag."""
     path = plotly_script()
     if path is None:
         abort(404)
@@ -165,7 +165,7 @@ def plotly() -> Response:
 
 @pages.get("/<path:name>")
 def static_file(name: str) -> Response:
-    """A file of the built frontend."""
+    """Returns a file of the built frontend."""
     return _send(name)
 
 
@@ -204,22 +204,22 @@ def install(app: Flask) -> None:
 
 
 def error_reply(body: ErrorBody, status: int) -> Response:
-    """An error in its one shape."""
+    """Returns an error in its one shape."""
     return reply(pack_json(Error(body)), request, status=status, cache="no-store")
 
 
 def sol_error(error: SolError) -> Response:
-    """An error of ours."""
+    """Returns an error of ours."""
     return error_reply(body_of(error), error.status)
 
 
 def body_of(error: SolError) -> ErrorBody:
-    """The wire form of an error of ours; what it says is free form, so it is cleaned of secrets."""
+    """Returns the wire form of an error of ours; what it says is free form, so it is cleaned of secrets."""
     return ErrorBody(error.code, text(error.message), text(error.hint), error.field, error.file)
 
 
 def fault_reply(error: BaseException, what: str) -> Response:
-    """An error nobody expected: logged under an id, shown by that id alone."""
+    """Returns an error nobody expected: logged under an id, shown by that id alone."""
     return error_reply(fault_body(error, what), 500)
 
 
@@ -247,7 +247,7 @@ def _fault(error: Exception) -> Response:
 
 
 def _own_site_only() -> None:
-    """Changing requests come from our own page or from a program, never from another site's page."""
+    """Refuses changing requests that do not come from our own page or from a program: never from another site's page."""
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return
     site = request.headers.get("Sec-Fetch-Site")

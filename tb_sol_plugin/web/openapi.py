@@ -25,7 +25,7 @@ Node = dict[str, Any]
 
 @cache
 def document() -> Node:
-    """The whole document."""
+    """Returns the whole document."""
     types = [wire.Runs, wire.Run, wire.Analyses, wire.Done, wire.Health, wire.Error, Report, UnavailableReport]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}", schema_hook=_anything)
     paths: Node = {
@@ -62,12 +62,12 @@ def document() -> Node:
 
 
 def text() -> str:
-    """The document as it is committed."""
+    """Returns the document as it is committed."""
     return json.dumps(document(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def _anything(kind: type) -> Node:
-    """Plotly's figure dictionaries hold what Plotly defines."""
+    """Allows anything: Plotly's figure dictionaries hold what Plotly defines."""
     if kind is object:
         return {"description": "what Plotly defines"}
     raise NotImplementedError(kind)

@@ -48,7 +48,7 @@ MOST_REJECTED = 500
 
 
 def listed_runs(store: Store, options: WebOptions, state: ScanState, listing: Listing) -> wire.Runs:
-    """All runs with the state of every file, and what was not taken."""
+    """Returns all runs with the state of every file, and what was not taken."""
     errors = [*listing.errors, *([store.failed] if store.failed else [])]
     scan = wire.Scan(
         state=state, files=listing.files, unrelated=listing.unrelated, directories=listing.directories, elapsed_ms=listing.elapsed_ms,
@@ -60,13 +60,13 @@ def listed_runs(store: Store, options: WebOptions, state: ScanState, listing: Li
 
 
 def notes(store: Store) -> list[str]:
-    """What a reader should know of the server."""
+    """Returns what a reader should know of the server."""
     note = store.loader.cache.note
     return [*([note] if note else []), *store.device_notes()]
 
 
 def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) -> list[wire.Worker]:
-    """Workers of a run in natural order; with what is known of files that were read."""
+    """Returns workers of a run in natural order; with what is known of files that were read."""
     by_worker: dict[str, list[Recording]] = {}
     for recording in recordings:
         by_worker.setdefault(recording.worker, []).append(recording)
@@ -81,7 +81,9 @@ def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) 
 
 
 def _in_order(recordings: Sequence[Recording], pairs: Mapping[Recording, Recording]) -> tuple[list[Recording], dict[str, str]]:
-    """(recordings of a worker, what a person calls their spans); what is shown with another one stands first: the last is shown first."""
+    """Returns (recordings of a worker, what a person calls their spans); what is shown with another one stands first: the last is shown
+    first.
+    """
     attached = [r for r in recordings if r.kind in MEMORY_KINDS and r in pairs]
     rest = [r for r in recordings if r not in attached]
     return attached + rest, {r.span: WORDS[r.kind] for r in attached} | labels(r.span for r in rest)
@@ -100,12 +102,12 @@ def _span(store: Store, recording: Recording, label: str, facts: bool, other: Re
 
 
 def catalog() -> wire.Analyses:
-    """Every analysis, no recording in mind."""
+    """Returns every analysis, no recording in mind."""
     return wire.Analyses("catalogue", _infos(None), [], None, "", list(devices.known_keys()), dict(failures()) or msgspec.UNSET)
 
 
 def offered_analyses(capture: Capture, limits: str = "", workers: int = 1, others: bool = True) -> wire.Analyses:
-    """What can be asked of a capture: analyses, steps, the limits it is measured against.
+    """Returns what can be asked of a capture: analyses, steps, the limits it is measured against.
 
     workers: of its run. others: whether there is another recording to compare it with.
     """
@@ -180,7 +182,7 @@ class Context:
 
 
 def context() -> Context:
-    """The context of the app that answers this request."""
+    """Returns the context of the app that answers this request."""
     found = current_app.extensions["sol"]
     assert isinstance(found, Context)
     return found
@@ -188,7 +190,7 @@ def context() -> Context:
 
 @api.get("/runs")
 def runs() -> Response:
-    """All runs, the state of the scan, the files that were not taken and why."""
+    """Returns all runs, the state of the scan, the files that were not taken and why."""
     c = context()
     state, listing = c.store.listing(c.options.first_wait)
     answer = listed_runs(c.store, c.options, state, listing)
@@ -202,7 +204,7 @@ def runs() -> Response:
 
 @api.get("/run")
 def run() -> Response:
-    """One run, with the facts of the recordings that were read."""
+    """Returns one run, with the facts of the recordings that were read."""
     c = context()
     recordings = c.store.recordings(_required("run"))
     return reply(pack_json(wire.Run(recordings[0].run, workers(c.store, recordings, facts=True))), request)
@@ -210,7 +212,7 @@ def run() -> Response:
 
 @api.get("/analyses")
 def analyses() -> Response:
-    """What can be asked of a recording; without `run` the catalog alone."""
+    """Returns what can be asked of a recording; without `run` the catalog alone."""
     c = context()
     _only("run", "worker", "span", "wait", "device_limits")
     if not request.args.get("run"):
@@ -226,7 +228,7 @@ def analyses() -> Response:
 
 @api.get("/analysis/<name>")
 def analysis(name: str) -> Response:
-    """One report, as JSON or, for its tables, CSV."""
+    """Returns one report, as JSON or, for its tables, CSV."""
     item = get(name)
     raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "format", "section", "wait")}
     parse(item.query, raw)
@@ -254,7 +256,7 @@ def analysis(name: str) -> Response:
 
 
 def _gathering(inputs: Inputs) -> Gathering:
-    """How many of the recordings that an answer needs have been read, by their sizes."""
+    """Returns how many of the recordings that an answer needs have been read, by their sizes."""
     sizes = {r.file: r.size for run in dict.fromkeys(w.run for w in inputs.ranks if w.file) for r in context().store.recordings(run)}
     waiting = {w.file for w in inputs.ranks if w.state == "waiting"}
     wanted = {w.file for w in inputs.ranks if w.file}
@@ -265,7 +267,7 @@ def _gathering(inputs: Inputs) -> Gathering:
 
 
 def _answer(asked: Asked, recording: Recording | None, key: Hashable, inputs: Inputs, *, keep: bool) -> Response:
-    """A report as it was asked for. keep: it is remembered under its key, as what broke in making it is."""
+    """Returns a report as it was asked for. keep: it is remembered under its key, as what broke in making it is."""
     c = context()
     name, form, section, _ = asked
 
@@ -303,7 +305,7 @@ def _answer(asked: Asked, recording: Recording | None, key: Hashable, inputs: In
 
 @api.get("/export")
 def export() -> Response:
-    """A recording in the form of another tool: `hatchet`, the tree that Proton writes."""
+    """Returns a recording in the form of another tool: `hatchet`, the tree that Proton writes."""
     from tb_sol_plugin.metrics.hatchet import hatchet
 
     _only("run", "worker", "span", "form", "by", "wait")
@@ -322,7 +324,7 @@ def export() -> Response:
 
 @api.get("/trace")
 def trace() -> Response:
-    """The recording's own bytes; of a SOL capture that goes on in further files, theirs after each other, as it can be read too."""
+    """Returns the recording's own bytes; of a SOL capture that goes on in further files, theirs after each other, as it can be read too."""
     c = context()
     if not c.options.original:
         hint = "start the server with --sol_serve_original on"
@@ -345,7 +347,7 @@ def trace() -> Response:
 
 
 def _chunks(wanted: list[tuple[str, int]], store: Store) -> Iterator[bytes]:
-    """The first `size` bytes of each (path, size): a file may grow while it is sent."""
+    """Yields the first `size` bytes of each (path, size): a file may grow while it is sent."""
     streams = [(files.opener(path, store.options.fs_options)(), size) for path, size in wanted]
 
     def read() -> Iterator[bytes]:
@@ -385,7 +387,7 @@ def health() -> Response:
 
 @api.get("/openapi.json")
 def openapi() -> Response:
-    """This interface, described."""
+    """Returns the description of this interface."""
     from tb_sol_plugin.web.openapi import document
 
     return reply(pack_json(document()), request)
@@ -437,7 +439,7 @@ def _file_name(recording: Recording | None, analysis_name: str, section: str) ->
 
 @api.errorhandler(StillLoading)
 def still_loading(error: StillLoading) -> Response:
-    """409 with how far the read is; 202 for who says `Prefer: respond-async`, so that a browser logs no failure."""
+    """Answers 409 with how far the read is; 202 for who says `Prefer: respond-async`, so that a browser logs no failure."""
     progress = None
     if isinstance(error, Gathering):
         progress = error.progress
@@ -463,7 +465,7 @@ def _takes_early_answers() -> bool:
 
 
 def create_app(store: Store, options: WebOptions | None = None) -> Flask:
-    """A WSGI app over a store. It starts nothing; the first request does."""
+    """Returns a WSGI app over a store. It starts nothing; the first request does."""
     options = options or WebOptions()
     app = Flask("tb_sol_plugin.web", static_folder=None)
     app.url_map.merge_slashes = False

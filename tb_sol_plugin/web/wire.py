@@ -253,7 +253,7 @@ class Health(msgspec.Struct):
 
 
 def facts_of(facts: Facts) -> RecordingFacts:
-    """What may be sent of a recording's facts."""
+    """Returns what may be sent of a recording's facts."""
     fields: Mapping[str, object] = {name: getattr(facts, name) for name in RecordingFacts.__struct_fields__}
     free = {name: tuple(text(line)[:2000] for line in getattr(facts, name)[:50]) for name in ("errors", "warnings")}
     return RecordingFacts(**{**fields, **free})  # type: ignore[arg-type]
@@ -266,7 +266,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_of(report: Report, section_id: str = "") -> str:
-    """The named table; without a name the only one, or all of them, each under a line `# id`.
+    """Returns the named table; without a name the only one, or all of them, each under a line `# id`.
 
     Raises BadQuery where the report has no such table.
     """
@@ -295,7 +295,7 @@ def _cells(values: Sequence[Scalar]) -> list[str | int | float]:
 
 
 def cell(value: Scalar) -> str | int | float:
-    """One value: text that a spreadsheet would run as a formula gets an apostrophe before it."""
+    """Returns one value: text that a spreadsheet would run as a formula gets an apostrophe before it."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -47,7 +47,7 @@ class Pattern(NamedTuple):
 
 @lru_cache(64)
 def sizes(devices: tuple[int, ...]) -> tuple[int, ...]:
-    """Parts that a node may be divided into: all up to 8 devices, beyond that 1, 2, 3, 4, 6, 8, 12, 16, … and whole nodes."""
+    """Returns parts that a node may be divided into: all up to 8 devices, beyond that 1, 2, 3, 4, 6, 8, 12, 16, … and whole nodes."""
     most = max(devices)
     if most <= 8:
         return tuple(range(1, most + 1))
@@ -58,7 +58,7 @@ def sizes(devices: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(64)
 def patterns(devices: tuple[int, ...]) -> tuple[Pattern, ...]:
-    """All ways to divide a node of each size so that no part could be added."""
+    """Returns all ways to divide a node of each size so that no part could be added."""
     allowed = sizes(devices)
     out = []
     for d in sorted(set(devices)):
@@ -68,7 +68,7 @@ def patterns(devices: tuple[int, ...]) -> tuple[Pattern, ...]:
 
 
 def _fills(room: int, allowed: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Multisets of allowed sizes that add up to the room; 1 is always allowed."""
+    """Yields multisets of allowed sizes that add up to the room; 1 is always allowed."""
     if room == 0:
         return [()]
     out: list[tuple[int, ...]] = []
@@ -82,7 +82,7 @@ def _fills(room: int, allowed: tuple[int, ...]) -> list[tuple[int, ...]]:
 def place(
     demands: Sequence[Demand], devices: Sequence[int], packing: Sequence[tuple[Pattern, int]], *, moves: bool = True
 ) -> tuple[list[Seats], list[int]]:
-    """Seats of each job, and the places in the list of those that found none.
+    """Returns the seats of each job, and the places in the list of those that found none.
 
     Jobs that may stay do; the rest goes where it fits best, and with `moves` moves smaller jobs out of the way where it must. Where that
     leaves a job without a place, all are placed anew after `packing`: nodes divided in such a way, and how many.
@@ -96,7 +96,7 @@ def place(
 
 
 def _moved_away(alone: Mapping[int, int], short: int, below: int | None) -> list[int]:
-    """Jobs of one node that make `short` devices free, the smallest first. below: only those with fewer devices."""
+    """Returns jobs of one node that make `short` devices free, the smallest first. below: only those with fewer devices."""
     out = []
     for job, devices in sorted(alone.items(), key=lambda item: item[1]):
         if short <= 0:
@@ -158,7 +158,7 @@ def _sit(i: int, where: Seats, seats: list[Seats], free: np.ndarray, spread: np.
 
 
 def _after(demands: Sequence[Demand], devices: Sequence[int], packing: Sequence[tuple[Pattern, int]]) -> tuple[list[Seats], list[int]]:
-    """All placed anew on nodes divided as planned."""
+    """Returns all placed anew on nodes divided as planned."""
     nodes_of: dict[int, list[int]] = {}
     for k, d in enumerate(devices):
         nodes_of.setdefault(d, []).append(k)
@@ -212,7 +212,7 @@ class Cluster:
 
     @classmethod
     def alike(cls, nodes: int, devices: int) -> Cluster:
-        """So many nodes with so many devices each."""
+        """Makes a cluster of so many nodes with so many devices each."""
         return cls((devices,) * nodes)
 
     @property
@@ -257,7 +257,7 @@ class Allocation:
 def allocate(
     jobs: Sequence[Job], cluster: Cluster, *, p: float = 1.0, penalty: float = PENALTY, nodes: int = NODES, limit_s: float = LIMIT_S
 ) -> Allocation:
-    """The allocation of the highest score (p = 1) or p-mean. ValueError: a penalty outside [0, 1), or a cluster without devices.
+    """Returns the allocation of the highest score (p = 1) or p-mean. ValueError: a penalty outside [0, 1), or a cluster without devices.
 
     Within so many nodes of the search tree, to a thousandth; where that is not enough the best found, with a note. The wall time
     `limit_s` ends it as a last resort, with a note: then the answer may be another on another machine. Where jobs that keep their shape
@@ -287,7 +287,7 @@ def allocate(
 
 
 def over_sizes(jobs: Sequence[Job], nodes: Iterable[int], devices: int, *, p: float = 1.0) -> list[tuple[int, Allocation]]:
-    """(nodes, allocation) for clusters of several sizes with so many devices per node: what a larger cluster would add."""
+    """Returns (nodes, allocation) for clusters of several sizes with so many devices per node: what a larger cluster would add."""
     return [(n, allocate(jobs, Cluster.alike(n, devices), p=p)) for n in nodes]
 
 
@@ -310,7 +310,7 @@ class _Kind:
         return len(self.holders.get(IDLE, []))
 
     def deal(self, counts: dict[tuple[str, int], int]) -> list[tuple[int, Shape]]:
-        """(place in the list, shape) of every job that gets something, from counts by (keep, move or start; option)."""
+        """Returns (place in the list, shape) of every job that gets something, from counts by (keep, move or start; option)."""
         free = {shape: list(places) for shape, places in self.holders.items()}
         out = []
         for (what, option), count in counts.items():
@@ -344,7 +344,9 @@ def _kinds(jobs: Sequence[Job], cluster: Cluster) -> list[_Kind]:
 
 
 def _options(job: Job, cluster: Cluster, held: list[Shape]) -> list[Shape]:
-    """What a job could be given: any count on one node; on several, a whole or half node's worth on each; what jobs like it hold."""
+    """Returns what a job could be given: any count on one node; on several, a whole or half node's worth on each; what jobs like it
+    hold.
+    """
     most = max(cluster.devices) // job.replica_devices
     low, high = max(job.min_replicas, 1), job.max_replicas
     out = {Shape(1, r) for r in range(low, min(high, most) + 1)}
@@ -426,12 +428,12 @@ def _solve(
 
 
 def _used(choices: Sequence[T], counts: Sequence[int]) -> list[tuple[T, int]]:
-    """The choices that were taken, with how often."""
+    """Returns the choices that were taken, with how often."""
     return [(one, n) for one, n in zip(choices, counts, strict=True) if n]
 
 
 def _worth(speedup: float, p: float) -> float:
-    """What a speedup adds to the sum under a p-mean, rising with the speedup for every p."""
+    """Returns what a speedup adds to the sum under a p-mean, rising with the speedup for every p."""
     if p > 0:
         return float(speedup**p)
     floored = max(speedup, WAITING)

@@ -48,7 +48,7 @@ class Bootstrap:
 
 
 def leave_one_out(fit: Fit, *, evaluations: int = EVALUATIONS, limit_s: float = LIMIT_S) -> list[LeftOut]:
-    """For each configuration, in order: the fit of all others, and how far its prediction of this one is off.
+    """Returns for each configuration, in order: the fit of all others, and how far its prediction of this one is off.
 
     A configuration without which a parameter it depends on would no longer be known has no prediction, nor have those that are not
     reached within so many evaluations of the objective over all fits (or the wall time, see `fit`).
@@ -81,7 +81,8 @@ def leave_one_out(fit: Fit, *, evaluations: int = EVALUATIONS, limit_s: float = 
 def bootstrap(
     fit: Fit, *, resamples: int = RESAMPLES, seed: int = SEED, evaluations: int = EVALUATIONS, limit_s: float = LIMIT_S
 ) -> Bootstrap:
-    """Parameters fitted to the predicted times with residuals drawn anew, with replacement; both times of a point are drawn together.
+    """Returns parameters fitted to the predicted times with residuals drawn anew, with replacement; both times of a point are drawn
+    together.
 
     Residuals are of the logarithm of the time, less their mean. The same seed gives the same samples, also where the evaluations of the
     objective over all fits end them; only the wall time, see `fit`, may end them elsewhere on another machine. Parameters that the
@@ -117,7 +118,7 @@ def bootstrap(
 def band(
     samples: tuple[PerfParams, ...], predict: Callable[[PerfParams], npt.ArrayLike], *, level: float = 0.9
 ) -> tuple[Floats, Floats]:
-    """(low, high) between which a prediction lies in `level` of the samples: arrays of the shape that `predict` gives.
+    """Returns (low, high) between which a prediction lies in `level` of the samples: arrays of the shape that `predict` gives.
 
     ValueError without samples.
     """
@@ -129,7 +130,7 @@ def band(
 
 
 def _lost(fit: Fit, known: dict[str, bool], nodes: float, replicas: float) -> str:
-    """Which parameters of a configuration only that configuration made known, as text."""
+    """Returns which parameters of a configuration only that configuration made known, as text."""
     needed = ["alpha_c", "beta_c"]
     if replicas > 1:
         kind = "n" if nodes > 1 else "r"

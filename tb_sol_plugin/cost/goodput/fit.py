@@ -40,11 +40,11 @@ class Points:
         return len(self.num_nodes)
 
     def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Points:
-        """Some of the points."""
+        """Returns some of the points."""
         return Points(*(getattr(self, name)[rows] for name in COLUMNS))
 
     def ordered(self) -> Points:
-        """The points in one order, whatever order they came in."""
+        """Returns the points in one order, whatever order they came in."""
         return self.take(np.lexsort([getattr(self, name) for name in reversed(COLUMNS)]))
 
 
@@ -55,7 +55,7 @@ def points(
     accum_step_time: npt.ArrayLike,
     optim_step_time: npt.ArrayLike,
 ) -> tuple[Points, tuple[Dropped, ...]]:
-    """The usable points, in the order given, and those left out. Scalars and arrays broadcast. Missing values are NaN (or None)."""
+    """Returns the usable points, in the order given, and those left out. Scalars and arrays broadcast. Missing values are NaN (or None)."""
     given = [np.asarray(a, float) for a in (num_nodes, num_replicas, atomic_bsz, accum_step_time, optim_step_time)]
     arrays = [a.ravel() for a in np.broadcast_arrays(*given)]
     nodes, replicas, atomic, accum, optim = arrays
@@ -94,7 +94,7 @@ class Identified:
 
 
 def identify(points: Points) -> Identified:
-    """Which parameters the points determine, after the configurations that are among them (not after their times).
+    """Returns which parameters the points determine, after the configurations that are among them (not after their times).
 
     A parameter can be free in the fit and still not be known: with one batch size, many pairs of network time and overlap give the
     same step time, and with one count of replicas, many pairs of alpha and beta give the same network time.
@@ -138,7 +138,7 @@ def identify(points: Points) -> Identified:
 
 
 def raised(params: PerfParams, points: Points) -> PerfParams:
-    """The parameters with those of the network between nodes raised, where no point is on several nodes."""
+    """Returns the parameters with those of the network between nodes raised, where no point is on several nodes."""
     if (points.num_nodes > 1).any():
         return params
     return params._replace(alpha_n=max(params.alpha_n, RAISE * params.alpha_r), beta_n=max(params.beta_n, RAISE * params.beta_r))
@@ -163,7 +163,7 @@ RATIO: Final = 1e-2
 
 
 def objective(params: PerfParams, points: Points) -> float:
-    """The value for the seven parameters."""
+    """Returns the value for the seven parameters."""
     accum = np.log(accum_time(params, points.atomic_bsz)) - np.log(points.accum_step_time)
     optim = np.log(optim_time(params, points.num_nodes, points.num_replicas, points.atomic_bsz)) - np.log(points.optim_step_time)
     ratios = (params.beta_n / params.alpha_n) ** 2 + (params.beta_r / params.alpha_r) ** 2
@@ -272,7 +272,7 @@ def fit_perf_params(
     accum_step_time: npt.ArrayLike,
     optim_step_time: npt.ArrayLike,
 ) -> PerfParams:
-    """The seven parameters alone, see `fit`."""
+    """Returns the seven parameters alone, see `fit`."""
     return fit(num_nodes, num_replicas, atomic_bsz, accum_step_time, optim_step_time).params
 
 
@@ -286,7 +286,7 @@ def fit(
     evaluations: int = EVALUATIONS,
     limit_s: float = LIMIT_S,
 ) -> Fit:
-    """Parameters that bring predicted step times (s) closest to the measured, see `objective`.
+    """Returns parameters that bring predicted step times (s) closest to the measured, see `objective`.
 
     One value per point in each argument: nodes, replicas, samples per replica and micro-step, seconds of a micro-step without and with
     synchronization. From five starts, over the logarithms of the times: L-BFGS-B, then Nelder-Mead, both within the bounds; the best
@@ -316,7 +316,7 @@ def fit(
 
 
 def starts(used: Points) -> list[PerfParams]:
-    """Where searches begin: one fixed, and for each of four overlaps one from straight lines through the points."""
+    """Returns where searches begin: one fixed, and for each of four overlaps one from straight lines through the points."""
     out = [FIRST]
     intercept, slope = _line(used.atomic_bsz, used.accum_step_time)
     compute = intercept + slope * used.atomic_bsz
@@ -338,7 +338,7 @@ class Budget:
         self.spent = ""
 
     def take(self) -> None:
-        """One evaluation; `_SpentError` where there is none left."""
+        """Counts one evaluation; `_SpentError` where there is none left."""
         if self._left <= 0:
             self.spent = f"{self._given:,} evaluations"
         elif time.perf_counter() > self._until:
@@ -360,7 +360,7 @@ class Search:
         self._bounds = [GAMMA if i == 6 else _FAR for i in self._free]
 
     def run(self, start: PerfParams, *, stages: tuple[float, ...] = _SMOOTH, polish: bool = True) -> tuple[float, PerfParams]:
-        """(objective, parameters) at the end of a search from a start; the objective as `objective` gives it."""
+        """Returns (objective, parameters) at the end of a search from a start; the objective as `objective` gives it."""
         from scipy.optimize import minimize
 
         low, high = np.array(self._bounds).T
@@ -401,7 +401,7 @@ class Search:
         return PerfParams._make([*np.maximum(np.exp(z[:6]), LEAST).tolist(), float(np.clip(z[6], *GAMMA))])
 
     def _simplex(self, x: Floats) -> Floats:
-        """Corners a little off x, within the bounds."""
+        """Returns corners a little off x, within the bounds."""
         out = np.tile(x, (len(x) + 1, 1))
         for i, (low, high) in enumerate(self._bounds):
             step = 0.02 if x[i] + 0.02 <= high else -0.02
@@ -429,7 +429,9 @@ def _logs(params: PerfParams) -> Floats:
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:
-    """(intercept, slope) of a straight line, both kept above a thousandth of what y is. Without points: those of the fixed start."""
+    """Returns (intercept, slope) of a straight line, both kept above a thousandth of what y is. Without points: those of the fixed
+    start.
+    """
     if not len(x):
         return FIRST.alpha_n, FIRST.beta_n
     spread = x - x.mean()
@@ -440,7 +442,7 @@ def _line(x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def _remarks(used: Points, params: PerfParams, found: Identified) -> list[str]:
-    """Remarks on the outcome of a fit."""
+    """Returns remarks on the outcome of a fit."""
     shortest = float(used.optim_step_time.min())
     most = {"beta_c": float(used.atomic_bsz.max()), "beta_n": 0.0, "beta_r": 0.0}
     for name, where in (("beta_n", used.num_nodes > 1), ("beta_r", used.num_nodes <= 1)):
@@ -461,7 +463,7 @@ def _remarks(used: Points, params: PerfParams, found: Identified) -> list[str]:
 
 
 def plain_objective(points: Points, *, evaluations: int = EVALUATIONS, limit_s: float = LIMIT_S) -> float | None:
-    """The objective that L-BFGS-B over the seven parameters reaches from the first start alone; None where the budget ends it.
+    """Returns the objective that L-BFGS-B over the seven parameters reaches from the first start alone; None where the budget ends it.
 
     It stalls at the kink of a perfect fit, so that on clean points it can be many times that of `fit`.
     """

@@ -51,12 +51,12 @@ class GradParams(NamedTuple):
 
 
 def accum_time(params: PerfParams, atomic_bsz: npt.ArrayLike) -> Floats:
-    """T_accum: seconds of a micro-step of b samples without synchronization."""
+    """Returns T_accum: seconds of a micro-step of b samples without synchronization."""
     return np.asarray(params.alpha_c + params.beta_c * np.asarray(atomic_bsz, float))
 
 
 def network_time(params: PerfParams, num_nodes: npt.ArrayLike, num_replicas: npt.ArrayLike) -> Floats:
-    """T_net: seconds of synchronizing gradients, without overlap."""
+    """Returns T_net: seconds of synchronizing gradients, without overlap."""
     nodes, replicas = np.broadcast_arrays(np.asarray(num_nodes, float), np.asarray(num_replicas, float))
     several, within = nodes > 1, (nodes <= 1) & (replicas > 1)
     alpha = np.select([several, within], [params.alpha_n, params.alpha_r], LEAST)
@@ -65,13 +65,13 @@ def network_time(params: PerfParams, num_nodes: npt.ArrayLike, num_replicas: npt
 
 
 def log_power_sum(first: Floats, second: Floats, gamma: float) -> Floats:
-    """log of (x^gamma + y^gamma)^(1/gamma) for log x and log y; the larger is factored out, so that no power overflows."""
+    """Returns the log of (x^gamma + y^gamma)^(1/gamma) for log x and log y; the larger is factored out, so that no power overflows."""
     high = np.maximum(first, second)
     return high + np.log1p(np.exp(-gamma * np.abs(first - second))) / gamma
 
 
 def optim_time(params: PerfParams, num_nodes: npt.ArrayLike, num_replicas: npt.ArrayLike, atomic_bsz: npt.ArrayLike) -> Floats:
-    """T_optim: seconds of a micro-step of b samples whose gradients are synchronized."""
+    """Returns T_optim: seconds of a micro-step of b samples whose gradients are synchronized."""
     compute, network = accum_time(params, atomic_bsz), network_time(params, num_nodes, num_replicas)
     with np.errstate(divide="ignore"):  # a parameter may be 0
         return np.exp(log_power_sum(np.log(compute), np.log(network), params.gamma))
@@ -99,20 +99,20 @@ class GoodputFunction:
     def __call__(
         self, num_nodes: npt.ArrayLike, num_replicas: npt.ArrayLike, atomic_bsz: npt.ArrayLike, accum_steps: npt.ArrayLike = 0
     ) -> Number:
-        """The same as `evaluate`."""
+        """Returns the same as `evaluate`."""
         return self.evaluate(num_nodes, num_replicas, atomic_bsz, accum_steps)
 
     def evaluate(
         self, num_nodes: npt.ArrayLike, num_replicas: npt.ArrayLike, atomic_bsz: npt.ArrayLike, accum_steps: npt.ArrayLike = 0
     ) -> Number:
-        """Goodput in samples per second, each worth as much as one at M0. ValueError unless M >= M0 and 1 <= n <= r."""
+        """Returns goodput in samples per second, each worth as much as one at M0. ValueError unless M >= M0 and 1 <= n <= r."""
         total = np.asarray(num_replicas, float) * np.asarray(atomic_bsz, float) * (np.asarray(accum_steps, float) + 1)
         return number(self.throughput(num_nodes, num_replicas, atomic_bsz, accum_steps) * np.asarray(self.efficiency(total)))
 
     def throughput(
         self, num_nodes: npt.ArrayLike, num_replicas: npt.ArrayLike, atomic_bsz: npt.ArrayLike, accum_steps: npt.ArrayLike = 0
     ) -> Number:
-        """Samples per second, whatever they are worth. ValueError unless 1 <= n <= r."""
+        """Returns samples per second, whatever they are worth. ValueError unless 1 <= n <= r."""
         nodes, replicas = np.asarray(num_nodes, float), np.asarray(num_replicas, float)
         atomic, steps = np.asarray(atomic_bsz, float), np.asarray(accum_steps, float)
         require(nodes >= 1, "num_nodes is {}, below {}", nodes, 1.0)
@@ -121,7 +121,7 @@ class GoodputFunction:
         return number(replicas * atomic * (steps + 1) / total_time)
 
     def efficiency(self, batch_size: npt.ArrayLike) -> Number:
-        """What a sample is worth at a total batch size, in (0, 1]; 1 at M0. ValueError below M0."""
+        """Returns what a sample is worth at a total batch size, in (0, 1]; 1 at M0. ValueError below M0."""
         total = np.asarray(batch_size, float)
         require(total >= self.init_batch_size, "the batch size is {}, below init_batch_size, which is {}", total, self.init_batch_size)
         if self.grad_params is None:
@@ -140,7 +140,9 @@ class GoodputFunction:
         *,
         strict: bool = False,
     ) -> Best:
-        """The batch size of the highest goodput on n nodes and r replicas; numbers or arrays that broadcast. See `optimize.best`."""
+        """Returns the batch size of the highest goodput on n nodes and r replicas; numbers or arrays that broadcast. See
+        `optimize.best`.
+        """
 
         return best(self, num_nodes, num_replicas, max_batch_size, atomic_bsz_range, accumulation, strict=strict)
 
@@ -154,13 +156,13 @@ class Best(NamedTuple):
 
 
 def number(value: npt.ArrayLike) -> Number:
-    """A float for an array without dimensions, else the array."""
+    """Returns a float for an array without dimensions, else the array."""
     array = np.asarray(value, float)
     return float(array) if array.ndim == 0 else array
 
 
 def require(holds: npt.ArrayLike, text: str, found: npt.ArrayLike, against: npt.ArrayLike) -> None:
-    """ValueError with the first two values that break a rule, unless all keep it."""
+    """Raises ValueError with the first two values that break a rule, unless all keep it."""
     if not np.all(holds):
         broken, one, other = np.broadcast_arrays(~np.asarray(holds), np.asarray(found), np.asarray(against))
         place = int(np.argmax(broken.ravel()))
@@ -186,7 +188,7 @@ def best(
     *,
     strict: bool = False,
 ) -> Best:
-    """The best of 50 total batch sizes from max(M0, lo r) to `max_batch_size` (default M0) in equal ratios.
+    """Returns the best of 50 total batch sizes from max(M0, lo r) to `max_batch_size` (default M0) in equal ratios.
 
     atomic_bsz_range: (lo, hi), default (1, max_batch_size). A replica's share M/r is rounded up and kept within the range, so that
     the total may exceed `max_batch_size` by less than r; strict=True rounds such candidates down, and takes the smallest total among
@@ -261,7 +263,7 @@ class SpeedupFunction:
         self._alone = float(self._goodput(np.ones(1), np.ones(1))[0])
 
     def __call__(self, num_nodes: npt.ArrayLike, num_replicas: npt.ArrayLike) -> Number:
-        """Speedup; numbers or arrays that broadcast. ValueError unless 1 <= n <= r or both are 0."""
+        """Returns the speedup; numbers or arrays that broadcast. ValueError unless 1 <= n <= r or both are 0."""
         if isinstance(num_nodes, int | float) and isinstance(num_replicas, int | float):
             known = self._known.get((num_nodes, num_replicas))
             if known is not None:

@@ -71,7 +71,9 @@ class Replayed:
 
 
 def arrivals(classes: Sequence[JobClass], *, per_hour: float, hours: float, seed: int = SEED) -> Arrivals:
-    """Jobs at independent random times; work scatters log-normally (sigma 1) around each class's mean. A seed gives the same jobs."""
+    """Returns jobs at independent random times; work scatters log-normally (sigma 1) around each class's mean. A seed gives the same
+    jobs.
+    """
     rng = np.random.default_rng(seed)
     count = int(rng.poisson(per_hour * hours))
     weights = np.array([c.weight for c in classes], float)
@@ -91,7 +93,7 @@ def replay(
     interval_s: float = 300.0,
     restart_s: float = 30.0,
 ) -> Replayed:
-    """The cluster until all jobs ended, `hours` at the most. restart_s: a job that starts or restarts does nothing for so long.
+    """Returns the cluster until all jobs ended, `hours` at the most. restart_s: a job that starts or restarts does nothing for so long.
 
     Devices of a job that ends fall free at the end of its interval. One step of all jobs at once per interval.
     """
@@ -161,7 +163,7 @@ def _goodput(
 def _fixed(
     classes: Sequence[JobClass], cluster: Cluster, jobs: Arrivals, active: list[int], shapes: list[Shape], seats: list[Seats], p: float
 ) -> _Given:
-    """In order of arrival, until one does not fit: whole nodes for a job larger than a node."""
+    """Places jobs in order of arrival, until one does not fit: whole nodes for a job larger than a node."""
     most = max(cluster.devices)
     wanted, demands = [], []
     free = cluster.total - sum(sum(seats[i].values()) for i in active)

@@ -51,7 +51,7 @@ class Formula:
 
 
 def explained(model: Model, layout: Layout, which: Sequence[int]) -> list[Formula]:
-    """The formulas of the model, and those of the pipeline stages `which`."""
+    """Returns the formulas of the model, and those of the pipeline stages `which`."""
     return [*_of_the_model(model), *(one for k in which for one in _of_a_stage(model, layout, k))]
 
 
@@ -172,7 +172,7 @@ def _held(layout: Layout, k: int) -> Formula:
 
 
 def _tokens(layout: Layout) -> tuple[str, dict[str, float]]:
-    """`s · b` as text, and its inputs; with context parallel ranks each holds its part of the sequence."""
+    """Returns `s · b` as text, and its inputs; with context parallel ranks each holds its part of the sequence."""
     inputs: dict[str, float] = {"s": layout.seq, "b": layout.micro_batch}
     return ("s · b", inputs) if layout.cp == 1 else ("s/cp · b", inputs | {"cp": layout.cp})
 

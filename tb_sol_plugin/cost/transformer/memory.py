@@ -149,7 +149,7 @@ class PerParameter:
 
 
 def per_parameter(layout: Layout, ranks: int = 0) -> PerParameter:
-    """Bytes per parameter. ranks: that divide the sharded parts (0: dp × cp).
+    """Returns bytes per parameter. ranks: that divide the sharded parts (0: dp × cp).
 
     bf16: 2 + main gradient 4 + master 4 + state; gradients go straight into the main gradient. fp16: 2 + 2, main gradient 4, master 4,
     state. fp32: 4 + 4 + state. The distributed optimizer divides master and state (with fp16 the main gradient too, which it makes).
@@ -166,7 +166,7 @@ def per_parameter(layout: Layout, ranks: int = 0) -> PerParameter:
 
 
 def formula(layout: Layout) -> str:
-    """The bytes per parameter as an expression: `6 + 12/d`."""
+    """Returns the bytes per parameter as an expression: `6 + 12/d`."""
     one, many = per_parameter(layout, 1).total, per_parameter(layout, 1 << 40).total
     whole, divided = round(many), round(one - many)
     return " + ".join([*[str(whole)] * bool(whole or not divided), *[f"{divided}/d"] * bool(divided)])
@@ -206,12 +206,12 @@ class Stage:
 
 
 def stages(model: Model, layout: Layout) -> list[Stage]:
-    """What a rank of every pipeline stage is expected to hold, first to last."""
+    """Returns what a rank of every pipeline stage is expected to hold, first to last."""
     return [stage(model, layout, k) for k in range(layout.pp)]
 
 
 def stage(model: Model, layout: Layout, k: int) -> Stage:
-    """What a rank of stage k (0-based) is expected to hold."""
+    """Returns what a rank of stage k (0-based) is expected to hold."""
     dense, experts = parameters(model, layout, k)
     per, of_experts = per_parameter(layout), per_parameter(layout, expert_ranks(layout))
 
@@ -231,12 +231,12 @@ def _etp(layout: Layout) -> int:
 
 
 def expert_ranks(layout: Layout) -> int:
-    """Ranks that hold the same experts: the data parallel size of experts."""
+    """Returns ranks that hold the same experts: the data parallel size of experts."""
     return max(layout.dp * layout.cp * layout.tp // (layout.ep * _etp(layout)), 1)
 
 
 def parameters(model: Model, layout: Layout, k: int) -> tuple[int, int]:
-    """(parameters that all data parallel ranks share, parameters of experts) on a rank of stage k."""
+    """Returns (parameters that all data parallel ranks share, parameters of experts) on a rank of stage k."""
     layers = model.layers // layout.pp
     queries = model.attention - model.keys_and_values
     split = (queries + (0 if model.experts else model.feed_forward)) // layout.tp
@@ -247,7 +247,9 @@ def parameters(model: Model, layout: Layout, k: int) -> tuple[int, int]:
 
 
 def tables(model: Model, layout: Layout, k: int) -> tuple[int, int]:
-    """(parameters of the embedding, of the head) on a rank of stage k. A tied head is the embedding where both stand on one stage."""
+    """Returns (parameters of the embedding, of the head) on a rank of stage k. A tied head is the embedding where both stand on one
+    stage.
+    """
     table = model.hidden * model.vocab
     first, last = k == 0, k == layout.pp - 1
     embedding = _placed(layout.embedding_placement, table, layout.tp, first)
@@ -264,7 +266,7 @@ def _placed(placement: Placement, table: int, tp: int, here: bool) -> int:
 
 
 def in_flight(layout: Layout, k: int) -> float:
-    """Microbatches of whole stages whose activations stage k holds at once: 1F1B, with vpp > 1 interleaved (counted in chunks).
+    """Returns microbatches of whole stages whose activations stage k holds at once: 1F1B, with vpp > 1 interleaved (counted in chunks).
 
     1F1B: min(m, pp - k). Interleaved: min(m vpp, 2 (pp - k - 1) + (vpp - 1) pp + 1) chunks of a stage's layers / vpp.
     """
@@ -275,12 +277,12 @@ def in_flight(layout: Layout, k: int) -> float:
 
 
 def per_layer(model: Model, layout: Layout) -> float:
-    """Bytes of activations of one layer for one microbatch while nothing recomputes it (`none` and `selective`)."""
+    """Returns bytes of activations of one layer for one microbatch while nothing recomputes it (`none` and `selective`)."""
     return layout.micro_batch * _per_layer(model, layout)
 
 
 def _per_layer(model: Model, layout: Layout) -> float:
-    """`per_layer` of one sample."""
+    """Returns `per_layer` of one sample."""
     s, h, t = layout.seq / layout.cp, model.hidden, layout.tp
     wide = 2 if layout.number == "fp32" else 1
     width = model.ffn * (model.experts_per_token if model.experts else 1)
@@ -298,7 +300,7 @@ class Activations:
 
 
 def activations_of_a_sample(model: Model, layout: Layout, k: int) -> Activations:
-    """What a rank of stage k keeps per sample of a micro-batch. Everything here grows with the micro-batch in proportion."""
+    """Returns what a rank of stage k keeps per sample of a micro-batch. Everything here grows with the micro-batch in proportion."""
     s, h = layout.seq / layout.cp, model.hidden
     split = layout.tp if layout.sequence_parallel else 1
     one = _per_layer(model, layout)
@@ -313,13 +315,15 @@ def activations_of_a_sample(model: Model, layout: Layout, k: int) -> Activations
 
 
 def activations(model: Model, layout: Layout, k: int) -> int:
-    """Bytes of activations on a rank of stage k, without logits."""
+    """Returns bytes of activations on a rank of stage k, without logits."""
     sample = activations_of_a_sample(model, layout, k)
     return round(layout.micro_batch * (sample.each * in_flight(layout, k) + sample.once))
 
 
 def logits(model: Model, layout: Layout, k: int) -> int:
-    """Bytes of the FP32 logits and their gradient on a rank of stage k: `2 · 4 s b V / tp` on the last stage, whole with a full head."""
+    """Returns bytes of the FP32 logits and their gradient on a rank of stage k: `2 · 4 s b V / tp` on the last stage, whole with a full
+    head.
+    """
     if k != layout.pp - 1:
         return 0
     split = 1 if layout.head_placement == "all_full" else layout.tp

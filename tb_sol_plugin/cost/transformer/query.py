@@ -63,7 +63,7 @@ _FLAGS: Final = {"true": True, "1": True, "yes": True, "on": True, "false": Fals
 
 
 def asked(values: Values, *, base: Model | None = None, layout: Layout | None = None) -> tuple[Model, Layout]:
-    """The model and the layout that `values` describe; what they leave out is that of the preset, else of `base` and `layout`.
+    """Returns the model and the layout that `values` describe; what they leave out is that of the preset, else of `base` and `layout`.
 
     Without a preset and without `base` it is LLaMA-7B, unless sizes are asked for: then all of `NEEDED` must be. Names that are not
     in `NAMES` are ignored. BadQuery where a value does not fit or two contradict each other; whether the layout can run the
@@ -105,7 +105,7 @@ def _layout(given: Values, base: Layout) -> Layout:
 
 
 def _sharding(given: Values, base: Layout) -> Sharding:
-    """The distributed optimizer is the first of the kinds of sharding: it goes with every one but none."""
+    """Returns the distributed optimizer is the first of the kinds of sharding: it goes with every one but none."""
     wanted: Sharding = _word(given, "sharding", get_args(Sharding)) if "sharding" in given else base.sharding  # type: ignore[assignment]
     if _flag(given, "distributed_optimizer"):
         if "sharding" in given and wanted == "none":
@@ -123,7 +123,7 @@ def _sharding(given: Values, base: Layout) -> Sharding:
 
 
 def _over_the_world(given: Values, layout: Layout) -> Layout:
-    """The data parallel size that fills a number of devices, unless it is asked for too: then both must agree."""
+    """Returns the data parallel size that fills a number of devices, unless it is asked for too: then both must agree."""
     world, copy = _number(given, "world", WORLD), layout.tp * layout.pp * layout.cp
     product = "tp × pp × cp" if layout.cp > 1 else "tp × pp"
     if world % copy:
@@ -202,7 +202,7 @@ def _etp(layout: Layout) -> int:
 
 
 def _sequence(layout: Layout) -> int:
-    """What the tokens of a sequence are divided by."""
+    """Returns what the tokens of a sequence are divided by."""
     return layout.cp * (layout.tp if layout.sequence_parallel else 1)
 
 
@@ -237,7 +237,7 @@ RULES: Final[tuple[_Rule, ...]] = (
 
 
 def problems(model: Model, layout: Layout) -> list[Problem]:
-    """Why a layout cannot run a model, with the nearest values that could; empty where it can."""
+    """Returns why a layout cannot run a model, with the nearest values that could; empty where it can."""
     wrong = [rule for rule in RULES if not rule.holds(model, layout)]
     return [Problem(rule.field, rule.words(model, layout), _near(rule.field, model, layout)) for rule in wrong]
 
@@ -248,7 +248,7 @@ def possible(model: Model, layout: Layout) -> bool:
 
 
 def choices(field: str, model: Model, layout: Layout, candidates: Iterable[int]) -> tuple[int, ...]:
-    """Those of `candidates` that a size of the layout could have, all else as it is."""
+    """Returns those of `candidates` that a size of the layout could have, all else as it is."""
     return tuple(v for v in candidates if possible(model, replace(layout, **{field: v})))  # type: ignore[arg-type]
 
 
@@ -270,14 +270,16 @@ def must_be_possible(model: Model, layout: Layout) -> None:
 
 
 def _with(model: Model, layout: Layout, field: str, value: int) -> tuple[Model, Layout]:
-    """Both, with one size of either changed."""
+    """Returns both, with one size of either changed."""
     if hasattr(model, field):
         return replace(model, **{field: value}), layout  # type: ignore[arg-type]
     return model, replace(layout, **{field: value})  # type: ignore[arg-type]
 
 
 def _near(field: str, model: Model, layout: Layout) -> tuple[int, ...]:
-    """The possible values right below and right above the present one, as far as the rules of this field go; of a vocabulary, padded."""
+    """Returns the possible values right below and right above the present one, as far as the rules of this field go; of a vocabulary,
+    padded.
+    """
     own = [rule for rule in RULES if rule.field == field]
     now: int = getattr(model, field, None) or getattr(layout, field, None) or _etp(layout)
 
@@ -323,7 +325,7 @@ class Spread(NamedTuple):
 
 
 def layouts(model: Model, layout: Layout, world: int, micro_batches: tuple[int, ...] = MICRO_BATCHES) -> list[Spread]:
-    """Every possible (tp, pp, dp, micro-batch, recompute) on `world` devices; all else as in `layout`.
+    """Returns every possible (tp, pp, dp, micro-batch, recompute) on `world` devices; all else as in `layout`.
 
     With a number of microbatches the samples of a step stay the same, and layouts that cannot divide them are left out. Chunks per stage
     (vpp) are 1 where those of `layout` do not fit. Of more than `MOST_WAYS` ways to choose tp and pp, those with the smallest tp.
@@ -352,7 +354,7 @@ def layouts(model: Model, layout: Layout, world: int, micro_batches: tuple[int, 
 
 
 def _spread(model: Model, layout: Layout, world: int) -> Iterator[Layout]:
-    """Possible layouts of a model over `world` devices, by tp, then pp."""
+    """Yields possible layouts of a model over `world` devices, by tp, then pp."""
     over = divisors(world // layout.cp) if world % layout.cp == 0 else []
     pps = [n for n in over if model.layers % n == 0]
     for tp in (n for n in over if model.heads % n == 0):
@@ -367,13 +369,13 @@ def _spread(model: Model, layout: Layout, world: int) -> Iterator[Layout]:
 
 
 def _microbatches(samples: int, size: int, dp: int) -> int | None:
-    """Microbatches that keep the samples of a step; 0 where their number is left open, None where they do not divide."""
+    """Returns microbatches that keep the samples of a step; 0 where their number is left open, None where they do not divide."""
     if not samples:
         return 0
     return samples // (size * dp) if samples % (size * dp) == 0 else None
 
 
 def divisors(number: int) -> list[int]:
-    """All divisors, smallest first."""
+    """Returns all divisors, smallest first."""
     low = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
     return sorted({*low, *(number // n for n in low)})

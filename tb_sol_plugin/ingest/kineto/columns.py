@@ -101,7 +101,7 @@ class Group(NamedTuple):
         return self._replace(rows=self.rows[keep])
 
     def ints(self, key: str, old: str = "") -> Ints:
-        """An argument as int64, -1 missing; `old` is the spelling of older recorders."""
+        """Returns an argument as int64, -1 missing; `old` is the spelling of older recorders."""
         found = self.batch.ints(key, self.rows)
         return np.where(found < 0, self.batch.ints(old, self.rows), found) if old and self.batch.has(old) else found
 
@@ -129,7 +129,7 @@ Adder = Callable[[Group, Columns], None]
 
 
 def _placed(group: Group, columns: Columns) -> tuple[Group, Ints, Ints]:
-    """Events that have a place in time, with start and duration in ns (duration 0 where missing or negative)."""
+    """Returns events that have a place in time, with start and duration in ns (duration 0 where missing or negative)."""
     health = columns.health
     start, given = group.batch.times(K.TS, group.rows)
     if not given.all():
@@ -190,7 +190,7 @@ def _host(kind: int) -> Adder:
 
 
 def _matching(name: Codes, columns: Columns, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-    """Which events' names pass a test, made once per distinct name of the group."""
+    """Returns which events' names pass a test, made once per distinct name of the group."""
     codes, place = np.unique(name, return_inverse=True)
     names = list(columns.names)
     return np.fromiter((test(str(names[c])) for c in codes.tolist()), bool, len(codes))[place]
@@ -212,7 +212,7 @@ def _operator(group: Group, row: Ints, columns: Columns) -> None:
 
 
 def _extra(group: Group, columns: Columns) -> Codes:
-    """Codes of the rarely recorded arguments, taken together: a tuple of (key, raw value) per event that has any."""
+    """Returns codes of the rarely recorded arguments, taken together: a tuple of (key, raw value) per event that has any."""
     recorded = [key for key in EXTRA if group.batch.where(key, group.rows).any()]
     if not recorded:
         return np.full(len(group.rows), columns.extra[()], np.int32)
@@ -303,7 +303,7 @@ def _collective(group: Group, columns: Columns) -> None:
 
 
 def _peers(group: Group, columns: Columns) -> None:
-    """Copies between devices: CUPTI records them apart, with the device a copy leaves, the one it reaches and the one that copies."""
+    """Adds copies between devices: CUPTI records them apart, with the device a copy leaves, the one it reaches and the one that copies."""
     named = group.batch.where("fromDevice", group.rows) | group.batch.where("toDevice", group.rows)
     if named.any():
         chosen = group.only(named)
@@ -315,7 +315,7 @@ def _peers(group: Group, columns: Columns) -> None:
 
 
 def _sizes(group: Group, columns: Columns, key: str) -> Ints:
-    """Sizes of copies in bytes; -1 where none is recorded, and where it is negative or larger than any memory, which is counted."""
+    """Returns sizes of copies in bytes; -1 where none is recorded, and where it is negative or larger than any memory, which is counted."""
     size = group.floats(key)  # as integers, numbers of more than 62 bits would wrap
     bad = ((size < 0) & (size != -1)) | (size > LARGEST)
     if bad.any():
@@ -324,7 +324,7 @@ def _sizes(group: Group, columns: Columns, key: str) -> Ints:
 
 
 def _trailing_numbers(batch: Batch, which: int, rows: Ints) -> Ints:
-    """7 of 7, "7" and "stream 7" (old traces name the thread so); -1 without a number."""
+    """Returns 7 of 7, "7" and "stream 7" (old traces name the thread so); -1 without a number."""
     codes = batch.raw.fields.codes(batch.text, *batch.field(which, rows))
     distinct, place = np.unique(codes, return_inverse=True)
     tails = [plain_text(batch.raw.fields.value(c)).rpartition(" ")[2] for c in distinct.tolist()]
@@ -371,7 +371,7 @@ def _flow(group: Group, columns: Columns) -> None:
 
 
 def _flow_ids(group: Group) -> Ints:
-    """Ids of flows: numbers as they are, other texts as a number below -1 made from the text; -1 where there is none."""
+    """Returns ids of flows: numbers as they are, other texts as a number below -1 made from the text; -1 where there is none."""
     ids = group.batch.numbers(K.ID, group.rows)
     bare = np.flatnonzero(ids == -1)
     for i, raw in zip(bare.tolist(), group.batch.raws(K.ID, group.rows[bare]), strict=True):
@@ -416,7 +416,9 @@ MOST_MEMORY: Final = 1 << 48
 
 
 def _changed_bytes(group: Group, columns: Columns) -> Ints:
-    """What each memory event gains or frees; 0 where that is not said, so that totals alone tell of it. A free of one byte is -1."""
+    """Returns what each memory event gains or frees; 0 where that is not said, so that totals alone tell of it. A free of one byte is
+    -1.
+    """
     told = group.floats("Bytes")
     lost, wrong = np.isnan(told), np.abs(told) > MOST_MEMORY
     columns.health.add("memory event that does not say how much", int(lost.sum()), effect="what is in use follows from totals alone")
@@ -425,7 +427,7 @@ def _changed_bytes(group: Group, columns: Columns) -> Ints:
 
 
 def _total_bytes(key: str, group: Group, columns: Columns) -> Ints:
-    """A total of memory per event; -1 where it is missing or no size of any memory."""
+    """Returns a total of memory per event; -1 where it is missing or no size of any memory."""
     told = group.floats(key)  # whole numbers beyond 62 bits are cut
     wrong = (told < -1) | (told > MOST_MEMORY)
     columns.health.add("size of memory that cannot be", int(wrong.sum()), key, "unknown")
@@ -454,7 +456,7 @@ def _meta(group: Group, columns: Columns) -> None:
 
 
 def begin_end(group: Group, columns: Columns) -> None:
-    """B and E events are kept until the end of the file, where they are paired per thread."""
+    """Keeps B and E events until the end of the file, where they are paired per thread."""
     time, given = group.batch.times(K.TS, group.rows)
     code, thread, index = group.names(columns).tolist(), group.threads(columns).tolist(), group.places().tolist()
     names = list(columns.names)

@@ -31,12 +31,12 @@ class Text(NamedTuple):
     size: int
 
     def piece(self, offset: int, length: int) -> bytes:
-        """A byte range."""
+        """Returns a byte range."""
         return self.data[offset : offset + length].tobytes()
 
 
 def padded(text: bytes) -> Text:
-    """`text` as the compiled loops want it."""
+    """Returns `text` as the compiled loops want it."""
     buffer = np.frombuffer(text + bytes(K.SLACK + (-len(text)) % 8), np.uint8)
     return Text(buffer, buffer.view(np.uint64), len(text))
 
@@ -60,12 +60,12 @@ class ByteInterner:
         return self._count
 
     def value(self, code: int) -> bytes:
-        """The raw value of a code."""
+        """Returns the raw value of a code."""
         start, length = int(self._starts[code]), int(self._lengths[code])
         return self._arena[start : start + length // 8 + 1].tobytes()[:length]
 
     def codes(self, text: Text, offset: Array, length: Array) -> npt.NDArray[np.int32]:
-        """Code per byte range."""
+        """Returns code per byte range."""
         out = np.zeros(len(offset), np.int32)
         done = 0
         while done < len(offset):
@@ -101,7 +101,7 @@ class ByteInterner:
             K.rehash(self._slots, self._hashes, self._count)
 
     def into(self, codes: npt.NDArray[np.int32], interner: Interner, shown: object) -> npt.NDArray[np.int32]:
-        """The same values as codes of `interner`, whose keys are `shown(raw value)`; worked out once per distinct value."""
+        """Returns the same values as codes of `interner`, whose keys are `shown(raw value)`; worked out once per distinct value."""
         known = self._mapped.get(id(interner), np.zeros(0, np.int32))
         if len(known) < self._count:
             more = np.fromiter((interner[shown(self.value(i))] for i in range(len(known), self._count)), np.int32)  # type: ignore[operator]
@@ -111,7 +111,7 @@ class ByteInterner:
 
 
 def integers(text: Text, offset: Array, length: Array, health: Health) -> Ints:
-    """int64 per byte range; -1 for what is not a whole number (null, text, NaN); quoted numbers and hexadecimal are read."""
+    """Returns int64 per byte range; -1 for what is not a whole number (null, text, NaN); quoted numbers and hexadecimal are read."""
     whole, fraction, status = np.zeros(len(offset), np.int64), np.zeros(len(offset)), np.zeros(len(offset), np.int8)
     K.numbers(text.data, offset, length, whole, fraction, status)
     for i in np.flatnonzero(status).tolist():
@@ -129,13 +129,13 @@ def _float(raw: bytes) -> float:
 
 
 def _count_bare_word(raw: bytes, health: Health, count: int = 1) -> None:
-    """NaN, Infinity, N/A and the like where JSON wants a value."""
+    """Counts NaN, Infinity, N/A and the like where JSON wants a value."""
     if (raw[:1].lower() in b"niu" and raw != b"null") or raw[:2].lower() == b"-i":
         health.add("NaN, Infinity or N/A", count, raw[:20].decode("utf-8", "replace"))
 
 
 def floats(text: Text, offset: Array, length: Array, health: Health) -> npt.NDArray[np.float64]:
-    """float64 per byte range, NaN for what is not a number ("N/A" is how old ROCm traces write an unknown bandwidth)."""
+    """Returns float64 per byte range, NaN for what is not a number ("N/A" is how old ROCm traces write an unknown bandwidth)."""
     whole, fraction, status = np.zeros(len(offset), np.int64), np.zeros(len(offset)), np.zeros(len(offset), np.int8)
     K.numbers(text.data, offset, length, whole, fraction, status)
     odd = np.flatnonzero(status == 2)
@@ -150,7 +150,7 @@ def floats(text: Text, offset: Array, length: Array, health: Health) -> npt.NDAr
 
 
 def nanoseconds(text: Text, offset: Array, length: Array, health: Health) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """(int64 ns, given) from decimal microsecond texts, without a float in between.
+    """Returns (int64 ns, given) from decimal microsecond texts, without a float in between.
 
     Digits past the third round half up. Quoted numbers and exponents are read as decimals; null, text and times past
     `FARTHEST` count as not given.
@@ -212,11 +212,11 @@ class Batch:
     # -- fields -----------------------------------------------------------------------------------------------
 
     def field(self, which: int, rows: Rows) -> tuple[Array, Array]:
-        """(offset, length) of a field's raw value; length 0 where it is absent."""
+        """Returns (offset, length) of a field's raw value; length 0 where it is absent."""
         return self.found[rows, 2 * which], self.found[rows, 2 * which + 1]
 
     def groups(self) -> list[tuple[str, str | None, Rows]]:
-        """(phase, category, events) per distinct pair; category None where it is absent or null."""
+        """Returns (phase, category, events) per distinct pair; category None where it is absent or null."""
         every = np.arange(self.count)
         phase = self.raw.fields.codes(self.text, *self.field(K.PH, every)).astype(np.int64)
         category = self.raw.fields.codes(self.text, *self.field(K.CAT, every)).astype(np.int64)
@@ -230,20 +230,20 @@ class Batch:
         return out
 
     def times(self, which: int, rows: Rows) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """(ns, given) of `ts` or `dur`."""
+        """Returns (ns, given) of `ts` or `dur`."""
         return nanoseconds(self.text, *self.field(which, rows), self.health)
 
     def names(self, rows: Rows, interner: Interner) -> Codes:
-        """Codes of the names."""
+        """Returns codes of the names."""
         codes = self.raw.names.codes(self.text, *self.field(K.NAME, rows))
         return self.raw.names.into(codes, interner, partial(name_of, self.health))
 
     def unnamed(self, rows: Rows) -> int:
-        """How many of the events have no name, or an empty one."""
+        """Returns how many of the events have no name, or an empty one."""
         return int((self.field(K.NAME, rows)[1] <= 2).sum())
 
     def threads(self, rows: Rows, interner: ThreadInterner) -> Codes:
-        """Codes of (pid, tid)."""
+        """Returns codes of (pid, tid)."""
         pid = self.raw.fields.codes(self.text, *self.field(K.PID, rows)).astype(np.int64)
         tid = self.raw.fields.codes(self.text, *self.field(K.TID, rows)).astype(np.int64)
         pairs, place = np.unique(pid << 32 | tid, return_inverse=True)
@@ -251,7 +251,7 @@ class Batch:
         return np.fromiter((interner[value(p >> 32), value(p & 0xFFFFFFFF)] for p in pairs.tolist()), np.int32, len(pairs))[place]
 
     def numbers(self, which: int, rows: Rows) -> Ints:
-        """A field as int64, -1 where it is no number."""
+        """Returns a field as int64, -1 where it is no number."""
         return integers(self.text, *self.field(which, rows), self.health)
 
     # -- arguments --------------------------------------------------------------------------------------------
@@ -261,14 +261,14 @@ class Batch:
         return key in self._spans
 
     def odd_args(self, rows: Rows) -> int:
-        """How many of the events carry `args` that are no object."""
+        """Returns how many of the events carry `args` that are no object."""
         offset, length = self.field(K.ARGS, rows)
         given = length > 0
         first = self.text.data[np.minimum(offset, self.text.size)]
         return int((given & (first != 123) & (first != 110)).sum())
 
     def ints(self, key: str, rows: Rows) -> Ints:
-        """An argument as int64 per event, -1 where it is missing."""
+        """Returns an argument as int64 per event, -1 where it is missing."""
         whole = self._whole.get(key)
         if whole is None:
             if key not in self._spans:
@@ -280,7 +280,7 @@ class Batch:
         return whole[rows]
 
     def floats(self, key: str, rows: Rows) -> npt.NDArray[np.float64]:
-        """An argument as float64 per event, NaN where it is missing."""
+        """Returns an argument as float64 per event, NaN where it is missing."""
         out = np.full(self.count, np.nan)
         if key in self._spans:
             pairs = self._pairs(key)
@@ -288,7 +288,7 @@ class Batch:
         return out[rows]
 
     def codes(self, key: str, rows: Rows, interner: Interner) -> Codes:
-        """An argument as codes of its raw bytes in `interner`; missing is the code of b""."""
+        """Returns an argument as codes of its raw bytes in `interner`; missing is the code of b""."""
         if key not in self._spans:
             return np.full(len(rows), interner[b""], np.int32)
         pairs = self._pairs(key)
@@ -298,7 +298,7 @@ class Batch:
         return out[rows]
 
     def where(self, key: str, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Which events carry the argument with something in it (neither "" nor null)."""
+        """Returns which events carry the argument with something in it (neither "" nor null)."""
         out = np.zeros(self.count, bool)
         if key in self._spans:
             pairs = self._pairs(key)
@@ -308,7 +308,7 @@ class Batch:
         return out[rows]
 
     def raws(self, which: int, rows: Rows) -> list[bytes]:
-        """A field's raw bytes per event."""
+        """Returns a field's raw bytes per event."""
         offset, length = self.field(which, rows)
         return [self.text.piece(o, n) for o, n in zip(offset.tolist(), length.tolist(), strict=True)]
 
@@ -318,7 +318,7 @@ class Batch:
 
 
 def scalar(raw: bytes) -> str:
-    """A JSON scalar as text; anything unreadable as the text it is."""
+    """Returns a JSON scalar as text; anything unreadable as the text it is."""
     if raw[:1] == b'"':
         try:
             return str(msgspec.json.decode(raw))
@@ -328,7 +328,7 @@ def scalar(raw: bytes) -> str:
 
 
 def name_of(health: Health, raw: bytes) -> str:
-    """An event's name; one that is missing, empty or null is "(unnamed)". Bad escapes and bytes are kept, and counted."""
+    """Returns an event's name; one that is missing, empty or null is "(unnamed)". Bad escapes and bytes are kept, and counted."""
     if raw in (b"", b'""', b"null"):
         return "(unnamed)"
     if raw[:1] == b'"':

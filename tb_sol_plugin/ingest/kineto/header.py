@@ -28,7 +28,7 @@ TRACE_KEYS: Final = frozenset(
 
 
 def devices(header: dict[str, object]) -> tuple[DeviceProps, ...]:
-    """`deviceProperties`, keyed by their `id`; entries that are not objects are left out."""
+    """Returns `deviceProperties`, keyed by their `id`; entries that are not objects are left out."""
     found = header.get("deviceProperties")
     out = []
     for place, item in enumerate(found if isinstance(found, list) else []):
@@ -52,12 +52,12 @@ def devices(header: dict[str, object]) -> tuple[DeviceProps, ...]:
 
 
 def flags(header: dict[str, object]) -> dict[str, bool | None]:
-    """What the recording was asked for; None where the header does not say."""
+    """Returns what the recording was asked for; None where the header does not say."""
     return {name: None if header.get(name) is None else bool(_int(header.get(name))) for name in FLAGS}
 
 
 def versions(header: dict[str, object]) -> dict[str, str]:
-    """Versions as text: 12040 of CUDA reads 12.4."""
+    """Returns versions as text: 12040 of CUDA reads 12.4."""
     out: dict[str, str] = {}
     for name in VERSIONS:
         value = header.get(name)
@@ -69,7 +69,7 @@ def versions(header: dict[str, object]) -> dict[str, str]:
 
 
 def distributed(header: dict[str, object]) -> tuple[int | None, int | None, str]:
-    """(rank, world size, backend) of `distributedInfo`; None and "" where it does not say."""
+    """Returns (rank, world size, backend) of `distributedInfo`; None and "" where it does not say."""
     found = header.get("distributedInfo")
     info = found if isinstance(found, dict) else {}
     rank, world = (-1 if isinstance(info.get(k), bool) else _int(info.get(k), -1) for k in ("rank", "world_size"))
@@ -79,7 +79,7 @@ def distributed(header: dict[str, object]) -> tuple[int | None, int | None, str]
 
 
 def logged(header: dict[str, object], name: str) -> tuple[str, ...]:
-    """The recorder's own ERROR or WARNING lines, without secrets, at most 20."""
+    """Returns the recorder's own ERROR or WARNING lines, without secrets, at most 20."""
     found = header.get(name)
     lines = found if isinstance(found, list) else [found] if isinstance(found, str) else []
     return tuple(redact.text(str(line))[:400] for line in lines[:20])
@@ -90,14 +90,14 @@ TOLD = ("atomic_bsz", "num_nodes", "num_replicas")
 
 
 def metadata(header: dict[str, object]) -> dict[str, str]:
-    """The allowlisted, redacted part of the free-form metadata."""
+    """Returns the allowlisted, redacted part of the free-form metadata."""
     found = header.get("metadata")
     out = redact.allowlisted(found) if isinstance(found, dict) else {}
     return out | {name: str(n) for name in TOLD if (n := _int(header.get(name))) > 0}
 
 
 def base_time(header: dict[str, object]) -> int | None:
-    """`baseTimeNanoseconds`, which is added to every time; None where the header has none."""
+    """Returns `baseTimeNanoseconds`, which is added to every time; None where the header has none."""
     value = header.get("baseTimeNanoseconds")
     if isinstance(value, str) and value.isdigit():
         value = int(value)
@@ -105,7 +105,7 @@ def base_time(header: dict[str, object]) -> int | None:
 
 
 def vendor(header: dict[str, object], device_categories: set[str], call_names: set[str], names: tuple[str, ...]) -> str:
-    """nvidia, amd, mtia, xpu, hpu or other; "" without device events. Versions first, then what the events are called."""
+    """Returns nvidia, amd, mtia, xpu, hpu or other; "" without device events. Versions first, then what the events are called."""
     if not device_categories:
         return ""
     lower = {c.lower() for c in device_categories}
@@ -125,7 +125,7 @@ def vendor(header: dict[str, object], device_categories: set[str], call_names: s
 
 
 def _int(value: object, default: int = 0) -> int:
-    """A number or a text of one as int; `default` for anything else and for what fits no int64."""
+    """Returns a number or a text of one as int; `default` for anything else and for what fits no int64."""
     if isinstance(value, str):
         try:
             value = int(value, 0)

@@ -36,12 +36,12 @@ class Host:
         self.code = frame["name"].cat.codes.to_numpy()
 
     def matching(self, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-        """Rows whose name the pattern matches at its start; tested once per distinct name."""
+        """Returns rows whose name the pattern matches at its start; tested once per distinct name."""
         good = np.fromiter((bool(pattern.match(n)) for n in self.names), bool, len(self.names))
         return good[self.code] if len(self.code) else np.zeros(0, bool)
 
     def find(self, thread: Rows, time: Ints, mask: npt.NDArray[np.bool_]) -> Rows:
-        """The deepest row of `mask` that starts exactly at (thread, time); -1 if none."""
+        """Returns the deepest row of `mask` that starts exactly at (thread, time); -1 if none."""
         rows = np.flatnonzero(mask)
         out = np.full(len(time), -1, np.int32)
         if len(rows) == 0 or len(time) == 0:
@@ -64,7 +64,7 @@ class Host:
 def launches(
     host: Host, calls: pd.DataFrame, device: dict[str, Array], flows: pd.DataFrame, health: Health
 ) -> tuple[Rows, npt.NDArray[np.int8]]:
-    """(host row of the launching call, link method) per device event."""
+    """Returns (host row of the launching call, link method) per device event."""
     correlation = np.asarray(device["correlation"], np.int64)
     count = len(correlation)
     call = np.full(count, -1, np.int32)
@@ -111,14 +111,14 @@ def _by_flow(host: Host, device: dict[str, Array], flows: pd.DataFrame, loose: I
 
 
 def _among(column: pd.Series, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """Which rows of a dictionary-encoded column hold one of `names`; tested once per distinct value."""
+    """Returns which rows of a dictionary-encoded column hold one of `names`; tested once per distinct value."""
     good = np.isin(np.asarray(column.cat.categories, object), names)
     codes = column.cat.codes.to_numpy()
     return good[codes] if len(codes) else np.zeros(0, bool)
 
 
 def flow_pairs(starts: pd.DataFrame, ends: pd.DataFrame, direction: Literal["backward", "nearest"]) -> pd.DataFrame:
-    """Each end of a flow with its start, columns suffixed `_s` and `_f`. Where an id is used again, the start next to the end
+    """Returns each end of a flow with its start, columns suffixed `_s` and `_f`. Where an id is used again, the start next to the end
     (`nearest`) or the last one before it (`backward`) is meant."""
     if starts["id"].is_unique:
         return starts.merge(ends, on="id", suffixes=("_s", "_f"))
@@ -129,7 +129,7 @@ def flow_pairs(starts: pd.DataFrame, ends: pd.DataFrame, direction: Literal["bac
 
 
 def owners(host: Host, call: Rows) -> dict[str, Rows]:
-    """Innermost operator, module and annotation around each launch (host rows, -1 none)."""
+    """Returns innermost operator, module and annotation around each launch (host rows, -1 none)."""
     has = call >= 0
     time = np.zeros(len(call), np.int64)
     time[has] = host.start[call[has]]
@@ -142,7 +142,7 @@ def owners(host: Host, call: Rows) -> dict[str, Rows]:
 def communication(
     host: Host, device: pd.DataFrame, annotation: Rows, operator: Rows
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """(wide, narrow) communication flags of device events: by kernel name, and (wide) by the range around the launch."""
+    """Returns (wide, narrow) communication flags of device events: by kernel name, and (wide) by the range around the launch."""
     names = np.asarray(device["name"].cat.categories, object)
     codes = device["name"].cat.codes.to_numpy()
     kernel = device["kind"].to_numpy() == S.KERNEL
@@ -159,7 +159,7 @@ def communication(
 
 
 def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[int, int]) -> tuple[pd.DataFrame, Rows]:
-    """(steps table, step row per device event). One pseudo-step over the whole extent where no ProfilerStep was recorded."""
+    """Returns (steps table, step row per device event). One pseudo-step over the whole extent where no ProfilerStep was recorded."""
     names = [rules.STEP.match(n) for n in host.names]
     number_of = np.fromiter((int(m.group(1)) if m and len(m.group(1)) < 18 else -1 for m in names), np.int64, len(names))
     numbers = number_of[host.code] if len(host.code) else np.zeros(0, np.int64)
@@ -244,7 +244,7 @@ def backward(host: Host, operators: pd.DataFrame, flows: pd.DataFrame) -> pd.Dat
 
 
 def _lift(host: Host, rows: Rows, wrapper: npt.NDArray[np.bool_]) -> Rows:
-    """The evaluate_function wrapper around a backward operator, or the operator itself."""
+    """Returns the evaluate_function wrapper around a backward operator, or the operator itself."""
     up = host.parent[rows]
     return np.where((up >= 0) & wrapper[np.maximum(up, 0)], up, rows).astype(np.int32)
 
@@ -312,7 +312,7 @@ def _backward_numbers(host: Host, sequence: Ints, forward_thread: Ints, wrapper:
 
 
 def _home_threads(pairs: pd.DataFrame) -> dict[int, int]:
-    """The OS thread that each forward thread number stands for: the one most of its roots have a candidate on.
+    """Returns the OS thread that each forward thread number stands for: the one most of its roots have a candidate on.
 
     Threads that count alike (replicas that run the same model) are given out in order of their first operator, each once.
     """

@@ -76,7 +76,7 @@ _CONTROL = re.compile(rb"[\x00-\x1f]")
 
 
 def mend(text: bytes, health: Health) -> bytes:
-    """`text` with bytes that are not UTF-8, bad escapes, control characters in strings and bare NaN words replaced; counted."""
+    """Returns `text` with bytes that are not UTF-8, bad escapes, control characters in strings and bare NaN words replaced; counted."""
     try:
         text.decode("utf-8")
     except UnicodeDecodeError:
@@ -101,7 +101,7 @@ def mend(text: bytes, health: Health) -> bytes:
 
 
 def header(text: bytes, health: Health) -> dict[str, object] | None:
-    """The header object; None where it stays unreadable."""
+    """Returns the header object; None where it stays unreadable."""
     for candidate in (text, text.rstrip().rstrip(b",}") + b"}"):
         for mended in (False, True):
             try:
@@ -113,7 +113,7 @@ def header(text: bytes, health: Health) -> dict[str, object] | None:
 
 
 def skip_entry(text: bytes, final: bool) -> tuple[int, str]:
-    """(bytes to skip, what is skipped) past an entry of the list that cannot be read as an event.
+    """Returns (bytes to skip, what is skipped) past an entry of the list that cannot be read as an event.
 
     A value that is no object ends at the next comma or bracket of its own level; an object that is damaged inside
     ends where the next event seems to start. 0 bytes: more text is needed to tell.
@@ -130,7 +130,7 @@ def skip_entry(text: bytes, final: bool) -> tuple[int, str]:
 
 
 def _value_end(text: bytes) -> int:
-    """Bytes up to the comma or bracket that ends the value the text starts with; 0 if it does not end here."""
+    """Returns bytes up to the comma or bracket that ends the value the text starts with; 0 if it does not end here."""
     depth = 0
     for match in re.finditer(rb'"(?:[^"\\]|\\.)*"|[{}\[\],]', text, re.DOTALL):
         token = match.group()
@@ -174,7 +174,7 @@ class Splitter:
     # -- bytes ------------------------------------------------------------------------------------------------
 
     def _fill(self, wanted: int) -> None:
-        """Have at least `wanted` bytes, or all there are."""
+        """Reads until there are `wanted` bytes, or all there are."""
         if len(self._buffer) >= wanted or self._eof:
             return
         pieces = [self._buffer]
@@ -220,7 +220,7 @@ class Splitter:
             self.warnings.append(f"{self.source.truncated}; the {self.columns.total:,} complete events before that are kept")
 
     def _objects(self) -> Iterator[None]:
-        """The first object that has events, of one or more joined together."""
+        """Yields the first object that has events, of one or more joined together."""
         while True:
             before = self._head()
             tail = b"}"
@@ -274,7 +274,7 @@ class Splitter:
             wanted = 2 * len(self._buffer) + CHUNK
 
     def _check_list(self) -> None:
-        """A list of rows that are not events is something else (a memory timeline holds lists)."""
+        """Refuses a list of rows that are not events (a memory timeline holds lists)."""
         first = self._buffer.lstrip()[:1]
         if first == b"[":
             raise NotATrace(
@@ -310,7 +310,7 @@ class Splitter:
             yield
 
     def _skip(self) -> bool:
-        """Go past what cannot be read as an event; True at the end of the file."""
+        """Skips what cannot be read as an event; True at the end of the file."""
         size = CHUNK
         while True:
             self._fill(size)
@@ -327,7 +327,7 @@ class Splitter:
         return cut_off
 
     def _ended_early(self) -> None:
-        """The list of events was not closed."""
+        """Notes that the list of events was not closed."""
         self._pipeline.drain()
         self.truncated = True
         if not self.source.truncated:
@@ -339,7 +339,7 @@ class Splitter:
     # -- header -----------------------------------------------------------------------------------------------
 
     def _tail(self) -> bytes:
-        """The text from after the list to the end of the object, taken."""
+        """Returns the text from after the list to the end of the object, taken."""
         wanted = 1 << 16
         while True:
             self._fill(wanted)
@@ -364,7 +364,7 @@ class Splitter:
             wanted = 2 * len(self._buffer) + CHUNK
 
     def _parse_header(self, text: bytes) -> dict[str, object] | None:
-        """The header object; a text that stays unreadable is reported and gives the empty header."""
+        """Returns the header object; a text that stays unreadable is reported and gives the empty header."""
         found = header(text, self.columns.health)
         if found is None and text.strip(b" \t\r\n{}"):
             self.warnings.append("the header could not be read: device names, versions and flags are unknown")
@@ -419,7 +419,7 @@ def _without_gc() -> Iterator[None]:
 
 
 def build(columns: Columns, header: dict[str, object], *, source: Source, warnings: list[str], truncated: bool) -> Capture:
-    """Tables, trees and links of what was read."""
+    """Builds tables, trees and links of what was read."""
     T.pair_begin_end(columns)
     origin = min((b.minimum("start") for b in (columns.host, columns.device) if b.rows), default=0)
     host, old_to_new = T.host(columns, origin)
@@ -512,7 +512,7 @@ def _facts(
 
 
 def _regime(tables: dict[str, pd.DataFrame]) -> int:
-    """1 to 4: what the external id of calls and device events means; 0 where none is recorded."""
+    """Returns 1 to 4: what the external id of calls and device events means; 0 where none is recorded."""
     calls = tables["calls"]
     ids, correlation = calls["external_id"].to_numpy(), calls["correlation"].to_numpy()
     given = ids > 0

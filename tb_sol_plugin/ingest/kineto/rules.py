@@ -51,7 +51,7 @@ STEP: Final = re.compile(r"ProfilerStep#(\d+)$")
 
 
 def bucket(phase: str, category: str | None) -> int:
-    """Where an event goes, by its `ph` and `cat` (None: no category)."""
+    """Returns where an event goes, by its `ph` and `cat` (None: no category)."""
     if phase == "X":
         name = (category or "").lower()
         if name in _COMPLETE:
@@ -95,7 +95,7 @@ _END: Final = {"H": "H", "M": "H", "D": "D", "A": "D", "P": "P"}
 
 
 def copy_of(name: str, is_set: bool, kind: str = "") -> tuple[str, str, str]:
-    """(direction, source kind, destination kind) of a copy or set, from its name, else from the recorder's `kind`.
+    """Returns (direction, source kind, destination kind) of a copy or set, from its name, else from the recorder's `kind`.
 
     Where neither names a direction it is "Unknown", whatever its ends: they are kept as recorded.
     """
@@ -108,7 +108,7 @@ def copy_of(name: str, is_set: bool, kind: str = "") -> tuple[str, str, str]:
 
 
 def direction_of(text: str) -> str:
-    """The direction that a text spells, "Unknown" where it spells one that is not known, "" for none."""
+    """Returns the direction that a text spells, "Unknown" where it spells one that is not known, "" for none."""
     short = [*_SHORT.findall(text), *(tuple(side.upper() for side in pair) for pair in _SHORT_WORD.findall(text))]
     pairs = [(_END.get(a, ""), _END.get(b, "")) for a, b in short]
     pairs += [(_END[a[0].upper()], _END[b[0].upper()]) for a, b in _LONG.findall(text)]

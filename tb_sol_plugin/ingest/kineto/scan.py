@@ -27,7 +27,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 @njit(cache=True, nogil=True)
 def _load(words, i):  # type: ignore[no-untyped-def]
-    """Eight bytes from any offset, out of the array seen as words."""
+    """Returns eight bytes from any offset, out of the array seen as words."""
     k = np.uint64(i) >> np.uint64(3)
     shift = (np.uint64(i) & np.uint64(7)) << np.uint64(3)
     low = words[k] >> shift
@@ -38,13 +38,13 @@ def _load(words, i):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _at(text, i):  # type: ignore[no-untyped-def]
-    """text[i] for an index that is not negative, without the test for it: a tenth of the time of `scan`."""
+    """Returns text[i] for an index that is not negative, without the test for it: a tenth of the time of `scan`."""
     return text[np.uint64(i)]
 
 
 @njit(cache=True, nogil=True)
 def _string_end(text, i, n):  # type: ignore[no-untyped-def]
-    """Index after the closing quote of the string that opens at i; n + 1 if it does not close."""
+    """Returns the index after the closing quote of the string that opens at i; n + 1 if it does not close."""
     i += 1
     while i < n:
         c = _at(text, i)
@@ -58,7 +58,7 @@ def _string_end(text, i, n):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _value_end(text, i, n):  # type: ignore[no-untyped-def]
-    """Index after the value that starts at i; n + 1 if it does not end before n."""
+    """Returns the index after the value that starts at i; n + 1 if it does not end before n."""
     c = _at(text, i)
     if c == 34:
         return _string_end(text, i, n)
@@ -94,7 +94,7 @@ def _space(text, i, n):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _field(text, i, length):  # type: ignore[no-untyped-def]
-    """Which event field a key (without quotes) of this length at i is; -1 for others."""
+    """Returns which event field a key (without quotes) of this length at i is; -1 for others."""
     if length < 2 or length > 4:
         return -1
     key = _at(text, i) << 8 | _at(text, i + 1)
@@ -109,7 +109,7 @@ def _field(text, i, length):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def _key(text, i, n):  # type: ignore[no-untyped-def]
-    """(Why it stopped, length, index of the value) of the key whose quote is at i."""
+    """Returns (why it stopped, length, index of the value) of the key whose quote is at i."""
     if _at(text, i) != 34:
         return BROKEN, 0, i
     end = _string_end(text, i, n)
@@ -126,7 +126,7 @@ def _key(text, i, n):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _event(text, i, n, found, args, event, first):  # type: ignore[no-untyped-def]
-    """(Why it stopped, index after, rows of `args` filled) the event whose content starts at i. first: the row to fill first."""
+    """Returns (why it stopped, index after, rows of `args` filled) the event whose content starts at i. first: the row to fill first."""
     for k in range(2 * FIELDS):
         found[event, k] = 0
     pairs = first
@@ -214,7 +214,7 @@ def scan(text, n, start, found, args):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def intern(words, offset, length, out, begin, slots, hashes, starts, lengths, arena, count, used):  # type: ignore[no-untyped-def]
-    """Codes of byte ranges, equal bytes equal code. Returns (next range to do, distinct values, arena words used).
+    """Gives byte ranges codes, equal bytes equal codes. Returns (next range to do, distinct values, arena words used).
 
     Stops early where the table is more than half full or the arena has no room: the caller grows them and goes on.
     A hit is compared word by word, so a crafted hash collision cannot merge two values. The arena holds each value
@@ -278,7 +278,7 @@ def rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def numbers(text, offset, length, whole, fraction, status):  # type: ignore[no-untyped-def]
-    """Plain JSON numbers: `whole` their integer part, `fraction` the float value.
+    """Reads plain JSON numbers: `whole` their integer part, `fraction` the float value.
 
     status: 0 an integer, 1 a decimal whose float is exact by one division, 2 anything else (the caller reads it).
     """
@@ -328,7 +328,7 @@ def numbers(text, offset, length, whole, fraction, status):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True)
 def microseconds(text, offset, length, out, status):  # type: ignore[no-untyped-def]
-    """Decimal microseconds to int64 ns; status 0 exact, 1 rounded, 2 odd (the caller reads it), 3 absent."""
+    """Converts decimal microseconds to int64 ns; status 0 exact, 1 rounded, 2 odd (the caller reads it), 3 absent."""
     for k in range(len(offset)):
         i = offset[k]
         end = i + length[k]

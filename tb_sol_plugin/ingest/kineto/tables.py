@@ -30,7 +30,8 @@ AGREE: Final = 0.02
 
 
 def describe(columns: Columns, raw: dict[str, Array]) -> tuple[dict[str, object], Mask]:
-    """(columns direction, src_kind, dst_kind and copy_kernel of the device table, whether a row is a set), from the columns as read.
+    """Returns (columns direction, src_kind, dst_kind and copy_kernel of the device table, whether a row is a set), from the columns as
+    read.
 
     Worked out once per distinct (kind, name, recorder's kind). Some recorders file sets of memory under copies.
     """
@@ -65,7 +66,7 @@ def describe(columns: Columns, raw: dict[str, Array]) -> tuple[dict[str, object]
 
 
 def peers(columns: Columns, order: Ints) -> pd.DataFrame:
-    """Copies between devices with the devices that they name, in order of the device table."""
+    """Returns copies between devices with the devices that they name, in order of the device table."""
     raw = columns.peers.take()
     if not raw:
         return S.PEERS.empty()
@@ -77,7 +78,7 @@ def peers(columns: Columns, order: Ints) -> pd.DataFrame:
 
 
 def observe_copies(device: pd.DataFrame, devices: Sequence[DeviceProps], health: Health) -> None:
-    """Health lines of the copies and sets in the finished device table; `devices` as the header lists them."""
+    """Adds health lines of the copies and sets in the finished device table; `devices` as the header lists them."""
     rows = np.flatnonzero(device["kind"].to_numpy() != S.KERNEL)
     if not len(rows):
         return
@@ -95,7 +96,7 @@ def observe_copies(device: pd.DataFrame, devices: Sequence[DeviceProps], health:
 
 
 def _contradicts(copies: pd.DataFrame) -> Mask:
-    """Copies whose recorded bandwidth is more than 2 % off bytes over time, by more than the clock's resolution explains.
+    """Returns copies whose recorded bandwidth is more than 2 % off bytes over time, by more than the clock's resolution explains.
 
     Recorders divide by the duration before they round it for the file: with a clock of whole microseconds a short copy says nothing.
     """
@@ -124,7 +125,7 @@ RANK_OF_KIND[[S.ANNOTATION, S.MODULE, S.FRAME, S.OPERATOR, S.CALL, S.OTHER]] = [
 
 
 def pair_begin_end(columns: Columns) -> None:
-    """B and E events (files edited by other tools) per thread into complete host events."""
+    """Pairs B and E events (files edited by other tools) per thread into complete host events."""
     if not columns.begin_end:
         return
     stacks: dict[int, list[tuple[str, str | None, int, int]]] = {}
@@ -164,7 +165,7 @@ def pair_begin_end(columns: Columns) -> None:
 
 
 def _begun_device_work(columns: Columns, done: list[tuple[str, str | None, int, int, int, int]]) -> None:
-    """Device events written as B and E: on the device and stream of their (pid, tid), without what `args` would say."""
+    """Returns device events written as B and E: on the device and stream of their (pid, tid), without what `args` would say."""
     keys = [(str(k[0]), str(k[1])) for k in columns.threads.distinct if isinstance(k, tuple)]
     places = [(_number_at_end(key[0]), _number_at_end(key[1])) for key in (keys[row[2]] for row in done)]
     count = len(done)
@@ -192,13 +193,13 @@ def _begun_device_work(columns: Columns, done: list[tuple[str, str | None, int, 
 
 
 def _number_at_end(text: str) -> int:
-    """7 of "7" and of "stream 7"; -1 without a number."""
+    """Returns 7 of "7" and of "stream 7"; -1 without a number."""
     tail = text.rpartition(" ")[2]
     return int(tail) if tail.isdigit() and len(tail) < 18 else -1
 
 
 def host(columns: Columns, origin: int) -> tuple[dict[str, object], Ints]:
-    """(columns of the host table in preorder, new row of every row as read)."""
+    """Returns (columns of the host table in preorder, new row of every row as read)."""
     raw = columns.host.take()
     if not raw:
         return {
@@ -227,7 +228,7 @@ def host(columns: Columns, origin: int) -> tuple[dict[str, object], Ints]:
 
 
 def remapped(buffer: Buffer, old_to_new: Ints) -> dict[str, Array]:
-    """A side table whose `host` column names host rows, in order of those rows."""
+    """Returns a side table whose `host` column names host rows, in order of those rows."""
     raw = buffer.take()
     if not raw:
         return {}
@@ -240,7 +241,7 @@ def remapped(buffer: Buffer, old_to_new: Ints) -> dict[str, Array]:
 
 
 def device(columns: Columns, origin: int, view: link.Host, tables: dict[str, pd.DataFrame]) -> tuple[dict[str, object], pd.DataFrame, Ints]:
-    """(columns of the device table less `step`, a frame of them for linking, new row of every row as read)."""
+    """Returns (columns of the device table less `step`, a frame of them for linking, new row of every row as read)."""
     raw = columns.device.take()
     if not raw:
         empty = S.DEVICE.empty()
@@ -428,7 +429,7 @@ def categories(columns: Columns) -> pd.DataFrame:
 
 
 def extent(view: link.Host, device: dict[str, object]) -> tuple[int, int]:
-    """First start and last end over complete host and device events."""
+    """Returns the first start and last end over complete host and device events."""
     start, duration = np.asarray(device["start_ns"]), np.asarray(device["duration_ns"])
     lows = [int(a.min()) for a in (view.start, start) if len(a)]
     highs = [int(a.max()) for a in (view.end_time, start + duration) if len(a)]
@@ -436,7 +437,7 @@ def extent(view: link.Host, device: dict[str, object]) -> tuple[int, int]:
 
 
 def observe(columns: Columns, tables: dict[str, pd.DataFrame], view: link.Host) -> None:
-    """Health lines that only the finished tables show."""
+    """Adds health lines that only the finished tables show."""
     health, device = columns.health, tables["device"]
     clipped = tables["host"]["clipped"].to_numpy()
     health.add(
@@ -458,7 +459,7 @@ def observe(columns: Columns, tables: dict[str, pd.DataFrame], view: link.Host) 
 
 
 def _stream_overlaps(device: pd.DataFrame) -> int:
-    """Device events that start before the previous event of their stream has ended."""
+    """Counts device events that start before the previous event of their stream has ended."""
     if device.empty:
         return 0
     start = device["start_ns"].to_numpy()

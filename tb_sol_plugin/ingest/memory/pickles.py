@@ -36,7 +36,7 @@ NEWEST = 5
 MOST_MARKS = 131072
 """Marks that may be open within each other."""
 OF_DICT, OF_LIST, OF_TUPLE, OF_TEXT, OF_NUMBER, OF_PAIR, OF_ITEM = 64, 56, 40, 56, 32, 50, 9
-"""Bytes of memory that a value takes, roughly."""
+"""Returns the bytes of memory that a value takes, roughly."""
 
 _CODES: Final = {op.name: ord(op.code) for op in pickletools.opcodes}
 PROTO, POP, APPEND, SETITEM, TUPLE1, SETITEMS, APPENDS, DICT, DUP = (
@@ -45,7 +45,7 @@ PROTO, POP, APPEND, SETITEM, TUPLE1, SETITEMS, APPENDS, DICT, DUP = (
 
 
 def _by_code(values: dict[str, int]) -> npt.NDArray[np.uint8]:
-    """Value of each opcode, 0 where none is given. values: names of opcodes with spaces between them -> value."""
+    """Returns value of each opcode, 0 where none is given. values: names of opcodes with spaces between them -> value."""
     out = np.zeros(256, np.uint8)
     for names, value in values.items():
         out[[_CODES[name] for name in names.split()]] = value
@@ -100,7 +100,7 @@ OF_KIND: Final = np.array([0, OF_NUMBER, OF_LIST, OF_DICT, OF_NUMBER + 8, OF_NUM
 
 @njit(cache=True, nogil=True)
 def _number(data, at, width):  # type: ignore[no-untyped-def]
-    """The little-endian number of `width` bytes; at most 2**62."""
+    """Returns the little-endian number of `width` bytes; at most 2**62."""
     out = np.int64(0)
     for k in range(width):
         byte = np.int64(data[at + width - 1 - k])
@@ -112,7 +112,7 @@ def _number(data, at, width):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _line(data, at, n):  # type: ignore[no-untyped-def]
-    """Index of the newline from `at` on; n where there is none."""
+    """Returns the index of the newline from `at` on; n where there is none."""
     while at < n and data[at] != 10:
         at += 1
     return at
@@ -120,7 +120,7 @@ def _line(data, at, n):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _decimal(data, at, end):  # type: ignore[no-untyped-def]
-    """The decimal number of a line; -1 where it is none or has over ten digits."""
+    """Returns the decimal number of a line; -1 where it is none or has over ten digits."""
     if at >= end or end - at > 10:
         return np.int64(-1)
     out = np.int64(0)
@@ -133,7 +133,7 @@ def _decimal(data, at, end):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _text_bytes(data, at, end):  # type: ignore[no-untyped-def]
-    """Bytes that a text takes in memory."""
+    """Returns the bytes that a text takes in memory."""
     seen = np.uint8(0)
     for k in range(at, end):
         seen |= data[np.uint64(k)]  # not negative: without the test for it
@@ -144,7 +144,7 @@ def _text_bytes(data, at, end):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _grown(array):  # type: ignore[no-untyped-def]
-    """The array with as many zeros after it."""
+    """Returns the array with as many zeros after it."""
     out = np.zeros(2 * len(array), array.dtype)
     out[: len(array)] = array
     return out
@@ -152,7 +152,7 @@ def _grown(array):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _argument(data, at, form):  # type: ignore[no-untyped-def]
-    """(Where the argument of an opcode begins, index after it); -1 twice where it is not all there."""
+    """Returns (where the argument of an opcode begins, index after it); -1 twice where it is not all there."""
     n = len(data)
     if form < LENGTH:
         return (at, at + form) if n - at >= form else (-1, -1)
@@ -168,7 +168,7 @@ def _argument(data, at, form):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _pushed_bytes(data, op, argument, end):  # type: ignore[no-untyped-def]
-    """Bytes of memory that a scalar or an empty container takes; -1 for a number that is too long."""
+    """Returns the bytes of memory that a scalar or an empty container takes; -1 for a number that is too long."""
     kind = WHICH[op]
     if kind < LONG:
         return OF_KIND[kind]
@@ -180,7 +180,8 @@ def _pushed_bytes(data, op, argument, end):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _slot(data, action, form, argument, end, put, above):  # type: ignore[no-untyped-def]
-    """The memo slot that an opcode fetches or fills, the next one where it has no argument; below 0: minus the reason why it cannot.
+    """Returns the memo slot that an opcode fetches or fills, the next one where it has no argument; below 0: minus the reason why it
+    cannot.
 
     put: slots that are filled. above: values above the innermost mark.
     """
@@ -199,7 +200,7 @@ def _slot(data, action, form, argument, end, put, above):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True)
 def _deepest(stack, low, high):  # type: ignore[no-untyped-def]
-    """Depth of the deepest of the values from `low` to `high`; 0 where there are none."""
+    """Returns the depth of the deepest of the values from `low` to `high`; 0 where there are none."""
     deep = np.int64(0)
     for k in range(low, high):
         deep = max(deep, stack[k])
@@ -208,13 +209,13 @@ def _deepest(stack, low, high):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _floor(marks, opened):  # type: ignore[no-untyped-def]
-    """Height of the stack at the innermost mark."""
+    """Returns the height of the stack at the innermost mark."""
     return marks[opened - 1] if opened > 0 else np.int64(0)
 
 
 @njit(cache=True, nogil=True)
 def _drop(op, size, marks, opened):  # type: ignore[no-untyped-def]
-    """(Height of the stack, open marks) after POP or POP_MARK; height -1 where there is nothing to take off."""
+    """Returns (height of the stack, open marks) after POP or POP_MARK; height -1 where there is nothing to take off."""
     if op == POP and size > _floor(marks, opened):
         return size - 1, opened
     return (marks[opened - 1], opened - 1) if opened else (np.int64(-1), opened)
@@ -222,7 +223,7 @@ def _drop(op, size, marks, opened):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _few(op, stack, size, floor):  # type: ignore[no-untyped-def]
-    """What `_many` returns, for opcodes without a mark: APPEND, SETITEM, TUPLE1 to TUPLE3, and DUP, which takes nothing off."""
+    """Returns what `_many` returns, for opcodes without a mark: APPEND, SETITEM, TUPLE1 to TUPLE3, and DUP, which takes nothing off."""
     into = op in (APPEND, SETITEM)
     count = np.int64(op) - TUPLE1 + 1
     if into or op == DUP:
@@ -261,7 +262,7 @@ def _many(op, stack, size, low, floor, opened):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _header(data, op, argument, end):  # type: ignore[no-untyped-def]
-    """Why a protocol, or a frame (its content follows as opcodes), cannot be read; GOOD where it can."""
+    """Returns why a protocol, or a frame (its content follows as opcodes), cannot be read; GOOD where it can."""
     if op == PROTO:
         return REFUSED if data[argument] > NEWEST else GOOD
     return CUT if _number(data, argument, 8) > len(data) - end else GOOD
@@ -269,7 +270,7 @@ def _header(data, op, argument, end):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _last(action, size, opened):  # type: ignore[no-untyped-def]
-    """GOOD for STOP with a value on the stack; else why it is wrong, or REFUSED for any other opcode."""
+    """Returns GOOD for STOP with a value on the stack; else why it is wrong, or REFUSED for any other opcode."""
     if action != STOP:
         return REFUSED
     return MALFORMED if size < 1 or opened else GOOD
@@ -277,7 +278,7 @@ def _last(action, size, opened):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _why_stopped(why, size):  # type: ignore[no-untyped-def]
-    """Why the walk stops: `why` where it says so, too few values, or a depth above the deepest."""
+    """Returns why the walk stops: `why` where it says so, too few values, or a depth above the deepest."""
     if why != GOOD:
         return why
     return MALFORMED if size < 0 else DEEP
@@ -285,7 +286,7 @@ def _why_stopped(why, size):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def walk(data, deepest, most):  # type: ignore[no-untyped-def]
-    """(why it stopped, where, opcode there, bytes of memory the values take). deepest: nesting; most: those bytes at most."""
+    """Returns (why it stopped, where, opcode there, bytes of memory the values take). deepest: nesting; most: those bytes at most."""
     n = len(data)
     stack, size = np.zeros(1024, np.int16), np.int64(0)
     marks, opened = np.zeros(64, np.int64), 0
@@ -384,7 +385,7 @@ _WHAT: Final = {
 
 
 def load(data: bytes, *, file: str, what: str = "pickle", largest: int = LARGEST, most_memory: int = MOST_MEMORY) -> Plain:
-    """The value of a pickle (protocols 0 to 5) of plain values. BadInput where it is damaged, too large, or anything else.
+    """Returns the value of a pickle (protocols 0 to 5) of plain values. BadInput where it is damaged, too large, or anything else.
 
     file: its name for messages; what: what it should be, for messages. Nothing in it is executed.
     """

@@ -72,7 +72,9 @@ def _all_of(source: Source, progress: Report | None) -> bytes:
 
 
 def capture_of(value: Plain, *, file: str, size: int = 0) -> Capture:
-    """The Capture of a loaded snapshot: a dict with `segments` and `device_traces`, or a list of segments as older versions gave."""
+    """Returns the Capture of a loaded snapshot: a dict with `segments` and `device_traces`, or a list of segments as older versions
+    gave.
+    """
     health, stacks = Health(), _Stacks()
     if isinstance(value, list):
         value = {"segments": value}
@@ -142,7 +144,7 @@ def _entries(value: Plain, otherwise: str, health: Health) -> list[Entry]:
 
 
 def _blocks(segments: Sequence[Entry], stacks: _Stacks, health: Health) -> tuple[dict[str, object], Codes]:
-    """Columns of MEMORY_BLOCKS, and the codes of its call stacks."""
+    """Returns columns of MEMORY_BLOCKS, and the codes of its call stacks."""
     owner: list[int] = []
     blocks: list[Entry] = []
     for row, segment in enumerate(segments):
@@ -183,7 +185,7 @@ def _blocks(segments: Sequence[Entry], stacks: _Stacks, health: Health) -> tuple
 
 
 def _whole(total: Ints, of: Ints, size: Ints, health: Health) -> Ints:
-    """Bytes of each segment; of one that does not say, those of its blocks, which fill it; -1 where one of them is unknown."""
+    """Returns bytes of each segment; of one that does not say, those of its blocks, which fill it; -1 where one of them is unknown."""
     blocks, unknown = np.zeros(len(total), np.int64), np.zeros(len(total), bool)
     np.add.at(blocks, of, size.clip(min=0))
     np.logical_or.at(unknown, of, size < 0)
@@ -198,14 +200,14 @@ def _older(block: Entry) -> Entry:
 
 
 def _pool(value: Plain) -> str:
-    """`0,0` is the common pool, others belong to graphs; "" unknown."""
+    """Returns `0,0` is the common pool, others belong to graphs; "" unknown."""
     if isinstance(value, tuple | list) and len(value) == 2:
         return ",".join(str(v) for v in value if type(v) is int)
     return str(value) if isinstance(value, int) else ""
 
 
 def _history(value: Plain, health: Health) -> tuple[Ints, list[Entry]]:
-    """(device of each entry, entries) of the histories of all devices, one after the other, each in its order."""
+    """Returns (device of each entry, entries) of the histories of all devices, one after the other, each in its order."""
     entries: list[Entry] = []
     counts = []
     for trace in value if isinstance(value, list) else []:
@@ -216,7 +218,7 @@ def _history(value: Plain, health: Health) -> tuple[Ints, list[Entry]]:
 
 
 def _events(history: Sequence[Entry], devices: Ints, time_ns: Ints, stacks: _Stacks, health: Health) -> tuple[dict[str, object], Codes]:
-    """Columns of MEMORY_EVENTS, and the codes of its call stacks."""
+    """Returns columns of MEMORY_EVENTS, and the codes of its call stacks."""
     actions = [_word(entry.get("action")) for entry in history]
     health.add("entry of the history without an action", actions.count(""), effect="in no sum")
     columns: dict[str, object] = {
@@ -232,7 +234,7 @@ def _events(history: Sequence[Entry], devices: Ints, time_ns: Ints, stacks: _Sta
 
 
 def _annotations(notes: Sequence[Entry], time_ns: Ints) -> pd.DataFrame:
-    """Marks that the program set while the history was kept (name, stage), as instants."""
+    """Returns marks that the program set while the history was kept (name, stage), as instants."""
     keep = np.flatnonzero(time_ns >= 0).tolist()
     return S.INSTANTS.frame({
         "name": [_word(notes[i].get("name")) for i in keep],
@@ -243,7 +245,7 @@ def _annotations(notes: Sequence[Entry], time_ns: Ints) -> pd.DataFrame:
 
 
 def _ints(entries: Sequence[Entry], key: str, health: Health) -> Ints:
-    """A whole number per entry; -1 where it is not there, is none, or does not fit into 63 bits."""
+    """Returns a whole number per entry; -1 where it is not there, is none, or does not fit into 63 bits."""
     values = [entry.get(key, -1) for entry in entries]
     if set(map(type, values)) <= {int}:
         try:
@@ -256,7 +258,7 @@ def _ints(entries: Sequence[Entry], key: str, health: Health) -> Ints:
 
 
 def _sizes(entries: Sequence[Entry], key: str, health: Health) -> Ints:
-    """Bytes; -1 where they are not there, or are no size of any memory."""
+    """Returns bytes; -1 where they are not there, or are no size of any memory."""
     found = _ints(entries, key, health)
     wrong = (found < -1) | (found > MOST_BYTES)
     health.add("size of memory that cannot be", int(wrong.sum()), key, "unknown")
@@ -264,7 +266,7 @@ def _sizes(entries: Sequence[Entry], key: str, health: Health) -> Ints:
 
 
 def _times(entries: Sequence[Entry], health: Health) -> Ints:
-    """Microseconds; -1 unknown."""
+    """Returns microseconds; -1 unknown."""
     found = _ints(entries, "time_us", health)
     wrong = (found < -1) | (found > LATEST_US)
     health.add("time out of range", int(wrong.sum()), effect="unknown")
@@ -272,7 +274,9 @@ def _times(entries: Sequence[Entry], health: Health) -> Ints:
 
 
 def _in_order(time_us: Ints, devices: Ints, health: Health) -> Ints:
-    """Times of histories, each in the order of its entries: one that is earlier than the entry ahead of it takes the time of that one."""
+    """Returns times of histories, each in the order of its entries: one that is earlier than the entry ahead of it takes the time of that
+    one.
+    """
     out = time_us.copy()
     for device in np.unique(devices).tolist():
         own = devices == device
@@ -294,7 +298,7 @@ class _Stacks:
         self.cut = 0
 
     def codes(self, stacks: Sequence[Plain]) -> Codes:
-        """One code per stack. The stacks must stay alive: frames are told apart by identity first."""
+        """Returns one code per stack. The stacks must stay alive: frames are told apart by identity first."""
         return np.fromiter((self._code(stack) for stack in stacks), np.int32, len(stacks))
 
     def categories(self) -> pd.Index:

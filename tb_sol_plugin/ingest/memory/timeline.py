@@ -140,7 +140,7 @@ class _Text:
         return match.group(2) is None and match.group(1).count(b",") == 3
 
     def times(self) -> list[int]:
-        """The first inner list; what follows it stays."""
+        """Returns the first inner list; what follows it stays."""
         parts = []
         while b"]" not in self._buffer:
             parts.append(self._buffer)
@@ -154,7 +154,7 @@ class _Text:
         return self._decoded(_NUMBERS.decode, whole.strip() + b"]")
 
     def rows(self, decoder: Decoder, width: int) -> Iterator[Ints]:
-        """The rows of the list that begins here, as arrays of shape (rows, width); rows behind a cut are left out."""
+        """Yields the rows of the list that begins here, as arrays of shape (rows, width); rows behind a cut are left out."""
         self._buffer = self._buffer.lstrip()[1:]
         closed = False
         while True:
@@ -189,7 +189,7 @@ class _Text:
 
 
 def _replayed(pieces: Iterator[Ints], health: Health) -> tuple[Ints, npt.NDArray[np.int8], Ints, int]:
-    """(time, category, bytes held from then on, changes) out of the changes of the raw form."""
+    """Returns (time, category, bytes held from then on, changes) out of the changes of the raw form."""
     every = [p for p in pieces if len(p)]
     if not every:
         return _none()
@@ -213,7 +213,9 @@ def _replayed(pieces: Iterator[Ints], health: Health) -> tuple[Ints, npt.NDArray
 
 
 def _steps(time: Ints, category: npt.NDArray[np.int8], change: Ints) -> tuple[Ints, npt.NDArray[np.int8], Ints]:
-    """Changes in order of time as (time, category, bytes held from then on): one row per category and moment at which it changes."""
+    """Returns changes in order of time as (time, category, bytes held from then on): one row per category and moment at which it
+    changes.
+    """
     order = np.lexsort((np.arange(len(time)), category))
     t, c, d = time[order], category[order], change[order]
     total = np.cumsum(d)
@@ -229,7 +231,7 @@ def _steps(time: Ints, category: npt.NDArray[np.int8], change: Ints) -> tuple[In
 
 
 def _of_rows(times: list[int], pieces: Iterator[Ints], health: Health) -> tuple[Ints, npt.NDArray[np.int8], Ints, int, int]:
-    """(time in ns, category, bytes held from then on, rows, ns per unit of the file's times) out of `[times, rows]`."""
+    """Returns (time in ns, category, bytes held from then on, rows, ns per unit of the file's times) out of `[times, rows]`."""
     every = [p for p in pieces if len(p)]
     if not every or not times:
         return (*_none(), 1)
@@ -255,7 +257,7 @@ def _of_rows(times: list[int], pieces: Iterator[Ints], health: Health) -> tuple[
 
 
 def _possible(held: Ints, health: Health) -> Ints:
-    """Rows of categories in order of time; a number that no memory has is as in the row before, and 0 in the first."""
+    """Returns rows of categories in order of time; a number that no memory has is as in the row before, and 0 in the first."""
     wrong = (held < -MOST_BYTES) | (held > MOST_BYTES)
     if not wrong.any():
         return held

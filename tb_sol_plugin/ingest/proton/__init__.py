@@ -64,7 +64,7 @@ class Device:
 
 
 def devices_of(info: object, health: Health) -> tuple[Device, ...]:
-    """The devices in the second part of a profile, in order of type and index; what does not fit is counted."""
+    """Returns the devices in the second part of a profile, in order of type and index; what does not fit is counted."""
     out: list[Device] = []
     for kind, entries in info.items() if isinstance(info, dict) else ():
         for index, entry in entries.items() if isinstance(entries, dict) else ():
@@ -97,7 +97,7 @@ def _figure(entry: Mapping[object, object], name: str, most: int) -> int:
 
 
 def row_of(device: Device) -> DeviceSpec | None:
-    """The one row of the table with its architecture and units, told apart by bandwidth; None where none or several fit."""
+    """Returns the one row of the table with its architecture and units, told apart by bandwidth; None where none or several fit."""
     rows = [
         spec
         for spec in table().values()
@@ -121,14 +121,14 @@ def _same_architecture(spec: DeviceSpec, device: Device) -> bool:
 
 
 def properties(device: Device) -> DeviceProps:
-    """As a trace lists its devices, under the name of its row of the table where that is clear."""
+    """Returns the devices as a trace lists them, under the name of its row of the table where that is clear."""
     row = row_of(device)
     name = "" if row is None else row.device_names[0] if row.device_names else row.name
     return DeviceProps(id=device.index, name=name, compute_capability=device.capability, units=device.units)
 
 
 def limits_of(device: Device) -> DeviceSpec | None:
-    """Limits of a device that is no row of the table: rates of its generation at its own clock, bandwidth of its own memory."""
+    """Returns limits of a device that is no row of the table: rates of its generation at its own clock, bandwidth of its own memory."""
     if row_of(device) is not None:
         return None
     found = match(DeviceProps(id=device.index, compute_capability=device.capability, units=device.units), vendor=device.vendor)
@@ -150,7 +150,7 @@ def limits_of(device: Device) -> DeviceSpec | None:
 
 
 def named(devices: tuple[Device, ...]) -> str:
-    """How the name of the devices was found, as a sentence for the warnings; "" where none was."""
+    """Returns how the name of the devices was found, as a sentence for the warnings; "" where none was."""
     said: dict[str, None] = {}
     for device in devices:
         row = row_of(device)

@@ -78,7 +78,7 @@ def _text(source: Source, progress: Report | None) -> str:
 
 
 def _events(text: str, file: str) -> list[Event]:
-    """The events of all objects in the file."""
+    """Returns the events of all objects in the file."""
     decoder, at, out = json.JSONDecoder(strict=False), 0, []
     text = text.strip()
     while at < len(text):
@@ -95,7 +95,7 @@ def _events(text: str, file: str) -> list[Event]:
 
 
 def _lanes(events: list[Event]) -> dict[object, int]:
-    """Stream by lane, where lanes are named."""
+    """Returns stream by lane, where lanes are named."""
     out: dict[object, int] = {}
     for event in events:
         if event.get("ph") == "M" and event.get("name") == "thread_name":
@@ -107,7 +107,7 @@ def _lanes(events: list[Event]) -> dict[object, int]:
 
 
 def _plain(event: Event, lanes: dict[object, int], launch: int) -> Event:
-    """The event as a profiler trace has it: kernels with their stream and their launch, without a device; scopes as user ranges."""
+    """Returns the event as a profiler trace has it: kernels with their stream and their launch, without a device; scopes as user ranges."""
     kind = event.get("cat")
     if event.get("ph") != "X":
         return event
@@ -132,7 +132,7 @@ def _time(event: Event) -> float:
 
 
 def _owners(events: list[Event]) -> Owned:
-    """The scope of each kernel, by its flow where it has one, else by the call stack of its launch."""
+    """Returns the scope of each kernel, by its flow where it has one, else by the call stack of its launch."""
     by_stack: dict[tuple[str, ...], list[tuple[float, int]]] = {}
     by_place: dict[tuple[object, float], int] = {}
     for place, event in enumerate(events):
@@ -169,7 +169,7 @@ def _owners(events: list[Event]) -> Owned:
 
 
 def _launches(events: list[Event], owned: Owned) -> list[Event]:
-    """One call without length per scope that launches: where its kernels were launched from, as a profiler trace has it.
+    """Returns one call without length per scope that launches: where its kernels were launched from, as a profiler trace has it.
 
     It stands at the start of the scope, or behind the scopes inside it that begin at the same moment.
     """

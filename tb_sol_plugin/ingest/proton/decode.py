@@ -46,7 +46,7 @@ class _Open:
 
 
 def decode(data: bytes, file: str) -> object:
-    """The one value that `data` holds. BadInput where it ends too early, claims too much or holds something behind the value."""
+    """Returns the one value that `data` holds. BadInput where it ends too early, claims too much or holds something behind the value."""
     stack: list[_Open] = []
     at = 0
     while True:
@@ -76,7 +76,7 @@ def decode(data: bytes, file: str) -> object:
 
 
 def _head(data: bytes, at: int, file: str) -> tuple[int, object, int, int]:
-    """(kind of container or -1, value, entries, position behind) of what begins at `at`."""
+    """Returns (kind of container or -1, value, entries, position behind) of what begins at `at`."""
     if at >= len(data):
         raise _short(data, file)
     code = data[at]
@@ -148,7 +148,7 @@ _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _COLON, _NEXT = range(6)
 
 
 def decode_json(text: str, file: str) -> object:
-    """The one value that `text` holds. BadInput says where it ends too early or is no JSON."""
+    """Returns the one value that `text` holds. BadInput says where it ends too early or is no JSON."""
     stack: list[tuple[dict[str, object] | list[object], str]] = []
     here: dict[str, object] | list[object] | None = None
     key, expect, at = "", _VALUE, 0
@@ -249,7 +249,7 @@ _NUMBER: Final = re.compile(r"\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*")
 
 
 def amount(value: object) -> tuple[float | int | None, Fault]:
-    """(a number that is not below 0, None unknown; what was odd). Whole numbers stay exact."""
+    """Returns (a number that is not below 0, None unknown; what was odd). Whole numbers stay exact."""
     odd: Fault = ""
     if isinstance(value, str):
         if len(value) > 40 or not _NUMBER.fullmatch(value):
@@ -265,6 +265,6 @@ def amount(value: object) -> tuple[float | int | None, Fault]:
 
 
 def whole(value: object) -> int | None:
-    """A whole number, written as a number or as text; None for anything else."""
+    """Returns a whole number, written as a number or as text; None for anything else."""
     found, _ = amount(value)
     return int(found) if found is not None and found == int(found) else None

@@ -75,7 +75,7 @@ class Frames:
 
 
 def frames_of(value: object, health: Health, file: str) -> tuple[Frames, object]:
-    """(the frames, the device information or None). NotATrace where `value` is no profile."""
+    """Returns (the frames, the device information or None). NotATrace where `value` is no profile."""
     roots, info = _parts(value, file)
     out = Frames()
     stack: list[tuple[Iterator[object], int, int]] = [(iter(roots), -1, 0)]
@@ -188,7 +188,7 @@ def _device(out: Frames, row: int, key: str, value: object, health: Health) -> N
 
 
 def _other(out: Frames, key: str, value: object) -> None:
-    """Metrics that are not understood: counted by name. Cycles tell a profile of the inside of kernels."""
+    """Counts metrics that are not understood, by name. Cycles tell a profile of the inside of kernels."""
     if key in ("cycles", "normalized_cycles") and isinstance(value, int | float) and value > 0:
         out.cycles += 1
     key = key[:80] if key[:80] in out.other or len(out.other) < MOST_METRICS else "(others)"
@@ -223,7 +223,7 @@ class Copied(NamedTuple):
 
 @cache
 def copied(name: str, kind: str) -> Copied | None:
-    """What a frame copies, by its name and the type of the frame; None where it is no copy. An unknown direction is `Unknown`."""
+    """Returns what a frame copies, by its name and the type of the frame; None where it is no copy. An unknown direction is `Unknown`."""
     if kind.lower() == "kernel":
         return None
     text = name.replace("-to-", "To").strip()
@@ -273,7 +273,7 @@ class Row(NamedTuple):
 
 
 def build(frames: Frames, arch: dict[tuple[str, int], str], health: Health) -> dict[str, pd.DataFrame]:
-    """All tables. arch: architecture by (type, index) of a device."""
+    """Returns all tables. arch: architecture by (type, index) of a device."""
     size = len(frames)
     kinds = _kinds(frames)
     skipped = _own_work(frames)
@@ -305,7 +305,7 @@ def build(frames: Frames, arch: dict[tuple[str, int], str], health: Health) -> d
 
 
 def _kinds(frames: Frames) -> list[Copied | None]:
-    """Per frame what it copies; the root and frames with others below them copy nothing."""
+    """Returns per frame what it copies; the root and frames with others below them copy nothing."""
     names, types = [str(n) for n in frames.names], [str(t) for t in frames.types]
     return [
         None if below or (time is None and count is None and data is None) else copied(names[n], types[t])
@@ -316,7 +316,7 @@ def _kinds(frames: Frames) -> list[Copied | None]:
 
 
 def _own_work(frames: Frames) -> list[bool]:
-    """Per frame whether it is, or is below, the scope of the profiler's own work."""
+    """Returns per frame whether it is, or is below, the scope of the profiler's own work."""
     own = frames.names.get(OWN_WORK, -1)
     out: list[bool] = []
     for row, parent in enumerate(frames.parent):
@@ -325,7 +325,8 @@ def _own_work(frames: Frames) -> list[bool]:
 
 
 def _labels(frames: Frames, kinds: list[Copied | None], skipped: list[bool], health: Health) -> tuple[Ints, Ints, pd.DataFrame]:
-    """(label of each frame that is a scope, -1; per frame the innermost label of each of WHATS around it, 3 columns, -1; the table).
+    """Returns (label of each frame that is a scope, -1; per frame the innermost label of each of WHATS around it, 3 columns, -1; the
+    table).
 
     A scope is a frame with others below it, or one that has neither time nor launches. The root itself names nothing.
     """
@@ -376,7 +377,7 @@ def _labels(frames: Frames, kinds: list[Copied | None], skipped: list[bool], hea
 
 
 def _label_times(frames: Frames, label: Ints) -> pd.DataFrame:
-    """Time of scopes on the host, where the profiler took it; a profile does not say when."""
+    """Returns time of scopes on the host, where the profiler took it; a profile does not say when."""
     rows = [row for row in np.flatnonzero(label >= 0).tolist() if frames.cpu_time[row]]
     return S.LABEL_TIMES.frame(
         {
@@ -390,7 +391,7 @@ def _label_times(frames: Frames, label: Ints) -> pd.DataFrame:
 def _rows(
     frames: Frames, row: int, flops: list[tuple[int, float]], runs: bool, arch: dict[tuple[str, int], str], health: Health
 ) -> list[Row]:
-    """The rows of one frame: one, or one per width where it states several."""
+    """Returns the rows of one frame: one, or one per width where it states several."""
     count = frames.count[row]
     time = frames.time[row]
     if runs and not count:
@@ -421,7 +422,7 @@ def _rows(
 
 
 def dtype_of(width: int, arch: str, device_type: str) -> str:
-    """The type that work of so many bits runs in; "" where the width is not stated.
+    """Returns the type that work of so many bits runs in; "" where the width is not stated.
 
     As Proton's viewer counts it, 32-bit products run on the matrix units: TF32 where there is one.
     """
@@ -504,7 +505,7 @@ def _nan(value: float | int | None) -> float:
 
 
 def _whole() -> pd.DataFrame:
-    """One pseudo-step: a profile has no steps."""
+    """Returns one pseudo-step: a profile has no steps."""
     return S.STEPS.frame(
         {
             "number": [-1],

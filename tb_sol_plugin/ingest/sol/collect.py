@@ -51,7 +51,7 @@ class MemoryRows:
         self._parts = {name: array("q") for name in ("record", "category", "dtype", "module", "tensors", "bytes", "view_bytes")}
 
     def add(self, record: R.Memory, offset: int, labels: LabelRows, number: int) -> None:
-        """One record: a row for its device, one for each other device that it found tensors on, one for each phase with a peak."""
+        """Adds one record: a row for its device, one for each other device that it found tensors on, one for each phase with a peak."""
         where = f"line {number}"
         time_ns = amount(record.time_ns, -FARTHEST)
         if time_ns != time_ns or abs(time_ns + offset) > FARTHEST:
@@ -86,7 +86,7 @@ class MemoryRows:
             self._put(tag, "phase", {**common, **peaks, "phase": int(label)})
 
     def _put(self, tag: str, since: str, values: dict[str, int]) -> int:
-        """The row of a new record; -1 where there are too many."""
+        """Returns the row of a new record; -1 where there are too many."""
         if len(self._tag) >= MOST_RECORDS:
             self.health.add("records of memory beyond the most that are kept")
             return -1
@@ -122,7 +122,7 @@ class MemoryRows:
                 column.append(value)
 
     def _bytes(self, value: Number, number: int) -> int:
-        """A number of bytes; -1 unknown."""
+        """Returns a number of bytes; -1 unknown."""
         found = amount(value)
         if found < MOST_BYTES:
             return int(found)
@@ -137,7 +137,7 @@ class MemoryRows:
         return HOST
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Both tables."""
+        """Returns both tables."""
         numbers = {name: np.array(column, np.int64) for name, column in self._records.items()}
         parts = {name: np.array(column, np.int64) for name, column in self._parts.items()}
         return {
@@ -162,7 +162,7 @@ class MemoryRows:
 
 
 def _ids(values: Sequence[int | None]) -> Floats:
-    """Ids of labels, -1 for none, NaN for what is larger than any float."""
+    """Returns ids of labels, -1 for none, NaN for what is larger than any float."""
     return np.array([-1.0 if value is None else amount(value, -math.inf) for value in values], np.float64)
 
 
@@ -190,7 +190,7 @@ class CopyRows:
         self._first = self._count = 0
 
     def add(self, instance: int, rows: Sequence[R.CopyRow], labels: LabelRows, number: int) -> None:
-        """The rows of one iteration."""
+        """Adds the rows of one iteration."""
         self.iterations += 1
         if not rows:
             return
@@ -235,13 +235,13 @@ class CopyRows:
             self.dropped += old
 
     def instances(self) -> Ints:
-        """The instance of each row."""
+        """Returns the instance of each row."""
         self._pieces = [np.concatenate(self._pieces) if self._pieces else np.zeros((0, _WIDTH))]
         self._first = 0
         return np.asarray(self._pieces[0][:, 0].astype(np.int64))
 
     def table(self, keep: npt.NDArray[np.bool_], number: Ints, step: Ints) -> pd.DataFrame:
-        """COPIES of the rows to keep. number, step: of each of those rows."""
+        """Returns the table COPIES of the rows to keep. number, step: of each of those rows."""
         rows = self._pieces[0][keep]
         whole = rows[:, :14].astype(np.int64)
         texts = {name: self._texts.categorical(whole[:, i].astype(np.int32)) for name, i in (("name", 1), ("src_kind", 3), ("dst_kind", 4))}
@@ -297,11 +297,11 @@ class Ids:
         return before
 
     def row(self, number: int) -> int:
-        """The row of one id."""
+        """Returns the row of one id."""
         return int(self._rows[number]) if 0 <= number < len(self._rows) else -1
 
     def rows(self, ids: Floats) -> Ints:
-        """Row per id."""
+        """Returns row per id."""
         good = (ids >= 0) & (ids < len(self._rows))
         return np.where(good, self._rows[np.where(good, ids, 0).astype(np.int64)], -1).astype(np.int64)
 
@@ -323,12 +323,12 @@ class Collected:
         self.offset = 0
 
     def begin(self, offset: int) -> None:
-        """A header: what follows has its own ids. offset: ns to add to its times."""
+        """Begins at a header: what follows has its own ids. offset: ns to add to its times."""
         self.labels.ids, self.sigs.ids, self.offset = Ids(), Ids(), offset
         self.iterations.forget()
 
     def add_ledger(self, iteration: int, rows: list[R.LedgerRow], number: int) -> None:
-        """Rows of a ledger, as (instance, sig, module, phase, forward phase, function, flags, count, time)."""
+        """Adds rows of a ledger, as (instance, sig, module, phase, forward phase, function, flags, count, time)."""
         instance = self.iterations.instance(iteration, "ledger")
         if not rows:
             return
@@ -350,11 +350,11 @@ class Collected:
         self.ledger.add(out[good])
 
     def add_copies(self, iteration: int, rows: list[R.CopyRow], number: int) -> None:
-        """Rows of counted copies; none at all says that there were none."""
+        """Adds rows of counted copies; none at all says that there were none."""
         self.copies.add(self.iterations.instance(iteration, "copies"), rows, self._labels, number)
 
     def add_memory(self, record: R.Memory, number: int) -> None:
-        """A record of memory."""
+        """Adds a record of memory."""
         self.memory.add(record, self.offset, self._labels, number)
 
     def add_profile(self, record: R.Profile, number: int) -> None:
@@ -362,7 +362,7 @@ class Collected:
         self.profile = record, number
 
     def add_times(self, iteration: int, rows: list[R.TimeRow], what: str, number: int) -> None:
-        """Rows of times, as (instance, label, start, duration, device, count)."""
+        """Adds rows of times, as (instance, label, start, duration, device, count)."""
         instance = self.iterations.instance(iteration, what)
         if not rows:
             return
@@ -393,7 +393,7 @@ class Collected:
 
 
 def _matrix(rows: list[tuple[object, ...]]) -> Floats:
-    """float64 per cell, NaN for null and for what is larger than any float."""
+    """Returns float64 per cell, NaN for null and for what is larger than any float."""
     try:
         return np.array(rows, np.float64)
     except OverflowError:
@@ -427,7 +427,7 @@ class Rows:
                 self.gone.append(int(old[0, 0]))
 
     def take(self) -> Floats:
-        """All rows that are kept."""
+        """Returns all rows that are kept."""
         out = np.concatenate(self._pieces) if self._pieces else np.zeros((0, self.width))
         self._pieces = []
         return out
@@ -465,7 +465,7 @@ class Labels:
         _define(self.ids, label.id, row, self.health, number)
 
     def is_a(self, rows: Ints, what: str) -> npt.NDArray[np.bool_]:
-        """Which rows are labels of that sort."""
+        """Returns which rows are labels of that sort."""
         if len(self._views) != len(self.what):
             self._views = np.array(self.what, np.int8)
         good: npt.NDArray[np.bool_] = (rows >= 0) & (self._views[np.maximum(rows, 0)] == WHATS.index(what))
@@ -536,11 +536,11 @@ class Iterations:
         self._open: dict[int, tuple[int, set[str]]] = {}
 
     def forget(self) -> None:
-        """Another part begins: its records belong to no earlier instance."""
+        """Forgets the instances of iterations where another file begins: its records belong to no earlier instance."""
         self._open = {}
 
     def instance(self, iteration: int, record: str) -> int:
-        """The instance that a record of an iteration belongs to; a new one where it has such a record already."""
+        """Returns the instance that a record of an iteration belongs to; a new one where it has such a record already."""
         found = self._open.get(iteration)
         if found is None or record in found[1]:
             found = (len(self.said), set())
@@ -561,7 +561,7 @@ class Iterations:
         return found[0]
 
     def add(self, step: R.Step, offset: int, number: int) -> None:
-        """The step record of an iteration."""
+        """Adds the step record of an iteration."""
         start, length = amount(step.start_ns, -FARTHEST), amount(step.duration_ns, -FARTHEST)
         if not 0 <= step.iteration < _LARGEST:
             self.health.add("iteration without a number", 1, f"line {number}: {shown(step.iteration)}")

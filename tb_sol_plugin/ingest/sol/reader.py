@@ -46,7 +46,7 @@ _HIGHEST: Final = 1e21
 
 
 def check_version(header: Mapping[str, object], file: str) -> tuple[int, int]:
-    """(major, minor). BadInput for another major version, with what to do."""
+    """Returns (major, minor). BadInput for another major version, with what to do."""
     given = header.get("version")
     parts = given if isinstance(given, list) else [given]
     major, minor = (_whole(parts[i] if i < len(parts) else 0) for i in (0, 1))
@@ -61,36 +61,36 @@ def check_version(header: Mapping[str, object], file: str) -> tuple[int, int]:
 
 
 def wall_ns(header: Mapping[str, object]) -> int | None:
-    """Time since 1970 of the recorder's zero; None where it does not say."""
+    """Returns time since 1970 of the recorder's zero; None where it does not say."""
     value = _whole(header.get("wall_ns"))
     return value if value is not None and 0 < value < 2**62 else None
 
 
 def thread(header: Mapping[str, object]) -> str:
-    """The recording process."""
+    """Returns the recording process."""
     value = _whole(header.get("pid"))
     return str(value) if value is not None and value >= 0 else "0"
 
 
 def header_rank(header: Mapping[str, object]) -> tuple[int | None, int | None]:
-    """(rank, world size)."""
+    """Returns (rank, world size)."""
     own, world = _whole(header.get("rank")), _whole(header.get("world_size"))
     return (own if own is not None and 0 <= own < 2**31 else None), (world if world is not None and 0 < world < 2**31 else None)
 
 
 def host(header: Mapping[str, object]) -> str:
-    """The machine."""
+    """Returns the machine."""
     return redact.text(_text(header.get("host")))[:80]
 
 
 def versions(header: Mapping[str, object]) -> dict[str, str]:
-    """Versions by the names a profiler trace gives them."""
+    """Returns versions by the names a profiler trace gives them."""
     names = {"torch": "torch_version", "cuda": "cuda_runtime_version", "hip": "hip_runtime_version", "library": "tb_sol_plugin"}
     return {name: redact.text(_text(header[key]))[:80] for key, name in names.items() if _text(header.get(key))}
 
 
 def vendor(header: Mapping[str, object]) -> str:
-    """nvidia, amd, xpu or other; "" of a CPU."""
+    """Returns nvidia, amd, xpu or other; "" of a CPU."""
     kind = _text(_part(header, "device").get("type"))
     if kind in ("", "cpu"):
         return ""
@@ -100,7 +100,7 @@ def vendor(header: Mapping[str, object]) -> str:
 
 
 def devices(header: Mapping[str, object]) -> tuple[DeviceProps, ...]:
-    """The device that did the work; nothing for a CPU."""
+    """Returns the device that did the work; nothing for a CPU."""
     device = _part(header, "device")
     if not vendor(header):
         return ()
@@ -116,7 +116,7 @@ def devices(header: Mapping[str, object]) -> tuple[DeviceProps, ...]:
 
 
 def limits(header: Mapping[str, object]) -> DeviceSpec | None:
-    """The limits in use while recording; None where the header has none that can be used."""
+    """Returns the limits in use while recording; None where the header has none that can be used."""
     device = _part(header, "device")
     given = _part(device, "limits")
     matrix, vector, achievable = (
@@ -154,7 +154,9 @@ def limits(header: Mapping[str, object]) -> DeviceSpec | None:
 
 
 def metadata(header: Mapping[str, object]) -> dict[str, str]:
-    """Settings of the recorder, sizes of the model and its layout, groups of ranks; nothing else of the header leaves the reader."""
+    """Returns settings of the recorder, sizes of the model and its layout, groups of ranks; nothing else of the header leaves the
+    reader.
+    """
     found: dict[str, object] = {name: header.get(name) for name in _PLAIN}
     found |= {f"model.{name}": _part(header, "model").get(name) for name in _MODEL}
     precision = _part(header, "precision")
@@ -174,7 +176,7 @@ def metadata(header: Mapping[str, object]) -> dict[str, str]:
 
 
 def _plan(given: Mapping[str, object]) -> dict[str, str]:
-    """`plan.hidden` and so on, and `plan.hidden.from`, where it stands: names that the format knows, with values that can be."""
+    """Returns `plan.hidden` and so on, and `plan.hidden.from`, where it stands: names that the format knows, with values that can be."""
     out = {}
     for name in F.PLAN:
         pair = given.get(name)
@@ -189,7 +191,9 @@ def _plan(given: Mapping[str, object]) -> dict[str, str]:
 
 
 def counted_copies(header: Mapping[str, object], iterations: int) -> dict[str, str]:
-    """{"copies": …}: `counted in 3` iterations, `off`, `older` (a recorder that knows no copies), `none yet`; {} without a header."""
+    """Returns {"copies": …}: `counted in 3` iterations, `off`, `older` (a recorder that knows no copies), `none yet`; {} without a
+    header.
+    """
     if iterations or not header:
         return {"copies": f"counted in {iterations}"} if iterations else {}
     told = header.get("copies")
@@ -246,7 +250,7 @@ class Line(NamedTuple):
 
 
 def lines(blocks: Iterable[bytes], longest: int = LONGEST) -> Iterator[Line]:
-    """Lines that hold anything, in order; the last one may be unended."""
+    """Yields lines that hold anything, in order; the last one may be unended."""
     number, length, skipped = 0, 0, False
     held: list[bytes] = []
     for block in blocks:
@@ -289,7 +293,7 @@ class Unpacker:
         self._health, self._left = health, most
 
     def lines(self, data: str, declared: float | None, number: int) -> Iterator[bytes]:
-        """The lines of one record, without line feeds. declared: how many bytes of text it says it holds. number: of its line."""
+        """Yields the lines of one record, without line feeds. declared: how many bytes of text it says it holds. number: of its line."""
         health, where = self._health, f"line {number}"
         text, whole = _inflated(_bytes(data), min(F.PACKED_BYTES, self._left))
         if text is None:
@@ -305,14 +309,16 @@ class Unpacker:
 
 
 def _bytes(data: str) -> bytes:
-    """What a text in base64 stands for, up to the first character that cannot be in one."""
+    """Returns what a text in base64 stands for, up to the first character that cannot be in one."""
     good = _BASE64.match(data)
     length = good.end() if good is not None else 0
     return base64.b64decode(data[: length - length % 4] if length < len(data) else data[: len(data) - len(data) % 4])
 
 
 def _inflated(raw: bytes, most: int) -> tuple[bytes | None, bool]:
-    """(what the compressed bytes hold, up to where they are damaged; None where that is more than `most` bytes, whether all is there)."""
+    """Returns (what the compressed bytes hold, up to where they are damaged; None where that is more than `most` bytes, whether all is
+    there).
+    """
     stream, out, size = zlib.decompressobj(), [], 0
     try:
         while not stream.eof:
@@ -381,7 +387,7 @@ class Reading:
             self.take(record, text, number, file)
 
     def take(self, record: R.Record, line: bytes, number: int, file: str) -> None:
-        """One record."""
+        """Takes one record."""
         columns = self.columns
         self.records += 1
         if isinstance(record, R.Sig):
@@ -447,7 +453,7 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
 
 
 def parts_of(path: str) -> Iterator[str]:
-    """The file itself, then where its continuations would stand."""
+    """Yields the file itself, then where its continuations would stand."""
     yield path
     found = F.PART.search(path)
     if found is not None:

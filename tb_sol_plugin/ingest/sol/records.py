@@ -168,7 +168,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def record_of(line: bytes, health: Health, number: int) -> Record | None:
-    """The record of a line; None for what is passed over, which is counted. number: of the line in its file, from 1."""
+    """Returns the record of a line; None for what is passed over, which is counted. number: of the line in its file, from 1."""
     try:
         return _decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -187,7 +187,7 @@ def record_of(line: bytes, health: Health, number: int) -> Record | None:
 
 
 def plain(line: bytes, health: Health) -> object:
-    """Any JSON, also with bare NaN or Infinity and with bytes that are not UTF-8; None for what is no JSON."""
+    """Parses any JSON, also with bare NaN or Infinity and with bytes that are not UTF-8; None for what is no JSON."""
     text = line.decode("utf-8", "replace")
     constants: list[str] = []
     try:
@@ -201,7 +201,7 @@ def plain(line: bytes, health: Health) -> object:
 
 
 def header_fields(line: bytes, health: Health) -> dict[str, object]:
-    """All fields of a header."""
+    """Returns all fields of a header."""
     found = plain(line, health)
     return found if isinstance(found, dict) else {}
 
@@ -237,7 +237,7 @@ def _salvaged(wanted: type[S], found: dict[str, object], health: Health, number:
 
 
 def _rows(value: object, row_type: object, health: Health, number: int) -> list[object]:
-    """The rows that can be read; longer rows by a newer writer are cut to what is known."""
+    """Returns the rows that can be read; longer rows by a newer writer are cut to what is known."""
     length = len(row_type.__args__)  # type: ignore[attr-defined]
     out = []
     for row in value if isinstance(value, list) else [value]:
@@ -261,7 +261,7 @@ def _is_number(value: object) -> bool:
 
 
 def amount(value: Number, lowest: float = 0.0) -> float:
-    """A number that is finite and not below `lowest`; NaN for anything else."""
+    """Returns a number that is finite and not below `lowest`; NaN for anything else."""
     try:
         number = math.nan if value is None else float(value)
     except OverflowError:
@@ -270,7 +270,7 @@ def amount(value: Number, lowest: float = 0.0) -> float:
 
 
 def text_of(value: object) -> str:
-    """An argument list as compact JSON, as the tables of a trace have it; a text that is no JSON as it stands."""
+    """Returns an argument list as compact JSON, as the tables of a trace have it; a text that is no JSON as it stands."""
     if isinstance(value, str):
         if value[:1] == "[" and " " in value:
             try:
@@ -287,6 +287,6 @@ def text_of(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """The beginning of something odd, for an example."""
+    """Returns the beginning of something odd, for an example."""
     text = value[:80].decode("utf-8", "replace") if isinstance(value, bytes) else str(value)[:80]
     return "".join(c if c.isprintable() else "�" for c in text)

@@ -33,7 +33,7 @@ _MOST: Final = 2.0**53
 
 
 def profile_table(found: tuple[Profile, int] | None, health: Health) -> pd.DataFrame:
-    """Rows of the record, each with what the record says of gradients and limits. Empty without a record."""
+    """Returns rows of the record, each with what the record says of gradients and limits. Empty without a record."""
     if found is None:
         return S.PROFILE.empty()
     record, number = found
@@ -68,7 +68,7 @@ def profile_table(found: tuple[Profile, int] | None, health: Health) -> pd.DataF
 
 
 def _row(row: ProfileRow) -> list[int] | None:
-    """Whole numbers; None if they cannot be: 1 <= nodes <= replicas, a batch, time where there are steps."""
+    """Returns the whole numbers of a row; None if they cannot be: 1 <= nodes <= replicas, a batch, time where there are steps."""
     nodes, replicas, atomic, accums, optims = (_whole(row[i]) for i in (0, 1, 2, 3, 5))
     values = [nodes, replicas, atomic, accums, _time(row[4]), optims, _time(row[6]), _time(row[7])]
     possible = (
@@ -81,7 +81,7 @@ def _row(row: ProfileRow) -> list[int] | None:
 
 
 def _whole(value: Number) -> int:
-    """A count of at least 0; -1 unknown."""
+    """Returns a count of at least 0; -1 unknown."""
     found = amount(value)
     return int(found) if found < _MOST else -1
 
@@ -134,7 +134,7 @@ class Shown:
 
 
 def build(c: Collected, *, thread: str, first_part: bool) -> dict[str, pd.DataFrame]:
-    """All tables. thread: the id of the recording process, the one thread of the timeline."""
+    """Returns all tables. thread: the id of the recording process, the one thread of the timeline."""
     shown = Shown(c, first_part)
     phases, modules, work = c.phase_times.take(), c.module_times.take(), c.ledger.take()
     host, first_call = _host(c, shown, phases, modules)
@@ -189,7 +189,7 @@ def _iterations(c: Collected, shown: Shown, work: Floats) -> pd.DataFrame:
 
 
 def _sum_up(c: Collected, work: Floats, wanted: npt.NDArray[np.bool_], whole: dict[str, Ints], floats: dict[str, Floats]) -> None:
-    """Totals of sampled iterations whose recorder wrote none, from their ledgers."""
+    """Adds the totals of sampled iterations whose recorder wrote none, from their ledgers."""
     work = work[wanted[work[:, 0].astype(np.int64)]]
     instance, sig, calls = work[:, 0].astype(np.int64), work[:, 1].astype(np.int64), work[:, 7]
     amounts = {name: _amount(np.array(values, np.float64), sig) for name, values in c.sigs.amounts.items()}
@@ -222,7 +222,7 @@ def _label_times(shown: Shown, phases: Floats, modules: Floats) -> pd.DataFrame:
 
 
 def _host(c: Collected, shown: Shown, phases: Floats, modules: Floats) -> tuple[pd.DataFrame, dict[tuple[int, int], int]]:
-    """(the host table, host row of the first range of a label in a step by (step, label); of the step itself by (step, -1))."""
+    """Returns (the host table, host row of the first range of a label in a step by (step, label); of the step itself by (step, -1))."""
     names = Interner()
     pieces: list[tuple[Ints, Ints, Ints, Ints, Ints, npt.NDArray[np.int8]]] = []
     steps = np.arange(len(shown.chosen))
@@ -283,7 +283,7 @@ def _phase_names(c: Collected, label: Ints, names: Interner) -> Ints:
 
 
 def _module_names(c: Collected, label: Ints, names: Interner) -> Ints:
-    """`nn.Module: Linear_3`: as a profiler trace numbers the modules of a class, in order of first call."""
+    """Returns `nn.Module: Linear_3`: as a profiler trace numbers the modules of a class, in order of first call."""
     words = [str(w) for w in c.labels.classes]
     name, class_name = (np.array(a, np.int64) for a in (c.labels.name, c.labels.class_name))
     distinct, first, place = np.unique(label, return_index=True, return_inverse=True)
@@ -382,7 +382,7 @@ def _copies(c: Collected, shown: Shown) -> pd.DataFrame:
 
 
 def _text(c: Collected, name: str, sig: Ints, none: str = "") -> pd.Categorical:
-    """A text of the signatures per row; those that are not defined get `none`."""
+    """Returns a text of the signatures per row; those that are not defined get `none`."""
     interner, codes = c.sigs.interners[name], np.array(c.sigs.codes[name], np.int32)
     missing = interner[none] if (sig < 0).any() or not len(codes) else 0
     return interner.categorical(np.where(sig >= 0, codes[sig], missing).astype(np.int32) if len(codes) else np.full(len(sig), missing))
@@ -393,7 +393,7 @@ def _amount(values: Floats, sig: Ints) -> Floats:
 
 
 def _host_of(step: Ints, label: Ints, first: dict[tuple[int, int], int], parent: Sequence[int], root: Callable[[int], int]) -> Rows:
-    """Host row of the first range of a label in its step, else of the label around it, else `root(step)`."""
+    """Returns the host row of the first range of a label in its step, else of the label around it, else `root(step)`."""
     known: dict[tuple[int, int], int] = {}
     width = len(parent) + 1
     keys, place = np.unique(step * width + label + 1, return_inverse=True)  # few: many rows are of one label
