@@ -18,7 +18,7 @@ SECONDS = 120
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no distributed package")
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
-def test_two_ranks(tmp_path: Path, kind: str) -> None:
+def test_two_ranks_write_a_file_each_and_train_as_untracked(tmp_path: Path, kind: str) -> None:
     if kind == "fsdp2":
         pytest.importorskip("torch.distributed.fsdp", reason="fully_shard needs torch 2.6 or newer")
         if not hasattr(torch.distributed.fsdp, "fully_shard"):

@@ -226,7 +226,7 @@ def test_work_of_every_signature(name: str) -> None:
 
 
 @each
-def test_totals_in_the_file(name: str) -> None:
+def test_totals_in_the_file_are_sums_of_its_rows(name: str) -> None:
     # GIVEN sampled iterations WHEN their rows are summed THEN totals are those sums; unknown are calls without a cost
     raw = run(name).raw
     for number, step in raw.steps.items():
@@ -253,7 +253,7 @@ def usual(run: Run) -> float:
 
 
 @each
-def test_overview(name: str) -> None:
+def test_overview_page_equals_sums_of_the_file(name: str) -> None:
     # GIVEN a run WHEN the overview answers THEN step, limit, utilizations and the parts of the step are the sums of the ledger
     found = run(name)
     page, limits, steps = found.page("overview"), found.raw.limits, len(found.raw.shown)
@@ -284,7 +284,7 @@ ROWS = (
 
 
 @each
-def test_roofline(name: str) -> None:
+def test_roofline_page_equals_sums_of_the_file(name: str) -> None:
     # GIVEN a run WHEN the roofline lists its rows by operator and sizes THEN each is the sum of its calls, ratios are made of sums
     found = run(name)
     page, limits = found.page("roofline"), found.raw.limits
@@ -323,7 +323,7 @@ def test_roofline(name: str) -> None:
 @pytest.mark.parametrize(("by", "key"), [
     ("op", lambda r: r.op), ("dtype", lambda r: r.dtype or "(no type recorded)"), ("function", lambda r: r.function), ("step", lambda r: str(r.iteration)),
 ])  # fmt: skip
-def test_roofline_by(name: str, by: str, key: Any) -> None:
+def test_roofline_groups_equal_sums_of_the_file(name: str, by: str, key: Any) -> None:
     # GIVEN a run WHEN rows are grouped otherwise THEN work, limit and time of each group are its sums
     found = run(name)
     wanted = own.summed(found.rows, found.raw.limits, key)
@@ -341,7 +341,7 @@ def test_roofline_by(name: str, by: str, key: Any) -> None:
 
 @each
 @pytest.mark.parametrize("per", ["all", "step"])
-def test_phases(name: str, per: str) -> None:
+def test_phases_page_equals_sums_of_the_file(name: str, per: str) -> None:
     # GIVEN a run with phases inside phases WHEN the page shows them THEN each holds its own and those inside, times are its ranges
     found = run(name)
     raw, limits = found.raw, found.raw.limits
@@ -390,7 +390,7 @@ def test_phases(name: str, per: str) -> None:
 
 @each
 @pytest.mark.parametrize("direction", ["both", "forward", "backward"])
-def test_modules(name: str, direction: str) -> None:
+def test_modules_page_equals_sums_of_the_file(name: str, direction: str) -> None:
     # GIVEN a run WHEN the tree of modules is shown THEN work, limit and time of each are those of it and the modules inside
     found = run(name)
     raw, limits = found.raw, found.raw.limits
@@ -443,7 +443,7 @@ def test_modules(name: str, direction: str) -> None:
 
 
 @each
-def test_iterations(name: str) -> None:
+def test_iterations_page_equals_sums_of_the_file(name: str) -> None:
     # GIVEN a run WHEN the page of iterations is made THEN times are those of the file, work that of the last sampled one alike
     found = run(name)
     raw, limits = found.raw, found.raw.limits
@@ -486,7 +486,7 @@ def test_iterations(name: str) -> None:
 
 
 @each
-def test_health(name: str) -> None:
+def test_health_page_equals_sums_of_the_file(name: str) -> None:
     # GIVEN a run WHEN trace health counts THEN calls are those of the ledger
     found = run(name)
     got = values(found.page("health"), "recorder")
@@ -504,7 +504,7 @@ LINE = re.compile(
 
 
 @each
-def test_the_report_on_the_console(name: str) -> None:
+def test_the_report_on_the_console_equals_sums_of_the_file(name: str) -> None:
     # GIVEN the last report WHEN it is read as text THEN counts, least times, shares, times and efficiencies are those of its iteration
     found = run(name)
     raw, limits = found.raw, found.raw.limits
@@ -529,7 +529,7 @@ def test_the_report_on_the_console(name: str) -> None:
 
 
 @each
-def test_scalars(name: str) -> None:
+def test_tensorboard_scalars_are_sums_of_the_file(name: str) -> None:
     # GIVEN the event file WHEN its scalars are read THEN each is its sum, in the unit of its name, at its own iteration
     event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     found = run(name)
@@ -688,7 +688,7 @@ def random_model(draw: random.Random) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_models(seed: int) -> None:
+def test_recordings_of_random_models_equal_the_file(seed: int) -> None:
     # GIVEN a random model and loop WHEN torch's own counter watches the same step THEN both counted the same matrix FLOP, but for
     # attention on a CPU, which torch leaves out, and for weight gradients of grouped convolutions, which it takes for dense ones
     from torch.utils.flop_counter import FlopCounterMode

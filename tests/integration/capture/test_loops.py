@@ -54,7 +54,7 @@ def both(tmp_path: Path, step: Any, model: Any, **options: Any) -> None:
     assert same(run(model, step, logdir=tmp_path, **options), untracked)
 
 
-def test_a_plain_loop(tmp_path: Path) -> None:
+def test_a_plain_loop_has_the_work_of_the_closed_form(tmp_path: Path) -> None:
     # GIVEN the toy WHEN three steps are trained, every one sampled THEN losses and parameters are those of an untracked run
     both(tmp_path, plain, toy())
     recorded = only(tmp_path)
@@ -89,7 +89,7 @@ def test_linear_layers_cost_twice_as_much_backward(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scaler", [False, True])
-def test_autocast(tmp_path: Path, scaler: bool) -> None:
+def test_autocast_has_products_in_bf16(tmp_path: Path, scaler: bool) -> None:
     # GIVEN autocast to bf16 with a gradient scaler on or off WHEN tracked THEN same bits, same FLOP, and the products are bf16
     both(tmp_path, autocast(scaler), toy())
     recorded = only(tmp_path)
@@ -97,7 +97,7 @@ def test_autocast(tmp_path: Path, scaler: bool) -> None:
     assert {row.sig["dtype"] for row in recorded.ledgers[1] if row.flop} == {"bf16"}
 
 
-def test_accumulated_gradients(tmp_path: Path) -> None:
+def test_accumulated_gradients_have_the_work_of_all_batches(tmp_path: Path) -> None:
     # GIVEN three batches per step WHEN tracked THEN a step has three times the work, in the same rows
     both(tmp_path, accumulating, toy())
     recorded = only(tmp_path)
@@ -124,7 +124,7 @@ class Checkpointed(torch.nn.Module):
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_activation_checkpointing(tmp_path: Path, reentrant: bool) -> None:
+def test_activation_checkpointing_counts_the_second_forward_apart(tmp_path: Path, reentrant: bool) -> None:
     # GIVEN the toy with every block checkpointed WHEN tracked THEN same bits
     both(tmp_path, plain, Checkpointed(reentrant))
     recorded = only(tmp_path)

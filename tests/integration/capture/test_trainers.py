@@ -71,7 +71,7 @@ def check(recorded: Recorded, steps: int, phases: set[str]) -> None:
         assert sum(row.count for row in recorded.ledgers[n] if row.flop and row.phase == "(no phase)") == 0
 
 
-def test_lightning(tmp_path: Path) -> None:
+def test_lightning_is_tracked_without_a_change_of_its_results(tmp_path: Path) -> None:
     # GIVEN a Lightning run of six steps and a validation WHEN it is tracked by its callback THEN parameters are equal bit for bit
     untracked = lightning_run(tmp_path / "a", [])
     tracked = lightning_run(tmp_path / "b", [lightning_callback()])
@@ -88,7 +88,7 @@ def test_lightning(tmp_path: Path) -> None:
     assert {row.module[-1] for row in recorded.ledgers[1] if row.flop} == {"net.0", "net.2"}
 
 
-def test_lightning_with_accumulated_gradients(tmp_path: Path) -> None:
+def test_a_lightning_step_has_all_accumulated_batches(tmp_path: Path) -> None:
     # GIVEN two batches per optimizer step WHEN tracked THEN three iterations of two batches each
     lightning_run(tmp_path, [lightning_callback()], accumulate_grad_batches=2, limit_val_batches=0)
     recorded = only(tmp_path)
@@ -96,7 +96,7 @@ def test_lightning_with_accumulated_gradients(tmp_path: Path) -> None:
     assert [recorded.flop(n) for n in recorded.sampled] == [10 * LINEAR] * 3
 
 
-def test_lightning_that_fails(tmp_path: Path) -> None:
+def test_a_lightning_run_that_fails_raises_its_own_error(tmp_path: Path) -> None:
     # GIVEN a run that raises in its third batch WHEN tracked THEN its own error comes out and the file is closed
     lightning = pytest.importorskip("lightning.pytorch", reason="the package lightning is not installed")
 
@@ -148,7 +148,7 @@ def hugging_face_callback(**options: Any) -> Any:
     return SOLCallback(every_n_steps=1, **options)
 
 
-def test_hugging_face(tmp_path: Path) -> None:
+def test_hugging_face_is_tracked_without_a_change_of_its_results(tmp_path: Path) -> None:
     # GIVEN a Trainer of six steps WHEN it is tracked by its callback THEN parameters are equal bit for bit
     untracked = hugging_face_run(tmp_path / "a", [])
     tracked = hugging_face_run(tmp_path / "b", [hugging_face_callback()])
@@ -161,7 +161,7 @@ def test_hugging_face(tmp_path: Path) -> None:
     assert {row.module[-1] for row in recorded.ledgers[1] if row.flop} == {"net.0", "net.2"}
 
 
-def test_hugging_face_that_accumulates_and_evaluates(tmp_path: Path) -> None:
+def test_a_hugging_face_step_has_all_accumulated_batches_and_the_evaluation_after_it(tmp_path: Path) -> None:
     # GIVEN two batches per step and an evaluation of two batches after every second step WHEN tracked
     options = {"gradient_accumulation_steps": 2, "max_steps": 4, "eval_strategy": "steps", "eval_steps": 2}
     hugging_face_run(tmp_path, [hugging_face_callback()], **options)

@@ -36,7 +36,7 @@ def layer() -> Any:
     return torch.nn.Linear(16, 16)
 
 
-def test_a_logdir_that_cannot_be_written(tmp_path: Path) -> None:
+def test_training_goes_on_when_the_logdir_cannot_be_made(tmp_path: Path) -> None:
     # GIVEN a logdir below something that is a file WHEN tracked THEN training is what it is untracked, with a warning at most
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
@@ -45,7 +45,7 @@ def test_a_logdir_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_logdir(tmp_path: Path) -> None:
+def test_training_goes_on_when_the_logdir_is_read_only(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     folder.chmod(0o500)
@@ -70,7 +70,7 @@ print("equal")
 """
 
 
-def test_a_disk_that_is_full(tmp_path: Path) -> None:
+def test_training_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
     # GIVEN a process whose files may not grow beyond 40 000 bytes WHEN it trains 90 tracked steps
     process = python("-c", FULL, tmp_path)
     text, _ = process.communicate(timeout=300)
@@ -96,7 +96,7 @@ with sol.capture(sys.argv[1], model=model, every_n_steps=2, tensorboard=False) a
 """
 
 
-def test_a_process_that_is_killed(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_whole_steps(tmp_path: Path) -> None:
     # GIVEN a loop that records without end WHEN it is killed once its file has 50 steps
     process = python("-c", ENDLESS, tmp_path)
     try:
@@ -119,7 +119,7 @@ def test_a_process_that_is_killed(tmp_path: Path) -> None:
     assert len(capture.tables["iterations"]) == len(numbers)
 
 
-def test_a_loader_that_forks(tmp_path: Path) -> None:
+def test_a_loader_that_forks_writes_no_file_of_its_own(tmp_path: Path) -> None:
     # GIVEN batches from two worker processes that are forked inside a sampled step WHEN tracked
     from torch.utils.data import DataLoader, TensorDataset
 
@@ -138,7 +138,7 @@ def test_a_loader_that_forks(tmp_path: Path) -> None:
     assert [recorded.flop(n) for n in recorded.sampled] == [2 * LINEAR] * 4
 
 
-def test_two_threads(tmp_path: Path) -> None:
+def test_work_of_a_second_thread_has_no_phase_of_the_loop(tmp_path: Path) -> None:
     # GIVEN a second thread with phases of its own that multiplies while the first one trains
     model = layer()
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
@@ -171,7 +171,7 @@ def test_two_threads(tmp_path: Path) -> None:
         assert sum(row.flop or 0 for row in rows) == 2 * LINEAR
 
 
-def test_two_trackers_at_once(tmp_path: Path) -> None:
+def test_two_trackers_at_once_count_no_work_twice(tmp_path: Path) -> None:
     # GIVEN two trackers around one loop WHEN it runs
     untracked = run(layer(), regress)
     torch.manual_seed(3)

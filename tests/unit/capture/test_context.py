@@ -27,7 +27,7 @@ def test_the_package_and_its_name_start_a_tracker(tmp_path: Path) -> None:
         assert tracker.off and not tracker.sampled
 
 
-def test_a_loop(tmp_path: Path) -> None:
+def test_a_with_block_records_all_iterations_of_its_loop(tmp_path: Path) -> None:
     # GIVEN a loop of five iterations, the first and every third of them sampled WHEN it ends THEN its file has all of them
     model = torch.nn.Linear(16, 16)
     with sol.capture(tmp_path, model=model, every_n_steps=3, **QUIET) as tracker:  # a path may be one of pathlib

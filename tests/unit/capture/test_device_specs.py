@@ -115,7 +115,7 @@ def test_a_cpu_has_no_limits_until_they_are_measured() -> None:
 
 
 @pytest.mark.parametrize("above", [0, 1, 2])
-def test_measured_limits_beside_the_logdir(tmp_path: Path, above: int) -> None:
+def test_measured_limits_are_found_in_the_logdir_and_above(tmp_path: Path, above: int) -> None:
     # GIVEN a file that names this host, in the logdir or up to two folders above
     logdir = tmp_path / "runs" / "today"
     write([logdir, logdir.parent, tmp_path][above] / "sol_devices.json", {**MINE, "device_names": socket.gethostname()})
@@ -134,7 +134,7 @@ def test_limits_of_another_host_are_not_those_of_this_one(tmp_path: Path) -> Non
     assert found("auto", logdir=str(tmp_path), where="cpu").name == "MY_CPU"
 
 
-def test_the_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_device_file_names_this_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TB_SOL_DEVICES", write(tmp_path / "mine.json", {**MINE, "device_names": socket.gethostname()}))
     assert found("auto", where="cpu").name == "MY_CPU"
     monkeypatch.setenv("TB_SOL_DEVICES", str(tmp_path / "gone.json"))
@@ -144,13 +144,13 @@ def test_the_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 # -- device files ------------------------------------------------------------------------------------------------------
 
 
-def test_a_chosen_file_of_one_row(tmp_path: Path) -> None:
+def test_a_chosen_file_of_one_row_gives_that_row(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.json", {"key": "LAB_H100", "inherits": "H100_SXM", "bf16_tensor_tflops": 900})
     spec = found(path)
     assert (spec.name, spec.peak_flops[DataType.BF16], spec.memory_bandwidth_bytes_per_sec) == ("LAB_H100", 900e12, 3.35e12)
 
 
-def test_a_row_of_a_chosen_file(tmp_path: Path) -> None:
+def test_a_row_of_a_chosen_file_is_named_after_a_number_sign(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.json", {"key": "ONE", "inherits": "H100_SXM"}, {"key": "TWO", "inherits": "A100_SXM_80"})
     assert found(f"{path}#TWO").peak_flops[DataType.BF16] == 312e12
     assert found(f"{path}#TWO@705MHz").name == "TWO@705MHz"
@@ -158,7 +158,7 @@ def test_a_row_of_a_chosen_file(tmp_path: Path) -> None:
     assert answer.spec is None and "mine.json#ONE" in answer.reason
 
 
-def test_csv(tmp_path: Path) -> None:
+def test_a_device_file_may_be_csv(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("key,vendor,bf16_tensor_tflops,mem_bw_gb_per_s\nNEW,nvidia,1500,4000\n", encoding="utf-8")
     assert found(str(path)).peak_flops == {DataType.BF16: 1500e12}

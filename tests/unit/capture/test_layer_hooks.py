@@ -6,7 +6,6 @@ import copy
 import io
 import pickle
 import threading
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 import tb_sol_plugin.capture.layer_hooks as module_of_hooks  # noqa: E402
 from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks, captured_ops  # noqa: E402
 from tb_sol_plugin.capture.operation_registry import DataType, OpRecord, OpType  # noqa: E402
+from tests.support.stopped_clock import StoppedClock, stop_clock  # noqa: E402
 
 nn = torch.nn
 DICTS = (
@@ -160,7 +160,7 @@ def test_remove_leaves_every_module_as_it_was_found(hooks: LayerSOLHooks) -> Non
     assert state(model) == before and not hooks.attached
 
 
-def test_what_others_register_meanwhile_stays(hooks: LayerSOLHooks) -> None:
+def test_hooks_that_others_register_meanwhile_stay(hooks: LayerSOLHooks) -> None:
     model = nn.ReLU()
     hooks.attach(model)
     theirs = [model.register_forward_pre_hook(lambda m, a: None, prepend=True), model.register_forward_hook(lambda m, a, r: None)]
@@ -390,19 +390,20 @@ def test_the_end_of_a_step_empties_the_stacks_of_all_threads(hooks: LayerSOLHook
     model = nn.Sequential(Interrupt())
     hooks.attach(model)
     depths: list[int] = []
+    inside = threading.Event()
     go = threading.Event()
 
     def run() -> None:
         with pytest.raises(KeyboardInterrupt):
             model(torch.ones(1))
         depths.append(len(hooks.stack.open))
-        go.wait(10)
+        inside.set()
+        go.wait(60)
         depths.append(len(hooks.stack.open))
 
     thread = threading.Thread(target=run)
     thread.start()
-    while not depths:
-        time.sleep(0.001)
+    assert inside.wait(60)
     # WHEN the step ends on another thread THEN that thread starts anew, too
     hooks.end_step()
     go.set()
@@ -588,44 +589,50 @@ def test_sharded_models_keep_their_own_hooks_inside_ours(hooks: LayerSOLHooks, g
 # --- Times ---
 
 
-class Sleeps(nn.Module):
-    def __init__(self, seconds: float) -> None:
+class Takes(nn.Module):
+    """A module whose call takes some ms of a clock that stands still otherwise."""
+
+    def __init__(self, clock: StoppedClock, ms: int) -> None:
         super().__init__()
-        self.seconds = seconds
+        self.clock, self.ms = clock, ms
 
     def forward(self, x: Any) -> Any:
-        time.sleep(self.seconds)
+        self.clock.pass_(self.ms * 1_000_000)
         return x
 
 
-def test_calls_have_the_times_of_their_modules(hooks: LayerSOLHooks) -> None:
-    # GIVEN two modules of 20 and 10 ms
-    model = nn.Sequential(Sleeps(0.02), Sleeps(0.01))
+def test_calls_have_the_times_of_their_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN two modules of 20 and 10 ms WHEN both are called within a third
+    clock = stop_clock(monkeypatch)
+    hooks = new()
+    model = nn.Sequential(Takes(clock, 20), Takes(clock, 10))
     hooks.attach(model)
     began = hooks.clock.now()
     model(None)
-    ended = hooks.clock.now()
-    (_, s0, d0, _), (_, s1, d1, _), (_, s, d, _) = hooks.calls
-    # THEN each lasts at least that, the parts lie one after the other within the whole
-    assert d0 >= 20e6 and d1 >= 10e6
-    assert began <= s <= s0 and s0 + d0 <= s1 and s1 + d1 <= s + d <= ended
+    # THEN they follow each other, within the whole
+    ms = [(round((start - began) / 1e6), duration / 1e6) for _, start, duration, _ in hooks.calls]
+    assert ms == [(0, 20), (20, 10), (0, 30)]
+    hooks.remove()
 
 
-def test_the_work_of_hooks_is_not_in_the_times(hooks: LayerSOLHooks) -> None:
+def test_the_work_of_hooks_is_not_in_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN hooks whose labels take 5 ms to make
-    model = nn.Sequential(nn.Identity(), nn.Identity(), nn.Identity())
+    clock = stop_clock(monkeypatch)
+    hooks = new()
     make = hooks.labels.id_of
 
     def slow(*args: Any) -> int:
-        time.sleep(0.005)
+        clock.pass_(5_000_000)
         return make(*args)
 
-    hooks.labels.id_of = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(hooks.labels, "id_of", slow)
+    model = nn.Sequential(nn.Identity(), nn.Identity(), nn.Identity())
     hooks.attach(model)
     # WHEN four calls wait for theirs THEN the clock has lost 20 ms of its own, and no call shows them
     model(None)
-    assert hooks.clock.own_ns >= 20e6
-    assert max(call[2] for call in hooks.calls) < 5e6
+    assert hooks.clock.own_ns == 20_000_000
+    assert [call[2] for call in hooks.calls] == [0, 0, 0, 0]
+    hooks.remove()
 
 
 def test_calls_beyond_a_number_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:

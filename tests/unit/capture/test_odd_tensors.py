@@ -266,7 +266,7 @@ def test_deterministic_algorithms():
     assert torch.equal(plain[1], counted[1]) and torch.isnan(counted[0]).all()
 
 
-def test_everything_that_is_saved_and_loaded(tmp_path):
+def test_saving_and_loading_a_model_in_a_sampled_step_is_counted(tmp_path):
     layer = nn.Linear(3, 3)
 
     def save():

@@ -62,7 +62,7 @@ def test_nothing_is_cut_off_above_the_limit() -> None:
         (op(flops=100, bytes=10, compiled=True), "eager_capture"),
     ],
 )
-def test_what_has_to_be_said_is_a_flag(record: OpRecord, flag: str) -> None:
+def test_what_a_reader_must_know_of_an_operation_is_a_flag(record: OpRecord, flag: str) -> None:
     assert roofline(record, device()).flags == [flag]
     assert flag in FLAGS
 
@@ -154,7 +154,7 @@ def test_records_of_layers_and_functions() -> None:
 
 
 @pytest.mark.parametrize("key", ["H100_SXM", "MI300X", "V100", "RTX_4090", "A100_SXM_80@1200MHz"])
-def test_the_same_as_the_page(key: str) -> None:
+def test_roofline_of_records_equals_that_of_the_page(key: str) -> None:
     """Random work, with gaps, through both: the arrays of `cost.roofline` with the peaks of the page, and record by record."""
     rng = random.Random(7)
     types = [*PEAK_OF, DataType.OTHER, DataType.INT64, DataType.BOOL]

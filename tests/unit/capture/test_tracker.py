@@ -70,7 +70,7 @@ def test_a_sample_that_could_not_be_had_is_made_up_for() -> None:
     assert [k for k, d in enumerate(due) if d] == [0, 1, 5, 6, 7, 10]
 
 
-def test_every_0_samples_nothing() -> None:
+def test_an_interval_of_0_samples_nothing() -> None:
     schedule = Schedule(0, report=1)
     assert not schedule.samples() and not schedule.traced()
 
@@ -164,7 +164,7 @@ def test_another_model_takes_the_place_of_the_first(tmp_path: Path) -> None:
     assert recorded.flop(0) == LINEAR and recorded.notes["model"] == 1
 
 
-def test_several_models_and_none(tmp_path: Path) -> None:
+def test_several_models_or_none_can_be_tracked(tmp_path: Path) -> None:
     # GIVEN an actor and a critic WHEN both are tracked THEN the work of both has their names
     with SOLTracker(every_n_steps=1, **QUIET) as tracker:
         tracker.initialize({"actor": layer(), "critic": layer()})
@@ -215,7 +215,7 @@ def test_detach_takes_all_off_and_initialize_starts_again() -> None:
     assert put_on(model) == NOTHING
 
 
-def test_after_close_all_is_over(tmp_path: Path) -> None:
+def test_a_closed_tracker_ignores_all_calls(tmp_path: Path) -> None:
     model = layer()
     tracker = SOLTracker(every_n_steps=1, logdir=str(tmp_path), **QUIET)
     tracker.initialize(model)
@@ -444,7 +444,7 @@ def test_a_torch_without_the_private_names_falls_back_to_hooks(tmp_path: Path, m
     assert recorded.flop(0, backward=False) == LINEAR
 
 
-def test_level_0_in_the_arguments_tracks_nothing() -> None:
+def test_timing_log_level_0_in_the_arguments_tracks_nothing() -> None:
     model = layer()
     with SOLTracker(every_n_steps=1, **QUIET) as tracker:
         tracker.initialize(model, {"timing_log_level": 0})

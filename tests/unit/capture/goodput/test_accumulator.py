@@ -73,7 +73,7 @@ def test_a_restart_counts_what_runs_again_once():
         assert dict(again) == {"steps": 10.0, "sum": 45.0}
 
 
-def test_files(tmp_path):
+def test_sums_go_through_a_file(tmp_path):
     acc = Accumulator()
     assert not acc.load_file(tmp_path / "none")
     acc["a"] += 2

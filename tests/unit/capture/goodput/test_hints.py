@@ -94,7 +94,7 @@ def test_without_a_url_or_a_job_nothing_is_sent(monkeypatch):
 
 
 @pytest.mark.parametrize(("statuses", "arrived", "requests"), [((503, 200), True, 2), ((500, 500, 200), False, 2), ((404, 200), False, 1)])
-def test_one_repetition_where_it_may_help(statuses, arrived, requests):
+def test_a_post_is_repeated_once_where_the_server_may_recover(statuses, arrived, requests):
     with Server(*statuses) as server:
         assert Supervisor(server.url, "job", backoff_s=0.01).post(HINTS, wait=True) is arrived
         assert len(server.requests) == requests and {r[3] for r in server.requests} == {server.requests[0][3]}

@@ -61,7 +61,7 @@ def test_sums_and_means_by_hand(clock):
     assert r.global_batch_size == 3 * 32 * 8
 
 
-def test_a_wait_that_nobody_told_is_not_none(clock):
+def test_steps_without_a_measured_wait_for_gradients_are_not_fitted(clock):
     r = made(clock)
     r.set_replicas(1, 4)
     step(r, clock, 16, 2.0)
@@ -80,7 +80,7 @@ def test_a_wait_that_nobody_told_is_not_none(clock):
     assert r.state.profile[1, 2, 8].times() == (1.5, 2.0) and r.state.profile[1, 2, 4].times() is None
 
 
-def test_what_a_device_tells_late(clock):
+def test_a_wait_that_a_device_reports_late_is_added_to_its_step(clock):
     r = made(clock)
     r.set_replicas(1, 2)
     step(r, clock, 8, 2.0)
@@ -225,7 +225,7 @@ def test_a_state_goes_through_its_file_and_counters_go_on_with_other_replicas(tm
     assert [p.name for p in tmp_path.iterdir()] == ["metrics.json"]
 
 
-def test_both_sorts_of_files(clock):
+def test_a_state_goes_through_files_of_text_and_of_bytes(clock):
     r = made(clock)
     r.set_replicas(1, 1)
     step(r, clock, 8, 2.0)
@@ -247,7 +247,7 @@ def test_both_sorts_of_files(clock):
         '{"format": "tb-sol-metrics", "version": 1, "perf_params": {"alpha_c": 1}}', '{"format": "tb-sol-metrics", "version": 1, "init_batch_size": "8"}',
     ],
 )  # fmt: skip
-def test_what_is_no_state_is_refused_and_changes_nothing(text):
+def test_a_file_that_is_no_saved_state_is_refused_and_changes_nothing(text):
     state = MetricsState({Key(1, 1, 8): Counts(optim_count=1)}, init_batch_size=4)
     with pytest.raises(ValueError, match="saved state"):
         state.load(io.StringIO(text))

@@ -222,7 +222,7 @@ def test_a_plain_function_that_is_compiled_runs_eagerly_meanwhile() -> None:
     assert watched.seen >= 2 and (compiler.compiled, compiler.ran) == (1, 2)
 
 
-def test_without_holding_a_dispatch_mode_ends_compilation_for_good() -> None:
+def test_torch_gives_up_compiling_code_that_it_meets_under_a_dispatch_mode() -> None:
     # The reason for all this: torch gives up on code that it meets under a dispatch mode. If this fails, torch has become better.
     compiler = Compiler("eager")
     f = torch.compile(lambda x: x.relu(), backend=compiler)
@@ -275,7 +275,7 @@ def test_hooks_that_were_copied_with_a_model_do_not_break_its_compilation() -> N
 # --- Holding ---
 
 
-def test_holders_are_counted() -> None:
+def test_code_runs_eagerly_until_every_user_has_released_it() -> None:
     a, b = object(), object()
     force_eager(a)
     force_eager(a)
@@ -305,7 +305,7 @@ def test_a_stance_that_the_training_loop_sets_meanwhile_stays() -> None:
     torch.compiler.set_stance("default")
 
 
-def test_where_compiled_code_cannot_run_eagerly_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_hooks_are_put_on_where_compiled_code_cannot_run_eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a torch without stances, and something compiled
     monkeypatch.delattr(torch.compiler, "set_stance")
     monkeypatch.setattr(torch._dynamo.eval_frame, "cached_backends", {1: "inductor"}, raising=False)

@@ -93,7 +93,7 @@ def test_a_shared_module_has_its_first_name_only() -> None:
     assert names([nn.Sequential(shared), nn.Sequential(shared, nn.ReLU())]) == ["0", "0.0", "1", "1.1"]
 
 
-def test_several_models_are_told_apart() -> None:
+def test_several_models_have_different_names() -> None:
     assert names([small(), nn.Linear(1, 1)]) == ["0", "0.0", "0.1", "0.1.0", "0.1.1", "1"]
     assert names({"actor": nn.Linear(1, 1), "critic": nn.Sequential(nn.ReLU())}) == ["actor", "critic", "critic.0"]
     # a list of one, as pipelines without virtual stages have it, is that one

@@ -9,12 +9,12 @@ import pytest
 from tb_sol_plugin.capture.loop.schedule import ScriptOptions, add_sol_arguments, read_arguments
 
 
-def test_defaults() -> None:
+def test_arguments_have_documented_defaults() -> None:
     parsed = add_sol_arguments(ArgumentParser()).parse_args([])
     assert (parsed.rl_sol_report_interval, parsed.rl_sol_device, parsed.sol_logdir, parsed.timing_log_level) == (100, "auto", None, 2)
 
 
-def test_options_given() -> None:
+def test_given_arguments_are_read() -> None:
     line = ["--rl-sol-report-interval", "7", "--rl-sol-device", "H100_SXM", "--sol-logdir", "runs/a", "--timing-log-level", "0"]
     parsed = add_sol_arguments(ArgumentParser()).parse_args(line)
     assert read_arguments(parsed) == ScriptOptions(7, "H100_SXM", "runs/a", 0, None)
@@ -38,7 +38,7 @@ def test_arguments_that_say_nothing(args: object) -> None:
     assert read_arguments(args) == ScriptOptions()
 
 
-def test_values_of_no_use_are_left_out() -> None:
+def test_arguments_of_a_wrong_type_are_left_out() -> None:
     odd = Namespace(rl_sol_report_interval="often", rl_sol_device="", sol_logdir=None, timing_log_level=True, rank=float("inf"))
     assert read_arguments(odd) == ScriptOptions()
 

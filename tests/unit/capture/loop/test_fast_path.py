@@ -103,7 +103,7 @@ def many_phases(t: SOLTracker, layer: Any, time: Time) -> None:
 
 
 @pytest.mark.parametrize("loop", [plain, numbered, changing, without_phases, many_phases])
-def test_both_ways_write_the_same(loop: Loop, tmp_path: Path, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_path_writes_the_same_file(loop: Loop, tmp_path: Path, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a loop, and a clock on which nothing of the recorder takes time but a write, which takes 1000 ns
     found: list[list[dict[str, Any]]] = []
     short: list[bool] = []

@@ -85,7 +85,7 @@ def test_no_model_and_odd_models() -> None:
     assert whole([object()])["model"]["compiled"] is False
 
 
-def test_compiled_models_are_told() -> None:
+def test_compiled_models_are_recognized() -> None:
     inner = torch.nn.Linear(2, 2)
     assert not compiled([inner])
     assert compiled([torch.compile(inner)]) and compiled([torch.nn.Sequential(torch.compile(inner))])

@@ -79,7 +79,7 @@ def test_a_pop_too_many_is_noted_once_and_does_nothing(bench: Bench) -> None:
     ("given", "name"),
     [(None, "(unnamed)"), ("", "(unnamed)"), ("/", "(unnamed)"), ("/a/b/", "a/b"), (7, "7"), ("x" * 300, "x" * 256), (b"raw", "b'raw'")],
 )
-def test_odd_names(bench: Bench, given: object, name: str) -> None:
+def test_any_object_can_name_a_phase(bench: Bench, given: object, name: str) -> None:
     assert phase_name(given) == name
     with bench.phases.phase(given):
         assert bench.labels.path(bench.phases.top) == (name,)

@@ -50,7 +50,7 @@ def trained(model, optimizer, width: int = 10):
 # --- Plain optimizers ---
 
 
-def test_sgd_holds_nothing_but_momentum() -> None:
+def test_sgd_has_no_state_but_momentum() -> None:
     # GIVEN a layer of 55 parameters after a step of SGD THEN there are parameters and gradients, and with momentum one more copy
     model = nn.Linear(10, 5)
     assert found(*trained(model, torch.optim.SGD(model.parameters(), lr=0.1))) == {"params": FP32, "grads": FP32}
@@ -327,7 +327,7 @@ def test_masters_within_the_state() -> None:
     assert result.bytes_of("exp_avg", dtypes=("uint8",)) == 55
 
 
-def test_apex() -> None:
+def test_masters_of_apex_amp_are_found() -> None:
     # GIVEN an optimizer that amp has changed: masters in a stash and in the groups
     model = nn.Linear(10, 5).half()
     masters = [p.detach().float() for p in model.parameters()]

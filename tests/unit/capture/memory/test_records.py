@@ -119,7 +119,7 @@ def test_on_the_host_a_record_says_what_the_process_has() -> None:
         del data
 
 
-def test_of_a_device(device: Backend) -> None:
+def test_a_base_record_has_the_memory_of_the_device(device: Backend) -> None:
     # GIVEN 30 MiB reserved and 15 besides THEN 45 are used, 15 of them context, and the driver was not there to ask
     record = record_base_memory("start")
     assert (record.device, record.total, record.device_used) == (3, 100 * MIB, 45 * MIB)
@@ -157,7 +157,7 @@ def test_no_device_is_initialized_for_a_record(monkeypatch: pytest.MonkeyPatch) 
     assert record_base_memory("x").device == 3
 
 
-def test_the_two_fields_have_their_names() -> None:
+def test_master_weights_and_main_gradients_have_the_fields_of_megatron() -> None:
     # GIVEN 1 MiB of BF16 parameters, 2 MiB of FP32 masters and as much of main gradients
     model = nn.Linear(1024, 512, bias=False).bfloat16()
     (one,) = model.parameters()

@@ -41,7 +41,7 @@ def test_the_totals_of_the_step() -> None:
     assert total.compute_us == pytest.approx(70.0) and total.bound is BoundType.COMPUTE_BOUND
 
 
-def test_layers_hold_everything_once() -> None:
+def test_every_operation_is_in_one_layer() -> None:
     layers = analyze(records(), step(), device()).layers
 
     assert [g.name for g in layers] == ["Linear", "(unattributed)", "LayerNorm"]
@@ -63,7 +63,7 @@ def test_no_phase_stands_last_also_where_it_is_largest() -> None:
     assert [g.name for g in analyze(rows, step(), device()).phases] == ["b", "a", "(no phase)"]
 
 
-def test_functions_are_a_second_view() -> None:
+def test_every_operation_is_also_grouped_by_its_function() -> None:
     functions = analyze(records(), step(), device()).functions
 
     assert [g.name for g in functions] == ["F.linear", "F.layer_norm"]
@@ -86,7 +86,7 @@ def test_utilization_sums_types_at_their_own_peaks() -> None:
     assert analyze(rows, taken, gpu(), precision=Precision("high")).mfu == pytest.approx((10 + 20) / 1000)
 
 
-def test_single_operations_by_their_estimates() -> None:
+def test_the_longest_operations_are_ranked_by_their_estimates() -> None:
     top = analyze(records(), step(), device()).top
 
     assert [(o.rank, o.name, o.direction, o.layer_name) for o in top] == [
@@ -222,7 +222,7 @@ def test_times_of_a_compiled_model_run_eagerly_are_not_published() -> None:
         assert len(found.notes) == 1 and "eagerly" in found.notes[0]
 
 
-def test_nor_is_any_other_time_of_that_step() -> None:
+def test_no_time_of_a_step_with_compiled_work_is_compared_with_the_limits() -> None:
     rows = [op(flops=2_000_000_000, bytes=0, compiled=True, measured_time_us=99.0), op("aten::add", flops_vector=1, bytes=8_000_000, measured_time_us=16.0)]
     total = analyze(rows, step(), device()).total
     assert figures(total) == (2, 28.0, None, None)
@@ -290,14 +290,14 @@ def test_a_step_that_was_not_counted_has_the_work_of_one_that_was() -> None:
     assert carry(found, step(13, device_us=120.0)).age == 6
 
 
-def test_on_the_cpu_such_a_step_has_no_times() -> None:
+def test_a_step_carried_over_on_a_cpu_has_no_times() -> None:
     found = carry(analyze(records(), step(), device()), step(8, wall_us=100.0))
     assert figures(found.total) == (10, 90.0, None, None)
     assert (found.mfu, found.time_source) == (pytest.approx(0.6), "")
     assert all(g.measured_us is None and "above_limit" not in g.flags for g in found.phases)
 
 
-def test_a_compiled_model_has_times_in_such_steps() -> None:
+def test_a_step_of_a_compiled_model_carried_over_on_a_gpu_has_its_time() -> None:
     taken = step(device_us=500.0)
     taken.compiled = True
     found = carry(analyze([op(flops=2_000_000_000, bytes=0)], taken, gpu()), step(8, device_us=40.0, wall_us=50.0))

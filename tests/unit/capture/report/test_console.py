@@ -37,7 +37,7 @@ def group(name: str, count: int, estimated_ms: float | None, measured_ms: float 
     )  # fmt: skip
 
 
-def test_the_form_of_the_report() -> None:
+def test_the_report_has_its_documented_form() -> None:
     analysis = Analysis(
         iteration=100,
         device="H100_SXM",
@@ -50,7 +50,7 @@ def test_the_form_of_the_report() -> None:
     assert console_report(analysis) == FORM
 
 
-def test_a_whole_step() -> None:
+def test_the_report_of_a_whole_step() -> None:
     # GIVEN the step by hand, each of its figures a thousand times as large, so that µs read as ms
     rows = records()[:5]
     for row in rows:
@@ -138,5 +138,5 @@ def test_many_groups_are_cut_off_with_their_number() -> None:
     ("value", "text"),
     [(None, "—"), (0, "0 FLOP"), (7, "7 FLOP"), (999, "999 FLOP"), (753_008_640, "753 MFLOP"), (999_600_000, "1.00 GFLOP"), (99_000_000, "99.0 MFLOP"), (2 * 10**21, "2000 EFLOP")],
 )
-def test_amounts(value: int | None, text: str) -> None:
+def test_amounts_have_a_prefix_and_a_unit(value: int | None, text: str) -> None:
     assert amount(value, "FLOP") == text

@@ -82,7 +82,7 @@ def test_without_limits_neither_estimate_nor_efficiency() -> None:
     assert values == pytest.approx({name: value for name, value in EXPECTED.items() if name not in missing})
 
 
-def test_nothing_known_is_not_zero() -> None:
+def test_unknown_figures_are_left_out_and_not_0() -> None:
     values = logged(analyze([op(flops=None, flops_vector=None, bytes=None, layer_type="Linear")], step(), device()))
     assert values == {
         "sol/total_ops": 1, "sol/capture_age_iters": 0, "sol_layer/Linear/count": 1, "sol_phase/(no phase)/count": 1,

@@ -87,14 +87,14 @@ def test_markup_in_names_is_text() -> None:
 
 
 @pytest.mark.parametrize(("share", "text"), [(1.0, "████"), (0.5, "██"), (0.03125, "▏"), (1e-9, "▏"), (0.0, ""), (None, ""), (7.0, "████")])
-def test_bars(share: float | None, text: str) -> None:
+def test_a_share_is_drawn_as_a_bar(share: float | None, text: str) -> None:
     assert bar(share, 4) == text
 
 
 @pytest.mark.parametrize(
     ("us", "text"), [(None, "—"), (0.0, "0.00 µs"), (4.834, "4.83 µs"), (999.4, "999 µs"), (999.6, "1.00 ms"), (12_345_678.0, "12,346 ms")]
 )
-def test_times(us: float | None, text: str) -> None:
+def test_times_have_the_unit_that_suits_them(us: float | None, text: str) -> None:
     from tb_sol_plugin.capture.report.console import _time
 
     assert _time(us) == text

@@ -26,13 +26,13 @@ def product():
     return signature("aten::mm", "[[4, 8], [8, 3]]", '["float", "float"]', strides="[[8, 1], [3, 1]]", concrete='["", ""]')
 
 
-def test_a_product():
+def test_the_cost_of_a_matrix_product():
     one = product()
     assert (one.flop, one.flop_vector, one.kind, one.dtype, one.reason) == (2 * 4 * 8 * 3, 0, "gemm", "fp32", "")
     assert one.bytes == 4 * (4 * 8 + 8 * 3 + 4 * 3)
 
 
-def test_the_models_are_asked_once_per_signature(monkeypatch):
+def test_a_cost_is_computed_once_per_signature(monkeypatch):
     calls = []
     found = costs.models()
     monkeypatch.setattr(found, "estimate", lambda *a, **k: calls.append(a))
@@ -43,7 +43,7 @@ def test_the_models_are_asked_once_per_signature(monkeypatch):
     assert one.known is one.known and len(calls) == asked
 
 
-def test_what_is_not_known_says_why():
+def test_an_unknown_cost_has_a_reason():
     assert signature("aten::nothing_like_it").reason == "no cost model"
     assert signature("aten::nothing_like_it").flop is None
     assert signature("aten::mm", odd="sparse tensor").reason == "sparse tensor: its sizes do not tell its work"
