@@ -61,7 +61,7 @@ class HooksMode:
 
     def __exit__(self, *exception: object) -> None:
         self._attribution.detach()
-        self._attribution.forget()
+        self._attribution.clear()
         self.hooks.recorder = self.patcher.recorder = None
         self._expected.clear()  # of what is left, no backward pass was run
         self._without_gradient.clear()
@@ -136,7 +136,7 @@ class HooksMode:
             key: RowKey = (known, module, phase, forward_phase, function, flags)
             self._add_row(key, count, UNTIMED)
         state: ThreadState | None = getattr(self._attribution.local, "state", None)
-        return self._attribution.state({}) if state is None else state
+        return self._attribution.add_thread({}) if state is None else state
 
 
 def _has_gradient(result: object) -> bool:

@@ -59,7 +59,7 @@ grad_enabled: Callable[[], bool] = torch.is_grad_enabled
 running_pass: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: NO_PASS)
 
 
-class Pass:
+class BackwardPass:
     """Describes a running `backward()`: its thread, how many modules were open, the phase, and whether it makes a graph."""
 
     __slots__ = ("depth", "makes_graph", "phase", "thread")
@@ -73,9 +73,12 @@ class Pass:
 class ThreadState:
     """Knows of one thread its open labels, the labels of its forward operators by number, its running backward passes."""
 
-    # worker: works for a backward pass that began elsewhere (a thread of autograd). away: that, or a pass runs here, so that every call has
-    # to ask where it is.
-    __slots__ = ("attribution", "away", "forward_labels", "functions", "last", "modules", "number", "passes", "phases", "rows", "worker")
+    # autograd_worker: works for a backward pass that another thread began. in_backward: that, or a pass runs here, so that every call
+    # has to find its node.
+    __slots__ = (
+        "attribution", "autograd_worker", "forward_labels", "functions", "in_backward", "last", "modules", "number", "passes", "phases",
+        "rows",
+    )  # fmt: skip
 
     def __init__(self, attribution: Attribution, rows: dict[RowKey, Row]) -> None:
         self.attribution = attribution
@@ -85,8 +88,8 @@ class ThreadState:
         self.number = next_number()
         self.forward_labels: dict[int, ForwardLabels] = {}
         self.last: ForwardLabels = NO_LABELS
-        self.passes: list[Pass] = []
-        self.worker = self.away = False
+        self.passes: list[BackwardPass] = []
+        self.autograd_worker = self.in_backward = False
         self.rows = rows
 
     def phase(self) -> int:
@@ -106,19 +109,19 @@ class ThreadState:
             self.forward_labels.update(dict.fromkeys(range(max(self.number, number - GAP), number), labels))
         self.number = number
 
-    def view(self, node: object) -> None:
+    def note_node(self, node: object) -> None:
         """Notes the node that a call without work may have made in a backward pass."""
         number = next_number()
         if number != self.number:
-            context = self.inside(node)
+            context = self.labels_in_backward(node)
             self.note(number, (context[0], context[2] if context[4] else context[1], context[3]))
 
-    def forward(self) -> Context:
+    def labels_of_forward(self) -> Context:
         """Returns the labels of a call outside of any backward pass."""
         functions = self.functions
         return self.modules[-1] if self.modules else NONE, self.phase(), NONE, functions[0] if functions else NONE, 0
 
-    def inside(self, node: object) -> Context:
+    def labels_in_backward(self, node: object) -> Context:
         """Returns the labels of a call in a backward pass. node: at work on this thread, None in what torch runs at the end of a pass."""
         modules, phases, passes = self.modules, self.phases, self.passes
         if passes and node is not None:  # the usual case first: plain backward work, of which no graph is made
@@ -130,7 +133,7 @@ class ThreadState:
                 return found[0], phases[-1] if phases else NONE, found[1], found[2], BACKWARD
         phase = phases[-1] if phases else self.phase()
         if passes:
-            here: Pass | None = passes[-1]
+            here: BackwardPass | None = passes[-1]
             depth = passes[-1].depth
         else:
             running = self.attribution.running
@@ -138,13 +141,13 @@ class ThreadState:
         if node is None:
             if passes or running_pass() != NO_PASS:
                 return modules[-1] if len(modules) > depth else NONE, phase, NONE, NONE, BACKWARD
-            return self.forward()
-        if not self.away:
-            self.away = self.worker = True
+            return self.labels_of_forward()
+        if not self.in_backward:
+            self.in_backward = self.autograd_worker = True
         forward = self._forward_of(node, here)
         deeper = len(modules) > depth
         if deeper or (grad_enabled() and here is not None and not here.makes_graph):
-            module = self.attribution.place(modules, depth, forward[0]) if deeper else forward[0]
+            module = self.attribution.recomputed_label(modules, depth, forward[0]) if deeper else forward[0]
             context = module, phase, forward[1], self.functions[0] if self.functions else NONE, RECOMPUTE
         else:
             context = forward[0], phase, forward[1], forward[2], BACKWARD
@@ -153,14 +156,14 @@ class ThreadState:
             self.note(made, (context[0], forward[1], context[3]))
         return context
 
-    def _forward_of(self, node: object, here: Pass | None) -> ForwardLabels:
+    def _forward_of(self, node: object, here: BackwardPass | None) -> ForwardLabels:
         number: int = node._sequence_nr()  # type: ignore[attr-defined]
         if number >= UNNUMBERED:
             return self.last  # a gradient is accumulated right after the node that made it
         home = here.thread if here is not None else self
         found = home.forward_labels.get(number)
         if found is None:
-            found = self.attribution.elsewhere(number, home)
+            found = self.attribution.labels_of_other_threads(number, home)
         if found is None:
             self.attribution.lost[UNSEEN] += 1
             found = NO_LABELS
@@ -179,26 +182,26 @@ class Attribution:
         self.labels, self.modules, self.phases, self.functions, self.lost = labels, modules, phases, functions, lost
         self.local = threading.local()
         self.threads: list[ThreadState] = []
-        self.running: list[Pass] = []
-        self.begins: Callable[[], ThreadState | None] = self.here
+        self.running: list[BackwardPass] = []
+        self.begins: Callable[[], ThreadState | None] = self.thread_state
         self._places: dict[tuple[int, int, int], int] = {}
         self._lock = threading.Lock()
 
-    def state(self, rows: dict[RowKey, Row]) -> ThreadState:
+    def add_thread(self, rows: dict[RowKey, Row]) -> ThreadState:
         """Makes a new state of the calling thread."""
         made = self.local.state = ThreadState(self, rows)
         with self._lock:
             self.threads.append(made)
         return made
 
-    def elsewhere(self, number: int, home: ThreadState) -> ForwardLabels | None:
+    def labels_of_other_threads(self, number: int, home: ThreadState) -> ForwardLabels | None:
         """Returns the labels of a forward operator that ran on another thread than the one which called `backward()`."""
         for thread in self.threads:
             if thread is not home and number in thread.forward_labels:
                 return thread.forward_labels[number]
         return None
 
-    def place(self, modules: Sequence[int], depth: int, forward: int) -> int:
+    def recomputed_label(self, modules: Sequence[int], depth: int, forward: int) -> int:
         """Returns the label of a module that runs again: below the module it ran in at first, whose labels are no longer open.
 
         modules: the open ones. depth: how many of them were open when `backward()` began. forward: label of the node at work.
@@ -221,7 +224,7 @@ class Attribution:
             found = self._places[key] = parent
         return found
 
-    def here(self) -> ThreadState | None:
+    def thread_state(self) -> ThreadState | None:
         """Returns the state of the calling thread, None if nothing was counted on it."""
         return getattr(self.local, "state", None)
 
@@ -230,7 +233,7 @@ class Attribution:
 
         begins: asked when one begins on a thread, for the state of that thread; None where nothing is counted on it.
         """
-        self.begins = begins or self.here
+        self.begins = begins or self.thread_state
         with _lock:
             if not _attached:
                 _original[:] = [getattr(torch.autograd, "_engine_run_backward", None)]
@@ -246,7 +249,7 @@ class Attribution:
             if not _attached and torch.autograd.__dict__.get("_engine_run_backward") is _engine_run_backward:
                 torch.autograd._engine_run_backward = _original[0]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drops what was noted of the step."""
         self.local = threading.local()
         self.threads.clear()
@@ -266,9 +269,9 @@ def _engine_run_backward(outputs: object, *args: object, **kwargs: object) -> ob
     for attribution in tuple(_attached):
         thread = attribution.begins()
         if thread is not None:
-            one = Pass(thread, bool(args[2] if len(args) > 2 else kwargs.get("create_graph", False)))
+            one = BackwardPass(thread, bool(args[2] if len(args) > 2 else kwargs.get("create_graph", False)))
             thread.passes.append(one)
-            thread.away = True
+            thread.in_backward = True
             attribution.running.append(one)
             begun.append((attribution, one))
     try:
@@ -278,4 +281,4 @@ def _engine_run_backward(outputs: object, *args: object, **kwargs: object) -> ob
             for open_passes in (one.thread.passes, attribution.running):
                 if one in open_passes:
                     open_passes.remove(one)
-            one.thread.away = one.thread.worker or bool(one.thread.passes)
+            one.thread.in_backward = one.thread.autograd_worker or bool(one.thread.passes)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.work.signatures import Signature
 
 NO_MODELS: Final = "the cost models are not installed"
+COLLECTIVES: Final = frozenset(("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "_dtensor"))
+"""Namespaces of operators that communicate."""
 
 
 class CallCost(NamedTuple):
@@ -132,7 +134,7 @@ _WORDS: Final[tuple[tuple[OpType, Callable[[str], bool]], ...]] = (
 def op_type_of(op: str, kind: str = "other") -> OpType:
     """Returns the kind of an operator by its name (`aten::mm`) and the class of work its cost model gives (`gemm`, else "other")."""
     space, _, name = op.partition("::")
-    if space in ("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "_dtensor"):
+    if space in COLLECTIVES:
         return OpType.COMMUNICATION
     for answer, fits in _WORDS:
         if fits(name or op):

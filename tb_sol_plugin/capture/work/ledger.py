@@ -261,9 +261,9 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             self.attribution.attach()
             shorten_rule_lookup(LedgerMode)
         self._entered += 1
-        state = self.attribution.here()
+        state = self.attribution.thread_state()
         if state is None:
-            state = self.attribution.state(self._ledger.part() if self.attribution.threads else self._ledger.rows)
+            state = self.attribution.add_thread(self._ledger.part() if self.attribution.threads else self._ledger.rows)
         self._home, self._thread = state, get_ident()
         return self
 
@@ -275,11 +275,11 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
             self.attribution.detach()
             self._ledger.settle()
             self._ledger.parts.clear()
-            self.attribution.forget()
+            self.attribution.clear()
             self._home, self._thread = None, 0
 
     def _state(self) -> ThreadState:
-        return self.attribution.here() or self.attribution.state(self._ledger.part())
+        return self.attribution.thread_state() or self.attribution.add_thread(self._ledger.part())
 
     @no_type_check  # what is not known of a name in one branch is not asked for there
     def _count(self, func, types, args=(), kwargs=None):
@@ -297,7 +297,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
                 return self._read(info, args, kwargs or {}, state)
             return info.call(*args, **kwargs) if kwargs else info.call(*args)
         node = current_node()
-        here = node is None and not state.away
+        here = node is None and not state.in_backward
         if here:
             modules, functions, phases = state.modules, state.functions, state.phases
             module = modules[-1] if modules else NONE
@@ -319,7 +319,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         try:
             if not here:
                 flags = None
-                module, phase, forward_phase, function, flags = state.inside(node)
+                module, phase, forward_phase, function, flags = state.labels_in_backward(node)
             if self.compiled and module in self.compiled:
                 flags |= COMPILED
             key_of = info.key_of_named if kwargs else info.key_of
@@ -465,7 +465,8 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         if self.copies is not None:
             try:
                 node = current_node()
-                module, phase, _, function, _ = state.forward() if node is None and not state.passes else state.inside(node)
+                forward = node is None and not state.passes
+                module, phase, _, function, _ = state.labels_of_forward() if forward else state.labels_in_backward(node)
                 self._copied(info, args, kwargs, result, end - start, (module, phase, function))
             except Exception as problem:
                 self.copies.lost[f"a copy could not be read: {type(problem).__name__}"] += 1
@@ -528,7 +529,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _note(self, state: ThreadState, node: object) -> None:
         try:
-            state.view(node)
+            state.note_node(node)
         except Exception as problem:
             self._lose(problem)
 

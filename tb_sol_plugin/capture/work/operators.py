@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tb_sol_plugin.capture.work.copies import MOVERS, Mover
-from tb_sol_plugin.capture.work.costs import has_model
+from tb_sol_plugin.capture.work.costs import COLLECTIVES, has_model
 
 _FRACTIONS: Final = frozenset(("aten::arange", "aten::linspace", "aten::logspace", "aten::range"))
 """Operators whose result has a size that follows from numbers with a fraction."""
@@ -51,7 +51,7 @@ class OpInfo:
         self.arguments: list[tuple[str, str, object]] = [(a.name, str(a.type), a.default_value) for a in schema.arguments]
         self.written = frozenset(i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write)
         space = self.name.partition("::")[0]
-        self.communication = space in COMMUNICATION
+        self.communication = space in COLLECTIVES
         self.made_of_others = _has_kernel(self.name, schema.overload_name, "CompositeImplicitAutograd", func)
         unknown = self.name in CALL_OTHERS or space not in _TORCH_SPACES
         self.opens = not self.communication and (self.made_of_others or (unknown and not has_model(self.name)))
@@ -84,8 +84,6 @@ class OpInfo:
         return self.func._op_dk(kernel, *args, **kwargs)  # type: ignore[attr-defined]
 
 
-COMMUNICATION: Final = frozenset(("c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "_dtensor"))
-"""Namespaces of collectives."""
 CALL_OTHERS: Final = frozenset(
     (
         "aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention", "aten::_cdist_forward", "aten::_cdist_backward",

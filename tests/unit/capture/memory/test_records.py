@@ -289,12 +289,12 @@ def test_records_stand_at_the_ends_of_their_iterations(tmp_path: Path) -> None:
     assert b'"[memory]"' in gzip.decompress(trace.read_bytes())
 
 
-def test_iterations_between_records_go_the_short_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterations_between_records_take_the_fast_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN memory every 5 iterations WHEN 21 have ended THEN no more than two of five went the long way
     with sol.capture(str(tmp_path), every_n_steps=0, report_interval=100, memory_every=5, **QUIET) as tracker:
         long: list[int] = []
-        end = tracker._end
-        monkeypatch.setattr(tracker, "_end", lambda number, *rest: (long.append(number), end(number, *rest))[1])
+        finish = tracker.output.finish
+        monkeypatch.setattr(tracker.output, "finish", lambda done: (long.append(done.step.iteration), finish(done))[1])
         for _ in range(21):
             tracker.step()
     assert [r["iteration"] for r in memory_in(tmp_path)] == [0, 5, 10, 15, 20]

@@ -400,7 +400,7 @@ def test_a_backward_that_fails_leaves_the_stacks_clean():
         out.register_hook(fail)
         with pytest.raises(ValueError, match="stop"):
             out.sum().backward()
-        assert mode.attribution.running == [] and mode.attribution.here().passes == []
+        assert mode.attribution.running == [] and mode.attribution.thread_state().passes == []
         assert counting.hooks.stack.open == [] and counting.phases.open == []
         matrix = torch.randn(4, 4)
         matrix @ matrix
