@@ -38,7 +38,7 @@ def changed(**values: float) -> dict[str, Any]:
     return out
 
 
-def test_the_budget() -> None:
+def test_each_figure_beyond_the_budget_is_named_alone() -> None:
     # GIVEN figures within the budget THEN nothing is said; each one beyond it is named alone
     assert budget(FIGURES) == []
     beyond = {"us_per_call": 10.1, "end_s": 0.0021, "bytes_first": 201.0, "bytes_later": 201.0, "import_ms": 51.0}
@@ -119,7 +119,7 @@ def test_rows_have_a_cell_per_column() -> None:
     assert cells(FIGURES)[0] == ["untracked", "4.00", "", ""]
 
 
-def test_bytes_per_signature(tmp_path: Path) -> None:
+def test_bytes_per_signature_are_counted(tmp_path: Path) -> None:
     # GIVEN a file whose first iteration defines two signatures and whose second one uses them again
     torch = pytest.importorskip("torch", reason="the benchmark trains with PyTorch")
     assert torch

@@ -63,7 +63,7 @@ def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
         assert str(tmp_path) not in str(error.value)
 
 
-def test_wrong_questions(tmp_path: Path) -> None:
+def test_a_wrong_analysis_name_or_field_is_an_error(tmp_path: Path) -> None:
     capture = sol.open_capture(str(trace(tmp_path / "a.json", EVENTS[:1])))
     with pytest.raises(NotFound):
         capture.analyze("nope")
@@ -72,7 +72,7 @@ def test_wrong_questions(tmp_path: Path) -> None:
     assert isinstance(capture.analyze("kernels"), UnavailableReport)
 
 
-def test_without_the_cache_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_false_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TB_SOL_CACHE_DIR", str(tmp_path / "cache"))
     path = str(trace(tmp_path / "a.json"))
     assert len(sol.open(path, cache=False).captures) == 1
@@ -96,7 +96,7 @@ def test_importing_the_package_is_cheap() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_an_analysis_over_the_workers_of_a_run(tmp_path: Path) -> None:
+def test_ranks_of_a_run_are_compared_without_keeping_captures(tmp_path: Path) -> None:
     # GIVEN a run of twelve workers, two of them broken WHEN it is asked THEN all others answer, none is kept open, and parts are kept
     from tests.support.ranks import write_run
 

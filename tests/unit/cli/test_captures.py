@@ -48,7 +48,7 @@ def test_doctor_counts_kinds_and_says_what_each_holds(logdir: Path, capsys: Caps
     assert status == 1 and any(line.startswith("newer") and "9" in line for line in lines)
 
 
-def test_a_trace_is_shown_before_the_capture_beside_it(logdir: Path, capsys: Capsys) -> None:
+def test_a_trace_is_shown_rather_than_its_sol_log(logdir: Path, capsys: Capsys) -> None:
     # GIVEN both of one worker WHEN no worker is named THEN the trace is shown, with the capture's iterations
     assert main(["analyze", "iterations", str(logdir / "both")]) == 0
     out, err = capsys.readouterr()
@@ -74,7 +74,7 @@ def test_iterations_as_text(logdir: Path, capsys: Capsys) -> None:
     assert "Step time ms" in out and "first" in out
 
 
-def test_a_report_tells_a_capture_and_groups_what_it_lacks(logdir: Path, capsys: Capsys) -> None:
+def test_the_report_of_a_sol_log_groups_what_was_not_recorded(logdir: Path, capsys: Capsys) -> None:
     # GIVEN a SOL capture WHEN its report is printed THEN it says what it holds, has a line for iterations, and names alike lacks once
     assert main(["report", str(logdir / "alone")]) == 0
     out = capsys.readouterr().out.replace("\u202f", " ")
@@ -85,7 +85,7 @@ def test_a_report_tells_a_capture_and_groups_what_it_lacks(logdir: Path, capsys:
     assert "Memory copies: not available, copies were not counted" in out
 
 
-def test_nothing_recorded_names_both_ways(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_recordings_names_both_ways_to_record(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN an empty logdir WHEN it is examined or asked THEN both ways to record stand there
     (tmp_path / "empty").mkdir()
     monkeypatch.setattr(doctor, "_installed", lambda out: 0)

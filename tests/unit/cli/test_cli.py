@@ -42,7 +42,7 @@ def run(*arguments: object) -> int:
 # -- analyze ---------------------------------------------------------------------------------------------------------
 
 
-def test_json_is_the_contract(file: Path, capsys: Capsys) -> None:
+def test_analyze_prints_the_json_of_the_report(file: Path, capsys: Capsys) -> None:
     # GIVEN a recording with one kernel of 30 µs WHEN its breakdown is asked for THEN contract-shaped JSON on stdout, nothing on stderr
     assert run("analyze", "gpu_breakdown", file) == 0
     out, err = capsys.readouterr()
@@ -93,7 +93,7 @@ def test_no_query_field_hides_a_flag_of_ours() -> None:
         assert not {f.name for f in item.fields} & set(cli.OWN_FLAGS), item.name
 
 
-def test_csv_of_one_table(file: Path, capsys: Capsys) -> None:
+def test_one_section_is_printed_as_csv(file: Path, capsys: Capsys) -> None:
     assert run("analyze", "gpu_breakdown", file, "--format", "csv", "--section", "devices") == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert rows[0]["device"] == "all" and rows[0]["busy_ns"] == "30000"
@@ -128,7 +128,7 @@ def test_unavailable_is_status_3(tmp_path: Path, capsys: Capsys) -> None:
         (["serve", "/not/there"], 1, "no such directory"),
     ],
 )
-def test_complaints_are_one_line(file: Path, tmp_path: Path, capsys: Capsys, arguments: list[str], status: int, words: str) -> None:
+def test_errors_are_one_line_on_stderr(file: Path, tmp_path: Path, capsys: Capsys, arguments: list[str], status: int, words: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.json").write_bytes(b"\x00\x01\x02")
     places = {"FILE": file, "LOGDIR": file.parent.parent, "EMPTY": tmp_path / "empty", "BROKEN": tmp_path / "broken.json"}
@@ -283,7 +283,7 @@ def test_a_long_name_keeps_both_ends() -> None:
 # -- over the workers of a run ---------------------------------------------------------------------------------------
 
 
-def test_the_workers_of_a_run_beside_each_other(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_of_a_run_are_compared_in_every_format(tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a run of twelve workers WHEN it is asked for THEN JSON, CSV and text tell all of them, whatever --worker says
     from tests.support.ranks import write_run
 
@@ -301,7 +301,7 @@ def test_the_workers_of_a_run_beside_each_other(tmp_path: Path, capsys: Capsys, 
     assert "reading worker 1 of 12" in err and err.endswith("\r\033[K")
 
 
-def test_one_file_is_no_run_of_several_workers(tmp_path: Path, capsys: Capsys) -> None:
+def test_one_file_is_too_few_ranks_to_compare(tmp_path: Path, capsys: Capsys) -> None:
     from tests.support.ranks import rank_trace
 
     assert run("analyze", "memcpy_ranks", rank_trace(0).write(tmp_path / "rank0.json"), "--format", "text") == 3

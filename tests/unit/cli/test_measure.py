@@ -118,7 +118,7 @@ def test_measured_once_kept_used_and_repeated_on_request(quick: None, mine: Path
     assert f"{key} (measured, devices.json)" in out and "no limits" in out
 
 
-def test_a_row_for_a_given_file_under_a_given_name(quick: None, tmp_path: Path, capsys: Capsys) -> None:
+def test_a_row_is_written_to_the_named_file_under_the_named_host(quick: None, tmp_path: Path, capsys: Capsys) -> None:
     path = tmp_path / "new" / "sol_devices.json"
     assert run("doctor", "--measure", "--write", path, "--host", "lab box") == 0
     (row,) = json.loads(path.read_text())
@@ -138,7 +138,7 @@ def test_a_row_for_a_given_file_under_a_given_name(quick: None, tmp_path: Path, 
         (["--write", "d.json"], None, 2, "belong to --measure"),
     ],
 )
-def test_what_cannot_be_written_is_said_before_anything_is_measured(
+def test_a_file_that_cannot_be_written_is_an_error_before_measuring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys, arguments: list[str], content: str | None, status: int, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -190,7 +190,7 @@ def test_limits_by_key_expression_and_file(trace: Path, tmp_path: Path, capsys: 
     assert run("report", trace, *(["--device", flags[1]] if flags else [])) == 0
 
 
-def test_a_wrong_file_is_told_and_a_missing_one_ends_it(trace: Path, tmp_path: Path, capsys: Capsys) -> None:
+def test_a_wrong_device_file_is_reported_and_a_missing_one_is_an_error(trace: Path, tmp_path: Path, capsys: Capsys) -> None:
     (trace.parent.parent / "sol_devices.csv").write_text("key,mem_gb\nH100_SXM,x\n")
     assert run("analyze", "roofline", trace) == 0
     assert "sol_devices.csv, line 2, column mem_gb: x is not a positive number" in capsys.readouterr().err

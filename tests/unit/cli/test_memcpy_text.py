@@ -67,14 +67,14 @@ def test_every_direction_in_its_order(tmp_path: Path, capsys: pytest.CaptureFixt
     assert lines == [f"- {word}: 1 operations, total 1.0 MB" for word in words]
 
 
-def test_copies_without_a_size_are_told_behind_the_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_copies_without_a_size_are_named_after_the_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = trace(tmp_path, ("HtoD", 2 * MIB), ("HtoD", None), ("DtoH", None))
     assert said(capsys, file).splitlines()[1:3] == [
         "- HostToDevice: 2 operations, total 2.0 MB, 1 carry no size", "- DeviceToHost: 1 operations, total 0.0 MB, 1 carry no size",
     ]  # fmt: skip
 
 
-def test_small_sums_are_not_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_small_sums_are_not_printed_as_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN 64 bytes WHEN told THEN with two digits that count: 64 / 1,048,576 = 0.000061
     assert said(capsys, trace(tmp_path, ("DtoH", 64))).splitlines()[1] == "- DeviceToHost: 1 operations, total 0.000061 MB"
 
@@ -88,7 +88,7 @@ def test_copies_that_ran_as_a_kernel_have_no_direction(tmp_path: Path, capsys: p
     ]  # fmt: skip
 
 
-def test_counted_copies_are_told_the_same_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_copies_counted_by_the_recorder_print_the_same_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN a profile with copies summed by frame WHEN told THEN by direction: 16 + 4 to the device, 64 MiB of known size
     out = said(capsys, write(tmp_path / "p.hatchet", serving()))
     assert out.splitlines()[:4] == [

@@ -109,7 +109,7 @@ def test_the_waterfall_goes_from_the_measured_time_down_to_the_limit() -> None:
     ]  # fmt: skip
 
 
-def test_the_story_is_told_in_order_and_nothing_fails() -> None:
+def test_the_report_begins_with_the_step_time_and_nothing_fails() -> None:
     out = io.StringIO()
     tell(Console(file=out, width=100, highlight=False), sol.open_capture(str(LLM)))
     text = out.getvalue()

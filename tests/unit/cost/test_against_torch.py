@@ -36,7 +36,7 @@ def ours(name: str, *args: object) -> int:
 
 @quick
 @given(sizes, sizes, sizes, sizes)
-def test_products(b: int, m: int, n: int, k: int) -> None:
+def test_matrix_products_are_what_torch_counts(b: int, m: int, n: int, k: int) -> None:
     assert ours("aten::mm", (m, k), (k, n)) == reference(aten.mm, (m, k), (k, n))
     assert ours("aten::addmm", (n,), (m, k), (k, n), "1", "1") == reference(aten.addmm, (n,), (m, k), (k, n))
     assert ours("aten::bmm", (b, m, k), (b, k, n)) == reference(aten.bmm, (b, m, k), (b, k, n))
@@ -91,7 +91,7 @@ def test_convolutions_forward_and_backward(c: dict, mask: tuple[bool, bool, bool
 
 @quick
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 30), st.integers(1, 30), st.integers(1, 16), st.integers(1, 16), st.booleans())
-def test_attention_dense_equivalent(b: int, h: int, nq: int, nk: int, dqk: int, dv: int, causal: bool) -> None:
+def test_dense_attention_is_what_torch_counts(b: int, h: int, nq: int, nk: int, dqk: int, dv: int, causal: bool) -> None:
     q, k, v, g = (b, h, nq, dqk), (b, h, nk, dqk), (b, h, nk, dv), (b, h, nq, dv)
     lse, flag = (b, h, nq), str(causal)
     flash, efficient = aten._scaled_dot_product_flash_attention, aten._scaled_dot_product_efficient_attention

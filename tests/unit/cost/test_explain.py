@@ -40,7 +40,7 @@ F = "float"
         ("vllm::unified_attention_with_output", recorded([[888, 8, 64]] * 4, [F] * 4), "key lengths stand in a page table, not in the recording"),
     ],
 )  # fmt: skip
-def test_the_reason_is_named(name: str, call: Inputs, why: str) -> None:
+def test_a_missing_size_type_or_value_is_named(name: str, call: Inputs, why: str) -> None:
     assert explain(name, call) == why
 
 

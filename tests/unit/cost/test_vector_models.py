@@ -167,7 +167,7 @@ def test_new_tensors_are_sized_by_recorded_values() -> None:
     assert estimate("aten::arange", call("0", "10", "0", None, None, None, None)) is None
 
 
-def test_a_pool_without_its_recorded_kernel_reads_its_input() -> None:
+def test_a_pool_without_its_recorded_kernel_counts_its_input() -> None:
     found = cost("aten::max_pool2d_with_indices", (32, 64, 112, 112), None, None, None, None, None, values=False)
     assert found.bytes == 4 * 32 * 64 * 112 * 112 and "lower bound" in found.reason
     assert estimate("aten::avg_pool2d", call((1, 2, 4, 4), "[9, 9]", "[1, 1]", "[0, 0]", "False")) is None
@@ -192,7 +192,7 @@ def listed(name: str, *lists: list[list[int]], hint: str = "fp32") -> Cost:
     return found
 
 
-def test_fused_optimizers() -> None:
+def test_fused_optimizers_count_flop_and_bytes_per_parameter() -> None:
     p = [[10], [2, 5]]
     assert numbers(listed("aten::_fused_sgd_", p, p)) == (40, 4 * 20 * 3, "fwd")
     assert numbers(listed("aten::_fused_sgd_", p, p, p)) == (80, 4 * 20 * 5, "fwd")

@@ -86,7 +86,7 @@ def test_a_gzip_member_boundary_is_not_an_end(tmp_path: Path) -> None:
     assert not c.facts.truncated
 
 
-def test_damaged_gzip_in_the_middle(tmp_path: Path) -> None:
+def test_gzip_damaged_in_the_middle_keeps_what_stands_before(tmp_path: Path) -> None:
     # GIVEN a gzip file with 40 bytes overwritten in its middle
     t = TraceBuilder()
     for i in range(3_000):
@@ -127,7 +127,7 @@ def test_a_trace_without_events_loads_and_says_so(tmp_path: Path) -> None:
     assert len(c.host) == len(c.device) == 0 and set(c.tables) == set(S.ALL)
 
 
-def test_list_form(tmp_path: Path) -> None:
+def test_a_trace_may_be_a_list_of_events(tmp_path: Path) -> None:
     # GIVEN a bare list of events, with no header
     c = read(put(tmp_path, "[\n" + events_text(small().events) + "\n]"))
     # THEN it is a trace; what the header would say is unknown
@@ -135,13 +135,13 @@ def test_list_form(tmp_path: Path) -> None:
     assert c.facts.devices == () and not c.facts.absolute
 
 
-def test_list_form_without_its_end(tmp_path: Path) -> None:
+def test_a_list_of_events_that_is_not_closed_is_read(tmp_path: Path) -> None:
     # GIVEN the list form as tracers leave it when killed: a trailing comma and no bracket
     c = read(put(tmp_path, "[\n" + events_text(small().events) + ",\n"))
     holds_small(c)
 
 
-def test_header_after_the_events(tmp_path: Path) -> None:
+def test_a_header_after_the_events_is_read(tmp_path: Path) -> None:
     # GIVEN all header keys behind the events
     c = read(put(tmp_path, small().text(events_last=False)))
     # THEN both are read
@@ -150,24 +150,24 @@ def test_header_after_the_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", ["\n\n", "garbage", "{}", '{"traceEvents": []}', "\x00\x00"])
-def test_text_after_the_last_brace(tmp_path: Path, tail: str) -> None:
+def test_text_after_the_last_brace_is_ignored(tmp_path: Path, tail: str) -> None:
     # GIVEN something behind the trace THEN the trace is read all the same
     holds_small(read(put(tmp_path, small().text() + tail)))
 
 
-def test_an_object_without_events_before_the_trace(tmp_path: Path) -> None:
+def test_an_object_before_the_trace_is_skipped(tmp_path: Path) -> None:
     # GIVEN two objects joined, the second of which has the events
     holds_small(read(put(tmp_path, '{"note": "first"}\n' + small().text())))
 
 
-def test_trailing_commas(tmp_path: Path) -> None:
+def test_trailing_commas_are_accepted(tmp_path: Path) -> None:
     # GIVEN a comma behind the last event, as hand-edited files have
     text = small().text()
     head, _, tail = text.rpartition("\n  ]")
     holds_small(read(put(tmp_path, head + ",\n  ]" + tail)))
 
 
-def test_a_directory_named_like_a_trace(tmp_path: Path) -> None:
+def test_a_directory_named_like_a_trace_is_an_error(tmp_path: Path) -> None:
     # GIVEN a directory with a trace's name
     (tmp_path / "worker0.1.pt.trace.json").mkdir()
     with pytest.raises(BadInput) as caught:
@@ -175,14 +175,14 @@ def test_a_directory_named_like_a_trace(tmp_path: Path) -> None:
     assert "directory" in caught.value.message and caught.value.hint and caught.value.file == "worker0.1.pt.trace.json"
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     # GIVEN a name that vanished between the scan and the reading
     with pytest.raises(BadInput) as caught:
         read(str(tmp_path / "gone.pt.trace.json"))
     assert "not there" in caught.value.message and caught.value.hint
 
 
-def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
+def test_a_file_that_shrinks_while_it_is_read_keeps_what_was_read(tmp_path: Path) -> None:
     # GIVEN a file of several megabytes that another process empties when the first chunk has been read
     t = TraceBuilder()
     for i in range(20_000):
@@ -213,7 +213,7 @@ def test_bare_words_become_unknown(tmp_path: Path, word: str) -> None:
     assert issues(c)["NaN, Infinity or N/A"] == 1
 
 
-def test_bad_escapes_and_control_characters(tmp_path: Path) -> None:
+def test_bad_escapes_and_control_characters_are_read(tmp_path: Path) -> None:
     # GIVEN a Windows path with single backslashes, and a raw line break inside a name
     t = small()
     t.add(
@@ -228,7 +228,7 @@ def test_bad_escapes_and_control_characters(tmp_path: Path) -> None:
     assert issues(c)["invalid escape or control character"] >= 2
 
 
-def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_replaced(tmp_path: Path) -> None:
     # GIVEN one Latin-1 byte in a name
     t = small()
     t.op("aten::caf#", 9_000, 100)
@@ -238,7 +238,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     assert "aten::caf\ufffd" in set(c.host["name"].astype(str)) and issues(c)["bytes that are not UTF-8"] == 1
 
 
-def test_missing_keys(tmp_path: Path) -> None:
+def test_events_without_a_key_are_kept_or_counted(tmp_path: Path) -> None:
     # GIVEN events without ts, dur, cat, name, args, and one without anything
     t = small()
     t.add({"ph": "X", "cat": "cpu_op", "name": "no ts", "pid": 1, "tid": 1, "dur": Raw("1.000"), "args": {}})
@@ -259,7 +259,7 @@ def test_missing_keys(tmp_path: Path) -> None:
     assert c.facts.total_events == 16, "8 of the small trace, 2 flow halves, 6 odd ones"
 
 
-def test_entries_and_arguments_of_the_wrong_kind(tmp_path: Path) -> None:
+def test_entries_and_arguments_of_the_wrong_type_are_counted(tmp_path: Path) -> None:
     # GIVEN entries that are no events, and arguments that are no object
     t = small()
     t.add({"ph": "X", "cat": "cpu_op", "name": "args list", "pid": 1, "tid": 1, "ts": t.ts(9_000), "dur": Raw("1.000"), "args": [1, 2]})
@@ -277,7 +277,7 @@ def test_entries_and_arguments_of_the_wrong_kind(tmp_path: Path) -> None:
     ("duration", "expected", "reason"),
     [("-5.000", 0, "negative duration"), ("1e30", 0, "time out of range"), ("9223372036854775807", 0, "time out of range")],
 )
-def test_impossible_durations(tmp_path: Path, duration: str, expected: int, reason: str) -> None:
+def test_impossible_durations_are_counted(tmp_path: Path, duration: str, expected: int, reason: str) -> None:
     # GIVEN an operator with a duration that cannot be
     t = small()
     t.add({"ph": "X", "cat": "cpu_op", "name": "odd", "pid": 1, "tid": 1, "ts": t.ts(9_000), "dur": Raw(duration), "args": {}})
@@ -293,7 +293,7 @@ def test_impossible_durations(tmp_path: Path, duration: str, expected: int, reas
     ("text", "ns"),
     [("5", 5_000), ("5.1", 5_100), ("5.12", 5_120), ("5.123", 5_123), ("5.1236", 5_124), ("5e1", 50_000), ('"5.5"', 5_500), ("0", 0)],
 )
-def test_number_forms_of_a_duration(tmp_path: Path, text: str, ns: int) -> None:
+def test_a_duration_may_be_any_json_number(tmp_path: Path, text: str, ns: int) -> None:
     # GIVEN a duration in one of the forms in the wild (a fourth decimal rounds half up)
     t = TraceBuilder()
     t.add({"ph": "X", "cat": "cpu_op", "name": "x", "pid": 1, "tid": 1, "ts": t.ts(0), "dur": Raw(text), "args": {}})
@@ -316,7 +316,7 @@ def test_overlapping_host_events_are_both_kept(tmp_path: Path) -> None:
     assert issues(c)["overlaps its enclosing event"] == 1
 
 
-def test_duplicate_correlations_and_ids(tmp_path: Path) -> None:
+def test_duplicate_correlations_and_ids_do_not_double_work(tmp_path: Path) -> None:
     # GIVEN two calls with one correlation, and one kernel of it
     t = TraceBuilder()
     first = t.call("cudaLaunchKernel", 0, 100)
@@ -328,7 +328,7 @@ def test_duplicate_correlations_and_ids(tmp_path: Path) -> None:
     assert issues(c)["two calls with one correlation"] == 1
 
 
-def test_duplicate_keys_in_an_object(tmp_path: Path) -> None:
+def test_the_last_of_duplicate_keys_counts(tmp_path: Path) -> None:
     # GIVEN an event with two names WHEN it is read THEN the last one wins
     t = TraceBuilder()
     t.op("first", 0, 10)
@@ -366,7 +366,7 @@ def test_concrete_inputs_are_data_never_code(tmp_path: Path) -> None:
     assert any("touch" in text for text in c.tables["operators"]["concrete"].astype(str))
 
 
-def test_odd_kinds_of_ids_and_many_devices(tmp_path: Path) -> None:
+def test_ids_of_any_type_and_many_devices_are_read(tmp_path: Path) -> None:
     # GIVEN 70 devices, an unknown device id and string threads
     t = TraceBuilder(devices=70)
     for device in (0, 64, 69, 1234):
@@ -405,7 +405,7 @@ def test_begin_and_end_events_are_paired(tmp_path: Path) -> None:
     assert issues(c)["event without its partner"] == 1
 
 
-def test_a_collective_with_nested_sizes_and_an_accumulation_first(tmp_path: Path) -> None:
+def test_nested_sizes_of_a_collective_and_an_accumulation_are_read(tmp_path: Path) -> None:
     # GIVEN a TensorList of lists on a collective, a first backward root without a number, two forward operators to one root
     t = TraceBuilder()
     t.op("record_param_comms", 0, 100, shapes=[[[4, 4], [8]]], types=["TensorList"])

@@ -72,7 +72,7 @@ def test_fields_of_the_header_are_those_that_are_written() -> None:
         assert f"`{name}`" in text
 
 
-def test_columns_of_rows_and_kinds_are_all_named() -> None:
+def test_the_document_names_all_kinds_of_records_and_their_columns() -> None:
     assert f"`[{', '.join(F.LEDGER_ROW)}]`" in TEXT and f"`[{', '.join(F.TIME_ROW)}]`" in TEXT
     assert first_column(section("`ledger`")) == set(F.LEDGER_ROW)
     assert f"`[{', '.join(F.COPY_ROW)}]`" in TEXT and first_column(section("`copies`")) == set(F.COPY_ROW)
@@ -81,7 +81,7 @@ def test_columns_of_rows_and_kinds_are_all_named() -> None:
     assert set(H.FLAGS) == {"record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules"}
 
 
-def test_the_reader_of_the_document_gives_plain_lines(tmp_path: Path) -> None:
+def test_the_unpacking_code_of_the_document_gives_plain_lines(tmp_path: Path) -> None:
     # GIVEN a file with a packed record, and the few lines of Python that the document has for such files
     plain = [F.encode({"kind": "label", "id": n, "what": "phase", "name": f"phase {n}"}) for n in range(100)]
     header = F.encode(dict(HEADER))
@@ -92,6 +92,6 @@ def test_the_reader_of_the_document_gives_plain_lines(tmp_path: Path) -> None:
     assert out == b"".join([header, *plain]) and len(packed(plain)) == 1
 
 
-def test_pages_that_the_document_names_are_there() -> None:
+def test_pages_that_the_document_links_to_exist() -> None:
     titles = {a.title for a in registry().values()}
     assert {"Iterations", "Trace health"} <= titles and "*Iterations*" in TEXT and "*Trace health*" in TEXT

@@ -25,7 +25,7 @@ def test_of_two_with_one_start_and_end_the_first_begun_is_outside(tmp_path: Path
     assert list(zip(c.host["name"].astype(str), c.host["parent"], strict=True)) == [("outer", -1), ("inner", 0)]
 
 
-def test_device_work_is_device_work(tmp_path: Path) -> None:
+def test_begin_and_end_events_of_a_device_are_device_work(tmp_path: Path) -> None:
     # GIVEN a kernel of 6 µs on (device 1, "stream 7") and a copy of 2 µs on (1, 9) that overlaps its last µs
     c = put(tmp_path, [
         {"ph": "B", "name": "k", "cat": "kernel", "pid": 1, "tid": "stream 7", "ts": 3}, {"ph": "E", "pid": 1, "tid": "stream 7", "ts": 9},

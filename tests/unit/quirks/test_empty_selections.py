@@ -14,7 +14,7 @@ from tests.support.trace_builder import Raw, TraceBuilder
 
 
 @pytest.mark.parametrize("name", list(registry()))
-def test_a_step_of_no_length_that_holds_nothing(tmp_path: Path, name: str) -> None:
+def test_an_empty_step_of_no_length_is_answered(tmp_path: Path, name: str) -> None:
     # GIVEN step 1 of length 0 before an operator with a module and a kernel that belong to no step
     t = TraceBuilder()
     t.step(1, 0, 0)
@@ -27,7 +27,7 @@ def test_a_step_of_no_length_that_holds_nothing(tmp_path: Path, name: str) -> No
         is_contract_shaped(name, c.analyze(name, **query))
 
 
-def test_decades_between_two_events(tmp_path: Path) -> None:
+def test_events_decades_apart_are_answered(tmp_path: Path) -> None:
     # GIVEN one kernel at the clock's zero and one 53 years later: what a recorder writes that lost its base time once
     t = TraceBuilder(base_ns=None, origin_ns=0)
     for thread in range(8):

@@ -75,7 +75,7 @@ def refusal(c: Capture, name: str, field: str, choice: str) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(4, 12))])
-def test_random_events(tmp_path: Path, seed: int) -> None:
+def test_random_events_give_a_capture_whose_parts_add_up(tmp_path: Path, seed: int) -> None:
     r = random.Random(seed)
     t = TraceBuilder(
         device=r.choice(["", "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"]), base_ns=r.choice([None, 1_700_000_000_000_000_000])
@@ -137,7 +137,7 @@ def damaged(r: random.Random, data: bytes) -> bytes:
     return bytes(out)
 
 
-def test_damaged_bytes(tmp_path: Path) -> None:
+def test_damaged_bytes_give_a_capture_or_one_error(tmp_path: Path) -> None:
     # GIVEN a recording in which bits flip, pieces vanish, double or appear, before and after packing
     r, data, path, read_well = random.Random(7), whole(), tmp_path / "w.1.pt.trace.json", 0
     hints: list[str] = []

@@ -52,6 +52,6 @@ def test_backward_work_is_in_the_phase_that_was_open(checkpointed: Capture) -> N
     assert phases["ProfilerStep/train/backward"] == 2_400
 
 
-def test_all_work_is_in_the_step(checkpointed: Capture) -> None:
+def test_all_recomputed_work_is_in_the_step(checkpointed: Capture) -> None:
     step = report(checkpointed, "steps").table("steps").iloc[0]
     assert step["kernel_ns"] == 3_400 and step["duration_ns"] == 100_000

@@ -24,7 +24,7 @@ def busy(c: Capture) -> dict[str, int]:
     return dict(zip(table["device"].astype(str), table["busy_ns"].astype(int), strict=True))
 
 
-def test_amd_without_operators(tmp_path: Path) -> None:
+def test_a_rocm_trace_without_operators_has_linked_kernels(tmp_path: Path) -> None:
     # GIVEN only HIP calls and, on stream 0 of device 2, five kernels of 300 ns and one copy kernel of 100
     t = TraceBuilder(device="AMD Instinct MI300X")
     amd = {"stream": 0, "device": 2, "occupancy": None, "blocks_per_sm": None, "warps_per_sm": None}
@@ -39,7 +39,7 @@ def test_amd_without_operators(tmp_path: Path) -> None:
     assert isinstance(c.analyze("operators"), UnavailableReport)
 
 
-def test_device_events_and_nothing_else(tmp_path: Path) -> None:
+def test_a_trace_of_device_events_alone_has_its_busy_time(tmp_path: Path) -> None:
     # GIVEN devices 3 and 5, each with streams 7 and 13: 500 ns from 307 and 313, and from 507 and 513
     t = TraceBuilder(device="")
     for device in (3, 5):
@@ -51,7 +51,7 @@ def test_device_events_and_nothing_else(tmp_path: Path) -> None:
     assert (c.device["link"] == S.NO_RECORD).all()
 
 
-def test_hundred_devices_of_four_streams(tmp_path: Path) -> None:
+def test_a_hundred_devices_of_four_streams_are_merged_by_device(tmp_path: Path) -> None:
     t = TraceBuilder(device="")
     for device in range(100):
         for stream in range(4):
@@ -151,7 +151,7 @@ def test_a_module_that_calls_itself(tmp_path: Path) -> None:
     assert int(table["device_self_ns"].sum()) == 70 and int(table["host_self_ns"].sum()) == 10_000 and int(table["calls"].sum()) == 300
 
 
-def test_deep_stacks_of_frames(tmp_path: Path) -> None:
+def test_deep_stacks_of_frames_keep_their_modules(tmp_path: Path) -> None:
     # GIVEN 40 stacks of 100 frames, every tenth a module, with one launch of 500 ns in the innermost
     t = TraceBuilder()
     for block in range(40):
@@ -170,7 +170,7 @@ ODD = ["a/b/c", "///", "#", "a#b", "ProfilerStep#", "ProfilerStep#x", "ProfilerS
        "\x01\x1f", "<script>alert(1)</script>", "{{x}}", "=1+1", "a|b", "../../etc", "%s%n", "null", "NaN", ""]  # fmt: skip
 
 
-def test_names_of_every_kind(tmp_path: Path) -> None:
+def test_odd_names_survive_and_are_no_steps(tmp_path: Path) -> None:
     # GIVEN ranges, operators and kernels of odd names, each launching 7 ns
     t = TraceBuilder()
     for i, name in enumerate(ODD):

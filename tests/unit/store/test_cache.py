@@ -44,7 +44,7 @@ def same(a: Capture, b: Capture) -> None:
                 assert a.tables[name][column].cat.codes.dtype == b.tables[name][column].cat.codes.dtype
 
 
-def test_what_goes_in_comes_out(tmp_path: Path) -> None:
+def test_a_capture_survives_the_cache_unchanged(tmp_path: Path) -> None:
     # GIVEN a capture WHEN it is saved and loaded THEN facts, every table, every dtype are the same
     cache = Cache(tmp_path / "c")
     capture = small_capture()
@@ -81,7 +81,7 @@ ROW = st.tuples(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ROW, max_size=20), st.booleans())
-def test_any_table_makes_the_round_trip(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[object, ...]], as_object: bool) -> None:
+def test_any_table_survives_the_cache_unchanged(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[object, ...]], as_object: bool) -> None:
     words = [r[0] for r in rows]
     known = sorted({w for w in words if w is not None})  # type: ignore[type-var]
     categories = pd.Index(known, dtype=object if as_object else "str")
@@ -98,7 +98,7 @@ def test_any_table_makes_the_round_trip(tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("harm", ["truncate", "garbage", "remove", "facts", "facts_empty", "swap"])
-def test_a_damaged_entry_is_dropped_not_believed(tmp_path: Path, harm: str) -> None:
+def test_a_damaged_entry_is_removed(tmp_path: Path, harm: str) -> None:
     # GIVEN a saved entry WHEN a file of it is harmed THEN loading answers None, the entry is gone, a new save works
     cache = Cache(tmp_path)
     cache.save("k", small_capture(50))
@@ -120,7 +120,7 @@ def test_a_damaged_entry_is_dropped_not_believed(tmp_path: Path, harm: str) -> N
     assert cache.save("k", small_capture(50)) and cache.load("k") is not None
 
 
-def test_codes_out_of_range_are_damage(tmp_path: Path) -> None:
+def test_codes_out_of_range_count_as_damage(tmp_path: Path) -> None:
     # GIVEN a file whose codes point past the words (one byte changed in place) WHEN read THEN it is refused, not read past the end
     schema = Schema("t", "", {"w": Field("category")})
     path = tmp_path / "t.arrow"
@@ -133,7 +133,7 @@ def test_codes_out_of_range_are_damage(tmp_path: Path) -> None:
         arrow.read(str(path), schema)
 
 
-def test_old_entries_go_when_the_limit_is_passed(tmp_path: Path) -> None:
+def test_the_oldest_entries_are_evicted_above_the_limit(tmp_path: Path) -> None:
     # GIVEN room for two entries WHEN a third comes THEN the one used longest ago goes
     one = Cache(tmp_path / "probe")
     one.save("a", small_capture())
@@ -147,7 +147,7 @@ def test_old_entries_go_when_the_limit_is_passed(tmp_path: Path) -> None:
     assert (cache.has("a"), cache.has("b"), cache.has("c")) == (True, False, True)
 
 
-def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_has_a_note(tmp_path: Path) -> None:
     # GIVEN a path below a file (nobody can make a directory there, root neither) WHEN saving THEN False and a note
     (tmp_path / "file").write_text("")
     cache = Cache(tmp_path / "file" / "cache")
@@ -157,7 +157,7 @@ def test_a_cache_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     assert not Cache(None).save("k", small_capture())
 
 
-def test_a_full_disk_leaves_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_partial_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -175,7 +175,7 @@ def test_the_key_changes_with_the_file_and_the_format(monkeypatch: pytest.Monkey
     assert key_of("/a", 1, 2.0) != base
 
 
-def test_entries_are_private(tmp_path: Path) -> None:
+def test_cache_entries_are_readable_by_the_user_alone(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "c")
     cache.save("k", small_capture())
     assert stat.S_IMODE((tmp_path / "c" / "k").stat().st_mode) & 0o077 == 0

@@ -80,7 +80,7 @@ def trace(path: Path, *, number: int = 2, at_ns: int = 10**9, rank: int | None =
         ("lines.jsonl", "lines", "default"),
     ],
 )
-def test_names_of_captures(file: str, worker: str, span: str) -> None:
+def test_file_names_of_sol_logs_give_worker_and_span(file: str, worker: str, span: str) -> None:
     assert names.worker_and_span(file) == (worker, span)
     assert names.kind_of(file) == ("" if file == "lines.jsonl" else "sol_capture")
 
@@ -164,7 +164,7 @@ def named(worker: str, span: str = "1", kind: str = "kineto", file: str = "") ->
     return Recording("r", worker, span, f"/x/{file or worker}", file or worker, 1, 1.0, kind)
 
 
-def test_which_capture_belongs_to_a_trace() -> None:
+def test_the_sol_log_of_a_trace_is_found_by_name_process_or_rank() -> None:
     same, zero, three = (named(w, str(WALL_NS), "sol_capture", f"{w}_77_{WALL_NS}.sol.jsonl") for w in ("w", "h_rank0", "h_rank3"))
     # by the worker's name
     assert sol_logs_of(named("w"), [same, zero, three, named("w")]) == [same]
@@ -181,7 +181,7 @@ def test_which_capture_belongs_to_a_trace() -> None:
     assert sol_logs_of(zero, [zero, three]) == []
 
 
-def test_companions_lead_to_each_other() -> None:
+def test_a_trace_and_its_sol_log_are_companions() -> None:
     # GIVEN two starts of one worker, and a trace of the second
     first, second = (named("w_rank0", str(WALL_NS + d), "sol_capture") for d in (0, 1000))
     late = named("w_rank0", str(WALL_NS + 2000))
@@ -216,7 +216,7 @@ def test_a_trace_has_the_ledger_of_its_worker(store: Store, tmp_path: Path) -> N
     assert beside is not None and beside.worker == "node1_rank0" and store.companion(beside) == recording
 
 
-def test_a_trace_of_a_cpu_has_the_limits_that_its_capture_was_judged_against(tmp_path: Path) -> None:
+def test_a_cpu_trace_has_the_device_limits_of_its_sol_log(tmp_path: Path) -> None:
     # GIVEN a trace made on a CPU, which has no limits of its own, beside a capture that was given some
     limits = {"peak_flops": {"fp32": 4e11}, "peak_flops_vector": {"fp32": 4e11}, "memory_bandwidth_bytes_per_sec": 3e10}
     small(device={"type": "cpu", "name": "a CPU", "key": "mine", "limits": limits, "provenance": {}}).write(tmp_path / NAME)
@@ -327,7 +327,7 @@ def test_of_renamed_captures_the_one_with_the_steps_of_the_trace_is_taken(tmp_pa
     assert joined.tables["iterations"]["number"].tolist() == [7, 8, 9]
 
 
-def test_one_trace_file_opened_alone_finds_the_capture_beside_it(tmp_path: Path) -> None:
+def test_a_trace_opened_alone_finds_the_sol_log_in_its_folder(tmp_path: Path) -> None:
     small().write(tmp_path / NAME)
     path = trace(tmp_path / "node1_rank0.1.pt.trace.json")
     assert len(sol.open_capture(str(path)).tables["ledger"]) == 6
@@ -350,7 +350,7 @@ def test_a_capture_from_elsewhere_opens_through_fsspec(tmp_path: Path) -> None:
         memory.rm("/sol", recursive=True)
 
 
-def test_a_capture_that_goes_away_is_a_plain_error(tmp_path: Path) -> None:
+def test_a_removed_sol_log_is_an_error(tmp_path: Path) -> None:
     small().write(tmp_path / "run" / NAME)
     run = sol.open(str(tmp_path))
     shutil.rmtree(tmp_path / "run")

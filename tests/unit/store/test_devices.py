@@ -38,7 +38,7 @@ def recording(path: Path) -> Path:
     return t.write(path)
 
 
-def test_the_users_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_device_file_of_the_user_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN no variable THEN it lies in the user's configuration; an empty variable switches it off, a path names it
     monkeypatch.delenv(ENVIRONMENT)
     assert user_file() == str(Path(platformdirs.user_config_dir("tb-sol", appauthor=False)) / "devices.json")
@@ -82,7 +82,7 @@ def test_json_comes_before_csv_and_nothing_but_plain_small_files_is_opened(tmp_p
     assert str(tmp_path) not in problem.line()
 
 
-def test_a_remote_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_file_in_a_remote_folder_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     fs = fsspec.filesystem("memory")
     fs.pipe("/devices/logs/sol_devices.json", b'[{"key": "far", "mem_gb": 1}]')
     try:
@@ -96,7 +96,7 @@ def test_a_remote_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         fs.store.clear()
 
 
-def test_choices_of_the_command_line(tmp_path: Path) -> None:
+def test_a_choice_of_the_command_line_is_split_into_file_and_key(tmp_path: Path) -> None:
     assert split_choice("H100_SXM@1410MHz+sparse") == ("", "H100_SXM@1410MHz+sparse")
     assert split_choice("my.json") == ("my.json", "") and split_choice("a/my.CSV#k+sparse") == ("a/my.CSV", "k+sparse")
     assert split_choice("s3://bucket/d.json#k") == ("s3://bucket/d.json", "k") and split_choice("") == ("", "")
@@ -110,7 +110,7 @@ def test_choices_of_the_command_line(tmp_path: Path) -> None:
     assert "no such file" in problem.message
 
 
-def test_folders_of_one_file() -> None:
+def test_a_device_file_counts_in_its_folder_and_two_below() -> None:
     assert folders_above("/a/b/c/d.json", file=True) == ("/a/b/c", "/a/b", "/a")
     assert folders_above("/a", file=False) == ("/a", "/")
     assert folders_above("s3://bucket/x/y.json", file=True) == ("s3://bucket/x", "s3://bucket")

@@ -76,13 +76,13 @@ def opened(folder: Path) -> Capture:
         (["worker0"], ["memory", "memory2"], {"worker0": []}),
     ],
 )
-def test_whose_a_snapshot_is(bearers: list[str], files: list[str], wanted: dict[str, list[str]]) -> None:
+def test_a_snapshot_belongs_to_the_worker_of_its_name_or_rank(bearers: list[str], files: list[str], wanted: dict[str, list[str]]) -> None:
     traces = [recording(f"{b}.1.pt.trace.json", "kineto", b, "1") for b in bearers]
     every = [*traces, *(recording(f"{f}.pickle", SNAPSHOT, f) for f in files)]
     assert {t.worker: [r.worker for r in attached_to(t, every)] for t in traces} == wanted
 
 
-def test_the_rank_may_stand_in_the_header() -> None:
+def test_the_rank_of_a_trace_may_stand_in_its_header() -> None:
     every = [recording("a.json", "kineto", "a"), recording("b.json", "kineto", "b"), recording("rank1.pickle", SNAPSHOT, "rank1")]
     assert (
         attached_to(every[0], every) == []
@@ -91,7 +91,7 @@ def test_the_rank_may_stand_in_the_header() -> None:
     )
 
 
-def test_a_trace_bears_memory_rather_than_its_sol_capture() -> None:
+def test_memory_is_attached_to_the_trace_rather_than_to_its_sol_log() -> None:
     # GIVEN a trace with a SOL capture, a SOL capture alone, and a snapshot and a timeline of either rank
     t = recording("h_rank0.5.pt.trace.json", "kineto", "h_rank0", "5")
     a, b = (
@@ -109,7 +109,7 @@ def test_a_trace_bears_memory_rather_than_its_sol_capture() -> None:
 # -- on one clock --------------------------------------------------------------------------------------------------------
 
 
-def test_a_trace_gets_the_tables_of_memory_beside_it_on_its_clock(tmp_path: Path) -> None:
+def test_a_trace_gets_the_tables_of_attached_memory_on_its_clock(tmp_path: Path) -> None:
     # GIVEN a trace, and a snapshot and a timeline of the same time
     trace(tmp_path / "host_1.5.pt.trace.json")
     M.write(tmp_path / "host_1.pickle", M.snapshot())
@@ -126,7 +126,7 @@ def test_a_trace_gets_the_tables_of_memory_beside_it_on_its_clock(tmp_path: Path
     assert said(found) == {"params": 1_000, "temporary": 60, "activations": 40, "unknown": 0} and not found.rows["estimated"].any()
 
 
-def test_without_a_known_time_nothing_is_joined_and_it_is_told(tmp_path: Path) -> None:
+def test_without_absolute_times_nothing_is_joined_and_a_warning_says_so(tmp_path: Path) -> None:
     # GIVEN a trace that does not say when it was WHEN opened with a snapshot beside THEN it stands alone, and says why
     trace(tmp_path / "host_1.5.pt.trace.json", base_ns=None)
     M.write(tmp_path / "host_1.pickle", M.snapshot())
@@ -134,7 +134,7 @@ def test_without_a_known_time_nothing_is_joined_and_it_is_told(tmp_path: Path) -
     assert not joined_files(c) and any("host_1.pickle: this recording does not say when it was" in w for w in c.facts.warnings)
 
 
-def test_a_snapshot_of_another_time_is_not_joined_and_told(tmp_path: Path) -> None:
+def test_a_snapshot_of_another_time_is_not_joined_and_a_warning_says_so(tmp_path: Path) -> None:
     # GIVEN a trace of an hour before the snapshot WHEN opened THEN it stands alone, and says why
     trace(tmp_path / "host_1.5.pt.trace.json", base_ns=T0_NS - 3_600 * 10**9)
     M.write(tmp_path / "host_1.pickle", M.snapshot())
@@ -143,7 +143,7 @@ def test_a_snapshot_of_another_time_is_not_joined_and_told(tmp_path: Path) -> No
     assert any("host_1.pickle: this allocator snapshot is of another time" in w for w in c.facts.warnings)
 
 
-def test_of_several_the_one_of_the_same_time(tmp_path: Path) -> None:
+def test_of_several_snapshots_the_one_of_the_same_time_is_joined(tmp_path: Path) -> None:
     # GIVEN timelines of three cycles of a profiler, a minute apart, and the trace of the second
     trace(tmp_path / "host_1.5.pt.trace.json")
     for n, shift in enumerate((-60, 0, 60)):
@@ -152,7 +152,7 @@ def test_of_several_the_one_of_the_same_time(tmp_path: Path) -> None:
     assert joined_files(c) == {TIMELINE: "host_1_cycle1.raw.json"} and not c.facts.warnings
 
 
-def test_a_broken_snapshot_hides_nothing_and_is_told(tmp_path: Path) -> None:
+def test_a_broken_snapshot_hides_nothing_and_a_warning_names_it(tmp_path: Path) -> None:
     # GIVEN a trace, and beside it a snapshot that is cut and one that would run code
     trace(tmp_path / "host_1.5.pt.trace.json")
     whole_one = pickle.dumps(M.snapshot())
@@ -165,7 +165,7 @@ def test_a_broken_snapshot_hides_nothing_and_is_told(tmp_path: Path) -> None:
         sol.open_capture(str(tmp_path / "host_1.pickle"), cache=False)
 
 
-def test_memory_beside_a_sol_capture_without_a_trace(tmp_path: Path) -> None:
+def test_memory_is_attached_to_a_sol_log_without_a_trace(tmp_path: Path) -> None:
     # GIVEN a SOL capture of 9 iterations, and a snapshot that begins 20 ms after it
     small().write(tmp_path / f"node1_rank0_4242_{WALL_NS}.sol.jsonl")
     value = M.snapshot()
@@ -183,7 +183,7 @@ def test_memory_beside_a_sol_capture_without_a_trace(tmp_path: Path) -> None:
     assert c.tables["memory_events"]["time_ns"].tolist() == on_its_clock(c, wall).tolist()
 
 
-def test_a_snapshot_is_told_by_category_where_the_program_recorded(tmp_path: Path) -> None:
+def test_a_snapshot_has_categories_where_a_sol_log_recorded_them(tmp_path: Path) -> None:
     # GIVEN a SOL capture whose program found 2 MiB of parameters on device 0, and a snapshot with 3 MiB and more in use then
     b = small()
     b.records.append({
@@ -205,7 +205,7 @@ def test_a_snapshot_is_told_by_category_where_the_program_recorded(tmp_path: Pat
     assert said(found) == {"params": 2 << 20, "unknown": curve.peak - (2 << 20)} and curve.peak == 3 * M.MIB - 100 + 1500
 
 
-def test_the_clock_of_a_sol_capture_backwards() -> None:
+def test_times_of_memory_are_moved_to_the_clock_of_a_sol_log() -> None:
     # GIVEN iterations from 0 and 1,000 ns on its clock, with 50 ns of own work before the second and 30 ns in the first
     columns = {"number": [0, 1], "start_ns": [0, 1000], "duration_ns": [1000, 500], "before_ns": [0, 50], "overhead_ns": [30, 0]}
     table = S.ITERATIONS.frame(columns)
@@ -237,7 +237,7 @@ def test_a_changed_or_removed_file_is_noticed(tmp_path: Path) -> None:
         store.close()
 
 
-def test_records_of_a_sol_capture_come_with_it(tmp_path: Path) -> None:
+def test_memory_records_of_a_sol_log_are_joined_with_it(tmp_path: Path) -> None:
     # GIVEN a trace that begins 10 ms after a SOL capture of its worker, which recorded memory 12 ms after its beginning
     b = small()
     b.records.append({

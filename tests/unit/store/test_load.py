@@ -236,7 +236,7 @@ class Held(ThreadPoolExecutor):
         return super().submit(run)
 
 
-def test_many_askers_one_read_and_progress_meanwhile(tmp_path: Path) -> None:
+def test_many_requests_share_one_read_and_see_its_progress(tmp_path: Path) -> None:
     # GIVEN two recordings and one slow reader
     for name in ("a", "b"):
         trace(tmp_path / "logs" / f"{name}.json")
@@ -314,7 +314,7 @@ def dying(_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_file_that_grows_and_one_that_vanishes(threaded: Store, tmp_path: Path) -> None:
+def test_a_grown_file_is_read_anew_and_a_removed_one_is_an_error(threaded: Store, tmp_path: Path) -> None:
     # GIVEN an open recording WHEN its file grows THEN the next listing knows it and the new content is read
     file = trace(tmp_path / "logs" / "a.json")
     assert threaded.capture(threaded.recording(), 60).facts.total_events == 3
@@ -384,7 +384,7 @@ def test_a_file_that_is_no_recording_says_what_to_do(threaded: Store, tmp_path: 
     assert str(tmp_path) not in error.value.message + error.value.hint
 
 
-def test_a_read_only_logdir(threaded: Store, tmp_path: Path) -> None:
+def test_a_read_only_logdir_can_be_read(threaded: Store, tmp_path: Path) -> None:
     trace(tmp_path / "logs" / "a.json").chmod(0o400)
     (tmp_path / "logs").chmod(0o500)
     try:
@@ -433,7 +433,7 @@ def test_active_answers_at_once(tmp_path: Path) -> None:
     assert empty.active()
 
 
-def test_a_scan_that_fails_is_told_and_the_old_listing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_scan_is_reported_and_the_old_listing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace(tmp_path / "a.json")
     store = Store(single(str(tmp_path)), replace(StoreOptions(), fresh_seconds=0.0))
     assert store.rescan()[0] == "done"

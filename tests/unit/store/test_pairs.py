@@ -37,7 +37,7 @@ def found(runs: dict[str, list[Recording]], name: str, place: int = 0, **asked: 
     ("other", 0, ("other", "rank7", "1")),  # of no folder, and of a job of its own: another rank before another run
     ("other", 1, ("other", "rank0", "1")),
 ])  # fmt: skip
-def test_what_is_chosen_for_a_reader(run: str, place: int, want: tuple[str, str, str]) -> None:
+def test_the_other_recording_is_chosen_by_run_then_worker_then_span(run: str, place: int, want: tuple[str, str, str]) -> None:
     # GIVEN a logdir of four runs WHEN nothing is asked for THEN the neighbor with the same worker stands beside, else another rank
     assert found(JOBS, run, place) == want
 
@@ -57,11 +57,11 @@ def test_runs_with_the_same_workers_are_neighbors_without_a_folder() -> None:
     ({"run": "job/a", "worker": "rank 10"}, ("job/a", "rank10", "1")),
     ({"run": "job/b", "span": "1"}, ("job/b", "rank0", "1")),
 ])  # fmt: skip
-def test_what_a_reader_asks_for(asked: dict[str, str], want: tuple[str, str, str]) -> None:
+def test_a_named_run_worker_or_span_is_taken(asked: dict[str, str], want: tuple[str, str, str]) -> None:
     assert found(JOBS, "job/a", **asked) == want
 
 
-def test_what_is_said_of_the_choice() -> None:
+def test_the_answer_says_how_the_other_recording_was_chosen() -> None:
     # GIVEN a choice that was made THEN it says how; one that the reader made says nothing, unless a part of it was made
     def said(**asked: str) -> str:
         return paired(JOBS["job/a"][0], JOBS, Other(**asked)).chosen
@@ -72,7 +72,7 @@ def test_what_is_said_of_the_choice() -> None:
     assert said(run="job/a") == "another worker of this run"
 
 
-def test_spans_of_one_worker() -> None:
+def test_another_span_of_one_worker_is_chosen() -> None:
     # GIVEN one worker with three recordings and nobody else THEN the one before stands beside; of the first the second
     runs = logdir(job=[("w", "1"), ("w", "2"), ("w", "10")])
     assert found(runs, "job", 2) == ("job", "w", "2") and found(runs, "job", 0) == ("job", "w", "2")
@@ -82,7 +82,7 @@ def test_spans_of_one_worker() -> None:
     assert [found(runs, "job", i, run="more")[2] for i in range(3)] == ["5", "6", "6"]
 
 
-def test_workers_of_one_run_each_go_together() -> None:
+def test_the_next_worker_of_one_run_is_chosen() -> None:
     # GIVEN runs of one worker each, whose names carry process numbers THEN they go together
     runs = logdir(x__one=[("host_12", "1")], x__two=[("host_99", "1")])
     assert found(runs, "x/one") == ("x/two", "host_99", "1")
@@ -92,14 +92,14 @@ def test_workers_of_one_run_each_go_together() -> None:
     ({"run": "job/d"}, "other_run", "job/a"), ({"worker": "rank3"}, "other_worker", "rank0"),
     ({"run": "job/b", "span": "9"}, "other_span", "1"), ({"worker": "44"}, "other_worker", "rank"),
 ])  # fmt: skip
-def test_names_that_are_not_there(asked: dict[str, str], field: str, near: str) -> None:
+def test_an_unknown_name_is_an_error_with_near_names(asked: dict[str, str], field: str, near: str) -> None:
     # GIVEN a wrong name THEN the error names the field, and near names
     with pytest.raises(NotFound) as error:
         paired(JOBS["job/a"][0], JOBS, Other(**asked))
     assert error.value.field == field and near in error.value.hint
 
 
-def test_nothing_to_compare_with() -> None:
+def test_without_a_second_recording_there_is_nothing_to_compare() -> None:
     # GIVEN one recording alone THEN there is none to set beside it; asked for, it is the recording itself
     alone = logdir(job=[("w", "1")])
     with pytest.raises(Unavailable):
@@ -121,14 +121,14 @@ def test_names_tell_two_recordings_apart() -> None:
     assert paired(spans["job"][1], spans, Other()).names == ("span 2", "span 1")
 
 
-def test_how_the_fields_stand() -> None:
+def test_the_query_fields_hold_the_choice_and_its_alternatives() -> None:
     # GIVEN a pair THEN every field shows what was taken, and what could be
     stands = paired(JOBS["job/a"][0], JOBS, Other()).stands
     assert (stands["other_run"].value, stands["other_run"].values) == ("job/b", ("other", "job/a", "job/b", "job/c"))
     assert (stands["other_worker"].value, stands["other_worker"].values) == ("rank0", ("rank0", "rank1"))
 
 
-def test_recordings_that_a_trace_tells_are_no_workers() -> None:
+def test_recordings_attached_to_a_trace_are_no_workers() -> None:
     # GIVEN a trace and a SOL capture of the same rank THEN only the trace stands beside another trace
     runs = {name: [recording(name, "host_rank0", "9", "sol_capture"), recording(name, "host_rank0", "1")] for name in ("x/a", "x/b")}
     assert paired(runs["x/a"][1], runs, Other()).other == runs["x/b"][1]

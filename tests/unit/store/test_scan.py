@@ -78,14 +78,14 @@ def test_the_root_and_a_folder_of_its_name_are_two_runs(tmp_path: Path) -> None:
     assert seen(look(*single(str(root)))) == {".": [("a", "default")], "logs": [("b", "default")]}
 
 
-def test_same_stem_packed_and_not_gives_two_workers(tmp_path: Path) -> None:
+def test_a_packed_and_a_plain_file_of_one_name_are_two_workers(tmp_path: Path) -> None:
     trace(tmp_path / "x.json")
     trace(tmp_path / "x.json.gz")
     (found,) = seen(look(*single(str(tmp_path)))).values()
     assert found == [("x", "default"), ("x.json.gz", "default")]
 
 
-def test_a_device_file_in_a_run_is_told_as_what_it_is(tmp_path: Path) -> None:
+def test_a_device_file_in_a_run_is_rejected_with_its_kind(tmp_path: Path) -> None:
     # GIVEN the limits that a recording took from its own folder, and those of the whole logdir
     (tmp_path / "run").mkdir()
     trace(tmp_path / "run" / "a.json")
@@ -96,7 +96,7 @@ def test_a_device_file_in_a_run_is_told_as_what_it_is(tmp_path: Path) -> None:
     assert (found.file, found.what) == ("run/sol_devices.json", "a device file in a run") and "hold its limits" in found.note
 
 
-def test_other_files_are_told_apart_by_content(tmp_path: Path) -> None:
+def test_other_files_are_classified_by_content(tmp_path: Path) -> None:
     # GIVEN JSON that is not a recording, a recording with a plain name, and files nobody looks into
     trace(tmp_path / "yes.json")
     (tmp_path / "list.json").write_text(json.dumps(EVENTS))
@@ -172,7 +172,7 @@ def test_ten_thousand_unrelated_files_are_counted_and_not_opened(tmp_path: Path)
     assert list(listing.runs) == ["d50"] and listing.files == 10_001
 
 
-def test_all_named_roots_count(tmp_path: Path) -> None:
+def test_every_named_root_is_scanned(tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         trace(tmp_path / name / "job" / "a.json")
     roots = named(f"x:{tmp_path}/one,y:{tmp_path}/two,{tmp_path}/three")
@@ -188,7 +188,7 @@ def test_all_named_roots_count(tmp_path: Path) -> None:
         (" a:/p , ", [("a", "/p")]),
     ],
 )
-def test_logdir_spec(spec: str, expected: list[tuple[str, str]]) -> None:
+def test_the_names_of_logdir_spec_are_roots(spec: str, expected: list[tuple[str, str]]) -> None:
     assert [(r.name, r.url) for r in named(spec)] == expected
 
 
@@ -200,7 +200,7 @@ def memory() -> Iterator[fsspec.AbstractFileSystem]:
     fs.store.clear()
 
 
-def test_a_remote_root(memory: fsspec.AbstractFileSystem) -> None:
+def test_a_remote_root_is_scanned(memory: fsspec.AbstractFileSystem) -> None:
     # GIVEN a logdir behind fsspec WHEN scanned THEN as if it were local
     body = json.dumps({"traceEvents": EVENTS}).encode()
     memory.pipe("/logs/run/rank2.json", body)

@@ -33,7 +33,7 @@ def test_files_are_found_by_name_and_nothing_else_is(tmp_path: Path) -> None:
     assert found(tmp_path / "none") == []
 
 
-def test_what_is_no_small_text_file_says_why(tmp_path: Path) -> None:
+def test_a_file_that_is_no_small_text_has_a_problem(tmp_path: Path) -> None:
     with (tmp_path / "a.json").open("wb") as stream:
         stream.truncate(LARGEST + 1)
     (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00")
@@ -60,7 +60,7 @@ def test_a_link_may_not_lead_out_of_the_folder(tmp_path: Path) -> None:
     assert [(f.text, f.problem) for f in found(folder)] == [("", "a link that leads out of the folder"), ("{}", "")]
 
 
-def test_a_remote_logdir_is_looked_into() -> None:
+def test_files_in_a_remote_logdir_are_found() -> None:
     with fsspec.open("memory://beside_files/logs/a.json", "wb") as stream:
         stream.write(b"{}")
     with fsspec.open("memory://beside_files/logs/a.csv", "wb") as stream:
@@ -134,7 +134,7 @@ def test_event_files_are_read_anew_when_they_grow_and_only_then(tmp_path: Path, 
     assert json.loads(beside.texts([("", str(tmp_path))], ("scalar:g",))[0].text) == {"scalars": {"g": 4.0}} and len(reads) == 2
 
 
-def test_files_beside_runs_are_no_recordings_that_were_not_taken(tmp_path: Path) -> None:
+def test_sidecar_files_are_not_listed_as_rejected_recordings(tmp_path: Path) -> None:
     # GIVEN files of points in a logdir and in a run WHEN scanned THEN they are neither recordings nor refused ones, and the names are those
     # that analyses ask for
     from tb_sol_plugin.model.registry import registry

@@ -103,7 +103,7 @@ def test_large_times_stay_exact():
     assert I.covered_until(found, [base, base + 1, base + 3, base + 9]).tolist() == [0, 1, 2, 3]
 
 
-def test_nothing_in_nothing_out():
+def test_empty_sets_give_empty_sets():
     assert I.length(I.empty()) == 0
     assert I.length(I.merge()) == 0
     assert I.length(I.intersect(I.empty(), I.one(0, 5))) == 0

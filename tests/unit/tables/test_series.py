@@ -40,7 +40,7 @@ def test_the_slope_is_the_median_over_all_pairs() -> None:
     assert found.rising == pytest.approx(rising / moved)
 
 
-def test_nothing_is_said_of_few_points() -> None:
+def test_few_points_have_no_slope_and_no_change() -> None:
     assert series.slope(ramp(9), ramp(9)) is None
     assert series.changes(ramp(9)) == []
 
@@ -83,7 +83,7 @@ def test_noise_spikes_and_tiny_steps_are_no_change() -> None:
     assert series.changes(np.where(ramp(300) < 150, 100.0, 102.0)) == []
 
 
-def test_a_line_is_told_from_a_step() -> None:
+def test_a_line_is_no_step() -> None:
     # GIVEN a line and a step WHEN both are compared with what was found in them THEN the line fits the line, and the levels the step
     x = ramp(200)
     line, step = 100 + 0.2 * x, np.where(x < 100, 100.0, 140.0)

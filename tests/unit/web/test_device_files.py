@@ -103,7 +103,7 @@ def test_a_request_never_opens_a_file(page: FlaskClient, path: str) -> None:
     assert page.get(f"/api/v1/analysis/roofline?run=job&wait=20&device_limits={quote(path)}").status_code == 400
 
 
-def test_faults_of_the_file_are_told_without_a_path_and_cost_no_answer(page: FlaskClient, folder: Path) -> None:
+def test_faults_of_a_device_file_are_notes_without_a_path(page: FlaskClient, folder: Path) -> None:
     items = [{"key": "bad", "mem_gb": "<script>alert(1)</script>"}, {"key": "H100_SXM", "bf16_tensor_tflops": 494.7}]
     (folder / "sol_devices.json").write_text(json.dumps(items))
     assert efficiency(page) == pytest.approx(FLOP / 494.7e12 * 1e9 / DURATION)

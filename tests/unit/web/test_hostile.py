@@ -32,7 +32,7 @@ def outside(logdir: Path) -> None:
 
 @pytest.mark.usefixtures("outside")
 @pytest.mark.parametrize("form", FORMS)
-def test_no_address_leads_out(client: FlaskClient, form: str) -> None:
+def test_no_address_leads_out_of_the_logdir_and_the_static_files(client: FlaskClient, form: str) -> None:
     # GIVEN a file beside the logdir WHEN its name comes in any form, anywhere in an address THEN 404 (or 400), never its content
     for address in (f"/{form}", f"/vendor/{form}", f"/api/v1/{form}", f"/api/v1/analysis/{form}?run=job", f"/static/{form}"):
         reply = client.get(address)
@@ -43,7 +43,7 @@ def test_no_address_leads_out(client: FlaskClient, form: str) -> None:
 @pytest.mark.usefixtures("outside")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("parameter", ["run", "worker", "span"])
-def test_no_parameter_leads_out(client: FlaskClient, form: str, parameter: str) -> None:
+def test_no_parameter_leads_out_of_the_logdir(client: FlaskClient, form: str, parameter: str) -> None:
     for value in (form, quote(form, safe="")):
         query = {"run": "job", "worker": "rank2", "span": "1"} | {parameter: form}
         address = "&".join(f"{k}={value if k == parameter else v}" for k, v in query.items())
@@ -54,13 +54,13 @@ def test_no_parameter_leads_out(client: FlaskClient, form: str, parameter: str) 
             assert reply.get_json()["error"]["field"] == parameter
 
 
-def test_very_long_and_odd_parameters(client: FlaskClient) -> None:
+def test_very_long_and_odd_parameters_are_errors(client: FlaskClient) -> None:
     for value in ("x" * 100_000, "\x00", "\ud7ff", "%", "%zz", "<script>", "a\r\nSet-Cookie: x=1"):
         reply = client.get("/api/v1/analysis/health", query_string={"run": value})
         assert reply.status_code == 404 and "Set-Cookie" not in reply.headers and len(reply.data) < 4000
 
 
-def test_hostile_names_arrive_as_they_are(client: FlaskClient, store: Store) -> None:
+def test_hostile_names_arrive_escaped_and_unchanged(client: FlaskClient, store: Store) -> None:
     # GIVEN a file whose name holds markup, quotes, percent and umlaut WHEN listed and opened THEN the same name, as JSON
     store.rescan()
     (run,) = [r for r in client.get("/api/v1/runs").get_json()["runs"] if r["name"] == "odd"]

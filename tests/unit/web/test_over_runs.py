@@ -124,7 +124,7 @@ def test_no_file_is_read_because_a_request_names_it(read: FlaskClient, tmp_path:
 
 
 @pytest.mark.parametrize(("more", "field"), [("share=101", "share"), ("price=-1", "price"), ("runs=nope", "runs"), ("color=1", "color")])
-def test_wrong_terms(read: FlaskClient, more: str, field: str) -> None:
+def test_an_unknown_or_impossible_query_field_is_an_error(read: FlaskClient, more: str, field: str) -> None:
     read.get(f"{ASK}&wait=30")
     answer = read.get(f"{ASK}&{more}")
     assert answer.status_code == 400 and answer.get_json()["error"]["field"] == field
@@ -154,7 +154,7 @@ def test_an_answer_is_kept_in_memory(read: FlaskClient, monkeypatch: pytest.Monk
     assert after.status_code == 200 and after.get_data() == before.get_data()
 
 
-def test_the_cluster_answers_too(read: FlaskClient) -> None:
+def test_the_simulated_cluster_answers_over_all_runs(read: FlaskClient) -> None:
     answer = read.get("/api/v1/analysis/scaling_cluster?run=r1&wait=30&hours=0")
     body = answer.get_json()
     assert answer.status_code == 200 and body["available"] and any("simulation" in n["text"] for n in body["notices"])

@@ -168,7 +168,7 @@ def test_an_analysis_that_fails_is_an_id_logged_once(
     assert client.get("/api/v1/analysis/links", query_string={"run": "job", **READY}).status_code == 200
 
 
-def test_a_broken_recording_is_told_with_file_and_remedy(client: FlaskClient, logdir: Path, store: Store) -> None:
+def test_a_broken_recording_is_an_error_with_file_and_remedy(client: FlaskClient, logdir: Path, store: Store) -> None:
     (logdir / "bad").mkdir()
     (logdir / "bad" / "x.pt.trace.json").write_bytes(b"\x00\x01")
     store.rescan()
@@ -213,7 +213,7 @@ def test_every_answer_has_the_safety_headers(shared: FlaskClient) -> None:
 # -- the original bytes ----------------------------------------------------------------------------------------------
 
 
-def test_the_original_bytes(client: FlaskClient, logdir: Path) -> None:
+def test_a_recording_is_served_byte_by_byte(client: FlaskClient, logdir: Path) -> None:
     reply = client.get("/api/v1/trace?run=job&worker=rank10")
     assert reply.data == (logdir / "job" / "rank10.1.pt.trace.json.gz").read_bytes()
     assert reply.content_type == "application/gzip" and "attachment" in reply.headers["Content-Disposition"]
@@ -268,13 +268,13 @@ def test_rescan_finds_what_is_new(client: FlaskClient, logdir: Path) -> None:
     assert [r["name"] for r in client.get("/api/v1/runs").get_json()["runs"]] == ["job", "newer", "odd"]
 
 
-def test_cancel_what_is_not_read(client: FlaskClient) -> None:
+def test_canceling_what_is_not_being_read_does_nothing(client: FlaskClient) -> None:
     assert client.post("/api/v1/cancel?run=job").get_json()["done"] is False
     assert client.post("/api/v1/cancel", data={"run": "job"}).get_json()["done"] is False
     assert client.post("/api/v1/cancel?run=none").status_code == 404
 
 
-def test_health(shared: FlaskClient) -> None:
+def test_the_health_route_answers_ok(shared: FlaskClient) -> None:
     assert shared.get("/api/v1/health").get_json()["status"] == "ok"
 
 

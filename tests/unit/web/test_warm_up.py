@@ -22,7 +22,7 @@ def test_the_smallest_capture_reaches_the_first_page() -> None:
     assert isinstance(answer_capture(next(iter(registry())), capture, {}), Report)
 
 
-def test_the_list_of_runs_starts_it_once(client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_runs_starts_warming_up_once(client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     monkeypatch.setattr(http, "warm", lambda: calls.append(1))
     store.rescan()

@@ -49,7 +49,7 @@ def test_every_runtime_and_driver_category_launches(tmp_path: Path, category: st
     assert owner(load(t, tmp_path), "operator") == ["aten::mm"]
 
 
-def test_external_ids_prove_nothing(tmp_path: Path) -> None:
+def test_equal_external_ids_link_nothing(tmp_path: Path) -> None:
     # GIVEN a recorder that writes the correlation as external id, and by chance an operator with that id elsewhere
     t = TraceBuilder()
     t.op("aten::right", 0, 1_000, external_id=9_001)
@@ -61,7 +61,7 @@ def test_external_ids_prove_nothing(tmp_path: Path) -> None:
     assert owner(c, "operator") == ["aten::right"] and c.facts.external_id_regime == 2
 
 
-def test_before_the_window_and_without_a_record_are_kept_apart(tmp_path: Path) -> None:
+def test_kernels_launched_before_the_window_and_without_a_record_are_told_apart(tmp_path: Path) -> None:
     # GIVEN calls with correlations from 100 on, a kernel with 40 (launched before), one with 5 000 and one with none
     t = TraceBuilder()
     t.launch("linked", at=100, start=500, duration=10)
@@ -87,7 +87,7 @@ def test_a_flow_links_an_event_without_correlation(tmp_path: Path) -> None:
     assert c.device["link"].tolist() == [S.BY_FLOW] and owner(c, "operator") == ["aten::mm"]
 
 
-def test_half_a_flow_does_not_stop_the_correlation(tmp_path: Path) -> None:
+def test_a_flow_without_its_end_does_not_stop_the_correlation(tmp_path: Path) -> None:
     # GIVEN a memset whose flow has only the device's half
     t = TraceBuilder()
     t.op("aten::zero_", 0, 1_000)
@@ -120,7 +120,7 @@ def test_gpu_copies_and_sync_records_are_no_gpu_work(tmp_path: Path) -> None:
     assert c.facts.extent_ns == (0, 1_000)
 
 
-def test_steps_follow_the_launch_and_mark_the_cut_one(tmp_path: Path) -> None:
+def test_a_kernel_is_in_the_step_of_its_launch_and_a_cut_step_is_marked(tmp_path: Path) -> None:
     # GIVEN three steps of 5, 5 and 1 kernels; the first step's last kernel runs into the second step
     t = TraceBuilder()
     for number, kernels in ((10, 5), (11, 5), (12, 1)):
@@ -163,7 +163,7 @@ def training(flows: bool) -> TraceBuilder:
 
 
 @pytest.mark.parametrize("flows", [True, False], ids=["flows", "sequence numbers"])
-def test_forward_and_backward_meet(tmp_path: Path, flows: bool) -> None:
+def test_backward_operators_are_linked_to_their_forward_operators(tmp_path: Path, flows: bool) -> None:
     # GIVEN a backward pass with autograd flows, or with nothing but sequence numbers (0 among them)
     c = load(training(flows), tmp_path)
     names = c.host["name"].astype(str).tolist()

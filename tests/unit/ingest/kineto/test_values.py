@@ -33,7 +33,7 @@ DECIMAL = st.builds(
 
 @given(st.lists(DECIMAL, max_size=20))
 @settings(max_examples=300, deadline=None)
-def test_times_are_exact(texts: list[str]) -> None:
+def test_decimal_microseconds_become_exact_nanoseconds(texts: list[str]) -> None:
     # GIVEN microseconds as decimal text WHEN read as ns THEN they equal decimal arithmetic, rounded half up past the third digit
     ns, given_ = decode.nanoseconds(*ranges([t.encode() for t in texts]), Health())
     assert given_.all()
@@ -51,12 +51,12 @@ def test_times_are_exact(texts: list[str]) -> None:
         ("1623142623460111", 1623142623460111000),
     ],
 )
-def test_forms_in_the_wild(text: str, expected: int) -> None:
+def test_times_spelled_as_recorders_write_them_are_read(text: str, expected: int) -> None:
     assert decode.nanoseconds(*ranges([text.encode()]), Health())[0].tolist() == [expected]
 
 
 @pytest.mark.parametrize("text", ["null", '""', '"soon"', "[]", "NaN", "1e30", "", "2305843009213694", "-9000000000000000.5"])
-def test_what_is_no_time_is_not_given(text: str) -> None:
+def test_text_that_is_no_time_is_unknown(text: str) -> None:
     assert decode.nanoseconds(*ranges([text.encode()]), Health())[1].tolist() == [False]
 
 

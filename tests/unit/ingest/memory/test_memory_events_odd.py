@@ -28,7 +28,7 @@ def issues(c: Capture) -> dict[str, int]:
     return dict(zip(table["reason"].astype(str), table["count"].tolist(), strict=True))
 
 
-def test_an_event_that_does_not_say_how_much_is_no_free_of_a_byte(tmp_path: Path) -> None:
+def test_an_event_without_a_size_is_unknown_and_no_free_of_one_byte(tmp_path: Path) -> None:
     # GIVEN an allocation, two events whose bytes are missing or no number, and a real free of one byte
     c = read(
         tmp_path,
@@ -47,7 +47,7 @@ def test_an_event_that_does_not_say_how_much_is_no_free_of_a_byte(tmp_path: Path
     assert found[["bytes", "first", "last"]].to_numpy().tolist() == [[1, 0, 3]]
 
 
-def test_sizes_of_no_memory_are_unknown(tmp_path: Path) -> None:
+def test_impossible_sizes_are_unknown(tmp_path: Path) -> None:
     # GIVEN a change, a total and a reserved total beyond every memory, and negative totals, between sound events
     c = read(
         tmp_path,

@@ -139,14 +139,14 @@ def test_a_registered_extension_does_not_run(tmp_path: Path) -> None:
         (b"", "ends too early"),
     ],
 )
-def test_what_would_fill_the_memory_or_is_damaged_is_one_message(data: bytes, said: str) -> None:
+def test_pickles_that_would_fill_memory_or_are_damaged_are_one_error(data: bytes, said: str) -> None:
     # GIVEN lengths, places, depths and counts that lie WHEN loaded with 8 MiB at most THEN it ends with the reason
     with pytest.raises(BadInput) as caught:
         load(data, file="f", most_memory=8 << 20)
     assert said in caught.value.message, caught.value.message
 
 
-def test_the_size_is_capped(tmp_path: Path) -> None:
+def test_a_file_above_the_largest_size_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="larger than 1 MiB"):
         load(b"\x80\x04N." + bytes(1 << 20), file="f", largest=1 << 20)
 
@@ -160,7 +160,7 @@ PLAIN = st.recursive(
 
 @given(PLAIN, st.integers(0, 5), st.booleans())
 @settings(max_examples=80, deadline=None)
-def test_plain_values_come_back(value: object, protocol: int, shorter: bool) -> None:
+def test_plain_values_survive_pickling_and_loading(value: object, protocol: int, shorter: bool) -> None:
     # GIVEN any plain value in any protocol WHEN loaded THEN it is the same
     data = pickle.dumps(value, protocol)
     assert load(pickletools.optimize(data) if shorter else data, file="f") == value

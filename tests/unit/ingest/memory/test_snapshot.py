@@ -32,7 +32,7 @@ def issues(capture: Capture) -> dict[str, int]:
     return dict(zip(table["reason"].astype(str), table["count"].tolist(), strict=True))
 
 
-def test_a_snapshot_holds_every_promise(tmp_path: Path) -> None:
+def test_every_invariant_holds_for_a_snapshot(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     check_capture(write(tmp_path / "memory.pickle", snapshot()), tmp_path / "cache")
 
@@ -74,7 +74,7 @@ def test_sums_agree_with_another_reader(tmp_path: Path) -> None:
         assert seg["total_size"] == b[b["segment"] == seg["address"]]["bytes"].sum()
 
 
-def test_an_older_version_leaves_things_unknown(tmp_path: Path) -> None:
+def test_a_snapshot_of_an_older_torch_has_unknown_values(tmp_path: Path) -> None:
     # GIVEN a list of segments as torch 1.13 gave: no addresses of blocks, sizes asked for in a history, no pool, no times
     old = [{"device": 0, "address": 1 << 20, "total_size": 2 * MIB, "stream": 0, "segment_type": "small", "blocks": [
         {"size": 512, "state": "active_allocated", "history": [{"addr": 1 << 20, "real_size": 400, "frames": [{"filename": "a.py", "line": 1, "name": "f"}]}]},
@@ -145,7 +145,7 @@ def test_an_empty_snapshot_says_how_to_fill_it(tmp_path: Path) -> None:
     assert "no memory of a device" in caught.value.message and "_record_memory_history" in caught.value.hint
 
 
-def test_every_cut_of_a_snapshot_is_one_message(tmp_path: Path) -> None:
+def test_a_cut_snapshot_is_one_error_wherever_it_is_cut(tmp_path: Path) -> None:
     # GIVEN a snapshot cut anywhere behind its first names WHEN read THEN it is a message, never a wrong table
     data = pickle.dumps(snapshot(), 4)
     assert classify(data, "x").kind == "memory_snapshot"

@@ -76,14 +76,14 @@ def test_rows_with_times_in_nanoseconds(tmp_path: Path) -> None:
     assert [r[:1] + r[2:] for r in rows(c) if r[1] == "parameter"] == [(0, 1), (2_000, 2)]
 
 
-def test_every_promise_holds_for_both_forms(tmp_path: Path) -> None:
+def test_every_invariant_holds_for_both_forms_of_a_timeline(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     check_capture(put(tmp_path, RAW), tmp_path / "a")
     check_capture(put(tmp_path, [[1, 2], [[0] * 9, [0] * 8 + [7]]], "x.json"), tmp_path / "b")
 
 
-def test_four_times_are_no_row_of_changes(tmp_path: Path) -> None:
+def test_a_list_of_four_times_is_no_row_of_changes(tmp_path: Path) -> None:
     # GIVEN the form with rows, of exactly four times WHEN read THEN it is not taken for changes
     c = ingest.read(str(put(tmp_path, [[1, 2, 3, 4], [[0, n, 0, 0, 0, 0, 0, 0, 0] for n in (5, 6, 6, 7)]])))
     assert c.facts.metadata["form"] == "rows" and [r for r in rows(c) if r[1] == "parameter"] == [
@@ -123,7 +123,7 @@ def test_damaged_values_are_counted(tmp_path: Path) -> None:
     }
 
 
-def test_sizes_of_no_memory_are_in_no_level(tmp_path: Path) -> None:
+def test_impossible_sizes_count_in_no_level(tmp_path: Path) -> None:
     # GIVEN changes and rows with sizes beyond every memory, and a row at a time beyond all times
     c = ingest.read(str(put(tmp_path, [[1, 2, 8, 0], [2, 2, 1 << 62, 0], [3, 4, -(1 << 62), 1], [4, 4, -8, 0]])))
     # THEN such a change is skipped, such a number is as in the row before, such a row is left out; each is counted
@@ -140,7 +140,7 @@ def test_sizes_of_no_memory_are_in_no_level(tmp_path: Path) -> None:
      b"[[1, 2, 3, 4], [" + b"1" * 200_000, b"[[" + b"1," * 40_000, b"[[1, 2, 3, 4], [1, 2, 3, 1e400]]"],
     ids=["a text", "short row", "huge number", "nothing", "few columns", "row without end", "times only", "not finite"],
 )  # fmt: skip
-def test_what_cannot_be_read_is_one_message(tmp_path: Path, text: bytes) -> None:
+def test_a_file_that_cannot_be_read_is_one_error(tmp_path: Path, text: bytes) -> None:
     with pytest.raises(BadInput) as caught:
         ingest.read(str(put(tmp_path, text)))
     assert caught.value.file == "memory.json" and caught.value.hint and "memory timeline" in caught.value.message
@@ -157,7 +157,7 @@ def test_a_picture_of_a_timeline_is_refused_with_the_way_out(tmp_path: Path) -> 
 
 @given(st.lists(st.tuples(st.integers(-1, 20), st.integers(1, 4), st.integers(0, 1000), st.integers(0, 7)), min_size=1, max_size=60))
 @settings(max_examples=60, deadline=None)
-def test_replay_equals_a_slow_one(tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int, int, int]]) -> None:
+def test_replayed_changes_equal_a_slow_replay(tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int, int, int]]) -> None:
     # GIVEN any changes WHEN replayed one by one in plain Python
     raw = sorted(([t, a, -n if a == 4 else n, k] for t, a, n, k in changes), key=lambda r: r[0])
     first = min((r[0] for r in raw if r[0] >= 0), default=0)

@@ -28,7 +28,7 @@ def issues(capture: Capture) -> dict[str, int]:
     return dict(zip(table["reason"].astype(str), table["count"].tolist(), strict=True))
 
 
-def test_a_profile_holds_every_promise(tmp_path: Path) -> None:
+def test_every_invariant_holds_for_a_profile(tmp_path: Path) -> None:
     check_capture(write(tmp_path / "p" / "decode.hatchet", serving()), tmp_path / "cache")
 
 

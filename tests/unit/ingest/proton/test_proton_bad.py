@@ -39,7 +39,7 @@ def chain(levels: int) -> str:
     return "[" + begin * levels + leaf + "]}" * levels + "," + json.dumps(ONE) + "]"
 
 
-def test_a_hundred_thousand_levels_are_read(tmp_path: Path) -> None:
+def test_a_tree_of_a_hundred_thousand_levels_is_read(tmp_path: Path) -> None:
     # GIVEN a chain of 100,000 scopes WHEN it is read
     capture = read(tmp_path, chain(100_000))
     # THEN the kernel is there, 200 levels are told apart, the rest is counted, and every page answers
@@ -85,7 +85,7 @@ def test_wide_and_deep_trees_stay_within_memory(tmp_path: Path, monkeypatch: pyt
         ('"text"', "this is no"),
     ],
 )
-def test_what_is_no_profile_says_why(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_no_profile_is_refused_with_the_reason(tmp_path: Path, text: str, said: str) -> None:
     assert said in refused(tmp_path, text).message
 
 
@@ -99,7 +99,7 @@ def test_every_cut_of_a_profile_is_refused_as_cut(tmp_path: Path) -> None:
             assert "ends too early" in message or "bytes are left" in message, (end, message)
 
 
-def test_damaged_gzip_is_told(tmp_path: Path) -> None:
+def test_damaged_gzip_is_an_error_with_the_reason(tmp_path: Path) -> None:
     import gzip
 
     data = gzip.compress(json.dumps([root(kernel("k", 5)), ONE]).encode())
@@ -107,7 +107,7 @@ def test_damaged_gzip_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdc\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\x7f\xff\xff\xff"])
-def test_announced_sizes_cost_nothing(tmp_path: Path, head: bytes) -> None:
+def test_announced_sizes_allocate_nothing(tmp_path: Path, head: bytes) -> None:
     # GIVEN MessagePack that announces up to four billion entries, nested a thousand times WHEN read THEN refused in little memory
     data = b"\x92\x83\xa5frame" + (head * 1000)
     tracemalloc.start()
@@ -164,7 +164,7 @@ def test_size_and_number_of_frames_are_bounded(tmp_path: Path, monkeypatch: pyte
         (True, "metric that is no number", False),
     ],
 )
-def test_odd_amounts_are_told_and_never_taken_for_others(tmp_path: Path, value: object, reason: str, known: bool) -> None:
+def test_odd_amounts_are_counted_and_never_guessed(tmp_path: Path, value: object, reason: str, known: bool) -> None:
     # GIVEN a kernel whose bytes are odd WHEN read THEN the oddity is counted, the bytes are unknown or exactly what the text says
     text = json.dumps([root(kernel("k", 5, 1, flops16=8.0, bytes=value)), ONE])  # type: ignore[arg-type]
     capture = read(tmp_path, text)
@@ -173,7 +173,7 @@ def test_odd_amounts_are_told_and_never_taken_for_others(tmp_path: Path, value: 
     assert capture.tables["ledger"]["bytes"].tolist()[0] == (float(value) if known else pytest.approx(float("nan"), nan_ok=True))  # type: ignore[arg-type]
 
 
-def test_frames_that_are_none_are_counted(tmp_path: Path) -> None:
+def test_malformed_frames_are_counted(tmp_path: Path) -> None:
     # GIVEN entries of every wrong kind among the frames WHEN read THEN they are counted, and the good kernel stays
     frames = [1, None, "x", [], {}, {"frame": 3, "metrics": [], "children": {}}, {"metrics": {"count": 1.5, "time (ns)": 4}}, kernel("k", 5)]
     capture = read(tmp_path, json.dumps([{"frame": {"name": "ROOT"}, "children": frames}, ONE]))

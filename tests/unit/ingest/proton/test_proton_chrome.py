@@ -79,7 +79,7 @@ def test_older_traces_hold_one_object_per_stream(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("events", [NEW, [kernel("a", 0, 10, 7, ["ROOT"])], [scope("alone", 0, 5, ["ROOT"])]])
-def test_such_a_trace_holds_every_promise(tmp_path: Path, events: list[Event]) -> None:
+def test_every_invariant_holds_for_a_proton_trace(tmp_path: Path, events: list[Event]) -> None:
     check_capture(write(tmp_path / "t.chrome_trace", events), tmp_path / "cache")
 
 
@@ -94,7 +94,7 @@ def test_cycles_inside_of_kernels_are_refused_with_the_reason(tmp_path: Path) ->
     assert "Perfetto" in found.value.hint
 
 
-def test_a_cut_trace_says_so(tmp_path: Path) -> None:
+def test_a_cut_trace_has_a_health_notice(tmp_path: Path) -> None:
     path = write(tmp_path / "t.chrome_trace", NEW)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(BadInput, match="ends or breaks") as found:
@@ -102,7 +102,7 @@ def test_a_cut_trace_says_so(tmp_path: Path) -> None:
     assert found.value.hint and found.value.file == "t.chrome_trace"
 
 
-def test_odd_events_cost_nothing_else(tmp_path: Path) -> None:
+def test_odd_events_do_not_hide_the_others(tmp_path: Path) -> None:
     # GIVEN events with stacks, lanes, times and ids of wrong kinds WHEN read THEN the good kernel stays
     odd: list[Event] = [
         kernel("k", 5, 5, 100, STEP, pid=0),

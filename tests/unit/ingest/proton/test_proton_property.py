@@ -62,7 +62,7 @@ def totals(capture: Capture) -> Counter[str]:
 
 @settings(max_examples=12, deadline=None)
 @given(st.lists(TREES, max_size=5))
-def test_sums_of_any_tree(children: list[Frame]) -> None:
+def test_any_tree_is_read_with_the_sums_of_its_leaves(children: list[Frame]) -> None:
     # GIVEN any tree of scopes, kernels and copies WHEN it is read from JSON and from MessagePack
     tree = root(*children)
     found = leaves(tree)[1:]  # the root stands first

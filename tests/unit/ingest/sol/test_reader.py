@@ -108,12 +108,12 @@ def test_limits_in_use_while_recording_hold_where_nothing_else_is_known(tmp_path
 
 
 @pytest.mark.parametrize("need", ["device_events", "operators", "shapes", "collectives", "backward", "copies", "memory"])
-def test_what_a_capture_cannot_have_is_told_with_the_way_to_get_it(capture: Capture, need: str) -> None:
+def test_what_a_sol_log_cannot_hold_names_how_to_record_it(capture: Capture, need: str) -> None:
     because, hint, argument = capture.missing(need) or ("", "", "")
     assert "SOL capture" in because and "trace beside it" in hint and argument
 
 
-def test_what_a_capture_has(capture: Capture) -> None:
+def test_a_sol_log_meets_the_requirements_of_pages_on_steps_and_work(capture: Capture) -> None:
     assert [need for need in ("host_events", "modules", "annotations", "steps", "iterations", "work") if capture.missing(need)] == []
 
 
@@ -213,7 +213,7 @@ def test_totals_that_a_recorder_leaves_out_are_summed_from_its_ledger(tmp_path: 
     assert (row["ops"], row["flop"], row["bytes"], row["unknown"]) == (4, 48.0, 144.0, 1)
 
 
-def test_a_number_that_comes_again_keeps_both_iterations(tmp_path: Path) -> None:
+def test_two_iterations_of_one_number_are_both_kept(tmp_path: Path) -> None:
     # GIVEN a loop that counts from 0 in every epoch
     b = SolBuilder()
     one, two = b.sig("aten::mm", [[2, 2], [2, 2]], flop=16), b.sig("aten::mm", [[4, 4], [4, 4]], flop=128)
@@ -227,7 +227,7 @@ def test_a_number_that_comes_again_keeps_both_iterations(tmp_path: Path) -> None
     assert issues(c)["iteration with the number of an earlier one"] == 1
 
 
-def test_notes_lost_work_and_compiled_models_are_told(tmp_path: Path) -> None:
+def test_notes_lost_work_and_compiled_models_are_warnings(tmp_path: Path) -> None:
     b = SolBuilder()
     mm = b.sig("aten::mm", [[2, 2], [2, 2]], flop=16)
     b.note("continued", "continued in part 1")
@@ -273,7 +273,7 @@ def test_another_major_version_is_refused_by_name(tmp_path: Path, version: objec
 
 
 @pytest.mark.parametrize("version", ["one", None, {}, [None], [True], float(2**70)])
-def test_a_version_that_is_none_is_refused(tmp_path: Path, version: object) -> None:
+def test_a_malformed_version_is_refused(tmp_path: Path, version: object) -> None:
     with pytest.raises(BadInput):
         ingest.read(str(small(version=version).write(tmp_path)))  # type: ignore[arg-type]
 

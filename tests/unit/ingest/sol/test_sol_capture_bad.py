@@ -205,7 +205,7 @@ def test_flags_and_device_times_that_cannot_be_are_not_believed(tmp_path: Path) 
     assert np.isnan(c.tables["iterations"]["device_ns"].iloc[0])
 
 
-def test_definitions_given_twice(tmp_path: Path) -> None:
+def test_the_last_of_two_definitions_of_an_id_counts(tmp_path: Path) -> None:
     # GIVEN a signature and a label that are defined again, first as they were, then otherwise
     b = one()
     b.records += [dict(b.records[2]), dict(b.records[3]), {**b.records[3], "op": "aten::bmm"}]
@@ -267,7 +267,7 @@ def test_secrets_do_not_leave_a_header(tmp_path: Path) -> None:
     assert secret not in repr(read(tmp_path, plain(b)).facts)
 
 
-def test_iterations_that_overlap_or_run_backwards(tmp_path: Path) -> None:
+def test_iterations_that_overlap_or_run_backwards_are_sorted(tmp_path: Path) -> None:
     # GIVEN sampled iterations one around another, one before all, with ranges outside them
     b = SolBuilder()
     phase = b.phase("p")

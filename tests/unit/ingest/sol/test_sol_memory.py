@@ -93,7 +93,7 @@ def test_a_file_without_them_has_empty_tables(tmp_path: Path) -> None:
     assert list(c.tables["memory_records"]) == list(S.MEMORY_RECORDS.fields)
 
 
-def test_what_is_not_said_is_unknown(tmp_path: Path) -> None:
+def test_amounts_that_a_record_leaves_out_are_unknown(tmp_path: Path) -> None:
     # GIVEN a record with its time alone THEN it is of the host, and nothing of it is 0
     b = one_step()
     b.records.append({"kind": "memory", "time_ns": 5})
@@ -102,7 +102,7 @@ def test_what_is_not_said_is_unknown(tmp_path: Path) -> None:
     assert set(row.values()) == {-1}
 
 
-def test_another_part_has_its_own_clock_and_labels(tmp_path: Path) -> None:
+def test_a_continued_file_has_its_own_clock_and_labels(tmp_path: Path) -> None:
     # GIVEN a recording in two parts of which the second begins 1000 ns later, with another module as label 0
     first, second = SolBuilder(), SolBuilder(part=1, wall_ns=1_700_000_000_000_001_000)
     for builder, name in ((first, "a"), (second, "b")):
@@ -140,7 +140,7 @@ def test_another_part_has_its_own_clock_and_labels(tmp_path: Path) -> None:
         ({"kind": "memory"}, "record without what it needs"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_counted_and_the_rest_is_read(tmp_path: Path, record: dict[str, object], reason: str) -> None:
+def test_impossible_amounts_are_counted_and_the_rest_is_read(tmp_path: Path, record: dict[str, object], reason: str) -> None:
     # GIVEN an odd record before a good one
     b = one_step()
     b.records += [record, memory(tag="good", total=7, parts=[["params", "fp32", -1, 0, 1, 4, 4]])]
@@ -156,7 +156,7 @@ def test_what_cannot_be_is_counted_and_the_rest_is_read(tmp_path: Path, record: 
     ).any()
 
 
-def test_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_beyond_the_most_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tb_sol_plugin.ingest.sol import collect as module
 
     monkeypatch.setattr(module, "MOST_RECORDS", 3)
@@ -178,7 +178,7 @@ ANY = st.recursive(
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from([f.name for f in msgspec.structs.fields(R.Memory)]), ANY))
-def test_any_json_is_survived(tmp_path: Path, fields: dict[str, object]) -> None:
+def test_any_json_in_a_memory_record_is_read_or_counted(tmp_path: Path, fields: dict[str, object]) -> None:
     b = one_step()
     b.records += [{"kind": "memory", **fields}, memory(tag="good")]
     c = opened(b, tmp_path)

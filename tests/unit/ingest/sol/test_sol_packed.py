@@ -85,7 +85,7 @@ def test_files_of_the_version_before_are_read(tmp_path: Path) -> None:
     assert c.facts.versions["capture_format"] == "1.0" and len(c.tables["labels"]) == 200
 
 
-def test_a_bomb_is_refused_and_what_stands_around_it_is_read(tmp_path: Path) -> None:
+def test_a_decompression_bomb_is_refused_and_the_lines_around_it_are_read(tmp_path: Path) -> None:
     # GIVEN a record of 9 MiB of text, more than one may hold, in 9 kB
     bomb = record(b" " * (9 << 20) + b"\n")
     assert len(bomb) < 20_000
@@ -136,7 +136,7 @@ def test_every_single_changed_byte_leaves_a_file_that_opens(tmp_path: Path) -> N
         assert len(c.tables["iterations"]) == 1 and len(c.tables["labels"]) <= 61
 
 
-def test_no_packed_record_and_no_header_within_one(tmp_path: Path) -> None:
+def test_a_packed_record_within_one_and_a_packed_header_are_skipped_and_counted(tmp_path: Path) -> None:
     # GIVEN a packed record that holds another one, and a header WHEN it is read THEN both are passed over and counted, the label is read
     inner = record(LABELS[1])
     c = opened(tmp_path / "x", HEADER, record(LABELS[0] + inner + HEADER), STEP)
@@ -144,6 +144,6 @@ def test_no_packed_record_and_no_header_within_one(tmp_path: Path) -> None:
     assert c.tables["labels"]["name"].astype(str).tolist() == ["phase 0"]
 
 
-def test_a_length_that_is_not_true_is_counted(tmp_path: Path) -> None:
+def test_a_wrong_length_of_a_packed_record_is_counted(tmp_path: Path) -> None:
     c = opened(tmp_path / "x", HEADER, record(b"".join(LABELS), bytes=7), STEP)
     assert len(c.tables["labels"]) == 200 and issues(c)["packed record that is damaged"] == 1

@@ -22,7 +22,7 @@ def plan_of(tmp_path: Path, plan: Json) -> dict[str, str]:
     return {name: value for name, value in metadata.items() if name.startswith("plan.")}
 
 
-def test_values_and_where_they_are_from(tmp_path: Path) -> None:
+def test_planned_sizes_are_read_with_their_origin(tmp_path: Path) -> None:
     # GIVEN a number, a flag and a word THEN each is a text, and beside it stands where it is from
     found = plan_of(tmp_path, {"hidden": [4096, "config.hidden_size"], "tied": [False, "told"], "recompute": ["full", "args"]})
     assert found == {
@@ -36,7 +36,7 @@ def test_values_and_where_they_are_from(tmp_path: Path) -> None:
     [None, 5, [], {"hidden": 4096}, {"hidden": [4096]}, {"hidden": [None, "x"]}, {"hidden": [{}, "x"]}, {"hidden": [-1, "x"]},
      {"hidden": [1.5, "x"]}, {"colour": ["red", "told"]}, {"hidden": [2**70, "x"]}],
 )  # fmt: skip
-def test_what_cannot_be_is_left_out(tmp_path: Path, odd: Json) -> None:
+def test_impossible_planned_sizes_are_left_out(tmp_path: Path, odd: Json) -> None:
     assert plan_of(tmp_path, odd) == {}
 
 

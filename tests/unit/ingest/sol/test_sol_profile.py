@@ -23,7 +23,7 @@ def read(tmp_path: Path, *profiles: dict[str, object]):
     return c.tables["profile"], c.tables["issues"].set_index("reason")["count"].to_dict()
 
 
-def test_the_last_record_stands_for_all(tmp_path: Path) -> None:
+def test_the_last_profile_record_counts(tmp_path: Path) -> None:
     # GIVEN two records, the second with one configuration more and gradient statistics
     first = {"rows": [ROW]}
     later = {

@@ -63,7 +63,7 @@ def test_pages_of_the_trace_show_it_and_its_facts_name_it(client: FlaskClient) -
     assert alone["available"] is True
 
 
-def test_a_snapshot_that_cannot_be_read_is_told_beside_the_trace(
+def test_a_snapshot_that_cannot_be_read_is_a_warning_of_the_trace(
     client: FlaskClient, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # GIVEN a cut snapshot beside a trace WHEN the trace is shown THEN it is all there, and the facts and the doctor say what is wrong

@@ -116,7 +116,7 @@ def test_the_page_gets_early_answers_until_all_are_read(client: FlaskClient, gat
     assert answer.status_code == 200 and answer.text.count("\r\n") == 21
 
 
-def test_another_measure_reads_nothing(read: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparing_by_another_measure_reads_no_file(read: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a run that was read WHEN it is compared by another measure THEN no recording is opened, and the answer is at once
     assert read.get(f"{ASK}&wait=30").status_code == 200
     monkeypatch.setattr(reductions, "open_here", None)
@@ -133,7 +133,7 @@ def test_stopping_a_run(client: FlaskClient, gate: Gate) -> None:
     until(lambda: client.get(f"{ASK}&wait=30").status_code == 200)
 
 
-def test_bad_queries(read: FlaskClient) -> None:
+def test_wrong_fields_and_runs_are_errors(read: FlaskClient) -> None:
     assert read.get(f"{ASK}&what=color").status_code == 400
     assert read.get("/api/v1/analysis/memcpy_ranks?run=no").status_code == 404
     answer = read.get(f"{ASK}&step=99&wait=30")
