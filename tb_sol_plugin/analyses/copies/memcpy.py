@@ -108,7 +108,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
 
 
 def _findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str]], step: str) -> FindingsSection:
-    """The largest findings; the rest on their own page."""
+    """Builds the section of the largest findings; the rest is on a page of its own."""
     found = copy_findings(capture, where, limits)
     shown = found[:FINDINGS]
     query = {"step": step} if step else {}
@@ -200,7 +200,7 @@ def lanes_sections(capture: Capture, found: pd.DataFrame, where: Scope, worst: i
 
 
 def _lane_table(totals: pd.DataFrame, what: str, length: int) -> AnySection:
-    """The sums of the lanes, clipped to the window; computation and communication are neither hidden nor exposed."""
+    """Returns the sums of the lanes, clipped to the window; computation and communication are neither hidden nor exposed."""
     frame = totals.assign(lane=[LANES.get(n, n) for n in totals["lane"]], member=[PAINT.get(n, "other") for n in totals["lane"]])
     for name in ("hidden_ns", "exposed_ns"):
         frame[name] = pd.Series([t if t >= 0 else None for t in totals[name].tolist()], dtype=object)
@@ -211,7 +211,7 @@ def _lane_table(totals: pd.DataFrame, what: str, length: int) -> AnySection:
 
 
 def _lane_window(capture: Capture, found: pd.DataFrame, where: Scope, worst: int | None) -> tuple[tuple[int, int], int | None]:
-    """From where to where, and the number of the step: its bounds, and what its own copies reach beyond them."""
+    """Returns the bounds of the window and the number of the step: its bounds, and what its own copies reach beyond them."""
     if worst is None:
         return where.window_ns, None
     mine = found[found["step"] == worst]
@@ -224,7 +224,7 @@ def _lane_window(capture: Capture, found: pd.DataFrame, where: Scope, worst: int
 
 
 def _since_start(at: int) -> str:
-    """Where the window begins, in words."""
+    """Returns where the window begins, in words."""
     return f"{human(at, 'ns')} into the recording" if at else "the start of the recording"
 
 
@@ -248,7 +248,7 @@ def _lane_bars(
 
 
 def _lane_hover(capture: Capture, shapes: pd.DataFrame, lane: str) -> list[str]:
-    """What hovering a shape says: a single copy by name, size, rate and operator; merged ones by their sums."""
+    """Returns what hovering a shape says: a single copy by name, size, rate and operator; merged ones by their sums."""
     if lane in (exposure.COMPUTE_LANE, exposure.COMMUNICATION_LANE):
         return [f"<b>{LANES[lane]}</b><br>{human(int(b - a), 'ns')}" for a, b in zip(shapes["start_ns"], shapes["end_ns"], strict=True)]
     row = shapes["row"].to_numpy().astype(np.int64)
@@ -274,7 +274,7 @@ def _lane_hover(capture: Capture, shapes: pd.DataFrame, lane: str) -> list[str]:
 
 
 def _escaped(name: str) -> str:
-    """A recorded name as text of a figure: nothing of it is markup."""
+    """Returns a recorded name as text of a figure: nothing of it is markup."""
     text = name if len(name) <= 80 else name[:50] + "…" + name[-29:]
     return F.escape(text)
 
@@ -359,7 +359,7 @@ def _line(x: list[float], y: list[float], color: str, dash: str, name: str) -> F
 
 
 def _binned(known: pd.DataFrame) -> pd.DataFrame:
-    """Copies of nearly equal size and rate as one point: quarters of a power of two by sixteenths of a decade."""
+    """Returns copies of nearly equal size and rate as one point: quarters of a power of two by sixteenths of a decade."""
     size, time = known["bytes"].to_numpy(np.float64), known["duration_ns"].to_numpy(np.float64)
     direction = known["direction"].to_numpy(object)
     cell = arrays.together(direction, np.round(4 * np.log2(size)), np.round(16 * np.log10(size / time)))

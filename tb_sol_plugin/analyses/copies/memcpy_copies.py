@@ -75,7 +75,7 @@ COLUMNS: Final = (
     Column("step", "Step", doc="step that launched it, or why there is none", rank=2),
     Column("direction", "Direction", doc="where to where; copy kernel: a copy the driver runs as a kernel", show="symbol"),
     Column("kinds", "Memory", doc="kinds of the source and destination memory as recorded", missing="not recorded"),
-    Column("bytes", "Bytes", "B", "size of the copy", missing="the recording holds no size of this copy"),
+    Column("bytes", "Bytes", "B", "size of the copy", missing="the recording has no size of this copy"),
     Column("duration_ns", "Time", "ns", "duration on the device", show="bar", color_by="direction"),
     Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time", missing="no size or no time recorded"),
     Column(
@@ -87,7 +87,7 @@ COLUMNS: Final = (
     Column("device", "Device", doc="device of the copy", rank=3),
     Column("stream", "Stream", doc="stream of the copy", rank=2),
     Column("api", "Call", doc="host call that launched it", show="code", missing=NO_CALL),
-    Column("call_ns", "Call time", "ns", "length of that host call; a graph launch is told for each of its copies", missing=NO_CALL),
+    Column("call_ns", "Call time", "ns", "length of that host call; a graph launch is listed for each of its copies", missing=NO_CALL),
     Column("reason", "Held the host", doc="why the host could not go on while it ran, if it could not", missing="the host went on"),
     Column(
         "host_ns", "Held for", "ns", "length of its call, and of a wait for it that follows at once", rank=2, missing="the host went on"
@@ -167,7 +167,7 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
 
 
 def _columns(query: MemcpyCopiesQuery, frame: pd.DataFrame) -> tuple[Column, ...]:
-    """What is the same in every row by the choice itself hides; python lines, where recorded, stand before operators."""
+    """Returns the columns; what the choice makes equal in every row is hidden, Python lines, where recorded, stand before operators."""
     ranks = {"frame": 1, "operator": 2} if frame["frame"].notna().any() else {}
     same = {n for n in ("direction", "kinds", "device", "stream", "operator", "module", "frame") if getattr(query, n) not in ("", None)}
     ranks |= dict.fromkeys(same, 3)
@@ -175,7 +175,7 @@ def _columns(query: MemcpyCopiesQuery, frame: pd.DataFrame) -> tuple[Column, ...
 
 
 def _held(query: MemcpyCopiesQuery) -> str:
-    """The choice of reasons in words for a heading."""
+    """Returns the choice of reasons in words for a heading."""
     if not query.held:
         return ""
     return "that blocked the host" if query.held == "any" else f"that blocked the host ({REASONS[query.held].lower()})"
@@ -185,7 +185,7 @@ _ORDER: Final = {"duration": "duration_ns", "exposed": "exposed_ns", "bytes": "b
 
 
 def _shown(found: pd.DataFrame, query: MemcpyCopiesQuery) -> pd.DataFrame:
-    """The copies that stand in the table, in order of time."""
+    """Returns the copies that stand in the table, in order of time."""
     if len(found) <= query.most:
         return found
     if query.first == "time":
@@ -277,7 +277,7 @@ def _owner(capture: Capture, row: npt.NDArray[np.int32]) -> list[str]:
 
 
 def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
-    """When the shown copies ran, and for how long; the points carry the keys of their rows."""
+    """Draws when the shown copies ran, and for how long; the points carry the keys of their rows."""
     title = "When, and how long"
     some = shown[shown["duration_ns"] > 0]
     if not len(some):

@@ -71,7 +71,7 @@ COUNTED_COLUMNS: Final = (_HEAD[0], *GROUPS.values(), *_HEAD[1:], *_VALUES)
 BESIDE: Final = (
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
     Column("counted", "Counted per step", doc="copies per step that the SOL capture counted at the operators"),
-    Column("recorded", "Recorded per step", doc="copies per step that the trace holds", missing="the profiler leaves them out"),
+    Column("recorded", "Recorded per step", doc="copies per step in the trace", missing="the profiler leaves them out"),
     Column("counted_bytes", "Bytes counted", "B", "per step, of those whose size is known", missing="none has a known size"),
     Column("recorded_bytes", "Bytes recorded", "B", "per step, of those that carry a size", missing="none carries a size"),
     Column("reason", "Where they differ", doc="what may explain a difference"),
@@ -101,12 +101,12 @@ PROFILED: Final = "Sums of a profile: how long a single copy took, and what hid 
 
 
 def opens(capture: Capture) -> bool:
-    """Whether this page is the one to show: copies were counted, and none recorded as an event."""
+    """Returns whether this page is the one to show: copies were counted, and none recorded as an event."""
     return counted.has(capture) and not len(capture.device)
 
 
 def report(capture: Capture, query: Query, by: str) -> Report:
-    """Counted copies. by: how the table groups them; what they do not know (streams, frames) is one group."""
+    """Returns the page of counted copies. by: how the table groups them; what they do not know (streams, frames) is one group."""
     where = scope(capture, query)
     rows = counted.counted(capture, where)
     if not len(rows):
@@ -147,7 +147,7 @@ def _headline(directions: pd.DataFrame, steps: int) -> str:
 
 
 def _moved(directions: pd.DataFrame, direction: str, each: int) -> str:
-    """Bytes of a direction, or the number of its copies where no size is known."""
+    """Returns the bytes of a direction, or the number of its copies where no size is known."""
     mine = directions[directions["direction"] == direction].iloc[0]
     size = float(mine["bytes"])
     return f"**{human(size / each, 'B')}**" if size > 0 else f"what {_number(float(mine['count']) / each)} of unknown size hold"
@@ -160,7 +160,7 @@ def _number(count: float) -> str:
 def _notices(capture: Capture, directions: pd.DataFrame) -> list[Notice]:
     said = []
     if directions["time_ns"].isna().all():
-        said.append("These copies were counted at the operators: how many, how large, from where. A trace beside it says what they cost.")
+        said.append("These copies were counted at the operators: how many, how large, from where. A trace shows what they cost.")
     without = int(directions["without_bytes"].sum())
     if without:
         said.append(f"{human(without, 'count')} of {human(int(directions['count'].sum()), 'count')} have no known size.")
@@ -204,7 +204,7 @@ def _counted_card(direction: str, row: pd.Series[float]) -> FactsSection:
 
 
 def _spans(count: int) -> list[int]:
-    """Widths of the cards: up to four in a row, which they fill; one or two stay narrow."""
+    """Returns widths of the cards: up to four in a row, which they fill; one or two stay narrow."""
     if count <= 2:
         return [4] * count
     lines = -(-count // 4)
@@ -213,14 +213,14 @@ def _spans(count: int) -> list[int]:
 
 
 def _findings(capture: Capture, where: Scope, steps: int) -> list[AnySection]:
-    """What counted copies tell; nothing at all where nobody knows of waiting and nothing else is to be told."""
+    """Returns the findings that counted copies allow; none where nothing is known of waiting or of anything else."""
     found = counted_patterns(capture, where)
     if not found and (counted.counted(capture, where)["blocking"].to_numpy() < 0).all():
         return []
     section = FindingsSection(
         id="findings",
         title="What to fix first",
-        subtitle="what it would save cannot be told from counts",
+        subtitle="what it would save cannot be derived from counts",
         findings=[_finding(f, steps, where) for f in found],
         empty="The host waits for no counted copy.",
     )
@@ -292,7 +292,7 @@ def _counted_table(capture: Capture, where: Scope, by: str, steps: int) -> Table
 
 
 def _total_row(frame: pd.DataFrame, steps: int) -> dict[str, Scalar]:
-    """The row `all`: sums over the groups, None where one of them is unknown; bytes are of the copies that carry a size."""
+    """Returns the row `all`: sums over the groups, None where one of them is unknown; bytes are of the copies that carry a size."""
     total: dict[str, Scalar] = {c.name: None for c in COUNTED_COLUMNS}
     known = frame["bytes"].notna()
     whole = int(frame["bytes"][known].sum()) if known.any() else None
@@ -306,7 +306,7 @@ def _total_row(frame: pd.DataFrame, steps: int) -> dict[str, Scalar]:
 
 
 def _columns(by: str, *, timed: bool, called: bool) -> tuple[Column, ...]:
-    """timed: there are times on the device; called: of the host inside the calls. What is not there moves to the column chooser."""
+    """Returns the columns; unknown ones are hidden. timed: there are times on the device; called: of the host inside the calls."""
     group = GROUPS.get(by)
     head = _HEAD if group is None else (_HEAD[0], group, *(msgspec.structs.replace(c, rank=3) for c in _HEAD[1:]))
     rank = {} if called else {"call_ns": 3, "blocking": 3}
@@ -318,7 +318,7 @@ def _columns(by: str, *, timed: bool, called: bool) -> tuple[Column, ...]:
 
 
 def beside(capture: Capture, where: Scope) -> TableSection | None:
-    """What the SOL capture beside a trace counted against what the trace recorded, per step; None where there is no such capture."""
+    """Compares what the SOL log of a trace counted with what the trace recorded, per step; None where there is no such log."""
     if not counted.has(capture) or not len(capture.device) or not where.whole:
         return None
     ours = counted.table(capture, "direction").set_index("direction")
@@ -350,7 +350,7 @@ def beside(capture: Capture, where: Scope) -> TableSection | None:
         frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
     return make_table(
         "beside",
-        "Counted beside the trace",
+        "Counted in the SOL capture",
         frame,
         BESIDE,
         key="direction",
@@ -365,5 +365,5 @@ def _why(direction: str, ours: float, theirs: float) -> str | None:
     if ours > theirs:
         if direction == "PtoP":
             return "the profiler leaves copies between devices out"
-        return "the other iterations may copy less, or a copy was asked for that the trace does not show as one"
+        return "the other iterations may copy less, or a copy was requested that the trace does not show as one"
     return "made inside operators, by other threads or by code that does not go through the dispatcher"

@@ -83,9 +83,9 @@ BLOCKING: Final = (
     Column("count", "Calls", "count", "copies and sets that blocked the host"),
     Column("bytes", "Bytes", "B", "their bytes, as far as recorded", rank=2, missing=NO_SIZE),
     Column("lost_ns", "Host blocked", "ns", "time in which they blocked the host, with the drain of the stream", show="bar", color="host"),
-    Column("idle_ns", "Device idle", "ns", "time in which the device was idle for it: what a copy that does not hold could save"),
-    Column("longest_ns", "Longest", "ns", "longest single hold", rank=2),
-    Column("mean_ns", "Mean", "ns", "mean hold", rank=3),
+    Column("idle_ns", "Device idle", "ns", "time in which the device was idle for it: what a copy that does not block could save"),
+    Column("longest_ns", "Longest", "ns", "longest single wait", rank=2),
+    Column("mean_ns", "Mean", "ns", "mean wait", rank=3),
     Column("id", "Id", doc="stable key of the row", rank=3),
 )
 EVIDENCE: Final = (
@@ -93,7 +93,7 @@ EVIDENCE: Final = (
     Column("start_ns", "Start", "ns", "start on the device, since the recording began"),
     Column("direction", "Direction", doc="direction of the copy", show="symbol"),
     Column("kinds", "Memory", doc="kinds of the source and destination memory as recorded", missing="not recorded"),
-    Column("bytes", "Bytes", "B", "size of the copy", missing="the recording holds no size of this copy"),
+    Column("bytes", "Bytes", "B", "size of the copy", missing="the recording has no size of this copy"),
     Column("duration_ns", "Time", "ns", "duration on the device", show="bar", color_by="direction"),
     Column("exposed_ns", "Exposed", "ns", "part of it behind no kernel that computes", rank=2),
     Column("api", "Call", doc="host call that launched it", show="code", missing="no host call was recorded"),
@@ -108,7 +108,7 @@ EVIDENCE: Final = (
 
 
 def patterns_table(found: pd.DataFrame, worth: list[Finding], step: float, keep: dict[str, str], where: Scope) -> TableSection:
-    """One row per finding. step: length of a step in ns. keep: query fields that links keep."""
+    """Builds a table with one row per finding. step: length of a step in ns. keep: query fields that links keep."""
     size = found["bytes"].to_numpy()
     frame = pd.DataFrame(
         [
@@ -131,7 +131,7 @@ def patterns_table(found: pd.DataFrame, worth: list[Finding], step: float, keep:
 
 
 def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, keep: dict[str, str], where: Scope) -> TableSection:
-    """Copies that blocked the host, by reason, direction, kinds of memory and place in the program; the longest hold first."""
+    """Builds the table of copies that blocked the host, by reason, direction, kinds of memory and place; the longest first."""
     rows = np.flatnonzero(held["reason"].to_numpy(object) != "")
     mine = found[["direction", "src_kind", "dst_kind", "module", "frame", "operator", "phase_node", "link"]].iloc[rows]
     keys = {"reason": _distinct(held["reason"].to_numpy(object)[rows]), "direction": _distinct(mine["direction"].to_numpy(object))}
@@ -177,7 +177,7 @@ def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, ke
 def evidence_table(
     capture: Capture, found: pd.DataFrame, held: pd.DataFrame, chosen: Finding | None, rule: str, where: Scope
 ) -> TableSection:
-    """The copies behind a finding: those that cost most where there are more than `MOST`, in order of time."""
+    """Builds the table of the copies behind a finding: the costliest where there are more than `MOST`, in order of time."""
     rows = chosen.rows if chosen is not None else np.zeros(0, np.intp)
     left = max(len(rows) - MOST, 0)
     if left and chosen is not None:
@@ -211,19 +211,19 @@ _NOWHERE: Final = frozenset((*groups.OUTSIDE.values(), groups.NO_FRAMES))
 
 
 def _place(label: str) -> str | None:
-    """An owner as the tables show it: nothing where there is none, a phase without the step around it."""
+    """Returns an owner as the tables show it: nothing where there is none, a phase without the step around it."""
     return None if label in _NOWHERE else label.removeprefix(f"{STEP}/")
 
 
 def _used_columns(columns: tuple[Column, ...], frame: pd.DataFrame) -> list[Column]:
-    """Owners that no row has go to the column chooser; phases come forward where neither modules nor python lines say more."""
+    """Hides owners that no row has; phases come forward where neither modules nor Python lines say more."""
     empty = {c for c in ("module", "frame") if not frame[c].notna().any()}
     rank = dict.fromkeys(empty, 3) | ({"phase": 1} if len(empty) == 2 else {})
     return [msgspec.structs.replace(c, rank=rank.get(c.name, c.rank)) for c in columns]
 
 
 def _labels(capture: Capture, mine: pd.DataFrame) -> pd.DataFrame:
-    """outer, module, frame, operator, phase and kinds of copies as texts."""
+    """Returns outer, module, frame, operator, phase and kinds of copies as texts."""
     outer = outermost_operator(capture, mine)
     own: dict[str, object] = {name: groups.labels(capture, mine, name) for name in _BY}
     return pd.DataFrame(own | {
@@ -233,13 +233,13 @@ def _labels(capture: Capture, mine: pd.DataFrame) -> pd.DataFrame:
 
 
 def _distinct(values: Objects) -> Coded:
-    """(index into the texts per row, the texts, each once)."""
+    """Returns (index into the texts per row, the texts, each once)."""
     code, names = pd.factorize(values)
     return code, np.asarray(names, object)
 
 
 def _kinds_text(mine: pd.DataFrame) -> Coded:
-    """The kinds of memory of both ends, as (index, texts)."""
+    """Returns the kinds of memory of both ends, as (index, texts)."""
     ends = [mine[c].to_numpy(object) for c in ("src_kind", "dst_kind")]
     code = arrays.together(*ends)
     first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
@@ -248,7 +248,7 @@ def _kinds_text(mine: pd.DataFrame) -> Coded:
 
 
 def _choice(row: dict[str, str], keep: dict[str, str]) -> dict[str, str]:
-    """The query of single copies that means a row's copies."""
+    """Returns the query of single copies that means a row's copies."""
     out: dict[str, str] = {k: keep[k] for k in ("step", "device_limits") if k in keep}
     out |= {"held": row["reason"]}
     out |= {"direction": row["direction"]} if row["direction"] in records.DIRECTIONS else {}
@@ -302,7 +302,7 @@ class MemcpyFindingsQuery(Query, kw_only=True, frozen=True):
     under="memcpy",
 )
 def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
-    """The findings as cards and as a table, every copy that blocked the host by its place, and the copies behind one finding."""
+    """Returns the findings as cards and as a table, every copy that blocked the host by its place, and the copies behind one finding."""
     limits_of = from_text(query.thresholds)
     where = scope(capture, query)
     found = records.copies(capture, where.device)
@@ -342,7 +342,7 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
 
 
 def _chosen(worth: list[Finding], rule: str) -> Finding | None:
-    """The finding that `rule` names, by its key or its rule; the largest for "". None where that rule found nothing."""
+    """Returns the finding that `rule` names, by its key or its rule; the largest for "". None where that rule found nothing."""
     name = rule.strip().removeprefix("copies_")
     if not name:
         return worth[0] if worth else None
@@ -376,7 +376,7 @@ def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Noti
 def _facts(
     worth: list[Finding], together: int, held: pd.DataFrame, launched: Mask, step: float, where: Scope
 ) -> FactsSection:
-    """together: ns that all findings could save. launched: per copy whether a step launched it: what is per step is of those."""
+    """Builds the facts. together: ns that all findings could save. launched: per copy whether a step launched it."""
     sums = {n: held[c].to_numpy() for n, c in (("held_ns", "lost_ns"), ("dry_ns", "idle_ns"))}
     values: dict[str, Scalar] = {
         "findings": len(worth), "combined_ns": together, "held": int(held["reason"].ne("").sum()),

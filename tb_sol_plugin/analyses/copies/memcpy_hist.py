@@ -158,7 +158,7 @@ def _sizes(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fits(found: pd.DataFrame, limits: bandwidth.Limits) -> pd.DataFrame:
-    """One row per direction and kinds that have copies with a size and a time: the fit, or why there is none."""
+    """Returns one row per direction and kinds that have copies with a size and a time: the fit, or why there is none."""
     rows = []
     for fit in bandwidth.fits(found):
         of = fit.bytes_per_s / limits[fit.direction][0] if fit.direction in limits else np.nan
@@ -189,7 +189,7 @@ def _tiles(facts: dict[str, Scalar]) -> FactsSection:
 
 
 def _figure(table: pd.DataFrame) -> FigureSection:
-    """Three panels over the same size bins: copies, bytes and time, stacked by direction."""
+    """Draws three panels over the same size bins: copies, bytes and time, stacked by direction."""
     title = "How many, how much, how long"
     if not len(table):
         return FigureSection(id="histogram", title=title, height=120, figure=F.figure([]), summary="No copy carries a size.", table="sizes")

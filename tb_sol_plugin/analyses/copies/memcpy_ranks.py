@@ -146,7 +146,7 @@ MEASURES: Final = {
     "exposed": Measure("exposed_per_step_ns", "ns", "exposed time per step", 100e3),
     "bytes": Measure("bytes_per_step", "B", "bytes per step"),
     "bandwidth": Measure("bandwidth_bytes_per_s", "B/s", "bandwidth"),
-    "host": Measure("host_per_step_ns", "ns", "host time held per step", 100e3),
+    "host": Measure("host_per_step_ns", "ns", "host time blocked per step", 100e3),
 }
 """By the query field `what`."""
 
@@ -160,12 +160,12 @@ _FRACTIONS: Final = ("count_per_step", "bandwidth_bytes_per_s")
 
 
 def times_text(ratio: float) -> str:
-    """A ratio with two decimals below 100, else rounded: `1.61`, `5 449`."""
+    """Returns a ratio with two decimals below 100, else rounded: `1.61`, `5 449`."""
     return f"{ratio:.2f}" if ratio < 100 else human(round(ratio), "count")
 
 
 def compare(ranks: Ranks[RankCopies], parts: list[RankCopies], what: str) -> CopyRanks:
-    """Copies of the ranks by direction, compared by `what` (a key of MEASURES). parts: of `ranks.read`."""
+    """Returns copies of the ranks by direction, compared by `what` (a key of MEASURES). parts: of `ranks.read`."""
     frame = _columns(parts)
     directions = tuple(d for d in DIRECTIONS if d in set(frame["direction"]))
     frame["group"] = [directions.index(d) for d in frame["direction"]]
@@ -173,7 +173,7 @@ def compare(ranks: Ranks[RankCopies], parts: list[RankCopies], what: str) -> Cop
 
 
 def _columns(parts: list[RankCopies]) -> pd.DataFrame:
-    """One row per rank and direction in which any rank copies, `recorded` where this one does.
+    """Returns one row per rank and direction in which any rank copies, `recorded` where this one does.
 
     A rank without copies in a direction has 0 of everything and no bandwidth. Copies between devices are unknown where none was
     recorded: profilers may leave them out.
@@ -198,24 +198,24 @@ def _columns(parts: list[RankCopies]) -> pd.DataFrame:
 
 
 def any_compared(ranks: CopyRanks) -> bool:
-    """Whether the compared value is known for any rank."""
+    """Returns whether the compared value is known for any rank."""
     return bool(np.isfinite(ranks.counted()).any()) or not ranks.groups
 
 
 def rows_to_list(ranks: CopyRanks) -> list[int]:
-    """Rows of the table of ranks: those of the directions in which a rank copies."""
+    """Returns rows of the table of ranks: those of the directions in which a rank copies."""
     return [int(i) for i in np.flatnonzero(ranks.frame["recorded"])]
 
 
 def displayed(ranks: CopyRanks) -> pd.DataFrame:
-    """The table of ranks without the columns that name a rank."""
+    """Returns the table of ranks without the columns that name a rank."""
     frame = ranks.frame.iloc[rows_to_list(ranks)].reset_index(drop=True)
     numbers = [c for c in (*DirectionCopies.__struct_fields__[1:10], *_PER_STEP) if c not in _FRACTIONS]
     return frame.assign(**{c: whole(frame[c]) for c in numbers})
 
 
 def mean(ranks: CopyRanks, column: str) -> float | None:
-    """Mean over ranks of the sum over directions, of the ranks that know it for any direction; None where none does."""
+    """Returns the mean over ranks of the sum over directions, of the ranks that know it for any direction; None where none does."""
     values, copies = ranks.matrix(column), ranks.matrix("count") > 0
     knows = ~copies.any(axis=0) | (copies & np.isfinite(values)).any(axis=0)
     if not values.size or not knows.any():
@@ -224,12 +224,12 @@ def mean(ranks: CopyRanks, column: str) -> float | None:
 
 
 def per_step_text(parts: list[RankCopies]) -> str:
-    """The words for what numbers are divided by."""
+    """Returns the words for what numbers are divided by."""
     return "per step" if any(p.steps for p in parts) else "in the recording"
 
 
 def peers_unknown(ranks: CopyRanks, parts: list[RankCopies]) -> bool:
-    """Whether copies between devices may be missing: several devices ran, and none was recorded."""
+    """Returns whether copies between devices may be missing: several devices ran, and none was recorded."""
     several = max((p.devices for p in parts), default=0) > 1 or (ranks.ranks.world_size or len(ranks.ranks.read)) > 1
     return several and any(p.events for p in parts) and PEERS not in ranks.groups
 
@@ -241,7 +241,7 @@ class MemcpyRanksQuery(Query, kw_only=True, frozen=True):
 
 
 RANK_COLUMNS: Final = (
-    Column("rank", "Rank", doc="rank of the worker, as recorded or as its name says", missing="not known"),
+    Column("rank", "Rank", doc="rank, as recorded or from the name of the worker", missing="not known"),
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
     Column("of_median", "× median", doc="the compared value per step over the median of all ranks in this direction",
            missing="the median is 0, or the value is not known"),
@@ -337,7 +337,7 @@ def run(workers: Sequence[RecordingReduction[RankCopies]], query: MemcpyRanksQue
 
 
 def _directions(ranks: CopyRanks, *, peers_unknown: bool) -> pd.DataFrame:
-    """One row per direction, over the ranks; a row without numbers for copies between devices that no rank recorded."""
+    """Returns one row per direction, over the ranks; a row without numbers for copies between devices that no rank recorded."""
     time, exposed, size, rate = (ranks.spread(MEASURES[what].column) for what in ("time", "exposed", "bytes", "bandwidth"))
     moved = ranks.sums(("bytes", "sized_ns"))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -422,7 +422,7 @@ def _headline(ranks: CopyRanks, directions: pd.DataFrame, per_step_text: str) ->
 
 
 def _moved_headline(ranks: CopyRanks, many: str, per_step_text: str) -> str:
-    """The headline where no time is known: the rank that moves more bytes than the others."""
+    """Returns the headline where no time is known: the rank that moves more bytes than the others."""
     spreads = {d: ranks.spread_of(d, MEASURES["bytes"].column) for d in ranks.groups}
     sized = {d: s for d, s in spreads.items() if s.excess is not None and s.median}
     if not sized:
@@ -470,7 +470,7 @@ BOTTOM_PX: Final = 46
 
 
 def panels(ranks: CopyRanks) -> FigureSection:
-    """The compared value of every rank, largest directions first, and no more than five."""
+    """Draws the compared value of every rank, largest directions first, and no more than five."""
     measure, values = ranks.measure, ranks.matrix()
     sums = dict(zip(ranks.groups, np.nansum(values, axis=1).tolist(), strict=True))
     first = sorted(sums, key=lambda d: -sums[d])[:PANELS]
@@ -513,7 +513,7 @@ def panels(ranks: CopyRanks) -> FigureSection:
 
 
 def _panel(ranks: CopyRanks, axis: RankAxis, group: int, factor: float, axes: F.Plain) -> tuple[list[F.Plain], list[F.Plain]]:  # type: ignore[type-arg]
-    """(bars or points and the median, names of the outliers beside theirs) of one direction."""
+    """Returns (bars or points and the median, names of the outliers beside theirs) of one direction."""
     direction, raw, outliers = ranks.groups[group], ranks.matrix()[group], ranks.outlier_matrix()[group]
     copies = ranks.matrix("count")[group] > 0
     workers = [w.worker for w, counts in zip(ranks.ranks.read, ranks.ranks.counts.tolist(), strict=True) if counts]
@@ -531,7 +531,7 @@ def _panel(ranks: CopyRanks, axis: RankAxis, group: int, factor: float, axes: F.
 
 
 def _away(values: Floats) -> Floats:
-    """How far values are from their median."""
+    """Returns the distance of values from their median."""
     return np.asarray(np.abs(values - np.nanmedian(values)), np.float64)
 
 
@@ -545,7 +545,7 @@ def _names(axis: RankAxis, values: Floats, chosen: list[int]) -> list[F.Plain]: 
 
 
 def _median_text(ranks: CopyRanks, direction: str) -> str:
-    """The rest of a panel's title: the median, and how far the largest (of bandwidth the smallest) is from it."""
+    """Returns the rest of a panel's title: the median, and how far the largest (of bandwidth the smallest) is from it."""
     found, unit = ranks.spread_of(direction), ranks.measure.unit
     if ranks.measure == MEASURES["bandwidth"]:
         times = found.median / found.least if found.median is not None and found.least else None

@@ -42,7 +42,7 @@ CALL_COLUMNS: Final = (
     Column("api", "Call", doc="function, without version and stream suffixes", show="code"),
     Column("family", "Family", doc="runtime, driver or HIP", missing="another library", rank=2),
     Column("what", "What", doc="copy, set, prefetch, advise; other: another call that copies are joined to, such as a graph launch"),
-    Column("waits", "By its name", doc="whether its name says that it returns at once", missing="its name does not tell", rank=2),
+    Column("waits", "By its name", doc="whether its name says that it returns at once", missing="not known from its name", rank=2),
     Column("calls", "Calls", "count", "calls of this function"),
     Column("host_ns", "Host time", "ns", "plain sum of their durations on the host, the drain of a stream included",
            show="bar", color="host"),
@@ -57,7 +57,7 @@ CALL_COLUMNS: Final = (
 
 
 def calls_section(capture: Capture, where: Scope) -> list[TableSection]:
-    """The table of calls in the selection; none where no such call was recorded."""
+    """Returns the table of calls in the selection; none where no such call was recorded."""
     found = blocking.calls(capture, where.host)
     if not len(found):
         return []
@@ -111,7 +111,7 @@ PARTS: Final = (
 
 
 def sections(capture: Capture, steps: pd.DataFrame, where: Scope, worst: int | None) -> list[AnySection]:
-    """A figure and a table, one bar and one row per step; none with less than two steps. steps: `exposure.per_step`."""
+    """Returns a figure and a table, one bar and one row per step; none with less than two steps. steps: `exposure.per_step`."""
     mine = steps[(steps["direction"] == ALL) & (steps["step"] >= 0)]
     mine = mine[mine["step"].isin(where.rows)] if where.rows else mine.iloc[:0]
     if len(where.rows) < 2 or not len(mine):
@@ -121,7 +121,7 @@ def sections(capture: Capture, steps: pd.DataFrame, where: Scope, worst: int | N
 
 
 def _every(capture: Capture, mine: pd.DataFrame, where: Scope) -> pd.DataFrame:
-    """One row per selected step, in order of time; a step without copies has zeros: it is known to have none."""
+    """Returns one row per selected step, in order of time; a step without copies has zeros: it is known to have none."""
     bounds = capture.steps["end_ns"].to_numpy() - capture.steps["start_ns"].to_numpy()
     rows = np.array(where.rows, np.int64)
     out = mine.set_index("step").reindex(rows)
@@ -175,13 +175,13 @@ def _figure(table: pd.DataFrame, capture: Capture, worst: int | None) -> FigureS
             showlegend=True,
             annotations=notes,
         ),
-        summary=f"{human(exposed, 'ns')} of copies per step lie bare in the mean of {human(steps, 'count')} steps"
+        summary=f"{human(exposed, 'ns')} of copies per step are exposed in the mean of {human(steps, 'count')} steps"
         + (f"; the most, {human(int(at['exposed_ns'].iloc[0]), 'ns')}, in step {at['step'].iloc[0]}." if len(at) else "."),
     )
 
 
 def _thinned(table: pd.DataFrame) -> pd.DataFrame:
-    """At most MOST_BARS steps: of each run of neighbors the one with the most exposed time."""
+    """Keeps at most MOST_BARS steps: of each run of neighbors the one with the most exposed time."""
     if len(table) <= MOST_BARS:
         return table
     bucket = np.arange(len(table)) * MOST_BARS // len(table)
@@ -233,7 +233,7 @@ def _fact(direction: str, name: str) -> str:
 
 
 def _card_facts(direction: str, card: Mapping[str, tuple[str, str, str]]) -> list[Fact]:
-    """What a direction's card says, as facts of that direction."""
+    """Returns what a direction's card says, as facts of that direction."""
     name, color = NAMES.get(direction, direction), COLORS.get(direction, "other")
     return [Fact(_fact(direction, n), label, unit, f"{name}: {doc}", color) for n, (label, unit, doc) in card.items()]
 
@@ -288,14 +288,14 @@ ALL_COLUMNS: Final = (HEAD[0], *GROUP.values(), *HEAD[1:], *VALUES)
 
 
 def columns(by: groups.By) -> tuple[Column, ...]:
-    """Columns of the table for one way of grouping; where another label stands, the kinds of memory may hide first."""
+    """Returns the columns of the table for one way of grouping; where another label stands, the kinds of memory may hide first."""
     if by not in GROUP:
         return (*HEAD, *VALUES)
     return (HEAD[0], GROUP[by], msgspec.structs.replace(HEAD[1], rank=2), *HEAD[2:], *VALUES)
 
 
 def limited(table: pd.DataFrame, limits: dict[str, tuple[float, str]]) -> pd.DataFrame:
-    """A table of groups with `limit_bytes_per_s` and `link_share`."""
+    """Returns a table of groups with `limit_bytes_per_s` and `link_share`."""
     limit = np.array([limits[d][0] if d in limits else np.nan for d in table["direction"]], np.float64)
     return table.assign(limit_bytes_per_s=limit, link_share=table["large_bytes_per_s"].to_numpy(np.float64) / limit)
 
@@ -328,7 +328,7 @@ def breakdown_section(
 
 
 def _keyed(table: pd.DataFrame, by: groups.By) -> pd.DataFrame:
-    """With the label in a column named after the grouping, null for unknown kinds, and a key per row."""
+    """Returns the table with the label in a column named after the grouping, null for unknown kinds, and a key per row."""
     kinds = {c: [t or None for t in table[c]] for c in ("src_kind", "dst_kind")}
     parts = {"direction": ["direction"], "kind": ["direction", "src_kind", "dst_kind"]}.get(by, ["direction", "group"])
     key = ["|".join(t) for t in zip(*(table[c].astype(str) for c in parts), strict=True)]
@@ -380,7 +380,7 @@ def notices(
     step: str,
     spec: DeviceSpec | None,
 ) -> list[Notice]:
-    """The notices of a selection.
+    """Returns the notices of a selection.
 
     found: its copies; directions: `groups.table` by direction. spec: the device, None without known limits.
     """
@@ -449,7 +449,7 @@ FACTS: Final = (
 def cards(
     capture: Capture, found: pd.DataFrame, directions: pd.DataFrame, limits: dict[str, tuple[float, str]], step: str
 ) -> list[AnySection]:
-    """A card per direction that has copies, and one for each kind of transfer that the recorder may have left out.
+    """Returns a card per direction that has copies, and one for each kind of transfer that the recorder may have left out.
 
     directions: `groups.table` by direction with `link_share`. step: goes on to the links.
     """
@@ -490,7 +490,7 @@ def _card(direction: str, row: pd.Series[float], limits: dict[str, tuple[float, 
 
 
 def _peers(capture: Capture, directions: pd.DataFrame) -> list[FactsSection]:
-    """Peer copies may be left out by the profiler: with several devices and none recorded they are unknown, not zero."""
+    """Returns the card of peer copies: profilers may leave them out, so with several devices and none recorded they are unknown."""
     if (directions["direction"] == "PtoP").any():
         return []
     used = int(capture.device["device"].nunique())
@@ -546,7 +546,7 @@ def totals(directions: pd.DataFrame, launched: pd.DataFrame, where: Scope) -> di
 
 
 def numbers(found: dict[str, Scalar], fits: dict[str, tuple[float, float]]) -> FactsSection:
-    """The sums and the fitted latencies and rates as a list."""
+    """Builds the sums and the fitted latencies and rates as a list."""
     values: dict[str, Scalar] = {n: v for n, v in found.items() if v is not None and (n != "steps" or v)}
     for direction, (latency, rate) in fits.items():
         values |= {_fact(direction, "latency_ns"): round(latency), _fact(direction, "rate_bytes_per_s"): round(rate)}

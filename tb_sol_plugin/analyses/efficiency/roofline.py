@@ -88,7 +88,7 @@ class RooflineQuery(Query, kw_only=True, frozen=True):
     facts=FACTS,
 )
 def roofline(capture: Capture, query: RooflineQuery) -> Report:
-    """One row per group of operator calls, against the limits of the device."""
+    """Returns one row per group of operator calls, against the limits of the device."""
     if query.top < 0:
         raise BadQuery("top is below 0", hint="0 shows all rows", field="top")
     if not 0 <= query.least_share < 1:
@@ -98,7 +98,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     done = work(capture, spec, dense=query.attention == "dense_equivalent")
     if query.by in get_args(ByLabel) and not done.from_ledger:
         what = "the function of a call" if query.by == "function" else "the phase of the forward operator"
-        raise Unavailable(f"a profiler trace does not tell {what}", hint="open a SOL capture: sol.capture(logdir, model=model)")
+        raise Unavailable(f"a profiler trace does not record {what}", hint="open a SOL capture: sol.capture(logdir, model=model)")
     chosen = select(capture, done, part, query.direction)
     frame = rows(capture, done, chosen.ops, query.by)
     if not done.timed:
@@ -139,7 +139,7 @@ class _Same(NamedTuple):
 
 
 def _for_any_rows(capture: Capture, done: Work, chosen: Selection, part: Scope, query: RooflineQuery) -> _Same:
-    """Worked out once per device limits, steps, pass and count of pairs."""
+    """Computes what all ways to make rows share, once per device limits, steps, pass and count of pairs."""
 
     def make() -> _Same:
         ops = chosen.ops

@@ -103,7 +103,7 @@ COLUMNS = (
         missing="no arithmetic, or no cost model",
     ),
     Column("achieved_bytes_per_s", "Bandwidth", "B/s", "Bytes over the time of the modeled calls.", missing=_NO_MODEL),
-    Column("bound", "Bound", "", "Which limit holds the larger part: compute or memory; none without a limit.", "badge"),
+    Column("bound", "Bound", "", "Which limit sets the larger part: compute or memory; none without a limit.", "badge"),
     Column(
         "flop",
         "FLOP",
@@ -207,9 +207,9 @@ FACTS: Final = (
     Fact("unmodelled_ns", "Not modeled", "ns", "Device time without a cost model."),
     Fact("apart_ns", "Communication, link copies", "ns", "Part of it that is communication or copies over a link: bound by the link, "
          "not by this chart."),
-    Fact("explained_flop", "Explained by the trace, per step", "FLOP", "Of a trace beside a SOL capture: matrix FLOP per step that the "
+    Fact("explained_flop", "Explained by the trace, per step", "FLOP", "Of a trace with a SOL capture: matrix FLOP per step that the "
          "trace itself explains, recomputed work left out."),
-    Fact("counted_flop", "Counted by the SOL capture, per step", "FLOP", "Of a trace beside a SOL capture: what the capture counted per "
+    Fact("counted_flop", "Counted by the SOL capture, per step", "FLOP", "Of a trace with a SOL capture: what the capture counted per "
          "step of the same work."),
     Fact("no_operator_ns", "Launched by no operator", "ns", "Part of it that no recorded operator launched."),
     *(Fact(f"{PEAK}{dtype}", f"Peak, {dtype}", "FLOP/s", f"Dense peak of products in {dtype}.") for dtype in MATRIX_COLUMNS),
@@ -223,7 +223,7 @@ UNVERIFIED: Final = Mark("unverified", "this figure of the device table is not c
 
 
 def facts_of(capture: Capture, done: Work, chosen: Selection, part: Scope) -> dict[str, Scalar]:
-    """Every fact by name. Sums before ratios; unknown is None."""
+    """Returns every fact by name. Sums before ratios; unknown is None."""
     spec, ops = done.spec, chosen.ops
     sol = ops["sol_ns"].to_numpy(dtype=np.float64)
     time = ops["measured_ns"].to_numpy(dtype=np.float64)
@@ -263,7 +263,7 @@ def facts_of(capture: Capture, done: Work, chosen: Selection, part: Scope) -> di
 
 
 def check_mark(capture: Capture, done: Work, part: Scope) -> Mark | None:
-    """Where a trace that should explain all of its work differs from what the SOL capture beside it counted."""
+    """Returns where a trace that should explain all of its work differs from what the SOL capture beside it counted."""
     check = check_of(capture, done, part)
     if check is None or check.agree or not check.counted:
         return None
@@ -272,7 +272,7 @@ def check_mark(capture: Capture, done: Work, part: Scope) -> Mark | None:
 
 
 def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[str, Scalar]:
-    """MFU, HFU and bandwidth utilization over the complete steps of the selection; nothing where no step was recorded.
+    """Returns MFU, HFU and bandwidth utilization over the complete steps of the selection; nothing where no step was recorded.
 
     The steps of a SOL capture last as long as those of the same work in which nothing was counted, where there are any.
     """
@@ -290,13 +290,13 @@ def _use(capture: Capture, done: Work, part: Scope, spec: DeviceSpec) -> dict[st
 
 
 def _recorded_name(capture: Capture, done: Work) -> str:
-    """What the recording calls a device without known limits."""
+    """Returns what the recording calls a device without known limits."""
     names = sorted({props.name for props in devices_in_use(capture) if props.name})
     return "CPU" if done.by_host_time else ", ".join(names) or "unknown"
 
 
 def dtypes_with(ops: pd.DataFrame, column: str) -> dict[str, float]:
-    """Types that have work in a column of FLOP, with their sums, most first."""
+    """Returns types that have work in a column of FLOP, with their sums, most first."""
     flop = np.nan_to_num(ops[column].to_numpy(dtype=np.float64))
     codes = ops["dtype"].cat.codes.to_numpy()
     words = [str(d) for d in ops["dtype"].cat.categories]
@@ -306,12 +306,12 @@ def dtypes_with(ops: pd.DataFrame, column: str) -> dict[str, float]:
 
 
 def main_dtype(ops: pd.DataFrame) -> str:
-    """The type that holds most of the matrix work, "" without any."""
+    """Returns the type that holds most of the matrix work, "" without any."""
     return next(iter(dtypes_with(ops, "flop")), "")
 
 
 def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequence[str], check: Mark | None = None) -> FactsSection:
-    """The facts, with a mark on every figure of the device that is not confirmed. types: with matrix work, most first."""
+    """Builds the facts, with a mark on every figure of the device that is not confirmed. types: with matrix work, most first."""
     marks: dict[str, Mark] = {} if check is None else {"explained_flop": check}
     main = types[0] if types else ""
     if spec is not None:

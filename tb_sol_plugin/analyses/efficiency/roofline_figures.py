@@ -105,7 +105,7 @@ class Drawing(NamedTuple):
 
 
 def draw(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings) -> Drawing:
-    """The chart. Points without FLOP but with a bandwidth stand in the strip below; others are left to the table.
+    """Returns the chart. Points without FLOP but with a bandwidth stand in the strip below; others are left to the table.
 
     Where nothing was timed, points stand at the rates that the device allows.
     """
@@ -142,12 +142,12 @@ def draw(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings
 
 
 def good(value: float) -> bool:
-    """Whether a value can stand on a logarithmic axis."""
+    """Returns whether a value can stand on a logarithmic axis."""
     return isfinite(value) and value > 0
 
 
 def distance(efficiency: float) -> str:
-    """`4.1× below its limit`; "" where there is none."""
+    """Returns `4.1× below its limit`; "" where there is none."""
     if not good(efficiency):
         return ""
     times = 1 / efficiency if efficiency < 1 else efficiency
@@ -161,7 +161,7 @@ def distance(efficiency: float) -> str:
 
 
 def _canvas(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings, height: float) -> Canvas:
-    """Ends of both axes: around the data and the ceilings, with room for the names of these on the right."""
+    """Returns the ends of both axes: around the data and the ceilings, with room for the names of these on the right."""
     xs = [log10(p.intensity) for p in points] + [log10(p.intensity) for p in program]
     ys = [log10(p.height) for p in points] + [log10(p.rate) for p in program]
     ridges: list[float] = []
@@ -184,7 +184,7 @@ def _mark_box(point: Point, whole: float, canvas: Canvas) -> Box:
 
 
 def _line_boxes(ceilings: Ceilings, canvas: Canvas) -> list[Box]:
-    """The lines, so that words do not stand on them; the diagonals in small pieces."""
+    """Returns the lines, so that words do not stand on them; the diagonals in small pieces."""
     out = []
     if ceilings.roofs:
         for slope in filter(None, (ceilings.bandwidth, ceilings.l2)):
@@ -208,7 +208,7 @@ def _size(point: Point, whole: float, whole_px: float) -> float:
 
 
 def _marks(points: Sequence[Point], whole: float) -> list[fig.Plain]:
-    """One trace per kind, so that color and shape agree; the largest is drawn first."""
+    """Returns one trace per kind, so that color and shape agree; the largest is drawn first."""
     out: list[fig.Plain] = []
     kinds = sorted({p.kind for p in points}, key=lambda k: -max(p.weight for p in points if p.kind == k))
     for kind in kinds:
@@ -279,7 +279,7 @@ def _notes(chart: Sequence[Point], strip: Sequence[Point]) -> dict[str, PointNot
 
 
 def _program(program: Sequence[Program]) -> list[fig.Plain]:
-    """Open diamonds in ink: small for a step, larger for the average, largest for the whole."""
+    """Returns open diamonds in ink: small for a step, larger for the average, largest for the whole."""
     if not program:
         return []
     looks = {"whole": (14.0, "ink", 2.0), "average": (10.0, "ink-2", 1.6), "step": (6.0, "ink-3", 1.0)}
@@ -329,7 +329,7 @@ def _program_names(program: Sequence[Program]) -> list[Label]:
 
 
 def _strip_places(count: int) -> list[float]:
-    """Heights in the strip, spread so that neighbors in the ranking do not lie on each other."""
+    """Returns heights in the strip, spread so that neighbors in the ranking do not lie on each other."""
     return [0.3 + 0.4 * (at * 0.618 % 1) for at in range(count)]
 
 
@@ -378,7 +378,7 @@ MOST_STEPS: Final = 200
 
 
 def total_row(frame: pd.DataFrame, facts: dict[str, Scalar]) -> dict[str, Scalar]:
-    """Values of the total row: totals over totals, rates over the time that a model covers.
+    """Returns values of the total row: totals over totals, rates over the time that a model covers.
 
     FLOP of a rate are matrix FLOP, or vector FLOP where there are no others.
     """
@@ -403,7 +403,7 @@ def total_row(frame: pd.DataFrame, facts: dict[str, Scalar]) -> dict[str, Scalar
 
 
 def program_points(capture: Capture, ops: pd.DataFrame) -> list[Program]:
-    """The whole selection, first; where it has several steps also their average and each of them."""
+    """Returns the whole selection, first; where it has several steps also their average and each of them."""
     covered = ops["modeled"].to_numpy()
     out = [_point("whole program", "whole", ops, np.zeros(len(ops), np.int64), covered, 1)[0]]
     step = ops["step"].to_numpy().astype(np.int64)

@@ -35,7 +35,7 @@ class Box(NamedTuple):
         return self.left < other.right and other.left < self.right and self.bottom < other.top and other.bottom < self.top
 
     def shared(self, others: Floats) -> float:
-        """Area in common with `others`, px²; one row per rectangle, its weight behind its sides."""
+        """Returns area in common with `others`, px²; one row per rectangle, its weight behind its sides."""
         wide = np.minimum(self.right, others[:, 2]) - np.maximum(self.left, others[:, 0])
         high = np.minimum(self.top, others[:, 3]) - np.maximum(self.bottom, others[:, 1])
         return float((wide.clip(min=0.0) * high.clip(min=0.0) * others[:, 4]).sum())
@@ -49,7 +49,7 @@ class Canvas(NamedTuple):
     height: float
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """px of a point given in powers of ten."""
+        """Returns px of a point given in powers of ten."""
         return (
             (x - self.x[0]) / (self.x[1] - self.x[0]) * WIDTH_PX,
             (y - self.y[0]) / (self.y[1] - self.y[0]) * self.height,
@@ -78,7 +78,7 @@ class Label(NamedTuple):
 
 
 def placed(labels: Sequence[Label], canvas: Canvas, marks: Sequence[Box], lines: Sequence[Box]) -> list[fig.Plain]:
-    """Plotly annotations of the labels that found a place, in order of importance as given."""
+    """Returns Plotly annotations of the labels that found a place, in order of importance as given."""
     behind = np.array([*((*box, 1.0) for box in marks), *((*box, LINE_WEIGHT) for box in lines)], np.float64).reshape(-1, 5)
     taken: list[Box] = []
     out: list[fig.Plain] = []
@@ -100,7 +100,7 @@ def placed(labels: Sequence[Label], canvas: Canvas, marks: Sequence[Box], lines:
 
 
 def boxes_of(text: str, spot: Spot, canvas: Canvas) -> list[Box]:
-    """What the text covers, px; a turned text as a chain of squares that overlap by half."""
+    """Returns what the text covers, px; a turned text as a chain of squares that overlap by half."""
     wide = len(text) * CHAR_PX
     x, y = canvas.at(spot.x, spot.y)
     x, y = x + spot.right_px, y + spot.up_px
@@ -147,7 +147,7 @@ class Ceilings(NamedTuple):
 
 
 def ceilings(spec: DeviceSpec | None, matrix_dtypes: Sequence[str], vector_dtypes: Sequence[str], *, l2: bool = False) -> Ceilings:
-    """What the work present runs against: types with matrix FLOP, types with vector FLOP."""
+    """Returns what the work present runs against: types with matrix FLOP, types with vector FLOP."""
     if spec is None:
         return Ceilings()
     by_peak: dict[float, list[str]] = {}
@@ -170,7 +170,7 @@ def ceilings(spec: DeviceSpec | None, matrix_dtypes: Sequence[str], vector_dtype
 
 
 def _joined(names: Sequence[str]) -> str:
-    """`bf16, fp16 matrix` for two of one unit."""
+    """Returns `bf16, fp16 matrix` for two of one unit."""
     units = {name.rpartition(" ")[2] for name in names}
     if len(units) > 1:
         return ", ".join(names)
@@ -193,7 +193,7 @@ def powers(low: float, high: float, unit: str = "", also: float | None = None) -
 
 
 def ceiling_lines(found: Ceilings, canvas: Canvas) -> list[fig.Plain]:
-    """Roofs, memory diagonal, L2 diagonal, ridge points, and the achievable rates dashed."""
+    """Returns roofs, memory diagonal, L2 diagonal, ridge points, and the achievable rates dashed."""
     if not found.roofs:
         return []
     left, right = 10.0 ** canvas.x[0], 10.0 ** canvas.x[1]
@@ -224,7 +224,7 @@ def _line(x: list[float], y: list[float], color: str, width: float, dash: str = 
 
 
 def _ridge_points(roofs: Sequence[Roof], bandwidth: float) -> fig.Plain:
-    """Where a roof meets the memory diagonal; hover names it where its label found no place."""
+    """Returns where a roof meets the memory diagonal; hover names it where its label found no place."""
     return {
         "type": "scatter", "mode": "markers", "name": "ridge", "x": [r.peak / bandwidth for r in roofs], "y": [r.peak for r in roofs],
         "marker": {"symbol": "circle", "size": 5, "color": fig.light("surface"), "line": {"width": 1.4, "color": fig.light("ink-2")}},
@@ -236,7 +236,7 @@ def _ridge_points(roofs: Sequence[Roof], bandwidth: float) -> fig.Plain:
 
 
 def ridge_text(value: float) -> str:
-    """`295 FLOP/B`."""
+    """Returns `295 FLOP/B`."""
     return human(value, "FLOP/B") if value < 100 else f"{value:.0f}{NARROW}FLOP/B"
 
 
@@ -282,7 +282,7 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
 
 
 def _beside_unit(rate: float, other: float) -> str:
-    """A rate in three digits, without its unit where it is that of the rate above it: `794` beside `989.4 TFLOP/s`."""
+    """Returns a rate in three digits, without its unit where it is that of the rate above it: `794` beside `989.4 TFLOP/s`."""
     factor, unit = scale_of(rate, "FLOP/s")
     return f"{rate / factor:.3g}" + ("" if scale_of(other, "FLOP/s")[1] == unit else f"{NARROW}{unit}")
 
@@ -314,7 +314,7 @@ def _ridge_names(found: Ceilings, canvas: Canvas) -> list[Label]:
 
 
 def _along(text: str, slope: float, lead: float, canvas: Canvas, *, up_px: float) -> Label:
-    """A name along a diagonal, above it: places from its lower end upwards."""
+    """Returns a name along a diagonal, above it: places from its lower end upwards."""
     low = max(canvas.x[0], canvas.y[0] - log10(slope))
     high = lead - log10(slope)
     rise = canvas.height / (canvas.y[1] - canvas.y[0])

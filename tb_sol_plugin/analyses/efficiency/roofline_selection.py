@@ -54,7 +54,7 @@ class Selection(NamedTuple):
 
 
 def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> Selection:
-    """The calls of the steps and of the pass asked for. Forward work run again in the backward pass is forward work."""
+    """Returns the calls of the steps and of the pass asked for. Forward work run again in the backward pass is forward work."""
     keep = np.ones(len(done.ops), bool) if part.whole else np.isin(done.ops["step"].to_numpy(), part.rows)
     if direction != "both":
         keep &= (done.ops["direction"].cat.codes.to_numpy() == 0) == (direction == "forward")
@@ -83,7 +83,7 @@ def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> S
 
 
 def _kind(ops: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Per call the part it belongs to by its cost model, else whether it communicates."""
+    """Returns per call the part it belongs to by its cost model, else whether it communicates."""
     bare = np.where(ops["collective"].to_numpy(), PARTS.index(COMMUNICATION), PARTS.index(NO_MODEL))
     return np.where(ops["modeled"].to_numpy(), ops["kind"].cat.codes.to_numpy().astype(np.int64), bare)
 
@@ -125,7 +125,7 @@ class Case(NamedTuple):
 
 
 def likely_cause(case: Case, spec: DeviceSpec) -> str:
-    """One sentence without a full stop. Order: what the kernel's name proves, then what the numbers fit, then what was assumed."""
+    """Returns one sentence without a full stop. Order: what the kernel's name proves, then what the numbers fit, then what was assumed."""
     if case.kind == "conv" and WINOGRAD.search(case.kernels):
         return "Winograd convolution: fewer operations than the definition counts"
     if case.kind == "conv" and FFT.search(case.kernels):
@@ -136,7 +136,7 @@ def likely_cause(case: Case, spec: DeviceSpec) -> str:
         return f"its work is an estimate: {case.reason}"
     peak = spec.matrix_peak(case.dtype)
     if case.efficiency <= CLOCK:
-        return "the clock was above the one that the limit holds at"
+        return "the clock was above the one that the limit assumes"
     for dtype in NARROWER.get(case.dtype, ()):
         faster = spec.matrix_peak(dtype)
         if peak and faster and case.efficiency * peak <= faster * CLOCK:

@@ -51,7 +51,7 @@ PLAIN = 0.95
 
 
 def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | None, *, by_host: bool, counted: str = "") -> str:
-    """How far the modeled work is from its limit, and how few rows hold the time above it.
+    """Returns how far the modeled work is from its limit, and how few rows hold the time above it.
 
     counted: of a SOL capture, what its work was counted in (`3 sampled iterations`).
     """
@@ -82,7 +82,7 @@ def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
 
 
 def _counted(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | None, counted: str, *, by_host: bool) -> str:
-    """The work of a SOL capture, and its limit where that is known."""
+    """Returns the work of a SOL capture, and its limit where that is known."""
     flop, vector = number_of(facts["total_flop"]), number_of(facts["total_vector_flop"])
     work = human(flop, "FLOP") if flop else f"{human(vector, 'FLOP')} of vector work" if vector else "no work with a cost model"
     traffic = f" and {human(number_of(facts['total_bytes']), 'B')}" if facts["total_bytes"] else ""
@@ -102,7 +102,7 @@ def _counted(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
 
 
 def notices(capture: Capture, done: Work, chosen: Selection, unmodeled: pd.DataFrame, *, direction: str, l2: bool) -> list[Notice]:
-    """Why limits are missing or guessed, what is not modeled, what was launched before the window, what a choice leaves out."""
+    """Returns why limits are missing or guessed, what is not modeled, what was launched before the window, what a choice leaves out."""
     spec = done.spec
     out: list[Notice] = []
     if spec is None:
@@ -121,7 +121,7 @@ def notices(capture: Capture, done: Work, chosen: Selection, unmodeled: pd.DataF
         left = chosen.outside.get(at.BEFORE, 0)
         rest = f" {human(left, 'ns')} more match no recorded call." if left else ""
         text = f"{time} were launched before the recording began and take the work of recorded calls with the same kernel, grid and block."
-        out.append(Notice(f"{text} They stand in rows of their own, marked estimated.{rest}", "info"))
+        out.append(Notice(f"{text} They are listed in rows of their own, marked estimated.{rest}", "info"))
     if direction != "both" and len(capture.device):
         alone = int(capture.device["duration_ns"].to_numpy().clip(min=0)[done.owner < 0].sum())
         if alone:
@@ -186,7 +186,7 @@ _WHOLE: Final = ("calls", "measured_ns", "sol_ns", "compute_ns", "memory_ns", "w
 
 
 def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None, by: str = "") -> pd.DataFrame:
-    """`frame` with `cause`: why a flagged row is faster than its limit, "" for the others; kernels by their short names.
+    """Returns `frame` with `cause`: why a flagged row is faster than its limit, "" for the others; kernels by their short names.
 
     Rows of kernels too, where no two share one.
     """
@@ -205,7 +205,7 @@ def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None, by: str = "") -> p
 
 
 def shown_rows(frame: pd.DataFrame, top: int, least_share: float) -> pd.DataFrame:
-    """The `top` rows with most time above their limit (0: all) that hold at least `least_share` of the time; longest first."""
+    """Returns the `top` rows with most time above their limit (0: all) that hold at least `least_share` of the time; longest first."""
     if least_share > 0:
         frame = frame[frame["share"].to_numpy() >= least_share]
     if 0 < top < len(frame):
@@ -218,7 +218,7 @@ def shown_rows(frame: pd.DataFrame, top: int, least_share: float) -> pd.DataFram
 
 
 def rows_table(frame: pd.DataFrame, shown: pd.DataFrame, chosen: Selection, total: dict[str, Scalar], by: str) -> TableSection:
-    """The rows, then what stands outside: rows left out by the query, and device time that no operator owns."""
+    """Builds the table of the rows, then what stands outside: rows left out by the query, and device time that no operator owns."""
     whole = float(frame["measured_ns"].sum()) + sum(chosen.outside.values())
     body = shown.head(MOST_ROWS)
     rest = float(frame["measured_ns"].sum()) - float(shown["measured_ns"].sum())
@@ -253,7 +253,7 @@ def rows_table(frame: pd.DataFrame, shown: pd.DataFrame, chosen: Selection, tota
 
 
 def _hidden_text(frame: pd.DataFrame, shown: pd.DataFrame) -> str:
-    """`showing 50 of 312 rows, 99.2 % of their time`; "" where all are shown."""
+    """Returns `showing 50 of 312 rows, 99.2 % of their time`; "" where all are shown."""
     if len(shown) == len(frame):
         return ""
     time, whole = float(shown["measured_ns"].sum()), float(frame["measured_ns"].sum())
@@ -299,7 +299,7 @@ def _marks(body: pd.DataFrame) -> dict[str, dict[str, Mark]]:
 
 
 def _add_links(table: TableSection, outside: set[str], by: str) -> None:
-    """Each row to the page that holds it, its main kernel to the kernels."""
+    """Links each row to the page that holds it, its main kernel to the kernels."""
     page, words = LEADS.get(by, ("operators", "In the operators"))
     kernels: dict[str, Link] = {}
     cells: dict[str, Link] = {}
@@ -324,7 +324,7 @@ def _add_links(table: TableSection, outside: set[str], by: str) -> None:
 
 
 def above_table(frame: pd.DataFrame) -> TableSection:
-    """The rows with most time above their limit and the share that they hold together."""
+    """Builds the table of the rows with most time above their limit and the share that they hold together."""
     wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
     order = np.argsort(-np.nan_to_num(wasted, nan=-np.inf), kind="stable")
     order = order[np.nan_to_num(wasted[order], nan=-1.0) > 0]
@@ -346,13 +346,13 @@ def above_table(frame: pd.DataFrame) -> TableSection:
 
 
 def _calls_without_a_model(ops: pd.DataFrame) -> dict[str, int]:
-    """Count the calls that no cost model covers, collectives apart."""
+    """Counts the calls that no cost model covers, collectives apart."""
     unmodeled, collective = ~ops["modeled"].to_numpy(), ops["collective"].to_numpy()
     return {NO_MODEL: int((unmodeled & ~collective).sum()), COMMUNICATION: int((unmodeled & collective).sum())}
 
 
 def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
-    """Device time by kind of modeled work, and the rest by the reason it has no limit: the rows add up to all of it."""
+    """Builds the table of device time by kind of modeled work, and the rest by the reason it has no limit: the rows add up to all of it."""
     sums = _kind_sums(chosen.ops)
     names = [part for part in PARTS if part in chosen.parts]
     frame = pd.DataFrame({"id": names, "name": [KIND_NAMES.get(n, n) for n in names]})
@@ -385,14 +385,14 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
 
 
 def _kind_link(name: str) -> Link | None:
-    """The page that explains a kind of work, None where there is none."""
+    """Returns the page that explains a kind of work, None where there is none."""
     if name in KIND_PAGES:
         return Link(KIND_PAGES[name])
     return Link("links", label="How events were linked") if name in OUTSIDE else None
 
 
 def _kind_columns(chosen: Selection, *, limits: bool) -> list[Column]:
-    """The columns of the kinds; what nothing is known of steps back."""
+    """Returns the columns of the kinds; what nothing is known of steps back."""
     columns = list(KIND_COLUMNS) if chosen.timed else _untimed(KIND_COLUMNS)
     return columns if limits else [ranked(c, 3) if c.name in ("sol_ns", "wasted_ns", "efficiency") else c for c in columns]
 
@@ -404,7 +404,7 @@ def _adds_up(chosen: Selection, by_host: bool) -> str:
 
 
 def _kind_sums(ops: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Per kind, over its modeled calls: calls, limit, time above it, efficiency, work and rates. NaN is unknown."""
+    """Returns per kind, over its modeled calls: calls, limit, time above it, efficiency, work and rates. NaN is unknown."""
     covered = ops["modeled"].to_numpy()
     kind = ops["kind"].cat.codes.to_numpy().astype(np.int64)
     measured = ops["measured_ns"].to_numpy(dtype=np.float64)
@@ -438,7 +438,7 @@ _WORK: Final = {"flop": "flop", "vector_flop": "flop_vector", "bytes": "bytes"}
 
 
 def unmodeled_table(found: pd.DataFrame, chosen: Selection) -> TableSection:
-    """What has no model, largest first, with what is missing."""
+    """Builds the table of what has no model, largest first, with what is missing."""
     bare = chosen.parts.get(NO_MODEL, 0)
     share = f", {human(bare / chosen.whole_ns, 'ratio')} of the time" if chosen.whole_ns else ""
     return make_table(
@@ -456,11 +456,11 @@ NEED_TIME: Final = ("device_ns", "measured_ns", "share", "wasted_ns", "efficienc
 
 
 def _untimed(columns: Sequence[Column]) -> list[Column]:
-    """Columns of a selection whose calls were not timed: those that need a time are shown only when a reader asks for them."""
+    """Returns the columns of a selection whose calls were not timed: those that need a time are shown only when a reader asks for them."""
     return [ranked(c, 3) if c.name in NEED_TIME else c for c in columns]
 
 
 def _integers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Sums as whole numbers; unknown stays unknown, and so does what no integer holds (shapes that no memory holds)."""
+    """Returns sums as whole numbers; unknown stays unknown, and so does what no integer holds (shapes that no memory holds)."""
     whole = {c: pd.array([round(v) if abs(v) < 2**63 else None for v in frame[c].tolist()], dtype="Int64") for c in columns}
     return frame.assign(**whole)

@@ -166,7 +166,7 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
 
 
 def _there(capture: Capture, query: WhatifQuery) -> DeviceSpec | None:
-    """The device asked about; a clock or sparsity alone changes the limits in use."""
+    """Returns the device asked about; a clock or sparsity alone changes the limits in use."""
     text = query.device.strip()
     asked = query.device_limits + text if text[:1] in "@+" else text
     try:
@@ -180,7 +180,7 @@ def _short(spec: DeviceSpec | None) -> str:
 
 
 def _there_words(here: DeviceSpec | None, there: DeviceSpec | None, query: WhatifQuery) -> str:
-    """The other side in words, "" where nothing was asked."""
+    """Returns the other side in words, "" where nothing was asked."""
     if there is None or (not query.device and query.dtype == "recorded"):
         return ""
     kind = "" if query.dtype == "recorded" else f" in {query.dtype}"
@@ -223,7 +223,7 @@ def _values(
 
 
 def _device_note(spec: DeviceSpec, here: DeviceSpec | None, *, chosen: bool, lacking: str) -> str:
-    """Say of a device whether it is the recorded or the chosen one, and which of its rates is unknown."""
+    """Says of a device whether it is the recorded or the chosen one, and which of its rates is unknown."""
     out = []
     if spec is here:
         out.append("recorded" if here.method != "override" else "in use")
@@ -239,7 +239,7 @@ def _device_note(spec: DeviceSpec, here: DeviceSpec | None, *, chosen: bool, lac
 def _devices(
     chosen: W.Selected, here: DeviceSpec | None, there: DeviceSpec | None, now: W.Limits | None, query: WhatifQuery
 ) -> pd.DataFrame:
-    """A row per device, lowest limit first, those without one last."""
+    """Returns a row per device, lowest limit first, those without one last."""
     listed: dict[str, DeviceSpec] = {}
     for spec in (here, there):
         if spec is not None:
@@ -317,7 +317,7 @@ def _headline(
 
 
 def _best(devices: pd.DataFrame) -> tuple[str, float]:
-    """Name and limit of the device with the lowest limit; "" where none has one."""
+    """Returns name and limit of the device with the lowest limit; "" where none has one."""
     known = [
         (float(v), str(n)) for v, n in zip(devices["sol_ns"].tolist(), devices["name"].tolist(), strict=True) if v is not None and v == v
     ]
@@ -408,7 +408,7 @@ def _table(
 
 
 def _shown(columns: tuple[Column, ...], here: bool, asked: bool) -> list[Column]:
-    """Columns with nothing to say are shown only when a reader asks for them: without a limit here, or without a question."""
+    """Hides columns with nothing to say: without a limit here, or without a question."""
     quiet = set() if here else {"sol_ns", "ratio", "bound"}
     quiet |= set() if asked else {"sol_then_ns", "ratio", "bound_then"}
     raised = {"headroom"} if asked and not here else set()
@@ -450,7 +450,7 @@ MOST_BARS: Final = 10
 
 
 def limit_bars(frame: pd.DataFrame, here: str, there: str, what: str) -> FigureSection:
-    """Horizontal bars: measured, limit here and, where something was asked, limit there. here, there: names, "" for nothing asked."""
+    """Draws horizontal bars: measured, limit here and, where something was asked, limit there. here, there: names, "" for nothing asked."""
     top = frame.head(MOST_BARS)
     names = top["name"].astype(str).tolist()
     measured = pd.to_numeric(top["measured_ns"])

@@ -31,14 +31,14 @@ FAR_OFF = 0.25
 
 
 def alone(query: ScalingQuery) -> Report:
-    """The report of a file of points alone."""
+    """Returns the report of a file of points alone."""
     if not query.points:
         raise Unavailable("no recording and no file of points", hint=f"name a logdir, or points=FILE.json; {RECORD}")
     return _report(_gathered((), (), query), query)
 
 
 def choose(names: Sequence[str], shown: str, query: ScalingQuery) -> Sequence[str]:
-    """Runs of one job: those that are named, else those that lie in one folder with the run that is shown."""
+    """Returns runs of one job: those that are named, else those that lie in one folder with the run that is shown."""
     wanted_names = [n.strip() for n in query.runs.split(",") if n.strip()]
     if wanted_names:
         unknown = [n for n in wanted_names if n not in names]
@@ -97,7 +97,7 @@ def _report(found: Gathered, query: ScalingQuery) -> Report:
 
 
 def _stand(found: Gathered, prediction: Prediction) -> dict[str, FieldNow]:
-    """How the fields stand that a reader left open."""
+    """Returns how the fields stand that a reader left open."""
     t = prediction.terms
     grads = {"grad_sqr": FieldNow(f"{t.grads.sqr:.6g}"), "grad_var": FieldNow(f"{t.grads.var:.6g}")} if t.grads is not None else {}
     runs = tuple(dict.fromkeys(p.run for p in found.points if p.run))
@@ -121,7 +121,7 @@ def _headline(found: Gathered, prediction: Prediction) -> str:
     if unknown(prediction.fit, run.nodes, run.replicas):
         return f"{said} **at best**: the points do not show what synchronizing so many costs, and it counts as little."
     if prediction.pays_on:
-        return f"{said}. Adding replicas still pays at the largest count looked at."
+        return f"{said}. Adding replicas still pays at the largest count examined."
     share = human(prediction.terms.share, "ratio")
     if run.replicas == 1:
         return f"**One replica** with {human(run.atomic, 'count')} samples: a second one would bring less than {share} of it."
@@ -165,13 +165,13 @@ def _of_gradients(found: Gathered) -> list[Notice]:
     what = "squared norm" if grads.sqr < 0 else "variance"
     means = "every sample counts the same, whatever the batch size" if grads.sqr < 0 else "a larger batch is worth no more than a small one"
     return [Notice(
-        f"The {what} of the gradient comes out below 0 ({min(grads):.3g}): too few steps to tell it from noise. It is taken as 0, "
+        f"The {what} of the gradient comes out below 0 ({min(grads):.3g}): too few steps to separate it from noise. It counts as 0, "
         f"so that {means}.", "warn",
     )]  # fmt: skip
 
 
 def _of_answer(found: Gathered) -> list[Notice]:
-    """What the recommendation rests on, where that is more than the points."""
+    """Returns what the recommendation rests on, where that is more than the points."""
     prediction = found.prediction
     if prediction is None or prediction.stop < 0 or len({p.num_replicas for p in found.used}) < 2:
         return []
@@ -197,7 +197,7 @@ def _of_answer(found: Gathered) -> list[Notice]:
 
 
 def _of_points(found: Gathered) -> list[Notice]:
-    """Where points contradict each other, or one lies far from the fit."""
+    """Returns where points contradict each other, or one lies far from the fit."""
     out = []
     pairs = contrary(found.points)
     for fast, slow in pairs[:3]:
@@ -266,7 +266,7 @@ def _tiles(found: Gathered, prediction: Prediction, query: ScalingQuery) -> Fact
         "answer", "Answer", values, FACTS, labels={} if known else {"best_goodput": "Samples per s there"},
         weight="headline", style="tiles", marks=marks,
         notes={
-            "best_replicas": "replicas" + (", the largest looked at" if best and prediction.pays_on else ""),
+            "best_replicas": "replicas" + (", the largest examined" if best and prediction.pays_on else ""),
             "best_batch": f"{best.atomic} per micro-step" if best else "",
             "best_goodput": f"each worth {human(best.efficiency, 'ratio')}" if best and known else "samples all worth the same",
             "best_speedup": f"{human(best.speedup / best.replicas, 'ratio')} per replica" if best else "",
@@ -277,7 +277,7 @@ def _tiles(found: Gathered, prediction: Prediction, query: ScalingQuery) -> Fact
 
 
 def _numbers(found: Gathered) -> FactsSection:
-    """The fit in numbers, for scripts."""
+    """Builds the fit in numbers, for scripts."""
     made = found.fit
     assert made is not None
     values: dict[str, Scalar] = {

@@ -188,7 +188,7 @@ def run(workers: Sequence[RecordingReduction[ScalingPart]], files: Sequence[Side
     if left:
         frame = pd.DataFrame({"job": list(left), "why": list(left.values())})
         sections.append(make_table("left_out", "Jobs left out", frame, LEFT, key="job", subtitle="they are on no cluster here"))
-    notices = [Notice("A simulation: fits of recorded jobs on a cluster that nobody ran. Nothing here was measured.", "info")]
+    notices = [Notice("A simulation: fits of recorded jobs on a cluster that does not exist. Nothing here was measured.", "info")]
     notices += [Notice(n) for n in made.notes]
     return Report(
         analysis="scaling_cluster", title=TITLE, headline=_headline(made, names, cluster), notices=notices, sections=sections,
@@ -216,7 +216,7 @@ def _check(query: ScalingClusterQuery) -> None:
 def _jobs(
     workers: Sequence[RecordingReduction[ScalingPart]], files: Sequence[Sidecar], query: ScalingClusterQuery
 ) -> tuple[list[Found], dict[str, str]]:
-    """Jobs that can be fitted, and why the others cannot. The runs of a job lie in one folder."""
+    """Returns jobs that can be fitted, and why the others cannot. The runs of a job lie in one folder."""
     runs: dict[str, list[str]] = {}
     for name in dict.fromkeys(w.run for w in workers):
         runs.setdefault(name.rpartition("/")[0] or name, []).append(name)
@@ -242,7 +242,7 @@ def _jobs(
 
 
 def _one_job(workers: Sequence[RecordingReduction[ScalingPart]]) -> bool:
-    """Runs side by side in the logdir are one job where none of them alone has two counts of replicas."""
+    """Returns whether runs in one folder are one job: none of them alone has two counts of replicas."""
     return all(w.state != "read" or len({c.num_replicas for c in w.reduced.counted}) < 2 for w in workers)
 
 
@@ -288,7 +288,7 @@ def _table(made: Allocation, names: list[str], owners: list[Found]) -> AnySectio
 
 
 def _seats(made: Allocation, names: list[str], owners: list[Found], jobs: list[Found], cluster: Cluster) -> FigureSection:
-    """Nodes as bars, the jobs on each stacked, colored by kind of job."""
+    """Draws nodes as bars, the jobs on each stacked, colored by kind of job."""
     nodes = min(len(cluster.devices), MOST_DRAWN)
     place = {j.name: i for i, j in enumerate(jobs)}
     data: list[F.Plain] = []
@@ -342,7 +342,7 @@ def _sizes_figure(sizes: pd.DataFrame, query: ScalingClusterQuery) -> FigureSect
 
 
 def _replayed(jobs: list[Found], query: ScalingClusterQuery) -> tuple[Replayed, Replayed]:
-    """The same arrivals with replicas adapted, and with as many for each as it asks for."""
+    """Returns the same arrivals with replicas adapted, and with as many for each as it asks for."""
     cluster = Cluster.alike(query.nodes, query.per_node)
     classes = [
         JobClass(name=j.name, speedup=j.prediction.speedup, max_replicas=min(cluster.total, j.prediction.terms.replicas), hours=query.work,

@@ -23,7 +23,7 @@ NODE_MARKS: Final = ("circle", "diamond", "square", "triangle-up", "cross", "x")
 
 
 def measured(found: Gathered) -> FigureSection:
-    """Predicted over measured step, a point per configuration, colored by nodes; hollow where the batch size was guessed."""
+    """Draws predicted over measured step, a point per configuration, colored by nodes; hollow where the batch size was guessed."""
     made, used = found.fit, found.used
     assert made is not None
     nodes, replicas, batch = (np.array([getattr(p, n) for p in used], float) for n in ("num_nodes", "num_replicas", "atomic_bsz"))
@@ -70,7 +70,7 @@ def measured(found: Gathered) -> FigureSection:
 
 
 def residuals(found: Gathered) -> FigureSection:
-    """By how much the fit is off at each configuration, over its step time."""
+    """Draws the error of the fit at each configuration, over its step time."""
     made, used = found.fit, found.used
     assert made is not None
     nodes, replicas, batch = (np.array([getattr(p, n) for p in used], float) for n in ("num_nodes", "num_replicas", "atomic_bsz"))
@@ -111,7 +111,7 @@ def _hollow(p: Point) -> bool:
 
 
 def overlap(found: Gathered) -> list[FigureSection]:
-    """A gauge of the overlap exponent, from none to all of the shorter time hidden; none where it is not known."""
+    """Returns a gauge of the overlap exponent, from none to all of the shorter time hidden; none where it is not known."""
     made = found.fit
     gamma = made.known["gamma"] if made is not None else None
     if gamma is None:
@@ -148,12 +148,12 @@ def overlap(found: Gathered) -> list[FigureSection]:
 
 
 def hidden(gamma: float) -> float:
-    """The share of the shorter of two equal times that hides behind the other."""
+    """Returns the share of the shorter of two equal times that hides behind the other."""
     return float(2 - 2 ** (1 / gamma))
 
 
 def curves(found: Gathered, prediction: Prediction) -> FigureSection:
-    """Throughput and goodput over replicas at the best batch size; dashed beyond what ran; the count up to which adding pays."""
+    """Draws throughput and goodput over replicas at the best batch size; dashed beyond what ran; the count up to which adding pays."""
     best = prediction.best
     runs = np.isfinite(best["goodput"])
     r = best["replicas"]
@@ -216,7 +216,7 @@ def _line(x: np.ndarray, y: np.ndarray, token: str, words: str, *, dash: str = "
 
 
 def heat(found: Gathered, prediction: Prediction) -> FigureSection:
-    """Goodput over replicas and total batch, the best of each count as a line, the recommended cell ringed."""
+    """Draws goodput over replicas and total batch, the best of each count as a line, the recommended cell ringed."""
     grid = prediction.grid
     counts = [str(int(c)) for c in grid.counts]
     value = grid.goodput
@@ -264,7 +264,7 @@ def heat(found: Gathered, prediction: Prediction) -> FigureSection:
 
 
 def _cell(found: Gathered, prediction: Prediction, row: int, column: int) -> str:
-    """What one cell of the grid says when it is pointed at."""
+    """Returns what one cell of the grid says when it is pointed at."""
     grid = prediction.grid
     replicas, total = int(grid.counts[column]), human(round(float(grid.totals[row])), "count")
     if not np.isfinite(grid.goodput[row, column]):
@@ -282,7 +282,7 @@ def _accum(steps: int) -> str:
 
 
 def split(found: Gathered, prediction: Prediction) -> FigureSection:
-    """Computing and synchronizing of one updating micro-step, and what of both does not overlap."""
+    """Draws computing and synchronizing of one updating micro-step, and what of both does not overlap."""
     counts = prediction.terms.counts
     runs = np.flatnonzero(np.isfinite(prediction.best["goodput"]))
     shown = runs if len(runs) <= MOST_BARS else np.unique(runs[np.linspace(0, len(runs) - 1, MOST_BARS).astype(int)])
@@ -320,12 +320,12 @@ def _replicas(count: int) -> str:
 
 
 def overlap_words(gamma: float) -> str:
-    """What the exponent means: the share of the shorter of two equal times that hides behind the other."""
+    """Returns what the exponent means: the share of the shorter of two equal times that hides behind the other."""
     return f"of two equal times, {human(hidden(gamma), 'ratio')} of one hides behind the other"
 
 
 def speedup(found: Gathered, prediction: Prediction) -> FigureSection:
-    """Speedup over one replica, and what each replica added brings, with the share from which it pays."""
+    """Draws speedup over one replica, and what each replica added brings, with the share from which it pays."""
     best = prediction.best
     r = best["replicas"]
     gain = gains(prediction)

@@ -89,7 +89,7 @@ POINTS: Final = (
     Column("outliers", "Outliers", "count", "steps far from the median, left out", rank=3),
     Column("source", "From", doc="recorded by the program, read off a trace or the iterations of a SOL capture, or given by a person",
            show="badge"),
-    Column("guessed", "Guessed", doc="what was worked out rather than told", show="text", rank=2, missing="nothing"),
+    Column("guessed", "Guessed", doc="what was derived rather than recorded", show="text", rank=2, missing="nothing"),
     Column("why", "Not used", doc="why the fit does not take it", show="text", missing="it is used"),
     Column("id", "Id", doc="stable key of the row", rank=3),
 )  # fmt: skip
@@ -97,20 +97,20 @@ PREDICTIONS: Final = (
     Column("num_nodes", "Nodes", doc="nodes, filled one after the other"),
     Column("num_replicas", "Replicas", doc="data-parallel replicas"),
     Column("atomic_bsz", "Micro-batch", doc="samples of a micro-step on a replica, at the best", missing="no batch size can be run"),
-    Column("accum_steps", "Accumulation", doc="micro-steps beside the one that updates", missing="no batch size can be run"),
+    Column("accum_steps", "Accumulation", doc="micro-steps besides the one that updates", missing="no batch size can be run"),
     Column("total_batch", "Total batch", "count", "samples of a step over all replicas", missing="no batch size can be run"),
     Column("step_ns", "Step", "ns", "time of a whole step, accumulation included", missing="no batch size can be run"),
     Column("throughput", "Samples per s", doc="samples per second, whatever they are worth", missing="no batch size can be run"),
     Column("efficiency", "Worth", "ratio", "what a sample is worth, against one at the initial batch size", "share",
            missing="gradient statistics are not known"),
-    Column("goodput", "Goodput per s", doc="samples per second times what they are worth", show="bar", color="accent",
+    Column("goodput", "Goodput per s", doc="samples per second times their statistical efficiency", show="bar", color="accent",
            missing="no batch size can be run"),
     Column("goodput_low", "From", doc="in 90 % of the fits to resampled points at least", rank=2, missing="too few points for a band"),
     Column("goodput_high", "To", doc="in 90 % of the fits to resampled points at most", rank=2, missing="too few points for a band"),
     Column("speedup", "Speedup", doc="goodput over that of one replica at its best", missing="one replica alone cannot be run"),
     Column("scaling_efficiency", "Per replica", "ratio", "speedup over replicas", "share", missing="one replica alone cannot be run"),
     Column("gain", "Gain", "ratio", "what each replica added here brings, in parts of one replica", missing="the first"),
-    Column("cost", "Cost per M samples", doc="price of a million samples of full worth", missing="no price is given"),
+    Column("cost", "Cost per M samples", doc="price of a million samples at full statistical efficiency", missing="no price is given"),
     Column("observed", "Ran", doc="whether as many replicas ran on as many nodes", show="badge", rank=2),
     Column("id", "Id", doc="stable key of the row", rank=3),
 )  # fmt: skip
@@ -126,7 +126,7 @@ PARAMETERS: Final = (
 TERMS: Final = (
     Column("name", "Term", doc="under which the model is asked", show="text"),
     Column("value", "Value", doc="what is used", show="text", missing="not known"),
-    Column("origin", "From", doc="who says so", show="text"),
+    Column("origin", "From", doc="where the value is from", show="text"),
 )
 NAMES: Final = ("alpha_c", "beta_c", "alpha_n", "beta_n", "alpha_r", "beta_r", "gamma")
 FACTS: Final = (
@@ -148,12 +148,12 @@ FACTS: Final = (
     Fact("best_batch", "Total batch there", "count", "total batch size with the highest goodput there"),
     Fact("best_goodput", "Samples per s there", "", "goodput there, samples per second"),
     Fact("best_speedup", "Speedup there", "", "that over one replica at its best"),
-    Fact("cost_per_million", "Cost per M samples", "", "price of a million samples of full worth there"),
+    Fact("cost_per_million", "Cost per M samples", "", "price of a million samples at full statistical efficiency there"),
 )  # fmt: skip
 
 
 def wanted(query: ScalingQuery) -> TermsQuery:
-    """What was chosen. BadQuery for what cannot be."""
+    """Returns what the query chose. BadQuery for what cannot be."""
     for name in ("per_node", "max_replicas", "init_batch", "max_batch", "min_micro", "max_micro"):
         value = getattr(query, name)
         if value is not None and not 0 < value < 2**31:
@@ -182,12 +182,12 @@ MEANING: Final = {
 
 
 def point_id(p: Point) -> str:
-    """Key of a point: run, nodes, replicas, micro-batch, source."""
+    """Returns the key of a point: run, nodes, replicas, micro-batch, source."""
     return f"{p.run}|{p.num_nodes}|{p.num_replicas}|{p.atomic_bsz}|{p.source}"
 
 
 def _measured(every: Sequence[Point]) -> pd.DataFrame:
-    """One row per point: where it is from, its configuration, its times in ns."""
+    """Returns one row per point: where it is from, its configuration, its times in ns."""
     return pd.DataFrame({
         "run": [p.run or None for p in every],
         "num_nodes": [int(p.num_nodes) for p in every], "num_replicas": [int(p.num_replicas) for p in every],
@@ -202,7 +202,7 @@ def _measured(every: Sequence[Point]) -> pd.DataFrame:
 
 
 def points(found: Gathered) -> TableSection:
-    """All points, those that are not used last."""
+    """Builds the table of all points, those that are not used last."""
     every = found.points
     nodes, replicas, batch = (np.array([getattr(p, n) for p in every], float) for n in ("num_nodes", "num_replicas", "atomic_bsz"))
     optim = np.array([p.optim_step_time for p in every])
@@ -229,7 +229,7 @@ def points(found: Gathered) -> TableSection:
 
 
 def bands(found: Gathered, prediction: Prediction) -> tuple[np.ndarray, np.ndarray] | None:
-    """(low, high) of the goodput of the best way to run each count; None without resampled fits."""
+    """Returns (low, high) of the goodput of the best way to run each count; None without resampled fits."""
     best = prediction.best
     runs = np.isfinite(best["goodput"])
     if found.boot is None or not found.boot.samples or not runs.any():
@@ -246,13 +246,13 @@ def bands(found: Gathered, prediction: Prediction) -> tuple[np.ndarray, np.ndarr
 
 
 def gains(prediction: Prediction) -> np.ndarray:
-    """What each replica added from one allocation to the next brings, in parts of one replica; NaN for the first."""
+    """Returns what each replica added from one allocation to the next brings, in parts of one replica; NaN for the first."""
     r, s = prediction.best["replicas"], prediction.best["speedup"]
     return np.concatenate([[np.nan], np.diff(s) / np.diff(r)])
 
 
 def predictions(found: Gathered, prediction: Prediction, price: float | None) -> TableSection:
-    """Every allocation at its best batch size."""
+    """Builds the table of every allocation at its best batch size."""
     best = prediction.best
     runs = np.isfinite(best["goodput"])
     ran = {(p.num_nodes, p.num_replicas) for p in found.used}
@@ -286,14 +286,14 @@ def predictions(found: Gathered, prediction: Prediction, price: float | None) ->
 
 
 def cost_per_million(goodput: np.ndarray, replicas: np.ndarray, price: float | None) -> np.ndarray:
-    """Price of a million samples of full worth: devices times price per hour over samples per hour."""
+    """Returns the price of a million samples at full statistical efficiency: devices times price per hour over samples per hour."""
     if price is None:
         return np.full(len(goodput), np.nan)
     return np.asarray(replicas * price / 3600 / goodput * 1e6)
 
 
 def parameters(found: Gathered) -> TableSection:
-    """The seven parameters, with no number where the points do not determine one."""
+    """Builds the table of the seven parameters, with no number where the points do not determine one."""
     made = found.fit
     assert made is not None
     boot = found.boot
@@ -324,7 +324,7 @@ def parameters(found: Gathered) -> TableSection:
 
 
 def terms(found: Gathered) -> TableSection:
-    """Under which terms the model is asked, and who says so."""
+    """Builds the terms under which the model is asked, and where each is from."""
     assert found.settled is not None
     t, origin = found.settled.terms, found.settled.origin
     grads = f"norm² {t.grads.sqr:.4g}, variance {t.grads.var:.4g}" if t.grads is not None else None

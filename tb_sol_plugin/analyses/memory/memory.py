@@ -144,7 +144,7 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
 
 
 def _fields(capture: Capture, memory: Memory, whole: C.Curves, query: MemoryQuery) -> dict[str, FieldNow]:
-    """What there is to choose from in this recording; what was asked for stays among it."""
+    """Returns what there is to choose from in this recording; what was asked for stays among it."""
     sources = [c.source for c in memory.curves]
     devices = [m.label for m in memories(capture)[: memory_tables.MOST_DEVICES]]
     values = {
@@ -156,27 +156,27 @@ def _fields(capture: Capture, memory: Memory, whole: C.Curves, query: MemoryQuer
 
 
 def _moment(at: int | None, start: int, whole: C.Curves) -> int | None:
-    """ns of the capture. BadQuery before the first level is known, or after the end."""
+    """Returns ns of the capture. BadQuery before the first level is known, or after the end."""
     if at is None:
         return None
     return max(at + start, int(whole.time_ns[0]))
 
 
 def _grouping(capture: Capture, curve: C.Curves, asked: str) -> tuple[By, str]:
-    """What the rows of the table are, and why it cannot be answered, "" where it can."""
+    """Returns what the rows of the table are, and why it cannot be answered, "" where it can."""
     can = groupings_of(capture, curve)
     if asked == "auto":
         first: By = "category" if "category" in can or not can else can[0]
-        return first, "" if can else "Whose it is, this source does not tell."
+        return first, "" if can else "This source does not record what it belongs to."
     by = next(g for g in GROUPINGS if g == asked)
     if by in can:
         return by, ""
     other = f"; it can by {', '.join(can)}" if can else ""
-    return by, f"This source cannot tell it by {by}{other}."
+    return by, f"This source cannot be grouped by {by}{other}."
 
 
 def _ran_out(whole: C.Curves, query: MemoryQuery, start: int) -> Notice:
-    """That an allocation failed, and what was there."""
+    """Says that an allocation failed, and what was free."""
     last, many = whole.events[-1], len(whole.events)
     size = human(last.bytes, "B") if last.bytes >= 0 else "a request"
     said = f"Memory ran out: {size} could not be allocated" + ("" if C.NO_TIMES in whole.notes else f" at {since(last.time_ns, start)}")
@@ -189,7 +189,7 @@ def _ran_out(whole: C.Curves, query: MemoryQuery, start: int) -> Notice:
 
 
 def _part(query: MemoryQuery, window: tuple[int, int] | None, start: int) -> str:
-    """The part that is looked at, in words; "" for all."""
+    """Returns the part that is looked at, in words; "" for all."""
     if window is None:
         return ""
     if not query.window.strip():
@@ -198,18 +198,18 @@ def _part(query: MemoryQuery, window: tuple[int, int] | None, start: int) -> str
 
 
 def _told(part: str, by: C.Curves, whole: C.Curves) -> str:
-    """The part in words, with the source where it is not the one that is shown."""
+    """Returns the part in words, with the source where it is not the one that is shown."""
     return ", ".join(t for t in (part, f"from {SOURCES[by.source]}" if by.source != whole.source else "") if t)
 
 
 def _kept(query: MemoryQuery) -> dict[str, str]:
-    """The query as links carry it on."""
+    """Returns the query as links carry it on."""
     values = {n: str(getattr(query, n)) for n in ("device", "source", "by", "window", "at", "step", "min_bytes", "device_limits")}
     return {n: v for n, v in values.items() if v not in ("", "auto", "0")}
 
 
 def _notices(whole: C.Curves, memory: Memory, query: MemoryQuery, kept: dict[str, str], start: int) -> list[Notice]:
-    """Whether memory ran out, what to know of the source, another one that tells more, and the way back from a window."""
+    """Says whether memory ran out, what to know of the source, which other one records more, and the way back from a window."""
     out = []
     if whole.events:
         out.append(_ran_out(whole, query, start))
@@ -254,16 +254,16 @@ class Axis:
     high: int
 
     def x(self, ns: Ints | Iterable[int]) -> list[float]:
-        """Times of the capture as units of the axis."""
+        """Converts times of the capture to units of the axis."""
         return ((np.asarray(list(ns) if not isinstance(ns, np.ndarray) else ns, np.int64) - self.origin) / self.scale).tolist()  # type: ignore[no-any-return]
 
     def share(self, start: int, end: int) -> float:
-        """Of the axis, that a stretch of time takes."""
+        """Returns the share of the axis that a stretch of time takes."""
         return (end - start) / max(self.high - self.low, 1)
 
 
 def axis_of(curve: Curves, window: tuple[int, int] | None, origin: int, last: int) -> Axis:
-    """Of the window, else of the curve and the recording around it. A history without times is drawn entry by entry."""
+    """Returns the axis of the window, else of the curve and its recording. A history without times is drawn entry by entry."""
     low, high = window if window is not None else (min(int(curve.time_ns[0]), origin), max(int(curve.time_ns[-1]), last))
     if NO_TIMES in curve.notes:
         return Axis(origin, 1.0, "", low, max(high, low + 1))
@@ -281,7 +281,7 @@ def curve_figure(
     stretches: dict[str, dict[str, Stretch]],
     title: str,
 ) -> FigureSection:
-    """curve: the part to draw, thinned. chosen: a moment and what was in use then, None for the peak."""
+    """Draws memory over time. curve: the part to draw, thinned. chosen: a moment and what was in use then, None for the peak."""
     data, top, unit, scale = _levels(curve, axis)
     shapes, notes = _step_marks(capture, axis)
     named = any(n["y"] == NAMES_AT for n in notes)
@@ -323,7 +323,7 @@ def curve_figure(
 
 
 def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float]:
-    """(traces, largest value in bytes, unit of the axis, bytes per unit)."""
+    """Returns (traces, largest value in bytes, unit of the axis, bytes per unit)."""
     x = axis.x(curve.time_ns)
     allocated = curve.allocated if curve.allocated is not None else np.zeros(len(x), np.int64)
     levels = [level for level in (allocated, curve.reserved, curve.highest) if level is not None and len(level)]
@@ -332,7 +332,7 @@ def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float
     end = axis.x([axis.high])[0]
 
     def drawn(level: Ints, name: str, **more: object) -> F.Plain:
-        """A line of steps that holds its last level to the edge."""
+        """Returns a line of steps that holds its last level to the edge."""
         y = (level / scale).tolist()
         return {"type": "scatter", "mode": "lines", "name": name, "x": [*x, end], "y": [*y, y[-1]], "hoverinfo": "skip"} | more
 
@@ -359,7 +359,7 @@ def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float
 
 
 def _hover(curve: Curves, axis: Axis) -> list[str]:
-    """Every level at each point, the time first."""
+    """Returns every level at each point, the time first."""
     allocated = curve.allocated if curve.allocated is not None else np.zeros(len(curve.time_ns), np.int64)
     columns = [("in use" if not curve.relative else "change", allocated)]
     columns += [("reserved", curve.reserved)] if curve.reserved is not None else []
@@ -376,7 +376,7 @@ def _hover(curve: Curves, axis: Axis) -> list[str]:
 
 
 def _points(curve: Curves, axis: Axis, scale: float, chosen: tuple[int, int] | None) -> tuple[list[F.Plain], list[F.Plain]]:
-    """(points, words beside them) of the peak, and of the moment that was chosen: its time and what was in use then."""
+    """Returns (points, words beside them) of the peak, and of the moment that was chosen: its time and what was in use then."""
     points = [(curve.peak_ns, curve.peak, "peak ", "accent" if chosen is None else "ink-3")] if curve.peak_ns >= 0 else []
     points += [(*chosen, "", "accent")] if chosen is not None else []
     marks: list[F.Plain] = []
@@ -415,7 +415,7 @@ def _failures(curve: Curves, axis: Axis, scale: float) -> list[F.Plain]:
 
 
 def _step_marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Plain]]:
-    """Lines at the starts of steps, tinted stretches of phases, with names where they have room."""
+    """Returns lines at the starts of steps, tinted stretches of phases, with names where they have room."""
     shapes: list[F.Plain] = []
     notes: list[F.Plain] = []
     steps = steps_of(capture)
@@ -452,7 +452,7 @@ def _step_marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Pla
 
 
 def _cut(name: str, share: float) -> str:
-    """A name as long as its stretch has room for, of some 160 letters across the figure."""
+    """Cuts a name to its stretch, of some 160 letters across the figure."""
     room = max(int(share * 160), 4)
     return name if len(name) <= room else name[: room - 1] + "…"
 

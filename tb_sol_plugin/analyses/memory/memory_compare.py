@@ -41,7 +41,7 @@ from tb_sol_plugin.units import capitalized, how_many, human, number, scale_of
 
 class MemoryCompareQuery(PairQuery, kw_only=True, frozen=True):
     """by: what held memory at the peaks, by which names; auto takes the first that both recordings can answer
-    align: what the curves are drawn of: the step with the peak of each, or all since the begin of the first step
+    align: what the curves are drawn of: the step with the peak of each, or all since the start of the first step
     """
 
     by: Literal["auto", "category", "module", "operator", "frame", "phase"] = "auto"
@@ -50,17 +50,17 @@ class MemoryCompareQuery(PairQuery, kw_only=True, frozen=True):
 
 _MEASURES: Final = {
     "peak": ("In use at most", "largest memory in use"),
-    "reserved": ("Reserved at most", "largest memory held by the allocator"),
-    "fragmentation": ("Held, not in use", "held by the allocator less in use, when most was in use"),
+    "reserved": ("Reserved at most", "largest memory reserved by the allocator"),
+    "fragmentation": ("Reserved, not in use", "reserved less in use, when most was in use"),
     "before": ("Before the window", "in use before the recording began"),
     "end": ("At the end", "in use at the end"),
     "growth": ("Growth per step", "slope of a line through the least that was in use in each step"),
-    "left": ("Left", "memory of the device less what is in use outside of the allocator, where that is known, less the most that it held"),
+    "left": ("Left", "memory of the device less what is in use outside of the allocator, where known, less the most that it reserved"),
     "capacity": ("Memory of the device", "memory of the device"),
-    "base": ("Beside the allocator", "used on the device beside the allocator, the most that is known"),
-    "worst": ("Held, not in use, at most", "held by the allocator less in use, when that was most"),
+    "base": ("Outside of the allocator", "used on the device outside of the allocator, the most that is known"),
+    "worst": ("Reserved, not in use, at most", "reserved less in use, when that was most"),
     "free": ("Free blocks", "in free blocks of the allocator at the moment of a snapshot"),
-    "split": ("Free beside blocks in use", "of these in segments of which another part is in use"),
+    "split": ("Free next to blocks in use", "of these in segments of which another part is in use"),
     "largest": ("Largest free block", "largest free block of the allocator at the moment of a snapshot"),
 }  # fmt: skip
 _NOT_OF_BOTH: Final = "not known of both recordings"
@@ -77,8 +77,8 @@ HELD: Final = (
     Column("a", "A", "B", "bytes in use at the peak of the recording that is shown"),
     Column("b", "B", "B", "bytes in use at the peak of the other recording"),
     Column("only", "In", doc="both, or the one recording that has this name", show="text"),
-    Column("allocations_a", "Allocations in A", "count", "how many make up these bytes", rank=2, missing="not told by this source"),
-    Column("allocations_b", "Allocations in B", "count", "how many make up these bytes", rank=2, missing="not told by this source"),
+    Column("allocations_a", "Allocations in A", "count", "how many make up these bytes", rank=2, missing="not recorded by this source"),
+    Column("allocations_b", "Allocations in B", "count", "how many make up these bytes", rank=2, missing="not recorded by this source"),
     Column("abs_delta", "Size of it", "B", "size of the difference, whatever its sign", rank=3),
     Column("kind", "Kind", doc="row; before: in use before the recording began; unknown: the rest; rest: smaller ones together", rank=3),
     Column("color", "Color", doc="color of the row", rank=3),
@@ -217,7 +217,7 @@ def _held(found: Differences, here: Compared[ReducedMemory], there: Compared[Red
 
 
 def _named(column: Column, here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> Column:
-    """A and B by their names."""
+    """Returns the column with the names of the recordings for A and B."""
     of = {"A": here.name, "B": there.name}
     of |= {f"Allocations in {letter}": f"Allocations, {name}" for letter, name in [*of.items()]}
     return msgspec.structs.replace(column, label=of.get(column.label, column.label))
@@ -250,7 +250,7 @@ def _settings(here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> 
     frame = pd.DataFrame(rows, columns=[c.name for c in SETTINGS])
     return make_table(
         "settings", "How they were recorded", frame, [_named(c, here, there) for c in SETTINGS], key="setting", span=6,
-        subtitle="what both recordings say of the job", empty="Neither recording says how it was made.",
+        subtitle="what both recordings say of the job", empty="Neither recording has its settings.",
     )  # fmt: skip
 
 
@@ -286,7 +286,7 @@ DEVICE_CLOSE: Final = 2.0
 
 
 def curves_figure(names: tuple[str, str], parts: tuple[ReducedMemory, ReducedMemory], align: str) -> FigureSection:
-    """Memory in use of both. align: step (the step with the peak of each, since its begin) or start (all, since the first step's)."""
+    """Draws memory in use of both. align: step (the step with the peak of each, since its begin) or start (all, since the first step's)."""
     steps = tuple(p.of_step for p in parts)
     by_step = align == "step" and None not in steps
     drawn: list[Line] = [s for s in steps if s is not None] if by_step else [p.whole for p in parts]
@@ -311,7 +311,7 @@ def curves_figure(names: tuple[str, str], parts: tuple[ReducedMemory, ReducedMem
             "text": f"<b>{F.escape(name)}</b> up to {human(line.allocated[place], 'B')}", "font": {"size": 12, "color": color},
         })  # fmt: skip
     shapes, more, high = _device_line(parts, top, scale)
-    where = "the step's begin" if by_step else "the begin of the first step"
+    where = "the start of the step" if by_step else "the start of the first step"
     figure = F.figure(
         data, x=F.axis(f"since {where}, {time_unit}", rangemode="tozero"),
         y=F.axis(f"memory, {unit}", range=[0, 1.14 * max(top, high, *held, 1) / scale]), shapes=shapes, annotations=[*notes, *more],
@@ -319,7 +319,7 @@ def curves_figure(names: tuple[str, str], parts: tuple[ReducedMemory, ReducedMem
     )  # fmt: skip
     said = [f"step {line.step} of {name}" if line.step is not None else name for name, line in zip(names, drawn, strict=True)]
     peaks = [f"{name} up to {human(max(line.allocated), 'B')}" for name, line in zip(names, drawn, strict=True)]
-    subtitle = f"{said[0]} and {said[1]}, each since its begin; dotted: held by the allocator"
+    subtitle = f"{said[0]} and {said[1]}, each since its start; dotted: reserved by the allocator"
     return FigureSection(
         id="curves", title="Memory in use", figure=figure, height=320, subtitle=subtitle, span=12,
         summary=f"Memory in use over time: {'; '.join(peaks)}.", table="numbers",
@@ -327,7 +327,7 @@ def curves_figure(names: tuple[str, str], parts: tuple[ReducedMemory, ReducedMem
 
 
 def _curve(x: list[float], level: tuple[int, ...], end: float, scale: float, line: F.Plain, name: str, *, hover: bool = False) -> F.Plain:
-    """Steps that hold their last level to the end."""
+    """Draws steps that hold their last level to the end."""
     y = [v / scale for v in level]
     texts = [f"<b>{F.escape(name)}</b> {human(v, 'B')}" for v in (*level, level[-1])] if hover else None
     told: F.Plain = {"hoverinfo": "text", "hovertext": texts} if hover else {"hoverinfo": "skip"}
@@ -350,7 +350,7 @@ def _device_line(parts: tuple[ReducedMemory, ReducedMemory], top: int, scale: fl
 
 
 def differences_figure(frame: pd.DataFrame, names: tuple[str, str], by: str) -> FigureSection:
-    """The rows that differ most, the largest on top. frame: of `differences`, largest first; some row differs."""
+    """Draws the rows that differ most, the largest on top. frame: of `differences`, largest first; some row differs."""
     shown = frame[frame["abs_delta"] > 0].head(BARS).iloc[::-1]
     title = "What changed"
     scale, unit = scale_of(float(shown["abs_delta"].max()), "B")

@@ -45,7 +45,7 @@ Numbers = dict[str, tuple[str, str, str, str, tuple[int, int, int]]]
 
 
 def _columns(numbers: Numbers, missing: str) -> list[Column]:
-    """Difference, A and B of each number."""
+    """Returns difference, A and B of each number."""
     out = []
     for name, (_, text, unit, doc, ranks) in numbers.items():
         lacks = UNTOLD if name == "kept" else missing
@@ -67,7 +67,7 @@ OPERATORS: Final = (
 ALLOCATIONS: Final = (
     Column("operator", "Operator", doc="innermost operator around the allocations", show="code", missing="no operator around them"),
     Column("module", "Module", doc="innermost module around them", show="code", missing="no module around them"),
-    Column("frame", "Python line", doc="line of the program, where a snapshot tells them", show="code", missing="not told by this source"),
+    Column("frame", "Python line", doc="line of the program, where a snapshot has it", show="code", missing="not recorded by this source"),
     Column("size_bytes", "Size", "B", "bytes of each of them", missing="of several sizes"),
     *_columns(KINDS, CUT), _ONLY, _SIZE, _KEY,
 )  # fmt: skip
@@ -75,7 +75,7 @@ PER_STEP: Final = (
     Column("place", "Place", "count", "place among the steps of each recording, from 1"),
     Column("step_a", "Step, A", doc="number in ProfilerStep#N", show="code", missing="this recording has fewer steps"),
     Column("step_b", "Step, B", doc="number in ProfilerStep#N", show="code", missing="this recording has fewer steps"),
-    *_columns(STEPS, "this recording has fewer steps, or its source tells levels at some moments only"),
+    *_columns(STEPS, "this recording has fewer steps, or its source has levels at some moments only"),
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ class Pair:
 
 
 def matched(a: Listing, b: Listing, by: tuple[int, ...]) -> list[Pair]:
-    """Rows matched by name, largest difference of the first of the numbers `by` first.
+    """Returns rows matched by name, largest difference of the first of the numbers `by` first.
 
     A list that was cut may hold a row that it does not name. Such a row of the other one is left to the smaller ones where it is as
     small as they are by all of `by`, and else stands with one side unknown.
@@ -160,7 +160,7 @@ def _table(
     same = not any(str(o) != "both" for o in frame["only"])
     told: set[str] = {n for n in ("operator", "module", "frame") if n in names and frame[n].notna().any()}
     shown = [_ranked(_named(c, here, there), same, told) for c in columns]
-    cut = " The smaller ones are one row; what stands there is unknown where it is not named." if open_ else ""
+    cut = " The smaller ones are one row; values that are not listed are unknown." if open_ else ""
     return make_table(
         section_id, title, frame, shown, key="key", sort=Sort("abs_delta"), total={n: total.get(n) for n in names},
         last=["rest"] if open_ else [], filters=[] if same else ["only"], subtitle=subtitle, footer=f"{footer}{cut}",
@@ -186,7 +186,7 @@ def _in(pair: Pair, here: Compared[ReducedMemory], there: Compared[ReducedMemory
 
 
 def _named(column: Column, here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> Column:
-    """A and B by their names."""
+    """Returns the column with the names of the recordings for A and B."""
     label = column.label
     for letter, side in (("A", here), ("B", there)):
         label = f"{label.removesuffix(f', {letter}')}, {side.name}" if column.label.endswith(f", {letter}") else label
@@ -194,7 +194,7 @@ def _named(column: Column, here: Compared[ReducedMemory], there: Compared[Reduce
 
 
 def _ranked(column: Column, same: bool, told: set[str]) -> Column:
-    """Columns that say nothing are hidden."""
+    """Hides columns that say nothing."""
     silent = (column.name == "only" and same) or (column.name in ("operator", "module", "frame") and column.name not in told)
     return msgspec.structs.replace(column, rank=3) if silent else column
 
@@ -204,7 +204,7 @@ def _nothing(section_id: str, title: str, columns: tuple[Column, ...], why: str)
 
 
 def _lacks(sides: tuple[Listing | None, Listing | None], here: Compared[ReducedMemory], there: Compared[ReducedMemory], what: str) -> str:
-    """Why two lists cannot be set beside each other; "" where they can."""
+    """Returns why two lists cannot be compared; "" where they can."""
     lacking = [s.name for s, found in zip((here, there), sides, strict=True) if found is None]
     if lacking:
         lead = "Neither recording tells" if len(lacking) > 1 else f"The recording of {lacking[0]} does not tell"
@@ -216,7 +216,7 @@ def _lacks(sides: tuple[Listing | None, Listing | None], here: Compared[ReducedM
 
 
 def operators(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: ReducedMemory, b: ReducedMemory) -> TableSection:
-    """Empty, with the reason, where a source knows no operators."""
+    """Builds the table of operators; empty, with the reason, where a source records none."""
     title, why = "Operators", _lacks((a.operators, b.operators), here, there, "operators")
     if why or a.operators is None or b.operators is None:
         return _nothing("operators", title, OPERATORS, why)
@@ -231,7 +231,7 @@ def operators(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: 
 
 
 def allocations(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: ReducedMemory, b: ReducedMemory) -> TableSection:
-    """Empty, with the reason, where a source tells no single allocations, or the two tell different things of them."""
+    """Builds the table of allocations; empty, with the reason, where a source has none or the two record different things."""
     title, why = "Allocations", _lacks((a.kinds, b.kinds), here, there, "single allocations")
     if why or a.kinds is None or b.kinds is None:
         return _nothing("allocations", title, ALLOCATIONS, why)
@@ -245,7 +245,7 @@ def allocations(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a
 
 
 def _lengths(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: ReducedMemory, b: ReducedMemory) -> str:
-    """That sums are over recordings of other lengths."""
+    """Says that sums are over recordings of different lengths."""
     counts = [p.per_step.count if p.per_step is not None else 0 for p in (a, b)]
     if counts[0] == counts[1]:
         return ""
@@ -254,7 +254,7 @@ def _lengths(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: R
 
 
 def per_step(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: Steps | None, b: Steps | None) -> TableSection | None:
-    """The first step of A beside the first of B, and so on; None where one of them has no steps."""
+    """Builds the table of steps, the first of A and of B in one row, and so on; None where one of them has no steps."""
     if a is None or b is None:
         return None
     rows: list[dict[str, Scalar]] = []
@@ -275,5 +275,5 @@ def per_step(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: S
     more = "" if a.count == b.count else f"; {human(a.count, 'count')} and {human(b.count, 'count')} of them"
     return make_table(
         "per_step", "Steps", frame, columns, key="place", sort=Sort("place", descending=False),
-        subtitle=f"first beside first, second beside second{more}", truncated=left,
+        subtitle=f"paired in order: first with first, second with second{more}", truncated=left,
     )  # fmt: skip

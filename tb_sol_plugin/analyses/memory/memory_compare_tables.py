@@ -84,7 +84,7 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 def operators_of(capture: Capture, curve: Curves, window: tuple[int, int] | None) -> Listing | None:
-    """Operators of a window (ns; None all) with most self increase and most allocated; "" is outside of every one.
+    """Returns operators of a window (ns; None all) with most self increase and most allocated; "" is outside of every one.
 
     None of a source that knows no operators.
     """
@@ -133,7 +133,7 @@ class _Texts(NamedTuple):
 
 
 def _of_trace(capture: Capture, row: Ints) -> list[_Texts]:
-    """Operator, module, and no line, of rows of `memory`."""
+    """Returns operator, module, and no line, of rows of `memory`."""
     own = owners(capture)
     none = _Texts(np.zeros(len(row), np.int64), [""])
     if not len(capture.host):
@@ -146,14 +146,14 @@ def _of_trace(capture: Capture, row: Ints) -> list[_Texts]:
 
 
 def _of_history(capture: Capture, row: Ints) -> list[_Texts]:
-    """No operator, no module, and the line, of rows of `memory_events`."""
+    """Returns no operator, no module, and the line, of rows of `memory_events`."""
     none = _Texts(np.zeros(len(row), np.int64), [""])
     frames = capture.tables[S.MEMORY_EVENTS.name]["frames"]
     return [none, none, _listed_facts(arrays.codes(frames)[row], frames, own_line)]
 
 
 def _listed_facts(code: Ints, column: pd.Series, text: Callable[[str], str]) -> _Texts:
-    """Texts of codes of a column, -1 is ""; those that become the same are one."""
+    """Returns the texts of codes of a column, -1 is ""; those that become the same are one."""
     used, place = np.unique(code, return_inverse=True)
     categories = column.cat.categories
     shown = [text(str(categories[c]))[:NAME] if c >= 0 else "" for c in used.tolist()]
@@ -162,7 +162,7 @@ def _listed_facts(code: Ints, column: pd.Series, text: Callable[[str], str]) -> 
 
 
 def steps_of(capture: Capture, curve: Curves) -> Steps | None:
-    """None where no step was recorded with a part of the curve. curve: whole."""
+    """Returns the levels of each step; None where no step was recorded with a part of the curve. curve: whole."""
     frame = sums_of_steps(capture, curve)
     if not len(frame):
         return None
@@ -171,7 +171,7 @@ def steps_of(capture: Capture, curve: Curves) -> Steps | None:
 
 
 def _largest(numbers: Ints, by: tuple[int, ...]) -> npt.NDArray[np.intp]:
-    """Rows that are among the largest by the size of one of these numbers, largest by the first of them first."""
+    """Returns the rows that are among the largest by the size of one of these numbers, largest by the first of them first."""
     if len(numbers) > MOST_LISTED:
         keep = np.unique(np.concatenate([np.argsort(-np.abs(numbers[:, c]), kind="stable")[:MOST_LISTED] for c in by]))
     else:
@@ -220,7 +220,7 @@ class ReducedMemory(msgspec.Struct, frozen=True):
 
     growth: bytes per step where a line through the steps was made. held: by grouping, rows that add up to peak. notes: of each grouping.
     whole: since the first step's begin, else the recording's; of_step: the step with the peak since its begin, None where no step holds it.
-    setting: how the recording was made. base: used on the device beside the allocator. worst: most that was held and not in use at once.
+    setting: how the recording was made. base: used on the device outside of the allocator. worst: most reserved and unused at once.
     Of a snapshot: free: held in free blocks, split: of these in segments in use, largest: the largest free block. operators, kinds: of the
     window that is shown; per_step: of all steps.
     """
@@ -254,7 +254,7 @@ class ReducedMemory(msgspec.Struct, frozen=True):
 
 
 def part(capture: Capture, query: Query) -> ReducedMemory:
-    """The part of one recording. Unavailable where no device's allocator was recorded."""
+    """Reduces one recording to what is compared. Unavailable where no device's allocator was recorded."""
     looked = memory_summary(capture, query)
     memory, every, window, curve = looked.memory, looked.every, looked.window, looked.curve
     found, room = looked.found, looked.room
@@ -279,7 +279,7 @@ def part(capture: Capture, query: Query) -> ReducedMemory:
 
 
 def _worst(curve: Curves) -> int | None:
-    """Most that was held and not in use at one moment; None without levels of both."""
+    """Returns the most that was reserved and not in use at one moment; None without levels of both."""
     if curve.allocated is None or curve.reserved is None or curve.relative:
         return None
     known = (curve.reserved >= 0) & (curve.allocated >= 0)
@@ -288,7 +288,7 @@ def _worst(curve: Curves) -> int | None:
 
 
 def _rows(capture: Capture, curve: Curves, by: By) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """The largest rows, the others as one; they add up to the peak."""
+    """Returns the largest rows, the others as one; they add up to the peak."""
     found = attribution(capture, curve, by)
     columns = (found.rows[c].tolist() for c in ("name", "bytes", "allocations", "kind", "estimated"))
     rows = [
@@ -304,7 +304,7 @@ def _rows(capture: Capture, curve: Curves, by: By) -> tuple[tuple[Row, ...], tup
 
 
 def _whole(capture: Capture, curve: Curves) -> Line:
-    """From the begin of the first step that the curve reaches, else of the recording."""
+    """Returns the curve since the start of the first step that it reaches, else of the recording."""
     table = steps(capture)
     inside = table[(table["end_ns"] > curve.time_ns[0]) & (table["start_ns"] <= curve.time_ns[-1])]
     start = int(inside["start_ns"].min()) if len(inside) else min(int(capture.facts.extent_ns[0]), int(curve.time_ns[0]))
@@ -312,7 +312,7 @@ def _whole(capture: Capture, curve: Curves) -> Line:
 
 
 def _of_step(capture: Capture, every: Curves, curve: Curves) -> Line | None:
-    """The step in which most was in use."""
+    """Returns the curve of the step in which most was in use."""
     table = steps(capture)
     at = np.flatnonzero((table["start_ns"].to_numpy() <= curve.peak_ns) & (curve.peak_ns < table["end_ns"].to_numpy()))
     if not len(at):
@@ -351,14 +351,14 @@ class Differences:
     frame: pd.DataFrame
 
     def largest(self, *, falls: bool) -> list[tuple[str, int]]:
-        """(name, delta) of the rows that fell (or rose) most, largest first, rows that nobody can name left out."""
+        """Returns (name, delta) of the rows that fell (or rose) most, largest first, rows that nobody can name left out."""
         rows = [(str(n), int(d)) for n, d, k in zip(self.frame["name"], self.frame["delta"], self.frame["kind"], strict=True) if k != REST]
         mine = [r for r in rows if (r[1] < 0) == falls and r[1]]
         return sorted(mine, key=lambda r: -abs(r[1]))
 
 
 def grouping(a: ReducedMemory, b: ReducedMemory, asked: str) -> tuple[str, str]:
-    """(the grouping to show, "" where there is none; why it is another than asked for)."""
+    """Returns (the grouping to show, "" where there is none; why it is another than asked for)."""
     both = [by for by in GROUPINGS if by in a.held and by in b.held]
     if asked in both:
         return asked, ""
@@ -366,7 +366,7 @@ def grouping(a: ReducedMemory, b: ReducedMemory, asked: str) -> tuple[str, str]:
     if asked == "auto":
         return first, "" if both else "No grouping is known of both recordings."
     can = f"; both can by {', '.join(both)}" if both else ""
-    return first, f"Not both recordings tell it by {asked}{can}."
+    return first, f"Not both recordings can be grouped by {asked}{can}."
 
 
 def differences(a: Sequence[Row], b: Sequence[Row], by: str) -> Differences:
@@ -413,5 +413,5 @@ def _row(one: Row, x: Row | None, y: Row | None, by: str) -> dict[str, object]:
 
 
 def _known(row: Row | None) -> int | None:
-    """Allocations: none of a name that is not there, unknown where the source does not count them."""
+    """Returns the number of allocations: 0 of a name that is not there, None where the source does not count them."""
     return 0 if row is None else row.allocations if row.allocations >= 0 else None

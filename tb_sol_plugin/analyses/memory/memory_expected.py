@@ -81,7 +81,7 @@ class Rank:
         return label(self.worker)
 
     def group(self, name: str) -> str | None:
-        """`0 of 4`."""
+        """Returns the place in a group: `0 of 4`."""
         found = self.part.groups.get(name)
         return None if found is None else f"{found[0]} of {found[1]}"
 
@@ -140,7 +140,7 @@ class Row:
 
 
 def verdict(actual: int | None, expected: int | None) -> str:
-    """ok (at most 5 % apart), more, less, not recorded, or no expectation."""
+    """Returns ok (at most 5 % apart), more, less, not recorded, or no expectation."""
     if actual is None:
         return "not recorded"
     if expected is None:
@@ -151,7 +151,7 @@ def verdict(actual: int | None, expected: int | None) -> str:
 
 
 def rows_of(ranks: Sequence[Rank]) -> list[Row]:
-    """All parts of all ranks, in their order."""
+    """Returns all parts of all ranks, in their order."""
     out = []
     for rank in ranks:
         for name in ROWS:
@@ -164,7 +164,7 @@ def rows_of(ranks: Sequence[Rank]) -> list[Row]:
 
 
 def compared(rows: Sequence[Row]) -> list[Row]:
-    """Rows with both numbers, without the total, which the others make up."""
+    """Returns rows with both numbers, without the total, which the others make up."""
     return [row for row in rows if row.difference is not None and row.name != "total"]
 
 
@@ -227,7 +227,7 @@ def captured_table(ranks: Sequence[Rank]) -> TableSection:
     return make_table(
         "captured", "Captured on each rank", pd.DataFrame(rows, columns=[c.name for c in CAPTURED], dtype=object), CAPTURED, key="worker",
         marks=marks, subtitle="master weights and main gradients as they were read, in MiB; parameters counted and by formula",
-        footer="In all and unknown are those of the largest record that looked at the model: its parts, context and NCCL, and what the "
+        footer="In all and unknown are those of the largest record that inspected the model: its parts, context and NCCL, and what the "
         "allocator holds without a use are taken off what is in use. Of a CPU that is the process, most of which is no tensor.",
     )  # fmt: skip
 
@@ -237,7 +237,7 @@ MOST_RECORD_ROWS: Final = 600
 
 
 def records_table(ranks: Sequence[Rank]) -> TableSection | None:
-    """The budget of each record; None where there is none."""
+    """Builds the table of the budget of each record; None where there is none."""
     rows: list[dict[str, Scalar]] = []
     marks: dict[str, Mark] = {}
     for rank in ranks:
@@ -260,8 +260,8 @@ def records_table(ranks: Sequence[Rank]) -> TableSection | None:
         "records", "Budget of each record", pd.DataFrame(shown, columns=[c.name for c in RECORDS], dtype=object), RECORDS,
         marks={"unknown_bytes": {at: mark for at, mark in marks.items() if int(at) < MOST_RECORD_ROWS}} if marks else {},
         filters=["rank"] if len(ranks) > 1 else [], truncated=len(rows) - len(shown) + sum(rank.part.left_out for rank in ranks),
-        subtitle="records before the first iteration, and those that looked at the model; the categories add up to what is in use",
-        footer="What no record tells apart is unknown: activations while an iteration runs, and of a CPU all that is no tensor.",
+        subtitle="records before the first iteration, and those that inspected the model; the categories add up to what is in use",
+        footer="What no record separates is unknown: activations while an iteration runs, and of a CPU all that is no tensor.",
     )  # fmt: skip
 
 
@@ -274,12 +274,12 @@ def sizes_table(first: Expectation, ranks: Sequence[Rank], links: list[Link]) ->
     return make_table(
         "sizes", "Model and layout", pd.DataFrame(rows, columns=[c.name for c in SIZES], dtype=object), SIZES, key="name", span=5,
         marks={n: m for n, m in marks.items() if m}, links=links, subtitle="what the formulas are given, and where it is from",
-        footer="What is assumed stands in no recording: change it above where it is wrong.",
+        footer="What is assumed was not recorded: change it above where it is wrong.",
     )  # fmt: skip
 
 
 def formulas_table(ranks: Sequence[Rank]) -> TableSection | None:
-    """All steps: of the model, and of one rank of every stage that was recorded."""
+    """Builds the table of all steps: of the model, and of one rank of every stage that was recorded."""
     seen: dict[tuple[str, int | None, str], dict[str, Scalar]] = {}
     for rank in ranks:
         for one in rank.expected.formulas():
@@ -298,7 +298,7 @@ def formulas_table(ranks: Sequence[Rank]) -> TableSection | None:
 
 
 def plan_link(rank: Rank) -> Link:
-    """The memory plan with the sizes of this rank."""
+    """Returns the memory plan with the sizes of this rank."""
     fields = {name: value for name, (value, where) in rank.expected.sizes.items() if name in NAMES and where != "assumed"}
     return Link("memory_plan", fields, "Plan")
 
@@ -359,7 +359,7 @@ def run(workers: Sequence[RecordingReduction[ExpectedReduction]], query: MemoryE
 
 
 def _fullest(ranks: Sequence[Rank]) -> Rank | None:
-    """The rank with the most in use, else the one that should have most."""
+    """Returns the rank with the most in use, else the one that should have most."""
 
     def size(rank: Rank) -> tuple[int, int]:
         return rank.part.held["total"].bytes or -1, rank.expected.parts["total"].bytes or -1
@@ -454,7 +454,7 @@ def _notices(ranks: Sequence[Rank]) -> list[Notice]:
     guessed = [name for name, (_, where) in first.sizes.items() if where == "assumed" and name in ASSUMED]
     if guessed and first.model is not None:
         said = ", ".join(f"{name} = {first.sizes[name][0]}" for name in guessed)
-        out.append(Notice(f"Nobody says, and so it is assumed: {said}. Change it above where it is wrong.", "info"))
+        out.append(Notice(f"Not recorded, and so assumed: {said}. Change it above where it is wrong.", "info"))
     if any((r.part.held["gradients"].bytes or 0) > 0 == r.part.held["main_gradients"].bytes and r.expected.parts["main_gradients"].bytes
            for r in ranks):  # fmt: skip
         out.append(Notice(
@@ -486,7 +486,7 @@ MOST_DRAWN: Final = 16
 
 
 def _two_bars(own: Mapping[str, Row]) -> tuple[tuple[str, dict[str, int]], ...]:
-    """Bytes of each part of a rank, as expected and as they are; what no part explains is the rest."""
+    """Returns the bytes of each part of a rank, as expected and as they are; what no part explains is the rest."""
     expected = {name: row.expected.bytes or 0 for name, row in own.items() if name in COLORS}
     actual = {name: row.held.bytes or 0 for name, row in own.items() if name in COLORS}
     rest = (own["total"].held.bytes or 0) - sum(actual.values())
@@ -494,7 +494,7 @@ def _two_bars(own: Mapping[str, Row]) -> tuple[tuple[str, dict[str, int]], ...]:
 
 
 def rank_bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | None:
-    """None where nothing is known of any rank."""
+    """Draws expected and actual memory of each rank; None where nothing is known of any rank."""
     shown = list(ranks)[:MOST_DRAWN]
     of = {(row.rank.worker.worker, row.name): row for row in rows}
     names: list[tuple[str, str]] = []

@@ -33,7 +33,7 @@ class MemoryExpectedQuery(TrainingQuery, kw_only=True, frozen=True):
     GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {"Model": MODEL, "Layout": LAYOUT, "Training": TRAINING}
     SELDOM: ClassVar[tuple[str, ...]] = (*TrainingQuery.SELDOM, "sequence_parallel")
 PARTS: Final = (
-    Column("rank", "Rank", doc="rank of the worker, as recorded or as its name says", missing="not known"),
+    Column("rank", "Rank", doc="rank, as recorded or from the name of the worker", missing="not known"),
     Column("stage", "Stage", doc="pipeline stage of the rank, from 0", missing="not known"),
     Column("part", "Part", doc="what is held; main parameters are the FP32 master weights", show="text"),
     Column("expected_bytes", "Expected", "B", "by formula, of a rank of this stage",
@@ -46,7 +46,7 @@ PARTS: Final = (
     Column("formula", "Formula", doc="how the expected bytes are worked out; the table of formulas has all steps", show="code",
            missing="no formula"),
     Column("inputs", "Inputs", doc="what was put in", show="code", rank=3, missing="no formula"),
-    Column("source", "Actual from", doc="where the actual bytes are from, or what would tell them", show="text", rank=2),
+    Column("source", "Actual from", doc="where the actual bytes are from, or what would record them", show="text", rank=2),
     Column("worker", "Worker", doc="name of the worker", show="code", rank=3),
     Column("tp", "TP", doc="tensor parallel rank and size", rank=3, missing="not recorded"),
     Column("dp", "DP", doc="data parallel rank and size", rank=3, missing="not recorded"),
@@ -55,10 +55,10 @@ PARTS: Final = (
 CAPTURED: Final = (
     Column("rank", "Rank", doc="rank of the worker", missing="not known"),
     Column("Actual_Captured_Master_Weight_MB", "Actual_Captured_Master_Weight_MB",
-           doc="FP32 master weights on this rank, in MiB, as Megatron prints them", missing="no optimizer was looked at"),
+           doc="FP32 master weights on this rank, in MiB, as Megatron prints them", missing="no optimizer was inspected"),
     Column("Actual_Captured_Main_Grad_Mem_MB", "Actual_Captured_Main_Grad_Mem_MB", doc="FP32 main gradients on this rank, in MiB",
-           missing="no optimizer was looked at"),
-    Column("parameters", "Parameters", "count", "parameters that the program counted on this rank", missing="the model was not looked at"),
+           missing="no optimizer was inspected"),
+    Column("parameters", "Parameters", "count", "parameters that the program counted on this rank", missing="the model was not inspected"),
     Column("expected_parameters", "By formula", "count", "parameters that the formula gives a rank of its stage",
            missing="sizes of the model are not known"),
     Column("parameters_verdict", "Verdict", doc="ok: at most 5 % apart; more; less; not recorded; no expectation", show="badge"),
@@ -68,9 +68,9 @@ CAPTURED: Final = (
     Column("in_all_of", "Of", doc="what that is: device_used, allocated, or process_used (of a CPU)", show="code", rank=2,
            missing="not recorded"),
     Column("Actual_Captured_Master_Weight_bytes", "Master weights", "B", "FP32 master weights, exactly", rank=3,
-           missing="no optimizer was looked at"),
+           missing="no optimizer was inspected"),
     Column("Actual_Captured_Main_Grad_Mem_bytes", "Main gradients", "B", "FP32 main gradients, exactly", rank=3,
-           missing="no optimizer was looked at"),
+           missing="no optimizer was inspected"),
     Column("worker", "Worker", doc="name of the worker", show="code", rank=3),
 )  # fmt: skip
 RECORDS: Final = (
@@ -85,12 +85,12 @@ RECORDS: Final = (
     Column("base_context_bytes", "Base", "B", "context of the device; of a CPU the process before the model", missing="not recorded"),
     Column("nccl_bytes", "NCCL", "B", "what came with the process group: the gain between records before the first iteration", rank=2,
            missing="no second record before the first iteration"),
-    Column("others_bytes", "Others", "B", "other processes on the device", rank=2, missing="the driver does not tell"),
+    Column("others_bytes", "Others", "B", "other processes on the device", rank=2, missing="the driver does not report it"),
     Column("params_bytes", "Parameters", "B", "parameters", missing="not looked at"),
     Column("buffers_bytes", "Buffers", "B", "buffers of the model", rank=3, missing="not looked at"),
     Column("gradients_bytes", "Gradients", "B", "gradients and main gradients", missing="not looked at"),
-    Column("master_weights_bytes", "Master", "B", "master weights", missing="no optimizer was looked at"),
-    Column("optimizer_bytes", "Optimizer", "B", "both moments and other state of the optimizer", missing="no optimizer was looked at"),
+    Column("master_weights_bytes", "Master", "B", "master weights", missing="no optimizer was inspected"),
+    Column("optimizer_bytes", "Optimizer", "B", "both moments and other state of the optimizer", missing="no optimizer was inspected"),
     Column("fragmentation_bytes", "Held", "B", "reserved by the allocator, and not in use", rank=2, missing="not recorded"),
     Column("unknown_bytes", "Unknown", "B", "the rest, activations among it; negative: something is counted twice"),
     Column("worker", "Worker", doc="name of the worker", show="code", rank=3),
@@ -98,7 +98,7 @@ RECORDS: Final = (
 SIZES: Final = (
     Column("name", "Size", doc="as it is called in the plan", show="code"),
     Column("value", "Value", doc="what the formulas are given"),
-    Column("from", "From", doc="asked for, recorded (and where it stood), of the preset, or assumed since nobody says", show="text"),
+    Column("from", "From", doc="asked for, recorded (and where it stood), of the preset, or assumed", show="text"),
 )
 FORMULAS: Final = (
     Column("figure", "Figure", doc="what is worked out", show="text"),
@@ -177,7 +177,7 @@ class ExpectedReduction(msgspec.Struct, frozen=True):
 
 
 def part(capture: Capture, query: Query) -> ExpectedReduction:
-    """The part of one worker."""
+    """Reduces one recording to its memory per part, and what goes into the expectation."""
     metadata = capture.facts.metadata
     plan = {name: metadata[f"plan.{name}"] for name in PLAN if metadata.get(f"plan.{name}")}
     origin = {name: metadata.get(f"plan.{name}.from", "") for name in plan}
@@ -199,7 +199,7 @@ def part(capture: Capture, query: Query) -> ExpectedReduction:
 
 
 def _records(capture: Capture) -> tuple[list[Record], int]:
-    """Budgets of the records that say most; of too many those that are evenly apart."""
+    """Returns budgets of the records that say most; of too many those that are evenly apart."""
     table, whole = capture.tables[S.MEMORY_RECORDS.name], totals(capture)
     row = whole["record"].to_numpy()
     seen = np.isin(row, capture.tables[S.MEMORY_PARTS.name]["record"].to_numpy()) | (table["iteration"].to_numpy()[row] < 0)
@@ -266,19 +266,19 @@ class Expectation:
         return self.model is None and self.parts["parameters"].bytes is not None
 
     def formulas(self) -> list[Formula]:
-        """All steps, of the model and of the stage."""
+        """Returns all steps of the formulas, of the model and of the stage."""
         if self.model is None or self.layout is None or self.stage is None:
             return []
         return explained(self.model, self.layout, [self.stage])
 
 
 def asked_for(query: MemoryExpectedQuery) -> Given:
-    """What a query says, without what it leaves open."""
+    """Returns what a query says, without what it leaves open."""
     return {name: value for name in NAMES if (value := getattr(query, name)) is not None and value != ""}
 
 
 def expectation(own: ExpectedReduction, given: Given, *, rank: int | None, world: int | None) -> Expectation:
-    """Of one rank. BadQuery where what is asked for does not fit."""
+    """Works out the expected memory of one rank. BadQuery where what is asked for does not fit."""
     told = {name: value for name, value in own.plan.items() if _understood(name, value)}
     taken: dict[str, str | int | bool] = {name: value for name, value in told.items() if name not in given}
     if "preset" in given:
@@ -341,7 +341,7 @@ def _parts(done: Stage, formulas: list[Formula]) -> dict[str, Expected]:
 
 
 def _counted(own: ExpectedReduction, values: Given, given: Given, lacking: tuple[str, ...]) -> Expectation:
-    """Bytes per parameter times the parameters that were counted; what passes through the model cannot be said."""
+    """Returns bytes per parameter times the parameters that were counted; what passes through the model cannot be said."""
     number = str(values.get("dtype", own.dtype))
     if own.parameters is None or number not in WIDTH:
         return Expectation(lacking=lacking)
@@ -369,7 +369,7 @@ def _counted(own: ExpectedReduction, values: Given, given: Given, lacking: tuple
 
 
 def _sizes(model: Model, layout: Layout, given: Given, taken: Given, origin: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Every size that goes into the formulas, and where it is from."""
+    """Returns every size that goes into the formulas, and where it is from."""
     out = {}
     preset = str(given.get("preset", ""))
     for name in (*_MODEL, *LAYOUT_NUMBERS, "sequence_parallel", *WORDS):

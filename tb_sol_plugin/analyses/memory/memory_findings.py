@@ -56,20 +56,20 @@ FACTS: Final = (
     Fact("gap_bytes", "Held and not in use", "B", "reserved less in use, when most is in use"),
     Fact("slope_bytes", "Growth per step", "B", "growth of the least memory in use per step, by least squares"),
     Fact("total_bytes", "Memory of the device", "B", "memory of the device"),
-    Fact("base_bytes", "Beside the allocator", "B", "used on the device beside the allocator: context, libraries, communication, other "
-         "processes"),
-    Fact("max_reserved_bytes", "Reserved, at most", "B", "held by the allocator at most"),
+    Fact("base_bytes", "Outside of the allocator", "B", "used on the device outside of the allocator: context, libraries, communication, "
+         "other processes"),
+    Fact("max_reserved_bytes", "Reserved, at most", "B", "reserved by the allocator at most"),
     Fact("max_allocated_bytes", "In use, at most", "B", "in use at most"),
     Fact("freeable_bytes", "Could be freed", "B", "reserved less active: what the allocator could free"),
     Fact("returnable_bytes", "Given back by empty_cache", "B", "what torch.cuda.empty_cache() would give back to the device"),
     Fact("largest_free_bytes", "Largest free block", "B", "largest free block of the allocator"),
     Fact("requested_bytes", "Asked for", "B", "size of the last allocation that failed"),
-    Fact("device_free_bytes", "Free on the device", "B", "free on the device then, as the driver said"),
-    Fact("reserved_then_bytes", "Reserved", "B", "held by the allocator then"),
+    Fact("device_free_bytes", "Free on the device", "B", "free on the device then, as the driver reported"),
+    Fact("reserved_then_bytes", "Reserved", "B", "reserved by the allocator then"),
     Fact("allocated_then_bytes", "In use", "B", "in use then"),
     Fact("unused_bytes", "Unused in the allocator", "B", "free blocks that serve such a request, at the moment of the snapshot"),
     Fact("largest_fitting_bytes", "Largest free block", "B", "the largest of them"),
-    Fact("where", "Who asked", "", "innermost line of the program that asked"),
+    Fact("where", "Requested by", "", "innermost line of the program that requested it"),
     Fact("setting", "Setting that helps", "", "the line that helps, before the process starts"),
     Fact("largest_batch", "Fits, at most", "count", "largest batch that fits, estimated"),
     Fact("per_sample_bytes", "Per sample", "B", "growth of the peak per sample of the batch"),
@@ -137,7 +137,7 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
 
 
 def _fields(context: MemoryContext, query: MemoryFindingsQuery) -> dict[str, FieldNow]:
-    """The devices and sources that this recording has; what was asked for stays among them."""
+    """Returns the devices and sources that this recording has; what was asked for stays among them."""
     labels = [m.label for m in memories(context.capture)[:MOST_DEVICES]]
     labels = labels if context.memory.label in labels else [context.memory.label, *labels]
     sources = [c.source for c in context.memory.curves]
@@ -221,13 +221,13 @@ def _cards(context: MemoryContext, found: list[Finding], keep: dict[str, str]) -
 
 
 def _shows_room(context: MemoryContext) -> bool:
-    """Whether anything is known of what the allocator holds, or of what lies beside it."""
+    """Returns whether anything is known of what the allocator holds, or of what lies beside it."""
     room = context.room
     return not context.memory.host and any(a.bytes is not None for a in (room.max_reserved, room.base, room.largest))
 
 
 def _room(context: MemoryContext) -> FactsSection:
-    """What is left of the device, and where each number is from."""
+    """Builds the headroom of the device, and where each number is from."""
     room = context.room
     amounts: dict[str, Amount] = {
         "total_bytes": room.total, "base_bytes": room.base, "max_reserved_bytes": room.max_reserved, "left_bytes": room.left,
@@ -238,14 +238,14 @@ def _room(context: MemoryContext) -> FactsSection:
     marks |= {n: Mark("estimated", a.why) for n, a in amounts.items() if a.bytes is not None and a.estimated}
     notes = {n: a.why for n, a in amounts.items()}
     if room.at_most is not None:
-        notes["left_bytes"] = f"at most {human(room.at_most, 'B')}, if nothing lay beside the allocator"
+        notes["left_bytes"] = f"at most {human(room.at_most, 'B')}, if nothing was in use outside of the allocator"
     subtitle = "memory of the device less what is in use outside of the allocator less the most reserved"
     values = {n: a.bytes for n, a in amounts.items()}
     return make_facts("room", "Headroom", values, FACTS, subtitle=subtitle, notes=notes, marks=marks)
 
 
 def _story(context: MemoryContext) -> FactsSection:
-    """The last allocation that failed: what was asked for, what was there, who asked, what helps."""
+    """Builds the last allocation that failed: what was asked for, what was there, who asked, what helps."""
     last, count = context.room.failures[-1], len(context.room.failures)
     sizes = {
         "requested_bytes": last.requested, "device_free_bytes": last.free, "reserved_then_bytes": last.reserved,
@@ -296,7 +296,7 @@ def _recompute(context: MemoryContext) -> list[AnySection]:
 
 
 def _batch_missing(found: Batch) -> list[Missing]:
-    """What the largest batch needs, where it cannot be said."""
+    """Returns what the largest batch needs, where it cannot be worked out."""
     if found.largest is not None or len(found.points) > 1:
         return []
     because, _, how = found.why.partition(": ")
@@ -325,7 +325,7 @@ MOST_POINTS: Final = 1500
 
 
 def steps_figure(found: Leak) -> FigureSection:
-    """Least in use per step, the line through it, steps of the warm-up apart."""
+    """Draws least in use per step, the line through it, steps of the warm-up apart."""
     table = found.steps
     x = table["step"].to_numpy()
     least, warm = table["least"].to_numpy(np.float64), table["warm"].to_numpy(dtype=bool)
@@ -361,7 +361,7 @@ def steps_figure(found: Leak) -> FigureSection:
 
 
 def gap_figure(found: Fragmentation, curve: Curves, start_ns: int) -> FigureSection:
-    """Reserved and in use over time; what lies between them is held and not in use."""
+    """Draws reserved and in use over time; what lies between them is held and not in use."""
     keep = thinned(found.time_ns, [found.gap, found.reserved, found.allocated], MOST_POINTS)
     time = (found.time_ns[keep] - start_ns).astype(np.float64)
     ns, unit = F.time_scale(float(time[-1]) if len(time) else 1.0)

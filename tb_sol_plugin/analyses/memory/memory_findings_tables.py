@@ -61,7 +61,7 @@ POOLS: Final = (
     Column("used_bytes", "In use", "B", "bytes of blocks in use"),
     Column("awaiting_bytes", "Awaiting", "B", "freed by the program, while a stream may still use them", rank=2),
     Column("free_bytes", "Free", "B", "bytes of free blocks"),
-    Column("split_bytes", "Free in split segments", "B", "free beside blocks in use: not given back to the device", rank=2),
+    Column("split_bytes", "Free in split segments", "B", "free next to blocks in use: not given back to the device", rank=2),
     Column("returnable_bytes", "Could go back", "B", "what torch.cuda.empty_cache() would give back to the device"),
     Column("largest_bytes", "Largest free block", "B", "the largest request that it can serve without another segment"),
     Column("rounding_bytes", "Rounding", "B", "blocks in use less what the program asked for", rank=2, missing=OLD),
@@ -70,12 +70,12 @@ POOLS: Final = (
 FAILURES: Final = (
     Column("time_ns", "Time", "ns", "since the recording began"),
     Column("requested_bytes", "Asked for", "B", "size of the allocation that failed", missing="not recorded"),
-    Column("device_free_bytes", "Free on the device", "B", "as the driver said then", missing="not recorded"),
-    Column("reserved_bytes", "Reserved", "B", "held by the allocator then", missing="not recorded"),
+    Column("device_free_bytes", "Free on the device", "B", "as the driver reported then", missing="not recorded"),
+    Column("reserved_bytes", "Reserved", "B", "reserved by the allocator then", missing="not recorded"),
     Column("allocated_bytes", "In use", "B", "in use then", missing="the history does not reach back to it"),
     Column("unused_bytes", "Unused", "B", "free blocks that serve such a request, at the moment of the snapshot", missing=NO_BLOCKS),
     Column("largest_bytes", "Largest free block", "B", "the largest of them", missing=NO_BLOCKS),
-    Column("where", "Who asked", "", "innermost line of the program", "code", missing="recorded without call stacks"),
+    Column("where", "Requested by", "", "innermost line of the program", "code", missing="recorded without call stacks"),
     Column("verdict", "Why", "", "why it failed", "text"),
     Column("advice", "What helps", "", "what helps", "text", rank=2, missing="nothing can be said"),
     Column("setting", "Setting", "", "the line that helps, before the process starts", "code", rank=2, missing="no setting helps"),
@@ -94,7 +94,7 @@ LAYERS: Final = (
 BATCHES: Final = (
     Column("batch", "Batch", "count", "samples of an iteration"),
     Column("peak_bytes", "Peak", "B", "most memory in use in iterations of that batch", "bar", color="compute"),
-    Column("reserved_bytes", "Reserved", "B", "held by the allocator in them", missing="not recorded"),
+    Column("reserved_bytes", "Reserved", "B", "reserved by the allocator in them", missing="not recorded"),
     Column("iterations", "Iterations", "count", "iterations of that batch"),
 )
 MISSING: Final = (
@@ -109,7 +109,7 @@ TABLES: Final = {
 
 
 def findings_table(found: list[Finding]) -> TableSection:
-    """One row per finding."""
+    """Builds a table with one row per finding."""
     rows = [
         {
             "title": f.title, "rule": f.rule, "saving_bytes": f.saving, "share": f.share,
@@ -126,7 +126,7 @@ def findings_table(found: list[Finding]) -> TableSection:
 
 
 def steps_table(found: Leak) -> TableSection:
-    """The least and the most of each step, with the line."""
+    """Builds the table of the least and the most of each step, with the line."""
     table = found.steps.tail(MOST_STEPS)
     frame = pd.DataFrame({
         "step": table["step"].astype(str), "least_bytes": table["least"], "most_bytes": _known(table["most"]),
@@ -143,7 +143,7 @@ def steps_table(found: Leak) -> TableSection:
 
 
 def growth_table(found: Leak) -> TableSection:
-    """Who leaves memory behind."""
+    """Builds the table of what leaves memory behind."""
     table = found.evidence
     frame = pd.DataFrame({
         "name": table["name"], "by": table["by"], "per_step_bytes": table["per_step"], "bytes": table["bytes"], "steps": table["steps"],
@@ -159,7 +159,7 @@ def growth_table(found: Leak) -> TableSection:
 
 
 def pools_table(heap: Heap) -> TableSection:
-    """The allocator by pool, stream and size class, with a total."""
+    """Builds the table of the allocator by pool, stream and size class, with a total."""
     p = heap.pools
     frame = pd.DataFrame({
         "pool": [_pool(pool, private) for pool, private in zip(p["pool"].tolist(), p["private"].tolist(), strict=True)],
@@ -174,7 +174,7 @@ def pools_table(heap: Heap) -> TableSection:
         "largest_bytes": heap.largest, "rounding_bytes": heap.rounding if heap.rounding >= 0 else None,
     }  # fmt: skip
     pages = {str(i): Mark("estimated", "by whole pages of expandable segments") for i in range(len(p))}
-    footer = "As the allocator stood when the snapshot was taken. A request is served from blocks of its own pool, class and stream alone."
+    footer = "The state of the allocator at the snapshot. A request is served from blocks of its own pool, class and stream alone."
     if heap.other:
         footer += f" {human(heap.other, 'B')} of reserved memory are in no block of a known state."
     return make_table(
@@ -188,7 +188,7 @@ def _pool(pool: str, private: bool) -> str | None:
 
 
 def failures_table(room: Headroom) -> TableSection:
-    """Allocations that failed, the last one first."""
+    """Builds the table of allocations that failed, the last one first."""
     rows = [
         {
             "time_ns": f.time_ns, "requested_bytes": _or_none(f.requested), "device_free_bytes": _or_none(f.free),
@@ -205,7 +205,7 @@ def failures_table(room: Headroom) -> TableSection:
 
 
 def layers_table(found: Recompute) -> TableSection:
-    """What recomputing each class of layers frees and costs."""
+    """Builds the table of what recomputing each class of layers frees and costs."""
     frame = found.classes[found.classes["saving_bytes"].to_numpy() > 0].reset_index(drop=True)
     guessed = Mark("estimated", "what a trace's memory is for is estimated; inputs of the layers stay")
     marks = {"saving_bytes": {str(i): guessed for i in range(len(frame))}}
@@ -222,7 +222,7 @@ def layers_table(found: Recompute) -> TableSection:
 
 
 def batches_table(found: Batch) -> TableSection:
-    """Peaks by batch size."""
+    """Builds the table of peaks by batch size."""
     frame = pd.DataFrame(
         [{"batch": p.batch, "peak_bytes": p.peak, "reserved_bytes": _or_none(p.reserved), "iterations": p.count} for p in found.points],
         columns=[c.name for c in BATCHES],
@@ -231,7 +231,7 @@ def batches_table(found: Batch) -> TableSection:
 
 
 def missing_table(missing: list[Missing]) -> TableSection:
-    """What rules would need."""
+    """Builds the table of what rules would need."""
     frame = pd.DataFrame([{"rule": x.rule, "because": x.because, "record_it_with": x.record_it_with} for x in missing],
                          columns=[c.name for c in MISSING])  # fmt: skip
     return make_table("missing", "Not recorded", frame, MISSING, key="rule", subtitle="rules that cannot speak here, and what they need")

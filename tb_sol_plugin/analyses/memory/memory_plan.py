@@ -165,7 +165,7 @@ MOST_BARS: Final = 32
 
 
 def stack_bytes(stage: Stage, base: int) -> tuple[int, ...]:
-    """Bytes of each of `STACK`."""
+    """Returns the bytes of each of `STACK`."""
     return (
         stage.parameter_bytes, stage.gradient_bytes + stage.main_gradient_bytes, stage.master_bytes, stage.optimizer_bytes,
         stage.activation_bytes, stage.logits_bytes, base,
@@ -173,7 +173,7 @@ def stack_bytes(stage: Stage, base: int) -> tuple[int, ...]:
 
 
 def stage_bars(plan: Plan) -> FigureSection:
-    """One bar per stage; the device's memory is a line."""
+    """Draws one bar per stage; the device's memory is a line."""
     shown = plan.stages[:MOST_BARS]
     names = [f"stage {s.stage}" for s in shown]
     values = [stack_bytes(s, plan.base.counted) for s in shown]
@@ -213,7 +213,7 @@ def stage_bars(plan: Plan) -> FigureSection:
 
 
 def split_section(plan: Plan) -> FactsSection:
-    """What the fullest stage holds, part by part: the legend of the bars, with numbers."""
+    """Builds what the fullest stage holds, part by part: the legend of the bars, with numbers."""
     most = plan.largest
     sizes = dict(zip(STACK_NAMES, stack_bytes(most, plan.base.counted), strict=True))
     shown = {name: size for name, size in sizes.items() if size}
@@ -231,7 +231,7 @@ def split_section(plan: Plan) -> FactsSection:
 
 
 def _device_line(plan: Plan) -> tuple[list[fig.Plain], list[fig.Plain]]:
-    """The device's memory across all bars, with its name."""
+    """Returns the device's memory across all bars, with its name."""
     if plan.device.memory is None:
         return [], []
     at = plan.device.memory / 1e9
@@ -246,7 +246,7 @@ def _device_line(plan: Plan) -> tuple[list[fig.Plain], list[fig.Plain]]:
 
 
 def in_gb(size: int) -> str:
-    """`34.2 GB (31.8 GiB)`: GB = 10^9 bytes, GiB = 2^30 bytes; in MiB where that is little: `46.9 MB (44.77 MiB)`."""
+    """Returns `34.2 GB (31.8 GiB)`: GB = 10^9 bytes, GiB = 2^30 bytes; in MiB where that is little: `46.9 MB (44.77 MiB)`."""
     gib = size / GIB
     if abs(gib) < 0.1:
         return f"{human(size, 'B')} ({gib_of(size)})"
@@ -261,7 +261,7 @@ VERDICTS: Final[Mapping[Verdict | None, str]] = {"fits": "fits", "tight": "fits 
 
 
 def layouts_figure(plan: Plan, found: Sequence[tuple[Spread, Verdict | None]], keys: Sequence[str]) -> FigureSection:
-    """Squares by TP and PP, of the present micro-batch and recomputation. found: layouts with their verdicts; keys: of their rows."""
+    """Draws squares by TP and PP, of the present micro-batch and recomputation. found: layouts with their verdicts; keys: of their rows."""
     now = plan.layout
     own = [(one, fits, key) for (one, fits), key in zip(found, keys, strict=True)
            if (one.micro_batch, one.recompute) == (now.micro_batch, now.recompute)]  # fmt: skip

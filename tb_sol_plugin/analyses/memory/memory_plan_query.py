@@ -104,7 +104,7 @@ FACTS: Final = (
     Fact("largest_activation_bytes", "Activations", "B", "Of it, activations without logits."),
     Fact("largest_logits_bytes", "Logits", "B", "Of it, logits and their gradient."),
     Fact("base_bytes", "Base", "B", "Memory in use beside that, as context and NCCL: given, as recorded, or not counted."),
-    Fact("device", "Device", "", "The device it is held against."),
+    Fact("device", "Device", "", "The device it is compared with."),
     Fact("device_bytes", "Device", "B", "Its memory."),
     Fact("device_gib", "Device, GiB", "", "The same in GiB (2^30 bytes)."),
     Fact("headroom_bytes", "Left", "B", "Memory of the device less the largest stage and the base."),

@@ -100,7 +100,7 @@ class Plan:
         return max(self.stages, key=lambda s: s.total_bytes)
 
     def headroom(self, size: int) -> int | None:
-        """Memory left beside `size` bytes and the base; None where the memory is not known."""
+        """Returns memory left beside `size` bytes and the base; None where the memory is not known."""
         return None if self.device.memory is None else self.device.memory - size - self.base.counted
 
     def verdict(self, size: int) -> Verdict | None:
@@ -116,7 +116,7 @@ def verdict(needed: int, memory: int) -> Verdict:
 
 
 def planned(query: MemoryPlanQuery, capture: Capture | None = None) -> Plan:
-    """The plan that a query asks for; what it leaves open is that of the recording, of the preset, or the default. BadQuery."""
+    """Returns the plan that a query asks for; what it leaves open is that of the recording, of the preset, or the default. BadQuery."""
     given = {name: value for name in NAMES if (value := getattr(query, name)) is not None and value != ""}
     told = _of_recording(capture) if capture is not None else {}
     base, notes = _recorded_model(told, given)
@@ -143,7 +143,7 @@ def planned(query: MemoryPlanQuery, capture: Capture | None = None) -> Plan:
 
 
 def _of_recording(capture: Capture) -> dict[str, str]:
-    """What a recording says of its model and layout, as far as the plan understands it."""
+    """Returns what a recording says of its model and layout, as far as the plan understands it."""
     out = {}
     for name in NAMES:
         value = capture.facts.metadata.get(f"plan.{name}", "")
@@ -161,7 +161,7 @@ def _understood(name: str, value: str) -> bool:
 
 
 def _recorded_model(told: Mapping[str, str], given: Mapping[str, object]) -> tuple[Model | None, list[str]]:
-    """The model as recorded, unless the query names a preset or the recording does not say enough of it."""
+    """Returns the model as recorded, unless the query names a preset or the recording does not say enough of it."""
     sizes = {n: v for n, v in told.items() if n in _MODEL}
     if "preset" in given or not sizes:
         return None, []
@@ -174,7 +174,7 @@ def _recorded_model(told: Mapping[str, str], given: Mapping[str, object]) -> tup
 
 
 def _name(model: Model, query: MemoryPlanQuery, base: Model | None) -> str:
-    """What the model is called: the preset whose sizes these are, one with changes, the recorded one, or one of its own."""
+    """Returns what the model is called: the preset whose sizes these are, one with changes, the recorded one, or one of its own."""
     same = next((name for name, preset in PRESETS.items() if preset == model), "")
     if same:
         return CALLED[same]
@@ -188,7 +188,7 @@ def _name(model: Model, query: MemoryPlanQuery, base: Model | None) -> str:
 
 
 def _device(query: MemoryPlanQuery, capture: Capture | None) -> Device:
-    """What was asked for, else the device of the recording, else the default."""
+    """Returns what was asked for, else the device of the recording, else the default."""
     text = query.device.strip()
     size = _SIZE.match(text)
     if size:
@@ -217,7 +217,7 @@ def _device(query: MemoryPlanQuery, capture: Capture | None) -> Device:
 
 
 def _base(query: MemoryPlanQuery, capture: Capture | None) -> Base:
-    """What was given, else what the program read of its device beside its allocator, else not counted."""
+    """Returns what was given, else what the program read of its device beside its allocator, else not counted."""
     if query.base_gb is not None:
         if not 0 <= query.base_gb < 1e6:
             raise BadQuery(f"base_gb does not fit: {query.base_gb}", hint="give GB from 0 up", field="base_gb")
@@ -229,7 +229,7 @@ def _base(query: MemoryPlanQuery, capture: Capture | None) -> Base:
 
 
 def _measured(capture: Capture) -> int | None:
-    """Bytes of context and NCCL on a device at the last record that tells of them; None where none does."""
+    """Returns bytes of context and NCCL on a device at the last record that tells of them; None where none does."""
     found = budget(capture)
     device = capture.tables[S.MEMORY_RECORDS.name]["device"].to_numpy()
     own = found[found["category"].isin(("base_context", "nccl")) & found["known"] & (device[found["record"].to_numpy()] >= 0)]
@@ -247,7 +247,7 @@ _POWERS: Final = tuple(1 << n for n in range(18))
 
 
 def stand(plan: Plan) -> dict[str, FieldNow]:
-    """Every field that the plan resolves: what it is, and what its slider steps through."""
+    """Returns every field that the plan resolves: what it is, and what its slider steps through."""
     model, layout = plan.model, plan.layout
     out: dict[str, FieldNow] = {}
     for name in (*MODEL_NUMBERS, *MODEL_FLAGS):
@@ -272,7 +272,7 @@ def stand(plan: Plan) -> dict[str, FieldNow]:
 
 
 def _steps(name: str, model: Model, layout: Layout) -> tuple[int, ...]:
-    """Possible values: those that divide what they must; powers of two where anything would do."""
+    """Returns possible values: those that divide what they must; powers of two where anything would do."""
     sizes = {"tp": model.heads, "pp": model.layers, "vpp": model.layers // layout.pp if layout.pp > 1 else 1, "ep": max(model.experts, 1)}
     if name in sizes:
         return choices(name, model, layout, range(1, min(sizes[name], MOST) + 1))
@@ -298,7 +298,7 @@ _OUT: Final = "\u2009·\u2009"
 
 
 def stage_table(plan: Plan) -> TableSection:
-    """What one rank of each stage holds; the first row sums one rank of every stage."""
+    """Builds the table of what one rank of each stage holds; the first row sums one rank of every stage."""
     rows = [_of_stage(plan, s) for s in plan.stages]
     frame = pd.DataFrame(rows, columns=[c.name for c in STAGES])
     total: dict[str, Scalar] = {"stage": "sum"}
@@ -333,7 +333,7 @@ def _exceeds(headroom: Scalar) -> bool:
 
 
 def device_table(plan: Plan) -> TableSection:
-    """Every device of the table, and of device files, against the fullest stage."""
+    """Builds the table of every device of the table, and of device files, against the fullest stage."""
     needed = plan.largest.total_bytes + plan.base.counted
     specs = {key: overridden(key, plan.book) for key in device_choices(plan.book)}
     rows = [
@@ -347,7 +347,7 @@ def device_table(plan: Plan) -> TableSection:
     rows.sort(key=lambda r: (r["memory_bytes"], str(r["device"])))
     frame = pd.DataFrame(rows, columns=[c.name for c in DEVICES])
     beside = f"{human(plan.base.counted, 'B')} of base memory are counted" if plan.base.size is not None else plan.base.origin
-    unsure = {str(i): Mark("unverified", "nobody confirmed the memory of this row") for i, k in enumerate(frame["device"])
+    unsure = {str(i): Mark("unverified", "the memory of this row is not confirmed") for i, k in enumerate(frame["device"])
               if "mem_gb" in specs[k].unverified}  # fmt: skip
     here = {str(i): _link(plan, {"device": str(k)}, f"Hold the plan against {k}") for i, k in enumerate(frame["device"])}
     fits = [r for r in rows if r["verdict"] == "fits"]
@@ -360,7 +360,7 @@ def device_table(plan: Plan) -> TableSection:
 
 
 def spread(plan: Plan) -> list[tuple[Spread, Verdict | None]]:
-    """The same model on as many devices, in every other layout, with whether it fits; best first."""
+    """Returns the same model on as many devices, in every other layout, with whether it fits; best first."""
     return sorted(((one, plan.verdict(one.largest_bytes)) for one in layouts(plan.model, plan.layout, plan.layout.world)), key=_order)
 
 
@@ -382,12 +382,12 @@ def way_out(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> tuple[str
 
 
 def _first(found: list[tuple[Spread, Verdict | None]]) -> Spread | None:
-    """The first that fits, one whose tensor parallel ranks stand within a host of `HOST` devices before others."""
+    """Returns the first that fits, one whose tensor parallel ranks stand within a host of `HOST` devices before others."""
     return min((s for s, fits in found if fits == "fits"), key=lambda s: s.tp > HOST, default=None)
 
 
 def layout_table(plan: Plan, found: list[tuple[Spread, Verdict | None]]) -> TableSection:
-    """The best of `spread`."""
+    """Builds the table of the best layouts of `spread`."""
     world = plan.layout.world
     shown = found[:MOST_LAYOUTS]
     rows = [_of_layout(plan, one, fits) for one, fits in shown]
@@ -433,7 +433,7 @@ def _of_layout(plan: Plan, one: Spread, fits: Verdict | None) -> dict[str, Scala
 
 
 def key_of(one: Spread) -> str:
-    """Key of a layout's row."""
+    """Returns the key of a layout's row."""
     return f"{one.tp}x{one.pp}x{one.dp}.{one.micro_batch}.{one.recompute}"
 
 
@@ -453,7 +453,7 @@ def _layout_link(plan: Plan, one: Spread) -> Link:
 
 
 def _link(plan: Plan, changes: dict[str, str], label: str) -> Link:
-    """This plan with some fields changed."""
+    """Returns this plan with some fields changed."""
     now = {n: _tables_text(value) for n in (*NAMES, "device", "base_gb") if (value := getattr(plan.query, n)) not in (None, "")}
     if set(changes) & set(SPREAD):
         now = {n: v for n, v in now.items() if n not in SPREAD}
@@ -465,7 +465,7 @@ def _tables_text(value: object) -> str:
 
 
 def formula_table(plan: Plan) -> TableSection:
-    """Every figure of the model, and of the first, the fullest and the last stage."""
+    """Builds the table of every figure of the model, and of the first, the fullest and the last stage."""
     which = sorted({0, plan.largest.stage, len(plan.stages) - 1})
     rows = [
         {
@@ -484,11 +484,11 @@ def formula_table(plan: Plan) -> TableSection:
 
 
 def saved_by_placement(plan: Plan) -> int:
-    """Bytes that the fullest stage would be smaller by, were embedding and head where they are needed and divided over tp."""
+    """Returns bytes that the fullest stage would be smaller by, were embedding and head where they are needed and divided over tp."""
     own = stages(plan.model, replace(plan.layout, embedding_placement="own", head_placement="own"))
     return plan.largest.total_bytes - max(s.total_bytes for s in own)
 
 
 def with_own_placement(plan: Plan) -> Link:
-    """This plan, so placed."""
+    """Returns this plan with that placement."""
     return _link(plan, {"embedding_placement": "own", "head_placement": "own"}, "Place them so")

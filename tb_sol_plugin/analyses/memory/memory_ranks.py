@@ -1,6 +1,6 @@
 """Which rank uses more memory than the others, and which is nearest to running out.
 
-One row per rank, of the memory of its device with most in use: what was in use and held by the allocator at most, before the window and
+One row per rank, of the memory of its device with most in use: what was in use and reserved by the allocator at most, before the window and
 at its end, what is left of the device, how much of it lies between pieces in use, and how much it grows per step. Stages of a pipeline
 hold different parts of a model and differ by design: where the recordings name the stage of each rank, ranks are compared within
 their stage, else with all. The imbalance is the largest value over the median. A rank that is far from the others is marked (robust
@@ -109,7 +109,7 @@ def memory_of_rank(capture: Capture, query: Query) -> RankMemory:
 
 
 def _largest_at_peak(capture: Capture, curves: tuple[Curves, ...], source: str) -> tuple[str, int | None]:
-    """What held most at the peak, by category where any source can tell, else by module; ("", None) where none can."""
+    """Returns what held most at the peak, by category where any source can tell, else by module; ("", None) where none can."""
     ordered = sorted(curves, key=lambda c: c.source != source)
     for by in BY:
         for curve in ordered:
@@ -127,7 +127,7 @@ NEAR: Final = 64e6
 """Bytes by which a rank must differ from the median to be an outlier."""
 MEASURES: Final = {
     "peak": Measure("peak", "B", "memory in use at most", NEAR),
-    "reserved": Measure("reserved", "B", "memory held by the allocator at most", NEAR),
+    "reserved": Measure("reserved", "B", "memory reserved by the allocator at most", NEAR),
     "fragmentation": Measure("fragmentation", "B", "memory held and not in use at the peak", NEAR),
     "before": Measure("before", "B", "memory in use before the window", NEAR),
     "end": Measure("end", "B", "memory in use at the end", NEAR),
@@ -158,17 +158,17 @@ def compare(ranks: Ranks[RankMemory], parts: list[RankMemory], what: str) -> Mem
 
 
 def has_stages(ranks: MemoryOfRanks) -> bool:
-    """Whether ranks are compared within pipeline stages."""
+    """Returns whether ranks are compared within pipeline stages."""
     return ranks.groups != (ALL,)
 
 
 def displayed(ranks: MemoryOfRanks) -> pd.DataFrame:
-    """The table of ranks without the columns that name a rank."""
+    """Returns the table of ranks without the columns that name a rank."""
     return ranks.frame.assign(**{name: whole(ranks.frame[name]) for name in _BYTES})
 
 
 def by_stage(ranks: MemoryOfRanks) -> pd.DataFrame:
-    """One row per stage over its ranks; where no stages are known one over all of them."""
+    """Returns one row per stage over its ranks; where no stages are known one over all of them."""
     value, reserved, left = ranks.spread(), ranks.spread("reserved"), ranks.spread("left")
     sloped = ranks.spread("growth")["count"] > 0
     leaks = np.bincount(ranks.group[ranks.counts & (ranks.frame["verdict"] == "leak").to_numpy()], minlength=len(ranks.groups))
@@ -191,27 +191,27 @@ class MemoryRanksQuery(Query, kw_only=True, frozen=True):
 
 _UNKNOWN_RESERVED: Final = "this source does not record what is reserved"
 RANK_COLUMNS: Final = (
-    Column("rank", "Rank", doc="rank of the worker, as recorded or as its name says", missing="not known"),
-    Column("stage", "Stage", doc="stage of the pipeline, as the SOL capture of the worker says", show="text", missing="not recorded"),
+    Column("rank", "Rank", doc="rank, as recorded or from the name of the worker", missing="not known"),
+    Column("stage", "Stage", doc="stage of the pipeline, from the SOL capture of the worker", show="text", missing="not recorded"),
     Column("of_median", "× median", doc="the compared value over the median of the ranks of its stage, or of all",
            missing="the median is 0, or the value is not known"),
     Column("peak", "In use at most", "B", "largest memory in use", show="bar", color="compute"),
-    Column("reserved", "Reserved at most", "B", "largest memory held by the allocator", missing=_UNKNOWN_RESERVED),
-    Column("left", "Left", "B", "memory of the device less what is in use outside of the allocator less the most that it held",
+    Column("reserved", "Reserved at most", "B", "largest memory reserved by the allocator", missing=_UNKNOWN_RESERVED),
+    Column("left", "Left", "B", "memory of the device less what is in use outside of the allocator less the most that it reserved",
            missing="the size of the device, or what its allocator holds, is not known"),
-    Column("fragmentation", "Held, not in use", "B", "held by the allocator less in use, when most was in use", missing=_UNKNOWN_RESERVED),
+    Column("fragmentation", "Reserved, not in use", "B", "reserved less in use, when most was in use", missing=_UNKNOWN_RESERVED),
     Column("growth", "Growth per step", "B", "slope of a line through the least that was in use in each step",
            missing="too few steps were recorded"),
     Column("holder", "Held most", doc="what held most at the peak, by category or module", show="text", rank=2,
-           missing="this source does not tell"),
-    Column("held", "Of the peak", "B", "what that held", rank=2, missing="this source does not tell"),
-    Column("before", "Before", "B", "in use before the window", rank=2, missing="this source does not tell"),
+           missing="this source does not record it"),
+    Column("held", "Of the peak", "B", "what that held", rank=2, missing="this source does not record it"),
+    Column("before", "Before", "B", "in use before the window", rank=2, missing="this source does not record it"),
     Column("end", "At the end", "B", "in use at the end of the window", rank=2),
     Column("failures", "Failed", "count", "allocations that failed", rank=2, missing="only the history of an allocator snapshot records"),
-    Column("base", "Beside", "B", "used on the device beside the allocator: context, libraries, communication", rank=3,
+    Column("base", "Beside", "B", "used on the device outside of the allocator: context, libraries, communication", rank=3,
            missing="not recorded"),
     Column("capacity", "Device", "B", "memory of the device", rank=3, missing="not recorded"),
-    Column("reserved_at_peak", "Reserved at the peak", "B", "held by the allocator when most was in use", rank=3,
+    Column("reserved_at_peak", "Reserved at the peak", "B", "reserved by the allocator when most was in use", rank=3,
            missing=_UNKNOWN_RESERVED),
     Column("verdict", "Steps", doc="what the line through the steps says", rank=3, show="text"),
     Column("device", "Memory", doc="which memory", rank=3, show="text"),
@@ -226,8 +226,8 @@ STAGE_COLUMNS: Final = (
     Column("most_rank", "Rank", doc="the rank with the largest value", missing="all alike, or not known"),
     Column("imbalance", "Imbalance", doc="largest over median", missing="the median is 0, or not known"),
     Column("excess", "Above median", "B", "largest less median", show="bar", color="compute", missing="not known"),
-    Column("reserved", "Reserved at most", "B", "largest memory held by an allocator", missing=_UNKNOWN_RESERVED),
-    Column("reserved_rank", "Rank", doc="the rank whose allocator held most", rank=2, missing="all alike, or not known"),
+    Column("reserved", "Reserved at most", "B", "largest memory reserved by an allocator", missing=_UNKNOWN_RESERVED),
+    Column("reserved_rank", "Rank", doc="the rank whose allocator reserved most", rank=2, missing="all alike, or not known"),
     Column("left", "Least left", "B", "of the rank that is nearest to running out", missing="not known"),
     Column("left_rank", "Rank", doc="that rank", missing="all alike, or not known"),
     Column("growing", "Growing", "count", "ranks whose memory in use grows from step to step", missing="too few steps were recorded"),
@@ -236,7 +236,7 @@ FACTS: Final = (
     *R.FACTS,
     Fact("stages", "", "count", "stages of the pipeline among them"),
     Fact("peak_bytes", "Highest peak", "B", "memory in use at most, of the rank with most"),
-    Fact("reserved_bytes", "", "B", "held by an allocator at most, of the rank with most"),
+    Fact("reserved_bytes", "", "B", "reserved by an allocator at most, of the rank with most"),
     Fact("imbalance", "Imbalance", "", "the compared value, largest over median, in the stage with the largest difference"),
     Fact("excess_bytes", "", "B", "the difference: largest less median"),
     Fact("left_bytes", "Least left", "B", "left of the device, of the rank nearest to running out"),
@@ -397,7 +397,7 @@ DEVICE_CLOSE: Final = 3.0
 
 
 def strip(ranks: MemoryOfRanks) -> FigureSection:
-    """One bar or point per rank."""
+    """Draws one bar or point per rank."""
     measure, values = ranks.measure, _over_groups(ranks)
     known = np.isfinite(values)
     if not known.any():
@@ -419,7 +419,7 @@ def strip(ranks: MemoryOfRanks) -> FigureSection:
         data, x=axis.layout(), y=F.axis(unit, range=[0 if axis.bars and low >= 0 else (low / scale) * 1.1 - 0.06 * over, over]),
         shapes=shapes, annotations=notes, margin={"l": 64, "r": 18, "t": 18, "b": 46}, bargap=0, barmode="overlay", showlegend=False,
     )  # fmt: skip
-    words = "in use at most; behind it, paler, held by the allocator" if peak else measure.label
+    words = "in use at most; behind it, paler, reserved by the allocator" if peak else measure.label
     return FigureSection(
         id="ranks_figure", title=TITLE, figure=drawn, summary=_summary(ranks), table="ranks", height=STRIP_PX,
         subtitle=f"{words}; lines are the medians{' of the stages' if has_stages(ranks) else ''}",
@@ -427,7 +427,7 @@ def strip(ranks: MemoryOfRanks) -> FigureSection:
 
 
 def _over_groups(ranks: MemoryOfRanks, column: str = "") -> Floats:
-    """A value per rank: each rank is in one group."""
+    """Returns a value per rank: each rank is in one group."""
     return ranks.counted(column)[ranks.counts]
 
 
@@ -436,7 +436,7 @@ def _width(axis: RankAxis[RankMemory]) -> float:
 
 
 def _reserved(axis: RankAxis[RankMemory], values: Floats) -> list[F.Plain]:
-    """What the allocator holds, behind what is in use."""
+    """Returns what the allocator holds, behind what is in use."""
     there = np.isfinite(values)
     if not there.any():
         return []
@@ -465,7 +465,7 @@ def _points(ranks: MemoryOfRanks, axis: RankAxis[RankMemory], values: Floats, re
 
 
 def _medians(ranks: MemoryOfRanks, axis: RankAxis[RankMemory], scale: float) -> list[F.Plain]:
-    """A dashed line over the ranks of each stage; where these are not adjacent, a piece over each run of them."""
+    """Returns a dashed line over the ranks of each stage; where these are not adjacent, a piece over each run of them."""
     x: list[float | None] = []
     y: list[float | None] = []
     order = np.argsort(axis.x, kind="stable")
@@ -481,7 +481,7 @@ def _medians(ranks: MemoryOfRanks, axis: RankAxis[RankMemory], scale: float) -> 
 
 
 def _device_line(ranks: MemoryOfRanks, top: float, scale: float) -> tuple[list[F.Plain], list[F.Plain], float]:
-    """(shapes, annotations, highest value): the memory of the device, where all ranks have the same and it is near."""
+    """Returns (shapes, annotations, highest value): the memory of the device, where all ranks have the same and it is near."""
     capacity = ranks.counted("capacity")
     sizes = {int(c) for c in capacity[np.isfinite(capacity)].tolist()}
     if len(sizes) != 1 or ranks.measure.column not in ("peak", "reserved", "end", "before"):

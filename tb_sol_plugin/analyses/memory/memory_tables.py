@@ -50,7 +50,7 @@ WHO: Final = ("operator", "parent", "module", "phase", "frame", "step")
 """Columns that hide where a recording tells nothing of them."""
 NONE_TOLD: Final = {
     "snapshot": "This snapshot holds no history, so no single allocations.",
-    "timeline": "A memory timeline tells sums by category, no single allocations.",
+    "timeline": "A memory timeline has sums by category, no single allocations.",
     "recorder": "Records of the program are levels at some moments, no single allocations.",
 }
 
@@ -66,7 +66,7 @@ class ShownAllocations:
 def allocations_section(
     capture: Capture, curve: Curves, window: tuple[int, int] | None, least: int, origin: int, part: str, scale: float
 ) -> ShownAllocations:
-    """The largest allocations of at least so many bytes that begin or end in the window."""
+    """Returns the largest allocations of at least so many bytes that begin or end in the window."""
     title = "Allocations"
     found = L.allocations_of(capture, curve)
     if found is None:
@@ -113,7 +113,7 @@ def allocations_section(
 
 
 def _stretches(own: pd.DataFrame, origin: int, scale: float) -> list[Stretch]:
-    """Of each: from allocation to free, open where one of them is not recorded."""
+    """Returns the time of each allocation: from allocation to free, open where one of them is not recorded."""
     begun, ended = own["row"].to_numpy() >= 0, own["free_row"].to_numpy() >= 0
     start, end = (own["start_ns"].to_numpy() - origin) / scale, (own["end_ns"].to_numpy() - origin) / scale
     return [
@@ -136,7 +136,7 @@ STEP_COLUMNS: Final = (
     Column("allocated_bytes", "Allocated", "B", "sum of all allocations in the step", missing=SAMPLED),
     Column("freed_bytes", "Freed", "B", "sum of all frees in the step", missing=SAMPLED),
     Column("change_bytes", "Change", "B", "at its end less at the end of the step before", rank=2, missing="the first step"),
-    Column("reserved_bytes", "Reserved at most", "B", "most that the allocator held during the step", rank=2, missing=NOT_HELD),
+    Column("reserved_bytes", "Reserved at most", "B", "most that the allocator reserved during the step", rank=2, missing=NOT_HELD),
     Column("peak_ns", "Peak at", "ns", "since the start of the step", rank=2),
     Column("start_ns", "Start", "ns", "of the step on the host, since the start of the recording", rank=3),
     Column("duration_ns", "Duration", "ns", "of the step on the host", rank=3),
@@ -152,7 +152,7 @@ class ShownSteps:
 
 
 def steps_section(capture: Capture, curve: Curves, origin: int, scale: float, query: dict[str, str]) -> ShownSteps | None:
-    """None where no step was recorded with a part of the curve. curve: whole."""
+    """Returns the table of steps; None where no step was recorded with a part of the curve. curve: whole."""
     frame = sums_of_steps(capture, curve)
     if not len(frame):
         return None
@@ -193,14 +193,14 @@ CURVE: Final = (
     Column("time_ns", "Time", "ns", "since the start of the recording; a level holds until the next one"),
     Column("device", "Device", doc="memory that is meant"),
     Column("allocated_bytes", "In use", "B", "in use; the change since the beginning where no totals were recorded"),
-    Column("reserved_bytes", "Reserved", "B", "held by the allocator", missing="not told by this source"),
+    Column("reserved_bytes", "Reserved", "B", "held by the allocator", missing="not recorded by this source"),
 )
 DEVICES: Final = (
     Column("memory", "Device", doc="memory that is meant", show="code"),
-    Column("source", "Source", doc="what tells of it"),
+    Column("source", "Source", doc="where it was recorded"),
     Column("peak_bytes", "In use at most", "B", "most that was in use at once, or the change", show="bar", color="compute"),
-    Column("reserved_bytes", "Reserved at most", "B", "most that the allocator held", missing="not told by this source"),
-    Column("before_bytes", "Before", "B", "in use before the recording began", missing="not told by this source"),
+    Column("reserved_bytes", "Reserved at most", "B", "most that the allocator reserved", missing="not recorded by this source"),
+    Column("before_bytes", "Before", "B", "in use before the recording began", missing="not recorded by this source"),
     Column("capacity_bytes", "Memory", "B", "memory of the device", missing="not recorded"),
     Column("points", "Points", "count", "levels that were recorded"),
     Column("key", "Row", doc="device and source", rank=3),
@@ -234,7 +234,7 @@ def curve(
 
 
 def devices(capture: Capture, memory: Memory, whole: C.Curves, limits: str) -> list[TableSection]:
-    """What else is recorded: other devices, the host, other sources. Left out where there is one curve alone."""
+    """Returns the curves of other devices, the host and other sources. Left out where there is one curve alone."""
     pairs = [(m, c) for m in memories(capture)[:MOST_DEVICES] for c in m.curves]
     if len(pairs) < 2:
         return []
@@ -275,14 +275,14 @@ PEAK_COLUMNS: Final = (
     Column("name", "Blocked by", doc="what holds it; last what was there before, and the rest", show="code"),
     Column("bytes", "In use", "B", "bytes in use at that moment", show="bar", color_by="color"),
     Column("share", "Share", "ratio", "bytes over all that was in use then", show="share"),
-    Column("allocations", "Allocations", "count", "how many make up these bytes", missing="not told by this source"),
+    Column("allocations", "Allocations", "count", "how many make up these bytes", missing="not recorded by this source"),
     Column("kind", "Kind", doc="row; before: in use before the recording began; unknown: the rest of what was in use", rank=3),
     Column("color", "Color", doc="color of the row", rank=3),
 )  # fmt: skip
 
 
 def peak_section(found: Attribution, by: By, origin: int, *, at_peak: bool, why: str, query: dict[str, str]) -> TableSection:
-    """Rows add up to what was in use exactly. why: of a grouping that this source cannot answer, "" where it can."""
+    """Builds the table of what was in use; rows add up to it. why: of a grouping that this source cannot answer, else ""."""
     frame = _bounded(found.rows)
     frame = frame.assign(
         color=[color(str(n)) if by == "category" and k == "row" else {"before": "host", "unknown": "idle"}.get(str(k), "compute")
@@ -296,7 +296,7 @@ def peak_section(found: Attribution, by: By, origin: int, *, at_peak: bool, why:
         if guess:
             marks["name"][str(i)] = Mark("estimated", "worked out from where and when it was allocated")
         if kind == "unknown" and (size < 0 or (found.total and size > 0.05 * found.total)):
-            text = "more is told than was in use: something counts twice" if size < 0 else "more than 5 % of what was in use"
+            text = "more is reported than was in use: something counts twice" if size < 0 else "more than 5 % of what was in use"
             marks["bytes"][str(i)] = Mark("flagged", text)
     last = [str(n) for n, k in zip(frame["name"], frame["kind"], strict=True) if k != "row"]
     columns = [
@@ -317,7 +317,7 @@ def peak_section(found: Attribution, by: By, origin: int, *, at_peak: bool, why:
 
 
 def _bounded(rows: pd.DataFrame) -> pd.DataFrame:
-    """The largest rows; the others as one, so that the sum stays."""
+    """Keeps the largest rows; the others become one, so that the sum stays."""
     own = rows["kind"].to_numpy() == "row"
     if int(own.sum()) <= MOST_GROUPS:
         whole: pd.DataFrame = rows.reset_index(drop=True)
@@ -337,11 +337,11 @@ def _bounded(rows: pd.DataFrame) -> pd.DataFrame:
 FACTS: Final = (
     Fact("peak_bytes", "In use at most", "B", "most that was in use at once; the change since the beginning where no totals were "
          "recorded"),
-    Fact("reserved_bytes", "Reserved at most", "B", "most that the allocator held at once"),
+    Fact("reserved_bytes", "Reserved at most", "B", "most that the allocator reserved at once"),
     Fact("before_bytes", "Before the recording", "B", "in use before the recording began"),
     Fact("headroom_bytes", "Headroom", "B", "the device's memory less what lay beside the allocator, as far as it is known, and less "
          "the most that it held"),
-    Fact("fragmentation_bytes", "Not in use at the peak", "B", "held by the allocator and not in use, when most was in use"),
+    Fact("fragmentation_bytes", "Not in use at the peak", "B", "reserved by the allocator and not in use, when most was in use"),
     Fact("leak_bytes_per_step", "Growth per step", "B", "growth of the least that is in use in a step, per step: least squares"),
     Fact("peak_ns", "Peak at", "ns", "when most was in use, since the start of the recording"),
     Fact("end_bytes", "In use at the end", "B", "in use at the end"),
@@ -352,7 +352,7 @@ TILES: Final = ("peak_bytes", "reserved_bytes", "before_bytes", "headroom_bytes"
 
 
 def _tile_notes(found: Summary, values: Mapping[str, Scalar], origin: int, *, at_most: bool) -> dict[str, str]:
-    """The line below each tile: sizes in GiB, and what they are a share of."""
+    """Returns the line below each tile: sizes in GiB, and what they are a share of."""
     notes = {name: gib(value) for name, value in values.items() if name.endswith("_bytes") and isinstance(value, int)}
     notes["peak_bytes"] = f"{notes.get('peak_bytes', '')} at {since(found.peak_ns, origin)}".strip()
     if found.reserved is not None and found.capacity.bytes:
@@ -365,7 +365,7 @@ def _tile_notes(found: Summary, values: Mapping[str, Scalar], origin: int, *, at
 
 
 def tiles_section(found: Summary, origin: int, *, room: Headroom, growth: Leak | None, remarks: Sequence[str]) -> FactsSection:
-    """Tiles. remarks: what to know of the source."""
+    """Builds tiles. remarks: what to know of the source."""
     left = room.left.bytes if room.left.bytes is not None else room.at_most
     fitted = growth is not None and growth.slope == growth.slope and growth.verdict != "few"
     slope = round(growth.slope) if growth is not None and fitted else None
@@ -414,7 +414,7 @@ def headline(found: Summary, what: Attribution, by: By, memory: str, origin: int
 
 
 def _left(room: Headroom) -> str:
-    """How much of the device is left, in a sentence; "" unknown."""
+    """Returns how much of the device is left, in a sentence; "" unknown."""
     left, total = room.left.bytes, room.total.bytes
     if total is None or (left is None and room.at_most is None):
         return ""
@@ -424,7 +424,7 @@ def _left(room: Headroom) -> str:
 
 
 def _parts(what: Attribution, by: By) -> str:
-    """What it consists of, the largest first, in words; "" where nothing is known of it."""
+    """Returns what memory in use consists of, the largest first, in words; "" where nothing is known of it."""
     rows = what.rows[what.rows["bytes"].to_numpy() > 0]
     out = []
     for name, kind, share, guess in zip(rows["name"], rows["kind"], rows["share"], rows["estimated"], strict=True):
@@ -468,10 +468,10 @@ NAMES: Final = {
 
 
 def operators_section(capture: Capture, curve: Curves, window: tuple[int, int] | None, part: str) -> TableSection:
-    """Empty, with the reason, for sources that know no operators."""
+    """Builds the table of operators; empty, with the reason, for sources that know none."""
     title = "Operators"
     if curve.source != "events":
-        empty = "This source tells no operators. Record a trace beside it with profile(profile_memory=True)."
+        empty = "This source has no operators. Record a trace too, with profile(profile_memory=True)."
         return TableSection(
             id="operators",
             title=title,

@@ -42,7 +42,7 @@ from tb_sol_plugin.units import human
 
 COLUMNS = (
     Column("title", "Finding", "", "The cause in words.", "text"),
-    Column("rule", "Rule", "", "Stable name of the rule; what each looks at stands in docs/findings.md.", "code", rank=2),
+    Column("rule", "Rule", "", "Stable name of the rule; docs/findings.md describes each.", "code", rank=2),
     Column("saving_ns", "Saving", "ns", "What fixing it could save per step, at most.", "bar", color="compute"),
     Column("share", "Of the step", "ratio", "Saving over the step.", "share"),
     Column("calls", "Calls", "count", "Operator calls whose time it removes.", rank=2, missing="it removes no operator's time"),
@@ -91,9 +91,9 @@ class FindingsQuery(Query, kw_only=True, frozen=True):
     facts=FACTS,
 )
 def findings(capture: Capture, query: FindingsQuery) -> Report:
-    """Every finding, and a table of the modules and phases in which its time is spent."""
+    """Returns every finding, and a table of the modules and phases in which its time is spent."""
     if is_profile(capture):
-        because = "a Proton profile holds sums, no single calls that a rule could look at"
+        because = "a Proton profile holds sums, no single calls for a rule to examine"
         raise Unavailable(because, hint="the roofline ranks its kernels by their time above the limit")
     part = scope(capture, query)
     fall = waterfall(capture, part, query.device_limits)
@@ -159,7 +159,7 @@ def _cards(fall: Waterfall, shown: list[Finding]) -> FindingsSection:
 
 
 def _places(capture: Capture, fall: Waterfall, found: list[Finding]) -> pd.DataFrame:
-    """Per finding, layer and phase: calls, and the saving per step that lies there."""
+    """Returns per finding, layer and phase: calls, and the saving per step that lies there."""
     ops = fall.work.ops
     phase = _phase_of(capture, ops["annotation"].to_numpy())
     parts = []
@@ -176,7 +176,7 @@ def _places(capture: Capture, fall: Waterfall, found: list[Finding]) -> pd.DataF
 
 
 def _phase_of(capture: Capture, annotation: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
-    """Path of the user range around each call below its step, "" outside."""
+    """Returns the path of the user range around each call below its step, "" outside."""
     tree = phase_tree(capture)
     node = np.where(annotation >= 0, tree.node[np.maximum(annotation, 0)], -1) if len(tree.node) else annotation
     paths = np.array([*(p.removeprefix(STEP).lstrip("/") for p in tree.path), ""], dtype=object)

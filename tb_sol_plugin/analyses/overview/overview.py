@@ -114,7 +114,7 @@ FACTS: Final = (
     facts=FACTS,
 )
 def overview(capture: Capture, query: Query) -> Report:
-    """The step against its limit, what to fix first, where the step goes, the device and the run."""
+    """Returns the step against its limit, what to fix first, where the step goes, the device and the run."""
     part = scope(capture, query)
     fall = waterfall(capture, part, query.device_limits)
     if is_profile(capture):
@@ -154,7 +154,7 @@ def overview(capture: Capture, query: Query) -> Report:
 
 
 def _of_a_profile(capture: Capture, part: Scope, fall: Waterfall, query: Query) -> Report:
-    """Sums over a whole profile: kernels and scopes, without steps."""
+    """Returns sums over a whole profile: kernels and scopes, without steps."""
     report = Report(analysis="overview", title="Overview", headline=overview_tables.sentence(capture, fall))
     report.notices = source_notices(capture, part) + [Notice(text, "warn") for text in (caution(fall.work.spec),) if text]
     report.sections = [
@@ -172,7 +172,7 @@ def _of_a_profile(capture: Capture, part: Scope, fall: Waterfall, query: Query) 
 def _notices(capture: Capture, part: Scope, fall: Waterfall) -> list[Notice]:
     out = source_notices(capture, part) + joined_notices(capture, fall.work, part)
     if capture.facts.truncated:
-        out.append(Notice("The file ends early: what stands on this page is of the part that could be read.", "warn", Link("health")))
+        out.append(Notice("The file ends early: this page covers the part that could be read.", "warn", Link("health")))
     if not len(capture.device) and not fall.has_limits and not fall.work.from_ledger:
         because, record, _ = capture.missing("device_events") or ("", "", "")
         out.append(Notice(f"{because.capitalize()}; {record}. Host times only.", "info"))
@@ -197,7 +197,7 @@ def _worker(capture: Capture) -> str:
 
 
 def _most_without_model(capture: Capture, fall: Waterfall, most: int = 3) -> str:
-    """`: `op` (why), …`: the operators with most time and no limit, with the reason; work of no operator among them."""
+    """Returns `: `op` (why), …`: the operators with most time and no limit, with the reason; work of no operator among them."""
     ops = fall.work.ops
     lost = unmodeled(capture, fall.work, ops)
     said: dict[str, float] = {}
@@ -235,7 +235,7 @@ def _findings(found: list[Finding], fall: Waterfall, most: int = 4) -> FindingsS
 
 
 def _nothing_found(fall: Waterfall) -> str:
-    """What stands in the place of the findings where there is none."""
+    """Returns what stands in the place of the findings where there is none."""
     if not fall.work.timed:
         return NEEDS_TIMES
     none = "Nothing was found that saves more than 0.5 % of the step."
@@ -285,19 +285,19 @@ def _device(capture: Capture, fall: Waterfall, query: Query) -> FactsSection:
 
 
 def _quiet(column: Column) -> Column:
-    """The column, shown only when a reader asks for it."""
+    """Returns the column, shown only when a reader asks for it."""
     return msgspec.structs.replace(column, rank=3)
 
 
 def _operator_order(fall: Waterfall, without: str) -> str:
-    """The column that operators are ordered by: time above the limit, time, the limit, or `without` where there is neither."""
+    """Returns the column that operators are ordered by: time above the limit, time, the limit, or `without` where there is neither."""
     if fall.work.timed:
         return "wasted_ns" if fall.has_limits else "measured_ns"
     return "sol_ns" if fall.has_limits else without
 
 
 def _operators(fall: Waterfall, most: int = 12) -> TableSection:
-    """Operators and shapes with most time above their limit; by time where there is no limit."""
+    """Builds the table of operators and shapes with most time above their limit; by time where there is no limit."""
     ops = fall.work.ops
     by_limit = fall.has_limits
     use = ops[fall.counted] if by_limit else ops
@@ -338,7 +338,7 @@ def _operators_title(fall: Waterfall, kind_of_time: str) -> str:
 
 
 def _by_shape(ops: pd.DataFrame) -> pd.DataFrame:
-    """Calls summed by operator and shapes, with the part of them that is recomputed."""
+    """Returns calls summed by operator and shapes, with the part of them that is recomputed."""
     keys = ["name", "shapes", "kind"]
     number = ops.groupby(keys, observed=True, sort=False, dropna=False).ngroup().to_numpy()
     _, first = np.unique(number, return_index=True)
@@ -347,7 +347,7 @@ def _by_shape(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mark(table: TableSection, frame: pd.DataFrame, where: Link) -> None:
-    """Flags and estimates of the rows, and where each leads."""
+    """Marks flags and estimates of the rows, and where each leads."""
     for row, (name, efficiency, guessed, why) in enumerate(
         zip(frame["name"].tolist(), frame["efficiency"].tolist(), frame.get("estimated", []), frame.get("reason", []), strict=False)
     ):

@@ -21,7 +21,7 @@ from tb_sol_plugin.units import MINUS, NARROW, capitalized, human
 
 
 def _long_gaps(busy: iv.Spans, low: int, high: int, factor: float) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Annotations and background bands of the gaps that take 6 % of the time or more."""
+    """Returns annotations and background bands of the gaps that take 6 % of the time or more."""
     first, last = iv.gaps(busy, low, high)
     long = np.flatnonzero(last - first >= 0.06 * (high - low)).tolist()
     font = {"size": 11.5, "color": light("ink-3")}
@@ -43,7 +43,7 @@ def _long_gaps(busy: iv.Spans, low: int, high: int, factor: float) -> tuple[list
 
 
 def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
-    """Stacked share of each class in equal slices of the selected steps, with the long gaps named."""
+    """Draws stacked share of each class in equal slices of the selected steps, with the long gaps named."""
     windows, rows = windows_of(capture, part)
     low, high = (int(windows[0][0]), int(windows[1][-1])) if len(windows[0]) else part.window_ns
     everything = layers(capture, np.ones(len(capture.device), bool))
@@ -134,7 +134,7 @@ class _Bar:
 
 
 def waterfall_figure(parts: Parts, *, per_step: bool, shown: bool) -> FigureSection:
-    """Bars of `parts`. shown: the ratio is known well enough to call what stays the speed of light."""
+    """Draws bars of `parts`. shown: the ratio is known well enough to call what stays the speed of light."""
     whole = parts.start.ns or 1.0
     factor, unit = fig.time_scale(whole)
     bars = _bars(parts, factor, unit)
@@ -207,7 +207,7 @@ def _bars(parts: Parts, factor: float, unit: str) -> list[_Bar]:
 
 
 def _bounds(parts: Parts, factor: float) -> str:
-    """The pieces of what stays, where there are several and their words have room right of the bar."""
+    """Returns the pieces of what stays, where there are several and their words have room right of the bar."""
     total = sum(p.ns for p in parts.stays)
     if len(parts.stays) < 2 or total > 0.45 * parts.start.ns or total < SMALL * parts.start.ns:
         return ""
@@ -236,7 +236,7 @@ def _trace(bar: _Bar, whole: float) -> fig.Plain:
 
 
 def _label(bar: _Bar, reach: float) -> fig.Plain:
-    """Right of its bar where there is room, else left of it, else inside its end."""
+    """Places a label right of its bar where there is room, else left of it, else inside its end."""
     note: fig.Plain = {"y": bar.row, "text": bar.said, "showarrow": False, "yanchor": "middle"}
     font: fig.Plain = {"size": 12, "color": light("ink-2")}
     clear: fig.Plain = {"font": font, "bgcolor": light("surface"), "borderpad": 1}  # no line runs through the text
@@ -250,14 +250,14 @@ def _label(bar: _Bar, reach: float) -> fig.Plain:
 
 
 def _plain(value: float) -> str:
-    """A number of the axis' unit with the decimals of its size."""
+    """Returns a number of the axis' unit with the decimals of its size."""
     if 0 < abs(value) < 0.005:
         return "< 0.01"
     return human(value, "count") if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def part_table(parts: Parts) -> TableSection:
-    """The waterfall as a table."""
+    """Builds the waterfall as a table."""
     whole = parts.start.ns or 1.0
     every = parts.all
     frame = pd.DataFrame(

@@ -76,7 +76,7 @@ class Tiles:
     def add(
         self, name: str, value: Scalar, *, label: str = "", note: str = "", more: str = "", mark: Mark | None = None, hidden: bool = False
     ) -> None:
-        """A value. label: where it is not the usual one. more: the formula in numbers, after the definition. hidden: data only."""
+        """Adds a value. label: where it is not the usual one. more: the formula in numbers, after the definition. hidden: data only."""
         self.values[name] = value
         if hidden:
             self.hidden.append(name)
@@ -90,7 +90,7 @@ class Tiles:
             self.marks[name] = mark
 
     def section(self, title: str, style: Literal["tiles", "equation"], links: dict[str, Link] | None = None) -> FactsSection:
-        """The headline that holds them. links: of values that lead on."""
+        """Builds the headline that holds them. links: of values that lead on."""
         return make_facts(
             "answer",
             title,
@@ -107,14 +107,14 @@ class Tiles:
         )
 
 
-NOT_TIMED = "a SOL capture holds no time of single operators on this device: record a profiler trace"
+NOT_TIMED = "a SOL capture has no time of single operators on this device: record a profiler trace"
 BEYOND = "operators take longer than the step: several threads at once, or slower while they are counted"
 COUNTED_ONLY = "work that the trace does not name takes the limit of the matrix operations that a SOL capture counted in its phase"
 BY_CALLS = "Of the counted calls: single calls were not timed."
 
 
 def equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
-    """Ratio = busy × efficiency while busy, then tiles; the report's headline stands beside them."""
+    """Builds ratio = busy × efficiency while busy, then tiles; the report's headline stands beside them."""
     tiles = Tiles()
     _ratio(tiles, capture, fall)
     _utilizations(tiles, capture, fall, part)
@@ -183,7 +183,7 @@ def _ratio(tiles: Tiles, capture: Capture, fall: Waterfall) -> None:
 
 
 def _rates(fall: Waterfall) -> str:
-    """` (bf16 794.0 TFLOP/s)`: the achievable rates of the types that the matrix work uses."""
+    """Returns ` (bf16 794.0 TFLOP/s)`: the achievable rates of the types that the matrix work uses."""
     spec, ops = fall.work.spec, fall.work.ops
     used = ops["dtype"][fall.counted & (np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)) > 0)].unique()
     known = [f"{d} {human(spec.achievable(str(d)), 'FLOP/s')}" for d in used if spec is not None and spec.achievable(str(d))]
@@ -200,7 +200,7 @@ def _mark(capture: Capture, fall: Waterfall, ratio: float | None) -> Mark | None
 
 
 def step_words(capture: Capture, part: Scope, fall: Waterfall) -> str:
-    """Of a SOL capture: which iterations say how long a step is; "" where these are the sampled ones, and for a trace."""
+    """Says of a SOL capture which iterations give the length of a step; "" where these are the sampled ones, and for a trace."""
     _, rows = windows_of(capture, part)
     usual = step_time(capture, rows) if fall.work.from_ledger else None
     return f"The step is the median of {human(usual.count, 'count')} of the same inputs that were not sampled." if usual else ""
@@ -272,7 +272,7 @@ def _over_peaks(ops: pd.DataFrame, fall: Waterfall, step: str, many: str) -> str
 
 
 def mean_split(capture: Capture, part: Scope) -> dict[str, int]:
-    """Mean exclusive split of the looked-at steps, of the whole recording where none was recorded; ns."""
+    """Returns the mean exclusive split of the looked-at steps, of the whole recording where none was recorded; ns."""
     _, rows = windows_of(capture, part)
     if rows:
         return average(split_steps(capture).iloc[list(rows)])
@@ -282,7 +282,7 @@ def mean_split(capture: Capture, part: Scope) -> dict[str, int]:
 
 
 def host_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
-    """The answer of a recording without a device and without limits: tiles over the host."""
+    """Builds the answer of a recording without a device and without limits: tiles over the host."""
     split = mean_split(capture, part)
     whole = split["duration_ns"]
     tiles = Tiles()
@@ -312,7 +312,7 @@ NOT_STATED: Final = "no launch hook stated any work"
 
 
 def sentence(capture: Capture, fall: Waterfall) -> str:
-    """How long the kernels run, and how long the same work takes at the limits of the device."""
+    """Returns how long the kernels run, and how long the same work takes at the limits of the device."""
     if not fall.total_ns:
         return "This profile holds no device time."
     spec, time = fall.work.spec, human(fall.total_ns, "ns")
@@ -320,7 +320,7 @@ def sentence(capture: Capture, fall: Waterfall) -> str:
     if spec is None:
         return f"Kernels take **{time}** in all. No limits: {why_no_limits(capture)}."
     if not known or not fall.has_limits:
-        return f"Kernels take **{time}** in all; {NOT_STATED}, so there is no limit to hold it against."
+        return f"Kernels take **{time}** in all; {NOT_STATED}, so there is no limit to compare it with."
     share = known / fall.total_ns
     part = "" if share > 0.95 else f"; {human(share, 'ratio')} of it is work that was stated"
     least = human(round(fall.sol_ns), "ns")
@@ -328,7 +328,7 @@ def sentence(capture: Capture, fall: Waterfall) -> str:
 
 
 def tiles(capture: Capture, fall: Waterfall) -> FactsSection:
-    """Efficiency, time, rates and copies of the whole profile."""
+    """Builds efficiency, time, rates and copies of the whole profile."""
     ops, out = fall.work.ops, Tiles()
     known = sum(fall.kind_ns.values())
     efficiency = fall.sol_ns / known if fall.has_limits and known else None
@@ -358,7 +358,7 @@ def _over(least: float, time: int) -> str:
 
 
 def scope_table(capture: Capture, part: Scope, limits: str, columns: tuple[Column, ...]) -> TableSection:
-    """Scopes with most device time, each with what is inside."""
+    """Builds the table of scopes with most device time, each with what is inside."""
     done: ScopeWork = scope_work(capture, part, limits)
     tree = scope_tree(capture)
     sums = ratios(done.inclusive)
@@ -391,7 +391,7 @@ def scope_table(capture: Capture, part: Scope, limits: str, columns: tuple[Colum
 
 
 def worded(columns: tuple[Column, ...]) -> list[Column]:
-    """Columns in the words of a profile."""
+    """Returns columns in the words of a profile."""
     return [msgspec.structs.replace(c, label=said[0], doc=said[1]) if (said := WORDED.get(c.name)) else c for c in columns]
 
 
@@ -415,7 +415,7 @@ PHASE_COLUMNS: Final = (
 
 
 def counted_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
-    """The answer of a SOL capture without limits."""
+    """Builds the answer of a SOL capture without limits."""
     ops = fall.work.ops[fall.inside]
     flop, vector = (float(np.nansum(ops[c].to_numpy(dtype=np.float64))) / fall.steps for c in ("flop", "flop_vector"))
     step = fall.total_ns / fall.steps
@@ -431,7 +431,7 @@ def counted_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSectio
 
 
 def phase_table(capture: Capture, part: Scope, limits: str) -> TableSection:
-    """Phases of a SOL capture per step: those with ranges of their own, the longest first."""
+    """Builds the table of phases of a SOL capture per step: those with ranges of their own, the longest first."""
     frame = phase_times(capture, part)
     frame = frame[(frame["count"] > 0) & (frame["path"] != STEP)].reset_index(drop=True)
     work = phase_work(capture, part, limits)

@@ -43,7 +43,7 @@ RECORDED_COLUMNS = (
 )
 LOG_COLUMNS = (
     Column(
-        "level", "Level", "", "Who said it: the profiler's own errors and warnings, the recorder of a SOL capture, or this reader.", "badge"
+        "level", "Level", "", "Source of the message: the profiler, the recorder of a SOL capture, or this reader.", "badge"
     ),
     Column("message", "Message", "", "The line, without secrets.", "text"),
 )
@@ -61,7 +61,7 @@ FACTS: Final = (
     Fact("truncated", "Cut short", "", "Whether the file ended early; the complete events before that are kept."),
     Fact("size", "File size", "B", "Size of the file as stored."),
     Fact("extent_ns", "Time recorded", "ns", "First start to last end over all complete events."),
-    Fact("sol_capture", "SOL capture", "", "The SOL capture of this worker that stands beside the trace."),
+    Fact("sol_capture", "SOL capture", "", "The SOL capture of this worker, recorded with the trace."),
     Fact("capture_format", "Format", "", "Version of the format of the SOL capture."),
     Fact("mode", "Counted by", "", "How work was counted: at every operator (dispatch), or estimated from modules and functions (hooks)."),
     Fact("iterations", "Iterations", "count", "Iterations that the SOL capture timed."),
@@ -115,7 +115,7 @@ QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nano
     count=lambda capture: len(capture.tables["issues"]),
 )
 def health(capture: Capture, query: Query) -> Report:
-    """What the file held and what was done about what was odd; always about the whole file, whatever steps are selected."""
+    """Returns what the file held and what was done about what was odd; always about the whole file, whatever steps are selected."""
     facts = _facts(capture)
     report = Report(analysis="health", title="Trace health", headline=_headline(capture, facts), notices=_notices(capture, query))
     report.sections = [
@@ -157,7 +157,7 @@ def _headline(capture: Capture, facts: dict[str, int | bool]) -> str:
     loud = int((~issues["reason"].astype(str).isin(QUIET)).sum())
     if facts["unlinked_device_events"]:
         share = facts["unlinked_device_events"] / facts["device_events"]
-        alone = "have no launch in this recording and stand in rows of their own"
+        alone = "have no launch in this recording and are listed in rows of their own"
         return f"All {events} {word} were read; **{human(share, 'ratio')}** of the device events {alone}."
     if loud:
         kinds = "one kind of oddity** was" if loud == 1 else f"{loud} kinds of oddity** were"
@@ -187,7 +187,7 @@ def _notices(capture: Capture, query: Query) -> list[Notice]:
 
 
 def _joined_memory(capture: Capture) -> list[Notice]:
-    """What of memory is read together with the recording, and what is not and why."""
+    """Returns what of memory is read together with the recording, and what is not and why."""
     found = [f"the {MEMORY_WORDS[what]} {_file_name(file)}" for what, file in joined_files(capture).items()]
     out = [Notice(f"Read together with {' and '.join(found)}.", "info")] if found else []
     return out + [Notice(f"{capitalized(w)}.", "warn") for w in capture.facts.warnings if w.startswith(NOT_JOINED)]
@@ -227,7 +227,7 @@ def _facts_section(capture: Capture, facts: dict[str, int | bool]) -> FactsSecti
 
 
 def _recorder(capture: Capture) -> list[FactsSection]:
-    """How a SOL capture was made; nothing where there is none."""
+    """Returns how a SOL capture was made; nothing where there is none."""
     table, ledger, issues = capture.tables["iterations"], capture.tables["ledger"], capture.tables["issues"]
     if not len(table):
         return []
@@ -260,7 +260,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
     return [
         make_facts(
             "recorder",
-            "The SOL capture beside it" if beside else "How it was recorded",
+            "The SOL capture of this worker" if beside else "How it was recorded",
             values,
             FACTS,
             subtitle="without the recorder's own work in any time",
@@ -324,7 +324,7 @@ def _log(capture: Capture) -> TableSection:
         "Log",
         pd.DataFrame(rows, columns=["level", "message"]),
         LOG_COLUMNS,
-        subtitle="the profiler's own lines, the reader's, and those of what is recorded beside it"
+        subtitle="the profiler's own lines, the reader's, and those of what was recorded with it"
         if capture.facts.attached_notes
         else "the recorder's own lines and the reader's"
         if is_capture(capture)

@@ -82,7 +82,7 @@ _FORWARD_BACKWARD = ("fwdbwd", "forward_backward")
     facts=FACTS,
 )
 def links(capture: Capture, query: Query) -> Report:
-    """Counts and device time by how the launch was found; forward to backward; flows as recorded."""
+    """Returns counts and device time by how the launch was found; forward to backward; flows as recorded."""
     part = scope(capture, query)
     facts = _facts(capture, part)
     report = Report(analysis="links", title="Links", headline=_headline(facts))
@@ -127,7 +127,7 @@ def _facts(capture: Capture, part: Scope) -> dict[str, int | None]:
 
 
 def _sequence_numbers(capture: Capture) -> dict[str, int | None]:
-    """Numbers carried by evaluate_function operators, and how many of them lead to a forward operator."""
+    """Returns numbers carried by evaluate_function operators, and how many of them lead to a forward operator."""
     operators = capture.tables["operators"]
     host, sequence = operators["host"].to_numpy(), operators["sequence"].to_numpy()
     name = capture.host["name"]

@@ -265,7 +265,7 @@ def _notices(capture: Capture, where: Scope, query: BreakdownQuery) -> list[Noti
 
 
 def _silent(values: dict[str, Scalar]) -> tuple[str, ...]:
-    """Facts that say nothing here: communication where there is none, linked figures where everything is linked."""
+    """Returns facts that say nothing here: communication where there is none, linked figures where everything is linked."""
     communication = () if values["communication_ns"] else ("communication_ns", "overlap_ns", "overlap_ratio")
     return communication + (() if values["unlinked_device_events"] else ("unlinked_device_events", "linked_busy_ns"))
 

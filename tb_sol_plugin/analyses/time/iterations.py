@@ -55,7 +55,7 @@ class IterationsQuery(Query, kw_only=True, frozen=True):
     facts=FACTS,
 )
 def run(capture: Capture, query: IterationsQuery) -> Report:
-    """The trend of the job, the phases over it, and the iterations as a table."""
+    """Returns the trend of the job, the phases over it, and the iterations as a table."""
     spec = device_for(capture, query.device_limits)
     fits = spec is None or spec.vendor == "cpu" or bool(capture.facts.devices) or len(capture.device) > 0
     every = iterations(capture, spec if fits else None)
@@ -86,7 +86,7 @@ def run(capture: Capture, query: IterationsQuery) -> Report:
 
 
 def _part(every: Iterations, query: IterationsQuery) -> pd.DataFrame:
-    """The iterations that the query asks for. BadQuery where it asks for none."""
+    """Returns the iterations that the query asks for. BadQuery where it asks for none."""
     frame = every.frame
     low, high = query.first, query.last
     if low is not None and high is not None and high < low:
@@ -111,7 +111,7 @@ def _about(frame: pd.DataFrame, query: IterationsQuery) -> str:
 
 
 def _quiet(frame: pd.DataFrame) -> tuple[str, ...]:
-    """Columns that say nothing here: only through the chooser."""
+    """Returns the columns that say nothing here and are hidden."""
     out = [n for n in ("device_ns", "tokens_per_s", "samples_per_s", "sol_ns", "sol_ratio", "mfu", "flop") if not frame[n].notna().any()]
     out += ["host_ns"] if not frame["device_ns"].notna().any() else []
     out += ["signature"] if frame["signature"].nunique() < 2 else []
@@ -171,13 +171,13 @@ SHARES: Final = (("sol_ratio", "Speed of light", "accent"), ("mfu", "MFU", "comp
 
 
 def bar_places(frame: pd.DataFrame) -> Ints:
-    """Where iterations stand on the axis: at their number, or in their order where a restart brings numbers again."""
+    """Returns the places of iterations on the axis: their number, or their order where a restart brings numbers again."""
     number = frame["number"].to_numpy()
     return np.asarray(number if frame["life"].nunique() < 2 else np.arange(len(frame)), np.int64)
 
 
 def across(frame: pd.DataFrame, place: Ints, **more: object) -> F.Plain:
-    """The axis of iterations; by order the ticks still say their numbers."""
+    """Returns the axis of iterations; by order the ticks still say their numbers."""
     low, high = float(place.min()), float(place.max())
     pad = max((high - low) * 0.012, 0.5)
     title = "iteration"
@@ -203,7 +203,7 @@ class _Panel:
     axes: str = ""
 
     def line(self, rows: Ints, values: Floats, color: str) -> F.Plain:
-        """A line with gaps where numbers are missing or begin anew, and where values are unknown. Points carry the keys of rows."""
+        """Returns a line with gaps where numbers are missing or begin anew, and where values are unknown. Points carry the keys of rows."""
         broken = self.frame["segment"].to_numpy()[rows]
         gaps = np.flatnonzero(np.diff(broken) != 0) + 1
         columns = (self._x(rows), self._y(values[rows]), self._keys(rows), self._hover(rows, values[rows]))
@@ -222,7 +222,7 @@ class _Panel:
     def points(
         self, rows: Ints, values: Floats, name: str, color: str, symbol: str, *, at: Floats | None = None, legend: bool = True
     ) -> F.Plain:
-        """Marks at values; `at` gives other heights to draw them at."""
+        """Returns marks at values; `at` gives other heights to draw them at."""
         heights = values[rows] if at is None else at[rows]
         return {
             **self._common(name, self._x(rows), self._y(heights), self._keys(rows), self._hover(rows, values[rows])),
@@ -253,7 +253,7 @@ class _Panel:
 
 
 def over_time(frame: pd.DataFrame, at: Ints, found: Trend, metric: str) -> FigureSection:
-    """Two panels on one axis. at: rows of `frame` to draw lines through; sampled ones get a mark besides."""
+    """Draws two panels on one axis. at: rows of `frame` to draw lines through; sampled ones get a mark besides."""
     column, unit, label = METRICS[metric]
     values = frame[column].to_numpy(dtype=np.float64)
     sampled = frame["sampled"].to_numpy()
@@ -312,7 +312,7 @@ def over_time(frame: pd.DataFrame, at: Ints, found: Trend, metric: str) -> Figur
 
 
 def _axes(frame: pd.DataFrame, place: Ints, y: F.Plain, *, lower: bool) -> dict[str, F.Plain]:
-    """Axes of the upper panel, and those of the lower one, which share the iterations."""
+    """Returns axes of the upper panel, and those of the lower one, which share the iterations."""
     if not lower:
         return {"xaxis": across(frame, place), "yaxis": y}
     quiet: F.Plain = {"title": {"text": ""}, "showticklabels": False, "matches": "x2", "anchor": "y"}
@@ -325,7 +325,7 @@ def _axes(frame: pd.DataFrame, place: Ints, y: F.Plain, *, lower: bool) -> dict[
 
 
 def _range(values: Floats) -> tuple[float, float]:
-    """(low, top) of an axis: a few values far away do not press the others to a line; they are marked at the top instead."""
+    """Returns (low, top) of an axis: a few values far away do not press the others to a line; they are marked at the top instead."""
     if not len(values):
         return 0.0, 1.0
     most, usual = float(values.max()), float(np.quantile(values, 0.95))
@@ -335,7 +335,7 @@ def _range(values: Floats) -> tuple[float, float]:
 
 
 def _breaks(frame: pd.DataFrame, place: Ints) -> list[F.Plain]:
-    """A dotted line where a restart brings an earlier number again."""
+    """Returns a dotted line where a restart brings an earlier number again."""
     line: F.Plain = {"color": F.light("ink-3"), "width": 1, "dash": "dot"}
     where: F.Plain = {"type": "line", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below", "line": line}
     begun = place[1:][np.diff(frame["life"].to_numpy()) > 0][:50] - 0.5
@@ -343,7 +343,7 @@ def _breaks(frame: pd.DataFrame, place: Ints) -> list[F.Plain]:
 
 
 def _fit(place: Ints, found: Trend, factor: float) -> tuple[list[F.Plain], list[F.Plain]]:
-    """Lines and words of the levels around a lasting rise, of a slope, or of the median."""
+    """Returns lines and words of the levels around a lasting rise, of a slope, or of the median."""
     if len(found.rows) < 2:
         return [], []
     number = place[found.rows]

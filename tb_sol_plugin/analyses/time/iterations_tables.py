@@ -51,7 +51,7 @@ FACTS: Final = (
          "iteration needs."),
     Fact("signatures", "Sizes of inputs", "count", "Different sizes of inputs."),
     Fact("missing", "Missing", "count", "Numbers left out between the first and the last iteration."),
-    Fact("restarts", "Restarts", "count", "Places where numbers begin anew."),
+    Fact("restarts", "Restarts", "count", "Restarts: places where iteration numbers begin again."),
 )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ class Told:
 
 
 def _over(above: pd.Series, below: pd.Series) -> float | None:
-    """Sum over sum; None without any."""
+    """Returns sum over sum; None without any."""
     whole = float(below.sum())
     return float(above.sum()) / whole if len(below) and whole > 0 else None
 
@@ -134,7 +134,7 @@ TILES: Final = ("median_ns", "p95_ns", "sol_ratio", "mfu", "trend_ns", "sampled"
 
 
 def facts(told: Told) -> tuple[FactsSection, FactsSection]:
-    """(tiles at the top, the rest in a list beside the phases)."""
+    """Builds the tiles at the top, and the rest as a list."""
     values = told.values
     guess = Mark("estimated", "work of the last sampled iteration with inputs of the same size") if told.estimated else None
     marks = {
@@ -176,7 +176,7 @@ def _signed(ns: float) -> str:
 
 
 def totals(told: Told, frame: pd.DataFrame) -> pd.Series:
-    """The first row of the table: medians of times, and ratios of sums, over the iterations that count."""
+    """Returns the first row of the table: medians of times, and ratios of sums, over the iterations that count."""
     rows = counted(frame)
     values = told.values
     first: dict[str, Scalar] = {"iteration": "median"}
@@ -188,7 +188,7 @@ def totals(told: Told, frame: pd.DataFrame) -> pd.Series:
 
 
 def headline(told: Told, frame: pd.DataFrame) -> str:
-    """`4 000 iterations, 41 sampled: a step takes 12.3 ms (median), at 43 % of the speed of light; it takes 8 % longer since …`."""
+    """Returns `4 000 iterations, 41 sampled: a step takes 12.3 ms (median), at 43 % of the speed of light; it takes 8 % longer since …`."""
     values = told.values
     count = f"{human(len(frame), 'count')} iteration{'' if len(frame) == 1 else 's'}, {human(int(frame['sampled'].sum()), 'count')} sampled"
     step, reached = values["median_ns"], values["sol_ratio"]
@@ -214,7 +214,7 @@ def _course(told: Told, frame: pd.DataFrame) -> str:
     if found.growing and found.slope is not None and found.level_ns:
         share = human(abs(found.slope.value) * 100 / found.level_ns, "ratio")
         return f"; it {'grows' if found.slope.value > 0 else 'falls'} by **{share} every 100 iterations**"
-    return "; it is steady" if found.stable else ""
+    return "; it is stable" if found.stable else ""
 
 
 # -- The table of iterations ------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def chosen_rows(frame: pd.DataFrame, most: int) -> npt.NDArray[np.int64]:
 
 
 def table(frame: pd.DataFrame, all_of: int, total: pd.Series | None, *, quiet: tuple[str, ...], about: str) -> TableSection:
-    """The section. frame: rows of `Iterations.frame` that are shown, of `all_of`; total: medians for the first row."""
+    """Builds the table. frame: rows of `Iterations.frame` that are shown, of `all_of`; total: medians for the first row."""
     shown = frame.assign(
         iteration=frame["number"],
         start_ns=frame["since_ns"],

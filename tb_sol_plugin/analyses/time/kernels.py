@@ -56,7 +56,7 @@ _WHOLE_NUMBERS: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 
 def kernel_rows(capture: Capture, query: Query, *, by_scope: bool) -> pd.DataFrame:
-    """One row per kernel (and scope, as `operator`), longest first.
+    """Returns one row per kernel (and scope, as `operator`), longest first.
 
     id, name, short_name, operator, calls, total_ns, share, mean_ns, tensor_core (True, False, None unknown), unit, rule, kind, and the
     work of `work.sums`. Frames that no launch belongs to (work that a scope states) are left out.
@@ -96,7 +96,7 @@ def kernel_rows(capture: Capture, query: Query, *, by_scope: bool) -> pd.DataFra
 
 
 def profile_report(capture: Capture, query: Query, columns: Sequence[Column], *, by_scope: bool) -> Report:
-    """The page of kernels of a profile."""
+    """Returns the page of kernels of a profile."""
     rows = kernel_rows(capture, query, by_scope=by_scope)
     return Report(
         analysis="kernels",
@@ -320,7 +320,7 @@ def _limited(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _against(frame: pd.DataFrame) -> dict[str, Scalar]:
-    """Totals of the work over all groups: sums first, then the ratio."""
+    """Returns totals of the work over all groups: sums first, then the ratio."""
     sums: dict[str, Scalar] = {}
     for name in _SUMMED:
         known = [v for v in frame[name] if v is not None]
@@ -333,7 +333,7 @@ def _against(frame: pd.DataFrame) -> dict[str, Scalar]:
 
 
 def _quiet(columns: tuple[Column, ...]) -> list[Column]:
-    """Without limits their columns are shown only when a reader asks for them."""
+    """Hides the columns of limits where there are none."""
     return [ranked(c, 3) if c.name in ("sol_ns", "wasted_ns", "efficiency") else c for c in columns]
 
 
@@ -440,14 +440,14 @@ def _spoken(top: pd.DataFrame) -> list[tuple[str, str, int]]:
 
 
 def _hover(name: str, operator: str, calls: int) -> str:
-    """The full name in lines, and who launched it. Plotly reads `<` as a tag, so names are escaped here."""
+    """Returns the full name in lines, and who launched it. Plotly reads `<` as a tag, so names are escaped here."""
     lines = [name[i : i + 80] for i in range(0, min(len(name), 320), 80)]
     said = [F.escape(line) for line in lines]
     return "<b>" + "<br>".join(said) + "</b>" + (f"<br>{operator}" if operator else "") + f"<br>{calls} calls"
 
 
 def _links(frame: pd.DataFrame, query: KernelsQuery) -> dict[str, Link]:
-    """Enter on a kernel leads to the operators that launch it."""
+    """Links each kernel to the operators that launch it."""
     if query.group_by != "name":
         return {}
     step = {"step": query.step} if query.step else {}

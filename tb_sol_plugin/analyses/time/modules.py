@@ -129,7 +129,7 @@ COLUMNS = (
         missing="a profiler trace numbers the modules of a class",
     ),
     Column("class_name", "Class", "", "Class of the module.", "code", rank=3),
-    Column("instances", "Merged", "count", "Module instances that the row stands for.", rank=3),
+    Column("instances", "Merged", "count", "Module instances in the row.", rank=3),
     *_NUMBERS,
 )
 CLASS_COLUMNS = (
@@ -181,7 +181,7 @@ class ModulesQuery(Query, kw_only=True, frozen=True):
     facts=FACTS,
 )
 def modules(capture: Capture, query: ModulesQuery) -> Report:
-    """The module tree, by instance or with equal siblings merged, and the same by class.
+    """Returns the module tree, by instance or with equal siblings merged, and the same by class.
 
     Of a trace without module calls that of the sampled iterations of the SOL capture beside it which do the same work.
     """
@@ -194,7 +194,7 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
 
 
 def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: CaptureModules | None) -> Report:
-    """beside: where `capture` is the view of a SOL capture beside a trace."""
+    """Builds the report. beside: where `capture` is the view of a SOL log that was recorded with a trace."""
     nodes = module_times(capture, part, query.direction, query.device_limits)
     device = capture.device["duration_ns"].to_numpy()[part.device]
     whole = int(device.sum())
@@ -235,7 +235,7 @@ def _time(frame: pd.DataFrame, direction: str) -> pd.Series:
 
 
 def _derived(frame: pd.DataFrame, query: ModulesQuery, whole: int, has_device: bool) -> pd.DataFrame:
-    """Shares and ratios, sums before ratios; without device activity the device columns are unknown."""
+    """Returns shares and ratios, sums before ratios; without device activity the device columns are unknown."""
     time = _time(frame, query.direction).to_numpy()
     out = rows_of.with_ratios(frame.assign(time_ns=time, share=time / whole if whole else np.nan))
     if not has_device:
@@ -245,7 +245,7 @@ def _derived(frame: pd.DataFrame, query: ModulesQuery, whole: int, has_device: b
 
 
 def _keys(nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str]:
-    """A stable key per row: the path of names from the root, `Class×n` for merged rows, a number after equal paths."""
+    """Returns a stable key per row: the path of names from the root, `Class×n` for merged rows, a number after equal paths."""
     keys: list[str] = []
     seen: dict[str, int] = {}
     for row in rows:
@@ -290,7 +290,7 @@ def _facts(capture: Capture, part: Scope, nodes: pd.DataFrame, limits: str) -> d
 
 
 def _qualified(capture: Capture, nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str | None]:
-    """Names in the model, where a SOL capture knows them; of merged modules all, so that a filter finds each."""
+    """Returns names in the model, where a SOL capture knows them; of merged modules all, so that a filter finds each."""
     if not source.is_capture(capture):
         return [None] * len(rows)
     names, node = qualified_names(capture), nodes["node"].tolist()
@@ -341,7 +341,7 @@ def _table(
 
 
 def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: pd.DataFrame) -> list[Column]:
-    """Columns that have nothing to say here are shown only when a reader asks: backward without a backward pass, limits without any."""
+    """Hides columns that have nothing to say: backward without a backward pass, limits without any."""
     quiet: set[str] = set()
     if not facts["backward_ns"]:
         quiet |= {"device_total_ns", "backward_device_ns"}
@@ -366,7 +366,7 @@ def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: p
 
 
 def _mark(section: TableSection) -> None:
-    """Efficiency of a partly modeled row is marked, and one above the limit flagged."""
+    """Marks the efficiency of a partly modeled row, and flags one above the limit."""
     marks = marks_of(section.data["efficiency"], section.data["flags"], section.data["modelled_share"])
     if marks:
         section.marks["efficiency"] = marks
@@ -416,7 +416,7 @@ def icicle(
     names: list[str],
     limit: int = 1500,
 ) -> FigureSection:
-    """Boxes for every node, the widest `limit` of them. With merged rows a box carries the key of its merged row.
+    """Draws boxes for every node, the widest `limit` of them. With merged rows a box carries the key of its merged row.
 
     time: device time per node in the chosen direction. asked: device, host or flop. whole: all device time, ns. names: what a box is
     called, per node.
@@ -499,7 +499,7 @@ def _box_text(name: str, efficiency: float | None, pixels: float) -> str:
 
 
 def _bounded(nodes: pd.DataFrame, position: dict[int, int], value: np.ndarray) -> np.ndarray:
-    """Widths in which children never outgrow their parent, as a drawing of totals wants it: parents are raised to the sum."""
+    """Returns widths in which children never outgrow their parent, as a drawing of totals wants it: parents are raised to the sum."""
     below = np.zeros(len(value))
     out = value.copy()
     for i in reversed(range(len(value))):

@@ -33,7 +33,7 @@ _WHOLE: Final = ("flop", "backward_flop", "operator_ns", "bytes", "sol_ns", "mea
 
 
 def with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` (VALUES and time_ns) with what `ratios` makes of its sums and modelled_share; sums as whole numbers, None unknown."""
+    """Returns `frame` (VALUES and time_ns) with what `ratios` makes of its sums and modelled_share; sums as whole numbers, None unknown."""
     out = ratios(frame)
     time = out["time_ns"].to_numpy(dtype=np.float64)
     out["modelled_share"] = ratio(np.nan_to_num(out["modelled_sum_ns"].to_numpy(dtype=np.float64)), time)
@@ -44,7 +44,7 @@ def with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
 def with_label_times(
     capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], frame: pd.DataFrame, direction: Direction
 ) -> pd.DataFrame:
-    """Rows of a SOL capture with the forward device time that was measured around modules; unknown where one of a row was not.
+    """Returns rows of a SOL capture with the forward device time that was measured around modules; unknown where one of a row was not.
 
     Where modules are known by labels alone, calls are those that were timed, and the host has no time.
     Where no call has a time of its own, the forward pass also gets its efficiency from it.
@@ -70,7 +70,7 @@ def with_label_times(
 def with_self_rows(
     capture: Capture, work: ModuleWork, nodes: pd.DataFrame, rows: list[MergedRow], frame: pd.DataFrame, whole: int
 ) -> pd.DataFrame:
-    """After each row with modules inside, a row `self: bmm, softmax` for the work of the module itself, backward work included.
+    """Adds after each row with modules inside a row `self: bmm, softmax` for the work of the module itself, backward work included.
 
     Its time is the row's less that of the rows inside, its work that of the calls that belong to the module and to none inside.
     """
@@ -104,7 +104,7 @@ def with_self_rows(
 
 
 def _self_names(work: ModuleWork, nodes: pd.DataFrame, rows: list[MergedRow], most: int = 3) -> dict[int, str]:
-    """Per row the operators that own most of its own device time, `aten::` left out."""
+    """Returns per row the operators that own most of its own device time, `aten::` left out."""
     row_of_node = np.full(len(work.own) + 1, -1, np.int64)
     numbers = nodes["node"].to_numpy()
     for i, merged in enumerate(rows):
@@ -123,7 +123,7 @@ def _self_names(work: ModuleWork, nodes: pd.DataFrame, rows: list[MergedRow], mo
 
 
 def outside_rows(capture: Capture, part: Scope, work: ModuleWork, direction: Direction, whole: int) -> pd.DataFrame:
-    """Device work of no module, a row per reason; work credited to a module through its forward operator is left out."""
+    """Returns device work of no module, a row per reason; work credited to a module through its forward operator is left out."""
     if not len(capture.device):
         return _outside_host(work)
     launch = at.launches(capture)
@@ -165,7 +165,7 @@ def outside_rows(capture: Capture, part: Scope, work: ModuleWork, direction: Dir
 
 
 def _reason_of_calls(work: ModuleWork, reason: np.ndarray) -> np.ndarray:
-    """Per row of `Work.ops` the reason of its first device event without a module, -1 where it has none."""
+    """Returns per row of `Work.ops` the reason of its first device event without a module, -1 where it has none."""
     owner = work.calls.done.owner
     out = np.full(len(work.calls.done.ops), -1, np.int64)
     rows = np.flatnonzero((owner >= 0) & (reason >= 0))[::-1]
@@ -174,7 +174,7 @@ def _reason_of_calls(work: ModuleWork, reason: np.ndarray) -> np.ndarray:
 
 
 def _outside_host(work: ModuleWork) -> pd.DataFrame:
-    """In a recording without device work: the limits of operators outside every module, where there are limits.
+    """Returns the limits of operators outside every module of a recording without device work, where there are limits.
 
     Of a SOL capture their work too.
     """
@@ -187,7 +187,7 @@ def _outside_host(work: ModuleWork) -> pd.DataFrame:
 
 
 def _accumulation_apart(capture: Capture, reasons: list[tuple[str, Mask]]) -> list[tuple[str, Mask]]:
-    """Gradient accumulation, which belongs to no forward operator, as a row of its own beside the rest of the work outside."""
+    """Returns gradient accumulation, which belongs to no forward operator, as a row of its own beside the rest of the work outside."""
     h = at.host(capture)
     wraps = arrays.where(capture.host["name"], lambda n: n.startswith("autograd::engine::evaluate_function") and "AccumulateGrad" in n)
     if not wraps.any():
@@ -217,7 +217,7 @@ def below(name: str, above: str) -> str:
 
 
 def node_names(nodes: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Per row of `module_times` its name below its parent's. names: per node of the tree its name in the model, "" unknown."""
+    """Returns per row of `module_times` its name below its parent's. names: per node of the tree its name in the model, "" unknown."""
     own = [names[n] for n in nodes["node"].tolist()]
     at = {int(n): i for i, n in enumerate(nodes["node"].tolist())}
     ups = [at.get(int(up), -1) for up in nodes["parent"].tolist()]
@@ -226,12 +226,12 @@ def node_names(nodes: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 
 def row_names(rows: Sequence[MergedRow], each: Sequence[str]) -> list[str]:
-    """The same per row, merged ones in one word. each: of `node_names`."""
+    """Returns the same per row, merged ones in one word. each: of `node_names`."""
     return [_together([each[n] for n in row.nodes], row.class_name) if row.merged else each[row.nodes[0]] for row in rows]
 
 
 def _together(names: list[str], class_name: str) -> str:
-    """`layers.0–23 24×`, `qkv + out 6×`; the class where there are too many."""
+    """Returns `layers.0–23 24×`, `qkv + out 6×`; the class where there are too many."""
     distinct = list(dict.fromkeys(names))
     said = _range(distinct) or " + ".join(distinct)
     if (len(distinct) > MOST_NAMED and said.count(" + ")) or len(said) > MOST_LETTERS:
@@ -240,7 +240,7 @@ def _together(names: list[str], class_name: str) -> str:
 
 
 def _range(names: list[str]) -> str:
-    """`layers.0–23` of names that count up by one, else ""."""
+    """Returns `layers.0–23` of names that count up by one, else ""."""
     found = [NUMBERED.match(name) for name in names]
     numbers = [int(m["number"]) for m in found if m is not None]
     one_stem = len({m["stem"] if m is not None else None for m in found}) == 1
@@ -304,7 +304,7 @@ def _counted(table: pd.DataFrame, direction: Direction) -> str:
 
 
 def notices(capture: Capture, direction: Direction, facts: dict[str, int | None]) -> list[Notice]:
-    """Of a trace with module calls: what its times leave out."""
+    """Says of a trace with module calls what its times leave out."""
     out = []
     if not len(capture.device):
         out.append(Notice("No device activity was recorded: host times only.", "info"))
@@ -316,7 +316,7 @@ def notices(capture: Capture, direction: Direction, facts: dict[str, int | None]
 
 
 def said(beside: CaptureModules) -> Notice:
-    """Where the modules of a trace without any come from."""
+    """Says where the modules of a trace without any come from."""
     text = (
         f"Work and times are those of {beside.words} of the SOL capture {beside.file}: this trace recorded no modules, "
         "record it with with_stack=True."
@@ -331,5 +331,5 @@ def said(beside: CaptureModules) -> Notice:
 
 
 def worded(column: Column, where: str) -> Column:
-    """A column of numbers whose definition says where they were counted."""
+    """Returns a column of numbers whose definition says where they were counted."""
     return msgspec.structs.replace(column, doc=f"{column.doc} {where}") if column.unit else column

@@ -195,7 +195,7 @@ class _Sums:
     facts=FACTS,
 )
 def operators(capture: Capture, query: OperatorsQuery) -> Report:
-    """One row per operator name (or name and property); device work outside every operator has its own rows."""
+    """Returns one row per operator name (or name and property); device work outside every operator has its own rows."""
     part = scope(capture, query)
     grouped = groups(capture, query.group_by, part)
     summed = _sums(capture, part, grouped, query.device_limits)
@@ -277,7 +277,7 @@ def _numbers(column: pd.Series) -> pd.Series:
 
 
 def _padded(values: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    """Sums per group, for the groups that have no row as well."""
+    """Returns sums per group, for the groups that have no row as well."""
     out = np.zeros(size, values.dtype)
     out[: len(values)] = values
     return out
@@ -331,7 +331,7 @@ def _facts(capture: Capture, part: Scope, frame: pd.DataFrame, outside: list[str
 
 
 def _work_facts(calls: Calls, device_ns: int) -> dict[str, Scalar]:
-    """Totals of the work in the selection; unknown without limits."""
+    """Returns totals of the work in the selection; unknown without limits."""
     total = ratios(sums(calls.values, np.zeros(len(calls.host), np.int8), 1)).iloc[0]
     known = {n: None if total[n] != total[n] else round(float(total[n])) for n in ("sol_ns", "measured_ns", "wasted_ns")}
     whole = device_ns or float(np.nansum(calls.values["owned_sum_ns"]))
@@ -418,7 +418,7 @@ def _figure(frame: pd.DataFrame, query: OperatorsQuery, outside: list[str]) -> F
 
 
 def _short(name: str, limit: int = 34) -> str:
-    """A name cut in the middle and escaped for an axis."""
+    """Cuts a name in the middle and escapes it for an axis."""
     cut = name if len(name) <= limit else name[: limit // 2 - 1] + "…" + name[-limit // 2 :]
     return escape(cut)
 
@@ -456,7 +456,7 @@ def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) 
         last=outside,
         filters=["name"],
         footer="Device self adds up to all device work; device total counts an event in every operator around its launch. "
-        "A limit stands at the operator that carries the work, and counts everything below it.",
+        "A limit belongs to the operator that carries the work, and counts everything below it.",
     )
     marks = marks_of(table.data["efficiency"], table.data["flags"])
     if marks:
@@ -470,7 +470,7 @@ def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) 
 
 
 def _shown(frame: pd.DataFrame) -> list[Column]:
-    """Columns with nothing to say here are shown only when a reader asks: device times without a device, limits without any."""
+    """Hides columns with nothing to say: device times without a device, limits without any."""
     device = pd.to_numeric(frame["device_self_ns"]).notna().any()
     quiet = set() if device else {"device_self_ns", "device_share", "device_total_ns"}
     raised = set() if device else {"host_total_ns", "host_self_ns"}

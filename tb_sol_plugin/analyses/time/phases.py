@@ -115,7 +115,7 @@ ONCE_COLUMNS = (
 BETWEEN_EVENTS = "over the time between two events on the device's stream: idle time in it counts"
 WHOLE_PHASE = "over the host time of the whole phase in iterations that were not sampled"
 COUNTED_FOOTER = (
-    "Operators are those that the recorder counted. Backward work stands in the phase that ran it. A phase of the device is as long as "
+    "Operators are those that the recorder counted. Backward work counts in the phase that ran it. A phase of the device is as long as "
     "the time between its events."
 )
 FACTS: Final = (
@@ -152,7 +152,7 @@ class PhasesQuery(Query, kw_only=True, frozen=True):
     facts=FACTS,
 )
 def phases(capture: Capture, query: PhasesQuery) -> Report:
-    """The phase tree, with the average step by phase and the steps beside each other."""
+    """Returns the phase tree, with the average step by phase and the steps beside each other."""
     if source.is_profile(capture):
         return phases_tables.report(capture, query, COLUMNS, FACTS)
     part = scope(capture, query)
@@ -196,7 +196,7 @@ def _headline(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
 
 
 def _counted(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, top: str) -> str:
-    """Of a SOL capture: the longest phase, on the device where that was timed, and its part of the work.
+    """Names the longest phase of a SOL capture, on the device where that was timed, and its part of the work.
 
     A level that only names make gives way to the longest phase in it.
     """
@@ -302,7 +302,7 @@ def _each(part: Scope, query: PhasesQuery) -> str:
 
 
 def _once(capture: Capture, part: Scope, work: PhaseWork, query: PhasesQuery) -> list[TableSection]:
-    """Every operation once, as the console report has it; nothing without limits."""
+    """Returns every operation once, as the console report has it; nothing without limits."""
     divide = part.step_count if query.per == "step" else 1
     rows = once(work, phase_tree(capture).path, divide)
     if rows.empty:
@@ -358,7 +358,7 @@ def _facts(capture: Capture, part: Scope, frame: pd.DataFrame) -> FactsSection:
 
 
 def windows(capture: Capture, part: Scope) -> tuple[np.ndarray, np.ndarray]:
-    """Host bounds of the selected steps, so that host and device bars share one scale; the whole window where there are none."""
+    """Returns host bounds of the selected steps, so that host and device bars share one scale; the whole window where there are none."""
     if not part.rows:
         return np.array([part.window_ns[0]]), np.array([part.window_ns[1]])
     chosen = list(part.rows)
@@ -366,13 +366,13 @@ def windows(capture: Capture, part: Scope) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gpu_parts(capture: Capture, start: np.ndarray, end: np.ndarray) -> list[np.ndarray]:
-    """Per window: compute, exposed communication, exposed copies and idle time of the device, which add up to the window."""
+    """Returns per window: compute, exposed communication, exposed copies and idle time of the device, which add up to the window."""
     parts = [iv.overlap_with(start, end, layer) for layer in layers(capture, np.ones(len(capture.device), bool)).exclusive()]
     return [*parts, end - start - sum(parts)]
 
 
 def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection:
-    """Two bars on one scale: the host by top phase, the device by what it does (of a SOL capture by the same phases)."""
+    """Draws two bars on one scale: the host by top phase, the device by what it does (of a SOL capture by the same phases)."""
     steps = part.step_count
     start, end = windows(capture, part)
     window = float((end - start).sum()) / steps
@@ -448,13 +448,13 @@ def _timed_by_events(
 
 
 def _strengths(shares: list[Share]) -> dict[str, float]:
-    """Accent at 100, 62, 40, 26 % in order of length, so that neighbors differ."""
+    """Returns strengths of the accent, 100, 62, 40 and 26 % in order of length, so that neighbors differ."""
     ranked = sorted(shares, key=lambda s: -s.host_ns)
     return {s.path: (1.0, 0.62, 0.4, 0.26)[min(i, 3)] for i, s in enumerate(ranked)}
 
 
 def _label(name: str, time: float, longest: float) -> str:
-    """Text in a segment, where it fits (about 6.5 px a character in about 690 px)."""
+    """Returns text in a segment, where it fits (about 6.5 px a character in about 690 px)."""
     room = time / longest * 690 - 8
     text = f"{name} {human(round(time), 'ns')}"
     if len(text) * 6.5 < room:
@@ -488,7 +488,7 @@ def _segment(
 
 
 def _unlabeled(quiet: list[tuple[str, float]], room: int = 105) -> fig.Plain:
-    """A line below the axis that names what had no room in the bars, the longest first, as far as the line goes."""
+    """Returns a line below the axis that names what had no room in the bars, the longest first, as far as the line goes."""
     texts = [f"{name} {human(round(time), 'ns')}" for name, time in sorted(quiet, key=lambda q: -q[1])]
     shown = [t for i, t in enumerate(texts) if sum(len(x) + 2 for x in texts[: i + 1]) <= room]
     more = f" and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
@@ -498,7 +498,7 @@ def _unlabeled(quiet: list[tuple[str, float]], room: int = 105) -> fig.Plain:
 
 
 def steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:
-    """A stacked bar per recorded step: what the device does between the step's host bounds."""
+    """Draws a stacked bar per recorded step: what the device does between the step's host bounds."""
     start, end = (edge[:limit] for edge in windows(capture, part))
     chosen = list(part.rows)[:limit]
     names = [str(n) for n in capture.steps["number"].to_numpy()[chosen].tolist()] or ["whole recording"]

@@ -66,13 +66,13 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
 
 
 def per_step(counts: list[float], steps: int) -> pd.Series:
-    """Counts over `steps`, whole ones as integers; None unknown."""
+    """Returns counts over `steps`, whole ones as integers; None unknown."""
     known = [None if v is None or v != v else v / steps for v in counts]
     return pd.Series([int(v) if v is not None and v == int(v) else v for v in known], dtype=object)
 
 
 def _over_phase_time(frame: pd.DataFrame, time: npt.NDArray[np.float64]) -> pd.DataFrame:
-    """Efficiency over the time of each whole phase (per node, ns), where single calls have none."""
+    """Returns efficiency over the time of each whole phase (per node, ns), where single calls have none."""
     sol, own = frame["sol_ns"].to_numpy(dtype=np.float64), time[frame["node"].to_numpy()]
     return frame.assign(wasted_ns=own - sol, efficiency=ratio(sol, own))
 
@@ -83,7 +83,7 @@ def _with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def outside_rows(capture: Capture, part: Scope, work: PhaseWork) -> pd.DataFrame:
-    """Device work of no phase, by reason, with the work of its calls."""
+    """Returns device work of no phase, by reason, with the work of its calls."""
     device = capture.device
     start, duration = device["start_ns"].to_numpy(), device["duration_ns"].to_numpy()
     kind = classes(capture)
@@ -125,7 +125,7 @@ def outside_rows(capture: Capture, part: Scope, work: PhaseWork) -> pd.DataFrame
 
 
 def once(work: PhaseWork, paths: list[str], divide: int) -> pd.DataFrame:
-    """Every operation once, at its innermost phase, largest limit first, those of no phase (in a step, or in none) last.
+    """Returns every operation once, at its innermost phase, largest limit first, those of no phase (in a step, or in none) last.
 
     Columns: id, phase, ops (calls with a limit), sol_ns, share (of all limits), measured_ns, wasted_ns, efficiency, flags.
     """
@@ -161,7 +161,7 @@ _WHOLE: Final = ("host_ns", "device_sum_ns", "flop", "bytes", "sol_ns", "measure
 
 
 def report(capture: Capture, query: Query, columns: Sequence[Column], facts: Sequence[Fact]) -> Report:
-    """The page of phases of a profile."""
+    """Returns the page of phases of a profile."""
     done = scope_work(capture, scope(capture, query), query.device_limits)
     rows = scope_rows(capture, done)
     return Report(
@@ -177,7 +177,7 @@ def report(capture: Capture, query: Query, columns: Sequence[Column], facts: Seq
 
 
 def scope_rows(capture: Capture, done: ScopeWork) -> pd.DataFrame:
-    """One row per scope in preorder, then what ran outside of all: id, parent, name, path, ops (launches), times and work."""
+    """Returns one row per scope in preorder, then what ran outside of all: id, parent, name, path, ops (launches), times and work."""
     tree = scope_tree(capture)
     frame = pd.concat([done.inclusive, done.own.iloc[[-1]]], ignore_index=True)
     frame = ratios(frame)
@@ -196,7 +196,7 @@ def scope_rows(capture: Capture, done: ScopeWork) -> pd.DataFrame:
 
 
 def _worded(column: Column) -> Column:
-    """The column in the words of a profile."""
+    """Returns the column in the words of a profile."""
     if column.name == "device_sum_ns":
         column = msgspec.structs.replace(column, show="bar", color="compute")
     label, doc = WORDED.get(column.name, (column.label, column.doc))
@@ -204,7 +204,7 @@ def _worded(column: Column) -> Column:
 
 
 def _host(capture: Capture, size: int) -> np.ndarray:
-    """Time of each scope on the host, where the profiler took it."""
+    """Returns time of each scope on the host, where the profiler took it."""
     out = np.full(size + 1, np.nan)
     table = capture.tables[S.LABEL_TIMES.name]
     if source.is_profile(capture) and len(table):

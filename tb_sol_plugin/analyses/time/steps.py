@@ -67,7 +67,7 @@ PARTS: Final = {
 
 MAIN: Final = ("kernel_ns", "memcpy_ns", "communication_ns", "dataloader_ns", "cpu_exec_ns")
 """Parts that are shown at once; the others where there is room."""
-NO_EVENTS: Final = "a SOL capture holds no events to tell it by"
+NO_EVENTS: Final = "a SOL capture has no events to derive it from"
 MFU: Final = "no matrix work, or no peak for its type"
 COLUMNS: Final = (
     Column("step", "Step", doc="number in ProfilerStep#N; the whole trace where no step was recorded", show="code"),
@@ -184,7 +184,7 @@ NOT_SPLIT: Final = ("device_share", *PARTS, "device_events", "host_ns", "modelle
 
 
 def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: dict[str, Scalar], limits: dict[str, Scalar]) -> Report:
-    """The sampled steps of a SOL capture: their length and their limit, without parts."""
+    """Returns the sampled steps of a SOL capture: their length and their limit, without parts."""
     count = f"{len(over)} sampled step{'' if len(over) == 1 else 's'}"
     mean = human(round(float(over["duration_ns"].mean())), "ns")
     said = f"A sampled step takes **{mean}**" + (f", average of {count}." if len(over) > 1 else ".")
@@ -224,7 +224,7 @@ def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: di
 
 
 def _beside_limits(frame: pd.DataFrame) -> FigureSection:
-    """A bar per sampled step: its limit, and the time above it."""
+    """Draws a bar per sampled step: its limit, and the time above it."""
     time = frame["duration_ns"].to_numpy(dtype=np.float64)
     limit = frame["sol_ns"].to_numpy(dtype=np.float64)
     divisor, unit = F.time_scale(float(time.max()))
@@ -263,7 +263,7 @@ LIMITS: Final = ("sol_ns", "sol_ratio", "mfu", "hfu", "bandwidth_utilisation", "
 
 
 def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -> dict[str, pd.Series]:
-    """Per step the limit of the work it launched, and what follows; of everything recorded where no step was."""
+    """Returns per step the limit of the work it launched, and what follows; of everything recorded where no step was."""
     calls = calls_of(capture, where, limits)
     rows = list(where.rows) or [-1]
     fall = waterfall(capture, scope(capture, Query()), limits)
@@ -274,7 +274,7 @@ def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -
 
 
 def _of_calls(calls: Calls, fall: Waterfall, rows: list[int] | None, time_ns: int, *, steps: int = 1) -> dict[str, Scalar]:
-    """The columns of LIMITS for the calls of some steps over `time_ns`, None unknown; the limit is divided by `steps`.
+    """Returns the columns of LIMITS for the calls of some steps over `time_ns`, None unknown; the limit is divided by `steps`.
 
     rows: of `steps`, None for all calls. fall: of the whole recording; of several devices the limit is that of the one with most to do.
     """
@@ -296,7 +296,7 @@ def _of_calls(calls: Calls, fall: Waterfall, rows: list[int] | None, time_ns: in
 
 
 def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Scalar]:
-    """LIMITS over some steps: sums before ratios; the limit is per step."""
+    """Returns LIMITS over some steps: sums before ratios; the limit is per step."""
     rows = [int(r) for r in over["_row"]]
     calls = calls_of(capture, scope(capture, Query()), limits)
     fall = waterfall(capture, scope(capture, Query()), limits)

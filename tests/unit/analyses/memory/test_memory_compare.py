@@ -112,7 +112,7 @@ def test_the_grouping_is_one_that_both_know() -> None:
     both = part_of(row("a", 1), held={"category": (), "module": ()}, notes={"category": (), "module": ()})
     assert grouping(both, both, "auto") == ("category", "") and grouping(both, both, "module") == ("module", "")
     assert grouping(both, y, "auto") == ("module", "")
-    assert grouping(both, x, "frame") == ("category", "Not both recordings tell it by frame; both can by category.")
+    assert grouping(both, x, "frame") == ("category", "Not both recordings can be grouped by frame; both can by category.")
     assert grouping(x, y, "auto")[0] == "" and grouping(x, y, "frame")[0] == ""
 
 

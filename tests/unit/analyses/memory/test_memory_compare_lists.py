@@ -167,9 +167,9 @@ def test_heap_numbers_are_those_of_the_memory_findings(both: tuple[Report, Repor
     other = bool(compared.facts["other_run"] == "after")
     assert pd.notna(rows.loc["Largest free block", "a"]) and pd.notna(rows.loc["Largest free block", "b"]) == other
     for side in "ab":
-        left = rows.loc["Memory of the device", side] - rows.loc["Beside the allocator", side] - rows.loc["Reserved at most", side]
+        left = rows.loc["Memory of the device", side] - rows.loc["Outside of the allocator", side] - rows.loc["Reserved at most", side]
         assert rows.loc["Left", side] == left
-        assert rows.loc["Held, not in use, at most", side] >= rows.loc["Held, not in use", side]
+        assert rows.loc["Reserved, not in use, at most", side] >= rows.loc["Reserved, not in use", side]
 
 
 def test_a_chosen_step_is_compared_alone() -> None:

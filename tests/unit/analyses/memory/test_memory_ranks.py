@@ -124,7 +124,7 @@ def test_what_is_not_known_is_no_number() -> None:
     # GIVEN ranks whose allocator tells nothing THEN what it holds, and what is left, is unknown, not 0
     nothing = dict.fromkeys(("reserved", "reserved_at_peak", "fragmentation", "left", "base", "capacity", "growth"))
     found = asked([worker(0, **nothing), worker(1, **nothing)], what="reserved")
-    assert said(found) == "The memory held by the allocator at most of 2 ranks is not known."
+    assert said(found) == "The memory reserved by the allocator at most of 2 ranks is not known."
     assert found.facts["left_bytes"] is None and found.facts["growing"] is None and found.facts["reserved_bytes"] is None
     figure = found.section("ranks_figure")
     assert isinstance(figure, FigureSection) and figure.figure["data"] == [] and "not known" in figure.summary

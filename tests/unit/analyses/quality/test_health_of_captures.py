@@ -60,7 +60,7 @@ def test_beside_a_trace(folder: Path) -> None:
     # THEN the recorder's lines stand in its log, and how the capture was made beside what the file held
     assert ("recorder", "two modules share a name (3 times)") in lines(report)
     assert ("recorder", "not recorded: symbolic sizes (2 times)") in lines(report)
-    assert recorder(report).title == "The SOL capture beside it"
+    assert recorder(report).title == "The SOL capture of this worker"
     assert recorder(report).values["mode"] == "dispatch" and recorder(report).notes["sampled"] == "the first two, then one in 100"
 
 

@@ -197,7 +197,7 @@ def test_a_lasting_rise_and_a_drift_are_told_apart(tmp_path: Path) -> None:
     assert "longer since iteration 45" in risen.headline
     assert grown.facts["regression_iteration"] is None and grown.facts["trend_ns"] == pytest.approx(10 * MS, rel=1e-6)
     assert "every 100 iterations" in grown.headline
-    assert same.facts["trend_ns"] == 0 and same.headline.endswith("; it is steady.")
+    assert same.facts["trend_ns"] == 0 and same.headline.endswith("; it is stable.")
 
 
 def test_what_the_recorder_cost_is_over_the_time_of_the_job(tmp_path: Path) -> None:

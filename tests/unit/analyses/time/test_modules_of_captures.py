@@ -275,10 +275,10 @@ def test_backward_work_by_the_phase_of_its_forward_operator_and_by_function(tmp_
 
 
 @pytest.mark.parametrize("by", ["forward_phase", "function"])
-def test_a_trace_does_not_tell_labels(tmp_path: Path, by: str) -> None:
+def test_a_trace_records_neither_the_forward_phase_nor_the_function_of_a_call(tmp_path: Path, by: str) -> None:
     for c in (trace(tmp_path), joined(tmp_path, small())):
         answer = c.analyze("roofline", by=by)
-        assert isinstance(answer, UnavailableReport) and "trace does not tell" in answer.because
+        assert isinstance(answer, UnavailableReport) and "trace does not record" in answer.because
 
 
 def test_sums_over_the_tree_are_those_of_the_ledger(tmp_path: Path) -> None:
