@@ -47,7 +47,7 @@ KNOWN: dict[str, dict[str, int]] = {
 }
 """What is over a limit today, with its size."""
 
-PARTS = ("_tables", "_figures", "_columns", "_counted", "_lists", "_part", "_query", "_roofs", "_selection")
+PARTS = ("_tables", "_figures", "_columns", "_counted", "_lists", "_query", "_reduction", "_roofs", "_selection")
 """What follows the name of an analysis in the files that belong to it."""
 
 

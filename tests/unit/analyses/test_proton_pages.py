@@ -43,7 +43,7 @@ def test_efficiency_is_the_utilization_of_its_viewer(tmp_path: Path) -> None:
         assert row["sol_ns"] / row["measured_ns"] == pytest.approx(said, abs=1e-5)
 
 
-def test_efficiencies_by_hand(tmp_path: Path) -> None:
+def test_efficiencies_match_those_computed_by_hand(tmp_path: Path) -> None:
     # GIVEN an H100 SXM (989.4 TFLOP/s in 16 bit, 3.352 TB/s) and kernels of 1 ms over 10 launches
     compute = kernel("dot", 1_000_000, 10, flops16=494.7e9, bytes=1e6)  # 0.5 ms of arithmetic
     memory = kernel("add", 1_000_000, 10, flops16=1e6, bytes=2.6816e9)  # 0.8 ms of traffic

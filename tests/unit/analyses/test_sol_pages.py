@@ -73,7 +73,7 @@ def test_every_page_answers_or_says_why_not(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("query", [{"direction": "forward"}, {"direction": "backward"}, {"merge": "on"}, {"width": "flop"}])
-def test_modules_in_every_way(tmp_path: Path, query: dict[str, str]) -> None:
+def test_modules_answer_every_direction_merge_and_width(tmp_path: Path, query: dict[str, str]) -> None:
     for name in ("small", "gpu", "odd"):
         (tmp_path / name).mkdir()
         answer = sol.open_capture(str(CASES[name]().write(tmp_path / name))).analyze("modules", **query)
@@ -81,7 +81,7 @@ def test_modules_in_every_way(tmp_path: Path, query: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("step", ["1", "0", "99"])
-def test_steps_are_iterations(tmp_path: Path, step: str) -> None:
+def test_the_step_field_chooses_an_iteration(tmp_path: Path, step: str) -> None:
     # GIVEN a capture whose sampled iteration on the timeline is 1
     from tb_sol_plugin.errors import BadQuery
 

@@ -26,7 +26,7 @@ def report(run_folder: Path) -> Report:
     return found
 
 
-def test_rows_of_the_ranks(report: Report) -> None:
+def test_the_table_has_a_row_per_rank_and_direction(report: Report) -> None:
     # GIVEN nine readable ranks and the second file of rank 3 THEN two rows each, numbers per step
     t = report.table("ranks")
     assert len(t) == 20 and set(t["rank"]) == set(READ)
@@ -64,7 +64,7 @@ def test_peer_copies_are_unknown_where_none_was_recorded(report: Report) -> None
     assert any("Unknown, not zero" in n.text for n in report.notices)
 
 
-def test_who_is_not_there(report: Report) -> None:
+def test_broken_missing_and_doubled_ranks_are_named(report: Report) -> None:
     # THEN broken workers are listed with reasons, missing ranks by number, the rank that is there twice by its workers
     t = report.table("left_out")
     assert t["worker"].tolist() == ["rank8", "rank9"] and all(t["why"]) and t["rank"].tolist() == [8, 9]
@@ -114,7 +114,7 @@ def test_the_figure_holds_a_point_per_rank(report: Report) -> None:
 @pytest.mark.parametrize(
     ("what", "of_median"), [("time", 10.0), ("exposed", 13.0), ("bytes", 1.0), ("bandwidth", 0.1), ("host", None)]
 )
-def test_compared_by_something_else(run_folder: Path, what: str, of_median: float | None) -> None:
+def test_ranks_are_compared_by_each_measure(run_folder: Path, what: str, of_median: float | None) -> None:
     # GIVEN exposed 390 us over 30, equal bytes, 2.5 GB/s over 25, and no host time held by any (so the median is 0)
     found = sol.open(str(run_folder), cache=False).analyze("memcpy_ranks", what=what)
     assert isinstance(found, Report) and json.loads(encode(found), parse_constant=pytest.fail)["available"]
@@ -123,7 +123,7 @@ def test_compared_by_something_else(run_folder: Path, what: str, of_median: floa
     assert value is None if of_median is None else value == pytest.approx(of_median)
 
 
-def test_one_step(run_folder: Path) -> None:
+def test_a_chosen_step_compares_its_copies_alone(run_folder: Path) -> None:
     # GIVEN step 2, which the second file of rank 3 does not have THEN it is left out with that reason, the others are there
     found = sol.open(str(run_folder), cache=False).analyze("memcpy_ranks", step=2)
     assert isinstance(found, Report)
@@ -186,7 +186,7 @@ def test_a_worker_without_device_lacks_what_is_compared(tmp_path: Path) -> None:
     assert row["worker"] == "rank2" and "no device activity" in row["why"] and "CUDA" in row["hint"]
 
 
-def test_csv_of_the_ranks(report: Report) -> None:
+def test_the_table_of_ranks_exports_as_csv(report: Report) -> None:
     lines = csv_of(report, "ranks").splitlines()
     assert lines[0].startswith("rank,direction,of_median,count_per_step") and len(lines) == 21
 
@@ -216,7 +216,7 @@ def counted_ranks(folder: Path) -> Path:
     return folder
 
 
-def test_copies_that_were_counted(tmp_path: Path) -> None:
+def test_counted_copies_of_ranks_are_compared_by_bytes(tmp_path: Path) -> None:
     # GIVEN three of four ranks with SOL captures alone WHEN compared by time, which nobody knows THEN bytes are compared, times are unknown
     found = sol.open(str(counted_ranks(tmp_path / "job")), cache=False).analyze("memcpy_ranks")
     assert isinstance(found, Report) and json.loads(encode(found))["available"]

@@ -92,7 +92,7 @@ def test_unknown_is_not_zero(capture: Capture) -> None:
     assert table.loc["aten::fill_", "achieved_bytes_per_s"] == pytest.approx(8192 / 2e-6)
 
 
-def test_facts(capture: Capture) -> None:
+def test_facts_hold_the_device_its_peaks_and_the_totals(capture: Capture) -> None:
     facts = answer(capture).facts
     assert (facts["device"], facts["limits_from"]) == ("H100 SXM", "exact")
     assert facts["peak_flop_per_s"] == facts["peak_flop_per_s_bf16"] == 989.4e12
@@ -335,7 +335,7 @@ def test_kinds_add_up_to_all_device_time(mixed: Capture) -> None:
     ("direction", "time", "names"),
     [("forward", 10_000 + 5000 + 300, ["aten::mm", "my::op", "aten::copy_"]), ("backward", 4000, ["aten::mm"])],
 )
-def test_one_pass_alone(mixed: Capture, direction: str, time: int, names: list[str]) -> None:
+def test_one_direction_counts_its_pass_alone(mixed: Capture, direction: str, time: int, names: list[str]) -> None:
     # GIVEN one pass THEN only its operators and their time are there, also by kind, and a notice says what belongs to no pass
     found = answer(mixed, direction=direction)
     own = [name for name in found.table("ops")["name"] if name.startswith(("aten", "my"))]

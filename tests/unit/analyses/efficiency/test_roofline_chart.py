@@ -174,7 +174,7 @@ def test_notes_say_where_a_point_and_its_limit_are() -> None:
         (inf, ""),
     ],
 )
-def test_distance_in_words(efficiency: float, words: str) -> None:
+def test_the_distance_to_the_limit_is_worded(efficiency: float, words: str) -> None:
     assert distance(efficiency) == words
 
 

@@ -73,7 +73,7 @@ def test_the_same_device_in_the_recorded_types(run: Capture) -> None:
     assert any("not a forecast" in n.text for n in report.notices)
 
 
-def test_another_device(run: Capture) -> None:
+def test_limits_of_another_device_are_worked_out(run: Capture) -> None:
     # GIVEN an A100: 311.9 TFLOP/s bf16, 19.5 TFLOP/s fp32
     report = asked(run, device="A100_SXM_80")
     a100 = table()["A100_SXM_80"]

@@ -75,7 +75,7 @@ def test_one_point_shows_no_curve_and_says_what_to_measure(tmp_path: Path) -> No
     assert rules["value"].isna()["alpha_n"] and "needs > 1 node" in rules.loc["alpha_n", "rule"]
 
 
-def test_runs_of_a_logdir_and_a_file_beside_them_give_points(tmp_path: Path) -> None:
+def test_runs_of_a_logdir_and_a_file_in_it_give_points(tmp_path: Path) -> None:
     # GIVEN three runs, a broken file and a correction of one of the runs WHEN the logdir is asked THEN all stand in the table, each with
     # where it is from, and the correction stands for its run
     for n, r in ((1, 1), (1, 2), (2, 4)):
@@ -116,7 +116,7 @@ def test_recordings_without_steps_say_what_to_record(tmp_path: Path) -> None:
     [{"share": "150"}, {"price": "-1"}, {"min_micro": "64", "max_micro": "32"}, {"init_batch": "512", "max_batch": "256"}, {"max_replicas": "0"}],
     ids=lambda q: next(iter(q)),
 )
-def test_terms_that_cannot_be_are_refused(tmp_path: Path, query: dict[str, str]) -> None:
+def test_contradicting_terms_are_refused_with_a_hint(tmp_path: Path, query: dict[str, str]) -> None:
     with pytest.raises(BadQuery) as error:
         asked(points(tmp_path), **query)
     assert error.value.hint and error.value.field in query

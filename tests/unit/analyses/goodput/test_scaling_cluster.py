@@ -59,7 +59,7 @@ def test_the_replay_runs_the_same_jobs_twice(logdir: Path) -> None:
     encode(report)
 
 
-def test_a_thousand_nodes(logdir: Path) -> None:
+def test_a_thousand_nodes_are_allocated_within_their_devices(logdir: Path) -> None:
     report = asked(logdir, nodes=1000, per_node=8, copies=32, hours=0)
     assert report.facts["jobs"] == 64 and report.facts["devices_used"] <= 8000  # type: ignore[operator]
 
@@ -67,7 +67,7 @@ def test_a_thousand_nodes(logdir: Path) -> None:
 @pytest.mark.parametrize(
     "query", [{"nodes": 0}, {"penalty": 100}, {"fairness": 0}, {"copies": 200}, {"hours": 1000}, {"arrivals": 9000}], ids=lambda q: next(iter(q))
 )
-def test_what_cannot_be_is_refused(logdir: Path, query: dict[str, int]) -> None:
+def test_invalid_queries_are_refused_with_a_hint(logdir: Path, query: dict[str, int]) -> None:
     with pytest.raises(BadQuery) as error:
         asked(logdir, **query)
     assert error.value.field in query and error.value.hint
@@ -79,7 +79,7 @@ def test_no_job_says_what_to_record(tmp_path: Path) -> None:
     assert isinstance(found, UnavailableReport) and "one count of replicas" in found.because and found.record_it_with
 
 
-def test_both_pages_share_what_they_read_of_a_worker() -> None:
+def test_both_pages_share_the_reduction_of_a_recording() -> None:
     # GIVEN two pages whose parts the same function makes THEN a worker is opened once for both; other pages have parts of their own
     assert reducer_of("scaling", {}).key == reducer_of("scaling_cluster", {}).key
     assert len({reducer_of(name, {}).key for name in ("scaling", "memcpy_ranks", "memory_ranks", "memory_compare")}) == 4

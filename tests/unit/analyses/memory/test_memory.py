@@ -55,7 +55,7 @@ def rows(report: Report, section: str, *columns: str) -> list[list[object]]:
     return [list(r) for r in zip(*(found.data[c] for c in columns), strict=True)]
 
 
-def test_the_whole_recording(tmp_path: Path) -> None:
+def test_facts_of_the_whole_recording(tmp_path: Path) -> None:
     # GIVEN the trace WHEN asked for its memory THEN 1,140 B are in use at most at 2.5 us, 4,096 B reserved: 2,956 B are held beside
     r = ask(trace(tmp_path), by="operator")
     assert {n: r.facts[n] for n in ("peak_bytes", "reserved_bytes", "before_bytes", "fragmentation_bytes", "peak_ns", "end_bytes")} == {
@@ -122,7 +122,7 @@ def test_allocations_say_what_became_of_them(tmp_path: Path) -> None:
     assert rows(ask(c, window="11us-20us", min_bytes="80"), "allocations", "bytes") == [[100]]
 
 
-def test_a_row_is_drawn_where_it_lives(tmp_path: Path) -> None:
+def test_an_allocation_is_drawn_over_its_lifetime(tmp_path: Path) -> None:
     # GIVEN the figure, in us WHEN rows are looked up THEN they cover their lives, open where an end is not recorded
     r = ask(trace(tmp_path))
     figure = r.section("curve_figure")
@@ -156,7 +156,7 @@ def test_memory_of_the_host_says_since_when_it_counts(tmp_path: Path) -> None:
     assert "8\u202fB of what was allocated since the profiler began" in ask(trace(tmp_path), device="CPU").headline.replace("**", "")
 
 
-def test_steps(tmp_path: Path) -> None:
+def test_memory_per_step_is_listed(tmp_path: Path) -> None:
     # GIVEN two steps THEN the first peaks at 1,140 and ends at 800: +140, -340; the second begins with 800, its highest
     r = ask(trace(tmp_path))
     columns = ("step", "peak_bytes", "end_bytes", "allocated_bytes", "freed_bytes", "change_bytes", "peak_ns")
@@ -193,7 +193,7 @@ def test_the_peak_of_a_window(tmp_path: Path) -> None:
         ({"min_bytes": "-1"}, "min_bytes", "min_bytes is -1"), ({"by": "colour"}, "by", "does not fit"), ({"step": "9"}, "step", "no step 9"),
     ],
 )  # fmt: skip
-def test_questions_that_cannot_be(tmp_path: Path, query: dict[str, str], field: str, said: str) -> None:
+def test_invalid_queries_are_refused_with_a_reason(tmp_path: Path, query: dict[str, str], field: str, said: str) -> None:
     with pytest.raises(BadQuery) as caught:
         answer_capture("memory", trace(tmp_path), query)
     assert caught.value.field == field and said in caught.value.message and caught.value.hint
@@ -207,7 +207,7 @@ def test_without_totals_changes_are_shown_and_said(tmp_path: Path) -> None:
     assert "not recorded" in r.headline
 
 
-def test_without_addresses_no_life_is_known(tmp_path: Path) -> None:
+def test_without_addresses_no_lifetime_is_known(tmp_path: Path) -> None:
     # GIVEN no addresses WHEN asked THEN every allocation and every free stands by itself, marked; the curve keeps no stack
     r = ask(trace(tmp_path, addresses=False))
     assert {s for (s,) in rows(r, "allocations", "state")} == {"unknown"} and len(rows(r, "allocations", "bytes")) == 6
@@ -224,14 +224,14 @@ def made(rows: list[tuple[int, int, int]]) -> Capture:
     return Capture(Facts("kineto", "x", 0), {"memory": table})
 
 
-def test_one_event_alone() -> None:
+def test_a_single_memory_event_has_a_page() -> None:
     # GIVEN one allocation at time 0, in a recording without length THEN it is the peak, and every table is there
     r = ask(made([(0, 64, 164)]))
     assert (r.facts["peak_bytes"], r.facts["before_bytes"], r.facts["end_bytes"]) == (164, 100, 164)
     assert rows(r, "allocations", "bytes", "state") == [[64, "never freed"]]
 
 
-def test_a_free_alone() -> None:
+def test_a_single_free_has_a_page() -> None:
     r = ask(made([(5, -64, 36)]))
     assert (r.facts["peak_bytes"], r.facts["before_bytes"], r.facts["end_bytes"]) == (100, 100, 36)
 
@@ -283,7 +283,7 @@ def test_the_page_offers_what_the_recording_has(tmp_path: Path) -> None:
 # -- other sources ------------------------------------------------------------------------------------------------
 
 
-def test_a_snapshot(tmp_path: Path) -> None:
+def test_an_allocator_snapshot_has_a_page(tmp_path: Path) -> None:
     # GIVEN the snapshot: 500 B before, 1,000 B that come and go, 3 MiB - 100 B that stay; an allocation of 80 GiB failed
     r = ask(ingest.read(str(write(tmp_path / "m.pickle", snapshot()))))
     assert (r.facts["peak_bytes"], r.facts["before_bytes"], r.facts["failed_allocations"]) == (3 * MIB - 100 + 1_500, 500, 1)
@@ -313,7 +313,7 @@ def test_a_history_without_times_is_drawn_entry_by_entry(tmp_path: Path) -> None
     assert any("no times" in n.text for n in r.notices)
 
 
-def test_a_timeline(tmp_path: Path) -> None:
+def test_a_memory_timeline_has_a_page(tmp_path: Path) -> None:
     # GIVEN parameters of 10 B and an activation of 5 B WHEN asked THEN both are told by what they are for
     path = tmp_path / "m.json"
     path.write_text("[[-1, 1, 10, 0], [1000, 2, 0, 5], [2000, 2, 5, 4], [3000, 4, -5, 4]]")
@@ -323,7 +323,7 @@ def test_a_timeline(tmp_path: Path) -> None:
     assert "no single allocations" in r.section("allocations").empty  # type: ignore[union-attr]
 
 
-def test_records_of_a_program() -> None:
+def test_memory_records_of_a_program_have_a_page() -> None:
     # GIVEN records of two iterations: 50 B and 40 B in use at their ends, at most 60 B and 70 B within, of a device of 100 B
     records = S.MEMORY_RECORDS.frame({
         "iteration": [0, 1], "time_ns": [10, 20], "device": [0, 0], "total": [100, 100], "allocated": [50, 40], "reserved": [90, 90],

@@ -122,7 +122,7 @@ A = part_of(row("params", 10 * GB), row("optimizer", 60 * GB), row("activations"
 B = part_of(row("params", 10 * GB), row("optimizer", 20 * GB), row("activations", 6 * GB), growth=-2e6)
 
 
-def test_the_answer_first() -> None:
+def test_the_headline_names_the_difference_of_the_peaks() -> None:
     # GIVEN 75 GB and 36 GB at the peaks THEN 39 GB less, 52 %, nearly all of it of the optimizer
     found = asked(A, B)
     assert said(found.headline) == (
@@ -136,7 +136,7 @@ def test_the_answer_first() -> None:
     assert said(asked(A, A).headline) == "`new` and `old` use the same at their peaks: 75.00 GB."
 
 
-def test_tables_and_figures() -> None:
+def test_tables_and_figures_of_two_recordings() -> None:
     found = asked(A, B)
     held = found.section("held")
     assert isinstance(held, TableSection) and held.total is not None
@@ -199,14 +199,14 @@ def test_numbers_that_one_side_lacks_are_unknown() -> None:
     ]
 
 
-def test_groupings_that_do_not_meet() -> None:
+def test_recordings_without_a_common_grouping_say_so() -> None:
     # GIVEN a source that knows categories and one that knows lines THEN numbers and curves stand, and a line says what is missing
     found = asked(A, part_of(row("train.py", GB), held={"frame": (row("train.py", GB),)}, notes={"frame": ()}))
     assert [s.id for s in found.sections] == ["facts", "curves", "operators", "allocations", "numbers", "settings"]
     assert any("No grouping is known of both" in n.text for n in found.notices)
 
 
-def test_names_are_text() -> None:
+def test_names_of_recordings_are_escaped() -> None:
     found = from_pair(AnalysisRequest("memory_compare", {}), side("<b>", A), side("n`ew", part_of(row("<i>x</i>", GB))), {}).report()
     assert isinstance(found, Report)
     curves = found.section("curves")
@@ -252,7 +252,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_from_a_notebook(logdir: Path) -> None:
+def test_a_notebook_compares_two_runs(logdir: Path) -> None:
     # GIVEN a logdir of two runs WHEN one is opened THEN the other stands beside it, or what is named: run, rank, path, opened run
     a = sol.open(str(logdir), run="job/a", cache=False)
 
@@ -282,7 +282,7 @@ def test_of_one_capture_it_says_what_to_do(logdir: Path) -> None:
     assert isinstance(found, UnavailableReport) and "other_run" in found.record_it_with
 
 
-def test_a_recording_alone(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_another_recording_says_so(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN one file and nothing beside it THEN the answer says so, in every face
     path = logdir / "job" / "a" / "rank0.1700000000000000000.pt.trace.json.gz"
     found = sol.open(str(path), cache=False).analyze("memory_compare")
@@ -291,7 +291,7 @@ def test_a_recording_alone(logdir: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(capsys.readouterr().out)["available"] is False
 
 
-def test_from_the_command_line(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_compares_two_runs(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # GIVEN run and other run by name or by path THEN the same answer
     first = ["analyze", "memory_compare", str(logdir), "--run", "job/a", "--no-cache"]
     for more in (["--other-run", "job/b"], ["--other-run", str(logdir / "job" / "b")], []):

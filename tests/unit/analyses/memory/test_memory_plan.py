@@ -77,7 +77,7 @@ def test_the_distributed_optimizer_with_a_whole_head_on_each_stage(d: int, gb: f
 @pytest.mark.parametrize(("tp", "pp", "gb"), [
     (1, 1, 121.291), (2, 1, 60.648), (1, 2, 60.646), (4, 1, 30.326), (4, 2, 15.163), (8, 1, 15.166),
 ])  # fmt: skip
-def test_other_layouts(tp: int, pp: int, gb: float) -> None:
+def test_the_fullest_stage_of_other_layouts(tp: int, pp: int, gb: float) -> None:
     assert llama(tp=tp, pp=pp).table("stages")["state_bytes"].max() / GB == pytest.approx(gb, abs=0.01)
 
 
@@ -150,7 +150,7 @@ def test_parts_add_up_to_the_total_and_the_figure_shows_them() -> None:
 
 @pytest.mark.parametrize(("memory", "verdict", "words"), [("40GB", "fits", "to spare"), ("36 GB", "tight", "fits tightly"), ("32gib", "tight", "tightly"),
                                                          ("34GB", "too large", "more than a device of 34GB has")])  # fmt: skip
-def test_the_verdict_by_hand(memory: str, verdict: str, words: str) -> None:
+def test_the_verdict_matches_the_headroom_computed_by_hand(memory: str, verdict: str, words: str) -> None:
     # 34.19 GB on stage 0: 40 GB leave 15 %, 36 GB 5 %, 32 GiB = 34.36 GB 0.5 %, 34 GB none
     report = llama(device=memory)
     assert report.facts["verdict"] == verdict and words in report.headline
@@ -304,7 +304,7 @@ def test_sizes_that_are_not_said_are_named() -> None:
     ({"colour": "red"}, "colour", "colour", "known"),
     ({"hidden": 1 << 20, "layers": 4096, "ffn": 1 << 22, "experts": 4096}, "hidden", "9 PB", "digit"),
 ])  # fmt: skip
-def test_what_cannot_be_says_why_and_what_could(query: dict[str, object], field: str, message: str, hint: str) -> None:
+def test_invalid_queries_say_why_and_what_is_possible(query: dict[str, object], field: str, message: str, hint: str) -> None:
     with pytest.raises(BadQuery) as error:
         plan(**query)
     assert error.value.field == field and message in error.value.message and hint in error.value.hint

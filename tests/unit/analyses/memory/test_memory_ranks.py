@@ -68,7 +68,7 @@ def test_a_rank_that_uses_more_is_found_in_traces(tmp_path: Path) -> None:
     assert found.table("stages")["stage"].tolist() == ["all ranks"] and found.facts["stages"] is None
 
 
-def test_ranks_that_are_alike(tmp_path: Path) -> None:
+def test_ranks_of_nearly_equal_memory_are_called_alike(tmp_path: Path) -> None:
     found = sol.open(str(write_run(tmp_path / "job", [500 * MB, 505 * MB])), cache=False).analyze("memory_ranks")
     assert isinstance(found, Report)
     # median 502.5, largest 505
@@ -108,7 +108,7 @@ def test_stages_that_are_known_of_some_ranks_only_are_not_compared() -> None:
     ("growth", "**rank 1** stands out: growth of memory in use per step 40.00 MB, 2.00 times the median of 2 ranks: 20.00 MB more."),
     ("before", "2 ranks are alike: the memory in use before the window is nowhere more than 1.00 times the median."),
 ])  # fmt: skip
-def test_other_measures(what: str, want: str) -> None:
+def test_ranks_are_compared_by_each_measure(what: str, want: str) -> None:
     other = worker(1, reserved=15 * GB, reserved_at_peak=15 * GB, fragmentation=5 * GB, growth=40e6, verdict="leak")
     found = asked([worker(0), other], what=what)
     assert said(found) == want and found.facts["growing"] == 1
@@ -130,7 +130,7 @@ def test_what_is_not_known_is_no_number() -> None:
     assert isinstance(figure, FigureSection) and figure.figure["data"] == [] and "not known" in figure.summary
 
 
-def test_who_is_missing_and_what_differs_is_said() -> None:
+def test_missing_ranks_and_different_settings_are_named() -> None:
     # GIVEN failures, other sources, a rank twice, one that holds no totals, one that cannot be read
     parts = [
         worker(0, failures=2), worker(1, source="records of the program"), worker(1, "again", window_ns=5), worker(2, relative=True),

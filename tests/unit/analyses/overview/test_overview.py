@@ -138,7 +138,7 @@ def test_the_loading_of_input_limits_and_its_fix_is_the_first(tmp_path: Path) ->
     )
 
 
-def test_launches_limit(tmp_path: Path) -> None:
+def test_launch_overhead_is_named_as_what_limits(tmp_path: Path) -> None:
     # GIVEN twenty kernels of 5 us, each launched 40 us after the end of the one before
     t = one_step(20 * 50_000)
     for i in range(20):
@@ -147,7 +147,7 @@ def test_launches_limit(tmp_path: Path) -> None:
     assert "The GPU waits 90 % of the step for the host to launch the next kernel; " in said and "saves at most" in said
 
 
-def test_a_blocked_host_limits(tmp_path: Path) -> None:
+def test_a_blocked_host_is_named_as_what_limits(tmp_path: Path) -> None:
     # GIVEN a host that sits in cudaFree for most of the step, and a kernel after it
     t = one_step()
     product(t, at=0, start=10_000, duration=10_000)
@@ -164,7 +164,7 @@ def test_a_cause_of_most_of_the_waiting_is_called_that(tmp_path: Path) -> None:
     assert "The GPU waits 92 % of the step for the host, mostly for its next launch" in plain(overview(read_back(t, tmp_path)).headline)
 
 
-def test_copies_limit(tmp_path: Path) -> None:
+def test_copies_are_named_as_what_limits(tmp_path: Path) -> None:
     t = one_step()
     t.copy("HtoD", 0, 800_000, bytes=8_000_000, src="Pageable", call=(0, 2_000))
     product(t, at=5_000, start=800_000, duration=200_000)
@@ -268,7 +268,7 @@ def test_without_a_memory_bandwidth_there_is_no_ratio(tmp_path: Path) -> None:
     assert facts_of(answer, "answer").marks["mfu"].state == "estimated" and answer.facts["bandwidth_utilisation"] is None
 
 
-def test_the_articles_of_devices() -> None:
+def test_device_names_get_the_right_article() -> None:
     from tb_sol_plugin.metrics.report.overview import a_device
 
     names = (

@@ -44,7 +44,7 @@ def recorder(report: Report) -> FactsSection:
     return found
 
 
-def test_alone(folder: Path) -> None:
+def test_a_sol_capture_without_a_trace_reports_its_recorder(folder: Path) -> None:
     # GIVEN a capture with a note and lost calls WHEN its health is asked THEN both are told, and what it counts by size is not missing
     report = health(folder / noted().name)
     assert ("recorder", "two modules share a name (3 times)") in lines(report)
@@ -54,7 +54,7 @@ def test_alone(folder: Path) -> None:
     assert "Input shapes" not in what and "Backward pass" not in what
 
 
-def test_beside_a_trace(folder: Path) -> None:
+def test_a_trace_reports_the_recorder_of_its_sol_capture(folder: Path) -> None:
     # GIVEN a trace of the same process beside it WHEN the trace's health is asked
     report = health(folder / "node1_4242.1700000000000000000.pt.trace.json")
     # THEN the recorder's lines stand in its log, and how the capture was made beside what the file held

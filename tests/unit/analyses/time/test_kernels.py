@@ -116,7 +116,7 @@ def test_without_kernels_it_is_unavailable(capture):
     assert not report.available and "only copies" in report.because
 
 
-def test_everything_is_declared(capture):
+def test_every_column_and_fact_is_declared(capture):
     declared = {c.name for c in get("kernels").tables["kernels"]}
     for by in ("name", "name_op", "properties"):
         report = capture.analyze("kernels", group_by=by)

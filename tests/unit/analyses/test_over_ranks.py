@@ -47,7 +47,7 @@ def test_the_example_of_the_docs(tmp_path: Path, example: str) -> None:
     assert found.table("left_out")["worker"].tolist() == ["rank8", "rank9"]
 
 
-def test_a_part_depends_on_no_other_field_than_it_says() -> None:
+def test_a_reduction_depends_on_no_other_field_than_it_declares() -> None:
     # GIVEN the comparison of copies, whose part depends on the step THEN other fields make no other part, and do not reach it
     keys = {
         reducer_of("memcpy_ranks", raw).key for raw in ({}, {"what": "bytes"}, {"device_limits": "H100_SXM"}, {"step": ""}, {"step": " "})
@@ -71,7 +71,7 @@ def _with(item: registry_module.Analysis, **changes: object) -> registry_module.
     return dataclasses.replace(item, reduce=dataclasses.replace(item.reduction, **changes))  # type: ignore[arg-type]
 
 
-def test_a_maker_goes_to_another_process(tmp_path: Path) -> None:
+def test_a_reducer_can_be_sent_to_another_process(tmp_path: Path) -> None:
     # GIVEN a maker that was sent THEN it is the same, and makes the same
     maker = reducer_of("memcpy_ranks", {"step": "1"})
     sent = pickle.loads(pickle.dumps(maker))
@@ -108,7 +108,7 @@ def test_reasons_where_there_is_no_report() -> None:
         of_ranks([worker("a", "lacking", missing=Missing("no step 7", error=True, field="step")), failed[0]], {"step": "7"})
 
 
-def test_while_all_are_waiting_nothing_is_claimed() -> None:
+def test_while_all_recordings_are_waiting_no_number_is_reported() -> None:
     found = of_ranks([worker("a", "waiting"), worker("b", "waiting")])
     assert isinstance(found, Report) and found.reading is not None and (found.reading.done, found.reading.total) == (0, 2)
     assert "None of 2 workers has been read" in found.headline and found.facts["time_per_step_ns"] is None
