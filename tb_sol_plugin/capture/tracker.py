@@ -387,7 +387,7 @@ class SOLTracker:
         return self._record(tag, walk=False)
 
     def record_memory(self, tag: str, model: object = None, optimizer: object = None) -> MemoryRecord:
-        """Record the same, with what the model (default: the tracked one) and its optimizer (default: that of the call before) hold."""
+        """Record the same, with the bytes of the model (default: the tracked one) and its optimizer (default: that of the call before)."""
         return self._record(tag, walk=True, model=self._tracked.given if model is None else model, optimizer=optimizer)
 
     def keeps(self) -> bool:

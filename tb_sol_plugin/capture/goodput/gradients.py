@@ -90,7 +90,7 @@ class Averages:
         return math.fsum(self.sqr) / self.weight, math.fsum(self.var) / self.weight
 
     def state(self) -> dict[str, object]:
-        """Return the state as JSON holds it."""
+        """Return the state as a value of JSON."""
         return dict(asdict(self))
 
     @classmethod

@@ -169,7 +169,7 @@ class Supervisor:
             if not again:
                 break
         host = urllib.parse.urlsplit(request.full_url).hostname
-        _warned(f"send {host}", f"the supervisor at {host} was not told: {problem}")
+        _warned(f"send {host}", f"the supervisor at {host} did not get the hints: {problem}")
         return False
 
 

@@ -188,7 +188,7 @@ class StepRecorder:
             columns = replace(self.state, profile={k: replace(v) for k, v in self.state.profile.items()}).points()
         if not columns[0]:
             if self.state.profile and self.replicas()[1] > 1:
-                text = "no step tells its compute time: call profile_sync_time, watch_gradients, or accumulate gradients"
+                text = "no step has a known compute time: call profile_sync_time, watch_gradients, or accumulate gradients"
                 self.warn_once("nothing", text)
             return False
         from tb_sol_plugin.cost.goodput.fit import fit

@@ -205,7 +205,7 @@ def modes_on_stack() -> list[object]:
 
 
 def dispatch_possible() -> bool:
-    """Return whether this torch lets work be counted by a dispatch mode. The names are private, so they are looked for."""
+    """Return whether this torch lets work be counted by a dispatch mode. The names are private to torch, so their presence is checked."""
     return attribution.available() and all(hasattr(_python_dispatch, name) for name in ("TorchDispatchMode", "_pop_mode", "_push_mode"))
 
 
@@ -244,7 +244,7 @@ class Instrumentation:
     def enter(self, model: object, roots: list[object], events: EventPool | None, *, layers: bool) -> bool:
         """Put everything in place for one step; False, with nothing in place, where that cannot be now.
 
-        model: as it was given, so that several are told apart in their names; roots: the modules in it. layers: whether events are
+        model: as it was given, so that several have different names; roots: the modules in it. layers: whether events are
         recorded around the calls of modules.
         """
         self._remove_left_behind()

@@ -153,7 +153,7 @@ def _roots(model: object) -> list[tuple[str, nn.Module]]:
 
 
 def wrapped_as(module: object) -> str | None:
-    """Return the name of the attribute under which a wrapper has its model; None if the module is none."""
+    """Return the name of the attribute that is a wrapper's model; None if the module is none."""
     children = getattr(module, "_modules", None) or {}
     for kind in type(module).__mro__:
         key = _WRAPPERS.get(kind.__name__)

@@ -120,7 +120,7 @@ def device_kind(models: list[object]) -> str:
 def model_facts(models: list[object]) -> Json:
     """Count parameters and modules of all models; a parameter that is used twice counts once.
 
-    local: what this rank holds of a sharded model.
+    local: of the part of a sharded model on this rank.
     """
     seen: set[int] = set()
     counts = {"parameters": 0, "trainable": 0, "parameter_bytes": 0, "local_parameters": 0, "local_bytes": 0, "modules": 0}

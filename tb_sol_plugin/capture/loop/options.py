@@ -17,7 +17,7 @@ Sizes: TypeAlias = "int | Callable[[], int | None] | None"
 class CaptureOptions:
     """Has the keyword arguments of `SOLTracker` and `capture`, which explain them; `phases` is that of `capture`.
 
-    ValueError for an unknown mode or profile. Intervals are checked when tracking starts, since the script's arguments can hold them too.
+    ValueError for an unknown mode or profile. Intervals are checked when tracking starts, since the script's arguments can set them too.
     """
 
     device: str = "auto"

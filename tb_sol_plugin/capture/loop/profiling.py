@@ -6,9 +6,7 @@ A traced iteration is never a sampled one: a dispatch mode would show in the tra
 from __future__ import annotations
 
 import gc
-import gzip
 import os
-import tempfile
 import time
 import weakref
 from collections.abc import Callable
@@ -58,7 +56,7 @@ class DrivenProfiler:
     def start(self, kind: str) -> bool:
         """Trace the iteration that begins now; False where another profiler is at work. kind: type of the device in use."""
         if profiler_active() or _other_profiler():
-            self._note("profiler", "the script has a profiler of its own; no iteration is traced beside it")
+            self._note("profiler", "the script has a profiler of its own; no iteration is traced next to it")
             return False
         import torch.profiler
 
@@ -95,6 +93,9 @@ class DrivenProfiler:
         profile.stop()
         if number is None:
             return
+        import gzip
+        import tempfile
+
         os.makedirs(self._folder, exist_ok=True)
         path = os.path.join(self._folder, f"{self._stem()}.{time.time_ns()}.pt.trace.json.gz")
         with tempfile.TemporaryDirectory(dir=self._folder, prefix=".trace-") as place:

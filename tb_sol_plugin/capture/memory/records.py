@@ -75,7 +75,7 @@ class MemoryRecord:
 
     @property
     def others(self) -> int | None:
-        """Used on the device by other processes, where the driver tells what this one uses."""
+        """Used on the device by other processes, where the driver reports what this one uses."""
         return None if self.device is None else _less(self.device_used, self.process_used)
 
     @property

@@ -422,7 +422,7 @@ def _ordinary(step: StepRecord) -> Sequence[bytes]:
 
 
 def _line(record: dict[str, object]) -> bytes:
-    """Encodes one line; what JSON cannot hold is null, or the text of it."""
+    """Encodes one line; what JSON cannot express is null, or the text of it."""
     try:
         return F.encode(record)
     except (ValueError, TypeError):

@@ -1,7 +1,7 @@
 """Attributes calls to modules, phases and directions by the sequence numbers of autograd's nodes.
 
-A node of autograd gets the next number of its thread just before the forward operator runs, so the number tells in the backward pass which
-forward operator a node belongs to. That is the key which a profiler's arrows from forward to backward use as well.
+A node of autograd gets the next number of its thread just before the forward operator runs, so in the backward pass
+the number identifies the forward operator of a node. That is the key which a profiler's arrows from forward to backward use as well.
 
     no node at work           forward work of the innermost open module; nodes made since the last call are noted under its labels
     a node at work            backward work, under the labels that were noted for its number

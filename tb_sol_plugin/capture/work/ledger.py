@@ -358,7 +358,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
     ) -> object:  # fmt: skip
         """Runs and counts a call whose key function did not recognize it.
 
-        labels: None if they could not be told; then it is not counted. began: when the work for it did.
+        labels: None if they could not be found; then it is not counted. began: when the work for it did.
         """
         opens: object = None
         new: New = None

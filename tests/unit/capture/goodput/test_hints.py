@@ -107,7 +107,7 @@ def test_a_slow_server_costs_no_more_than_the_time_limit_and_is_logged_once(capl
         slow = Supervisor(server.url, "job", timeout_s=0.1, backoff_s=0.01)
         assert slow.post(HINTS, wait=True) is False and slow.post(HINTS, wait=True) is False
         answers.set()
-        assert len([r for r in caplog.records if "was not told" in r.message]) == 1
+        assert len([r for r in caplog.records if "did not get the hints" in r.message]) == 1
     # AND so is one that is not there
     assert Supervisor("http://127.0.0.1:9", "job", timeout_s=0.2, backoff_s=0.01).post(HINTS, wait=True) is False
 

@@ -299,7 +299,7 @@ def test_blocks_add_up_and_clear_forgets():
     assert probe.table() == []
 
 
-def test_the_summary_says_directions_in_their_order(monkeypatch):
+def test_the_summary_lists_directions_in_a_fixed_order(monkeypatch):
     # GIVEN copies as a device would make them
     probe = MemcpyProbe()
     mb = 1 << 20
