@@ -240,10 +240,10 @@ def _report_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from tb_sol_plugin.cli.report import tell
+    from tb_sol_plugin.cli.report import print_story
     from tb_sol_plugin.cli.text import console
 
-    tell(console(), open_one(options), rows=options.rows)
+    print_story(console(), open_one(options), rows=options.rows)
     return 0
 
 

@@ -109,7 +109,7 @@ BLOCKS: Final = " ▏▎▍▌▋▊▉█"
 MORE_FACTS: Final = ("mfu", "hfu", "bandwidth_utilisation", "modelled_share")
 
 
-def tell(out: Console, capture: Capture, *, rows: int = 8, device: str = "") -> None:
+def print_story(out: Console, capture: Capture, *, rows: int = 8, device: str = "") -> None:
     """Print the story of a capture; what has no answer comes last, with the reason. device: device limits to measure against."""
     _heading(out, capture)
     lacking: list[UnavailableReport] = []
@@ -201,7 +201,7 @@ def _overview(out: Console, report: Report, rows: int) -> None:
 
 
 def _with_shapes(section: TableSection, width: int) -> TableSection:
-    """Returns the table with the sizes behind the name: rows of one operator are told apart by them. Sizes are cut, names are not."""
+    """Returns the table with the sizes behind the name: rows of one operator are distinguished by them. Sizes are cut, names are not."""
     if not {"name", "shapes"} <= set(section.data):
         return section
     room = max(28, int(width * 0.42)) if width < 140 else 64
@@ -283,9 +283,9 @@ def _bar(start: float, end: float, room: int) -> str:
 
 
 def _limits(out: Console, capture: Capture, device: str, rows: int) -> None:
-    told = console_report(capture, scope(capture, Query()), device)
-    if told is None:
+    sol_report = console_report(capture, scope(capture, Query()), device)
+    if sol_report is None:
         return
     out.print()
-    for line in sol_lines(told, out.width, rows):
+    for line in sol_lines(sol_report, out.width, rows):
         out.print(Text(line), no_wrap=True, overflow="ignore", crop=False)

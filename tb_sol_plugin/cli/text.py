@@ -157,11 +157,11 @@ def findings(out: Console, section: FindingsSection) -> None:
         amount, unit = (finding.saving_bytes, "B") if section.saves == "memory" else (finding.saving_ns, "ns")
         saving = "" if amount is None else f"−{human(amount, unit)}"
         share = "" if finding.share is None else f" ({human(finding.share, 'ratio')})"
-        told = prose(("Candidate: " if finding.candidate else "") + finding.title)
-        told.append("\n").append_text(prose(finding.evidence, "dim"))
+        line = prose(("Candidate: " if finding.candidate else "") + finding.title)
+        line.append("\n").append_text(prose(finding.evidence, "dim"))
         if finding.fix:
-            told.append(f"\n{plain(finding.fix)}", "cyan")
-        grid.add_row(Text(f"  {saving}{share}", "bold"), told)
+            line.append(f"\n{plain(finding.fix)}", "cyan")
+        grid.add_row(Text(f"  {saving}{share}", "bold"), line)
     out.print(grid)
     if section.combined_ns is not None:
         each = " per step" if "per step" in section.subtitle else ""
@@ -258,10 +258,10 @@ def _units(section: TableSection, columns: list[Column], shown: list[int]) -> li
         name, scale = _column(section, column)
         unit, factor, _ = scale
         if unit in before:
-            beside, (_, other, _) = before[unit]
+            shared_name, (_, other, _) = before[unit]
             most = max(map(abs, _numbers(section, column)), default=0.0)
             if other > factor and most >= 0.1 * other:
-                name, scale = beside, (unit, other, max(digits(most / other), 2))
+                name, scale = shared_name, (unit, other, max(digits(most / other), 2))
         if unit not in ("", "count", "ratio", "%"):
             before[unit] = (name, scale)
         out.append((name, scale))

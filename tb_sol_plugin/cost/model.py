@@ -151,7 +151,7 @@ def registering(plugin: str) -> Iterator[None]:
         find.cache_clear()
 
 
-# -- why a model has no answer: which recorded size, type or value it asked for and did not find ---------------------
+# -- why a model has no answer: which recorded size, type or value is missing ---------------------
 
 
 NO_SIZES: Final = "no sizes recorded"
@@ -159,33 +159,33 @@ _MOST: Final = 40
 """Characters of a text out of the file that a reason repeats."""
 
 
-class _Asked(Inputs):
-    """The same arguments; remembers which positions a formula looks at."""
+class _RecordedReads(Inputs):
+    """The same arguments; records which positions a formula reads."""
 
     def __init__(self, call: Inputs) -> None:
         self.__dict__.update(call.__dict__)
         self.__dict__.pop("values", None)
-        self.asked: dict[int, None] = {}
-        self.asked_lists: dict[int, None] = {}
-        self.asked_values: dict[int, None] = {}
+        self.read: dict[int, None] = {}
+        self.read_lists: dict[int, None] = {}
+        self.read_values: dict[int, None] = {}
 
     def tensor(self, at: int) -> Tensor | None:
-        self.asked[at] = None
+        self.read[at] = None
         return super().tensor(at)
 
     def tensors(self, at: int) -> tuple[Tensor, ...]:
-        self.asked_lists[at] = None
+        self.read_lists[at] = None
         return super().tensors(at)
 
     def value(self, at: int) -> Value:
-        self.asked_values[at] = None
+        self.read_values[at] = None
         return super().value(at)
 
 
 def why_not(formula: Formula, call: Inputs) -> str:
     """Returns one plain sentence, "" where the formula knows traffic and, for matrix work, what it computes in."""
-    watched = _Asked(call)
-    answer = formula(watched)
+    reads = _RecordedReads(call)
+    answer = formula(reads)
     if answer is not None and answer.bytes is not None and (answer.dtype or not answer.flop):
         return ""
     listed = "TensorList" in call.types
@@ -193,12 +193,12 @@ def why_not(formula: Formula, call: Inputs) -> str:
         return NO_SIZES
     if answer is not None and answer.reason and answer.flop is None:
         return answer.reason
-    return _what_is_missing(call, watched, answer)
+    return _what_is_missing(call, reads, answer)
 
 
-def _what_is_missing(call: Inputs, watched: _Asked, answer: Cost | None) -> str:
+def _what_is_missing(call: Inputs, reads: _RecordedReads, answer: Cost | None) -> str:
     """Say which of the arguments that a formula read has no type or no sizes. answer: what the formula returned."""
-    places = [*watched.asked, *(at for at in watched.asked_lists if at not in watched.asked)] or list(range(len(call.slots)))
+    places = [*reads.read, *(at for at in reads.read_lists if at not in reads.read)] or list(range(len(call.slots)))
     if answer is not None:
         return next(filter(None, (_type_missing(call, at) for at in places)), "an element type is not known")
     missing = [at for at in places if at >= len(call.slots) or not _is_tensor(call.slots[at])]
@@ -207,7 +207,7 @@ def _what_is_missing(call: Inputs, watched: _Asked, answer: Cost | None) -> str:
         return found
     if missing and missing[0] < 2 and not any(call.types[missing[0] : missing[0] + 1]):
         return f"sizes of argument {missing[0]} not recorded"
-    if watched.asked_values and not call.has_values:
+    if reads.read_values and not call.has_values:
         return "values of the arguments not recorded"
     return f"sizes do not fit the model: {_sizes(call)}"
 

@@ -113,10 +113,10 @@ def host_of(capture: Capture) -> str:
 
 
 def overridden(key: str, book: DeviceBook = EMPTY) -> DeviceSpec:
-    """Returns the spec a reader asked for by key, alias or device name. Raises BadQuery when neither book nor table has it."""
-    asked = key.strip().lower()
-    found = book.by_name.get(asked) or next((n for n in (layer.named.get(asked) for layer in reversed(book.layers)) if n), "")
-    known = by_name().get(asked, "")
+    """Returns the spec that a reader chose by key, alias or device name. Raises BadQuery when neither book nor table has it."""
+    wanted = key.strip().lower()
+    found = book.by_name.get(wanted) or next((n for n in (layer.named.get(wanted) for layer in reversed(book.layers)) if n), "")
+    known = by_name().get(wanted, "")
     if not found and known in book.specs:
         found = known
     if found:

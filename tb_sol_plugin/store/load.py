@@ -244,7 +244,7 @@ class Loader:
 
     def _submit(self, key: str, recording: Recording) -> _Job:
         if self._closed:
-            raise StillLoading("the server is being ended", file=recording.file)
+            raise StillLoading("the server is shutting down", file=recording.file)
         if not self._spool:
             self._spool = tempfile.mkdtemp(prefix="tb-sol-")
             weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)  # also where nobody calls close()
@@ -280,7 +280,7 @@ class Loader:
                     self.cache.note = read.note
                 capture = read.capture if read.capture is not None else self.cache.load(read.key)
                 if capture is None:
-                    raise BadInput("the cache entry of this recording vanished", hint="scan again to read the file once more")
+                    raise BadInput("the cache entry of this recording was removed", hint="scan again to read the file once more")
                 self._open.put(key, named(capture, recording))
                 self._latest[recording.path] = key
             except (CancelledError, Canceled):
@@ -346,7 +346,7 @@ def _open_here(recording: Recording, options: StoreOptions, devices: DeviceBook)
             raise
         found = read.capture if read.capture is not None else cache.load(read.key)
     if found is None:
-        raise BadInput("the cache entry of this recording vanished", hint="try again, or open it with cache=False", file=recording.file)
+        raise BadInput("the cache entry of this recording was removed", hint="try again, or open it with cache=False", file=recording.file)
     return named(found, recording, devices)
 
 

@@ -21,7 +21,7 @@ from tb_sol_plugin.store.join import MEMORY_KINDS, same_worker
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.names import basename, is_url, single
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
-from tb_sol_plugin.store.pairs import Other, paired
+from tb_sol_plugin.store.pairs import OtherNames, paired
 from tb_sol_plugin.store.reductions import (
     ReductionFiles,
     WantedReduction,
@@ -225,12 +225,12 @@ class LocalSource:
 
     def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], dict[str, FieldNow]]:
         """See `RecordingSource.pair`. The other recording is of a run that is named, of the recordings given, or at a path."""
-        shown, every, other = request.recording, dict(self.every_run), Other.of(request.raw)
+        shown, every, other = request.recording, dict(self.every_run), OtherNames.of(request.raw)
         added = [*request.other] or (_recordings_at(other.run, self.options) if other.run and other.run not in every else [])
         if added:
             name = added[0].run if added[0].run not in every else f"{added[0].run} (2)"
             every[name] = [msgspec.structs.replace(r, run=name) for r in added]
-            other = Other(name, other.worker, other.span)
+            other = OtherNames(name, other.worker, other.span)
         pair = paired(shown, every, other)
         planned: list[WantedReduction | RecordingReduction[msgspec.Struct]] = []
         for recording in (pair.shown, pair.other):
@@ -239,17 +239,17 @@ class LocalSource:
             devices = book_for(recording.path, self.options, file=True) if added and recording is pair.other else self.book
             planned += wanted_reductions([recording], request.reducer, devices=devices, recordings=near)
         here, there = self._read(planned, request)
-        return Compared(pair.names[0], shown.run, here), Compared(pair.names[1], pair.other.run, there, pair.chosen), pair.stands
+        return Compared(pair.names[0], shown.run, here), Compared(pair.names[1], pair.other.run, there, pair.chosen), pair.fields
 
     def _read(
-        self, asked: Sequence[WantedReduction | RecordingReduction[msgspec.Struct]], request: AnalysisRequest
+        self, planned: Sequence[WantedReduction | RecordingReduction[msgspec.Struct]], request: AnalysisRequest
     ) -> list[RecordingReduction[msgspec.Struct]]:
         """Returns what is wanted of each recording, in order; what is known already stays as it is."""
         out: list[RecordingReduction[msgspec.Struct]] = []
-        for done, one in enumerate(asked):
-            request.progress(done, len(asked))
+        for done, one in enumerate(planned):
+            request.progress(done, len(planned))
             out.append(self._one(one, request) if isinstance(one, WantedReduction) else one)
-        request.progress(len(asked), len(asked))
+        request.progress(len(planned), len(planned))
         self._kept.evict()
         return out
 

@@ -21,7 +21,7 @@ RECORD: Final = "let several ranks record, or put a second run into the logdir"
 
 
 @dataclass(frozen=True)
-class Other:
+class OtherNames:
     """Names of the other recording as a reader gives them; "" is left open."""
 
     run: str = ""
@@ -29,7 +29,7 @@ class Other:
     span: str = ""
 
     @classmethod
-    def of(cls, raw: Mapping[str, str]) -> Other:
+    def of(cls, raw: Mapping[str, str]) -> OtherNames:
         """Reads the names from the query fields of a pair."""
         return cls(*(raw.get(f"other_{name}", "").strip() for name in ("run", "worker", "span")))
 
@@ -37,59 +37,59 @@ class Other:
 @dataclass(frozen=True)
 class Paired:
     """Two recordings to compare. names: what tells them apart, as short as may be. chosen: how the other one was found, "" where
-    the reader named it. stands: how the query fields of the other one stand.
+    the reader named it. fields: how the query fields of the other one stand.
     """
 
     shown: Recording
     other: Recording
     names: tuple[str, str]
     chosen: str
-    stands: dict[str, FieldNow]
+    fields: dict[str, FieldNow]
 
 
-def paired(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Other) -> Paired:
+def paired(shown: Recording, runs: Mapping[str, Sequence[Recording]], wanted: OtherNames) -> Paired:
     """Returns the recording to compare with the one shown. runs: recordings of all runs by name, that of the one shown among them.
 
     NotFound for a name that is not there, with near ones; BadQuery where it is the recording itself; Unavailable where there is no other.
     """
-    other, chosen = _other(shown, runs, asked)
+    other, chosen = _other(shown, runs, wanted)
     if other == shown:
-        raise BadQuery("this is the recording itself", hint="name another run, worker or span", field=_field(asked))
-    return Paired(shown, other, names_of(shown, other, runs), chosen, _stands(other, shown.kind, runs))
+        raise BadQuery("this is the recording itself", hint="name another run, worker or span", field=_field(wanted))
+    return Paired(shown, other, names_of(shown, other, runs), chosen, _fields(other, shown.kind, runs))
 
 
-def another(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> bool:
+def has_other(shown: Recording, runs: Mapping[str, Sequence[Recording]]) -> bool:
     """Whether there is a recording to compare with this one."""
     try:
-        return _other(shown, runs, Other())[0] != shown
+        return _other(shown, runs, OtherNames())[0] != shown
     except Unavailable:
         return False
 
 
-def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], asked: Other) -> tuple[Recording, str]:
-    """Returns the other recording, and how it was chosen: first its run, then its worker, then its span, each as asked, else for the
+def _other(shown: Recording, runs: Mapping[str, Sequence[Recording]], wanted: OtherNames) -> tuple[Recording, str]:
+    """Returns the other recording, and how it was chosen: first its run, then its worker, then its span, each as wanted, else for the
     reader.
     """
-    if asked.run and asked.run not in runs:
-        raise NotFound(f"no run {asked.run[:80]!r} here", hint=near(asked.run, runs), field="other_run")
-    run = asked.run or _other_run(shown, runs)
+    if wanted.run and wanted.run not in runs:
+        raise NotFound(f"no run {wanted.run[:80]!r} here", hint=near(wanted.run, runs), field="other_run")
+    run = wanted.run or _other_run(shown, runs)
     there = recordings_by_worker(runs[run], shown.kind)
-    worker, how = (_named(asked.worker, there), "") if asked.worker else _other_worker(shown, runs, run, there)
-    chosen = "" if asked.worker or (asked.run and how == SAME_WORKER) else how
+    worker, how = (_named(wanted.worker, there), "") if wanted.worker else _other_worker(shown, runs, run, there)
+    chosen = "" if wanted.worker or (wanted.run and how == SAME_WORKER) else how
     own = there[worker]
-    if asked.span:
+    if wanted.span:
         every = [*own, *(r for r in runs[run] if r.worker == worker)]  # of another kind too where it is named
         for recording in every:
-            if recording.span == asked.span:
+            if recording.span == wanted.span:
                 return recording, chosen
-        raise NotFound(f"no span {asked.span[:80]!r} of this worker", hint=near(asked.span, [r.span for r in own]), field="other_span")
+        raise NotFound(f"no span {wanted.span[:80]!r} of this worker", hint=near(wanted.span, [r.span for r in own]), field="other_span")
     if (run, worker) != (shown.run, shown.worker):
         return _counterpart(shown, own, recordings_by_worker(runs[shown.run], shown.kind).get(shown.worker, [])), chosen
     spans = [r for r in own if r != shown]
     if spans:
         earlier = [r for r in spans if natural(r.span) < natural(shown.span)]
         return (earlier[-1] if earlier else spans[0]), "another span of this worker"
-    if asked != Other():
+    if wanted != OtherNames():
         return shown, ""
     raise Unavailable(NOTHING, hint=RECORD)
 
@@ -157,8 +157,8 @@ def _counterpart(shown: Recording, there: Sequence[Recording], own: Sequence[Rec
     return there[place] if place < len(there) else there[-1]
 
 
-def _field(asked: Other) -> str:
-    return "other_span" if asked.span else "other_worker" if asked.worker else "other_run"
+def _field(wanted: OtherNames) -> str:
+    return "other_span" if wanted.span else "other_worker" if wanted.worker else "other_run"
 
 
 def _names(recordings: Sequence[Recording]) -> set[str]:
@@ -199,7 +199,7 @@ def _apart(a: str, b: str) -> tuple[str, str]:
     return "/".join(left[shared:]) or ".", "/".join(right[shared:]) or "."
 
 
-def _stands(other: Recording, kind: str, runs: Mapping[str, Sequence[Recording]]) -> dict[str, FieldNow]:
+def _fields(other: Recording, kind: str, runs: Mapping[str, Sequence[Recording]]) -> dict[str, FieldNow]:
     workers = recordings_by_worker(runs[other.run], kind)
     spans = dict.fromkeys(r.span for r in (*workers.get(other.worker, ()), other))
     return {

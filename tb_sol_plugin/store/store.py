@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tb_sol_plugin.model.recordings import Compared, RecordingReduction, Reducer, Sidecar
     from tb_sol_plugin.model.report import FieldNow
     from tb_sol_plugin.store.load import Loader, Progress
-    from tb_sol_plugin.store.pairs import Other, Paired
+    from tb_sol_plugin.store.pairs import OtherNames, Paired
     from tb_sol_plugin.store.reductions import PartialResults
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -215,19 +215,19 @@ class Store:
                 out.append(reduction_of(recording.worker, recording, answer.key, body, decode, partial(partial_results.body, answer.key)))
         return out
 
-    def paired(self, shown: Recording, asked: Other) -> Paired:
+    def paired(self, shown: Recording, wanted: OtherNames) -> Paired:
         """Returns the recording to compare with the one shown, see `pairs.paired`."""
         from tb_sol_plugin.store.pairs import paired
 
-        if asked.run and asked.run not in self._listing.runs:
+        if wanted.run and wanted.run not in self._listing.runs:
             self._listing_once_more()  # it may have appeared since
-        return paired(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)}, asked)
+        return paired(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)}, wanted)
 
-    def another(self, shown: Recording) -> bool:
+    def has_other(self, shown: Recording) -> bool:
         """Whether there is a recording to compare with this one."""
-        from tb_sol_plugin.store.pairs import another
+        from tb_sol_plugin.store.pairs import has_other
 
-        return another(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)})
+        return has_other(shown, {**self._listing.runs, shown.run: self.recordings(shown.run)})
 
     def pair_reductions(
         self, pair: Paired, reducer: Reducer, decode: Callable[[bytes], P], *, wait: float = 0.0, with_sol_log: bool = False
@@ -286,7 +286,7 @@ class Store:
         return self.devices.book(*([found.url] if found is not None else []))
 
     def device_notes(self) -> list[str]:
-        """Returns what is wrong in the device files, once each. Remote folders are not asked anew."""
+        """Returns what is wrong in the device files, once each. Remote folders are not read anew."""
         folders = [root.url for root in self.roots if root.local]
         books = [self.devices.book(folder) for folder in folders] or [self.devices.book()]
         return list(dict.fromkeys(note for book in books for note in book.notes()))
@@ -361,12 +361,12 @@ class StoreSource:
 
     def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], dict[str, FieldNow]]:
         """See `RecordingSource.pair`."""
-        from tb_sol_plugin.store.pairs import Other
+        from tb_sol_plugin.store.pairs import OtherNames
 
         reduction = request.item.reduction
-        two = self.store.paired(request.recording, Other.of(request.raw))
+        two = self.store.paired(request.recording, OtherNames.of(request.raw))
         shown, other = self.store.pair_reductions(two, request.reducer, reduction.decode, wait=self.wait, with_sol_log=reduction.sol_log)
-        return shown, other, two.stands
+        return shown, other, two.fields
 
 
 def _short(name: str) -> str:

@@ -155,7 +155,7 @@ def _device(capture: Capture, limits: str) -> tuple[wire.Device | None, str]:
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 
-Asked: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
+ReportRequest: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
 """Name of an analysis, format, section, query fields."""
 LONGEST_WAIT = 30.0
 MOST_FAULTS = 200
@@ -220,7 +220,7 @@ def analyses() -> Response:
     recording = _recording()
     capture = _capture(recording)
     limits = request.args.get("device_limits", "")
-    workers, others = c.store.worker_count(recording), c.store.another(recording)
+    workers, others = c.store.worker_count(recording), c.store.has_other(recording)
     key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.attached_state, workers, others)
     made = c.memo.get(key, lambda: pack_json(offered_analyses(capture, limits, workers, others)))
     return reply(made, request)
@@ -239,7 +239,7 @@ def analysis(name: str) -> Response:
     form, section = request.args.get("format", "json"), request.args.get("section", "")
     if form not in ("json", "csv", "file"):
         raise BadQuery(f"no format {form[:40]!r}", hint="choose json, csv, or file with the id of one as section", field="format")
-    asked = (name, form, section, tuple(sorted(raw.items())))
+    report_request = (name, form, section, tuple(sorted(raw.items())))
     names_one = item.scope != "runs" and (item.scope != "none" or any(request.args.get(k) for k in ("run", "worker", "span")))
     recording = _recording() if names_one else None
     inputs = collect(AnalysisRequest(name, raw, recording, request.args.get("run", "")), context().store.source(_wait()))
@@ -248,8 +248,8 @@ def analysis(name: str) -> Response:
         raise _gathering(inputs)
     state = hashlib.blake2b(inputs.state.encode(), digest_size=16).digest()
     shown = (cache_key(recording), recording.file) if recording is not None else ()
-    key = (asked, shown, state, tuple(inputs.names.items()))
-    response = _answer(asked, recording, key, inputs, keep=inputs.kept and not inputs.waiting)
+    key = (report_request, shown, state, tuple(inputs.names.items()))
+    response = _answer(report_request, recording, key, inputs, keep=inputs.kept and not inputs.waiting)
     if inputs.partial:
         response.headers["Vary"] = "Prefer, Accept-Encoding"
     return response
@@ -266,10 +266,10 @@ def _gathering(inputs: Inputs) -> Gathering:
     return Gathering(wire.LoadProgress(done, total, 0, stage, 0.0, 0))
 
 
-def _answer(asked: Asked, recording: Recording | None, key: Hashable, inputs: Inputs, *, keep: bool) -> Response:
-    """Returns a report as it was asked for. keep: it is remembered under its key, as what broke in making it is."""
+def _answer(report_request: ReportRequest, recording: Recording | None, key: Hashable, inputs: Inputs, *, keep: bool) -> Response:
+    """Returns a report as requested. keep: it is remembered under its key, as what broke in making it is."""
     c = context()
-    name, form, section, _ = asked
+    name, form, section, _ = report_request
 
     def packed() -> Packed:
         try:

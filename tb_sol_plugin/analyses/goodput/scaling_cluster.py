@@ -346,7 +346,7 @@ def _replayed(jobs: list[Found], query: ScalingClusterQuery) -> tuple[Replayed, 
     cluster = Cluster.alike(query.nodes, query.per_node)
     classes = [
         JobClass(name=j.name, speedup=j.prediction.speedup, max_replicas=min(cluster.total, j.prediction.terms.replicas), hours=query.work,
-                 asked=min(query.asked, cluster.total)) for j in jobs
+                 requested=min(query.asked, cluster.total)) for j in jobs
     ]  # fmt: skip
     came: Arrivals = arrivals(classes, per_hour=query.arrivals, hours=query.hours)
     length = query.hours + 20 * query.work

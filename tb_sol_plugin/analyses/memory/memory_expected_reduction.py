@@ -11,7 +11,16 @@ import numpy as np
 
 from tb_sol_plugin.cost.transformer.explain import Formula, explained
 from tb_sol_plugin.cost.transformer.memory import PRESETS, WIDTH, Layout, Model, Stage, per_parameter, stage
-from tb_sol_plugin.cost.transformer.query import LAYOUT_NUMBERS, MODEL_FLAGS, MODEL_NUMBERS, NAMES, NEEDED, WORDS, asked, problems
+from tb_sol_plugin.cost.transformer.query import (
+    LAYOUT_NUMBERS,
+    MODEL_FLAGS,
+    MODEL_NUMBERS,
+    NAMES,
+    NEEDED,
+    WORDS,
+    model_and_layout,
+    problems,
+)
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.format import PLAN
 from tb_sol_plugin.metrics.memory.budget import CATEGORIES, budget, totals
@@ -290,9 +299,9 @@ def expectation(own: ExpectedReduction, given: Given, *, rank: int | None, world
     values = taken | dict(given)
     lacking = tuple(name for name in NEEDED if name not in values) if "preset" not in given else ()
     if lacking:
-        asked({"preset": "llama-7b"} | dict(given))  # what is asked for must fit all the same
+        model_and_layout({"preset": "llama-7b"} | dict(given))  # what is asked for must fit all the same
         return _counted(own, values, given, lacking)
-    model, layout = asked(values)
+    model, layout = model_and_layout(values)
     sizes = _sizes(model, layout, given, taken, own.origin)
     wrong = problems(model, layout)
     if wrong:
@@ -308,7 +317,7 @@ def expectation(own: ExpectedReduction, given: Given, *, rank: int | None, world
 
 def _understood(name: str, value: str) -> bool:
     try:
-        asked({"preset": "llama-7b", name: value})
+        model_and_layout({"preset": "llama-7b", name: value})
     except BadQuery:
         return False
     return name in NAMES
@@ -347,7 +356,7 @@ def _counted(own: ExpectedReduction, values: Given, given: Given, lacking: tuple
         return Expectation(lacking=lacking)
     rest = {n: v for n, v in values.items() if n in (*LAYOUT_NUMBERS, *WORDS, "world", "sequence_parallel", "distributed_optimizer")}
     known = "optimizer" in rest
-    _, layout = asked({"preset": "llama-7b"} | rest | {"dtype": number})
+    _, layout = model_and_layout({"preset": "llama-7b"} | rest | {"dtype": number})
     here = replace(layout, sharding="none") if layout.sharding == "full" else layout  # what was counted is this rank's part already
     per, one = per_parameter(here), per_parameter(here, 1)
     d = here.dp * here.cp

@@ -21,9 +21,9 @@ from tb_sol_plugin.cost.transformer.query import (
     NEEDED,
     WORDS,
     Spread,
-    asked,
     choices,
     layouts,
+    model_and_layout,
     must_be_possible,
 )
 from tb_sol_plugin.devices.limits import choices as device_choices
@@ -130,7 +130,7 @@ def planned(query: MemoryPlanQuery, capture: Capture | None = None) -> Plan:
         given = {"preset": DEFAULT_PRESET, **given}
         if set(given) & set(_MODEL):
             notes = [*notes, f"Not said: {', '.join(open_sizes)}. Theirs are the sizes of {CALLED[DEFAULT_PRESET]}."]
-    model, layout = asked(taken | given, base=base)
+    model, layout = model_and_layout(taken | given, base=base)
     must_be_possible(model, layout)
     found = stages(model, layout)
     if max(s.total_bytes for s in found) > LARGEST:
@@ -154,7 +154,7 @@ def _of_recording(capture: Capture) -> dict[str, str]:
 
 def _understood(name: str, value: str) -> bool:
     try:
-        asked({"preset": DEFAULT_PRESET, name: value})
+        model_and_layout({"preset": DEFAULT_PRESET, name: value})
     except BadQuery:
         return False
     return True
@@ -170,7 +170,7 @@ def _recorded_model(told: Mapping[str, str], given: Mapping[str, object]) -> tup
         note = f"The recording does not say {', '.join(lacking)} of its model: the sizes are those of {CALLED[DEFAULT_PRESET]}."
         return None, [] if set(given) & set(_MODEL) else [note]
     known: dict[str, str | int | bool | None] = {**sizes, **{n: v for n in NEEDED if n in given and isinstance(v := given[n], int)}}
-    return asked(known)[0], []
+    return model_and_layout(known)[0], []
 
 
 def _name(model: Model, query: MemoryPlanQuery, base: Model | None) -> str:

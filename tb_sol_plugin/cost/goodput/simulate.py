@@ -18,14 +18,14 @@ SEED: Final = 20211
 
 @dataclass(frozen=True, kw_only=True)
 class JobClass:
-    """Jobs alike. weight: how often they arrive among the classes. hours: mean work on one replica. asked: replicas when fixed."""
+    """Jobs alike. weight: how often they arrive among the classes. hours: mean work on one replica. requested: replicas when fixed."""
 
     name: str
     speedup: Callable[[Floats, Floats], float | Floats]
     max_replicas: int
     weight: float = 1.0
     hours: float = 8.0
-    asked: int = 8
+    requested: int = 8
     replica_devices: int = 1
 
 
@@ -170,8 +170,8 @@ def _fixed(
     blocked = False
     for i in active:
         c = classes[jobs.job_class[i]]
-        nodes = -(-c.asked * c.replica_devices // most)
-        shape = Shape(nodes, nodes * (most // c.replica_devices) if nodes > 1 else c.asked)
+        nodes = -(-c.requested * c.replica_devices // most)
+        shape = Shape(nodes, nodes * (most // c.replica_devices) if nodes > 1 else c.requested)
         devices = shape.replicas * c.replica_devices
         if shapes[i] == IDLE:
             blocked = blocked or devices > free

@@ -512,12 +512,12 @@ def paged_step(call: Inputs) -> Cost | None:
     would be no limit to compare with. A layer's sliding window is not recorded and then shows as above the limit. FP8 queries meet an FP8
     cache: new keys are converted as they are written to it."""
     q, k, v = (call.tensor(at) for at in range(3))
-    told = LENGTHS.search(call.around)
-    if told is None:
+    lengths = LENGTHS.search(call.around)
+    if lengths is None:
         return unknown(PAGED)
     if q is None or k is None or v is None or not len(q.shape) == len(k.shape) == len(v.shape) == 3:
         return None
-    sums = [int(number) for number in told.groups()]
+    sums = [int(number) for number in lengths.groups()]
     if sums[0] + sums[4] > q.shape[0]:
         return unknown("sizes contradict: fewer tokens than the name of the step says")
     seen = every = keys = 0

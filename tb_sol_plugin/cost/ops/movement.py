@@ -248,9 +248,9 @@ def _new(call: Inputs, sizes_at: int, dtype_at: int, *, draws: bool = False) -> 
     sizes = call.ints(sizes_at)
     if sizes is None or min(sizes, default=0) < 0:
         return None
-    asked = call.dtype(dtype_at)
-    dtype, out = asked or "fp32", prod(sizes)
-    return moved(dtype, size_of(out, dtype), flop=out if draws else 0, reason="" if asked else DEFAULT_TYPE)
+    given = call.dtype(dtype_at)
+    dtype, out = given or "fp32", prod(sizes)
+    return moved(dtype, size_of(out, dtype), flop=out if draws else 0, reason="" if given else DEFAULT_TYPE)
 
 
 @model("aten::zeros", "aten::ones", kind="other", wrapper=True)

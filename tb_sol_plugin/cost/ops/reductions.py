@@ -44,9 +44,9 @@ def _reduce(
     return vector(x.dtype, x.numel, x.bytes, *written, reason=reason)
 
 
-def _summed(x: Tensor | None, asked: str) -> str:
-    """The type of a sum: as asked for, int64 for integers and booleans."""
-    return asked or ("int64" if x is not None and x.dtype and not floating(x.dtype) else "")
+def _summed(x: Tensor | None, dtype: str) -> str:
+    """The type of a sum: as requested, int64 for integers and booleans."""
+    return dtype or ("int64" if x is not None and x.dtype and not floating(x.dtype) else "")
 
 
 @model("aten::sum", "aten::mean", kind="elementwise")

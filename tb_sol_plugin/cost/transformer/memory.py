@@ -226,13 +226,14 @@ def stage(model: Model, layout: Layout, k: int) -> Stage:
     )  # fmt: skip
 
 
-def _etp(layout: Layout) -> int:
+def expert_tensor_size(layout: Layout) -> int:
+    """Returns the tensor parallel size of experts: `etp`, else that of the other layers."""
     return layout.etp or layout.tp
 
 
 def expert_ranks(layout: Layout) -> int:
     """Returns ranks that hold the same experts: the data parallel size of experts."""
-    return max(layout.dp * layout.cp * layout.tp // (layout.ep * _etp(layout)), 1)
+    return max(layout.dp * layout.cp * layout.tp // (layout.ep * expert_tensor_size(layout)), 1)
 
 
 def parameters(model: Model, layout: Layout, k: int) -> tuple[int, int]:
@@ -243,7 +244,7 @@ def parameters(model: Model, layout: Layout, k: int) -> tuple[int, int]:
     split += model.keys_and_values // min(layout.tp, model.kv_heads or model.heads)  # beyond one head a rank they are repeated
     dense = layers * (split + 2 * model.norm + model.router)
     dense += sum(tables(model, layout, k)) + (model.norm if k == layout.pp - 1 else 0)
-    return dense, layers * model.feed_forward * model.experts // (layout.ep * _etp(layout))
+    return dense, layers * model.feed_forward * model.experts // (layout.ep * expert_tensor_size(layout))
 
 
 def tables(model: Model, layout: Layout, k: int) -> tuple[int, int]:

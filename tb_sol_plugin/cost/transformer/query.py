@@ -2,7 +2,7 @@
 
 The names are `hidden, layers, vocab, ffn, heads, kv_heads, channels, gated, rms_norm, tied, experts, experts_per_token` of a model (or
 `preset`), and `seq, micro_batch, microbatches, tp, pp, vpp, dp, cp, ep, etp, world, sequence_parallel, recompute, dtype, optimizer,
-sharding, distributed_optimizer, embedding_placement, head_placement` of a layout. None and "" are not asked for.
+sharding, distributed_optimizer, embedding_placement, head_placement` of a layout. None and "" are left out.
 `others` yields the bytes of the first, a middle and the last stage of each other layout of the same devices.
 """
 
@@ -24,6 +24,7 @@ from tb_sol_plugin.cost.transformer.memory import (
     Recompute,
     Sharding,
     activations_of_a_sample,
+    expert_tensor_size,
     in_flight,
     logits,
     stage,
@@ -58,14 +59,14 @@ WORDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 NAMES: Final = (
     "preset", *MODEL_NUMBERS, *MODEL_FLAGS, *LAYOUT_NUMBERS, "world", "sequence_parallel", "distributed_optimizer", *WORDS,
 )  # fmt: skip
-"""All names that may be asked for."""
+"""All names of a query."""
 _FLAGS: Final = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
-def asked(values: Values, *, base: Model | None = None, layout: Layout | None = None) -> tuple[Model, Layout]:
+def model_and_layout(values: Values, *, base: Model | None = None, layout: Layout | None = None) -> tuple[Model, Layout]:
     """Returns the model and the layout that `values` describe; what they leave out is that of the preset, else of `base` and `layout`.
 
-    Without a preset and without `base` it is LLaMA-7B, unless sizes are asked for: then all of `NEEDED` must be. Names that are not
+    Without a preset and without `base` it is LLaMA-7B, unless sizes are given: then all of `NEEDED` must be. Names that are not
     in `NAMES` are ignored. BadQuery where a value does not fit or two contradict each other; whether the layout can run the
     model is another question (`possible.problems`).
     """
@@ -150,7 +151,7 @@ def _number(given: Values, name: str, limits: tuple[int, int]) -> int:
 def _flag(given: Values, name: str) -> bool:
     found = _FLAGS.get(str(given[name]).strip().lower())
     if found is None:
-        raise BadQuery(f"{name} does not fit: {str(given[name])[:40]!r}", hint="say true or false", field=name)
+        raise BadQuery(f"{name} does not fit: {str(given[name])[:40]!r}", hint="give true or false", field=name)
     return found
 
 
@@ -170,7 +171,7 @@ FARTHEST: Final = 4096
 
 @dataclass(frozen=True)
 class Problem:
-    """field: the name of what is to be changed (as in `asked.NAMES`). why: what is wrong. near: possible values beside the present one."""
+    """field: the name of what is to be changed (as in `NAMES`). why: what is wrong. near: possible values beside the present one."""
 
     field: str
     why: str
@@ -195,10 +196,6 @@ class _Rule:
 
 def _kv(model: Model) -> int:
     return model.kv_heads or model.heads
-
-
-def _etp(layout: Layout) -> int:
-    return layout.etp or layout.tp
 
 
 def _sequence(layout: Layout) -> int:
@@ -226,10 +223,10 @@ RULES: Final[tuple[_Rule, ...]] = (
           lambda m, x: f"a sequence of {x.seq} does not divide over {_sequence(x)} ranks (cp{' × tp' if x.sequence_parallel else ''})"),
     _Rule("ep", lambda m, x: x.ep == 1 or m.experts > 0, lambda m, x: f"ep = {x.ep} needs a model with experts"),
     _Rule("ep", lambda m, x: m.experts % x.ep == 0, lambda m, x: f"{m.experts} experts do not divide over ep = {x.ep}"),
-    _Rule("ep", lambda m, x: not m.experts or x.dp * x.cp * x.tp % (x.ep * _etp(x)) == 0,
-          lambda m, x: f"the {x.dp * x.cp * x.tp} ranks of a stage do not divide into groups of ep × etp = {x.ep * _etp(x)}"),
-    _Rule("etp", lambda m, x: not m.experts or m.ffn % _etp(x) == 0,
-          lambda m, x: f"an expert's feed-forward of {m.ffn} does not divide over etp = {_etp(x)}"),
+    _Rule("ep", lambda m, x: not m.experts or x.dp * x.cp * x.tp % (x.ep * expert_tensor_size(x)) == 0,
+          lambda m, x: f"the {x.dp * x.cp * x.tp} ranks of a stage do not divide into groups of ep × etp = {x.ep * expert_tensor_size(x)}"),
+    _Rule("etp", lambda m, x: not m.experts or m.ffn % expert_tensor_size(x) == 0,
+          lambda m, x: f"an expert's feed-forward of {m.ffn} does not divide over etp = {expert_tensor_size(x)}"),
     _Rule("experts_per_token", lambda m, x: not m.experts or m.experts_per_token <= m.experts,
           lambda m, x: f"a token cannot go through {m.experts_per_token} of {m.experts} experts"),
 )  # fmt: skip
@@ -281,7 +278,7 @@ def _near(field: str, model: Model, layout: Layout) -> tuple[int, ...]:
     padded.
     """
     own = [rule for rule in RULES if rule.field == field]
-    now: int = getattr(model, field, None) or getattr(layout, field, None) or _etp(layout)
+    now: int = getattr(model, field, None) or getattr(layout, field, None) or expert_tensor_size(layout)
 
     def fits(value: int) -> bool:
         changed = _with(model, layout, field, value)

@@ -419,19 +419,19 @@ def _changed_bytes(group: Group, columns: Columns) -> Ints:
     """Returns what each memory event gains or frees; 0 where that is not said, so that totals alone tell of it. A free of one byte is
     -1.
     """
-    told = group.floats("Bytes")
-    lost, wrong = np.isnan(told), np.abs(told) > MOST_MEMORY
-    columns.health.add("memory event that does not say how much", int(lost.sum()), effect="what is in use follows from totals alone")
-    columns.health.add("size of memory that cannot be", int(wrong.sum()), "Bytes", "unknown")
+    recorded = group.floats("Bytes")
+    lost, wrong = np.isnan(recorded), np.abs(recorded) > MOST_MEMORY
+    columns.health.add("memory event without a size", int(lost.sum()), effect="what is in use follows from totals alone")
+    columns.health.add("impossible memory size", int(wrong.sum()), "Bytes", "unknown")
     return np.where(lost | wrong, 0, group.ints("Bytes"))
 
 
 def _total_bytes(key: str, group: Group, columns: Columns) -> Ints:
     """Returns a total of memory per event; -1 where it is missing or no size of any memory."""
-    told = group.floats(key)  # whole numbers beyond 62 bits are cut
-    wrong = (told < -1) | (told > MOST_MEMORY)
-    columns.health.add("size of memory that cannot be", int(wrong.sum()), key, "unknown")
-    return np.where(wrong | np.isnan(told), -1, group.ints(key))
+    recorded = group.floats(key)  # whole numbers beyond 62 bits are cut
+    wrong = (recorded < -1) | (recorded > MOST_MEMORY)
+    columns.health.add("impossible memory size", int(wrong.sum()), key, "unknown")
+    return np.where(wrong | np.isnan(recorded), -1, group.ints(key))
 
 
 def _meta(group: Group, columns: Columns) -> None:

@@ -48,12 +48,12 @@ class Host:
             return out
         low = min(int(self.start[rows].min()), int(time.min()))
         span = max(int(self.start[rows].max()), int(time.max())) - low + 1
-        begun, asked = self.start[rows] - low, time - low
+        begun, moment = self.start[rows] - low, time - low
         if span * (int(max(self.thread[rows].max(), thread.max())) + 1) >= 2**62:  # decades apart: moments by number instead
-            moments, number = np.unique(np.concatenate([begun, asked]), return_inverse=True)
-            begun, asked, span = number[: len(begun)], number[len(begun) :], len(moments)
+            moments, number = np.unique(np.concatenate([begun, moment]), return_inverse=True)
+            begun, moment, span = number[: len(begun)], number[len(begun) :], len(moments)
         keys = self.thread[rows].astype(np.int64) * span + begun
-        wanted = thread.astype(np.int64) * span + asked
+        wanted = thread.astype(np.int64) * span + moment
         place = np.searchsorted(keys, wanted, "right") - 1
         good = place >= 0
         good[good] = keys[place[good]] == wanted[good]

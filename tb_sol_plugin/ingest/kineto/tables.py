@@ -111,8 +111,8 @@ def _contradicts(copies: pd.DataFrame) -> Mask:
 
 def disagree(name: str, kind: str) -> bool:
     """Whether a copy's name and what its recorder says beside it spell two directions."""
-    by_name, beside = rules.direction_of(name), rules.direction_of(kind)
-    return "Unknown" not in (by_name, beside) and bool(by_name and beside) and by_name != beside
+    by_name, by_kind = rules.direction_of(name), rules.direction_of(kind)
+    return "Unknown" not in (by_name, by_kind) and bool(by_name and by_kind) and by_name != by_kind
 
 
 GRAPH = re.compile(r"(cuda|hip|cu)GraphLaunch")
@@ -143,7 +143,7 @@ def pair_begin_end(columns: Columns) -> None:
     for thread, stack in stacks.items():
         lonely += len(stack)
         done.extend((name, category, thread, start, 0, first) for name, category, start, first in stack)
-    columns.health.add("event without its partner", lonely)
+    columns.health.add("begin or end event without its partner", lonely)
     columns.begin_end.clear()
     done.sort(key=lambda row: row[5])  # of two with one start and one end, the outer one began first
     device = [row for row in done if rules.bucket("X", row[1]) == rules.DEVICE]

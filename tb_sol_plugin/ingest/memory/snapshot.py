@@ -90,9 +90,9 @@ def capture_of(value: Plain, *, file: str, size: int = 0) -> Capture:
     origin = int(known.min()) * 1000 if len(known) else 0
     events, of_events = _events(history, devices, np.where(time_us >= 0, time_us * 1000 - origin, -1), stacks, health)
     if stacks.dropped:
-        health.add("call stack that is left out", stacks.dropped, effect="shown without its frames: there are too many")
+        health.add("call stack left out", stacks.dropped, effect="shown without its frames: there are too many")
     if stacks.cut:
-        health.add("call stack that is cut", stacks.cut, effect=f"its outermost frames are left out: {MOST_FRAMES} are kept")
+        health.add("call stack cut short", stacks.cut, effect=f"its outermost frames are left out: {MOST_FRAMES} are kept")
     if not len(of_blocks) and not len(of_events):
         raise BadInput("this memory snapshot is empty: no memory of a device was held", hint=_EMPTY, file=file)
     categories = stacks.categories()
@@ -166,7 +166,7 @@ def _blocks(segments: Sequence[Entry], stacks: _Stacks, health: Health) -> tuple
     states = [STATES.get(_word(block.get("state")), "") for block in blocks]
     health.add("block in an unknown state", states.count(""), effect="in no sum of what is in use")
     odd = (requested > size) & (size >= 0)
-    health.add("block smaller than what was asked for", int(odd.sum()), effect="kept as recorded")
+    health.add("block smaller than its requested size", int(odd.sum()), effect="kept as recorded")
     kinds = [_word(s.get("segment_type")) for s in segments]
     pools = [_pool(s.get("segment_pool_id")) for s in segments]
     columns: dict[str, object] = {
@@ -189,7 +189,7 @@ def _whole(total: Ints, of: Ints, size: Ints, health: Health) -> Ints:
     blocks, unknown = np.zeros(len(total), np.int64), np.zeros(len(total), bool)
     np.add.at(blocks, of, size.clip(min=0))
     np.logical_or.at(unknown, of, size < 0)
-    health.add("segment that does not say its size", int((total < 0).sum()), effect="as large as its blocks")
+    health.add("segment without a size", int((total < 0).sum()), effect="as large as its blocks")
     return np.where(total >= 0, total, np.where(unknown, -1, blocks))
 
 
@@ -261,7 +261,7 @@ def _sizes(entries: Sequence[Entry], key: str, health: Health) -> Ints:
     """Returns bytes; -1 where they are not there, or are no size of any memory."""
     found = _ints(entries, key, health)
     wrong = (found < -1) | (found > MOST_BYTES)
-    health.add("size of memory that cannot be", int(wrong.sum()), key, "unknown")
+    health.add("impossible memory size", int(wrong.sum()), key, "unknown")
     return np.where(wrong, -1, found)
 
 

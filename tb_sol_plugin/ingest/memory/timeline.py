@@ -197,7 +197,7 @@ def _replayed(pieces: Iterator[Ints], health: Health) -> tuple[Ints, npt.NDArray
     known = (action >= THERE_BEFORE) & (action <= FREED)
     health.add("memory change of an unknown kind", int((~known).sum()), effect="skipped")
     wrong = (size < -MOST_BYTES) | (size > MOST_BYTES)
-    health.add("size of memory that cannot be", int((known & wrong).sum()), effect="skipped")
+    health.add("impossible memory size", int((known & wrong).sum()), effect="skipped")
     known &= ~wrong
     time, action, size, category = time[known], action[known], size[known], category[known]
     if not len(time):
@@ -261,14 +261,14 @@ def _possible(held: Ints, health: Health) -> Ints:
     wrong = (held < -MOST_BYTES) | (held > MOST_BYTES)
     if not wrong.any():
         return held
-    health.add("size of memory that cannot be", int(wrong.sum()), effect="as in the row before")
+    health.add("impossible memory size", int(wrong.sum()), effect="as in the row before")
     last = np.maximum.accumulate(np.where(wrong, -1, np.arange(len(held))[:, None]), axis=0)
     return np.where(last >= 0, np.take_along_axis(held, last.clip(0), axis=0), 0)
 
 
 def _categories(found: Ints, health: Health) -> npt.NDArray[np.int8]:
     inside = (found >= 0) & (found < len(CATEGORIES))
-    health.add("memory of a category this reader does not know", int((~inside).sum()), effect="shown as unknown")
+    health.add("memory of an unknown category", int((~inside).sum()), effect="shown as unknown")
     return np.where(inside, found, len(CATEGORIES) - 1).astype(np.int8)
 
 

@@ -209,7 +209,7 @@ def _capture(value: object, health: Health, name: str, size: int) -> Capture:
     devices = devices_of(info, health)
     tables = build(frames, {(d.type, d.index): d.arch for d in devices}, health)
     for key, count in sorted(frames.other.items()):
-        health.add(f"metric that is not understood: {key}", count, effect="not shown")
+        health.add(f"unknown metric: {key}", count, effect="not shown")
     tables["issues"] = health.table()
     used = {d for d, t in zip(frames.device, frames.time, strict=True) if t}
     chosen = [d for d in devices if d.index in used] or list(devices)

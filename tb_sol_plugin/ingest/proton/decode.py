@@ -67,7 +67,7 @@ def decode(data: bytes, file: str) -> object:
         while True:
             if not stack:
                 if at < len(data):
-                    raise BadInput(f"{len(data) - at:,} bytes stand behind the profile", hint="copy the file again", file=file)
+                    raise BadInput(f"{len(data) - at:,} bytes follow the end of the profile", hint="copy the file again", file=file)
                 return value
             stack[-1].add(value)
             if stack[-1].left:

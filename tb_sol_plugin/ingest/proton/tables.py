@@ -86,7 +86,7 @@ def frames_of(value: object, health: Health, file: str) -> tuple[Frames, object]
             stack.pop()
             continue
         if not isinstance(item, dict) or not ("frame" in item or "children" in item or "metrics" in item):
-            health.add("entry that is no frame", 1, _shown(item))
+            health.add("malformed frame", 1, _shown(item))
             continue
         if len(out) >= MOST_FRAMES:
             hint = "profile a shorter part, or use proton.start(context='shadow')"
@@ -97,7 +97,7 @@ def frames_of(value: object, health: Health, file: str) -> tuple[Frames, object]
         if isinstance(below, list) and below:
             stack.append((iter(below), row, depth + 1))
         elif below is not None and not isinstance(below, list):
-            health.add("entry that is no frame", 1, _shown(below))
+            health.add("malformed frame", 1, _shown(below))
     return out, info
 
 
@@ -182,7 +182,7 @@ def _device(out: Frames, row: int, key: str, value: object, health: Health) -> N
         return
     number = whole(value)
     if number is None or number >= 2**31:
-        health.add("device that is no number", 1, _shown(value))
+        health.add("device index that is no number", 1, _shown(value))
     else:
         out.device[row] = number
 

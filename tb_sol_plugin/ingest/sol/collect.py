@@ -55,7 +55,7 @@ class MemoryRows:
         where = f"line {number}"
         time_ns = amount(record.time_ns, -FARTHEST)
         if time_ns != time_ns or abs(time_ns + offset) > FARTHEST:
-            self.health.add("memory at no time", 1, where)
+            self.health.add("memory record without a time", 1, where)
             return
         iteration = amount(record.iteration)
         common = {
@@ -66,7 +66,7 @@ class MemoryRows:
         values = {name: self._bytes(getattr(record, name), number) for name in AMOUNTS}
         for most, now in (("max_allocated", "allocated"), ("max_reserved", "reserved")):
             if record.since in (None, "", "process") and -1 < values[most] < values[now]:
-                self.health.add("largest use of memory below the present one", 1, where)
+                self.health.add("peak memory below current memory", 1, where)
                 values[most] = -1
         phase = int(labels(_ids([record.phase]), "phase", number)[0])
         tag = (record.tag or "")[:_TEXT]
@@ -88,7 +88,7 @@ class MemoryRows:
     def _put(self, tag: str, since: str, values: dict[str, int]) -> int:
         """Returns the row of a new record; -1 where there are too many."""
         if len(self._tag) >= MOST_RECORDS:
-            self.health.add("records of memory beyond the most that are kept")
+            self.health.add("memory records beyond the limit")
             return -1
         self._tag.append(self._tags[tag])
         self._since.append(self._sinces[since])
@@ -100,14 +100,14 @@ class MemoryRows:
         self, rows: Sequence[R.PartRow], tag: str, since: str, common: dict[str, int], own: int, labels: LabelRows, number: int
     ) -> None:
         if len(self._parts["record"]) + len(rows) > MOST_PARTS:
-            self.health.add("parts of memory beyond the most that are kept", len(rows), f"line {number}")
+            self.health.add("memory breakdown rows beyond the limit", len(rows), f"line {number}")
             return
         modules = labels(_ids([row[2] for row in rows]), "module", number) if rows else ()
         of_device = {common["device"]: own}
         for (category, dtype, _, device, tensors, size, view), module in zip(rows, modules, strict=True):
             sizes = [self._bytes(value, number) for value in (tensors, size, view)]
             if category not in CATEGORIES or -1 in sizes:
-                self.health.add("part of memory that cannot be", 1, f"line {number}: {shown(category)}")
+                self.health.add("impossible memory breakdown", 1, f"line {number}: {shown(category)}")
                 continue
             if sizes[2] > sizes[1]:
                 self.health.add("tensors larger than their storages", 1, f"line {number}: {category}")
@@ -133,7 +133,7 @@ class MemoryRows:
         found = amount(value, -1.0) if value is not None else -1.0
         if found < HIGHEST_DEVICE:
             return int(found)
-        self.health.add("memory of a device that cannot be", 1, f"line {number}: {shown(value)}")
+        self.health.add("memory of an impossible device index", 1, f"line {number}: {shown(value)}")
         return HOST
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -199,7 +199,7 @@ class CopyRows:
             out[:, place] = labels(out[:, place], what, number)
         count, size, without, blocking = (out[:, i] for i in (10, 11, 12, 13))
         good = (count >= 1) & (count <= MOST_COPIES)
-        self._note("copies in an impossible number", ~good, number)
+        self._note("impossible number of copies", ~good, number)
         odd = good & ~(size < MOST_BYTES)
         self._note("impossible number of bytes of copies", odd, number)
         unsized = np.minimum(np.where(odd, count, np.nan_to_num(without)), count)
@@ -213,7 +213,7 @@ class CopyRows:
     def _row(self, row: R.CopyRow, instance: int) -> list[float]:
         op, direction, src, dst, src_device, dst_device, _, module, phase, function, count, size, without, blocking, call_ns = row
         known = direction if direction in DIRECTIONS else "Unknown"
-        self.health.add("copies of a direction this reader does not know", int(known != direction), direction[:80])
+        self.health.add("copies of an unknown direction", int(known != direction), direction[:80])
         call = amount(call_ns)
         return [
             instance, self._texts[op[:_TEXT]], self._directions[known], self._texts[src[:_TEXT]], self._texts[dst[:_TEXT]],
@@ -448,7 +448,7 @@ class Labels:
     def add(self, label: R.Label, number: int) -> None:
         """Define a label."""
         if label.what not in WHATS:
-            self.health.add("label of a sort this reader does not know", 1, f"line {number}: {shown(label.what)}")
+            self.health.add("label of an unknown type", 1, f"line {number}: {shown(label.what)}")
             return
         parent = -1 if label.parent is None else label.parent
         above = self.ids.row(parent)

@@ -196,8 +196,8 @@ def counted_copies(header: Mapping[str, object], iterations: int) -> dict[str, s
     """
     if iterations or not header:
         return {"copies": f"counted in {iterations}"} if iterations else {}
-    told = header.get("copies")
-    return {"copies": "older" if not isinstance(told, bool) else "none yet" if told and header.get("mode") == "dispatch" else "off"}
+    counts = header.get("copies")
+    return {"copies": "older" if not isinstance(counts, bool) else "none yet" if counts and header.get("mode") == "dispatch" else "off"}
 
 
 def _rates(given: Mapping[str, object], key: str, allowed: Mapping[str, str]) -> dict[str, float]:
@@ -241,7 +241,7 @@ LONGEST: Final = 64 << 20
 
 
 class Line(NamedTuple):
-    """number: from 1. ended: a line feed stood behind it. text: without line feed, b"" for a line that is too long."""
+    """number: from 1. ended: a line feed stood behind it. text: without line feed, b"" for a line above the length limit."""
 
     number: int
     text: bytes
@@ -297,11 +297,11 @@ class Unpacker:
         health, where = self._health, f"line {number}"
         text, whole = _inflated(_bytes(data), min(F.PACKED_BYTES, self._left))
         if text is None:
-            health.add("packed record that holds too much", 1, where)
+            health.add("packed record above the size limit", 1, where)
             return
         self._left -= len(text)
         if not whole or (declared is not None and declared != len(text)):
-            health.add("packed record that is damaged", 1, f"{where}: {len(text):,} of {declared or 0:,.0f} bytes")
+            health.add("damaged packed record", 1, f"{where}: {len(text):,} of {declared or 0:,.0f} bytes")
         end = len(text) if whole and text.endswith(b"\n") else text.rfind(b"\n") + 1
         for line in text[:end].split(b"\n"):
             if line.strip():
@@ -359,7 +359,7 @@ class Reading:
         for line in lines(source.blocks()):
             number = line.number
             if not line.text:
-                health.add("line that is too long", 1, f"line {number}: {line.length:,} bytes")
+                health.add("line above the length limit", 1, f"line {number}: {line.length:,} bytes")
                 continue
             if not line.ended and R.plain(line.text, health) is None:
                 health.add("truncated last line", 1, f"line {number}: {line.length:,} bytes")
@@ -382,7 +382,7 @@ class Reading:
     def _take_packed(self, text: bytes, number: int, file: str) -> None:
         record = R.record_of(text, self.columns.health, number)
         if isinstance(record, R.Packed | R.Header):
-            self.columns.health.add("packed record with records that cannot be in one", 1, f"line {number}")
+            self.columns.health.add("packed record with a nested or header record", 1, f"line {number}")
         elif record is not None:
             self.take(record, text, number, file)
 

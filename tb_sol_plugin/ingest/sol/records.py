@@ -181,7 +181,7 @@ def record_of(line: bytes, health: Health, number: int) -> Record | None:
     wanted = _TYPES.get(kind) if isinstance(kind, str) else None
     if wanted is None:
         what = f"line {number}: kind {shown(kind)}"
-        health.add("record of a kind this reader does not know" if isinstance(kind, str) else "line that is not a record", 1, what)
+        health.add("record of an unknown kind" if isinstance(kind, str) else "line that is not a record", 1, what)
         return None
     return _salvaged(wanted, found, health, number)  # type: ignore[return-value]
 
@@ -211,7 +211,7 @@ def _salvaged(wanted: type[S], found: dict[str, object], health: Health, number:
     for field in msgspec.structs.fields(wanted):
         if field.encode_name not in found:
             if field.required:
-                health.add("record without what it needs", 1, f"line {number}: {found['kind']} without {field.encode_name}")
+                health.add("record with missing fields", 1, f"line {number}: {found['kind']} without {field.encode_name}")
                 return None
             continue
         value = found[field.encode_name]
@@ -229,10 +229,10 @@ def _salvaged(wanted: type[S], found: dict[str, object], health: Health, number:
         if good:
             values[field.name] = read
         elif field.required:
-            health.add("record without what it needs", 1, f"line {number}: {field.encode_name} is {shown(value)}")
+            health.add("record with missing fields", 1, f"line {number}: {field.encode_name} is {shown(value)}")
             return None
         else:
-            health.add("value of another type", 1, f"line {number}: {field.encode_name} is {shown(value)}")
+            health.add("value of the wrong type", 1, f"line {number}: {field.encode_name} is {shown(value)}")
     return wanted(**values)
 
 

@@ -38,7 +38,7 @@ def profile_table(found: tuple[Profile, int] | None, health: Health) -> pd.DataF
         return S.PROFILE.empty()
     record, number = found
     if len(record.rows) > MOST_ROWS:
-        health.add("configurations of counted steps beyond the most that are kept", len(record.rows) - MOST_ROWS, f"line {number}")
+        health.add("step configurations beyond the limit", len(record.rows) - MOST_ROWS, f"line {number}")
     rows = []
     for row in record.rows[:MOST_ROWS]:
         read = _row(row)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import tb_sol_plugin as sol
-from tb_sol_plugin.cli.report import sol_lines, tell, waterfall
+from tb_sol_plugin.cli.report import print_story, sol_lines, waterfall
 from tb_sol_plugin.metrics.report.console import UNATTRIBUTED, ConsoleReport, console_report
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.work.sums import NO_PHASE
@@ -111,7 +111,7 @@ def test_the_waterfall_goes_from_the_measured_time_down_to_the_limit() -> None:
 
 def test_the_report_begins_with_the_step_time_and_nothing_fails() -> None:
     out = io.StringIO()
-    tell(Console(file=out, width=100, highlight=False), sol.open_capture(str(LLM)))
+    print_story(Console(file=out, width=100, highlight=False), sol.open_capture(str(LLM)))
     text = out.getvalue()
     # GIVEN the sample THEN the sentence comes first, then the waterfall, the findings, the operators, the limits, and every other page
     marks = ["A step takes", "From measured to speed of light", "What to fix first", "above their limit", "SOL (Speed of Light) Analysis"]
@@ -121,5 +121,5 @@ def test_the_report_begins_with_the_step_time_and_nothing_fails() -> None:
     assert max(len(line) for line in text.splitlines()) <= 100
     # AND other device limits change the numbers
     other = io.StringIO()
-    tell(Console(file=other, width=100, highlight=False), sol.open_capture(str(LLM)), device="B200")
+    print_story(Console(file=other, width=100, highlight=False), sol.open_capture(str(LLM)), device="B200")
     assert "Device: B200" in other.getvalue()

@@ -402,7 +402,7 @@ def test_begin_and_end_events_are_paired(tmp_path: Path) -> None:
     # THEN the pair is one event of 700 ns; the open one is kept with length 0 and counted
     assert c.host.loc[c.host["name"] == "pair", "duration_ns"].tolist() == [700]
     assert c.host.loc[c.host["name"] == "open", "duration_ns"].tolist() == [0]
-    assert issues(c)["event without its partner"] == 1
+    assert issues(c)["begin or end event without its partner"] == 1
 
 
 def test_nested_sizes_of_a_collective_and_an_accumulation_are_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
 from tb_sol_plugin.model.recordings import Recording
-from tb_sol_plugin.store.pairs import Other, another, paired
+from tb_sol_plugin.store.pairs import OtherNames, has_other, paired
 
 
 def recording(run: str, worker: str, span: str = "1", kind: str = "kineto") -> Recording:
@@ -24,7 +24,7 @@ JOBS = logdir(other=[("rank0", "1"), ("rank7", "1")], job__a=RANKS, job__b=RANKS
 
 def found(runs: dict[str, list[Recording]], name: str, place: int = 0, **asked: str) -> tuple[str, str, str]:
     """(run, worker, span) of the other recording."""
-    other = paired(runs[name][place], runs, Other(**asked)).other
+    other = paired(runs[name][place], runs, OtherNames(**asked)).other
     return other.run, other.worker, other.span
 
 
@@ -64,7 +64,7 @@ def test_a_named_run_worker_or_span_is_taken(asked: dict[str, str], want: tuple[
 def test_the_answer_says_how_the_other_recording_was_chosen() -> None:
     # GIVEN a choice that was made THEN it says how; one that the reader made says nothing, unless a part of it was made
     def said(**asked: str) -> str:
-        return paired(JOBS["job/a"][0], JOBS, Other(**asked)).chosen
+        return paired(JOBS["job/a"][0], JOBS, OtherNames(**asked)).chosen
 
     assert said() == "the same worker of another run"
     assert said(run="job/b") == said(run="job/b", worker="rank1") == ""
@@ -95,7 +95,7 @@ def test_the_next_worker_of_one_run_is_chosen() -> None:
 def test_an_unknown_name_is_an_error_with_near_names(asked: dict[str, str], field: str, near: str) -> None:
     # GIVEN a wrong name THEN the error names the field, and near names
     with pytest.raises(NotFound) as error:
-        paired(JOBS["job/a"][0], JOBS, Other(**asked))
+        paired(JOBS["job/a"][0], JOBS, OtherNames(**asked))
     assert error.value.field == field and near in error.value.hint
 
 
@@ -103,27 +103,27 @@ def test_without_a_second_recording_there_is_nothing_to_compare() -> None:
     # GIVEN one recording alone THEN there is none to set beside it; asked for, it is the recording itself
     alone = logdir(job=[("w", "1")])
     with pytest.raises(Unavailable):
-        paired(alone["job"][0], alone, Other())
+        paired(alone["job"][0], alone, OtherNames())
     with pytest.raises(BadQuery):
-        paired(alone["job"][0], alone, Other(run="job"))
-    assert not another(alone["job"][0], alone) and another(JOBS["other"][0], JOBS)
+        paired(alone["job"][0], alone, OtherNames(run="job"))
+    assert not has_other(alone["job"][0], alone) and has_other(JOBS["other"][0], JOBS)
 
 
 def test_names_tell_two_recordings_apart() -> None:
     def names(name: str, place: int = 0, **asked: str) -> tuple[str, str]:
-        return paired(JOBS[name][place], JOBS, Other(**asked)).names
+        return paired(JOBS[name][place], JOBS, OtherNames(**asked)).names
 
     assert names("job/a") == ("a", "b")  # without the folder that both have, nor the rank
     assert names("job/a", run="job/b", worker="rank1") == ("a, rank 0", "b, rank 1")
     assert names("job/a", run="job/a") == ("rank 0", "rank 1")
     assert names("job/a", run="other") == ("job/a", "other")
     spans = logdir(job=[("w", "170"), ("w", "180")])
-    assert paired(spans["job"][1], spans, Other()).names == ("span 2", "span 1")
+    assert paired(spans["job"][1], spans, OtherNames()).names == ("span 2", "span 1")
 
 
 def test_the_query_fields_hold_the_choice_and_its_alternatives() -> None:
     # GIVEN a pair THEN every field shows what was taken, and what could be
-    stands = paired(JOBS["job/a"][0], JOBS, Other()).stands
+    stands = paired(JOBS["job/a"][0], JOBS, OtherNames()).fields
     assert (stands["other_run"].value, stands["other_run"].values) == ("job/b", ("other", "job/a", "job/b", "job/c"))
     assert (stands["other_worker"].value, stands["other_worker"].values) == ("rank0", ("rank0", "rank1"))
 
@@ -131,6 +131,6 @@ def test_the_query_fields_hold_the_choice_and_its_alternatives() -> None:
 def test_recordings_attached_to_a_trace_are_no_workers() -> None:
     # GIVEN a trace and a SOL capture of the same rank THEN only the trace stands beside another trace
     runs = {name: [recording(name, "host_rank0", "9", "sol_capture"), recording(name, "host_rank0", "1")] for name in ("x/a", "x/b")}
-    assert paired(runs["x/a"][1], runs, Other()).other == runs["x/b"][1]
+    assert paired(runs["x/a"][1], runs, OtherNames()).other == runs["x/b"][1]
     # AND beside a SOL capture stands the SOL capture
-    assert paired(runs["x/a"][0], runs, Other()).other == runs["x/b"][0]
+    assert paired(runs["x/a"][0], runs, OtherNames()).other == runs["x/b"][0]

@@ -15,9 +15,9 @@ from tb_sol_plugin.cost.transformer.query import (
     MODEL_NUMBERS,
     MOST_WAYS,
     NAMES,
-    asked,
     divisors,
     layouts,
+    model_and_layout,
     must_be_possible,
     possible,
     problems,
@@ -28,13 +28,13 @@ SIZES = {"hidden": "1024", "layers": "12", "vocab": "50304", "ffn": "4096", "hea
 
 
 def test_an_empty_query_is_the_smallest_preset_on_one_device():
-    assert asked({}) == (PRESETS["llama-7b"], Layout())
-    assert asked({"hidden": "", "tp": None}) == (PRESETS["llama-7b"], Layout())
+    assert model_and_layout({}) == (PRESETS["llama-7b"], Layout())
+    assert model_and_layout({"hidden": "", "tp": None}) == (PRESETS["llama-7b"], Layout())
 
 
 def test_sizes_over_a_preset_and_a_layout():
     # GIVEN a preset with one size changed, as strings, and a layout WHEN asked THEN only those differ
-    model, layout = asked({
+    model, layout = model_and_layout({
         "preset": "LLaMA-70B", "layers": "40", "tied": "true", "tp": "8", "pp": 2, "dtype": "fp16", "recompute": "full",
         "sequence_parallel": "false", "optimizer": "lion", "distributed_optimizer": "on", "head_placement": "all_full",
     })  # fmt: skip
@@ -45,30 +45,30 @@ def test_sizes_over_a_preset_and_a_layout():
 
 
 def test_a_model_of_its_own_needs_its_sizes():
-    assert asked(SIZES)[0] == Model(hidden=1024, layers=12, vocab=50304, ffn=4096, heads=16)
+    assert model_and_layout(SIZES)[0] == Model(hidden=1024, layers=12, vocab=50304, ffn=4096, heads=16)
     with pytest.raises(BadQuery) as error:
-        asked({"hidden": "1024", "heads": "16"})
+        model_and_layout({"hidden": "1024", "heads": "16"})
     assert "layers, vocab, ffn" in error.value.message and "llama-7b" in error.value.hint
 
 
 def test_query_fields_override_what_was_recorded():
     own = Model(hidden=512, layers=4, vocab=1000, ffn=2048, heads=8, gated=False)
-    model, layout = asked({"layers": "8", "dp": "4"}, base=own, layout=Layout(tp=2, sharding="full"))
+    model, layout = model_and_layout({"layers": "8", "dp": "4"}, base=own, layout=Layout(tp=2, sharding="full"))
     assert (model.hidden, model.layers, model.gated) == (512, 8, False)
     assert (layout.tp, layout.dp, layout.sharding) == (2, 4, "full")
-    assert asked({"preset": "llama-13b"}, base=own)[0] == PRESETS["llama-13b"]
+    assert model_and_layout({"preset": "llama-13b"}, base=own)[0] == PRESETS["llama-13b"]
 
 
 @pytest.mark.parametrize(("switch", "kind", "found"), [
     ("true", "", "optimizer"), ("false", "", "none"), ("", "gradients", "gradients"), ("true", "full", "full"), ("false", "none", "none"),
 ])  # fmt: skip
 def test_the_distributed_optimizer_is_a_kind_of_sharding(switch, kind, found):
-    assert asked({"distributed_optimizer": switch, "sharding": kind})[1].sharding == found
+    assert model_and_layout({"distributed_optimizer": switch, "sharding": kind})[1].sharding == found
 
 
 def test_the_world_gives_the_data_parallel_size():
-    assert asked({"world": "64", "tp": "4", "pp": "2", "cp": "2"})[1].dp == 4
-    assert asked({"world": "64", "tp": "4", "pp": "2", "dp": "8"})[1].dp == 8
+    assert model_and_layout({"world": "64", "tp": "4", "pp": "2", "cp": "2"})[1].dp == 4
+    assert model_and_layout({"world": "64", "tp": "4", "pp": "2", "dp": "8"})[1].dp == 8
 
 
 @pytest.mark.parametrize(("values", "field", "words"), [
@@ -88,7 +88,7 @@ def test_the_world_gives_the_data_parallel_size():
 ])  # fmt: skip
 def test_a_size_that_does_not_fit_names_the_field_and_the_remedy(values, field, words):
     with pytest.raises(BadQuery) as error:
-        asked(values)
+        model_and_layout(values)
     assert error.value.field == field and words in error.value.hint
 
 
@@ -98,7 +98,7 @@ def test_every_size_of_model_and_layout_is_a_query_field():
     assert set(Model.__dataclass_fields__) <= reach and set(Layout.__dataclass_fields__) <= reach
     for name, (least, most) in (MODEL_NUMBERS | LAYOUT_NUMBERS).items():
         for value in (least, most):
-            model, layout = asked({"preset": "llama-7b", name: str(value)})
+            model, layout = model_and_layout({"preset": "llama-7b", name: str(value)})
             assert getattr(model, name, None) == value or getattr(layout, name) == value
 
 

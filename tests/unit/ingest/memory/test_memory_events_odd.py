@@ -41,7 +41,7 @@ def test_an_event_without_a_size_is_unknown_and_no_free_of_one_byte(tmp_path: Pa
     (device,) = R.devices(c)
     r = R.replay(c, device)
     assert r.bytes.tolist() == [1, 0, 0, -1] and r.allocated.tolist() == [101, 151, 251, 250] and r.before == 100
-    assert issues(c)["memory event that does not say how much"] == 2
+    assert issues(c)["memory event without a size"] == 2
     # AND the one byte was allocated and freed
     found = R.allocations(c, device)
     assert found[["bytes", "first", "last"]].to_numpy().tolist() == [[1, 0, 3]]
@@ -60,6 +60,6 @@ def test_impossible_sizes_are_unknown(tmp_path: Path) -> None:
     (device,) = R.devices(c)
     r = R.replay(c, device)
     assert r.bytes.tolist() == [100, 0, 50, 0] and r.allocated.tolist() == [100, 100, 150, 150]
-    assert issues(c)["size of memory that cannot be"] == 6
+    assert issues(c)["impossible memory size"] == 6
     (curve,) = curves(c)
     assert curve.peak == 150 and curve.reserved is not None and curve.reserved.tolist() == [500, 500, 500, 500, 500]

@@ -101,9 +101,9 @@ def test_odd_values_are_counted_and_never_made_up(tmp_path: Path) -> None:
     # THEN each is unknown, and counted
     assert issues(c) == {
         "segment that cannot be read": 1, "block that cannot be read": 1, "entry of the history that cannot be read": 1,
-        "number that cannot be read": 1 + 1, "size of memory that cannot be": 2, "time out of range": 1,
-        "block in an unknown state": 1, "block smaller than what was asked for": 1, "entry of the history without an action": 1,
-        "segment that does not say its size": 1,
+        "number that cannot be read": 1 + 1, "impossible memory size": 2, "time out of range": 1,
+        "block in an unknown state": 1, "block smaller than its requested size": 1, "entry of the history without an action": 1,
+        "segment without a size": 1,
     }  # fmt: skip
     e = c.tables["memory_events"]
     assert e["address"].tolist()[7] == -1 and e["bytes"].tolist()[7:9] == [-1, -1] and e["time_ns"].tolist()[8] == -1
@@ -184,7 +184,7 @@ def test_a_segment_that_does_not_say_its_size_is_as_large_as_its_blocks(tmp_path
     c = read(tmp_path, value)
     blocks = c.tables["memory_blocks"]
     assert blocks.groupby("segment")["segment_bytes"].first().tolist() == [20 * MIB, 2 * MIB, -1]
-    assert issues(c)["segment that does not say its size"] == 3 and issues(c)["size of memory that cannot be"] == 1
+    assert issues(c)["segment without a size"] == 3 and issues(c)["impossible memory size"] == 1
     # AND what the allocator held is told of the device whose segments are known, and not of the other
     held = {curve.device: curve.reserved for curve in curves(c)}
     assert held["device 1"] is None and held["device 0"] is not None and int(held["device 0"][-1]) == 22 * MIB

@@ -171,7 +171,7 @@ def test_units_of_time_and_metrics_that_are_not_understood(tmp_path: Path) -> No
     capture = read(tmp_path, scope("k", (), {"time (us)": 1.5, "count": 2, "num_samples": 7, "stalled_wait": 3}))
     assert capture.tables["ledger"]["time_ns"].tolist() == [1500.0]
     found = issues(capture)
-    assert found["metric that is not understood: num_samples"] == found["metric that is not understood: stalled_wait"] == 1
+    assert found["unknown metric: num_samples"] == found["unknown metric: stalled_wait"] == 1
 
 
 def test_kernels_of_another_kind_of_device_have_no_limit(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_messagepack_of_any_depth_and_odd_values() -> None:
     assert decode.decode(b"\xcb" + struct.pack(">d", 0.5), "f") == 0.5
     with pytest.raises(BadInput, match="byte 1 does not fit"):
         decode.decode(b"\xc1", "f")
-    with pytest.raises(BadInput, match="1 bytes stand behind"):
+    with pytest.raises(BadInput, match="1 bytes follow the end"):
         decode.decode(b"\xc0\xc0", "f")
 
 
@@ -178,7 +178,7 @@ def test_malformed_frames_are_counted(tmp_path: Path) -> None:
     frames = [1, None, "x", [], {}, {"frame": 3, "metrics": [], "children": {}}, {"metrics": {"count": 1.5, "time (ns)": 4}}, kernel("k", 5)]
     capture = read(tmp_path, json.dumps([{"frame": {"name": "ROOT"}, "children": frames}, ONE]))
     issues = dict(zip(capture.tables["issues"]["reason"].astype(str), capture.tables["issues"]["count"], strict=True))
-    assert issues["entry that is no frame"] == 6 and issues["frame without a name"] == 2
+    assert issues["malformed frame"] == 6 and issues["frame without a name"] == 2
     assert issues["metrics that are no object"] == 1 and issues["count that is no whole number"] == 1 and issues["work without a count"] == 1
     assert capture.tables["ledger"]["name"].tolist() == ["(unnamed)", "k"] and capture.tables["ledger"]["time_ns"].tolist() == [4.0, 5.0]
 

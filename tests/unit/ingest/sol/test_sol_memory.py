@@ -119,25 +119,25 @@ def test_a_continued_file_has_its_own_clock_and_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        (memory(time_ns=None), "memory at no time"),
-        (memory(time_ns=10**40), "memory at no time"),
+        (memory(time_ns=None), "memory record without a time"),
+        (memory(time_ns=10**40), "memory record without a time"),
         (memory(total=-5), "impossible number of bytes of memory"),
         (memory(total=10**30), "impossible number of bytes of memory"),
-        (memory(allocated="much"), "value of another type"),
-        (memory(allocated=50, max_allocated=40), "largest use of memory below the present one"),
-        (memory(device=1 << 40), "memory of a device that cannot be"),
+        (memory(allocated="much"), "value of the wrong type"),
+        (memory(allocated=50, max_allocated=40), "peak memory below current memory"),
+        (memory(device=1 << 40), "memory of an impossible device index"),
         (memory(phase=99), "phase that is not defined"),
         (memory(phase=10**400), "phase that is not defined"),
         (memory(parts=5), "row that cannot be read"),
         (memory(parts=[["params"]]), "row that cannot be read"),
-        (memory(parts=[["cheese", "fp32", -1, 0, 1, 4, 4]]), "part of memory that cannot be"),
-        (memory(parts=[["params", "fp32", -1, 0, 1, -4, 4]]), "part of memory that cannot be"),
+        (memory(parts=[["cheese", "fp32", -1, 0, 1, 4, 4]]), "impossible memory breakdown"),
+        (memory(parts=[["params", "fp32", -1, 0, 1, -4, 4]]), "impossible memory breakdown"),
         (memory(parts=[["params", "fp32", 77, 0, 1, 4, 4]]), "module that is not defined"),
         (memory(parts=[["params", "fp32", -1, 0, 1, 4, 8]]), "tensors larger than their storages"),
         (memory(phases=[[3, 5, 6]]), "phase that is not defined"),
         (memory(left_out={"tensors without data (meta)": 4}), "tensor that the recorder could not count"),
         (memory(problem="RuntimeError: no"), "memory that the recorder could not read"),
-        ({"kind": "memory"}, "record without what it needs"),
+        ({"kind": "memory"}, "record with missing fields"),
     ],
 )  # fmt: skip
 def test_impossible_amounts_are_counted_and_the_rest_is_read(tmp_path: Path, record: dict[str, object], reason: str) -> None:
@@ -166,7 +166,7 @@ def test_records_beyond_the_most_are_left_out_and_counted(tmp_path: Path, monkey
         b.records.append(memory(tag=str(k), parts=[["params", "fp32", -1, 0, 1, 4, 4]] * 2))
     c = opened(b, tmp_path)
     assert len(c.tables["memory_records"]) == 3 and len(c.tables["memory_parts"]) == 2
-    assert issues(c) == {"records of memory beyond the most that are kept": 2, "parts of memory beyond the most that are kept": 4}
+    assert issues(c) == {"memory records beyond the limit": 2, "memory breakdown rows beyond the limit": 4}
 
 
 ANY = st.recursive(

@@ -91,7 +91,7 @@ def test_a_decompression_bomb_is_refused_and_the_lines_around_it_are_read(tmp_pa
     assert len(bomb) < 20_000
     c = opened(tmp_path / "x", HEADER, LABELS[0], bomb, STEP)
     # THEN nothing of it is taken, the file says so, and the rest is there
-    assert issues(c)["packed record that holds too much"] == 1
+    assert issues(c)["packed record above the size limit"] == 1
     assert len(c.tables["labels"]) == 1 and len(c.tables["iterations"]) == 1
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_record_gives_the_lines_before_the_damage(tmp_path: Path, dama
     data = damage(base64.b64encode(zlib.compress(text, 0)).decode())
     c = opened(tmp_path / "x", HEADER, record(text, data=data), STEP)
     names = c.tables["labels"]["name"].astype(str).tolist()
-    assert "packed record that is damaged" in issues(c) and len(c.tables["iterations"]) == 1
+    assert "damaged packed record" in issues(c) and len(c.tables["iterations"]) == 1
     assert len(names) >= least
     true = [name for name in names if name in {f"phase {n}" for n in range(200)}]
     assert len(true) >= len(names) - 1 and true == sorted(true, key=lambda name: int(name.split()[1]))  # one name may have the changed byte
@@ -140,10 +140,10 @@ def test_a_packed_record_within_one_and_a_packed_header_are_skipped_and_counted(
     # GIVEN a packed record that holds another one, and a header WHEN it is read THEN both are passed over and counted, the label is read
     inner = record(LABELS[1])
     c = opened(tmp_path / "x", HEADER, record(LABELS[0] + inner + HEADER), STEP)
-    assert issues(c)["packed record with records that cannot be in one"] == 2
+    assert issues(c)["packed record with a nested or header record"] == 2
     assert c.tables["labels"]["name"].astype(str).tolist() == ["phase 0"]
 
 
 def test_a_wrong_length_of_a_packed_record_is_counted(tmp_path: Path) -> None:
     c = opened(tmp_path / "x", HEADER, record(b"".join(LABELS), bytes=7), STEP)
-    assert len(c.tables["labels"]) == 200 and issues(c)["packed record that is damaged"] == 1
+    assert len(c.tables["labels"]) == 200 and issues(c)["damaged packed record"] == 1

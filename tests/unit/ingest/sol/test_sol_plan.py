@@ -9,7 +9,7 @@ import pytest
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin import ingest
-from tb_sol_plugin.cost.transformer.query import NAMES, WORDS, asked
+from tb_sol_plugin.cost.transformer.query import NAMES, WORDS, model_and_layout
 from tests.conftest import ROOT
 from tests.support.sol_builder import Json, small
 
@@ -50,5 +50,5 @@ def test_the_names_are_those_that_the_plan_understands() -> None:
     assert set(F.PLAN) == set(NAMES) - {"preset", "world", "distributed_optimizer"}
     said = set(re.findall(r"`(\w+)`", TEXT.partition("`plan` holds what")[2].partition("Of free text")[0]))
     assert set(F.PLAN) | {word for _, words in WORDS.values() for word in words} == said
-    model, layout = asked({"hidden": "64", "layers": "2", "vocab": "100", "ffn": "128", "heads": "4", "sharding": "full", "dtype": "fp32"})
+    model, layout = model_and_layout({"hidden": "64", "layers": "2", "vocab": "100", "ffn": "128", "heads": "4", "sharding": "full", "dtype": "fp32"})
     assert (model.hidden, layout.sharding, layout.number) == (64, "full", "fp32")

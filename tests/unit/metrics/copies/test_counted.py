@@ -295,7 +295,7 @@ def test_what_cannot_be_is_unknown_and_counted(tmp_path: Path) -> None:
     assert found["name"].astype(str).str.len().max() == 200
     issues = dict(zip(capture.tables["issues"]["reason"].astype(str), capture.tables["issues"]["count"], strict=True))
     assert issues == {
-        "copies of a direction this reader does not know": 1, "impossible number of bytes of copies": 2, "copies in an impossible number": 2,
+        "copies of an unknown direction": 1, "impossible number of bytes of copies": 2, "impossible number of copies": 2,
         "more copies without a size than copies": 1, "more waiting copies than copies": 1, "module that is not defined": 1,
         "phase that is not defined": 1, "row that cannot be read": 2,
     }  # fmt: skip
