@@ -327,7 +327,7 @@ def view(chromium: Browser, tabs: list[tuple[BrowserContext, Page]]) -> Iterator
     def make(viewport: dict[str, int] | None = None, color_scheme: str = "light", **options: object) -> View:
         context, page = tabs.pop() if tabs and not options else opened(chromium, **options)
         page.set_viewport_size(viewport or {"width": 1440, "height": 900})
-        page.emulate_media(color_scheme=color_scheme)
+        page.emulate_media(color_scheme=color_scheme, reduced_motion="reduce")  # without a GPU each frame of an animation costs
         found = View(page, context, [])
         found.watch()
         made.append(found)

@@ -27,10 +27,10 @@ def test_the_tab_opens_and_follows_the_theme(tensorboard: Server, view: Callable
     frame.wait_for_function("document.documentElement.dataset.theme === 'light'")
 
 
-def test_every_page_in_the_frame(tensorboard: Server, view: Callable[..., Any]) -> None:
-    # GIVEN TensorBoard's content policy WHEN each page is opened by its link THEN nothing is refused, charts included
+def test_pages_with_every_kind_of_chart_in_the_frame(tensorboard: Server, view: Callable[..., Any]) -> None:
+    # GIVEN TensorBoard's content policy WHEN pages are opened by their links THEN nothing is refused, charts included
     v = view()
-    for name in tensorboard.pages[RUN]:
+    for name in ("overview", "findings", "gpu_breakdown", "steps", "modules", "roofline", "memcpy_hist", "memory", "memory_plan"):
         v.open(tensorboard.root + hash_of(v="1", page=name, run=RUN))
         current = "[aria-current=page]"
         v.frame().wait_for_selector(current if name == "overview" else f"{current}[href*='p.sol.page={name}']")
