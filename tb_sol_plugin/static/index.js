@@ -2167,7 +2167,6 @@ function Tip() {
 // src/ui/icons.tsx
 var PATHS = {
 	overview: "M2.5 12a5.5 5.5 0 1 1 11 0 M8 12l2.6-3.4 M4.6 12h6.8",
-	timeline: "M2.5 3.5h5 M5.5 8h6 M9 12.5h4.5",
 	iterations: "M2.5 2.5v11h11 M4.5 10.5l2.4-2 2 1 2.6-4 M11.5 5.5h.01 M4.5 5.5h.01 M8 4.5h.01",
 	steps: "M2.5 13.5h3v-4h4v-3.5h4",
 	gpu_breakdown: "M8 2.5a5.5 5.5 0 1 0 5.5 5.5H8z M10.5 2.5a5.5 5.5 0 0 1 3 3h-3z",
@@ -2179,11 +2178,9 @@ var PATHS = {
 	findings: "M3 4.5l1 1 1.8-2 M3 9l1 1 1.8-2 M3 13.3l1 1 1.8-2 M8.5 4.5h5 M8.5 9h5 M8.5 13.3h5",
 	whatif: "M2.5 12.5h4l3-4.5 M6.5 12.5l7 0 M9.5 8l4-4.5 M10.5 3.5h3v3",
 	memcpy: "M2.5 5.5h10 M10 3l2.5 2.5L10 8 M13.5 10.5h-10 M6 8l-2.5 2.5L6 13",
-	communication: "M4 8l7-3.5 M4 8l7 3.5 M5.5 8a2 2 0 1 1-4 0 2 2 0 0 1 4 0z M14.5 4a2 2 0 1 1-4 0 2 2 0 0 1 4 0z M14.5 12a2 2 0 1 1-4 0 2 2 0 0 1 4 0z",
 	memory: "M2.5 12.5l3-6 3 3 2.5-6 2.5 3 M2.5 13.5h11",
 	memory_plan: "M2.5 4.5H7 M10.5 4.5h3 M8.75 2.75v3.5 M2.5 11.5h2.5 M8.5 11.5h5 M6.75 9.75v3.5",
 	scaling: "M3.5 13.5v-4 M8 13.5V6 M12.5 13.5v-11 M2 13.5h12",
-	compare: "M5.5 2.5v11 M10.5 2.5v11 M2.5 5.5h3 M2.5 10h3 M10.5 5.5h3 M10.5 10h3",
 	health: "M1.5 8h3l2-4.5 3 9 2-4.5h3",
 	links: "M6.5 9.5l3-3 M7 4.6l1.4-1.4a2.9 2.9 0 0 1 4.4 4.1L11.4 8.9 M9 11.4l-1.4 1.4a2.9 2.9 0 0 1-4.4-4.1L4.6 7.1",
 	help: "M14 8A6 6 0 1 1 2 8a6 6 0 0 1 12 0z M6.3 6.3a1.8 1.8 0 1 1 2.5 1.7c-.5.2-.8.6-.8 1.2 M8 11.3h.01",
@@ -11282,7 +11279,6 @@ var helpOpen = y$1(false);
 var LETTERS = {
 	o: "overview",
 	f: "findings",
-	t: "timeline",
 	r: "roofline",
 	m: "modules",
 	p: "phases",
@@ -11292,7 +11288,6 @@ var LETTERS = {
 	s: "steps",
 	i: "iterations",
 	b: "gpu_breakdown",
-	n: "communication",
 	y: "memory",
 	e: "memory_plan",
 	w: "whatif",
@@ -11310,7 +11305,7 @@ var KEYS = [
 	["c", "copy the row"],
 	["Esc", "one step back: close, clear the selection"]
 ];
-var GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, n communication, y memory, e memory plan, w what if, h health";
+var GO = "o overview, f what to fix, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, y memory, e memory plan, w what if, h health, l links";
 var SIGNS = [
 	["≈ 42.4 %", "estimated, or only partly modeled; hover for the reason"],
 	["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"],

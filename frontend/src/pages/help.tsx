@@ -11,14 +11,14 @@ export const helpOpen = signal(false);
 
 /** The letter after `g` for each page. */
 export const LETTERS: Record<string, string> = {
-  o: "overview", f: "findings", t: "timeline", r: "roofline", m: "modules", p: "phases", c: "memcpy", k: "kernels", a: "operators", s: "steps", i: "iterations", b: "gpu_breakdown", n: "communication", y: "memory", e: "memory_plan", w: "whatif", h: "health", l: "links",
+  o: "overview", f: "findings", r: "roofline", m: "modules", p: "phases", c: "memcpy", k: "kernels", a: "operators", s: "steps", i: "iterations", b: "gpu_breakdown", y: "memory", e: "memory_plan", w: "whatif", h: "health", l: "links",
 };
 
 const KEYS: [string, string][] = [
   ["/", "filter the page's table"], ["?", "this card"], ["[ ]", "previous and next step"], ["↑ ↓", "move in a table"], ["→ ←", "open and close a branch"], ["*", "open all below"],
   ["Enter", "open or select the row; in a chart's Select, an area by numbers"], ["c", "copy the row"], ["Esc", "one step back: close, clear the selection"],
 ];
-const GO = "o overview, f what to fix, t timeline, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, n communication, y memory, e memory plan, w what if, h health";
+const GO = "o overview, f what to fix, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, y memory, e memory plan, w what if, h health, l links";
 
 const SIGNS: [string, string][] = [
   ["≈ 42.4 %", "estimated, or only partly modeled; hover for the reason"], ["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"], ["127.3 % ⚑", "above its limit: shown as it is, never cut"],
