@@ -31,7 +31,7 @@ from tests.support.trace_builder import TraceBuilder
 
 try:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
-except ImportError:  # the fixture `chromium` says so
+except ImportError:  # the fixture `chromium` reports it
     sync_playwright = None
 
 PLACES = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
@@ -56,7 +56,7 @@ def missing(why: str) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled() -> None:
-    """The compiled loops stand in numba's cache before a server starts: a fresh machine compiles for longer than a page waits."""
+    """Puts the compiled loops into numba's cache before a server starts: a fresh machine compiles for longer than a page waits."""
     from tb_sol_plugin.web.http import warm
 
     warm()
@@ -79,7 +79,7 @@ MS = 1_000_000
 TENSORBOARD_RUN = "simulated_gpu_train"
 HOSTILE_RUN = "hostile <run> & 100%"
 PARAMETERS = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
-"""Of the job whose runs stand in the folder `job`."""
+"""Of the job whose runs are in the folder `job`."""
 MADE = ("changing", "job", "memory", "stepless")
 """Folders of the logdir whose runs are for single tests."""
 
@@ -177,13 +177,13 @@ def start(command: list[str], env: dict[str, str]) -> tuple[subprocess.Popen[str
     """The process and the address it prints."""
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
     assert process.stdout is not None
-    said = []
+    lines = []
     for line in process.stdout:
-        said.append(line)
+        lines.append(line)
         found = ADDRESS.search(line)
         if found:
             return process, found.group().rstrip("/") + "/"
-    raise AssertionError("the server did not start:\n" + "".join(said))
+    raise AssertionError("the server did not start:\n" + "".join(lines))
 
 
 def stop(process: subprocess.Popen[str]) -> None:
@@ -288,7 +288,7 @@ class View:
         return self.page.main_frame
 
     def settle(self) -> None:
-        """Waits for a report or a state to stand, and for the figures on the screen to be drawn."""
+        """Waits for a report or a state to be shown, and for the figures on the screen to be drawn."""
         if "data/plugin" not in self.page.url and "#sol" in self.page.url and self.page.locator("tf-plugins, tb-webapp").count():
             self.page.wait_for_selector('iframe[src*="name=sol"]', state="attached", timeout=120_000)
         self.frame().wait_for_selector("main .page:not(.waiting), main .state", timeout=120_000)
@@ -311,7 +311,7 @@ def opened(chromium: Browser, **context: object) -> tuple[BrowserContext, Page]:
 
 @pytest.fixture(scope="session")
 def tabs(chromium: Browser) -> Iterator[list[tuple[BrowserContext, Page]]]:
-    """Contexts that stand empty between two tests: the browser has compiled our scripts in them, which costs more than most tests."""
+    """Contexts that are empty between two tests: the browser has compiled our scripts in them, which costs more than most tests."""
     free: list[tuple[BrowserContext, Page]] = []
     yield free
     for context, _ in free:

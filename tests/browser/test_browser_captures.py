@@ -1,4 +1,4 @@
-"""SOL captures in Chromium: alone, beside a trace, in both themes and on narrow windows; what each page says of its source."""
+"""SOL captures in Chromium: without and with a trace, and on narrow windows; the source that each page names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_page_list_leads_through_the_pages_of_a_capture_alone(serve: Server,
 
 
 def test_a_page_that_a_capture_has_no_data_for_shows_how_to_record_it(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN a SOL capture alone WHEN the kernels are opened THEN the reason stands in the page list and on the page, with the one argument marked
+    # GIVEN a SOL capture alone WHEN the kernels are opened THEN the reason is in the page list and on the page, with the one argument marked
     page = open_page(view(), serve, page="kernels", run=ALONE)
     assert "a SOL capture holds no single kernels" in page.locator(".nav-item.off[aria-current=page]").text_content()
     assert "A SOL capture holds no single kernels" in page.locator("main .state h2").first.text_content()
@@ -99,7 +99,7 @@ def test_captures_fit_narrow_windows(serve: Server, view: Callable[..., Any]) ->
 
 
 def test_a_plain_trace_has_no_badge_and_says_how_to_record_iterations(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN a trace without a SOL capture WHEN its iterations are opened THEN the page says which call records them
+    # GIVEN a trace without a SOL capture WHEN its iterations are opened THEN the page shows the call that records them
     page = open_page(view(), serve, page="iterations", run="cpu_transformer")
     assert page.locator(".bar .badge.kind").count() == 0
     assert page.locator(".snippet .mark-code").text_content() == "sol.capture(logdir, model=model)"

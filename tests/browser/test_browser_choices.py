@@ -19,7 +19,7 @@ CHIP = "[data-filters=ops] .chip.on"
 
 
 def section(serve: Server, kind: str, section_id: str) -> dict[str, Any]:
-    """A section of the roofline as the server tells it."""
+    """A section of the roofline as the server answers it."""
     status, report = serve.api(f"analysis/roofline?run={RUN}&wait=30")
     assert status == 200
     return next(s for s in report["sections"] if s["kind"] == kind and s["id"] == section_id)  # type: ignore[attr-defined]
@@ -106,8 +106,8 @@ def test_bounds_of_a_number_are_a_chip_and_a_link(serve: Server, view: Callable[
     v.page.keyboard.press("Enter")
     v.page.wait_for_selector(CHIP)
     # THEN as many rows stay, the chip and the count say it in ms, the address holds base units
-    said = v.page.locator(CHIP).text_content().replace("\u202f", " ")
-    assert re.fullmatch(r"Time > [\d.]+ ms", said), said
+    shown = v.page.locator(CHIP).text_content().replace("\u202f", " ")
+    assert re.fullmatch(r"Time > [\d.]+ ms", shown), shown
     assert len(keys_of(v)) == len(above) == 2
     count = v.page.locator("[data-section=ops] .count").text_content().replace("\u202f", " ")
     share = sum(above) / table["total"]["measured_ns"]
@@ -125,7 +125,7 @@ def test_bounds_of_a_number_are_a_chip_and_a_link(serve: Server, view: Callable[
 
 
 def test_a_selected_point_has_a_card_with_its_row(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN the roofline, and of its points the one that stands farthest from all others
+    # GIVEN the roofline, and of its points the one that is farthest from all others
     table = section(serve, "table", "ops")
     drawn = {key: (math.log10(x), math.log10(y)) for key, (x, y) in points(serve).items()}
     key = max(drawn, key=lambda k: min(math.dist(drawn[k], place) for other, place in drawn.items() if other != k))
@@ -173,13 +173,13 @@ def test_device_limits_are_shown_checked_and_kept_in_the_link(serve: Server, vie
     assert v.page.locator(".limits-figures dt").all_text_contents() == [f["label"] for f in device["figures"]]
     marked = [f["label"] for f in device["figures"] if f["provenance"] == "unverified" or f["name"] in device["unverified"]]
     assert v.page.locator(".limits-figures div:has(.unverified) dt").all_text_contents() == marked
-    # WHEN limits that nobody knows are asked for THEN the menu says so and the page stays
+    # WHEN unknown limits are entered THEN the menu reports it and the page stays
     field = v.page.locator(".limits .search input")
     field.fill("NOT_A_DEVICE@1MHz")
     field.press("Enter")
     wrong = v.page.wait_for_selector(".limits-wrong")
     assert "NOT_A_DEVICE" in wrong.text_content() and "p.sol.device" not in v.page.url
-    # WHEN a known device at another clock is asked for THEN the page measures against it, and the address says so
+    # WHEN a known device at another clock is entered THEN the page measures against it, and the address names it
     field.fill("H100_SXM@1410MHz")
     field.press("Enter")
     v.page.wait_for_function("location.hash.includes('p.sol.device=H100_SXM%401410MHz')")
@@ -197,8 +197,8 @@ def test_device_limits_are_shown_checked_and_kept_in_the_link(serve: Server, vie
     v.page.wait_for_function("!location.hash.includes('p.sol.device')")
 
 
-def test_the_page_list_counts_what_trace_health_has_to_tell(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN each sample WHEN its page list stands THEN Trace health has the number of kinds of oddities beside it, none where there is none
+def test_the_page_list_has_the_number_of_oddities_in_trace_health(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN each sample WHEN its page list is shown THEN Trace health has the number of kinds of oddities, none where there is none
     v = view()
     for run in ("simulated_gpu_train", "cpu_transformer"):
         report: Any = serve.api(f"analysis/health?run={run}&wait=30")[1]

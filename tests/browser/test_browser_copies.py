@@ -26,7 +26,7 @@ def test_tabs_lead_through_the_family_and_keep_the_selection(serve: Server, view
     tabs = v.page.locator(".tabs a")
     assert [t.split("not")[0].strip() for t in (a.get_attribute("aria-label") for a in tabs.all())][:4] == list(TABS[:4])
     for name, title in list(zip(VIEWS, TABS, strict=True))[1:4]:
-        # WHEN a tab is clicked THEN its view stands under the same title, with the same step and limits
+        # WHEN a tab is clicked THEN its view is under the same title, with the same step and limits
         tabs.get_by_text(title, exact=True).click()
         v.page.wait_for_selector(f".tabs a[aria-current=page][href*='page={name}']")
         v.settle()
@@ -46,7 +46,7 @@ def test_tabs_by_keys(serve: Server, view: Callable[..., Any]) -> None:
     v.open(serve.home + hash_of(v="1", page="memcpy", run=RUN))
     assert v.page.locator(".tabs a:not([tabindex='-1'])").count() == 1
     v.page.locator(".tabs a[aria-current=page]").focus()
-    said = "document.activeElement.textContent"
+    focused = "document.activeElement.textContent"
     # WHEN arrows, Home and End are pressed THEN the focus moves and comes round, and the view stays
     for key, title in (
         ("ArrowRight", TABS[1]),
@@ -56,7 +56,7 @@ def test_tabs_by_keys(serve: Server, view: Callable[..., Any]) -> None:
         ("ArrowRight", TABS[0]),
     ):
         v.page.keyboard.press(key)
-        assert v.page.evaluate(said).startswith(title), key
+        assert v.page.evaluate(focused).startswith(title), key
     assert "p.sol.page=memcpy&" in v.page.url + "&"
     # AND Enter opens the tab in focus, which keeps the focus
     for _ in range(3):
@@ -64,11 +64,11 @@ def test_tabs_by_keys(serve: Server, view: Callable[..., Any]) -> None:
     v.page.keyboard.press("Enter")
     v.page.wait_for_selector(".tabs a[aria-current=page][href*='page=memcpy_hist']")
     v.settle()
-    assert v.page.evaluate(said) == "Sizes"
+    assert v.page.evaluate(focused) == "Sizes"
 
 
 def test_a_view_that_is_not_available_stays_in_the_bar_with_its_reason(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN a recording without device events WHEN the family is opened THEN each tab says why not, and the page explains
+    # GIVEN a recording without device events WHEN the family is opened THEN each tab and the page have the reason
     v = view()
     v.open(serve.home + hash_of(v="1", page="memcpy_copies", run="cpu_transformer"))
     assert v.page.locator(".tabs a.off").count() >= 3
@@ -90,7 +90,7 @@ def test_a_row_of_the_summary_opens_exactly_its_copies(serve: Server, view: Call
     counts = [number(t) for t in rows.locator("a.cell-link").all_text_contents()]
     assert len(counts) == rows.count() > 1
     for i, count in enumerate(counts):
-        # WHEN a row's count is clicked THEN the view of single copies tells as many, and its table holds them
+        # WHEN a row's count is clicked THEN the view of single copies counts as many, and its table holds them
         rows.nth(i).locator("a.cell-link").click()
         v.page.wait_for_selector(".tabs a[aria-current=page][href*='page=memcpy_copies']")
         v.settle()
@@ -123,7 +123,7 @@ def test_the_worst_step_and_its_engines(serve: Server, view: Callable[..., Any])
 
 
 def test_a_size_opens_its_copies(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN the sizes WHEN the first row's count is clicked THEN as many single copies stand there
+    # GIVEN the sizes WHEN the first row's count is clicked THEN as many single copies are listed
     v = view()
     v.open(serve.home + hash_of(v="1", page="memcpy_hist", run=RUN))
     cell = v.page.locator("[data-section=sizes] tbody a.cell-link").first

@@ -1,4 +1,4 @@
-"""How the parts of a page stand: beside each other where there is room, whole where there is little, in words that say what they hold."""
+"""The layout of a page: parts next to each other where there is room, whole where there is little, with texts that name their content."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_the_heading_of_findings_has_the_sum_of_their_savings(serve: Server, vie
     # WHEN the page is opened THEN the heading holds their sum and no word of an overlap
     v = view()
     v.open(serve.home + hash_of(v="1", page="findings", run=LLM))
-    said = v.page.locator("[data-section=levers] .subtitle").text_content().replace("\u202f", " ")
-    assert said.endswith(f"these {count} together {total / 1e6:.2f} ms") and "overlap" not in said
+    shown = v.page.locator("[data-section=levers] .subtitle").text_content().replace("\u202f", " ")
+    assert shown.endswith(f"these {count} together {total / 1e6:.2f} ms") and "overlap" not in shown
 
 
-def test_a_chart_whose_points_share_rows_says_so(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN copies by direction, a row for many points WHEN an area over all of them is selected THEN the chip speaks of whole rows
+def test_an_area_in_a_chart_whose_points_share_rows_selects_whole_rows(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN copies by direction, a row for many points WHEN an area over all of them is selected THEN the chip names whole rows
     v = view()
     v.open(serve.home + hash_of(v="1", page="memcpy", run="simulated_gpu_train", **{"f.bandwidth": "b:1~1e12~1~1e15"}))
     chip = v.page.locator(".chip.on")

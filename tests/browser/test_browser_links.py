@@ -65,7 +65,7 @@ def test_back_and_forward_go_through_the_pages(serve: Server, view: Callable[...
 
 
 def test_a_switch_of_the_page_is_in_the_address(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN the operators WHEN they are grouped by shape THEN the address says so, and the default is left out of it
+    # GIVEN the operators WHEN they are grouped by shape THEN the address names it, and the default is left out of it
     v = view()
     v.open(serve.home + hash_of(v="1", page="operators", run=RUN))
     v.page.locator(".switch button", has_text="Name, shape").click()
@@ -89,7 +89,7 @@ def test_a_step_is_chosen_and_stepped(serve: Server, view: Callable[..., Any]) -
     assert f"{numbers[1]} · 1 of {len(numbers)}" in v.page.locator(".bar").text_content()
 
 
-def test_a_link_to_an_absent_run_says_so_and_offers_near_names(serve: Server, view: Callable[..., Any]) -> None:
+def test_a_link_to_an_absent_run_reports_it_and_offers_similar_names(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN a link whose run is not in this logdir WHEN it is opened THEN no other run is shown in its place
     v = view()
     v.open(serve.home + hash_of(v="1", page="kernels", run="simulated_gpu_trian"))
@@ -195,31 +195,31 @@ def test_a_selected_row_is_marked_in_the_figure(serve: Server, view: Callable[..
 def test_a_long_read_shows_its_progress_and_can_be_stopped(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN a recording that is still being read
     v = view()
-    asked: list[str] = []
+    requests: list[str] = []
     error = {"code": "still_loading", "message": "is being read", "hint": "ask again"}
     progress = {"bytes": 153_000_000, "total": 251_000_000, "events": 1_000_000, "stage": "reading", "elapsed_s": 1.1, "queue_position": 0}
 
     def still(route: Any) -> None:
-        asked.append(route.request.url)
+        requests.append(route.request.url)
         route.fulfill(status=202, json={"error": error, "progress": progress})
 
     v.page.route("**/api/v1/analyses?run=*", still)
     v.page.goto(serve.home + hash_of(v="1", page="kernels", run=RUN))
     # WHEN the page waits THEN it shows bytes, rate and time left, and keeps asking
     v.page.wait_for_selector("text=Reading simulated_gpu_train")
-    said = (v.page.locator(".loading-head").text_content() or "").replace("\u202f", " ")
-    assert "153.0 MB of 251.0 MB, 139.1 MB/s, about 1 s left" in said
+    shown = (v.page.locator(".loading-head").text_content() or "").replace("\u202f", " ")
+    assert "153.0 MB of 251.0 MB, 139.1 MB/s, about 1 s left" in shown
     assert v.page.locator("[role=progressbar]").get_attribute("aria-valuenow") == "61"
     with v.page.expect_request(lambda r: "/api/v1/analyses?run=" in r.url):
         pass
-    # WHEN it is canceled THEN the server is told, and is not asked again
+    # WHEN it is canceled THEN the server is told, and gets no more requests
     with v.page.expect_request(lambda r: "/api/v1/cancel" in r.url and r.method == "POST"):
         v.page.locator("button", has_text="Cancel").click()
     v.page.wait_for_selector("text=Reading was stopped")
-    count = len(asked)
+    count = len(requests)
     v.page.wait_for_timeout(700)
-    assert len(asked) == count
-    # WHEN it is tried again and the server is done THEN the page stands
+    assert len(requests) == count
+    # WHEN it is tried again and the server is done THEN the page is shown
     v.page.unroute("**/api/v1/analyses?run=*")
     v.page.locator("button", has_text="Try again").click()
     v.page.wait_for_selector("h1:has-text('Kernels')")

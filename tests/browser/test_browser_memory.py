@@ -50,8 +50,8 @@ def sizes(v: Any) -> list[str]:
     return [re.sub(r"\s", "", t) for t in rows.evaluate_all("(rows) => rows.map((r) => r.textContent)")]
 
 
-def test_a_drag_looks_at_a_part_and_everything_follows(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN the whole recording: the peak of 1.14 GB stands in the first sentence
+def test_a_drag_selects_a_window_and_everything_follows(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the whole recording: the peak of 1.14 GB is in the first sentence
     v = opened(serve, view)
     assert "1.14" in v.page.locator("p.headline").text_content() and len(sizes(v)) == 3
     # WHEN the second half is dragged over, from the right to the left THEN the address holds it, to a pixel
@@ -85,8 +85,8 @@ def test_a_window_can_be_dragged_within_a_window(serve: Server, view: Callable[.
     assert window(v) == pytest.approx([10, 15], abs=0.08)
 
 
-def test_a_click_asks_what_holds_memory_then(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN the peak WHEN 13 ms is clicked, between two events THEN 1 GB is in use then, and the table says so; the tiles still tell the peak
+def test_a_click_shows_the_memory_of_that_moment(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the peak WHEN 13 ms is clicked, between two events THEN 1 GB is in use then, and the table shows it; the tiles still show the peak
     v = opened(serve, view)
     box = area(v)
     v.page.mouse.click(box["x"] + box["width"] * 13 / 20, box["y"] + box["height"] * 0.5)
@@ -113,8 +113,8 @@ def test_a_selected_row_is_drawn_in_the_figure(serve: Server, view: Callable[...
     assert "40.00" in v.page.locator(f"{PLOT} .annotation").last.text_content()
 
 
-def test_another_memory_is_one_click_away(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN a device and the host WHEN the host is chosen THEN the page is of it, and says what is not known of it
+def test_the_memory_of_the_host_is_one_click_away(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a device and the host WHEN the host is chosen THEN the page is of it, and names what is not known of it
     v = opened(serve, view)
     v.page.locator(".fields .switch button", has_text="CPU").click()
     v.page.wait_for_function("location.hash.includes('q.device=CPU')")

@@ -21,7 +21,7 @@ RUNS = [
     "simulated_memory/after", "simulated_memory/before",
 ]  # fmt: skip
 NARROW = {"simulated_gpu_train": (1024, 700), HOSTILE_RUN: (700, 400)}
-"""Widths in which all pages of a run are opened, beside that of a screen."""
+"""Widths in which all pages of a run are opened, apart from that of a screen."""
 OF_FOLDER = {"memory_plan", "scaling", "scaling_cluster"}
 """Pages that are the same for all runs of one folder."""
 REASONS = {"simulated_gpu_train", "capture_fsdp", "cpu_transformer", "proton"}
@@ -128,7 +128,7 @@ def test_an_analysis_that_failed_to_load_is_listed_with_its_reason(serve: Server
     assert v.page.locator("[data-section=kernels] tbody tr").count()
 
 
-def test_an_empty_logdir_says_what_was_looked_at(empty: Server, view: Callable[..., Any]) -> None:
+def test_an_empty_logdir_lists_the_files_that_are_no_recording(empty: Server, view: Callable[..., Any]) -> None:
     # GIVEN a logdir with one file that is no recording WHEN it is served THEN the page names the file, why not, and how to record one
     v = view()
     v.open(empty.home)
@@ -144,11 +144,11 @@ def test_a_changed_file_is_reported_and_read_on_demand(serve: Server, logdir: Pa
     v = view()
     v.open(serve.home + hash_of(v="1", page="health", run="changing/run"))
     before = v.page.locator("main .headline").text_content()
-    # WHEN its file is written anew and the server has looked again
+    # WHEN its file is written anew and the server has scanned again
     more = [*EVENTS, {**EVENTS[0], "name": "aten::relu", "ts": 100}, {**EVENTS[0], "name": "aten::add", "ts": 200}]
     trace(logdir / "changing" / "run" / "w.pt.trace.json", more)
     urllib.request.urlopen(urllib.request.Request(serve.home + "api/v1/rescan", method="POST"), timeout=120).close()
-    # THEN the page keeps what it shows and says so; Read again shows the new recording
+    # THEN the page keeps what it shows and reports the change; Read again shows the new recording
     again = v.page.wait_for_selector("button:has-text('Read again')", timeout=120_000)
     assert v.page.locator("main .headline").text_content() == before
     again.click()
@@ -159,7 +159,7 @@ def test_a_changed_file_is_reported_and_read_on_demand(serve: Server, logdir: Pa
 
 
 def picture(v: Any, name: str) -> None:
-    """Keeps what was seen where TB_SOL_SHOTS says."""
+    """Saves a screenshot into the folder TB_SOL_SHOTS, if there is one."""
     if SHOTS:
         Path(SHOTS).mkdir(parents=True, exist_ok=True)
         safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)

@@ -1,4 +1,4 @@
-"""The memory plan's page: there without a recording, its fields move the report, what cannot be is said beside them."""
+"""The memory plan's page: there without a recording, its fields move the report, impossible values are reported next to them."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def test_an_empty_logdir_offers_the_plan(empty: Server, view: Callable[..., Any]
     assert v.page.get_by_role("button", name="Copy link").is_visible() and v.page.locator(".nav-item.on").inner_text() == "Memory plan"
 
 
-def test_sliders_move_the_report_and_the_address(empty: Server, view: Callable[..., Any]) -> None:
+def test_sliders_change_the_report_and_the_address(empty: Server, view: Callable[..., Any]) -> None:
     v = view()
     open_plan(v, empty)
-    # WHEN the slider of pipeline stages is moved by a key THEN two stages stand, and the address says so
+    # WHEN the slider of pipeline stages is moved by a key THEN there are two stages, and the address has the value
     v.page.get_by_role("slider", name="Pipeline stages").focus()
     v.page.keyboard.press("ArrowRight")
     headline(v, "PP\u202f2")
     assert v.page.locator("[data-section=stages] tbody tr:not(.total)").count() == 2
     v.page.wait_for_function("() => location.hash.includes('p.sol.q.pp=2')")
-    # WHEN a value is typed THEN the slider stands there; the end of the slider is the last that divides 32 heads
+    # WHEN a value is typed THEN the slider is there; the end of the slider is the last that divides 32 heads
     box = v.page.get_by_role("textbox", name="Tensor parallel")
     box.fill("2")
     box.press("Enter")
@@ -60,7 +60,7 @@ def test_sliders_move_the_report_and_the_address(empty: Server, view: Callable[.
     headline(v, "LLaMA-13B on TP\u202f4, PP\u202f2")
     v.page.get_by_role("switch", name="Sequence parallel").click()
     v.page.wait_for_function("() => location.hash.includes('sequence_parallel=false')")
-    # WHEN the link is opened anew THEN the same stands there; Reset takes all of it away
+    # WHEN the link is opened anew THEN the same is shown; Reset removes all of it
     address = v.page.url
     other = view()
     other.open(address)
@@ -72,21 +72,21 @@ def test_sliders_move_the_report_and_the_address(empty: Server, view: Callable[.
     v.faults[:] = [f for f in v.faults if REFUSED not in f]
 
 
-def test_dragging_asks_for_the_last_value_alone(empty: Server, view: Callable[..., Any]) -> None:
+def test_dragging_requests_only_the_last_value(empty: Server, view: Callable[..., Any]) -> None:
     v = view()
     open_plan(v, empty)
-    asked: list[str] = []
-    v.page.on("request", lambda r: asked.append(r.url) if "analysis/memory_plan" in r.url else None)
+    requests: list[str] = []
+    v.page.on("request", lambda r: requests.append(r.url) if "analysis/memory_plan" in r.url else None)
     slider = v.page.get_by_role("slider", name="Data parallel")
     slider.focus()
     for _ in range(6):
         v.page.keyboard.press("ArrowRight")
     headline(v, "DP\u202f64")
-    assert asked[-1].endswith("dp=64") and len(asked) < 6
+    assert requests[-1].endswith("dp=64") and len(requests) < 6
 
 
-def test_what_cannot_be_is_said_where_it_is_mended(empty: Server, view: Callable[..., Any]) -> None:
-    # GIVEN a link with a layout that cannot be THEN the fields stand at their values, the wrong one is marked, and nothing else is shown
+def test_an_impossible_layout_is_reported_at_its_field(empty: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a link with an impossible layout THEN the fields have their values, the wrong one is marked, and nothing else is shown
     v = view()
     v.page.goto(empty.home + hash_of(v="1", page="memory_plan", **{"q.tp": "3"}))
     notice = v.page.locator(".notice.error")
@@ -95,7 +95,7 @@ def test_what_cannot_be_is_said_where_it_is_mended(empty: Server, view: Callable
     box = v.page.get_by_role("textbox", name="Tensor parallel")
     assert box.get_attribute("aria-invalid") == "true" and v.page.locator("[data-section]").count() == 0
     v.page.wait_for_function("() => document.querySelector('[aria-label=\"Sequence\"]').value === '2048'")
-    # WHEN it is mended THEN the report stands again
+    # WHEN it is corrected THEN the report is shown again
     box.fill("4")
     box.press("Enter")
     headline(v, "TP\u202f4")

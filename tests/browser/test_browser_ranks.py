@@ -22,8 +22,8 @@ def open_ranks(v: Any, serve: Server, **more: str) -> None:
     v.settle()
 
 
-def test_four_ranks_and_what_each_copies(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN a run of four ranks WHEN the page stands THEN it names the rank that copies longest, with a row per rank and direction
+def test_a_run_of_four_ranks_has_a_row_per_rank_and_direction(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a run of four ranks WHEN the page is shown THEN it names the rank that copies longest, with a row per rank and direction
     v = view()
     open_ranks(v, serve)
     body = serve.api(f"analysis/memcpy_ranks?run={RUN}&wait=30")[1]
@@ -37,7 +37,7 @@ def test_four_ranks_and_what_each_copies(serve: Server, view: Callable[..., Any]
 
 
 def test_a_rank_opens_its_copies(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN the first row WHEN its rank is clicked THEN the copies of that worker and direction stand there; Back returns
+    # GIVEN the first row WHEN its rank is clicked THEN the copies of that worker and direction are shown; Back returns
     v = view()
     open_ranks(v, serve, worker="rank0_4000")
     first = v.page.locator(ROWS).first
@@ -56,13 +56,16 @@ def test_the_page_asks_until_all_are_read(serve: Server, view: Callable[..., Any
     # GIVEN a server that answers twice with a part of the workers THEN the page shows each, and asks no more once all are there
     v = view()
     whole = serve.api(f"analysis/memcpy_ranks?run={RUN}&wait=30")[1]
-    asked: list[str] = []
+    requests: list[str] = []
 
     def answer(route: Any) -> None:
-        asked.append(route.request.url)
+        requests.append(route.request.url)
         body = dict(whole)
-        if len(asked) < 3:
-            body |= {"reading": {"done": len(asked), "total": 4}, "notices": [{"text": f"{len(asked)} of 4 workers", "level": "info"}]}
+        if len(requests) < 3:
+            body |= {
+                "reading": {"done": len(requests), "total": 4},
+                "notices": [{"text": f"{len(requests)} of 4 workers", "level": "info"}],
+            }
         route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
 
     v.page.route("**/api/v1/analysis/memcpy_ranks*", answer)
@@ -71,7 +74,7 @@ def test_the_page_asks_until_all_are_read(serve: Server, view: Callable[..., Any
     v.page.wait_for_function("() => !document.body.textContent.includes('of 4 workers')")
     # a further question would come 600 ms after the last answer
     v.page.wait_for_timeout(1500)
-    assert len(asked) == 3
+    assert len(requests) == 3
 
 
 def test_nothing_is_wider_than_a_narrow_window(serve: Server, view: Callable[..., Any]) -> None:

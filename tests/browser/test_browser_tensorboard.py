@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.tensorboard]
 
 
 def test_the_tab_opens_and_follows_the_theme(tensorboard: Server, view: Callable[..., Any]) -> None:
-    # GIVEN TensorBoard WHEN the tab is opened THEN the overview stands; WHEN the host turns dark THEN the page turns with it
+    # GIVEN TensorBoard WHEN the tab is opened THEN the overview is shown; WHEN the host turns dark THEN the page turns with it
     v = view()
     v.open(tensorboard.root + hash_of(v="1", page="overview", run=RUN))
     frame = v.frame()

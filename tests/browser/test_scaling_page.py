@@ -1,4 +1,4 @@
-"""The page of scaling with a real mouse: terms move the answer and the address, hints are exported, nothing recorded says what to record."""
+"""The page of scaling with a real mouse: parameters change the report and the address, hints are exported, a run without steps shows what to record."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_page_recommends_and_draws_all_figures_in_every_width(serve: Server,
     v.page.wait_for_function(rows, timeout=120_000)
 
 
-def test_terms_move_the_answer_and_the_address(serve: Server, view: Callable[..., Any]) -> None:
+def test_a_changed_parameter_changes_the_report_and_the_address(serve: Server, view: Callable[..., Any]) -> None:
     v = view()
     shown(v, serve)
     # WHEN a price is typed THEN its tile is there; WHEN the share is moved to its end THEN fewer replicas pay
@@ -67,7 +67,7 @@ def test_hints_are_exported(serve: Server, view: Callable[..., Any]) -> None:
     assert found["maxProfiledReplicas"] == 12 and found["perfParams"]["gamma"] == pytest.approx(PARAMETERS.gamma, rel=0.01)
 
 
-def test_the_cluster_is_a_tab_beside_it(serve: Server, view: Callable[..., Any]) -> None:
+def test_the_cluster_is_a_tab_of_scaling(serve: Server, view: Callable[..., Any]) -> None:
     v = view()
     shown(v, serve)
     v.page.get_by_role("link", name="Cluster").or_(v.page.get_by_role("tab", name="Cluster")).first.click()
