@@ -22,8 +22,8 @@ RUNS = [
 ]  # fmt: skip
 NARROW = {"simulated_gpu_train": (1024, 700), HOSTILE_RUN: (700, 400)}
 """Widths in which all pages of a run are opened, apart from that of a screen."""
-OF_FOLDER = {"memory_plan", "scaling", "scaling_cluster"}
-"""Pages that are the same for all runs of one folder."""
+ONCE = {"memory_plan": "simulated_gpu_train", "scaling": "capture_scaling/1_replica", "scaling_cluster": "capture_scaling/1_replica"}
+"""Pages that hardly differ between the runs of a logdir, and the run that they are opened with."""
 REASONS = {"simulated_gpu_train", "capture_fsdp", "cpu_transformer", "proton"}
 """Runs whose pages without data are opened too: of every kind of recording one."""
 SHOTS = os.environ.get("TB_SOL_SHOTS", "")
@@ -53,16 +53,15 @@ def test_every_page_shows_a_report_or_the_reason_why_not(serve: Server, view: Ca
 def test_no_page_scrolls_sideways(serve: Server, view: Callable[..., Any], run: str, width: int) -> None:
     # GIVEN a narrow window WHEN each page is opened THEN only tables scroll, inside their cards
     v = view(viewport={"width": width, "height": 900})
-    for name in serve.pages[run]:
+    for name in pages_of(serve, run):
         v.open(serve.home + hash_of(v="1", page=name, run=run))
         fits(v, f"{run}-{name}", width)
 
 
 def pages_of(serve: Server, run: str) -> list[str]:
-    """The pages of a run to open: those with data, of some runs all; those of a folder only of its first run."""
-    first = run == next(r for r in RUNS if r.rpartition("/")[0] == run.rpartition("/")[0])
+    """The pages of a run to open: those with data, of the runs in `REASONS` all."""
     known = serve.pages[run] if run in REASONS else [name for name in serve.pages[run] if name in serve.available[run]]
-    return [name for name in known if first or name not in OF_FOLDER]
+    return [name for name in known if ONCE.get(name, run) == run]
 
 
 def fits(v: Any, name: str, width: int) -> None:
@@ -75,7 +74,7 @@ def test_every_page_turns_dark(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN each page, of the first sample that has what it needs WHEN the system turns dark THEN the page and its charts do
     v = view()
     for name in serve.pages[RUNS[0]]:
-        run = next((r for r in RUNS if name in serve.available[r]), None)
+        run = ONCE.get(name) or next((r for r in RUNS if name in serve.available[r]), None)
         if run is None:
             continue
         v.page.emulate_media(color_scheme="light")
