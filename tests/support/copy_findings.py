@@ -39,7 +39,7 @@ def found(t: TraceBuilder, folder: Path, **more: object) -> dict[str, Finding]:
     return out
 
 
-def held(t: TraceBuilder, folder: Path) -> pd.DataFrame:
+def with_blocking(t: TraceBuilder, folder: Path) -> pd.DataFrame:
     """`blocking` of all copies of a recording beside their records."""
     c = read_back(t, folder)
     copies = records.copies(c, np.ones(len(c.device), bool))

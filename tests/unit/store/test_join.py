@@ -25,7 +25,7 @@ from tb_sol_plugin.store.store import Store
 from tests.support import memory_snapshot as M
 from tests.support.sol_builder import WALL_NS, small
 from tests.support.trace_builder import TraceBuilder
-from tests.unit.metrics.memory.test_attribution import said
+from tests.unit.metrics.memory.test_attribution import bytes_by_name
 from tests.unit.store.test_captures import open_soon
 
 T0_NS = M.T0 * 1000
@@ -123,7 +123,7 @@ def test_a_trace_gets_the_tables_of_attached_memory_on_its_clock(tmp_path: Path)
     # AND the timeline is known to be of that device, and says what memory in use was for
     assert set(c.tables["memory_timeline"]["device"]) == {"device 0"}
     found = attribution(c, whole(c)[0], "category")
-    assert said(found) == {"params": 1_000, "temporary": 60, "activations": 40, "unknown": 0} and not found.rows["estimated"].any()
+    assert bytes_by_name(found) == {"params": 1_000, "temporary": 60, "activations": 40, "unknown": 0} and not found.rows["estimated"].any()
 
 
 def test_without_absolute_times_nothing_is_joined_and_a_warning_says_so(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_snapshot_has_categories_where_a_sol_log_recorded_them(tmp_path: Path)
     curve = next(x for m in memories(c) for x in m.curves if x.source == "snapshot" and m.number == 0)
     assert groupings_of(c, curve) == ("category", "frame")
     found = attribution(c, curve, "category")
-    assert said(found) == {"params": 2 << 20, "unknown": curve.peak - (2 << 20)} and curve.peak == 3 * M.MIB - 100 + 1500
+    assert bytes_by_name(found) == {"params": 2 << 20, "unknown": curve.peak - (2 << 20)} and curve.peak == 3 * M.MIB - 100 + 1500
 
 
 def test_times_of_memory_are_moved_to_the_clock_of_a_sol_log() -> None:

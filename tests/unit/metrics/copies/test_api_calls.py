@@ -46,7 +46,7 @@ def test_every_function_with_its_calls_copies_bytes_and_times(calls: pd.DataFram
     assert calls["without_device"].sum() == 0
 
 
-def test_families_and_what_they_do(calls: pd.DataFrame) -> None:
+def test_calls_have_their_family_and_kind(calls: pd.DataFrame) -> None:
     told = {api: (row["family"], row["what"], row["is_async"]) for api, row in calls.iterrows()}
     assert told == {
         "cudaMemcpyAsync": ("runtime", "copy", 1), "cudaMemcpy": ("runtime", "copy", 0), "cudaMemcpyPeerAsync": ("runtime", "copy", 1),

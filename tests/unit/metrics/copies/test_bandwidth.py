@@ -54,7 +54,7 @@ def test_a_copy_on_the_device_reads_and_writes_each_byte() -> None:
         ("GAUDI3", (63e9, "PCIe 5.0 x16"), (600e9, "RoCE")),
     ],
 )  # fmt: skip
-def test_limits_of_the_table(key: str, host: tuple[float, str], peer: tuple[float, str]) -> None:
+def test_limits_come_from_the_columns_of_the_device_table(key: str, host: tuple[float, str], peer: tuple[float, str]) -> None:
     # one direction, GB/s: PCIe of 16 lanes 15.75, 31.5, 63 and 121 by generation; half of what NVLink moves both ways
     found = bandwidth.peaks(overridden(key))
     assert found["HtoD"] == found["DtoH"] == host
@@ -82,7 +82,7 @@ def test_limits_given_as_a_rate_have_no_generation() -> None:
         (55.0, "PCIe 5.0 x16 or 6.0 x8", "+pcie=5x16"), (100.0, "PCIe 6.0 x16", "+pcie=6x16"), (200.0, "", ""),
     ],
 )  # fmt: skip
-def test_the_link_that_suits_a_rate(gb_per_s: float, words: str, override: str) -> None:
+def test_the_slowest_pcie_link_that_carries_a_rate(gb_per_s: float, words: str, override: str) -> None:
     assert bandwidth.suits(gb_per_s * 1e9) == (words, override)
 
 
@@ -99,22 +99,22 @@ def test_a_copy_faster_than_the_limit_says_that_the_assumption_is_wrong() -> Non
     assert "wrong" in said.text and "+pcie=5x16" in said.text and "PCIe 4.0 x16" in said.text
 
 
-def test_within_five_percent_nothing_is_said() -> None:
+def test_rates_within_five_percent_of_the_limit_are_no_evidence() -> None:
     assert say(large(31.5 * 1.04)) == [] and say(large(31.5 * 1.06)) == [("HtoD", "wrong")]
 
 
-def test_small_copies_say_nothing() -> None:
+def test_small_copies_are_no_evidence() -> None:
     assert say(large(300, size=MIB - 1)) == [] and say(large(300, size=MIB)) == [("HtoD", "wrong")]
 
 
-def test_a_coarse_clock_says_nothing_it_cannot_tell() -> None:
+def test_short_copies_under_a_coarse_clock_are_no_evidence() -> None:
     # GIVEN 1 MiB in 31 us by a clock of microseconds: 33.8 GB/s, but between 32.8 and 34.9; the limit times 1.05 is 33.1
     coarse = pd.DataFrame({"direction": "HtoD", "src_kind": "Pinned", "dst_kind": "Device", "bytes": [MIB], "duration_ns": [31_000]})
     assert say(coarse) == []
     assert say(coarse.assign(duration_ns=31_001)) == [("HtoD", "wrong")]
 
 
-def test_the_fastest_pinned_copies_far_below_the_limit_would_suit_another_link() -> None:
+def test_pinned_copies_far_below_the_limit_suggest_a_slower_link() -> None:
     # GIVEN an H100 on PCIe 5.0 whose pinned copies reach 12 GB/s
     (said,) = bandwidth.evidence(large(12), bandwidth.peaks(table()["H100_SXM"]))
     assert (said.verdict, said.suits, said.override) == ("slow", "PCIe 3.0 x16 or 4.0 x8", "+pcie=3x16")

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.copies.blocking import REASONS
 from tb_sol_plugin.tables import intervals as iv
-from tests.support.copy_findings import US, found, held, steps
+from tests.support.copy_findings import US, found, steps, with_blocking
 from tests.support.trace_builder import TraceBuilder
 
 # direction, source, destination, bytes, api, call start us, call us; the copy runs in [100, 102) us
-NOT_HELD = [
+NOT_BLOCKING = [
     ("HtoD", "Pinned", "Device", 1024, "cudaMemcpyAsync", 90, 5),  # returns before the copy runs
     ("DtoH", "Device", "Pinned", 1024, "cudaMemcpyAsync", 40, 52),  # outlasts the copy by 50 us: not more
     ("DtoH", "Device", "Pinned", 1024, "cudaMemcpyAsync", 99, 2.999),  # ends 1 ns before the copy does
@@ -29,7 +29,7 @@ NOT_HELD = [
     ("HtoD", "Host", "Device", 1024, "hipMemcpyAsync", 90, 5),  # AMD's tracer does not tell pageable memory
     ("Odd", "", "", 1024, "cudaMemcpy", 90, 5),  # ends not known, and its times show no wait
 ]
-HELD = [
+BLOCKING = [
     ("pageable", ("HtoD", "Pageable", "Device", 1024, "cudaMemcpyAsync", 90, 5)),
     ("pageable", ("DtoH", "Device", "Pageable", 1024, "cudaMemcpyAsync", 90, 5)),
     ("pageable", ("HtoH", "Pageable", "Pinned", 1024, "cudaMemcpyAsync", 90, 5)),
@@ -54,15 +54,15 @@ def one(direction: str, src: str, dst: str, size: int, api: str, at: float, leng
     return t
 
 
-@pytest.mark.parametrize("row", NOT_HELD)
-def test_copies_that_do_not_hold_the_host(row: tuple, tmp_path: Path) -> None:  # type: ignore[type-arg]
-    got = held(one(*row), tmp_path)
+@pytest.mark.parametrize("row", NOT_BLOCKING)
+def test_copies_that_do_not_block_the_host(row: tuple, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    got = with_blocking(one(*row), tmp_path)
     assert got["reason"].tolist() == [""] and got[["host_ns", "lost_ns", "idle_ns", "from_ns", "until_ns"]].to_numpy().sum() == 0
 
 
-@pytest.mark.parametrize(("reason", "row"), HELD)
-def test_copies_that_hold_the_host(reason: str, row: tuple, tmp_path: Path) -> None:  # type: ignore[type-arg]
-    got = held(one(*row), tmp_path)
+@pytest.mark.parametrize(("reason", "row"), BLOCKING)
+def test_copies_that_block_the_host(reason: str, row: tuple, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    got = with_blocking(one(*row), tmp_path)
     length = round(row[6] * US)
     assert got["reason"].tolist() == [reason] and reason in REASONS
     assert got["host_ns"].tolist() == got["lost_ns"].tolist() == [length]
@@ -83,15 +83,15 @@ def test_copies_that_hold_the_host(reason: str, row: tuple, tmp_path: Path) -> N
         (8, "aten::item_of_another", "pageable"),
     ],
 )
-def test_reading_a_value(size: int, operator: str, reason: str, tmp_path: Path) -> None:
-    got = held(one("DtoH", "Device", "Pageable", size, "cudaMemcpyAsync", 90, 20, under=operator), tmp_path)
+def test_a_copy_of_at_most_64_bytes_in_a_reading_operator_is_a_tiny_read(size: int, operator: str, reason: str, tmp_path: Path) -> None:
+    got = with_blocking(one("DtoH", "Device", "Pageable", size, "cudaMemcpyAsync", 90, 20, under=operator), tmp_path)
     assert got["reason"].tolist() == [reason]
 
 
 def test_amds_tracer_has_the_reading_of_a_value_inside_of_the_device(tmp_path: Path) -> None:
     row = ("DtoD", "Device", "Device", 1, "hipMemcpyWithStream", 90, 20)
-    assert held(one(*row, under="aten::_local_scalar_dense"), tmp_path)["reason"].tolist() == ["tiny_read"]
-    assert held(one(*row, under="aten::nonzero"), tmp_path)["reason"].tolist() == [""]  # may be a copy of its own
+    assert with_blocking(one(*row, under="aten::_local_scalar_dense"), tmp_path)["reason"].tolist() == ["tiny_read"]
+    assert with_blocking(one(*row, under="aten::nonzero"), tmp_path)["reason"].tolist() == [""]  # may be a copy of its own
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_amds_tracer_has_the_reading_of_a_value_inside_of_the_device(tmp_path: P
     [("cudaMemset", "Managed", "managed_set"), ("cudaMemset", "Pinned", "managed_set"), ("cudaMemset", "Device", ""),
      ("cudaMemsetAsync", "Managed", "")],
 )  # fmt: skip
-def test_sets_of_memory(api: str, kind: str, reason: str, tmp_path: Path) -> None:
+def test_synchronous_sets_of_host_or_unified_memory_block_the_host(api: str, kind: str, reason: str, tmp_path: Path) -> None:
     t = steps(1)
     number = t.call(api, 40 * US, 200 * US, flow=True)
     t.memset(100 * US, 2 * US, bytes=1024, correlation=number, kind=kind)
-    assert held(t, tmp_path)["reason"].tolist() == [reason]
+    assert with_blocking(t, tmp_path)["reason"].tolist() == [reason]
 
 
 def waited(*, between: str = "", sync_at: int = 96, sync_for: int = 10, stream: int = 7) -> TraceBuilder:
@@ -118,7 +118,7 @@ def waited(*, between: str = "", sync_at: int = 96, sync_for: int = 10, stream: 
 
 
 def test_a_wait_right_after_a_copy_that_holds_its_end_counts_for_it(tmp_path: Path) -> None:
-    got = held(waited(), tmp_path)
+    got = with_blocking(waited(), tmp_path)
     # 5 us of the call and 10 us of the wait
     assert got[["reason", "host_ns", "lost_ns"]].to_numpy().tolist() == [["waits", 15 * US, 15 * US]]
     assert (got["from_ns"][0], got["until_ns"][0]) == (90 * US, 106 * US) and got["wait"][0] >= 0
@@ -129,17 +129,17 @@ def test_a_wait_right_after_a_copy_that_holds_its_end_counts_for_it(tmp_path: Pa
     [{"between": "kernel"}, {"sync_at": 103}, {"sync_for": 5}, {"stream": 8}],
     ids=["a kernel is launched between", "it begins after the copy has ended", "it returns before", "it waits for another stream"],
 )
-def test_waits_that_are_not_for_the_copy(other: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
-    assert held(waited(**other), tmp_path)["reason"].tolist() == [""]
+def test_waits_that_are_not_for_the_copy_do_not_count(other: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    assert with_blocking(waited(**other), tmp_path)["reason"].tolist() == [""]
 
 
-def test_what_the_host_does_between_the_call_and_its_wait_is_not_held(tmp_path: Path) -> None:
+def test_time_of_the_host_between_the_call_and_its_wait_is_not_blocked(tmp_path: Path) -> None:
     # GIVEN a copy [100, 102) us by a call [20, 25), the wait for it at [60, 106), and no other work of the device until 300 us
     t = steps(1)
     t.copy("DtoH", 100 * US, 2 * US, bytes=4096, dst="Pinned", call=(20 * US, 5 * US))
     t.call("cudaStreamSynchronize", 60 * US, 46 * US)
     t.launch("b", at=250 * US, start=300 * US, duration=100 * US)
-    got = held(t, tmp_path)
+    got = with_blocking(t, tmp_path)
     assert got["host_ns"].tolist() == [51 * US]
     # THEN idle: 5 us of the call, 40 us of the wait before the copy and 4 after it, and of the time after that 2: no longer than it held
     assert got["idle_ns"].tolist() == [51 * US] and got["idle_until_ns"].tolist() == [108 * US]
@@ -153,7 +153,7 @@ def test_one_wait_counts_for_one_copy(tmp_path: Path) -> None:
     t.copy("DtoH", 100 * US, 2 * US, bytes=4096, dst="Pinned", call=(80 * US, 5 * US))
     t.copy("DtoH", 102 * US, 2 * US, bytes=4096, dst="Pinned", call=(90 * US, 5 * US))
     t.call("cudaDeviceSynchronize", 96 * US, 10 * US)
-    got = held(t, tmp_path)
+    got = with_blocking(t, tmp_path)
     assert got["reason"].tolist() == ["", "waits"] and got["lost_ns"].tolist() == [0, 15 * US]
 
 
@@ -166,7 +166,7 @@ def test_the_host_may_lose_time_on_two_threads_but_each_moment_of_one_once(tmp_p
         (206, "cudaMemcpy", (90, 10), 2),
     ):
         t.copy("HtoD", start * US, US, bytes=64, src="Pinned", call=(call[0] * US, call[1] * US), thread=thread, api=api, stream=thread)
-    got = held(t, tmp_path)
+    got = with_blocking(t, tmp_path)
     assert got["host_ns"].tolist() == [10 * US, 6 * US, 10 * US] and got["lost_ns"].tolist() == [10 * US, 0, 10 * US]
 
 
@@ -192,14 +192,14 @@ def drained(*, call: tuple[int, int], following: tuple[int, int], first: int = 3
         ({"call": (100, 205), "following": (20, 304)}, 0),
     ],
 )
-def test_the_time_the_device_runs_dry_for_a_held_host(trace: dict, idle: int, tmp_path: Path) -> None:  # type: ignore[type-arg]
-    assert held(drained(**trace), tmp_path)["idle_ns"].tolist() == [idle * US]
+def test_the_device_idles_while_the_host_is_blocked(trace: dict, idle: int, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    assert with_blocking(drained(**trace), tmp_path)["idle_ns"].tolist() == [idle * US]
 
 
-def test_nothing_is_held_without_a_host(tmp_path: Path) -> None:
+def test_without_host_events_no_copy_blocks(tmp_path: Path) -> None:
     t = TraceBuilder()
     t.copy("DtoH", 0, 5, bytes=4, dst="Pageable")
-    got = held(t, tmp_path)
+    got = with_blocking(t, tmp_path)
     assert got["reason"].tolist() == [""] and got["wait"].tolist() == [-1]
 
 
@@ -213,9 +213,9 @@ COPIES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(COPIES, st.lists(st.tuples(st.integers(0, 900), st.integers(1, 80)), max_size=6))
-def test_each_moment_counts_once(copies: list[tuple], kernels: list[tuple[int, int]]) -> None:  # type: ignore[type-arg]
+def test_each_blocked_moment_counts_once(copies: list[tuple], kernels: list[tuple[int, int]]) -> None:  # type: ignore[type-arg]
     # GIVEN any copies of two threads, each with a stream of its own, and any kernels
     t = TraceBuilder()
     t.step(1, 0, 1_000)
@@ -226,7 +226,7 @@ def test_each_moment_counts_once(copies: list[tuple], kernels: list[tuple[int, i
     for start, length in kernels:
         t.kernel("k", start, length)
     with tempfile.TemporaryDirectory() as folder:
-        got = held(t, Path(folder))
+        got = with_blocking(t, Path(folder))
     mine = got[got["reason"] != ""]
     # THEN the time lost is, thread by thread, every nanosecond in which a call or a counted wait of that thread runs
     lost = 0

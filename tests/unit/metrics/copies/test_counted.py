@@ -66,7 +66,7 @@ def test_columns_are_those_of_recorded_copies(capture: Capture) -> None:
     assert frame[unknown].isna().all().all()
 
 
-def test_directions_of_two_steps(capture: Capture) -> None:
+def test_counted_copies_of_two_steps_by_direction(capture: Capture) -> None:
     frame = counted.table(capture, "direction").set_index("direction")
     # THEN twice of each, in the order of directions; the first step carries one-time costs and is left out
     assert frame.index.tolist() == ["HtoD", "DtoH", "DtoD", "PtoP", "copy kernel"]
@@ -80,7 +80,7 @@ def test_directions_of_two_steps(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize("by", ["direction", "kind", "device", "step", "phase", "module", "operator", "stream"])
-def test_parts_sum_to_the_whole(capture: Capture, by: str) -> None:
+def test_groups_of_counted_copies_sum_to_the_whole(capture: Capture, by: str) -> None:
     frame = counted.table(capture, by)
     assert (frame["count"].sum(), frame["bytes"].sum(), frame["without_bytes"].sum()) == (20, 56 * MB + 16, 2)
     assert frame["call_ns"].sum() == 6_016_000 and frame["blocking"].sum() == 12
@@ -104,7 +104,7 @@ def test_labels_of_every_grouping(capture: Capture) -> None:
     }  # fmt: skip
 
 
-def test_one_step_alone(capture: Capture) -> None:
+def test_one_step_has_its_own_counted_copies(capture: Capture) -> None:
     where = scope(capture, Query(step="2"))
     assert counted.table(capture, "direction", where)["count"].sum() == 10 and counted.iterations(capture, where) == 1
 
@@ -231,7 +231,7 @@ def with_texts(capture: Capture) -> Capture:
     return with_copies(capture, **{name: copies[name].astype("category") for name in ("src_kind", "dst_kind")})
 
 
-def test_nothing_crosses(tmp_path: Path) -> None:
+def test_copies_within_one_memory_are_no_transfers(tmp_path: Path) -> None:
     b = SolBuilder(copies=True)
     b.iteration(0, 0, MB, rows=[])
     b.records.append({"kind": "copies", "iteration": 0, "rows": [row(CLONE, "HtoH", "Pageable", "Pageable", (-1, -1), size=64)]})
@@ -250,7 +250,7 @@ def test_nothing_crosses(tmp_path: Path) -> None:
         ({"copies": True}, [], "no copy between memories in the counted iterations"),
     ],
 )
-def test_why_there_are_none(tmp_path: Path, header: dict[str, object], record: list[object] | None, because: str) -> None:
+def test_the_page_states_why_it_has_no_copies(tmp_path: Path, header: dict[str, object], record: list[object] | None, because: str) -> None:
     b = SolBuilder(**header)  # type: ignore[arg-type]
     b.iteration(0, 0, MB, rows=[])
     if record is not None:
@@ -262,7 +262,7 @@ def test_why_there_are_none(tmp_path: Path, header: dict[str, object], record: l
 # --- Files that lie --------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_is_unknown_and_counted(tmp_path: Path) -> None:
+def test_impossible_sizes_are_unknown_and_counted(tmp_path: Path) -> None:
     # GIVEN one good row among rows that lie
     good = row(TO, "HtoD", "Pageable", "Device", (-1, 0), size=8, blocking=1)
     rows: list[object] = [

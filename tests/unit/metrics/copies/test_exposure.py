@@ -92,8 +92,8 @@ EVENT = st.tuples(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(EVENT, max_size=25))
+@settings(max_examples=30, deadline=None)
+@given(st.lists(EVENT, max_size=16))
 def test_parts_add_up_and_agree_with_a_bitmap(events: list[tuple]) -> None:
     # GIVEN any events on two devices
     rows = [(k[0], k[1], device, start, length, 8, step, k[2]) for k, device, start, length, step in events]
@@ -123,7 +123,7 @@ def test_parts_add_up_and_agree_with_a_bitmap(events: list[tuple]) -> None:
         assert (row.union_ns, row.hidden_ns, row.idle_exposed_ns) == (union, hidden, idle)
 
 
-def test_lanes_show_what_runs_in_the_window_cut_at_its_ends() -> None:
+def test_lanes_show_events_of_the_window_cut_at_its_ends() -> None:
     # GIVEN the first step's window WHEN its lanes are asked THEN compute, communication and one lane per direction, in this order
     found = exposure.lanes(recording(TWO, [(0, 1000), (1000, 2000)]), (0, 340))
     assert found is not None and list(dict.fromkeys(found.shapes["lane"])) == ["compute", "communication", "HtoD", "DtoH"]

@@ -41,7 +41,7 @@ def test_latency_and_rate_come_back_from_copies_that_mostly_waited() -> None:
 @given(
     st.floats(300, 20_000), st.floats(1, 2_000), st.integers(0, 2**32 - 1), st.integers(0, 1),
 )  # fmt: skip
-def test_any_line_comes_back(latency: float, gb_per_s: float, seed: int, bad: int) -> None:
+def test_the_fit_finds_any_latency_and_rate(latency: float, gb_per_s: float, seed: int, bad: int) -> None:
     # GIVEN a link of any latency and rate; 500 copies from 64 B to 256 MiB, each up to twice as long as it must be, and perhaps one far
     # too fast: recorded with a thousandfold of its bytes
     r = np.random.default_rng(seed)
@@ -91,14 +91,14 @@ def test_times_that_do_not_grow_give_no_rate() -> None:
         assert np.isnan(fit.bytes_per_s) and np.isnan(fit.latency_ns) and "do not grow" in fit.why
 
 
-def test_a_rate_below_what_copies_reach_is_not_given() -> None:
+def test_a_fitted_rate_below_measured_ones_is_dropped() -> None:
     # GIVEN sets of memory of which a middle size takes another way: 16 KiB in 3 us, 4 MiB in 6
     size, time = np.array([4, 64, 3072, 15_360, 16_384, 4 * MIB]), np.array([1001, 1002, 1003, 3001, 3002, 6001])
     fit = only(frame(size, time, direction="Memset"))
     assert fit.why and (np.isnan(fit.bytes_per_s) or fit.bytes_per_s > 4 * MIB / 6001e-9 / 1.3)
 
 
-def test_a_negative_latency_is_not_given_but_the_rate_is() -> None:
+def test_a_negative_latency_is_dropped_and_the_rate_stays() -> None:
     # GIVEN small copies that run faster than the rate of the large ones: a line through them starts below zero
     size = np.array([65536, 131072, 2 * MIB, 8 * MIB, 32 * MIB, 128 * MIB])
     fit = only(frame(size, size / 25.0 - 300))

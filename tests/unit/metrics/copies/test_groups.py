@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest import read
@@ -48,7 +48,7 @@ def everything(capture: Capture) -> np.ndarray:
     return np.ones(len(capture.device), bool)
 
 
-def test_directions_by_hand(capture):
+def test_groups_by_direction_by_hand(capture):
     table = groups.table(capture, everything(capture), "direction").set_index("direction")
     assert table.index.tolist() == ["HtoD", "DtoH", "DtoD", "PtoP", "Memset", "copy kernel", "Unknown"]
     up = table.loc["HtoD"]
@@ -125,7 +125,8 @@ def bitmaps(rows: list[tuple[int, str, int, int, int, bool]], one: int) -> tuple
     return copied, work, busy
 
 
-@given(st.lists(EVENT, min_size=1, max_size=14))
+@settings(max_examples=30)
+@given(st.lists(EVENT, min_size=1, max_size=12))
 def test_hidden_and_exposed_match_a_bitmap(events):
     # GIVEN any copies and kernels, collectives among them, on two devices
     rows = [(k, "Memset" if k == S.MEMSET else "" if k == S.KERNEL else d, *rest) for k, d, *rest in events]
@@ -216,8 +217,10 @@ def test_figures_of_a_group_by_hand(odd):
     assert table.loc[("DtoH", "Device", "Pageable")].isna()["bytes"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 2), st.integers(0, 2), st.integers(-1, 9), st.integers(0, 30)), max_size=20))
-def test_parts_add_up_over_every_grouping(events):
+@pytest.mark.parametrize("by", BY)
+@settings(max_examples=10)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 2), st.integers(0, 2), st.integers(-1, 9), st.integers(0, 30)), max_size=12))
+def test_parts_add_up_over_every_grouping(by, events):
     # GIVEN copies anywhere: device, step (-1 outside), stream, bytes (-1 none), time
     device, step, stream, size, time = (list(x) for x in zip(*events, strict=True)) if events else ([], [], [], [], [])
     capture = Capture(Facts("test", "x", 0), {
@@ -228,12 +231,12 @@ def test_parts_add_up_over_every_grouping(events):
         }),
         "steps": S.STEPS.frame({"number": [1, 2, 3], "start_ns": [0, 10, 20], "end_ns": [10, 20, 30]}),
     })  # fmt: skip
-    for by in BY:
-        table = groups.table(capture, everything(capture), by)
-        assert table["count"].sum() == len(device) and table["time_ns"].sum() == sum(time)
-        assert table["bytes"].fillna(0).sum() == sum(max(s, 0) for s in size)
-        assert table["without_bytes"].sum() == sum(s < 0 for s in size)
-        assert (table["hidden_ns"] + table["exposed_ns"] == table["union_ns"]).all() and (table["bytes"].isna() == (table["without_bytes"] == table["count"])).all()
+    table = groups.table(capture, everything(capture), by)
+    assert table["count"].sum() == len(device) and table["time_ns"].sum() == sum(time)
+    assert table["bytes"].fillna(0).sum() == sum(max(s, 0) for s in size)
+    assert table["without_bytes"].sum() == sum(s < 0 for s in size)
+    assert (table["hidden_ns"] + table["exposed_ns"] == table["union_ns"]).all()
+    assert (table["bytes"].isna() == (table["without_bytes"] == table["count"])).all()
 
 
 def test_no_copy_gives_an_empty_table():

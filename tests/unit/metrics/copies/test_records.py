@@ -33,7 +33,7 @@ def number(part: str) -> int:
     return only
 
 
-def test_every_copy_lands_in_its_cell(found: pd.DataFrame) -> None:
+def test_every_copy_has_its_direction_kinds_size_and_time(found: pd.DataFrame) -> None:
     # GIVEN one copy of every sort THEN all are there, in order, with direction, kinds, size and time
     got = found[["direction", "src_kind", "dst_kind", "bytes", "duration_ns"]].itertuples(index=False)
     assert [tuple(row) for row in got] == [(c.direction, c.src, c.dst, c.bytes, c.duration) for c in COPIES]
@@ -44,7 +44,7 @@ def test_array_ends_are_folded_and_flagged(found: pd.DataFrame) -> None:
     assert found.index[found["array"]].tolist() == [number("HtoA"), number("AtoA (")]
 
 
-def test_devices_of_both_ends(found: pd.DataFrame) -> None:
+def test_copies_have_the_devices_of_both_ends(found: pd.DataFrame) -> None:
     # GIVEN copies on device 0, one peer copy from 1 to 0 that ran on 1, and one between peers that are not named
     ends = list(zip(found["src_device"], found["dst_device"], found["device"], strict=True))
     assert ends[0] == (-1, 0, 0)  # host to device
@@ -56,7 +56,7 @@ def test_devices_of_both_ends(found: pd.DataFrame) -> None:
     assert found["context"][number("fromDevice")] == 3 and found["context"][0] == 1
 
 
-def test_launches(capture: Capture, found: pd.DataFrame) -> None:
+def test_copies_are_joined_to_their_call(capture: Capture, found: pd.DataFrame) -> None:
     # GIVEN the calls THEN each copy has its own, as recorded and without version and stream suffixes
     assert found["call_name"].tolist() == [c.call for c in COPIES]
     told = dict(zip(found["call_name"], zip(found["api"], found["family"], found["is_async"], strict=True), strict=True))
@@ -83,14 +83,14 @@ def test_copies_of_a_graph_belong_to_its_launch(found: pd.DataFrame) -> None:
     assert found["graph"].sum() == 1 and (found["graph_node"] >= 0).sum() == 1
 
 
-def test_what_has_no_launch_says_why(found: pd.DataFrame) -> None:
+def test_a_copy_without_a_launch_has_the_reason(found: pd.DataFrame) -> None:
     links = [S.LINKS[i] for i in found["link"]]
     assert links[number("999999")] == "no launch record"
     assert links[number("'correlation': 1}")] == "launched before the window"
     assert links.count("correlation") == len(COPIES) - 2
 
 
-def test_owners(capture: Capture, found: pd.DataFrame) -> None:
+def test_copies_have_operator_module_phase_and_frame(capture: Capture, found: pd.DataFrame) -> None:
     # GIVEN even copies inside an operator of Net_0, odd ones in the step alone, all inside train.py line 42
     names = [str(n) for n in capture.host["name"]]
     even = np.array([i % 2 == 0 and bool(c.call) for i, c in enumerate(COPIES)])
@@ -103,7 +103,7 @@ def test_owners(capture: Capture, found: pd.DataFrame) -> None:
     assert found["step"].tolist() == [0] * len(COPIES)  # those without a launch by time
 
 
-def test_what_hides_a_copy(found: pd.DataFrame) -> None:
+def test_kernels_of_the_same_device_hide_a_copy(found: pd.DataFrame) -> None:
     # GIVEN a kernel over [5000, 5400), the first copy over [5050, 6050) THEN 350 ns of it are hidden
     assert (found["hidden_ns"] + found["exposed_ns"] == found["duration_ns"]).all()
     first = found.iloc[0]
@@ -187,11 +187,11 @@ def test_a_recording_without_host_or_without_copies(host: bool) -> None:
         ("cudaLaunchKernel", "cudaLaunchKernel", "runtime", False), ("custom", "custom", "", False), ("", "", "", False),
     ],
 )  # fmt: skip
-def test_names_of_calls(call: str, api: str, family: str, waits: bool) -> None:
+def test_versions_and_suffixes_are_removed_from_names_of_calls(call: str, api: str, family: str, waits: bool) -> None:
     assert (records.api_name(call), records.family_of(call), records.waits_by_name(call)) == (api, family, waits)
 
 
-def test_frames_as_places_in_files() -> None:
+def test_python_frames_are_written_as_file_and_line() -> None:
     assert records.frame_name("a/b c(7): f") == "a/b c:7 f"
     assert records.frame_name("<built-in method to of Tensor object at 0x7f>") == "<built-in method to of Tensor object at 0x7f>"
     assert re.search(r":\d+ ", records.frame_name("torch/nn/modules/module.py(1501): _call_impl"))

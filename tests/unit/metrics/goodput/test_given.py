@@ -12,7 +12,7 @@ from tb_sol_plugin.metrics.goodput.points import parse
 LISTS = {"num_nodes": [1, 2], "num_replicas": [4, 8], "atomic_bsz": [32, 32], "accum_step_time": [0.3, 0.3], "optim_step_time": [0.34, 0.41]}
 
 
-def test_json_and_csv_say_the_same() -> None:
+def test_a_json_file_and_a_csv_file_give_the_same_points() -> None:
     # GIVEN the same two points as JSON and as CSV WHEN read THEN they are equal
     lines = [",".join(LISTS), *(",".join(str(LISTS[n][i]) for n in LISTS) for i in range(2))]
     a, b = parse(json.dumps(LISTS), "p.json"), parse("\n".join(lines), "p.csv")
@@ -20,7 +20,7 @@ def test_json_and_csv_say_the_same() -> None:
     assert a.points[1].key == (2, 8, 32) and a.points[1].sync_time == pytest.approx(0.11) and a.points[0].used
 
 
-def test_what_else_a_file_tells() -> None:
+def test_a_file_of_points_may_state_batch_limits_and_gradient_noise() -> None:
     more = {"grad_params": {"sqr": 1.0, "var": 2000.0}, "init_batch_size": 128, "max_batch_size": 4096, "atomic_bsz_range": [16, 256]}
     found = parse(json.dumps(LISTS | more | {"accumulation": True, "run": ["a", "b"]}), "p.json")
     assert (found.sqr, found.var, found.initial, found.most, found.bounds, found.accumulation) == (1.0, 2000.0, 128, 4096, (16, 256), True)
@@ -42,7 +42,7 @@ def test_bad_rows_are_left_out_with_a_reason() -> None:
      (json.dumps(LISTS | {"num_nodes": [1]}), "p.json", "length"), ("[" * 100_000, "p.json", "p.json")],
     ids=["list", "cut", "empty", "other columns", "empty csv", "lengths", "deep"],
 )  # fmt: skip
-def test_what_is_no_such_file_says_so(text: str, name: str, word: str) -> None:
+def test_a_file_that_is_no_file_of_points_is_refused(text: str, name: str, word: str) -> None:
     with pytest.raises(BadQuery, match=word):
         parse(text, name)
 

@@ -33,7 +33,7 @@ def read(folder: Path) -> list[RecordingReduction[ScalingPart]]:
     return [worker(ingest.read(str(path)), path.name) for path in sorted(folder.glob("*.gz"))]
 
 
-def test_a_step_waits_for_what_nothing_hides(tmp_path: Path) -> None:
+def test_synchronization_of_a_step_is_the_reduction_that_no_kernel_hides(tmp_path: Path) -> None:
     # GIVEN steps of 10 ms that compute for 8 ms and reduce for 3 ms from 7 ms on WHEN read THEN 2 of the 3 ms are waiting
     trace = step_trace(accum_ns=8 * MS, optim_ns=10 * MS, replicas=4, batch=32, hidden_ns=1 * MS, steps=2)
     found = steps(ingest.read(str(trace.write(tmp_path / "a.pt.trace.json.gz"))))
@@ -42,7 +42,7 @@ def test_a_step_waits_for_what_nothing_hides(tmp_path: Path) -> None:
     assert found["reduces"].all()
 
 
-def test_collectives_of_the_forward_pass_are_none_of_gradients(tmp_path: Path) -> None:
+def test_collectives_of_the_forward_pass_reduce_no_gradients(tmp_path: Path) -> None:
     # GIVEN a reduction launched before the backward pass (tensor parallel) WHEN read THEN it is no synchronization of gradients
     trace = step_trace(accum_ns=8 * MS, optim_ns=10 * MS, replicas=1, batch=32, steps=1)
     call = trace.call("cudaLaunchKernel", 20 * MS + 1000, 1000, flow=True)
@@ -52,7 +52,7 @@ def test_collectives_of_the_forward_pass_are_none_of_gradients(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("accumulating", [0, 1])
-def test_a_run_is_a_point(tmp_path: Path, accumulating: int) -> None:
+def test_a_run_makes_one_point_of_its_configuration(tmp_path: Path, accumulating: int) -> None:
     # GIVEN two nodes with 8 replicas, micro-steps of 80 ms and updates of 95 ms WHEN read THEN that is the point, the batch as told
     folder = write_run(tmp_path, nodes=2, replicas=8, batch=32, accum_s=0.08, optim_s=0.095, accumulating=accumulating)
     points, told = of_run("run", read(folder))
@@ -99,7 +99,7 @@ def test_a_step_far_from_the_others_is_left_out_and_counted() -> None:
     assert point.optim_step_time == pytest.approx(0.0104) and point.outliers == 1
 
 
-def test_what_cannot_be_known_is_said() -> None:
+def test_a_run_without_batch_size_or_nodes_states_why_it_gives_no_point() -> None:
     # GIVEN no batch size, or no steps WHEN put together THEN there is no point, and the reason says what to record
     rows = (Step(1, 10 * MS, 0, False),)
     points, told = of_run("r", [made(ScalingPart(rows, 0, "", False, 0, "", False, 0, 0), 0, 1)])
@@ -132,7 +132,7 @@ def test_steps_of_ranks_are_matched_by_number_and_else_from_the_last_one_on() ->
     assert point.optim_step_time == pytest.approx(0.025) and point.steps == 3 and "number them differently" in point.guessed[0]
 
 
-def test_a_rank_without_steps_takes_no_part() -> None:
+def test_a_rank_without_steps_is_left_out_of_the_point() -> None:
     (point,), told = of_run("r", [made(rank((1, 10), (2, 12)), 0, 2), made(rank(), 1, 2)])
     assert point.optim_step_time == pytest.approx(0.011) and told == [] and "1 of 2 ranks" in point.guessed[0]
 
@@ -148,7 +148,7 @@ def test_one_odd_step_among_equal_ones_is_an_outlier() -> None:
     assert point.outliers == 1 and point.optim_step_time == pytest.approx(0.01)
 
 
-def test_workers_that_cannot_be_read_say_why() -> None:
+def test_recordings_that_cannot_be_read_are_listed_with_the_reason() -> None:
     broken: RecordingReduction[ScalingPart] = RecordingReduction("w", "", "f", "failed", problem="no JSON", hint="record again", run="r")
     assert of_run("r", [broken]) == ([], ["no JSON"])
     waiting: RecordingReduction[ScalingPart] = RecordingReduction("w", "", "f", "waiting", run="r")

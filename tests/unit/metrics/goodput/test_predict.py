@@ -25,7 +25,7 @@ def terms(**more: object) -> Terms:
     return Terms(**values)  # type: ignore[arg-type]
 
 
-def test_counts_fill_nodes() -> None:
+def test_replicas_fill_one_node_before_the_next() -> None:
     # GIVEN 4 replicas a node and 16 at most THEN 1 to 4 on one node, then whole nodes
     t = terms(replicas=16)
     assert t.counts.tolist() == [1, 2, 3, 4, 8, 12, 16] and t.nodes(t.counts).tolist() == [1, 1, 1, 1, 2, 3, 4]
@@ -78,7 +78,7 @@ def test_a_step_is_split_into_compute_and_network() -> None:
     assert found.split(0)[1] == 0.0
 
 
-def test_nothing_fits() -> None:
+def test_limits_that_no_batch_size_meets_give_no_prediction() -> None:
     # GIVEN micro-steps of 1000 samples at least and a total of 128 at most THEN nothing can be run, and nothing raises
     found = Prediction(fitted(P1), terms(low=1000, high=1000, most=128, accumulation=False, initial=64))
     assert found.stop == -1 and found.top == -1 and not found.pays_on
@@ -99,7 +99,7 @@ def test_batches_within_a_limit_are_rounded_down_to_it_and_ties_take_the_smalles
     assert 15 <= flat.atomic_bsz <= 20 and flat.accum_steps == 0
 
 
-def test_a_dip_at_the_second_node_is_told_apart_from_the_end() -> None:
+def test_a_dip_at_the_second_node_is_not_the_end_of_the_gain() -> None:
     # GIVEN a network across nodes that costs much for the second node and nothing more for those after it WHEN asked THEN adding stops
     # to pay at the full node, and up to the largest count each replica pays on average
     found = Prediction(fitted(PerfParams(0.1, 0.01, 1.2, 1e-8, 1e-8, 1e-8, 1.0)), terms(grads=None, accumulation=False, most=32 * 256))

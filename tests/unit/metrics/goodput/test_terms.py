@@ -16,7 +16,7 @@ def point(n: int, r: int, b: int) -> Point:
     return Point("r", n, r, b, 0.1, 0.12, 0.02, 5, 0, "trace")
 
 
-def test_open_terms_come_from_the_points() -> None:
+def test_terms_that_nobody_chose_come_from_the_points() -> None:
     # GIVEN 1 x 32 and 8 on 2 nodes x 64 WHEN nothing is chosen THEN M0 is 32, totals up to 4 x 512, 4 to a node, micro-steps up to 64
     found = resolve_terms([point(1, 1, 32), point(2, 8, 64)], [], PointsFile(), TermsQuery())
     t = found.terms
@@ -24,7 +24,7 @@ def test_open_terms_come_from_the_points() -> None:
     assert found.origin["initial"].startswith("the smallest") and found.origin["grads"] == ""
 
 
-def test_chosen_stands_over_recorded_over_given() -> None:
+def test_chosen_terms_override_recorded_ones_and_those_those_of_a_file() -> None:
     parts = [PART.__class__(**{f: getattr(PART, f) for f in PART.__struct_fields__} | {"initial": 64, "most": 1024, "sqr": 1.0, "var": 5.0})]
     given = PointsFile(initial=16, most=512, bounds=(4, 40), accumulation=False)
     t = resolve_terms([point(1, 1, 32)], parts, given, TermsQuery(initial=100)).terms
@@ -41,7 +41,7 @@ def test_memory_of_two_batch_sizes_bounds_the_micro_step() -> None:
     assert memory_limit([(4, 6 * gb, 16 * gb), (8, 6 * gb, 16 * gb)]) == (0, "")
 
 
-def test_what_to_measure_next() -> None:
+def test_the_next_configuration_to_measure_is_suggested() -> None:
     # GIVEN one point THEN another batch, two replicas, two nodes are asked for; GIVEN a full grid THEN nothing
     assert len(measure_next([point(1, 1, 32)])) == 3 and "two replicas" in measure_next([point(1, 1, 32)])[1]
     full = [point(n, r, b) for n, r in ((1, 1), (1, 2), (1, 4), (2, 8), (4, 16)) for b in (16, 32)]

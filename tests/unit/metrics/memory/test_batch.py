@@ -39,7 +39,7 @@ def test_without_reserved_memory_the_peak_counts() -> None:
     ([(4, 20), (8, 32)], None, 2, "no total"),
     ([(4, 20), (8, 32)], 80, None, "no base"),
 ])  # fmt: skip
-def test_what_it_cannot_say(points: list[tuple[int, int]], total: int | None, base: int | None, why: str) -> None:
+def test_no_estimate_has_a_reason(points: list[tuple[int, int]], total: int | None, base: int | None, why: str) -> None:
     found = B.estimated([B.Point(b, p * GB, -1, 1) for b, p in points], room(total and total * GB, base and base * GB))
     assert found.largest is None and found.why == why
 

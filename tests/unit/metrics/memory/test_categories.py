@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics.memory.curves import curves
 from tb_sol_plugin.metrics.memory.labels import CATEGORIES
 from tb_sol_plugin.model.capture import Capture
 from tests.support.trace_builder import TraceBuilder
-from tests.unit.metrics.memory.test_attribution import said
+from tests.unit.metrics.memory.test_attribution import bytes_by_name
 
 CUDA0 = R.Device(1, 0)
 
@@ -80,7 +80,7 @@ def test_each_allocation_of_a_step_has_its_likely_category(tmp_path: Path) -> No
     # AND 44.5 us in, what is alive adds up to what is in use, with 10,000 B less the 500 B that were there before
     (curve,) = curves(c)
     at = attribution(c, curve, "category", 44_500 - 1_000)  # the recording begins at 1 us
-    assert said(at) == {"inputs": 203, "autograd_detail": 108, "activations": 105, BEFORE: 9_500, UNKNOWN: 113}
+    assert bytes_by_name(at) == {"inputs": 203, "autograd_detail": 108, "activations": 105, BEFORE: 9_500, UNKNOWN: 113}
     assert at.rows["estimated"].tolist() == [True, True, True, False, False] and "estimated" in at.notes[0]
 
 

@@ -38,14 +38,14 @@ def bytes_of(capture: Capture) -> dict[str, int | None]:
     return {name: one.bytes for name, one in found.parts.items()}
 
 
-def test_nothing_is_unknown_and_not_nothing() -> None:
+def test_a_part_that_nobody_recorded_is_unknown_and_not_zero() -> None:
     found = actual(capture_of([]))
     assert {one.bytes for one in found.parts.values()} == {None}
     assert found.parts["parameters"].why == NOTHING and found.parts["total"].why == NO_PEAK
     assert (found.parameters, found.master_weight_bytes, found.unknown, found.flag) == (None, None, None, "")
 
 
-def test_of_several_records_the_most_that_one_saw() -> None:
+def test_a_part_is_the_largest_of_several_records() -> None:
     # GIVEN gradients between the steps, and moments after the first one
     parts = [(0, "params", 40), (0, "grads", 0), (0, "exp_avg", 0), (1, "params", 40), (1, "grads", 40), (1, "exp_avg", 80), (1, "exp_avg_sq", 80),
              (2, "params", 40), (2, "grads", 0), (2, "exp_avg", 80), (2, "exp_avg_sq", 80)]  # fmt: skip
@@ -63,7 +63,7 @@ def test_gradients_that_no_record_met_are_not_known() -> None:
     assert bytes_of(c)["gradients"] == 0
 
 
-def test_the_two_moments_of_adam_tell_the_optimizer() -> None:
+def test_two_moments_per_parameter_identify_adam() -> None:
     both = [(0, "exp_avg", 80), (0, "exp_avg_sq", 80)]
     assert actual(capture_of([{"iteration": 0}], both)).optimizer == "adam"
     assert actual(capture_of([{"iteration": 0}], both[:1])).optimizer == ""
@@ -81,7 +81,7 @@ def test_the_allocators_own_peak_comes_before_a_trace() -> None:
     assert bytes_of(events)["total"] == 1_400
 
 
-def test_of_the_host_what_was_counted_and_what_was_added() -> None:
+def test_memory_of_the_host_is_what_was_counted_plus_what_was_added() -> None:
     # GIVEN a host whose totals begin at 0 with the profiler, at 100 ns, and records before and after it
     host = made([(110, 0x10, 100, 100), (120, 0x20, 300, 400), (130, 0x20, -300, 100)], device=(0, -1))
     records = capture_of(
@@ -110,7 +110,7 @@ def test_a_timeline_fills_in_what_no_record_has() -> None:
 
 
 @pytest.mark.parametrize(("device", "total"), [(0, 1_400), (1, None)])
-def test_a_trace_of_another_device_says_nothing_of_this_one(device: int, total: int | None) -> None:
+def test_a_trace_of_another_device_is_not_used(device: int, total: int | None) -> None:
     records = capture_of([{"device": device, "iteration": 0}], [(0, "params", 1_000)])
     found = actual(beside(records, made(LEVELS)))
     assert found.device == device and found.parts["total"].bytes == total

@@ -38,7 +38,7 @@ def test_a_fragmented_heap_adds_up_by_hand() -> None:
     assert h.rounding == MIB + 12 and h.expandable is False and h.private == 0
 
 
-def test_pools_are_told_apart_by_stream_and_size_class() -> None:
+def test_pools_are_separate_by_stream_and_size_class() -> None:
     # GIVEN the same WHEN by pool THEN stream 7 has its own segment, whose largest free block is 60 MiB; stream 0 has 30
     p = heap_of(heaps.fragmented()).pools
     large = p[p["kind"] == "large"].set_index("stream")
@@ -47,7 +47,7 @@ def test_pools_are_told_apart_by_stream_and_size_class() -> None:
     assert int(p["reserved"].sum()) == 222 * MIB
 
 
-def test_of_expandable_segments_whole_pages_go_back() -> None:
+def test_whole_free_pages_of_expandable_segments_are_returnable() -> None:
     # GIVEN free blocks from 25 to 80 and from 85 to 100 MiB of pages of 20, and 1 to 4 MiB of pages of 2 WHEN asked what goes back
     h = heap_of(heaps.expandable())
     # THEN the pages 40..60 and 60..80 and the small page 2..4, and none of the others
@@ -61,7 +61,7 @@ def test_a_private_pool_keeps_its_segments() -> None:
     assert F.largest_for(h, 20 * MIB) == 10 * MIB and F.largest_for(h, 100) == 0
 
 
-def test_an_old_snapshot_leaves_open_what_it_does_not_hold() -> None:
+def test_fields_that_an_old_snapshot_lacks_are_unknown() -> None:
     # GIVEN a snapshot without pools, requested sizes and settings THEN rounding and settings are unknown, the rest is there
     h = heap_of(heaps.old())
     assert (h.reserved, h.used, h.free, h.rounding, h.expandable) == (20 * MIB, 5 * MIB, 15 * MIB, -1, None)
@@ -86,8 +86,8 @@ def test_settings_are_read_from_either_form() -> None:
 
 @given(st.lists(st.lists(st.tuples(st.integers(1, 50), st.sampled_from(["active_allocated", "active_awaiting_free", "inactive"])),
                          min_size=1, max_size=6), min_size=1, max_size=8))  # fmt: skip
-@settings(max_examples=60, deadline=None)
-def test_every_byte_is_somewhere(shape: list[list[tuple[int, str]]]) -> None:
+@settings(max_examples=40, deadline=None)
+def test_used_free_and_split_bytes_add_up_to_reserved(shape: list[list[tuple[int, str]]]) -> None:
     # GIVEN any heap WHEN added up block by block, slowly
     segments = [
         segment(heaps.A + i * (1 << 30), "large" if i % 2 else "small", [block(n * KIB, n * KIB, s) for n, s in blocks])
@@ -104,7 +104,7 @@ def test_every_byte_is_somewhere(shape: list[list[tuple[int, str]]]) -> None:
     assert h.largest == max([n * KIB for blocks in shape for n, s in blocks if s == "inactive"], default=0)
 
 
-def test_over_time_and_at_the_peak(tmp_path: Path) -> None:
+def test_fragmentation_over_time_and_at_the_peak(tmp_path: Path) -> None:
     # GIVEN in use 100, 400, 200 while 500, 500, 900 are reserved WHEN drawn THEN 100 of 500 lie unused at the peak, 700 at most
     t = TraceBuilder()
     t.op("aten::empty", 0, 1_000)
@@ -117,7 +117,7 @@ def test_over_time_and_at_the_peak(tmp_path: Path) -> None:
     assert f.gap.tolist() == [500, 400, 100, 700]
 
 
-def test_a_source_without_reserved_memory_says_nothing(tmp_path: Path) -> None:
+def test_a_source_without_reserved_memory_has_no_fragmentation(tmp_path: Path) -> None:
     # GIVEN memory of the host, and a timeline WHEN asked THEN there is no answer, not 0
     t = TraceBuilder()
     t.memory(200, 100, address=1, allocated=100, reserved=0, device_type=0, device_id=-1)
@@ -129,7 +129,7 @@ def test_a_source_without_reserved_memory_says_nothing(tmp_path: Path) -> None:
     assert F.fragmentation(c, whole(c)[0]) is None
 
 
-def test_a_snapshot_has_both(tmp_path: Path) -> None:
+def test_a_snapshot_has_the_curve_and_the_heap(tmp_path: Path) -> None:
     # GIVEN the fragmented heap as a file WHEN read THEN its curve and its blocks tell the same reserved memory
     c = ingest.read(str(write(tmp_path / "m.pickle", heaps.fragmented())))
     f = F.fragmentation(c, whole(c)[0])

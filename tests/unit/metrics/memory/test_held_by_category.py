@@ -33,7 +33,7 @@ def records(device: int, size: int, at: int = 25) -> dict[str, object]:
     return {"memory_records": record, "memory_parts": part}
 
 
-def test_parts_of_a_record_take_the_place_of_what_was_before() -> None:
+def test_parts_of_a_record_replace_the_category_before() -> None:
     # GIVEN a record of 900 B of parameters on the device WHEN asked at the peak THEN they stand for themselves, and the rest is unknown
     c = beside(CUDA, **records(0, 900))
     found = attribution(c, whole(c)[0], "category")
@@ -41,13 +41,13 @@ def test_parts_of_a_record_take_the_place_of_what_was_before() -> None:
     assert "the record 'here' found them" in found.notes[0]
 
 
-def test_parts_that_do_not_fit_are_not_taken() -> None:
+def test_parts_larger_than_the_memory_before_are_ignored() -> None:
     # GIVEN more parameters than were in use WHEN asked THEN the trace's own estimate stands
     c = beside(CUDA, **records(0, 1_051))
     assert said(attribution(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
 
 
-def test_what_a_host_held_before_is_not_in_its_totals_and_not_in_its_categories() -> None:
+def test_memory_of_the_host_from_before_is_in_no_total_and_no_category() -> None:
     # GIVEN the same on the host, whose totals count from the first profiler on WHEN asked THEN a record's parameters are not among them
     c = beside(HOST, **records(-1, 900))
     assert said(attribution(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
@@ -61,7 +61,7 @@ def test_what_a_host_held_before_is_not_in_its_totals_and_not_in_its_categories(
         (HOST, "cpu", {"activations": 40, UNKNOWN: 1_010}),
     ],
 )
-def test_a_timeline_beside_it(device: tuple[int, int], name: str, wanted: dict[str, int]) -> None:
+def test_a_timeline_of_the_same_rank_replaces_estimated_categories(device: tuple[int, int], name: str, wanted: dict[str, int]) -> None:
     # GIVEN a timeline of 900 B of parameters from the beginning, and 40 B of activations from 10 ns to 30 ns
     table = S.MEMORY_TIMELINE.frame({
         "time_ns": [0, 10, 30], "device": [name] * 3, "category": ["parameter", "activation", "activation"], "bytes": [900, 40, 0],

@@ -38,7 +38,7 @@ def verdict(levels: list[float]) -> str:
     ([min(i, 50) for i in range(400)], "levels_off"),  # a cache fills
     ([i // 40 for i in range(400)], "leak"),
 ])  # fmt: skip
-def test_what_is_a_leak_and_what_is_none(levels: list[float], said: str) -> None:
+def test_the_verdict_of_growth_patterns(levels: list[float], said: str) -> None:
     assert verdict(levels) == said
 
 
@@ -99,7 +99,7 @@ def test_a_leak_beside_the_state_of_an_optimizer_is_found(tmp_path: Path) -> Non
     assert found.found and found.slope == pytest.approx(3_000) and found.used == 7
 
 
-def test_four_steps_are_too_few_and_none_are_none(tmp_path: Path) -> None:
+def test_four_steps_or_none_give_no_verdict(tmp_path: Path) -> None:
     c = training(tmp_path, [3_000] * 4)
     found = L.leak(c, whole(c)[0])
     assert found.verdict == "few" and "more steps" in found.hint
@@ -167,7 +167,7 @@ def recorded(levels: list[int], every: int = 10, parts: bool = False) -> Capture
     return Capture(Facts("sol_capture", "x", 0), tables)
 
 
-def test_records_over_hundreds_of_iterations_are_the_long_view() -> None:
+def test_records_over_hundreds_of_iterations_show_slow_growth() -> None:
     # GIVEN 60 records, one every 10 iterations, growing by 40 B each WHEN judged THEN it is 4 B per iteration
     c = recorded([10_000 + 40 * i for i in range(60)], parts=True)
     found = L.leak(c, whole(c)[0])

@@ -57,7 +57,7 @@ def test_a_memory_is_found_by_any_of_its_names(device: str, source: str, label: 
     assert (memory.label, curve.source) == (label, of)
 
 
-def test_what_is_not_there_is_refused_with_what_is() -> None:
+def test_an_unknown_memory_or_source_is_refused_with_the_known_ones() -> None:
     with pytest.raises(BadQuery) as caught:
         chosen_memory(recording(), "CUDA 9")
     assert caught.value.field == "device" and "CUDA 1, CUDA 0, CPU" in caught.value.hint
@@ -76,7 +76,7 @@ def test_a_timeline_without_a_name_belongs_to_the_only_device() -> None:
     assert [m.label for m in three] == ["CUDA 1", "CUDA 0", "the device"]
 
 
-def test_levels_come_before_changes() -> None:
+def test_a_source_with_levels_is_chosen_before_one_with_changes_only() -> None:
     # GIVEN events without totals, and records with levels, of one device WHEN a source is chosen for the reader THEN it is the levels
     memory = S.MEMORY.frame({"time_ns": [1], "device_type": [1], "device_id": [0], "bytes": [10]})
     records = S.MEMORY_RECORDS.frame({"time_ns": [5], "device": [0], "allocated": [20], "max_allocated": [20], "since": ["process"]})
@@ -84,7 +84,7 @@ def test_levels_come_before_changes() -> None:
     assert curve.source == "recorder"
 
 
-def test_names_of_devices() -> None:
+def test_the_number_of_a_device_is_read_from_its_name() -> None:
     assert [number_of(n) for n in ("CUDA 12", "cuda:3", "device 0", "CPU", "")] == [12, 3, 0, -1, -1]
     assert [is_host(n) for n in ("CPU", "cpu:0", "CUDA 0", "")] == [True, True, False, False]
 
@@ -99,7 +99,7 @@ def test_the_memory_of_a_device_is_that_of_the_program_then_of_the_trace_then_of
     assert capacity(Capture(Facts("kineto", "x", 0), {}), "CUDA 0").bytes is None
 
 
-def test_numbers_at_a_glance() -> None:
+def test_the_summary_of_a_memory_by_hand() -> None:
     # GIVEN CUDA 1, 30 B at most, reserved 30 B of 80 GB WHEN summed up THEN nothing beside is held, and the rest is left
     found = summary(recording())
     assert found is not None and (found.device, found.peak, found.before, found.fragmentation) == ("CUDA 1", 30, 0, 0)
@@ -117,12 +117,12 @@ def test_numbers_at_a_glance() -> None:
         ("1 ms – 2 ms", (10**6, 2 * 10**6)), ("46.527053ms-46.527059ms", (46_527_053, 46_527_059)),
     ],
 )  # fmt: skip
-def test_windows_as_written(text: str, ns: tuple[int, int]) -> None:
+def test_windows_of_time_are_read_in_every_unit(text: str, ns: tuple[int, int]) -> None:
     assert W.span(text) == ns
 
 
 @pytest.mark.parametrize("text", ["5", "5ms", "a-b", "1e3-2e3", "5ms-5ms", "9-3", "1h-2h", "1-2-3", "99999999999999s-999999999999999s"])
-def test_what_is_no_window_is_refused(text: str) -> None:
+def test_a_text_that_is_no_window_is_refused(text: str) -> None:
     with pytest.raises(BadQuery) as caught:
         W.span(text)
     assert caught.value.field == "window" and caught.value.hint
@@ -140,7 +140,7 @@ def test_a_window_in_any_unit_is_exact_to_the_nanosecond(start: int, length: int
     assert W.span(f"{said(start)}-{said(start + length)}") == (start, start + length)
 
 
-def test_moments() -> None:
+def test_moments_are_read_in_every_unit() -> None:
     assert (W.moment(""), W.moment("7us"), W.moment("12"), W.moment("-1ms")) == (None, 7_000, 12, -1_000_000)
     with pytest.raises(BadQuery):
         W.moment("later")

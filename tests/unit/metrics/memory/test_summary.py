@@ -28,7 +28,7 @@ def of(c: Capture) -> H.Headroom:
     return H.headroom(c, whole(c)[0])
 
 
-def test_total_less_base_less_most_reserved() -> None:
+def test_headroom_is_total_less_base_less_most_reserved() -> None:
     # GIVEN 80 GB; beside the allocator 1 GB before and 3 GB after the process group; reserved 60 GB now and 70 GB at most
     h = of(records(
         tag=["start", "process group", "end"], total=[80 * GB] * 3, device_used=[1 * GB, 13 * GB, 63 * GB], reserved=[0, 10 * GB, 60 * GB],
@@ -41,12 +41,12 @@ def test_total_less_base_less_most_reserved() -> None:
     assert h.freeable.bytes == 10 * GB and h.returnable.bytes is None and h.max_allocated.bytes == 66 * GB
 
 
-def test_less_than_a_twentieth_is_near() -> None:
+def test_headroom_below_a_twentieth_is_near_the_limit() -> None:
     h = of(records(tag=["a"], total=[80 * GB], device_used=[78 * GB], reserved=[75 * GB], allocated=[70 * GB], max_reserved=[75 * GB]))
     assert h.left.bytes == 2 * GB and h.near
 
 
-def test_what_lies_beside_the_allocator_is_never_assumed() -> None:
+def test_memory_outside_of_the_allocator_is_never_assumed() -> None:
     # GIVEN records that do not tell what is used on the device WHEN asked THEN headroom is unknown, with at most 20 GB
     h = of(records(tag=["a"], total=[80 * GB], reserved=[60 * GB], allocated=[50 * GB], max_reserved=[60 * GB]))
     assert h.left.bytes is None and h.left.why == H.NO_BASE and "record_base_memory" in H.NO_BASE and h.at_most == 20 * GB
@@ -69,13 +69,13 @@ def failure(value: dict[str, Any], vendor: str = "nvidia") -> H.Failure:
     return found
 
 
-def test_a_failed_allocation_tells_what_lies_beside_the_allocator() -> None:
+def test_a_failed_allocation_shows_memory_outside_of_the_allocator() -> None:
     # GIVEN 80 GiB, 6 MiB free and 222 MiB reserved when it failed WHEN asked THEN the rest is beside the allocator, and nothing but 6 is left
     h = of(with_total(heaps.out_of_memory(70 * MIB, 6 * MIB)))
     assert h.base.bytes == heaps.TOTAL - 6 * MIB - 222 * MIB and h.left.bytes == 6 * MIB and h.near
 
 
-def test_enough_but_in_pieces_is_fragmentation() -> None:
+def test_an_allocation_that_fails_with_enough_free_in_pieces_is_fragmentation() -> None:
     # GIVEN 120 MiB of free large blocks, the largest 60, and 6 MiB free on the device WHEN 70 MiB are asked for
     f = failure(heaps.out_of_memory(70 * MIB, 6 * MIB))
     # THEN growing segments help, and who asked is the line of the program, not torch's
@@ -95,7 +95,7 @@ def test_enough_but_in_pieces_is_fragmentation() -> None:
     (70 * MIB, 90 * MIB, {}, "a limit of this process", "set_per_process_memory_fraction"),
     (50 * MIB, 6 * MIB, {}, "after the failure", ""),  # a block of 60 MiB is there
 ])  # fmt: skip
-def test_why_it_failed(asked: int, free: int, settings: dict[str, Any], word: str, setting: str) -> None:
+def test_the_reason_of_a_failed_allocation(asked: int, free: int, settings: dict[str, Any], word: str, setting: str) -> None:
     f = failure(heaps.out_of_memory(asked, free, **settings))
     assert word in f.verdict and (setting in f.setting if setting else f.setting == "")
 

@@ -72,7 +72,7 @@ def test_an_outlier_is_measured_against_what_is_usual() -> None:
     assert one_group(np.array([*usual, 142.0])).tolist() == [False] * 5 + [True]
 
 
-def test_equal_values_but_one() -> None:
+def test_one_value_among_equal_ones_is_an_outlier_only_if_it_is_far() -> None:
     # GIVEN a MAD of 0 THEN more than 2 % of the median, and more than the tolerance, is an outlier
     assert not one_group(np.array([100.0] * 6 + [102.0])).any()
     assert one_group(np.array([100.0] * 6 + [102.1])).sum() == 1
@@ -100,7 +100,7 @@ def test_a_group_that_must_be_complete_has_no_median_without_a_value() -> None:
     )
 
 
-def test_structs_become_columns() -> None:
+def test_structs_of_ranks_become_rows_of_a_table() -> None:
     class Row(msgspec.Struct, frozen=True):
         name: str
         size: int | None
@@ -110,7 +110,7 @@ def test_structs_become_columns() -> None:
     assert whole([2.6, np.nan]).tolist() == [3, None]
 
 
-def test_who_is_missing_and_who_is_recorded_twice() -> None:
+def test_missing_and_duplicate_ranks_are_listed() -> None:
     # GIVEN ranks 0, 2 (twice, the second recorded for longer) and 3 of 6, and one broken file of rank 1
     parts = [
         worker("a_rank10", 3, world=6), worker("rank0", 0, world=6), worker("x", 2, world=6), worker("y", 2, world=6),
@@ -128,7 +128,7 @@ def test_who_is_missing_and_who_is_recorded_twice() -> None:
     assert table.data == {"worker": ["rank1"], "rank": [1], "file": ["run/rank1.json"], "why": ["not JSON"], "hint": [None]}
 
 
-def test_without_ranks_nobody_is_missing() -> None:
+def test_recordings_without_rank_numbers_have_no_missing_ranks() -> None:
     # GIVEN a worker whose rank is not known THEN it may be any: no rank is called missing
     found = ranks_of([worker("host_1", None, world=4), worker("rank0", 0, world=4)], lambda p: 1)
     assert found.missing == () and not sections.notices(found) and found.counts.all()
@@ -144,9 +144,9 @@ def test_two_jobs_in_one_folder_are_reported() -> None:
     ("ranks", "text"),
     [([5], "Rank 5"), ([4, 5], "Ranks 4 and 5"), ([1, 2, 3], "Ranks 1 to 3"), ([0, 2, 3, 4, 9], "Ranks 0, 2 to 4 and 9")],
 )
-def test_ranks_in_words(ranks: list[int], text: str) -> None:
+def test_runs_of_ranks_are_written_as_ranges(ranks: list[int], text: str) -> None:
     assert sections._ranks(ranks) == text
 
 
-def test_many_gaps_are_cut() -> None:
+def test_a_long_list_of_ranks_is_cut() -> None:
     assert sections._ranks(range(0, 2000, 2)) == "1 000 ranks (0, 2, 4, 6, 8, 10, 12, 14 …)".replace("1 0", "1\u202f0")

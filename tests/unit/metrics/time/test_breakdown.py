@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.time import breakdown as B
@@ -43,7 +43,7 @@ def row(frame, name):
     return frame[frame["device"] == name].iloc[0]
 
 
-def test_the_eight_numbers_by_hand(two_devices):
+def test_the_breakdown_of_a_device_by_hand(two_devices):
     frame = B.breakdown(two_devices, scope(two_devices, Query()))
     assert frame["device"].tolist() == ["all", "0", "1"]
     # computation [0,40) + memset [100,110) = 50; communication [30,70) = 40, of it [30,40) behind computation;
@@ -78,6 +78,7 @@ EVENT = st.tuples(st.sampled_from([K, C, M]), st.integers(0, 1), st.integers(0, 
 EVENTS = st.lists(EVENT, max_size=14)
 
 
+@settings(max_examples=50)
 @given(EVENTS)
 def test_parts_add_up_for_any_events(events):
     # GIVEN any device events WHEN they are taken apart
@@ -92,7 +93,7 @@ def test_parts_add_up_for_any_events(events):
     assert (frame["communication_ns"] == frame["overlap_ns"] + frame["exposed_communication_ns"]).all()
 
 
-def test_buckets_add_up_to_the_window(two_devices):
+def test_time_per_bin_adds_up_to_the_window(two_devices):
     rows = np.ones(7, bool)
     found = B.use_over_time(B.layers(two_devices, rows), (0, 230), 7)
     assert len(found) == 7

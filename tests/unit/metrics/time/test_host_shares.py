@@ -18,7 +18,7 @@ def test_a_level_that_only_names_make_gives_way_to_the_phases_in_it() -> None:
     assert [(s.name, s.host_ns) for s in host_shares(frame.assign(count=[2, 2, 2, 2]), 2)] == [("rl", 45.0)]
 
 
-def test_a_level_beside_others_stays() -> None:
+def test_a_level_next_to_other_phases_stays() -> None:
     # GIVEN two levels that only names make beside each other WHEN the shares are asked THEN both are there, so that the bar adds up
     frame = pd.DataFrame({
         "node": [0, 1, 2], "parent": [-1, 0, 0], "name": [STEP, "x", "y"], "path": [STEP, f"{STEP}/x", f"{STEP}/y"], "count": [1, 0, 0],

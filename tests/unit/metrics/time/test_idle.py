@@ -9,7 +9,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 
 
-def test_each_cause_by_hand():
+def test_idle_time_by_cause_by_hand():
     # GIVEN on device 0 kernels [0,100) [200,300) [320,400) [500,600) [700,800), a zero-length one at 650, and device 1 apart;
     # launched at 0, 150 (after 100: host), 250 (before, gap 20: hand-over), 350 (before, gap 100: other), unknown
     capture = Capture(Facts("test", "x", 0), {

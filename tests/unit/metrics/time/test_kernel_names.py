@@ -43,7 +43,7 @@ MANGLED = "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOne
         (">(", ">"),
     ],
 )
-def test_short_names(name, short):
+def test_names_of_kernels_are_shortened(name, short):
     assert short_name(name) == short
 
 
@@ -84,7 +84,7 @@ def test_a_very_long_name_is_cut_in_the_middle():
         ("my_fancy_kernel(float*)", "nvidia", None),
     ],
 )
-def test_matrix_units(name, vendor, uses):
+def test_kernels_on_matrix_units_are_known_by_name(name, vendor, uses):
     found = matrix_of(name, vendor)
     assert found.tensor_core is uses
     # a judgment always shows its rule; none has none
@@ -112,7 +112,7 @@ def test_the_names_of_2021_are_still_known(spelling):
      ("attn_fwd", "attention"),
      ("implicit_convolve_sgemm<float>(int)", "conv"), ("to_dense_representation_kernel", "other"), ("convert_fp8_kernel", "other")],
 )  # fmt: skip
-def test_kinds(name, kind):
+def test_the_kind_of_work_is_known_by_the_kernels_name(name, kind):
     assert kind_of(name) == kind
 
 

@@ -28,14 +28,14 @@ def three_steps() -> Capture:
     )  # fmt: skip
 
 
-def test_the_whole_recording_holds_every_row(three_steps):
+def test_the_scope_without_a_query_selects_every_row(three_steps):
     found = scope(three_steps, Query())
     assert found.device.all() and found.host.all()
     assert (found.window_ns, found.steps, found.step_count, found.label) == ((0, 400), (7, 8, 9), 3, "whole recording")
     assert found.whole
 
 
-def test_one_step_holds_what_it_launched(three_steps):
+def test_the_scope_of_a_step_selects_what_it_launched(three_steps):
     # WHEN step 7 is asked for THEN its kernel counts although it ends after the host's step, and the window says so
     found = scope(three_steps, Query(step="7"))
     assert found.device.tolist() == [False, True, False, False, False]
@@ -44,7 +44,7 @@ def test_one_step_holds_what_it_launched(three_steps):
 
 
 @pytest.mark.parametrize("text", ["8-9", "9-8", " 8 – 9 ", "8:12"])
-def test_a_range_holds_its_steps(three_steps, text):
+def test_the_scope_of_a_range_selects_its_steps(three_steps, text):
     found = scope(three_steps, Query(step=text))
     assert found.device.tolist() == [False, False, True, True, False]
     assert found.host.tolist() == [False, False, True, True, True, False]
@@ -78,7 +78,7 @@ def test_an_empty_capture_has_an_empty_window():
     assert found.window_ns == (0, 0) and found.window_length_ns == 0 and found.step_count == 1
 
 
-def test_a_scope_is_made_once(three_steps):
+def test_the_scope_of_a_query_is_kept_with_the_capture(three_steps):
     assert scope(three_steps, Query(step="8")) is scope(three_steps, Query(step=" 8 "))
     calls = []
     assert [memo(three_steps, "k", lambda: calls.append(1) or 4) for _ in range(2)] == [4, 4]

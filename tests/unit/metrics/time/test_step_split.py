@@ -43,7 +43,7 @@ def capture() -> Capture:
     )  # fmt: skip
 
 
-def test_the_split_by_hand(capture):
+def test_the_split_of_a_step_by_hand(capture):
     first = P.split_steps(capture).iloc[0]
     expected = {
         "kernel_ns": 20,  # [40,60)
@@ -60,7 +60,7 @@ def test_the_split_by_hand(capture):
     assert (first["step"], first["host_ns"], bool(first["complete"])) == (3, 190, True)
 
 
-def test_a_step_without_anything_is_other(capture):
+def test_an_empty_step_is_all_other_time(capture):
     second = P.split_steps(capture).iloc[1]
     assert second["other_ns"] == second["duration_ns"] == 60 and not second["complete"]
 
@@ -74,7 +74,7 @@ def test_the_average_adds_up_in_whole_ns(capture):
 
 
 @given(st.integers(0, 260), st.integers(0, 120))
-def test_any_window_adds_up(start, length):
+def test_the_parts_of_any_window_add_up_to_its_length(start, length):
     found = P.split_windows(TWO, [start], [start + length]).iloc[0]
     assert found.sum() == length and (found >= 0).all()
 

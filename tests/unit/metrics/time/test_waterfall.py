@@ -61,7 +61,7 @@ def loading(tmp_path: Path) -> Capture:
     return read_back(t, tmp_path)
 
 
-def test_every_part_by_hand(loading: Capture) -> None:
+def test_every_part_of_the_waterfall_by_hand(loading: Capture) -> None:
     f = of(loading)
     assert (f.total_ns, f.steps, f.stepped) == (1_000_000, 1, True)
     assert f.input_wait_ns == 400_000 and f.exposed_copies_ns == 50_000
@@ -120,7 +120,7 @@ def test_a_measured_cpu_has_a_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert f.limits.compute == f.sol_ns and f.limits.memory == 0.0
 
 
-def test_limits_by_bound(tmp_path: Path) -> None:
+def test_limits_are_split_by_what_bounds_them(tmp_path: Path) -> None:
     # GIVEN a product that computes longest (2 * 4096**3 FLOP in BF16) and an add that reads and writes 3 * 2 * 4096**2 bytes
     t = TraceBuilder()
     t.step(1, 0, 1_000_000)
@@ -137,7 +137,7 @@ def test_limits_by_bound(tmp_path: Path) -> None:
     assert f.limits.achievable == pytest.approx(2 * 4096**3 / 794e12 * 1e9 + f.limits.memory, rel=1e-3)
 
 
-def test_two_devices_share_the_work(tmp_path: Path) -> None:
+def test_the_limit_of_work_on_two_devices_is_shared_by_them(tmp_path: Path) -> None:
     # GIVEN two devices that run one product of 2 * 512**3 FLOP each, [100, 300) and [150, 350) us
     t = TraceBuilder(devices=2)
     t.step(1, 0, 1_000_000)

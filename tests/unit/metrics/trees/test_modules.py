@@ -34,12 +34,12 @@ def test_forward_backward_and_host_time_of_a_training_run(tmp_path: Path) -> Non
     assert t["host_self_ns"].to_dict() == {"Net_0": 200_000, "Linear_0": 100_000, "Linear_1": 100_000}
 
 
-def test_a_step_filter_halves_it(tmp_path: Path) -> None:
+def test_one_of_two_equal_steps_has_half_of_the_time(tmp_path: Path) -> None:
     t = times(read_back(training(), tmp_path), step="1")
     assert t.loc["Net_0", ["calls", "device_total_ns", "backward_device_ns"]].tolist() == [1, 70_000, 80_000]
 
 
-def test_flop_of_forward_and_backward_are_apart(tmp_path: Path) -> None:
+def test_flop_of_forward_and_backward_work_are_counted_separately(tmp_path: Path) -> None:
     # GIVEN addmm of 4x16 by 16x8: 2 * 4 * 16 * 8 = 1 024 FLOP a call; the backward products carry no shapes
     c = read_back(training(steps=1), tmp_path)
     whole = scope(c, Query())

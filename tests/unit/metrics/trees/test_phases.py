@@ -33,7 +33,7 @@ def times(c: Capture, step: str = "") -> pd.DataFrame:
         ("#5", ["#5"]),
     ],
 )
-def test_levels_of_a_name(name: str, parts: list[str]) -> None:
+def test_the_name_of_a_range_is_split_into_levels_at_slashes(name: str, parts: list[str]) -> None:
     assert phase_parts(name) == parts
     assert "/".join(parts) == phase_name(name)
 
@@ -54,7 +54,7 @@ def test_host_and_device_time_of_a_training_run(tmp_path: Path) -> None:
     assert t.loc["ProfilerStep", "host_self_ns"] == 398_000
 
 
-def test_device_time_is_a_union_and_the_sum_is_beside_it(tmp_path: Path) -> None:
+def test_device_time_of_a_phase_is_a_union_and_its_plain_sum_has_a_column(tmp_path: Path) -> None:
     # GIVEN a phase that launches two kernels which overlap: [100, 200) and [150, 250) on two streams
     t = TraceBuilder()
     t.annotation("p", 0, 1_000)
@@ -96,23 +96,23 @@ def test_a_name_that_repeats_its_enclosing_range_does_not_double_it(tmp_path: Pa
     assert tree.end.tolist() == [5, 3, 3, 5, 5, 7, 7]
 
 
-def test_a_step_filter_counts_its_own_ranges(tmp_path: Path) -> None:
+def test_the_tree_of_one_step_counts_only_ranges_of_that_step(tmp_path: Path) -> None:
     t = times(read_back(training(), tmp_path), step="1")
     assert t.loc["ProfilerStep", ["count", "device_sum_ns"]].tolist() == [1, 156_000]
 
 
-def test_shares_of_an_average_step(tmp_path: Path) -> None:
+def test_phases_below_the_step_have_shares_of_an_average_step(tmp_path: Path) -> None:
     c = read_back(training(), tmp_path)
     shares = host_shares(phase_times(c, scope(c, Query())), 2)
     assert [(s.name, s.host_ns) for s in shares] == [("forward", 300_000), ("backward", 400_000), ("optimizer", 100_000)]
 
 
-def test_ranges_as_deep_as_a_recursion(tmp_path: Path) -> None:
-    # GIVEN 4,000 ranges, each inside the one before, the same two names by turns
+def test_ranges_nested_deeper_than_pythons_recursion_limit_make_a_tree(tmp_path: Path) -> None:
+    # GIVEN 1,500 ranges, each inside the one before, the same two names by turns
     t = TraceBuilder()
-    for i in range(4_000):
+    for i in range(1_500):
         t.annotation("even" if i % 2 == 0 else "odd", i, 10_000 - 2 * i)
     tree = phase_tree(read_back(t, tmp_path))
     # THEN each has a node of its own, one below the other, and each subtree goes on to the end
-    assert tree.depth.tolist() == list(range(4_000)) and tree.parent.tolist() == list(range(-1, 3_999))
-    assert set(tree.end.tolist()) == {4_000} and tree.path[-1].count("/") == 3_999
+    assert tree.depth.tolist() == list(range(1_500)) and tree.parent.tolist() == list(range(-1, 1_499))
+    assert set(tree.end.tolist()) == {1_500} and tree.path[-1].count("/") == 1_499

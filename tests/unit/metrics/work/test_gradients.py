@@ -25,7 +25,7 @@ X, GRAD, WEIGHT = (4 * n for n in (2 * 3 * 8 * 8, 2 * 8 * 4 * 4, 8 * 3 * 3 * 3))
         ((), 2, 2 * (GRAD + X + WEIGHT), True),
     ],
 )
-def test_calls_inside_tell_the_gradients(inside: tuple[str, ...], products: int, data: int, estimated: bool, tmp_path: Path) -> None:
+def test_calls_inside_show_which_gradients_are_computed(inside: tuple[str, ...], products: int, data: int, estimated: bool, tmp_path: Path) -> None:
     # GIVEN a recording without values, so without the mask, beside a call of the same sizes that made both gradients
     t = TraceBuilder()
     for start, parts in ((0, inside), (10_000, ("input", "weight"))):

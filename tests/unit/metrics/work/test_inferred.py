@@ -68,7 +68,7 @@ def test_the_same_kernel_did_the_same_work(tmp_path: Path) -> None:
     ],
     ids=["another kernel", "another grid", "three times as long"],
 )
-def test_what_differs_stays_without_an_owner(tmp_path: Path, name: str, duration: int, more: dict[str, object]) -> None:
+def test_a_kernel_of_another_name_or_grid_stays_without_an_owner(tmp_path: Path, name: str, duration: int, more: dict[str, object]) -> None:
     t = _builder()
     _product(t, 1000, 5000, 500)
     _before(t, name, 100, duration, 3, **more)
@@ -77,7 +77,7 @@ def test_what_differs_stays_without_an_owner(tmp_path: Path, name: str, duration
     assert done.unowned_ns == duration
 
 
-def test_likes_of_different_work_are_told_apart_by_their_time(tmp_path: Path) -> None:
+def test_equal_kernels_of_different_work_are_distinguished_by_their_time(tmp_path: Path) -> None:
     # GIVEN one kernel and grid that serves products of depth 32 (500 ns) and of depth 320 (4,000 ns)
     t = _builder()
     _product(t, 1000, 5000, 500)

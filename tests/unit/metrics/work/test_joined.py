@@ -99,7 +99,7 @@ def test_a_trace_without_sizes_takes_the_work_of_each_phase(tmp_path: Path) -> N
     assert iterations_of(c) == {0: 4}
 
 
-def test_all_device_time_stays_where_it_was(tmp_path: Path) -> None:
+def test_joining_counted_work_changes_no_device_time(tmp_path: Path) -> None:
     c = joined(tmp_path)
     done = work(c)
     assert done.device_ns == 510_000 and int(done.ops["device_sum_ns"].sum()) + done.unowned_ns == 510_000
@@ -128,7 +128,7 @@ def test_a_trace_that_names_all_its_work_does_not_change(tmp_path: Path) -> None
     assert [s.missing for s in b.match.steps] == [0.0]
 
 
-def test_what_the_trace_names_is_taken_off(tmp_path: Path) -> None:
+def test_work_that_the_trace_names_is_subtracted_from_the_counted_work(tmp_path: Path) -> None:
     # GIVEN a forward pass with sizes and a replayed backward pass THEN only the latter takes counted work
     c = joined(tmp_path, forward=True)
     assert rest(c) == {"train/backward": (BACKWARD, 300_000)}
@@ -200,7 +200,7 @@ def test_the_waterfall_and_the_utilizations_hold_the_counted_work(tmp_path: Path
     assert mfu == pytest.approx(12e9 / 989.4e12 / 1e-3)
 
 
-def test_kernels_take_no_part_of_it(tmp_path: Path) -> None:
+def test_rows_by_kernel_get_no_counted_work(tmp_path: Path) -> None:
     # GIVEN a graph of a product and an elementwise kernel THEN neither is said to have done the product
     c = joined(tmp_path)
     kernels = report(c, "kernels").table("kernels").set_index("name")
@@ -208,7 +208,7 @@ def test_kernels_take_no_part_of_it(tmp_path: Path) -> None:
     assert report(c, "roofline", by="kernel").table("ops")["flop"].isna().all()
 
 
-def test_a_host_trace_takes_it_too(tmp_path: Path) -> None:
+def test_a_trace_of_the_host_gets_counted_work_too(tmp_path: Path) -> None:
     # GIVEN a CPU trace without sizes: 30 µs of aten::mm in the forward pass, 20 µs outside, nothing in the backward pass
     t = TraceBuilder(device="")
     t.step(5, 0, 1_000_000)

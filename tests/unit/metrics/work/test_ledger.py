@@ -75,7 +75,7 @@ def test_a_row_of_the_ledger_is_as_many_calls_as_it_counts(tmp_path: Path) -> No
     assert ops["layer"].tolist() == ["Linear"] * 5 + [""] * 2
 
 
-def test_both_sampled_iterations_where_the_recording_goes_on(tmp_path: Path) -> None:
+def test_a_continued_recording_counts_both_sampled_iterations(tmp_path: Path) -> None:
     # GIVEN a continuation, which does not begin with the first iteration WHEN both its sampled iterations are looked at
     c = opened(small(part=1), tmp_path)
     whole, one = (calls_of(c, scope(c, Query(step=step))) for step in ("", "0"))
@@ -103,7 +103,7 @@ def test_phases_modules_and_rows_hold_the_same_work(tmp_path: Path) -> None:
         assert t["flop"].sum() == FLOP and t["calls"].sum() == 7 and t["measured_ns"].sum() == 2_100_000, by
 
 
-def test_names_in_the_model(tmp_path: Path) -> None:
+def test_modules_have_their_names_in_the_model(tmp_path: Path) -> None:
     t = report(opened(small(), tmp_path), "modules").table("modules")
     assert t["qualified_name"].fillna("").tolist() == ["mlp", "mlp.fc1", "mlp.fc2", ""]
     assert t["operator_ns"].tolist() == [2_000_000, 1_200_000, 800_000, 100_000]
@@ -150,7 +150,7 @@ def test_fp32_products_take_tf32_where_the_program_allowed_it(tmp_path: Path) ->
     assert "tf32" not in cpu["dtype"].tolist(), "a CPU has none"
 
 
-def test_of_very_many_calls_the_last_iterations_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_calls_only_the_last_iterations_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN room for 10 calls and two iterations of 7
     monkeypatch.setattr(source, "MOST_CALLS", 10)
     c = opened(small(part=1), tmp_path)
@@ -164,7 +164,7 @@ def test_of_very_many_calls_the_last_iterations_are_looked_at(tmp_path: Path, mo
 # -- limits -----------------------------------------------------------------------------------------------------
 
 
-def test_limits_of_a_cpu(tmp_path: Path) -> None:
+def test_calls_on_a_measured_cpu_have_limits(tmp_path: Path) -> None:
     # GIVEN a CPU of 1 GFLOP/s and 1 GB/s: a product of 8 192 FLOP and 3 584 B takes 8 192 ns, one of 2 048 and 1 664 takes 2 048,
     # an update of 640 vector FLOP and 7 680 B takes 7 680
     c = on_a_slow_cpu(small(), tmp_path)
@@ -259,7 +259,7 @@ def test_the_step_of_a_gpu_is_split_into_limit_and_rest(tmp_path: Path) -> None:
 # -- words ------------------------------------------------------------------------------------------------------
 
 
-def test_a_sampled_iteration_that_lasts_longer_is_told(tmp_path: Path) -> None:
+def test_a_sampled_iteration_that_lasts_longer_is_reported(tmp_path: Path) -> None:
     # GIVEN a sampled iteration of 8 ms and another of the same inputs that took 5 ms
     b = small()
     for r in b.records:
@@ -275,7 +275,7 @@ def test_a_sampled_iteration_that_lasts_longer_is_told(tmp_path: Path) -> None:
     assert usual is not None and usual.median_ns == 5_000_000 and usual.ratio == pytest.approx(1.6)
 
 
-def test_what_the_recorder_lost_is_told(tmp_path: Path) -> None:
+def test_events_that_the_recorder_lost_are_reported(tmp_path: Path) -> None:
     b = small()
     for r in b.records:
         if r["kind"] == "step" and r["iteration"] == 1:
@@ -291,7 +291,7 @@ def test_the_headline_says_what_was_counted(tmp_path: Path) -> None:
     assert report(c, "modules").headline.startswith("Work in the 2 `Linear` modules is **100.0")
 
 
-def test_recomputed_calls_hang_where_their_module_does(tmp_path: Path) -> None:
+def test_recomputed_calls_count_at_the_node_of_their_module(tmp_path: Path) -> None:
     # GIVEN a block that runs again inside the backward pass, outside its model's call
     b = SolBuilder()
     forward, backward = b.phase("forward"), b.phase("backward")
@@ -336,7 +336,7 @@ def test_times_of_compiled_code_that_ran_eagerly_are_not_shown(tmp_path: Path) -
     assert any("compiled" in n.text for n in report(c, "overview").notices)
 
 
-def test_operators_that_take_longer_than_the_step_are_told(tmp_path: Path) -> None:
+def test_operators_that_take_longer_than_the_step_are_reported(tmp_path: Path) -> None:
     # GIVEN 2.1 ms of operators in a step that takes 2 ms while nothing is counted
     b = small()
     for r in b.records:
@@ -350,7 +350,7 @@ def test_operators_that_take_longer_than_the_step_are_told(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_calls_outside_the_model_that_hold_no_work_of_their_own(tmp_path: Path, own: bool) -> None:
+def test_calls_outside_the_model_without_work_of_their_own(tmp_path: Path, own: bool) -> None:
     # GIVEN a block that runs again outside its model's call; the recorder credits its work to the first call, or (own) it is called
     # there by the program itself, with forward work
     b = SolBuilder()

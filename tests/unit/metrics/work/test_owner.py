@@ -53,7 +53,7 @@ def _naive(parent: list[int], modeled: list[bool], wrapper: list[bool], time: li
 
 @settings(max_examples=200, deadline=None)
 @given(forests())
-def test_owners_agree_with_a_walk(forest: tuple[list[int], list[bool], list[bool], list[int]]) -> None:
+def test_owners_agree_with_a_slow_walk_over_the_tree(forest: tuple[list[int], list[bool], list[bool], list[int]]) -> None:
     parent, modeled, wrapper, time = forest
     size = len(parent)
     end = np.arange(1, size + 1, dtype=np.int32)
@@ -64,7 +64,7 @@ def test_owners_agree_with_a_walk(forest: tuple[list[int], list[bool], list[bool
     assert above(found, end, np.arange(size)).tolist() == _naive(parent, modeled, wrapper, time)
 
 
-def test_outermost_of_nothing() -> None:
+def test_outermost_of_no_rows_is_empty() -> None:
     end = np.array([3, 2, 3], np.int32)
     assert outermost(np.zeros(0, np.int64), end).tolist() == []
     assert outermost(np.array([0, 1, 2]), end).tolist() == [0]

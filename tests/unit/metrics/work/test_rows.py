@@ -124,7 +124,7 @@ def test_a_part_of_the_calls_gives_rows_of_that_part(sample: tuple[Capture, Work
     assert rows(capture, done, done.ops[:0], "kernel").empty
 
 
-def test_both_sides_of_the_limit(tmp_path: Path) -> None:
+def test_rows_have_compute_and_memory_side_of_their_limit(tmp_path: Path) -> None:
     # GIVEN a product in bf16 and one in fp32 on a device of 989.4 and 66.9 TFLOP/s, 794 achievable in bf16, and 3350 GB/s
     capture, done = _products(tmp_path, "c10::BFloat16", "float")
     frame = rows(capture, done, done.ops, "op_shape").set_index("dtype")

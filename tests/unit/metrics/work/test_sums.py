@@ -35,7 +35,7 @@ def test_types_are_summed_as_time_at_their_own_peak() -> None:
     assert used.bandwidth_utilisation is None
 
 
-def test_nothing_is_said_without_work_peak_or_time() -> None:
+def test_utilization_is_unknown_without_work_peak_or_time() -> None:
     ops = _ops((1e12, 1e9, "bf16", False))
     assert utilization(ops, None, 1000).mfu is None
     assert utilization(ops, None, 1000).model_flop == 1_000_000_000_000

@@ -41,7 +41,7 @@ def test_every_call_without_a_model_has_its_reason(tmp_path: Path) -> None:
     assert "my_type" in why[2]
 
 
-def test_nothing_is_left_where_all_is_modeled(tmp_path: Path) -> None:
+def test_a_recording_whose_calls_all_have_a_model_has_no_unmodeled_rows(tmp_path: Path) -> None:
     t = TraceBuilder()
     t.op("aten::mm", 0, 900, shapes=[[64, 32], [32, 16]], types=["float", "float"])
     t.launch("gemm", at=100, start=2000, duration=500)

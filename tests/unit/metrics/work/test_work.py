@@ -121,7 +121,7 @@ def test_copies_over_the_link_have_no_memory_limit(tmp_path: Path) -> None:
     assert ops["sol_ns"].iloc[1] == pytest.approx(8192 / 3350e9 * 1e9)
 
 
-def test_limit_of_a_large_product(tmp_path: Path) -> None:
+def test_the_limit_of_a_large_product_by_hand(tmp_path: Path) -> None:
     # GIVEN 4096^3 in BF16 in 200 us: 2 x 4096^3 / 989.4 TFLOP/s = 138.9 us against 3 x 2 x 4096^2 / 3.35 TB/s = 30.0 us
     t = TraceBuilder()
     t.op("aten::mm", 0, 1000, **tensors([4096, 4096], [4096, 4096]))
@@ -166,7 +166,7 @@ def test_unknown_bandwidth_leaves_the_compute_limit_and_marks_it(tmp_path: Path)
     assert ops["estimated"].all()
 
 
-def test_backward_work_is_named_so(tmp_path: Path) -> None:
+def test_calls_of_the_backward_pass_have_the_direction_bwd(tmp_path: Path) -> None:
     t = TraceBuilder()
     t.op("aten::mm", 0, 400, **tensors([64, 32], [32, 16]))
     t.launch("gemm", at=100, start=2000, duration=500)
@@ -222,7 +222,7 @@ def test_a_cpu_recording_is_measured_by_host_time(tmp_path: Path) -> None:
     assert (done.device_ns, done.modelled_ns) == (1300, 700)
 
 
-def test_lists_take_their_type_from_the_kernel(tmp_path: Path) -> None:
+def test_operators_over_lists_take_their_type_from_the_kernels_name(tmp_path: Path) -> None:
     t = TraceBuilder()
     t.op("aten::cat", 0, 400, shapes=[[[4, 8], [2, 8]], []], types=["TensorList", "Scalar"])
     t.launch("CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int, 2, 64, 64>", at=100, start=1000, duration=300)

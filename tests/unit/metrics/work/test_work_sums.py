@@ -111,7 +111,7 @@ def test_a_kernel_takes_its_part_of_the_operators_work(run: Capture) -> None:
     assert part["bytes"].tolist() == [3 * 2 * 4096**2]
 
 
-def test_a_module_holds_its_own_work_and_that_below(run: Capture) -> None:
+def test_inclusive_work_of_a_module_is_its_own_and_that_below(run: Capture) -> None:
     nodes = module_times(run, scope(run, Query())).set_index("name")
     assert nodes["sol_ns"].to_dict() == {"Net_0": pytest.approx(PRODUCT + ADD), "Linear_0": pytest.approx(PRODUCT)}
     assert nodes["own_sol_ns"].to_dict() == {"Net_0": pytest.approx(ADD), "Linear_0": pytest.approx(PRODUCT)}
@@ -125,7 +125,7 @@ def test_a_module_holds_its_own_work_and_that_below(run: Capture) -> None:
     assert table.loc["(outside every module)", "time_ns"] == 10_000
 
 
-def test_a_phase_holds_its_own_work(run: Capture) -> None:
+def test_work_of_a_phase_is_that_of_the_calls_in_it(run: Capture) -> None:
     found = phase_work(run, scope(run, Query()))
     by_path = dict(zip(phase_tree(run).path, found.own["sol_ns"], strict=True))
     assert by_path["forward"] == pytest.approx(PRODUCT + ADD) and np.isnan(by_path["loss"])

@@ -32,14 +32,14 @@ def uploaded(which: list[int], **more: object) -> TraceBuilder:
     return t
 
 
-def test_the_same_upload_in_three_steps_in_a_row(tmp_path: Path) -> None:
+def test_the_same_upload_in_three_steps_in_a_row_is_redundant(tmp_path: Path) -> None:
     # GIVEN uploads of one size from one module in steps 1 to 3 of 4 THEN 3 x 50 us over 4 steps, as a candidate
     got = found(uploaded([0, 1, 2]), tmp_path)["redundant_upload"]
     assert got.saving == 3 * 50 * US // 4 and got.candidate and len(got.rows) == 3 and "register_buffer" in got.fix
 
 
 @pytest.mark.parametrize("which", [[0, 1], [0, 1, 3], [2, 3]])
-def test_two_steps_or_gaps_are_chance(which: list[int], tmp_path: Path) -> None:
+def test_the_same_upload_in_two_steps_or_with_gaps_is_chance(which: list[int], tmp_path: Path) -> None:
     assert "redundant_upload" not in found(uploaded(which), tmp_path)
 
 
@@ -60,7 +60,7 @@ def test_batches_and_the_optimizer_bring_new_data(around: str, tmp_path: Path) -
     assert "redundant_upload" not in found(t, tmp_path)
 
 
-def test_without_modules_inputs_are_told_by_their_place_in_the_step(tmp_path: Path) -> None:
+def test_without_modules_inputs_are_known_by_their_place_in_the_step(tmp_path: Path) -> None:
     # GIVEN uploads outside of every module: on a stream that computes after the step's first kernel, before it, and on another stream
     assert "redundant_upload" in found(uploaded([0, 1, 2], module=""), tmp_path / "a")
     assert "redundant_upload" not in found(uploaded([0, 1, 2], module="", stream=20), tmp_path / "b")
@@ -103,7 +103,7 @@ def trips(gaps: list[int], *, size: int = 4096, first: str = "DtoH", devices: tu
     return t
 
 
-def test_two_round_trips_in_a_step(tmp_path: Path) -> None:
+def test_two_round_trips_in_a_step_are_a_finding(tmp_path: Path) -> None:
     # GIVEN to the host, back, to the host, back: 10 ms apart at most THEN all four copies could stay away: 80 us
     got = found(trips([10_000, 10_000, 10_000]), tmp_path)["ping_pong"]
     assert got.saving == 80 * US and got.candidate and len(got.rows) == 4 and "2 round trips" in got.evidence
@@ -120,11 +120,11 @@ def test_two_round_trips_in_a_step(tmp_path: Path) -> None:
         {"gaps": [100, 100, 100], "devices": (0, 1)},  # to another device
     ],
 )
-def test_what_is_no_round_trip(trace: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
+def test_one_trip_or_copies_of_other_sizes_are_no_round_trips(trace: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
     assert "ping_pong" not in found(trips(**trace), tmp_path)
 
 
-def test_a_copy_to_another_device_by_the_host(tmp_path: Path) -> None:
+def test_a_copy_to_another_device_through_the_host_is_a_finding(tmp_path: Path) -> None:
     # GIVEN a copy to the host from device 0, and 5 ms later one of the same size to device 1 THEN both could be one: 40 us
     got = found(trips([5_000], devices=(0, 1)), tmp_path)["through_host"]
     assert got.saving == 40 * US and got.candidate and len(got.rows) == 2
@@ -133,5 +133,5 @@ def test_a_copy_to_another_device_by_the_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "trace", [{"gaps": [5_001]}, {"gaps": [100], "other": 1}, {"gaps": [100], "devices": (0, 0)}, {"gaps": [100], "size": 64}]
 )
-def test_what_is_no_way_around(trace: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
+def test_distant_small_or_unequal_copies_do_not_go_through_the_host(trace: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
     assert "through_host" not in found(trips(**{"devices": (0, 1), **trace}), tmp_path)

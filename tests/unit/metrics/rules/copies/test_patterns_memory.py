@@ -24,7 +24,7 @@ def loads(pageable: int, pinned: int, *, src: str = "Pageable") -> TraceBuilder:
     return t
 
 
-def test_loading_from_pageable_memory(tmp_path: Path) -> None:
+def test_loading_from_pageable_memory_is_a_finding(tmp_path: Path) -> None:
     # GIVEN 8 000 000 B of 10 000 000 from pageable memory in 500 us, over a link of 40 GB/s
     got = found(loads(8_000_000, 2_000_000), tmp_path, limits={"HtoD": 40e9})
     # THEN pinned they take 8e6 / (0.8 x 40) = 250 us, 250 us less; all exposed time, 400 us, could go; and 2 us in which the call holds
@@ -74,7 +74,7 @@ def test_a_tracer_that_does_not_tell_kinds_switches_the_rules_off(tmp_path: Path
     assert rules_off(c, scope(c, Query())) == ""
 
 
-def test_unified_memory(tmp_path: Path) -> None:
+def test_copies_of_unified_memory_are_a_finding(tmp_path: Path) -> None:
     # GIVEN a copy from unified memory [100, 140) us whose call returned at 95 us WHEN the device has no other work until 150 us
     t = steps(1)
     t.launch("a", at=0, start=0, duration=80 * US)
@@ -98,14 +98,14 @@ def exposed(direction: str, length: int, hidden: int) -> TraceBuilder:
 
 
 @pytest.mark.parametrize("direction", ["HtoD", "DtoH", "PtoP"])
-def test_large_copies_that_nothing_hides(direction: str, tmp_path: Path) -> None:
+def test_large_copies_that_nothing_hides_are_a_finding(direction: str, tmp_path: Path) -> None:
     # GIVEN a copy of 100 001 ns of which 50 001 are exposed: more than half THEN these are the saving
     got = found(exposed(direction, 100_001, 50_000), tmp_path)[f"exposed_{direction}"]
     assert got.saving == 50_001 and got.direction == direction and not got.host and "copy_stream" in got.fix
 
 
 @pytest.mark.parametrize(("direction", "length", "hidden"), [("HtoD", 100_000, 0), ("HtoD", 200_000, 100_000), ("DtoD", 200_000, 0)])
-def test_short_or_half_hidden_copies_and_those_inside_of_the_device(direction: str, length: int, hidden: int, tmp_path: Path) -> None:
+def test_short_half_hidden_and_device_internal_copies_are_no_finding(direction: str, length: int, hidden: int, tmp_path: Path) -> None:
     assert not [k for k in found(exposed(direction, length, hidden), tmp_path) if k.startswith("exposed")]
 
 
@@ -116,7 +116,7 @@ def test_what_communication_hides_is_no_saving(tmp_path: Path) -> None:
     assert found(t, tmp_path)["exposed_HtoD"].saving == 120 * US
 
 
-def test_the_share_of_the_link_is_told_and_never_above_it(tmp_path: Path) -> None:
+def test_the_share_of_the_links_bandwidth_is_reported_and_at_most_one(tmp_path: Path) -> None:
     t = exposed("HtoD", 200_000, 0)  # 2 MiB in 200 us: 10.49 GB/s
     assert "41.9\u202f% of link" in found(t, tmp_path / "a", limits={"HtoD": 25e9})["exposed_HtoD"].evidence
     assert "link assumption is wrong" in found(t, tmp_path / "b", limits={"HtoD": 9e9})["exposed_HtoD"].evidence

@@ -32,11 +32,11 @@ COPIES = st.lists(
         st.one_of(st.none(), st.tuples(st.integers(0, 2_900_000), st.integers(0, 400_000))), OPERATORS, st.integers(0, 1),
         st.sampled_from(["cudaMemcpyAsync", "cudaMemcpy", "cuMemcpyHtoD_v2", "cudaGraphLaunch"]), st.booleans(),
     ),
-    max_size=40,
+    max_size=20,
 )  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(COPIES, st.lists(st.tuples(st.integers(0, 2_900_000), st.integers(0, 200_000), st.integers(0, 1)), max_size=8), st.integers(0, 3))
 def test_findings_stay_within_the_step(copies: list[tuple], kernels: list[tuple[int, int, int]], steps: int) -> None:  # type: ignore[type-arg]
     # GIVEN any copies, with and without calls, inside and outside of steps, on two devices

@@ -103,7 +103,7 @@ def test_copies_in_a_row_save_all_latencies_but_one(tmp_path: Path) -> None:
     [(2, 100_000, 5_000), (3, MIB, 5_000), (3, 100_000, 1_000_000)],
     ids=["two copies", "of 1 MiB", "1 ms apart"],
 )
-def test_what_is_no_row(other: tuple[int, int, int], tmp_path: Path) -> None:
+def test_two_large_or_distant_copies_are_not_coalescable(other: tuple[int, int, int], tmp_path: Path) -> None:
     assert "coalescable_HtoD" not in found(row(*other), tmp_path)
 
 
@@ -113,7 +113,7 @@ def test_a_row_is_broken_by_other_work(between: str, tmp_path: Path) -> None:
     assert len(found(row(4, 100_000, 50_000, other=between), tmp_path / "more")["coalescable_HtoD"].rows) == 3
 
 
-def test_tiny_copies_in_a_row_are_told_once(tmp_path: Path) -> None:
+def test_tiny_copies_in_a_row_are_reported_once(tmp_path: Path) -> None:
     # GIVEN 32 tiny copies in a row WHEN all of them are tiny THEN that is told, and not again that they stand in a row
     got = found(row(32, 1000, 5_000), tmp_path)
     assert "tiny_HtoD" in got and "coalescable_HtoD" not in got

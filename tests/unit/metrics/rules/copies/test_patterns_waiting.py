@@ -26,7 +26,7 @@ def loop_of_item(t: TraceBuilder, *, size: int = 4, operator: str = "aten::item"
     return t
 
 
-def test_a_loop_of_item(tmp_path: Path) -> None:
+def test_a_loop_of_item_is_a_finding_of_scalar_reads(tmp_path: Path) -> None:
     # GIVEN three steps that each read a loss
     got = found(loop_of_item(steps(3)), tmp_path)
     # THEN it is the reading of a value; the device is idle from 412 to 500 us (the 10 us before are a hand-over): 88 us per step
@@ -44,7 +44,7 @@ def test_a_loop_of_item(tmp_path: Path) -> None:
     assert "One copy per step" in finding.evidence and "Device → Pageable" in finding.evidence
 
 
-def test_one_byte_more_is_no_value(tmp_path: Path) -> None:
+def test_a_read_of_one_byte_more_is_no_scalar_read(tmp_path: Path) -> None:
     assert list(found(loop_of_item(steps(1), size=64), tmp_path / "a")) == ["scalar_reads"]
     assert list(found(loop_of_item(steps(1), size=65), tmp_path / "b")) == ["small_to_host"]
 
@@ -63,7 +63,7 @@ def test_small_copies_to_the_host_end_at_the_threshold(tmp_path: Path) -> None:
     assert small["small_to_host"].saving == large["blocking_to_host"].saving == 88 * US
 
 
-def test_a_host_that_is_held_behind_a_busy_device_saves_nothing(tmp_path: Path) -> None:
+def test_a_blocked_host_behind_a_busy_device_saves_nothing(tmp_path: Path) -> None:
     # GIVEN the same read, and a kernel that another thread launched, which runs from 412 us on
     t = loop_of_item(steps(1))
     t.launch("c", at=100 * US, start=412 * US, duration=88 * US, thread=9)
@@ -80,7 +80,7 @@ def uploads(src: str, api: str) -> TraceBuilder:
     return t
 
 
-def test_synchronous_copies_from_pinned_memory_only_miss_a_flag(tmp_path: Path) -> None:
+def test_synchronous_copies_from_pinned_memory_only_need_non_blocking(tmp_path: Path) -> None:
     # GIVEN a synchronous copy from pinned memory WHEN the host is held in [20, 160) us
     got = found(uploads("Pinned", "cudaMemcpy"), tmp_path)["blocking_to_device"]
     # THEN the device is idle in [150, 180) us (the 10 us before the copy are a hand-over)

@@ -33,7 +33,7 @@ def duplicates(lengths: list[int], **other: object) -> TraceBuilder:
     return t
 
 
-def test_the_same_bytes_copied_back_to_back(tmp_path: Path) -> None:
+def test_the_same_bytes_copied_twice_in_a_row_are_a_finding(tmp_path: Path) -> None:
     # GIVEN two clones of one size, 25 001 + 25 000 ns of a step of 1 ms WHEN that is more than 5 % THEN both could go
     got = found(duplicates([25_001, 25_000]), tmp_path)["duplicate_copies"]
     assert got.saving == 50_001 and got.candidate and len(got.rows) == 2
@@ -49,7 +49,7 @@ def test_the_same_bytes_copied_back_to_back(tmp_path: Path) -> None:
         {"lengths": [60_000, 60_000], "kernel": True},
     ],
 )
-def test_what_is_no_duplicate(trace: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
+def test_single_short_or_different_copies_are_no_duplicates(trace: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
     assert "duplicate_copies" not in found(duplicates(**trace), tmp_path)
 
 
@@ -63,7 +63,7 @@ def test_another_operator_is_no_change_of_layout(tmp_path: Path) -> None:
 ENGINE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 
 
-def test_gradients_copied_into_buckets(tmp_path: Path) -> None:
+def test_gradients_copied_into_buckets_are_a_finding(tmp_path: Path) -> None:
     # GIVEN two copies of 30 us inside of AccumulateGrad, of which a kernel hides 10 us, and data parallelism
     t = steps(1)
     t.annotation(DDP, 0, 1 * US)
@@ -89,7 +89,7 @@ def test_gradients_that_are_cloned_and_those_without_data_parallelism(tmp_path: 
     assert "gradient_copies" not in found(t, tmp_path / "c")
 
 
-def test_inputs_that_are_copied_to_where_a_graph_reads_them(tmp_path: Path) -> None:
+def test_inputs_copied_into_a_graphs_static_buffers_are_a_finding(tmp_path: Path) -> None:
     # GIVEN a compiled function that copies for 40 us and then launches its graph, in which a copy is too; and a clone of a result
     t = steps(1)
     copied(t, 600 * US, 40 * US, ["CompiledFunction", "aten::clone", "aten::copy_"])

@@ -67,7 +67,7 @@ def records(parts: list[tuple[str, str, str, int, int]] = (), *, meta: dict[str,
     (100 * MIB, 163 * MIB, False),  # 39 %, but 63 MiB
     (100 * MIB, 100 * MIB, False),
 ])  # fmt: skip
-def test_reserved_above_use(peak: int, reserved: int, shown: bool) -> None:
+def test_memory_reserved_far_above_use_is_a_finding(peak: int, reserved: int, shown: bool) -> None:
     f = found(records(peak=peak, reserved=reserved)).get("reserved_above_use")
     assert (f is not None) == shown
     if f is not None:
@@ -75,7 +75,7 @@ def test_reserved_above_use(peak: int, reserved: int, shown: bool) -> None:
         assert "expandable_segments:True" in f.fix
 
 
-def test_reserved_above_use_speaks_of_the_blocks_of_a_snapshot() -> None:
+def test_reserved_memory_above_use_quotes_the_blocks_of_a_snapshot() -> None:
     # GIVEN 222 MiB reserved and 100 in use, 102 MiB beside used blocks WHEN found THEN the evidence has both, and growing segments help
     f = found(capture_of(heaps.fragmented(), file="m"))["reserved_above_use"]
     assert f.saving == 222 * MIB - (99 * MIB + 500) and "largest free block is 62.91" in f.evidence and "expandable" in f.fix
@@ -96,7 +96,7 @@ def test_on_amd_the_setting_has_its_own_name() -> None:
 # -- leak -------------------------------------------------------------------------------------------------------
 
 
-def test_leak(tmp_path: Path) -> None:
+def test_growth_from_step_to_step_is_a_leak(tmp_path: Path) -> None:
     # GIVEN 3,000 B a step in 8 steps THEN a finding of the growth, whatever its size; the state of an optimizer and 4 steps are none
     f = found(training(tmp_path / "a", [3_000] * 8))["leak"]
     assert f.saving == 21_000 and "Cache_0" in f.evidence and not f.candidate
@@ -128,7 +128,7 @@ def modules(path: Path, sizes: list[int]) -> Capture:
     ([200, 800], False),  # of two modules one always holds most
     ([250] * 4, False),
 ])  # fmt: skip
-def test_one_module(tmp_path: Path, sizes: list[int], shown: bool) -> None:
+def test_one_module_with_most_of_the_peak_is_a_finding(tmp_path: Path, sizes: list[int], shown: bool) -> None:
     f = found(modules(tmp_path, sizes)).get("one_module")
     assert (f is not None) == shown
     if f is not None:
@@ -147,13 +147,13 @@ def adam(share: float = 1.0, **more: Any) -> Capture:
     return records(parts, meta=more.pop("meta", {"groups.dp": "0 of 8"}), world=8, peak=20 * GB, **more)
 
 
-def test_optimizer_unsharded() -> None:
+def test_an_optimizer_state_that_every_rank_keeps_is_a_finding() -> None:
     # GIVEN 8 GB of Adam's state for a billion parameters on each of 8 data parallel ranks WHEN found THEN 7 of the 8 GB could go
     f = found(adam())["optimizer_unsharded"]
     assert f.saving == 7 * GB and f.share == 7 / 20 and not f.candidate and "8 ranks of the data parallel group" in f.evidence
 
 
-def test_a_sharded_optimizer_is_none() -> None:
+def test_a_sharded_optimizer_is_no_finding() -> None:
     # GIVEN an eighth of the state, or just below nine tenths (frozen parameters) THEN nothing is said; at nine tenths it is
     assert "optimizer_unsharded" not in found(adam(1 / 8)) and "optimizer_unsharded" not in found(adam(0.89))
     assert "optimizer_unsharded" in found(adam(0.9))
@@ -180,7 +180,7 @@ def test_without_groups_the_size_of_the_job_is_a_guess() -> None:
     assert not found(adam(meta={"sol_capture.groups.dp": "0 of 8"}))["optimizer_unsharded"].candidate
 
 
-def test_without_a_look_at_the_optimizer_it_says_what_to_record() -> None:
+def test_without_a_record_of_the_optimizer_the_rule_states_what_to_record() -> None:
     assert "optimizer=optimizer" in lacking(records(world=8, meta={"groups.dp": "0 of 8"}))["optimizer_unsharded"].record_it_with
 
 
@@ -205,7 +205,7 @@ def stage(number: int, modules_: list[str], stages: int = 4, **meta: str) -> dic
     (1, ["embedding.position_embeddings"], []),
     (1, ["layers.0.attention.out_proj", "layers.0.mlp.output_dense"], []),
 ])  # fmt: skip
-def test_vocabulary_misplaced(number: int, modules_: list[str], wrong: list[str]) -> None:
+def test_embeddings_and_heads_on_the_wrong_stage_are_a_finding(number: int, modules_: list[str], wrong: list[str]) -> None:
     f = stage(number, modules_).get("vocabulary_misplaced")
     assert (f is not None) == bool(wrong)
     if f is not None:
@@ -213,11 +213,11 @@ def test_vocabulary_misplaced(number: int, modules_: list[str], wrong: list[str]
         assert f"stage {number} of 0 to 3" in f.evidence
 
 
-def test_one_stage_needs_both() -> None:
+def test_a_model_of_one_stage_needs_embedding_and_head() -> None:
     assert "vocabulary_misplaced" not in stage(0, ["embed_tokens", "lm_head"], stages=1)
 
 
-def test_a_whole_head_on_tensor_parallel_ranks() -> None:
+def test_a_whole_head_on_tensor_parallel_ranks_is_a_finding() -> None:
     # GIVEN 32,000 x 4,096 numbers on the last stage, and 2 tensor parallel ranks THEN half of the head's bytes could go
     sizes = {"plan.vocab": "32000", "plan.hidden": "4096"}
     f = stage(3, ["lm_head"], **{"groups.tp": "0 of 2", **sizes})["vocabulary_undivided"]
@@ -250,7 +250,7 @@ def with_gradients(levels: list[int], peak: int = 1_000) -> Capture:
     ([0, 19, 19, 19, 19, 19], None),  # below 2 % of the peak
     ([0, 20, 20, 20, 20, 20], 20),
 ])  # fmt: skip
-def test_gradients_kept(levels: list[int], saving: int | None) -> None:
+def test_gradients_kept_between_steps_are_a_finding(levels: list[int], saving: int | None) -> None:
     f = found(with_gradients(levels)).get("gradients_kept")
     assert (f is None) == (saving is None)
     if f is not None:
@@ -292,7 +292,7 @@ def transformer(path: Path, layer: int, other: int, layers: int = 4, backward: b
     return ingest.read(str(t.write(path / "a.pt.trace.json")))
 
 
-def test_activations_recompute(tmp_path: Path) -> None:
+def test_layers_whose_activations_fill_the_peak_may_be_recomputed(tmp_path: Path) -> None:
     # GIVEN 4 blocks that keep 1,000 B each over 1,000 B that were there WHEN found THEN 3 of the 4 are freed for 4 x 1 µs of forward work
     f = found(transformer(tmp_path, 1_000, 0))["activations_recompute"]
     assert f.saving == 3_000 and f.share == 3_000 / 5_000 and f.cost_ns == pytest.approx(4_000) and f.candidate
@@ -305,7 +305,7 @@ def test_activations_recompute(tmp_path: Path) -> None:
     (100, 1_000, False),  # 400 of 1,400: below 30 % of the activations
     (110, 1_000, True),
 ])  # fmt: skip
-def test_few_activations_are_not_worth_it(tmp_path: Path, layer: int, other: int, shown: bool) -> None:
+def test_few_activations_are_no_finding(tmp_path: Path, layer: int, other: int, shown: bool) -> None:
     assert ("activations_recompute" in found(transformer(tmp_path, layer, other))) == shown
 
 
@@ -314,7 +314,7 @@ def test_one_layer_or_no_backward_pass_frees_nothing(tmp_path: Path) -> None:
     assert "activations_recompute" not in found(transformer(tmp_path / "b", 1_000, 0, backward=False))
 
 
-def test_what_a_record_leaves_over_is_activations_for_the_most_part() -> None:
+def test_memory_that_a_record_does_not_name_counts_as_activations() -> None:
     # GIVEN a peak of 100 GB of which 12 GB are told THEN 88 are the rest; with 85 told it is below a fifth
     assert found(records(ADAM))["activations_recompute"].saving == 88 * GB
     assert "activations_recompute" not in found(records(ADAM, peak=14 * GB))
@@ -326,7 +326,7 @@ def test_what_a_record_leaves_over_is_activations_for_the_most_part() -> None:
 @pytest.mark.parametrize(("pinned", "moved", "saving"), [
     (100, 0, None), (200, 99, 101 * MIB // 2), (200, 100, None), (127, 0, None), (128, 0, 64 * MIB), (0, 500, None),
 ])  # fmt: skip
-def test_pinned_unused(pinned: int, moved: int, saving: int | None) -> None:
+def test_pinned_memory_that_no_copy_reads_is_a_finding(pinned: int, moved: int, saving: int | None) -> None:
     """pinned, moved: MiB of two iterations together; 64 MiB an iteration are worth a word."""
     copies = S.COPIES.frame({
         "iteration": [0, 1, 1], "direction": ["HtoH", "HtoH", "HtoD"], "dst_kind": ["Pinned", "Pinned", "Device"],
@@ -349,7 +349,7 @@ def test_what_is_pinned_is_read_from_a_trace_too(tmp_path: Path) -> None:
     assert f.saving == 90 * MIB and "threads" in f.evidence
 
 
-def test_nothing_recorded_of_pinned_memory_is_said() -> None:
+def test_without_records_of_pinned_memory_the_rule_states_what_to_record() -> None:
     assert "copies=True" in lacking(records())["pinned_unused"].record_it_with
 
 

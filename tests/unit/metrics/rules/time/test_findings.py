@@ -14,7 +14,7 @@ from tests.support.trace_builder import TraceBuilder
 MILLION = 1 << 20
 
 
-def test_loading_while_the_device_idles(tmp_path: Path) -> None:
+def test_data_loading_while_the_device_idles_is_a_finding(tmp_path: Path) -> None:
     # GIVEN two loads of 300 us in the training process, during one of which a kernel runs for 100 us
     t = step()
     for at in (0, 500_000):
@@ -99,7 +99,7 @@ def attention(t: TraceBuilder, at: int, product: str = "aten::bmm") -> None:
     t.launch("gemm", at=at + 41_000, start=at + 90_000, duration=40_000)
 
 
-def test_attention_through_a_score_matrix(tmp_path: Path) -> None:
+def test_attention_that_writes_its_score_matrix_is_a_finding(tmp_path: Path) -> None:
     # GIVEN product, softmax, product over one 8x256x256 score matrix
     t = step(200_000)
     attention(t, 0)
@@ -125,7 +125,7 @@ def test_a_softmax_over_another_matrix_is_no_attention(tmp_path: Path) -> None:
     assert "unfused_attention" not in got and "gemm_above_limit" in got
 
 
-def test_products_above_their_limit(tmp_path: Path) -> None:
+def test_products_far_above_their_limit_are_a_finding(tmp_path: Path) -> None:
     # GIVEN a product of 2 * 512**3 FLOP (4.0 us at 66.9 TFLOP/s) that runs 100 us in FP32
     t = step(200_000)
     t.op("aten::mm", 0, 20_000, shapes=[[512, 512], [512, 512]], types=["float", "float"])
@@ -154,7 +154,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("slow", [True, False])
-def test_what_is_left_above_the_limit_per_kind(tmp_path: Path, kind: str, slow: bool) -> None:
+def test_each_kind_of_work_has_one_finding_for_the_rest_above_its_limit(tmp_path: Path, kind: str, slow: bool) -> None:
     # GIVEN one call of a kind, 50 us above its limit or just at it
     name, shapes, dtype, values, limit = KINDS[kind]
     duration = round(limit * 1e9) + (50_000 if slow else 1)
@@ -185,7 +185,7 @@ def test_exposed_copies_that_have_no_finding_of_their_own(tmp_path: Path) -> Non
     assert not [r for r in got if r.startswith("copies_")] and "non_blocking" in got["exposed_copies"].fix
 
 
-def test_a_large_copy_that_nothing_hides_is_told_once(tmp_path: Path) -> None:
+def test_a_large_exposed_copy_is_reported_once(tmp_path: Path) -> None:
     # GIVEN a pinned copy of 101 us beside nothing, and 20 us of a short one
     t = step()
     t.launch("k", at=1_000, start=0, duration=879_000)
@@ -197,7 +197,7 @@ def test_a_large_copy_that_nothing_hides_is_told_once(tmp_path: Path) -> None:
     assert got["exposed_copies"].saving == 20_000 and "DtoH" in got["exposed_copies"].evidence
 
 
-def test_the_copy_that_holds_the_host_is_named_instead_of_the_wait(tmp_path: Path) -> None:
+def test_the_copy_that_blocks_the_host_is_named_instead_of_the_wait(tmp_path: Path) -> None:
     # GIVEN .item() whose copy blocks the host in [100, 405) us, kernel [10, 390), copy [400, 402), next kernel [460, 1000) launched at 450
     t = step()
     t.op("aten::relu", 0, 5_000)
@@ -227,7 +227,7 @@ def test_gradients_that_are_copied_take_their_time_from_the_calls(tmp_path: Path
     assert not {"exposed_copies", "other_above_limit", "elementwise_above_limit"} & set(got)
 
 
-def test_what_saves_next_to_nothing_is_left_out(tmp_path: Path) -> None:
+def test_findings_below_half_a_percent_of_the_step_are_left_out(tmp_path: Path) -> None:
     # GIVEN a step of 1 ms full of one kernel, but for 1 us
     t = step()
     t.launch("k", at=0, start=0, duration=999_000)

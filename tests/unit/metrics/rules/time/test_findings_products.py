@@ -33,7 +33,7 @@ def limit(m: int, n: int, k: int, peak: float, size: int) -> float:
 # -- types and units ------------------------------------------------------------------------------------------
 
 
-def test_fp32_on_plain_units_against_tf32(tmp_path: Path) -> None:
+def test_fp32_products_on_plain_units_are_compared_with_tf32(tmp_path: Path) -> None:
     # GIVEN 1024**3 in FP32 on a kernel without matrix units, 100 us
     finding = rules(tmp_path, 1024, 1024, 1024, 100, kernel=SGEMM, types="float")["fp32_matrix"]
     # THEN in TF32 the work takes 4.3 us (in BF16 2.2 us), the traffic 3.8 us
@@ -43,7 +43,7 @@ def test_fp32_on_plain_units_against_tf32(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "types"), [(TF32, "float"), (MMA, BF16), (SGEMM, BF16), (SGEMM, "double")])
-def test_tf32_bf16_and_fp64_are_not_told_to_leave_fp32(tmp_path: Path, kernel: str, types: str) -> None:
+def test_products_in_tf32_bf16_and_fp64_get_no_advice_about_fp32(tmp_path: Path, kernel: str, types: str) -> None:
     assert "fp32_matrix" not in rules(tmp_path, 1024, 1024, 1024, 1000, kernel=kernel, types=types)
 
 
@@ -56,7 +56,7 @@ def test_on_amd_the_advice_is_bf16(tmp_path: Path) -> None:
     assert "bfloat16" in finding.fix and "TF32" not in finding.evidence and "Tensor Core" not in finding.title
 
 
-def test_bf16_on_plain_units(tmp_path: Path) -> None:
+def test_bf16_products_on_plain_units_are_a_finding(tmp_path: Path) -> None:
     # GIVEN 1024**3 in BF16 in 200 us, 10.7 TFLOP/s, by a kernel that says so
     finding = rules(tmp_path, 1024, 1024, 1024, 200, kernel=SIMT)["plain_units"]
     assert finding.saving == pytest.approx(200_000 - limit(1024, 1024, 1024, H100_BF16, 2), abs=2)  # type: ignore[attr-defined]
@@ -76,7 +76,7 @@ def test_no_advice_about_units_where_it_is_not_known_or_does_not_matter(tmp_path
 # -- sizes ----------------------------------------------------------------------------------------------------
 
 
-def test_rows_that_are_not_16_bytes_apart(tmp_path: Path) -> None:
+def test_products_with_rows_that_are_not_16_bytes_apart_are_a_finding(tmp_path: Path) -> None:
     # GIVEN n = 4095 in BF16 (rows of 8190 bytes), 500 us where 139 us are the limit, by a kernel that loads one element at a time
     finding = rules(tmp_path, 4096, 4095, 4096, 500, kernel=ODD)["misaligned_products"]
     # THEN padded to 4096 the limit grows by 4096 / 4095
@@ -86,7 +86,7 @@ def test_rows_that_are_not_16_bytes_apart(tmp_path: Path) -> None:
     assert "loads one element at a time" in finding.evidence  # type: ignore[attr-defined]
 
 
-def test_without_a_word_in_the_kernels_name_it_is_a_candidate(tmp_path: Path) -> None:
+def test_without_alignment_in_the_kernels_name_the_finding_is_a_candidate(tmp_path: Path) -> None:
     assert rules(tmp_path, 4096, 4095, 4096, 500, kernel=MMA)["misaligned_products"].candidate  # type: ignore[attr-defined]
 
 
@@ -96,7 +96,7 @@ def test_odd_row_counts_and_fast_products_are_left_alone(tmp_path: Path, m: int,
     assert "misaligned_products" not in rules(tmp_path, m, n, 4096, us, kernel=ODD)
 
 
-def test_a_last_round_that_is_not_full(tmp_path: Path) -> None:
+def test_a_last_round_of_blocks_that_is_not_full_is_a_finding(tmp_path: Path) -> None:
     # GIVEN 12 x 12 tiles of 128 x 128 on 132 SMs: 1.09 rounds where 2 run
     got = rules(tmp_path, 1536, 1536, 4096, 100, kernel=MMA, kernel_grid=(12, 12, 1))
     finding = got["unfilled_tiles"]
@@ -107,13 +107,13 @@ def test_a_last_round_that_is_not_full(tmp_path: Path) -> None:
     assert got["gemm_above_limit"].saving == pytest.approx(rest, abs=2)  # type: ignore[attr-defined]
 
 
-def test_a_result_that_does_not_fill_its_tiles(tmp_path: Path) -> None:
+def test_a_result_that_does_not_fill_its_tiles_is_a_finding(tmp_path: Path) -> None:
     # GIVEN 1408 x 1496 in 11 x 12 tiles of 128 x 128: one full round, 1408 * 1496 of 1408 * 1536 elements used
     finding = rules(tmp_path, 1408, 1496, 4096, 100, kernel=MMA, kernel_grid=(12, 11, 1))["unfilled_tiles"]
     assert finding.saving == pytest.approx(100_000 * (1 - 1496 / 1536), abs=2)  # type: ignore[attr-defined]
 
 
-def test_a_product_with_fewer_blocks_than_units(tmp_path: Path) -> None:
+def test_a_product_with_fewer_blocks_than_units_is_a_finding(tmp_path: Path) -> None:
     # GIVEN 8 x 8 tiles on 132 SMs, 50 us
     finding = rules(tmp_path, 1024, 1024, 4096, 50, kernel=MMA, kernel_grid=(8, 8, 1))["small_products"]
     assert finding.saving == pytest.approx(50_000 * (1 - 64 / H100_UNITS), abs=2) and finding.candidate  # type: ignore[attr-defined]
@@ -140,7 +140,7 @@ def test_split_products_fill_the_device_by_their_grid(tmp_path: Path) -> None:
         ("Cijk_Alik_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x208x64_MI16x16x1_SN", (256, 208)), (SGEMM, (128, 128)), ("splitKreduce_kernel", None),
     ],
 )  # fmt: skip
-def test_tiles_by_kernel_name(kernel: str, tile: tuple[int, int] | None) -> None:
+def test_the_tile_is_read_from_the_kernels_name(kernel: str, tile: tuple[int, int] | None) -> None:
     assert tile_of(kernel) == tile
 
 
@@ -150,7 +150,7 @@ def test_tiles_count_with_the_better_orientation() -> None:
     assert found is not None and tiles(found, (128, 256)) == (1, 256 * 100 / (256 * 128))
 
 
-def test_sizes_of_products() -> None:
+def test_sizes_and_alignment_of_products_are_read_from_their_arguments() -> None:
     # GIVEN a linear layer over a batch, its weight as (out, in)
     found = product("aten::linear", Inputs("[[4, 10, 64], [30, 64], [30]]", '["c10::Half", "c10::Half", "c10::Half"]'))
     # THEN 40 x 30 by 64; rows of 60 bytes in the result are 4-aligned
@@ -175,14 +175,14 @@ def twice(tmp_path: Path, calls: int, slow_us: int) -> dict[str, object]:
     return dict(found(t, tmp_path))
 
 
-def test_the_same_product_in_a_slower_kernel(tmp_path: Path) -> None:
+def test_a_product_in_a_slower_kernel_than_an_equal_one_is_a_finding(tmp_path: Path) -> None:
     # GIVEN three calls of 200 us and three of 300 us THEN the latter could save 100 us each
     finding = twice(tmp_path, 3, 300)["slower_kernel"]
     assert finding.saving == 3 * 100_000 and "1.50×" in finding.evidence  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("calls", "slow_us"), [(2, 300), (3, 220)], ids=["too few", "alike"])
-def test_chance_is_no_slower_kernel(tmp_path: Path, calls: int, slow_us: int) -> None:
+def test_times_that_differ_by_chance_are_no_slower_kernel(tmp_path: Path, calls: int, slow_us: int) -> None:
     assert "slower_kernel" not in twice(tmp_path, calls, slow_us)
 
 
@@ -197,7 +197,7 @@ def beside(tmp_path: Path, other_us: int, *, kernel: str = MMA) -> dict[str, obj
     return dict(found(t, tmp_path))
 
 
-def test_a_product_far_behind_another_of_its_type(tmp_path: Path) -> None:
+def test_a_product_far_behind_another_of_its_type_is_a_finding(tmp_path: Path) -> None:
     # GIVEN 69.5 % of the limit here and 34.7 % there WHEN the second ran at the rate of the first it would take 100 us instead of 200
     finding = beside(tmp_path, 200)["behind_the_best"]
     assert finding.saving == pytest.approx(3 * 100_000, abs=5) and finding.candidate  # type: ignore[attr-defined]

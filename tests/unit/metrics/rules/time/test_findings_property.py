@@ -30,11 +30,11 @@ CALLS = st.lists(
         NAMES, KERNELS, st.lists(SIZES, max_size=4), st.sampled_from(["float", "c10::BFloat16", "long int", "odd"]),
         st.integers(0, 200_000), st.integers(0, 100_000), st.sampled_from([7, 20]), st.booleans(),
     ),
-    max_size=25,
+    max_size=16,
 )  # fmt: skip
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(CALLS, st.booleans(), st.booleans(), st.booleans())
 def test_findings_stay_within_the_time_there_is(calls: list[tuple], stepped: bool, optimizer: bool, device: bool) -> None:  # type: ignore[type-arg]
     # GIVEN any calls with any sizes, kernels that begin and end anywhere, with or without a step, an optimizer and a device

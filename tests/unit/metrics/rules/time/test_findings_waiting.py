@@ -60,7 +60,7 @@ def test_a_later_slow_launch_is_no_first_use(tmp_path: Path) -> None:
     assert "warm_up" not in found(t, tmp_path)
 
 
-def test_memory_from_the_driver(tmp_path: Path) -> None:
+def test_idle_time_during_allocation_from_the_driver_is_a_finding(tmp_path: Path) -> None:
     # GIVEN a cudaMalloc [100, 300) us in a gap [50, 350) us
     t = step()
     t.op("aten::empty", 90_000, 220_000)
@@ -111,7 +111,7 @@ def test_long_gaps_are_no_launch_overhead(tmp_path: Path) -> None:
     assert set(found(t, tmp_path)) == {"host_wait"}
 
 
-def test_a_copy_that_holds_the_host_is_named(tmp_path: Path) -> None:
+def test_a_copy_that_blocks_the_host_is_named(tmp_path: Path) -> None:
     # GIVEN a gap of 500 us, all of it inside a cudaMemcpyAsync
     t = step()
     t.op("aten::to", 0, 520_000)

@@ -60,7 +60,7 @@ def test_elementwise_work_of_another_size_does_not_belong_to_it(tmp_path: Path) 
     assert len(found(t, tmp_path)["unfused_attention"].rows) == 3
 
 
-def test_the_backward_of_unfused_attention(tmp_path: Path) -> None:
+def test_the_backward_pass_of_unfused_attention_is_a_finding(tmp_path: Path) -> None:
     # GIVEN dV = P^T dO and dP = dO V^T, the softmax gradient, a scale, dQ = dS K and dK = dS^T Q: 40 + 40 + 30 + 10 + 40 + 40 us
     t = step(300_000)
     products = [("aten::bmm", 40, [SCORE, NARROW]), ("aten::bmm", 40, [NARROW, WIDE])]
@@ -72,7 +72,7 @@ def test_the_backward_of_unfused_attention(tmp_path: Path) -> None:
     assert finding.saving == pytest.approx(200_000 - limit, abs=2) and len(finding.rows) == 6 and "once backward" in finding.evidence
 
 
-def test_a_math_backend_is_told_to_take_another(tmp_path: Path) -> None:
+def test_attention_by_the_math_backend_is_advised_to_choose_another(tmp_path: Path) -> None:
     # GIVEN the same chain below scaled_dot_product_attention's math backend
     t = step(200_000)
     t.op("aten::_scaled_dot_product_attention_math", 5, 10_000)
@@ -99,7 +99,7 @@ def optimizer(t: TraceBuilder, names: tuple[str, ...], prefix: str = "aten::") -
     run(t, [(prefix + n, 10, [[MILLION]] * (3 if n.startswith("addc") else 1)) for n in names])
 
 
-def test_an_optimizer_of_many_passes(tmp_path: Path) -> None:
+def test_an_optimizer_of_many_kernels_is_a_finding(tmp_path: Path) -> None:
     # GIVEN eight passes of 10 us over 2**20 FP32 parameters
     t = step(82_000)
     optimizer(t, ADAM)
@@ -134,7 +134,7 @@ def convolution(t: TraceBuilder, first: str) -> None:
     t.launch("cutlass_80_tensorop_s1688fprop_optimized_tf32_128x128_16x4", at=1_000, start=40_000, duration=100_000)
 
 
-def test_a_librarys_layout_kernels(tmp_path: Path) -> None:
+def test_layout_kernels_of_a_library_are_a_finding(tmp_path: Path) -> None:
     t = step(140_000)
     convolution(t, "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (cudnnKernelDataType_t)0>(x)")
     finding = found(t, tmp_path)["layout_kernels"]
@@ -156,7 +156,7 @@ PERMUTED = ([2048, 32, 1], [2048, 1, 64])
 @pytest.mark.parametrize(
     ("strides", "saving"), [(PERMUTED, 50_000), ((PERMUTED[0], PERMUTED[0]), None), ((PERMUTED[0], [4096, 32, 1]), None)]
 )
-def test_copies_that_only_permute(tmp_path: Path, strides: tuple[list[int], list[int]], saving: int | None) -> None:
+def test_copies_that_only_permute_are_a_finding(tmp_path: Path, strides: tuple[list[int], list[int]], saving: int | None) -> None:
     # GIVEN copies of 50 us: dense to permuted, dense to dense, and out of a larger tensor
     t = step(60_000)
     call(t, "aten::copy_", 10_000, 50_000, [[8, 64, 32], [8, 64, 32]], strides=list(strides))
@@ -166,7 +166,7 @@ def test_copies_that_only_permute(tmp_path: Path, strides: tuple[list[int], list
 
 
 @pytest.mark.parametrize(("shape", "saving"), [([512, 1024], 20_000), ([64, 1024], None)], ids=["weight", "activation"])
-def test_weights_that_are_cast_for_every_step(tmp_path: Path, shape: list[int], saving: int | None) -> None:
+def test_weights_that_are_cast_in_every_step_are_a_finding(tmp_path: Path, shape: list[int], saving: int | None) -> None:
     # GIVEN a cast of 20 us from FP32 to BF16 before a product of 64x1024 by 1024x512 in BF16
     t = step(60_000)
     t.op("aten::copy_", 100, 40, shapes=[shape, shape], types=["c10::BFloat16", "float"])
@@ -182,7 +182,7 @@ def test_weights_that_are_cast_for_every_step(tmp_path: Path, shape: list[int], 
 CHAIN = [("aten::relu", 10, [[MILLION]]), ("aten::mul", 10, [[MILLION], [MILLION]]), ("aten::add", 10, [[MILLION], []])]
 
 
-def test_a_chain_of_elementwise_kernels(tmp_path: Path) -> None:
+def test_a_chain_of_elementwise_kernels_is_a_finding(tmp_path: Path) -> None:
     # GIVEN relu, mul, add of 10 us each over 2**20 floats: (1+1) + (2+1) + (1+1) arrays, less two intermediates read and written
     t = step(31_000)
     run(t, CHAIN)
@@ -235,7 +235,7 @@ def test_a_reduction_hands_on_its_smaller_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_work_that_runs_again_in_the_backward_pass(tmp_path: Path, again: bool) -> None:
+def test_forward_work_that_runs_again_in_the_backward_pass_is_a_finding(tmp_path: Path, again: bool) -> None:
     # GIVEN a node of the backward pass that runs a forward product (30 us) again before its own gradient (20 us)
     t = step(101_000)
     shapes = [[512, 512], [512, 512]]
@@ -262,7 +262,7 @@ def on_cpu(t: TraceBuilder, folder: Path) -> dict[str, Finding]:
     return {f.id: f for f in time_findings(c, part, _waterfall(c, part, work(c, CPU)))}
 
 
-def test_a_cpu_with_bf16_units(tmp_path: Path) -> None:
+def test_fp32_products_on_a_cpu_with_bf16_units_are_a_finding(tmp_path: Path) -> None:
     # GIVEN 1024**3 in FP32, 30 ms WHEN BF16 has four times the rate: 2.147 GFLOP at 400 GFLOP/s are 5.4 ms
     t = step(40_000_000, device="")
     t.op("aten::mm", 0, 30_000_000, shapes=[[1024, 1024], [1024, 1024]], types=["float", "float"])
@@ -276,7 +276,7 @@ NCHW, NHWC = [32 * 32 * 64, 32 * 32, 32, 1], [32 * 32 * 64, 1, 32 * 64, 64]
 
 
 @pytest.mark.parametrize("strides", [NCHW, NHWC])
-def test_images_with_their_channels_first(tmp_path: Path, strides: list[int]) -> None:
+def test_images_in_nchw_on_a_cpu_are_a_finding(tmp_path: Path, strides: list[int]) -> None:
     # GIVEN a convolution and a pooling of 8x64x32x32 images, 40 ms and 10 ms
     t = step(60_000_000, device="")
     shape = [8, 64, 32, 32]
@@ -294,7 +294,7 @@ def test_images_with_their_channels_first(tmp_path: Path, strides: list[int]) ->
         assert got["channels_first"].candidate and len(got["channels_first"].rows) == 2 and got["channels_first"].saving < 50_000_000
 
 
-def test_a_chain_on_a_cpu(tmp_path: Path) -> None:
+def test_a_chain_of_elementwise_operators_on_a_cpu_is_a_finding(tmp_path: Path) -> None:
     # GIVEN relu and mul of 4 ms each over 2**20 floats on one thread; fused 3 of 5 arrays stay: 12.6 MB at 20 GB/s
     t = step(10_000_000, device="")
     t.op("aten::relu", 0, 4_000_000, shapes=[[MILLION]], types=["float"])
