@@ -9,7 +9,7 @@ import pytest
 
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.trees.module_tree import phase_name, phase_parts
-from tb_sol_plugin.metrics.trees.phases import host_shares, phase_times, phase_tree
+from tb_sol_plugin.metrics.trees.phases import STEP, host_shares, phase_times, phase_tree
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder
@@ -116,3 +116,26 @@ def test_ranges_nested_deeper_than_pythons_recursion_limit_make_a_tree(tmp_path:
     # THEN each has a node of its own, one below the other, and each subtree goes on to the end
     assert tree.depth.tolist() == list(range(1_500)) and tree.parent.tolist() == list(range(-1, 1_499))
     assert set(tree.end.tolist()) == {1_500} and tree.path[-1].count("/") == 1_499
+
+
+# -- The parts of an average step on the host ------------------------------------------------------------------------
+
+
+def test_a_level_that_only_names_make_gives_way_to_the_phases_in_it() -> None:
+    # GIVEN two steps around `rl`, which no range has, with `rl/a` and `rl/b` in it
+    frame = pd.DataFrame({
+        "node": [0, 1, 2, 3], "parent": [-1, 0, 1, 1], "name": [STEP, "rl", "a", "b"],
+        "path": [STEP, f"{STEP}/rl", f"{STEP}/rl/a", f"{STEP}/rl/b"], "count": [2, 0, 2, 2], "host_ns": [100, 90, 60, 30],
+    })  # fmt: skip
+    # WHEN the shares are asked THEN they are those of a and b, per step; with ranges of its own, `rl` is one
+    assert [(s.name, s.host_ns) for s in host_shares(frame, 2)] == [("a", 30.0), ("b", 15.0)]
+    assert [(s.name, s.host_ns) for s in host_shares(frame.assign(count=[2, 2, 2, 2]), 2)] == [("rl", 45.0)]
+
+
+def test_a_level_next_to_other_phases_stays() -> None:
+    # GIVEN two levels that only names make beside each other WHEN the shares are asked THEN both are there, so that the bar adds up
+    frame = pd.DataFrame({
+        "node": [0, 1, 2], "parent": [-1, 0, 0], "name": [STEP, "x", "y"], "path": [STEP, f"{STEP}/x", f"{STEP}/y"], "count": [1, 0, 0],
+        "host_ns": [10, 6, 4],
+    })  # fmt: skip
+    assert [s.name for s in host_shares(frame, 1)] == ["x", "y"]
