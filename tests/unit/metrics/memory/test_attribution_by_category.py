@@ -10,7 +10,7 @@ from tb_sol_plugin.metrics.memory.attribution import BEFORE, UNKNOWN, attributio
 from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
-from tests.unit.metrics.memory.test_attribution import made, said
+from tests.unit.metrics.memory.test_attribution import bytes_by_name, made
 
 CUDA, HOST = (1, 0), (0, -1)
 
@@ -37,20 +37,20 @@ def test_parts_of_a_record_replace_the_category_before() -> None:
     # GIVEN a record of 900 B of parameters on the device WHEN asked at the peak THEN they stand for themselves, and the rest is unknown
     c = beside(CUDA, **records(0, 900))
     found = attribution(c, whole(c)[0], "category")
-    assert said(found) == {"params": 900, UNKNOWN: 150} and not found.rows["estimated"].any()
+    assert bytes_by_name(found) == {"params": 900, UNKNOWN: 150} and not found.rows["estimated"].any()
     assert "the record 'here' found them" in found.notes[0]
 
 
 def test_parts_larger_than_the_memory_before_are_ignored() -> None:
     # GIVEN more parameters than were in use WHEN asked THEN the trace's own estimate stands
     c = beside(CUDA, **records(0, 1_051))
-    assert said(attribution(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
+    assert bytes_by_name(attribution(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
 
 
 def test_memory_of_the_host_from_before_is_in_no_total_and_no_category() -> None:
     # GIVEN the same on the host, whose totals count from the first profiler on WHEN asked THEN a record's parameters are not among them
     c = beside(HOST, **records(-1, 900))
-    assert said(attribution(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
+    assert bytes_by_name(attribution(c, whole(c)[0], "category")) == {BEFORE: 1_000, UNKNOWN: 50}
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_a_timeline_of_the_same_rank_replaces_estimated_categories(device: tuple
     curve = next(x for x in whole(c) if x.source == "events")
     # WHEN asked at the peak THEN categories are those of the timeline, measured, and add up to what the trace says
     found = attribution(c, curve, "category")
-    assert said(found) == wanted and not found.rows["estimated"].any()
+    assert bytes_by_name(found) == wanted and not found.rows["estimated"].any()
     # AND 30 ns in the activations are gone
-    assert "activations" not in said(attribution(c, curve, "category", 30))
+    assert "activations" not in bytes_by_name(attribution(c, curve, "category", 30))
 
 
 def test_the_stack_over_time_is_that_of_the_timeline() -> None:
