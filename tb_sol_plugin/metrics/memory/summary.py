@@ -31,8 +31,8 @@ CHANGES: Final = "levels are changes since the beginning of the recording"
 
 
 @dataclass(frozen=True)
-class Capacity:
-    """Bytes of a device's memory, None unknown; why: where the number is from, or why there is none. estimated: of such devices."""
+class Amount:
+    """A number of bytes and where it is from; None is unknown, and `why` has the reason. estimated: it is not of this very device."""
 
     bytes: int | None
     why: str
@@ -61,7 +61,7 @@ class Summary:
     fragmentation: int | None
     before: int | None
     end: int
-    capacity: Capacity
+    capacity: Amount
     left: int | None
     failures: int | None
     why: dict[str, str]
@@ -96,7 +96,7 @@ def summary(capture: Capture, curve: Curves | None = None, *, limits: str = "") 
 
 
 def _why_unknown(
-    curve: Curves, size: Capacity, *, left: int | None, at_peak: int | None, fragmentation_known: bool, failures: int | None
+    curve: Curves, size: Amount, *, left: int | None, at_peak: int | None, fragmentation_known: bool, failures: int | None
 ) -> dict[str, str]:
     """Returns, by field of a summary, why it is unknown, or what it means. at_peak: bytes reserved when most was in use."""
     why: dict[str, str] = {}
@@ -137,7 +137,7 @@ def _reserved_at(curve: Curves) -> int | None:
     return int(curve.reserved[row])
 
 
-def capacity(capture: Capture, device: str, limits: str = "") -> Capacity:
+def capacity(capture: Capture, device: str, limits: str = "") -> Amount:
     """Returns how much memory a device has.
 
     It is that of the limits a reader chose, as recorded in the program, as recorded in the trace, else that of its device limits.
@@ -145,25 +145,25 @@ def capacity(capture: Capture, device: str, limits: str = "") -> Capacity:
     BadQuery where `limits` names no device.
     """
     if is_host(device):
-        return Capacity(None, OF_THE_HOST)
+        return Amount(None, OF_THE_HOST)
     if limits:
         spec = device_for(capture, limits)
         if spec is not None and spec.memory_bytes:
-            return Capacity(spec.memory_bytes, f"memory of {spec.name}, as chosen")
+            return Amount(spec.memory_bytes, f"memory of {spec.name}, as chosen")
     number = number_of(device)
     records = capture.tables[S.MEMORY_RECORDS.name]
     of_device = records["device"].to_numpy()
     total = records["total"].to_numpy()
     reported = total[(total > 0) & ((of_device == number) if number >= 0 else (of_device >= 0))]
     if len(reported):
-        return Capacity(int(reported.max()), "memory of the device as the program read it")
+        return Amount(int(reported.max()), "memory of the device as the program read it")
     props = [p for p in capture.facts.devices if p.memory_bytes > 0 and number in (p.id, -1)]
     if props and (number >= 0 or len({p.memory_bytes for p in props}) == 1):
-        return Capacity(props[0].memory_bytes, f"memory of {props[0].name or 'the device'} as recorded")
+        return Amount(props[0].memory_bytes, f"memory of {props[0].name or 'the device'} as recorded")
     spec = device_for(capture)
     if spec is not None and spec.memory_bytes:
-        return Capacity(spec.memory_bytes, f"memory of {spec.name}, of its device limits", estimated=True)
-    return Capacity(None, NO_CAPACITY)
+        return Amount(spec.memory_bytes, f"memory of {spec.name}, of its device limits", estimated=True)
+    return Amount(None, NO_CAPACITY)
 
 
 # -- How far a device is from running out ----------------------------------------------------------------------------
@@ -183,15 +183,6 @@ NO_TOTAL: Final = "the memory of the device is not recorded; choose device limit
 HEADROOM_OF_THE_HOST: Final = "the host's memory has no allocator that is tracked"
 NEAR: Final = 0.05
 """Headroom below this share of the device is a warning."""
-
-
-@dataclass(frozen=True)
-class Amount:
-    """A number of bytes and where it is from; None is unknown, and `why` says why. estimated: it is not of this very device."""
-
-    bytes: int | None
-    why: str
-    estimated: bool = False
 
 
 @dataclass(frozen=True)
@@ -267,8 +258,7 @@ def of_device(capture: Capture, curve: Curves) -> tuple[Curves, ...]:
 
 def _headroom(capture: Capture, curve: Curves, limits: str) -> Headroom:
     number = _number(capture, curve)
-    size = capacity(capture, curve.device, limits)
-    total = Amount(size.bytes, size.why, size.estimated)
+    total = capacity(capture, curve.device, limits)
     curves = of_device(capture, curve)
     blocks = None if is_host(curve.device) else heap(capture, number)
     failures = tuple(_headroom_failures(capture, curves, number, blocks))
