@@ -86,7 +86,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     totals = memcpy_tables.totals(directions, launched, where)
     per_step = exposure.per_step(capture, where)
     worst = exposure.worst_step(per_step)
-    beside = memcpy_counted.beside(capture, where)
+    counted_in_log = memcpy_counted.compared_with_trace(capture, where)
     sections: list[AnySection] = [
         *memcpy_tables.cards(capture, found, directions, limits, query.step),
         bandwidth_chart(found, limits, bandwidth.fits(found), keyed=query.by == "direction"),
@@ -95,7 +95,7 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
         *lanes_sections(capture, found, where, worst),
         memcpy_tables.breakdown_section(capture, found, table, query.by, totals, where, unsure, query.step),
         *memcpy_tables.calls_section(capture, where),
-        *([beside] if beside is not None else []),
+        *([counted_in_log] if counted_in_log is not None else []),
         memcpy_tables.numbers(totals, {d: fit for d in directions["direction"] if (fit := bandwidth.latency_fit(found, d)) is not None}),
     ]
     return Report(
@@ -169,10 +169,10 @@ def lanes_sections(capture: Capture, found: pd.DataFrame, where: Scope, worst: i
         texts = _lane_hover(capture, shapes, name)
         copies = name not in (exposure.COMPUTE_LANE, exposure.COMMUNICATION_LANE)
         data.append(_lane_bars(name, label, shapes, texts, window, factor, opacity=0.32 if copies else 1.0))
-        bare = lanes.exposed[lanes.exposed["lane"] == name].reset_index(drop=True)
-        if len(bare):
-            inside = np.searchsorted(shapes["start_ns"].to_numpy(), bare["start_ns"].to_numpy(), side="right") - 1
-            data.append(_lane_bars(name, label, bare, [texts[max(i, 0)] for i in inside.tolist()], window, factor, opacity=1.0))
+        exposed_spans = lanes.exposed[lanes.exposed["lane"] == name].reset_index(drop=True)
+        if len(exposed_spans):
+            inside = np.searchsorted(shapes["start_ns"].to_numpy(), exposed_spans["start_ns"].to_numpy(), side="right") - 1
+            data.append(_lane_bars(name, label, exposed_spans, [texts[max(i, 0)] for i in inside.tolist()], window, factor, opacity=1.0))
     what = f"step {number}" if number is not None else f"the {where.label}" if where.whole else where.label
     which = f"device {lanes.device}, one of {lanes.devices} with copies; " if lanes.devices > 1 else ""
     drawn = FigureSection(
@@ -214,11 +214,11 @@ def _lane_window(capture: Capture, found: pd.DataFrame, where: Scope, worst: int
     """Returns the bounds of the window and the number of the step: its bounds, and what its own copies reach beyond them."""
     if worst is None:
         return where.window_ns, None
-    mine = found[found["step"] == worst]
+    subset = found[found["step"] == worst]
     low, high = (int(capture.steps[c].to_numpy()[worst]) for c in ("start_ns", "end_ns"))
-    if len(mine):
-        low = min(low, int(mine["start_ns"].min()))
-        high = max(high, int((mine["start_ns"] + mine["duration_ns"]).max()))
+    if len(subset):
+        low = min(low, int(subset["start_ns"].min()))
+        high = max(high, int((subset["start_ns"] + subset["duration_ns"]).max()))
     number = int(capture.steps["number"].to_numpy()[worst])
     return (low, high), number if number >= 0 and not capture.facts.pseudo_step else None
 
@@ -230,8 +230,8 @@ def _since_start(at: int) -> str:
 
 def _lane_label(name: str, total: pd.Series[int]) -> str:
     exposed, union = int(total["exposed_ns"]), int(total["union_ns"])
-    told = "hidden" if not exposed else "all exposed" if exposed == union else f"{human(exposed, 'ns')} exposed"
-    said = human(union, "ns") if exposed < 0 else f"{human(union, 'ns')}, {told}"
+    hidden_text = "hidden" if not exposed else "all exposed" if exposed == union else f"{human(exposed, 'ns')} exposed"
+    said = human(union, "ns") if exposed < 0 else f"{human(union, 'ns')}, {hidden_text}"
     return f"{LANES.get(name, name)}<br><span style='font-size:10.5px'>{said}</span>"
 
 
@@ -337,17 +337,17 @@ def bandwidth_chart(
     )
 
 
-def _markers(name: str, mine: pd.DataFrame, longest: float, *, keyed: bool) -> F.Plain:
-    area = np.maximum(6.0, 26.0 * np.sqrt(mine["time"].to_numpy() / longest))
+def _markers(name: str, subset: pd.DataFrame, longest: float, *, keyed: bool) -> F.Plain:
+    area = np.maximum(6.0, 26.0 * np.sqrt(subset["time"].to_numpy() / longest))
     trace: F.Plain = {
-        "type": "scatter", "mode": "markers", "name": NAMES[name], "x": mine["size"].tolist(), "y": mine["rate"].tolist(),
+        "type": "scatter", "mode": "markers", "name": NAMES[name], "x": subset["size"].tolist(), "y": subset["rate"].tolist(),
         "marker": {"symbol": F.symbol(name), "size": area.tolist(), "color": F.light(COLORS.get(name, "other")), "opacity": 0.8,
                    "line": {"width": 0.8, "color": F.light("surface")}},
         "hovertext": [f"{how_many(int(n), 'copy', 'copies')} of {human(s, 'B')}<br>{human(r, 'B/s')}, {human(t, 'ns')} in all"
-                      for n, s, r, t in zip(mine["count"], mine["size"], mine["rate"], mine["time"], strict=True)],
+                      for n, s, r, t in zip(subset["count"], subset["size"], subset["rate"], subset["time"], strict=True)],
         "hovertemplate": f"<b>{NAMES[name]}</b><br>%{{hovertext}}<extra></extra>",
     }  # fmt: skip
-    return trace | ({"customdata": [name] * len(mine)} if keyed else {})
+    return trace | ({"customdata": [name] * len(subset)} if keyed else {})
 
 
 def _line(x: list[float], y: list[float], color: str, dash: str, name: str) -> F.Plain:

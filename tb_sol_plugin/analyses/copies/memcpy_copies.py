@@ -137,7 +137,7 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
         str(i): Mark("flagged", "faster than the assumed limit: the link assumption is wrong")
         for i, share in enumerate(frame["link_share"]) if share > 1.05
     }  # fmt: skip
-    what = ", ".join(t for t in (choice_text(query), _held(query)) if t)
+    what = ", ".join(t for t in (choice_text(query), _reasons_text(query)) if t)
     table = make_table(
         "copies",
         "Single copies",
@@ -174,7 +174,7 @@ def _columns(query: MemcpyCopiesQuery, frame: pd.DataFrame) -> tuple[Column, ...
     return tuple(msgspec.structs.replace(c, rank=ranks[c.name]) if c.name in ranks else c for c in COLUMNS)
 
 
-def _held(query: MemcpyCopiesQuery) -> str:
+def _reasons_text(query: MemcpyCopiesQuery) -> str:
     """Returns the choice of reasons in words for a heading."""
     if not query.held:
         return ""

@@ -68,7 +68,7 @@ _VALUES: Final = (
     Column("id", "Id", doc="stable key of the row", rank=3),
 )  # fmt: skip
 COUNTED_COLUMNS: Final = (_HEAD[0], *GROUPS.values(), *_HEAD[1:], *_VALUES)
-BESIDE: Final = (
+COMPARED_COLUMNS: Final = (
     Column("direction", "Direction", doc="direction of the copies", show="symbol"),
     Column("counted", "Counted per step", doc="copies per step that the SOL capture counted at the operators"),
     Column("recorded", "Recorded per step", doc="copies per step in the trace", missing="the profiler leaves them out"),
@@ -76,7 +76,7 @@ BESIDE: Final = (
     Column("recorded_bytes", "Bytes recorded", "B", "per step, of those that carry a size", missing="none carries a size"),
     Column("reason", "Where they differ", doc="what may explain a difference"),
 )
-TABLES: Final = {"counted": COUNTED_COLUMNS, "beside": BESIDE}
+TABLES: Final = {"counted": COUNTED_COLUMNS, "beside": COMPARED_COLUMNS}
 """Columns by section."""
 UNTIMED: Final = ("blocking", "time_ns", "bandwidth_bytes_per_s")
 """Values that a card leaves out where they are not known."""
@@ -148,9 +148,9 @@ def _headline(directions: pd.DataFrame, steps: int) -> str:
 
 def _moved(directions: pd.DataFrame, direction: str, each: int) -> str:
     """Returns the bytes of a direction, or the number of its copies where no size is known."""
-    mine = directions[directions["direction"] == direction].iloc[0]
-    size = float(mine["bytes"])
-    return f"**{human(size / each, 'B')}**" if size > 0 else f"what {_number(float(mine['count']) / each)} of unknown size hold"
+    subset = directions[directions["direction"] == direction].iloc[0]
+    size = float(subset["bytes"])
+    return f"**{human(size / each, 'B')}**" if size > 0 else f"what {_number(float(subset['count']) / each)} of unknown size hold"
 
 
 def _number(count: float) -> str:
@@ -317,7 +317,7 @@ def _columns(by: str, *, timed: bool, called: bool) -> tuple[Column, ...]:
     return tuple(msgspec.structs.replace(c, rank=rank.get(c.name, c.rank)) for c in (*head, *_VALUES))
 
 
-def beside(capture: Capture, where: Scope) -> TableSection | None:
+def compared_with_trace(capture: Capture, where: Scope) -> TableSection | None:
     """Compares what the SOL log of a trace counted with what the trace recorded, per step; None where there is no such log."""
     if not counted.has(capture) or not len(capture.device) or not where.whole:
         return None
@@ -326,33 +326,33 @@ def beside(capture: Capture, where: Scope) -> TableSection | None:
     each, traced = counted.iterations(capture), where.step_count
     rows = []
     for direction in ("HtoD", "DtoH", "DtoD", "PtoP"):
-        mine = found[found["direction"] == direction]
-        if direction not in ours.index and not len(mine):
+        subset = found[found["direction"] == direction]
+        if direction not in ours.index and not len(subset):
             continue
         count = float(ours["count"].get(direction, 0)) / each
         sized = float(ours["bytes"].get(direction, 0)) / each
-        known = mine[mine["bytes"] >= 0]
-        left_out = direction == "PtoP" and not len(mine)  # unknown, not zero
+        known = subset[subset["bytes"] >= 0]
+        left_out = direction == "PtoP" and not len(subset)  # unknown, not zero
         rows.append(
             {
                 "direction": direction,
                 "counted": round(count, 1),
-                "recorded": None if left_out else round(len(mine) / traced, 1),
+                "recorded": None if left_out else round(len(subset) / traced, 1),
                 "counted_bytes": None if np.isnan(sized) else round(sized),
-                "recorded_bytes": None if left_out or (len(mine) and not len(known)) else round(int(known["bytes"].sum()) / traced),
-                "reason": _why(direction, count, len(mine) / traced),
+                "recorded_bytes": None if left_out or (len(subset) and not len(known)) else round(int(known["bytes"].sum()) / traced),
+                "reason": _why(direction, count, len(subset) / traced),
             }
         )
     if not rows:
         return None
-    frame = pd.DataFrame(rows, columns=[c.name for c in BESIDE])
+    frame = pd.DataFrame(rows, columns=[c.name for c in COMPARED_COLUMNS])
     for name in ("recorded", "counted_bytes", "recorded_bytes"):
         frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
     return make_table(
         "beside",
         "Counted in the SOL capture",
         frame,
-        BESIDE,
+        COMPARED_COLUMNS,
         key="direction",
         span=12,
         footer="The SOL capture counts calls in its sampled iterations, the trace records copies in others.",

@@ -107,7 +107,7 @@ EVIDENCE: Final = (
 )
 
 
-def patterns_table(found: pd.DataFrame, worth: list[Finding], step: float, keep: dict[str, str], where: Scope) -> TableSection:
+def patterns_table(found: pd.DataFrame, ranked: list[Finding], step: float, keep: dict[str, str], where: Scope) -> TableSection:
     """Builds a table with one row per finding. step: length of a step in ns. keep: query fields that links keep."""
     size = found["bytes"].to_numpy()
     frame = pd.DataFrame(
@@ -117,31 +117,31 @@ def patterns_table(found: pd.DataFrame, worth: list[Finding], step: float, keep:
                 "share": f.saving / step if step else None, "host_ns": f.host_ns, "count": len(f.rows), "bytes": _bytes(size[f.rows]),
                 "candidate": "candidate" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
             }
-            for f in worth
+            for f in ranked
         ],
         columns=[c.name for c in PATTERNS],
     )  # fmt: skip
     return make_table(
         "patterns", "The same as a table", frame, PATTERNS, key="rule", subtitle=where.label, sort=Sort("saving_ns"),
         filters=["title", "rule", "direction"],
-        row_links={str(i): Link("memcpy_findings", {**keep, "rule": f.rule}, "Its copies") for i, f in enumerate(worth)},
+        row_links={str(i): Link("memcpy_findings", {**keep, "rule": f.rule}, "Its copies") for i, f in enumerate(ranked)},
         footer="Savings of findings can overlap; a candidate is likely, not proven: contents of copies are not recorded.",
         empty="No finding.",
     )  # fmt: skip
 
 
-def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, keep: dict[str, str], where: Scope) -> TableSection:
+def blocking_table(capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame, keep: dict[str, str], where: Scope) -> TableSection:
     """Builds the table of copies that blocked the host, by reason, direction, kinds of memory and place; the longest first."""
-    rows = np.flatnonzero(held["reason"].to_numpy(object) != "")
-    mine = found[["direction", "src_kind", "dst_kind", "module", "frame", "operator", "phase_node", "link"]].iloc[rows]
-    keys = {"reason": _distinct(held["reason"].to_numpy(object)[rows]), "direction": _distinct(mine["direction"].to_numpy(object))}
-    keys |= {"kinds": _kinds_text(mine)} | {name: groups.coded(capture, mine, name) for name in _BY}
+    rows = np.flatnonzero(blocked["reason"].to_numpy(object) != "")
+    subset = found[["direction", "src_kind", "dst_kind", "module", "frame", "operator", "phase_node", "link"]].iloc[rows]
+    keys = {"reason": _distinct(blocked["reason"].to_numpy(object)[rows]), "direction": _distinct(subset["direction"].to_numpy(object))}
+    keys |= {"kinds": _kinds_text(subset)} | {name: groups.coded(capture, subset, name) for name in _BY}
     code = arrays.together(*(part for part, _ in keys.values()))
     first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
-    size, host_ns = found["bytes"].to_numpy()[rows], held["host_ns"].to_numpy()[rows]
+    size, host_ns = found["bytes"].to_numpy()[rows], blocked["host_ns"].to_numpy()[rows]
     lost, idle, host, count, with_size = (
         sum_by(code, v, len(first))
-        for v in (*(held[c].to_numpy()[rows] for c in ("lost_ns", "idle_ns")), host_ns, np.ones_like(size), (size >= 0).astype(np.int64))
+        for v in (*(blocked[c].to_numpy()[rows] for c in ("lost_ns", "idle_ns")), host_ns, np.ones_like(size), (size >= 0).astype(np.int64))
     )
     moved = sum_by(code, np.maximum(size, 0), len(first))
     longest = np.zeros(len(first), np.int64)
@@ -150,7 +150,7 @@ def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, ke
     top = top[np.sort(np.unique(code[top], return_index=True)[1])]
     most = np.zeros(len(first), np.intp)
     most[code[top]] = top
-    outer = outermost_operator(capture, mine.iloc[most])
+    outer = outermost_operator(capture, subset.iloc[most])
     called = arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(first), "", object)
     named = {name: names[part[first]].tolist() for name, (part, names) in keys.items()}
     out: list[dict[str, object]] = []
@@ -175,24 +175,24 @@ def blocking_table(capture: Capture, found: pd.DataFrame, held: pd.DataFrame, ke
 
 
 def evidence_table(
-    capture: Capture, found: pd.DataFrame, held: pd.DataFrame, chosen: Finding | None, rule: str, where: Scope
+    capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame, chosen: Finding | None, rule: str, where: Scope
 ) -> TableSection:
     """Builds the table of the copies behind a finding: the costliest where there are more than `MOST`, in order of time."""
     rows = chosen.rows if chosen is not None else np.zeros(0, np.intp)
     left = max(len(rows) - MOST, 0)
     if left and chosen is not None:
-        weight = held["host_ns"].to_numpy() if chosen.host else found["duration_ns"].to_numpy()
+        weight = blocked["host_ns"].to_numpy() if chosen.host else found["duration_ns"].to_numpy()
         rows = np.sort(rows[np.argsort(-weight[rows], kind="stable")[:MOST]])
-    mine, why = found.iloc[rows].reset_index(drop=True), held.iloc[rows].reset_index(drop=True)
+    subset, why = found.iloc[rows].reset_index(drop=True), blocked.iloc[rows].reset_index(drop=True)
     holds = why["reason"].to_numpy(object) != ""
-    size = mine["bytes"].to_numpy()
-    frame = _labels(capture, mine).assign(
-        step=groups.labels(capture, mine, "step"), start_ns=mine["start_ns"].to_numpy() - capture.facts.extent_ns[0],
-        direction=mine["direction"], bytes=known(size, size >= 0), duration_ns=mine["duration_ns"], exposed_ns=mine["exposed_ns"],
-        api=texts(mine["api"].tolist()), reason=texts([REASONS.get(r, "") for r in why["reason"]]),
+    size = subset["bytes"].to_numpy()
+    frame = _labels(capture, subset).assign(
+        step=groups.labels(capture, subset, "step"), start_ns=subset["start_ns"].to_numpy() - capture.facts.extent_ns[0],
+        direction=subset["direction"], bytes=known(size, size >= 0), duration_ns=subset["duration_ns"], exposed_ns=subset["exposed_ns"],
+        api=texts(subset["api"].tolist()), reason=texts([REASONS.get(r, "") for r in why["reason"]]),
         host_ns=known(why["host_ns"].to_numpy(), holds), idle_ns=known(why["idle_ns"].to_numpy(), holds),
-        device=known(mine["device"].to_numpy(), mine["device"].to_numpy() >= 0).map(_text),
-        stream=known(mine["stream"].to_numpy(), mine["stream"].to_numpy() >= 0).map(_text), id=[str(r) for r in mine["row"]],
+        device=known(subset["device"].to_numpy(), subset["device"].to_numpy() >= 0).map(_text),
+        stream=known(subset["stream"].to_numpy(), subset["stream"].to_numpy() >= 0).map(_text), id=[str(r) for r in subset["row"]],
     )  # fmt: skip
     for name in ("kinds", "outer", *_BY):
         frame[name] = texts([_place(str(v)) or "" for v in frame[name]])
@@ -222,13 +222,13 @@ def _used_columns(columns: tuple[Column, ...], frame: pd.DataFrame) -> list[Colu
     return [msgspec.structs.replace(c, rank=rank.get(c.name, c.rank)) for c in columns]
 
 
-def _labels(capture: Capture, mine: pd.DataFrame) -> pd.DataFrame:
+def _labels(capture: Capture, subset: pd.DataFrame) -> pd.DataFrame:
     """Returns outer, module, frame, operator, phase and kinds of copies as texts."""
-    outer = outermost_operator(capture, mine)
-    own: dict[str, object] = {name: groups.labels(capture, mine, name) for name in _BY}
+    outer = outermost_operator(capture, subset)
+    own: dict[str, object] = {name: groups.labels(capture, subset, name) for name in _BY}
     return pd.DataFrame(own | {
-        "outer": arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(mine), "", object),
-        "kinds": [records.kinds_text(a, b) if a or b else "" for a, b in zip(mine["src_kind"], mine["dst_kind"], strict=True)],
+        "outer": arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(subset), "", object),
+        "kinds": [records.kinds_text(a, b) if a or b else "" for a, b in zip(subset["src_kind"], subset["dst_kind"], strict=True)],
     })  # fmt: skip
 
 
@@ -238,9 +238,9 @@ def _distinct(values: Objects) -> Coded:
     return code, np.asarray(names, object)
 
 
-def _kinds_text(mine: pd.DataFrame) -> Coded:
+def _kinds_text(subset: pd.DataFrame) -> Coded:
     """Returns the kinds of memory of both ends, as (index, texts)."""
-    ends = [mine[c].to_numpy(object) for c in ("src_kind", "dst_kind")]
+    ends = [subset[c].to_numpy(object) for c in ("src_kind", "dst_kind")]
     code = arrays.together(*ends)
     first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
     pairs = zip(ends[0][first].tolist(), ends[1][first].tolist(), strict=True)
@@ -308,31 +308,31 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
     found = records.copies(capture, where.device)
     if not len(found) and not len(records.copies(capture, np.ones(len(capture.device), bool))):
         raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
-    held = blocking(capture, found, limits_of)
-    worth = copy_findings(capture, where, bandwidth.peaks(device_for(capture, query.device_limits)), limits_of)
+    blocked = blocking(capture, found, limits_of)
+    ranked = copy_findings(capture, where, bandwidth.peaks(device_for(capture, query.device_limits)), limits_of)
     step = step_ns(capture, where)
-    together = together_ns(capture, where, worth)
+    together = together_ns(capture, where, ranked)
     keep = {k: v for k, v in (("step", query.step), ("device_limits", query.device_limits), ("thresholds", query.thresholds)) if v}
-    chosen = _chosen(worth, query.rule)
+    chosen = _chosen(ranked, query.rule)
     least = f"{human(limits_of.least_share, 'ratio')} of {'a step' if where.rows else 'the recording'}"
     per = "per step, at most" if where.rows else "at most"
     findings = FindingsSection(
         id="findings",
         title="What to fix, in order",
         subtitle=f"saving {per}; together counts no time twice",
-        findings=[to_report(f, pages=registry(), step_ns=step, keep=keep) for f in worth],
-        combined_ns=together if worth else None,
+        findings=[to_report(f, pages=registry(), step_ns=step, keep=keep) for f in ranked],
+        combined_ns=together if ranked else None,
         empty=f"No copy here costs {least}.",
     )
-    evidence = evidence_table(capture, found, held, chosen, query.rule, where)
-    tables = [patterns_table(found, worth, step, keep, where), blocking_table(capture, found, held, keep, where)]
+    evidence = evidence_table(capture, found, blocked, chosen, query.rule, where)
+    tables = [patterns_table(found, ranked, step, keep, where), blocking_table(capture, found, blocked, keep, where)]
     return Report(
         analysis="memcpy_findings",
         title="Waits and patterns",
-        headline=_headline(worth, chosen, together, where) or f"No copy here costs {least}.",
+        headline=_headline(ranked, chosen, together, where) or f"No copy here costs {least}.",
         notices=_notices(capture, where, limits_of),
         sections=[
-            _facts(worth, together, held, in_steps(capture, where)[found["row"].to_numpy()], step, where),
+            _facts(ranked, together, blocked, in_steps(capture, where)[found["row"].to_numpy()], step, where),
             *([evidence] if query.rule else []),  # what was asked for comes first
             findings,
             *tables,
@@ -341,26 +341,26 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
     )
 
 
-def _chosen(worth: list[Finding], rule: str) -> Finding | None:
+def _chosen(ranked: list[Finding], rule: str) -> Finding | None:
     """Returns the finding that `rule` names, by its key or its rule; the largest for "". None where that rule found nothing."""
     name = rule.strip().removeprefix("copies_")
     if not name:
-        return worth[0] if worth else None
-    mine = [f for f in worth if name in (f.rule, f.rule.removesuffix(f"_{f.direction}"))]
-    if not mine and name not in RULES and name.rpartition("_")[0] not in RULES:
-        known = ", ".join(f.rule for f in worth) or "none in this selection"
+        return ranked[0] if ranked else None
+    subset = [f for f in ranked if name in (f.rule, f.rule.removesuffix(f"_{f.direction}"))]
+    if not subset and name not in RULES and name.rpartition("_")[0] not in RULES:
+        known = ", ".join(f.rule for f in ranked) or "none in this selection"
         raise BadQuery(f"no finding {rule[:60]!r}", hint=f"there are: {known}", field="rule")
-    return mine[0] if mine else None
+    return subset[0] if subset else None
 
 
-def _headline(worth: list[Finding], chosen: Finding | None, together: int, where: Scope) -> str:
-    if not worth:
+def _headline(ranked: list[Finding], chosen: Finding | None, together: int, where: Scope) -> str:
+    if not ranked:
         return ""
-    first, per = chosen or worth[0], "of each step" if where.rows else "of the recording"
+    first, per = chosen or ranked[0], "of each step" if where.rows else "of the recording"
     text = f"**{first.title}**: at most **{human(first.saving, 'ns')}** {per}"
     if first.host and first.host_ns > first.saving:
         text += f", of {human(first.host_ns, 'ns')} that the host is held"
-    return f"{text}. All {len(worth)} together: at most {human(together, 'ns')}." if len(worth) > 1 else f"{text}."
+    return f"{text}. All {len(ranked)} together: at most {human(together, 'ns')}." if len(ranked) > 1 else f"{text}."
 
 
 def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Notice]:
@@ -373,13 +373,11 @@ def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Noti
     return out
 
 
-def _facts(
-    worth: list[Finding], together: int, held: pd.DataFrame, launched: Mask, step: float, where: Scope
-) -> FactsSection:
+def _facts(ranked: list[Finding], together: int, blocked: pd.DataFrame, launched: Mask, step: float, where: Scope) -> FactsSection:
     """Builds the facts. together: ns that all findings could save. launched: per copy whether a step launched it."""
-    sums = {n: held[c].to_numpy() for n, c in (("held_ns", "lost_ns"), ("dry_ns", "idle_ns"))}
+    sums = {n: blocked[c].to_numpy() for n, c in (("held_ns", "lost_ns"), ("dry_ns", "idle_ns"))}
     values: dict[str, Scalar] = {
-        "findings": len(worth), "combined_ns": together, "held": int(held["reason"].ne("").sum()),
+        "findings": len(ranked), "combined_ns": together, "held": int(blocked["reason"].ne("").sum()),
         **{n: int(v.sum()) for n, v in sums.items()}, "step_ns": round(step),
     }  # fmt: skip
     notes = {n: f"{human(round(int(v[launched].sum()) / where.step_count), 'ns')} per step" for n, v in sums.items() if v.any()}

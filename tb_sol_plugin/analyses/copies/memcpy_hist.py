@@ -207,8 +207,8 @@ def _figure(table: pd.DataFrame) -> FigureSection:
         order: F.Plain = {"type": "category", "categoryorder": "array", "categoryarray": bins, "autorange": "reversed"}
         up.append(F.axis(showticklabels=panel == 0, anchor=f"x{suffix}") | order)
         for direction in [d for d in records.DIRECTIONS if (table["direction"] == d).any()]:
-            mine = table[table["direction"] == direction].set_index("bin").reindex(range(len(bins)))
-            values = mine[column].fillna(0).to_numpy(np.float64)
+            subset = table[table["direction"] == direction].set_index("bin").reindex(range(len(bins)))
+            values = subset[column].fillna(0).to_numpy(np.float64)
             data.append({
                 "type": "bar", "orientation": "h", "name": records.NAMES[direction], "y": bins, "x": (values / factor).tolist(),
                 "xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "marker": F.fill(records.COLORS.get(direction, "other")),

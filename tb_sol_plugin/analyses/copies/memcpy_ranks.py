@@ -112,15 +112,15 @@ def copies_of_rank(capture: Capture, query: Query) -> RankCopies:
     exposed_in_steps = dict(zip(some["direction"].tolist(), some["exposed_ns"].tolist(), strict=True))
     out = []
     for name in table["direction"].tolist():
-        mine = directions == name
-        sized = mine & (size >= 0)
+        subset = directions == name
+        sized = subset & (size >= 0)
         out.append(DirectionCopies(
-            name, int(mine.sum()), int(size[sized].sum()) if sized.any() else None, int((mine & (size < 0)).sum()),
-            int(duration[mine].sum()), int(duration[sized].sum()) if sized.any() else None,
+            name, int(subset.sum()), int(size[sized].sum()) if sized.any() else None, int((subset & (size < 0)).sum()),
+            int(duration[subset].sum()), int(duration[sized].sum()) if sized.any() else None,
             hidden[name], exposed[name],
-            int(lost[mine].sum()) if has_host else None, int((mine & waits).sum()) if has_host else None,
-            int((mine & launched).sum()), int(size[sized & launched].sum()) if sized.any() else None,
-            int(duration[mine & launched].sum()), exposed_in_steps.get(name, 0), int(lost[mine & launched].sum()) if has_host else None,
+            int(lost[subset].sum()) if has_host else None, int((subset & waits).sum()) if has_host else None,
+            int((subset & launched).sum()), int(size[sized & launched].sum()) if sized.any() else None,
+            int(duration[subset & launched].sum()), exposed_in_steps.get(name, 0), int(lost[subset & launched].sum()) if has_host else None,
         ))  # fmt: skip
     devices = int(np.unique(capture.device["device"].to_numpy()).size)
     return RankCopies(where.step_count if where.steps else 0, where.window_length_ns, True, devices, tuple(out))

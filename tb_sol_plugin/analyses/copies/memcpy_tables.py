@@ -112,19 +112,19 @@ PARTS: Final = (
 
 def sections(capture: Capture, steps: pd.DataFrame, where: Scope, worst: int | None) -> list[AnySection]:
     """Returns a figure and a table, one bar and one row per step; none with less than two steps. steps: `exposure.per_step`."""
-    mine = steps[(steps["direction"] == ALL) & (steps["step"] >= 0)]
-    mine = mine[mine["step"].isin(where.rows)] if where.rows else mine.iloc[:0]
-    if len(where.rows) < 2 or not len(mine):
+    subset = steps[(steps["direction"] == ALL) & (steps["step"] >= 0)]
+    subset = subset[subset["step"].isin(where.rows)] if where.rows else subset.iloc[:0]
+    if len(where.rows) < 2 or not len(subset):
         return []
-    table = _every(capture, mine, where)
+    table = _every(capture, subset, where)
     return [_figure(table, capture, worst), _step_table(table, capture, worst)]
 
 
-def _every(capture: Capture, mine: pd.DataFrame, where: Scope) -> pd.DataFrame:
+def _every(capture: Capture, subset: pd.DataFrame, where: Scope) -> pd.DataFrame:
     """Returns one row per selected step, in order of time; a step without copies has zeros: it is known to have none."""
     bounds = capture.steps["end_ns"].to_numpy() - capture.steps["start_ns"].to_numpy()
     rows = np.array(where.rows, np.int64)
-    out = mine.set_index("step").reindex(rows)
+    out = subset.set_index("step").reindex(rows)
     for name in ("count", "union_ns", "hidden_ns", "exposed_ns", "idle_exposed_ns"):
         out[name] = out[name].fillna(0).astype(np.int64)
     out["step_ns"], out["share"] = bounds[rows], out["share"].fillna(0.0)

@@ -212,8 +212,8 @@ def _marks(points: Sequence[Point], whole: float) -> list[fig.Plain]:
     out: list[fig.Plain] = []
     kinds = sorted({p.kind for p in points}, key=lambda k: -max(p.weight for p in points if p.kind == k))
     for kind in kinds:
-        mine = sorted((p for p in points if p.kind == kind), key=lambda p: -p.weight)
-        out.append(_scatter(mine, kind, whole) | {"x": [p.intensity for p in mine], "y": [p.height for p in mine]})
+        subset = sorted((p for p in points if p.kind == kind), key=lambda p: -p.weight)
+        out.append(_scatter(subset, kind, whole) | {"x": [p.intensity for p in subset], "y": [p.height for p in subset]})
     return out
 
 
@@ -337,9 +337,9 @@ def _strip_marks(points: Sequence[Point], whole: float, bandwidth: float | None)
     out: list[fig.Plain] = []
     heights = _strip_places(len(points))
     for kind in sorted({p.kind for p in points}):
-        mine = [(p, y) for p, y in zip(points, heights, strict=True) if p.kind == kind]
-        place: fig.Plain = {"x": [p.bandwidth for p, _ in mine], "y": [y for _, y in mine], "xaxis": "x2", "yaxis": "y2"}
-        out.append(_scatter([p for p, _ in mine], kind, whole, STRIP_PX) | place)
+        subset = [(p, y) for p, y in zip(points, heights, strict=True) if p.kind == kind]
+        place: fig.Plain = {"x": [p.bandwidth for p, _ in subset], "y": [y for _, y in subset], "xaxis": "x2", "yaxis": "y2"}
+        out.append(_scatter([p for p, _ in subset], kind, whole, STRIP_PX) | place)
     if bandwidth:
         line = {"color": fig.light("ink-2"), "width": 1.6}
         out.append({

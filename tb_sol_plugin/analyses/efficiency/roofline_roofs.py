@@ -256,7 +256,7 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
             Spot(right, level, "right", "bottom", 0.0, 12.0),
             Spot(right, level, "right", "top", 0.0, -1.0),
             Spot(start, level, "left", "top", 10.0, -1.0),
-            *_beside(text, start, level, canvas),
+            *_places_by_roof(text, start, level, canvas),
         ]
         out.append(Label(text, "ink-3" if at else "ink-2", spots, most=3000.0 if not at else 700.0))
     if found.bandwidth:
@@ -267,12 +267,12 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
         level = log10(reach.peak)
         start = level - log10(found.bandwidth) if found.bandwidth else canvas.x[0]
         which = f"{reach.name} " if len(found.reach) > 1 else ""
-        text = f"{which}achievable {_beside_unit(reach.peak, found.roofs[0].peak)}"
+        text = f"{which}achievable {_rate_without_unit(reach.peak, found.roofs[0].peak)}"
         places = [
             Spot(right, level, "right", "top", 0.0, -1.0),
             Spot(right, level, "right", "bottom", 0.0, 1.0),
             Spot(start, level, "left", "top", 14.0, -1.0),
-            *_beside(text, start, level, canvas),
+            *_places_by_roof(text, start, level, canvas),
         ]
         out.append(Label(text, "ink-3", places, most=700.0))
     if found.bandwidth:
@@ -281,13 +281,13 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
     return out
 
 
-def _beside_unit(rate: float, other: float) -> str:
+def _rate_without_unit(rate: float, other: float) -> str:
     """Returns a rate in three digits, without its unit where it is that of the rate above it: `794` beside `989.4 TFLOP/s`."""
     factor, unit = scale_of(rate, "FLOP/s")
     return f"{rate / factor:.3g}" + ("" if scale_of(other, "FLOP/s")[1] == unit else f"{NARROW}{unit}")
 
 
-def _beside(text: str, start: float, level: float, canvas: Canvas) -> list[Spot]:
+def _places_by_roof(text: str, start: float, level: float, canvas: Canvas) -> list[Spot]:
     """Places above and below a roof, from its right end leftwards, over its own length."""
     room = int(WIDTH_PX - canvas.at(start, level)[0] - len(text) * CHAR_PX)
     spots = [(Spot(canvas.x[1], level, "right", "bottom", -float(px), 1.0), Spot(canvas.x[1], level, "right", "top", -float(px), -1.0))

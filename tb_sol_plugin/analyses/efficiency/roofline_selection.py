@@ -91,6 +91,8 @@ def _kind(ops: pd.DataFrame) -> npt.NDArray[np.int64]:
 def _selection(ops: pd.DataFrame, outside: dict[str, int], split: npt.NDArray[np.generic]) -> Selection:
     parts = {name: round(ns) for name, ns in zip(PARTS, split.tolist(), strict=True) if ns}
     return Selection(ops, outside, parts, sum(parts.values()))
+
+
 WINOGRAD: Final = re.compile(r"winograd", re.IGNORECASE)
 FFT: Final = re.compile(r"(?:^|[^a-z])c?fft|fft2d|cgemm_|_cgemm", re.IGNORECASE)
 CLOCK: Final = 1.1

@@ -86,11 +86,7 @@ def _counted(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
     flop, vector = number_of(facts["total_flop"]), number_of(facts["total_vector_flop"])
     work = human(flop, "FLOP") if flop else f"{human(vector, 'FLOP')} of vector work" if vector else "no work with a cost model"
     traffic = f" and {human(number_of(facts['total_bytes']), 'B')}" if facts["total_bytes"] else ""
-    first = (
-        f"{capitalized(counted)} hold **{work}**{traffic}"
-        if counted[:1].isdigit()
-        else f"The {counted} holds **{work}**{traffic}"
-    )
+    first = f"{capitalized(counted)} hold **{work}**{traffic}" if counted[:1].isdigit() else f"The {counted} holds **{work}**{traffic}"
     sol = number_of(facts["sol_ns"])
     if sol is None or spec is None:
         return f"{first}; the limits of {'this CPU' if by_host else 'the device'} are not known."
@@ -131,8 +127,8 @@ def notices(capture: Capture, done: Work, chosen: Selection, unmodeled: pd.DataF
 
 
 def _without_model(chosen: Selection, unmodeled: pd.DataFrame, *, by_host: bool) -> list[Notice]:
-    bare = chosen.whole_ns - chosen.modelled_ns - chosen.apart_ns
-    if not chosen.whole_ns or bare <= 0.1 * chosen.whole_ns or by_host:
+    without_model = chosen.whole_ns - chosen.modelled_ns - chosen.apart_ns
+    if not chosen.whole_ns or without_model <= 0.1 * chosen.whole_ns or by_host:
         return []
     covered = human(chosen.modelled_ns / chosen.whole_ns, "ratio")
     apart = chosen.apart_ns
@@ -439,15 +435,15 @@ _WORK: Final = {"flop": "flop", "vector_flop": "flop_vector", "bytes": "bytes"}
 
 def unmodeled_table(found: pd.DataFrame, chosen: Selection) -> TableSection:
     """Builds the table of what has no model, largest first, with what is missing."""
-    bare = chosen.parts.get(NO_MODEL, 0)
-    share = f", {human(bare / chosen.whole_ns, 'ratio')} of the time" if chosen.whole_ns else ""
+    without_model = chosen.parts.get(NO_MODEL, 0)
+    share = f", {human(without_model / chosen.whole_ns, 'ratio')} of the time" if chosen.whole_ns else ""
     return make_table(
         "unmodelled",
         "Not modeled",
         found,
         UNMODELED_COLUMNS if chosen.timed else _untimed(UNMODELED_COLUMNS),
         sort=Sort("measured_ns" if chosen.timed else "calls"),
-        subtitle=f"{human(bare, 'ns')}{share}" if bare else "",
+        subtitle=f"{human(without_model, 'ns')}{share}" if without_model else "",
         empty=EVERYTHING if chosen.modelled_ns == chosen.whole_ns and (chosen.timed or NO_MODEL not in chosen.parts) else EVERY_OPERATOR,
     )
 

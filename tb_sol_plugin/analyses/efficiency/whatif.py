@@ -409,10 +409,10 @@ def _table(
 
 def _shown(columns: tuple[Column, ...], here: bool, asked: bool) -> list[Column]:
     """Hides columns with nothing to say: without a limit here, or without a question."""
-    quiet = set() if here else {"sol_ns", "ratio", "bound"}
-    quiet |= set() if asked else {"sol_then_ns", "ratio", "bound_then"}
+    hidden_columns = set() if here else {"sol_ns", "ratio", "bound"}
+    hidden_columns |= set() if asked else {"sol_then_ns", "ratio", "bound_then"}
     raised = {"headroom"} if asked and not here else set()
-    return [ranked(c, 3) if c.name in quiet else ranked(c, 1) if c.name in raised else c for c in columns]
+    return [ranked(c, 3) if c.name in hidden_columns else ranked(c, 1) if c.name in raised else c for c in columns]
 
 
 def _device_table(devices: pd.DataFrame, query: WhatifQuery, each: str) -> TableSection:

@@ -37,7 +37,7 @@ MOST_SHOWN: Final = 6
 """Steps stand beside what holds memory where they are not so many rows more."""
 FEW: Final = 5
 """Notes of a source that are shown above the page."""
-QUIET: Final = (C.HOST_RESERVED, C.HOST_SINCE, C.SAMPLES, C.EARLIER, C.REQUESTED)
+FOOTER_NOTES: Final = (C.HOST_RESERVED, C.HOST_SINCE, C.SAMPLES, C.EARLIER, C.REQUESTED)
 """Notes that stand below the numbers."""
 
 
@@ -99,8 +99,10 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
     part = _part(query, window, start)
     kept = _kept(query)
     axis = axis_of(curve, window, start, int(capture.facts.extent_ns[1]))
-    callers, lives = memory.teller(whole, ("events",)), memory.teller(whole, ("events", "snapshot"))
-    single = memory_tables.allocations_section(capture, lives, window, query.min_bytes, start, _told(part, lives, whole), axis.scale)
+    callers, lifetimes = memory.teller(whole, ("events",)), memory.teller(whole, ("events", "snapshot"))
+    single = memory_tables.allocations_section(
+        capture, lifetimes, window, query.min_bytes, start, _selection_text(part, lifetimes, whole), axis.scale
+    )
     by_step = memory_tables.steps_section(
         capture, whole, start, axis.scale, {n: v for n, v in kept.items() if n not in ("window", "step", "at")}
     )
@@ -110,7 +112,7 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
     holds = memory_tables.peak_section(held, by, start, at_peak=at_ns is None, why=why, query={n: v for n, v in kept.items() if n != "at"})
     sections: list[AnySection] = [
         memory_tables.tiles_section(
-            found, start, room=room, growth=best_leak(capture, memory.curves), remarks=[n for n in whole.notes if n in QUIET]
+            found, start, room=room, growth=best_leak(capture, memory.curves), remarks=[n for n in whole.notes if n in FOOTER_NOTES]
         ),
         curve_figure(
             capture,
@@ -123,7 +125,7 @@ def run(capture: Capture, query: MemoryQuery) -> Report:
         ),
         holds,
         *([by_step.table] if by_step is not None else []),
-        memory_tables.operators_section(capture, callers, window, _told(part, callers, whole)),
+        memory_tables.operators_section(capture, callers, window, _selection_text(part, callers, whole)),
         single.table,
         *memory_tables.devices(capture, memory, whole, query.device_limits),
         memory_tables.curve(capture, memory, drawn, start, window=window, others=others),
@@ -162,13 +164,13 @@ def _moment(at: int | None, start: int, whole: C.Curves) -> int | None:
     return max(at + start, int(whole.time_ns[0]))
 
 
-def _grouping(capture: Capture, curve: C.Curves, asked: str) -> tuple[By, str]:
+def _grouping(capture: Capture, curve: C.Curves, requested: str) -> tuple[By, str]:
     """Returns what the rows of the table are, and why it cannot be answered, "" where it can."""
     can = groupings_of(capture, curve)
-    if asked == "auto":
+    if requested == "auto":
         first: By = "category" if "category" in can or not can else can[0]
         return first, "" if can else "This source does not record what it belongs to."
-    by = next(g for g in GROUPINGS if g == asked)
+    by = next(g for g in GROUPINGS if g == requested)
     if by in can:
         return by, ""
     other = f"; it can by {', '.join(can)}" if can else ""
@@ -197,7 +199,7 @@ def _part(query: MemoryQuery, window: tuple[int, int] | None, start: int) -> str
     return f"{human(window[0] - start, 'ns')} to {human(window[1] - start, 'ns')}"
 
 
-def _told(part: str, by: C.Curves, whole: C.Curves) -> str:
+def _selection_text(part: str, by: C.Curves, whole: C.Curves) -> str:
     """Returns the part in words, with the source where it is not the one that is shown."""
     return ", ".join(t for t in (part, f"from {SOURCES[by.source]}" if by.source != whole.source else "") if t)
 
@@ -221,7 +223,7 @@ def _notices(whole: C.Curves, memory: Memory, query: MemoryQuery, kept: dict[str
     if query.window.strip():
         rest = {n: v for n, v in kept.items() if n not in ("window", "at")}
         out.append(Notice("Numbers and tables are of the window that is drawn.", "info", Link("memory", rest, "Whole recording")))
-    return out + [Notice(f"{capitalized(note)}.") for note in whole.notes[:FEW] if note not in QUIET]
+    return out + [Notice(f"{capitalized(note)}.") for note in whole.notes[:FEW] if note not in FOOTER_NOTES]
 
 
 # -- Memory over time -------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ NUMBERS: Final = (
     Column("a", "A", "B", "of the recording that is shown", missing="not known of this recording"),
     Column("b", "B", "B", "of the other recording", missing="not known of this recording"),
 )
-HELD: Final = (
+AT_PEAKS: Final = (
     Column("name", "Blocked by", doc="what held memory at the peaks; also what was there before, and the rest", show="code"),
     Column("delta", "Difference", "B", "the other recording less the one shown"),
     Column("a", "A", "B", "bytes in use at the peak of the recording that is shown"),
@@ -118,7 +118,7 @@ EXPECTED: Final = ("steps recorded", "pipeline stage", "tensor parallel", "data 
     query=MemoryCompareQuery,
     tables={
         "numbers": NUMBERS,
-        "held": HELD,
+        "held": AT_PEAKS,
         "operators": memory_compare_lists.OPERATORS,
         "allocations": memory_compare_lists.ALLOCATIONS,
         "per_step": memory_compare_lists.PER_STEP,
@@ -136,7 +136,7 @@ def run(here: Compared[ReducedMemory], there: Compared[ReducedMemory], query: Me
     sections: list[AnySection] = [_tiles(here, there, by), curves_figure(names, (a, b), query.align)]
     if found is not None:
         differs = bool((found.frame["abs_delta"] > 0).any())
-        sections += [*([differences_figure(found.frame, names, by)] if differs else []), _held(found, here, there, by)]
+        sections += [*([differences_figure(found.frame, names, by)] if differs else []), _at_peaks(found, here, there, by)]
     steps = memory_compare_lists.per_step(here, there, a.per_step, b.per_step)
     sections += [
         *([steps] if steps is not None else []),
@@ -191,7 +191,7 @@ def _tiles(here: Compared[ReducedMemory], there: Compared[ReducedMemory], by: st
     )  # fmt: skip
 
 
-def _held(found: Differences, here: Compared[ReducedMemory], there: Compared[ReducedMemory], by: str) -> TableSection:
+def _at_peaks(found: Differences, here: Compared[ReducedMemory], there: Compared[ReducedMemory], by: str) -> TableSection:
     frame = found.frame.copy()
     only = {BOTH: "both", "a": f"only {here.name}", "b": f"only {there.name}"}
     frame["only"] = [only[str(o)] for o in frame["only"]]
@@ -202,9 +202,9 @@ def _held(found: Differences, here: Compared[ReducedMemory], there: Compared[Red
     a, b = here.reduced, there.reduced
     common = [note for note in a.notes[by] if note in b.notes[by]]
     notes = common + [f"{side.name}: {note}" for side in (here, there) for note in side.reduced.notes[by] if note not in common]
-    columns = [_named(c, here, there) for c in HELD]
+    columns = [_named(c, here, there) for c in AT_PEAKS]
     heading = by.capitalize() if by != "frame" else "Python line"
-    columns[0] = Column("name", heading, doc=HELD[0].doc, show="text" if by == "category" else "code")
+    columns[0] = Column("name", heading, doc=AT_PEAKS[0].doc, show="text" if by == "category" else "code")
     same = not any(s.startswith("only") for s in frame["only"])
     columns = [msgspec.structs.replace(c, rank=3) if same and c.name == "only" else c for c in columns]
     return make_table(

@@ -138,7 +138,9 @@ def _table(
     a, b = sides
     pairs = matched(a, b, by)
     rest = _rest(pairs, a, "a"), _rest(pairs, b, "b")
-    rows = [_cells(numbers, order, p.a, p.b) | _said(p, section_id) | {"only": _in(p, here, there), "abs_delta": p.least} for p in pairs]
+    rows = [
+        _cells(numbers, order, p.a, p.b) | _key_cells(p, section_id) | {"only": _in(p, here, there), "abs_delta": p.least} for p in pairs
+    ]
     open_ = a.cut is not None or b.cut is not None
     inclusive = section_id == "operators"
     if open_:
@@ -168,7 +170,7 @@ def _table(
     )  # fmt: skip
 
 
-def _said(pair: Pair, section_id: str) -> dict[str, Scalar]:
+def _key_cells(pair: Pair, section_id: str) -> dict[str, Scalar]:
     if section_id == "operators":
         none: dict[str, Scalar] = {} if pair.name[0] else {f"calls_{w}": None for w in ("delta", "a", "b")}  # no operator, no calls
         return {"name": pair.name[0] or OUTSIDE, "key": f"row:{pair.name[0]}"} | none
@@ -180,9 +182,9 @@ def _said(pair: Pair, section_id: str) -> dict[str, Scalar]:
 def _in(pair: Pair, here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> str:
     if pair.only == BOTH:
         return "both"
-    mine, other = (here, there) if pair.only == "a" else (there, here)
+    subset, other = (here, there) if pair.only == "a" else (there, here)
     unknown = pair.a is None or pair.b is None
-    return f"{mine.name}; not known of {other.name}" if unknown else f"only {mine.name}"
+    return f"{subset.name}; not known of {other.name}" if unknown else f"only {subset.name}"
 
 
 def _named(column: Column, here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> Column:

@@ -107,12 +107,12 @@ def kinds_of(capture: Capture, curve: Curves, window: tuple[int, int] | None) ->
     if found is None:
         return None
     start, row, size = found["start_ns"].to_numpy(), found["row"].to_numpy(), found["bytes"].to_numpy()
-    mine = row >= 0
+    subset = row >= 0
     if window is not None:
-        mine &= (start >= window[0]) & (start <= window[1])
-    row, size = row[mine], size[mine]
-    told = found["known"].to_numpy()[mine]
-    kept = told & (found["end_ns"].to_numpy()[mine] == L.NEVER)
+        subset &= (start >= window[0]) & (start <= window[1])
+    row, size = row[subset], size[subset]
+    told = found["known"].to_numpy()[subset]
+    kept = told & (found["end_ns"].to_numpy()[subset] == L.NEVER)
     who = _of_trace(capture, row) if curve.source == "events" else _of_history(capture, row)
     of = arrays.together(*(w.code for w in who), size)
     groups = int(of.max()) + 1 if len(of) else 0
@@ -255,9 +255,9 @@ class ReducedMemory(msgspec.Struct, frozen=True):
 
 def part(capture: Capture, query: Query) -> ReducedMemory:
     """Reduces one recording to what is compared. Unavailable where no device's allocator was recorded."""
-    looked = memory_summary(capture, query)
-    memory, every, window, curve = looked.memory, looked.every, looked.window, looked.curve
-    found, room = looked.found, looked.room
+    memory_numbers = memory_summary(capture, query)
+    memory, every, window, curve = memory_numbers.memory, memory_numbers.every, memory_numbers.window, memory_numbers.curve
+    found, room = memory_numbers.found, memory_numbers.room
     blocks = None if memory.host else heap(capture, memory.number)
     held: dict[str, tuple[Row, ...]] = {}
     notes: dict[str, tuple[str, ...]] = {}
@@ -268,8 +268,8 @@ def part(capture: Capture, query: Query) -> ReducedMemory:
         device=memory.label, source=SOURCES[every.source], relative=found.relative, peak=found.peak, reserved=found.reserved,
         reserved_at_peak=found.reserved_at_peak, fragmentation=found.fragmentation, before=found.before, end=found.end,
         capacity=room.total.bytes, left=room.left.bytes if room.left.bytes is not None else found.left,
-        growth=looked.growth,
-        failures=looked.failures,
+        growth=memory_numbers.growth,
+        failures=memory_numbers.failures,
         held=held, notes=notes, whole=_whole(capture, curve), of_step=_of_step(capture, every, curve), setting=setting(capture),
         base=room.base.bytes, worst=_worst(curve), free=blocks.free if blocks is not None else None,
         split=blocks.split if blocks is not None else None, largest=blocks.largest if blocks is not None else None,
@@ -353,8 +353,8 @@ class Differences:
     def largest(self, *, falls: bool) -> list[tuple[str, int]]:
         """Returns (name, delta) of the rows that fell (or rose) most, largest first, rows that nobody can name left out."""
         rows = [(str(n), int(d)) for n, d, k in zip(self.frame["name"], self.frame["delta"], self.frame["kind"], strict=True) if k != REST]
-        mine = [r for r in rows if (r[1] < 0) == falls and r[1]]
-        return sorted(mine, key=lambda r: -abs(r[1]))
+        subset = [r for r in rows if (r[1] < 0) == falls and r[1]]
+        return sorted(subset, key=lambda r: -abs(r[1]))
 
 
 def grouping(a: ReducedMemory, b: ReducedMemory, asked: str) -> tuple[str, str]:

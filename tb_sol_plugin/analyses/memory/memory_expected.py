@@ -21,10 +21,10 @@ from tb_sol_plugin.analyses.memory.memory_expected_reduction import (
     RECORDS,
     SIZES,
     TABLES,
+    Actual,
     Expectation,
     Expected,
     ExpectedReduction,
-    Held,
     MemoryExpectedQuery,
     asked_for,
     expectation,
@@ -93,7 +93,7 @@ class Row:
     rank: Rank
     name: str
     expected: Expected
-    held: Held
+    held: Actual
     against: int | None
     """Bytes that the actual ones are held against: of activations with the logits, which are recorded together with them."""
 

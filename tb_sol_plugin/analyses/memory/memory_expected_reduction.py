@@ -41,6 +41,8 @@ class MemoryExpectedQuery(TrainingQuery, kw_only=True, frozen=True):
 
     GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {"Model": MODEL, "Layout": LAYOUT, "Training": TRAINING}
     SELDOM: ClassVar[tuple[str, ...]] = (*TrainingQuery.SELDOM, "sequence_parallel")
+
+
 PARTS: Final = (
     Column("rank", "Rank", doc="rank, as recorded or from the name of the worker", missing="not known"),
     Column("stage", "Stage", doc="pipeline stage of the rank, from 0", missing="not known"),
@@ -140,7 +142,7 @@ MOST_DIGITS: Final = 9
 """Of a rank; longer numbers are none."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class Actual(msgspec.Struct, frozen=True):
     """One part that was recorded, as `metrics.memory.actual.Amount`."""
 
     bytes: int | None
@@ -171,7 +173,7 @@ class ExpectedReduction(msgspec.Struct, frozen=True):
     plan: dict[str, str]
     origin: dict[str, str]
     groups: dict[str, tuple[int, int]]
-    held: dict[str, Held]
+    held: dict[str, Actual]
     parameters: int | None
     dtype: str
     master_weight_bytes: int | None
@@ -198,7 +200,7 @@ def part(capture: Capture, query: Query) -> ExpectedReduction:
     found = actual(capture)
     if found.optimizer and "optimizer" not in plan:
         plan["optimizer"], origin["optimizer"] = found.optimizer, "moments that were seen"
-    held = {name: Held(one.bytes, one.source, one.estimated, one.why) for name, one in found.parts.items()}
+    held = {name: Actual(one.bytes, one.source, one.estimated, one.why) for name, one in found.parts.items()}
     records, left_out = _records(capture)
     start, end = capture.facts.extent_ns
     return ExpectedReduction(
@@ -227,7 +229,9 @@ def _records(capture: Capture) -> tuple[list[Record], int]:
         for i in kept.tolist()
     ]  # fmt: skip
     return out, len(at) - len(kept)
-Given: TypeAlias = Mapping[str, "str | int | bool"]
+
+
+Requested: TypeAlias = Mapping[str, "str | int | bool"]
 FIGURES: Final = {
     "parameters": "Parameters", "main_parameters": "Master weights", "gradients": "Gradients", "main_gradients": "Main gradients",
     "optimizer_state": "Optimizer state", "activations": "Activations, R", "logits": "Logits and their gradient in FP32, Z",
@@ -281,28 +285,28 @@ class Expectation:
         return explained(self.model, self.layout, [self.stage])
 
 
-def asked_for(query: MemoryExpectedQuery) -> Given:
+def asked_for(query: MemoryExpectedQuery) -> Requested:
     """Returns what a query says, without what it leaves open."""
     return {name: value for name in NAMES if (value := getattr(query, name)) is not None and value != ""}
 
 
-def expectation(own: ExpectedReduction, given: Given, *, rank: int | None, world: int | None) -> Expectation:
+def expectation(own: ExpectedReduction, requested: Requested, *, rank: int | None, world: int | None) -> Expectation:
     """Works out the expected memory of one rank. BadQuery where what is asked for does not fit."""
     told = {name: value for name, value in own.plan.items() if _understood(name, value)}
-    taken: dict[str, str | int | bool] = {name: value for name, value in told.items() if name not in given}
-    if "preset" in given:
+    taken: dict[str, str | int | bool] = {name: value for name, value in told.items() if name not in requested}
+    if "preset" in requested:
         taken = {name: value for name, value in taken.items() if name not in _MODEL}
-    if "world" in given:
+    if "world" in requested:
         taken.pop("dp", None)
-    if {"distributed_optimizer", "sharding"} & set(given):
+    if {"distributed_optimizer", "sharding"} & set(requested):
         taken.pop("sharding", None)
-    values = taken | dict(given)
-    lacking = tuple(name for name in NEEDED if name not in values) if "preset" not in given else ()
+    values = taken | dict(requested)
+    lacking = tuple(name for name in NEEDED if name not in values) if "preset" not in requested else ()
     if lacking:
-        model_and_layout({"preset": "llama-7b"} | dict(given))  # what is asked for must fit all the same
-        return _counted(own, values, given, lacking)
+        model_and_layout({"preset": "llama-7b"} | dict(requested))  # what is asked for must fit all the same
+        return _counted(own, values, requested, lacking)
     model, layout = model_and_layout(values)
-    sizes = _sizes(model, layout, given, taken, own.origin)
+    sizes = _sizes(model, layout, requested, taken, own.origin)
     wrong = problems(model, layout)
     if wrong:
         why = "; ".join(dict.fromkeys(f"{p.why}: {p.remedy}" for p in wrong))
@@ -349,7 +353,7 @@ def _parts(done: Stage, formulas: list[Formula]) -> dict[str, Expected]:
     return out
 
 
-def _counted(own: ExpectedReduction, values: Given, given: Given, lacking: tuple[str, ...]) -> Expectation:
+def _counted(own: ExpectedReduction, values: Requested, requested: Requested, lacking: tuple[str, ...]) -> Expectation:
     """Returns bytes per parameter times the parameters that were counted; what passes through the model cannot be said."""
     number = str(values.get("dtype", own.dtype))
     if own.parameters is None or number not in WIDTH:
@@ -370,29 +374,29 @@ def _counted(own: ExpectedReduction, values: Given, given: Given, lacking: tuple
         text = f"{whole:g} · P{'/d' if divided else ''}" if whole else NONE
         inputs = f"P = {own.parameters}" + (f", d = {d}" if divided else "") if whole else ""
         parts[name] = Expected(round(own.parameters * each), text, inputs)
-    sizes = {name: (setting(value), _from(name, given, own.origin)) for name, value in rest.items()}
+    sizes = {name: (setting(value), _from(name, requested, own.origin)) for name, value in rest.items()}
     sizes.setdefault("dtype", (number, "parameters as counted"))
     pp = own.groups.get("pp", (0, 1))
     k = pp[0] if pp[1] > 1 else 0 if layout.pp == 1 else None
     return Expectation(k, False, None, layout, parts, sizes, None, lacking)
 
 
-def _sizes(model: Model, layout: Layout, given: Given, taken: Given, origin: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def _sizes(model: Model, layout: Layout, requested: Requested, taken: Requested, origin: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Returns every size that goes into the formulas, and where it is from."""
     out = {}
-    preset = str(given.get("preset", ""))
+    preset = str(requested.get("preset", ""))
     for name in (*_MODEL, *LAYOUT_NUMBERS, "sequence_parallel", *WORDS):
         holder: object = model if name in _MODEL else layout
         value: object = getattr(holder, WORDS[name][0] if name in WORDS else name)
-        if name in given or (name == "sharding" and "distributed_optimizer" in given) or (name == "dp" and "world" in given):
+        if name in requested or (name == "sharding" and "distributed_optimizer" in requested) or (name == "dp" and "world" in requested):
             where = "asked for"
         elif name in taken:
-            where = _from(name, given, origin)
+            where = _from(name, requested, origin)
         else:
             where = f"preset {preset}" if preset in PRESETS and name in _MODEL else "assumed"
         out[name] = (setting(value), where)
     return out
 
 
-def _from(name: str, given: Given, origin: Mapping[str, str]) -> str:
-    return "asked for" if name in given else f"recorded: {origin.get(name) or 'in the header'}"
+def _from(name: str, requested: Requested, origin: Mapping[str, str]) -> str:
+    return "asked for" if name in requested else f"recorded: {origin.get(name) or 'in the header'}"

@@ -31,6 +31,8 @@ class MemoryPlanQuery(TrainingQuery, kw_only=True, frozen=True):
     GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Layout": LAYOUT, "Training": TRAINING, "Model": MODEL, "Device": ("device", "base_gb"),
     }  # fmt: skip
+
+
 STAGES: Final = (
     Column("stage", "Stage", "", "Pipeline stage, from 0."),
     Column("layers", "Layers", "count", "Layers on the stage.", rank=2),

@@ -92,8 +92,14 @@ class RankMemory(msgspec.Struct, frozen=True):
 
 def memory_of_rank(capture: Capture, query: Query) -> RankMemory:
     """Reduces the memory of one recording to a few numbers. Unavailable where no device's allocator was recorded."""
-    looked = memory_summary(capture, query)
-    memory, whole, curve, found, room = looked.memory, looked.every, looked.curve, looked.found, looked.room
+    memory_numbers = memory_summary(capture, query)
+    memory, whole, curve, found, room = (
+        memory_numbers.memory,
+        memory_numbers.every,
+        memory_numbers.curve,
+        memory_numbers.found,
+        memory_numbers.room,
+    )
     name, held = _largest_at_peak(capture, memory.curves, whole.source)
     at = place(capture).get("pp")
     return RankMemory(
@@ -101,8 +107,8 @@ def memory_of_rank(capture: Capture, query: Query) -> RankMemory:
         window_ns=int(curve.time_ns[-1] - curve.time_ns[0]), peak=found.peak, reserved=found.reserved,
         reserved_at_peak=found.reserved_at_peak, fragmentation=found.fragmentation, before=found.before, end=found.end,
         capacity=room.total.bytes, base=room.base.bytes, left=room.left.bytes, at_most=room.at_most,
-        growth=looked.growth, verdict=looked.grows.verdict if looked.grows is not None else "no_steps",
-        failures=looked.failures,
+        growth=memory_numbers.growth, verdict=memory_numbers.grows.verdict if memory_numbers.grows is not None else "no_steps",
+        failures=memory_numbers.failures,
         holder=name[:LONGEST_NAME], held=held, stage=at[0] if at is not None else None,
         stages=at[1] if at is not None else None,
     )  # fmt: skip

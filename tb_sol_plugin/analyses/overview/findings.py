@@ -19,7 +19,8 @@ from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, to_r
 from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
 from tb_sol_plugin.metrics.time.scope import is_profile, scope
-from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.time.waterfall import Waterfall
+from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -96,12 +97,12 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
         because = "a Proton profile holds sums, no single calls for a rule to examine"
         raise Unavailable(because, hint="the roofline ranks its kernels by their time above the limit")
     part = scope(capture, query)
-    fall = waterfall(capture, part, query.device_limits)
-    if not fall.work.timed:
+    waterfall = waterfall_of(capture, part, query.device_limits)
+    if not waterfall.work.timed:
         message, _, hint = NEEDS_TIMES.partition(": ")
         raise Unavailable(message[0].lower() + message[1:], hint=hint.rstrip("."))
-    found = time_findings(capture, part, fall)
-    places = _places(capture, fall, found)
+    found = time_findings(capture, part, waterfall)
+    places = _places(capture, waterfall, found)
     wanted = [n for n in ("layer", "phase") if getattr(query, n)]
     for name in wanted:
         known = sorted({str(v) for v in places[name] if v})
@@ -112,42 +113,42 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
         saved = places.groupby("rule")["saving_ns"].sum()
         found = [replace(f, saving=round(float(saved.get(f.id, 0)))) for f in found if f.id in saved.index]
     shown = sorted(found, key=lambda f: -f.saving)
-    report = Report(analysis="findings", title="What to fix", headline=_headline(fall, shown))
+    report = Report(analysis="findings", title="What to fix", headline=_headline(waterfall, shown))
     report.notices = source_notices(capture, part)
-    if fall.work.from_ledger and fall.work.timed and shown:
+    if waterfall.work.from_ledger and waterfall.work.timed and shown:
         report.notices.append(Notice(FEW_RULES, "info"))
     memory = memory_section(capture, registry()) if not wanted else None
-    report.sections = [_facts(fall, shown), _cards(fall, shown), *([memory] if memory is not None else [])]
-    report.sections += [_table(fall, shown, places), _place_table(places)]
+    report.sections = [_facts(waterfall, shown), _cards(waterfall, shown), *([memory] if memory is not None else [])]
+    report.sections += [_table(waterfall, shown, places), _place_table(places)]
     return report
 
 
-def _step(fall: Waterfall) -> float:
-    return fall.total_ns / fall.steps
+def _step(waterfall: Waterfall) -> float:
+    return waterfall.total_ns / waterfall.steps
 
 
-def _headline(fall: Waterfall, shown: list[Finding]) -> str:
-    per = "of each step" if fall.stepped else "of the recording"
+def _headline(waterfall: Waterfall, shown: list[Finding]) -> str:
+    per = "of each step" if waterfall.stepped else "of the recording"
     if not shown:
         return f"Nothing was found that saves more than {human(LEAST, 'ratio')} {per}."
     first = f"**{shown[0].title}**: at most **{human(shown[0].saving, 'ns')}** {per}"
     return f"{first}. All {len(shown)} together: at most {human(combined_ns(shown), 'ns')}." if len(shown) > 1 else f"{first}."
 
 
-def _facts(fall: Waterfall, shown: list[Finding]) -> FactsSection:
+def _facts(waterfall: Waterfall, shown: list[Finding]) -> FactsSection:
     together = combined_ns(shown)
-    step = round(_step(fall))
+    step = round(_step(waterfall))
     values: dict[str, Scalar] = {
         "findings": len(shown), "combined_ns": together, "step_ns": step, "after_ns": max(step - together, 0),
     }  # fmt: skip
     return make_facts("answer", "Findings", values, FACTS, weight="headline", style="tiles")
 
 
-def _cards(fall: Waterfall, shown: list[Finding]) -> FindingsSection:
-    step = _step(fall)
+def _cards(waterfall: Waterfall, shown: list[Finding]) -> FindingsSection:
+    step = _step(waterfall)
     there = registry()
     cards = [to_report(f, pages=there, step_ns=step) for f in shown]
-    per = "per step" if fall.stepped else "of the recording"
+    per = "per step" if waterfall.stepped else "of the recording"
     return FindingsSection(
         id="levers",
         title="What to fix, in order",
@@ -158,9 +159,9 @@ def _cards(fall: Waterfall, shown: list[Finding]) -> FindingsSection:
     )
 
 
-def _places(capture: Capture, fall: Waterfall, found: list[Finding]) -> pd.DataFrame:
+def _places(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> pd.DataFrame:
     """Returns per finding, layer and phase: calls, and the saving per step that lies there."""
-    ops = fall.work.ops
+    ops = waterfall.work.ops
     phase = _phase_of(capture, ops["annotation"].to_numpy())
     parts = []
     for f in found:
@@ -171,7 +172,7 @@ def _places(capture: Capture, fall: Waterfall, found: list[Finding]) -> pd.DataF
     if not parts:
         return pd.DataFrame({c.name: pd.Series(dtype=object) for c in PLACE_COLUMNS})
     out = pd.concat(parts, ignore_index=True).rename(columns={"size": "calls"})
-    out["saving_ns"] = (out["sum"] / fall.steps).round().astype(np.int64)
+    out["saving_ns"] = (out["sum"] / waterfall.steps).round().astype(np.int64)
     return out.sort_values("saving_ns", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -183,8 +184,8 @@ def _phase_of(capture: Capture, annotation: npt.NDArray[np.integer]) -> npt.NDAr
     return np.asarray(paths[node], object)
 
 
-def _table(fall: Waterfall, shown: list[Finding], places: pd.DataFrame) -> TableSection:
-    step = _step(fall)
+def _table(waterfall: Waterfall, shown: list[Finding], places: pd.DataFrame) -> TableSection:
+    step = _step(waterfall)
     top = places.assign(where=places["layer"].where(places["layer"] != "", places["phase"])) if len(places) else None
     where = {} if top is None else {rule: rows.groupby("where")["saving_ns"].sum().idxmax() for rule, rows in top.groupby("rule")}
     frame = pd.DataFrame(

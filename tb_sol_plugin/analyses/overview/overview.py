@@ -24,7 +24,8 @@ from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
-from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.time.waterfall import Waterfall
+from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.work.unmodeled import unmodeled
 from tb_sol_plugin.metrics.work.work import group
 from tb_sol_plugin.model.capture import Capture
@@ -116,52 +117,52 @@ FACTS: Final = (
 def overview(capture: Capture, query: Query) -> Report:
     """Returns the step against its limit, what to fix first, where the step goes, the device and the run."""
     part = scope(capture, query)
-    fall = waterfall(capture, part, query.device_limits)
+    waterfall = waterfall_of(capture, part, query.device_limits)
     if is_profile(capture):
-        return _of_a_profile(capture, part, fall, query)
-    found = time_findings(capture, part, fall)
-    said = sentence(capture, part, fall, found)
+        return _of_a_profile(capture, part, waterfall, query)
+    found = time_findings(capture, part, waterfall)
+    said = sentence(capture, part, waterfall, found)
     if is_capture(capture) and not len(capture.tables["iterations"]):
         waiting = "No iteration has ended yet; this page fills as the training runs."
-        report = Report(analysis="overview", title="Overview", headline=waiting, notices=_notices(capture, part, fall)[1:])
-        report.sections = [_device(capture, fall, query)]
+        report = Report(analysis="overview", title="Overview", headline=waiting, notices=_notices(capture, part, waterfall)[1:])
+        report.sections = [_device(capture, waterfall, query)]
         return report
-    parts = parts_of(capture, fall)
-    report = Report(analysis="overview", title="Overview", headline=said, notices=_notices(capture, part, fall))
-    on_host = fall.work.by_host_time
-    counted = fall.work.from_ledger
-    if counted and not fall.has_limits:
-        first = counted_tiles(capture, part, fall)
+    parts = parts_of(capture, waterfall)
+    report = Report(analysis="overview", title="Overview", headline=said, notices=_notices(capture, part, waterfall))
+    on_host = waterfall.work.by_host_time
+    counted = waterfall.work.from_ledger
+    if counted and not waterfall.has_limits:
+        first = counted_tiles(capture, part, waterfall)
     else:
         first = (
-            overview_tables.host_tiles(capture, part, fall)
-            if on_host and not fall.has_limits
-            else overview_tables.equation(capture, part, fall)
+            overview_tables.host_tiles(capture, part, waterfall)
+            if on_host and not waterfall.has_limits
+            else overview_tables.equation(capture, part, waterfall)
         )
     report.sections = [
         first,
-        waterfall_figure(parts, per_step=fall.stepped, shown=shown_ratio(fall) is not None),
-        _findings(found, fall),
+        waterfall_figure(parts, per_step=waterfall.stepped, shown=shown_ratio(waterfall) is not None),
+        _findings(found, waterfall),
         phase_table(capture, part, query.device_limits) if counted else _split(capture, part),
     ]
     if not on_host and not counted:
         report.sections.append(use_figure(capture, part))
-    report.sections += [_device(capture, fall, query), _operators(fall), part_table(parts)]
+    report.sections += [_device(capture, waterfall, query), _operators(waterfall), part_table(parts)]
     memory = memory_section(capture, registry())
     if memory is not None:
         report.sections.insert(3, memory)
     return report
 
 
-def _of_a_profile(capture: Capture, part: Scope, fall: Waterfall, query: Query) -> Report:
+def _of_a_profile(capture: Capture, part: Scope, waterfall: Waterfall, query: Query) -> Report:
     """Returns sums over a whole profile: kernels and scopes, without steps."""
-    report = Report(analysis="overview", title="Overview", headline=overview_tables.sentence(capture, fall))
-    report.notices = source_notices(capture, part) + [Notice(text, "warn") for text in (caution(fall.work.spec),) if text]
+    report = Report(analysis="overview", title="Overview", headline=overview_tables.sentence(capture, waterfall))
+    report.notices = source_notices(capture, part) + [Notice(text, "warn") for text in (caution(waterfall.work.spec),) if text]
     report.sections = [
-        overview_tables.tiles(capture, fall),
+        overview_tables.tiles(capture, waterfall),
         overview_tables.scope_table(capture, part, query.device_limits, PHASE_COLUMNS),
-        _operators(fall),
-        _device(capture, fall, query),
+        _operators(waterfall),
+        _device(capture, waterfall, query),
     ]
     return report
 
@@ -169,25 +170,32 @@ def _of_a_profile(capture: Capture, part: Scope, fall: Waterfall, query: Query) 
 # -- Notices ----------------------------------------------------------------------------------------------------------
 
 
-def _notices(capture: Capture, part: Scope, fall: Waterfall) -> list[Notice]:
-    out = source_notices(capture, part) + joined_notices(capture, fall.work, part)
+def _notices(capture: Capture, part: Scope, waterfall: Waterfall) -> list[Notice]:
+    out = source_notices(capture, part) + joined_notices(capture, waterfall.work, part)
     if capture.facts.truncated:
         out.append(Notice("The file ends early: this page covers the part that could be read.", "warn", Link("health")))
-    if not len(capture.device) and not fall.has_limits and not fall.work.from_ledger:
+    if not len(capture.device) and not waterfall.has_limits and not waterfall.work.from_ledger:
         because, record, _ = capture.missing("device_events") or ("", "", "")
         out.append(Notice(f"{because.capitalize()}; {record}. Host times only.", "info"))
-    if caution(fall.work.spec):
-        out.append(Notice(caution(fall.work.spec), "warn"))
+    if caution(waterfall.work.spec):
+        out.append(Notice(caution(waterfall.work.spec), "warn"))
     faults = capture.devices.notes()
     if faults:
         more = f" {len(faults) - 1} more on the page Trace health." if len(faults) > 1 else ""
         out.append(Notice(f"Device file: {faults[0]}.{more}", "warn", Link("health")))
-    lack = capture.missing("shapes") if not fall.work.from_ledger else None
-    if lack is not None and (fall.work.spec is not None or not len(capture.device)):
+    lack = capture.missing("shapes") if not waterfall.work.from_ledger else None
+    if lack is not None and (waterfall.work.spec is not None or not len(capture.device)):
         out.append(Notice(f"Limits need input shapes: {lack[0]}; {lack[1]}.", "warn"))
-    share = fall.modeled_kernel_share
-    if lack is None and fall.work.spec is not None and fall.has_limits and share is not None and share < PLAIN and fall.work.timed:
-        most = _most_without_model(capture, fall)
+    share = waterfall.modeled_kernel_share
+    if (
+        lack is None
+        and waterfall.work.spec is not None
+        and waterfall.has_limits
+        and share is not None
+        and share < PLAIN
+        and waterfall.work.timed
+    ):
+        most = _most_without_model(capture, waterfall)
         out.append(Notice(f"{human(1 - share, 'ratio')} of the {_worker(capture)} work has no limit{most}.", "warn", Link("roofline")))
     return out
 
@@ -196,15 +204,17 @@ def _worker(capture: Capture) -> str:
     return device_word(capture) if len(capture.device) else "host"
 
 
-def _most_without_model(capture: Capture, fall: Waterfall, most: int = 3) -> str:
+def _most_without_model(capture: Capture, waterfall: Waterfall, most: int = 3) -> str:
     """Returns `: `op` (why), …`: the operators with most time and no limit, with the reason; work of no operator among them."""
-    ops = fall.work.ops
-    lost = unmodeled(capture, fall.work, ops)
+    ops = waterfall.work.ops
+    lost = unmodeled(capture, waterfall.work, ops)
     said: dict[str, float] = {}
     for name, why, ns in zip(lost["name"].tolist(), lost["why"].tolist(), lost["measured_ns"].tolist(), strict=True):
         words = f"`{name}` ({why})"
         said[words] = said.get(words, 0.0) + ns
-    free = fall.own[(fall.work.owner < 0) & ~capture.device["communication"].to_numpy() & (capture.device["kind"].to_numpy() != 1)].sum()
+    free = waterfall.own[
+        (waterfall.work.owner < 0) & ~capture.device["communication"].to_numpy() & (capture.device["kind"].to_numpy() != 1)
+    ].sum()
     if free > 0:
         said["work of no recorded operator"] = float(free)
     worst = sorted(said, key=lambda name: -said[name])[:most]
@@ -214,8 +224,8 @@ def _most_without_model(capture: Capture, fall: Waterfall, most: int = 3) -> str
 # -- Findings ---------------------------------------------------------------------------------------------------------
 
 
-def _findings(found: list[Finding], fall: Waterfall, most: int = 4) -> FindingsSection:
-    whole = fall.total_ns / fall.steps if fall.total_ns else 0
+def _findings(found: list[Finding], waterfall: Waterfall, most: int = 4) -> FindingsSection:
+    whole = waterfall.total_ns / waterfall.steps if waterfall.total_ns else 0
     there = registry()
     shown = found[:most]
     if not any(f.subject == "copies" for f in shown):
@@ -225,21 +235,21 @@ def _findings(found: list[Finding], fall: Waterfall, most: int = 4) -> FindingsS
     return FindingsSection(
         id="levers",
         title="What to fix first",
-        subtitle="saving per step, at most" if fall.stepped else "saving, at most",
+        subtitle="saving per step, at most" if waterfall.stepped else "saving, at most",
         findings=findings,
         combined_ns=combined,
         span=5,
         links=[Link("findings", label=f"All {len(found)}")] if found and "findings" in there else [],
-        empty=_nothing_found(fall),
+        empty=_nothing_found(waterfall),
     )
 
 
-def _nothing_found(fall: Waterfall) -> str:
+def _nothing_found(waterfall: Waterfall) -> str:
     """Returns what stands in the place of the findings where there is none."""
-    if not fall.work.timed:
+    if not waterfall.work.timed:
         return NEEDS_TIMES
     none = "Nothing was found that saves more than 0.5 % of the step."
-    return none if fall.has_limits else f"{none} Most findings need limits, which are not known here."
+    return none if waterfall.has_limits else f"{none} Most findings need limits, which are not known here."
 
 
 # -- Where the step goes ----------------------------------------------------------------------------------------------
@@ -267,8 +277,8 @@ def _split(capture: Capture, part: Scope) -> FactsSection:
 # -- Device, run, operators -------------------------------------------------------------------------------------------
 
 
-def _device(capture: Capture, fall: Waterfall, query: Query) -> FactsSection:
-    found = device_and_run(capture, fall.work.spec, fall.work.ops, bool(query.device_limits))
+def _device(capture: Capture, waterfall: Waterfall, query: Query) -> FactsSection:
+    found = device_and_run(capture, waterfall.work.spec, waterfall.work.ops, bool(query.device_limits))
     return make_facts(
         "device",
         "Device and run",
@@ -277,51 +287,56 @@ def _device(capture: Capture, fall: Waterfall, query: Query) -> FactsSection:
         labels=found.labels,
         more_docs=found.more,
         style="list",
-        span=12 if fall.work.by_host_time or fall.work.from_ledger else 4,
+        span=12 if waterfall.work.by_host_time or waterfall.work.from_ledger else 4,
         notes=found.notes,
         marks=found.marks,
         value_links={"oddities": Link("health", label="Trace health")},
     )
 
 
-def _quiet(column: Column) -> Column:
+def _hide_columns(column: Column) -> Column:
     """Returns the column, shown only when a reader asks for it."""
     return msgspec.structs.replace(column, rank=3)
 
 
-def _operator_order(fall: Waterfall, without: str) -> str:
+def _operator_order(waterfall: Waterfall, without: str) -> str:
     """Returns the column that operators are ordered by: time above the limit, time, the limit, or `without` where there is neither."""
-    if fall.work.timed:
-        return "wasted_ns" if fall.has_limits else "measured_ns"
-    return "sol_ns" if fall.has_limits else without
+    if waterfall.work.timed:
+        return "wasted_ns" if waterfall.has_limits else "measured_ns"
+    return "sol_ns" if waterfall.has_limits else without
 
 
-def _operators(fall: Waterfall, most: int = 12) -> TableSection:
+def _operators(waterfall: Waterfall, most: int = 12) -> TableSection:
     """Builds the table of operators and shapes with most time above their limit; by time where there is no limit."""
-    ops = fall.work.ops
-    by_limit = fall.has_limits
-    use = ops[fall.counted] if by_limit else ops
+    ops = waterfall.work.ops
+    by_limit = waterfall.has_limits
+    use = ops[waterfall.counted] if by_limit else ops
     frame = _by_shape(use) if len(use) else pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
-    order = _operator_order(fall, "flop")
+    order = _operator_order(waterfall, "flop")
     frame = frame.sort_values(order, ascending=False, kind="stable") if order in frame else frame
     every = len(frame)
     frame = frame.head(most)
     frame = frame.assign(shapes=pd.Series([s or None for s in frame["shapes"].astype(str)], dtype=object, index=frame.index))
     for name in ("measured_ns", "sol_ns", "wasted_ns"):
         frame[name] = [None if v != v else round(v) for v in frame[name].tolist()]
-    where = Link("operators", label="Operators") if not by_limit and not fall.work.from_ledger else Link("roofline", label="Open roofline")
-    kind_of_time = "host" if fall.work.by_host_time else "device"
-    quiet = () if by_limit else ("sol_ns", "wasted_ns", "efficiency", "bound")
-    quiet = quiet if fall.work.timed else (*quiet, "measured_ns", "wasted_ns", "efficiency")
+    where = (
+        Link("operators", label="Operators") if not by_limit and not waterfall.work.from_ledger else Link("roofline", label="Open roofline")
+    )
+    kind_of_time = "host" if waterfall.work.by_host_time else "device"
+    hidden_columns = () if by_limit else ("sol_ns", "wasted_ns", "efficiency", "bound")
+    hidden_columns = hidden_columns if waterfall.work.timed else (*hidden_columns, "measured_ns", "wasted_ns", "efficiency")
     profile = "launches" in ops
-    quiet = (*quiet, "shapes") if profile else quiet
+    hidden_columns = (*hidden_columns, "shapes") if profile else hidden_columns
     table = make_table(
         "operators",
-        _operators_title(fall, kind_of_time),
+        _operators_title(waterfall, kind_of_time),
         frame,
-        [_quiet(c) if c.name in quiet else c for c in (overview_tables.worded(OPERATOR_COLUMNS) if profile else OPERATOR_COLUMNS)],
+        [
+            _hide_columns(c) if c.name in hidden_columns else c
+            for c in (overview_tables.worded(OPERATOR_COLUMNS) if profile else OPERATOR_COLUMNS)
+        ],
         subtitle=f"by {'kernel' if profile else 'operator and shape'}, first {len(frame)} of {every}",
-        sort=Sort(_operator_order(fall, "calls")),
+        sort=Sort(_operator_order(waterfall, "calls")),
         links=[where] if where.analysis in registry() else [],
         empty="No operator was recorded.",
     )
@@ -329,12 +344,12 @@ def _operators(fall: Waterfall, most: int = 12) -> TableSection:
     return table
 
 
-def _operators_title(fall: Waterfall, kind_of_time: str) -> str:
-    if "launches" in fall.work.ops:
-        return "Kernels with the most time above their limit" if fall.has_limits else "Kernels with the most time"
-    if not fall.work.timed:
-        return "Operators with the largest limits" if fall.has_limits else "Operators with the most work"
-    return "Operators with the most time above their limit" if fall.has_limits else f"Operators with the most {kind_of_time} time"
+def _operators_title(waterfall: Waterfall, kind_of_time: str) -> str:
+    if "launches" in waterfall.work.ops:
+        return "Kernels with the most time above their limit" if waterfall.has_limits else "Kernels with the most time"
+    if not waterfall.work.timed:
+        return "Operators with the largest limits" if waterfall.has_limits else "Operators with the most work"
+    return "Operators with the most time above their limit" if waterfall.has_limits else f"Operators with the most {kind_of_time} time"
 
 
 def _by_shape(ops: pd.DataFrame) -> pd.DataFrame:

@@ -113,43 +113,49 @@ COUNTED_ONLY = "work that the trace does not name takes the limit of the matrix 
 BY_CALLS = "Of the counted calls: single calls were not timed."
 
 
-def equation(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
+def equation(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsSection:
     """Builds ratio = busy × efficiency while busy, then tiles; the report's headline stands beside them."""
     tiles = Tiles()
-    _ratio(tiles, capture, fall)
-    _utilizations(tiles, capture, fall, part)
-    share = fall.modeled_kernel_share
-    each = fall.steps
-    on_host = fall.work.by_host_time
-    without = human(round(fall.unmodelled_ns / each), "ns")
+    _ratio(tiles, capture, waterfall)
+    _utilizations(tiles, capture, waterfall, part)
+    share = waterfall.modeled_kernel_share
+    each = waterfall.steps
+    on_host = waterfall.work.by_host_time
+    without = human(round(waterfall.unmodelled_ns / each), "ns")
     tiles.add(
         "modelled_share",
         share,
-        label="Operator time modeled" if on_host else "Kernel time modeled" if fall.work.timed else "Calls modeled",
-        note=f"{without} without a model {_per(fall)}" if fall.unmodelled_ns else "all of it" if share and fall.work.timed else "",
-        more=f"{human(round(sum(fall.kind_ns.values()) / each), 'ns')} with a model, {without} without." if fall.work.timed else BY_CALLS,
+        label="Operator time modeled" if on_host else "Kernel time modeled" if waterfall.work.timed else "Calls modeled",
+        note=f"{without} without a model {_per(waterfall)}"
+        if waterfall.unmodelled_ns
+        else "all of it"
+        if share and waterfall.work.timed
+        else "",
+        more=f"{human(round(sum(waterfall.kind_ns.values()) / each), 'ns')} with a model, {without} without."
+        if waterfall.work.timed
+        else BY_CALLS,
     )
-    tiles.add("step_ns", round(fall.total_ns / each), hidden=True)
-    tiles.add("sol_ns", round(fall.sol_ns / each) if fall.has_limits else None, hidden=True)
-    tiles.add("compute_limit_ns", round(fall.limits.compute / each) if fall.has_limits else None, hidden=True)
-    tiles.add("memory_limit_ns", round(fall.limits.memory / each) if fall.has_limits else None, hidden=True)
-    tiles.add("recompute_ns", round(sum(fall.again_ns.values()) / each), hidden=True)
-    if not on_host and not fall.work.from_ledger:
-        tiles.add("launch_gap_ns", round(fall.launch_gap_ns / each), hidden=True)
-        tiles.add("blocked_ns", round(fall.blocked_ns / each), hidden=True)
+    tiles.add("step_ns", round(waterfall.total_ns / each), hidden=True)
+    tiles.add("sol_ns", round(waterfall.sol_ns / each) if waterfall.has_limits else None, hidden=True)
+    tiles.add("compute_limit_ns", round(waterfall.limits.compute / each) if waterfall.has_limits else None, hidden=True)
+    tiles.add("memory_limit_ns", round(waterfall.limits.memory / each) if waterfall.has_limits else None, hidden=True)
+    tiles.add("recompute_ns", round(sum(waterfall.again_ns.values()) / each), hidden=True)
+    if not on_host and not waterfall.work.from_ledger:
+        tiles.add("launch_gap_ns", round(waterfall.launch_gap_ns / each), hidden=True)
+        tiles.add("blocked_ns", round(waterfall.blocked_ns / each), hidden=True)
     return tiles.section("Speed of light", "equation", {"modelled_share": Link("roofline")})
 
 
-def _per(fall: Waterfall) -> str:
-    return "per step" if fall.stepped else "in the recording"
+def _per(waterfall: Waterfall) -> str:
+    return "per step" if waterfall.stepped else "in the recording"
 
 
-def _ratio(tiles: Tiles, capture: Capture, fall: Waterfall) -> None:
-    each, ratio, spec = fall.steps, shown_ratio(fall), fall.work.spec
-    step, least, busy = (human(round(ns / each), "ns") for ns in (fall.total_ns, fall.sol_ns, fall.busy_ns))
-    unit = "Host" if fall.work.by_host_time else device_word(capture)
+def _ratio(tiles: Tiles, capture: Capture, waterfall: Waterfall) -> None:
+    each, ratio, spec = waterfall.steps, shown_ratio(waterfall), waterfall.work.spec
+    step, least, busy = (human(round(ns / each), "ns") for ns in (waterfall.total_ns, waterfall.sol_ns, waterfall.busy_ns))
+    unit = "Host" if waterfall.work.by_host_time else device_word(capture)
     unit = capitalized(unit)
-    best = fall.limits.achievable
+    best = waterfall.limits.achievable
     more = ""
     if ratio is not None and spec is not None:
         more = (
@@ -157,83 +163,87 @@ def _ratio(tiles: Tiles, capture: Capture, fall: Waterfall) -> None:
             f"memory traffic at the bandwidth of {a_device(spec)}."
         )
         if best is not None:
-            reached = human(best / fall.total_ns, "ratio")
-            more += f"\nAt the rates that products reach in practice{_rates(fall)}: {reached}, {human(round(best / each), 'ns')}."
-    mark = _mark(capture, fall, ratio)
+            reached = human(best / waterfall.total_ns, "ratio")
+            more += f"\nAt the rates that products reach in practice{_rates(waterfall)}: {reached}, {human(round(best / each), 'ns')}."
+    mark = _mark(capture, waterfall, ratio)
     if ratio is not None and ratio > TOLERATED:
         mark = Mark("flagged", WRONG)
     tiles.add("speed_of_light", ratio, more=more, mark=mark)
-    timed = fall.work.timed
+    timed = waterfall.work.timed
     tiles.add(
         "gpu_busy",
-        fall.busy_ns / fall.total_ns if fall.total_ns and timed else None,
+        waterfall.busy_ns / waterfall.total_ns if waterfall.total_ns and timed else None,
         label=f"{unit} busy",
         more=f"{busy} / {step}." if timed else "",
-        mark=Mark("unknown", NOT_TIMED) if not timed else Mark("flagged", BEYOND) if fall.busy_ns > TOLERATED * fall.total_ns else None,
+        mark=Mark("unknown", NOT_TIMED)
+        if not timed
+        else Mark("flagged", BEYOND)
+        if waterfall.busy_ns > TOLERATED * waterfall.total_ns
+        else None,
     )
-    efficiency = fall.sol_ns / fall.busy_ns if ratio is not None and fall.busy_ns and timed else None
+    efficiency = waterfall.sol_ns / waterfall.busy_ns if ratio is not None and waterfall.busy_ns and timed else None
     tiles.add(
         "efficiency_while_busy",
         efficiency,
         more=f"{least} / {busy}." if efficiency is not None else "",
-        mark=_mark(capture, fall, ratio) if timed else Mark("unknown", NOT_TIMED),
+        mark=_mark(capture, waterfall, ratio) if timed else Mark("unknown", NOT_TIMED),
     )
-    achievable = best / fall.total_ns if ratio is not None and best is not None and fall.total_ns else None
+    achievable = best / waterfall.total_ns if ratio is not None and best is not None and waterfall.total_ns else None
     tiles.add("speed_of_light_achievable", achievable, hidden=True)
 
 
-def _rates(fall: Waterfall) -> str:
+def _rates(waterfall: Waterfall) -> str:
     """Returns ` (bf16 794.0 TFLOP/s)`: the achievable rates of the types that the matrix work uses."""
-    spec, ops = fall.work.spec, fall.work.ops
-    used = ops["dtype"][fall.counted & (np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)) > 0)].unique()
+    spec, ops = waterfall.work.spec, waterfall.work.ops
+    used = ops["dtype"][waterfall.counted & (np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)) > 0)].unique()
     known = [f"{d} {human(spec.achievable(str(d)), 'FLOP/s')}" for d in used if spec is not None and spec.achievable(str(d))]
     return f" ({', '.join(known)})" if known else ""
 
 
-def _mark(capture: Capture, fall: Waterfall, ratio: float | None) -> Mark | None:
-    share = fall.modeled_kernel_share
+def _mark(capture: Capture, waterfall: Waterfall, ratio: float | None) -> Mark | None:
+    share = waterfall.modeled_kernel_share
     if ratio is None:
-        return Mark("unknown", why_no_ratio(capture, fall))
+        return Mark("unknown", why_no_ratio(capture, waterfall))
     if share is not None and share < PLAIN:
         return Mark("partial", f"a cost model covers {human(share, 'ratio')} of the work")
-    return Mark("estimated", COUNTED_ONLY) if fall.work.takes_counted else None
+    return Mark("estimated", COUNTED_ONLY) if waterfall.work.takes_counted else None
 
 
-def step_words(capture: Capture, part: Scope, fall: Waterfall) -> str:
+def step_words(capture: Capture, part: Scope, waterfall: Waterfall) -> str:
     """Says of a SOL capture which iterations give the length of a step; "" where these are the sampled ones, and for a trace."""
     _, rows = windows_of(capture, part)
-    usual = step_time(capture, rows) if fall.work.from_ledger else None
+    usual = step_time(capture, rows) if waterfall.work.from_ledger else None
     return f"The step is the median of {human(usual.count, 'count')} of the same inputs that were not sampled." if usual else ""
 
 
-def _utilizations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) -> None:
-    spec, each = fall.work.spec, fall.steps
-    inside = fall.work.ops[fall.inside]
-    which = step_words(capture, part, fall)
-    use = utilization(inside, spec, fall.total_ns, devices=fall.devices)
-    step = human(round(fall.total_ns / each), "ns")
-    share = fall.modeled_kernel_share
+def _utilizations(tiles: Tiles, capture: Capture, waterfall: Waterfall, part: Scope) -> None:
+    spec, each = waterfall.work.spec, waterfall.steps
+    inside = waterfall.work.ops[waterfall.inside]
+    which = step_words(capture, part, waterfall)
+    use = utilization(inside, spec, waterfall.total_ns, devices=waterfall.devices)
+    step = human(round(waterfall.total_ns / each), "ns")
+    share = waterfall.modeled_kernel_share
     partial = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the work") if (share or 0) < PLAIN else None
     if partial is None and spec is not None and spec.method == "derived":
         partial = Mark("estimated", "the peaks follow from units, rate and clock of a device that is not in the table")
     model, again = use.model_flop or 0, use.recompute_flop or 0
     first = inside[~inside["recompute"].to_numpy()]
-    many = f" × {fall.devices} devices" if fall.devices > 1 else ""
+    many = f" × {waterfall.devices} devices" if waterfall.devices > 1 else ""
     dtype = f", {use.dtype} {spec.density if spec else 'dense'}" if use.dtype else ""
     why = Mark("unknown", "no matrix work with a known peak and recorded shapes")
     tiles.add(
         "mfu",
         use.mfu,
         label=f"MFU{dtype}",
-        note=f"{human(model / each, 'FLOP')} {_per(fall)}" if model else "",
-        more=_joined(_over_peaks(first, fall, step, many), which),
+        note=f"{human(model / each, 'FLOP')} {_per(waterfall)}" if model else "",
+        more=_joined(_over_peaks(first, waterfall, step, many), which),
         mark=why if use.mfu is None else partial,
     )
     tiles.add(
         "hfu",
         use.hfu,
         note=f"{human(again / each, 'FLOP')} recomputed" if again else "",
-        more=_joined(_over_peaks(inside, fall, step, many), which),
+        more=_joined(_over_peaks(inside, waterfall, step, many), which),
         mark=why if use.hfu is None else partial,
         hidden=not again,
     )
@@ -243,23 +253,23 @@ def _utilizations(tiles: Tiles, capture: Capture, fall: Waterfall, part: Scope) 
     tiles.add(
         "bandwidth_utilisation",
         use.bandwidth_utilisation if known else None,
-        note=f"{human(traffic / each, 'B')} at least, {_per(fall)}" if traffic else "",
+        note=f"{human(traffic / each, 'B')} at least, {_per(waterfall)}" if traffic else "",
         more=_joined(f"{human(traffic / each, 'B')} / ({step} × {bandwidth}{many}).", which) if known else "",
         mark=partial if known else Mark("unknown", "no traffic of modeled work, or no known bandwidth"),
     )
-    tiles.add("traffic_bytes", round(traffic / each) if fall.inside.any() else None, hidden=True)
+    tiles.add("traffic_bytes", round(traffic / each) if waterfall.inside.any() else None, hidden=True)
 
 
 def _joined(formula: str, which: str) -> str:
     return f"{formula} {which}".strip() if formula else ""
 
 
-def _over_peaks(ops: pd.DataFrame, fall: Waterfall, step: str, many: str) -> str:
+def _over_peaks(ops: pd.DataFrame, waterfall: Waterfall, step: str, many: str) -> str:
     """Matrix FLOP over the peak of their type, summed over types, over the time: `(2.25 TFLOP / 989.4 TFLOP/s of bf16 + …) / 15.16 ms.`"""
-    spec = fall.work.spec
+    spec = waterfall.work.spec
     flop = pd.Series(np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))).groupby(ops["dtype"].astype(str).to_numpy()).sum()
     terms = [
-        f"{human(total / fall.steps, 'FLOP')} / {human(spec.matrix_peak(str(name)), 'FLOP/s')} of {name}"
+        f"{human(total / waterfall.steps, 'FLOP')} / {human(spec.matrix_peak(str(name)), 'FLOP/s')} of {name}"
         for name, total in flop.sort_values(ascending=False).items()
         if total > 0 and spec is not None and spec.matrix_peak(str(name))
     ]
@@ -281,15 +291,15 @@ def mean_split(capture: Capture, part: Scope) -> dict[str, int]:
     return average(frame.assign(duration_ns=high - low))
 
 
-def host_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
+def host_tiles(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsSection:
     """Builds the answer of a recording without a device and without limits: tiles over the host."""
     split = mean_split(capture, part)
     whole = split["duration_ns"]
     tiles = Tiles()
-    tiles.add("step_ns", round(fall.total_ns / fall.steps), label="" if fall.stepped else "Recording")
+    tiles.add("step_ns", round(waterfall.total_ns / waterfall.steps), label="" if waterfall.stepped else "Recording")
     tiles.add("host_busy", (whole - split["other_ns"]) / whole if whole else None)
     tiles.add("loading_share", split["dataloader_ns"] / whole if whole else None)
-    tiles.add("operator_calls", len(fall.work.ops))
+    tiles.add("operator_calls", len(waterfall.work.ops))
     return tiles.section("Host time", "tiles")
 
 
@@ -311,36 +321,36 @@ WORDED: Final = {
 NOT_STATED: Final = "no launch hook stated any work"
 
 
-def sentence(capture: Capture, fall: Waterfall) -> str:
+def sentence(capture: Capture, waterfall: Waterfall) -> str:
     """Returns how long the kernels run, and how long the same work takes at the limits of the device."""
-    if not fall.total_ns:
+    if not waterfall.total_ns:
         return "This profile holds no device time."
-    spec, time = fall.work.spec, human(fall.total_ns, "ns")
-    known = sum(fall.kind_ns.values())
+    spec, time = waterfall.work.spec, human(waterfall.total_ns, "ns")
+    known = sum(waterfall.kind_ns.values())
     if spec is None:
         return f"Kernels take **{time}** in all. No limits: {why_no_limits(capture)}."
-    if not known or not fall.has_limits:
+    if not known or not waterfall.has_limits:
         return f"Kernels take **{time}** in all; {NOT_STATED}, so there is no limit to compare it with."
-    share = known / fall.total_ns
+    share = known / waterfall.total_ns
     part = "" if share > 0.95 else f"; {human(share, 'ratio')} of it is work that was stated"
-    least = human(round(fall.sol_ns), "ns")
+    least = human(round(waterfall.sol_ns), "ns")
     return f"Kernels take **{time}** in all{part}; that work takes **{least}** at the limits of {a_device(spec)}."
 
 
-def tiles(capture: Capture, fall: Waterfall) -> FactsSection:
+def tiles(capture: Capture, waterfall: Waterfall) -> FactsSection:
     """Builds efficiency, time, rates and copies of the whole profile."""
-    ops, out = fall.work.ops, Tiles()
-    known = sum(fall.kind_ns.values())
-    efficiency = fall.sol_ns / known if fall.has_limits and known else None
-    share = known / fall.total_ns if fall.total_ns else None
+    ops, out = waterfall.work.ops, Tiles()
+    known = sum(waterfall.kind_ns.values())
+    efficiency = waterfall.sol_ns / known if waterfall.has_limits and known else None
+    share = known / waterfall.total_ns if waterfall.total_ns else None
     mark = Mark("flagged", WRONG) if efficiency is not None and efficiency > TOLERATED else None
     if mark is None and efficiency is not None and share is not None and share < 0.95:
         mark = Mark("partial", f"covers {human(share, 'ratio')} of the time of kernels")
     if efficiency is None:
-        mark = Mark("unknown", NOT_STATED if fall.work.spec is not None else why_no_limits(capture))
-    note = _over(fall.sol_ns, known) if efficiency is not None else ""
+        mark = Mark("unknown", NOT_STATED if waterfall.work.spec is not None else why_no_limits(capture))
+    note = _over(waterfall.sol_ns, known) if efficiency is not None else ""
     out.add("efficiency_while_busy", efficiency, label="Efficiency", note=note, mark=mark)
-    out.add("kernel_sum_ns", fall.total_ns, note=f"{human(int(ops['launches'].sum()), 'count')} launches")
+    out.add("kernel_sum_ns", waterfall.total_ns, note=f"{human(int(ops['launches'].sum()), 'count')} launches")
     flop, data = (float(np.nansum(ops[c].to_numpy(dtype=np.float64))) for c in ("flop", "bytes"))
     out.add("matrix_flop", round(flop) if flop else None, label="Stated work", note=f"{human(data, 'B')} moved" if data else "")
     rate = flop / known * 1e9 if flop and known else None
@@ -414,18 +424,18 @@ PHASE_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def counted_tiles(capture: Capture, part: Scope, fall: Waterfall) -> FactsSection:
+def counted_tiles(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsSection:
     """Builds the answer of a SOL capture without limits."""
-    ops = fall.work.ops[fall.inside]
-    flop, vector = (float(np.nansum(ops[c].to_numpy(dtype=np.float64))) / fall.steps for c in ("flop", "flop_vector"))
-    step = fall.total_ns / fall.steps
+    ops = waterfall.work.ops[waterfall.inside]
+    flop, vector = (float(np.nansum(ops[c].to_numpy(dtype=np.float64))) / waterfall.steps for c in ("flop", "flop_vector"))
+    step = waterfall.total_ns / waterfall.steps
     tiles = Tiles()
-    tiles.add("step_ns", round(step), label="" if fall.stepped else "Recording", more=step_words(capture, part, fall))
-    tiles.add("matrix_flop", round(flop), note="per step" if fall.stepped else "")
+    tiles.add("step_ns", round(step), label="" if waterfall.stepped else "Recording", more=step_words(capture, part, waterfall))
+    tiles.add("matrix_flop", round(flop), note="per step" if waterfall.stepped else "")
     tiles.add("matrix_flop_per_s", flop / step * 1e9 if step else None)
-    if fall.work.timed:
-        tiles.add("operator_share", fall.busy_ns / fall.total_ns if fall.total_ns else None)
-    tiles.add("operator_calls", len(fall.work.ops))
+    if waterfall.work.timed:
+        tiles.add("operator_share", waterfall.busy_ns / waterfall.total_ns if waterfall.total_ns else None)
+    tiles.add("operator_calls", len(waterfall.work.ops))
     tiles.add("vector_flop", round(vector), hidden=True)
     return tiles.section("Counted work", "tiles", {"matrix_flop": Link("roofline")})
 
@@ -458,14 +468,14 @@ def phase_table(capture: Capture, part: Scope, limits: str) -> TableSection:
         }
     ).sort_values("host_ns", ascending=False, kind="stable", ignore_index=True)
     every = len(out)
-    quiet = {"device_ns"} if not out["device_ns"].notna().any() else set()
-    quiet |= {"efficiency"} if not out["efficiency"].notna().any() else set()
-    quiet |= {"sol_ns"} if not out["sol_ns"].notna().any() else set()
+    hidden_columns = {"device_ns"} if not out["device_ns"].notna().any() else set()
+    hidden_columns |= {"efficiency"} if not out["efficiency"].notna().any() else set()
+    hidden_columns |= {"sol_ns"} if not out["sol_ns"].notna().any() else set()
     return make_table(
         "phases",
         "Phases",
         out.head(MOST_PHASES),
-        [msgspec.structs.replace(c, rank=3) if c.name in quiet else c for c in PHASE_COLUMNS],
+        [msgspec.structs.replace(c, rank=3) if c.name in hidden_columns else c for c in PHASE_COLUMNS],
         subtitle="per step" + (f", first {MOST_PHASES} of {human(every, 'count')}" if every > MOST_PHASES else ""),
         key="phase",
         sort=Sort("host_ns"),

@@ -42,9 +42,7 @@ RECORDED_COLUMNS = (
     Column("record_it_with", "Record it with", "", "The call or argument that records it.", "code"),
 )
 LOG_COLUMNS = (
-    Column(
-        "level", "Level", "", "Source of the message: the profiler, the recorder of a SOL capture, or this reader.", "badge"
-    ),
+    Column("level", "Level", "", "Source of the message: the profiler, the recorder of a SOL capture, or this reader.", "badge"),
     Column("message", "Message", "", "The line, without secrets.", "text"),
 )
 FACTS: Final = (

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.analyses.time.iterations_tables import COLUMNS, FACTS, Told, chosen_rows, facts, headline, table, totals
+from tb_sol_plugin.analyses.time.iterations_tables import COLUMNS, FACTS, IterationSummary, chosen_rows, facts, headline, table, totals
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.time.iterations import NO_PHASE, Iterations, PhaseTimes, Trend, counted, iterations, phase_times, thinned, trend
@@ -62,7 +62,7 @@ def run(capture: Capture, query: IterationsQuery) -> Report:
     frame = _part(every, query)
     if query.most < 0:
         raise BadQuery("parameter 'most' does not fit", hint="give 0 for all, or a number of rows", field="most")
-    told = Told.of(frame, trend(frame))
+    summary = IterationSummary.of(frame, trend(frame))
     column = METRICS[query.metric][0]
     if not np.isfinite(frame[column].to_numpy(dtype=np.float64)).any():
         hint = (
@@ -71,16 +71,16 @@ def run(capture: Capture, query: IterationsQuery) -> Report:
             else "choose another metric"
         )
         raise Unavailable(f"no {METRICS[query.metric][2].lower()} in this recording", hint=hint)
-    at = np.union1d(thinned(frame[column].to_numpy(dtype=np.float64), POINTS), np.flatnonzero(frame["sampled"])[: MARKS])
-    tiles, numbers = facts(told)
-    sections: list[AnySection] = [tiles, over_time(frame, at.astype(np.int64), told.trend, query.metric)]
+    at = np.union1d(thinned(frame[column].to_numpy(dtype=np.float64), POINTS), np.flatnonzero(frame["sampled"])[:MARKS])
+    tiles, numbers = facts(summary)
+    sections: list[AnySection] = [tiles, over_time(frame, at.astype(np.int64), summary.trend, query.metric)]
     stacked = by_phase(frame, phase_times(capture, frame))
     sections += [stacked, numbers] if stacked is not None else [numbers]
     rows = chosen_rows(frame, query.most)
     about = _about(frame, query)
     part = frame.iloc[rows].reset_index(drop=True)
-    sections.append(table(part, len(frame), totals(told, frame), quiet=_quiet(frame), about=about))
-    report = Report(analysis="iterations", title="Iterations", headline=headline(told, frame), sections=sections)
+    sections.append(table(part, len(frame), totals(summary, frame), quiet=_hidden_columns(frame), about=about))
+    report = Report(analysis="iterations", title="Iterations", headline=headline(summary, frame), sections=sections)
     report.notices = _notices(capture, query, frame, every, fits=fits)
     return report
 
@@ -110,7 +110,7 @@ def _about(frame: pd.DataFrame, query: IterationsQuery) -> str:
     return text + (f", inputs {query.signature}" if query.signature else "")
 
 
-def _quiet(frame: pd.DataFrame) -> tuple[str, ...]:
+def _hidden_columns(frame: pd.DataFrame) -> tuple[str, ...]:
     """Returns the columns that say nothing here and are hidden."""
     out = [n for n in ("device_ns", "tokens_per_s", "samples_per_s", "sol_ns", "sol_ratio", "mfu", "flop") if not frame[n].notna().any()]
     out += ["host_ns"] if not frame["device_ns"].notna().any() else []
@@ -436,7 +436,9 @@ def by_phase(frame: pd.DataFrame, found: PhaseTimes) -> FigureSection | None:
             }
         )
     sums = [(float(values.sum()), name) for name, values in zip([*names, NO_PHASE], middle, strict=True)]
-    told = ", ".join(f"{name} {human(value / float(whole.sum()), 'ratio')}" for value, name in sorted(sums, reverse=True)[:4] if value > 0)
+    summary = ", ".join(
+        f"{name} {human(value / float(whole.sum()), 'ratio')}" for value, name in sorted(sums, reverse=True)[:4] if value > 0
+    )
     first = "" if len(keep) == len(frame) else "; without the first iteration"
     stretch = (
         f"; a bar is the average of about {human(round(len(keep) / len(size)), 'count')} iterations, a click selects the longest"
@@ -456,7 +458,7 @@ def by_phase(frame: pd.DataFrame, found: PhaseTimes) -> FigureSection | None:
             showlegend=True,
             margin={"l": 62, "r": 14, "t": 12, "b": 46},
         ),
-        summary=f"Share of step time: {told}.",
+        summary=f"Share of step time: {summary}.",
         table="iterations",
         span=8,
         height=320,

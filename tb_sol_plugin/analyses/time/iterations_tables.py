@@ -63,7 +63,7 @@ USED: Final = (
 
 
 @dataclass(frozen=True)
-class Told:
+class IterationSummary:
     """What is said of a selection.
 
     values: facts by name, None unknown. estimated: some of the work is taken from other iterations.
@@ -74,7 +74,7 @@ class Told:
     estimated: bool
 
     @staticmethod
-    def of(frame: pd.DataFrame, found: Trend) -> Told:
+    def of(frame: pd.DataFrame, found: Trend) -> IterationSummary:
         slim = frame[list(USED)]
         rows = counted(frame)
         over = slim[rows]
@@ -115,7 +115,7 @@ class Told:
             "missing": int(frame["missing"].sum()),
             "restarts": int(frame["restart"].sum()),
         }
-        return Told(values, found, bool((use["age"] > 0).any()))
+        return IterationSummary(values, found, bool((use["age"] > 0).any()))
 
 
 def _over(above: pd.Series, below: pd.Series) -> float | None:
@@ -133,10 +133,10 @@ def _rate(over: pd.DataFrame, column: str) -> float | None:
 TILES: Final = ("median_ns", "p95_ns", "sol_ratio", "mfu", "trend_ns", "sampled", "overhead_share")
 
 
-def facts(told: Told) -> tuple[FactsSection, FactsSection]:
+def facts(summary: IterationSummary) -> tuple[FactsSection, FactsSection]:
     """Builds the tiles at the top, and the rest as a list."""
-    values = told.values
-    guess = Mark("estimated", "work of the last sampled iteration with inputs of the same size") if told.estimated else None
+    values = summary.values
+    guess = Mark("estimated", "work of the last sampled iteration with inputs of the same size") if summary.estimated else None
     marks = {
         n: guess for n in ("sol_ratio", "mfu", "hfu", "sol_ns", "bandwidth_utilisation") if guess is not None and values[n] is not None
     }
@@ -150,15 +150,15 @@ def facts(told: Told) -> tuple[FactsSection, FactsSection]:
     top, below = ({n: m for n, m in marks.items() if (n in TILES) == tile} for tile in (True, False))
     return (
         make_facts(
-            "answer", "The whole job", {n: values[n] for n in TILES}, FACTS, style="tiles", hidden=absent, notes=_notes(told), marks=top
+            "answer", "The whole job", {n: values[n] for n in TILES}, FACTS, style="tiles", hidden=absent, notes=_notes(summary), marks=top
         ),
         make_facts("facts", "More numbers", {n: values[n] for n in rest}, FACTS, span=4, hidden=hidden, marks=below),
     )
 
 
-def _notes(told: Told) -> dict[str, str]:
-    values, slope = told.values, told.trend.slope
-    count, every = len(told.trend.rows), int(told.values["iterations"] or 0)
+def _notes(summary: IterationSummary) -> dict[str, str]:
+    values, slope = summary.values, summary.trend.slope
+    count, every = len(summary.trend.rows), int(summary.values["iterations"] or 0)
     recorded = f"of {how_many(every, 'iteration')}"
     notes = {"median_ns": f"median of {human(count, 'count')}", "sampled": recorded}
     if values["sol_ns"] is not None:
@@ -175,10 +175,10 @@ def _signed(ns: float) -> str:
     return ("+" if ns > 0 else "") + human(ns, "ns")
 
 
-def totals(told: Told, frame: pd.DataFrame) -> pd.Series:
+def totals(summary: IterationSummary, frame: pd.DataFrame) -> pd.Series:
     """Returns the first row of the table: medians of times, and ratios of sums, over the iterations that count."""
     rows = counted(frame)
-    values = told.values
+    values = summary.values
     first: dict[str, Scalar] = {"iteration": "median"}
     for name in ("time_ns", "host_ns", "device_ns", "sol_ns", "flop", "recompute_flop", "bytes", "overhead_ns", "ops", "unknown"):
         known = frame[name][rows].dropna()
@@ -187,21 +187,21 @@ def totals(told: Told, frame: pd.DataFrame) -> pd.Series:
     return pd.Series(first, dtype=object)
 
 
-def headline(told: Told, frame: pd.DataFrame) -> str:
+def headline(summary: IterationSummary, frame: pd.DataFrame) -> str:
     """Returns `4 000 iterations, 41 sampled: a step takes 12.3 ms (median), at 43 % of the speed of light; it takes 8 % longer since …`."""
-    values = told.values
+    values = summary.values
     count = f"{human(len(frame), 'count')} iteration{'' if len(frame) == 1 else 's'}, {human(int(frame['sampled'].sum()), 'count')} sampled"
     step, reached = values["median_ns"], values["sol_ratio"]
     if not isinstance(step, int):
         return f"{count}."
-    about = "≈ " if told.estimated else ""
+    about = "≈ " if summary.estimated else ""
     at = f", at {about}**{human(reached, 'ratio')}** of the speed of light" if isinstance(reached, float) else ""
     median = " (median)" if len(frame) > 1 else ""
-    return f"{count}: a step takes **{human(step, 'ns')}**{median}{at}{_course(told, frame)}."
+    return f"{count}: a step takes **{human(step, 'ns')}**{median}{at}{_trend_text(summary, frame)}."
 
 
-def _course(told: Told, frame: pd.DataFrame) -> str:
-    found = told.trend
+def _trend_text(summary: IterationSummary, frame: pd.DataFrame) -> str:
+    found = summary.trend
     change = found.change
     if change is not None:
         number = frame["number"].to_numpy()[found.rows]

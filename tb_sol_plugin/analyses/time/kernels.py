@@ -285,7 +285,7 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
         "kernels",
         "Kernels",
         frame,
-        GROUPED[query.group_by] if values["sol_ns"] is not None else _quiet(GROUPED[query.group_by]),
+        GROUPED[query.group_by] if values["sol_ns"] is not None else _hide_columns(GROUPED[query.group_by]),
         key=key,
         subtitle=f"{human(len(frame), 'count')} groups; {where.label}",
         total=total,
@@ -332,7 +332,7 @@ def _against(frame: pd.DataFrame) -> dict[str, Scalar]:
     return sums | {"efficiency": efficiency, "modelled_share": covered / total if total else None}
 
 
-def _quiet(columns: tuple[Column, ...]) -> list[Column]:
+def _hide_columns(columns: tuple[Column, ...]) -> list[Column]:
     """Hides the columns of limits where there are none."""
     return [ranked(c, 3) if c.name in ("sol_ns", "wasted_ns", "efficiency") else c for c in columns]
 

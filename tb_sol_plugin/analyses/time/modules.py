@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses.time import modules_tables as rows_of
-from tb_sol_plugin.analyses.time.modules_tables import headline, node_names, notices, row_names, said, worded
+from tb_sol_plugin.analyses.time.modules_tables import headline, module_source, node_names, notices, row_names, worded
 from tb_sol_plugin.metrics.report.notes import source_notices
 from tb_sol_plugin.metrics.time import scope as source
 from tb_sol_plugin.metrics.time.scope import Scope, scope
@@ -211,7 +211,9 @@ def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: CaptureM
         table["name"] = row_names(rows, each)
     facts = _facts(capture, part, nodes, query.device_limits)
     report = Report(analysis="modules", title="Modules", headline=headline(capture, table, query.direction, whole))
-    report.notices = [said(beside)] if beside is not None else source_notices(capture, part) or notices(capture, query.direction, facts)
+    report.notices = (
+        [module_source(beside)] if beside is not None else source_notices(capture, part) or notices(capture, query.direction, facts)
+    )
     report.sections = [
         icicle(nodes, _time(nodes, query.direction), rows, keys, "flop" if labels_alone(capture) else query.width, whole, names=each),
         _table(capture, part, nodes, table, rows, query, facts),
@@ -342,25 +344,25 @@ def _table(
 
 def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: pd.DataFrame) -> list[Column]:
     """Hides columns that have nothing to say: backward without a backward pass, limits without any."""
-    quiet: set[str] = set()
+    hidden_columns: set[str] = set()
     if not facts["backward_ns"]:
-        quiet |= {"device_total_ns", "backward_device_ns"}
+        hidden_columns |= {"device_total_ns", "backward_device_ns"}
     if not table["efficiency"].notna().any():
-        quiet |= {"sol_ns", "wasted_ns", "efficiency", "modelled_share", "flop", "bound"}
+        hidden_columns |= {"sol_ns", "wasted_ns", "efficiency", "modelled_share", "flop", "bound"}
     if facts["device_ns"] is None:
-        quiet |= {"time_ns", "share", "device_self_ns", "modelled_share"}
+        hidden_columns |= {"time_ns", "share", "device_self_ns", "modelled_share"}
     if "flop" in facts:
-        quiet -= {"flop"} | ({"sol_ns", "bound"} if table["sol_ns"].notna().any() else set())
-        quiet -= {"device_total_ns"} if table["device_total_ns"].notna().any() else set()
+        hidden_columns -= {"flop"} | ({"sol_ns", "bound"} if table["sol_ns"].notna().any() else set())
+        hidden_columns -= {"device_total_ns"} if table["device_total_ns"].notna().any() else set()
     limited = table["efficiency"].notna().any()
     again = {"recompute_share"} if facts["recompute_ns"] else set()
     hosted = table["host_total_ns"].notna().any() or "flop" not in facts
     raised = {*(("host_total_ns",) if hosted else ()), *(("measured_ns",) if limited else ())} if facts["device_ns"] is None else set()
-    quiet |= set() if hosted else {"host_total_ns"}
-    quiet |= set() if table["calls"].notna().any() else {"calls"}
+    hidden_columns |= set() if hosted else {"host_total_ns"}
+    hidden_columns |= set() if table["calls"].notna().any() else {"calls"}
     counted = {"flop": 1, "backward_flop": 2, "class_name": 1} if "flop" in facts else {}
     counted |= {"operator_ns": 1} if table["owned_sum_ns"].notna().any() else {}
-    rank = counted | dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
+    rank = counted | dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(hidden_columns, 3)
     shown = [ranked(c, rank[c.name]) if c.name in rank else c for c in columns if "flop" in facts or c.name not in OF_A_CAPTURE]
     return [msgspec.structs.replace(c, doc=IN_THE_MODEL) if c.name == "name" and "flop" in facts else c for c in shown]
 

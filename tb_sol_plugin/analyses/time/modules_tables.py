@@ -233,10 +233,10 @@ def row_names(rows: Sequence[MergedRow], each: Sequence[str]) -> list[str]:
 def _together(names: list[str], class_name: str) -> str:
     """Returns `layers.0–23 24×`, `qkv + out 6×`; the class where there are too many."""
     distinct = list(dict.fromkeys(names))
-    said = _range(distinct) or " + ".join(distinct)
-    if (len(distinct) > MOST_NAMED and said.count(" + ")) or len(said) > MOST_LETTERS:
-        said = class_name
-    return f"{said} {len(names)}×"
+    module_source = _range(distinct) or " + ".join(distinct)
+    if (len(distinct) > MOST_NAMED and module_source.count(" + ")) or len(module_source) > MOST_LETTERS:
+        module_source = class_name
+    return f"{module_source} {len(names)}×"
 
 
 def _range(names: list[str]) -> str:
@@ -315,7 +315,7 @@ def notices(capture: Capture, direction: Direction, facts: dict[str, int | None]
     return out
 
 
-def said(beside: CaptureModules) -> Notice:
+def module_source(beside: CaptureModules) -> Notice:
     """Says where the modules of a trace without any come from."""
     text = (
         f"Work and times are those of {beside.words} of the SOL capture {beside.file}: this trace recorded no modules, "

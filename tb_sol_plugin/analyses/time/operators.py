@@ -472,12 +472,12 @@ def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) 
 def _shown(frame: pd.DataFrame) -> list[Column]:
     """Hides columns with nothing to say: device times without a device, limits without any."""
     device = pd.to_numeric(frame["device_self_ns"]).notna().any()
-    quiet = set() if device else {"device_self_ns", "device_share", "device_total_ns"}
+    hidden_columns = set() if device else {"device_self_ns", "device_share", "device_total_ns"}
     raised = set() if device else {"host_total_ns", "host_self_ns"}
     if not pd.to_numeric(frame["efficiency"]).notna().any():
-        quiet |= {"sol_ns", "wasted_ns", "efficiency", "bound"}
+        hidden_columns |= {"sol_ns", "wasted_ns", "efficiency", "bound"}
     again = {"recompute_share"} if pd.to_numeric(frame["recompute_ns"]).fillna(0).any() else set()
-    rank = dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(quiet, 3)
+    rank = dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(hidden_columns, 3)
     return [ranked(c, rank[c.name]) if c.name in rank else c for c in COLUMNS]
 
 

@@ -258,8 +258,8 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
     rows, outside = tree_rows(capture, part, frame, work, part.step_count if query.per == "step" else 1)
     rank: dict[str, int] = {}
     if work.calls.done.from_ledger:
-        quiet = ("device_events", "exposed_communication_ns", "exposed_memcpy_ns", "modelled_share", "compute_ns")
-        rank = dict.fromkeys(quiet, 3) | {"flop": 1, "ops": 2} | ({} if rows["device_ns"].notna().any() else {"device_ns": 3})
+        unlabeled = ("device_events", "exposed_communication_ns", "exposed_memcpy_ns", "modelled_share", "compute_ns")
+        rank = dict.fromkeys(unlabeled, 3) | {"flop": 1, "ops": 2} | ({} if rows["device_ns"].notna().any() else {"device_ns": 3})
         rank |= {"usual_ns": 1} if rows["usual_ns"].notna().any() else {}
         rank |= {"measured_ns": 1} if work.calls.done.timed and rows["efficiency"].notna().any() else {}
     elif not len(capture.device):
@@ -382,12 +382,12 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
     factor, unit = fig.time_scale(longest)
     data: list[fig.Plain] = []
     strength = _strengths(shares)
-    quiet: list[tuple[str, float]] = []
+    unlabeled: list[tuple[str, float]] = []
     for share in shares:
         value = share.host_ns / factor
         label = _label(share.name, share.host_ns, longest)
         if not label:
-            quiet.append((share.name, share.host_ns))
+            unlabeled.append((share.name, share.host_ns))
         data.append(
             _segment(
                 "Host", value, light("accent"), label, share.name, share.host_ns, longest, opacity=strength[share.path], key=share.path
@@ -406,7 +406,7 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
                 piece["marker"] = fig.fill(token)
                 piece["insidetextfont"] = {"color": light("ink" if token in ("communication", "idle") else "surface")}
                 if not label:
-                    quiet.append((name, time))
+                    unlabeled.append((name, time))
                 data.append(piece)
         summary += "; device " + ", ".join(f"{n} {human(round(p), 'ns')}" for n, p in zip(names, parts, strict=True) if p > 0)
     else:
@@ -414,9 +414,9 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
     mean = f"mean of {steps} steps" if len(part.rows) > 1 else ("one step" if part.rows else "the whole recording; no step was recorded")
     x = fig.axis(unit, range=[0, longest / factor])
     y = fig.axis(type="category", autorange="reversed", showgrid=False, showline=False)
-    figure = fig.figure(data, x=x, y=y, barmode="stack", margin={"l": 58, "r": 14, "t": 10, "b": 64 if quiet else 46}, bargap=0.45)
-    if quiet:
-        figure["layout"]["annotations"] = [_unlabeled(quiet)]  # type: ignore[index]
+    figure = fig.figure(data, x=x, y=y, barmode="stack", margin={"l": 58, "r": 14, "t": 10, "b": 64 if unlabeled else 46}, bargap=0.45)
+    if unlabeled:
+        figure["layout"]["annotations"] = [_unlabeled(unlabeled)]  # type: ignore[index]
     return FigureSection(
         id="average",
         title="Average step by phase",
@@ -487,9 +487,9 @@ def _segment(
     return out
 
 
-def _unlabeled(quiet: list[tuple[str, float]], room: int = 105) -> fig.Plain:
+def _unlabeled(unlabeled: list[tuple[str, float]], room: int = 105) -> fig.Plain:
     """Returns a line below the axis that names what had no room in the bars, the longest first, as far as the line goes."""
-    texts = [f"{name} {human(round(time), 'ns')}" for name, time in sorted(quiet, key=lambda q: -q[1])]
+    texts = [f"{name} {human(round(time), 'ns')}" for name, time in sorted(unlabeled, key=lambda q: -q[1])]
     shown = [t for i, t in enumerate(texts) if sum(len(x) + 2 for x in texts[: i + 1]) <= room]
     more = f" and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
     said = fig.escape(", ".join(shown))

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
-from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
+from tb_sol_plugin.metrics.time.waterfall import Waterfall
+from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
 from tb_sol_plugin.metrics.work.sums import Calls, calls_of, utilization
 from tb_sol_plugin.model import figure as F
@@ -206,7 +207,7 @@ def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: di
             )
         ],
         sections=[
-            _beside_limits(frame),
+            _limits_figure(frame),
             facts,
             make_table(
                 "steps",
@@ -223,7 +224,7 @@ def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: di
     )
 
 
-def _beside_limits(frame: pd.DataFrame) -> FigureSection:
+def _limits_figure(frame: pd.DataFrame) -> FigureSection:
     """Draws a bar per sampled step: its limit, and the time above it."""
     time = frame["duration_ns"].to_numpy(dtype=np.float64)
     limit = frame["sol_ns"].to_numpy(dtype=np.float64)
@@ -266,14 +267,14 @@ def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -
     """Returns per step the limit of the work it launched, and what follows; of everything recorded where no step was."""
     calls = calls_of(capture, where, limits)
     rows = list(where.rows) or [-1]
-    fall = waterfall(capture, scope(capture, Query()), limits)
-    found = [_of_calls(calls, fall, None if row < 0 else [row], int(ns)) for row, ns in zip(rows, frame["duration_ns"], strict=True)]
+    waterfall = waterfall_of(capture, scope(capture, Query()), limits)
+    found = [_of_calls(calls, waterfall, None if row < 0 else [row], int(ns)) for row, ns in zip(rows, frame["duration_ns"], strict=True)]
     return {name: pd.Series([one[name] for one in found], dtype=object, index=frame.index) for name in LIMITS} | {
         "_row": pd.Series(rows, index=frame.index)
     }
 
 
-def _of_calls(calls: Calls, fall: Waterfall, rows: list[int] | None, time_ns: int, *, steps: int = 1) -> dict[str, Scalar]:
+def _of_calls(calls: Calls, waterfall: Waterfall, rows: list[int] | None, time_ns: int, *, steps: int = 1) -> dict[str, Scalar]:
     """Returns the columns of LIMITS for the calls of some steps over `time_ns`, None unknown; the limit is divided by `steps`.
 
     rows: of `steps`, None for all calls. fall: of the whole recording; of several devices the limit is that of the one with most to do.
@@ -283,8 +284,8 @@ def _of_calls(calls: Calls, fall: Waterfall, rows: list[int] | None, time_ns: in
     own = of & ~(calls.ops["link"] | calls.ops["collective"]).to_numpy()
     modeled, owned = (calls.values[n][own] for n in ("modelled_sum_ns", "owned_sum_ns"))
     known = bool(np.isfinite(sol).any())
-    limit = float(np.nansum(sol)) / fall.parallel
-    used = utilization(calls.ops[of], calls.done.spec, time_ns, devices=fall.devices)
+    limit = float(np.nansum(sol)) / waterfall.parallel
+    used = utilization(calls.ops[of], calls.done.spec, time_ns, devices=waterfall.devices)
     return {
         "sol_ns": round(limit / steps) if known else None,
         "sol_ratio": limit / time_ns if known and time_ns > 0 else None,
@@ -299,8 +300,8 @@ def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Sca
     """Returns LIMITS over some steps: sums before ratios; the limit is per step."""
     rows = [int(r) for r in over["_row"]]
     calls = calls_of(capture, scope(capture, Query()), limits)
-    fall = waterfall(capture, scope(capture, Query()), limits)
-    return _of_calls(calls, fall, None if -1 in rows else rows, int(over["duration_ns"].sum()), steps=len(over))
+    waterfall = waterfall_of(capture, scope(capture, Query()), limits)
+    return _of_calls(calls, waterfall, None if -1 in rows else rows, int(over["duration_ns"].sum()), steps=len(over))
 
 
 def _device(frame: pd.DataFrame) -> pd.Series[int]:
