@@ -1,4 +1,4 @@
-"""The notebook face: open a path, ask for a report, get pandas and Plotly objects.
+"""Offers the calls of a notebook: open a path, request a report, get pandas and Plotly objects.
 
     import tb_sol_plugin as sol
 

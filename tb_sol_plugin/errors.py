@@ -1,4 +1,4 @@
-"""Every error the product raises on purpose.
+"""Defines every error that the product raises on purpose.
 
     SolError                     code            status
     ├── BadQuery                 bad_query       400   a parameter that does not parse; names the field

@@ -1,4 +1,4 @@
-"""The SOL capture file: what the capture library writes and `ingest/sol/reader.py` reads. Standard library only.
+"""Defines the SOL log on disk: what the capture library writes and `ingest/sol/reader.py` reads. Standard library only.
 
 One file per rank and process start, `<host>_rank<rank>_<pid>_<start_ns>.sol.jsonl`, beside the traces of its run. Each line is one JSON
 object in UTF-8 with a `kind`; files only grow, so a killed process loses at most the record it was writing. A file that reaches its

@@ -1,4 +1,4 @@
-"""The TensorBoard plugin: a tab, one route that takes all, and an answer to "is there anything to show" that never waits."""
+"""Defines the TensorBoard plugin: a tab, one route that takes all, and an answer to "is there anything to show" that never waits."""
 
 from __future__ import annotations
 

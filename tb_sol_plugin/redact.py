@@ -1,4 +1,4 @@
-"""Keeping secrets out of every surface: page, command line, export, log and cache.
+"""Keeps secrets out of every surface: page, command line, export, log and cache.
 
 A recording's header often holds a dump of the job's environment, live access tokens included. Two defenses:
 

@@ -1,4 +1,4 @@
-"""Roofline arithmetic on single numbers, of pages and of the recorder.
+"""Computes rooflines on single numbers, for pages and for the recorder.
 
     t = max(F / P, Fv / Pv, Q / W)      AI = F / Q      ridge = P / W      efficiency = t / t_measured
 

@@ -1,4 +1,4 @@
-"""The units a number can carry and how a person reads them.
+"""Lists the units a number can carry and formats them as a person reads them.
 
 The frontend mirrors `human` in `frontend/src/units.ts`; `tests/golden/units.json` holds both to the same answers.
 

@@ -1,4 +1,4 @@
-"""The command line `tb-sol`; `main` runs one command and answers its exit status."""
+"""Holds the command line `tb-sol`: `main` runs one command and returns its exit status."""
 
 from tb_sol_plugin.cli.command import main
 

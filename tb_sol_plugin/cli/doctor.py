@@ -1,4 +1,4 @@
-"""`tb-sol doctor`: what is installed, what was found, what was not taken and why."""
+"""Runs `tb-sol doctor`: what is installed, what was found, what was rejected and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tb-sol report`: the whole story of one recording on one page of the terminal, in an order one can paste into a chat.
+"""Runs `tb-sol report`: everything about one recording on one page of the terminal, in an order one can paste into a chat.
 
 The sentence that matters, from the measured step to the speed of light, what to fix first, the operators above their limit, the limits
 by layer, operator and phase; then one sentence of every other page.

@@ -1,4 +1,4 @@
-"""A Report in a terminal: facts, tables and findings with the same units as the page; figures by their one sentence."""
+"""Prints a Report in a terminal: facts, tables and findings with the same units as the page; figures by their one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LAYER 1: FLOP and byte models per operator kind and roofline arithmetic; pure functions over shapes and dtypes.
+"""Estimates FLOP and bytes of operators, and holds roofline arithmetic; pure functions over shapes and dtypes.
 
 `model_for(name)` is the model of an operator, `estimate(name, inputs)` its work, `explain(name, inputs)` why it has none. What has no
 model is None, never 0. Other packages bring models of their own, see `plugins`.

@@ -1,4 +1,4 @@
-"""`python -m tb_sol_plugin.cost.docs` prints docs/cost-models.md: every model of the registry, as its docstring tells it."""
+"""`python -m tb_sol_plugin.cost.docs` prints docs/cost-models.md: every model of the registry, as its docstring describes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recording says about the arguments of one operator call, as tensors and values.
+"""Reads the recorded arguments of one operator call as tensors and values.
 
 A recorder writes four parallel lists: sizes, type names, strides and concrete values. Old ones lack the last two.
 Texts are read by a literal parser: nothing from a file is ever evaluated, and `"False"` is false.

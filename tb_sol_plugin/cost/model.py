@@ -1,4 +1,4 @@
-"""What a cost model answers, the registry of models by operator name, and why a model has no answer for a call.
+"""Defines what a cost model answers, registers models by operator name, and explains why one has no answer for a call.
 
 Convention `tbsol-1`: one multiply-add is 2 FLOP; bias adds are bytes, not FLOP; matrix and vector operations are counted apart.
 """

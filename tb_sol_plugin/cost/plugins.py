@@ -1,4 +1,4 @@
-"""Cost models of other packages, found through the entry point group `tb_sol_plugin.cost_models`.
+"""Loads cost models of other packages, found through the entry point group `tb_sol_plugin.cost_models`.
 
 An entry point names a module, whose import registers models, or a callable, which is called without arguments:
 

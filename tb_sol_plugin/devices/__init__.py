@@ -1,1 +1,1 @@
-"""The ceilings of machines: table, device files, expressions, matching. `limits.device_for` is the way in."""
+"""Knows the peaks of devices: table, device files, expressions, matching. `limits.device_for` is the way in."""

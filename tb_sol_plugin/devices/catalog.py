@@ -1,4 +1,4 @@
-"""The package's table of devices: `devices.csv` as `DeviceSpec`s.
+"""Loads the package's table of devices: `devices.csv` as `DeviceSpec`s.
 
 All peaks are dense (no structured sparsity) and decimal. What the table leaves empty is unknown, never 0.
 `limits.py` finds the spec of a recorded device, `file.py` reads rows that users add.

@@ -1,4 +1,4 @@
-"""What a reader may write for device limits: `KEY`, `KEY@1410MHz`, `KEY+sparse`, and `@1410MHz` or `+sparse` alone.
+"""Parses device limits as a reader writes them: `KEY`, `KEY@1410MHz`, `KEY+sparse`, and `@1410MHz` or `+sparse` alone.
 
 Recordings do not tell how a device is plugged in: `+pcie=4x8` (generation and lanes), `+pcie_gb_per_s=25` and `+link_gb_per_s=100`
 (one direction; the link to one other device) do.

@@ -1,4 +1,4 @@
-"""Device files: rows that users add to the table of devices, as JSON or CSV with the columns of `devices.csv`.
+"""Reads device files: rows that users add to the table of devices, as JSON or CSV with the columns of `devices.csv`.
 
 JSON is a list of objects or `{"devices": [...]}`. `inherits` names a row whose figures hold where the file gives none; a row
 whose key the table knows changes that row. A bad row is left out with the reason, the place and the remedy; it never hides a

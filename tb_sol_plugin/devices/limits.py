@@ -1,4 +1,4 @@
-"""The device limits of a recording: as recorded, from a device file, or as a reader asks.
+"""Chooses the device limits of a recording: as recorded, from a device file, or as a reader asks.
 
 `device_for(capture, override)` is the way in. `match.py` matches names, `expression.py` parses what
 readers write, `files.py` makes the book of rows that device files add.

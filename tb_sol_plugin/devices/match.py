@@ -1,4 +1,4 @@
-"""Which row of the table a recorded device belongs to.
+"""Matches a recorded device to its row of the table.
 
 A device name is matched as a whole or by whole words, then checked against memory, unit count and compute capability:
 `NVIDIA L40S` is not an L4, `NVIDIA H800` is not an H100, and a bare `NVIDIA H100` with 114 SMs is the PCIe part.
@@ -87,7 +87,7 @@ def _by_words(name: str, props: DeviceProps, table_rows: Mapping[str, DeviceSpec
 
 
 def _fitting(rows: list[DeviceSpec], props: DeviceProps, mig: bool) -> tuple[list[DeviceSpec], str]:
-    """Return the rows that agree with the recorded properties, and which property told rows apart last."""
+    """Return the rows that agree with the recorded properties, and which property distinguished rows last."""
     if mig:  # memory and units are those of a slice
         return [r for r in rows if _fits_capability(r, props)], "token"
     of_memory = [r for r in rows if _fits_memory(r, props)]

@@ -1,4 +1,4 @@
-"""What this machine's processor reaches: matrix products, elementwise work and copies, each the best of several.
+"""Measures what this machine's processor reaches: matrix products, elementwise work and copies, each the best of several.
 
 A CPU has no published peak that its libraries reach, so its ceilings are measured: with torch where it is installed, else with
 numpy, and with the threads these use by default. Some seconds in all.

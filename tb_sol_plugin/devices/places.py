@@ -1,4 +1,4 @@
-"""Where device files lie on this machine. Nothing here opens them."""
+"""Names the places where device files lie on this machine. Nothing here opens them."""
 
 from __future__ import annotations
 

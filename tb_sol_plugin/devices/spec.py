@@ -1,4 +1,4 @@
-"""The ceilings of one device."""
+"""Defines the peaks of one device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that grow chunk by chunk: interned strings, exact times, integers with "none" as -1."""
+"""Builds columns that grow chunk by chunk: interned strings, exact times, integers with "none" as -1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts of oddities, one line per reason whatever their number."""
+"""Counts what is odd in a recording, one line per reason whatever the number."""
 
 from __future__ import annotations
 

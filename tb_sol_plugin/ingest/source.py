@@ -1,4 +1,4 @@
-"""Bytes of a recording: local or through fsspec, gunzipped by their magic bytes whatever the file's ending."""
+"""Reads the bytes of a recording, local or through fsspec, gunzipped by their magic bytes whatever the file's ending."""
 
 from __future__ import annotations
 

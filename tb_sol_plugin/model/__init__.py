@@ -1,1 +1,1 @@
-"""LAYER 1: what a capture, a run, a query and a report are."""
+"""Defines what a capture, a run, a query and a report are."""

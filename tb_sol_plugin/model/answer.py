@@ -1,4 +1,4 @@
-"""One request path: an analysis, its query and what is selected, answered from whatever opens recordings.
+"""Answers a request: an analysis, its query and what is selected, from whatever opens recordings.
 
 `collect` opens or reduces the recordings that the scope of the analysis asks for; `Inputs.report` makes the report of them. A notebook and
 the command line wait for all of it, a server may answer while recordings are still being read: both go this way.

@@ -109,11 +109,11 @@ class Capture:
             tables |= _as_seen_from(self, other)
             if not (self.facts.absolute and other.facts.absolute):  # records of memory have no place among the trace's times
                 tables |= {name: S.ALL[name].empty() for name in (S.MEMORY_RECORDS.name, S.MEMORY_PARTS.name)}
-        said = [w for w in self.facts.warnings if not w.startswith(_UNREAD)] + [_UNREAD + unread] * bool(unread)
+        warnings = [w for w in self.facts.warnings if not w.startswith(_UNREAD)] + [_UNREAD + unread] * bool(unread)
         same = other is not None and bool(other.facts.devices) == bool(len(self.device))  # both of a device, or both of a CPU
         limits = other.facts.limits if other is not None and same else None
         notes = notes_of(other) if other is not None else ()
-        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=tuple(said), limits=limits, attached_notes=notes)
+        facts = msgspec.structs.replace(self.facts, metadata=metadata, warnings=tuple(warnings), limits=limits, attached_notes=notes)
         return Capture(facts, tables, run=self.run, worker=self.worker, span=self.span, devices=self.devices, attached_state=attached_state)
 
     # -- tables -----------------------------------------------------------------------------------------------

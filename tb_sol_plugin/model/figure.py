@@ -1,4 +1,4 @@
-"""Plotly figure dictionaries with one look: built in Python, drawn in a browser, a notebook or an exported page.
+"""Builds Plotly figure dictionaries of one style: made in Python, drawn in a browser, a notebook or an exported page.
 
 Colors are the light values of `model/figure.py`; a dark surface maps them one to one.
 """

@@ -48,7 +48,7 @@ def with_memory(capture: Capture, found: dict[str, Capture], *, attached_state: 
     own = {name for names in TABLES.values() for name in names}
     tables = {name: table for name, table in capture.tables.items() if name not in own}
     metadata = {k: v for k, v in capture.facts.metadata.items() if k.partition(".")[0] not in TABLES}
-    said = []
+    notes = []
     for what, other in found.items():
         metadata[what] = other.facts.file
         for name in TABLES[what]:
@@ -57,10 +57,10 @@ def with_memory(capture: Capture, found: dict[str, Capture], *, attached_state: 
             table = tables[S.MEMORY_TIMELINE.name]
             device = device_of(capture, table["time_ns"].to_numpy())
             tables[S.MEMORY_TIMELINE.name] = table.assign(device=pd.Categorical([device] * len(table)))
-        said += [f"{WORDS[what]}: {line}" for line in notes_of(other)]
+        notes += [f"{WORDS[what]}: {line}" for line in notes_of(other)]
     kept = tuple(line for line in capture.facts.attached_notes if not line.startswith(tuple(f"{word}: " for word in WORDS.values())))
     warnings = [w for w in capture.facts.warnings if not w.startswith(NOT_JOINED)] + [NOT_JOINED + line for line in problems]
-    facts = msgspec.structs.replace(capture.facts, metadata=metadata, attached_notes=kept + tuple(said), warnings=tuple(warnings))
+    facts = msgspec.structs.replace(capture.facts, metadata=metadata, attached_notes=kept + tuple(notes), warnings=tuple(warnings))
     return Capture(
         facts, tables, run=capture.run, worker=capture.worker, span=capture.span, devices=capture.devices, attached_state=attached_state
     )

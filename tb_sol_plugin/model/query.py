@@ -1,4 +1,4 @@
-"""What is looked at. Every analysis has a Query; all share these fields."""
+"""Defines the query of an analysis: every analysis has one, and all share these fields."""
 
 from __future__ import annotations
 

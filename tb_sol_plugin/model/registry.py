@@ -1,4 +1,4 @@
-"""The registry of analyses: how one registers, what it requires, and which there are.
+"""Registers analyses: what each requires, which there are, and why one failed to load.
 
 A module below `tb_sol_plugin/analyses/ROOM/` that decorates one function with `@analysis(...)` is the analysis of its own name. One that
 cannot be imported, or registers wrongly, is kept as failed with the reason; all others work.

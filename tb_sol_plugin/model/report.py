@@ -1,4 +1,4 @@
-"""What an analysis answers: a Report of ordered Sections. Plain data, units attached, no HTML.
+"""Defines what an analysis answers: a Report of ordered Sections. Plain data, units attached, no HTML.
 
 Text fields may use `**bold**` and `` `code` ``; nothing else is markup, everything is escaped where it is shown.
 Numbers stand in base units (ns, bytes, FLOP); unknown is `None`, never 0 and never NaN.

@@ -1,4 +1,4 @@
-"""What a recording must hold for an analysis, and the words where it does not: why, and how to record it."""
+"""Checks what a recording must hold for an analysis, and says where it does not why, and how to record it."""
 
 from __future__ import annotations
 

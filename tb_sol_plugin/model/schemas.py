@@ -1,4 +1,4 @@
-"""The tables of a Capture. Missing integers are -1, missing floats NaN, missing strings "".
+"""Declares the tables of a Capture. Missing integers are -1, missing floats NaN, missing strings "".
 
 Times are int64 ns on the recording's own clock, less `Facts.origin_ns` (the earliest start), so they begin near 0.
 

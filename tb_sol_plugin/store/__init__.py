@@ -1,1 +1,1 @@
-"""LAYER 3: logdir to Runs: scan, cache, load."""
+"""Finds the recordings of a logdir, reads them in worker processes, and keeps them in a cache."""

@@ -1,8 +1,8 @@
-"""Captures on disk, so that a file is parsed once: one directory per capture, Arrow tables and one JSON of facts.
+"""Keeps captures on disk, so that a file is parsed once: one directory per capture, Arrow tables and one JSON of facts.
 
 The cache is the user's, not the logdir's: it lies under the user's cache directory, keyed by path, size, time of change
 and our own versions. An entry is written under a temporary name and renamed, so a reader sees all of it or nothing.
-What cannot be written or read is worked around and told in `note`; a damaged entry is removed and made again.
+What cannot be written or read is worked around and described in `note`; a damaged entry is removed and made again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Walking a root and reading heads of files: `os.scandir` for local folders, fsspec for everything else."""
+"""Walks a root and reads heads of files: `os.scandir` for local folders, fsspec for everything else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tb_sol_plugin import format as F
 from tb_sol_plugin.store.names import Root
 
 HEAD = 65_536
-"""Bytes (unpacked) by which a file's kind is told."""
+"""Bytes (unpacked) that tell which kind a file is."""
 
 
 @dataclass(frozen=True)

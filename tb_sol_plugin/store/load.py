@@ -1,4 +1,4 @@
-"""Opening captures: from memory, from the cache, or by a worker process that reads the file; one read however many ask."""
+"""Opens captures: from memory, from the cache, or by a worker process that reads the file; one read however many ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of runs, workers and spans, from paths alone."""
+"""Names runs, workers and spans, from paths alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a path without a server: a logdir, a run directory, one file, or an fsspec URL of any of these."""
+"""Opens a path without a server: a logdir, a run directory, one file, or an fsspec URL of any of these."""
 
 from __future__ import annotations
 

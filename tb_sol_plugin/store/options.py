@@ -1,4 +1,4 @@
-"""What a user can set about scanning, caching and reading."""
+"""Holds what a user can set about scanning, caching and reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a logdir to its runs, workers and spans; nothing is parsed and nothing is written."""
+"""Scans a logdir for its runs, workers and spans; nothing is parsed and nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store as the web sees it: listings and captures of one logdir, scanned on demand, never by a timer."""
+"""Serves listings and captures of one logdir to the web: scanned on demand, never by a timer."""
 
 from __future__ import annotations
 

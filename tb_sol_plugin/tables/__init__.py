@@ -1,1 +1,1 @@
-"""LAYER 0: numpy and pandas only; knows nothing of profilers."""
+"""Handles arrays: numpy and pandas only; knows nothing of profilers."""

@@ -1,4 +1,4 @@
-"""Types of arrays, and helpers over rows that are alike."""
+"""Names types of arrays, and helps over rows that are alike."""
 
 from __future__ import annotations
 

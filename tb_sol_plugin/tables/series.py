@@ -1,4 +1,4 @@
-"""Does a series grow? Robust answers over thousands of noisy times: a slope with its evidence, and the first lasting rise.
+"""Tells whether a series grows, robustly over thousands of noisy times: a slope with its evidence, and the first lasting rise.
 
 All of it works on medians of at most `BLOCKS` equal stretches, so a million points cost as much as a few hundred and single spikes
 (a checkpoint, a garbage collection) weigh nothing.

@@ -1,1 +1,1 @@
-"""LAYER 5: Flask app, routes, wire formats, OpenAPI, the WSGI mount."""
+"""Serves HTTP: Flask app, routes, wire formats, OpenAPI, the WSGI mount."""

@@ -1,4 +1,4 @@
-"""What TensorBoard's start needs of the web part: options, and the app below a path prefix. It imports neither Flask nor pandas."""
+"""Mounts the web application below a path prefix: what TensorBoard's start needs of it. It imports neither Flask nor pandas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 of the REST interface, from the registry of analyses and the wire types.
+"""Describes the REST interface in OpenAPI 3.1, from the registry of analyses and the wire types.
 
 `python -m tb_sol_plugin.web.openapi` writes it to `web/openapi.json`; a test proves the file fresh.
 """

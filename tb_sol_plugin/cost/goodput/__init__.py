@@ -1,4 +1,4 @@
-"""How fast a data-parallel job trains at other replica counts and batch sizes: step time, what a sample is worth, and the fit of both.
+"""Predicts how fast a data-parallel job trains at other replica counts and batch sizes: step time, statistical efficiency, their fit.
 
 After Qiao et al., Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning, OSDI 2021. Times in seconds, batch sizes
 in samples, throughput and goodput in samples per second. n nodes, r replicas on them, b samples per replica and micro-step (the

@@ -1,4 +1,4 @@
-"""Which of several jobs gets how many devices of a cluster: the allocation of the highest total speedup, by integer programming.
+"""Allocates the devices of a cluster to several jobs: the allocation of the highest total speedup, by integer programming.
 
 A job's score is speedup x share x nodes: share, of the cluster's devices, is what one replica takes; nodes, those of the cluster. A job
 that runs and is given something else is scored x (1 - penalty), for the time a restart costs. The sum over jobs is made as large as

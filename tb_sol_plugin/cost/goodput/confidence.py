@@ -1,4 +1,4 @@
-"""How far a fit can be trusted: each configuration left out, residuals drawn anew, bands of what follows."""
+"""Estimates how far a fit can be trusted: each configuration left out, residuals drawn anew, bands of what follows."""
 
 from __future__ import annotations
 

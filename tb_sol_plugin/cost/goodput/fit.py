@@ -1,4 +1,4 @@
-"""How far a fit can be trusted: its prediction of a configuration left out, how its parameters move if residuals fall otherwise."""
+"""Fits the parameters of step time to measured times."""
 
 from __future__ import annotations
 

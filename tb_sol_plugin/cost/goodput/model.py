@@ -1,4 +1,4 @@
-"""Step time, throughput, statistical efficiency and goodput of a data-parallel job.
+"""Models step time, throughput, statistical efficiency and goodput of a data-parallel job.
 
     T_accum = alpha_c + beta_c b
     T_net   = A + B max(r - 2, 1e-8);  A, B = alpha_n, beta_n on several nodes; alpha_r, beta_r on one; 1e-8, 1e-8 for one replica

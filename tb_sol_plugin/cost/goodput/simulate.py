@@ -1,4 +1,4 @@
-"""A simulation of a cluster over time: jobs arrive, are allocated again and again, and end."""
+"""Simulates a cluster over time: jobs arrive, are allocated again and again, and end."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a transformer in training is expected to hold in device memory: closed forms over its sizes and its parallel layout."""
+"""Predicts the device memory of a transformer in training: closed forms over its sizes and its parallel layout."""

@@ -1,4 +1,4 @@
-"""Every figure of expected memory as a formula, with what was put in and what came out.
+"""Explains every figure of expected memory as a formula, with what was put in and what came out.
 
 A formula is written so that a person can work it out: `·` is a product, `²` a square; each symbol stands among the inputs.
 """

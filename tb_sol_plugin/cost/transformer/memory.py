@@ -1,4 +1,4 @@
-"""The sizes of a transformer, and how it is spread over devices."""
+"""Computes the memory of a transformer from its sizes and its layout over devices."""
 
 from __future__ import annotations
 

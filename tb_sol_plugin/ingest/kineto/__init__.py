@@ -1,1 +1,1 @@
-"""Traces of the PyTorch profiler: events scanned, decoded into columns, linked and laid out as tables."""
+"""Reads traces of the PyTorch profiler: events are scanned, decoded into columns, linked and laid out as tables."""

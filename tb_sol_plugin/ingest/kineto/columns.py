@@ -1,4 +1,4 @@
-"""What each bucket of events adds to the columns."""
+"""Decodes each kind of event (operators, calls, kernels, copies, memory) into columns."""
 
 from __future__ import annotations
 
@@ -237,12 +237,12 @@ def _device(group: Group, columns: Columns) -> None:
     category = (group.category or "").lower()
     kind = S.MEMCPY if "memcpy" in category else S.MEMSET if "memset" in category else S.KERNEL
     kinds = np.full(count, kind, np.int8)
-    said = group.codes("kind", columns.texts)
+    spelled = group.codes("kind", columns.texts)
     mtia = category == "mtia_ccp_events"
     if mtia:  # MTIA writes copies as compute events named dma_request
         dma = batch.where("direction", rows)
         kinds[dma] = S.MEMCPY
-        said = group.codes("direction", columns.texts)
+        spelled = group.codes("direction", columns.texts)
     size = _sizes(group, columns, "bytes")
     if mtia:
         size = np.where(dma, _sizes(group, columns, "size"), size)
@@ -268,7 +268,7 @@ def _device(group: Group, columns: Columns) -> None:
         external_id=group.ints("External id", "external id"),
         bytes=size,
         bandwidth=group.floats("memory bandwidth (GB/s)"),
-        copy_kind=said,
+        copy_kind=spelled,
         grid=group.codes("grid", columns.grids),
         block=group.codes("block", columns.grids),
         registers=group.ints("registers per thread"),
@@ -416,7 +416,7 @@ MOST_MEMORY: Final = 1 << 48
 
 
 def _changed_bytes(group: Group, columns: Columns) -> Ints:
-    """Returns what each memory event gains or frees; 0 where that is not said, so that totals alone tell of it. A free of one byte is
+    """Returns what each memory event gains or frees; 0 where that is not recorded, so that totals alone tell of it. A free of one byte is
     -1.
     """
     recorded = group.floats("Bytes")

@@ -1,4 +1,4 @@
-"""A batch of events and their arguments, asked for by name: what a decoder hands on."""
+"""Defines a batch of scanned events: its fields and arguments are fetched by name."""
 
 from __future__ import annotations
 

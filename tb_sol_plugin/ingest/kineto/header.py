@@ -1,4 +1,4 @@
-"""The object around the events into Facts: devices, flags, versions, ranks; secrets stay out."""
+"""Reads the header of a trace (the object around the events) into facts: devices, flags, versions, ranks; secrets stay out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device work to its launch and its owners, forward to backward, steps. A link adds a column, it never removes a row.
+"""Links device work to its launch and its operators, backward to forward, work to steps. A link adds a column, it never removes a row.
 
 Order: correlation first; a flow only where a device event has no correlation; then containment of the launch on its
 own thread. The external id is not used: in half of the recorders it equals the correlation and matches by chance.

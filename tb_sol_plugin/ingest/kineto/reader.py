@@ -1,4 +1,4 @@
-"""Kineto / Chrome trace to Capture."""
+"""Reads a Kineto or Chrome trace into a Capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that are data: categories, communication kernels, copies. Spellings name the producers that use them.
+"""Lists the spellings of categories, communication kernels and copies. Spellings name the producers that use them.
 
 Matching is case-insensitive and by suffix where vendors add their own prefix (`xpu_runtime`, `privateuse1_driver`).
 """

@@ -1,4 +1,4 @@
-"""The compiled loops of the fast decoder: cut text into values, intern values, read numbers. No Python object per event.
+"""Holds the compiled loops of the decoder: cut text into values, intern values, read numbers. No Python object per event.
 
 Only `_key` asks numba to inline it, which makes `scan` a third faster; for the others the optimizer behind numba does that better.
 """

@@ -1,4 +1,4 @@
-"""What was read, column by column, into the tables of a Capture."""
+"""Builds the tables of a Capture from the columns of a trace."""
 
 from __future__ import annotations
 

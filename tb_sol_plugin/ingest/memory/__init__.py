@@ -1,1 +1,1 @@
-"""Allocator snapshots and memory timelines of PyTorch."""
+"""Reads allocator snapshots and memory timelines of PyTorch."""

@@ -1,4 +1,4 @@
-"""Pickles of plain values, read without running anything that they hold.
+"""Reads pickles of plain values without running anything that they hold.
 
 A pickle is a program: it may name any function and call it. Here every opcode is looked at before a value is built (`_pickle_check`):
 what names a python object, calls one, asks for a persistent object or for a registered extension is refused, and so is what would

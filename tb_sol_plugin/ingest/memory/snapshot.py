@@ -1,4 +1,4 @@
-"""Snapshots of torch's caching allocator (`torch.cuda.memory._dump_snapshot`) into Captures: its segments' blocks, and its history.
+"""Reads snapshots of torch's caching allocator (`torch.cuda.memory._dump_snapshot`): the blocks of its segments, and its history.
 
 A snapshot is a pickle of lists and dicts, read without running it (`restricted_pickle`). `segments` is the state at the moment of the
 dump, `device_traces` a history per device, of which the allocator keeps the latest entries only (`max_entries`). Sizes in the

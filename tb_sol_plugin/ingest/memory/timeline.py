@@ -1,4 +1,4 @@
-"""Memory timelines of `torch.profiler` (`export_memory_timeline`) into Captures: bytes per category over time.
+"""Reads memory timelines of `torch.profiler` (`export_memory_timeline`): bytes per category over time.
 
 `.json` holds `[times, rows]`: a row has nine columns, the first 0, then the categories in the order of CATEGORIES, each the bytes held
 from its time on; times are microseconds (nanoseconds in some versions). `.raw.json.gz` holds `[time in ns, action, bytes, category]`

@@ -1,4 +1,4 @@
-"""Profiles of Proton, Triton's profiler, into Captures: the tree of scopes and kernels that it writes as Hatchet JSON or MessagePack.
+"""Reads profiles of Proton, Triton's profiler: the tree of scopes and kernels that it writes as Hatchet JSON or MessagePack.
 
 A profile holds sums, not events: each kernel of each scope with its time, its launches and the work that a launch hook stated.
 Scopes become labels, kernels rows of the ledger, frames that copy memory rows of the table `copies`.
@@ -151,14 +151,14 @@ def limits_of(device: Device) -> DeviceSpec | None:
 
 def named(devices: tuple[Device, ...]) -> str:
     """Returns how the name of the devices was found, as a sentence for the warnings; "" where none was."""
-    said: dict[str, None] = {}
+    identified: dict[str, None] = {}
     for device in devices:
         row = row_of(device)
         if row is not None:
             arch = f"compute capability {device.capability}" if device.vendor == "nvidia" else device.arch
             memory = f" and {device.bandwidth / 1e12:.2f} TB/s" if device.bandwidth else ""
-            said[f"{row.name} by {arch}, {device.units} units{memory}"] = None
-    return "the profile does not name its device: taken as " + "; ".join(said) if said else ""
+            identified[f"{row.name} by {arch}, {device.units} units{memory}"] = None
+    return "the profile does not name its device: taken as " + "; ".join(identified) if identified else ""
 
 
 SOURCE: Final = "proton"
@@ -213,7 +213,7 @@ def _capture(value: object, health: Health, name: str, size: int) -> Capture:
     tables["issues"] = health.table()
     used = {d for d, t in zip(frames.device, frames.time, strict=True) if t}
     chosen = [d for d in devices if d.index in used] or list(devices)
-    said = named(tuple(chosen))
+    identified = named(tuple(chosen))
     types = {t for t in frames.device_type if t} | {d.type for d in devices}
     vendors = {vendor for vendor in (_vendor(t) for t in types) if vendor}
     return Capture(
@@ -226,7 +226,7 @@ def _capture(value: object, health: Health, name: str, size: int) -> Capture:
             devices=tuple(properties(d) for d in devices),
             flags=dict(_FLAGS),
             metadata={"frames": str(len(frames)), "depth": str(frames.deepest)},
-            warnings=(said,) if said else (),
+            warnings=(identified,) if identified else (),
             pseudo_step=True,
             limits=next((found for found in map(limits_of, chosen) if found is not None), None),
         ),

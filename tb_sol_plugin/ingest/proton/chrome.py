@@ -1,4 +1,4 @@
-"""The trace that Proton writes (`chrome_trace`): kernels of streams with the call stack of their launch, in newer ones scopes of the host.
+"""Reads the traces of Proton (`chrome_trace`): kernels of streams with the call stack of their launch, in newer ones scopes of the host.
 
 Older files hold one JSON object per stream, one after the other, without scopes; newer ones a single object whose lanes are named
 `CPU Thread 0` and `GPU Stream 7`. No event names a device, and copies are not recorded. A kernel belongs to the scope that its call

@@ -1,4 +1,4 @@
-"""MessagePack without recursion and without trust: no container may announce more entries than bytes are left.
+"""Decodes MessagePack without recursion and without trust: no container may announce more entries than bytes are left.
 
 Memory stays in proportion to the file, whatever its headers claim. Timestamps and other extension types read as None.
 """

@@ -252,23 +252,23 @@ class Line(NamedTuple):
 def lines(blocks: Iterable[bytes], longest: int = LONGEST) -> Iterator[Line]:
     """Yields lines that hold anything, in order; the last one may be unended."""
     number, length, skipped = 0, 0, False
-    held: list[bytes] = []
+    pieces: list[bytes] = []
     for block in blocks:
         start = 0
         while (stop := block.find(b"\n", start)) >= 0:
             number += 1
             length += stop - start
-            text = b"" if length > longest else b"".join((*held, block[start:stop])).strip()
+            text = b"" if length > longest else b"".join((*pieces, block[start:stop])).strip()
             if text or length > longest:
                 yield Line(number, text, True, length)
-            held, length, skipped, start = [], 0, False, stop + 1
+            pieces, length, skipped, start = [], 0, False, stop + 1
         length += len(block) - start
         skipped = skipped or length > longest
         if skipped:
-            held = []
+            pieces = []
         elif start < len(block):
-            held.append(block[start:])
-    text = b"".join(held).strip()
+            pieces.append(block[start:])
+    text = b"".join(pieces).strip()
     if text or skipped:
         yield Line(number + 1, b"" if skipped else text, False, length)
 
@@ -539,6 +539,6 @@ def _warnings(reading: Reading, found: dict[str, pd.DataFrame]) -> tuple[str, ..
     if ledger["compiled"].any():
         out.append("compiled regions ran without their compiled code in the sampled iterations: their work is right, their times are not")
     for (code, text), count in reading.notes.items():
-        said = redact.text(text or code)
-        out.append(f"{said} ({count:,} times)" if count > 1 else said)
+        note = redact.text(text or code)
+        out.append(f"{note} ({count:,} times)" if count > 1 else note)
     return tuple(out[:40])

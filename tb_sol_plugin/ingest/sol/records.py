@@ -1,4 +1,4 @@
-"""One line of a SOL capture to a typed record; what does not fit is read field by field and row by row, and counted.
+"""Parses one line of a SOL log into a typed record; what does not fit is read field by field and row by row, and counted.
 
 Texts that may be null become "", numbers that may be null stay None. Fields that a newer writer adds are passed over.
 """

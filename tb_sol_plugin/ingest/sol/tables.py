@@ -1,4 +1,4 @@
-"""Columns of a SOL capture to the tables of a Capture.
+"""Builds the tables of a Capture from the columns of a SOL log.
 
 On the timeline stand the sampled iterations, without the first one of the recording where a later one was sampled too: it carries
 one-time costs. Where none was sampled, the latest iterations stand there with their phases alone.
