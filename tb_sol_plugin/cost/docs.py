@@ -12,7 +12,8 @@ from tb_sol_plugin.cost.model import Model, everything
 
 HEAD = f"""# Cost models
 
-Made by `python -m tb_sol_plugin.cost.docs`; a test holds it against the models. Do not edit.
+All cost models: the FLOP and bytes of every operator that is known. Made by `python -m tb_sol_plugin.cost.docs`; a test compares it with
+the models. Do not edit.
 
 A cost model says how much work one call of an operator is, from what the recording holds of its arguments: sizes, element types,
 strides and values. It is looked up by the operator's name, first by exact name, then by pattern. What has no model, or whose recorded
