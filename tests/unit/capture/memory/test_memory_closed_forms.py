@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,7 @@ def test_bf16_with_fp32_masters(tmp_path: Path) -> None:
     assert held["exp_avg"] + held["exp_avg_sq"] == stage.optimizer_bytes
 
 
+@cache
 def peak_of_memtracker(half: bool) -> int:
     """Bytes in use at most in the second of two steps, as torch's own tracker has them, which sees the storages of all tensors."""
     tools = pytest.importorskip("torch.distributed._tools.mem_tracker", reason="MemTracker needs torch 2.5 or newer")

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from tb_sol_plugin.capture.report import analysis
-from tb_sol_plugin.capture.report.analysis import analyze
+from tb_sol_plugin.capture.report.analysis import analyze, scalars
 from tb_sol_plugin.capture.report.loggers import log_wandb
 from tests.conftest import ROOT
 from tests.support.sol_step import device, records, step
 
-EXPECTED = analysis.scalars(analyze(records(), step(), device()))
+EXPECTED = scalars(analyze(records(), step(), device()))
 """By hand in `test_log_tensorboard.py`."""
 START = """
 import os, wandb

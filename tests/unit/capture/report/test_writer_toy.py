@@ -17,7 +17,8 @@ FORWARD = 4 * (2 * 128 * 128 * 384 + 2 * 128 * 128 * 128 + 2 * 2 * 128 * 128 * 5
 """L x (qkv + projection + two of the MLP + two of the attention) + head; B x S = 128, D = 128, H = 4, V = 1000."""
 
 
-def record(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of four sampled iterations of the toy."""
     from tests.support.training_loops import phase, run, tokens_of_toy, toy
 
@@ -33,14 +34,14 @@ def record(folder: Path) -> Path:
             optimizer.zero_grad()
         return loss
 
+    folder = tmp_path_factory.mktemp("toy")
     run(toy(), step, steps=4, logdir=folder, tensorboard=False, console=False)
-    (path,) = folder.glob("*.sol.jsonl")
-    return path
+    (written,) = folder.glob("*.sol.jsonl")
+    return written
 
 
-def test_the_toy_of_the_closed_form_through_writer_and_reader(tmp_path: Path) -> None:
+def test_the_toy_of_the_closed_form_through_writer_and_reader(path: Path) -> None:
     # GIVEN four sampled iterations of the toy
-    path = record(tmp_path)
     assert FORWARD == 250_871_808
     # WHEN the file is read
     c = ingest.read(str(path))
@@ -68,9 +69,8 @@ def test_the_toy_of_the_closed_form_through_writer_and_reader(tmp_path: Path) ->
     assert (spent > 0).all() and (spent <= (c.steps["end_ns"] - c.steps["start_ns"]).to_numpy()).all()
 
 
-def test_a_signature_costs_less_than_200_bytes_per_sampled_iteration(tmp_path: Path) -> None:
+def test_a_signature_costs_less_than_200_bytes_per_sampled_iteration(path: Path) -> None:
     # GIVEN four sampled iterations of the toy
-    path = record(tmp_path)
     text = path.read_bytes()
     # WHEN the file's bytes, definitions and all, are shared out over the distinct signatures of each iteration
     ledgers = [r for r in records_in(text) if r["kind"] == "ledger"]
