@@ -294,7 +294,7 @@ def _device(capture: Capture, waterfall: Waterfall, query: Query) -> FactsSectio
     )
 
 
-def _hide_columns(column: Column) -> Column:
+def _hide_column(column: Column) -> Column:
     """Returns the column, shown only when a reader asks for it."""
     return msgspec.structs.replace(column, rank=3)
 
@@ -332,7 +332,7 @@ def _operators(waterfall: Waterfall, most: int = 12) -> TableSection:
         _operators_title(waterfall, kind_of_time),
         frame,
         [
-            _hide_columns(c) if c.name in hidden_columns else c
+            _hide_column(c) if c.name in hidden_columns else c
             for c in (overview_tables.worded(OPERATOR_COLUMNS) if profile else OPERATOR_COLUMNS)
         ],
         subtitle=f"by {'kernel' if profile else 'operator and shape'}, first {len(frame)} of {every}",

@@ -258,8 +258,8 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
     rows, outside = tree_rows(capture, part, frame, work, part.step_count if query.per == "step" else 1)
     rank: dict[str, int] = {}
     if work.calls.done.from_ledger:
-        unlabeled = ("device_events", "exposed_communication_ns", "exposed_memcpy_ns", "modelled_share", "compute_ns")
-        rank = dict.fromkeys(unlabeled, 3) | {"flop": 1, "ops": 2} | ({} if rows["device_ns"].notna().any() else {"device_ns": 3})
+        hidden_columns = ("device_events", "exposed_communication_ns", "exposed_memcpy_ns", "modelled_share", "compute_ns")
+        rank = dict.fromkeys(hidden_columns, 3) | {"flop": 1, "ops": 2} | ({} if rows["device_ns"].notna().any() else {"device_ns": 3})
         rank |= {"usual_ns": 1} if rows["usual_ns"].notna().any() else {}
         rank |= {"measured_ns": 1} if work.calls.done.timed and rows["efficiency"].notna().any() else {}
     elif not len(capture.device):
