@@ -325,7 +325,7 @@ ONE_RECORDING: Final = Missing(
 def availability(item: Analysis, capture: Capture, ranks: int = 1, others: bool = True) -> Missing | None:
     """Returns what is missing for an analysis; None if the capture has what it requires.
 
-    ranks: of its run. others: whether there is another recording to set beside it.
+    ranks: of its run. others: whether there is another recording to compare it with.
     """
     if item.without_recording is not None:
         return None

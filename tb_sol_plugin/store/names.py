@@ -20,7 +20,7 @@ MAYBE = re.compile(r"\.(?:jsonl?|trace|chrome_trace|raw|pickle|pkl)(?:\.gz)?$|\.
 LINES = re.compile(r"\.jsonl(?:\.gz)?$", re.IGNORECASE)
 """Lines of JSON: often metrics of other programs, which are no matter of ours."""
 BESIDE = ("sol_scaling.json", "sol_scaling.csv")
-"""No recordings: an analysis reads them where a person laid them, see `store.beside`."""
+"""No recordings: an analysis reads them where a person laid them, see `store.sidecars`."""
 _STEM = re.compile(r"\.(?:(?:raw\.)?jsonl?|trace|chrome_trace|pt\.trace|raw|pickle|pkl)(?:\.gz)?$", re.IGNORECASE)
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d+)", re.IGNORECASE)
 

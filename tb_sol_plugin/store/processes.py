@@ -1,7 +1,7 @@
 """Runs processes that read files, as a `concurrent.futures.Executor`: bounded, watched, ended one by one or with the server.
 
 Why not `ProcessPoolExecutor`: it cannot end one job, one dead process breaks all jobs, and it imports the program that
-started it (TensorBoard, a notebook) again in each child. Here a child is a fresh interpreter that runs `store.worker`
+started it (TensorBoard, a notebook) again in each child. Here a child is a fresh interpreter that runs `store.processes`
 and talks over its standard streams; a job that is stopped, too large or too slow costs its own process only.
 """
 

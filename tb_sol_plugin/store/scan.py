@@ -93,7 +93,7 @@ def scan(roots: Sequence[Root], options: StoreOptions, heads: Heads) -> Listing:
         for entry in files.walk(root, budget, counts, options.fs_options):
             name = entry.file.rpartition("/")[2]
             if entry.file in DEVICE_FILES or name in names.BESIDE:
-                continue  # no recording: `store.devices` and `store.beside` read them
+                continue  # no recording: `store.sidecars` reads them
             kind = names.kind_of(name)
             if kind:
                 taken.append((root, entry, kind))

@@ -1,6 +1,6 @@
 """Reads pickles of plain values without running anything that they hold.
 
-A pickle is a program: it may name any function and call it. Here every opcode is looked at before a value is built (`_pickle_check`):
+A pickle is a program: it may name any function and call it. Here every opcode is looked at before a value is built (`walk`):
 what names a python object, calls one, asks for a persistent object or for a registered extension is refused, and so is what would
 take too much memory, nest too deep, or name a length that the file does not have. What is left holds dicts, lists, tuples, texts,
 bytes, numbers, booleans and None. It is then built by an unpickler that refuses every name as well, should the walk ever be wrong.

@@ -1,6 +1,6 @@
 """Reads snapshots of torch's caching allocator (`torch.cuda.memory._dump_snapshot`): the blocks of its segments, and its history.
 
-A snapshot is a pickle of lists and dicts, read without running it (`restricted_pickle`). `segments` is the state at the moment of the
+A snapshot is a pickle of lists and dicts, read without running it (`pickles`). `segments` is the state at the moment of the
 dump, `device_traces` a history per device, of which the allocator keeps the latest entries only (`max_entries`). Sizes in the
 history are those that the program asked for, before the allocator rounds them up; blocks carry both. Older versions of torch leave
 out times, addresses of blocks, requested sizes and pools: these are unknown, but for addresses, which follow from the order of blocks.

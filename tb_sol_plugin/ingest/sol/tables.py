@@ -43,7 +43,7 @@ def profile_table(found: tuple[Profile, int] | None, health: Health) -> pd.DataF
     for row in record.rows[:MOST_ROWS]:
         read = _row(row)
         if read is None:
-            health.add("counted steps that cannot be", 1, f"line {number}: {list(row)}")
+            health.add("impossible counted steps", 1, f"line {number}: {list(row)}")
         else:
             rows.append(read)
     columns = {name: [row[i] for row in rows] for i, name in enumerate(F.PROFILE_ROW)}

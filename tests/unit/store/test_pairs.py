@@ -100,7 +100,7 @@ def test_an_unknown_name_is_an_error_with_near_names(asked: dict[str, str], fiel
 
 
 def test_without_a_second_recording_there_is_nothing_to_compare() -> None:
-    # GIVEN one recording alone THEN there is none to set beside it; asked for, it is the recording itself
+    # GIVEN one recording alone THEN there is none to compare it with; where it is named, it is the recording itself
     alone = logdir(job=[("w", "1")])
     with pytest.raises(Unavailable):
         paired(alone["job"][0], alone, OtherNames())

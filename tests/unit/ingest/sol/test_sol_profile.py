@@ -53,7 +53,7 @@ def test_without_a_record_and_with_an_empty_one_the_table_is_empty(tmp_path: Pat
 )  # fmt: skip
 def test_rows_that_cannot_be_are_left_out_and_counted(tmp_path: Path, row: list[object]) -> None:
     t, issues = read(tmp_path, {"rows": [row, ROW]})
-    assert t[list(F.PROFILE_ROW)].to_numpy().tolist() == [ROW] and issues["counted steps that cannot be"] == 1
+    assert t[list(F.PROFILE_ROW)].to_numpy().tolist() == [ROW] and issues["impossible counted steps"] == 1
 
 
 def test_rows_of_the_wrong_form_do_not_hide_the_others(tmp_path: Path) -> None:
