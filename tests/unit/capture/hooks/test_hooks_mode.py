@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from tb_sol_plugin.capture.functional_patcher import PATCHED, FunctionalPatcher  # noqa: E402
-from tb_sol_plugin.capture.hooks.fallback import HooksMode, with_sources  # noqa: E402
+from tb_sol_plugin.capture.hooks.instrument import HooksMode, with_sources  # noqa: E402
 from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks  # noqa: E402
 from tb_sol_plugin.capture.loop.phases import PhaseStack  # noqa: E402
 from tb_sol_plugin.capture.operation_registry import OpRecord, OpType  # noqa: E402

@@ -156,7 +156,7 @@ def test_a_layer_of_which_only_the_backward_is_unseen() -> None:
 
 def test_layers_of_torch_are_not_read_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     # The closed form costs time, so it is made only where it may be needed
-    import tb_sol_plugin.capture.hooks.fallback as hooks_ledger
+    import tb_sol_plugin.capture.hooks.instrument as hooks_ledger
 
     read: list[str] = []
     original = hooks_ledger.layer_forms

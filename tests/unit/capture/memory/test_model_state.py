@@ -18,9 +18,9 @@ from torch._subclasses import FakeTensorMode  # noqa: E402
 
 from tb_sol_plugin.capture.memory.model_state import (  # noqa: E402
     CATEGORIES,
+    Storages,
     walk,
 )
-from tb_sol_plugin.capture.memory.storages import Storages  # noqa: E402
 from tests.support.training_loops import plain, toy  # noqa: E402
 
 FP32, BF16 = 220, 110
@@ -535,7 +535,7 @@ def test_each_byte_counts_once(views: list[tuple[int, int, int, str, int]]) -> N
 
 
 def test_walks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tb_sol_plugin.capture.memory import model_state, storages
+    from tb_sol_plugin.capture.memory import model_state
 
     # GIVEN more rows than are kept THEN those of one category and type are summed up, and the sums stay
     model = nn.Sequential(nn.Linear(10, 5), nn.Linear(5, 5))
@@ -544,7 +544,7 @@ def test_walks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     folded = walk(model)
     assert by_module(folded, "params") == {"": whole} and whole == 4 * (55 + 30)
     # AND of more tensors than are looked at it is said how many
-    monkeypatch.setattr(storages, "MOST_TENSORS", 3)
+    monkeypatch.setattr(model_state, "MOST_TENSORS", 3)
     short = walk(model)
     assert short.bytes_of("params") == 4 * (55 + 25) and short.left_out == {"too many tensors": 1}
     # AND optimizers in one another, without end, are followed for a while
