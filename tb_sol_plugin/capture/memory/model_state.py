@@ -344,21 +344,17 @@ def flat_buffers(thing: object) -> Iterator[tuple[str, object]]:
     """Yield ("param" or "grad", tensor) of the flat buffers of a model's wrapper or an optimizer."""
     for name in BUFFERS:
         for buffer in _objects(instance_attribute(thing, name), DEEPEST):
-            for kind, names in (("param", ("param_data",)), ("grad", ("grad_data",))):
-                for inner in names:
-                    tensor = attribute(buffer, inner)
-                    if is_tensor(tensor):
-                        yield kind, tensor
+            for kind, inner in (("param", "param_data"), ("grad", "grad_data")):
+                tensor = attribute(buffer, inner)
+                if is_tensor(tensor):
+                    yield kind, tensor
             if "grad_buffers" in name and is_tensor(attribute(buffer, "data")):
                 yield "grad", attribute(buffer, "data")
 
 
 def _objects(thing: object, depth: int) -> Iterator[object]:
-    if depth and isinstance(thing, Mapping):
-        for inner in list(thing.values())[:MOST]:
-            yield from _objects(inner, depth - 1)
-    elif depth and isinstance(thing, (list, tuple)):
-        for inner in thing[:MOST]:
+    if depth and isinstance(thing, (Mapping, list, tuple)):
+        for inner in (list(thing.values()) if isinstance(thing, Mapping) else thing)[:MOST]:
             yield from _objects(inner, depth - 1)
     elif thing is not None:
         yield thing

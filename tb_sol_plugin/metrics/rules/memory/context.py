@@ -24,6 +24,13 @@ from tb_sol_plugin.tables import arrays
 LEAST_SHARE: Final = 0.01
 """Of the memory in use at the peak: a finding that frees less is left out (a leak is shown whatever its size)."""
 
+ACTIVATION_SHARE: Final = 0.2
+"""Of the peak, that activations must hold before recomputing them is reported."""
+LAYER_SHARE: Final = 0.3
+"""Of the activations, that a class of layers must hold to be the one to recompute."""
+FEWEST_LAYERS: Final = 2
+"""Instances of such a class: recomputing one single module frees nothing while it runs."""
+
 
 @dataclass
 class MemoryContext(RuleContext):

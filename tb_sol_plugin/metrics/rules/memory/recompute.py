@@ -21,8 +21,7 @@ from tb_sol_plugin.metrics.memory.attribution import attribution
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories, owners
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.rules.engine import Answer, Finding, Missing, rule
-from tb_sol_plugin.metrics.rules.memory.context import MemoryContext, bytes_in, last_parts
-from tb_sol_plugin.metrics.rules.memory.rules import ACTIVATION_SHARE, FEWEST_LAYERS, LAYER_SHARE
+from tb_sol_plugin.metrics.rules.memory.context import ACTIVATION_SHARE, FEWEST_LAYERS, LAYER_SHARE, MemoryContext, bytes_in, last_parts
 from tb_sol_plugin.metrics.trees.module_tree import module_tree
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture

@@ -56,12 +56,6 @@ GRADIENTS_SHARE: Final = 0.02
 """Of the peak: gradients that live on between steps."""
 GRADIENT_STEPS: Final = 0.8
 """Part of the steps that begin with gradients: fewer are the middle of an accumulation."""
-ACTIVATION_SHARE: Final = 0.2
-"""Of the peak, that activations must hold before recomputing them is reported."""
-LAYER_SHARE: Final = 0.3
-"""Of the activations, that a class of layers must hold to be the one to recompute."""
-FEWEST_LAYERS: Final = 2
-"""Instances of such a class: recomputing one single module frees nothing while it runs."""
 PINNED_BYTES: Final = 64 << 20
 """Pinned memory per step from which on it matters whether copies use it."""
 PINNED_USED: Final = 0.5
