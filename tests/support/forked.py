@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FORKS = hasattr(os, "fork") and hasattr(socket, "send_fds")
 PRELOADED = (
     "torch", "torch._dynamo", "torch.distributed.fsdp", "torch.profiler", "torch.utils.tensorboard", "tb_sol_plugin.capture.hooks.instrument",
-    "tb_sol_plugin.capture.tracker", "tb_sol_plugin.capture.report.analysis", "tb_sol_plugin.capture.report.output", "msgspec", "fsspec",
+    "tb_sol_plugin.capture.tracker", "tb_sol_plugin.capture.report.analysis", "tb_sol_plugin.capture.report.loggers", "msgspec", "fsspec",
 )  # fmt: skip
 """Modules that the server imports where they are there: those that cost seconds."""
 

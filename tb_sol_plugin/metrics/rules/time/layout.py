@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor
+from tb_sol_plugin.cost.products import product
 from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, subject_verb, time_text
 from tb_sol_plugin.metrics.rules.time.context import TimeContext
-from tb_sol_plugin.metrics.rules.time.matmul import product
 from tb_sol_plugin.metrics.time.kernel_names import short_name
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays

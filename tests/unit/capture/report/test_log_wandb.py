@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tb_sol_plugin.capture.report.analysis import analyze, scalars
-from tb_sol_plugin.capture.report.output import log_wandb
+from tb_sol_plugin.capture.report.loggers import log_wandb
 from tests.conftest import ROOT
 from tests.support.sol_step import device, records, step
 
@@ -24,7 +24,7 @@ EXPECTED = scalars(analyze(records(), step(), device()))
 START = """
 import os, wandb
 from tb_sol_plugin.capture.report.analysis import analyze, carry
-from tb_sol_plugin.capture.report.output import log_wandb
+from tb_sol_plugin.capture.report.loggers import log_wandb
 from tests.support.sol_step import device, records, step
 found = analyze(records(), step(), device())
 

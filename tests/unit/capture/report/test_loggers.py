@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.capture.report.analysis import Analysis, analyze, carry
-from tb_sol_plugin.capture.report.output import log_tensorboard, markdown
+from tb_sol_plugin.capture.report.loggers import log_tensorboard, markdown
 from tests.support.sol_step import device, gpu, op, records, step
 
 GROUPS = {

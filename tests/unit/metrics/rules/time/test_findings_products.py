@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.cost import Inputs
-from tb_sol_plugin.metrics.rules.time.matmul import product, tile_of, tiles
+from tb_sol_plugin.cost.products import product
+from tb_sol_plugin.metrics.rules.time.matmul import tile_of, tiles
 from tests.support.findings import H100_BANDWIDTH, H100_BF16, H100_FP32, H100_TF32, H100_UNITS, call, found, step
 
 BF16 = "c10::BFloat16"
