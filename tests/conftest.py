@@ -32,6 +32,11 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.dist = "worksteal"
 
 
+def pytest_xdist_auto_num_workers() -> int | None:
+    """`-n auto`: a worker more than cores, since one of them mostly waits for a browser. PYTEST_XDIST_AUTO_NUM_WORKERS takes precedence."""
+    return None if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") else min(len(os.sched_getaffinity(0)) + 1, 8)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sweeps over recordings, tests/real and all marked `real`, are exhaustive; without the recordings those marked `real` are skipped."""

@@ -289,8 +289,10 @@ class View:
 
     def settle(self) -> None:
         """Waits for a report or a state to be shown, and for the figures on the screen to be drawn."""
-        if "data/plugin" not in self.page.url and "#sol" in self.page.url and self.page.locator("tf-plugins, tb-webapp").count():
-            self.page.wait_for_selector('iframe[src*="name=sol"]', state="attached", timeout=120_000)
+        self.page.wait_for_selector("tb-webapp, tf-plugins, #tb-sol", state="attached")
+        if self.page.locator("tb-webapp, tf-plugins").count():
+            tab = self.page.wait_for_selector('iframe[src*="name=sol"]', state="attached")
+            tab.content_frame().wait_for_url(re.compile("name=sol"), wait_until="commit")  # until then it is an empty document
         self.frame().wait_for_selector("main .page:not(.waiting), main .state", timeout=120_000)
         self.frame().evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         self.frame().wait_for_function(
