@@ -174,7 +174,7 @@ def _find(choice: str, assume_sparsity: bool, logdir: str, where: str) -> Found:
         row, reason = _detected(book, where)
     if row is None:
         return Found(None, reason, notes)
-    asked = assume_sparsity or wanted.sparse
+    requested = assume_sparsity or wanted.sparse
     try:
         row = apply(row, msgspec.structs.replace(wanted, sparse=False))
     except BadQuery as error:
@@ -182,8 +182,8 @@ def _find(choice: str, assume_sparsity: bool, logdir: str, where: str) -> Found:
     try:
         thin = sparse(row)
     except BadQuery as error:
-        thin, notes = None, (*notes, str(error)) if asked else notes
-    return Found(DeviceSpec.of(row, sparse=thin, assume_sparsity=asked and thin is not None), "", notes)
+        thin, notes = None, (*notes, str(error)) if requested else notes
+    return Found(DeviceSpec.of(row, sparse=thin, assume_sparsity=requested and thin is not None), "", notes)
 
 
 def _near(key: str, keys: Sequence[str]) -> str:

@@ -152,12 +152,12 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
     every = [r for recordings in listing.runs.values() for r in recordings]
     count = len(every)
     where = "directory" if listing.directories == 1 else "directories"
-    looked = f"{many(listing.files, 'file')} in {listing.directories:,} {where}, {listing.elapsed_ms} ms"
-    wrong = _line(out, count > 0, "logdir", f"{_counted(every)} in {many(len(listing.runs), 'run')} ({looked})")
+    searched = f"{many(listing.files, 'file')} in {listing.directories:,} {where}, {listing.elapsed_ms} ms"
+    wrong = _line(out, count > 0, "logdir", f"{_counted(every)} in {many(len(listing.runs), 'run')} ({searched})")
     if not count:
         for way in RECORD_ONE.split(", or "):
-            said = f"{'or ' if way.startswith('the whole') else ''}{way}"
-            out.print(prose(" " * 21 + said, "dim"), no_wrap=True, overflow="fold", crop=False)
+            text = f"{'or ' if way.startswith('the whole') else ''}{way}"
+            out.print(prose(" " * 21 + text, "dim"), no_wrap=True, overflow="fold", crop=False)
     wrong += sum(_line(out, False, "logdir", error) for error in listing.errors)
     book = book_for(logdir, options, file=one)
     grid = Table.grid(padding=(0, 2))

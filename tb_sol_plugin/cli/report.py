@@ -218,25 +218,25 @@ def _with_shapes(section: TableSection, width: int) -> TableSection:
 def _equation(section: FactsSection) -> Text:
     """Returns `33.3 % of the speed of light = 98.6 % GPU busy × 33.8 % efficiency while busy`, then MFU and the like."""
     values = list(section.values.items())
-    said = Text()
+    text = Text()
 
     def term(name: str, value: object, style: str) -> None:
         number = human(value, section.units.get(name, "")) if isinstance(value, int | float) else "—"
         label = section.labels.get(name, name)
-        said.append(number, style).append(f" {plain(label[:1].lower() + label[1:] if label[1:2].islower() else label)}", "dim")
+        text.append(number, style).append(f" {plain(label[:1].lower() + label[1:] if label[1:2].islower() else label)}", "dim")
 
     first = values[:3] if values and values[0][1] is not None else []
     if all(value is None for _, value in first[1:]):
         first = first[:1]  # the product is known, its factors are not
     for i, (name, value) in enumerate(first):
-        said.append(("", " = ", " × ")[i])
+        text.append(("", " = ", " × ")[i])
         term(name, value, "bold")
     rest = values[3:] if first else values
     more = [(n, v) for n, v in rest if n in (*MORE_FACTS, "gpu_busy") and v is not None and n not in section.hidden]
     for i, (name, value) in enumerate(more):
-        said.append(("\n" if first else "") if i == 0 else "  ·  ", "dim")
+        text.append(("\n" if first else "") if i == 0 else "  ·  ", "dim")
         term(name, value, "")
-    return said
+    return text
 
 
 def waterfall(parts: TableSection, width: int) -> list[str]:

@@ -252,7 +252,7 @@ def row_of(found: Measured, *, host: str = "") -> dict[str, str | int | float]:
         "fp32_matrix_tflops": product["fp32"], "fp64_tensor_tflops": product["fp64"], "bf16_tensor_tflops": product["bf16"],
         "fp32_vector_tflops": vector, "fp64_vector_tflops": product["fp64"],
     }  # fmt: skip
-    said = ", ".join(f"{r.label} {human(r.value, r.unit)}" for r in found.rates)
+    text = ", ".join(f"{r.label} {human(r.value, r.unit)}" for r in found.rates)
     return {
         "key": key_of(name),
         "name": f"{found.cpu}, {found.threads} threads",
@@ -263,7 +263,7 @@ def row_of(found: Measured, *, host: str = "") -> dict[str, str | int | float]:
         **{column: _short(value / 1e12) for column, value in peaks.items() if value},
         "mem_bw_gb_per_s": _short(memory / 1e9),
         "provenance": "measured",
-        "notes": f"measured {found.when} with {found.library}, {found.threads} threads; {said}",
+        "notes": f"measured {found.when} with {found.library}, {found.threads} threads; {text}",
     }
 
 

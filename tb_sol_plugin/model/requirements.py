@@ -208,8 +208,8 @@ def _of_memory(what: str) -> dict[str, Words]:
     }  # fmt: skip
     hint = f"open a trace beside it, recorded with {_CUDA}"
     out = {name: (f"{lacks}: {what} holds memory over time", hint, "") for name, lacks in holds.items()}
-    said = f"{what} holds no events of single operators' memory"
-    return out | {"memory": (said, "record a trace beside it with profile(profile_memory=True)", "profile_memory=True")}
+    text = f"{what} holds no events of single operators' memory"
+    return out | {"memory": (text, "record a trace beside it with profile(profile_memory=True)", "profile_memory=True")}
 
 
 MEMORY_KINDS: dict[str, dict[str, Words]] = {

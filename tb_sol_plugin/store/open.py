@@ -152,8 +152,8 @@ def open_run(
         return _run("", [one_file], options, book, [one_file, *near_it(one_file, path, options)]), ("",)
     listing = listing_of(path, options)
     if not listing.runs:
-        looked = f"looked at {listing.files:,} files in {listing.directories:,} directories"
-        raise BadInput(f"no recording found ({looked})", hint=RECORD_ONE, file=basename(path))
+        searched = f"looked at {listing.files:,} files in {listing.directories:,} directories"
+        raise BadInput(f"no recording found ({searched})", hint=RECORD_ONE, file=basename(path))
     every = tuple(listing.runs)
     if run and run not in listing.runs:
         raise NotFound(f"no run {run!r} here", hint=f"there is: {', '.join(every[:8])}", field="run")

@@ -231,8 +231,8 @@ def _since_start(at: int) -> str:
 def _lane_label(name: str, total: pd.Series[int]) -> str:
     exposed, union = int(total["exposed_ns"]), int(total["union_ns"])
     hidden_text = "hidden" if not exposed else "all exposed" if exposed == union else f"{human(exposed, 'ns')} exposed"
-    said = human(union, "ns") if exposed < 0 else f"{human(union, 'ns')}, {hidden_text}"
-    return f"{LANES.get(name, name)}<br><span style='font-size:10.5px'>{said}</span>"
+    text = human(union, "ns") if exposed < 0 else f"{human(union, 'ns')}, {hidden_text}"
+    return f"{LANES.get(name, name)}<br><span style='font-size:10.5px'>{text}</span>"
 
 
 def _lane_bars(

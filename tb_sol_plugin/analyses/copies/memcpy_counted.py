@@ -140,10 +140,10 @@ def _headline(directions: pd.DataFrame, steps: int) -> str:
     if not moves:
         return f"No copy crosses to a device: {_number(directions['count'].sum() / each)}{per} within one memory."
     waits = directions["blocking"].to_numpy(np.float64)
-    said = ""
+    text = ""
     if np.isfinite(waits).all():
-        said = f" The host waits for {_number(float(waits.sum()) / each)}{per}." if waits.any() else " The host waits for none of them."
-    return f"Copies move {', '.join(moves)}{per}.{said}"
+        text = f" The host waits for {_number(float(waits.sum()) / each)}{per}." if waits.any() else " The host waits for none of them."
+    return f"Copies move {', '.join(moves)}{per}.{text}"
 
 
 def _moved(directions: pd.DataFrame, direction: str, each: int) -> str:
@@ -158,15 +158,15 @@ def _number(count: float) -> str:
 
 
 def _notices(capture: Capture, directions: pd.DataFrame) -> list[Notice]:
-    said = []
+    text = []
     if directions["time_ns"].isna().all():
-        said.append("These copies were counted at the operators: how many, how large, from where. A trace shows what they cost.")
+        text.append("These copies were counted at the operators: how many, how large, from where. A trace shows what they cost.")
     without = int(directions["without_bytes"].sum())
     if without:
-        said.append(f"{human(without, 'count')} of {human(int(directions['count'].sum()), 'count')} have no known size.")
+        text.append(f"{human(without, 'count')} of {human(int(directions['count'].sum()), 'count')} have no known size.")
     if capture.tables["ledger"]["compiled"].any():
-        said.append("Compiled regions ran eagerly while they were counted: compiled, they may copy less.")
-    return [Notice(" ".join(said), "info")] if said else []
+        text.append("Compiled regions ran eagerly while they were counted: compiled, they may copy less.")
+    return [Notice(" ".join(text), "info")] if text else []
 
 
 def _cards(directions: pd.DataFrame) -> list[AnySection]:

@@ -368,8 +368,8 @@ def _notices(capture: Capture, where: Scope, limits_of: Thresholds) -> list[Noti
     out = [Notice(off, "info")] if off else []
     own = changed(limits_of)
     if own:
-        said = ", ".join(f"{name} {value} (usually {getattr(DEFAULT, name)})" for name, value in own.items())
-        out.append(Notice(f"Thresholds changed: {said}.", "info"))
+        text = ", ".join(f"{name} {value} (usually {getattr(DEFAULT, name)})" for name, value in own.items())
+        out.append(Notice(f"Thresholds changed: {text}.", "info"))
     return out
 
 

@@ -200,10 +200,10 @@ def _figure(table: pd.DataFrame) -> FigureSection:
     for panel, (column, name, unit) in enumerate(PANELS):
         suffix = str(panel + 1) if panel else ""
         top = float(table.groupby("bin")[column].sum().max())
-        factor, said = F.time_scale(top) if unit == "ns" else scale_of(max(top, 1.0), "B") if unit == "B" else (1.0, "")
+        factor, text = F.time_scale(top) if unit == "ns" else scale_of(max(top, 1.0), "B") if unit == "B" else (1.0, "")
         low = panel * (1 + 0.06) / 3.12
         domain = [low, min(low + 0.3, 1.0)]
-        across.append(F.axis(f"{name}, {said}" if said else name, domain=domain, anchor=f"y{suffix}", rangemode="tozero", nticks=5))
+        across.append(F.axis(f"{name}, {text}" if text else name, domain=domain, anchor=f"y{suffix}", rangemode="tozero", nticks=5))
         order: F.Plain = {"type": "category", "categoryorder": "array", "categoryarray": bins, "autorange": "reversed"}
         up.append(F.axis(showticklabels=panel == 0, anchor=f"x{suffix}") | order)
         for direction in [d for d in records.DIRECTIONS if (table["direction"] == d).any()]:

@@ -371,8 +371,8 @@ def _rank_table(ranks: CopyRanks, rows: list[int], query: MemcpyRanksQuery) -> T
     who, frame = R.identity(ranks, rows), displayed(ranks)
     frame = frame.assign(**who, id=[f"{worker}|{d}" for worker, d in zip(who["worker"], frame["direction"], strict=True)])
     step = {"step": query.step} if query.step else {}
-    asked = [{"by": "kind", "find": direction} | step for direction in frame["direction"]]
-    links = R.row_links(ranks, rows, analysis="memcpy", label="the copies of this rank", query=asked)
+    requested = [{"by": "kind", "find": direction} | step for direction in frame["direction"]]
+    links = R.row_links(ranks, rows, analysis="memcpy", label="the copies of this rank", query=requested)
     marks = R.row_marks(ranks, rows, "other ranks in this direction")
     sizeless = {str(i): Mark("lower_bound", f"{n} copies carry no size") for i, n in enumerate(frame["without_bytes"]) if n}
     marks |= {"bytes_per_step": sizeless, "bytes": sizeless}

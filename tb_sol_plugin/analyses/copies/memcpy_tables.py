@@ -397,10 +397,10 @@ def notices(
         out.append(Notice(text, "warn", Link("memcpy_copies", {"first": "bytes"} | at, "The largest copies")))
     if spec is None:
         out.append(Notice(f"No limits to compare with: {why_no_limits(capture)}.", "info"))
-    for said in bandwidth.evidence(found, limits, spec):
-        query = {"direction": said.direction, "min_bytes": str(bandwidth.LARGE)} | at
-        text = f"{NAMES[said.direction]}: {said.text[0].lower() + said.text[1:]}"
-        out.append(Notice(text, VERDICTS[said.verdict], Link("memcpy_copies", query, "These copies")))
+    for check in bandwidth.evidence(found, limits, spec):
+        query = {"direction": check.direction, "min_bytes": str(bandwidth.LARGE)} | at
+        text = f"{NAMES[check.direction]}: {check.text[0].lower() + check.text[1:]}"
+        out.append(Notice(text, VERDICTS[check.verdict], Link("memcpy_copies", query, "These copies")))
     off = rules_off(capture, where)
     if off:
         out.append(Notice(off, "info"))
@@ -508,14 +508,14 @@ def _migrations(capture: Capture, found: pd.DataFrame) -> list[FactsSection]:
     for name in ("src_kind", "dst_kind"):
         code, kinds = pd.factorize(found[name])
         ends |= np.array([str(k).startswith("Managed") for k in kinds], np.bool_)[code]
-    asked = hints(capture)
-    if not ends.any() and not asked:
+    requested = hints(capture)
+    if not ends.any() and not requested:
         return []
     many = int(ends.sum())
     seen = [f"{human(many, 'count')} {'copy has' if many == 1 else 'copies have'} a managed end"] if many else []
-    seen += [f"the program calls {' and '.join(f'`{a}`' for a in asked[:2])}"] if asked else []
-    said = " and ".join(seen)
-    text = f"Not recorded. {capitalized(said)}; the profiler holds no page migration and no page fault. Unknown, not zero."
+    seen += [f"the program calls {' and '.join(f'`{a}`' for a in requested[:2])}"] if requested else []
+    sentence = " and ".join(seen)
+    text = f"Not recorded. {capitalized(sentence)}; the profiler holds no page migration and no page fault. Unknown, not zero."
     return [FactsSection(id="unified_card", title="Unified memory", style="card", span=2, text=text)]
 
 

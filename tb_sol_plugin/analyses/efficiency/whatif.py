@@ -168,9 +168,9 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
 def _there(capture: Capture, query: WhatifQuery) -> DeviceSpec | None:
     """Returns the device asked about; a clock or sparsity alone changes the limits in use."""
     text = query.device.strip()
-    asked = query.device_limits + text if text[:1] in "@+" else text
+    requested = query.device_limits + text if text[:1] in "@+" else text
     try:
-        return device_for(capture, asked)
+        return device_for(capture, requested)
     except BadQuery as error:
         raise BadQuery(error.message, hint=error.hint, field="device") from None
 

@@ -117,15 +117,15 @@ def _headline(found: Gathered, prediction: Prediction) -> str:
     run = prediction.at(prediction.stop)
     how = f"{how_many(run.replicas, 'replica')} with {human(run.atomic, 'count')} samples each"
     how += f" in {run.accum + 1} micro-steps" if run.accum else ""
-    said = f"Run **{how}** (total batch {human(run.total, 'count')}): {human(run.speedup, '')} times one replica"
+    text = f"Run **{how}** (total batch {human(run.total, 'count')}): {human(run.speedup, '')} times one replica"
     if unknown(prediction.fit, run.nodes, run.replicas):
-        return f"{said} **at best**: the points do not show what synchronizing so many costs, and it counts as little."
+        return f"{text} **at best**: the points do not show what synchronizing so many costs, and it counts as little."
     if prediction.pays_on:
-        return f"{said}. Adding replicas still pays at the largest count examined."
+        return f"{text}. Adding replicas still pays at the largest count examined."
     share = human(prediction.terms.share, "ratio")
     if run.replicas == 1:
         return f"**One replica** with {human(run.atomic, 'count')} samples: a second one would bring less than {share} of it."
-    return f"{said}. Beyond that, a further replica brings less than {share} of one."
+    return f"{text}. Beyond that, a further replica brings less than {share} of one."
 
 
 def _notices(found: Gathered) -> list[Notice]:
@@ -215,11 +215,11 @@ def _of_points(found: Gathered) -> list[Notice]:
     if abs(off) > FAR_OFF and not pairs:
         where = f"{table['num_replicas'][worst]} × {table['atomic_bsz'][worst]} samples"
         far = human(abs(off), "ratio")
-        said = f"The fit is off by up to {far} (at {where}): a measurement is odd, or the job does not follow the model."
+        text = f"The fit is off by up to {far} (at {where}): a measurement is odd, or the job does not follow the model."
         odd = max((e for e in found.left_out if e.optim_error > -1), key=lambda e: abs(math.log1p(e.optim_error)), default=None)
         if odd is not None and abs(odd.optim_error) > FAR_OFF:
-            said += f" What agrees least with the others is {odd.num_replicas} × {odd.atomic_bsz:.0f} samples: measure it again."
-        out.append(Notice(said, "warn"))
+            text += f" What agrees least with the others is {odd.num_replicas} × {odd.atomic_bsz:.0f} samples: measure it again."
+        out.append(Notice(text, "warn"))
     return out
 
 

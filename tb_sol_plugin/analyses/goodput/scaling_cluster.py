@@ -249,10 +249,10 @@ def _one_job(workers: Sequence[RecordingReduction[ScalingPart]]) -> bool:
 def _headline(made: Allocation, names: list[str], cluster: Cluster) -> str:
     waiting = sum(s.replicas == 0 for s in made.shapes)
     reached = human(float(made.speedups.sum()), "")
-    said = f"{human(len(names), 'count')} jobs on {human(cluster.total, 'count')} devices reach **{reached} times** one device"
+    text = f"{human(len(names), 'count')} jobs on {human(cluster.total, 'count')} devices reach **{reached} times** one device"
     rest = f"; {human(waiting, 'count')} wait" if waiting else ""
     unused = cluster.total - made.devices
-    return f"{said}{rest}." + (f" {human(unused, 'count')} devices would bring nothing more." if unused else "")
+    return f"{text}{rest}." + (f" {human(unused, 'count')} devices would bring nothing more." if unused else "")
 
 
 def _tiles(made: Allocation, cluster: Cluster, query: ScalingClusterQuery) -> FactsSection:

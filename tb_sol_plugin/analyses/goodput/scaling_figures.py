@@ -40,20 +40,20 @@ def measured(found: Gathered) -> FigureSection:
         "line": {"color": F.light("ink-3"), "width": 1.2, "dash": "4px,4px"},
     }]  # fmt: skip
     counts = sorted({int(n) for n in nodes})
-    for words, at, said, size in series:
+    for words, at, predicted, size in series:
         for i, n in enumerate(counts):
             rows = [k for k in range(len(used)) if int(nodes[k]) == n]
             color, mark = F.light(NODE_COLORS[i % len(NODE_COLORS)]), NODE_MARKS[i % len(NODE_MARKS)]
             hollow = [_hollow(used[k]) for k in rows]
             data.append({
                 "type": "scatter", "mode": "markers", "name": f"{n} nodes, {words}", "x": [float(at[k]) * 1e9 / factor for k in rows],
-                "y": [float(said[k]) * 1e9 / factor for k in rows], "customdata": [point_id(used[k]) for k in rows],
+                "y": [float(predicted[k]) * 1e9 / factor for k in rows], "customdata": [point_id(used[k]) for k in rows],
                 "marker": {"size": size, "symbol": [f"{mark}-open" if h else mark for h in hollow], "color": color, "opacity": 0.8,
                            "line": {"width": 0.8, "color": F.light("surface")}},
                 "hoverinfo": "text",
                 "hovertext": [
                     f"<b>{_replicas(used[k].num_replicas)} on {n} node{'s' if n > 1 else ''}, {used[k].atomic_bsz} each</b><br>"
-                    f"{words}: {human(at[k] * 1e9, 'ns')} measured, {human(said[k] * 1e9, 'ns')} by the fit" for k in rows
+                    f"{words}: {human(at[k] * 1e9, 'ns')} measured, {human(predicted[k] * 1e9, 'ns')} by the fit" for k in rows
                 ],
             })  # fmt: skip
     wide = high / max(low, 1e-9) > 12
@@ -116,7 +116,7 @@ def overlap(found: Gathered) -> list[FigureSection]:
     gamma = made.known["gamma"] if made is not None else None
     if gamma is None:
         return []
-    said = 100 * hidden(gamma)
+    hidden_percent = 100 * hidden(gamma)
     data: list[F.Plain] = [
         {
             "type": "scatter",
@@ -134,7 +134,7 @@ def overlap(found: Gathered) -> list[FigureSection]:
         data.append({"type": "scatter", "mode": "lines", "x": [100 * float(low), 100 * float(high)], "y": [0, 0], "hoverinfo": "skip",
                      "line": {"color": F.light("accent-line"), "width": 10}})  # fmt: skip
     data.append({
-        "type": "scatter", "mode": "markers", "x": [said], "y": [0], "hoverinfo": "text",
+        "type": "scatter", "mode": "markers", "x": [hidden_percent], "y": [0], "hoverinfo": "text",
         "marker": {"size": 16, "color": F.light("accent"), "line": {"width": 1.5, "color": F.light("surface")}},
         "hovertext": [f"<b>γ = {gamma:.2f}</b><br>{overlap_words(gamma)}{words}"],
     })  # fmt: skip
@@ -306,12 +306,12 @@ def split(found: Gathered, prediction: Prediction) -> FigureSection:
     made = found.fit
     assert made is not None
     gamma = made.known["gamma"]
-    said = f"γ = {gamma:.2f}: {overlap_words(gamma)}" if gamma is not None else "overlap not known from these points"
+    text = f"γ = {gamma:.2f}: {overlap_words(gamma)}" if gamma is not None else "overlap not known from these points"
     return FigureSection(
         id="split", title="Computing and synchronizing",
-        subtitle=f"bars: each by itself; line: the step, shorter where they overlap; {said}",
+        subtitle=f"bars: each by itself; line: the step, shorter where they overlap; {text}",
         figure=F.figure(data, x=F.axis("replicas", type="category", showgrid=False), y=F.axis(unit), barmode="stack"), span=6, height=330,
-        summary=f"Time of computing and of synchronizing in a step for each count of replicas; {said}.",
+        summary=f"Time of computing and of synchronizing in a step for each count of replicas; {text}.",
     )  # fmt: skip
 
 

@@ -275,13 +275,13 @@ def predictions(found: Gathered, prediction: Prediction, price: float | None) ->
     beyond = {str(i): Mark("estimated", "; ".join(why)) for i, why in enumerate(splits_by_count(found.used, prediction)) if why}
     stop = prediction.stop
     many = how_many(int(replicas[stop]), "replica")
-    said = f"Adding pays up to {many}." if stop >= 0 else "Nothing can be run under these terms."
+    text = f"Adding pays up to {many}." if stop >= 0 else "Nothing can be run under these terms."
     columns = [c for c in PREDICTIONS if c.name != "cost" or price is not None]
     return make_table(
         "predictions", "What the fit predicts", frame, columns, key="id", sort=Sort("num_replicas", descending=False),
         subtitle="each count of replicas at its best batch size",
         marks=dict.fromkeys(("step_ns", "goodput", "throughput", "speedup", "scaling_efficiency", "gain"), beyond) if beyond else {},
-        footer=said,
+        footer=text,
     )  # fmt: skip
 
 

@@ -181,13 +181,13 @@ def _ran_out(whole: C.Curves, query: MemoryQuery, start: int) -> Notice:
     """Says that an allocation failed, and what was free."""
     last, many = whole.events[-1], len(whole.events)
     size = human(last.bytes, "B") if last.bytes >= 0 else "a request"
-    said = f"Memory ran out: {size} could not be allocated" + ("" if C.NO_TIMES in whole.notes else f" at {since(last.time_ns, start)}")
+    text = f"Memory ran out: {size} could not be allocated" + ("" if C.NO_TIMES in whole.notes else f" at {since(last.time_ns, start)}")
     if whole.allocated is not None and len(whole.time_ns) and not whole.relative:
-        said += f", with {human(int(whole.allocated[whole.at(last.time_ns)]), 'B')} in use"
-        said += f" and {human(last.free, 'B')} free on the device" if last.free >= 0 else ""
+        text += f", with {human(int(whole.allocated[whole.at(last.time_ns)]), 'B')} in use"
+        text += f" and {human(last.free, 'B')} free on the device" if last.free >= 0 else ""
     more = f" {human(many - 1, 'count')} more failed before." if many > 1 else ""
     keep = {n: v for n in ("device", "device_limits") if (v := str(getattr(query, n)))}
-    return Notice(f"{said}.{more}", "warn", Link("memory_findings", keep, "Why"))
+    return Notice(f"{text}.{more}", "warn", Link("memory_findings", keep, "Why"))
 
 
 def _part(query: MemoryQuery, window: tuple[int, int] | None, start: int) -> str:
@@ -344,8 +344,8 @@ def _levels(curve: Curves, axis: Axis) -> tuple[list[F.Plain], float, str, float
             continue
         line: F.Plain = {"shape": "hv", "width": 0}
         about = "≈ " if curve.source == "events" and not curve.measured and name not in ("before", "unknown") else ""
-        said = about + F.escape(label(name))
-        data.append(drawn(curve.categories[name], said, stackgroup="for", line=line, fillcolor=F.light(color(name)), opacity=0.8))
+        text = about + F.escape(label(name))
+        data.append(drawn(curve.categories[name], text, stackgroup="for", line=line, fillcolor=F.light(color(name)), opacity=0.8))
     stacked = bool(data)
     if curve.reserved is not None:
         data.append(drawn(curve.reserved, "reserved", line={"shape": "hv", "width": 1.4, "color": F.light("ink-3"), "dash": "4px,3px"}))
@@ -477,7 +477,7 @@ def _note_at(x: float, y: float, text: str, *, color: str = "ink-2", **more: obj
 
 
 def _summary(curve: Curves, found: Summary, axis: Axis) -> str:
-    said = f"Memory in use on {curve.device or 'the device'} over {human(axis.high - axis.low, 'ns')}"
+    text = f"Memory in use on {curve.device or 'the device'} over {human(axis.high - axis.low, 'ns')}"
     peak = f", at most {human(found.peak, 'B')} at {human(found.peak_ns - axis.origin, 'ns')}"
     held = f"; reserved at most {human(found.reserved, 'B')}" if found.reserved is not None else ""
-    return f"{said}{peak}{held}."
+    return f"{text}{peak}{held}."

@@ -258,9 +258,9 @@ def _notices(here: Compared[ReducedMemory], there: Compared[ReducedMemory], by: 
     a, b = here.reduced, there.reduced
     out = []
     other = [n for n in dict.fromkeys([*a.setting, *b.setting]) if n in a.setting and n in b.setting and a.setting[n] != b.setting[n]]
-    told = [f"{name} {a.setting[name]} and {b.setting[name]}" for name in other if name not in EXPECTED]
-    if told:
-        out.append(Notice(f"The two were not made alike: {'; '.join(told)}."))
+    reported = [f"{name} {a.setting[name]} and {b.setting[name]}" for name in other if name not in EXPECTED]
+    if reported:
+        out.append(Notice(f"The two were not made alike: {'; '.join(reported)}."))
     if a.relative != b.relative:
         out.append(Notice("One recording holds no totals: its numbers are changes since it began, and do not compare with levels."))
     if a.source != b.source:
@@ -317,9 +317,9 @@ def curves_figure(names: tuple[str, str], parts: tuple[ReducedMemory, ReducedMem
         y=F.axis(f"memory, {unit}", range=[0, 1.14 * max(top, high, *held, 1) / scale]), shapes=shapes, annotations=[*notes, *more],
         hovermode="x", margin={"l": 58, "r": 14, "t": 22, "b": 46},
     )  # fmt: skip
-    said = [f"step {line.step} of {name}" if line.step is not None else name for name, line in zip(names, drawn, strict=True)]
+    text = [f"step {line.step} of {name}" if line.step is not None else name for name, line in zip(names, drawn, strict=True)]
     peaks = [f"{name} up to {human(max(line.allocated), 'B')}" for name, line in zip(names, drawn, strict=True)]
-    subtitle = f"{said[0]} and {said[1]}, each since its start; dotted: reserved by the allocator"
+    subtitle = f"{text[0]} and {text[1]}, each since its start; dotted: reserved by the allocator"
     return FigureSection(
         id="curves", title="Memory in use", figure=figure, height=320, subtitle=subtitle, span=12,
         summary=f"Memory in use over time: {'; '.join(peaks)}.", table="numbers",
@@ -330,8 +330,8 @@ def _curve(x: list[float], level: tuple[int, ...], end: float, scale: float, lin
     """Draws steps that hold their last level to the end."""
     y = [v / scale for v in level]
     texts = [f"<b>{F.escape(name)}</b> {human(v, 'B')}" for v in (*level, level[-1])] if hover else None
-    told: F.Plain = {"hoverinfo": "text", "hovertext": texts} if hover else {"hoverinfo": "skip"}
-    return {"type": "scatter", "mode": "lines", "name": name, "x": [*x, end], "y": [*y, y[-1]], "line": {"shape": "hv", **line}, **told}
+    hovered: F.Plain = {"hoverinfo": "text", "hovertext": texts} if hover else {"hoverinfo": "skip"}
+    return {"type": "scatter", "mode": "lines", "name": name, "x": [*x, end], "y": [*y, y[-1]], "line": {"shape": "hv", **line}, **hovered}
 
 
 def _device_line(parts: tuple[ReducedMemory, ReducedMemory], top: int, scale: float) -> tuple[list[F.Plain], list[F.Plain], float]:

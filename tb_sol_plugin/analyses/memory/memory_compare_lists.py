@@ -160,8 +160,8 @@ def _table(
     names = [c.name for c in columns]
     frame = pd.DataFrame([{n: r.get(n) for n in names} for r in rows], columns=names, dtype=object)
     same = not any(str(o) != "both" for o in frame["only"])
-    told: set[str] = {n for n in ("operator", "module", "frame") if n in names and frame[n].notna().any()}
-    shown = [_ranked(_named(c, here, there), same, told) for c in columns]
+    reported: set[str] = {n for n in ("operator", "module", "frame") if n in names and frame[n].notna().any()}
+    shown = [_ranked(_named(c, here, there), same, reported) for c in columns]
     cut = " The smaller ones are one row; values that are not listed are unknown." if open_ else ""
     return make_table(
         section_id, title, frame, shown, key="key", sort=Sort("abs_delta"), total={n: total.get(n) for n in names},
@@ -251,8 +251,8 @@ def _lengths(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: R
     counts = [p.per_step.count if p.per_step is not None else 0 for p in (a, b)]
     if counts[0] == counts[1]:
         return ""
-    said = [f"{how_many(n, 'step')} of {s.name}" for n, s in zip(counts, (here, there), strict=True)]
-    return f" Sums are over all that was recorded, {said[0]} and {said[1]}, unless a step is chosen."
+    text = [f"{how_many(n, 'step')} of {s.name}" for n, s in zip(counts, (here, there), strict=True)]
+    return f" Sums are over all that was recorded, {text[0]} and {text[1]}, unless a step is chosen."
 
 
 def per_step(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: Steps | None, b: Steps | None) -> TableSection | None:
@@ -270,9 +270,9 @@ def per_step(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: S
             row |= {f"{name}_delta": v - u if u is not None and v is not None else None, f"{name}_a": u, f"{name}_b": v}
         rows.append(row)
     frame = pd.DataFrame(rows, columns=[c.name for c in PER_STEP], dtype=object)
-    told = {c.name for c in PER_STEP if bool(frame[c.name].notna().any())}
+    reported = {c.name for c in PER_STEP if bool(frame[c.name].notna().any())}
     columns = [_named(c, here, there) for c in PER_STEP]
-    columns = [c if c.name in told else msgspec.structs.replace(c, rank=3) for c in columns]
+    columns = [c if c.name in reported else msgspec.structs.replace(c, rank=3) for c in columns]
     left = max(a.count, b.count) - len(rows)
     more = "" if a.count == b.count else f"; {human(a.count, 'count')} and {human(b.count, 'count')} of them"
     return make_table(

@@ -111,14 +111,14 @@ def kinds_of(capture: Capture, curve: Curves, window: tuple[int, int] | None) ->
     if window is not None:
         subset &= (start >= window[0]) & (start <= window[1])
     row, size = row[subset], size[subset]
-    told = found["known"].to_numpy()[subset]
-    kept = told & (found["end_ns"].to_numpy()[subset] == L.NEVER)
+    reported = found["known"].to_numpy()[subset]
+    kept = reported & (found["end_ns"].to_numpy()[subset] == L.NEVER)
     who = _of_trace(capture, row) if curve.source == "events" else _of_history(capture, row)
     of = arrays.together(*(w.code for w in who), size)
     groups = int(of.max()) + 1 if len(of) else 0
     first = arrays.first_of(of, groups)
     numbers = np.zeros((groups, len(KIND)), np.int64)
-    for column, values in enumerate((size, np.ones(len(row), np.int64), kept, ~told)):
+    for column, values in enumerate((size, np.ones(len(row), np.int64), kept, ~reported)):
         np.add.at(numbers[:, column], of, values.astype(np.int64))
     keep = _largest(numbers, (KIND.index("bytes"),))
     names = [(*(w.names[w.code[i]] for w in who), str(size[i])) for i in first[keep].tolist()]

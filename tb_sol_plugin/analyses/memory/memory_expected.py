@@ -453,8 +453,8 @@ def _notices(ranks: Sequence[Rank]) -> list[Notice]:
         out.append(Notice(text, "info"))
     guessed = [name for name, (_, where) in first.sizes.items() if where == "assumed" and name in ASSUMED]
     if guessed and first.model is not None:
-        said = ", ".join(f"{name} = {first.sizes[name][0]}" for name in guessed)
-        out.append(Notice(f"Not recorded, and so assumed: {said}. Change it above where it is wrong.", "info"))
+        sentence = ", ".join(f"{name} = {first.sizes[name][0]}" for name in guessed)
+        out.append(Notice(f"Not recorded, and so assumed: {sentence}. Change it above where it is wrong.", "info"))
     if any((r.part.held["gradients"].bytes or 0) > 0 == r.part.held["main_gradients"].bytes and r.expected.parts["main_gradients"].bytes
            for r in ranks):  # fmt: skip
         out.append(Notice(
@@ -521,9 +521,9 @@ def rank_bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | Non
             "hovertext": [f"<b>{name}, {kind}</b><br>{label}: {human(size, 'B')}<br>in all: {human(total, 'B')}"
                           for (name, kind), size, total in zip(names, each, totals, strict=True)],
         })  # fmt: skip
-    said = [f"  {human(total, 'B')}" if total else "  not known" for total in totals]
+    text = [f"  {human(total, 'B')}" if total else "  not known" for total in totals]
     data.append({
-        "type": "scatter", "mode": "text", "y": y, "x": [total / factor for total in totals], "text": said, "showlegend": False,
+        "type": "scatter", "mode": "text", "y": y, "x": [total / factor for total in totals], "text": text, "showlegend": False,
         "textposition": "middle right", "textfont": {"size": 11.5, "color": light("ink-2")}, "hoverinfo": "skip", "cliponaxis": False,
     })  # fmt: skip
     left = f"; the first {MOST_DRAWN} of {len(ranks)} ranks" if len(ranks) > MOST_DRAWN else ""
@@ -538,5 +538,5 @@ def rank_bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | Non
 
 
 def _summary(names: Sequence[tuple[str, str]], totals: Sequence[int]) -> str:
-    said = [f"{name}, {kind}: {human(total, 'B') if total else 'not known'}" for (name, kind), total in zip(names, totals, strict=True)]
-    return "; ".join(said[:8]) + "."
+    text = [f"{name}, {kind}: {human(total, 'B') if total else 'not known'}" for (name, kind), total in zip(names, totals, strict=True)]
+    return "; ".join(text[:8]) + "."

@@ -292,8 +292,8 @@ def asked_for(query: MemoryExpectedQuery) -> Requested:
 
 def expectation(own: ExpectedReduction, requested: Requested, *, rank: int | None, world: int | None) -> Expectation:
     """Works out the expected memory of one rank. BadQuery where what is asked for does not fit."""
-    told = {name: value for name, value in own.plan.items() if _understood(name, value)}
-    taken: dict[str, str | int | bool] = {name: value for name, value in told.items() if name not in requested}
+    reported = {name: value for name, value in own.plan.items() if _understood(name, value)}
+    taken: dict[str, str | int | bool] = {name: value for name, value in reported.items() if name not in requested}
     if "preset" in requested:
         taken = {name: value for name, value in taken.items() if name not in _MODEL}
     if "world" in requested:

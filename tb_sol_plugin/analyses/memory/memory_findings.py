@@ -349,14 +349,14 @@ def steps_figure(found: Leak) -> FigureSection:
             "line": {"color": F.light("accent"), "width": 1.6, "dash": "4px 3px"}, "hoverinfo": "skip",
         })  # fmt: skip
     judged = found.slope == found.slope and found.verdict != "few"
-    said = f"{found.words}: {human(round(found.slope), 'B')} per step" if judged else found.words
-    said += f", R² {found.r2:.2f}" if judged and found.r2 == found.r2 else ""
+    text = f"{found.words}: {human(round(found.slope), 'B')} per step" if judged else found.words
+    text += f", R² {found.r2:.2f}" if judged and found.r2 == found.r2 else ""
     every = max(-(-int(x[-1] - x[0]) // 10), 1)
     across = F.axis("step", dtick=every, tick0=int(x[0]), tickformat="d")
     return FigureSection(
-        id="growth_figure", title="Step by step", subtitle=said, table="steps", height=280,
+        id="growth_figure", title="Step by step", subtitle=text, table="steps", height=280,
         figure=F.figure(data, x=across, y=F.axis(f"least in use, {unit}"), showlegend=False),
-        summary=f"Least memory in use in {len(x)} steps: {said}.",
+        summary=f"Least memory in use in {len(x)} steps: {text}.",
     )  # fmt: skip
 
 
@@ -366,13 +366,13 @@ def gap_figure(found: Fragmentation, curve: Curves, start_ns: int) -> FigureSect
     time = (found.time_ns[keep] - start_ns).astype(np.float64)
     ns, unit = F.time_scale(float(time[-1]) if len(time) else 1.0)
     factor, size = scale_of(max(float(found.max_reserved), 1.0), "B")
-    said = [human(int(v), "B") for v in found.gap[keep]]
+    text = [human(int(v), "B") for v in found.gap[keep]]
 
     def line(name: str, level: np.ndarray, color: str, **more: object) -> F.Plain:
         return {
             "type": "scatter", "mode": "lines", "name": name, "x": (time / ns).tolist(), "y": (level[keep] / factor).tolist(),
             "line": {"shape": "hv", "width": 1.4, "color": F.light(color)},
-            "hovertext": [f"{name} {human(int(v), 'B')}<br>held and not in use {g}" for v, g in zip(level[keep], said, strict=True)],
+            "hovertext": [f"{name} {human(int(v), 'B')}<br>held and not in use {g}" for v, g in zip(level[keep], text, strict=True)],
             "hovertemplate": "<b>%{x:.4~g} " + unit + "</b><br>%{hovertext}<extra></extra>", **more,
         }  # fmt: skip
 

@@ -74,17 +74,17 @@ def _report(plan: Plan) -> Report:
 def _headline(plan: Plan) -> str:
     layout, most = plan.layout, plan.largest
     over = f"TP{NARROW}{layout.tp}, PP{NARROW}{layout.pp}, DP{NARROW}{layout.dp}"
-    said = f"{capitalized(plan.name)} on {over}: the fullest stage needs **{in_gb(most.total_bytes)}** on each device"
+    text = f"{capitalized(plan.name)} on {over}: the fullest stage needs **{in_gb(most.total_bytes)}** on each device"
     if plan.base.counted:
-        said += f", beside {in_gb(plan.base.counted)} of base memory"
+        text += f", beside {in_gb(plan.base.counted)} of base memory"
     left = plan.headroom(most.total_bytes)
     if left is None:
-        return f"{said}; how much {plan.device.name} has is not known."
+        return f"{text}; how much {plan.device.name} has is not known."
     verdict = plan.verdict(most.total_bytes)
     if verdict == "too large":
-        return f"{said}, {in_gb(-left)} more than {plan.device.name} has."
+        return f"{text}, {in_gb(-left)} more than {plan.device.name} has."
     room = "fits" if verdict == "fits" else "fits tightly"
-    return f"{said}. It {room} on {plan.device.name}, with {in_gb(left)} to spare."
+    return f"{text}. It {room} on {plan.device.name}, with {in_gb(left)} to spare."
 
 
 def _tiles(plan: Plan) -> FactsSection:
@@ -133,9 +133,9 @@ def _notices(plan: Plan) -> list[Notice]:
     where = [f"the {name} stands {kind}" for name, kind in placed.items() if kind]
     saved = T.saved_by_placement(plan) if where else 0
     if saved > 0:
-        said = " and ".join(where)
+        text = " and ".join(where)
         out.append(Notice(
-            f"{capitalized(said)}. With the embedding on the first stage alone, the head on the last alone, both divided over "
+            f"{capitalized(text)}. With the embedding on the first stage alone, the head on the last alone, both divided over "
             f"tensor parallel ranks, and a cross entropy over the divided vocabulary, the fullest stage holds **{in_gb(saved)}** less.",
             "warn", T.with_own_placement(plan),
         ))  # fmt: skip

@@ -118,9 +118,9 @@ def verdict(needed: int, memory: int) -> Verdict:
 def planned(query: MemoryPlanQuery, capture: Capture | None = None) -> Plan:
     """Returns the plan that a query asks for; what it leaves open is that of the recording, of the preset, or the default. BadQuery."""
     given = {name: value for name in NAMES if (value := getattr(query, name)) is not None and value != ""}
-    told = _of_recording(capture) if capture is not None else {}
-    base, notes = _recorded_model(told, given)
-    taken = {n: v for n, v in told.items() if n not in _MODEL and n not in given}
+    reported = _of_recording(capture) if capture is not None else {}
+    base, notes = _recorded_model(reported, given)
+    taken = {n: v for n, v in reported.items() if n not in _MODEL and n not in given}
     if "world" in given:
         taken.pop("dp", None)
     if {"distributed_optimizer", "sharding"} & set(given):
@@ -135,7 +135,7 @@ def planned(query: MemoryPlanQuery, capture: Capture | None = None) -> Plan:
     found = stages(model, layout)
     if max(s.total_bytes for s in found) > LARGEST:
         raise BadQuery("this would need more than 9 PB on one device", hint="look for a size with a digit too many", field="hidden")
-    used = (*taken, *(told if base is not None else ()))
+    used = (*taken, *(reported if base is not None else ()))
     device, size = _device(query, capture), _base(query, capture)
     recorded = tuple(n for n in NAMES if n in used and n not in given)
     book = capture.devices if capture is not None else EMPTY
@@ -233,8 +233,8 @@ def _measured(capture: Capture) -> int | None:
     found = budget(capture)
     device = capture.tables[S.MEMORY_RECORDS.name]["device"].to_numpy()
     own = found[found["category"].isin(("base_context", "nccl")) & found["known"] & (device[found["record"].to_numpy()] >= 0)]
-    told = own.loc[own["category"] == "base_context", "record"]
-    return max(int(own.loc[own["record"] == told.max(), "bytes"].sum()), 0) if len(told) else None
+    reported = own.loc[own["category"] == "base_context", "record"]
+    return max(int(own.loc[own["record"] == reported.max(), "bytes"].sum()), 0) if len(reported) else None
 
 
 # -- How the fields of the query stand in a plan ----------------------------------------------------------------------
@@ -346,7 +346,7 @@ def device_table(plan: Plan) -> TableSection:
     ]  # fmt: skip
     rows.sort(key=lambda r: (r["memory_bytes"], str(r["device"])))
     frame = pd.DataFrame(rows, columns=[c.name for c in DEVICES])
-    beside = f"{human(plan.base.counted, 'B')} of base memory are counted" if plan.base.size is not None else plan.base.origin
+    attached = f"{human(plan.base.counted, 'B')} of base memory are counted" if plan.base.size is not None else plan.base.origin
     unsure = {str(i): Mark("unverified", "the memory of this row is not confirmed") for i, k in enumerate(frame["device"])
               if "mem_gb" in specs[k].unverified}  # fmt: skip
     here = {str(i): _link(plan, {"device": str(k)}, f"Hold the plan against {k}") for i, k in enumerate(frame["device"])}
@@ -355,7 +355,7 @@ def device_table(plan: Plan) -> TableSection:
         "devices", "Does it fit?", frame, DEVICES, key="device", cell_links={"device": here}, row_links=here,
         marks={"memory_bytes": unsure} if unsure else {}, sort=Sort("memory_bytes", descending=False), filters=["verdict"],
         subtitle=f"the fullest stage on every device of the table; it fits {len(fits)} of them with a tenth to spare",
-        footer=f"{capitalized(beside)}. A driver reports 1 to 2 % less than the memory a device is sold with.",
+        footer=f"{capitalized(attached)}. A driver reports 1 to 2 % less than the memory a device is sold with.",
     )  # fmt: skip
 
 

@@ -94,8 +94,8 @@ def allocations_section(
     for name in WHO[:-1]:
         frame[name] = who[name].astype(object).where(who[name].astype(bool), None)
     frame["step"] = who["step"].astype(object).where(who["step"] >= 0, None)
-    told = {c.name for c in ALLOCATION_COLUMNS if c.name not in WHO or bool(frame[c.name].notna().any())}
-    shown = [c if c.name in told else msgspec.structs.replace(c, rank=3) for c in ALLOCATION_COLUMNS]
+    reported = {c.name for c in ALLOCATION_COLUMNS if c.name not in WHO or bool(frame[c.name].notna().any())}
+    shown = [c if c.name in reported else msgspec.structs.replace(c, rank=3) for c in ALLOCATION_COLUMNS]
     marks = {
         str(i): Mark("unknown", "no address is recorded: which free ends it is not known") for i, s in enumerate(state) if s == "unknown"
     }
@@ -375,7 +375,7 @@ def tiles_section(found: Summary, origin: int, *, room: Headroom, growth: Leak |
         "fragmentation_bytes": found.fragmentation, "leak_bytes_per_step": slope, "peak_ns": found.peak_ns - origin,
         "end_bytes": found.end, "capacity_bytes": found.capacity.bytes, "failed_allocations": found.failures,
     }  # fmt: skip
-    said = " ".join(f"{capitalized(note)}." for note in remarks)
+    sentence = " ".join(f"{capitalized(note)}." for note in remarks)
     notes = {**_tile_notes(found, values, origin, at_most=room.left.bytes is None), "leak_bytes_per_step": verdict}
     why = {"reserved_bytes": "reserved", "before_bytes": "before", "fragmentation_bytes": "fragmentation", "failed_allocations": "failures"}
     marks = {name: Mark("unknown", found.why[key]) for name, key in why.items() if values[name] is None and key in found.why}
@@ -391,7 +391,7 @@ def tiles_section(found: Summary, origin: int, *, room: Headroom, growth: Leak |
     if growth is not None and growth.found:
         links["leak_bytes_per_step"] = Link("memory_findings")
     return make_facts(
-        "answer", "Memory at a glance", values, FACTS, labels=labels, text=said, style="tiles", notes=notes, marks=marks,
+        "answer", "Memory at a glance", values, FACTS, labels=labels, text=sentence, style="tiles", notes=notes, marks=marks,
         hidden=[n for n in values if n not in TILES and not (n == "failed_allocations" and found.failures)],
         value_links=links,
     )  # fmt: skip
@@ -406,11 +406,11 @@ def headline(found: Summary, what: Attribution, by: By, memory: str, origin: int
         grows = f"Memory in use on {memory} rises by at most **{human(found.peak, 'B')}** above its level at the start of the recording"
         return f"{grows}{inside},{when}. How much was in use then is not recorded."
     size = f"**{human(found.peak, 'B')}**" + (f" ({gib(found.peak)})" if gib(found.peak) else "")
-    said = f"At most {size} is in use on {memory}{inside},{when}"
+    text = f"At most {size} is in use on {memory}{inside},{when}"
     if since_start:
-        said = f"At most {size} of what was allocated since the profiler began is in use on {memory}{inside},{when}"
+        text = f"At most {size} of what was allocated since the profiler began is in use on {memory}{inside},{when}"
     parts = _parts(what, by)
-    return f"{said}{': ' + parts if parts else ''}.{_left(room)}"
+    return f"{text}{': ' + parts if parts else ''}.{_left(room)}"
 
 
 def _left(room: Headroom) -> str:

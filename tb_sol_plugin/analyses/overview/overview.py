@@ -121,14 +121,14 @@ def overview(capture: Capture, query: Query) -> Report:
     if is_profile(capture):
         return _of_a_profile(capture, part, waterfall, query)
     found = time_findings(capture, part, waterfall)
-    said = sentence(capture, part, waterfall, found)
+    text = sentence(capture, part, waterfall, found)
     if is_capture(capture) and not len(capture.tables["iterations"]):
         waiting = "No iteration has ended yet; this page fills as the training runs."
         report = Report(analysis="overview", title="Overview", headline=waiting, notices=_notices(capture, part, waterfall)[1:])
         report.sections = [_device(capture, waterfall, query)]
         return report
     parts = parts_of(capture, waterfall)
-    report = Report(analysis="overview", title="Overview", headline=said, notices=_notices(capture, part, waterfall))
+    report = Report(analysis="overview", title="Overview", headline=text, notices=_notices(capture, part, waterfall))
     on_host = waterfall.work.by_host_time
     counted = waterfall.work.from_ledger
     if counted and not waterfall.has_limits:
@@ -208,16 +208,16 @@ def _most_without_model(capture: Capture, waterfall: Waterfall, most: int = 3) -
     """Returns `: `op` (why), …`: the operators with most time and no limit, with the reason; work of no operator among them."""
     ops = waterfall.work.ops
     lost = unmodeled(capture, waterfall.work, ops)
-    said: dict[str, float] = {}
+    ns_of: dict[str, float] = {}
     for name, why, ns in zip(lost["name"].tolist(), lost["why"].tolist(), lost["measured_ns"].tolist(), strict=True):
         words = f"`{name}` ({why})"
-        said[words] = said.get(words, 0.0) + ns
+        ns_of[words] = ns_of.get(words, 0.0) + ns
     free = waterfall.own[
         (waterfall.work.owner < 0) & ~capture.device["communication"].to_numpy() & (capture.device["kind"].to_numpy() != 1)
     ].sum()
     if free > 0:
-        said["work of no recorded operator"] = float(free)
-    worst = sorted(said, key=lambda name: -said[name])[:most]
+        ns_of["work of no recorded operator"] = float(free)
+    worst = sorted(ns_of, key=lambda name: -ns_of[name])[:most]
     return f": {', '.join(worst)}" if worst else ""
 
 

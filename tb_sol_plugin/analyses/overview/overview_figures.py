@@ -162,7 +162,7 @@ def waterfall_figure(parts: Parts, *, per_step: bool, shown: bool) -> FigureSect
         ticklabelstandoff=4,
     )
     largest = max(parts.losses, key=lambda p: p.ns, default=None)
-    said = f"; the largest part is {largest.name}, {human(round(largest.ns), 'ns')}" if largest else ""
+    text = f"; the largest part is {largest.name}, {human(round(largest.ns), 'ns')}" if largest else ""
     end = f" to {human(round(stays), 'ns')} at the limits" if parts.stays else ""
     return FigureSection(
         id="waterfall",
@@ -177,7 +177,7 @@ def waterfall_figure(parts: Parts, *, per_step: bool, shown: bool) -> FigureSect
             shapes=[mark | {"line": line}] if parts.stays and stays > 0 else [],
             annotations=notes,
         ),
-        summary=f"From {human(round(whole), 'ns')} measured{end}{said}.",
+        summary=f"From {human(round(whole), 'ns')} measured{end}{text}.",
         table="parts",
         span=7,
         height=90 + 36 * max(len(rows), 4),
@@ -192,16 +192,16 @@ def _bars(parts: Parts, factor: float, unit: str) -> list[_Bar]:
         width = part.ns / factor
         sign = MINUS if width >= 0 else "+"
         number = _plain(abs(width))
-        said = f"<b>{number if number[0] == '<' else sign + number}</b>  {human(abs(part.ns) / whole, 'ratio')}"
-        out.append(_Bar(part, part.name, min(left, left - width), abs(width), said, False))
+        text = f"<b>{number if number[0] == '<' else sign + number}</b>  {human(abs(part.ns) / whole, 'ratio')}"
+        out.append(_Bar(part, part.name, min(left, left - width), abs(width), text, False))
         left -= width
     at = 0.0
     total = sum(p.ns for p in parts.stays) / factor
     for place, part in enumerate(parts.stays):
         width = part.ns / factor
         last = place == len(parts.stays) - 1
-        said = f"<b>{_plain(total)}</b> {unit}{_bounds(parts, factor)}" if last else ""
-        out.append(_Bar(part, part.name.partition(",")[0], at, width, said, True))
+        text = f"<b>{_plain(total)}</b> {unit}{_bounds(parts, factor)}" if last else ""
+        out.append(_Bar(part, part.name.partition(",")[0], at, width, text, True))
         at += width
     return out
 

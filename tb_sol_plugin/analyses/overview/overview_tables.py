@@ -402,7 +402,7 @@ def scope_table(capture: Capture, part: Scope, limits: str, columns: tuple[Colum
 
 def worded(columns: tuple[Column, ...]) -> list[Column]:
     """Returns columns in the words of a profile."""
-    return [msgspec.structs.replace(c, label=said[0], doc=said[1]) if (said := WORDED.get(c.name)) else c for c in columns]
+    return [msgspec.structs.replace(c, label=text[0], doc=text[1]) if (text := WORDED.get(c.name)) else c for c in columns]
 
 
 # -- Overview of a SOL capture ----------------------------------------------------------------------------------------

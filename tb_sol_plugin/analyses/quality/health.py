@@ -235,11 +235,11 @@ def _recorder(capture: Capture) -> list[FactsSection]:
     bare = ~ledger_costs(capture).usable if len(ledger) else count > 0
     reason = issues["reason"].astype(str)
     metadata = capture.facts.metadata
-    beside = "sol_capture." if "sol_capture" in metadata else ""
+    attached = "sol_capture." if "sol_capture" in metadata else ""
     values: dict[str, Scalar] = {
         "sol_capture": metadata.get("sol_capture"),
         "capture_format": capture.facts.versions.get("capture_format"),
-        "mode": metadata.get(f"{beside}mode"),
+        "mode": metadata.get(f"{attached}mode"),
         "iterations": len(table),
         "sampled": int(sampled.sum()),
         "counted_calls": int(count.sum()),
@@ -250,7 +250,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
         "overhead_share": own.share,
         "overhead_sampled_share": own.sampled,
     }
-    every, clock = metadata.get(f"{beside}every_n_steps", ""), metadata.get(f"{beside}time_source", "")
+    every, clock = metadata.get(f"{attached}every_n_steps", ""), metadata.get(f"{attached}time_source", "")
     notes = {
         "sampled": f"the first two, then one in {every}" if every.isdigit() and int(every) > 1 else "",
         "mode": {"cpu": "times of the host", "event": "times by device events"}.get(clock, ""),
@@ -258,7 +258,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
     return [
         make_facts(
             "recorder",
-            "The SOL capture of this worker" if beside else "How it was recorded",
+            "The SOL capture of this worker" if attached else "How it was recorded",
             values,
             FACTS,
             subtitle="without the recorder's own work in any time",

@@ -235,15 +235,16 @@ def _headline(capture: Capture, values: dict[str, Scalar]) -> str:
     total, busy, idle_ns = (int(values[n] or 0) for n in ("total_ns", "busy_ns", "idle_ns"))
     if not values["device_events"]:
         return f"No {word} work was launched in this selection."
-    said = f"The {word} works **{human(busy / total if total else None, 'ratio')}** of {human(total, 'ns')}"
+    sentence = f"The {word} works **{human(busy / total if total else None, 'ratio')}** of {human(total, 'ns')}"
     exposed = int(values["exposed_communication_ns"] or 0) + int(values["exposed_memcpy_ns"] or 0)
     if idle_ns < 0.0005 * total and not exposed:
         return f"The {word} works all of the **{human(total, 'ns')}** from its first to its last event."
     if idle_ns >= exposed and idle_ns > 0:
         cause, spoken = max(((int(values[name] or 0), text) for name, text in SPOKEN.items()), key=lambda c: c[0])
         why = f", {human(min(cause, idle_ns), 'ns')} of it {spoken}" if cause else ""
-        return f"{said} and idles {human(idle_ns, 'ns')}{why}."
-    return f"{said}; {human(exposed, 'ns')} of that is communication and copies that hide behind nothing." if exposed else said + "."
+        return f"{sentence} and idles {human(idle_ns, 'ns')}{why}."
+    overlapped = f"; {human(exposed, 'ns')} of that is communication and copies that overlap no computation" if exposed else ""
+    return f"{sentence}{overlapped}."
 
 
 def _notices(capture: Capture, where: Scope, query: BreakdownQuery) -> list[Notice]:

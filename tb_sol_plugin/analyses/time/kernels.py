@@ -113,14 +113,14 @@ def _profile_headline(capture: Capture, rows: pd.DataFrame) -> str:
         return "No kernel time in this profile."
     first = rows.iloc[0]
     launches = human(int(rows["calls"].sum()), "count")
-    said = f"Kernels take **{human(total, 'ns')}** in {launches} launches; the first is `{first['short_name'][:64]}` with "
-    said += f"{human(float(first['share']), 'ratio')}."
+    text = f"Kernels take **{human(total, 'ns')}** in {launches} launches; the first is `{first['short_name'][:64]}` with "
+    text += f"{human(float(first['share']), 'ratio')}."
     unit = unit_name(capture.facts.vendor)
     known = int(rows.loc[rows["tensor_core"].eq(True), "total_ns"].sum())
     unknown = int(rows.loc[rows["tensor_core"].isna(), "total_ns"].sum())
     if unknown >= 0.5 * total:
-        return f"{said} No rule knows whether {unit}s run {human(unknown / total, 'ratio')} of it."
-    return f"{said} {capitalized(unit)}s run {'at least ' if unknown >= 0.05 * total else ''}{human(known / total, 'ratio')}."
+        return f"{text} No rule knows whether {unit}s run {human(unknown / total, 'ratio')} of it."
+    return f"{text} {capitalized(unit)}s run {'at least ' if unknown >= 0.05 * total else ''}{human(known / total, 'ratio')}."
 
 
 def _profile_table(rows: pd.DataFrame, columns: Sequence[Column], *, by_scope: bool) -> TableSection:
@@ -369,12 +369,12 @@ def _headline(capture: Capture, by_name: pd.DataFrame, values: dict[str, Scalar]
     few = int((by_name["total_ns"].cumsum() < 0.8 * total).sum()) + 1
     few_said = "One name takes" if few == 1 else f"{human(few, 'count')} of {human(len(by_name), 'count')} names take"
     most = human(float(first["share"]), "ratio")
-    said = f"{few_said} 80 % of **{human(total, 'ns')}** kernel time; the first is `{F.cut(first['short_name'], 64)}` with {most}."
+    text = f"{few_said} 80 % of **{human(total, 'ns')}** kernel time; the first is `{F.cut(first['short_name'], 64)}` with {most}."
     share, unknown = float(values["tensor_core_share"] or 0), float(values["tensor_core_unknown_share"] or 0)
     unit = unit_name(capture.facts.vendor)
     if unknown >= 0.5:
-        return f"{said} No rule knows whether {unit}s run {human(unknown, 'ratio')} of it."
-    return f"{said} {capitalized(unit)}s run {'at least ' if unknown >= 0.05 else ''}{human(share, 'ratio')}."
+        return f"{text} No rule knows whether {unit}s run {human(unknown, 'ratio')} of it."
+    return f"{text} {capitalized(unit)}s run {'at least ' if unknown >= 0.05 else ''}{human(share, 'ratio')}."
 
 
 def _notices(values: dict[str, Scalar], query: KernelsQuery) -> list[Notice]:
@@ -442,8 +442,8 @@ def _spoken(top: pd.DataFrame) -> list[tuple[str, str, int]]:
 def _hover(name: str, operator: str, calls: int) -> str:
     """Returns the full name in lines, and who launched it. Plotly reads `<` as a tag, so names are escaped here."""
     lines = [name[i : i + 80] for i in range(0, min(len(name), 320), 80)]
-    said = [F.escape(line) for line in lines]
-    return "<b>" + "<br>".join(said) + "</b>" + (f"<br>{operator}" if operator else "") + f"<br>{calls} calls"
+    text = [F.escape(line) for line in lines]
+    return "<b>" + "<br>".join(text) + "</b>" + (f"<br>{operator}" if operator else "") + f"<br>{calls} calls"
 
 
 def _links(frame: pd.DataFrame, query: KernelsQuery) -> dict[str, Link]:

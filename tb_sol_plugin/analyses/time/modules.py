@@ -186,11 +186,11 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
     Of a trace without module calls that of the sampled iterations of the SOL capture beside it which do the same work.
     """
     part = scope(capture, query)
-    beside = capture_modules(capture, part)
-    if beside is None:
+    attached = capture_modules(capture, part)
+    if attached is None:
         return _report(capture, part, query, None)
     alone = msgspec.structs.replace(query, step="")
-    return _report(beside.capture, scope(beside.capture, alone), alone, beside)
+    return _report(attached.capture, scope(attached.capture, alone), alone, attached)
 
 
 def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: CaptureModules | None) -> Report:
@@ -445,7 +445,7 @@ def icicle(
         above = position.get(int(nodes["parent"].iloc[i]), -1)
         name = names[i]
         share = f", {human(value[i] / whole, 'ratio')} of device time" if whole and width == "device" else ""
-        said = f"efficiency {human(efficiency, 'ratio')}" if efficiency is not None else "no cost model"
+        text = f"efficiency {human(efficiency, 'ratio')}" if efficiency is not None else "no cost model"
         boxes["ids"].append(path[i])
         boxes["parents"].append(path[above] if above in shown else "")
         boxes["labels"].append(name)
@@ -453,7 +453,7 @@ def icicle(
         boxes["text"].append(_box_text(name, efficiency, float(pixels[i])))
         kind = str(nodes["class_name"].iloc[i])
         titled = f"<b>{name}</b>" if name.startswith(kind) else f"<b>{name}</b> {kind}"
-        boxes["hovertext"].append(f"{titled}<br>{human(float(value[i]), unit)}{share}<br>{said}")
+        boxes["hovertext"].append(f"{titled}<br>{human(float(value[i]), unit)}{share}<br>{text}")
         boxes["customdata"].append(keys[row_of[i]])
         colors.append(efficiency_color(efficiency))
     trace: fig.Plain = {

@@ -492,9 +492,9 @@ def _unlabeled(unlabeled: list[tuple[str, float]], room: int = 105) -> fig.Plain
     texts = [f"{name} {human(round(time), 'ns')}" for name, time in sorted(unlabeled, key=lambda q: -q[1])]
     shown = [t for i, t in enumerate(texts) if sum(len(x) + 2 for x in texts[: i + 1]) <= room]
     more = f" and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
-    said = fig.escape(", ".join(shown))
+    text = fig.escape(", ".join(shown))
     place = {"xref": "paper", "yref": "paper", "x": 0, "y": 0, "xanchor": "left", "yanchor": "top", "yshift": -44}
-    return {**place, "text": f"Not labeled: {said}{more}", "showarrow": False, "font": {"size": 11.5, "color": light("ink-3")}}
+    return {**place, "text": f"Not labeled: {text}{more}", "showarrow": False, "font": {"size": 11.5, "color": light("ink-3")}}
 
 
 def steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:

@@ -220,9 +220,9 @@ def _headline(rows: pd.DataFrame) -> str:
         return "No scope of this profile holds device time."
     top = named.iloc[int(np.argmax([int(v or 0) for v in named["device_sum_ns"]]))]
     share = human(int(top["device_sum_ns"] or 0) / whole, "ratio")
-    said = f"**{top['name']}** takes {human(int(top['device_sum_ns'] or 0), 'ns')} on the device, {share} of the profile"
+    text = f"**{top['name']}** takes {human(int(top['device_sum_ns'] or 0), 'ns')} on the device, {share} of the profile"
     efficiency = float(top["efficiency"])
-    return f"{said}; its work with a limit runs at {human(efficiency, 'ratio')} of it." if efficiency == efficiency else f"{said}."
+    return f"{text}; its work with a limit runs at {human(efficiency, 'ratio')} of it." if efficiency == efficiency else f"{text}."
 
 
 def _table(rows: pd.DataFrame, columns: Sequence[Column]) -> TableSection:

@@ -188,9 +188,9 @@ def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: di
     """Returns the sampled steps of a SOL capture: their length and their limit, without parts."""
     count = f"{len(over)} sampled step{'' if len(over) == 1 else 's'}"
     mean = human(round(float(over["duration_ns"].mean())), "ns")
-    said = f"A sampled step takes **{mean}**" + (f", average of {count}." if len(over) > 1 else ".")
+    text = f"A sampled step takes **{mean}**" + (f", average of {count}." if len(over) > 1 else ".")
     if isinstance(limits["sol_ns"], int):
-        said += f" Its work could take {human(limits['sol_ns'], 'ns')} at the limits of the device."
+        text += f" Its work could take {human(limits['sol_ns'], 'ns')} at the limits of the device."
     hidden = (*NOT_SPLIT, *(LIMITS if limits["sol_ns"] is None else ()))
     shown = frame.assign(**{name: pd.Series([None] * len(frame), dtype=object, index=frame.index) for name in NOT_SPLIT})
     facts = _facts(where, over, None, limits)
@@ -200,7 +200,7 @@ def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: di
     return Report(
         analysis="steps",
         title="Steps",
-        headline=said,
+        headline=text,
         notices=[
             Notice(
                 "These are the steps whose work was counted, by the clock of the host.", "info", Link("iterations", {}, "All iterations")
@@ -319,10 +319,10 @@ def _headline(means: dict[str, int], of: str, where: Scope, limits: dict[str, Sc
     duration = means["duration_ns"]
     parts = sorted(((means[n], n) for n in PARTS if means[n] > 0), reverse=True)[:3]
     words = {"Other": "nothing recorded", "CPU execution": "CPU execution", "Runtime calls": "runtime calls", "DataLoader": "DataLoader"}
-    said = [f"{human(ns / duration, 'ratio')} {words.get(PARTS[n][0], PARTS[n][0].lower())}" for ns, n in parts] if duration else []
+    text = [f"{human(ns / duration, 'ratio')} {words.get(PARTS[n][0], PARTS[n][0].lower())}" for ns, n in parts] if duration else []
     subject = "The whole trace takes" if not where.steps else "A step takes"
     average = f", average of {of}" if len(where.steps) > 1 else ""
-    first = f"{subject} **{human(duration, 'ns')}**{average}: {', '.join(said)}." if said else f"{subject} {human(duration, 'ns')}."
+    first = f"{subject} **{human(duration, 'ns')}**{average}: {', '.join(text)}." if text else f"{subject} {human(duration, 'ns')}."
     sol, reached = limits["sol_ns"], limits["sol_ratio"]
     if not isinstance(sol, int) or not isinstance(reached, float):
         return first

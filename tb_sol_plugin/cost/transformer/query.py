@@ -255,14 +255,14 @@ def must_be_possible(model: Model, layout: Layout) -> None:
     if not found:
         return
     first = found[0]
-    said = [p for p in found if p.field == first.field]
+    shown = [p for p in found if p.field == first.field]
     if first.near:  # what the remedy mends too is not said
         model, layout = _with(model, layout, first.field, first.near[0])
-        said += problems(model, layout)
+        shown += problems(model, layout)
     else:
-        said = found
+        shown = found
     raise BadQuery(
-        "; ".join(dict.fromkeys(p.why for p in said)), hint="; ".join(dict.fromkeys(p.remedy for p in said)), field=first.field
+        "; ".join(dict.fromkeys(p.why for p in shown)), hint="; ".join(dict.fromkeys(p.remedy for p in shown)), field=first.field
     )
 
 

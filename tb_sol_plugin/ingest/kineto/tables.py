@@ -36,11 +36,11 @@ def describe(columns: Columns, raw: dict[str, Array]) -> tuple[dict[str, object]
     Worked out once per distinct (kind, name, recorder's kind). Some recorders file sets of memory under copies.
     """
     names = list(columns.names)
-    kind, name, said = (np.asarray(raw[k]).astype(np.int64) for k in ("kind", "name", "copy_kind"))
+    kind, name, copy_kind = (np.asarray(raw[k]).astype(np.int64) for k in ("kind", "name", "copy_kind"))
     shown, remap = columns.texts.compact()
     texts = [str(t) for t in shown]
-    said = remap[said].astype(np.int64)
-    key = (kind * (len(names) + 1) + name) * (len(texts) + 1) + said
+    copy_kind = remap[copy_kind].astype(np.int64)
+    key = (kind * (len(names) + 1) + name) * (len(texts) + 1) + copy_kind
     distinct, first, place, often = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     directions, sources, targets = Interner(), Interner(), Interner()
     codes = np.zeros((3, len(distinct)), np.int32)
@@ -51,10 +51,10 @@ def describe(columns: Columns, raw: dict[str, Array]) -> tuple[dict[str, object]
         if kind[row] == S.KERNEL:
             copy_kernel[i] = bool(rules.COPY_KERNEL.search(text))
             continue
-        found = rules.copy_of(text, kind[row] == S.MEMSET, texts[int(said[row])])
+        found = rules.copy_of(text, kind[row] == S.MEMSET, texts[int(copy_kind[row])])
         codes[:, i] = directions[found[0]], sources[found[1]], targets[found[2]]
         fill[i] = found[0] == "Memset"
-        if disagree(text, texts[int(said[row])]):
+        if disagree(text, texts[int(copy_kind[row])]):
             columns.health.add("copy whose name and kind disagree", int(often[i]), text)
     columns_of = {
         "direction": directions.categorical(codes[0][place]),
@@ -101,12 +101,12 @@ def _contradicts(copies: pd.DataFrame) -> Mask:
     Recorders divide by the duration before they round it for the file: with a clock of whole microseconds a short copy says nothing.
     """
     size, time = copies["bytes"].to_numpy(np.float64), copies["duration_ns"].to_numpy(np.float64)
-    said = copies["bandwidth"].to_numpy()  # GB/s, which is bytes per ns
+    recorded = copies["bandwidth"].to_numpy()  # GB/s, which is bytes per ns
     whole = (copies["duration_ns"].to_numpy() % 1000 == 0).all() and (copies["start_ns"].to_numpy() % 1000 == 0).all()
     resolution = 1000.0 if whole else 1.0
-    checked = (size > 0) & (time > 0) & (said > 0)
+    checked = (size > 0) & (time > 0) & (recorded > 0)
     with np.errstate(invalid="ignore"):
-        return np.asarray(checked & (np.abs(said * time - size) > AGREE * size + said * resolution), np.bool_)
+        return np.asarray(checked & (np.abs(recorded * time - size) > AGREE * size + recorded * resolution), np.bool_)
 
 
 def disagree(name: str, kind: str) -> bool:

@@ -394,12 +394,12 @@ def load(data: bytes, *, file: str, what: str = "pickle", largest: int = LARGEST
     why, at, opcode, _ = walk(np.frombuffer(data, np.uint8), DEEPEST, most_memory)
     if why == REFUSED:
         name = _NAMES.get(int(opcode), f"0x{int(opcode):02x}")
-        said = _WHAT.get(name, "holds what no plain value needs") if int(opcode) != 0x80 else "is of a newer protocol"
-        raise BadInput(f"this {what} is refused, nothing in it was run: it {said} ({name} at byte {int(at):,})", hint=SAFE, file=file)
+        text = _WHAT.get(name, "holds what no plain value needs") if int(opcode) != 0x80 else "is of a newer protocol"
+        raise BadInput(f"this {what} is refused, nothing in it was run: it {text} ({name} at byte {int(at):,})", hint=SAFE, file=file)
     if why != GOOD:
         words, hint = _WHY[int(why)]
-        said = words.format(at=int(at), size=len(data), most=most_memory >> 20)
-        raise BadInput(f"this {what} cannot be read: {said}", hint=hint, file=file)
+        text = words.format(at=int(at), size=len(data), most=most_memory >> 20)
+        raise BadInput(f"this {what} cannot be read: {text}", hint=hint, file=file)
     collects = gc.isenabled()
     gc.disable()  # millions of new dicts, none of them garbage: looking through them takes twice the time of the reading
     stream = io.BufferedReader(io.BytesIO(data), 1 << 17)  # type: ignore[arg-type]

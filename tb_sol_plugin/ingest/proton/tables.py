@@ -467,9 +467,9 @@ def _copies(frames: Frames, moved: list[int], kinds: list[Copied | None], around
     found = [k for k in (kinds[row] for row in moved) if k is not None]
     count = np.array([max(frames.count[row] or 1, 1) for row in moved], np.int64)
     known = np.array([frames.bytes[row] is not None for row in moved], bool)
-    said = np.array([frames.without_bytes[row] for row in moved], np.int64)
+    without = np.array([frames.without_bytes[row] for row in moved], np.int64)
     size = np.array([int(frames.bytes[row] or 0) for row in moved], np.int64)
-    bare = np.where(known, np.minimum(said, count), count)
+    bare = np.where(known, np.minimum(without, count), count)
     health.add("copy without bytes", int(bare.sum()))
     health.add("unknown copy direction", int(count[[k.direction == "Unknown" for k in found]].sum()) if found else 0)
     device = np.array(frames.device, np.int64)[at] if len(at) else np.zeros(0, np.int64)

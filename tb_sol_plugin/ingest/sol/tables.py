@@ -105,13 +105,13 @@ class Shown:
     """Which instances stand on the timeline. rows: of `iterations` by instance, -1. order: instances by start. steps: by instance, -1."""
 
     def __init__(self, c: Collected, first_part: bool) -> None:
-        said, sampled, worked = (np.array(a, bool) for a in (c.iterations.said, c.iterations.sampled, c.iterations.worked))
+        recorded, sampled, worked = (np.array(a, bool) for a in (c.iterations.said, c.iterations.sampled, c.iterations.worked))
         self.number = np.array(c.iterations.whole["number"], np.int64)
         self.start = np.array(c.iterations.whole["start_ns"], np.int64)
         self.duration = np.array(c.iterations.whole["duration_ns"], np.int64)
-        known = np.flatnonzero(said)
+        known = np.flatnonzero(recorded)
         self.listed = known[np.argsort(self.start[known], kind="stable")]
-        self.row = np.full(len(said), -1, np.int64)
+        self.row = np.full(len(recorded), -1, np.int64)
         self.row[self.listed] = np.arange(len(self.listed))
         self.sampled = sampled & worked
         self.whole = self.sampled.copy()  # with all of their work
@@ -121,10 +121,10 @@ class Shown:
         again = len(self.chosen) - len(last)
         c.health.add("iteration with the number of an earlier one", again)
         self.chosen = np.array(sorted(last.values(), key=lambda i: (self.start[i], i)), np.int64)
-        self.step = np.full(len(said), -1, np.int64)
+        self.step = np.full(len(recorded), -1, np.int64)
         self.step[self.chosen] = np.arange(len(self.chosen))
-        c.health.add("sampled iteration without its work", int((sampled & said & ~worked).sum()))
-        c.health.add("work of an iteration that has no step record", int((worked & ~said).sum()))
+        c.health.add("sampled iteration without its work", int((sampled & recorded & ~worked).sum()))
+        c.health.add("work of an iteration that has no step record", int((worked & ~recorded).sum()))
 
     def _chosen(self, c: Collected, first_part: bool, known: Ints) -> Ints:
         work = known[self.whole[known]]
