@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one process per core: threads of BLAS and torch would only wait for each other
@@ -27,9 +28,15 @@ NO_TRACES = f"no recorded traces at {TRACES}; set TB_SOL_TRACES to run the tests
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Several workers take contiguous parts of the suite: what tests of a file share (servers, opened recordings) is made once."""
-    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
-        config.option.dist = "worksteal"
+    """Several workers take contiguous parts of the suite: what tests of a file share (servers, opened recordings) is made once.
+
+    On a fresh machine the loops are compiled before: else every worker, and every process that tests start, would compile them at once.
+    """
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        if config.option.dist == "no":
+            config.option.dist = "worksteal"
+        if not config.option.collectonly:
+            subprocess.run([sys.executable, "-m", "tests.support.compiled"], cwd=ROOT, check=True)
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
