@@ -97,6 +97,7 @@ def test_a_row_of_the_summary_opens_exactly_its_copies(serve: Server, view: Call
         assert number(v.page.locator("[data-section=facts] .tile-value").first.inner_text()) == count
         assert v.page.locator("[data-section=copies] tbody tr:not(.gap)").count() == count
         v.page.go_back()
+        v.page.wait_for_selector(".tabs a[aria-current=page]:not([href*='page=memcpy_copies'])")  # both pages have a table of that name
         v.page.wait_for_selector("[data-section=copies] th:has-text('Operator')")
         v.settle()
     # AND Enter on a row does the same
