@@ -53,7 +53,7 @@ FACTS: Final = (
     Fact("findings", "Findings", "count", "findings, candidates among them"),
     Fact("largest_bytes", "Largest frees, at most", "B", "memory that fixing the largest finding could free, at most"),
     Fact("left_bytes", "Headroom", "B", "total less base less most reserved: what is left at the worst moment"),
-    Fact("gap_bytes", "Held and not in use", "B", "reserved less in use, when most is in use"),
+    Fact("gap_bytes", "Reserved, not in use", "B", "reserved less in use, when most is in use"),
     Fact("slope_bytes", "Growth per step", "B", "growth of the least memory in use per step, by least squares"),
     Fact("total_bytes", "Memory of the device", "B", "memory of the device"),
     Fact("base_bytes", "Outside of the allocator", "B", "used on the device outside of the allocator: context, libraries, communication, "
@@ -361,7 +361,7 @@ def steps_figure(found: Leak) -> FigureSection:
 
 
 def gap_figure(found: Fragmentation, curve: Curves, start_ns: int) -> FigureSection:
-    """Draws reserved and in use over time; what lies between them is held and not in use."""
+    """Draws reserved and in use over time; what lies between them is reserved and not in use."""
     keep = thinned(found.time_ns, [found.gap, found.reserved, found.allocated], MOST_POINTS)
     time = (found.time_ns[keep] - start_ns).astype(np.float64)
     ns, unit = F.time_scale(float(time[-1]) if len(time) else 1.0)
@@ -372,7 +372,7 @@ def gap_figure(found: Fragmentation, curve: Curves, start_ns: int) -> FigureSect
         return {
             "type": "scatter", "mode": "lines", "name": name, "x": (time / ns).tolist(), "y": (level[keep] / factor).tolist(),
             "line": {"shape": "hv", "width": 1.4, "color": F.light(color)},
-            "hovertext": [f"{name} {human(int(v), 'B')}<br>held and not in use {g}" for v, g in zip(level[keep], text, strict=True)],
+            "hovertext": [f"{name} {human(int(v), 'B')}<br>reserved and not in use {g}" for v, g in zip(level[keep], text, strict=True)],
             "hovertemplate": "<b>%{x:.4~g} " + unit + "</b><br>%{hovertext}<extra></extra>", **more,
         }  # fmt: skip
 
@@ -396,7 +396,7 @@ def gap_figure(found: Fragmentation, curve: Curves, start_ns: int) -> FigureSect
     ]  # fmt: skip
     share = f", {human(found.share, 'ratio')} of reserved" if found.share is not None else ""
     return FigureSection(
-        id="gap_figure", title="Held and not in use", height=280,
+        id="gap_figure", title="Reserved, not in use", height=280,
         subtitle=f"{human(found.peak_gap, 'B')} when most is in use{share}; {human(found.worst_gap, 'B')} at most",
         figure=F.figure(
             [line("in use", found.allocated, "compute"), held], x=F.axis(f"time, {unit}"), y=F.axis(size, rangemode="tozero"),

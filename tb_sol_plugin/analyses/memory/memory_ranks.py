@@ -134,7 +134,7 @@ NEAR: Final = 64e6
 MEASURES: Final = {
     "peak": Measure("peak", "B", "memory in use at most", NEAR),
     "reserved": Measure("reserved", "B", "memory reserved by the allocator at most", NEAR),
-    "fragmentation": Measure("fragmentation", "B", "memory held and not in use at the peak", NEAR),
+    "fragmentation": Measure("fragmentation", "B", "memory reserved and not in use at the peak", NEAR),
     "before": Measure("before", "B", "memory in use before the window", NEAR),
     "end": Measure("end", "B", "memory in use at the end", NEAR),
     "growth": Measure("growth", "B", "growth of memory in use per step", 1e6),
@@ -190,7 +190,7 @@ def by_stage(ranks: MemoryOfRanks) -> pd.DataFrame:
 
 
 class MemoryRanksQuery(Query, kw_only=True, frozen=True):
-    """what: what ranks are compared by: in use or reserved at most, held and not in use, in use before or at the end, growth per step"""
+    """what: what ranks are compared by: most in use or reserved, reserved and not in use, in use before or at the end, growth per step"""
 
     what: Literal["peak", "reserved", "fragmentation", "before", "end", "growth"] = "peak"
 

@@ -104,7 +104,7 @@ def test_stages_that_are_known_of_some_ranks_only_are_not_compared() -> None:
 
 @pytest.mark.parametrize(("what", "want"), [
     ("reserved", "**rank 1** holds 15.00 GB at most, 1.11 times the median of 2 ranks: 1.50 GB more."),  # (12 + 15) / 2 = 13.5
-    ("fragmentation", "**rank 1** stands out: memory held and not in use at the peak 5.00 GB, 1.43 times the median of 2 ranks: 1.50 GB more."),
+    ("fragmentation", "**rank 1** stands out: memory reserved and not in use at the peak 5.00 GB, 1.43 times the median of 2 ranks: 1.50 GB more."),
     ("growth", "**rank 1** stands out: growth of memory in use per step 40.00 MB, 2.00 times the median of 2 ranks: 20.00 MB more."),
     ("before", "2 ranks are alike: the memory in use before the window is nowhere more than 1.00 times the median."),
 ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Held and not in use: block by block by hand, over time, and what each source can tell."""
+"""Reserved, not in use: block by block by hand, over time, and what each source can tell."""
 
 from __future__ import annotations
 
