@@ -85,6 +85,7 @@ def test_a_row_of_the_summary_opens_exactly_its_copies(serve: Server, view: Call
     v.page.locator(".fields button", has_text="Direction").click()
     v.page.locator(".float .option", has_text="Operator").click()
     v.page.wait_for_selector("[data-section=copies] th:has-text('Operator')")
+    v.settle()
     assert "p.sol.q.by=operator" in v.page.url
     rows = v.page.locator("[data-section=copies] tbody tr:not(.total):not(.gap)")
     counts = [number(t) for t in rows.locator("a.cell-link").all_text_contents()]
