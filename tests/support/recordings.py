@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
+from tests.conftest import ROOT
+from tests.conftest import TRACES as FOLDER
+
 NOT_TRACES = {"hta/memory_analysis/memory_timeline.raw.gz"}
 """Recordings that hold memory over time and no event."""
 HANDED_IN = sorted(str(p.relative_to(FOLDER)) for p in FOLDER.rglob("*.gz")) if FOLDER.is_dir() else []
