@@ -21,13 +21,16 @@ NARROW: Final = "\u202f"
 MINUS: Final = "\u2212"
 
 _SI: Final = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"), (1e18, "E"))
-_TIME: Final = ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
+_STEPS: Final = {"ns": ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))} | {
+    unit: tuple((factor, prefix + unit) for factor, prefix in _SI) for unit in ("B", "FLOP", "B/s", "FLOP/s")
+}
+"""Of every unit that has larger ones: (factor, name), the smallest first."""
 
 
 def scale_of(value: float, unit: str) -> tuple[float, str]:
     """Returns the divisor and the name of the unit a person would pick for `value` (base units)."""
-    steps = _TIME if unit == "ns" else tuple((f, p + unit) for f, p in _SI)
-    if unit not in ("ns", "B", "FLOP", "B/s", "FLOP/s"):
+    steps = _STEPS.get(unit)
+    if steps is None:
         return (0.01, "%") if unit == "ratio" else (1.0, "" if unit == "count" else unit)
     magnitude = abs(value)
     best = steps[0]
