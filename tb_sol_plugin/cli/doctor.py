@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tb_sol_plugin.cli.text import held, many, plain, prose
+from tb_sol_plugin.cli.text import contents, many, plain, prose
 from tb_sol_plugin.devices.files import book_of, parse
 from tb_sol_plugin.devices.measure import Measured, key_of, measure, row_of
 from tb_sol_plugin.devices.places import ENVIRONMENT, user_file
@@ -171,7 +171,7 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
                 try:
                     capture = open_here(recording, options, book, recordings)
                     took = human(int((time.perf_counter() - start) * 1e9), "ns")
-                    state, limits = f"{held(capture)}, {took}", limits_of(capture)
+                    state, limits = f"{contents(capture)}, {took}", limits_of(capture)
                     joined = tuple(w for w in capture.facts.warnings if w.startswith(NOT_JOINED))
                     notes = capture.facts.warnings if capture.facts.source == "sol_capture" else joined
                 except SolError as error:

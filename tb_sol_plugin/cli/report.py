@@ -17,7 +17,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from tb_sol_plugin.cli.text import held, plain, print_section, prose, unavailable
+from tb_sol_plugin.cli.text import contents, plain, print_section, prose, unavailable
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.report.console import ConsoleReport, console_report
@@ -161,7 +161,7 @@ def _heading(out: Console, capture: Capture) -> None:
     devices = ", ".join(dict.fromkeys(d.name for d in facts.devices if d.name)) or facts.vendor or "no device"
     world = f"rank {facts.rank} of {facts.world_size}" if facts.rank is not None and facts.world_size else ""
     versions = ", ".join(f"{k.removesuffix('_version').replace('_', ' ')} {v}" for k, v in facts.versions.items() if k != "schemaVersion")
-    about = [devices, world, human(facts.extent_ns[1] - facts.extent_ns[0], "ns"), held(capture), versions]
+    about = [devices, world, human(facts.extent_ns[1] - facts.extent_ns[0], "ns"), contents(capture), versions]
     out.print(Text(plain(" · ".join(names) or facts.file), "bold"))
     out.print(Text(plain(" · ".join(a for a in about if a)), "dim"))
 

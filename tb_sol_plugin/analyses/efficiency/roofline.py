@@ -113,7 +113,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     report.notices = (
         source_notices(capture, part)
         + joined_notices(capture, done, part)
-        + notices(capture, done, chosen, same.bare, direction=query.direction, l2=query.level == "l2")
+        + notices(capture, done, chosen, same.no_model, direction=query.direction, l2=query.level == "l2")
     )
     ranked = [above_table(frame)] if frame["wasted_ns"].notna().any() else []
     report.sections = [
@@ -122,7 +122,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
         rows_table(frame, shown, chosen, total_row(frame, facts), query.by),
         same.kinds,
         facts_section(facts, spec, list(same.matrix), check_mark(capture, done, part)),
-        unmodeled_table(same.bare, chosen),
+        unmodeled_table(same.no_model, chosen),
     ]
     return report
 
@@ -132,7 +132,7 @@ class _Same(NamedTuple):
 
     facts: dict[str, Scalar]
     kinds: TableSection
-    bare: pd.DataFrame
+    no_model: pd.DataFrame
     matrix: tuple[str, ...]
     vector: tuple[str, ...]
     program: list[chart.Program]

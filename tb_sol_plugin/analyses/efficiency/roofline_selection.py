@@ -70,22 +70,22 @@ def select(capture: Capture, done: Work, part: Scope, direction: Direction) -> S
     chosen = np.append(keep, direction == "both")[owner] & (owned | part.device)
     device = capture.device
     where = np.append(_kind(done.ops), len(PARTS))[owner]
-    bare = ~np.append(done.ops["modeled"].to_numpy(), False)[owner]
+    unmodeled = ~np.append(done.ops["modeled"].to_numpy(), False)[owner]
     outside = np.where(device["link"].to_numpy() == S.BEFORE_WINDOW, 1, np.where(device["link"].to_numpy() == S.NO_RECORD, 2, 0))
     duration = device["duration_ns"].to_numpy().clip(min=0)
     alone = chosen & ~owned
     left = np.bincount(outside[alone], duration[alone], minlength=len(OUTSIDE))
     where = np.where(owned, where, PARTS.index(at.NO_OPERATOR) + outside)
-    where[bare & over_link(capture)] = PARTS.index(OVER_LINK)
-    where[bare & device["communication"].to_numpy()] = PARTS.index(COMMUNICATION)
+    where[unmodeled & over_link(capture)] = PARTS.index(OVER_LINK)
+    where[unmodeled & device["communication"].to_numpy()] = PARTS.index(COMMUNICATION)
     split = np.bincount(where[chosen], duration[chosen], minlength=len(PARTS))
     return _selection(ops, {name: round(ns) for name, ns in zip(OUTSIDE, left.tolist(), strict=True) if ns}, split)
 
 
 def _kind(ops: pd.DataFrame) -> npt.NDArray[np.int64]:
     """Returns per call the part it belongs to by its cost model, else whether it communicates."""
-    bare = np.where(ops["collective"].to_numpy(), PARTS.index(COMMUNICATION), PARTS.index(NO_MODEL))
-    return np.where(ops["modeled"].to_numpy(), ops["kind"].cat.codes.to_numpy().astype(np.int64), bare)
+    part = np.where(ops["collective"].to_numpy(), PARTS.index(COMMUNICATION), PARTS.index(NO_MODEL))
+    return np.where(ops["modeled"].to_numpy(), ops["kind"].cat.codes.to_numpy().astype(np.int64), part)
 
 
 def _selection(ops: pd.DataFrame, outside: dict[str, int], split: npt.NDArray[np.generic]) -> Selection:

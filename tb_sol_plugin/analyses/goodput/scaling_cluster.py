@@ -226,9 +226,9 @@ def _jobs(
     left: dict[str, str] = {}
     terms = TermsQuery(per_node=query.per_node, replicas=query.nodes * query.per_node)
     for name, own in runs.items():
-        mine = [w for w in workers if w.run in own]
+        of_job = [w for w in workers if w.run in own]
         try:
-            found = gather(mine, files if len(runs) == 1 else [f for f in files if f.run in own], terms=terms, sure=False)
+            found = gather(of_job, files if len(runs) == 1 else [f for f in files if f.run in own], terms=terms, sure=False)
         except Unavailable as error:
             left[name] = error.message
             continue
@@ -293,14 +293,14 @@ def _seats(made: Allocation, names: list[str], owners: list[Found], jobs: list[F
     place = {j.name: i for i, j in enumerate(jobs)}
     data: list[F.Plain] = []
     for name, owner, seats in zip(names, owners, made.seats, strict=True):
-        mine = {n: d for n, d in seats.items() if n < nodes}
-        if not mine:
+        bars = {n: d for n, d in seats.items() if n < nodes}
+        if not bars:
             continue
         data.append({
-            "type": "bar", "orientation": "h", "y": [f"node {n}" for n in mine], "x": list(mine.values()), "customdata": [name] * len(mine),
+            "type": "bar", "orientation": "h", "y": [f"node {n}" for n in bars], "x": list(bars.values()), "customdata": [name] * len(bars),
             "marker": {**F.fill(COLORS[place[owner.name] % len(COLORS)]), "line": {"width": 1.2, "color": F.light("surface")}},
-            "hoverinfo": "text", "hovertext": [f"<b>{escape(name)}</b><br>{d} devices on node {n}" for n, d in mine.items()],
-            "text": [escape(name) if d * 14 >= len(name) else "" for d in mine.values()], "textposition": "inside",
+            "hoverinfo": "text", "hovertext": [f"<b>{escape(name)}</b><br>{d} devices on node {n}" for n, d in bars.items()],
+            "text": [escape(name) if d * 14 >= len(name) else "" for d in bars.values()], "textposition": "inside",
             "insidetextanchor": "middle",
         })  # fmt: skip
     order = [f"node {n}" for n in range(nodes)]

@@ -367,14 +367,11 @@ def _hover(curve: Curves, axis: Axis) -> list[str]:
     columns += [("reserved", curve.reserved)] if curve.reserved is not None else []
     columns += [("most since the record before", curve.highest)] if curve.highest is not None else []
     columns += [(F.escape(label(n)), level) for n, level in curve.categories.items() if level.any()]
-    values = [(name, level.tolist()) for name, level in columns]
-    times = (curve.time_ns - axis.origin).tolist()
-    return [
-        "<br>".join(
-            [f"<b>{human(t, 'ns')}</b>", *(f"{name}: {human(level[i], 'B')}" for name, level in values if level[i] or name == "in use")]
-        )
-        for i, t in enumerate(times)
-    ]
+    columns_of_lines = [[f"<b>{human(t, 'ns')}</b>" for t in (curve.time_ns - axis.origin).tolist()]]
+    for name, level in columns:
+        lines = {value: f"{name}: {human(value, 'B')}" if value or name == "in use" else "" for value in set(level.tolist())}
+        columns_of_lines.append([lines[value] for value in level.tolist()])
+    return ["<br>".join(filter(None, lines)) for lines in zip(*columns_of_lines, strict=True)]
 
 
 def _points(curve: Curves, axis: Axis, scale: float, chosen: tuple[int, int] | None) -> tuple[list[F.Plain], list[F.Plain]]:

@@ -195,9 +195,9 @@ def _named(column: Column, here: Compared[ReducedMemory], there: Compared[Reduce
     return msgspec.structs.replace(column, label=label)
 
 
-def _ranked(column: Column, same: bool, told: set[str]) -> Column:
+def _ranked(column: Column, same: bool, known: set[str]) -> Column:
     """Hides columns that say nothing."""
-    silent = (column.name == "only" and same) or (column.name in ("operator", "module", "frame") and column.name not in told)
+    silent = (column.name == "only" and same) or (column.name in ("operator", "module", "frame") and column.name not in known)
     return msgspec.structs.replace(column, rank=3) if silent else column
 
 

@@ -160,9 +160,9 @@ def _understood(name: str, value: str) -> bool:
     return True
 
 
-def _recorded_model(told: Mapping[str, str], given: Mapping[str, object]) -> tuple[Model | None, list[str]]:
+def _recorded_model(recorded: Mapping[str, str], given: Mapping[str, object]) -> tuple[Model | None, list[str]]:
     """Returns the model as recorded, unless the query names a preset or the recording does not say enough of it."""
-    sizes = {n: v for n, v in told.items() if n in _MODEL}
+    sizes = {n: v for n, v in recorded.items() if n in _MODEL}
     if "preset" in given or not sizes:
         return None, []
     lacking = [n for n in NEEDED if n not in sizes and n not in given]

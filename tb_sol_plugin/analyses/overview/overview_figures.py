@@ -129,7 +129,7 @@ class _Bar:
     row: str
     left: float
     width: float
-    said: str
+    caption: str
     ends: bool
 
 
@@ -143,7 +143,7 @@ def waterfall_figure(parts: Parts, *, per_step: bool, shown: bool) -> FigureSect
     data, notes = [], []
     for bar in bars:
         data.append(_trace(bar, whole))
-        if bar.said:
+        if bar.caption:
             notes.append(_label(bar, reach))
     stays = sum(p.ns for p in parts.stays)
     mark = {"type": "line", "x0": stays / factor, "x1": stays / factor, "y0": 0, "y1": 1, "yref": "paper"}
@@ -237,7 +237,7 @@ def _trace(bar: _Bar, whole: float) -> fig.Plain:
 
 def _label(bar: _Bar, reach: float) -> fig.Plain:
     """Places a label right of its bar where there is room, else left of it, else inside its end."""
-    note: fig.Plain = {"y": bar.row, "text": bar.said, "showarrow": False, "yanchor": "middle"}
+    note: fig.Plain = {"y": bar.row, "text": bar.caption, "showarrow": False, "yanchor": "middle"}
     font: fig.Plain = {"size": 12, "color": light("ink-2")}
     clear: fig.Plain = {"font": font, "bgcolor": light("surface"), "borderpad": 1}  # no line runs through the text
     right = bar.left + bar.width

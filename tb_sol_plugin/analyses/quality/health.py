@@ -232,7 +232,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
     sampled = table["sampled"].to_numpy()
     own = recorder_overhead(iterations(capture, None).frame)
     count = ledger["count"].to_numpy()
-    bare = ~ledger_costs(capture).usable if len(ledger) else count > 0
+    unmodeled = ~ledger_costs(capture).usable if len(ledger) else count > 0
     reason = issues["reason"].astype(str)
     metadata = capture.facts.metadata
     attached = "sol_capture." if "sol_capture" in metadata else ""
@@ -243,7 +243,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
         "iterations": len(table),
         "sampled": int(sampled.sum()),
         "counted_calls": int(count.sum()),
-        "unknown_calls": int(count[bare].sum()),
+        "unknown_calls": int(count[unmodeled].sum()),
         "estimated_calls": int(count[ledger["estimated"].to_numpy()].sum()),
         "compiled_calls": int(count[ledger["compiled"].to_numpy()].sum()),
         "lost_calls": int(issues.loc[reason.str.startswith(LOST), "count"].sum()),

@@ -193,7 +193,7 @@ def modules(capture: Capture, query: ModulesQuery) -> Report:
     return _report(attached.capture, scope(attached.capture, alone), alone, attached)
 
 
-def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: CaptureModules | None) -> Report:
+def _report(capture: Capture, part: Scope, query: ModulesQuery, captured: CaptureModules | None) -> Report:
     """Builds the report. beside: where `capture` is the view of a SOL log that was recorded with a trace."""
     nodes = module_times(capture, part, query.direction, query.device_limits)
     device = capture.device["duration_ns"].to_numpy()[part.device]
@@ -212,7 +212,7 @@ def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: CaptureM
     facts = _facts(capture, part, nodes, query.device_limits)
     report = Report(analysis="modules", title="Modules", headline=headline(capture, table, query.direction, whole))
     report.notices = (
-        [module_source(beside)] if beside is not None else source_notices(capture, part) or notices(capture, query.direction, facts)
+        [module_source(captured)] if captured is not None else source_notices(capture, part) or notices(capture, query.direction, facts)
     )
     report.sections = [
         icicle(nodes, _time(nodes, query.direction), rows, keys, "flop" if labels_alone(capture) else query.width, whole, names=each),
@@ -220,12 +220,12 @@ def _report(capture: Capture, part: Scope, query: ModulesQuery, beside: CaptureM
         _classes(capture, part, nodes, query, facts),
         _facts_section(facts),
     ]
-    if beside is not None:
-        of = f"of {beside.words} of the SOL capture"
+    if captured is not None:
+        of = f"of {captured.words} of the SOL capture"
         for section in report.sections:
             section.subtitle = f"{of}; {section.subtitle}" if section.subtitle else of
             if isinstance(section, TableSection):
-                section.columns = [worded(column, f"In {beside.words} of the SOL capture.") for column in section.columns]
+                section.columns = [worded(column, f"In {captured.words} of the SOL capture.") for column in section.columns]
     return report
 
 

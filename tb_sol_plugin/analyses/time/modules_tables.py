@@ -315,19 +315,20 @@ def notices(capture: Capture, direction: Direction, facts: dict[str, int | None]
     return out
 
 
-def module_source(beside: CaptureModules) -> Notice:
+def module_source(captured: CaptureModules) -> Notice:
     """Says where the modules of a trace without any come from."""
     text = (
-        f"Work and times are those of {beside.words} of the SOL capture {beside.file}: this trace recorded no modules, "
+        f"Work and times are those of {captured.words} of the SOL capture {captured.file}: this trace recorded no modules, "
         "record it with with_stack=True."
     )
-    if not beside.alike:
+    if not captured.alike:
         text += " No sampled iteration is known to have inputs of the same sizes as its steps: this is the last one that was sampled."
-    elif beside.alike < beside.steps:
+    elif captured.alike < captured.steps:
         text += (
-            f" That is the work of {human(beside.alike, 'count')} of its {human(beside.steps, 'count')} steps; of the others none is known."
+            f" That is the work of {human(captured.alike, 'count')} of its {human(captured.steps, 'count')} steps;"
+            " of the others none is known."
         )
-    return Notice(text, "info" if beside.alike else "warn")
+    return Notice(text, "info" if captured.alike else "warn")
 
 
 def worded(column: Column, where: str) -> Column:

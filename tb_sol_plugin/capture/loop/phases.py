@@ -318,10 +318,10 @@ class PhaseStack:
         for time in self.times:
             counts[time[0]] = counts.get(time[0], 0) + 1
         label = max(counts, key=lambda key: counts[key])
-        mine = [time for time in self.times if time[0] == label]
+        of_label = [time for time in self.times if time[0] == label]
         self.times = [time for time in self.times if time[0] != label]
-        summed = self.sums[label] = _Sum(mine[0][1])
-        for time in mine:
+        summed = self.sums[label] = _Sum(of_label[0][1])
+        for time in of_label:
             self._add(summed, time)
 
     def _add(self, summed: _Sum, time: PhaseTime) -> None:

@@ -528,9 +528,9 @@ class _Walker:
         if any(id(one) in self.owner for one in grouped):
             return
         wanted = [one for one in parameters if attribute(one, "requires_grad")]
-        for mine in (wanted, parameters):
-            if grouped and [attribute(a, "shape") for a in grouped] == [attribute(b, "shape") for b in mine]:
-                for copy, one in zip(grouped, mine, strict=True):
+        for side in (wanted, parameters):
+            if grouped and [attribute(a, "shape") for a in grouped] == [attribute(b, "shape") for b in side]:
+                for copy, one in zip(grouped, side, strict=True):
                     self._know(copy, self.owner[id(one)])
                 return
 

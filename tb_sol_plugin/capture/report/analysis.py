@@ -49,10 +49,10 @@ def layers_by_events(layers: Mapping[str, Group], rows: Sequence[Row], times: Ma
             inside.setdefault((row.record.layer_type or UNATTRIBUTED, row.record.layer_name), []).append(row)
     out = dict(layers)
     for kind, group in layers.items():
-        mine = [(path, part) for (of, path), part in inside.items() if of == kind and kind != UNATTRIBUTED]
-        if mine:
-            time = math.fsum(times[path] or 0.0 for path, _ in mine)
-            work = [row for _, part in mine for row in part]
+        members = [(path, part) for (of, path), part in inside.items() if of == kind and kind != UNATTRIBUTED]
+        if members:
+            time = math.fsum(times[path] or 0.0 for path, _ in members)
+            work = [row for _, part in members for row in part]
             calls = sum(row.record.count for row in work)
             flags = {"forward_only"} if calls < group.count else set()
             out[kind] = event_timed(group, time, known_sum(row.result.estimated_time_us for row in work), calls, flags)
@@ -293,7 +293,7 @@ def _top(rows: Iterable[Row]) -> list[TopOperation]:
         r = row.record
         shapes = repr(r.input_shapes)
         alike.setdefault((r.name, r.layer_name, r.phase, r.direction, shapes, r.dtype, r.is_recompute, r.compiled), []).append(row)
-    largest = heapq.nsmallest(TOP, ((sum_of("", mine), mine[0]) for mine in alike.values()), key=lambda found: size_key(found[0]))
+    largest = heapq.nsmallest(TOP, ((sum_of("", members), members[0]) for members in alike.values()), key=lambda found: size_key(found[0]))
     return [_top_operation(rank, group, row) for rank, (group, row) in enumerate(largest, 1)]
 
 

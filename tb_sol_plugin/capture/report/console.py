@@ -335,13 +335,13 @@ def sentence(rows: Sequence[CopyRow]) -> str:
     parts = []
     waits = 0
     for direction, words in WAYS.items():
-        mine = [row for row in rows if row[1] == direction]
-        if not mine:
+        matching = [row for row in rows if row[1] == direction]
+        if not matching:
             continue
-        count, size = (sum(row[at] for row in mine) for at in (10, 11))  # type: ignore[misc]
-        pageable = sum(row[10] for row in mine if "Pageable" in row[2:4])
-        read = sum(row[10] for row in mine if direction == "DtoH" and not row[3])
-        waits += sum(row[13] or 0 for row in mine)
+        count, size = (sum(row[at] for row in matching) for at in (10, 11))  # type: ignore[misc]
+        pageable = sum(row[10] for row in matching if "Pageable" in row[2:4])
+        read = sum(row[10] for row in matching if direction == "DtoH" and not row[3])
+        waits += sum(row[13] or 0 for row in matching)
         more = [amount(size, "B")] if size and read < count else []
         more += [f"{pageable} {'from' if direction == 'HtoD' else 'to'} pageable memory"] if pageable else []
         more += [f"{read} {'number' if read == 1 else 'numbers'} read"] if read else []

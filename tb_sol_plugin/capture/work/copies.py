@@ -203,11 +203,11 @@ def in_one_piece(src: Tensor, dst: Tensor) -> bool:
         return False
     if src.is_contiguous() and dst.is_contiguous():
         return True
-    mine, other = ([(n, s) for n, s in zip(t.shape, t.stride(), strict=True) if n != 1] for t in (src, dst))
-    if mine != other:
+    source, target = ([(n, s) for n, s in zip(t.shape, t.stride(), strict=True) if n != 1] for t in (src, dst))
+    if source != target:
         return False
     reach = 1
-    for length, stride in sorted(mine, key=_by_stride):
+    for length, stride in sorted(source, key=_by_stride):
         if stride != reach:
             return False
         reach *= length

@@ -287,8 +287,8 @@ def folded(records: Iterable[OpRecord], spec: DeviceSpec | None, precision: Prec
             name = name_of(row.record)
             if name:
                 places.setdefault(name, []).append(at)
-        pickers.append({name: _pickers(rows, mine) for name, mine in places.items()})
-        groups.append({name: sum_of(name, [rows[at] for at in mine]) for name, mine in places.items()})
+        pickers.append({name: _pickers(rows, members) for name, members in places.items()})
+        groups.append({name: sum_of(name, [rows[at] for at in members]) for name, members in places.items()})
     whole = groups[TOTAL].setdefault("total", sum_of("total", [])).estimated_us
     groups = [{name: shared(group, whole) for name, group in of.items()} for of in groups]
     pickers[TOTAL].setdefault("total", None)
@@ -379,15 +379,15 @@ def merged(records: Iterable[OpRecord], name_of: Callable[[OpRecord], tuple[str,
             groups.setdefault((name, one.phase, one.direction, one.is_recompute), []).append(one)
     return [
         Merged(
-            name=name_of(mine[0]),
-            main=max(mine, key=lambda one: (one.flops or 0, one.bytes or 0)),
-            flops=complete_sum([one.flops for one in mine]),
-            bytes=complete_sum([one.bytes for one in mine]),
-            measured_time_us=complete_sum([one.measured_time_us for one in mine]),
-            count=sum(one.count for one in mine),
-            estimated=any(one.estimated for one in mine),
+            name=name_of(members[0]),
+            main=max(members, key=lambda one: (one.flops or 0, one.bytes or 0)),
+            flops=complete_sum([one.flops for one in members]),
+            bytes=complete_sum([one.bytes for one in members]),
+            measured_time_us=complete_sum([one.measured_time_us for one in members]),
+            count=sum(one.count for one in members),
+            estimated=any(one.estimated for one in members),
         )
-        for mine in groups.values()
+        for members in groups.values()
     ]
 
 

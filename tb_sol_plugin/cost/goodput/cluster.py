@@ -296,22 +296,22 @@ class _Kind:
     """Jobs alike but for what they hold now: their places in the list by shape held, and what each could be given."""
 
     example: Job
-    holders: dict[Shape, list[int]]
+    placed: dict[Shape, list[int]]
     options: list[Shape]
     parts: list[int]
     speedups: Floats
 
     @cached_property
     def running(self) -> int:
-        return sum(len(v) for shape, v in self.holders.items() if shape != IDLE)
+        return sum(len(v) for shape, v in self.placed.items() if shape != IDLE)
 
     @property
     def waiting(self) -> int:
-        return len(self.holders.get(IDLE, []))
+        return len(self.placed.get(IDLE, []))
 
     def deal(self, counts: dict[tuple[str, int], int]) -> list[tuple[int, Shape]]:
         """Returns (place in the list, shape) of every job that gets something, from counts by (keep, move or start; option)."""
-        free = {shape: list(places) for shape, places in self.holders.items()}
+        free = {shape: list(places) for shape, places in self.placed.items()}
         out = []
         for (what, option), count in counts.items():
             if what == "keep":
@@ -333,13 +333,13 @@ def _kinds(jobs: Sequence[Job], cluster: Cluster) -> list[_Kind]:
     for i, job in enumerate(jobs):
         found[id(job.speedup), job.max_replicas, job.min_replicas, job.replica_devices][job.current].append(i)
     out = []
-    for holders in found.values():
-        example = jobs[next(iter(holders.values()))[0]]
-        options = _options(example, cluster, [shape for shape in holders if shape != IDLE])
+    for placed in found.values():
+        example = jobs[next(iter(placed.values()))[0]]
+        options = _options(example, cluster, [shape for shape in placed if shape != IDLE])
         parts = [o.replicas * example.replica_devices // o.nodes for o in options]
         n, r = np.array(options, float).reshape(-1, 2).T
         speedups = np.nan_to_num(np.atleast_1d(example.speedup(n, r))) if options else np.zeros(0)
-        out.append(_Kind(example, dict(holders), options, parts, speedups))
+        out.append(_Kind(example, dict(placed), options, parts, speedups))
     return out
 
 
@@ -385,7 +385,7 @@ def _solve(
         for option, (shape, part, speedup) in enumerate(zip(kind.options, kind.parts, kind.speedups, strict=True)):
             if speedup <= 0:
                 continue
-            held = len(kind.holders.get(shape, []))
+            held = len(kind.placed.get(shape, []))
             for what, most, factor in (("keep", held, 1.0), ("move", kind.running, 1 - penalty), ("start", kind.waiting, 1.0)):
                 if most:
                     column = len(names)
@@ -417,7 +417,7 @@ def _solve(
     if found.x is None:
         notes.append(f"no allocation was found within {ended}: all stays as it is")
         for kind, counts in zip(kinds, out, strict=True):
-            counts |= {("keep", kind.options.index(s)): len(v) for s, v in kind.holders.items() if s in kind.options}
+            counts |= {("keep", kind.options.index(s)): len(v) for s, v in kind.placed.items() if s in kind.options}
         return out, []
     if found.status != 0:
         notes.append(f"ended after {ended}: a better allocation may exist")

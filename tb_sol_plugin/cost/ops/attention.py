@@ -115,10 +115,10 @@ def sizes_of(q: Tensor, k: Tensor, v: Tensor, *, sequence_first: bool) -> Sizes 
     if heads != groups and (groups == 0 or heads % groups):
         return f"sizes contradict: {heads} query heads, {groups} key heads"
     batch = 1
-    for mine, other in zip(q.shape[:-3], k.shape[:-3], strict=True):
-        if mine != other and 1 not in (mine, other):
-            return f"sizes contradict: batches of {mine} and {other}"
-        batch *= max(mine, other) if mine and other else 0
+    for q_size, k_size in zip(q.shape[:-3], k.shape[:-3], strict=True):
+        if q_size != k_size and 1 not in (q_size, k_size):
+            return f"sizes contradict: batches of {q_size} and {k_size}"
+        batch *= max(q_size, k_size) if q_size and k_size else 0
     return Sizes(batch, heads, q.shape[length], k.shape[length], q.shape[-1], v.shape[-1])
 
 

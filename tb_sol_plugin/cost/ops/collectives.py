@@ -63,8 +63,8 @@ def collective_kind(name: str) -> CollectiveKind | None:
 
     None where the name tells nothing (a coalesced group, `wait`) or names a pair of transfers whose direction is unknown (`SendRecv`).
     """
-    bare = re.split(r"[<(]", name, maxsplit=1)[0].rsplit("::", 1)[-1]
-    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", bare).lower()
+    stem = re.split(r"[<(]", name, maxsplit=1)[0].rsplit("::", 1)[-1]
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", stem).lower()
     return next((kind for regex, kind in _NAMES if re.search(regex, plain)), None)
 
 

@@ -248,10 +248,10 @@ def _device(group: Group, columns: Columns) -> None:
         size = np.where(dma, _sizes(group, columns, "size"), size)
     stream, device = group.ints("stream"), group.ints("device", "inDevice")
     for column, which in ((stream, K.TID), (device, K.PID)):
-        bare = np.flatnonzero(column < 0)
+        missing = np.flatnonzero(column < 0)
         # A thread that is a bare number is no stream there: MTIA's DMA requests without `stream` stand on thread 801.
-        if len(bare) and (which == K.PID or not mtia):
-            column[bare] = _trailing_numbers(batch, which, rows[bare])
+        if len(missing) and (which == K.PID or not mtia):
+            column[missing] = _trailing_numbers(batch, which, rows[missing])
     if batch.has("Collective name"):
         _collective(group, columns)
     if batch.has("fromDevice") or batch.has("toDevice"):
@@ -373,8 +373,8 @@ def _flow(group: Group, columns: Columns) -> None:
 def _flow_ids(group: Group) -> Ints:
     """Returns ids of flows: numbers as they are, other texts as a number below -1 made from the text; -1 where there is none."""
     ids = group.batch.numbers(K.ID, group.rows)
-    bare = np.flatnonzero(ids == -1)
-    for i, raw in zip(bare.tolist(), group.batch.raws(K.ID, group.rows[bare]), strict=True):
+    without_id = np.flatnonzero(ids == -1)
+    for i, raw in zip(without_id.tolist(), group.batch.raws(K.ID, group.rows[without_id]), strict=True):
         if raw not in (b"", b"null", b"-1", b'""'):
             ids[i] = -2 - (int.from_bytes(blake2b(raw, digest_size=8).digest(), "little") >> 2)
     return ids

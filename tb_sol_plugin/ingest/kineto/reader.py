@@ -84,10 +84,10 @@ def mend(text: bytes, health: Health) -> bytes:
         health.add("bytes that are not UTF-8", max(replaced.count("\ufffd") - text.count("\ufffd".encode()), 1))
         text = replaced.encode()
     out = bytearray()
-    last = escapes = bare = 0
+    last = escapes = bare_words = 0
     for match in _STRING.finditer(text):
         gap, found = _BARE.subn(b"null", text[last : match.start()])
-        bare += found
+        bare_words += found
         out += gap
         string = _CONTROL.sub(lambda m: b"\\u%04x" % m.group()[0], match.group())
         string = _ESCAPES.sub(lambda m: m.group() if m.group(1) else b"\\\\", string)
@@ -95,7 +95,7 @@ def mend(text: bytes, health: Health) -> bytes:
         out += string
         last = match.end()
     gap, found = _BARE.subn(b"null", text[last:])
-    health.add("NaN, Infinity or N/A", bare + found)
+    health.add("NaN, Infinity or N/A", bare_words + found)
     health.add("invalid escape or control character", escapes)
     return bytes(out + gap)
 

@@ -469,8 +469,8 @@ def _copies(frames: Frames, moved: list[int], kinds: list[Copied | None], around
     known = np.array([frames.bytes[row] is not None for row in moved], bool)
     without = np.array([frames.without_bytes[row] for row in moved], np.int64)
     size = np.array([int(frames.bytes[row] or 0) for row in moved], np.int64)
-    bare = np.where(known, np.minimum(without, count), count)
-    health.add("copy without bytes", int(bare.sum()))
+    unsized = np.where(known, np.minimum(without, count), count)
+    health.add("copy without bytes", int(unsized.sum()))
     health.add("unknown copy direction", int(count[[k.direction == "Unknown" for k in found]].sum()) if found else 0)
     device = np.array(frames.device, np.int64)[at] if len(at) else np.zeros(0, np.int64)
     direction = [k.direction for k in found]
@@ -490,7 +490,7 @@ def _copies(frames: Frames, moved: list[int], kinds: list[Copied | None], around
             "dst_device": np.where(writes, device, -1),
             "count": count,
             "bytes": size,
-            "without_bytes": bare,
+            "without_bytes": unsized,
             "time_ns": np.array([_nan(frames.time[row]) for row in moved], np.float64),
             "call_ns": np.array([_nan(frames.cpu_time[row]) for row in moved], np.float64),
             "module": columns[:, 0].astype(np.int32),

@@ -529,7 +529,7 @@ class Iterations:
         self.health = health
         self.whole = {name: array("q") for name in self.WHOLE}
         self.floats = {name: array("d") for name in self.FLOATS}
-        self.sampled, self.said, self.worked, self.compiled = array("b"), array("b"), array("b"), array("b")
+        self.sampled, self.reported, self.worked, self.compiled = array("b"), array("b"), array("b"), array("b")
         self.signatures = Interner()
         self.signature = array("i")
         self.lost: dict[str, int] = {}
@@ -543,7 +543,7 @@ class Iterations:
         """Returns the instance that a record of an iteration belongs to; a new one where it has such a record already."""
         found = self._open.get(iteration)
         if found is None or record in found[1]:
-            found = (len(self.said), set())
+            found = (len(self.reported), set())
             if len(self._open) > 1000:
                 self._open.clear()
             self._open[iteration] = found
@@ -552,7 +552,7 @@ class Iterations:
             for name in self.FLOATS:
                 self.floats[name].append(np.nan)
             self.whole["number"][-1] = iteration if 0 <= iteration < _LARGEST else -1
-            for flags in (self.sampled, self.said, self.worked, self.compiled):
+            for flags in (self.sampled, self.reported, self.worked, self.compiled):
                 flags.append(0)
             self.signature.append(self.signatures[""])
         found[1].add(record)
@@ -571,7 +571,7 @@ class Iterations:
             return
         self.health.add("negative duration", int(length < 0), f"line {number}")
         at = self.instance(step.iteration, "step")
-        self.said[at], self.sampled[at], self.compiled[at] = 1, bool(step.sampled), bool(step.compiled)
+        self.reported[at], self.sampled[at], self.compiled[at] = 1, bool(step.sampled), bool(step.compiled)
         self.signature[at] = self.signatures[text_of(step.signature)[:200]]
         values = {"start_ns": int(start) + offset, "duration_ns": max(int(length), 0), "overhead_ns": _whole(step.overhead_ns, 0)}
         values |= {"before_ns": _whole(step.before_ns, 0)}

@@ -105,7 +105,7 @@ class Shown:
     """Which instances stand on the timeline. rows: of `iterations` by instance, -1. order: instances by start. steps: by instance, -1."""
 
     def __init__(self, c: Collected, first_part: bool) -> None:
-        recorded, sampled, worked = (np.array(a, bool) for a in (c.iterations.said, c.iterations.sampled, c.iterations.worked))
+        recorded, sampled, worked = (np.array(a, bool) for a in (c.iterations.reported, c.iterations.sampled, c.iterations.worked))
         self.number = np.array(c.iterations.whole["number"], np.int64)
         self.start = np.array(c.iterations.whole["start_ns"], np.int64)
         self.duration = np.array(c.iterations.whole["duration_ns"], np.int64)

@@ -83,7 +83,7 @@ def test_random_events_give_a_capture_whose_parts_add_up(tmp_path: Path, seed: i
     t.events = [event(r) for _ in range(r.choice([1, 2, 5, 20, 40, 60]))]
     c = check_capture(t.write(tmp_path / "w.1.pt.trace.json"), tmp_path / "cache")
     # the parts of every analysis sum to their wholes (checked above); each variant of its query answers in the contract's shape: a quarter
-    # of them for each of the first four seeds, all of them for the others
+    # of them for each of the first four seeds, half of them for the others
     variants = [
         (name, field.name, choice)
         for name, item in registry().items()
@@ -91,7 +91,7 @@ def test_random_events_give_a_capture_whose_parts_add_up(tmp_path: Path, seed: i
         for choice in (*field.choices, *(("1", "2") if field.name == "step" else ()))
     ]
     refused: list[str] = []
-    for name, field, choice in variants[seed::4] if seed < 4 else variants:
+    for name, field, choice in variants[seed::4] if seed < 4 else variants[seed % 2 :: 2]:
         refused += refusal(c, name, field, choice)
     assert set(refused) <= {"step", "source"}, "only a step, or a source of memory, can be missing from a recording"
 
