@@ -1,7 +1,8 @@
 """Convolutions: 2 x multiply-adds forward, the same again for each gradient that the output mask asks for.
 
 FLOP: 2 x prod(weight[1:]) per result element forward, per input element when transposed; a depthwise or grouped one reads in / groups
-channels. Bytes: input, weight and bias read, result written. A bias counts as bytes, and is one where argument 2 has sizes.
+channels. Bytes: input, weight and bias read, result written; backward, the gradient of the result read once, the weight for the input
+gradient, the input for the weight gradient, each gradient written. A bias counts as bytes, and is one where argument 2 has sizes.
 Results are not recorded: their sizes follow from stride, padding and dilation; without concrete inputs from the backward call of the
 same sizes, else they are unknown. Source: direct convolution; equal to torch.utils.flop_counter except that the counter takes the
 weight gradient of a grouped convolution for a dense one. Limits: Winograd and FFT need fewer operations, and may pass the limit;
@@ -261,7 +262,10 @@ def conv_tbc(call: Inputs) -> Cost | None:
 def _backward(
     grad: Tensor | None, x: Tensor | None, weight: Tensor | None, mask: tuple[bool, ...] | None, *, transposed: bool
 ) -> Cost | None:
-    """dgrad and wgrad each cost what the forward costs; the bias gradient is one vector add per element of the gradient."""
+    """dgrad and wgrad each cost what the forward costs; the bias gradient is one vector add per element of the gradient.
+
+    The gradient of the result counts once however many gradients read it, as every tensor of one call does: bytes are a lower bound.
+    """
     if grad is None or x is None or weight is None or len(weight.shape) < 3:
         return None
     place = 1 - len(weight.shape)
@@ -271,13 +275,14 @@ def _backward(
         return unknown("sizes contradict: batches of gradient and input")
     wanted = (*mask, False, False, False)[:3] if mask is not None else (True, True, False)
     macs = (x.numel if transposed else grad.numel) * prod(weight.shape[1:])
-    traffic: list[int | None] = []
+    read = [*[grad] * any(wanted), *[weight] * wanted[0], *[x] * wanted[1]]
+    traffic = [t.bytes for t in read]
     if wanted[0]:
-        traffic += [grad.bytes, weight.bytes, size_of(x.numel, x.dtype)]
+        traffic.append(size_of(x.numel, x.dtype))
     if wanted[1]:
-        traffic += [grad.bytes, x.bytes, size_of(weight.numel, weight.dtype)]
+        traffic.append(size_of(weight.numel, weight.dtype))
     if wanted[2]:
-        traffic += [grad.bytes, size_of(grad.shape[place], weight.dtype)]
+        traffic.append(size_of(grad.shape[place], weight.dtype))
     return Cost(
         flop=2 * macs * (wanted[0] + wanted[1]), flop_vector=grad.numel if wanted[2] else 0, bytes=total(*traffic),
         dtype=compute_dtype(grad, weight), kind="conv", direction="bwd", estimated=mask is None,

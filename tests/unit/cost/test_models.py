@@ -99,6 +99,23 @@ def test_output_mask_is_read_as_booleans() -> None:
     assert flop("[False]") == (0, 0)
 
 
+def test_the_backward_of_a_convolution_reads_the_gradient_of_its_result_once() -> None:
+    # GIVEN a 1 x 1 convolution of 3 to 4 channels over 2 images of 8 x 8, FP32
+    grad, x, w = 4 * 2 * 4 * 64, 4 * 2 * 3 * 64, 4 * 4 * 3
+
+    def traffic(mask: str) -> int | None:
+        values = ("[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1", mask)
+        return cost("aten::convolution_backward", (2, 4, 8, 8), (2, 3, 8, 8), (4, 3, 1, 1), "[4]", *values).bytes
+
+    # THEN each tensor that a gradient needs is read once, each gradient that is asked for is written once
+    assert traffic("[True, False, False]") == grad + w + x
+    assert traffic("[False, True, False]") == grad + x + w
+    assert traffic("[False, False, True]") == grad + 4 * 4
+    assert traffic("[True, True, False]") == grad + x + w + x + w
+    assert traffic("[True, True, True]") == grad + x + w + x + w + 4 * 4
+    assert traffic("[False, False, False]") == 0
+
+
 def test_a_convolution_without_recorded_values_is_unknown_unless_its_result_is_known() -> None:
     recorded = call((32, 3, 224, 224), (64, 3, 7, 7), None, None, None, None, None, None, None, values=False)
     assert estimate("aten::cudnn_convolution", recorded) is None
