@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Scope: TypeAlias = Literal["capture", "ranks", "pair", "runs", "none"]
 """What an analysis looks at: one recording, all ranks of a run, two recordings, all ranks of all runs, or its query alone."""
-Group: TypeAlias = Literal["", "Time", "Speed of light", "Run", "foot"]
+Group: TypeAlias = Literal["", "Time", "Speed of light", "Run", "Experimental", "foot"]
 """Headings of the page list, in order: "" stands above them, "foot" below."""
 
 SCOPES: Final[tuple[Scope, ...]] = typing.get_args(Scope)

@@ -1334,6 +1334,27 @@ function onVisible(callback) {
 	window.addEventListener("pagehide", () => host.removeEventListener("hashchange", tell), { once: true });
 	tell();
 }
+/** Whether an element takes text: keys pressed in it are not ours. */
+var typing = (target) => {
+	const el = target;
+	return !!el && (el.isContentEditable === true || [
+		"INPUT",
+		"TEXTAREA",
+		"SELECT"
+	].includes(el.tagName));
+};
+/** Takes the keyboard from TensorBoard's document: while nobody types there, when our tab is shown; and on a press inside, which charts keep from moving it. */
+function takeKeys() {
+	if (!hosted) return;
+	onVisible((visible) => {
+		let at = host.document.activeElement;
+		while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+		if (visible && !typing(at)) window.focus();
+	});
+	document.addEventListener("pointerdown", () => {
+		if (!document.hasFocus()) window.focus();
+	}, { capture: true });
+}
 /** The host's theme, now and on every change: TensorBoard's body class, else the browser's preference. */
 function onDark(callback) {
 	if (hosted) {
@@ -2181,8 +2202,8 @@ var PATHS = {
 	memory: "M2.5 12.5l3-6 3 3 2.5-6 2.5 3 M2.5 13.5h11",
 	memory_plan: "M2.5 4.5H7 M10.5 4.5h3 M8.75 2.75v3.5 M2.5 11.5h2.5 M8.5 11.5h5 M6.75 9.75v3.5",
 	scaling: "M3.5 13.5v-4 M8 13.5V6 M12.5 13.5v-11 M2 13.5h12",
+	scaling_cluster: "M2.5 2.5h11v4h-11z M2.5 9.5h11v4h-11z M5 4.5h.01 M5 11.5h.01",
 	health: "M1.5 8h3l2-4.5 3 9 2-4.5h3",
-	links: "M6.5 9.5l3-3 M7 4.6l1.4-1.4a2.9 2.9 0 0 1 4.4 4.1L11.4 8.9 M9 11.4l-1.4 1.4a2.9 2.9 0 0 1-4.4-4.1L4.6 7.1",
 	help: "M14 8A6 6 0 1 1 2 8a6 6 0 0 1 12 0z M6.3 6.3a1.8 1.8 0 1 1 2.5 1.7c-.5.2-.8.6-.8 1.2 M8 11.3h.01",
 	page: "M4 2.5h5l3 3v8H4z M9 2.5v3h3",
 	link: "M6.5 9.5l3-3 M7 4.6l1.4-1.4a2.9 2.9 0 0 1 4.4 4.1L11.4 8.9 M9 11.4l-1.4 1.4a2.9 2.9 0 0 1-4.4-4.1L4.6 7.1",
@@ -10016,7 +10037,8 @@ var CONFIG = {
 	displayModeBar: false,
 	responsive: false,
 	showTips: false,
-	scrollZoom: false
+	scrollZoom: false,
+	showAxisDragHandles: false
 };
 /** Draws or redraws; resolves when drawn. */
 async function draw(el, data, layout, doubleClick = "reset") {
@@ -11305,7 +11327,11 @@ var KEYS = [
 	["c", "copy the row"],
 	["Esc", "one step back: close, clear the selection"]
 ];
-var GO = "o overview, f what to fix, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, y memory, e memory plan, w what if, h health, l links";
+/** The letters of the pages that there are, each with its title. */
+var letters = () => Object.entries(LETTERS).flatMap(([letter, name]) => {
+	const found = catalog.value.find((a) => a.name === name);
+	return found ? [`${letter} ${found.title}`] : [];
+}).join(", ");
 var SIGNS = [
 	["≈ 42.4 %", "estimated, or only partly modeled; hover for the reason"],
 	["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"],
@@ -11354,7 +11380,7 @@ function Help() {
 				class: "help-grid",
 				children: [/* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("h3", { children: "Keys" }), /* @__PURE__ */ a("dl", {
 					class: "keys-list",
-					children: [KEYS.map(([k, text]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k.split(" ").map((one) => /* @__PURE__ */ a("kbd", { children: one })) }), /* @__PURE__ */ a("dd", { children: text })] })), /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: /* @__PURE__ */ a("kbd", { children: "g" }) }), /* @__PURE__ */ a("dd", { children: ["then a letter: ", GO] })] })]
+					children: [KEYS.map(([k, text]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k.split(" ").map((one) => /* @__PURE__ */ a("kbd", { children: one })) }), /* @__PURE__ */ a("dd", { children: text })] })), /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: /* @__PURE__ */ a("kbd", { children: "g" }) }), /* @__PURE__ */ a("dd", { children: ["then a letter: ", letters()] })] })]
 				})] }), /* @__PURE__ */ a("div", { children: [
 					/* @__PURE__ */ a("h3", { children: "How a number shows what is known" }),
 					/* @__PURE__ */ a("dl", {
@@ -11401,7 +11427,8 @@ var GROUPS = [
 	"",
 	"Time",
 	"Speed of light",
-	"Run"
+	"Run",
+	"Experimental"
 ];
 /** The first sentence of a reason, short enough for a line below a title. */
 function shortReason(because) {
@@ -13186,13 +13213,9 @@ function Page() {
 	}) : /* @__PURE__ */ a(NotAvailable, { r: value });
 }
 // src/pages/keys.ts
-var typing = (target) => target instanceof HTMLElement && (target.isContentEditable || [
-	"INPUT",
-	"TEXTAREA",
-	"SELECT"
-].includes(target.tagName));
 function startKeys() {
 	let afterG = 0;
+	takeKeys();
 	document.addEventListener("keydown", (event) => {
 		if (event.key === "Escape" && (helpOpen.peek() || copyOpen())) {
 			helpOpen.value = false;

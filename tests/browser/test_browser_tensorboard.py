@@ -85,3 +85,25 @@ def test_reload_keeps_the_view_and_answers_the_host(tensorboard: Server, view: C
         v.page.locator("app-header-reload button, button[title*='Reload'], .reload-button, button.reload").first.click()
     v.page.wait_for_timeout(600)
     assert v.frame().locator("h1").text_content() == "Kernels"
+
+
+def test_keys_work_in_the_frame_at_once_and_after_a_click_on_a_chart(tensorboard: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a page that was just opened WHEN g k is pressed THEN the kernels are shown
+    v = view()
+    v.open(tensorboard.root + hash_of(v="1", page="gpu_breakdown", run=RUN))
+    v.page.keyboard.press("g")
+    v.page.keyboard.press("k")
+    v.frame().wait_for_selector("h1:has-text('Kernels')")
+    v.page.go_back()
+    v.frame().wait_for_selector("h1:has-text('GPU breakdown')")
+    v.settle()
+    # GIVEN the focus in TensorBoard's document WHEN a chart is clicked, which keeps the press to itself, and g o pressed THEN the overview is shown
+    v.page.evaluate("document.activeElement.blur(), window.focus()")
+    v.frame().locator(".plot .nsewdrag").first.click()
+    v.page.keyboard.press("g")
+    v.page.keyboard.press("o")
+    v.frame().wait_for_selector("h1:has-text('Overview'), .nav-item.on:has-text('Overview')")
+    # THEN what is typed into a field of TensorBoard stays there
+    v.page.evaluate("const i = document.body.appendChild(document.createElement('input')); i.id = 'elsewhere'; i.focus()")
+    v.page.keyboard.type("gk")
+    assert v.page.locator("#elsewhere").input_value() == "gk"

@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { failures, runs } from "../state/data";
+import { catalog, failures, runs } from "../state/data";
 import { REMEDY } from "../state/failures";
 import { Icon } from "../ui/icons";
 import { Text } from "../ui/text";
@@ -18,7 +18,12 @@ const KEYS: [string, string][] = [
   ["/", "filter the page's table"], ["?", "this card"], ["[ ]", "previous and next step"], ["↑ ↓", "move in a table"], ["→ ←", "open and close a branch"], ["*", "open all below"],
   ["Enter", "open or select the row; in a chart's Select, an area by numbers"], ["c", "copy the row"], ["Esc", "one step back: close, clear the selection"],
 ];
-const GO = "o overview, f what to fix, r roofline, m modules, p phases, c copies, k kernels, a operators, s steps, i iterations, b GPU breakdown, y memory, e memory plan, w what if, h health, l links";
+
+/** The letters of the pages that there are, each with its title. */
+const letters = (): string => Object.entries(LETTERS).flatMap(([letter, name]) => {
+  const found = catalog.value.find((a) => a.name === name);
+  return found ? [`${letter} ${found.title}`] : [];
+}).join(", ");
 
 const SIGNS: [string, string][] = [
   ["≈ 42.4 %", "estimated, or only partly modeled; hover for the reason"], ["63 GB/s ?", "the limit is from a table, not from a data sheet or a measurement"], ["127.3 % ⚑", "above its limit: shown as it is, never cut"],
@@ -37,7 +42,7 @@ export function Help(): JSX.Element | null {
         <div class="help-grid">
           <div>
             <h3>Keys</h3>
-            <dl class="keys-list">{KEYS.map(([k, text]) => <div><dt>{k.split(" ").map((one) => <kbd>{one}</kbd>)}</dt><dd>{text}</dd></div>)}<div><dt><kbd>g</kbd></dt><dd>then a letter: {GO}</dd></div></dl>
+            <dl class="keys-list">{KEYS.map(([k, text]) => <div><dt>{k.split(" ").map((one) => <kbd>{one}</kbd>)}</dt><dd>{text}</dd></div>)}<div><dt><kbd>g</kbd></dt><dd>then a letter: {letters()}</dd></div></dl>
           </div>
           <div>
             <h3>How a number shows what is known</h3>

@@ -2,14 +2,14 @@
 import { go, pageView } from "../state/view";
 import { catalog } from "../state/data";
 import { stepOut } from "../sections/linked";
+import { takeKeys, typing } from "../state/host";
 import { closeCopy, copyOpen } from "../ui/copy";
 import { stepBy } from "./bar";
 import { helpOpen, LETTERS } from "./help";
 
-const typing = (target: EventTarget | null): boolean => target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));
-
 export function startKeys(): void {
   let afterG = 0;
+  takeKeys();
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && (helpOpen.peek() || copyOpen())) {
       helpOpen.value = false; // also when the card has not taken the focus yet

@@ -13,7 +13,7 @@ import { helpOpen } from "./help";
 
 export const menuOpen = signal(false);
 
-const GROUPS = ["", "Time", "Speed of light", "Run"];
+const GROUPS = ["", "Time", "Speed of light", "Run", "Experimental"];
 
 /** The first sentence of a reason, short enough for a line below a title. */
 export function shortReason(because: string | undefined): string {

@@ -61,6 +61,23 @@ export function onVisible(callback: (visible: boolean) => void): void {
   tell();
 }
 
+/** Whether an element takes text: keys pressed in it are not ours. */
+export const typing = (target: EventTarget | null): boolean => {
+  const el = target as HTMLElement | null;
+  return !!el && (el.isContentEditable === true || ["INPUT", "TEXTAREA", "SELECT"].includes(el.tagName));
+};
+
+/** Takes the keyboard from TensorBoard's document: while nobody types there, when our tab is shown; and on a press inside, which charts keep from moving it. */
+export function takeKeys(): void {
+  if (!hosted) return;
+  onVisible((visible) => {
+    let at = host.document.activeElement;
+    while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+    if (visible && !typing(at)) window.focus();
+  });
+  document.addEventListener("pointerdown", () => { if (!document.hasFocus()) window.focus(); }, { capture: true });
+}
+
 /** The host's theme, now and on every change: TensorBoard's body class, else the browser's preference. */
 export function onDark(callback: (dark: boolean) => void): void {
   if (hosted) {

@@ -148,12 +148,11 @@ class Found:
     scope="runs",
     title=TITLE,
     question="Which job should get how many devices of a cluster?",
-    group="Run",
+    group="Experimental",
     order=31,
     query=ScalingClusterQuery,
     tables={"jobs": JOBS, "sizes": SIZES, "replay": REPLAYED, "left_out": LEFT},
     facts=FACTS,
-    under="scaling",
     reduce=Reduction(part, fields=(), sol_log=True, files=FILES),
 )
 def run(workers: Sequence[RecordingReduction[ScalingPart]], files: Sequence[Sidecar], query: ScalingClusterQuery) -> Report:

@@ -76,6 +76,7 @@ _FORWARD_BACKWARD = ("fwdbwd", "forward_backward")
     question="How sure is it what launched what?",
     group="foot",
     order=10,
+    under="health",
     requirements=("host_events", "events"),
     query=Query,
     tables={"methods": METHOD_COLUMNS, "backward": BACKWARD_COLUMNS, "flows": FLOW_COLUMNS},

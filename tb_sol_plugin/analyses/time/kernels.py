@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -103,7 +104,7 @@ def profile_report(capture: Capture, query: Query, columns: Sequence[Column], *,
         title="Kernels",
         headline=_profile_headline(capture, rows),
         notices=profile_notices(capture),
-        sections=[_profile_table(rows, columns, by_scope=by_scope)],
+        sections=[_profile_table(rows, _name_unit(columns, capture), by_scope=by_scope)],
     )
 
 
@@ -197,7 +198,7 @@ VALUES: Final = (
     Column("min_ns", "Min", "ns", "shortest call", rank=3),
     Column("max_ns", "Max", "ns", "longest call"),
     Column(
-        "tensor_core", "Tensor cores", doc="whether the kernel runs on matrix units, judged by its name", show="badge",
+        "tensor_core", "Matrix units", doc="whether the kernel runs on matrix units, judged by its name", show="badge",
         missing="no rule knows this name",
     ),
     Column("unit", "Matrix unit", doc="matrix unit and first generation that has it", rank=3),
@@ -285,7 +286,7 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
         "kernels",
         "Kernels",
         frame,
-        GROUPED[query.group_by] if values["sol_ns"] is not None else _hide_columns(GROUPED[query.group_by]),
+        _name_unit(GROUPED[query.group_by] if values["sol_ns"] is not None else _hide_columns(GROUPED[query.group_by]), capture),
         key=key,
         subtitle=f"{human(len(frame), 'count')} groups; {where.label}",
         total=total,
@@ -330,6 +331,12 @@ def _against(frame: pd.DataFrame) -> dict[str, Scalar]:
     covered = float(frame["modelled_sum_ns"].sum())
     efficiency = float(sol) / float(measured) if sol is not None and measured else None
     return sums | {"efficiency": efficiency, "modelled_share": covered / total if total else None}
+
+
+def _name_unit(columns: Sequence[Column], capture: Capture) -> list[Column]:
+    """Labels the column of matrix units as the manufacturer of the recorded device calls them."""
+    label = capitalized(f"{unit_name(capture.facts.vendor)}s")
+    return [msgspec.structs.replace(c, label=label) if c.name == "tensor_core" else c for c in columns]
 
 
 def _hide_columns(columns: tuple[Column, ...]) -> list[Column]:

@@ -62,7 +62,7 @@ def test_one_broken_analysis_leaves_the_others_alone(broken: None, capsys: pytes
     # AND the broken ones are reported, each with its reason and without a local folder
     failed = R.failures()
     assert set(failed) == {"raises", "wrong_group", "health"} and failed["raises"] == "RuntimeError: not today, secret.py"
-    assert "group 'Tme' is none of '', 'Time', 'Speed of light', 'Run', 'foot'" in failed["wrong_group"]
+    assert "group 'Tme' is none of '', 'Time', 'Speed of light', 'Run', 'Experimental', 'foot'" in failed["wrong_group"]
     assert "analysis 'health' is registered already, by tb_sol_plugin.analyses.quality.health" in failed["health"]
     with pytest.raises(NotFound, match="'raises' failed to load: RuntimeError"):
         R.get("raises")

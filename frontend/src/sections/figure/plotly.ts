@@ -54,7 +54,7 @@ function load(): Promise<PlotlyModule> {
   return loading;
 }
 
-const CONFIG = { displayModeBar: false, responsive: false, showTips: false, scrollZoom: false };
+const CONFIG = { displayModeBar: false, responsive: false, showTips: false, scrollZoom: false, showAxisDragHandles: false };
 
 /** Draws or redraws; resolves when drawn. */
 export async function draw(el: HTMLElement, data: unknown[], layout: object, doubleClick: "reset" | false = "reset"): Promise<PlotElement> {
