@@ -30,7 +30,7 @@ DERIVED = {
     ("RTX_5090", "bf16"): (170, 2407, 512), ("RTX_5090", "fp4"): (170, 2407, 4096), ("H100_SXM", "bf16"): (132, 1830, 4096),
     ("H100_SXM", "tf32"): (132, 1830, 2048), ("H100_SXM", "fp8"): (132, 1830, 8192), ("H100_PCIE", "bf16"): (114, 1620, 4096),
     ("H200", "bf16"): (132, 1830, 4096), ("B200", "bf16"): (148, 1855, 8192), ("B200", "fp4"): (148, 1855, 32768),
-    ("MI250X_GCD", "bf16"): (110, 1700, 1024), ("MI300X", "bf16"): (304, 2100, 2048), ("MI300X", "tf32"): (304, 2100, 1024),
+    ("MI250X_GCD", "bf16"): (110, 1700, 1024), ("MI210", "bf16"): (104, 1700, 1024), ("MI210", "fp64"): (104, 1700, 256), ("MI300X", "bf16"): (304, 2100, 2048), ("MI300X", "tf32"): (304, 2100, 1024),
     ("MI300X", "fp8"): (304, 2100, 4096), ("MI355X", "bf16"): (256, 2400, 4096), ("GAUDI3", "bf16"): (8, 1750, 131072),
 }  # fmt: skip
 
@@ -78,7 +78,7 @@ def test_dense_not_sparse_and_other_figures_often_wrong_elsewhere() -> None:
 
 def test_names_and_aliases_are_unique_and_the_table_is_whole() -> None:
     names = [n.lower() for s in table().values() for n in (s.key, *s.aliases) if n]
-    assert len(table()) == 40
+    assert len(table()) == 41
     assert {n for n in names if names.count(n) > 1} <= {"gaudi2", "gaudi3"}
     device_names = [n for s in table().values() for n in s.device_names]
     assert len(device_names) == len(set(device_names))
@@ -135,6 +135,7 @@ def test_provenance_names_where_a_figure_is_from() -> None:
         ("NVIDIA B200", 178.4, "10.0", 148, "B200", "exact"),
         ("AMD Instinct MI300X VF", 191.4, "9.4", 304, "MI300X", "token"),
         ("AMD Instinct MI250X", 64.0, "9.0", 110, "MI250X_GCD", "exact"),
+        ("AMD Instinct MI210", 64.0, "9.0", 104, "MI210", "exact"),
     ],
 )
 def test_real_names_find_their_row(name: str, gib: float, capability: str, units: int, key: str, method: str) -> None:
@@ -160,12 +161,33 @@ def test_a_device_that_is_not_in_the_table_is_never_its_neighbor(name: str, gib:
 
 
 def test_unknown_device_derives_from_its_generation() -> None:
-    # GIVEN a CDNA2 board of 104 units, one the table does not hold; THEN 104 x 1024 x 1700 MHz
-    spec = match(DeviceProps(0, "AMD Radeon Graphics", 64 * GIB, "9.0", 104, 64))
+    # GIVEN a CDNA2 board of 104 units and a memory that no row of the table has; THEN 104 x 1024 x 1700 MHz
+    spec = match(DeviceProps(0, "AMD Radeon Graphics", 32 * GIB, "9.0", 104, 64))
     assert spec is not None
+    assert (spec.key, spec.memory_bandwidth) == ("unknown", None)
     assert spec.matrix["bf16"] == 104 * 1024 * 1700e6
     # and without a generation there is nothing to say
     assert match(DeviceProps(0, "Some Accelerator", 64 * GIB, "", 104)) is None
+
+
+def test_an_mi210_has_the_limits_of_its_data_sheet() -> None:
+    # GIVEN AMD's data sheet of the MI210: 104 units at 1.7 GHz, 64 GB of HBM2e at 1.6 TB/s, three links of 100 GB/s
+    spec = match(DeviceProps(0, "AMD Instinct MI210", 68_702_699_520, "9.0", 104, 64))
+    assert spec is not None and spec.key == "MI210"
+    # THEN its peaks: 22.6 FP64 and FP32, 45.3 as matrices, 181 FP16, BF16 and INT8 (TFLOPS); TF32 and FP8 it lacks
+    assert (spec.vector["fp64"], spec.vector["fp32"]) == (22.6e12, 22.6e12)
+    assert (spec.matrix["fp64"], spec.matrix["fp32"], spec.matrix["fp16"], spec.matrix["bf16"], spec.matrix["int8"]) == (
+        45.3e12, 45.3e12, 181e12, 181e12, 181e12,
+    )  # fmt: skip
+    assert spec.matrix_peak("fp8") is None and {"tf32", "fp8", "fp4"} == set(spec.unsupported)
+    assert (spec.memory_bandwidth, spec.memory_bytes, spec.link_bytes_per_s) == (1638e9, 64 * GIB, 150e9)
+    # AND a board without a name that has its units and memory gets its limits, marked; a die of an MI250 has the same
+    unnamed = match(DeviceProps(0, "AMD Radeon Graphics", 68_702_699_520, "9.0", 104, 64))
+    assert unnamed is not None
+    assert (unnamed.key, unnamed.method, unnamed.memory_bandwidth) == ("MI210", "derived", 1638e9) and "MI250" in unnamed.notes
+    # AND one that is named otherwise is not taken for it
+    other = match(DeviceProps(0, "AMD Instinct MI250X / MI250", 68_702_699_520, "9.0", 104, 64))
+    assert other is not None and other.key == "unknown"
 
 
 def test_unnamed_amd_board_is_found_by_units_and_memory() -> None:
