@@ -82,7 +82,7 @@ _NUMBERS = (
         rank=2,
     ),
     Column("device_events", "GPU events", "count", "Device events whose launch starts inside a call.", rank=3),
-    Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls.", "bar", color="host", rank=2),
+    Column("host_total_ns", "Host", "ns", "Sum of the durations of its calls, without those inside another.", "bar", color="host", rank=2),
     Column("host_self_ns", "Host self", "ns", "Host time less the modules called inside; never negative.", rank=3),
     Column(
         "operator_ns",
@@ -384,7 +384,7 @@ def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQ
         "Classes",
         frame,
         _columns(CLASS_COLUMNS, facts, frame),
-        subtitle="summed over all instances; a class inside itself counts twice",
+        subtitle="summed over all instances; where an instance holds another of its class, both count",
         key="class_name",
         sort=Sort("time_ns" if whole else "flop" if labels_alone(capture) else "host_total_ns"),
         filters=["class_name"],

@@ -159,8 +159,9 @@ def _usual(capture: Capture, part: Scope) -> Usual | None:
 
 def module_device_ns(capture: Capture, part: Scope) -> Floats:
     """Returns forward device time per node of the module tree, NaN where a call of it was not timed."""
-    tree = module_tree(capture)
-    total, calls = _sums(capture, part, module_nodes(capture), len(tree.name))
+    node, up = module_nodes(capture), capture.tables["labels"]["parent"].to_numpy()
+    inside = (up >= 0) & (node[np.maximum(up, 0)] == node)  # of itself: that time is in the outer call's
+    total, calls = _sums(capture, part, np.where(inside, -1, node), len(module_tree(capture).name))
     return np.where(calls > 0, total, np.nan)
 
 

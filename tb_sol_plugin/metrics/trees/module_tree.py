@@ -1,6 +1,7 @@
 """Builds the tree of modules: calls of `nn.Module` merged into nodes by their path, or labels of counted work where no call was timed.
 
-A node is a module instance below the node that called it; calls of the same instance at the same place are one node.
+A node is a module instance below the node that called it; calls of the same instance at the same place are one node, with those that the
+instance makes of itself.
 Nodes stand in preorder, children by the time of their first call; `end` is one past the last node of the subtree.
 """
 
@@ -96,12 +97,17 @@ def _label_tree(capture: Capture) -> ModuleTree:
     place: dict[tuple[int, str, str], int] = {}
     of_label = np.full(len(labels) + 1, -1, np.int32)
     parent: list[int] = []
+    named: list[tuple[str, str]] = []
     for label in sorted(wanted):  # parents stand before what is inside them
         if what[label] == "module":
-            above = int(of_label[up[label]])
-            of_label[label] = place.setdefault((above, str(name[label]), str(kind[label])), len(place))
+            above, own = int(of_label[up[label]]), (str(name[label]), str(kind[label]))
+            if above >= 0 and named[above] == own:  # a module that calls itself
+                of_label[label] = above
+                continue
+            of_label[label] = place.setdefault((above, *own), len(place))
             if len(place) > len(parent):
                 parent.append(above)
+                named.append(own)
     order, depth, end = _preorder(np.array(parent, np.int64))
     rank = np.full(len(order) + 1, -1, np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
@@ -137,6 +143,7 @@ def _tree(capture: Capture) -> ModuleTree:
     parent = np.where(above >= 0, place[np.maximum(above, 0)], -1)
     own = pd.factorize(pd.MultiIndex.from_arrays([name, module_id[rows]]))[0].astype(np.int64)
     _adopt(capture, rows, place, parent, own)
+    parent = _folded(parent, own)
     node, node_parent, first = _nodes(parent, own, h.start[rows])
     texts = capture.host["name"].cat.categories
     names = [module_instance(str(texts[c])) for c in name[first].tolist()]
@@ -155,6 +162,19 @@ def _tree(capture: Capture) -> ModuleTree:
         end,
         depth,
     )
+
+
+def _folded(parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns the parents with every call straight inside a call of its own instance placed where the outer call is: they are one node.
+
+    Recorders number instances by class, so that the parts of a compiled model are all `GraphModule_0`, inside `GraphModule_0`.
+    """
+    out = parent.copy()
+    while True:
+        inside = np.flatnonzero((out >= 0) & (own[np.maximum(out, 0)] == own)) if len(out) else out
+        if not len(inside):
+            return out
+        out[inside] = out[out[inside]]
 
 
 def _adopt(

@@ -1,7 +1,8 @@
 """Builds the module tree: calls of `nn.Module` merged into nodes by their path, with host, device and modeled work per node.
 
 A node is a module instance below the node that called it; calls of the same instance at the same place are one node. Where one
-instance is called from two places it is two nodes, and their sums add up to the instance's own.
+instance is called from two places it is two nodes, and their sums add up to the instance's own. A call straight inside a call of the
+same instance belongs to that node: its time is in the outer call's.
 Nodes stand in preorder, children by the time of their first call; `end` is one past the last node of the subtree.
 """
 
@@ -134,6 +135,8 @@ SUMS: Final = (
     "again_device_ns",
 )
 """Columns of a node that add up over merged nodes."""
+BY_NODE: Final = ("calls", "host_self_ns", "device_self_ns", "backward_self_ns")
+"""Those of them that leave out the nodes below."""
 
 
 def work_of(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> ModuleWork:
@@ -145,10 +148,11 @@ def work_of(capture: Capture, part: Scope, direction: Direction = "both", limits
 def module_times(capture: Capture, part: Scope, direction: Direction = "both", limits: str = "") -> pd.DataFrame:
     """Returns one row per node called in the selection, in preorder.
 
-    Columns: node, parent (node, -1 at a root), depth, name, class_name, calls, host_total_ns, host_self_ns (less the modules
-    inside), device_total_ns (device events whose launch starts inside a call), device_self_ns (less those inside an inner module),
-    device_events, backward_device_ns (device events of backward operators linked to forward operators inside a call, launched
-    outside it), backward_self_ns, again_device_ns (device events of recomputed forward work of the node that no call of it contains),
+    Columns: node, parent (node, -1 at a root), depth, name, class_name, calls (inner ones of a module that calls itself among them),
+    host_total_ns (of the outermost calls), host_self_ns (less the modules inside), device_total_ns (device events whose launch
+    starts inside a call), device_self_ns (less those inside an inner module), device_events, backward_device_ns (device events of
+    backward operators linked to forward operators inside a call, launched outside it), backward_self_ns, again_device_ns (device events
+    of recomputed forward work of the node that no call of it contains),
     and the sums of VALUES in `direction`, with those of the node's own calls under `own_`.
     """
     tree = module_tree(capture)
@@ -194,7 +198,7 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
             "name": tree.name,
             "class_name": tree.class_name,
             "calls": at.sum_by(code, np.ones(len(rows), np.int64), size),
-            "host_total_ns": at.sum_by(code, h.duration[rows], size),
+            "host_total_ns": at.sum_by(np.where(_within_itself(capture, node, rows), -1, code), h.duration[rows], size),
             "host_self_ns": at.sum_by(code, at.self_among(capture, (S.MODULE,))[rows], size),
             "device_total_ns": contained,
             "device_self_ns": at.sum_by(innermost, duration[use], size),
@@ -211,6 +215,12 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
         seen = frame[["flop", "bytes", "owned_sum_ns"]].notna().any(axis=1).to_numpy()
     kept: pd.DataFrame = frame[seen].reset_index(drop=True)
     return kept
+
+
+def _within_itself(capture: Capture, node: Nodes, rows: npt.NDArray[np.intp]) -> Mask:
+    """Returns per module call of `rows` whether it runs in a selected call of its own node. node: per host row, -1 not selected."""
+    around = at.nearest(capture, S.MODULE, rows, strict=True)
+    return np.asarray((around >= 0) & (node[np.maximum(around, 0)] == node[rows]))
 
 
 def _beyond(tree: ModuleTree, innermost: npt.NDArray[np.integer], values: npt.NDArray[np.int64], contained: Ints) -> Ints:
@@ -331,17 +341,36 @@ def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> pd.DataFrame:
 
 
 def class_rows(frame: pd.DataFrame) -> list[MergedRow]:
-    """Returns a row per class of `module_times`, in order of first appearance."""
+    """Returns a row per class of `module_times`, in order of first appearance, of the nodes with no node of the same instance above."""
+    return _by_class(frame[~_below_itself(frame)])
+
+
+def _by_class(frame: pd.DataFrame) -> list[MergedRow]:
     return [MergedRow(tuple(g.index.tolist()), -1, str(c), str(c)) for c, g in frame.groupby("class_name", sort=False, observed=True)]
 
 
+def _below_itself(frame: pd.DataFrame) -> Mask:
+    """Returns per row of `module_times` whether a node of the same instance stands above it."""
+    position = {int(n): i for i, n in enumerate(frame["node"].tolist())}
+    names = frame["name"].tolist()
+    above: list[frozenset[str]] = []
+    out = np.zeros(len(frame), bool)
+    for i, up in enumerate(frame["parent"].tolist()):
+        outer = position.get(int(up), -1)
+        around = above[outer] | {names[outer]} if outer >= 0 else frozenset()
+        above.append(around)
+        out[i] = names[i] in around
+    return out
+
+
 def by_class(capture: Capture, frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns sums per class over all nodes; a class nested in itself counts twice.
+    """Returns sums per class over all instances, each over its outermost calls; two instances of a class, one in the other, both count.
 
     Columns: class_name, instances (distinct names), SUMS, WORK.
     """
     rows = class_rows(frame)
-    out = merged_sums(frame, rows)
+    out, every = merged_sums(frame, rows), merged_sums(frame, _by_class(frame))
+    out = out.assign(**{name: every[name] for name in (*SUMS, *WORK) if name in BY_NODE or name.startswith(OWN)})
     out["instances"] = [int(frame["name"].iloc[list(r.nodes)].nunique()) for r in rows]
     return out.drop(columns=["parent"]).assign(name=out["class_name"])
 

@@ -63,16 +63,45 @@ def test_one_instance_called_from_two_places_is_two_nodes(tmp_path: Path) -> Non
     assert module_times(c, scope(c, Query())).groupby("name")["calls"].sum()["Shared_7"] == 3
 
 
-def test_a_module_inside_itself_counts_an_event_once(tmp_path: Path) -> None:
-    # GIVEN R_0 that calls itself, with one kernel of 50 in the inner call
+def test_a_module_inside_itself_is_one_node_over_its_outermost_calls(tmp_path: Path) -> None:
+    # GIVEN R_0 that calls itself twice, one of them with a third call and Linear_0 inside; kernels of 50 in Linear_0, 7 in the second call
     t = TraceBuilder()
     t.module("R_0", 0, 1_000, module_id=1)
     t.module("R_0", 100, 500, module_id=1)
-    t.launch("k", at=200, start=300, duration=50)
+    t.module("R_0", 110, 400, module_id=1)
+    t.module("Linear_0", 150, 200, module_id=2)
+    t.launch("k", at=200, start=1_300, duration=50)
+    t.module("R_0", 700, 200, module_id=1)
+    t.launch("k", at=800, start=1_400, duration=7)
     c = read_back(t, tmp_path)
     nodes = module_times(c, scope(c, Query()))
-    # THEN inner and outer call are nodes with 50 each, and the outer launched nothing itself
-    assert nodes["device_total_ns"].tolist() == [50, 50] and nodes["device_self_ns"].tolist() == [0, 50]
+    # THEN the four calls are one node of 1 000 and 57, less Linear_0 its own
+    assert nodes["name"].tolist() == ["R_0", "Linear_0"]
+    assert nodes["calls"].tolist() == [4, 1] and nodes["device_events"].tolist() == [2, 1]
+    assert nodes["host_total_ns"].tolist() == [1_000, 200] and nodes["host_self_ns"].tolist() == [800, 200]
+    assert nodes["device_total_ns"].tolist() == [57, 50] and nodes["device_self_ns"].tolist() == [7, 50]
+    # AND so is its class
+    classes = by_class(c, nodes).set_index("class_name")
+    assert classes.loc["R", ["instances", "calls", "host_total_ns", "device_total_ns"]].tolist() == [1, 4, 1_000, 57]
+
+
+def test_a_class_counts_a_module_that_lies_deeper_inside_itself_once(tmp_path: Path) -> None:
+    # GIVEN R_0 of 1 000 with a kernel of 5, in it Other_0 with R_0 of 400 with a kernel of 50; beside it R_1 of 300 that holds R_2 of 200
+    t = TraceBuilder()
+    t.module("R_0", 0, 1_000, module_id=1)
+    t.launch("k", at=10, start=2_000, duration=5)
+    t.module("Other_0", 100, 700, module_id=2)
+    t.module("R_0", 200, 400, module_id=1)
+    t.launch("k", at=300, start=2_100, duration=50)
+    t.module("R_1", 1_100, 300, module_id=3)
+    t.module("R_2", 1_150, 200, module_id=4)
+    c = read_back(t, tmp_path)
+    nodes = module_times(c, scope(c, Query()))
+    assert nodes["name"].tolist() == ["R_0", "Other_0", "R_0", "R_1", "R_2"]
+    # THEN the class holds 1 000 + 300 + 200 of the host and 55 of the device, and of its own 300 + 400 + 100 + 200
+    row = by_class(c, nodes).set_index("class_name").loc["R"]
+    assert (row["instances"], row["calls"], row["host_total_ns"], row["device_total_ns"]) == (3, 4, 1_500, 55)
+    assert (row["host_self_ns"], row["device_self_ns"]) == (1_000, 55)
 
 
 def test_recomputed_forward_inside_the_backward_pass_is_not_backward_of_the_outer_module(tmp_path: Path) -> None:

@@ -373,6 +373,24 @@ def test_calls_outside_the_model_without_work_of_their_own(tmp_path: Path, own: 
     assert nodes["flop"].tolist() == ([1_024, 1_024, 1_024] if own else [2_048, 2_048])
 
 
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_module_that_calls_itself_is_one_module(tmp_path: Path, timed: bool) -> None:
+    # GIVEN a block that calls itself, with a product in either call, timed or known by its labels alone
+    b = SolBuilder()
+    outer = b.module("block", "Block")
+    inner = b.module("block", "Block", outer)
+    mm = b.sig("aten::mm", [[8, 8], [8, 8]], flop=1024, bytes=768)
+    times = [b.time(outer, 100, 3_000, 900), b.time(inner, 200, 2_000, 600)] if timed else []
+    b.iteration(3, 0, 10_000, rows=[b.row(mm, module=outer), b.row(mm, module=inner)], modules=times)
+    c = opened(b, tmp_path)
+    # THEN it is one row with both products, whose time is that of the outer call
+    t = report(c, "modules").table("modules")
+    assert t["id"].tolist() == ["Block_0"] and t["flop"].tolist() == [2_048]
+    assert report(c, "roofline", by="module").table("ops")["flop"].tolist() == [2_048]
+    if timed:
+        assert t["calls"].tolist() == [2] and t["host_total_ns"].tolist() == [3_000] and t["device_total_ns"].tolist() == [900]
+
+
 def test_modules_of_compiled_code_are_known_by_their_labels(tmp_path: Path) -> None:
     # GIVEN work in two layers of a model, of which no call was timed
     b = SolBuilder()
