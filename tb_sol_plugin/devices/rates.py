@@ -102,7 +102,7 @@ SOURCES: Final = {
     "o": "public B200 and B300 notes, HGX tables", "p": "per-die constant of a training framework",
     "q": "device table of torch 2.13 inductor", "r": "per-CU rates of the CDNA2, CDNA3 and CDNA4 whitepapers",
     "s": "ISSCC 2026 coverage, press tables", "t": "press article on Gaudi3, 2024-04-09",
-    "u": "AMD Instinct MI210 data sheet",
+    "u": "AMD's figures at the launch of the MI210, 2022-03-22",
 }  # fmt: skip
 """The letters of the column `provenance` of `devices.csv`. All are third-party sources."""
 

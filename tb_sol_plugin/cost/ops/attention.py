@@ -28,6 +28,7 @@ the serving engine names its step by them.
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -500,23 +501,14 @@ LENGTHS: Final = re.compile(
 )
 """Sums over the requests of a step, as vLLM names the step: queries, keys, queries squared, queries x keys; prefill, then decode."""
 FROM_STEP: Final = "key lengths from the name of the step; the whole context counted, in the type of the keys"
-READS_LENGTHS: Final = ("vllm::unified_attention", "vllm::unified_attention_with_output")
+ONE_SEQUENCE: Final = "one sequence: as many keys as the longest has"
+UNIFIED: Final = ("vllm::unified_attention", "vllm::unified_attention_with_output")
+READS_LENGTHS: Final = (*UNIFIED, "aiter::mha_batch_prefill")
 """Operators that look for such a name around their call."""
 
 
-@model(*READS_LENGTHS, kind="attention")
-def paged_step(call: Inputs) -> Cost | None:
-    """unified_attention(q[T,H,D] 0, k[T,G,D] 1, v[T,G,D] 2, out 3, ...) over a paged cache. Key lengths stand in device memory; where
-    vLLM names the step by the sums of its requests' lengths, P = sum(sq sk) - sum(sq^2 - sq)/2 pairs (half of the square for a prefill
-    without cached keys), and sum(sk) keys and values are read. Otherwise unknown: the least that the sizes allow, one key per query,
-    would be no limit to compare with. A layer's sliding window is not recorded and then shows as above the limit. FP8 queries meet an FP8
-    cache: new keys are converted as they are written to it."""
-    q, k, v = (call.tensor(at) for at in range(3))
-    lengths = LENGTHS.search(call.around)
-    if lengths is None:
-        return unknown(PAGED)
-    if q is None or k is None or v is None or not len(q.shape) == len(k.shape) == len(v.shape) == 3:
-        return None
+def _by_step(lengths: re.Match[str], q: Tensor, k: Tensor, v: Tensor, out: Tensor | None) -> Cost:
+    """q[T, H, D]; k and v[..., G, D]: a row of the cache. lengths: sums over the requests of a step, out of its name."""
     sums = [int(number) for number in lengths.groups()]
     if sums[0] + sums[4] > q.shape[0]:
         return unknown("sizes contradict: fewer tokens than the name of the step says")
@@ -530,15 +522,75 @@ def paged_step(call: Inputs) -> Cost | None:
         seen += sqsk - (sqsq if whole else sqsq - sq) // 2
         every += sqsk
         keys += sk
-    each = 2 * q.shape[1] * (q.shape[2] + v.shape[2])
-    out = call.tensor(3)
+    each = 2 * q.shape[1] * (q.shape[2] + v.shape[-1])
     cache = q.dtype if q.dtype.startswith("fp8") else k.dtype
-    traffic = [q.bytes, size_of(q.shape[0] * q.shape[1] * v.shape[2], q.dtype if out is None else out.dtype)]
-    traffic += [size_of(keys * t.shape[1] * t.shape[2], cache) for t in (k, v)]
+    traffic = [q.bytes, size_of(q.shape[0] * q.shape[1] * v.shape[-1], q.dtype if out is None else out.dtype)]
+    traffic += [size_of(keys * t.shape[-2] * t.shape[-1], cache) for t in (k, v)]
     compute = compute_dtype(q) if q.dtype.startswith("fp8") else compute_dtype(q, k, v)
     return Cost(
         flop=each * seen, flop_dense=each * every, bytes=total(*traffic), dtype=compute, kind="attention", estimated=True, reason=FROM_STEP
     )
+
+
+@model(*UNIFIED, kind="attention")
+def paged_step(call: Inputs) -> Cost | None:
+    """unified_attention(q[T,H,D] 0, k[T,G,D] 1, v[T,G,D] 2, out 3, ...) over a paged cache. Key lengths stand in device memory; where
+    vLLM names the step by the sums of its requests' lengths, P = sum(sq sk) - sum(sq^2 - sq)/2 pairs (half of the square for a prefill
+    without cached keys), and sum(sk) keys and values are read. Otherwise unknown: the least that the sizes allow, one key per query,
+    would be no limit to compare with. A layer's sliding window is not recorded and then shows as above the limit. FP8 queries meet an FP8
+    cache: new keys are converted as they are written to it."""
+    q, k, v = (call.tensor(at) for at in range(3))
+    lengths = LENGTHS.search(call.around)
+    if lengths is None:
+        return unknown(PAGED)
+    if q is None or k is None or v is None or not len(q.shape) == len(k.shape) == len(v.shape) == 3:
+        return None
+    return _by_step(lengths, q, k, v, call.tensor(3))
+
+
+def _linear_cache(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether rows of [key heads, width] stand last in both caches, and the heads fit."""
+    fits = len(q.shape) == 3 and len(k.shape) in (3, 4) and k.shape[:-1] == v.shape[:-1] and k.shape[-1] == q.shape[-1]
+    return fits and all((*k.shape, *v.shape)) and q.shape[1] % k.shape[-2] == 0
+
+
+def _one_sequence(call: Inputs, q: Tensor, k: Tensor, v: Tensor, keys: int, mask: Mask) -> Cost:
+    """A sequence of known keys; of a window those rows that some query sees. The log-sum-exp is the flag behind the window (and sinks)."""
+    window, (queries, heads, width) = _window(call, 13), q.shape
+    touched = min(keys, queries + window[0]) if window[0] >= 0 and mask != "none" else keys
+    seen_k, seen_v = (t._replace(shape=(touched, *t.shape[-2:]), strides=None) for t in (k, v))
+    kept = call.flag(15 if isinstance(call.value(15), bool) else 16)
+    return _cost(
+        q, seen_k, seen_v, work(Sizes(1, heads, queries, keys, width, v.shape[-1]), mask, "fwd", window),
+        out=queries * heads * v.shape[-1], logsumexp=queries * heads if kept else 0, direction="fwd", reason=ONE_SEQUENCE,
+    )  # fmt: skip
+
+
+@model("aiter::mha_batch_prefill", kind="attention")
+def batch_prefill(call: Inputs) -> Cost | None:
+    """mha_batch_prefill(q[T,H,D] 0, k 1 and v 2 of the cache [tokens,G,D] or [pages,page,G,D], offsets of queries 3, of pages 4, pages 5,
+    max_q 6, max_k 7, dropout 8, scale 9, softcap 10, zero 11, causal 12, window 13 and 14, ...): causal bottom-right. Key lengths stand in
+    device memory. Known are they where the engine names its step by them, as for `unified_attention`, and for a single sequence, whose
+    longest keys are its keys; of several fresh sequences (as many keys as queries, no cache) the longest is: a lower bound. Else unknown.
+    Bytes: the keys and values that the queries see, the page table left out."""
+    q, k, v, offsets = (call.tensor(at) for at in range(4))
+    if q is None or k is None or v is None or offsets is None:
+        return None
+    if not _linear_cache(q, k, v):
+        return unknown("layout of the key cache not known")
+    lengths = LENGTHS.search(call.around)
+    if lengths is not None and _window(call, 13) == EVERYWHERE:
+        return _by_step(lengths, q, k, v, None)
+    causal, most, keys, pages = call.flag(12), call.value(6), call.value(7), call.tensor(5)
+    if causal is None or not isinstance(keys, int) or isinstance(keys, bool) or keys < 1:
+        return unknown(f"{PAGED}; longest sequence and mask not recorded")
+    mask: Mask = "bottom_right" if causal else "none"
+    queries = q.shape[0]
+    if offsets.numel == 2 and most == queries and keys <= prod(k.shape[:-2]):
+        return _one_sequence(call, q, k, v, keys, mask)
+    if k.shape[:-2] == (queries,) and pages is not None and pages.numel == queries and most == keys:
+        return _packed(q, k, v, offsets, (most, keys), mask, _window(call, 13), "fwd")
+    return unknown(PAGED)
 
 
 @model(

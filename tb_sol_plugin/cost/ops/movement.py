@@ -15,8 +15,9 @@ Operators of serving engines that move or convert: quantization, writes into the
 
 A quantization reads its input once and writes result and scales; 2 FLOP per element (find the largest, scale), 1 where the scale is
 given. A cache write touches the slots of its tokens only, never the cache.
-Source: operator schemas of vLLM, sgl-kernel and aiter.
-Limits: a cache in another layout than its tokens moves whole sectors.
+Source: operator schemas of vLLM, SGLang, sgl-kernel, aiter and FBGEMM (fbgemm_gpu 0.6 to 1.3; its later home is MSLK).
+Limits: a cache in another layout than its tokens moves whole sectors. A scale of the whole tensor is found in a pass of its own, which
+reads the input a second time: not counted, a lower bound.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from math import ceil, prod
 from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of
-from tb_sol_plugin.cost.model import Cost, model
+from tb_sol_plugin.cost.model import Cost, model, pattern, unknown
 from tb_sol_plugin.cost.ops.pointwise import axis, count, like, moved, read, repeated, vector
 
 
@@ -433,6 +434,71 @@ def dual_quantization(call: Inputs) -> Cost | None:
     return None if x is None else vector(x.dtype, 4 * x.numel, x.bytes, 2 * (-(-x.numel // 2) + -(-x.numel // 32)))
 
 
+def _byte_each(x: Tensor, per_element: int, scales: int, *more: Tensor | None) -> Cost:
+    """x (and small tensors with it) read; one byte per element and FP32 scales written."""
+    return vector(x.dtype, per_element * x.numel, x.bytes, x.numel, 4 * scales, *read(*more))
+
+
+@pattern(r"(fbgemm|mslk)::quantize_fp8_per_(tensor|row|col)", kind="elementwise")
+def fbgemm_fp8(call: Inputs) -> Cost | None:
+    """quantize_fp8_per_row(x[..., M, K], sizes 1, bound 2, ...): a byte per element and FP32 scales: one per row, per column, or per tensor
+    (per matrix of a batch); 2 n FLOP."""
+    x = call.tensor(0)
+    if x is None:
+        return None
+    if len(x.shape) not in (2, 3):
+        return unknown("fbgemm quantizes 2 or 3 dimensions")
+    batch, rows, columns = (*(1, *x.shape)[-3:],)
+    scales = batch * {"row": rows, "col": columns}.get(call.name.rpartition("_")[2], 1)
+    return _byte_each(x, 2, scales, call.tensor(1), call.tensor(2))
+
+
+@pattern(r"(fbgemm|mslk)::(quantize_fp8_per_tensor_fixed_scale|per_tensor_quantize_i8)", kind="elementwise")
+def fbgemm_fixed(call: Inputs) -> Cost | None:
+    """quantize_fp8_per_tensor_fixed_scale(x, scale, sizes, ...), per_tensor_quantize_i8(x, scale): a byte per element; n FLOP."""
+    x = call.tensor(0)
+    return None if x is None else _byte_each(x, 1, 0, call.tensor(1), call.tensor(2))
+
+
+@pattern(r"(fbgemm|mslk)::per_tensor_dynamic_quantize_i8", kind="elementwise")
+def fbgemm_dynamic(call: Inputs) -> Cost | None:
+    """per_tensor_dynamic_quantize_i8(x): a byte per element and one FP32 scale; 2 n FLOP."""
+    x = call.tensor(0)
+    return None if x is None else _byte_each(x, 2, 1)
+
+
+@pattern(r"(fbgemm|mslk)::get_fp8_per_tensor_scale", kind="elementwise")
+def fbgemm_scale(call: Inputs) -> Cost | None:
+    """get_fp8_per_tensor_scale(x, sizes, bound): x read, one FP32 scale written; n FLOP."""
+    x = call.tensor(0)
+    return None if x is None else vector(x.dtype, x.numel, x.bytes, 4, *read(call.tensor(1), call.tensor(2)))
+
+
+@pattern(r"(fbgemm|mslk)::silu_mul_quantize_i8", kind="elementwise")
+def fbgemm_gated(call: Inputs) -> Cost | None:
+    """silu_mul_quantize_i8(x1, x2, scale): both read, a byte per element written; 3 n FLOP (silu, product, scale)."""
+    gate, up = call.tensor(0), call.tensor(1)
+    if gate is None or up is None:
+        return None
+    return _byte_each(gate, 3, 0, up) if gate.shape == up.shape else unknown("sizes contradict: the two inputs")
+
+
+@pattern(r"(fbgemm|mslk)::scaled_fp4_quant", kind="elementwise")
+def fbgemm_fp4(call: Inputs) -> Cost | None:
+    """scaled_fp4_quant(out, x, block scales, scale): two numbers per byte written; 2 n FLOP."""
+    return _quantized(call.tensor(0), call.tensor(1), call.tensor(2), call.tensor(3), per_element=2)
+
+
+@pattern(r"fbgemm::(Float|Half|BFloat16|FloatOrHalf)To(Fused8Bit|FP8)RowwiseQuantized", kind="elementwise")
+def fbgemm_rowwise(call: Inputs) -> Cost | None:
+    """FloatToFused8BitRowwiseQuantized(x[..., K]): a byte per element, and 8 bytes of scale and bias at the end of each row; 2 n FLOP. Rows
+    are padded to 4 bytes on GPUs: left out."""
+    x = call.tensor(0)
+    if x is None or not x.shape:
+        return None
+    return _byte_each(x, 2, 2 * prod(x.shape[:-1]))
+
+
 @model("aten::fake_quantize_per_tensor_affine", "aten::fake_quantize_per_channel_affine", kind="elementwise", wrapper=True)
 def fake_quantization(call: Inputs) -> Cost | None:
     """fake_quantize_per_tensor_affine(x, scale, zero, low, high), where nothing below it was recorded: 4 n FLOP."""
@@ -456,6 +522,21 @@ def cache_write(call: Inputs) -> Cost | None:
     if key is None or value is None or cache is None:
         return None
     return moved(key.dtype, key.bytes, value.bytes, size_of(key.numel + value.numel, cache.dtype), *read(call.tensor(4)))
+
+
+@model("sglang::store_cache", kind="other")
+def slot_write(call: Inputs) -> Cost | None:
+    """store_cache(k[T, D] 0, v[T, D] 1, k_cache[S, D] 2, v_cache[S, D] 3, slots[T] 4, ...): rows of tokens read, as many elements written
+    into the caches, in their types. A slot of -1 is not written: the record does not tell how many there are."""
+    key, value, slots = call.tensor(0), call.tensor(1), call.tensor(4)
+    caches = call.tensor(2), call.tensor(3)
+    if key is None or value is None or caches[0] is None or caches[1] is None or slots is None:
+        return None
+    for row, cache in ((key, caches[0]), (value, caches[1])):
+        if not row.shape or not cache.shape or row.shape[0] != slots.numel or prod(row.shape[1:]) != prod(cache.shape[1:]):
+            return unknown("sizes contradict: rows of tokens, slots and rows of the cache")
+    written = size_of(key.numel, caches[0].dtype), size_of(value.numel, caches[1].dtype)
+    return moved(key.dtype, *read(key, value, slots), *written)
 
 
 @model("_C_cache_ops::concat_and_cache_mla", kind="other")

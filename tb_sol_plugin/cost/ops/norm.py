@@ -20,7 +20,7 @@ from math import prod
 from typing import Final
 
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, size_of
-from tb_sol_plugin.cost.model import Cost, Direction, model
+from tb_sol_plugin.cost.model import Cost, Direction, model, unknown
 from tb_sol_plugin.cost.ops.pointwise import count, like, read, vector, wide
 
 FORWARD: Final = 8
@@ -354,6 +354,25 @@ def layer_norm_new(call: Inputs) -> Cost | None:
     """aiter::layernorm2d_fwd(x, weight, bias, eps): the result is new."""
     x = call.tensor(0)
     return None if x is None else _norm(x, like(x), call.tensor(1), call.tensor(2))
+
+
+@model("aiter::_groupnorm_run", "aiter::groupnorm_run", kind="norm")
+def group_norm_new(call: Inputs) -> Cost | None:
+    """aiter::_groupnorm_run(x[N, C, ...], groups, weight[C], bias[C], eps): the result is new. Later versions give the result and scratch
+    memory first: (y, scratch, x, groups, weight, bias, eps). No statistics are kept; the scratch memory is left out, 32 KiB at most."""
+    first = 2 if call.tensor(1) is not None else 0
+    x, weight, bias = (call.tensor(first + at) for at in (0, 2, 3))
+    if x is None or len(x.shape) < 2:
+        return None
+    groups, channels = count(call, first + 1), x.shape[1]
+    if any(t is not None and t.numel != channels for t in (weight, bias)):
+        return unknown("sizes contradict: channels, weight and bias")
+    if groups is not None and (groups == 0 or channels % groups):
+        return unknown(f"sizes contradict: {channels} channels in {groups} groups")
+    out = call.tensor(0) if first else None
+    if out is not None and out.numel != x.numel:
+        return unknown("sizes contradict: input and result")
+    return _norm(x, like(x) if out is None else like(out), weight, bias)
 
 
 def _group_scales(x: Tensor, group: int | None) -> int:

@@ -2,7 +2,7 @@
 
 Products: 2 M N K FLOP over logical sizes. Bytes: every tensor of the call read once at its stored size, the result written in its own
 type. Weights stand as [N, K] or [K, N]; which one follows from the inner size of the activations.
-Source: the operator schemas the packages register (vLLM 0.4 to 0.11, sgl-kernel 0.1 to 0.3, aiter 2025, Transformer Engine 2);
+Source: the operator schemas the packages register (vLLM 0.4 to 0.11, sgl-kernel 0.1 to 0.3, aiter 2025, FBGEMM 1, Transformer Engine 2);
 counts as in `gemm.py`. Limits: a result type that is not recorded is assumed to be BF16 where the operands are 8 bit or less, and
 marked; packed weights count logical sizes only where scales or values tell them.
 
@@ -123,6 +123,12 @@ def block_linear(call: Inputs) -> Cost | None:
     """apply_w8a8_block_fp8_linear(x[...,K] 0, weight fp8 [N,K] 1, block 2, weight_scale 3, ...): 2 N K per row, computed in FP8."""
     x = call.tensor(0)
     return _either(x, call.tensor(1), (call.tensor(3),), "" if x is None else x.dtype, dtype="fp8")
+
+
+@pattern(r"(fbgemm|mslk)::f8f8bf16(_rowwise|_blockwise|_tensorwise)?", kind="gemm")
+def fbgemm_product(call: Inputs) -> Cost | None:
+    """f8f8bf16_rowwise(a[M,K] 0, b[N,K] 1, scale_a 2, scale_b 3, bias 4, ...): 2 M N K in FP8, written as BF16."""
+    return _either(call.tensor(0), call.tensor(1), tuple(call.tensor(i) for i in (2, 3, 4)), "bf16")
 
 
 @model("sgl_kernel::bmm_fp8", "flashinfer::bmm_fp8", "vllm::bmm_fp8", kind="gemm")
