@@ -86,9 +86,9 @@ export const columnUnit = (top: number, unit: string): Scale => scaleOf(unit ===
  * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
  * `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a tenth of it.
  * `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
- * them would vanish gives way to the next smaller one.
+ * them would vanish gives way to the next smaller one. `fixed`: the unit, where others have chosen it.
  */
-export function columnScale(values: readonly (number | null | undefined)[], unit: string, neighbor?: Scale, single = false): ColumnScale {
+export function columnScale(values: readonly (number | null | undefined)[], unit: string, neighbor?: Scale, single = false, fixed?: Scale): ColumnScale {
   const known: number[] = [];
   let top = 0;
   for (const v of values) {
@@ -108,13 +108,19 @@ export function columnScale(values: readonly (number | null | undefined)[], unit
   if (unit !== "ns" && low < scale.factor * (unit === "B/s" ? 0.1 : 0.05) && top < scale.factor * 10) scale = scaleOf(top / 1000, unit); // rates whose middle would vanish
   const vanish = single && (unit === "ns" || unit === "B") && scale.factor >= 1e3 && half < scale.factor * 0.05;
   if (vanish) scale = scaleOf(scale.factor / 1000, unit);
-  const { factor, name } = !vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * 0.1 ? neighbor : scale;
+  const { factor, name } = fixed ?? (!vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * 0.1 ? neighbor : scale);
   if ((unit === "ns" && name === "ns") || (unit === "B" && name === "B")) return { factor, name, decimals: 0 };
   if (unit === "" && known.every(Number.isInteger)) return { factor, name, decimals: 0 };
   const middle = (unit === "B/s" ? low : half) / factor; // rates show the digits of a slow link
   const reach = unit === "" ? Math.min(top, half * 1000) : top; // one far away must not take the decimals of all
   const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(reach / factor, 1))) + 1);
   return { factor, name, decimals: Math.max(0, Math.min(digits(middle), room, top / factor >= 1 ? 2 : 3)) };
+}
+
+/** The one unit of times of single calls: µs, from a median of ten milliseconds on ms. */
+export function callScale(values: readonly number[]): Scale {
+  const known = values.filter((v) => v > 0).sort((a, b) => a - b);
+  return (known[known.length >> 1] ?? 0) < 1e7 ? { factor: 1e3, name: "µs" } : { factor: 1e6, name: "ms" };
 }
 
 /** A value in a column's scale: `0` is exact, a value below half a unit of the last digit is `< 0.01`. */

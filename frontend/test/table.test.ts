@@ -34,6 +34,16 @@ describe("table model", () => {
     expect(sortOf(s, { ...emptyTable(), sort: { column: "gone", descending: true } })).toEqual({ column: "time_ns", descending: true });
   });
 
+  test("GIVEN times of single calls next to sums WHEN laid out THEN all of them have one unit, however large the sums are", () => {
+    const s = flat();
+    s.columns.push({ name: "mean_ns", label: "Mean", unit: "ns", per: "call" }, { name: "max_ns", label: "Max", unit: "ns", per: "call" });
+    Object.assign(s.data, { time_ns: [12e6, 3e6, 2e6, 1e6], mean_ns: [88_380, 29_040, 2_700, 2_000], max_ns: [223_000, 104_000, 3_000, 2_000] });
+    const headings = columnsFor(s, emptyTable(), 2000).map((l) => l.heading);
+    expect(headings.slice(2)).toEqual(["Time, ms", "Mean, µs", "Max, µs"]);
+    Object.assign(s.data, { mean_ns: [12e6, 30e6, 40e6, 2_000], max_ns: [12e6, 30e6, 40e6, 2_000] });
+    expect(columnsFor({ ...s }, emptyTable(), 2000).map((l) => l.heading).slice(2)).toEqual(["Time, ms", "Mean, ms", "Max, ms"]);
+  });
+
   test("GIVEN a text and a kept value WHEN filtered THEN both hold and the count says so", () => {
     const s = flat();
     const shown = shownRows(s, { ...emptyTable(), keep: { kind: ["gemm"] } }, "BM");

@@ -54,6 +54,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     color: a member of the palette ("compute", "gemm", …) for bars; color_by: the column that names the member per row.
     parts: columns stacked in a `stack` cell, each drawn in the palette color of the same position in `part_colors`.
     missing: why a null can stand here ("not recorded by AMD's tracer"), shown on hover of the dash.
+    full: the column with the whole of a text that this one abbreviates, shown on hover and copied.
+    per: "call" for times of single calls: all of them in a table are shown in one unit, apart from that of its sums.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     parts: tuple[str, ...] = ()
     part_colors: tuple[str, ...] = ()
     missing: str = ""
+    full: str = ""
+    per: Literal["", "call"] = ""
 
 
 class Fact(msgspec.Struct, frozen=True):

@@ -2420,8 +2420,23 @@ var plain = (text) => pieces(text).map((p) => p.text).join("");
 function Text({ text }) {
 	return /* @__PURE__ */ a($, { children: pieces(text).map((p) => p.kind === "bold" ? /* @__PURE__ */ a("strong", { children: p.text }) : p.kind === "code" ? /* @__PURE__ */ a("code", { children: p.text }) : p.text) });
 }
-/** A long name cut in its middle by the room it has; the whole of it on hover and for copying. */
-function Middle({ text, tip = text }) {
+/**
+* A long name cut in its middle by the room it has; the whole of it on hover and for copying. part: what of it tells it from
+* other names, [from, to): that stays, and what stands around it is cut.
+*/
+function Middle({ text, tip = text, part }) {
+	if (part && text.length > 24 && part[0] > 0) return /* @__PURE__ */ a("span", {
+		class: "mid kept",
+		"data-tip": tip,
+		children: [
+			/* @__PURE__ */ a("span", { children: text.slice(0, part[0]) }),
+			/* @__PURE__ */ a("span", {
+				class: "mid-kept",
+				children: text.slice(...part)
+			}),
+			/* @__PURE__ */ a("span", { children: text.slice(part[1]) })
+		]
+	});
 	if (text.length <= 24) return /* @__PURE__ */ a("span", {
 		class: "mid",
 		"data-tip": tip,
@@ -2775,9 +2790,9 @@ var columnUnit = (top, unit) => scaleOf(unit === "ns" && top < 1e10 ? Math.min(t
 * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
 * `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a tenth of it.
 * `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
-* them would vanish gives way to the next smaller one.
+* them would vanish gives way to the next smaller one. `fixed`: the unit, where others have chosen it.
 */
-function columnScale(values, unit, neighbor, single = false) {
+function columnScale(values, unit, neighbor, single = false, fixed) {
 	const known = [];
 	let top = 0;
 	for (const v of values) {
@@ -2812,7 +2827,7 @@ function columnScale(values, unit, neighbor, single = false) {
 	if (unit !== "ns" && low < scale.factor * (unit === "B/s" ? .1 : .05) && top < scale.factor * 10) scale = scaleOf(top / 1e3, unit);
 	const vanish = single && (unit === "ns" || unit === "B") && scale.factor >= 1e3 && half < scale.factor * .05;
 	if (vanish) scale = scaleOf(scale.factor / 1e3, unit);
-	const { factor, name } = !vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * .1 ? neighbor : scale;
+	const { factor, name } = fixed ?? (!vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * .1 ? neighbor : scale);
 	if (unit === "ns" && name === "ns" || unit === "B" && name === "B") return {
 		factor,
 		name,
@@ -2830,6 +2845,17 @@ function columnScale(values, unit, neighbor, single = false) {
 		factor,
 		name,
 		decimals: Math.max(0, Math.min(digits(middle), room, top / factor >= 1 ? 2 : 3))
+	};
+}
+/** The one unit of times of single calls: µs, from a median of ten milliseconds on ms. */
+function callScale(values) {
+	const known = values.filter((v) => v > 0).sort((a, b) => a - b);
+	return (known[known.length >> 1] ?? 0) < 1e7 ? {
+		factor: 1e3,
+		name: "µs"
+	} : {
+		factor: 1e6,
+		name: "ms"
 	};
 }
 /** A value in a column's scale: `0` is exact, a value below half a unit of the last digit is `< 0.01`. */
@@ -2857,7 +2883,7 @@ function readQuantity(text) {
 }
 // src/ui/select.tsx
 var SEARCH_FROM = 8;
-var MOST$1 = 400;
+var MOST$2 = 400;
 function List({ options, value, label, onPick, marked, head, foot, free }) {
 	const [text, setText] = d$2("");
 	const list = T(null);
@@ -2909,7 +2935,7 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 				role: "listbox",
 				"aria-label": label,
 				children: [
-					found.slice(0, MOST$1).map((o) => {
+					found.slice(0, MOST$2).map((o) => {
 						const on = marked ? marked(o.value) : o.value === value;
 						return /* @__PURE__ */ a("button", {
 							type: "button",
@@ -2945,9 +2971,9 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 							"”."
 						]
 					}),
-					found.length > MOST$1 && /* @__PURE__ */ a("div", {
+					found.length > MOST$2 && /* @__PURE__ */ a("div", {
 						class: "none",
-						children: [found.length - MOST$1, " more; type to narrow."]
+						children: [found.length - MOST$2, " more; type to narrow."]
 					})
 				]
 			}),
@@ -3070,7 +3096,7 @@ var SIGN = {
 	partial: "≈",
 	lower_bound: "≥"
 };
-var WORD = {
+var WORD$1 = {
 	estimated: "Estimated",
 	partial: "Partly modeled",
 	unverified: "Unverified limit",
@@ -3081,7 +3107,7 @@ var WORD = {
 };
 /** The reason of a mark, as a tooltip. */
 function whyText(mark) {
-	return mark ? mark.why ? `${WORD[mark.state]}: ${mark.why}` : WORD[mark.state] : "";
+	return mark ? mark.why ? `${WORD$1[mark.state]}: ${mark.why}` : WORD$1[mark.state] : "";
 }
 /** The signs of a mark around a number that is already formatted. */
 function Marked({ mark, text = "", children }) {
@@ -3572,7 +3598,7 @@ function FindingItem({ f, largest, memory, whole }) {
 // src/sections/figure/bars.ts
 var isPlain$1 = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 /** px that a bar is thick at most: horizontal, vertical */
-var MOST = {
+var MOST$1 = {
 	h: 44,
 	v: 110
 };
@@ -3589,7 +3615,7 @@ function capBars(data, layout) {
 	const margin = layout["margin"] ?? {};
 	const band = (lying ? Number(layout["height"]) - (margin["t"] ?? 10) - (margin["b"] ?? 46) : Number(layout["width"]) - (margin["l"] ?? 58) - (margin["r"] ?? 14)) / places.size;
 	if (!(band > 0)) return;
-	const most = (lying ? MOST.h : MOST.v) / band;
+	const most = (lying ? MOST$1.h : MOST$1.v) / band;
 	const grouped = (layout["barmode"] ?? "group") === "group" ? new Set(bars.map((t) => t["offsetgroup"] ?? t)).size : 1;
 	layout["bargap"] = Math.max(Number(layout["bargap"] ?? .3), 1 - most * grouped);
 	for (const t of bars) if (typeof t["width"] === "number" && t["offset"] === void 0) t["width"] = Math.min(t["width"], most);
@@ -6994,6 +7020,8 @@ var rowCount = (s) => Math.max(0, ...s.columns.map((c) => s.data[c.name]?.length
 var keyOf = (s, index) => s.key ? String(cell(s, s.key, index) ?? "") : String(index);
 var idOf = (s, index) => s.tree ? String(cell(s, s.tree.id, index) ?? index) : String(index);
 var textual = (c) => TEXTUAL.has(c.show ?? "number");
+/** A text without abbreviation: of a column that has a longer form in another column, that form. */
+var wholeText = (s, c, index) => String(c.full && cell(s, c.full, index) || (cell(s, c.name, index) ?? ""));
 /** The order a table is in: the reader's, else the section's. */
 function sortOf(s, state) {
 	if (state.sort && s.columns.some((c) => c.name === state.sort.column)) return state.sort;
@@ -7307,6 +7335,8 @@ var FLOOR = {
 	shapes: 130,
 	text: 120
 };
+/** px that the first column of names gets before further columns are shown. */
+var READABLE = 280;
 var LEAST_BAR = 30;
 /** part of a name's floor that is left where even headings on two lines do not fit */
 var SQUEEZED = .7;
@@ -7327,7 +7357,7 @@ function columnsFor(s, state, room) {
 	const lead = s.columns.find((c) => (c.rank ?? 1) < 3) ?? s.columns[0];
 	const least = (c) => {
 		const l = all.get(c.name);
-		return l.numeric ? l.width : Math.min(l.width, floorOf(l));
+		return l.numeric ? l.width : Math.min(l.width, c === lead ? Math.max(READABLE, floorOf(l)) : floorOf(l));
 	};
 	const sure = s.columns.filter((c) => c === lead || (state.columns[c.name] ?? (c.rank ?? 1) === 1));
 	let used = sure.reduce((sum, c) => sum + least(c), 0);
@@ -7339,20 +7369,22 @@ function columnsFor(s, state, room) {
 	});
 	return s.columns.filter((c) => sure.includes(c) || more.includes(c)).map((c) => all.get(c.name));
 }
-var cache = /* @__PURE__ */ new WeakMap();
+var cache$1 = /* @__PURE__ */ new WeakMap();
 /** The layout of a section's columns; computed once per section. */
 function layoutOf(s) {
-	const known = cache.get(s);
+	const known = cache$1.get(s);
 	if (known) return known;
 	const widest = {};
 	const apart = unscaledRows(s);
 	for (const c of s.columns) {
-		if (c.unit !== "ns" && c.unit !== "B") continue;
+		if (c.unit !== "ns" && c.unit !== "B" || c.per) continue;
 		const scale = columnUnit((s.data[c.name] ?? []).reduce((top, v, i) => !apart.has(i) && typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top, 0), c.unit);
 		if (!widest[c.unit] || scale.factor > widest[c.unit].factor) widest[c.unit] = scale;
 	}
-	const out = new Map(s.columns.map((c) => [c.name, layoutColumn(s, c, widest[c.unit ?? ""], apart)]));
-	cache.set(s, out);
+	const single = s.columns.filter((c) => c.per === "call" && c.unit === "ns");
+	const calls = callScale(single.flatMap((c) => (s.data[c.name] ?? []).filter((v) => typeof v === "number")));
+	const out = new Map(s.columns.map((c) => [c.name, layoutColumn(s, c, widest[c.unit ?? ""], apart, single.includes(c) ? calls : void 0)]));
+	cache$1.set(s, out);
 	return out;
 }
 /** Indices of the rows that do not count for the scale of a column. */
@@ -7361,14 +7393,14 @@ function unscaledRows(s) {
 	if (!keys.size || !s.key) return /* @__PURE__ */ new Set();
 	return new Set((s.data[s.key] ?? []).flatMap((k, i) => keys.has(String(k)) ? [i] : []));
 }
-function layoutColumn(s, c, neighbor, apart) {
+function layoutColumn(s, c, neighbor, apart, fixed) {
 	const values = s.data[c.name] ?? [];
 	const show = c.show ?? "number";
 	const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
 	const numbers = values.filter((v, i) => typeof v === "number" && !apart.has(i));
 	const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
 	const total = s.total?.[c.name];
-	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, neighbor, !s.total);
+	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, neighbor, !s.total, fixed);
 	let full = 0;
 	for (const v of numbers) if (v > full) full = v;
 	if (show === "stack" && c.parts?.length) for (let i = 0; i < rowCount(s); i++) {
@@ -7464,6 +7496,53 @@ function shapeText(text) {
 	const groups = [...(/^\[\s*[[(]/.test(trimmed) || /^\(\s*[[(]/.test(trimmed) ? trimmed.slice(1, -1) : trimmed).matchAll(/[[(]([\d\s,]*)[\])]/g)].map((m) => m[1].split(",").map((d) => d.trim()).filter(Boolean).join("×")).filter(Boolean);
 	return groups.length ? groups.join(" ") : text.replace(/[[\]]/g, "").trim() || "—";
 }
+// src/sections/table/names.ts
+/** Letters of a name that stay in every cell: names that differ in them need no more. */
+var HEAD = 14;
+/** Letters that are kept of a part, at most. */
+var MOST = 32;
+/** Letters by which a part grows to the beginning and the end of a word. */
+var WORD = 12;
+/** Letters before a part, at least: a part that begins earlier is on the screen anyway. */
+var LEAST = 6;
+/** Distinct names up to which they are compared. */
+var COMPARED = 2e4;
+var inWord = (text, at) => /[A-Za-z0-9]/.test(text[at] ?? "");
+function common(a, b) {
+	const least = Math.min(a.length, b.length);
+	let head = 0;
+	while (head < least && a[head] === b[head]) head++;
+	let tail = 0;
+	while (tail < least - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+	return {
+		head,
+		tail
+	};
+}
+/** [from, to) of the part of each name in which it differs from its neighbors in order, in whole words; none for a name that its first letters tell apart. */
+function distinctParts(names) {
+	const sorted = [...new Set(names)].sort();
+	const out = /* @__PURE__ */ new Map();
+	if (sorted.length > COMPARED) return out;
+	const pairs = sorted.slice(1).map((name, i) => common(sorted[i], name));
+	sorted.forEach((name, i) => {
+		const alike = [pairs[i - 1], pairs[i]].filter((p) => p !== void 0 && p.head >= HEAD);
+		if (!alike.length) return;
+		let from = Math.min(...alike.map((p) => p.head), name.length - 1);
+		let to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
+		for (let n = 0; n < WORD && from > 0 && inWord(name, from - 1); n++) from--;
+		for (let n = 0; n < WORD && to < name.length && inWord(name, to); n++) to++;
+		if (from >= LEAST) out.set(name, [from, Math.min(to, from + MOST)]);
+	});
+	return out;
+}
+var cache = /* @__PURE__ */ new WeakMap();
+/** The parts of the names of a column; computed once per column. */
+function partsOf(values) {
+	let found = cache.get(values);
+	if (!found) cache.set(values, found = distinctParts(values.filter((v) => typeof v === "string")));
+	return found;
+}
 // src/sections/table/cells.tsx
 function Cell({ s, layoutOf, row, onToggle }) {
 	const c = layoutOf.column;
@@ -7535,7 +7614,10 @@ function Content$1({ s, layoutOf, index, value, mark }) {
 		case "badge": return /* @__PURE__ */ a($, { children: text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => /* @__PURE__ */ a(Badge, { text: t })) });
 		case "code": return /* @__PURE__ */ a("span", {
 			class: "mono",
-			children: /* @__PURE__ */ a(Middle, { text })
+			children: /* @__PURE__ */ a(Middle, {
+				text,
+				part: partsOf(s.data[c.name] ?? []).get(text)
+			})
 		});
 		case "shapes": return /* @__PURE__ */ a("span", {
 			class: "mono quiet",
@@ -7546,6 +7628,8 @@ function Content$1({ s, layoutOf, index, value, mark }) {
 		});
 		case "symbol": return /* @__PURE__ */ a(SymbolName, {
 			name: text,
+			full: wholeText(s, c, index),
+			part: partsOf(s.data[c.name] ?? []).get(text),
 			member: String(c.color_by && cell(s, c.color_by, index) || c.color || (markOf$1(text) ? text : "other"))
 		});
 		default: return /* @__PURE__ */ a(Marked, {
@@ -7662,7 +7746,7 @@ function Badge({ text }) {
 		}), text]
 	});
 }
-var SymbolName = ({ name, member }) => /* @__PURE__ */ a("span", {
+var SymbolName = ({ name, member, full = name, part }) => /* @__PURE__ */ a("span", {
 	class: "symbol",
 	"aria-label": `${name}, ${member}`,
 	children: [/* @__PURE__ */ a(Mark, {
@@ -7672,7 +7756,8 @@ var SymbolName = ({ name, member }) => /* @__PURE__ */ a("span", {
 		class: "mono",
 		children: /* @__PURE__ */ a(Middle, {
 			text: name,
-			tip: `${name}\n${member}`
+			tip: `${full}\n${member}`,
+			part
 		})
 	})]
 });
@@ -7731,10 +7816,10 @@ function csvOf(s, columns, rows) {
 	for (const row of rows) lines.push(columns.map((c) => csvField(cell(s, c.name, row.index))).join(","));
 	return lines.join("\r\n") + "\r\n";
 }
-/** One row for the clipboard: names and values in base units, tab separated, two lines. */
+/** One row for the clipboard: names and values in base units, tab separated, two lines; no name is abbreviated. */
 function rowText(s, columns, index) {
 	const clean = (value) => String(value ?? "").replace(/[\t\n\r]+/g, " ");
-	return columns.map((c) => c.name).join("	") + "\n" + columns.map((c) => clean(cell(s, c.name, index))).join("	");
+	return columns.map((c) => c.name).join("	") + "\n" + columns.map((c) => clean(c.full ? wholeText(s, c, index) : cell(s, c.name, index))).join("	");
 }
 // src/sections/table/filters.tsx
 var CHIPS = 7;
@@ -7982,7 +8067,10 @@ function RankedRow({ s, index }) {
 	const size = sizes ? shapeText(String(cell(s, sizes.name, index) ?? "")) : "";
 	const color = member(bar);
 	const link = s.cell_links?.[name.name]?.[String(index)];
-	const text = /* @__PURE__ */ a(Middle, { text: String(cell(s, name.name, index) ?? "—") });
+	const text = /* @__PURE__ */ a(Middle, {
+		text: String(cell(s, name.name, index) ?? "—"),
+		tip: wholeText(s, name, index)
+	});
 	return /* @__PURE__ */ a("div", {
 		class: "ranked",
 		children: [

@@ -27,6 +27,10 @@ export interface Column {
   parts?: string[];
   part_colors?: string[];
   missing?: string;
+  /** the column with the whole of an abbreviated text */
+  full?: string;
+  /** "call": a time of single calls */
+  per?: string;
 }
 
 interface SectionBase {

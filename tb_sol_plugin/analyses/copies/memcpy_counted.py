@@ -62,7 +62,7 @@ _VALUES: Final = (
            missing="not known"),
     Column("call_ns", "Host in calls", "ns", "time of the host inside the calls, while copies were counted", missing="not timed"),
     Column("time_ns", "Time", "ns", "time on the device, sum", show="bar", color_by="direction", missing=NO_TIME),
-    Column("mean_ns", "Mean", "ns", "time over copies", rank=3, missing=NO_TIME),
+    Column("mean_ns", "Mean", "ns", "time over copies", rank=3, missing=NO_TIME, per="call"),
     Column("share", "Share", "ratio", "time over the time of all rows", show="share", rank=3, missing=NO_TIME),
     Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time", rank=2, missing=NO_TIME),
     Column("id", "Id", doc="stable key of the row", rank=3),

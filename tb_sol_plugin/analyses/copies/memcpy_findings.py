@@ -85,7 +85,7 @@ BLOCKING: Final = (
     Column("lost_ns", "Host blocked", "ns", "time in which they blocked the host, with the drain of the stream", show="bar", color="host"),
     Column("idle_ns", "Device idle", "ns", "time in which the device was idle for it: what a copy that does not block could save"),
     Column("longest_ns", "Longest", "ns", "longest single wait", rank=2),
-    Column("mean_ns", "Mean", "ns", "mean wait", rank=3),
+    Column("mean_ns", "Mean", "ns", "mean wait", rank=3, per="call"),
     Column("id", "Id", doc="stable key of the row", rank=3),
 )
 EVIDENCE: Final = (

@@ -44,7 +44,7 @@ SIZES: Final = (
     Column("bytes_share", "Of bytes", "ratio", "their bytes over the bytes of all", show="share", rank=2),
     Column("time_ns", "Time", "ns", "plain sum of their durations", show="bar", color_by="direction"),
     Column("time_share", "Of time", "ratio", "their time over the time of all that carry a size", show="share", rank=2),
-    Column("mean_ns", "Mean", "ns", "time over copies"),
+    Column("mean_ns", "Mean", "ns", "time over copies", per="call"),
     Column("bandwidth_bytes_per_s", "Bandwidth", "B/s", "bytes over time", missing="no time was recorded"),
     Column("id", "Id", doc="stable key of the row", rank=3),
 )

@@ -178,7 +178,8 @@ NOT_RECORDED: Final = "not recorded by this tracer"
 WEIGHTED: Final = "mean over the calls that carry it, weighted by their duration"
 
 NAME: Final = (
-    Column("short_name", "Kernel", doc="name without parameters and most template arguments", show="symbol", color_by="kind"),
+    Column("short_name", "Kernel", doc="name without parameters and most template arguments", show="symbol", color_by="kind",
+           full="name"),
     Column("name", "Full name", doc="name as recorded", show="code", rank=3),
 )
 OPERATOR: Final = (Column("operator", "Operator", doc="innermost operator around the launch, or why there is none", show="code"),)
@@ -192,11 +193,11 @@ VALUES: Final = (
     Column("calls", "Calls", "count", "launches"),
     Column("total_ns", "Total", "ns", "plain sum of durations; kernels that run side by side count each", show="bar", color_by="kind"),
     Column("share", "Share", "ratio", "total over the total of all kernels", show="share", rank=2),
-    Column("mean_ns", "Mean", "ns", "total over calls"),
-    Column("median_ns", "Median", "ns", "half of the calls are shorter", rank=3),
-    Column("p95_ns", "p95", "ns", "95 % of the calls take no longer (nearest rank)", rank=2),
-    Column("min_ns", "Min", "ns", "shortest call", rank=3),
-    Column("max_ns", "Max", "ns", "longest call"),
+    Column("mean_ns", "Mean", "ns", "total over calls", per="call"),
+    Column("median_ns", "Median", "ns", "half of the calls are shorter", rank=3, per="call"),
+    Column("p95_ns", "p95", "ns", "95 % of the calls take no longer (nearest rank)", rank=2, per="call"),
+    Column("min_ns", "Min", "ns", "shortest call", rank=3, per="call"),
+    Column("max_ns", "Max", "ns", "longest call", per="call"),
     Column(
         "tensor_core", "Matrix units", doc="whether the kernel runs on matrix units, judged by its name", show="badge",
         missing="no rule knows this name",

@@ -10,7 +10,8 @@ import { Middle } from "../../ui/text";
 import { markOf, paint, PALE } from "../../ui/theme";
 import { Marked, whyText } from "../value";
 import { shapeText, type ColumnLayout } from "./columns";
-import { cell, parentText, type Row } from "./model";
+import { cell, parentText, wholeText, type Row } from "./model";
+import { partsOf } from "./names";
 
 interface CellProps {
   s: TableSection;
@@ -48,9 +49,9 @@ function Content({ s, layoutOf, index, value, mark }: { s: TableSection; layoutO
   if (index < 0) return <span class="ellipsis">{text}</span>;
   switch (c.show) {
     case "badge": return <>{text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => <Badge text={t} />)}</>;
-    case "code": return <span class="mono"><Middle text={text} /></span>;
+    case "code": return <span class="mono"><Middle text={text} part={partsOf(s.data[c.name] ?? []).get(text)} /></span>;
     case "shapes": return <span class="mono quiet"><Middle text={shapeText(text)} tip={text} /></span>;
-    case "symbol": return <SymbolName name={text} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || (markOf(text) ? text : "other"))} />;
+    case "symbol": return <SymbolName name={text} full={wholeText(s, c, index)} part={partsOf(s.data[c.name] ?? []).get(text)} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || (markOf(text) ? text : "other"))} />;
     default: return <Marked mark={mark}><span class="ellipsis" data-tip={whyText(mark) || (text.length > 24 ? text : undefined)}>{text}</span></Marked>;
   }
 }
@@ -119,10 +120,10 @@ export function Badge({ text }: { text: string }): JSX.Element {
   );
 }
 
-const SymbolName = ({ name, member }: { name: string; member: string }): JSX.Element => (
+const SymbolName = ({ name, member, full = name, part }: { name: string; member: string; full?: string; part?: [number, number] | undefined }): JSX.Element => (
   <span class="symbol" aria-label={`${name}, ${member}`}>
     <Shape shape={markOf(member) ?? "circle"} color={paint(member)} />
-    <span class="mono"><Middle text={name} tip={`${name}\n${member}`} /></span>
+    <span class="mono"><Middle text={name} tip={`${full}\n${member}`} part={part} /></span>
   </span>
 );
 

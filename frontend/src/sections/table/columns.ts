@@ -1,7 +1,7 @@
 // The layout of a table's columns: which are shown, one unit and one count of decimals each, the room they need.
 import type { Column, TableSection } from "../../api/types";
 import type { TableState } from "../../state/codec";
-import { columnScale, columnUnit, inColumn, type ColumnScale, type Scale } from "../../units";
+import { callScale, columnScale, columnUnit, inColumn, type ColumnScale, type Scale } from "../../units";
 import { cell, rowCount, textual } from "./model";
 
 export interface ColumnLayout {
@@ -18,6 +18,8 @@ export interface ColumnLayout {
 
 const BAR: Record<string, number> = { bar: 78, stack: 78, efficiency: 64 };
 const FLOOR: Record<string, number> = { tree: 240, symbol: 210, code: 210, shapes: 130, text: 120 };
+/** px that the first column of names gets before further columns are shown. */
+const READABLE = 280;
 const LEAST_BAR = 30;
 /** part of a name's floor that is left where even headings on two lines do not fit */
 const SQUEEZED = 0.7;
@@ -40,7 +42,7 @@ export function columnsFor(s: TableSection, state: TableState, room: number): Co
   const lead = s.columns.find((c) => (c.rank ?? 1) < 3) ?? s.columns[0];
   const least = (c: Column): number => {
     const l = all.get(c.name)!;
-    return l.numeric ? l.width : Math.min(l.width, floorOf(l));
+    return l.numeric ? l.width : Math.min(l.width, c === lead ? Math.max(READABLE, floorOf(l)) : floorOf(l));
   };
   const sure = s.columns.filter((c) => c === lead || (state.columns[c.name] ?? (c.rank ?? 1) === 1));
   let used = sure.reduce((sum, c) => sum + least(c), 0);
@@ -62,11 +64,13 @@ export function layoutOf(s: TableSection): Map<string, ColumnLayout> {
   const widest: Record<string, Scale> = {};
   const apart = unscaledRows(s);
   for (const c of s.columns) {
-    if (c.unit !== "ns" && c.unit !== "B") continue;
+    if ((c.unit !== "ns" && c.unit !== "B") || c.per) continue;
     const scale = columnUnit((s.data[c.name] ?? []).reduce<number>((top, v, i) => (!apart.has(i) && typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top), 0), c.unit);
     if (!widest[c.unit] || scale.factor > widest[c.unit]!.factor) widest[c.unit] = scale;
   }
-  const out = new Map(s.columns.map((c) => [c.name, layoutColumn(s, c, widest[c.unit ?? ""], apart)]));
+  const single = s.columns.filter((c) => c.per === "call" && c.unit === "ns");
+  const calls = callScale(single.flatMap((c) => (s.data[c.name] ?? []).filter((v): v is number => typeof v === "number")));
+  const out = new Map(s.columns.map((c) => [c.name, layoutColumn(s, c, widest[c.unit ?? ""], apart, single.includes(c) ? calls : undefined)]));
   cache.set(s, out);
   return out;
 }
@@ -78,14 +82,14 @@ function unscaledRows(s: TableSection): ReadonlySet<number> {
   return new Set((s.data[s.key] ?? []).flatMap((k, i) => (keys.has(String(k)) ? [i] : [])));
 }
 
-function layoutColumn(s: TableSection, c: Column, neighbor: Scale | undefined, apart: ReadonlySet<number>): ColumnLayout {
+function layoutColumn(s: TableSection, c: Column, neighbor: Scale | undefined, apart: ReadonlySet<number>, fixed: Scale | undefined): ColumnLayout {
   const values = s.data[c.name] ?? [];
   const show = c.show ?? "number";
   const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
   const numbers = values.filter((v, i): v is number => typeof v === "number" && !apart.has(i));
   const numeric = !textual(c) && (numbers.length > 0 || values.every((v) => v === null) || unit !== "");
   const total = s.total?.[c.name];
-  const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, neighbor, !s.total);
+  const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, neighbor, !s.total, fixed);
   let full = 0;
   for (const v of numbers) if (v > full) full = v;
   if (show === "stack" && c.parts?.length) {

@@ -1,6 +1,6 @@
 // The shown rows and columns as CSV in base units: the same numbers as on the page, every digit, no unit scaling.
 import type { Column, Scalar, TableSection } from "../../api/types";
-import { cell, type Row } from "./model";
+import { cell, wholeText, type Row } from "./model";
 
 /** RFC 4180. A text that a spreadsheet would take for a formula gets a leading apostrophe. */
 export function csvField(value: Scalar): string {
@@ -16,8 +16,8 @@ export function csvOf(s: TableSection, columns: readonly Column[], rows: readonl
   return lines.join("\r\n") + "\r\n";
 }
 
-/** One row for the clipboard: names and values in base units, tab separated, two lines. */
+/** One row for the clipboard: names and values in base units, tab separated, two lines; no name is abbreviated. */
 export function rowText(s: TableSection, columns: readonly Column[], index: number): string {
   const clean = (value: Scalar): string => String(value ?? "").replace(/[\t\n\r]+/g, " ");
-  return columns.map((c) => c.name).join("\t") + "\n" + columns.map((c) => clean(cell(s, c.name, index))).join("\t");
+  return columns.map((c) => c.name).join("\t") + "\n" + columns.map((c) => clean(c.full ? wholeText(s, c, index) : cell(s, c.name, index))).join("\t");
 }

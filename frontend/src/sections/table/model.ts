@@ -47,6 +47,9 @@ export const keyOf = (s: TableSection, index: number): string => (s.key ? String
 export const idOf = (s: TableSection, index: number): string => (s.tree ? String(cell(s, s.tree.id, index) ?? index) : String(index));
 export const textual = (c: Column): boolean => TEXTUAL.has(c.show ?? "number");
 
+/** A text without abbreviation: of a column that has a longer form in another column, that form. */
+export const wholeText = (s: TableSection, c: Column, index: number): string => String((c.full && cell(s, c.full, index)) || (cell(s, c.name, index) ?? ""));
+
 /** The order a table is in: the reader's, else the section's. */
 export function sortOf(s: TableSection, state: TableState): { column: string; descending: boolean } | null {
   if (state.sort && s.columns.some((c) => c.name === state.sort!.column)) return state.sort;

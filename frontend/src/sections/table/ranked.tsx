@@ -9,7 +9,7 @@ import { Middle } from "../../ui/text";
 import { PALE, paint } from "../../ui/theme";
 import { Marked } from "../value";
 import { layoutOf, shapeText } from "./columns";
-import { cell, rowCount, textual } from "./model";
+import { cell, rowCount, textual, wholeText } from "./model";
 
 const NARROW_CARD = 5;
 const LONGEST = 20;
@@ -37,7 +37,7 @@ export function RankedRow({ s, index }: { s: TableSection; index: number }): JSX
   const size = sizes ? shapeText(String(cell(s, sizes.name, index) ?? "")) : "";
   const color = member(bar);
   const link = s.cell_links?.[name.name]?.[String(index)];
-  const text = <Middle text={String(cell(s, name.name, index) ?? "—")} />;
+  const text = <Middle text={String(cell(s, name.name, index) ?? "—")} tip={wholeText(s, name, index)} />;
   return (
     <div class="ranked">
       <span class="ranked-name mono">{link ? <ViewLink view={linkView(link)} class="link" tip={link.label ? plain(link.label) : undefined}>{text}</ViewLink> : text}{size && <span class="quiet ranked-size ellipsis" data-tip={size}>{size}</span>}</span>
