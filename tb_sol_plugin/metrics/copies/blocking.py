@@ -27,8 +27,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.records import COPY_API, COPY_KERNEL, api_name, copies, family_of, waits_by_name
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS
-from tb_sol_plugin.metrics.time.scope import extent
+from tb_sol_plugin.metrics.time.breakdown import SYNCHRONIZE, host_idle
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
@@ -49,7 +48,6 @@ READS: Final = re.compile(
 """Operators whose result the host needs before it can go on."""
 SCALAR: Final = frozenset(("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"))
 """Of those the ones that only ever copy to the host. AMD's tracer records their copy as one inside of the device."""
-SYNCHRONIZE: Final = re.compile(r"^(cuda|hip|cu|musa)\w*Synchronize")
 WITHIN: Final = ("DtoD", "PtoP")
 UNSURE: Final = (COPY_KERNEL, "Unknown")
 """Copies whose ends are not known: only their times show whether they blocked the host."""
@@ -102,30 +100,12 @@ def _blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds) -> 
     late[blocked] = _until(capture, start[blocked], pause[blocked], resume[blocked], until[blocked])
     idle = np.zeros(len(found), np.int64)
     parts = np.concatenate((start[first], resume[first])), np.concatenate((pause[first], late[first]))
-    np.add.at(idle, np.concatenate((first, first)), _idle_once(idle_spans(capture), *parts))
+    np.add.at(idle, np.concatenate((first, first)), _idle_once(host_idle(capture), *parts))
     return pd.DataFrame({
         "reason": pd.Series(reason, dtype=object, copy=False), "host_ns": np.where(blocked, length + second, 0), "lost_ns": lost,
         "idle_ns": idle, "wait": wait, "from_ns": np.where(blocked, start, 0), "pause_ns": np.where(blocked, pause, 0),
         "resume_ns": np.where(blocked, resume, 0), "until_ns": np.where(blocked, until, 0), "idle_until_ns": late,
     }, copy=False)  # fmt: skip
-
-
-def idle_spans(capture: Capture) -> iv.Spans:
-    """Returns time of the recording in which no device runs anything, without the hand-overs from one queued event to the next.
-
-    A hand-over is a gap of up to 20 us before work that was launched before the gap began: the host has no part in it.
-    """
-
-    def make() -> iv.Spans:
-        start = capture.device["start_ns"].to_numpy()
-        low, high = iv.gaps(iv.union(start, start + capture.device["duration_ns"].to_numpy()), *extent(capture))
-        following = _following(capture, high)
-        launch = at.launches(capture)
-        queued = (following >= 0) & (launch.call[following] >= 0) & (launch.time[following] <= low)
-        keep = ~queued | (high - low > HAND_OVER_NS)
-        return low[keep], high[keep]
-
-    return memo(capture, ("copies.idle",), make)
 
 
 def _following(capture: Capture, moment: Ints) -> Ints:
@@ -242,7 +222,7 @@ def _until(capture: Capture, start: Ints, pause: Ints, resume: Ints, stop: Ints)
     That is its end; or, where the device has no work then and gets the next only by a later launch, as much later as the device was
     not idle while the host was blocked: had the host gone on, that launch would have come earlier by as long as it was blocked.
     """
-    low, high = idle_spans(capture)
+    low, high = host_idle(capture)
     if not len(low):
         return stop
     inside = iv.overlap_with(start, pause, (low, high)) + iv.overlap_with(resume, stop, (low, high))

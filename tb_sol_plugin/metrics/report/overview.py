@@ -110,6 +110,7 @@ def _host_waits(unit: str, waterfall: Waterfall) -> list[Part]:
     causes = (
         ("Launch gaps", waterfall.launch_gap_ns, "Nothing runs while the host prepares the next launch, and from one kernel to the next."),
         ("Host blocked", waterfall.blocked_ns, "Nothing runs after the host waited for the device, or while it is in runtime calls."),
+        (f"{unit} waits, not for the host", waterfall.device_wait_ns, "The next work was launched before, or its launch is not recorded."),
     )
     seen = [(name, ns, meaning) for name, ns, meaning in causes if ns >= least]
     rest = waterfall.host_wait_ns - sum(ns for _, ns, _ in seen)
@@ -542,6 +543,8 @@ def _host_cause(waterfall: Waterfall) -> str:
         return " for the host to launch the next kernel" if launch >= NEARLY else " for the host, mostly for its next launch"
     if blocked >= MOSTLY:
         return f"{'' if blocked >= NEARLY else ', mostly'} while the host is blocked in runtime calls"
+    if 2 * waterfall.device_wait_ns >= waterfall.host_wait_ns:
+        return ", mostly for something other than the host"
     return " for the host"
 
 

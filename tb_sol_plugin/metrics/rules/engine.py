@@ -161,7 +161,8 @@ def run(rules: Iterable[Rule[C]], context: C) -> tuple[list[Finding], list[Missi
 class Ledger:
     """Time that no rule has claimed yet: what one takes is offered to no later one, so that savings add up.
 
-    calls: ns per operator call. copies: ns per device row of copies that are no operator's work. idle: spans without device work.
+    calls: ns per operator call. copies: ns per device row of copies that are no operator's work. idle: spans without device work that
+    have a recorded cause.
     """
 
     calls: Floats

@@ -297,7 +297,7 @@ def _waits(capture: Capture) -> Waits:
     stop = start + capture.device["duration_ns"].to_numpy()
     low, high = iv.gaps(iv.union(start, stop), *extent(capture))
     launch, blocked = _causes(capture, low, high, start, stop)
-    return Waits((low[launch], high[launch]), (low[blocked], high[blocked]))
+    return Waits((low[launch], high[launch]), iv.intersect((low[blocked], high[blocked]), host_idle(capture)))
 
 
 def _causes(
@@ -337,6 +337,87 @@ def _calls(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
     launching = arrays.where(name, lambda n: LAUNCHING.search(n) is not None)
     busy = call & (~launching | (h.duration > LAUNCH_NS))
     return iv.union(h.start[waiting], h.stop[waiting]), iv.union(h.start[busy], h.stop[busy])
+
+
+# -- For what idle time the host answers -----------------------------------------------------------------------------
+# judged by launches: until the next work is handed over the device waits for the host, from then on the host for the device.
+#
+# Work that waits for earlier work on its stream starts late, whatever the host does: that earlier work may lie before the recording or in
+# another process's file. Where a launch is not recorded, nothing tells who waited.
+
+
+STARTS_NS: Final = 100_000
+"""An idle device starts what is launched within 100 µs, copies that the host waits for included; else it waits for something."""
+SYNCHRONIZE: Final = re.compile(r"^(cuda|hip|cu|musa)\w*Synchronize")
+
+
+def host_idle(capture: Capture) -> iv.Spans:
+    """Returns idle time of the whole recording in which the device waits for the host: it has nothing to do until the host launches.
+
+    A gap counts where the work that ends it was launched in it: to its end where that starts within `STARTS_NS` of the launch, else until
+    the launch. Waits of the host for the device that outlast its last work by over `LAUNCH_NS` wait for work that was not recorded and do
+    not count. After the last device event the time counts in which anything else runs on the host, until a launch without recorded work.
+    """
+    return memo(capture, ("host_idle",), lambda: _host_idle(capture)[0])
+
+
+def explained_idle(capture: Capture) -> iv.Spans:
+    """Returns `host_idle`, and the hand-overs from one queued event to the next: idle time that has a recorded cause."""
+    return memo(capture, ("explained_idle",), lambda: iv.merge(*_host_idle(capture)))
+
+
+def _host_idle(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
+    """Returns (idle time for which the host answers, hand-overs of the device)."""
+    device = capture.device
+    start = device["start_ns"].to_numpy()
+    stop = start + device["duration_ns"].to_numpy()
+    full = np.flatnonzero(stop > start)
+    if not len(full):
+        return iv.empty(), iv.empty()
+    gap = iv.gaps(iv.union(start, stop), *extent(capture))
+    last = int(stop[full].max())
+    low, high = iv.clip(gap, extent(capture)[0], last)
+    full = full[np.argsort(start[full], kind="stable")]
+    following = full[np.searchsorted(start[full], high, side="left")]
+    launch = at.launches(capture)
+    known, early = launch.call[following] >= 0, device["link"].to_numpy()[following] == S.BEFORE_WINDOW
+    late = known & (launch.time[following] >= low)
+    ready = (early | (known & ~late)) & (high - low <= HAND_OVER_NS)
+    handed = low[ready], high[ready]
+    if not len(capture.host):
+        return iv.empty(), handed
+    until = _handed_over(capture, following)
+    end = np.where(high - until <= STARTS_NS, high, until)
+    answered = iv.merge(iv.union(low[late], end[late]), _tail(capture, last))
+    h = at.host(capture)
+    waits = _synchronizes(capture)
+    first, past = iv.intersect(gap, iv.union(h.start[waits], h.stop[waits]))
+    outlast = past - first > LAUNCH_NS
+    return iv.subtract(answered, (first[outlast], past[outlast])), handed
+
+
+def _handed_over(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Returns when the host had handed over some launched device rows: the end of a launch, the start of a call that waits for its copy."""
+    device, h = capture.device, at.host(capture)
+    call = np.maximum(device["call"].to_numpy()[rows], 0)
+    start = device["start_ns"].to_numpy()[rows]
+    moved = device["kind"].to_numpy()[rows] != S.KERNEL
+    waited = moved & (h.stop[call] >= start + device["duration_ns"].to_numpy()[rows])
+    return np.asarray(np.where(waited, h.start[call], np.minimum(h.stop[call], start)), np.int64)
+
+
+def _synchronizes(capture: Capture) -> Mask:
+    waits = arrays.where(capture.host["name"], lambda n: SYNCHRONIZE.match(n) is not None)
+    return np.asarray((at.host(capture).kind == S.CALL) & waits, np.bool_)
+
+
+def _tail(capture: Capture, last: int) -> iv.Spans:
+    """Returns time after the last device event in which something runs on the host but a wait for the device."""
+    h = at.host(capture)
+    launch = (h.kind == S.CALL) & (h.start >= last) & arrays.where(capture.host["name"], lambda n: LAUNCHING.search(n) is not None)
+    until = int(h.start[launch].min()) if launch.any() else int(h.stop.max())
+    busy = (h.stop > last) & ~_synchronizes(capture)
+    return iv.clip(iv.union(h.start[busy], h.stop[busy]), last, until)
 
 
 # -- Where the time of a step goes -----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope
-from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, DATALOADER, MEMCPY, classes, waits
+from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, DATALOADER, MEMCPY, classes, host_idle, waits
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.work.costs import KINDS
 from tb_sol_plugin.metrics.work.work import Work, achievable_limits, work
@@ -180,7 +180,8 @@ class Waterfall:
     op_own: per row of Work.ops its exclusive part. kind_ns: exclusive time of modeled work by kind; again_ns: the part of it that is
     recomputed work. limits: what that work takes at the limits. inside: per row of Work.ops, whether it is modeled work of the windows;
     counted: and its limit is known.
-    host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`breakdown.waits`).
+    host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`breakdown.waits`), and so is
+    device_wait_ns: the next work was launched before, or its launch is not recorded, so the device does not wait for the host.
     By host time only: framework_ns, operators that only call others; outside_ns, time in no operator (of a SOL capture all that is not
     in an operator it timed; negative where these took longer than the step).
     unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).
@@ -197,6 +198,7 @@ class Waterfall:
     host_wait_ns: int
     launch_gap_ns: int
     blocked_ns: int
+    device_wait_ns: int
     exposed_communication_ns: int
     exposed_copies_ns: int
     unmodelled_ns: int
@@ -334,6 +336,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         host_wait_ns=iv.length(wait),
         launch_gap_ns=iv.length(iv.intersect(wait, why.launch)) if why else 0,
         blocked_ns=iv.length(iv.intersect(wait, why.blocked)) if why else 0,
+        device_wait_ns=iv.length(iv.subtract(wait, iv.merge(why.launch, why.blocked, host_idle(capture)))) if why else 0,
         exposed_communication_ns=int(own[layer == COMMUNICATION].sum()) + (host.communication_ns if host else 0),
         exposed_copies_ns=int(own[layer == MEMCPY].sum()),
         unmodelled_ns=host.unmodelled_ns if host else int(own[(layer == COMPUTATION) & (kind == NO_KIND)].sum()),

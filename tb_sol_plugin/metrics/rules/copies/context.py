@@ -13,12 +13,12 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.bandwidth import LARGE, latency_fit, rate
-from tb_sol_plugin.metrics.copies.blocking import idle_spans, inside_rows
+from tb_sol_plugin.metrics.copies.blocking import inside_rows
 from tb_sol_plugin.metrics.copies.records import COLORS, busy, frame_text, kinds_text
 from tb_sol_plugin.metrics.copies.thresholds import Thresholds
 from tb_sol_plugin.metrics.rules.engine import Finding, RuleContext, Subject, count_text
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time.breakdown import device_word
+from tb_sol_plugin.metrics.time.breakdown import device_word, host_idle
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.module_tree import module_instance
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
@@ -143,7 +143,7 @@ class CopyContext(RuleContext):
         """Returns when the device is idle because some copies block the host, inside the windows."""
         start, pause, resume, until = (self.waits[c].to_numpy()[rows] for c in ("from_ns", "pause_ns", "resume_ns", "idle_until_ns"))
         blocked = iv.union(np.concatenate((start, resume)), np.concatenate((pause, until)))
-        return iv.intersect(iv.intersect(idle_spans(self.capture), blocked), self.windows)
+        return iv.intersect(iv.intersect(host_idle(self.capture), blocked), self.windows)
 
     def fit(self, direction: str) -> tuple[float, float] | None:
         """Returns (latency in ns, bytes/s) of a direction, None where the copies do not show it."""

@@ -20,6 +20,7 @@ from tb_sol_plugin.cost import Inputs
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, Ledger, RuleContext, Subject, time_text, with_sizes
 from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.breakdown import explained_idle
 from tb_sol_plugin.metrics.time.kernels import kernel_classes
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall
@@ -100,7 +101,7 @@ class TimeContext(RuleContext):
 
     @property
     def idle(self) -> iv.Spans:
-        """Idle spans that no rule has claimed."""
+        """Idle spans that have a recorded cause and that no rule has claimed."""
         return self.ledger.idle
 
     @property
@@ -234,7 +235,7 @@ _COLUMNS = ("shapes", "types", "strides", "concrete")
 
 
 def time_context(capture: Capture, part: Scope, waterfall: Waterfall) -> TimeContext:
-    """Makes the context with a ledger in which all of the waterfall's time is unclaimed."""
+    """Makes the context with a ledger in which all of the waterfall's time is unclaimed, but idle time without a recorded cause."""
     ops, owner = waterfall.work.ops, waterfall.work.owner
     on_host = not len(capture.device)
     copy = (capture.device["kind"].to_numpy() == S.MEMCPY) & (waterfall.kind == NO_KIND)  # copies that are no call's work
@@ -247,7 +248,8 @@ def time_context(capture: Capture, part: Scope, waterfall: Waterfall) -> TimeCon
         time += np.bincount(owner[owned], waterfall.own[owned], minlength=len(ops))
     named = ~ops["name"].eq(COUNTED).to_numpy()  # what the SOL capture counted for a phase stands for calls of all kinds
     limit = np.where(waterfall.counted & named, ops["sol_ns"].to_numpy(dtype=np.float64) / waterfall.parallel, np.nan)
-    ledger = Ledger(time.copy(), np.where(copy, waterfall.own, 0).astype(np.float64), waterfall.idle)
+    explained = waterfall.idle if on_host else explained_idle(capture)
+    ledger = Ledger(time.copy(), np.where(copy, waterfall.own, 0).astype(np.float64), iv.intersect(waterfall.idle, explained))
     return TimeContext(capture, part, waterfall, time, limit, ledger, on_host)
 
 

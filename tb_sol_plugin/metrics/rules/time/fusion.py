@@ -459,7 +459,7 @@ def _launch_gaps(context: TimeContext, inside: iv.Spans, kernels: int) -> int:
     """Returns the device's idle time inside the optimizer, where it is short enough per kernel to come from launching many; else 0."""
     if context.on_host or not kernels:
         return 0
-    idle = iv.length(iv.intersect(context.idle, inside))
+    idle = iv.length(iv.intersect(context.waterfall.idle, inside))
     return context.ledger.take_idle(inside) if idle <= LAUNCH_GAP_NS * kernels else 0
 
 

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.rules.copies import KEYS, copy_findings
 from tb_sol_plugin.metrics.rules.engine import Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word
+from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word, host_idle
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND
 from tb_sol_plugin.metrics.trees.module_tree import phase_name
@@ -219,13 +219,10 @@ def launch_bound(context: TimeContext) -> Answer:
 
 def _launched(context: TimeContext, start: Ints, ended: Ints) -> tuple[Mask, Mask]:
     """Splits gaps: (next work launched after the gap began, next work launched before)."""
-    h = at.host(context.capture)
-    call = context.capture.device["call"].to_numpy()[ended]
-    early = context.capture.device["link"].to_numpy()[ended] == S.BEFORE_WINDOW
-    if not len(h.start):
-        return np.zeros(len(start), bool), early
-    ready = early | ((call >= 0) & (h.stop[np.maximum(call, 0)] <= start))
-    return (call >= 0) & ~ready, ready
+    launch = at.launches(context.capture)
+    known = launch.call[ended] >= 0
+    late = known & (launch.time[ended] >= start)
+    return late, (context.capture.device["link"].to_numpy()[ended] == S.BEFORE_WINDOW) | (known & ~late)
 
 
 @rule("handover", fix="torch.compile(model)  # fewer, longer kernels", page="gpu_breakdown", label="Idle causes", color="host")
@@ -249,8 +246,8 @@ def handover(context: TimeContext) -> Answer:
 
 @rule("host_wait", page="gpu_breakdown", label="Idle causes", color="host")
 def host_wait(context: TimeContext) -> Answer:
-    """Finds the idle time that no other rule explains, with the phase, the call or the operator in which most of it passes."""
-    idle = context.idle
+    """Finds the wait for the host that no other rule explains, with the phase, the call or the operator in which most of it passes."""
+    idle = iv.intersect(context.idle, host_idle(context.capture))
     ns = iv.length(idle)
     if not ns:
         return None

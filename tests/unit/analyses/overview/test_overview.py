@@ -156,6 +156,20 @@ def test_a_blocked_host_is_named_as_what_limits(tmp_path: Path) -> None:
     assert "of the step while the host is blocked in runtime calls" in plain(overview(read_back(t, tmp_path)).headline)
 
 
+def test_work_that_starts_late_is_no_wait_for_the_host(tmp_path: Path) -> None:
+    # GIVEN a second kernel that is launched at 15 us, while the first one runs, and starts at 900 us; the host in a copy all the while
+    t = one_step()
+    product(t, at=0, start=10_000, duration=10_000)
+    product(t, at=15_000, start=900_000, duration=100_000)
+    t.call("cudaMemcpyAsync", 18_000, 950_000)
+    got = overview(read_back(t, tmp_path))
+    # THEN the headline does not name the host, the waterfall has the wait as a part of its own, and no finding takes it
+    assert "The GPU waits 89 % of the step, mostly for something other than the host." in plain(got.headline)
+    parts = dict(zip(got.table("parts")["part"], got.table("parts")["time_ns"], strict=True))
+    assert parts["GPU waits, not for the host"] == 880_000
+    assert sum(f.saving_ns or 0 for f in got.findings) <= 120_000
+
+
 def test_a_cause_of_most_of_the_waiting_is_called_that(tmp_path: Path) -> None:
     # GIVEN twenty kernels of 5 us with 45 us of launching before each, 900 us in all, and then 300 us of which nothing is recorded
     t = one_step(20 * 50_000 + 300_000)
@@ -177,8 +191,8 @@ def test_the_largest_finding_about_copies_has_a_line_of_its_own(tmp_path: Path) 
     # GIVEN a step of 10 ms: 2 ms of loading, 2 ms of communication alone, 0.9 ms in cudaMalloc, 0.3 ms of waiting, 0.15 ms of a copy alone
     t = one_step(10_000_000)
     t.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 0, 2_000_000)
-    t.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at=1_000, start=2_000_000, duration=2_000_000, stream=20)
-    t.launch("a", at=2_000, start=4_000_000, duration=1_000_000)
+    t.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at=1_990_000, start=2_000_000, duration=2_000_000, stream=20)
+    t.launch("a", at=1_995_000, start=4_000_000, duration=1_000_000)
     t.call("cudaMalloc", 5_100_000, 900_000)
     t.launch("b", at=6_100_000, start=6_200_000, duration=3_300_000)
     t.copy("HtoD", 9_500_000, 150_000, bytes=2 << 20, src="Pinned", call=(6_150_000, 1_000), stream=21)

@@ -115,3 +115,45 @@ def test_copies_outside_of_every_step_are_no_part_of_a_step(tmp_path: Path) -> N
     t.copy("DtoH", 1_410 * US, 2 * US, bytes=4, dst="Pageable", call=(1_060 * US, 360 * US))
     got = found(t, tmp_path)
     assert list(got) == ["scalar_reads"] and len(got["scalar_reads"].rows) == 1
+
+
+def waiting_copy(*, launched: int, link: bool = True) -> TraceBuilder:
+    """A step of 100 ms. A kernel until 5 ms; `aten::to` copies 1 kB to the host by a call [4, 95) ms; the copy starts at 94 ms, after work
+    [70, 94) ms that was launched at `launched`; the next kernel [99, 100) ms is launched at 98.99 ms."""
+    t = steps(1, 100_000 * US)
+    t.launch("a", at=100 * US, start=200 * US, duration=4_800 * US)
+    t.op("aten::to", 3_900 * US, 91_200 * US)
+    t.op("aten::copy_", 3_950 * US, 91_100 * US)
+    if link:
+        t.launch("graph_kernel", at=launched, start=70_000 * US, duration=24_000 * US, thread=9)
+    else:
+        t.kernel("graph_kernel", 70_000 * US, 24_000 * US)
+    t.copy("DtoH", 94_000 * US, 2 * US, bytes=1 << 10, dst="Pageable", call=(4_000 * US, 91_000 * US))
+    t.launch("b", at=98_990 * US, start=99_000 * US, duration=1_000 * US)
+    return t
+
+
+def test_a_copy_that_waits_for_earlier_work_on_its_stream_does_not_hold_the_device(tmp_path: Path) -> None:
+    # GIVEN a blocking copy behind work that was launched early and started late WHEN the device is idle in [5, 70) ms
+    got = found(waiting_copy(launched=300 * US), tmp_path)["small_to_host"]
+    # THEN only the 4.998 ms after the copy, until the next launch, are for it
+    assert got.saving == 4_998 * US
+    assert "the GPU has no work for 5.00\u202fms of that" in got.evidence
+    # AND where the host blocked, and another thread launched that work only at 69.99 ms, the device did wait
+    assert found(waiting_copy(launched=69_990 * US), tmp_path / "b")["small_to_host"].saving == (65_000 + 4_998) * US
+
+
+def test_a_copy_before_work_without_a_launch_record_does_not_hold_the_device(tmp_path: Path) -> None:
+    assert found(waiting_copy(launched=0, link=False), tmp_path)["small_to_host"].saving == 4_998 * US
+
+
+def test_a_copy_that_starts_late_itself_waits_on_its_stream(tmp_path: Path) -> None:
+    # GIVEN an idle device from 1 ms on, a call that reads a value at 2 ms, and its copy only at 90 ms: earlier work is in another process
+    t = steps(1, 100_000 * US)
+    t.launch("a", at=0, start=0, duration=1_000 * US)
+    t.op("aten::item", 1_900 * US, 88_200 * US)
+    t.op("aten::_local_scalar_dense", 1_950 * US, 88_100 * US)
+    t.copy("DtoH", 90_000 * US, 2 * US, bytes=4, dst="Pageable", call=(2_000 * US, 88_010 * US))
+    t.launch("b", at=90_020 * US, start=90_030 * US, duration=9_970 * US)
+    # THEN the 28 us until the next kernel are what the read costs; the 88 ms on its stream are no host's
+    assert found(t, tmp_path)["scalar_reads"].saving == 28 * US
