@@ -326,18 +326,14 @@ def cudnn_forward(call: Inputs) -> Cost | None:
 def flash_forward(call: Inputs) -> Cost | None:
     """_flash_attention_forward(q 0, k 1, v 2, cum_q 3, cum_k 4, max_q 5, max_k 6, dropout 7, is_causal 8, debug 9, scale 10,
     window_left 11, window_right 12, used_k 13, alibi 14, block_table 15); packed sequences where cum_q is a tensor."""
-    return fused(
-        call, Places(causal=8, window=11, cumulative=3, longest=5, paged=(13, 15), aligned="bottom_right", sequence_first=True)
-    )  # fmt: skip
+    return fused(call, BSHD._replace(causal=8, window=11, cumulative=3, longest=5, paged=(13, 15)))
 
 
 @model("aten::_flash_attention_backward", kind="attention")
 def flash_attention_backward(call: Inputs) -> Cost | None:
     """_flash_attention_backward(dO 0, q 1, k 2, v 3, O 4, logsumexp 5, cum_q 6, cum_k 7, max_q 8, max_k 9, dropout 10, is_causal 11,
     rng 12, unused 13, scale 14, window_left 15, window_right 16)."""
-    return fused(
-        call, Places(1, 11, 15, 6, 8, aligned="bottom_right", sequence_first=True, direction="bwd")
-    )  # fmt: skip
+    return fused(call, BSHD._replace(first=1, causal=11, window=15, cumulative=6, longest=8, direction="bwd"))
 
 
 _ALIGNMENT: Final[dict[int, Mask]] = {0: "none", 1: "top_left", 2: "bottom_right"}
@@ -527,9 +523,8 @@ def _by_step(lengths: re.Match[str], q: Tensor, k: Tensor, v: Tensor, out: Tenso
     traffic = [q.bytes, size_of(q.shape[0] * q.shape[1] * v.shape[-1], q.dtype if out is None else out.dtype)]
     traffic += [size_of(keys * t.shape[-2] * t.shape[-1], cache) for t in (k, v)]
     compute = compute_dtype(q) if q.dtype.startswith("fp8") else compute_dtype(q, k, v)
-    return Cost(
-        flop=each * seen, flop_dense=each * every, bytes=total(*traffic), dtype=compute, kind="attention", estimated=True, reason=FROM_STEP
-    )
+    done = Cost(flop=each * seen, flop_dense=each * every, bytes=total(*traffic), dtype=compute, kind="attention")
+    return msgspec.structs.replace(done, estimated=True, reason=FROM_STEP)
 
 
 @model(*UNIFIED, kind="attention")
@@ -584,8 +579,7 @@ def batch_prefill(call: Inputs) -> Cost | None:
     causal, most, keys, pages = call.flag(12), call.value(6), call.value(7), call.tensor(5)
     if causal is None or not isinstance(keys, int) or isinstance(keys, bool) or keys < 1:
         return unknown(f"{PAGED}; longest sequence and mask not recorded")
-    mask: Mask = "bottom_right" if causal else "none"
-    queries = q.shape[0]
+    queries, mask = q.shape[0], _ALIGNMENT[2 if causal else 0]
     if offsets.numel == 2 and most == queries and keys <= prod(k.shape[:-2]):
         return _one_sequence(call, q, k, v, keys, mask)
     if k.shape[:-2] == (queries,) and pages is not None and pages.numel == queries and most == keys:

@@ -1,14 +1,17 @@
 """Kernels of the inductor compiler: their buffers, and the operations that their names list.
 
 `triton_poi_fused_add_mul_3(buffers..., numbers of elements)`: each buffer counts once, with at most one element per point of the
-iteration space (a table that is gathered from is not read as a whole); a buffer that is read and written counts once. Bytes are a
-lower bound. Vector FLOP = points x operations named in the kernel; a name lists each ATen operator once, however often it occurs, and
-counts operations after a reduction as if they ran over all of it. Sizes of the space come from the last recorded numbers.
+iteration space (a table that is gathered from is not read as a whole). A buffer that the kernel changes in place (`in_out_ptr0`) is read
+and written: it counts twice. The record has no names of arguments, but an order: buffers changed in place, inputs, results. Where it
+tells that the first one is in place, it counts so (`_in_place`), else once. Bytes are a lower bound. Vector FLOP = points x operations
+named in the kernel; a name lists each ATen operator once, however often it occurs, and counts operations after a reduction as if they ran
+over all of it. Sizes of the space come from the last recorded numbers.
 
 Where the compiler recorded its own figures (`kernel_num_gb`, `kernel_flop`, written when it benchmarks kernels), they are used.
 Templates (`triton_tem_fused_mm_0`) are products: M, N, K from the buffers, where just one assignment fits.
 Source of the names and figures: torch/_inductor/codegen/triton.py and runtime/triton_heuristics.py of torch 2.13.
-Limits: a name says which operations, not how often; autotuned variants are not told apart.
+Limits: a name says which operations, not how often; whether `x + y` goes to a new buffer or to that of x is not
+recorded; autotuned variants are not told apart.
 """
 
 from __future__ import annotations
@@ -39,9 +42,21 @@ OPERATIONS: Final = {
 """FLOP per point of the operators that a kernel's name may list. What is not here moves data only."""
 
 NAMED: Final = "a compiled kernel: each buffer once, operations as its name lists them"
+IN_PLACE: Final = "a compiled kernel: the first buffer changed in place, each other one once, operations as its name lists them"
 NO_SPACE: Final = "a compiled kernel without recorded sizes of its loops: each buffer once, operations as its name lists them"
 RECORDED: Final = "bytes as the compiler recorded them, operations as the kernel's name lists them"
 _KERNEL: Final = re.compile(r"triton_(?P<form>[a-z]+)_fused_(?P<names>.*?)(_\d+)?$")
+_CREATES: Final = frozenset(
+    ("full", "zeros", "ones", "empty", "zero", "fill", "arange", "iota", "rand", "randn", "randint", "random", "randperm", "seed", "seeds",
+     "bernoulli", "uniform", "normal", "exponential", "eye", "linspace", "tensor", "indices", "native_dropout", "dropout")
+)  # fmt: skip
+"""Words of operators that make numbers out of nothing: a kernel with one of them may write a buffer that it never read."""
+_SCATTERS: Final = frozenset(("scatter", "put", "index_put", "scatter_add", "index_add", "embedding", "slice_scatter", "select_scatter"))
+"""Words of operators that change some places of a result that is not as large as the loops."""
+_OF_TWO: Final = frozenset(
+    ("threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward", "native_dropout_backward")
+)
+"""Operators of two tensors, neither of which can be a number: the incoming gradient and what the forward pass kept."""
 _PICKS: Final = frozenset(("embedding", "index", "gather", "slice", "select", "split", "narrow", "unbind", "index_select"))
 
 
@@ -76,6 +91,29 @@ def _space(call: Inputs, buffers: list[Tensor], reduces: bool) -> int | None:
     return next((e for e in elements if e in products), products[0])
 
 
+def _in_place(names: tuple[str, ...], buffers: list[Tensor], points: int, *, pointwise: bool, reduces: bool) -> bool:
+    """Whether the first buffer is certainly read and written. points: of the iteration space as recorded, 0 unknown.
+
+    The compiler (torch/_inductor/codegen/common.py, `KernelArgs.python_argdefs`) gives buffers in the order in place, inputs, results:
+    - one buffer, and operators that read one: a result must go somewhere;
+    - a pointwise kernel writes results as large as its loops: where the last buffer is smaller (a bias), none of them is a result;
+    - a single operator of two tensors, and two buffers: both are read;
+    - the result of a product, which `_unsafe_view` names, is a matrix: where only the last buffer is one, it is that and no result.
+    """
+    words = frozenset(names)
+    if len(buffers) == 1:
+        return reduces or (bool(words & OPERATIONS.keys()) and not words & (_CREATES | _SCATTERS))
+    if not pointwise or not points or buffers[0].numel < points or words & _SCATTERS:
+        return False
+    full = [t for t in buffers if t.numel >= points]
+    if buffers[-1].numel < points:
+        return True
+    if len(buffers) == len(full) == 2 and words and words <= _OF_TWO:
+        return True
+    matrices = [len(t.shape) == 2 for t in full]
+    return "unsafe_view" in "_".join(names) and "clone" not in words and matrices == [False] * (len(full) - 1) + [True]
+
+
 def _number(call: Inputs, key: str) -> float:
     value = call.metadata(key)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e18 else 0.0
@@ -91,12 +129,13 @@ def _fused(call: Inputs, *, reduces: bool) -> Cost | None:
     if space is None and not recorded and _PICKS.intersection(names):
         return unknown("a compiled kernel that picks elements, without recorded sizes of its loops")
     points = space if space is not None else max(t.numel for t in buffers)
-    traffic = [size_of(min(t.unique, points), t.dtype) for t in buffers]
+    again = _in_place(names, buffers, space or 0, pointwise=call.name.startswith("triton_poi"), reduces=reduces)
+    traffic = [size_of(min(t.unique, points), t.dtype) for t in (*buffers, *buffers[: int(again)])]
     work = points * sum(OPERATIONS.get(name, 0) for name in names) if names else None
     dtype = next((t.dtype for t in buffers if t.shape), buffers[0].dtype)
     if recorded:
         return vector(dtype, work, round(recorded * 1e9), reason=RECORDED)
-    return vector(dtype, work, total(*traffic), reason=NAMED if space is not None else NO_SPACE)
+    return vector(dtype, work, total(*traffic), reason=IN_PLACE if again else NAMED if space is not None else NO_SPACE)
 
 
 @pattern(r"triton_(poi|for|unk)_fused_.*", kind="elementwise")

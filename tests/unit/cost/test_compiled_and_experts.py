@@ -66,6 +66,51 @@ def test_figures_that_the_compiler_recorded_come_first() -> None:
     assert known(kernel("triton_poi_fused_add_0", (888,), (888,), "888", kernel_num_gb=0)).bytes == 4 * 888
 
 
+def traffic(name: str, *args: object, dtype: str = "fp32") -> tuple[int | None, bool]:
+    """Bytes, and whether the reason says that a buffer is changed in place."""
+    found = known(kernel(name, *args, dtype=dtype))
+    return found.bytes, "in place" in found.reason
+
+
+def test_a_buffer_that_a_kernel_changes_in_place_is_read_and_written() -> None:
+    # GIVEN triton_poi_fused_relu_0(in_out_ptr0, xnumel): its only buffer is read and written THEN 2 x 4 bytes per element
+    assert traffic("triton_poi_fused_relu_0", (8, 64), "512") == (2 * 4 * 512, True)
+    assert traffic("triton_per_fused__softmax_1", (8, 64), "8", "64") == (2 * 4 * 512, True)
+    # GIVEN a bias behind the result of a convolution: (in_out_ptr0, in_ptr0): a result would be as large as the loops, the bias is not
+    image, n = (2, 16, 4, 4), 2 * 16 * 16
+    assert traffic("triton_poi_fused_convolution_relu_2", image, (16,), "512") == (4 * (2 * n + 16), True)
+    # GIVEN the gradient of relu: it needs the incoming gradient and the saved result, and has no third buffer
+    assert traffic("triton_poi_fused_threshold_backward_3", image, image, "512") == (4 * 3 * n, True)
+    # GIVEN a gate in place and the raw matrix of a product (sizes of a recorded call): reads 2, writes 1
+    gate = ((8, 4096, 8192), (32_768, 8192), "268435456")
+    assert traffic("triton_poi_fused__unsafe_view_mul_silu_2", *gate, dtype="bf16") == (2 * 3 * 268_435_456, True)
+    # AND a residual of two states and a product (sizes of a recorded call): reads 3, writes 1
+    state = ((8, 4096, 2048), (8, 4096, 2048), (32_768, 2048), "67108864")
+    assert traffic("triton_poi_fused__unsafe_view_add_3", *state, dtype="bf16") == (2 * 4 * 67_108_864, True)
+
+
+def test_a_kernel_whose_buffers_may_be_results_counts_each_once() -> None:
+    image, n = (2, 16, 4, 4), 2 * 16 * 16
+    # GIVEN numbers out of nothing, or a name without operators: the only buffer may be just written
+    for name in ("triton_poi_fused_zeros_like_0", "triton_poi_fused_full_0", "triton_poi_fused_arange_mul_0", "triton_poi_fused_0"):
+        assert traffic(name, image, "512") == (4 * n, False), name
+    # GIVEN an input and a result, with a bias in front or between
+    assert traffic("triton_poi_fused_relu_0", image, image, "512") == (4 * 2 * n, False)
+    assert traffic("triton_poi_fused_convolution_relu_0", image, (16,), image, "512") == (4 * (2 * n + 16), False)
+    assert traffic("triton_poi_fused_mul_0", (16,), image, "512") == (4 * (n + 16), False)
+    # GIVEN what may be an input and a result, or two inputs of which one is overwritten: the record does not tell
+    assert traffic("triton_poi_fused_add_0", image, image, "512") == (4 * 2 * n, False)
+    # GIVEN the result of a product in front of a new result; a copy into a matrix
+    raw = ((32_768, 2048), (8, 4096, 2048), "67108864")
+    assert traffic("triton_poi_fused__unsafe_view_silu_0", *raw) == (4 * 2 * 67_108_864, False)
+    assert traffic("triton_poi_fused__unsafe_view_clone_mul_0", raw[1], raw[0], raw[2]) == (4 * 2 * 67_108_864, False)
+    # GIVEN a kernel that adds rows into a smaller table, and one whose loops were not recorded
+    assert traffic("triton_poi_fused_index_put_0", image, (16,), "512") == (4 * (n + 16), False)
+    assert traffic("triton_poi_fused_convolution_relu_0", image, (16,)) == (4 * (n + 16), False)
+    # AND a reduction keeps fewer numbers than it reads
+    assert traffic("triton_red_fused_sum_0", (8, 64), (8,), "8", "64") == (4 * (512 + 8), False)
+
+
 def test_templates_are_products_where_one_assignment_fits() -> None:
     found = known(kernel("triton_tem_fused_addmm_relu_2", (512,), (141, 512), (512, 2048), (141, 2048), "9", "1", "1"))
     assert found.flop == 2 * 141 * 512 * 2048 and found.kind == "gemm" and found.dtype == "bf16"
