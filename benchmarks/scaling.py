@@ -22,6 +22,7 @@ from tb_sol_plugin.cost.goodput import bootstrap, fit, leave_one_out
 from tb_sol_plugin.cost.goodput.fit import plain_objective
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.metrics.goodput import fit as gather
+from tb_sol_plugin.metrics.goodput.job import Identity
 from tb_sol_plugin.metrics.goodput.part import MOST_STEPS, ScalingPart, Step
 from tb_sol_plugin.model.answer import AnalysisRequest, from_runs
 from tb_sol_plugin.model.recordings import RecordingReduction, ReducedFacts
@@ -52,10 +53,11 @@ def parts(runs: int, workers: int) -> tuple[list[RecordingReduction[ScalingPart]
         sync = step - int(accum * 1e9)
         for w in range(workers):
             steps = tuple(Step(k, step + 1000 * ((k * 7919 + w) % 997), sync, bool(r > 1)) for k in range(MOST_STEPS))
-            part = ScalingPart(steps, 1, f"host{w}", False, int(b), "told", False, 1, 1, nodes=int(n), replicas=int(r))
+            part = ScalingPart(steps, 1, f"host{w}", False, int(b), "told", False, 1, 1, nodes=int(n), replicas=int(r),
+                               job=Identity(parameters=10**9))  # fmt: skip
             body = msgspec.msgpack.encode(part)
             size = len(body)
-            facts = ReducedFacts("kineto", w, int(r), "", "nvidia", (), 0, True, (0, 1))
+            facts = ReducedFacts("kineto", w, int(r), "", "nvidia", ("NVIDIA H100 80GB HBM3",), 0, True, (0, 1))
             out.append(RecordingReduction(
                 f"rank{w}", "", f"{i}/{w}", "read", w, facts, key=f"{i}.{w}", run=f"run{i}", body=lambda b=body: b, decode=decode,
             ))  # fmt: skip
@@ -86,7 +88,8 @@ def main() -> None:
         return len(encode(report))
 
     def first() -> None:
-        gather._fitted.cache_clear()
+        for kept in (gather._fit, gather._left_out, gather._resampled):
+            kept.cache_clear()
         gather._RUNS._known.clear()
         page()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -320,6 +320,7 @@ def _of_none(ranks: Ranks) -> Missing:
 def from_runs(request: AnalysisRequest, ranks: Ranks, files: Sequence[Sidecar]) -> Inputs:
     """Returns the ranks of all runs, and the small files next to them."""
     item, query = request.item, request.query
+    ranks = [replace(r, shown=True) if request.run and r.run == request.run else r for r in ranks]
     state = repr([(r.run, r.worker, r.file, r.state, r.problem, r.key) for r in ranks])
     state += "".join(f"{f.file}\0{f.problem}\0{f.text}\0" for f in files)
     return Inputs(request, {"run": request.run}, lambda: item.function(ranks, files, query), ranks=ranks, partial=True, state=state)

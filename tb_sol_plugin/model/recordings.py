@@ -89,7 +89,8 @@ class Reducer(Protocol):
 @dataclass(frozen=True)
 class RecordingReduction(Generic[P_co]):
     """One recording of a run with what was reduced from it. problem and hint: of a failed or lacking one. rank: as recorded, else as
-    its name states, else None. key: changes with the reduction. run: name of its run.
+    its name states, else None. key: changes with the reduction. run: name of its run. shown: whether, over several runs, that is the one
+    that is selected.
 
     The encoded reduction is fetched by `body` on each access, so that going over all recordings keeps one of them at a time.
     """
@@ -105,6 +106,7 @@ class RecordingReduction(Generic[P_co]):
     missing: Missing | None = None
     key: str = ""
     run: str = ""
+    shown: bool = False
     body: Callable[[], bytes] = field(default=bytes, repr=False, compare=False)
     decode: Callable[[bytes], P_co] | None = field(default=None, repr=False, compare=False)
 

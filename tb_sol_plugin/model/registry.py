@@ -20,7 +20,7 @@ import msgspec
 
 from tb_sol_plugin.errors import NotFound
 from tb_sol_plugin.model.query import Field, PairQuery, Query, fields
-from tb_sol_plugin.model.recordings import Missing
+from tb_sol_plugin.model.recordings import Missing, RecordingReduction
 from tb_sol_plugin.model.report import Column, Fact, Report
 from tb_sol_plugin.model.requirements import REQUIREMENTS, Requirement
 from tb_sol_plugin.redact import text
@@ -59,7 +59,8 @@ class Reduction(Generic[Q, P]):
 
     Of scope "ranks": least: ranks it takes. Of scope "runs": files: names of small text files that it reads where a person laid them
     beside the recordings. choose: of the names of all runs those that are read, for the run that is shown ("" none) and the query; None:
-    all. without_recording: what it answers out of the query alone, where it can.
+    all. alike: whether a recording may be of one job with one of the run that is shown; of a run whose first recording is not, the others
+    are not read. None: all are. without_recording: what it answers out of the query alone, where it can.
     """
 
     of: Callable[[Capture, Q], P]
@@ -69,6 +70,7 @@ class Reduction(Generic[Q, P]):
     least: int = 2
     files: tuple[str, ...] = ()
     choose: Callable[[Sequence[str], str, Q], Sequence[str]] | None = None
+    alike: Callable[[RecordingReduction[P], RecordingReduction[P]], bool] | None = None
     without_recording: Callable[[Q], Report] | None = None
 
     @cached_property
@@ -204,9 +206,9 @@ def _check(item: Analysis) -> None:
         raise wrong(f"with_recording= is for scope 'none', not {item.scope!r}")
     if item.scope == "pair" and not issubclass(item.query, PairQuery):
         raise wrong("the query of scope 'pair' is a PairQuery: its fields name the other recording")
-    of_runs = item.reduce is not None and (item.reduce.files or item.reduce.choose or item.reduce.without_recording)
+    of_runs = item.reduce is not None and (item.reduce.files or item.reduce.choose or item.reduce.alike or item.reduce.without_recording)
     if of_runs and item.scope != "runs":
-        raise wrong("files, choose and without_recording of a reduction are for scope 'runs'")
+        raise wrong("files, choose, alike and without_recording of a reduction are for scope 'runs'")
     takes = TAKES[item.scope]
     try:
         inspect.signature(item.function).bind(*takes)

@@ -25,6 +25,8 @@ from tb_sol_plugin.store.pairs import OtherNames, paired
 from tb_sol_plugin.store.reductions import (
     ReductionFiles,
     WantedReduction,
+    first_recordings,
+    further_recordings,
     latest_recordings,
     make_reduction,
     no_reduction,
@@ -216,12 +218,23 @@ class LocalSource:
     def runs(self, request: AnalysisRequest) -> tuple[list[RecordingReduction[msgspec.Struct]], list[Sidecar]]:
         """See `RecordingSource.runs`."""
         names = set(request.chosen([*self.every_run]))
+        recordings = latest_recordings({n: r for n, r in self.every_run.items() if n in names})
+        alike = request.item.reduction.alike
+        first = recordings if alike is None else first_recordings(recordings, request.run)
+        found = dict(zip(first, self._of_runs(first, request), strict=True))
+        more = [] if alike is None else further_recordings(recordings, found, request.run, alike)
+        found |= zip(more, self._of_runs(more, request), strict=True)
+        folders = folders_of([("", self.root)] if self.root else [], self.every_run)
+        files = SidecarFiles(self.options.fs_options).texts(folders, request.item.reduction.files)
+        return [found[r] for r in recordings if r in found], files
+
+    def _of_runs(self, recordings: Sequence[Recording], request: AnalysisRequest) -> list[RecordingReduction[msgspec.Struct]]:
+        """Returns the reductions of recordings of any runs, in order."""
         planned: list[WantedReduction | RecordingReduction[msgspec.Struct]] = []
-        for recording in latest_recordings({n: r for n, r in self.every_run.items() if n in names}):
+        for recording in recordings:
             near = {*self.every_run[recording.run], *self.nearby} if request.item.reduction.sol_log else set()
             planned += wanted_reductions([recording], request.reducer, devices=self.book, recordings=sorted(near, key=lambda r: r.path))
-        folders = folders_of([("", self.root)] if self.root else [], self.every_run)
-        return self._read(planned, request), SidecarFiles(self.options.fs_options).texts(folders, request.item.reduction.files)
+        return self._read(planned, request) if planned else []
 
     def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], dict[str, FieldNow]]:
         """See `RecordingSource.pair`. The other recording is of a run that is named, of the recordings given, or at a path."""

@@ -208,6 +208,38 @@ def latest_recordings(runs: Mapping[str, Sequence[Recording]]) -> list[Recording
     return [own[-1] for recordings in runs.values() for own in recordings_by_worker(recordings, "kineto").values()]
 
 
+def first_recordings(recordings: Sequence[Recording], shown: str) -> list[Recording]:
+    """Returns what tells whether runs are of one job: all recordings of the run that is shown (else of the first), of others the first."""
+    chosen = shown if any(r.run == shown for r in recordings) else next((r.run for r in recordings), "")
+    first: dict[str, Recording] = {}
+    for recording in recordings:
+        first.setdefault(recording.run, recording)
+    return [r for r in recordings if r.run == chosen or first[r.run] == r]
+
+
+def further_recordings(
+    recordings: Sequence[Recording],
+    found: Mapping[Recording, RecordingReduction[P]],
+    shown: str,
+    alike: Callable[[RecordingReduction[P], RecordingReduction[P]], bool],
+) -> list[Recording]:
+    """Returns the other recordings of runs that may be of one job with the run that is shown (else the first that was read).
+
+    found: what was reduced from `first_recordings`. None while that of the run that is shown is awaited; those of a run whose first one
+    cannot be read may tell more.
+    """
+    there = any(r.run == shown for r in recordings)
+    own = next((made for recording, made in found.items() if made.state == "read" and (not there or recording.run == shown)), None)
+    if own is None:
+        return []
+    near = {
+        recording.run
+        for recording, made in found.items()
+        if made.state in ("failed", "lacking") or (made.state == "read" and alike(made, own))
+    }
+    return [r for r in recordings if r not in found and r.run in near]
+
+
 def wanted_reductions(
     chosen: Sequence[Recording],
     reducer: Reducer,

@@ -250,20 +250,27 @@ class Store:
         decode: Callable[[bytes], P],
         choose: Callable[[Sequence[str]], Sequence[str]],
         *,
+        shown: str = "",
+        alike: Callable[[RecordingReduction[P], RecordingReduction[P]], bool] | None = None,
         wait: float = 0.0,
         with_sol_log: bool = False,
     ) -> list[RecordingReduction[P]]:
         """Returns the reduction of the latest recording of every worker of the chosen runs, in natural order.
 
-        In all else as `rank_reductions`.
+        alike: of runs whose first recording is not like the run that is shown, that one alone. In all else as `rank_reductions`.
         """
-        from tb_sol_plugin.store.reductions import latest_recordings
+        from tb_sol_plugin.store.reductions import first_recordings, further_recordings, latest_recordings
 
         _, listing = self.listing(5.0)
         chosen = set(choose([*listing.runs]))
-        return self._reductions_of(
-            latest_recordings({n: r for n, r in listing.runs.items() if n in chosen}), reducer, decode, wait, with_sol_log
-        )
+        recordings = latest_recordings({n: r for n, r in listing.runs.items() if n in chosen})
+        if alike is None:
+            return self._reductions_of(recordings, reducer, decode, wait, with_sol_log)
+        first = first_recordings(recordings, shown)
+        found = dict(zip(first, self._reductions_of(first, reducer, decode, wait, with_sol_log), strict=True))
+        more = further_recordings(recordings, found, shown, alike)
+        found |= zip(more, self._reductions_of(more, reducer, decode, wait, with_sol_log), strict=True)
+        return [found[r] for r in recordings if r in found]
 
     def sidecar_files(self, names: Sequence[str]) -> list[Sidecar]:
         """Returns small text files of these names in the logdirs and in the folders of runs, see `SidecarFiles`."""
@@ -356,7 +363,9 @@ class StoreSource:
         """See `RecordingSource.runs`."""
         reduction = request.item.reduction
         reducer, decode = request.reducer, reduction.decode
-        found = self.store.run_reductions(reducer, decode, request.chosen, wait=self.wait, with_sol_log=reduction.sol_log)
+        found = self.store.run_reductions(
+            reducer, decode, request.chosen, shown=request.run, alike=reduction.alike, wait=self.wait, with_sol_log=reduction.sol_log
+        )
         return found, self.store.sidecar_files(reduction.files)
 
     def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], dict[str, FieldNow]]:

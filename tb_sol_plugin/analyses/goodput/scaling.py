@@ -8,15 +8,25 @@ needs gradient statistics; without them it is throughput.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from tb_sol_plugin.analyses.goodput import scaling_figures, scaling_tables
-from tb_sol_plugin.analyses.goodput.scaling_tables import FACTS, NAMES, PARAMETERS, POINTS, PREDICTIONS, TERMS, ScalingQuery, wanted
+from tb_sol_plugin.analyses.goodput.scaling_tables import (
+    FACTS,
+    LEFT_OUT,
+    NAMES,
+    PARAMETERS,
+    POINTS,
+    PREDICTIONS,
+    TERMS,
+    ScalingQuery,
+    wanted,
+)
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.goodput.fit import RECORD, Gathered, gather, hints
+from tb_sol_plugin.metrics.goodput.fit import RECORD, Gathered, alike, errors, gather, hints
+from tb_sol_plugin.metrics.goodput.job import PROOF
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES, contrary
 from tb_sol_plugin.metrics.goodput.predict import Prediction, Run, extrapolation, measure_next, unknown
@@ -26,8 +36,6 @@ from tb_sol_plugin.model.report import AnySection, FactsSection, FieldNow, Mark,
 from tb_sol_plugin.units import how_many, human
 
 TITLE = "Scaling"
-FAR_OFF = 0.25
-"""An error of the fit at one point from which a line says so."""
 
 
 def alone(query: ScalingQuery) -> Report:
@@ -56,9 +64,9 @@ def choose(names: Sequence[str], shown: str, query: ScalingQuery) -> Sequence[st
     group="Run",
     order=30,
     query=ScalingQuery,
-    tables={"points": POINTS, "predictions": PREDICTIONS, "parameters": PARAMETERS, "terms": TERMS},
+    tables={"points": POINTS, "predictions": PREDICTIONS, "parameters": PARAMETERS, "terms": TERMS, "left_out": LEFT_OUT},
     facts=FACTS,
-    reduce=Reduction(part, fields=(), sol_log=True, files=FILES, choose=choose, without_recording=alone),
+    reduce=Reduction(part, fields=(), sol_log=True, files=FILES, choose=choose, alike=alike, without_recording=alone),
 )
 def run(workers: Sequence[RecordingReduction[ScalingPart]], files: Sequence[Sidecar], query: ScalingQuery) -> Report:
     return _report(_gathered(workers, files, query), query)
@@ -71,12 +79,14 @@ def _gathered(workers: Sequence[RecordingReduction[ScalingPart]], files: Sequenc
 
 def _report(found: Gathered, query: ScalingQuery) -> Report:
     prediction = found.prediction
+    sections: list[AnySection]
     if prediction is None:
         why = next(p.why for p in found.points)
         headline = f"No point can be used: {why}."
-        return Report(analysis="scaling", title=TITLE, headline=headline, notices=_notices(found), sections=[scaling_tables.points(found)])
-    sections: list[AnySection] = [_tiles(found, prediction, query)]
-    if len({p.num_replicas for p in found.used}) > 1:
+        sections = [scaling_tables.points(found), *scaling_tables.left_out(found)]
+        return Report(analysis="scaling", title=TITLE, headline=headline, notices=_notices(found), sections=sections)
+    sections = [_tiles(found, prediction, query)]
+    if recommends(found):
         sections += [
             draw(found, prediction)
             for draw in (scaling_figures.heat, scaling_figures.curves, scaling_figures.speedup, scaling_figures.split)
@@ -87,9 +97,9 @@ def _report(found: Gathered, query: ScalingQuery) -> Report:
         *scaling_figures.overlap(found),
         scaling_tables.parameters(found),
     ]
-    if len({p.num_replicas for p in found.used}) > 1:
+    if recommends(found):
         sections.append(scaling_tables.predictions(found, prediction, query.price))
-    sections += [scaling_tables.points(found), scaling_tables.terms(found), _numbers(found)]
+    sections += [scaling_tables.points(found), *scaling_tables.left_out(found), scaling_tables.terms(found), _numbers(found)]
     return Report(
         analysis="scaling", title=TITLE, headline=_headline(found, prediction), notices=_notices(found), sections=sections,
         fields=_stand(found, prediction), files=[ReportFile("sched_hints", "Hints for a scheduler", "sched_hints.json", hints(found))],
@@ -108,10 +118,17 @@ def _stand(found: Gathered, prediction: Prediction) -> dict[str, FieldNow]:
     }  # fmt: skip
 
 
+def recommends(found: Gathered) -> bool:
+    """Whether the points are worth a recommendation: of several counts of replicas, with recorded batch sizes, and as the fit has them."""
+    return found.prediction is not None and not found.doubts and len({p.num_replicas for p in found.used}) > 1
+
+
 def _headline(found: Gathered, prediction: Prediction) -> str:
     first = measure_next(found.points)
     if len({p.num_replicas for p in found.used}) < 2:
         return f"What a further replica brings cannot be known from one count of replicas. Measure next: **{first[0]}**." if first else ""
+    if found.doubts:
+        return f"**No recommendation**: {found.doubts[0]}."
     if prediction.stop < 0:
         return "No count of replicas can be run under these terms: the bounds of the micro-batch and the total batch leave nothing."
     run = prediction.at(prediction.stop)
@@ -122,16 +139,30 @@ def _headline(found: Gathered, prediction: Prediction) -> str:
         return f"{text} **at best**: the points do not show what synchronizing so many costs, and it counts as little."
     if prediction.pays_on:
         return f"{text}. Adding replicas still pays at the largest count examined."
-    share = human(prediction.terms.share, "ratio")
     if run.replicas == 1:
-        return f"**One replica** with {human(run.atomic, 'count')} samples: a second one would bring less than {share} of it."
-    return f"{text}. Beyond that, a further replica brings less than {share} of one."
+        text = f"**One replica** with {human(run.atomic, 'count')} samples"
+    return f"{text}. {_further(prediction)}"
+
+
+def _further(prediction: Prediction) -> str:
+    """Returns what the next allocation brings, as the figure has it, and whether a larger one pays all the same."""
+    run, after = prediction.at(prediction.stop), prediction.at(prediction.next)
+    added = after.replicas - run.replicas
+    each = human((after.speedup - run.speedup) / added, "ratio")
+    share = human(prediction.terms.share, "ratio")
+    text = f"{'One more brings' if added == 1 else f'Each of the next {added} brings'} {each} of one, less than {share}"
+    if prediction.later < 0:
+        return f"{text}."
+    last = prediction.at(prediction.later)
+    mean = human((last.speedup - run.speedup) / (last.replicas - run.replicas), "ratio")
+    return f"{text}; up to {human(last.replicas, 'count')} replicas each added one brings {mean} on average."
 
 
 def _notices(found: Gathered) -> list[Notice]:
     out = [Notice(note) for note in found.notes]
     made, settled = found.fit, found.settled
     if made is not None and settled is not None:
+        out += [Notice(f"No recommendation: {doubt}.", "warn") for doubt in found.doubts[0 if _lone(found) else 1 :]]
         todo = measure_next(found.points)
         if todo:
             out.append(Notice(f"To know more of the model, measure next: {'; '.join(todo)}.", "info"))
@@ -147,14 +178,17 @@ def _notices(found: Gathered) -> list[Notice]:
         out += _of_answer(found)
         out += _of_points(found)
         out += _of_confidence(found)
-    folder = {p.run.rpartition("/")[0] for p in found.points if p.run}
-    if len(folder) == 1 and next(iter(folder)):
-        out.append(Notice(f"Runs in `{next(iter(folder))}` count as one job. Others are named under Runs.", "info"))
+    if found.chosen in found.silent:
+        out.append(Notice(f"The run that was chosen, `{found.chosen}`, gives no point: {found.silent[found.chosen]}.", "warn"))
+    elif found.chosen:
+        runs = len({p.run for p in found.used if p.run})
+        out.append(Notice(f"The fit is of the job of `{found.chosen}`: {how_many(runs, 'run')}. The field Runs names others.", "info"))
     if found.silent:
         names = list(found.silent)
         shown = ", ".join(f"`{n}` ({found.silent[n]})" for n in names[:4])
-        rest = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        out.append(Notice(f"No point from {shown}{rest}.", "info"))
+        rest = f" and {len(names) - 4} more, listed below" if len(names) > 4 else ""
+        proof = f" Proof of one job: {PROOF}." if any("nothing proves" in why for why in found.silent.values()) else ""
+        out.append(Notice(f"No point from {shown}{rest}.{proof}", "info"))
     return out
 
 
@@ -173,20 +207,13 @@ def _of_gradients(found: Gathered) -> list[Notice]:
 def _of_answer(found: Gathered) -> list[Notice]:
     """Returns what the recommendation rests on, where that is more than the points."""
     prediction = found.prediction
-    if prediction is None or prediction.stop < 0 or len({p.num_replicas for p in found.used}) < 2:
+    if prediction is None or prediction.stop < 0 or not recommends(found):
         return []
     out = []
     run = prediction.at(prediction.stop)
     reasons = extrapolation(found.used, prediction.fit, run.nodes, run.replicas, run.atomic)
     if reasons:
         out.append(Notice(f"What is recommended is extrapolated: {'; '.join(reasons)}.", "warn"))
-    if prediction.later >= 0:
-        last = prediction.at(prediction.later)
-        each = (last.speedup - run.speedup) / (last.replicas - run.replicas)
-        out.append(Notice(
-            f"Beyond {human(run.replicas, 'count')} replicas the next ones bring too little, but up to {human(last.replicas, 'count')} "
-            f"each brings {human(each, 'ratio')} of one on average.", "info",
-        ))  # fmt: skip
     if run.replicas > 1 and run.speedup > 1.05 * run.replicas:
         one = prediction.at(0)
         out.append(Notice(
@@ -197,7 +224,7 @@ def _of_answer(found: Gathered) -> list[Notice]:
 
 
 def _of_points(found: Gathered) -> list[Notice]:
-    """Returns where points contradict each other, or one lies far from the fit."""
+    """Returns where points contradict each other."""
     out = []
     pairs = contrary(found.points)
     for fast, slow in pairs[:3]:
@@ -208,18 +235,6 @@ def _of_points(found: Gathered) -> list[Notice]:
             f"{r} replica{'s' if r > 1 else ''} on {n} node{'s' if n > 1 else ''} with {b} samples each: {a} and {z} a step were "
             f"measured{f' in {names}' if names else ''}. Both count, and the fit lies between.", "warn",
         ))  # fmt: skip
-    table = scaling_tables.points(found).data
-    used = [k for k, why in enumerate(table["why"]) if why is None]
-    worst = max(used, key=lambda k: abs(float(table["residual"][k])))  # type: ignore[arg-type]
-    off = float(table["residual"][worst])  # type: ignore[arg-type]
-    if abs(off) > FAR_OFF and not pairs:
-        where = f"{table['num_replicas'][worst]} × {table['atomic_bsz'][worst]} samples"
-        far = human(abs(off), "ratio")
-        text = f"The fit is off by up to {far} (at {where}): a measurement is odd, or the job does not follow the model."
-        odd = max((e for e in found.left_out if e.optim_error > -1), key=lambda e: abs(math.log1p(e.optim_error)), default=None)
-        if odd is not None and abs(odd.optim_error) > FAR_OFF:
-            text += f" What agrees least with the others is {odd.num_replicas} × {odd.atomic_bsz:.0f} samples: measure it again."
-        out.append(Notice(text, "warn"))
     return out
 
 
@@ -235,15 +250,13 @@ def _of_confidence(found: Gathered) -> list[Notice]:
     return out
 
 
-def _error(found: Gathered) -> float | None:
-    section = scaling_tables.points(found)
-    errors = [abs(e) for e, why in zip(section.data["residual"], section.data["why"], strict=True) if isinstance(e, float) and why is None]
-    return float(np.median(errors)) if errors else None
+def _lone(found: Gathered) -> bool:
+    return len({p.num_replicas for p in found.used}) < 2
 
 
 def _tiles(found: Gathered, prediction: Prediction, query: ScalingQuery) -> FactsSection:
-    several = len({p.num_replicas for p in found.used}) > 1
-    best: Run | None = prediction.at(prediction.stop) if several and prediction.stop >= 0 else None
+    known_best = recommends(found)
+    best: Run | None = prediction.at(prediction.stop) if known_best and prediction.stop >= 0 else None
     cost = None
     if best is not None and query.price is not None:
         cost = float(scaling_tables.cost_per_million(np.array([best.goodput]), np.array([best.replicas]), query.price)[0])
@@ -251,14 +264,15 @@ def _tiles(found: Gathered, prediction: Prediction, query: ScalingQuery) -> Fact
     values: dict[str, Scalar] = {
         "best_replicas": best.replicas if best else None, "best_batch": best.total if best else None,
         "best_goodput": best.goodput if best else None, "best_speedup": best.speedup if best else None, "cost_per_million": cost,
-        "median_error": _error(found), "points": len(found.used),
+        "median_error": float(np.median(np.abs(errors(found.used, prediction.fit)[0]))), "points": len(found.used),
+        "runs_left_out": len(found.silent),
     }  # fmt: skip
     if query.price is None:
         del values["cost_per_million"]
     made = found.fit
     assert made is not None
-    lone = Mark("unknown", "the points are of one count of replicas")
-    marks = {} if several else dict.fromkeys(("best_replicas", "best_batch", "best_goodput", "best_speedup"), lone)
+    lone = Mark("unknown", "the points are of one count of replicas" if _lone(found) or not found.doubts else found.doubts[0])
+    marks = {} if known_best else dict.fromkeys(("best_replicas", "best_batch", "best_goodput", "best_speedup"), lone)
     reasons = extrapolation(found.used, made, best.nodes, best.replicas, best.atomic) if best is not None else ()
     if reasons:
         marks |= {n: Mark("estimated", "; ".join(reasons)) for n in ("best_goodput", "best_speedup", "cost_per_million") if n in values}
@@ -270,7 +284,8 @@ def _tiles(found: Gathered, prediction: Prediction, query: ScalingQuery) -> Fact
             "best_batch": f"{best.atomic} per micro-step" if best else "",
             "best_goodput": f"each worth {human(best.efficiency, 'ratio')}" if best and known else "samples all worth the same",
             "best_speedup": f"{human(best.speedup / best.replicas, 'ratio')} per replica" if best else "",
-            "median_error": "of the step time, median", "points": f"{len(found.points) - len(found.used)} left out",
+            "median_error": "of the step time, median", "points": f"{human(len(found.points) - len(found.used), 'count')} left out",
+            "runs_left_out": "of another job, or without a point",
             "cost_per_million": "samples of full worth",
         },
     )  # fmt: skip

@@ -18,6 +18,7 @@ from tb_sol_plugin.cost.goodput.cluster import Allocation, Cluster, Job, allocat
 from tb_sol_plugin.cost.goodput.simulate import Arrivals, JobClass, Replayed, arrivals, replay
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.goodput.fit import RECORD, gather
+from tb_sol_plugin.metrics.goodput.fit import jobs as jobs_of
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES
 from tb_sol_plugin.metrics.goodput.predict import Prediction, TermsQuery
@@ -215,12 +216,14 @@ def _check(query: ScalingClusterQuery) -> None:
 def _jobs(
     workers: Sequence[RecordingReduction[ScalingPart]], files: Sequence[Sidecar], query: ScalingClusterQuery
 ) -> tuple[list[Found], dict[str, str]]:
-    """Returns jobs that can be fitted, and why the others cannot. The runs of a job lie in one folder."""
+    """Returns jobs that can be fitted, and why the others cannot. The runs of a job lie in one folder, and are proven to be of it."""
+    folders: dict[str, list[RecordingReduction[ScalingPart]]] = {}
+    for w in workers:
+        folders.setdefault(w.run.rpartition("/")[0], []).append(w)
     runs: dict[str, list[str]] = {}
-    for name in dict.fromkeys(w.run for w in workers):
-        runs.setdefault(name.rpartition("/")[0] or name, []).append(name)
-    if len(runs) > 1 and all(len(own) == 1 for own in runs.values()):
-        runs = {"all runs": [name for own in runs.values() for name in own]} if _one_job(workers) else runs
+    for folder, there in folders.items():
+        groups = jobs_of(there)
+        runs |= {(folder or own[0]) if len(groups) == 1 else own[0]: own for own in groups}
     out: list[Found] = []
     left: dict[str, str] = {}
     terms = TermsQuery(per_node=query.per_node, replicas=query.nodes * query.per_node)
@@ -235,14 +238,11 @@ def _jobs(
             left[name] = next(p.why for p in found.points)
         elif len({p.num_replicas for p in found.used}) < 2:
             left[name] = "measured with one count of replicas: what a further one brings is not known"
+        elif found.doubts:
+            left[name] = found.doubts[0]
         else:
             out.append(Found(name, found.prediction))
     return out, left
-
-
-def _one_job(workers: Sequence[RecordingReduction[ScalingPart]]) -> bool:
-    """Returns whether runs in one folder are one job: none of them alone has two counts of replicas."""
-    return all(w.state != "read" or len({c.num_replicas for c in w.reduced.counted}) < 2 for w in workers)
 
 
 def _headline(made: Allocation, names: list[str], cluster: Cluster) -> str:

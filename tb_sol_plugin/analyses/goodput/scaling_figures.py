@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from tb_sol_plugin.analyses.goodput.scaling_tables import bands, gains, point_id
 from tb_sol_plugin.cost.goodput.confidence import band
+from tb_sol_plugin.cost.goodput.fit import Fit
 from tb_sol_plugin.cost.goodput.model import accum_time, optim_time
-from tb_sol_plugin.metrics.goodput.fit import Gathered
+from tb_sol_plugin.metrics.goodput.fit import Gathered, errors, largest_error
 from tb_sol_plugin.metrics.goodput.points import Point
 from tb_sol_plugin.metrics.goodput.predict import Prediction, extrapolation, splits_by_count
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import FigureSection
-from tb_sol_plugin.units import NARROW, how_many, human
+from tb_sol_plugin.units import how_many, human
 
 MOST_BARS: Final = 24
 NODE_COLORS: Final = ("compute", "communication", "attention", "conv", "norm", "DtoH")
@@ -44,7 +46,7 @@ def measured(found: Gathered) -> FigureSection:
         for i, n in enumerate(counts):
             rows = [k for k in range(len(used)) if int(nodes[k]) == n]
             color, mark = F.light(NODE_COLORS[i % len(NODE_COLORS)]), NODE_MARKS[i % len(NODE_MARKS)]
-            hollow = [_hollow(used[k]) for k in rows]
+            hollow = [used[k].batch_guessed for k in rows]
             data.append({
                 "type": "scatter", "mode": "markers", "name": f"{n} nodes, {words}", "x": [float(at[k]) * 1e9 / factor for k in rows],
                 "y": [float(predicted[k]) * 1e9 / factor for k in rows], "customdata": [point_id(used[k]) for k in rows],
@@ -58,14 +60,11 @@ def measured(found: Gathered) -> FigureSection:
             })  # fmt: skip
     wide = high / max(low, 1e-9) > 12
     kind: F.Plain = {"type": "log", "range": [math.log10(low), math.log10(high)]} if wide else {"range": [low, high]}
-    errors = np.abs(series[0][2] / series[0][1] - 1)
-    worst = int(np.argmax(errors))
     named = "" if len(counts) < 2 else "; color and shape: nodes"
     return FigureSection(
         id="fit", title="Measured against the fit", subtitle=f"large: step, small: without sync{named}; hollow: batch size guessed",
         figure=F.figure(data, x=F.axis(f"measured, {unit}", **kind), y=F.axis(f"fit, {unit}", **kind)), span=6, height=330, table="points",
-        summary=f"Fit against measured step times of {len(used)} configurations. The largest error is "
-        f"{human(float(errors[worst]), 'ratio')}, at {_replicas(used[worst].num_replicas)}.",
+        summary=f"Fit against measured step times of {how_many(len(used), 'point')}. {_largest(used, made)}",
     )  # fmt: skip
 
 
@@ -73,13 +72,10 @@ def residuals(found: Gathered) -> FigureSection:
     """Draws the error of the fit at each configuration, over its step time."""
     made, used = found.fit, found.used
     assert made is not None
-    nodes, replicas, batch = (np.array([getattr(p, n) for p in used], float) for n in ("num_nodes", "num_replicas", "atomic_bsz"))
-    step, alone = np.array([p.optim_step_time for p in used]), np.array([p.accum_step_time for p in used])
+    nodes, step = np.array([p.num_nodes for p in used]), np.array([p.optim_step_time for p in used])
     factor, unit = F.time_scale(float(step.max()) * 1e9)
-    series = (
-        ("step", optim_time(made.params, nodes, replicas, batch) / step - 1, 10),
-        ("without sync", accum_time(made.params, batch) / alone - 1, 6),
-    )
+    off_step, off_alone = errors(used, made)
+    series = (("step", off_step, 10), ("without sync", off_alone, 6))
     largest = max(float(np.abs(off).max()) for _, off, _ in series) * 100
     counts = sorted({int(n) for n in nodes})
     data: list[F.Plain] = []
@@ -91,7 +87,7 @@ def residuals(found: Gathered) -> FigureSection:
                 "type": "scatter", "mode": "markers", "name": f"{n} nodes, {words}", "x": [float(step[k]) * 1e9 / factor for k in rows],
                 "y": [float(off[k]) * 100 for k in rows], "customdata": [point_id(used[k]) for k in rows], "hoverinfo": "text",
                 "marker": {"size": size, "color": color, "opacity": 0.8, "line": {"width": 0.8, "color": F.light("surface")},
-                           "symbol": [f"{mark}-open" if _hollow(used[k]) else mark for k in rows]},
+                           "symbol": [f"{mark}-open" if used[k].batch_guessed else mark for k in rows]},
                 "hovertext": [
                     f"<b>{_replicas(used[k].num_replicas)} on {n} node{'s' if n > 1 else ''}, {used[k].atomic_bsz} each</b><br>"
                     f"{words}: the fit is {human(abs(float(off[k])), 'ratio')} {'slower' if off[k] > 0 else 'faster'}" for k in rows
@@ -102,12 +98,14 @@ def residuals(found: Gathered) -> FigureSection:
         height=330,
         figure=F.figure(data, x=F.axis(f"step as measured, {unit}", rangemode="tozero"),
                         y=F.axis("%", range=[-1.15 * max(largest, 0.1), 1.15 * max(largest, 0.1)], zeroline=True)),
-        table="points", summary=f"Error of the fit at {len(used)} configurations; the largest is {largest:.2g} %.",
+        table="points", summary=f"Error of the fit at {how_many(len(used), 'point')}. {_largest(used, made)}",
     )  # fmt: skip
 
 
-def _hollow(p: Point) -> bool:
-    return any("batch size" in g for g in p.guessed)
+def _largest(used: Sequence[Point], made: Fit) -> str:
+    """Returns the largest error of the fit, and where, as every text on the page has it."""
+    far, words, p = largest_error(used, made)
+    return f"The largest error is {human(far, 'ratio')}: the {words} of {_replicas(p.num_replicas)} with {p.atomic_bsz} samples each."
 
 
 def overlap(found: Gathered) -> list[FigureSection]:
@@ -345,11 +343,11 @@ def speedup(found: Gathered, prediction: Prediction) -> FigureSection:
     falls = prediction.stop >= 0 and not prediction.pays_on
     return FigureSection(
         id="gain", title="What a further replica brings",
-        subtitle=f"gain in speedup per replica added, in parts of one replica; line: pays from {share * 100:.0f}{NARROW}%",
+        subtitle=f"gain in speedup per replica added, in parts of one replica; line: pays from {human(share, 'ratio')}",
         figure=F.figure(
             data, x=F.axis("replicas", type="category", showgrid=False), y=F.axis("%", rangemode="tozero"), shapes=shapes
         ),
         span=6, height=330, table="predictions",
-        summary=f"Gain per added replica over the count of replicas. It falls below {share * 100:.0f} % "
+        summary=f"Gain per added replica over the count of replicas. It falls below {human(share, 'ratio')} "
         + (f"after {_replicas(prediction.at(prediction.stop).replicas)}." if falls else "nowhere here."),
     )  # fmt: skip

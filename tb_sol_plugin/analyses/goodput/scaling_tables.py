@@ -16,7 +16,7 @@ from tb_sol_plugin.metrics.goodput.points import Point
 from tb_sol_plugin.metrics.goodput.predict import Prediction, TermsQuery, splits_by_count
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Fact, Mark, Sort, TableSection, make_table
-from tb_sol_plugin.units import how_many, human, number
+from tb_sol_plugin.units import how_many, human
 
 # -- Query and columns ------------------------------------------------------------------------------------------------
 
@@ -24,7 +24,7 @@ from tb_sol_plugin.units import how_many, human, number
 class ScalingQuery(Query, kw_only=True, frozen=True):
     """Under which terms the fitted model is asked. What is left open is as recorded, or follows from the points.
 
-    runs: names of the runs to take, separated by commas ("" = those in one folder with the run that is shown, and of one model and device)
+    runs: names of the runs that may be of the job, separated by commas ("" = those in one folder with the run that is shown)
     per_node: replicas that fill a node
     max_replicas: largest count of replicas to look at
     init_batch: total batch size that the job was made for, at which a sample is worth most
@@ -128,6 +128,11 @@ TERMS: Final = (
     Column("value", "Value", doc="what is used", show="text", missing="not known"),
     Column("origin", "From", doc="where the value is from", show="text"),
 )
+LEFT_OUT: Final = (
+    Column("run", "Run", doc="run that gives no point of the job", show="code"),
+    Column("why", "Not fitted", doc="in what it differs from the run that is chosen, what would prove that both are one job, or why it "
+           "has no point", show="text"),
+)  # fmt: skip
 NAMES: Final = ("alpha_c", "beta_c", "alpha_n", "beta_n", "alpha_r", "beta_r", "gamma")
 FACTS: Final = (
     Fact("objective", "Objective", "", "what the fit makes small: error of the logarithms of both times, and small terms for overlap "
@@ -143,6 +148,7 @@ FACTS: Final = (
     Fact("gamma", "", "", "overlap of computing and synchronizing: 1 none, 10 all but complete; null where not determined"),
     Fact("points", "Points", "count", "points that the fit uses"),
     Fact("points_left_out", "Left out", "count", "points that it does not"),
+    Fact("runs_left_out", "Runs left out", "count", "runs that are not proven to be of the job, or give no point"),
     Fact("median_error", "Error of the fit", "ratio", "median of the fit's relative error of the step time"),
     Fact("best_replicas", "Adding pays up to", "count", "replicas up to which adding pays"),
     Fact("best_batch", "Total batch there", "count", "total batch size with the highest goodput there"),
@@ -323,6 +329,17 @@ def parameters(found: Gathered) -> TableSection:
     )  # fmt: skip
 
 
+def left_out(found: Gathered) -> list[TableSection]:
+    """Returns the table of runs that are left out, each with its reason; none where there is no such run."""
+    if not found.silent:
+        return []
+    frame = pd.DataFrame({"run": list(found.silent), "why": list(found.silent.values())})
+    return [make_table(
+        "left_out", "Runs left out", frame, LEFT_OUT, key="run",
+        subtitle=f"fitted is the job of {found.chosen}" if found.chosen else "",
+    )]  # fmt: skip
+
+
 def terms(found: Gathered) -> TableSection:
     """Builds the terms under which the model is asked, and where each is from."""
     assert found.settled is not None
@@ -336,7 +353,7 @@ def terms(found: Gathered) -> TableSection:
         ("Replicas per node", human(t.per_node, "count"), origin["per_node"]),
         ("Replicas at most", human(t.replicas, "count"), origin["replicas"]),
         ("Gradient statistics", grads, origin["grads"] or "not recorded: a sample counts the same in every batch"),
-        ("A replica pays from", f"{number(t.share * 100, 0)} % of one", "chosen"),
+        ("A replica pays from", f"{human(t.share, 'ratio')} of one", "chosen"),
     ]
     return make_table(
         "terms", "Terms", pd.DataFrame(rows, columns=["name", "value", "origin"]), TERMS, key="name",

@@ -463,7 +463,8 @@ def _remarks(used: Points, params: PerfParams, found: Identified) -> list[str]:
 
 
 def plain_objective(points: Points, *, evaluations: int = EVALUATIONS, limit_s: float = LIMIT_S) -> float | None:
-    """Returns the objective that L-BFGS-B over the seven parameters reaches from the first start alone; None where the budget ends it.
+    """Returns the objective that L-BFGS-B over the seven parameters reaches from the first start alone; None where the budget ends it,
+    or an iterate lies outside a bound by rounding, which scipy refuses.
 
     It stalls at the kink of a perfect fit, so that on clean points it can be many times that of `fit`.
     """
@@ -482,6 +483,6 @@ def plain_objective(points: Points, *, evaluations: int = EVALUATIONS, limit_s: 
     bounds = [GAMMA if n == "gamma" else (LEAST, None) for n in names]
     try:
         optimum = minimize(value, first, method="L-BFGS-B", bounds=bounds)
-    except _SpentError:
+    except (_SpentError, ValueError):  # scipy 1.17: "`x0` violates bound constraints" with 9.99999999994e-09 at a bound of 1e-8
         return None
     return float(objective(raised(params(np.asarray(optimum.x)), points), points))

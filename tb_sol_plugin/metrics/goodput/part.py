@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.metrics.goodput.job import Identity, identity_of
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, classes, spans_of
 from tb_sol_plugin.model import schemas as S
@@ -246,7 +247,8 @@ class ScalingPart(msgspec.Struct, frozen=True):
     counted: what the program recorded; sqr, var: gradient statistics, None unknown.
     biased: these are from differences of successive steps. accumulation: allowed; None unknown.
     initial, most: initial and largest total batch size (0 unknown), bounds of the atomic one (0, 0 unknown).
-    parameters: of the model, 0 unknown. reserved, memory: most bytes that a device's allocator reserved, and the device's; -1 unknown.
+    job: what it shows of its model and optimizer. reserved, memory: most bytes that a device's allocator reserved, and the device's; -1
+    unknown.
     """
 
     steps: tuple[Step, ...]
@@ -270,7 +272,7 @@ class ScalingPart(msgspec.Struct, frozen=True):
     accumulation: bool | None = None
     reserved: int = -1
     memory: int = -1
-    parameters: int = 0
+    job: Identity = Identity()
 
 
 def part(capture: Capture, query: Query) -> ScalingPart:
@@ -298,8 +300,7 @@ def part_of(capture: Capture) -> ScalingPart:
     return ScalingPart(
         tuple(Step(*row) for row in rows), len(table) - len(kept), host, guessed, batch.samples, batch.source, batch.guessed,
         tensor, pipeline, _size(meta, "", "num_nodes"), _size(meta, "", "num_replicas"), reserved=reserved, memory=memory,
-        parameters=int(text) if (text := meta.get("model.parameters", "")).isascii() and text.isdigit() and len(text) < 16 else 0,
-        **_recorded(capture),
+        job=identity_of(capture), **_recorded(capture),
     )  # fmt: skip
 
 

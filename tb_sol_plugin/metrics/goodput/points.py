@@ -64,6 +64,11 @@ class Point:
         """(nodes, replicas, samples per micro-step and replica)."""
         return self.num_nodes, self.num_replicas, self.atomic_bsz
 
+    @property
+    def batch_guessed(self) -> bool:
+        """Whether the batch size was derived from an input rather than recorded."""
+        return any(words.startswith("batch size") for words in self.guessed)
+
 
 def of_run(run: str, workers: Sequence[RecordingReduction[ScalingPart]]) -> tuple[list[Point], list[str]]:
     """Returns points of one run, and why it gives none (or fewer), as text."""

@@ -140,6 +140,12 @@ class Prediction:
         return int(runs[short[0]] if len(short) else runs[-1])
 
     @property
+    def next(self) -> int:
+        """Place of the next larger allocation after `stop` that can be run; `stop` itself where there is none."""
+        runs = np.flatnonzero(np.isfinite(self.best["goodput"]))
+        return int(next(iter(runs[runs > self.stop]), self.stop))
+
+    @property
     def pays_on(self) -> bool:
         """Whether adding still pays at the largest count considered."""
         runs = np.flatnonzero(np.isfinite(self.best["goodput"]))

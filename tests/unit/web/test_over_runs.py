@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
 from tb_sol_plugin.metrics.goodput import fit as gathered
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import reductions
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
@@ -114,6 +117,27 @@ def test_while_runs_are_read_there_is_progress_and_an_early_answer(client: Flask
 
     until(whole)
     assert any(r and 0 < r["done"] < r["total"] == 5 for r in seen)
+
+
+def test_of_a_run_of_another_job_one_rank_is_read(client: FlaskClient, logdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN beside four runs of one job a run of it with two ranks, and one of another job with three WHEN asked THEN both ranks of the first
+    # are read and one of the second, which is left out with its reason
+    write_run(logdir / "r4", nodes=2, replicas=4, batch=16, accum_s=0.16, optim_s=0.2, steps=2)
+    write_run(logdir / "wide", nodes=3, replicas=6, batch=16, accum_s=0.16, optim_s=0.2, steps=2, width=64)
+    read: list[str] = []
+    whole = reductions.open_here
+
+    def counted(recording: Recording, *more: Any, **named: Any) -> Capture:
+        read.append(recording.run)
+        return whole(recording, *more, **named)
+
+    monkeypatch.setattr(reductions, "open_here", counted)
+    until(lambda: client.get(f"{ASK}&wait=30").status_code == 200)
+    body = client.get(ASK).get_json()
+    assert (read.count("r4"), read.count("wide")) == (2, 1)
+    assert points(body).keys() == KEYS | {(2, 4, 16)}
+    left = next(s for s in body["sections"] if s["id"] == "left_out")["data"]
+    assert dict(zip(left["run"], left["why"], strict=True))["wide"].startswith("its weights are not those of `r1`")
 
 
 def test_no_file_is_read_because_a_request_names_it(read: FlaskClient, tmp_path: Path) -> None:

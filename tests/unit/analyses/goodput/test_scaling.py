@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.cli import main
+from tb_sol_plugin.cost.goodput.fit import Budget
 from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadInput, BadQuery
+from tb_sol_plugin.metrics.goodput import fit as goodput
 from tb_sol_plugin.model.answer import answer_query
 from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
-from tests.support.scaling_runs import write_run
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.reductions import MadeReduction, WantedReduction
+from tests.support.scaling_runs import step_trace, write_run
 
 TRUE = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
 PLACES = ((1, 1), (1, 2), (1, 4), (2, 4), (2, 8), (4, 16))
@@ -209,7 +216,7 @@ def test_points_that_contradict_each_other_or_the_model_are_named(tmp_path: Path
     assert "2 replicas on 1 node with 32 samples each: 310.0\u202fms and 900.0\u202fms" in said(report)
     # AND one that lasts a hundred times what the others say is what agrees least with them
     report = of(tmp_path, *clean((1, 1, 16), (1, 1, 32), (1, 2, 32), (1, 4, 16)), (1, 8, 32, 0.3, 30.0))
-    assert "The fit is off by up to" in said(report) and "agrees least with the others is 8 × 32 samples" in said(report)
+    assert "the fit is off by up to" in said(report) and "agrees least with the others is 8 × 32 samples" in said(report)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +278,7 @@ def test_runs_in_one_folder_are_one_job(tmp_path: Path) -> None:
 
 
 def test_a_run_on_another_device_is_left_out_with_its_reason(tmp_path: Path) -> None:
-    # GIVEN two runs on an H100 and one on an MI300X WHEN asked THEN the last is in no point, unless it is named
+    # GIVEN two runs on an H100 and one on an MI300X WHEN asked THEN the last is in no point, also where it is named
     from tests.support import scaling_runs
     from tests.support.trace_builder import TraceBuilder
 
@@ -286,4 +293,138 @@ def test_a_run_on_another_device_is_left_out_with_its_reason(tmp_path: Path) -> 
     assert set(report.table("points")["run"]) == {"one", "two"}
     assert any("`amd` (it ran on AMD Instinct MI300X" in n.text for n in report.notices)
     named = run.analyze("scaling", runs="one,amd")
-    assert isinstance(named, Report) and set(named.table("points")["run"]) == {"one", "amd"}
+    assert isinstance(named, Report) and set(named.table("points")["run"]) == {"one"}
+    assert named.table("left_out")["run"].tolist() == ["amd"] and named.facts["runs_left_out"] == 1
+
+
+# -- Runs of one job, and when nothing is recommended ----------------------------------------------------------------
+
+
+def write(folder: Path, replicas: int, batch: int = 32, **options: Any) -> None:
+    """Writes a run whose times are those of `TRUE`."""
+    accum, optim = float(accum_time(TRUE, batch)), float(optim_time(TRUE, 1, replicas, batch))
+    write_run(folder, nodes=1, replicas=replicas, batch=batch, accum_s=accum, optim_s=optim, steps=2, **options)
+
+
+def analyzed(root: Path, run: str, **query: object) -> Report:
+    found = sol.open(str(root), run=run, cache=False).analyze("scaling", **query)
+    assert isinstance(found, Report)
+    return found
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five runs in one folder: two of one model, one twice as wide, one with another optimizer, one that shows no model."""
+    root = tmp_path_factory.mktemp("mixed")
+    for name, replicas, options in (
+        ("one", 1, {}), ("two", 2, {}), ("wide", 4, {"width": 2048}), ("sgd", 4, {"optimizer": "SGD"}), ("bare", 8, {"width": 0}),
+    ):  # fmt: skip
+        write(root / name, replicas, **options)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("chosen", "fitted"), [("one", {"one", "two"}), ("two", {"one", "two"}), ("wide", {"wide"}), ("sgd", {"sgd"}), ("bare", {"bare"})]
+)
+def test_only_runs_of_the_job_of_the_chosen_run_are_fitted_and_it_is_among_them(mixed: Path, chosen: str, fitted: set[str]) -> None:
+    # GIVEN runs of several jobs in one folder WHEN one is chosen THEN the fit is of its job, and every other run is counted and has its reason
+    report = analyzed(mixed, chosen)
+    assert set(report.table("points")["run"]) == fitted
+    left = report.table("left_out").set_index("run")["why"]
+    assert set(left.index) == {"one", "two", "wide", "sgd", "bare"} - fitted and report.facts["runs_left_out"] == len(left)
+    assert any(f"of the job of `{chosen}`: {len(fitted)} run" in n.text for n in report.notices)
+    if chosen == "one":
+        assert "2048" in left["wide"] and left["sgd"] == "its optimizer is SGD, that of `one` AdamW"
+        assert "nothing proves" in left["bare"] and "record_shapes=True" in said(report)
+
+
+def test_a_named_run_without_proof_is_taken_with_a_note_and_one_of_another_job_is_not(mixed: Path) -> None:
+    report = analyzed(mixed, "one", runs="one,bare,wide")
+    assert set(report.table("points")["run"]) == {"one", "bare"} and report.table("left_out")["run"].tolist() == ["wide"]
+    assert "`bare` is taken because it was named" in said(report)
+
+
+def test_of_a_run_of_another_job_one_rank_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a job of one and of two nodes, and two runs of other jobs with two nodes each WHEN asked THEN both ranks of its own, and one of others
+    from tb_sol_plugin.store import open as opening
+
+    for name, nodes, options in (("a", 1, {}), ("b", 2, {}), ("other", 2, {"width": 2048}), ("third", 2, {"optimizer": "SGD"})):
+        write_run(tmp_path / name, nodes=nodes, replicas=4, batch=32, accum_s=0.3, optim_s=0.32, steps=2, **options)
+    made: list[str] = []
+    whole = opening.make_reduction
+
+    def counted(wanted: WantedReduction, options: StoreOptions) -> MadeReduction:
+        made.append(wanted.recording.run)
+        return whole(wanted, options)
+
+    monkeypatch.setattr(opening, "make_reduction", counted)
+    report = analyzed(tmp_path, "a")
+    assert sorted(made) == ["a", "b", "b", "other", "third"]
+    assert set(report.table("points")["run"]) == {"a", "b"} and report.facts["runs_left_out"] == 2
+
+
+def test_a_guessed_batch_size_gives_no_recommendation_but_what_to_record(tmp_path: Path) -> None:
+    # GIVEN runs of one and two replicas whose batch size is only seen in the input of an embedding
+    for name, replicas in (("one", 1), ("two", 2)):
+        t = step_trace(accum_ns=300_000_000, optim_ns=300_000_000 + 20_000_000 * (replicas - 1), replicas=replicas, batch=0)
+        t.op("aten::embedding", 1_000, 1_000, shapes=[[100, 16], [16, 4]], types=["float", "long"])
+        t.write(tmp_path / name / "w.1700000000000000000.pt.trace.json.gz")
+    # WHEN asked THEN nothing is recommended or predicted, and the first sentence says what to record
+    report = analyzed(tmp_path, "one")
+    assert report.headline.startswith("**No recommendation**: the batch size of `one`, `two` is guessed") and "atomic_bsz" in report.headline
+    assert not {s.id for s in report.sections} & {"grid", "curves", "gain", "split", "predictions"}
+    assert all(report.facts[name] is None for name in ("best_replicas", "best_batch", "best_goodput", "best_speedup"))
+    tiles = next(s for s in report.sections if s.id == "answer")
+    assert "guessed" in tiles.marks["best_replicas"].why  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("off", "recommended"), [(1.05, True), (1.5, False)])
+def test_a_fit_that_is_off_by_more_than_a_tenth_gives_no_recommendation(tmp_path: Path, off: float, recommended: bool) -> None:
+    rows_ = clean(*GRID)
+    n, r, b, accum, optim = rows_[3]
+    report = of(tmp_path, *rows_[:3], (n, r, b, accum, optim * off), *rows_[4:])
+    worst = report.table("points")["residual"].abs().max()
+    assert (worst <= 0.1) == recommended == (not report.headline.startswith("**No recommendation**"))
+    if not recommended:  # AND the sentence and both figures have one number
+        number = re.search(r"off by up to ([^(]+) \(", report.headline)
+        assert number is not None and "measure it again" in report.headline
+        for name in ("fit", "residuals"):
+            assert f"The largest error is {number[1]}:" in next(s for s in report.sections if s.id == name).summary  # type: ignore[union-attr]
+
+
+def test_the_sentence_and_the_figure_have_the_same_gain(tmp_path: Path) -> None:
+    # GIVEN a job for which the second node brings little and the third more WHEN asked THEN the sentence has the number of the figure's bar,
+    # and does not say that all further replicas bring little
+    costly = PerfParams(0.1, 0.01, 0.2, 1e-5, 0.001, 1e-5, 1.0)
+    keys = [(n, r, b) for n, r in ((1, 1), (1, 2), (1, 4), (2, 8), (3, 12)) for b in (16, 32)]
+    rows_ = [(n, r, b, float(accum_time(costly, b)), float(optim_time(costly, n, r, b))) for n, r, b in keys]
+    report = of(tmp_path, *rows_, max_replicas=32, max_batch=4096, share=60, accumulation="no")
+    stop = report.facts["best_replicas"]
+    assert stop == 4
+    gain = next(s for s in report.sections if s.id == "gain")
+    bars = gain.figure["data"][0]  # type: ignore[union-attr]
+    after = list(bars["x"]).index("8")
+    number = re.search(r"brings (.+?) of one", bars["hovertext"][after])
+    assert number is not None and f"Each of the next 4 brings {number[1]} of one, less than 60.0\u202f%" in report.headline
+    assert max(bars["y"][after:]) > 60 and "on average" in report.headline
+    assert "falls below 60.0\u202f%" in gain.summary and "60.0\u202f%" in gain.subtitle  # type: ignore[union-attr]
+
+
+def test_a_page_spends_a_bounded_number_of_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN thirteen noisy points, and thirteen that follow no model WHEN asked THEN the evaluations of all fits stay within those of a page
+    taken = [0]
+    whole = Budget.take
+
+    def counted(self: Budget) -> None:
+        taken[0] += 1
+        whole(self)
+
+    monkeypatch.setattr(Budget, "take", counted)
+    keys = [(n, r, b) for n, r in ((1, 1), (1, 2), (1, 4), (2, 4), (2, 8), (4, 16)) for b in (32, 64)] + [(1, 2, 128)]
+    for sigma, trusted in ((0.02, True), (2.0, False)):
+        taken[0], noise = 0, np.exp(np.random.default_rng(0).normal(0, sigma, 13))
+        noisy = [(n, r, b, accum * min(f, 1), optim * f) for (n, r, b, accum, optim), f in zip(clean(*keys), noise.tolist(), strict=True)]
+        report = of(tmp_path, *noisy)
+        assert taken[0] <= goodput.FITTING + 2 * goodput.LEAVING_OUT + (goodput.RESAMPLING if trusted else 0)
+        # AND only a fit that is trusted is resampled
+        assert ("predictions" in {s.id for s in report.sections}) == trusted == bool(report.table("parameters")["low"].notna().any())

@@ -11,7 +11,7 @@ from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.answer import reducer_of
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
-from tests.support.scaling_runs import write_run
+from tests.support.scaling_runs import step_trace, write_run
 
 FAST = PerfParams(0.1, 0.01, 0.02, 0.001, 0.01, 0.001, 2.0)
 SLOW = PerfParams(0.1, 0.01, 2.0, 0.1, 1.0, 0.1, 1.0)
@@ -77,6 +77,24 @@ def test_no_job_says_what_to_record(tmp_path: Path) -> None:
     write_run(tmp_path / "run", nodes=1, replicas=1, batch=32, accum_s=0.4, optim_s=0.4, steps=2)
     found = sol.open(str(tmp_path), cache=False).analyze("scaling_cluster")
     assert isinstance(found, UnavailableReport) and "one count of replicas" in found.because and found.record_it_with
+
+
+def test_runs_of_several_jobs_in_one_folder_are_several_jobs(tmp_path: Path) -> None:
+    # GIVEN two jobs of two runs each in one folder, told apart by the width of their model alone, and a fifth run with a guessed batch
+    for name, true, width in (("fast", FAST, 1024), ("slow", SLOW, 2048)):
+        for r in (1, 4):
+            write_run(tmp_path / f"{name}-{r}", nodes=1, replicas=r, batch=32, accum_s=float(accum_time(true, 32)),
+                      optim_s=float(optim_time(true, 1, r, 32)), steps=2, width=width)  # fmt: skip
+    for r in (1, 4):
+        t = step_trace(accum_ns=300_000_000, optim_ns=310_000_000, replicas=r, batch=0, width=64)
+        t.op("aten::embedding", 1_000, 1_000, shapes=[[100, 16], [16, 4]], types=["float", "long"])
+        t.write(tmp_path / f"unsure-{r}" / "w.1700000000000000000.pt.trace.json.gz")
+    # WHEN both share a cluster THEN each job is fitted by itself, and the one of guessed batch sizes is left out with the reason
+    report = asked(tmp_path, nodes=1, per_node=8, copies=1, hours=0)
+    jobs = report.table("jobs").set_index("job")
+    assert set(jobs.index) == {"fast-1", "slow-1"} and jobs.loc["fast-1", "replicas"] > jobs.loc["slow-1", "replicas"]
+    left = report.table("left_out").set_index("job")["why"]
+    assert list(left.index) == ["unsure-1"] and "is guessed" in left["unsure-1"]
 
 
 def test_both_pages_share_the_reduction_of_a_recording() -> None:

@@ -101,3 +101,9 @@ def test_a_slow_machine_gives_the_same_answer(rows, monkeypatch):
     monkeypatch.setattr(time, "perf_counter", count(0, 1e-3).__next__)
     # THEN all answers are the same, to the last bit
     assert answers() == first
+
+
+def test_a_plain_search_that_leaves_its_bounds_by_rounding_gives_none() -> None:
+    # GIVEN two points of four replicas, on one node and on two, from which the search steps below a bound by 1e-20 THEN there is no number
+    made = fit([1, 2], [4, 4], [32, 32], [0.3, 0.3], [0.32, 0.32])
+    assert plain_objective(made.points) is None
