@@ -158,7 +158,7 @@ STEPS = Schema(
         "host": F("int32", "", "its host row; -1 for the pseudo-step"),
         "host_start_ns": F("int64", "ns"),
         "host_end_ns": F("int64", "ns"),
-        "start_ns": F("int64", "ns", "GPU-aware: not before the end of any earlier step"),
+        "start_ns": F("int64", "ns", "GPU-aware: not before the end of any earlier step, nor of work launched before the recording"),
         "end_ns": F("int64", "ns", "GPU-aware: last device event launched inside"),
         "device_events": F("int64"),
         "complete": F("bool"),

@@ -41,7 +41,7 @@ from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.report.notes import joined_notices, sampled_words, source_notices
+from tb_sol_plugin.metrics.report.notes import edge_notices, joined_notices, sampled_words, source_notices
 from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
 from tb_sol_plugin.metrics.work.rows import By, ByLabel, group_times, rows, with_group_times
 from tb_sol_plugin.metrics.work.unmodeled import unmodeled
@@ -113,6 +113,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     report.notices = (
         source_notices(capture, part)
         + joined_notices(capture, done, part)
+        + edge_notices(capture, part)
         + notices(capture, done, chosen, same.no_model, direction=query.direction, l2=query.level == "l2")
     )
     ranked = [above_table(frame)] if frame["wasted_ns"].notna().any() else []

@@ -16,7 +16,7 @@ from tb_sol_plugin.devices.catalog import table as device_table
 from tb_sol_plugin.devices.limits import device_for, why_no_limits
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.report.notes import source_notices
+from tb_sol_plugin.metrics.report.notes import edge_notices, source_notices
 from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
 from tb_sol_plugin.metrics.work import whatif as W
 from tb_sol_plugin.metrics.work.columns import ranked
@@ -343,7 +343,7 @@ def _notices(
     if there is not None and there is not here and (there.unverified or there.method == "derived"):
         rest += f" Some limits of {there.name} are not confirmed."
     out.append(Notice(BOUND_ONLY + rest, "info", Link("roofline")))
-    out += source_notices(capture, part)
+    out += source_notices(capture, part) + edge_notices(capture, part)
     if chosen.calls.done.by_host_time and not chosen.calls.done.from_ledger:
         out.append(Notice("No device work was recorded: measured is host time of the CPU.", "info"))
     if there is None:

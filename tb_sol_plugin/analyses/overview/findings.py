@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.report.notes import source_notices
+from tb_sol_plugin.metrics.report.notes import edge_notices, source_notices
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
@@ -114,7 +114,7 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
         found = [replace(f, saving=round(float(saved.get(f.id, 0)))) for f in found if f.id in saved.index]
     shown = sorted(found, key=lambda f: -f.saving)
     report = Report(analysis="findings", title="What to fix", headline=_headline(waterfall, shown))
-    report.notices = source_notices(capture, part)
+    report.notices = source_notices(capture, part) + edge_notices(capture, part)
     if waterfall.work.from_ledger and waterfall.work.timed and shown:
         report.notices.append(Notice(FEW_RULES, "info"))
     memory = memory_section(capture, registry()) if not wanted else None

@@ -1,8 +1,9 @@
 """How long each step takes and where its time goes.
 
 The bounds of a step follow the device: a step begins no earlier than its predecessor ends and lasts until the last device
-work it launched is done. Its time is split by priority, device work first and then the host, into parts that exclude each
-other and add up to the step.
+work it launched is done. A recording that begins in the middle of a step holds the rest of its work: the first recorded step
+begins when that ends, and it counts in no step. Time is split by priority, device work first and then the host, into parts that
+exclude each other and add up to the step.
 
 Of a SOL capture these are the sampled steps, on the host and beside their limits: it holds no events to split them by.
 """
@@ -16,8 +17,9 @@ import pandas as pd
 from msgspec.structs import replace
 
 from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time import breakdown as P
-from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
+from tb_sol_plugin.metrics.time.scope import Scope, before_steps, is_capture, is_profile, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
@@ -40,6 +42,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
+from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
 NOTHING: Final = ("no event with a duration in this recording", "record at least one step")
@@ -72,7 +75,7 @@ NO_EVENTS: Final = "a SOL capture has no events to derive it from"
 MFU: Final = "no matrix work, or no peak for its type"
 COLUMNS: Final = (
     Column("step", "Step", doc="number in ProfilerStep#N; the whole trace where no step was recorded", show="code"),
-    Column("start_ns", "Start", "ns", "since the start of the recording; not before the previous step's end", rank=2),
+    Column("start_ns", "Start", "ns", "since the start of the recording; not before earlier work ends", rank=2),
     Column("duration_ns", "Duration", "ns", "from the start to the last device work launched in the step", show="bar", color="bar-ink"),
     Column("complete", "Complete", doc="false for a last step without device work, or with less than 80 % of the previous step's", rank=2),
     Column("sol_ns", "Limit", "ns", "least time of the modeled work that the step launched, on this device", missing=NO_MODEL),
@@ -106,6 +109,8 @@ FACTS: Final = (
     Fact("slowest_ns", "Slowest", "ns", "longest complete step"),
     Fact("spread", "Spread", "ratio", "slowest less fastest, over the average"),
     Fact("device_share", "Device busy", "ratio", "average share of a step in which the device works"),
+    Fact("before_ns", "Launched before", "ns", "time of device work launched before the first step: in no step and in no average"),
+    Fact("before_events", "Events before", "count", "device events launched before the first step"),
     Fact("sol_ns", "Limit", "ns", "least time of the modeled work of a step, average of the complete steps"),
     Fact("sol_ratio", "Speed of light", "ratio", "limits over durations of the complete steps"),
     Fact("mfu", "MFU", "ratio", "model FLOP utilization over the complete steps: matrix work over time times dense peak, recomputed "
@@ -157,11 +162,11 @@ def run(capture: Capture, query: StepsQuery) -> Report:
         analysis="steps",
         title="Steps",
         headline=_headline(means, of, where, limits),
-        notices=_notices(capture, frame),
+        notices=_notices(capture, frame) + edge_notices(capture, where),
         sections=[
             _split(means, of),
             _figure(frame),
-            _facts(where, over, device_share, limits),
+            _facts(where, over, device_share, limits, _before(capture, where)),
             make_table(
                 "steps",
                 "Steps",
@@ -193,7 +198,7 @@ def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: di
         text += f" Its work could take {human(limits['sol_ns'], 'ns')} at the limits of the device."
     hidden = (*NOT_SPLIT, *(LIMITS if limits["sol_ns"] is None else ()))
     shown = frame.assign(**{name: pd.Series([None] * len(frame), dtype=object, index=frame.index) for name in NOT_SPLIT})
-    facts = _facts(where, over, None, limits)
+    facts = _facts(where, over, None, limits, {"before_ns": None, "before_events": None})
     facts.labels["complete_steps"] = "Sampled"
     facts.hidden.append("steps")
     columns = [replace(ranked(c, 3), missing=NO_EVENTS) if c.name in hidden else c for c in COLUMNS]
@@ -365,7 +370,19 @@ def _split(means: dict[str, int], of: str) -> FactsSection:
     )
 
 
-def _facts(where: Scope, over: pd.DataFrame, device_share: float | None, limits: dict[str, Scalar]) -> FactsSection:
+def _before(capture: Capture, where: Scope) -> dict[str, Scalar]:
+    """Returns time and number of the device events launched before the first step, None without any."""
+    before = before_steps(capture, where)
+    found = before.any()
+    return {
+        "before_ns": iv.length(P.spans_of(capture, before)) if found else None,
+        "before_events": int(before.sum()) if found else None,
+    }
+
+
+def _facts(
+    where: Scope, over: pd.DataFrame, device_share: float | None, limits: dict[str, Scalar], before: dict[str, Scalar]
+) -> FactsSection:
     duration = over["duration_ns"]
     mean = float(duration.mean())
     values: dict[str, Scalar] = {
@@ -377,6 +394,7 @@ def _facts(where: Scope, over: pd.DataFrame, device_share: float | None, limits:
         "slowest_ns": int(duration.max()),
         "spread": (int(duration.max()) - int(duration.min())) / mean if mean else None,
         **{name: limits[name] for name in ("sol_ns", "sol_ratio", "mfu", "hfu", "bandwidth_utilisation")},
+        **before,
     }
     hidden = [] if limits["hfu"] != limits["mfu"] else ["hfu"]
     return make_facts(

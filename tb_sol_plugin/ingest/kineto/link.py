@@ -159,7 +159,11 @@ def communication(
 
 
 def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[int, int]) -> tuple[pd.DataFrame, Rows]:
-    """Returns (steps table, step row per device event). One pseudo-step over the whole extent where no ProfilerStep was recorded."""
+    """Returns (steps table, step row per device event). One pseudo-step over the whole extent where no ProfilerStep was recorded.
+
+    A step begins no earlier than the work before it ends. Before the first recorded step that is all work launched earlier, in the
+    recording or before it began: it belongs to no step. Other work without a recorded launch belongs to the step in whose time it starts.
+    """
     names = [rules.STEP.match(n) for n in host.names]
     number_of = np.fromiter((int(m.group(1)) if m and len(m.group(1)) < 18 else -1 for m in names), np.int64, len(names))
     numbers = number_of[host.code] if len(host.code) else np.zeros(0, np.int64)
@@ -201,11 +205,13 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
     last = np.zeros(len(rows), np.int64)
     np.maximum.at(last, step[step >= 0], device_end[step >= 0])
     ends = np.maximum(end, last)
-    reach = np.maximum.accumulate(ends)  # work of a step may outlast the next step's: no moment belongs to two
-    starts = np.maximum(start, np.concatenate([[np.iinfo(np.int64).min], reach[:-1]]))
+    before = np.where(linked, launch < start[0], _launched_before(device, int(start[0])))
+    earlier = int(device_end[before].max()) if before.any() else np.iinfo(np.int64).min
+    reach = np.maximum.accumulate(np.concatenate([[earlier], ends]))  # work of a step may outlast the next step's: no moment in two
+    starts = np.maximum(start, reach[:-1])
     ends = np.maximum(ends, starts)
     place = np.searchsorted(starts, device_start, "right") - 1
-    by_time = ~linked & (place >= 0) & (device_start < ends[np.maximum(place, 0)])
+    by_time = ~linked & ~before & (place >= 0) & (device_start < ends[np.maximum(place, 0)])
     step[by_time] = place[by_time].astype(np.int32)
     complete = np.ones(len(rows), bool)
     if len(device):
@@ -226,6 +232,22 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
         }
     )
     return table, step
+
+
+def _launched_before(device: pd.DataFrame, first_step_ns: int) -> npt.NDArray[np.bool_]:
+    """Returns device events without a recorded launch that were launched before the first step.
+
+    They start before it, or were launched before the recording: their correlation is lower than every recorded one, and as a stream keeps
+    the order of its launches, no event with a recorded launch starts before them on their stream.
+    """
+    start, linked = device["start_ns"].to_numpy(), device["call"].to_numpy() >= 0
+    before = ~linked & ((device["link"].to_numpy() == S.BEFORE_WINDOW) | (start < first_step_ns))
+    if before.any():
+        stream = device.groupby(["device", "stream"], sort=False).ngroup().to_numpy()
+        first = np.full(int(stream.max()) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(first, stream[linked], start[linked])
+        before &= start <= first[stream]
+    return np.asarray(before, np.bool_)
 
 
 def backward(host: Host, operators: pd.DataFrame, flows: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.metrics.time import scope
+from tb_sol_plugin.metrics.time.breakdown import spans_of
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.work.joined import COUNTED, EXPLAINED
 from tb_sol_plugin.metrics.work.work import Work
@@ -15,6 +16,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Link, Notice
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import capitalized, human
 
 WHOLE: Final = 0.95
@@ -109,6 +111,26 @@ def profile_notices(capture: Capture) -> list[Notice]:
         lack = "No launch hook stated any work: there is time, and no limit to hold it against."
         out.append(Notice(lack, "info"))
     return out
+
+
+# -- Notices about the edges of the recording -------------------------------------------------------------------------
+
+
+def edge_notices(capture: Capture, part: Scope) -> list[Notice]:
+    """Returns a notice about device work that was launched before the first step of a selection, where there is any."""
+    before = scope.before_steps(capture, part)
+    if not before.any():
+        return []
+    events, time = int(before.sum()), human(iv.length(spans_of(capture, before)), "ns")
+    early = int((before & (capture.device["link"].to_numpy() == S.BEFORE_WINDOW)).sum())
+    rest = "" if early in (0, events) else f", {human(early, 'count')} of them before the recording began"
+    when = "the recording began" if early == events else "the first step"
+    several, were = ("", "was") if events == 1 else ("s", "were")
+    text = (
+        f"{human(events, 'count')} device event{several} ({time}) {were} launched before {when}{rest}. "
+        "The first step begins when that work ends; it is in no step and in no number per step."
+    )
+    return [Notice(text, "info", Link("health", {}, "Trace health"))]
 
 
 # -- Notices about the source of work -------------------------------------------------------------------

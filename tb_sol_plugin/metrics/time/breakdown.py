@@ -111,11 +111,14 @@ def breakdown(capture: Capture, where: Scope, *, rule: Rule = "wide", only_linke
 
 
 def steps_window(capture: Capture, where: Scope) -> tuple[int, int]:
-    """Returns the first start to last end (GPU-aware) of the scope's steps; the scope's window where there are none."""
+    """Returns the first start to last end (GPU-aware) of the scope's steps; the scope's window where there are none.
+
+    Of the whole recording, where all device work counts, the first step starts on the host: work launched before it runs there too.
+    """
     if not where.rows:
         return where.window_ns
-    chosen = list(where.rows)
-    return int(capture.steps["start_ns"].to_numpy()[chosen].min()), int(capture.steps["end_ns"].to_numpy()[chosen].max())
+    chosen, first = list(where.rows), "host_start_ns" if where.whole else "start_ns"
+    return int(capture.steps[first].to_numpy()[chosen].min()), int(capture.steps["end_ns"].to_numpy()[chosen].max())
 
 
 def _row(capture: Capture, name: str, rows: Mask, where: Scope, rule: Rule) -> dict[str, str | int | float]:

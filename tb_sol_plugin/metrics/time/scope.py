@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -248,6 +248,24 @@ def _in_steps(capture: Capture, rows: npt.NDArray[np.int64]) -> Mask:
 def in_steps(capture: Capture, where: Scope) -> Mask:
     """Returns device rows of a selection that its steps launched; all of them where no step was recorded."""
     return where.device & np.isin(capture.device["step"].to_numpy(), where.rows) if where.rows else where.device
+
+
+def work_of_steps(capture: Capture, where: Scope) -> Scope:
+    """Returns a selection without device work of no step, for averages per step; as it is where no step or no device work was recorded."""
+    if not where.rows or not where.whole or not len(capture.device):
+        return where
+    return replace(where, device=in_steps(capture, where), whole=False)
+
+
+def before_steps(capture: Capture, where: Scope) -> Mask:
+    """Returns device rows launched before the first recorded step, where the selection holds that step; they are in no step.
+
+    Of a recording that begins in the middle of a step these are the rest of its work, most of it launched before the recording.
+    """
+    if 0 not in where.rows:
+        return np.zeros(len(capture.device), bool)
+    first = int(capture.steps["start_ns"].iloc[0])
+    return np.asarray((capture.device["step"].to_numpy() < 0) & (capture.device["start_ns"].to_numpy() < first), np.bool_)
 
 
 def extent(capture: Capture) -> tuple[int, int]:

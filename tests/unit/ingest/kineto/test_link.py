@@ -137,6 +137,43 @@ def test_a_kernel_is_in_the_step_of_its_launch_and_a_cut_step_is_marked(tmp_path
     assert c.steps["complete"].tolist() == [True, True, False]
 
 
+def cut(before: int) -> TraceBuilder:
+    """Three equal steps of 10 µs each on the device, whose recording begins while the device still has `before` ns of earlier work."""
+    t = TraceBuilder()
+    t.call("cudaStreamIsCapturing", 10, 5)
+    t.kernel("earlier", 50, before // 2, correlation=40)
+    t.kernel("earlier", 50 + before // 2, before // 2, correlation=41)
+    for n in range(3):
+        t.step(n, 1_000 * n, 1_000)
+        t.launch("k", at=1_000 * n + 100, start=max(50 + before, 1_000) + 10_000 * n, duration=10_000)
+    return t
+
+
+def test_the_first_step_of_a_cut_recording_begins_when_the_work_before_it_ends(tmp_path: Path) -> None:
+    # GIVEN three steps of one kernel of 10 µs, and 30 µs of work that was launched before the recording, up to 30.05 µs
+    c = load(cut(30_000), tmp_path)
+    # THEN that work is in no step, and each step has the 10 µs that it launched
+    assert c.device["link"].tolist()[:2] == [S.BEFORE_WINDOW] * 2 and c.device["step"].tolist() == [-1, -1, 0, 1, 2]
+    assert c.steps["start_ns"].tolist() == [30_050, 40_050, 50_050] and c.steps["end_ns"].tolist() == [40_050, 50_050, 60_050]
+    assert c.steps["device_events"].tolist() == [1, 1, 1]
+
+
+def test_work_without_a_recorded_launch_behind_recorded_work_stays_in_its_step(tmp_path: Path) -> None:
+    # GIVEN step 0 from 0 to 10 µs, and three kernels without a recorded launch: one that starts before it, one with a correlation below
+    # all others on the same stream behind a kernel of the step, and one without any correlation between those of the step
+    t = TraceBuilder()
+    t.step(0, 0, 10_000)
+    t.kernel("earlier", -50, 200)
+    t.launch("own", at=500, start=1_000, duration=100)
+    t.kernel("reused", 2_000, 100, correlation=40)
+    t.kernel("lost", 3_000, 100)
+    t.launch("own", at=4_000, start=5_000, duration=100)
+    c = load(t, tmp_path)
+    # THEN only the first was launched before the recording; the step begins at its end, 200 ns after its start, and has the others by time
+    assert c.device["step"].tolist() == [-1, 0, 0, 0, 0]
+    assert c.steps["start_ns"].tolist() == [200] and c.steps["end_ns"].tolist() == [10_050]
+
+
 def test_no_step_gives_one_pseudo_step_over_everything(tmp_path: Path) -> None:
     t = TraceBuilder()
     t.op("aten::a", 0, 1_000)
