@@ -13,7 +13,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.time import phases_tables
 from tb_sol_plugin.analyses.time.phases_tables import once, per_step, tree_rows
-from tb_sol_plugin.metrics.report.notes import joined_notices, source_notices
+from tb_sol_plugin.metrics.report.notes import edge_notices, joined_notices, source_notices
 from tb_sol_plugin.metrics.time import scope as source
 from tb_sol_plugin.metrics.time.breakdown import layers
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture, scope
@@ -163,8 +163,12 @@ def phases(capture: Capture, query: PhasesQuery) -> Report:
     report.sections = [
         average(capture, part, frame),
         steps(capture, part),
-        _table(capture, part, frame, work, query),
-        *_once(capture, part, work, query),
+    ]
+    of_steps = source.work_of_steps(capture, part) if query.per == "step" else part
+    work = phase_work(capture, of_steps, query.device_limits)
+    report.sections += [
+        _table(capture, of_steps, phase_times(capture, of_steps), work, query),
+        *_once(capture, of_steps, work, query),
         _facts(capture, part, frame),
     ]
     return report
@@ -219,7 +223,7 @@ def _counted(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork
 
 
 def _notices(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork) -> list[Notice]:
-    out = source_notices(capture, part) + joined_notices(capture, work.calls.done, part)
+    out = source_notices(capture, part) + joined_notices(capture, work.calls.done, part) + edge_notices(capture, part)
     if work.calls.done.from_ledger:
         return out
     if not len(capture.device):
@@ -358,11 +362,20 @@ def _facts(capture: Capture, part: Scope, frame: pd.DataFrame) -> FactsSection:
 
 
 def windows(capture: Capture, part: Scope) -> tuple[np.ndarray, np.ndarray]:
-    """Returns host bounds of the selected steps, so that host and device bars share one scale; the whole window where there are none."""
+    """Returns bounds of the selected steps, GPU-aware where device work was recorded; the whole window where there are none."""
     if not part.rows:
         return np.array([part.window_ns[0]]), np.array([part.window_ns[1]])
     chosen = list(part.rows)
-    return capture.steps["host_start_ns"].to_numpy()[chosen], capture.steps["host_end_ns"].to_numpy()[chosen]
+    first, last = ("start_ns", "end_ns") if len(capture.device) else ("host_start_ns", "host_end_ns")
+    return capture.steps[first].to_numpy()[chosen], capture.steps[last].to_numpy()[chosen]
+
+
+def host_window_ns(capture: Capture, part: Scope) -> int:
+    """Returns the summed host length of the selected steps, of the whole window where there are none."""
+    if not part.rows:
+        return part.window_length_ns
+    chosen = list(part.rows)
+    return int((capture.steps["host_end_ns"].to_numpy()[chosen] - capture.steps["host_start_ns"].to_numpy()[chosen]).sum())
 
 
 def gpu_parts(capture: Capture, start: np.ndarray, end: np.ndarray) -> list[np.ndarray]:
@@ -376,8 +389,9 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
     steps = part.step_count
     start, end = windows(capture, part)
     window = float((end - start).sum()) / steps
+    on_host = host_window_ns(capture, part) / steps
     shares = [s for s in host_shares(frame, steps) if s.host_ns > 0]
-    rest = max(window - sum(s.host_ns for s in shares), 0.0)
+    rest = max(on_host - sum(s.host_ns for s in shares), 0.0)
     longest = max(window, sum(s.host_ns for s in shares), 1.0)
     factor, unit = fig.time_scale(longest)
     data: list[fig.Plain] = []
@@ -498,7 +512,7 @@ def _unlabeled(unlabeled: list[tuple[str, float]], room: int = 105) -> fig.Plain
 
 
 def steps(capture: Capture, part: Scope, limit: int = 200) -> FigureSection:
-    """Draws a stacked bar per recorded step: what the device does between the step's host bounds."""
+    """Draws a stacked bar per recorded step: what the device does between the step's GPU-aware bounds, the host between its own."""
     start, end = (edge[:limit] for edge in windows(capture, part))
     chosen = list(part.rows)[:limit]
     names = [str(n) for n in capture.steps["number"].to_numpy()[chosen].tolist()] or ["whole recording"]
