@@ -3090,6 +3090,19 @@ function cardCount(s) {
 	const list = namesOf(s);
 	return s.style === "card" && list.length > 1 ? list.find((n) => s.units?.[n] === "count") : void 0;
 }
+/** How many values after the first multiply to it: those up to where the product fits, else none; two where the first is unknown. */
+function factorCount(values) {
+	const [whole, ...rest] = values;
+	if (typeof whole !== "number") return Math.min(2, rest.length);
+	let product = 1;
+	for (let i = 0; i < rest.length; i++) {
+		const v = rest[i];
+		if (typeof v !== "number") break;
+		product *= v;
+		if (i > 0 && Math.abs(product - whole) <= Math.max(Math.abs(whole) * .01, 1e-6)) return i + 1;
+	}
+	return 0;
+}
 // src/sections/value.tsx
 var SIGN = {
 	estimated: "≈",
@@ -3268,19 +3281,6 @@ function Tiles({ s, list }) {
 		class: "facts-text below",
 		children: /* @__PURE__ */ a(Text, { text: s.text })
 	})] });
-}
-/** How many values after the first multiply to it: those up to where the product fits, else two. */
-function factorCount(values) {
-	const [whole, ...rest] = values;
-	if (typeof whole !== "number") return Math.min(2, rest.length);
-	let product = 1;
-	for (let i = 0; i < rest.length; i++) {
-		const v = rest[i];
-		if (typeof v !== "number") break;
-		product *= v;
-		if (i > 0 && Math.abs(product - whole) <= Math.max(Math.abs(whole) * .01, 1e-6)) return i + 1;
-	}
-	return Math.min(2, rest.length);
 }
 var LONG_TEXT = 130;
 function Equation({ s, lead }) {

@@ -22,3 +22,17 @@ export function cardCount(s: FactsSection): string | undefined {
   const list = namesOf(s);
   return s.style === "card" && list.length > 1 ? list.find((n) => s.units?.[n] === "count") : undefined;
 }
+
+/** How many values after the first multiply to it: those up to where the product fits, else none; two where the first is unknown. */
+export function factorCount(values: (number | null)[]): number {
+  const [whole, ...rest] = values;
+  if (typeof whole !== "number") return Math.min(2, rest.length);
+  let product = 1;
+  for (let i = 0; i < rest.length; i++) {
+    const v = rest[i];
+    if (typeof v !== "number") break;
+    product *= v;
+    if (i > 0 && Math.abs(product - whole) <= Math.max(Math.abs(whole) * 0.01, 1e-6)) return i + 1;
+  }
+  return 0;
+}

@@ -7,7 +7,7 @@ import { ViewLink } from "../ui/link";
 import { Mark as Shape } from "../ui/icons";
 import { Text } from "../ui/text";
 import { MARKS, paint, PALE } from "../ui/theme";
-import { cardCount, namesOf } from "./cards";
+import { cardCount, factorCount, namesOf } from "./cards";
 import { Value } from "./value";
 
 const labelOf = (s: FactsSection, name: string): string => s.labels?.[name] ?? (name[0]?.toUpperCase() ?? "") + name.slice(1).replace(/_(ns|pct)$/, "").replace(/_/g, " ");
@@ -61,20 +61,6 @@ function Tiles({ s, list }: { s: FactsSection; list: string[] }): JSX.Element {
       {s.text && <p class="facts-text below"><Text text={s.text} /></p>}
     </>
   );
-}
-
-/** How many values after the first multiply to it: those up to where the product fits, else two. */
-export function factorCount(values: (number | null)[]): number {
-  const [whole, ...rest] = values;
-  if (typeof whole !== "number") return Math.min(2, rest.length);
-  let product = 1;
-  for (let i = 0; i < rest.length; i++) {
-    const v = rest[i];
-    if (typeof v !== "number") break;
-    product *= v;
-    if (i > 0 && Math.abs(product - whole) <= Math.max(Math.abs(whole) * 0.01, 1e-6)) return i + 1;
-  }
-  return Math.min(2, rest.length);
 }
 
 const LONG_TEXT = 130;

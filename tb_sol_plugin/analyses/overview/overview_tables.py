@@ -114,7 +114,7 @@ BY_CALLS = "Of the counted calls: single calls were not timed."
 
 
 def equation(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsSection:
-    """Builds ratio = busy × efficiency while busy, then tiles; the report's headline stands beside them."""
+    """Builds ratio = busy × efficiency while busy, then tiles; where no ratio is known, how busy the device is comes first."""
     tiles = Tiles()
     _ratio(tiles, capture, waterfall)
     _utilizations(tiles, capture, waterfall, part)
@@ -143,7 +143,17 @@ def equation(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsSectio
     if not on_host and not waterfall.work.from_ledger:
         tiles.add("launch_gap_ns", round(waterfall.launch_gap_ns / each), hidden=True)
         tiles.add("blocked_ns", round(waterfall.blocked_ns / each), hidden=True)
+    if shown_ratio(waterfall) is None and waterfall.work.timed:
+        _lead_with_busy(tiles)
     return tiles.section("Speed of light", "equation", {"modelled_share": Link("roofline")})
+
+
+def _lead_with_busy(tiles: Tiles) -> None:
+    """Puts the share of busy time first and the unknown ratio, as a tile, behind what is known; unknown utilizations are data only."""
+    order = ("gpu_busy", "mfu", "hfu", "bandwidth_utilisation", "modelled_share", "speed_of_light")
+    tiles.values = {name: tiles.values[name] for name in order} | tiles.values
+    tiles.hidden += [name for name in ("efficiency_while_busy", *order[1:5]) if tiles.values[name] is None and name not in tiles.hidden]
+    tiles.labels["speed_of_light"] = "Speed of light"
 
 
 def _per(waterfall: Waterfall) -> str:

@@ -253,6 +253,12 @@ def test_an_uncovered_ratio_says_what_lacks(tmp_path: Path) -> None:
     assert notice.startswith("50.0 % of the GPU work has no limit: `aten::bmm` (") and "`custom::thing` (no cost model)" in notice
     mark = facts_of(answer, "answer").marks["speed_of_light"]
     assert mark.state == "unknown" and "less than the 80" in mark.why
+    # THEN what is known comes first: how busy the device is; the unknown ratio is a tile behind it, unknown utilizations are data only
+    head = facts_of(answer, "answer")
+    shown = [name for name in head.values if name not in head.hidden]
+    assert shown == ["gpu_busy", "mfu", "bandwidth_utilisation", "modelled_share", "speed_of_light"]
+    assert head.values["gpu_busy"] == pytest.approx(0.6) and head.labels["speed_of_light"] == "Speed of light"
+    assert "efficiency_while_busy" in head.values and head.values["efficiency_while_busy"] is None
 
 
 def test_a_partly_modeled_ratio_is_marked(tmp_path: Path) -> None:
