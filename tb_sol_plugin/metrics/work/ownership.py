@@ -9,10 +9,11 @@ operator around the launch.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tb_sol_plugin.cost.ops.collectives import wire_bytes
 from tb_sol_plugin.metrics import memo
@@ -70,12 +71,20 @@ def owners(end: Rows, modeled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats) 
 #
 # An autograd node names its forward thread; what lies below it is backward work. Activation checkpointing runs forward operators
 # below a node: these draw sequence numbers of their own, which the operators of a plain backward pass do not. Differentiating a
-# backward pass (`create_graph=True`) gives its operators sequence numbers too; such nodes hold nothing else, while a node that
-# recomputes also holds its own gradient without one, or a whole nested backward pass.
+# backward pass (`create_graph=True`) gives its operators sequence numbers too. What is evidence of recomputation:
+#
+#   a node of a checkpoint, by its name: all that draws numbers below it runs again
+#   a node with a backward pass of its own inside (checkpoints by hand): operators that the forward pass called with the same sizes, where
+#     they are most of what the node's own forward operator called
+#   a node that also holds its own gradient, without a number (checkpoints on hooks of saved tensors): operators that the forward pass
+#     called with the same sizes, where the node's own forward operator is among them
+#
+# Each operator is judged alone: one that the forward pass did not call, such as the copy of a random state, stays backward work.
 
 
 ENGINE: Final = "autograd::engine::evaluate_function"
 NODE: Final = re.compile(r"(autograd::engine::evaluate_function.*|.*Backward\d*)", re.DOTALL)
+CREATION: Final = re.compile(r"aten::(empty|zeros|ones|full|new_|rand|scalar_tensor|arange|resize|set_|is_|detach|as_strided|\w*_like$)")
 CHECKPOINT: Final = re.compile(r".*checkpoint\w*backward\d*", re.IGNORECASE | re.DOTALL)
 
 
@@ -119,39 +128,94 @@ def _again(capture: Capture) -> Mask:
     def around(mask: Mask, of: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
         return tree.nearest(mask, h.parent, h.stop, h.parent[of], h.start[of])
 
-    node = around(nodes, rows[candidate])
+    key = _call_keys(capture)
+    found = _Candidates(rows[candidate], around(nodes, rows[candidate]), key[candidate])
     inside = np.flatnonzero(below & ~candidate & ~is_node[rows])
     operators = inside[nodes[np.maximum(around(h.kind == S.OPERATOR, rows[inside]), 0)]]
-    operators = operators[_has_tensor(capture)[operators]]
+    operators = operators[_of_tensors(capture)[operators]]
     mixed = np.zeros(len(host), bool)
     mixed[around(nodes, rows[operators])] = True
     nested = np.zeros(len(host), bool)
     engine = np.flatnonzero(arrays.where(host["name"], lambda name: name.startswith(ENGINE)))
-    above = around(nodes, engine)
-    nested[above[above >= 0]] = True
+    above_engine = around(nodes, engine)
+    nested[above_engine[above_engine >= 0]] = True
     named = arrays.where(host["name"], lambda name: CHECKPOINT.fullmatch(name) is not None)
-    use = (mixed & _seen_forward(capture, rows[candidate], node, candidate, below)) | nested | named
-    out[rows[candidate][use[node]]] = True
+    use = (mixed & _runs_own_forward(capture, found)) | (nested & _runs_inside_of_forward(capture, found, key))
+    seen = np.isin(found.key, np.unique(key[~below]))
+    out[found.rows[named[found.node] | (use[found.node] & seen)]] = True
     return out
 
 
-def _has_tensor(capture: Capture) -> Mask:
-    """Returns per row of `operators` whether it has an argument with sizes; allocations and views of nothing say nothing about the pass."""
-    return arrays.where(capture.tables["operators"]["shapes"], lambda text: any(mark.isdigit() for mark in text))
+class _Candidates(NamedTuple):
+    """Operators below nodes of the backward pass that drew sequence numbers: their host rows, those of their nodes, and `_call_keys`."""
+
+    rows: npt.NDArray[np.int32]
+    node: npt.NDArray[np.int32]
+    key: Ints
 
 
-def _seen_forward(capture: Capture, rows: npt.NDArray[np.int32], node: npt.NDArray[np.int32], candidate: Mask, below: Mask) -> Mask:
-    """Returns per host row whether every candidate below that node calls with sizes that the forward pass has too.
+def _of_tensors(capture: Capture) -> Mask:
+    """Returns per row of `operators` whether it works on tensors; allocations and views of nothing say nothing about the pass.
 
-    rows, node: host rows of the candidates and of their nodes. candidate, below: per row of `operators`.
+    By the recorded sizes, in a recording without sizes by the name.
     """
-    host, table = capture.host, capture.tables["operators"]
-    shape = arrays.codes(table["shapes"])
-    key = arrays.codes(host["name"])[table["host"].to_numpy()] * (int(shape.max(initial=0)) + 2) + shape
-    known = np.isin(key[candidate], np.unique(key[~below]))
-    out = np.zeros(len(host), bool)
-    out[node] = True
-    out[node[~known]] = False
+    table = capture.tables["operators"]
+    out = arrays.where(table["shapes"], lambda text: any(mark.isdigit() for mark in text))
+    if out.any():
+        return out
+    creates = arrays.where(capture.host["name"], lambda name: CREATION.match(name) is not None)
+    return np.asarray(~creates[table["host"].to_numpy()])
+
+
+def _call_keys(capture: Capture) -> Ints:
+    """Returns per row of `operators` a number for its name and sizes."""
+    table = capture.tables["operators"]
+    shape = arrays.codes(table["shapes"]).astype(np.int64)
+    out: Ints = arrays.codes(capture.host["name"])[table["host"].to_numpy()].astype(np.int64) * (int(shape.max(initial=0)) + 2) + shape
+    return out
+
+
+def _forwards(capture: Capture, nodes: npt.NDArray[np.int32]) -> tuple[Ints, Ints]:
+    """Returns pairs (position in `nodes`, host row of a forward operator linked to that node or to the engine's row straight around it)."""
+    links, h = capture.tables["backward"], attribution.host(capture)
+    linked = np.zeros(len(h.start), bool)
+    linked[links["backward"].to_numpy()] = True
+    up = h.parent[nodes]
+    root = np.where(linked[nodes], nodes, np.where((up >= 0) & linked[np.maximum(up, 0)], up, -1))
+    pairs = pd.DataFrame({"place": np.arange(len(nodes)), "backward": root}).merge(links[["forward", "backward"]], on="backward")
+    return pairs["place"].to_numpy(np.int64), pairs["forward"].to_numpy(np.int64)
+
+
+def _runs_own_forward(capture: Capture, found: _Candidates) -> Mask:
+    """Returns per host row whether it is a node with its own forward operator among the candidates, or none of its is recorded."""
+    nodes, place = np.unique(found.node, return_inverse=True)
+    name = arrays.codes(capture.host["name"]).astype(np.int64)
+    of, forward = _forwards(capture, nodes)
+    ran = np.isin(of * (int(name.max()) + 1) + name[forward], place.reshape(-1) * (int(name.max()) + 1) + name[found.rows])
+    out = np.zeros(len(capture.host), bool)
+    out[nodes] = True
+    out[nodes[of]] = False
+    out[nodes[of[ran]]] = True
+    return out
+
+
+def _runs_inside_of_forward(capture: Capture, found: _Candidates, key: Ints) -> Mask:
+    """Returns per host row whether it is a node whose candidates are most of what its forward operator called, or that is not recorded."""
+    h, rows = attribution.host(capture), capture.tables["operators"]["host"].to_numpy()
+    nodes, place = np.unique(found.node, return_inverse=True)
+    of, forward = _forwards(capture, nodes)
+    mask = np.zeros(len(h.start), bool)
+    mask[forward] = True
+    called = np.flatnonzero(_of_tensors(capture) & (_below(capture, mask) & ~mask)[rows])
+    up = tree.nearest(h.kind == S.OPERATOR, h.parent, h.stop, h.parent[rows[called]], h.start[rows[called]])
+    each = pd.DataFrame({"parent": up, "key": key[called]})
+    pairs = pd.DataFrame({"place": of, "parent": forward}).merge(each, on="parent")
+    size = int(key.max()) + 1
+    ran = np.isin(pairs["place"].to_numpy(np.int64) * size + pairs["key"].to_numpy(np.int64), place.reshape(-1) * size + found.key)
+    total = np.bincount(pairs["place"].to_numpy(np.int64), minlength=len(nodes))
+    again = np.bincount(pairs["place"].to_numpy(np.int64)[ran], minlength=len(nodes))
+    out = np.zeros(len(capture.host), bool)
+    out[nodes] = (total == 0) | (2 * again > total)
     return out
 
 
