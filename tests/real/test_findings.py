@@ -98,7 +98,7 @@ def test_the_host_is_blamed_for_no_gap_that_the_device_explains(traces: Path, fo
 @pytest.mark.parametrize(("name", "first"), [
     ("owlv2", "input_wait"), ("bert", "launch_bound"), ("mi300/bert", "launch_bound"), ("b200", "launch_bound"), ("Qwen", "fusable_chains"),
     ("normalization", "warm_up"), ("simple_add", "warm_up"), ("amd_trace", "warm_up"), ("control", "exposed_communication"),
-    ("resnet50", "input_wait"), ("nccl_data", "launch_bound"), ("triton", "gemm_above_limit"), ("negative_queue", "exposed_communication"),
+    ("resnet50", "fp32_matrix"), ("nccl_data", "launch_bound"), ("triton", "gemm_above_limit"), ("negative_queue", "exposed_communication"),
 ])  # fmt: skip
 def test_the_first_thing_to_fix(found: Callable[[str], Found], name: str, first: str) -> None:
     assert next(iter(found(name)[0])) == first

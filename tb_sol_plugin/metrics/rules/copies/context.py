@@ -197,8 +197,8 @@ def in_line(capture: Capture) -> npt.NDArray[np.int64]:
 
 
 _ENGINE: Final = "autograd::engine::evaluate_function: "
-_FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
-_INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threading\.py|importlib)")
+FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
+INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threading\.py|importlib)")
 """Frames that do not show where a copy comes from: those of torch itself and what it is called through."""
 
 
@@ -300,7 +300,7 @@ def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
     own = found["frame"].to_numpy().astype(np.int64)
     if not (own >= 0).any():
         return own
-    foreign = arrays.where(capture.host["name"], lambda n: _FILE.match(n) is not None and _INNER.search(n) is None) & (h.kind == S.FRAME)
+    foreign = arrays.where(capture.host["name"], lambda n: FILE.match(n) is not None and INNER.search(n) is None) & (h.kind == S.FRAME)
     better = tree.nearest(foreign, h.parent, h.stop, found["frame"].to_numpy().astype(np.int32), found["call_start_ns"].to_numpy())
     return np.asarray(np.where(better >= 0, better, own), np.int64)
 

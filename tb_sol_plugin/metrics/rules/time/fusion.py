@@ -18,6 +18,7 @@ from tb_sol_plugin.cost.inputs import BITS, Inputs, Tensor, broadcast, wider
 from tb_sol_plugin.cost.ops.pointwise import BINARY, COMPARE, UNARY
 from tb_sol_plugin.metrics.rules.engine import Answer, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext, thread_of
+from tb_sol_plugin.metrics.rules.time.recorded import fusing
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.model import schemas as S
@@ -294,7 +295,7 @@ def fusable_chains(context: TimeContext) -> Answer:
         f"{human(moved, 'B')} between them; fused the limit is {time_text(limit[chains].sum())}. Most, {time_text(most)} above it: {words}."
     )
     (layer,), _ = arrays.largest([context.ops["layer"]], one, context.time[one])
-    fix = f"torch.compile(model)  # or only {layer}" if layer else "torch.compile(model)"
+    fix = fusing(context, claim, f"or only {layer}" if layer else "")
     return context.finding(evidence, claim, fix=fix, find=str(arrays.pick(context.ops["name"], one)[0]))
 
 

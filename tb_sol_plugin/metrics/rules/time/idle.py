@@ -18,6 +18,7 @@ from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.rules.copies import KEYS, copy_findings
 from tb_sol_plugin.metrics.rules.engine import Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
+from tb_sol_plugin.metrics.rules.time.recorded import NOT_FUSED, busiest_line, collective, collectives, compiled_rows, launching
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word, host_idle
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
@@ -188,8 +189,7 @@ _SYNC_FIXES: Final = {
 
 
 @rule(
-    "launch_bound", title="The host launches more slowly than the kernels run", fix="torch.compile(model)  # fewer, longer kernels",
-    page="gpu_breakdown", label="Idle causes", color="host",
+    "launch_bound", title="The host launches more slowly than the kernels run", page="gpu_breakdown", label="Idle causes", color="host",
 )  # fmt: skip
 def launch_bound(context: TimeContext) -> Answer:
     """Finds gaps that end when the host has launched the next kernel, while the device was idle already."""
@@ -206,14 +206,13 @@ def launch_bound(context: TimeContext) -> Answer:
     every, here = int(kernel[context.waterfall.own > 0].sum()), int(kernel[ended[hit]].sum())
     ns = context.ledger.take_idle((start[hit], stop[hit]))
     where = f", in {count_text(stretches, 'stretch', 'stretches')} of {STRETCH} or more," if stretches else ""
-    graphs = {"amd": "HIP", "nvidia": "CUDA"}.get(context.vendor)
-    one = f'torch.compile(model, mode="reduce-overhead")  # {graphs} graphs: one launch for many kernels'
+    graphs = {"amd": "HIP", "nvidia": "CUDA"}.get(context.vendor, "")
     unit = device_word(context.capture)
     return context.finding(
         f"{human(here, 'count')} of {human(every, 'count')} kernels{where} are launched only when the {unit} is idle already: "
         f"the median runs {run} and waits {wait}; {time_text(ns)} pass without work.",
         ns=ns,
-        fix=one if graphs else "",
+        fix=launching(context, ended[hit], graphs),
     )
 
 
@@ -225,7 +224,7 @@ def _launched(context: TimeContext, start: Ints, ended: Ints) -> tuple[Mask, Mas
     return late, (context.capture.device["link"].to_numpy()[ended] == S.BEFORE_WINDOW) | (known & ~late)
 
 
-@rule("handover", fix="torch.compile(model)  # fewer, longer kernels", page="gpu_breakdown", label="Idle causes", color="host")
+@rule("handover", page="gpu_breakdown", label="Idle causes", color="host")
 def handover(context: TimeContext) -> Answer:
     """Finds gaps between kernels that were queued in time: the device's own change from one to the next."""
     start, stop, ended = _gaps(context)
@@ -241,6 +240,7 @@ def handover(context: TimeContext) -> Answer:
         f"{time_text(ns)}.",
         ns=ns,
         title=f"The {unit} changes kernels too often",
+        fix=launching(context, ended[hit], ""),
     )
 
 
@@ -266,6 +266,9 @@ def host_wait(context: TimeContext) -> Answer:
         evidence += f"; {time_text(running)} in `{operator}`"
     if phase and 2 * in_phase > ns:
         evidence += f"; for {time_text(in_phase)} of it the host is in `{phase}`"
+    line, in_line = busiest_line(context.capture, idle)
+    if 4 * in_line > ns:
+        evidence += f"; {time_text(in_line)} at `{line}`"
     stacks = bool((at.host(context.capture).kind == S.FRAME).any())
     title = f"The {unit} waits for the host"
     fix = 'with record_function("…"):  # mark the parts of the step, to see which one the gaps lie in'
@@ -273,6 +276,8 @@ def host_wait(context: TimeContext) -> Answer:
     if phase and 2 * in_phase > ns:
         title = f"The {unit} waits while the host is in {phase}"
         fix = f'with record_function("{phase}/…"):  # mark its parts, to see which one blocks'
+    if 4 * in_line > ns:
+        fix = f"# {line} runs meanwhile: shorten it, or move it out of the step"
     if 2 * blocked > ns and "Memcpy" in call:
         fix = "x.pin_memory().to(device, non_blocking=True)  # a copy from or to pageable memory blocks the host"
     context.ledger.take_idle(idle)
@@ -352,27 +357,49 @@ def communication(context: TimeContext) -> Answer:
     start = device["start_ns"].to_numpy()[rows]
     stop = start + device["duration_ns"].to_numpy()[rows]
     whole = iv.length(iv.intersect(iv.union(start, stop), context.waterfall.windows))
-    (kernel,), most = arrays.largest([device["name"]], rows, context.waterfall.own[rows])
+    own = context.waterfall.own[rows]
+    kinds = collectives(context.capture, rows)
+    code, names = pd.factorize(kinds)
+    kind = str(names[int(np.bincount(code, own).argmax())])
+    same = kinds == kind
+    (kernel,), most = arrays.largest([device["name"]], rows[same], own[same])
     name = plain_name(kernel)
-    advices = _HIDE if len(context.capture.tables["backward"]) else _HIDE_SERVING
+    spoken = f" ({kind})" if kind and collective(name) != kind else ""
     return context.finding(
-        f"{time_text(exposed)} of {time_text(whole)} of communication run while nothing computes, {time_text(most)} of it in `{name}`.",
+        f"{time_text(exposed)} of {time_text(whole)} of communication run while nothing computes, {time_text(most)} of it in "
+        f"`{name}`{spoken}.",
         ns=exposed,
-        fix=next(advice for pattern, advice in advices.items() if re.search(pattern, name, re.IGNORECASE)),
+        fix=_hide(context, kind),
     )
 
 
-_HIDE: Final = {
-    r"all_?reduce": "DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=100)",
-    r"all_?gather|reduce_?scatter": "fully_shard(layer)  # per layer, so that the next gather runs during this layer",
-    "": "dist.all_to_all_single(…, async_op=True)  # wait() after other work",
+def _hide(context: TimeContext, kind: str) -> str:
+    """Returns how to hide a collective, by its recorded name and by what runs it."""
+
+    def recorded(*words: str) -> bool:
+        return bool(arrays.where(context.capture.host["name"], lambda n: any(w in n.lower() for w in words)).any())
+
+    if not len(context.capture.tables["backward"]):
+        if kind in ("all_reduce", "all_gather", "reduce_scatter"):
+            return "torch._inductor.config._micro_pipeline_tp = True  # overlap tensor-parallel collectives"
+    elif kind == "all_reduce" and recorded("distributeddataparallel", "ddp"):
+        return "DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=100)"
+    elif kind == "broadcast" and recorded("distributeddataparallel"):
+        return "DistributedDataParallel(model, broadcast_buffers=False)  # where every rank may keep its own buffers"
+    elif kind in ("all_gather", "reduce_scatter") and recorded("fsdp", "fullysharded"):
+        return "fully_shard(layer)  # per layer, so that the next gather runs during this layer"
+    return f"{_START.get(kind, 'work = collective(…, async_op=True)')}  # wait() after other work"
+
+
+_START: Final = {
+    "all_reduce": "dist.all_reduce(…, async_op=True)",
+    "all_gather": "dist.all_gather_into_tensor(…, async_op=True)",
+    "reduce_scatter": "dist.reduce_scatter_tensor(…, async_op=True)",
+    "all_to_all": "dist.all_to_all_single(…, async_op=True)",
+    "broadcast": "dist.broadcast(…, async_op=True)",
+    "send": "dist.batch_isend_irecv(…)",
 }
-"""Ways to hide a collective in training, by its name; the last fits any."""
-_HIDE_SERVING: Final = {
-    r"all_?reduce|all_?gather|reduce_?scatter": "torch._inductor.config._micro_pipeline_tp = True  # overlap tensor-parallel collectives",
-    "": "dist.all_to_all_single(…, async_op=True)  # wait() after other work",
-}
-"""The same without a backward pass."""
+"""How to start a collective without waiting for it."""
 _HIDE_COPIES: Final = {
     "HtoD": "with torch.Stream(device) as side: batch = batch.to(device, non_blocking=True)",
     "DtoH": "pinned.copy_(tensor, non_blocking=True)  # read it a step later",
@@ -403,13 +430,14 @@ def other_copies(context: TimeContext) -> Answer:
         return None
     left = context.ledger.copies[rows]
     worst = arrays.largest([device["direction"]], rows, left)[0][0] or "Unknown"
+    made = compiled_rows(context.capture, rows[(device["direction"] == worst).to_numpy()[rows]])
     size, duration = device["bytes"].to_numpy()[rows], device["duration_ns"].to_numpy()[rows]
     known = (size >= 0) & (duration > 0)
     rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""
     return context.finding(
         f"{subject_verb(len(rows), 'copy', 'runs', 'copies')} {time_text(left.sum())} while nothing computes, most of it {worst}{rate}.",
         ns=float(left.sum()),
-        fix=_HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"]),
+        fix=NOT_FUSED if worst == "DtoD" and made.all() else _HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"]),
     )
 
 

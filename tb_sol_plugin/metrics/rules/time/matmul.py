@@ -14,7 +14,8 @@ import pandas as pd
 from tb_sol_plugin.cost.products import ALIGNED, Product, product
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.metrics.rules.engine import Answer, Finding, count_text, rule, subject_verb, time_text, with_sizes
-from tb_sol_plugin.metrics.rules.time.context import TimeContext
+from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
+from tb_sol_plugin.metrics.rules.time.recorded import tuning
 from tb_sol_plugin.metrics.time.kernel_names import short_name, unit_name
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints
@@ -199,16 +200,16 @@ def _fit(context: TimeContext, rows: Ints, wanted: Floats, blocks: Floats, used:
         f"{int(np.ceil(rounds))} run ({human(float(filled), 'ratio')}).",
         claim,
         title="Products do not fill their tiles or the last round of blocks",
-        fix=_tuned(context, "tries other tiles per size", "tries other tiles; or batch × sequence in multiples of the tile"),
+        fix=_tuned(context, claim, "tries other tiles per size", "tries other tiles; or batch × sequence in multiples of the tile"),
         find=claim.name,
     )
 
 
-def _tuned(context: TimeContext, amd: str, other: str) -> str:
+def _tuned(context: TimeContext, claim: Claim, amd: str, other: str) -> str:
     """Returns the tuner of the device's libraries, and what it does."""
     if context.vendor == "amd":
         return f"torch.cuda.tunable.enable()  # TunableOp {amd}"
-    return f'torch.compile(model, mode="max-autotune")  # {other}'
+    return tuning(context, claim, other)
 
 
 # -- Products that the same device does faster elsewhere in the same recording ---------------------------------------
@@ -260,7 +261,7 @@ def slower_kernel(context: TimeContext) -> Answer:
         f"{subject_verb(len(slow), 'call', 'takes')} up to {ratio:.2f}× as long as the same sizes elsewhere: {claim.most} more in "
         f"{claim.where}, where `{kernel}` ran instead of `{short_name(fast)}`.",
         claim,
-        fix=_tuned(context, "picks one kernel per size", "one kernel per size, by measurement"),
+        fix=_tuned(context, claim, "picks one kernel per size", "one kernel per size, by measurement"),
         find=kernel,
     )
 
@@ -299,7 +300,7 @@ def behind_the_best(context: TimeContext) -> Answer:
         f"{human(float(own[slow][worst]), 'ratio')} of its limit where {with_sizes(good, good_shapes)} reaches "
         f"{human(float(reach[slow][worst]), 'ratio')}: {claim.most} more than at that rate.",
         claim,
-        fix=_tuned(context, "tries other kernels per size", "tries other kernels per size"),
+        fix=_tuned(context, claim, "tries other kernels per size", "tries other kernels per size"),
         find=claim.name,
     )
 

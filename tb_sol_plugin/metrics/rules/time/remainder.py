@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.metrics.rules.engine import Answer, rule, subject_verb, time_text, with_sizes
-from tb_sol_plugin.metrics.rules.time.context import TimeContext
+from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
+from tb_sol_plugin.metrics.rules.time.recorded import fusing, tuning
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
@@ -47,29 +48,31 @@ def above_limit(context: TimeContext) -> Answer:
         evidence = f"{subject_verb(len(rows), 'call', 'runs')} {time_text(context.time[rows].sum())} at {human(ratio, 'ratio')} of "
         evidence += f"their limit; {time_text(most)} above it in {with_sizes(name, shapes)}."
         claim = context.claim(rows, wasted * (total / wasted.sum()))
-        fix = _fix(context, kind, name, dtype)
+        fix = _fix(context, kind, name, dtype, claim)
         out.append(context.finding(evidence, claim, rule=f"{kind}_above_limit", title=title, fix=fix, color=kind, find=name))
     return out
 
 
-def _fix(context: TimeContext, kind: str, name: str, dtype: str) -> str:
+def _fix(context: TimeContext, kind: str, name: str, dtype: str, claim: Claim) -> str:
     """Returns one line of advice for the operator and type that waste most of a kind."""
     if name.startswith("fsdp::"):
         return "fully_shard(block, reshard_after_forward=False)  # gathered once per step, for more memory"
     if context.vendor == "cpu":
-        return "# more (batch, head) pairs per core: larger batches" if kind == "attention" and "flash" in name else _CPU[kind]
+        if kind == "attention" and (_OWN_ATTENTION.match(name) or "flash" in name):
+            return "# more (batch, head) pairs per core: larger batches"
+        return _CPU[kind] if kind in _CPU else fusing(context, claim)
     if kind in ("gemm", "conv", "attention") and dtype == "fp32" and context.spec is not None and "tf32" in context.spec.matrix:
         return 'torch.set_float32_matmul_precision("high")  # or autocast to bfloat16'
     if kind == "gemm" and context.vendor == "amd":
         return "torch.cuda.tunable.enable()  # TunableOp picks the fastest hipBLASLt or rocBLAS kernel per size"
     if kind == "gemm":
-        return 'torch.compile(model, mode="max-autotune")  # or larger, 8-aligned sizes'
+        return tuning(context, claim, "or larger, 8-aligned sizes")
     if kind == "conv":
         library = "MIOpen" if context.vendor == "amd" else "cuDNN"
         return f"torch.backends.cudnn.benchmark = True  # {library} tries its algorithms once per size"
-    if kind == "attention" and "flash" not in name:
+    if kind == "attention" and name.startswith("aten::") and "flash" not in name:
         return "with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION):"
-    if kind == "attention" and context.vendor == "nvidia":
+    if kind == "attention" and name.startswith("aten::") and context.vendor == "nvidia":
         return "with torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION):"
     if kind == "norm" and "batch_norm" in name:
         return "model.to(memory_format=torch.channels_last)  # with autocast: NHWC batch norm over half the bytes"
@@ -77,17 +80,16 @@ def _fix(context: TimeContext, kind: str, name: str, dtype: str) -> str:
         return "# one pass already: sharded or 8-bit optimizer state moves less"
     if kind == "attention":
         return "# larger batches or longer sequences; a newer attention kernel"
-    return "torch.compile(model)  # fuses neighbors, so that each tensor is read once"
+    return fusing(context, claim)
 
 
 _CPU: Final = {
     "gemm": 'torch.compile(model, mode="max-autotune")  # and torch.set_num_threads(physical cores)',
     "attention": "F.scaled_dot_product_attention(q, k, v)",
     "conv": "model.to(memory_format=torch.channels_last)  # oneDNN then needs no reorder",
-    "norm": "torch.compile(model)  # fuses neighbors, so that each tensor is read once",
-    "elementwise": "torch.compile(model)  # fuses neighbors, so that each tensor is read once",
-    "other": "torch.compile(model)  # fuses neighbors, so that each tensor is read once",
 }
+_OWN_ATTENTION: Final = re.compile(r"(?!aten::)|aten::_scaled_dot_product_(?!attention_math)")
+"""Attention that is one kernel already, by an operator of PyTorch or of others."""
 
 
 # -- Forward work that runs again inside the backward pass (activation checkpointing) --------------------------------

@@ -1,0 +1,163 @@
+"""Says what a recording shows of its program, so that advice fits it: names of collectives, compiled code, Python lines.
+
+    collectives(capture, rows)          # "all_reduce" per device row
+    compiled_rows(capture, rows)        # which device rows torch.compile has made or launches
+    line, ns = busiest_line(capture, spans)
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.copies.records import frame_text
+from tb_sol_plugin.metrics.rules.copies.context import FILE, INNER
+from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+COLLECTIVES: Final = {
+    "all_reduce": r"all_?reduce",
+    "reduce_scatter": r"reduce_?scatter",
+    "all_gather": r"all_?gather",
+    "all_to_all": r"all_?to_?all|all2all",
+    "broadcast": r"broadcast",
+    "send": r"\b(i?send|i?recv)\b",
+}
+"""Collectives by their recorded names: `nccl:all_reduce`, `c10d::_allgather_base_`, `allreduce`, `ncclDevKernel_AllReduce_…`."""
+REGION: Final = re.compile(r"^(autograd::engine::evaluate_function: )?CompiledFunction|^Torch-Compiled Region|^## Call CompiledFxGraph")
+"""Ranges around what torch.compile has compiled."""
+GENERATED: Final = re.compile(r"^triton_(poi|red|per|tem|for|mm|spl)_|^triton_\w*fused")
+"""Kernels that torch.compile has written."""
+
+
+def collective(name: str) -> str:
+    """Returns the collective that a name speaks of, "" for none."""
+    return next((kind for kind, pattern in COLLECTIVES.items() if re.search(pattern, name, re.IGNORECASE)), "")
+
+
+def collectives(capture: Capture, rows: Ints) -> npt.NDArray[np.object_]:
+    """Returns the collective of each device row: its recorded argument, else the operator around its launch, else its own name; else "".
+
+    NCCL runs several collectives in kernels named `SendRecv`: the kernel's name comes last.
+    """
+    device, h = capture.device, at.host(capture)
+    out = _kinds(device["name"], rows)
+    if len(h.start):
+        named = (h.kind == S.OPERATOR) | (h.kind == S.ANNOTATION)
+        named &= arrays.where(capture.host["name"], lambda n: bool(collective(n)))
+        call = device["call"].to_numpy()[rows].astype(np.int64)
+        above = tree.nearest(named, h.parent, h.stop, np.asarray(call, np.int32), h.start[np.maximum(call, 0)])
+        out = np.where(above >= 0, _kinds(capture.host["name"], np.maximum(above, 0)), out)
+    table = capture.tables["collectives"]
+    if len(table):
+        argument = np.full(len(device), "", object)
+        argument[table["device"].to_numpy()] = _kinds(table["name"], np.arange(len(table)))
+        out = np.where(argument[rows] != "", argument[rows], out)
+    return np.asarray(out, object)
+
+
+def _kinds(column: pd.Series[str], rows: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
+    """Returns the collective that each row's name speaks of."""
+    kinds = np.array([*(collective(str(n)) for n in column.cat.categories), ""], object)
+    return np.asarray(kinds[arrays.codes(column)[rows]], object)
+
+
+# -- Compiled code -------------------------------------------------------------------------------------------------------
+
+
+def compiled_calls(capture: Capture, rows: Ints) -> Mask:
+    """Returns which host rows run inside of compiled code; -1 does not."""
+    h = at.host(capture)
+    if not len(h.start):
+        return np.zeros(len(rows), np.bool_)
+    region = memo(capture, ("recorded.regions",), lambda: arrays.where(capture.host["name"], lambda n: REGION.match(n) is not None))
+    above = tree.nearest(region, h.parent, h.stop, np.asarray(rows, np.int32), h.start[np.maximum(rows, 0)])
+    return np.asarray(above >= 0, np.bool_)
+
+
+def compiled_rows(capture: Capture, rows: Ints) -> Mask:
+    """Returns which device rows compiled code launches: its own kernels, what is launched inside it, graphs with such a kernel."""
+    device = capture.device
+    call = device["call"].to_numpy()
+    generated = arrays.where(device["name"], lambda n: GENERATED.match(n) is not None)
+    with_one = np.unique(call[generated & (call >= 0)])
+    launched = call[rows]
+    return np.asarray(generated[rows] | np.isin(launched, with_one) | compiled_calls(capture, launched), np.bool_)
+
+
+def generated(context: TimeContext, claim: Claim) -> Mask:
+    """Returns which of the claimed calls are kernels that torch.compile has written."""
+    return np.asarray(arrays.where(context.ops["name"], lambda n: GENERATED.match(n) is not None)[claim.rows], np.bool_)
+
+
+def compiled(context: TimeContext, claim: Claim) -> bool:
+    """Tells whether most of what is claimed of calls is compiled already."""
+    inside = generated(context, claim) | compiled_calls(context.capture, context.ops["host"].to_numpy()[claim.rows].astype(np.int64))
+    return bool(2 * float(claim.ns[inside].sum()) > claim.total)
+
+
+def fusing(context: TimeContext, claim: Claim, why: str = "fuses neighbors, so that each tensor is read once") -> str:
+    """Returns the advice to compile, or what is left where that is done."""
+    if not compiled(context, claim):
+        return f"torch.compile(model)  # {why}" if why else "torch.compile(model)"
+    if 2 * float(claim.ns[generated(context, claim)].sum()) > claim.total:
+        return "torch._inductor.config.coordinate_descent_tuning = True  # compiled already: tries other block sizes for its kernels"
+    return NOT_FUSED
+
+
+def tuning(context: TimeContext, claim: Claim, why: str) -> str:
+    """Returns the advice to try several kernels per product."""
+    if compiled(context, claim):
+        return f"torch._inductor.config.max_autotune_gemm = True  # compiled already: {why}"
+    return f'torch.compile(model, mode="max-autotune")  # {why}'
+
+
+def launching(context: TimeContext, ended: Ints, graphs: str) -> str:
+    """Returns the advice for gaps that end with some device rows, launched one by one. graphs: CUDA or HIP, "" without them."""
+    done = compiled_rows(context.capture, ended)
+    if 2 * int(done.sum()) <= len(done):
+        if graphs:
+            return f'torch.compile(model, mode="reduce-overhead")  # {graphs} graphs: one launch for many kernels'
+        return "torch.compile(model)  # fewer, longer kernels"
+    if graphs and not arrays.where(context.capture.host["name"], lambda n: "GraphLaunch" in n).any():
+        return f"torch._inductor.config.triton.cudagraphs = True  # compiled already; {graphs} graphs: one launch for many kernels"
+    return BREAKS
+
+
+NOT_FUSED: Final = '# compiled already: TORCH_LOGS="graph_breaks,fusion" shows why these stay kernels of their own'
+BREAKS: Final = '# compiled already: TORCH_LOGS="graph_breaks,perf_hints" shows what stays outside of graphs and fused kernels'
+
+
+# -- Python lines --------------------------------------------------------------------------------------------------------
+
+
+def busiest_line(capture: Capture, spans: iv.Spans) -> tuple[str, int]:
+    """Returns the Python line of the program in which most of some time passes, and how much: itself and what it calls of others' code.
+
+    Of the threads that launch device work. ("", 0) where no frames were recorded.
+    """
+    h = at.host(capture)
+    call = capture.device["call"].to_numpy()
+    own = arrays.where(capture.host["name"], lambda n: FILE.match(n) is not None and INNER.search(n) is None) & (h.kind == S.FRAME)
+    own &= np.isin(h.thread, np.unique(h.thread[call[call >= 0]]))
+    rows = np.flatnonzero(own)
+    if not len(rows):
+        return "", 0
+    time = np.zeros(len(h.start), np.int64)
+    time[rows] = iv.overlap_with(h.start[rows], h.stop[rows], spans)
+    above = tree.nearest(own, h.parent, h.stop, h.parent[rows], h.start[rows])
+    inner = time.copy()
+    np.subtract.at(inner, above[above >= 0], time[rows[above >= 0]])
+    (name,), most = arrays.largest([capture.host["name"]], rows, np.maximum(inner[rows], 0).astype(np.float64))
+    same = rows[arrays.where(capture.host["name"], lambda n: n == name)[rows]]
+    return str(frame_text(capture, same[:1])[0]), round(most)
