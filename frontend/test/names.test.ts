@@ -25,7 +25,7 @@ describe("the part of a name that tells it apart", () => {
     expect(shown([short, long])).toEqual({ [short]: "index", [long]: "index_second" });
   });
 
-  test("GIVEN any two names that begin alike WHEN compared THEN both have a part in them, and the parts differ unless they are cut", () => {
+  test("GIVEN any two names that begin alike WHEN compared THEN both have a part in them, and up to its end they differ", () => {
     const rest = fc.string({ maxLength: 30 });
     fc.assert(fc.property(fc.constantFrom("x".repeat(30), "void kernel<int, "), rest, rest, (head, a, b) => {
       fc.pre(a !== b);
@@ -33,9 +33,9 @@ describe("the part of a name that tells it apart", () => {
       const [one, two] = [head + a, head + b].map((name) => {
         const [from, to] = parts.get(name)!;
         expect(from >= 0 && from < to && to <= name.length && to - from <= 32).toBe(true);
-        return name.slice(from, to);
+        return name.slice(0, to);
       });
-      if (one!.length < 32 && two!.length < 32) expect(one).not.toBe(two);
-    }));
+      expect(one).not.toBe(two);
+    }), { numRuns: 2000 });
   });
 });

@@ -10749,7 +10749,38 @@ function Timeline({ s }) {
 	} });
 }
 // src/sections/table/tools.tsx
+/** How long after the last key a text is looked for: large tables are not searched for every letter. */
+var WAIT_MS = 150;
 function FindField({ value, onInput, label }) {
+	const [text, setText] = d$2(value);
+	const sent = T(value);
+	const timer = T(0);
+	A$1(() => () => window.clearTimeout(timer.current), []);
+	A$1(() => {
+		if (value === sent.current) return;
+		window.clearTimeout(timer.current);
+		sent.current = value;
+		setText(value);
+	}, [value]);
+	const send = (now) => {
+		window.clearTimeout(timer.current);
+		if (now === sent.current) return;
+		sent.current = now;
+		onInput(now);
+	};
+	const type = (now, wait) => {
+		setText(now);
+		window.clearTimeout(timer.current);
+		if (wait) timer.current = window.setTimeout(() => send(now), wait);
+		else send(now);
+	};
+	const key = (event) => {
+		if (event.key === "Enter") send(text);
+		if (event.key !== "Escape") return;
+		event.stopPropagation();
+		if (text) type("", 0);
+		else event.currentTarget.blur();
+	};
 	return /* @__PURE__ */ a("label", {
 		class: "search find",
 		children: [
@@ -10762,17 +10793,12 @@ function FindField({ value, onInput, label }) {
 				class: "find-input",
 				placeholder: "Filter",
 				"aria-label": label,
-				value,
-				onInput: (e) => onInput(e.currentTarget.value),
-				onKeyDown: (e) => {
-					if (e.key === "Escape") {
-						e.stopPropagation();
-						if (value) onInput("");
-						else e.currentTarget.blur();
-					}
-				}
+				value: text,
+				onInput: (e) => type(e.currentTarget.value, WAIT_MS),
+				onKeyDown: key,
+				onBlur: () => send(text)
 			}),
-			!value && /* @__PURE__ */ a("kbd", { children: "/" })
+			!text && /* @__PURE__ */ a("kbd", { children: "/" })
 		]
 	});
 }

@@ -136,6 +136,29 @@ def test_the_csv_of_a_table_holds_its_rows_in_base_units(serve: Server, view: Ca
     assert all(int(line["total_ns"]) in times for line in lines)
 
 
+def test_a_filter_is_applied_once_the_typing_pauses(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the kernels WHEN a filter is typed letter by letter THEN the address holds the whole of it and never a part
+    v = view()
+    v.open(serve.home + hash_of(v="1", page="kernels", run=RUN))
+    v.page.evaluate("""() => {
+        window.__found = [];
+        const replace = history.replaceState.bind(history);
+        history.replaceState = (...given) => { replace(...given); window.__found.push(new URLSearchParams(location.hash.slice(1)).get('p.sol.find')); };
+    }""")
+    rows = v.page.locator("[data-section=kernels] tbody tr:not(.total)")
+    every = rows.count()
+    field = v.page.locator("[data-section=kernels] .find-input")
+    field.press_sequentially("gemm")
+    v.page.wait_for_function("location.hash.includes('p.sol.find=gemm')")
+    assert set(v.page.evaluate("window.__found")) <= {"gemm", None} and 0 < rows.count() < every
+    # WHEN Escape is pressed THEN every row is shown at once; WHEN Enter is, what was typed is looked for at once
+    field.press("Escape")
+    assert rows.count() == every and field.input_value() == ""
+    field.fill("no kernel is called this")
+    field.press("Enter")
+    assert rows.count() < every
+
+
 def test_keys_move_and_never_fire_while_typing(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN the overview WHEN g k is pressed THEN the kernels open; WHEN the same is typed into a filter THEN it is text
     v = view()

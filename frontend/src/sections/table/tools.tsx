@@ -1,5 +1,6 @@
 // Tools of a table: text filter and choice of columns.
 import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { TableSection } from "../../api/types";
 import type { TableState } from "../../state/codec";
 import { changeTable } from "../../state/view";
@@ -7,15 +8,47 @@ import { Icon } from "../../ui/icons";
 import { Popover } from "../../ui/popover";
 import { shownColumns } from "./table";
 
+/** How long after the last key a text is looked for: large tables are not searched for every letter. */
+const WAIT_MS = 150;
+
 export function FindField({ value, onInput, label }: { value: string; onInput: (text: string) => void; label: string }): JSX.Element {
+  const [text, setText] = useState(value);
+  const sent = useRef(value);
+  const timer = useRef(0);
+  useEffect(() => () => window.clearTimeout(timer.current), []);
+  useEffect(() => {
+    if (value === sent.current) return; // ours, or what is typed further
+    window.clearTimeout(timer.current);
+    sent.current = value;
+    setText(value);
+  }, [value]);
+  const send = (now: string): void => {
+    window.clearTimeout(timer.current);
+    if (now === sent.current) return;
+    sent.current = now;
+    onInput(now);
+  };
+  const type = (now: string, wait: number): void => {
+    setText(now);
+    window.clearTimeout(timer.current);
+    if (wait) timer.current = window.setTimeout(() => send(now), wait);
+    else send(now);
+  };
+  const key = (event: KeyboardEvent): void => {
+    if (event.key === "Enter") send(text);
+    if (event.key !== "Escape") return;
+    event.stopPropagation();
+    if (text) type("", 0);
+    else (event.currentTarget as HTMLElement).blur();
+  };
   return (
     <label class="search find">
       <Icon name="search" size={14} />
       <input
-        type="search" class="find-input" placeholder="Filter" aria-label={label} value={value} onInput={(e) => onInput(e.currentTarget.value)}
-        onKeyDown={(e) => { if (e.key === "Escape") { e.stopPropagation(); if (value) onInput(""); else e.currentTarget.blur(); } }}
+        type="search" class="find-input" placeholder="Filter" aria-label={label} value={text} onInput={(e) => type(e.currentTarget.value, WAIT_MS)} onKeyDown={key}
+        onBlur={() => send(text)}
       />
-      {!value && <kbd>/</kbd>}
+      {!text && <kbd>/</kbd>}
     </label>
   );
 }
