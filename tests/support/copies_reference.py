@@ -4,7 +4,8 @@
 Rules that are not obvious:
     join       a device event belongs to the runtime or driver call with its correlation; of two such calls to the first
     owner      the innermost operator, module frame or user range of the call's thread whose interval holds the start of the call
-    step       the ProfilerStep that holds the start of the call; without a call the step whose time on the device holds the start
+    step       the ProfilerStep that holds the start of the call; without a call the step whose time on the device holds the start;
+               none for work from before the first step (see `_before`), which begins on the device when that work has ended
     hidden     behind a kernel of the same device that is neither communication nor a copy the driver runs as a kernel
     held       why the host could not go on, by what CUDA documents of kinds of memory and by the times of the calls; see `reason`
 """
@@ -234,21 +235,21 @@ def _joined(
         if step is not None:
             reach[step] = max(reach[step], end)
         rows.append((at, e, category, args, start, end, call, step))
-    bounds, last = [], None
+    before = _before([(r[3], r[4], r[5], r[6]) for r in rows], [lane_of(r[1], r[2]) for r in rows], api_of, steps[0][0]) if steps else {}
+    bounds, last = [], max(before.values(), default=None)
     for low, _, mark in steps:
         low = low if last is None else max(low, last)
         bounds.append((low, max(reach[mark], low), mark))
         last = bounds[-1][1]
     copies, work, busy = [], defaultdict(list), defaultdict(list)
     lanes: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for at, e, category, args, start, end, call, step in rows:
+    for i, (at, e, category, args, start, end, call, step) in enumerate(rows):
         name = str(e.get("name", ""))
-        where = number(args.get("device")) if "device" in args else number(e.get("pid"))
+        where, stream = lane_of(e, category)
         around = {k: n[call.thread].around(call.start) if call else [] for k, n in nests.items()}
-        if call is None:
+        if call is None and i not in before:
             step = next((m for low, high, m in bounds if low <= start < high), None)
         copy = _copy(name, category, args)
-        stream = number(args["stream"]) if "stream" in args else -1 if category == "mtia_ccp_events" else number(e.get("tid"))
         lanes[where, stream].append((start, at))
         if copy is None:
             peers = any(p in name.lower() for p in PEER_NAMES)
@@ -264,6 +265,34 @@ def _joined(
                            around["frame"][-1] if around["frame"] else "", tuple(around["range"])))  # fmt: skip
     return Trace(tuple(copies), tuple(calls), {d: union(s) for d, s in work.items()}, {d: union(s) for d, s in busy.items()},
                  tuple(m for _, _, m in steps), {}, {}, {k: [n for _, n in sorted(v)] for k, v in lanes.items()})  # fmt: skip
+
+
+def lane_of(e: dict[str, Any], category: str) -> tuple[int, int]:
+    """Device and stream of a device event."""
+    args = e.get("args") or {}
+    device = number(args.get("device")) if "device" in args else number(e.get("pid"))
+    return device, number(args["stream"]) if "stream" in args else -1 if category == "mtia_ccp_events" else number(e.get("tid"))
+
+
+def _before(
+    rows: list[tuple[dict[str, Any], int, int, Api | None]], lanes: list[tuple[int, int]], api_of: dict[int, Api], first_step: int
+) -> dict[int, int]:
+    """Place in `rows` -> end of the work that was launched before the first step: by a call before it; or without a call, if it starts
+    before that step or has a correlation below all calls, and nothing with a call starts before it on its stream."""
+    first: dict[tuple[int, int], int] = {}
+    for (_, start, _, call), lane in zip(rows, lanes, strict=True):
+        if call is not None:
+            first[lane] = min(first.get(lane, start), start)
+    lowest = min(api_of, default=0)
+    out = {}
+    for i, ((args, start, end, call), lane) in enumerate(zip(rows, lanes, strict=True)):
+        if call is not None:
+            early = call.start < first_step
+        else:
+            early = (start < first_step or 0 < number(args.get("correlation")) < lowest) and start <= first.get(lane, start)
+        if early:
+            out[i] = end
+    return out
 
 
 def _copy(name: str, category: str, args: dict[str, Any]) -> tuple[str, str, str, int | None] | None:
