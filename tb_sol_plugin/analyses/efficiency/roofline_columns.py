@@ -18,6 +18,7 @@ from tb_sol_plugin.metrics.report.notes import check_of
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
+from tb_sol_plugin.metrics.work.columns import MODELED
 from tb_sol_plugin.metrics.work.sums import utilization
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model.capture import Capture
@@ -35,7 +36,6 @@ from tb_sol_plugin.units import human
 
 _NO_MODEL = "no cost model, or sizes not recorded"
 _NO_LIMIT = "no cost model, sizes not recorded, or unknown device limits"
-MODELLED = Column("modelled_share", "Modeled", "ratio", "Share of the time that a cost model covers.", "share", rank=3)
 ID = Column("id", "Row", "", "Key of the row: what it is grouped by.", "code", rank=3)
 COLUMNS = (
     Column("name", "Operator", "", "Operator, kernel, module, layer, phase, step, type or kind, as grouped.", "symbol", color_by="kind"),
@@ -121,7 +121,7 @@ COLUMNS = (
         rank=3,
         missing=_NO_MODEL,
     ),
-    MODELLED,
+    MODELED,
     Column(
         "recompute",
         "Recomputed",
@@ -203,7 +203,7 @@ FACTS: Final = (
     Fact("measured_ns", "Time with a limit", "ns", "Time of the calls that have a limit."),
     Fact("sol_ns", "Limit", "ns", "Least time of the same calls."),
     Fact("efficiency", "Efficiency", "ratio", "sol_ns over measured_ns."),
-    Fact("modelled_share", "Modeled", "ratio", "Share of the device time that a cost model covers."),
+    Fact("modelled_share", "Modeled", "ratio", MODELED.doc),
     Fact("unmodelled_ns", "Not modeled", "ns", "Device time without a cost model."),
     Fact("apart_ns", "Communication, link copies", "ns", "Part of it that is communication or copies over a link: bound by the link, "
          "not by this chart."),

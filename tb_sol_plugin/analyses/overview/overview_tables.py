@@ -18,6 +18,7 @@ from tb_sol_plugin.metrics.time.waterfall import Waterfall, windows_of
 from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_times
 from tb_sol_plugin.metrics.trees.profile_tree import ScopeWork, scope_tree, scope_work
+from tb_sol_plugin.metrics.work.columns import over_whole
 from tb_sol_plugin.metrics.work.sums import phase_work, ratios, utilization
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -35,7 +36,7 @@ FACTS: Final = (
     Fact("hfu", "HFU", "ratio", "Hardware FLOP utilization: the same with recomputed work."),
     Fact("bandwidth_utilisation", "Memory bandwidth", "ratio", "Least memory traffic of the modeled work over the step at the memory "
          "bandwidth."),
-    Fact("modelled_share", "Kernel time modeled", "ratio", "Part of the device's own work, communication and copies over a link set "
+    Fact("modelled_share", "Own work modeled", "ratio", "Part of the device's own work, communication and copies over a link set "
          "aside, that a cost model covers."),
     Fact("step_ns", "Step", "ns", "Mean length of a step by its GPU-aware bounds; of the whole recording where no step was recorded."),
     Fact("sol_ns", "Limit", "ns", "Sum of the limits of all modeled work, per step."),
@@ -125,7 +126,7 @@ def equation(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsSectio
     tiles.add(
         "modelled_share",
         share,
-        label="Operator time modeled" if on_host else "Kernel time modeled" if waterfall.work.timed else "Calls modeled",
+        label="Operator time modeled" if on_host else "Own work modeled" if waterfall.work.timed else "Calls modeled",
         note=f"{without} without a model {_per(waterfall)}"
         if waterfall.unmodelled_ns
         else "all of it"
@@ -429,7 +430,7 @@ PHASE_COLUMNS: Final = (
     Column("flop", "FLOP", "FLOP", "Matrix operations counted in it, per step.", missing="no work with a cost model"),
     Column("flop_share", "Of all", "ratio", "Its matrix operations over those of all phases.", "share", rank=2),
     Column("sol_ns", "Limit", "ns", "Least time of its work on this device, per step.", missing="no cost model, or unknown device limits"),
-    Column("efficiency", "Efficiency", "ratio", "Limit over the time of its operators, of the device where these have none.", "efficiency",
+    Column("efficiency", "Efficiency", "ratio", "Limit over the time of its operators that have one.", "efficiency",
            missing="no limit, or no time"),
 )  # fmt: skip
 
@@ -485,7 +486,10 @@ def phase_table(capture: Capture, part: Scope, limits: str) -> TableSection:
         "phases",
         "Phases",
         out.head(MOST_PHASES),
-        [msgspec.structs.replace(c, rank=3) if c.name in hidden_columns else c for c in PHASE_COLUMNS],
+        [
+            msgspec.structs.replace(c, rank=3) if c.name in hidden_columns else c
+            for c in over_whole(PHASE_COLUMNS, "phase", timed=work.calls.done.timed)
+        ],
         subtitle="per step" + (f", first {MOST_PHASES} of {human(every, 'count')}" if every > MOST_PHASES else ""),
         key="phase",
         sort=Sort("host_ns"),

@@ -22,7 +22,20 @@ from tb_sol_plugin.metrics.time.breakdown import linked, spans_of
 from tb_sol_plugin.metrics.time.kernel_names import classify, short_name, unit_name
 from tb_sol_plugin.metrics.time.scope import is_profile, scope
 from tb_sol_plugin.metrics.trees.profile_tree import OUTSIDE, innermost, scope_tree
-from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
+from tb_sol_plugin.metrics.work.columns import (
+    BOUND,
+    BYTES,
+    EFFICIENCY,
+    FLAGS,
+    FLOP,
+    MEASURED,
+    MODELED,
+    RECOMPUTE,
+    SOL,
+    WASTED,
+    ranked,
+    relabeled,
+)
 from tb_sol_plugin.metrics.work.sums import calls_of, marks_of, ratios, sums
 from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model import figure as F
@@ -208,12 +221,12 @@ VALUES: Final = (
     ranked(FLOP, 3, "its part of the matrix operations of its operators"),
     ranked(BYTES, 3, "its part of the least memory traffic of its operators"),
     ranked(SOL, 2, f"least time of its part of its operators' work on this device; {SHARED}"),
-    ranked(MEASURED, 3, "plain sum of the durations of the calls that have a limit"),
+    ranked(relabeled(MEASURED, "Kernel time with a limit", "plain sum of the durations of the calls that have a limit"), 3),
     ranked(WASTED, 1, "time of the calls that have a limit, less the limit"),
-    ranked(EFFICIENCY, 1, f"limit over the time of the calls that have one; {SHARED}"),
+    ranked(relabeled(EFFICIENCY, "Kernel efficiency", f"limit over the kernel time of the calls that have one; {SHARED}"), 1),
     ranked(BOUND, 3, "what sets the larger part of the limit: compute or memory"),
     ranked(FLAGS, 3, "above limit: faster than the limit; estimated: some of its operators ran several kernels, or sizes are assumed"),
-    Column("modelled_share", "Modeled", "ratio", "part of its time whose operator has a cost model", show="share", rank=3),
+    relabeled(MODELED, "Kernel time modeled", "part of its time whose operator has a cost model"),
     ranked(RECOMPUTE, 3, "part of its time that runs forward work again inside the backward pass"),
     Column("blocks_per_sm", "Blocks per SM", doc=WEIGHTED, rank=2, missing=NOT_RECORDED),
     Column("occupancy_pct", "Occupancy", "%", f"estimated achieved occupancy: {WEIGHTED}", rank=2, missing=NOT_RECORDED),
@@ -237,11 +250,11 @@ FACTS: Final = (
     Fact("short_ns", "Time in short kernels", "ns", "their plain sum of durations"),
     Fact("graph_share", "From graph launches", "ratio", "part of kernel time that graph launches started"),
     Fact("linked_share", "Launch recorded", "ratio", "part of kernel time whose launch was recorded"),
-    Fact("sol_ns", "Limit", "ns", "sum of the limits of the kernels' parts of their operators' work"),
-    Fact("measured_ns", "Time with a limit", "ns", "time of the kernels that have a limit, plain sum"),
+    Fact("sol_ns", "Limit of the kernels", "ns", "sum of the limits of the kernels' parts of their operators' work"),
+    Fact("measured_ns", "Kernel time with a limit", "ns", "time of the kernels that have a limit, plain sum"),
     Fact("wasted_ns", "Above the limit", "ns", "that time less the limits"),
-    Fact("efficiency", "Efficiency", "ratio", "limits over that time"),
-    Fact("modelled_share", "Modeled", "ratio", "part of kernel time whose operator has a cost model"),
+    Fact("efficiency", "Kernel efficiency", "ratio", "limits over that time; copies and sets of memory are no kernels"),
+    Fact("modelled_share", "Kernel time modeled", "ratio", "part of kernel time whose operator has a cost model, communication included"),
 )  # fmt: skip
 AGAINST: Final = ("sol_ns", "measured_ns", "wasted_ns", "efficiency", "modelled_share")
 TOP: Final = 10

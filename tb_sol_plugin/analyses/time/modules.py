@@ -33,7 +33,20 @@ from tb_sol_plugin.metrics.trees.modules import (
     unmerged,
     work_of,
 )
-from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
+from tb_sol_plugin.metrics.work.columns import (
+    BOUND,
+    BYTES,
+    EFFICIENCY,
+    FLAGS,
+    FLOP,
+    MEASURED,
+    MODELED,
+    RECOMPUTE,
+    SOL,
+    WASTED,
+    over_whole,
+    ranked,
+)
 from tb_sol_plugin.metrics.work.sums import calls_of, marks_of
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
@@ -100,15 +113,7 @@ _NUMBERS = (
     SOL,
     ranked(MEASURED, 3, "Device time of the operators that have a limit, in the chosen direction."),
     WASTED,
-    Column(
-        "modelled_share",
-        "Modeled",
-        "ratio",
-        "Part of the device time that a cost model covers.",
-        "share",
-        missing="no device time",
-        rank=2,
-    ),
+    ranked(MODELED, 2),
     EFFICIENCY,
     BOUND,
     RECOMPUTE,
@@ -364,6 +369,7 @@ def _columns(columns: tuple[Column, ...], facts: dict[str, int | None], table: p
     counted |= {"operator_ns": 1} if table["owned_sum_ns"].notna().any() else {}
     rank = counted | dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(hidden_columns, 3)
     shown = [ranked(c, rank[c.name]) if c.name in rank else c for c in columns if "flop" in facts or c.name not in OF_A_CAPTURE]
+    shown = over_whole(shown, "module") if limited and not table["measured_ns"].notna().any() else shown
     return [msgspec.structs.replace(c, doc=IN_THE_MODEL) if c.name == "name" and "flop" in facts else c for c in shown]
 
 

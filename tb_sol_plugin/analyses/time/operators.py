@@ -17,7 +17,7 @@ from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.operators import Groups, groups
 from tb_sol_plugin.metrics.time.scope import Scope, scope
-from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
+from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, MODELED, RECOMPUTE, SOL, WASTED, ranked
 from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, ratios, sums
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model import schemas as S
@@ -126,15 +126,7 @@ COLUMNS = (
     WASTED,
     EFFICIENCY,
     BOUND,
-    Column(
-        "modelled_share",
-        "Modeled",
-        "ratio",
-        "Part of the device time that its calls own as carriers of the work that a cost model covers.",
-        "share",
-        rank=3,
-        missing="owns no device work",
-    ),
+    ranked(MODELED, 3, "Part of the device time that its calls own as carriers of the work that a cost model covers."),
     RECOMPUTE,
     FLAGS,
 )
@@ -152,8 +144,8 @@ FACTS: Final = (
     Fact("sol_ns", "Limit", "ns", "Sum of the limits of all modeled calls; the same as on the roofline."),
     Fact("measured_ns", "Time with a limit", "ns", "Time of the calls that have a limit."),
     Fact("wasted_ns", "Above the limit", "ns", "Time of the calls that have a limit, less the limit."),
-    Fact("efficiency", "Efficiency", "ratio", "Limit over that time."),
-    Fact("modelled_share", "Modeled", "ratio", "Part of the device time that a cost model covers."),
+    Fact("efficiency", "Efficiency", "ratio", "Limit over that time; the same as on the roofline."),
+    Fact("modelled_share", "Modeled", "ratio", MODELED.doc),
     Fact("recompute_ns", "Recomputed", "ns", "Device time of forward work run again inside the backward pass."),
 )  # fmt: skip
 

@@ -19,7 +19,20 @@ from tb_sol_plugin.metrics.time.breakdown import layers
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture, scope
 from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, usual_phase_ns
 from tb_sol_plugin.metrics.trees.phases import STEP, Share, host_shares, phase_times, phase_tree
-from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, RECOMPUTE, SOL, WASTED, ranked
+from tb_sol_plugin.metrics.work.columns import (
+    BOUND,
+    BYTES,
+    EFFICIENCY,
+    FLAGS,
+    FLOP,
+    MEASURED,
+    MODELED,
+    RECOMPUTE,
+    SOL,
+    WASTED,
+    over_whole,
+    ranked,
+)
 from tb_sol_plugin.metrics.work.sums import NO_PHASE, PhaseWork, marks_of, phase_work, ratios, sums
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
@@ -87,14 +100,7 @@ COLUMNS = (
     SOL,
     MEASURED,
     WASTED,
-    Column(
-        "modelled_share",
-        "Modeled",
-        "ratio",
-        "Part of the plain sum of device time that a cost model covers.",
-        "share",
-        missing="no device work",
-    ),
+    ranked(MODELED, 1),
     EFFICIENCY,
     BOUND,
     RECOMPUTE,
@@ -274,7 +280,7 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
             rank |= {"sol_ns": 1, "bound": 1}
     if float(work.calls.values["recompute_ns"].sum()) > 0:
         rank["recompute_share"] = 2
-    columns = [ranked(c, rank[c.name]) if c.name in rank else c for c in COLUMNS if c.name in rows]
+    columns = over_whole([ranked(c, rank.get(c.name, c.rank)) for c in COLUMNS if c.name in rows], "phase", timed=work.calls.done.timed)
     section = make_table(
         "phases",
         "Phases",

@@ -22,8 +22,8 @@ from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.metrics.time.scope import Scope, before_steps, is_capture, is_profile, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
-from tb_sol_plugin.metrics.work.columns import NO_MODEL, ranked
-from tb_sol_plugin.metrics.work.sums import Calls, calls_of, utilization
+from tb_sol_plugin.metrics.work.columns import MODELED, NO_MODEL, ranked
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of, unowned_ns, utilization
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -92,11 +92,7 @@ COLUMNS: Final = (
         "bandwidth_utilisation", "Bandwidth", "ratio", "least memory traffic over duration times bandwidth", show="share", rank=3,
         missing=NO_MODEL,
     ),
-    Column(
-        "modelled_share", "Modeled", "ratio", "modeled part of the device's own work, communication and copies over a link set aside",
-        show="share", rank=3,
-        missing="no operator owns work here",
-    ),
+    MODELED,
     Column("device_events", "Device events", "count", "device events launched inside the step", rank=2),
     Column("host_ns", "Host", "ns", "the step's own length on the host", rank=2),
 )  # fmt: skip
@@ -152,7 +148,7 @@ def run(capture: Capture, query: StepsQuery) -> Report:
     total |= {"step": f"average of {of}", **means, "device_share": device_share, "device_events": round(over["device_events"].mean())}
     total["host_ns"] = round(over["host_ns"].mean())
     limits = _average(capture, over, query.device_limits)
-    total |= limits
+    total |= {name: limits[name] for name in LIMITS}
     marks = {
         str(i): Mark("incomplete", "recorded in part; left out of the average") for i, done in enumerate(frame["complete"]) if not done
     }
@@ -273,21 +269,28 @@ def _against(capture: Capture, where: Scope, frame: pd.DataFrame, limits: str) -
     calls = calls_of(capture, where, limits)
     rows = list(where.rows) or [-1]
     waterfall = waterfall_of(capture, scope(capture, Query()), limits)
-    found = [_of_calls(calls, waterfall, None if row < 0 else [row], int(ns)) for row, ns in zip(rows, frame["duration_ns"], strict=True)]
+    times = zip(rows, frame["duration_ns"], strict=True)
+    found = [_of_calls(capture, calls, waterfall, None if row < 0 else [row], int(ns)) for row, ns in times]
     return {name: pd.Series([one[name] for one in found], dtype=object, index=frame.index) for name in LIMITS} | {
         "_row": pd.Series(rows, index=frame.index)
     }
 
 
-def _of_calls(calls: Calls, waterfall: Waterfall, rows: list[int] | None, time_ns: int, *, steps: int = 1) -> dict[str, Scalar]:
+def _of_calls(
+    capture: Capture, calls: Calls, waterfall: Waterfall, rows: list[int] | None, time_ns: int, *, steps: int = 1
+) -> dict[str, Scalar]:
     """Returns the columns of LIMITS for the calls of some steps over `time_ns`, None unknown; the limit is divided by `steps`.
+
+    own_share: the modeled part of the device's own work, communication and copies over a link set aside.
 
     rows: of `steps`, None for all calls. fall: of the whole recording; of several devices the limit is that of the one with most to do.
     """
     of = np.ones(len(calls.ops), bool) if rows is None else calls.ops["step"].isin(rows).to_numpy()
     sol = calls.values["sol_ns"][of]
     own = of & ~(calls.ops["link"] | calls.ops["collective"]).to_numpy()
-    modeled, owned = (calls.values[n][own] for n in ("modelled_sum_ns", "owned_sum_ns"))
+    device = np.ones(len(capture.device), bool) if rows is None else np.isin(capture.device["step"].to_numpy(), rows)
+    modeled, owned = (calls.values[n] for n in ("modelled_sum_ns", "owned_sum_ns"))
+    whole = float(owned[of].sum()) + unowned_ns(capture, calls.done, device)
     known = bool(np.isfinite(sol).any())
     limit = float(np.nansum(sol)) / waterfall.parallel
     used = utilization(calls.ops[of], calls.done.spec, time_ns, devices=waterfall.devices)
@@ -297,7 +300,8 @@ def _of_calls(calls: Calls, waterfall: Waterfall, rows: list[int] | None, time_n
         "mfu": used.mfu,
         "hfu": used.hfu,
         "bandwidth_utilisation": used.bandwidth_utilisation,
-        "modelled_share": float(np.nansum(modeled)) / float(owned.sum()) if owned.sum() > 0 else None,
+        "modelled_share": float(np.nansum(modeled[of])) / whole if whole > 0 else None,
+        "own_share": float(np.nansum(modeled[own])) / float(owned[own].sum()) if owned[own].sum() > 0 else None,
     }
 
 
@@ -306,7 +310,7 @@ def _average(capture: Capture, over: pd.DataFrame, limits: str) -> dict[str, Sca
     rows = [int(r) for r in over["_row"]]
     calls = calls_of(capture, scope(capture, Query()), limits)
     waterfall = waterfall_of(capture, scope(capture, Query()), limits)
-    return _of_calls(calls, waterfall, None if -1 in rows else rows, int(over["duration_ns"].sum()), steps=len(over))
+    return _of_calls(capture, calls, waterfall, None if -1 in rows else rows, int(over["duration_ns"].sum()), steps=len(over))
 
 
 def _device(frame: pd.DataFrame) -> pd.Series[int]:
@@ -331,7 +335,7 @@ def _headline(means: dict[str, int], of: str, where: Scope, limits: dict[str, Sc
     sol, reached = limits["sol_ns"], limits["sol_ratio"]
     if not isinstance(sol, int) or not isinstance(reached, float):
         return first
-    partly = "" if float(limits["modelled_share"] or 0) >= 0.8 else "at least "
+    partly = "" if float(limits["own_share"] or 0) >= 0.8 else "at least "
     return f"{first} Its work could take {partly}{human(sol, 'ns')} at the limits of the device."
 
 

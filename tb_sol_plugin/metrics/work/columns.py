@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -29,6 +30,17 @@ BOUND: Final = Column("bound", "Bound", "", "What sets the larger part of the li
 FLAGS: Final = Column(
     "flags", "Flags", "", "Above limit: faster than the limit. Estimated: sizes of some calls are assumed.", "badge", rank=3
 )
+MODELED: Final = Column(
+    "modelled_share",
+    "Modeled",
+    "ratio",
+    "Part of the device time that a cost model covers, copies and communication included (of the operators' host time in a recording "
+    "without device work).",
+    "share",
+    rank=3,
+    missing="no device time",
+)
+"""One quantity on every page. A part of another time has another label: see `relabeled`."""
 RECOMPUTE: Final = Column(
     "recompute_share",
     "Recomputed",
@@ -38,6 +50,22 @@ RECOMPUTE: Final = Column(
     rank=3,
     missing="no operator owns device time here",
 )
+
+
+def relabeled(column: Column, label: str, doc: str) -> Column:
+    """Returns the same column under the words of another quantity."""
+    return msgspec.structs.replace(column, label=label, doc=doc)
+
+
+def over_whole(columns: Sequence[Column], what: str, *, timed: bool = False) -> list[Column]:
+    """Returns the columns with words for limits over the time of a whole range (`phase`), where its calls are not `timed`."""
+    if timed:
+        return list(columns)
+    words = {
+        "efficiency": (f"Limit over {what} time", f"Limit over the time of the whole {what}, waits and unmodeled work in it included."),
+        "wasted_ns": (f"{what.capitalize()} time above limit", f"Time of the whole {what} less the limit."),
+    }
+    return [relabeled(c, *words[c.name]) if c.name in words else c for c in columns]
 
 
 def ranked(column: Column, rank: int, doc: str = "") -> Column:

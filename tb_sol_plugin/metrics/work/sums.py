@@ -24,7 +24,7 @@ from tb_sol_plugin.metrics.trees.phases import STEP, device_owners, phase_tree
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Mark
-from tb_sol_plugin.tables.arrays import Floats
+from tb_sol_plugin.tables.arrays import Floats, Mask
 
 VALUES: Final = (
     "flop",
@@ -76,6 +76,13 @@ def _calls(done: Work, part: Scope) -> Calls:
     rows = np.arange(len(ops)) if part.whole else np.flatnonzero(ops["step"].isin(part.rows).to_numpy())
     chosen = ops if part.whole else ops.iloc[rows]
     return Calls(chosen["host"].to_numpy(dtype=np.int32), rows.astype(np.int64), values_of(chosen, done.by_host_time), chosen, done)
+
+
+def unowned_ns(capture: Capture, done: Work, among: Mask) -> int:
+    """Returns the sum of the device events of a mask that no operator owns; 0 where operators have no device work."""
+    if done.by_host_time or done.from_ledger:
+        return 0
+    return int(capture.device["duration_ns"].to_numpy()[among & (done.owner < 0)].sum())
 
 
 def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:

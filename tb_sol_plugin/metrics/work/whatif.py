@@ -21,7 +21,7 @@ from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
-from tb_sol_plugin.metrics.work.sums import Calls, calls_of, nodes_of
+from tb_sol_plugin.metrics.work.sums import Calls, calls_of, nodes_of, unowned_ns
 from tb_sol_plugin.metrics.work.work import launches_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
@@ -98,12 +98,8 @@ def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
 
 def _alone(capture: Capture, calls: Calls, part: Scope, rows: tuple[int, ...]) -> int:
     """Returns the device time in the selection that no operator owns."""
-    if calls.done.by_host_time or calls.done.from_ledger:
-        return 0
-    unowned = part.device & (calls.done.owner < 0)
-    if rows:
-        unowned = unowned & np.isin(capture.device["step"].to_numpy(), rows)
-    return int(capture.device["duration_ns"].to_numpy()[unowned].sum())
+    among = part.device & np.isin(capture.device["step"].to_numpy(), rows) if rows else part.device
+    return unowned_ns(capture, calls.done, among)
 
 
 def _phases(capture: Capture, calls: Calls) -> npt.NDArray[np.object_]:

@@ -231,6 +231,15 @@ def test_phases_and_modules_take_the_time_between_their_events(tmp_path: Path) -
     }  # fmt: skip
     sol = float(np.nansum(phase_work(c, scope(c, Query())).inclusive["sol_ns"].iloc[[2]]))
     assert t.loc["ProfilerStep/train/forward", "efficiency"] == pytest.approx(sol / 1_800_000)
+    # AND that is another quantity than the efficiency of calls, so it has other words, on the overview too
+    over_phases = {"efficiency": "Limit over phase time", "wasted_ns": "Phase time above limit"}
+    for name, section, words in (("phases", "phases", over_phases), ("overview", "phases", over_phases), ("modules", "modules", {
+        "efficiency": "Limit over module time", "wasted_ns": "Module time above limit",
+    })):  # fmt: skip
+        answer = report(c, name, **({"direction": "forward"} if name == "modules" else {}))
+        labels = {column.name: column.label for s in answer.sections if s.id == section for column in getattr(s, "columns", ())}
+        assert {n: label for n, label in labels.items() if n in words} == {n: w for n, w in words.items() if n in labels}, name
+        assert "efficiency" in labels
     # AND on the roofline each phase is timed less those inside: 7.2 - 5.4 = 1.8 ms of the step itself
     rows = report(c, "roofline", by="phase").table("ops").set_index("name")["measured_ns"].to_dict()
     assert rows == {"train/forward": 1_800_000, "train/backward": 3_600_000, "ProfilerStep": 1_800_000}
