@@ -106,13 +106,15 @@ def gather(
     """
     wanted = [name.strip() for name in runs.split(",") if name.strip()]
     own_of = _by_run(workers, wanted)
-    chosen = _chosen(own_of)
-    silent, notes = others(own_of, chosen, named=bool(wanted))
+    chosen, notes = _chosen(own_of, named=bool(wanted))
+    apart, more = others(own_of, chosen, named=bool(wanted))
+    notes += more
+    silent = dict(apart)
     points, parts = _of_job(own_of, silent)
-    given, more = _given(files, path, set(own_of))
+    given, more = _given(files, path, set(own_of) - set(apart))
     notes += more
     points += [
-        replace(p, used=False, why=silent[p.run]) if p.run in silent and p.run != chosen else p
+        replace(p, used=False, why=apart[p.run]) if p.run in apart else p
         for p in given.points
         if not (wanted and p.run) or p.run in wanted
     ]
@@ -122,6 +124,8 @@ def gather(
         why_none = silent.get(chosen) or (reasons[0] if len(reasons) == 1 else "no recording here has the times of steps")
         raise Unavailable(why_none, hint=RECORD)
     used = tuple(p for p in points if p.used)
+    for name in {p.run for p in used}:
+        silent.pop(name, None)  # its own recordings give no point, a file does
     if not used:
         return Gathered(tuple(points), None, None, None, (), None, False, silent, chosen, notes=tuple(notes))
     settled = resolve_terms(used, parts, given, terms or TermsQuery())
@@ -153,11 +157,15 @@ def _of_job(
     return points, parts
 
 
-def _chosen(runs: Mapping[str, Sequence[RecordingReduction[ScalingPart]]]) -> str:
-    """Returns the run whose job is fitted: the one that is shown, else the first that could be read, else the first; "" without any."""
-    shown = (name for name, own in runs.items() if any(w.shown for w in own))
-    read = (name for name, own in runs.items() if any(w.state == "read" for w in own))
-    return next(iter((*shown, *read, *runs)), "")
+def _chosen(runs: Mapping[str, Sequence[RecordingReduction[ScalingPart]]], *, named: bool) -> tuple[str, list[str]]:
+    """Returns the run whose job is fitted, and notes: the one that is shown, else the first that could be read, else the first; "" without
+    any. named: a person named the runs, and the one that is shown may not be among them.
+    """
+    shown = [name for name, own in runs.items() if any(w.shown for w in own)]
+    read = [name for name, own in runs.items() if any(w.state == "read" for w in own)]
+    chosen = next(iter((*shown, *read, *runs)), "")
+    apart = named and not shown
+    return chosen, [f"The fit is of the job of `{chosen}`, the first of the runs that were named, whatever run is shown."] if apart else []
 
 
 # -- Runs of one job --------------------------------------------------------------------------------------------------

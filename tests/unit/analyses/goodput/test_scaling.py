@@ -341,7 +341,31 @@ def test_only_runs_of_the_job_of_the_chosen_run_are_fitted_and_it_is_among_them(
 def test_a_named_run_without_proof_is_taken_with_a_note_and_one_of_another_job_is_not(mixed: Path) -> None:
     report = analyzed(mixed, "one", runs="one,bare,wide")
     assert set(report.table("points")["run"]) == {"one", "bare"} and report.table("left_out")["run"].tolist() == ["wide"]
-    assert "`bare` is taken because it was named" in said(report)
+    assert "`bare` is taken because it was named" in said(report) and "whatever run is shown" not in said(report)
+    # AND where the run that is shown is not among those named, that is said
+    report = analyzed(mixed, "one", runs="wide,sgd")
+    assert "of the job of `sgd`, the first of the runs that were named, whatever run is shown" in said(report)
+    assert set(report.table("points")["run"]) == {"sgd"} and report.table("left_out")["run"].tolist() == ["wide"]
+
+
+def test_files_beside_a_run_of_another_job_say_nothing_of_this_one(tmp_path: Path) -> None:
+    # GIVEN two runs of one job, one of them without steps, and one of another; a file with points in each folder, and gradient statistics in
+    # the one of the other job
+    from tests.support.trace_builder import TraceBuilder
+
+    write(tmp_path / "one", 1)
+    write(tmp_path / "wide", 4, width=2048)
+    t = TraceBuilder()
+    t.op("aten::linear", 2_000, 3_000, shapes=[[32, 1024], [1024, 1024], [1024]], types=["float"] * 3)
+    t.write(tmp_path / "two" / "w.1700000000000000000.pt.trace.json.gz")
+    for name, key in (("two", (1, 2, 32)), ("wide", (1, 4, 32))):
+        more = {"grad_params": {"sqr": 1.0, "var": 2.0}} if name == "wide" else {}
+        (tmp_path / name / "sol_scaling.json").write_text(json.dumps(rows(*clean(key)) | more))
+    # WHEN asked THEN the person's point of the run without steps counts, and nothing from the folder of the other job does
+    report = analyzed(tmp_path, "one")
+    table = report.table("points")
+    assert set(zip(table["run"], table["source"], strict=True)) == {("one", "trace"), ("two", "given")} and table["why"].isna().all()
+    assert report.table("left_out")["run"].tolist() == ["wide"] and "No gradient statistics" in said(report)
 
 
 def test_of_a_run_of_another_job_one_rank_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
