@@ -128,6 +128,37 @@ class CopyContext(RuleContext):
         named = arrays.where(self.capture.host["name"], lambda n: expression.match(n) is not None)
         return inside_rows(self.capture, self.copies, named & (at.host(self.capture).kind == kind))
 
+    @cached_property
+    def once(self) -> Mask:
+        """Copies of data that is not moved in every step: parameters, constants, what is loaded when a program begins.
+
+        With several steps: of a place in the program (chain of operators) and a size that come in fewer than half of them, in a step with
+        over twice the bytes that this place usually has. Without a recorded step: of a place and a size that come in one go, without a
+        kernel between. Of a single step nothing tells.
+        """
+        place = arrays.together(self.path, self.direction)
+        same = arrays.together(place, self.bytes)
+        if not self.where.rows:
+            device = self.capture.device
+            kernels = np.sort(device["start_ns"].to_numpy()[device["kind"].to_numpy() == S.KERNEL])
+            return np.asarray(_distinct(same, np.searchsorted(kernels, self.start))[same] == 1, np.bool_)
+        if self.steps < 2 or not self.inside.any():
+            return np.zeros(len(self.copies), np.bool_)
+        rows = np.flatnonzero(self.inside)
+        _, step = np.unique(self.step[rows], return_inverse=True)
+        often = _distinct(same[rows], step, int(same.max()) + 1)
+        total = np.zeros((int(place.max()) + 1, self.steps), np.int64)
+        np.add.at(total, (place[rows], step), np.maximum(self.bytes[rows], 0))
+        more = total > 2 * np.median(total, axis=1, keepdims=True)
+        out = np.zeros(len(self.copies), np.bool_)
+        out[rows] = (2 * often[same[rows]] < self.steps) & more[place[rows], step]
+        return out
+
+    def mostly_once(self, rows: Places) -> bool:
+        """Tells whether most bytes of some copies are not moved in every step."""
+        size = np.maximum(self.bytes[rows], 0)
+        return bool(2 * int(size[self.once[rows]].sum()) > int(size.sum()))
+
     # -- time that could be saved -----------------------------------------------------------------------------
 
     def on_device(self, rows: Places) -> iv.Spans:
@@ -177,6 +208,12 @@ class CopyContext(RuleContext):
             rows=rows, spans=spans, direction=main, host=host,
             host_ns=int(self.waits["lost_ns"].to_numpy()[rows].sum()) // self.steps,
         )  # fmt: skip
+
+
+def _distinct(code: npt.NDArray[np.int64], value: npt.NDArray[np.integer], size: int = 0) -> npt.NDArray[np.int64]:
+    """Returns how many distinct values each code comes with."""
+    pairs = np.unique(np.stack([code, value.astype(np.int64)]), axis=1)
+    return np.bincount(pairs[0], minlength=size or int(code.max(initial=-1)) + 1)
 
 
 def in_line(capture: Capture) -> npt.NDArray[np.int64]:

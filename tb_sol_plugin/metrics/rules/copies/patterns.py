@@ -201,6 +201,7 @@ def exposed(context: CopyContext) -> Answer:
             of = f"{peak[1]}, {human(peak[0], 'B/s')}"
             note = f"faster than {of}: the link assumption is wrong" if over else f"{human(reached / peak[0], 'ratio')} of {of}"
         title = f"Large copies run while nothing computes ({NAMES[direction].lower()})"
+        fix = _upload_fix(context, rows, fix) if direction == "HtoD" else fix
         out.append(context.finding(rows, spans=context.on_device(rows), note=note, title=title, fix=fix))
     return [found for found in out if found is not None]
 
@@ -218,11 +219,15 @@ def pageable_loading(context: CopyContext) -> Answer:
     the device is idle meanwhile.
     """
     up = context.inside & (context.direction == "HtoD") & (context.bytes >= 0)
+    often = up & ~context.once
+    which = ""
+    if often.any() and 10 * int(context.bytes[often].sum()) >= int(context.bytes[up].sum()):  # what comes once is left to others
+        up, which = often, " that come in every step" if (up & ~often).any() else ""
     rows = np.flatnonzero(up & context.pageable)
     total, moved = int(context.bytes[up].sum()), int(context.bytes[rows].sum())
     if not moved or moved < context.thresholds.pageable_share * total:
         return None
-    note = f"{human(moved / total, 'ratio')} of the bytes to the device"
+    note = f"{human(moved / total, 'ratio')} of the bytes to the device{which}"
     faster = faster_ns(context, moved, int(context.duration[rows].sum()))
     if faster > 0:
         less = human(round(faster / context.steps), "ns")
@@ -230,7 +235,18 @@ def pageable_loading(context: CopyContext) -> Answer:
     title, fix = "Data is loaded from pageable memory", "DataLoader(pin_memory=True); tensor.to(device, non_blocking=True)"
     if int(context.bytes[rows].max()) < context.thresholds.tiny_bytes:  # values, no batches
         title, fix = "Small copies to the device come from pageable memory", "torch.full((), value, device=device)  # made on the device"
+    elif context.mostly_once(rows):
+        title, fix = "Data goes to the device once, from pageable memory", _upload_fix(context, rows, fix)
     return context.finding(rows, spans=_both(context, rows), note=note, title=title, fix=fix)
+
+
+def _upload_fix(context: CopyContext, rows: Places, fix: str) -> str:
+    """Returns the advice for copies to the device: `fix`, but for data that is not uploaded in every step."""
+    if not context.mostly_once(rows):
+        return fix
+    if context.where.rows:
+        return "# not in every step, so no cost of each: record later steps"
+    return "# once in this recording: with prof.step() at the end of each step it shows whether every step does it"
 
 
 def faster_ns(context: CopyContext, moved: int, time_ns: int) -> float:
@@ -285,6 +301,7 @@ def tiny(context: CopyContext) -> Answer:
         note = f"each waits about {human(round(fit[0]), 'ns')} before its first byte" if fit else "too few sizes to fit their latency"
         title = f"Many tiny copies, each mostly latency ({NAMES[direction].lower()})"
         fix = PACK.get(direction, PACK[""])
+        fix = _upload_fix(context, rows, fix) if direction == "HtoD" else fix
         out.append(context.finding(rows, spans=context.on_device(rows), most_ns=float(most.sum()), note=note, title=title, fix=fix))
     return [found for found in out if found is not None]
 
@@ -313,6 +330,7 @@ def coalescable(context: CopyContext) -> Answer:
         note = f"{human(len(ids), 'count')} {'run' if len(ids) == 1 else 'runs'} of up to {human(int(count.max()), 'count')}"
         title = f"Copies in a row could be one ({NAMES[direction].lower()})"
         fix = PACK.get(direction, PACK[""])
+        fix = _upload_fix(context, rows, fix) if direction == "HtoD" else fix
         out.append(context.finding(rows, spans=context.on_device(rows), most_ns=float(most.sum()), note=note, title=title, fix=fix))
     return [found for found in out if found is not None]
 
@@ -382,6 +400,8 @@ def waiting(context: CopyContext) -> Answer:
             fix = _read_fix(context, rows) if name == "scalar_reads" else fix
             if name == "blocking_to_device" and (context.copies["src_kind"].to_numpy(object)[rows] == "Pinned").all():
                 fix = "tensor.to(device, non_blocking=True)  # its memory is pinned already"
+            elif name == "blocking_to_device":
+                fix = _upload_fix(context, rows, fix)
             out.append(context.finding(rows, spans=context.on_host(rows), host=True, rule=name, title=title, fix=fix))
     return [found for found in out if found is not None]
 

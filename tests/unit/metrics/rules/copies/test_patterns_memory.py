@@ -10,7 +10,7 @@ from tb_sol_plugin.metrics.rules.copies import rules_off
 from tb_sol_plugin.metrics.rules.engine import combined_ns, to_report
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.query import Query
-from tests.support.copy_findings import US, found, steps
+from tests.support.copy_findings import MIB, US, found, steps
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back
 
@@ -136,3 +136,76 @@ def test_two_findings_about_one_copy_count_its_time_once(tmp_path: Path) -> None
     card = to_report(got["ping_pong"], pages=("memcpy_findings",), step_ns=10_000 * US, keep={"step": "1"})
     assert card.link is not None and (card.link.analysis, card.link.query) == ("memcpy_findings", {"step": "1", "rule": "ping_pong"})
     assert card.share == pytest.approx(0.06) and card.candidate and card.rule == "copies_ping_pong"
+
+
+# -- Data that is not loaded in every step -------------------------------------------------------------------------------
+
+
+def upload(t: TraceBuilder, at: int, size: int, *, src: str = "Pageable", operator: str = "aten::to") -> None:
+    """A copy to the device of 100 us that nothing hides, by an operator; 150 us after `at` the device is free."""
+    t.op(operator, at, 120 * US)
+    t.op("aten::copy_", at + US, 118 * US)
+    t.copy("HtoD", at + 10 * US, 100 * US, bytes=size, src=src, call=(at + 5 * US, 110 * US))
+
+
+def model(t: TraceBuilder, at: int = 0, layers: int = 6) -> int:
+    """Parameters of layers that are alike go to the device one after another; returns when."""
+    for i in range(layers):
+        upload(t, at + 150 * US * i, 8 * MIB)
+    upload(t, at + 150 * US * layers, 3 * MIB)
+    return at + 150 * US * (layers + 1)
+
+
+def test_parameters_that_go_to_the_device_once_are_no_loading(tmp_path: Path) -> None:
+    # GIVEN a recording without steps that moves a model to the device and runs it, as `AlexNet().cuda()(x)`
+    t = TraceBuilder()
+    end = model(t)
+    t.op("aten::conv2d", end, 500 * US)
+    t.launch("k", at=end + 10 * US, start=end + 20 * US, duration=500 * US)
+    # THEN the copies are told as what they are, without advice about a DataLoader or pinned memory
+    got = found(t, tmp_path)
+    assert got["pageable_loading"].title == "Data goes to the device once, from pageable memory"
+    assert all("pin_memory" not in f.fix and "DataLoader" not in f.fix and "next_batch" not in f.fix for f in got.values())
+
+
+def test_batches_of_a_recording_without_steps_are_loading(tmp_path: Path) -> None:
+    # GIVEN the same model, and then four batches of 20 MiB from pageable memory, each with a kernel after it
+    t = TraceBuilder()
+    end = model(t)
+    for i in range(4):
+        at = end + 1_000 * US * i
+        upload(t, at, 20 * MIB)
+        t.launch("k", at=at + 200 * US, start=at + 210 * US, duration=500 * US)
+    got = found(t, tmp_path)["pageable_loading"]
+    # THEN these four are the finding, and pinned memory the advice
+    assert len(got.rows) == 4 and "pin_memory=True" in got.fix and got.title == "Data is loaded from pageable memory"
+
+
+def test_parameters_of_the_first_step_are_not_told_as_its_batches(tmp_path: Path) -> None:
+    # GIVEN six steps WHEN the first one also moves the model
+    def training(batches: bool) -> TraceBuilder:
+        t = steps(6, 3_000 * US)
+        model(t)
+        for n in range(6):
+            z = n * 3_000 * US + 1_200 * US
+            if batches:
+                upload(t, z, (10 + n % 3) * MIB)
+            t.launch("k", at=z + 200 * US, start=z + 210 * US, duration=1_000 * US)
+        return t
+
+    # THEN batches of several sizes are the finding, but for that of the first step, which no size tells from the model
+    got = found(training(batches=True), tmp_path / "a")
+    assert len(got["pageable_loading"].rows) == 5 and "pin_memory=True" in got["pageable_loading"].fix
+    assert all("pin_memory" not in f.fix for name, f in got.items() if name != "pageable_loading")
+    # AND without them the model alone is no loading
+    got = found(training(batches=False), tmp_path / "b")
+    assert len(got["pageable_loading"].rows) == 7 and "pin_memory" not in got["pageable_loading"].fix
+
+
+def test_pinned_parameters_are_not_the_next_batch(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    for i in range(3):
+        upload(t, 150 * US * i, (3 + i) * MIB, src="Pinned")
+    t.launch("k", at=500 * US, start=510 * US, duration=500 * US)
+    got = found(t, tmp_path, thresholds="least_share=0,long_ns=1000")
+    assert set(got) >= {"exposed_HtoD"} and all("next_batch" not in f.fix and "pin_memory" not in f.fix for f in got.values())
