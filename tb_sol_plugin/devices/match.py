@@ -29,6 +29,8 @@ _OTHER_PARTS: Final = frozenset(("laptop", "mobile", "max", "ti", "super", "d", 
 _AMD: Final = {"9.0": "cdna2", "9.4": "cdna3", "9.5": "cdna4"}
 _CDNA2_UNITS: Final = (104, 110)
 """gfx90a reports 9.0 like the older gfx908 and gfx906: only its unit counts tell it apart (MI210 and MI250 104, MI250X 110 per die)."""
+_ALIKE: Final = {"MI210": "MI210 or MI250 die"}
+"""What an unnamed board is called whose units and memory a device without a row of its own has too: its limits are the same."""
 _MIG: Final = re.compile(r"\s+MIG\b.*$", re.IGNORECASE)
 
 
@@ -107,7 +109,9 @@ def _unnamed(props: DeviceProps, vendor: str, table_rows: Mapping[str, DeviceSpe
     if not _is_amd(props, vendor) or not props.units or not props.memory_bytes or _family_named(props):
         return None
     rows = [r for r in table_rows.values() if r.vendor == "amd" and r.units == props.units and _agrees(r, props)]
-    return msgspec.structs.replace(rows[0], method="derived") if len(rows) == 1 else None
+    if len(rows) != 1:
+        return None
+    return msgspec.structs.replace(rows[0], method="derived", name=_ALIKE.get(rows[0].key, rows[0].name))
 
 
 def _family_named(props: DeviceProps) -> bool:
