@@ -70,17 +70,22 @@ def _fix(context: TimeContext, kind: str, name: str, dtype: str, claim: Claim) -
     if kind == "conv":
         library = "MIOpen" if context.vendor == "amd" else "cuDNN"
         return f"torch.backends.cudnn.benchmark = True  # {library} tries its algorithms once per size"
-    if kind == "attention" and name.startswith("aten::") and "flash" not in name:
-        return "with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION):"
-    if kind == "attention" and name.startswith("aten::") and context.vendor == "nvidia":
-        return "with torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION):"
+    if kind == "attention":
+        return _faster_attention(context, name)
     if kind == "norm" and "batch_norm" in name:
         return "model.to(memory_format=torch.channels_last)  # with autocast: NHWC batch norm over half the bytes"
     if re.search(r"_fused_(adam|sgd|adagrad)", name):
         return "# one pass already: sharded or 8-bit optimizer state moves less"
-    if kind == "attention":
-        return "# larger batches or longer sequences; a newer attention kernel"
     return fusing(context, claim)
+
+
+def _faster_attention(context: TimeContext, name: str) -> str:
+    """Returns one line of advice for attention on a GPU; backends are chosen only for PyTorch's own."""
+    if name.startswith("aten::") and "flash" not in name:
+        return "with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION):"
+    if name.startswith("aten::") and context.vendor == "nvidia":
+        return "with torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION):"
+    return "# larger batches or longer sequences; a newer attention kernel"
 
 
 _CPU: Final = {
