@@ -24,7 +24,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Mask
+from tb_sol_plugin.tables.arrays import Ints, Mask
 
 Rule: TypeAlias = Literal["wide", "narrow"]
 
@@ -361,16 +361,28 @@ def host_idle(capture: Capture) -> iv.Spans:
     the launch. Waits of the host for the device that outlast its last work by over `LAUNCH_NS` wait for work that was not recorded and do
     not count. After the last device event the time counts in which anything else runs on the host, until a launch without recorded work.
     """
-    return memo(capture, ("host_idle",), lambda: _host_idle(capture)[0])
+    return _idle_causes(capture)[0]
 
 
 def explained_idle(capture: Capture) -> iv.Spans:
     """Returns `host_idle`, and the hand-overs from one queued event to the next: idle time that has a recorded cause."""
-    return memo(capture, ("explained_idle",), lambda: iv.merge(*_host_idle(capture)))
+    return iv.merge(*_idle_causes(capture))
 
 
-def _host_idle(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
+def launched(capture: Capture, start: Ints, rows: Ints) -> tuple[Mask, Mask]:
+    """Splits gaps that begin at `start` and end with device rows: (work launched in the gap, work launched before it); else unknown."""
+    launch = at.launches(capture)
+    known = launch.call[rows] >= 0
+    late = known & (launch.time[rows] >= start)
+    return late, (capture.device["link"].to_numpy()[rows] == S.BEFORE_WINDOW) | (known & ~late)
+
+
+def _idle_causes(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
     """Returns (idle time for which the host answers, hand-overs of the device)."""
+    return memo(capture, ("idle_causes",), lambda: _find_idle_causes(capture))
+
+
+def _find_idle_causes(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
     device = capture.device
     start = device["start_ns"].to_numpy()
     stop = start + device["duration_ns"].to_numpy()
@@ -382,10 +394,8 @@ def _host_idle(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
     low, high = iv.clip(gap, extent(capture)[0], last)
     full = full[np.argsort(start[full], kind="stable")]
     following = full[np.searchsorted(start[full], high, side="left")]
-    launch = at.launches(capture)
-    known, early = launch.call[following] >= 0, device["link"].to_numpy()[following] == S.BEFORE_WINDOW
-    late = known & (launch.time[following] >= low)
-    ready = (early | (known & ~late)) & (high - low <= HAND_OVER_NS)
+    late, before = launched(capture, low, following)
+    ready = before & (high - low <= HAND_OVER_NS)
     handed = low[ready], high[ready]
     if not len(capture.host):
         return iv.empty(), handed

@@ -234,8 +234,8 @@ def in_line(capture: Capture) -> npt.NDArray[np.int64]:
 
 
 _ENGINE: Final = "autograd::engine::evaluate_function: "
-FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
-INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threading\.py|importlib)")
+_FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
+_INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threading\.py|importlib)")
 """Frames that do not show where a copy comes from: those of torch itself and what it is called through."""
 
 
@@ -328,6 +328,16 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
     return " ".join(parts)
 
 
+def program_frames(capture: Capture) -> Mask:
+    """Returns the host rows of Python frames of the program: files that are no part of torch or of Python's wrappers."""
+
+    def make() -> Mask:
+        names = arrays.where(capture.host["name"], lambda n: _FILE.match(n) is not None and _INNER.search(n) is None)
+        return np.asarray(names & (at.host(capture).kind == S.FRAME), np.bool_)
+
+    return memo(capture, ("program_frames",), make)
+
+
 def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
     """Returns the host row of the innermost python frame around each copy's call that is no part of torch.
 
@@ -337,8 +347,8 @@ def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
     own = found["frame"].to_numpy().astype(np.int64)
     if not (own >= 0).any():
         return own
-    foreign = arrays.where(capture.host["name"], lambda n: FILE.match(n) is not None and INNER.search(n) is None) & (h.kind == S.FRAME)
-    better = tree.nearest(foreign, h.parent, h.stop, found["frame"].to_numpy().astype(np.int32), found["call_start_ns"].to_numpy())
+    start = found["call_start_ns"].to_numpy()
+    better = tree.nearest(program_frames(capture), h.parent, h.stop, own.astype(np.int32), start)
     return np.asarray(np.where(better >= 0, better, own), np.int64)
 
 

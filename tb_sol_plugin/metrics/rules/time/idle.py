@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.rules.engine import Answer, Finding, count_text, rule
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.rules.time.recorded import NOT_FUSED, busiest_line, collective, collectives, compiled_rows, launching
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word, host_idle
+from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word, host_idle, launched
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND
 from tb_sol_plugin.metrics.trees.module_tree import phase_name
@@ -28,7 +28,7 @@ from tb_sol_plugin.metrics.work.ownership import outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
 
 LAUNCH: Final = re.compile(r"^(cuda|hip|cu)(Ext)?(Module|Coop\w*)?Launch")
@@ -194,7 +194,7 @@ _SYNC_FIXES: Final = {
 def launch_bound(context: TimeContext) -> Answer:
     """Finds gaps that end when the host has launched the next kernel, while the device was idle already."""
     start, stop, ended = _gaps(context)
-    late, _ = _launched(context, start, ended)
+    late, _ = launched(context.capture, start, ended)
     hit = late & (stop - start <= LAUNCH_NS)
     if int(hit.sum()) < STRETCH:
         return None
@@ -216,19 +216,11 @@ def launch_bound(context: TimeContext) -> Answer:
     )
 
 
-def _launched(context: TimeContext, start: Ints, ended: Ints) -> tuple[Mask, Mask]:
-    """Splits gaps: (next work launched after the gap began, next work launched before)."""
-    launch = at.launches(context.capture)
-    known = launch.call[ended] >= 0
-    late = known & (launch.time[ended] >= start)
-    return late, (context.capture.device["link"].to_numpy()[ended] == S.BEFORE_WINDOW) | (known & ~late)
-
-
 @rule("handover", page="gpu_breakdown", label="Idle causes", color="host")
 def handover(context: TimeContext) -> Answer:
     """Finds gaps between kernels that were queued in time: the device's own change from one to the next."""
     start, stop, ended = _gaps(context)
-    _, ready = _launched(context, start, ended)
+    _, ready = launched(context.capture, start, ended)
     hit = ready & (stop - start <= HAND_OVER_NS)
     if not hit.any():
         return None

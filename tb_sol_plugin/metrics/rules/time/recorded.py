@@ -16,7 +16,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.records import frame_text
-from tb_sol_plugin.metrics.rules.copies.context import FILE, INNER
+from tb_sol_plugin.metrics.rules.copies.context import program_frames
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model import schemas as S
@@ -148,8 +148,7 @@ def busiest_line(capture: Capture, spans: iv.Spans) -> tuple[str, int]:
     """
     h = at.host(capture)
     call = capture.device["call"].to_numpy()
-    own = arrays.where(capture.host["name"], lambda n: FILE.match(n) is not None and INNER.search(n) is None) & (h.kind == S.FRAME)
-    own &= np.isin(h.thread, np.unique(h.thread[call[call >= 0]]))
+    own = program_frames(capture) & np.isin(h.thread, np.unique(h.thread[call[call >= 0]]))
     rows = np.flatnonzero(own)
     if not len(rows):
         return "", 0

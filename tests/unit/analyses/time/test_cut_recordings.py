@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tb_sol_plugin.metrics.time.scope import scope
@@ -22,8 +20,8 @@ PEAK = 132 * 4096 * 1830e6
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
 
 
-@pytest.fixture
-def cut(tmp_path: Path) -> Capture:
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory) -> Capture:
     """Three steps of 1 ms on the host and 10 ms on the device: 8 of one product, then 2 of an all-reduce. The device still has 15 ms of
     the step before the recording: a product of 8 ms, an all-reduce of 6 ms, a copy of 1 ms; their launches were not recorded."""
     t = TraceBuilder()
@@ -38,7 +36,8 @@ def cut(tmp_path: Path) -> Capture:
         t.op("aten::mm", host + 2_000, 100_000, shapes=[[4096, 4096], [4096, 4096]], types=["c10::BFloat16"] * 2)
         t.launch("sm90_gemm", at=host + 3_000, start=device, duration=8 * MS)
         t.launch(NCCL, at=host + 500_000, start=device + 8 * MS, duration=2 * MS, stream=20)
-    return check_capture(t.write(tmp_path / "w.1.pt.trace.json"), tmp_path / "cache")
+    folder = tmp_path_factory.mktemp("cut")
+    return check_capture(t.write(folder / "w.1.pt.trace.json"), folder / "cache")
 
 
 def test_every_step_has_the_work_that_it_launched(cut: Capture) -> None:
