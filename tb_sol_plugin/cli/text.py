@@ -147,17 +147,19 @@ def value_text(value: Scalar, unit: str) -> str:
 
 
 def findings(out: Console, section: FindingsSection) -> None:
-    """Shows saving, cause, evidence and fix of each finding."""
+    """Shows saving, cause, evidence and fix of each finding; those that are possible, not proven, stand apart below the others."""
     if not section.findings:
         out.print(prose(section.empty or "nothing stands out", "dim"))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(ratio=1)
-    for finding in section.findings:
+    for at, finding in enumerate(section.findings):
+        if finding.candidate and (not at or not section.findings[at - 1].candidate):
+            grid.add_row("", Text("Possible, not proven", "dim"))
         amount, unit = (finding.saving_bytes, "B") if section.saves == "memory" else (finding.saving_ns, "ns")
         saving = "" if amount is None else f"−{human(amount, unit)}"
         share = "" if finding.share is None else f" ({human(finding.share, 'ratio')})"
-        line = prose(("Candidate: " if finding.candidate else "") + finding.title)
+        line = prose(("Possible: " if finding.candidate else "") + finding.title)
         line.append("\n").append_text(prose(finding.evidence, "dim"))
         if finding.fix:
             line.append(f"\n{plain(finding.fix)}", "cyan")

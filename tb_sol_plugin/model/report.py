@@ -225,7 +225,8 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     saving_bytes: of a finding about memory, bytes that fixing it could free, at most; it stands in place of a time.
     share: saving over the step, or over the memory in use at the peak.
     title: a plain sentence about the cause. evidence: one or two lines with numbers.
-    fix: code, one line. link: the view that proves it. color: palette member of what it removes. candidate: unproven.
+    fix: code, one line. link: the view that proves it. color: palette member of what it removes. candidate: the cause
+    is possible, not proven.
     """
 
     rule: str
@@ -241,7 +242,9 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class FindingsSection(Section, tag="findings"):
-    """Findings, largest saving first. combined_ns: one bound over the union of the time they touch.
+    """Findings: what is proven, then what is possible, the largest saving of each first.
+
+    combined_ns: one bound over the union of the time they touch.
 
     saves: what the savings are: time, or memory.
     """

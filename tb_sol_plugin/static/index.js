@@ -3522,12 +3522,16 @@ function Findings({ s }) {
 	});
 	return /* @__PURE__ */ a("ol", {
 		class: "findings",
-		children: s.findings.map((f) => /* @__PURE__ */ a(FindingItem, {
+		children: s.findings.map((f, i) => /* @__PURE__ */ a($, { children: [f.candidate && !s.findings[i - 1]?.candidate && /* @__PURE__ */ a("li", {
+			class: "finding-group",
+			"data-tip": "The recording makes the cause likely but does not prove it.",
+			children: "Possible, not proven"
+		}), /* @__PURE__ */ a(FindingItem, {
 			f,
 			largest,
 			memory,
 			whole: memory ? "the peak" : /step/.test(s.subtitle ?? "step") ? "step" : "the time"
-		}))
+		})] }))
 	});
 }
 function savingOf(f, memory) {
@@ -3575,7 +3579,7 @@ function FindingItem({ f, largest, memory, whole }) {
 			children: [
 				/* @__PURE__ */ a("h3", { children: [f.candidate && /* @__PURE__ */ a("span", {
 					class: "tag",
-					children: "Candidate"
+					children: "Possible"
 				}), /* @__PURE__ */ a(Text, { text: f.title })] }),
 				/* @__PURE__ */ a("p", { children: /* @__PURE__ */ a(Text, { text: f.evidence }) }),
 				/* @__PURE__ */ a("div", {

@@ -28,7 +28,7 @@ def findings_of(c: Capture, *, step: str = "", thresholds: str = "least_share=0"
     peaks = {d: (rate, "link") for d, rate in (limits or {}).items()}
     out: list[Finding] = copy_findings(c, scope(c, Query(step=step)), peaks, from_text(thresholds))
     keys = [f.rule for f in out]
-    assert len(set(keys)) == len(keys) and set(keys) <= set(KEYS) and keys == [f.rule for f in sorted(out, key=lambda f: -f.saving)]
+    assert len(set(keys)) == len(keys) and set(keys) <= set(KEYS) and keys == [f.rule for f in sorted(out, key=lambda f: (f.candidate, -f.saving))]
     assert all(f.saving > 0 and f.title and f.evidence and f.fix and "nan" not in f.evidence for f in out)
     return dict(zip(keys, out, strict=True))
 

@@ -1,4 +1,4 @@
-// Recommendations, largest saving first: length is severity, the color says what is removed.
+// Recommendations, what is proven before what is possible, the largest saving of each first: length is severity, the color says what is removed.
 import type { JSX } from "preact";
 import type { Finding, FindingsSection } from "../api/types";
 import { human, humanParts, MINUS, NARROW } from "../units";
@@ -20,7 +20,7 @@ export function Findings({ s }: { s: FindingsSection }): JSX.Element {
   if (!s.findings.length) return <p class="section-empty"><Text text={s.empty || "No finding."} /></p>;
   return (
     <ol class="findings">
-      {s.findings.map((f) => <FindingItem f={f} largest={largest} memory={memory} whole={memory ? "the peak" : /step/.test(s.subtitle ?? "step") ? "step" : "the time"} />)}
+      {s.findings.map((f, i) => <>{f.candidate && !s.findings[i - 1]?.candidate && <li class="finding-group" data-tip="The recording makes the cause likely but does not prove it.">Possible, not proven</li>}<FindingItem f={f} largest={largest} memory={memory} whole={memory ? "the peak" : /step/.test(s.subtitle ?? "step") ? "step" : "the time"} /></>)}
     </ol>
   );
 }
@@ -42,7 +42,7 @@ function FindingItem({ f, largest, memory, whole }: { f: Finding; largest: numbe
         {typeof f.share === "number" && <div class="tile-note">{human(f.share, "ratio")} of {whole}</div>}
       </div>
       <div class="finding-right">
-        <h3>{f.candidate && <span class="tag">Candidate</span>}<Text text={f.title} /></h3>
+        <h3>{f.candidate && <span class="tag">Possible</span>}<Text text={f.title} /></h3>
         <p><Text text={f.evidence} /></p>
         <div class="finding-foot">
           {f.fix && <Copy class="fix" what="the fix" text={() => f.fix!} label={`Copy: ${f.fix}`}><code>{f.fix}</code></Copy>}

@@ -71,7 +71,7 @@ PATTERNS: Final = (
     Column("host_ns", "Host blocked", "ns", "time per step in which its copies block the host", rank=2),
     Column("count", "Copies", "count", "copies that show it, in the whole selection"),
     Column("bytes", "Bytes", "B", "their bytes, as far as recorded", missing=NO_SIZE),
-    Column("candidate", "Candidate", doc="whether the cause is likely rather than proven", show="text", rank=2),
+    Column("candidate", "Proof", doc="possible: the recording makes the cause likely but does not prove it", show="text", rank=2),
     Column("fix", "Fix", doc="one line of code, or a hint", show="code", rank=2),
     Column("evidence", "Evidence", doc="the numbers behind it", show="text", rank=3),
 )
@@ -115,7 +115,7 @@ def patterns_table(found: pd.DataFrame, ranked: list[Finding], step: float, keep
             {
                 "title": f.title, "rule": f.rule, "direction": f.direction, "saving_ns": f.saving,
                 "share": f.saving / step if step else None, "host_ns": f.host_ns, "count": len(f.rows), "bytes": _bytes(size[f.rows]),
-                "candidate": "candidate" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
+                "candidate": "possible" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
             }
             for f in ranked
         ],
@@ -125,7 +125,7 @@ def patterns_table(found: pd.DataFrame, ranked: list[Finding], step: float, keep
         "patterns", "The same as a table", frame, PATTERNS, key="rule", subtitle=where.label, sort=Sort("saving_ns"),
         filters=["title", "rule", "direction"],
         row_links={str(i): Link("memcpy_findings", {**keep, "rule": f.rule}, "Its copies") for i, f in enumerate(ranked)},
-        footer="Savings of findings can overlap; a candidate is likely, not proven: contents of copies are not recorded.",
+        footer="Savings of findings can overlap; a possible one is likely, not proven: contents of copies are not recorded.",
         empty="No finding.",
     )  # fmt: skip
 

@@ -50,7 +50,7 @@ FEWEST_STEPS: Final = 3
 RECORD_MEMORY: Final = "record with profile(profile_memory=True) on a device, store an allocator snapshot, or record memory in the program"
 HERE: Final = "memory_findings"
 FACTS: Final = (
-    Fact("findings", "Findings", "count", "findings, candidates among them"),
+    Fact("findings", "Findings", "count", "findings, possible ones among them"),
     Fact("largest_bytes", "Largest frees, at most", "B", "memory that fixing the largest finding could free, at most"),
     Fact("left_bytes", "Headroom", "B", "total less base less most reserved: what is left at the worst moment"),
     Fact("gap_bytes", "Reserved, not in use", "B", "reserved less in use, when most is in use"),
@@ -183,7 +183,7 @@ def _tiles(context: MemoryContext, found: list[Finding]) -> FactsSection:
         "gap_bytes": gap.peak_gap if gap is not None else None, "slope_bytes": round(leak.slope) if known else None,
     }  # fmt: skip
     notes = {
-        "findings": f"{sum(f.candidate for f in found)} likely, not proven" if any(f.candidate for f in found) else "",
+        "findings": f"{sum(f.candidate for f in found)} possible, not proven" if any(f.candidate for f in found) else "",
         "largest_bytes": found[0].title if found else "",
         "left_bytes": _left_note(context) or ("" if room.left.bytes is not None else room.left.why),
         "gap_bytes": f"{human(gap.share, 'ratio')} of reserved, at the peak" if gap is not None and gap.share is not None else "",

@@ -30,7 +30,7 @@ FREES: Final = (
     Column("share", "Of the peak", "ratio", "that over the memory in use at the peak", "share",
            missing="memory of the host, more than was ever in use, or the peak is unknown"),
     Column("cost_ns", "Costs per step", "ns", "time that the fix adds to a step", missing="no cost in time, or not known"),
-    Column("candidate", "Candidate", "", "whether the cause is likely rather than proven", "text", rank=2),
+    Column("candidate", "Proof", "", "possible: the recording makes the cause likely but does not prove it", "text", rank=2),
     Column("fix", "Fix", "", "one line of code, or a hint", "code", rank=3),
     Column("evidence", "Evidence", "", "the numbers behind it", "text", rank=3),
 )  # fmt: skip
@@ -113,7 +113,7 @@ def findings_table(found: list[Finding]) -> TableSection:
     rows = [
         {
             "title": f.title, "rule": f.rule, "saving_bytes": f.saving, "share": f.share,
-            "cost_ns": None if f.cost_ns is None else round(f.cost_ns), "candidate": "candidate" if f.candidate else "", "fix": f.fix,
+            "cost_ns": None if f.cost_ns is None else round(f.cost_ns), "candidate": "possible" if f.candidate else "", "fix": f.fix,
             "evidence": f.evidence,
         }
         for f in found

@@ -15,7 +15,7 @@ import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.report.notes import edge_notices, source_notices
-from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, to_report
+from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, ranked, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
 from tb_sol_plugin.metrics.time.scope import is_profile, scope
@@ -48,7 +48,7 @@ COLUMNS = (
     Column("share", "Of the step", "ratio", "Saving over the step.", "share"),
     Column("calls", "Calls", "count", "Operator calls whose time it removes.", rank=2, missing="it removes no operator's time"),
     Column("where", "Most in", "", "Layer or phase that holds most of that time.", "code", rank=2, missing="no module or phase around it"),
-    Column("candidate", "Candidate", "", "Whether the cause is likely rather than proven.", "text", rank=2),
+    Column("candidate", "Proof", "", "Possible: the recording makes the cause likely but does not prove it.", "text", rank=2),
     Column("fix", "Fix", "", "One line of code, or a hint.", "code", rank=3),
     Column("evidence", "Evidence", "", "The numbers behind it.", "text", rank=3),
 )
@@ -112,7 +112,7 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
     if wanted:
         saved = places.groupby("rule")["saving_ns"].sum()
         found = [replace(f, saving=round(float(saved.get(f.id, 0)))) for f in found if f.id in saved.index]
-    shown = sorted(found, key=lambda f: -f.saving)
+    shown = ranked(found)
     report = Report(analysis="findings", title="What to fix", headline=_headline(waterfall, shown))
     report.notices = source_notices(capture, part) + edge_notices(capture, part)
     if waterfall.work.from_ledger and waterfall.work.timed and shown:
@@ -131,7 +131,8 @@ def _headline(waterfall: Waterfall, shown: list[Finding]) -> str:
     per = "of each step" if waterfall.stepped else "of the recording"
     if not shown:
         return f"Nothing was found that saves more than {human(LEAST, 'ratio')} {per}."
-    first = f"**{shown[0].title}**: at most **{human(shown[0].saving, 'ns')}** {per}"
+    possible = "Possible: " if shown[0].candidate else ""
+    first = f"{possible}**{shown[0].title}**: at most **{human(shown[0].saving, 'ns')}** {per}"
     return f"{first}. All {len(shown)} together: at most {human(combined_ns(shown), 'ns')}." if len(shown) > 1 else f"{first}."
 
 
@@ -193,7 +194,7 @@ def _table(waterfall: Waterfall, shown: list[Finding], places: pd.DataFrame) -> 
             {
                 "title": f.title, "rule": f.id, "saving_ns": f.saving, "share": f.saving / step if step else None,
                 "calls": len(f.rows) if len(f.rows) else None, "where": where.get(f.id) or None,
-                "candidate": "candidate" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
+                "candidate": "possible" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
             }
             for f in shown
         ],

@@ -19,7 +19,7 @@ from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import caution
 from tb_sol_plugin.metrics.report.notes import edge_notices, joined_notices, source_notices
 from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, device_and_run, parts_of, sentence, shown_ratio
-from tb_sol_plugin.metrics.rules.engine import Finding, to_report
+from tb_sol_plugin.metrics.rules.engine import Finding, ranked, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
 from tb_sol_plugin.metrics.time.breakdown import device_word
@@ -229,7 +229,8 @@ def _findings(found: list[Finding], waterfall: Waterfall, most: int = 4) -> Find
     there = registry()
     shown = found[:most]
     if not any(f.subject == "copies" for f in shown):
-        shown = shown + [f for f in found[most:] if f.subject == "copies"][:1]  # the largest finding about copies has a line of its own
+        largest = [f for f in found[most:] if f.subject == "copies"][:1]  # the first finding about copies has a line of its own
+        shown = ranked([*shown, *largest])
     findings = [to_report(f, pages=there, step_ns=whole) for f in shown]
     combined = min(sum(f.saving for f in shown), round(whole)) if shown else None
     return FindingsSection(

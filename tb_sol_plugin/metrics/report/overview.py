@@ -488,9 +488,9 @@ def _limited(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> st
     first = found[0]
     saving = human(first.saving, "ns")
     if GROUPS.get(first.id) == group:
-        fixing = "fixing that" if first.saving * waterfall.steps >= 0.9 * time else "the first fix"
+        fixing = "a possible fix" if first.candidate else "fixing that" if first.saving * waterfall.steps >= 0.9 * time else "the first fix"
         return f"{words}; {fixing} saves at most **{saving}**."
-    return f"{words}. The first fix saves at most **{saving}**: {_lower(first.title)}."
+    return f"{words}. {'A possible' if first.candidate else 'The first'} fix saves at most **{saving}**: {_lower(first.title)}."
 
 
 def _lower(title: str) -> str:

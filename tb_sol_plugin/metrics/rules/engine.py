@@ -3,7 +3,7 @@
     @rule("recompute", title="Forward work runs a second time", fix="…", page="modules", label="Modules", color="other")
     def recompute(context: TimeContext) -> Answer: ...
 
-    found, missing = run(RULES, context)                              # the largest saving first
+    found, missing = run(RULES, context)                              # what is proven first, the largest saving first
     cards = [to_report(f, step_ns=step_ns, pages=registry()) for f in found]
 
 Rules run in order over one context. What a rule takes from the context's `Ledger` is offered to no later rule.
@@ -34,8 +34,8 @@ class Finding:
     """One cause: its evidence, what fixing it could save at most, and where the proof is.
 
     saving: ns per step, of memory bytes. rule: stable name within its subject. page, query: the analysis that proves it; label: words of
-    the link. color: palette member of what it frees. candidate: the cause is likely, not proven. What a finding leaves empty of its
-    rule, title, fix, page, label and color is as its rule states it.
+    the link. color: palette member of what it frees. candidate: the cause is possible, not proven; it stands apart and says so.
+    What a finding leaves empty of its rule, title, fix, page, label and color is as its rule states it.
     rows: operator calls (rows of `Work.ops`); of copies, positions in `copies(capture, scope.device)`. claimed: ns that it takes of each
     call over all steps. spans: of copies, the time that the saving is taken from, over the whole selection.
     direction: of copies; host: they block the host (else they take the device's own time); host_ns: for how long per step.
@@ -145,7 +145,7 @@ def ids_of(rules: Iterable[Rule[C]]) -> tuple[str, ...]:
 
 
 def run(rules: Iterable[Rule[C]], context: C) -> tuple[list[Finding], list[Missing]]:
-    """Returns (findings that are large enough, the largest saving first; what rules that lack data would need)."""
+    """Returns (findings that are large enough, as `ranked` orders them; what rules that lack data would need)."""
     context.reported.clear()
     missing = []
     for one in rules:
@@ -154,7 +154,12 @@ def run(rules: Iterable[Rule[C]], context: C) -> tuple[list[Finding], list[Missi
             missing.append(answer)
         else:
             context.reported += answer
-    return sorted((f for f in context.reported if context.large_enough(f)), key=lambda f: -f.saving), missing
+    return ranked(f for f in context.reported if context.large_enough(f)), missing
+
+
+def ranked(found: Iterable[Finding]) -> list[Finding]:
+    """Returns findings that are proven before those that are possible, the largest saving of each first."""
+    return sorted(found, key=lambda f: (f.candidate, -f.saving))
 
 
 @dataclass

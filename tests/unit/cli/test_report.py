@@ -10,11 +10,14 @@ from rich.console import Console
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.cli.report import print_story, sol_lines, waterfall
+from tb_sol_plugin.cli.text import findings
 from tb_sol_plugin.metrics.report.console import UNATTRIBUTED, ConsoleReport, console_report
+from tb_sol_plugin.metrics.rules.engine import Finding as RuleFinding
+from tb_sol_plugin.metrics.rules.engine import ranked, to_report
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.work.sums import NO_PHASE
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.report import Column, TableSection
+from tb_sol_plugin.model.report import Column, FindingsSection, TableSection
 from tests.conftest import ROOT
 
 SAMPLES = ROOT / "samples"
@@ -123,3 +126,17 @@ def test_the_report_begins_with_the_step_time_and_nothing_fails() -> None:
     other = io.StringIO()
     print_story(Console(file=other, width=100, highlight=False), sol.open_capture(str(LLM)), device="B200")
     assert "Device: B200" in other.getvalue()
+
+
+def test_possible_findings_stand_apart_below_the_proven_ones() -> None:
+    # GIVEN a small proven finding and two large ones that are only likely
+    found = [RuleFinding(evidence="e.", saving=s, rule=r, title=r, candidate=c) for r, s, c in (("b", 9, True), ("a", 1, False), ("c", 5, True))]
+    cards = [to_report(f, pages=()) for f in ranked(found)]
+    assert [c.rule for c in cards] == ["a", "b", "c"]
+    # WHEN the terminal shows them
+    out = Console(file=io.StringIO(), width=100)
+    findings(out, FindingsSection(id="f", title="Findings", findings=cards))
+    lines = out.file.getvalue().replace("e.", "").splitlines()  # type: ignore[attr-defined]
+    # THEN one heading parts them, and each that is possible says so
+    shown = [line.split("ns")[-1].strip() for line in lines if line.strip()]
+    assert shown == ["a", "Possible, not proven", "Possible: b", "Possible: c"]

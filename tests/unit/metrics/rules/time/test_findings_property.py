@@ -63,4 +63,4 @@ def test_findings_stay_within_the_time_there_is(calls: list[tuple], stepped: boo
     for f in found:
         np.add.at(taken, f.rows, f.claimed)
     assert (taken <= fall.work.ops["device_sum_ns" if device else "measured_ns"].to_numpy() + 1).all()
-    assert [f.id for f in found] == [f.id for f in sorted(found, key=lambda f: -f.saving)]
+    assert [f.id for f in found] == [f.id for f in sorted(found, key=lambda f: (f.candidate, -f.saving))]
