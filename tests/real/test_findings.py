@@ -16,6 +16,7 @@ from tb_sol_plugin.metrics.time.waterfall import Waterfall, waterfall
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import intervals as iv
 from tests.support.captures import capture
+from tests.support.findings import assert_disjoint
 
 pytestmark = pytest.mark.real
 T, H = "tracelens", "hta"
@@ -62,6 +63,7 @@ def test_savings_are_within_what_they_touch(found: Callable[[str], Found], name:
     assert set(got) <= set(RULES)
     # THEN together they are at most the step, and no finding takes more from a call than the call has
     assert combined_ns(list(got.values())) <= fall.total_ns / fall.steps + len(got)
+    assert_disjoint(list(got.values()))
     taken = np.zeros(len(fall.work.ops))
     for f in got.values():
         assert 0 < f.saving <= fall.total_ns / fall.steps + 1

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.rules.time import RULES, time_findings
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.tables import intervals as iv
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back
 
@@ -24,6 +28,14 @@ def found(t: TraceBuilder, folder: Path, limits: str = "") -> dict[str, Finding]
     rules = [f.id for f in out]
     assert len(set(rules)) == len(rules) and set(rules) <= set(RULES)
     return {f.id: f for f in out}
+
+
+def assert_disjoint(out: Sequence[Finding]) -> None:
+    """Check that no operator call, no copy and no idle moment stands in two findings."""
+    for places in ([f.rows for f in out], [f.copies for f in out]):
+        together = np.concatenate(places) if places else np.zeros(0, np.int64)
+        assert len(together) == len(np.unique(together))
+    assert iv.length(iv.merge(*(f.idle for f in out))) == sum(iv.length(f.idle) for f in out) if out else True
 
 
 def step(length: int = 1_000_000, **more: object) -> TraceBuilder:

@@ -117,7 +117,7 @@ def _findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str
     return FindingsSection(
         id="findings",
         title="What to fix first",
-        subtitle="saving per step, at most; savings can overlap" if where.steps else "at most; savings can overlap",
+        subtitle="saving per step, at most" if where.steps else "at most",
         span=5,
         findings=[to_report(f, pages=registry(), step_ns=length, keep=query) for f in shown],
         combined_ns=together_ns(capture, where, shown),

@@ -2,7 +2,7 @@
 
 A copy blocks the host where its call is synchronous, an end of it is pageable, the call outlasts it, or the host waits for it at once. A
 finding says what fixing its cause could save per step at most: of time on the host only that in which the device is idle for it, of
-time on the device only that in which no kernel runs. Findings can touch the same time; what all of them save together counts it once.
+time on the device only that in which no kernel runs. A copy stands in one finding.
 Every finding has its copies as evidence. Thresholds can be changed, and the page says which are.
 """
 
@@ -125,7 +125,7 @@ def patterns_table(found: pd.DataFrame, ranked: list[Finding], step: float, keep
         "patterns", "The same as a table", frame, PATTERNS, key="rule", subtitle=where.label, sort=Sort("saving_ns"),
         filters=["title", "rule", "direction"],
         row_links={str(i): Link("memcpy_findings", {**keep, "rule": f.rule}, "Its copies") for i, f in enumerate(ranked)},
-        footer="Savings of findings can overlap; a possible one is likely, not proven: contents of copies are not recorded.",
+        footer="A copy stands in one finding. A possible one is likely, not proven: contents of copies are not recorded.",
         empty="No finding.",
     )  # fmt: skip
 
@@ -319,7 +319,7 @@ def run(capture: Capture, query: MemcpyFindingsQuery) -> Report:
     findings = FindingsSection(
         id="findings",
         title="What to fix, in order",
-        subtitle=f"saving {per}; together counts no time twice",
+        subtitle=f"saving {per}",
         findings=[to_report(f, pages=registry(), step_ns=step, keep=keep) for f in ranked],
         combined_ns=together if ranked else None,
         empty=f"No copy here costs {least}.",

@@ -6,7 +6,8 @@
     found, missing = run(RULES, context)                              # what is proven first, the largest saving first
     cards = [to_report(f, step_ns=step_ns, pages=registry()) for f in found]
 
-Rules run in order over one context. What a rule takes from the context's `Ledger` is offered to no later rule.
+Rules run in order over one context. What a rule takes from the context's `Ledger` is offered to no later rule: a call, a copy and an
+idle moment stand in at most one finding. Calls and copies of a finding that is too small to show go back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from tb_sol_plugin.model import report
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
 
 LEAST: Final = 0.005
@@ -37,7 +38,8 @@ class Finding:
     the link. color: palette member of what it frees. candidate: the cause is possible, not proven; it stands apart and says so.
     What a finding leaves empty of its rule, title, fix, page, label and color is as its rule states it.
     rows: operator calls (rows of `Work.ops`); of copies, positions in `copies(capture, scope.device)`. claimed: ns that it takes of each
-    call over all steps. spans: of copies, the time that the saving is taken from, over the whole selection.
+    call over all steps. spans: of copies, the time that the saving is taken from, over the whole selection. idle: idle time of the device
+    that it takes; copies: device rows of copies outside of operator calls that it takes.
     direction: of copies; host: they block the host (else they take the device's own time); host_ns: for how long per step.
     share: of memory, the saving over the memory in use at the peak, None where that is unknown; cost_ns: time per step of the fix.
     """
@@ -56,6 +58,8 @@ class Finding:
     rows: npt.NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
     claimed: Floats = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
     spans: iv.Spans = field(default_factory=iv.empty, compare=False, repr=False)
+    idle: iv.Spans = field(default_factory=iv.empty, compare=False, repr=False)
+    copies: npt.NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
     direction: str = ""
     host: bool = False
     host_ns: int = 0
@@ -83,7 +87,7 @@ Answer: TypeAlias = "Finding | Sequence[Finding] | Missing | None"
 
 @dataclass
 class RuleContext:
-    """What rules look at: one recording, or a part of it. reported: findings of the rules that ran before."""
+    """What rules look at: one recording, or a part of it. reported: findings of the rules that ran before, those that are shown."""
 
     subject: ClassVar[Subject]
     capture: Capture
@@ -93,13 +97,12 @@ class RuleContext:
         """Tells whether a finding is large enough to be shown."""
         raise NotImplementedError
 
-    def rows_of(self, *rules: str, size: int) -> Mask:
-        """Tells which of `size` rows findings of some rules are about, where `rules` begin their names."""
-        out = np.zeros(size, np.bool_)
-        for found in self.reported:
-            if found.rule.startswith(rules):
-                out[found.rows] = True
-        return out
+    def keep(self, found: Finding) -> None:
+        """Notes a finding that is shown: what it is about is offered to no later rule."""
+        self.reported.append(found)
+
+    def give_back(self, found: Finding) -> None:
+        """Offers to later rules what a finding has taken that is too small to show."""
 
 
 C = TypeVar("C", bound=RuleContext)
@@ -152,9 +155,13 @@ def run(rules: Iterable[Rule[C]], context: C) -> tuple[list[Finding], list[Missi
         answer = one(context)
         if isinstance(answer, Missing):
             missing.append(answer)
-        else:
-            context.reported += answer
-    return ranked(f for f in context.reported if context.large_enough(f)), missing
+            continue
+        for found in answer:
+            if context.large_enough(found):
+                context.keep(found)
+            else:
+                context.give_back(found)
+    return ranked(context.reported), missing
 
 
 def ranked(found: Iterable[Finding]) -> list[Finding]:
@@ -166,32 +173,43 @@ def ranked(found: Iterable[Finding]) -> list[Finding]:
 class Ledger:
     """Time that no rule has claimed yet: what one takes is offered to no later one, so that savings add up.
 
-    calls: ns per operator call. copies: ns per device row of copies that are no operator's work. idle: spans without device work that
-    have a recorded cause.
+    A call and a copy are claimed as a whole: all or nothing of their time is left. calls: ns per operator call. copies: ns per device row
+    of copies that are no operator's work. idle: spans without device work that have a recorded cause.
     """
 
     calls: Floats
     copies: Floats
     idle: iv.Spans
+    _whole: tuple[Floats, Floats] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._whole = self.calls.copy(), self.copies.copy()
 
     def take_calls(self, rows: Ints, wanted: Floats) -> Floats:
-        """Take up to `wanted` ns of each call; returns what was granted."""
+        """Take calls for up to `wanted` ns of each; returns what was granted. Those of which nothing is granted stay."""
         granted = np.clip(np.nan_to_num(wanted), 0.0, self.calls[rows])
-        self.calls[rows] -= granted
+        self.calls[rows[granted > 0]] = 0.0
         return granted
 
     def take_copies(self, rows: Ints, part: float) -> float:
-        """Take a part of what is left of some copies; returns how much that was."""
-        granted = self.copies[rows] * part
-        self.copies[rows] -= granted
-        return float(granted.sum())
-
-    def take_idle(self, spans: iv.Spans) -> int:
-        """Take the idle time inside `spans`; returns how much that was."""
-        granted = iv.length(iv.intersect(self.idle, spans))
-        if granted:
-            self.idle = iv.subtract(self.idle, spans)
+        """Take copies for a part of the time of each; returns how much that was."""
+        granted = float(self.copies[rows].sum() * part)
+        if granted > 0:
+            self.copies[rows] = 0.0
         return granted
+
+    def take_idle(self, spans: iv.Spans) -> iv.Spans:
+        """Take the idle time inside `spans`; returns it."""
+        granted = iv.intersect(self.idle, spans)
+        if len(granted[0]):
+            self.idle = iv.subtract(self.idle, granted)
+        return granted
+
+    def give_back(self, found: Finding) -> None:
+        """Returns to the ledger the calls and copies of a finding. Idle time keeps its cause: it is no other rule's because it is short."""
+        calls, copies = self._whole
+        self.calls[found.rows] = calls[found.rows]
+        self.copies[found.copies] = copies[found.copies]
 
 
 def combined_ns(found: Sequence[Finding], steps: int = 1) -> int:

@@ -2,9 +2,10 @@
 
     found = copy_findings(capture, where, bandwidth.peaks(spec))      # where: metrics.time.scope.scope(capture, query)
     cards = [to_report(f, step_ns=step_ns(capture, where), pages=registry()) for f in found]
-    together_ns(capture, where, found)                                # of all: rules can touch the same time
+    together_ns(capture, where, found)                                # of all
 
-Savings are per step and at most. Copies outside of every step are no part of a step's findings. Numbers stand in `thresholds`.
+Rules run from the most specific to the most general; a copy stands in one finding. Savings are per step and at most. Copies outside of
+every step are no part of a step's findings. Numbers stand in `thresholds`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints
 
 _PROVEN: Final = (P.pageable_loading, P.managed)
 _AROUND: Final = (P.ping_pong, P.through_host)
-_OTHERS: Final = (P.duplicates, P.gradients, P.graph_inputs, P.tiny, P.coalescable, P.exposed)
-_ORDER: Final[tuple[Rule[CopyContext], ...]] = (*_PROVEN, P.waiting, *_AROUND, P.redundant, *_OTHERS)
-"""A rule that leaves copies to another one comes after it."""
+_OTHERS: Final = (P.gradients, P.graph_inputs, P.duplicates, P.tiny, P.coalescable, P.exposed)
+_ORDER: Final[tuple[Rule[CopyContext], ...]] = (*_PROVEN, *_AROUND, P.redundant, P.waiting, *_OTHERS)
+"""From the most specific to the most general: the copies of a finding are offered to no later rule."""
 KEYS: Final = ids_of((P.waiting, *_PROVEN, P.redundant, *_AROUND, *_OTHERS))
 """Every finding by its stable name: rules that report each direction on its own have one per direction."""
 RULES: Final = tuple(dict.fromkeys(next((k.removesuffix(f"_{d}") for d in P.MOVES if k.endswith(f"_{d}")), k) for k in KEYS))
@@ -45,7 +47,7 @@ def copy_findings(capture: Capture, where: Scope, limits: dict[str, tuple[float,
     limits: as `bandwidth.peaks` gives them. `rows` of a finding are positions in `records.copies(capture, where.device)`.
     """
     key = ("copies.findings", where.label, where.rows, where.window_ns, tuple(sorted(limits.items())), thresholds)
-    return list(memo(capture, key, lambda: _findings(capture, where, limits, thresholds)))
+    return list(memo(capture, key, lambda: findings_without(capture, where, limits, thresholds)))
 
 
 def step_ns(capture: Capture, where: Scope) -> float:
@@ -55,7 +57,7 @@ def step_ns(capture: Capture, where: Scope) -> float:
 
 
 def together_ns(capture: Capture, where: Scope, found: Sequence[Finding]) -> int:
-    """Returns what some findings could save together per step, at most: they can touch the same time, which counts once."""
+    """Returns what some findings could save together per step, at most."""
     return combined_ns(found, max(len(windows_of(capture, where)[1]), 1))
 
 
@@ -71,11 +73,18 @@ def rules_off(capture: Capture, where: Scope) -> str:
     return f"{who} not record whether memory is pinned, pageable or unified: rules that need the kind of memory are off."
 
 
-def _findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str]], thresholds: Thresholds) -> list[Finding]:
+def findings_without(
+    capture: Capture, where: Scope, limits: dict[str, tuple[float, str]], thresholds: Thresholds = DEFAULT, *,
+    claimed: Ints | None = None, taken: iv.Spans | None = None,
+) -> list[Finding]:  # fmt: skip
+    """Returns the findings of a selection without copies and time that findings of another subject hold: `claimed` rows, `taken` spans."""
     found = records.copies(capture, where.device)
     windows, rows = windows_of(capture, where)
     if not len(found) or not iv.length(windows):
         return []
     inside = np.isin(found["step"].to_numpy(), rows) if rows else np.ones(len(found), bool)
+    if claimed is not None:
+        inside[claimed] = False
+    free = windows if taken is None else iv.subtract(windows, taken)
     waits = blocking(capture, found, thresholds)
-    return run(_ORDER, CopyContext(capture, where, found, waits, limits, thresholds, inside, windows, max(len(rows), 1)))[0]
+    return run(_ORDER, CopyContext(capture, where, found, waits, limits, thresholds, inside, windows, max(len(rows), 1), free))[0]

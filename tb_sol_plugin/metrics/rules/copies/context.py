@@ -38,8 +38,8 @@ class CopyContext(RuleContext):
     """The copies of a selection of one recording.
 
     copies: `records.copies(capture, where.device)`; waits: `blocking` of them, in the same order. peaks: as `bandwidth.peaks` gives
-    them. inside: copies that count, those of the selected steps (all where none was recorded). windows: these steps in time. steps:
-    what a saving divides by.
+    them. inside: copies that count, those of the selected steps (all where none was recorded) that no finding has claimed. windows:
+    these steps in time. free: the parts of them that no finding has claimed. steps: what a saving divides by.
     """
 
     subject: ClassVar[Subject] = "copies"
@@ -51,14 +51,17 @@ class CopyContext(RuleContext):
     inside: Mask
     windows: iv.Spans
     steps: int
+    free: iv.Spans
 
     def large_enough(self, found: Finding) -> bool:
         """Tells whether a finding saves at least a thousandth of a step, or what the thresholds demand."""
         return found.saving >= self.thresholds.least_share * iv.length(self.windows) / self.steps
 
-    def spoken_for(self, *rules: str) -> Mask:
-        """Returns the copies that findings of other rules are about; `rules` begin their names."""
-        return self.rows_of(*rules, size=len(self.copies))
+    def keep(self, found: Finding) -> None:
+        """Notes a finding that is shown: its copies, and the time it would save, are offered to no later rule."""
+        super().keep(found)
+        self.inside[found.rows] = False
+        self.free = iv.subtract(self.free, found.spans)
 
     # -- columns ----------------------------------------------------------------------------------------------
 
@@ -162,19 +165,19 @@ class CopyContext(RuleContext):
     # -- time that could be saved -----------------------------------------------------------------------------
 
     def on_device(self, rows: Places) -> iv.Spans:
-        """Returns when some copies run while no kernel of their device does, inside the windows."""
+        """Returns when some copies run while no kernel of their device does, inside the free parts of the windows."""
         device = self.copies["device"].to_numpy()[rows]
         parts = []
         for one in np.unique(device).tolist():
             on_device = rows[device == one]
             parts.append(iv.subtract(iv.union(self.start[on_device], self.end[on_device]), busy(self.capture, one, communication=True)))
-        return iv.intersect(iv.merge(*parts), self.windows) if parts else iv.empty()
+        return iv.intersect(iv.merge(*parts), self.free) if parts else iv.empty()
 
     def on_host(self, rows: Places) -> iv.Spans:
-        """Returns when the device is idle because some copies block the host, inside the windows."""
+        """Returns when the device is idle because some copies block the host, inside the free parts of the windows."""
         start, pause, resume, until = (self.waits[c].to_numpy()[rows] for c in ("from_ns", "pause_ns", "resume_ns", "idle_until_ns"))
         blocked = iv.union(np.concatenate((start, resume)), np.concatenate((pause, until)))
-        return iv.intersect(iv.intersect(host_idle(self.capture), blocked), self.windows)
+        return iv.intersect(iv.intersect(host_idle(self.capture), blocked), self.free)
 
     def fit(self, direction: str) -> tuple[float, float] | None:
         """Returns (latency in ns, bytes/s) of a direction, None where the copies do not show it."""

@@ -43,7 +43,6 @@ def redundant(context: CopyContext) -> Answer:
     """
     ours = (
         context.inside
-        & ~context.spoken_for("ping_pong", "through_host")
         & (context.direction == "HtoD")
         & (context.bytes > 0)
         & (context.step >= 0)
@@ -175,17 +174,8 @@ HIDE: Final = {
 @rule(*(f"exposed_{direction}" for direction in HIDE))
 def exposed(context: CopyContext) -> Answer:
     """Finds copies over a link that take more than 100 us, more than half of it exposed. The saving is when they run and no kernel does.
-
-    Copies that a finding about their memory covers are left to it.
     """
-    apart = context.spoken_for("pageable_loading", "managed_copies")
-    shown = context.copies["exposed_ns"].to_numpy()
-    long = (
-        context.inside
-        & ~apart
-        & (context.duration > context.thresholds.long_ns)
-        & (shown > context.thresholds.exposed_share * context.duration)
-    )
+    long = long_exposed(context)
     out = []
     for direction, fix in HIDE.items():
         rows = np.flatnonzero(long & (context.direction == direction))
@@ -238,6 +228,13 @@ def pageable_loading(context: CopyContext) -> Answer:
     elif context.mostly_once(rows):
         title, fix = "Data goes to the device once, from pageable memory", _upload_fix(context, rows, fix)
     return context.finding(rows, spans=_both(context, rows), note=note, title=title, fix=fix)
+
+
+def long_exposed(context: CopyContext) -> Mask:
+    """Returns unclaimed copies over a link that take long, more than half of it while nothing computes."""
+    exposed = context.copies["exposed_ns"].to_numpy()
+    long = context.inside & (context.duration > context.thresholds.long_ns) & np.isin(context.direction, list(HIDE))
+    return np.asarray(long & (exposed > context.thresholds.exposed_share * context.duration), np.bool_)
 
 
 def _upload_fix(context: CopyContext, rows: Places, fix: str) -> str:
@@ -310,16 +307,12 @@ def tiny(context: CopyContext) -> Answer:
 def coalescable(context: CopyContext) -> Answer:
     """Finds at least 3 copies below 1 MiB one after another: one direction, stream and step, less than 1 ms between, no other work.
 
-    Saving (n - 1) t0 per run with the fitted latency, and never more than all but the longest copy. Runs of which every copy is in a
-    finding of tiny copies are left to that one.
+    Saving (n - 1) t0 per run with the fitted latency, and never more than all but the longest copy.
     """
     run = runs(context)
-    known = context.spoken_for("tiny")
     out = []
     for direction in MOVES:
         rows = np.flatnonzero((run >= 0) & (context.direction == direction))
-        fresh = np.unique(run[rows[~known[rows]]])
-        rows = rows[np.isin(run[rows], fresh)]
         if not len(rows):
             continue
         ids, place, count = np.unique(run[rows], return_inverse=True, return_counts=True)
@@ -379,9 +372,10 @@ READS: Final = {
 
 @rule("scalar_reads", "small_to_host", "blocking_to_host", "blocking_to_device", "blocking_sets", "blocking_other")
 def waiting(context: CopyContext) -> Answer:
-    """Finds copies that block the host, by what they are; those that a finding about their memory covers are left to it."""
+    """Finds copies that block the host, by what they are; those that run alone for longer than the device idles for them are left."""
     reason = context.waits["reason"].to_numpy(object)
-    blocks = context.inside & (reason != "") & ~context.spoken_for("pageable_loading", "managed_copies")
+    alone = long_exposed(context) & (context.copies["exposed_ns"].to_numpy() > context.waits["idle_ns"].to_numpy())
+    blocks = context.inside & (reason != "") & ~alone
     read, small = reason == "tiny_read", (context.bytes >= 0) & (context.bytes < context.thresholds.tiny_bytes)
     back, forth, sets = (context.direction == d for d in ("DtoH", "HtoD", "Memset"))
     masks = {

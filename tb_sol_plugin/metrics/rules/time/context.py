@@ -161,23 +161,38 @@ class TimeContext(RuleContext):
         """Smallest saving that is shown, in ns per step."""
         return LEAST * self.waterfall.total_ns / self.waterfall.steps
 
+    def explains(self, rows: Ints, wanted: Floats) -> Mask:
+        """Tells of which unclaimed calls a cause that would save `wanted` ns is the main one: it explains half of the time above the limit.
+
+        Any part of a call whose limit is unknown.
+        """
+        above = self.left[rows] - self.limit[rows]
+        return np.asarray((self.left[rows] > 0) & (wanted > 0) & ~(2 * wanted < above), np.bool_)
+
     def claim(self, rows: Ints, wanted: Floats) -> Claim:
-        """Take up to `wanted` ns of each call."""
+        """Take calls for up to `wanted` ns of each."""
         return Claim(rows, self.ledger.take_calls(rows, wanted), self.ops)
 
+    def give_back(self, found: Finding) -> None:
+        """Offers to later rules what a finding has taken that is too small to show."""
+        self.ledger.give_back(found)
+
     def finding(
-        self, evidence: str, claim: Claim | None = None, *, ns: float = 0, find: str = "", rule: str = "", title: str = "", fix: str = "",
-        page: str = "", label: str = "", color: str = "", candidate: bool = False,
+        self, evidence: str, claim: Claim | None = None, *, idle: iv.Spans | None = None, ns: float = 0, find: str = "", rule: str = "",
+        title: str = "", fix: str = "", page: str = "", label: str = "", color: str = "", candidate: bool = False,
     ) -> Finding:  # fmt: skip
-        """Returns a finding that saves what it claims of calls, and `ns` of other time of the selection.
+        """Returns a finding that saves what it has taken of calls and of idle time, and `ns` of other time of the selection.
 
         find: text that its link looks for.
         """
-        taken = claim if claim is not None and claim.ns.any() else Claim(np.zeros(0, np.int64), np.zeros(0), self.ops)
+        taken = np.flatnonzero(claim.ns > 0) if claim is not None else np.zeros(0, np.int64)
+        rows, claimed = (claim.rows[taken], claim.ns[taken]) if claim is not None else (taken, np.zeros(0))
         many = f"In {self.waterfall.steps} steps: " if self.waterfall.steps > 1 else ""
+        spans = iv.empty() if idle is None else idle
         return Finding(
-            evidence=many + evidence, saving=self.each(ns + taken.total), rule=rule, title=title, fix=fix, page=page, label=label,
-            color=color, query={"find": find} if find else {}, candidate=candidate, rows=taken.rows, claimed=taken.ns,
+            evidence=many + evidence, saving=self.each(ns + iv.length(spans) + float(claimed.sum())), rule=rule, title=title, fix=fix,
+            page=page, label=label, color=color, query={"find": find} if find else {}, candidate=candidate, rows=rows, claimed=claimed,
+            idle=spans,
         )  # fmt: skip
 
     # -- kernels of calls -------------------------------------------------------------------------------------

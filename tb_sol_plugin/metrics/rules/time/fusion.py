@@ -438,30 +438,30 @@ def unfused_optimizer(context: TimeContext) -> Answer:
     limit = passed * size / bandwidth * 1e9 / context.waterfall.parallel if bandwidth and size else None
     claim = context.claim(rows, context.left[rows] * (1 - limit / spent)) if limit is not None and spent > limit else None
     idle = _launch_gaps(context, iv.union(h.start[steps], h.stop[steps]), len(kernels))
-    if (claim is None or not claim.ns.any()) and not idle:
+    if (claim is None or not claim.ns.any()) and not len(idle[0]):
         return None
     each = human(round(count / len(steps)), "count")
     evidence = f"`{kind}` updates its parameters with {each} {'operators' if context.on_host else 'kernels'} a step, {time_text(spent)}"
     if limit:
         size_each = human(round(elements / context.waterfall.steps), "count")
         evidence += f"; one pass over {passed} arrays of {size_each} elements has a limit of {time_text(limit)}"
-    if idle:
-        evidence += f"; the {device_word(context.capture)} idles {time_text(idle)} meanwhile"
+    if len(idle[0]):
+        evidence += f"; the {device_word(context.capture)} idles {time_text(iv.length(idle))} meanwhile"
     return context.finding(
         evidence + ".",
         claim,
-        ns=idle,
+        idle=idle,
         fix=f"torch.optim.{kind}(model.parameters(), fused=True)" if kind in HAS_FUSED else "step = torch.compile(optimizer.step)",
         find="Optimizer",
     )
 
 
-def _launch_gaps(context: TimeContext, inside: iv.Spans, kernels: int) -> int:
-    """Returns the device's idle time inside the optimizer, where it is short enough per kernel to come from launching many; else 0."""
+def _launch_gaps(context: TimeContext, inside: iv.Spans, kernels: int) -> iv.Spans:
+    """Takes the device's idle time inside the optimizer, where it is short enough per kernel to come from launching many; else nothing."""
     if context.on_host or not kernels:
-        return 0
+        return iv.empty()
     idle = iv.length(iv.intersect(context.waterfall.idle, inside))
-    return context.ledger.take_idle(inside) if idle <= LAUNCH_GAP_NS * kernels else 0
+    return context.ledger.take_idle(inside) if idle <= LAUNCH_GAP_NS * kernels else iv.empty()
 
 
 def _inside(context: TimeContext, steps: npt.NDArray[np.intp]) -> Mask:

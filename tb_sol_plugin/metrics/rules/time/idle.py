@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics.copies import bandwidth, records
-from tb_sol_plugin.metrics.rules.copies import KEYS, copy_findings
-from tb_sol_plugin.metrics.rules.engine import Answer, Finding, count_text, rule, subject_verb, time_text, times_text
+from tb_sol_plugin.metrics.copies.thresholds import DEFAULT
+from tb_sol_plugin.metrics.rules.copies import KEYS, findings_without
+from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.rules.time.recorded import NOT_FUSED, busiest_line, collective, collectives, compiled_rows, launching
 from tb_sol_plugin.metrics.time import attribution as at
@@ -50,7 +51,8 @@ def input_wait(context: TimeContext) -> Answer:
     """Finds idle time while a batch is being fetched; on a recording of the host the loading itself."""
     waterfall = context.waterfall
     spans = iv.intersect(waterfall.loading, waterfall.windows)
-    ns = iv.length(spans) if context.on_host else context.ledger.take_idle(spans)
+    spans = spans if context.on_host else context.ledger.take_idle(spans)
+    ns = iv.length(spans)
     if not ns:
         return None
     rows, own = _loads(context)
@@ -64,7 +66,9 @@ def input_wait(context: TimeContext) -> Answer:
         title = f"The {unit} waits for the input pipeline"
         evidence = f"{batches} {own}, {mean} each; the {unit} has no work for {time_text(ns)} of that time."
     fix = "DataLoader(num_workers=4, persistent_workers=True)" if "process" in own else "DataLoader(num_workers=…, prefetch_factor=4)"
-    return context.finding(evidence, ns=ns, title=title, fix=fix, find="DataLoader")
+    if context.on_host:
+        return context.finding(evidence, ns=ns, title=title, fix=fix, find="DataLoader")
+    return context.finding(evidence, idle=spans, title=title, fix=fix, find="DataLoader")
 
 
 def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
@@ -135,10 +139,11 @@ def _inside_calls(context: TimeContext, rows: npt.NDArray[np.intp], does: str, w
         return None
     inside = iv.overlap_with(h.start[rows], h.stop[rows], context.idle)
     (name,), _ = arrays.largest([context.capture.host["name"]], rows, inside)
-    ns = context.ledger.take_idle(iv.union(h.start[rows], h.stop[rows]))
+    idle = context.ledger.take_idle(iv.intersect(iv.union(h.start[rows], h.stop[rows]), host_idle(context.capture)))
     unit = device_word(context.capture)
-    evidence = f"The {unit} idles {time_text(ns)} during {count_text(len(rows), 'call')} to {does}, most of it in `{name}`: {why}."
-    return context.finding(evidence, ns=ns, fix=fix)
+    lost = time_text(iv.length(idle))
+    evidence = f"The {unit} idles {lost} during {count_text(len(rows), 'call')} to {does}, most of it in `{name}`: {why}."
+    return context.finding(evidence, idle=idle, fix=fix)
 
 
 @rule("host_sync", page="gpu_breakdown", label="Idle causes", color="host")
@@ -158,7 +163,8 @@ def host_sync(context: TimeContext) -> Answer:
     if not hit.any():
         return None
     lost = np.minimum(stop[hit] - start[hit], h.duration[call[hit]])
-    ns = context.ledger.take_idle(iv.union(stop[hit] - lost, stop[hit]))
+    idle = context.ledger.take_idle(iv.union(stop[hit] - lost, stop[hit]))
+    ns = iv.length(idle)
     operator = at.nearest(context.capture, S.OPERATOR, call[hit])
     name = context.capture.host["name"]
     (who,), most = arrays.largest([name], operator[operator >= 0], lost[operator >= 0].astype(np.float64))
@@ -169,7 +175,7 @@ def host_sync(context: TimeContext) -> Answer:
     return context.finding(
         f"{times_text(int(hit.sum())).capitalize()} the host waits until all work is done, most of it {where}, and launches the next "
         f"kernel only then: {time_text(ns)} without work.",
-        ns=ns,
+        idle=idle,
         title=f"The host stops for the {unit}, and the {unit} then waits for the host",
         fix=next(fix for pattern, fix in _SYNC_FIXES.items() if re.search(pattern, who if inside else api)),
         page="operators" if inside else "",
@@ -204,14 +210,14 @@ def launch_bound(context: TimeContext) -> Answer:
     stretches = int((edge[1::2] - edge[::2] >= STRETCH).sum())
     kernel = context.capture.device["kind"].to_numpy() == S.KERNEL
     every, here = int(kernel[context.waterfall.own > 0].sum()), int(kernel[ended[hit]].sum())
-    ns = context.ledger.take_idle((start[hit], stop[hit]))
+    idle = context.ledger.take_idle((start[hit], stop[hit]))
     where = f", in {count_text(stretches, 'stretch', 'stretches')} of {STRETCH} or more," if stretches else ""
     graphs = {"amd": "HIP", "nvidia": "CUDA"}.get(context.vendor, "")
     unit = device_word(context.capture)
     return context.finding(
         f"{human(here, 'count')} of {human(every, 'count')} kernels{where} are launched only when the {unit} is idle already: "
-        f"the median runs {run} and waits {wait}; {time_text(ns)} pass without work.",
-        ns=ns,
+        f"the median runs {run} and waits {wait}; {time_text(iv.length(idle))} pass without work.",
+        idle=idle,
         fix=launching(context, ended[hit], graphs),
     )
 
@@ -225,12 +231,12 @@ def handover(context: TimeContext) -> Answer:
     if not hit.any():
         return None
     each = time_text(float((stop - start)[hit].mean()))
-    ns = context.ledger.take_idle((start[hit], stop[hit]))
+    idle = context.ledger.take_idle((start[hit], stop[hit]))
     unit = device_word(context.capture)
     return context.finding(
         f"{times_text(int(hit.sum())).capitalize()} the next kernel is queued and the {unit} still needs {each} to change over: "
-        f"{time_text(ns)}.",
-        ns=ns,
+        f"{time_text(iv.length(idle))}.",
+        idle=idle,
         title=f"The {unit} changes kernels too often",
         fix=launching(context, ended[hit], ""),
     )
@@ -272,8 +278,7 @@ def host_wait(context: TimeContext) -> Answer:
         fix = f"# {line} runs meanwhile: shorten it, or move it out of the step"
     if 2 * blocked > ns and "Memcpy" in call:
         fix = "x.pin_memory().to(device, non_blocking=True)  # a copy from or to pageable memory blocks the host"
-    context.ledger.take_idle(idle)
-    return context.finding(evidence + ".", ns=ns, title=title, fix=fix)
+    return context.finding(evidence + ".", idle=context.ledger.take_idle(idle), title=title, fix=fix)
 
 
 def _at_the_ends(context: TimeContext, idle: iv.Spans) -> int:
@@ -426,37 +431,48 @@ def other_copies(context: TimeContext) -> Answer:
     size, duration = device["bytes"].to_numpy()[rows], device["duration_ns"].to_numpy()[rows]
     known = (size >= 0) & (duration > 0)
     rate = f"; {human(float(size[known].sum()) / float(duration[known].sum()) * 1e9, 'B/s')} on average" if known.any() else ""
-    return context.finding(
+    found = context.finding(
         f"{subject_verb(len(rows), 'copy', 'runs', 'copies')} {time_text(left.sum())} while nothing computes, most of it {worst}{rate}.",
-        ns=float(left.sum()),
+        ns=context.ledger.take_copies(rows, 1.0),
         fix=NOT_FUSED if worst == "DtoD" and made.all() else _HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"]),
     )
+    return replace(found, copies=rows)
 
 
 def _findings(context: TimeContext) -> list[Finding]:
-    """Returns what is proven first, then the candidates; the largest first. What would not be shown claims nothing."""
-    found = copy_findings(context.capture, context.part, bandwidth.peaks(context.spec))
-    return sorted((f for f in found if f.saving >= context.least), key=lambda f: f.candidate)
+    """Returns the findings about copies that no other finding holds and time that none has claimed."""
+    copies = records.copies(context.capture, context.part.device)
+    row, owner = copies["row"].to_numpy(), context.waterfall.work.owner
+    call = owner[row].astype(np.int64) if len(owner) == len(context.ledger.copies) else np.full(len(row), -1)
+    modeled = (context.waterfall.kind[row] != NO_KIND) & (call >= 0)
+    held = np.where(modeled, context.left[np.maximum(call, 0)] == 0, context.ledger.copies[row] == 0) if len(context.left) else modeled
+    held &= context.waterfall.own[row] > 0  # what runs behind other work has no time to claim
+    limits, least = bandwidth.peaks(context.spec), replace(DEFAULT, least_share=LEAST)
+    taken = iv.subtract(context.waterfall.idle, context.idle)
+    found = findings_without(context.capture, context.part, limits, least, claimed=np.flatnonzero(held), taken=taken)
+    return [f for f in found if f.saving >= context.least]
 
 
 def _claimed(context: TimeContext, found: list[Finding]) -> list[Finding]:
-    """Returns the same findings, with what no other one has claimed."""
+    """Returns the same findings with what they claim: idle time, operator calls, copies of their own."""
     if not found:
         return []
     row = records.copies(context.capture, context.part.device)["row"].to_numpy()
     out = []
     for f in found:
         idle = context.ledger.take_idle(iv.intersect(f.spans, context.idle))
-        most = max(float(f.saving * context.waterfall.steps) - idle, 0.0)
-        calls, own = _claim(context, row[[] if f.host else f.rows], 0.0 if f.host else most)
+        most = max(float(f.saving * context.waterfall.steps) - iv.length(idle), 0.0)
+        calls, own, copies = _claim(context, row[f.rows], 0.0 if f.host else most)
+        context.ledger.copies[copies] = 0.0
         out.append(replace(
-            f, saving=context.each(idle + own), label="Waits and patterns", rows=calls.rows, claimed=calls.ns, spans=iv.empty()
+            f, saving=context.each(iv.length(idle) + own), label="Waits and patterns", rows=calls.rows, claimed=calls.ns, spans=iv.empty(),
+            idle=idle, copies=copies,
         ))  # fmt: skip
     return out
 
 
-def _claim(context: TimeContext, rows: Ints, most: float) -> tuple[Claim, float]:
-    """Take up to `most` ns of the exclusive time of some device rows: (what was taken of operator calls, what was taken in all).
+def _claim(context: TimeContext, rows: Ints, most: float) -> tuple[Claim, float, Ints]:
+    """Take up to `most` ns of the exclusive time of some device rows: (what was taken of calls, how much in all, copies taken of no call).
 
     A copy that is the work of a modeled call stands in that call's time, any other in the exposed copies of the waterfall.
     """
@@ -469,4 +485,4 @@ def _claim(context: TimeContext, rows: Ints, most: float) -> tuple[Claim, float]
     part = min(1.0, most / there) if there > 0 else 0.0
     taken = context.ledger.take_copies(free, part)
     claim = context.claim(calls, wanted * part)
-    return claim, taken + claim.total
+    return claim, taken + claim.total, free

@@ -39,13 +39,17 @@ def layout_kernels(context: TimeContext) -> Answer:
         return None
     per = np.bincount(owner[rows], context.waterfall.own[rows], minlength=len(context.ops)).astype(np.float64)
     calls = np.flatnonzero(per > 0)
+    calls = calls[context.explains(calls, per[calls])]
+    rows = rows[np.isin(owner[rows], calls)]
+    if not len(calls):
+        return None
     claim = context.claim(calls, per[calls])
     (kernel,), _ = arrays.largest([device["name"]], rows, context.waterfall.own[rows])
     library = "MIOpen" if context.vendor == "amd" else "cuDNN"
     whole = float(context.time[calls].sum())
     return context.finding(
-        f"{subject_verb(len(rows), 'kernel', 'takes')} {time_text(per.sum())} (`{short_name(kernel)}`), "
-        f"{human(float(per.sum()) / whole, 'ratio')} of the time of the {count_text(len(calls), 'call')} that run them, "
+        f"{subject_verb(len(rows), 'kernel', 'takes')} {time_text(claim.total)} (`{short_name(kernel)}`), "
+        f"{human(claim.total / whole, 'ratio')} of the time of the {count_text(len(calls), 'call')} that run them, "
         f"most of them `{claim.largest('name')}`: the tensors are NCHW, the kernels NHWC.",
         claim,
         title=f"{library} converts the memory layout around convolutions",

@@ -106,6 +106,10 @@ def misaligned_products(context: TimeContext) -> Answer:
         return None
     grown = np.array([1.0 if f is None else _padded(f) for f in p.found])[code]
     wanted = np.maximum(context.left[rows] - context.limit[rows] * grown, 0.0)
+    main = context.explains(rows, wanted)
+    rows, code, grown, wanted = rows[main], code[main], grown[main], wanted[main]
+    if not len(rows):
+        return None
     spent, least = float(context.left[rows].sum()), float((context.limit[rows] * grown).sum())
     claim = context.claim(rows, wanted)
     shape = p.found[int(code[claim.worst])]
@@ -143,6 +147,7 @@ def unfilled_tiles(context: TimeContext) -> Answer:
     filled = np.where(known, blocks / units / np.ceil(np.maximum(blocks, 1) / units), 1.0)
     wasted = np.where(known, context.left[p.rows] * (1 - used * filled), 0.0)
     wanted = np.minimum(wasted, context.left[p.rows] - context.limit[p.rows])
+    known &= context.explains(p.rows, wanted)
     small = known & (blocks < units)
     out = [
         _fit(context, p.rows[small], wanted[small], blocks[small], used[small], units, few=True),
@@ -176,9 +181,9 @@ def _blocks(context: TimeContext, p: _Products) -> tuple[Floats, Floats]:
 
 
 def _fit(context: TimeContext, rows: Ints, wanted: Floats, blocks: Floats, used: Floats, units: int, *, few: bool) -> Finding | None:
-    if not len(rows) or not (wanted > 0).any():
+    if not len(rows):
         return None
-    claim = context.claim(rows, np.maximum(wanted, 0.0))
+    claim = context.claim(rows, wanted)
     count, part = int(blocks[claim.worst]), float(used[claim.worst])
     unit = "CUs" if context.vendor == "amd" else "SMs"
     largest = f"Largest: {claim.where}, {claim.most}"
@@ -249,7 +254,8 @@ def slower_kernel(context: TimeContext) -> Answer:
         return None
     reference = best["median"].reindex(frame["sizes"]).to_numpy(dtype=np.float64)
     other = best["kernel"].reindex(frame["sizes"]).to_numpy(dtype=np.float64) != frame["kernel"].to_numpy()
-    slow = np.flatnonzero(known & other & (frame["time"].to_numpy() > SLOWER * reference))
+    slow = known & other & (frame["time"].to_numpy() > SLOWER * reference)
+    slow = np.flatnonzero(slow & context.explains(rows, frame["time"].to_numpy() - reference))
     if not len(slow):
         return None
     claim = context.claim(rows[slow], frame["time"].to_numpy()[slow] - reference[slow])
@@ -286,9 +292,10 @@ def behind_the_best(context: TimeContext) -> Answer:
     best = fair.loc[fair.groupby("type")["reached"].idxmax()].set_index("type") if len(fair) else fair
     reach = best["reached"].reindex(frame["type"]).to_numpy(dtype=np.float64) if len(best) else np.full(len(frame), np.nan)
     own = groups.set_index("sizes")["reached"].reindex(frame["sizes"]).to_numpy(dtype=np.float64)
-    slow = np.flatnonzero(own < BEHIND * reach)
-    wanted = (frame["time"] - frame["limit"] / reach).to_numpy()[slow]
-    if not (wanted > 0).any():
+    wanted = (frame["time"] - frame["limit"] / reach).to_numpy()
+    slow = np.flatnonzero((own < BEHIND * reach) & context.explains(rows, wanted))
+    wanted = wanted[slow]
+    if not len(slow):
         return None
     claim = context.claim(rows[slow], np.maximum(wanted, 0.0))
     worst = claim.worst

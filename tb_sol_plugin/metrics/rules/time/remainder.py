@@ -27,12 +27,11 @@ WORDS: Final = {
 def above_limit(context: TimeContext) -> Answer:
     """Finds, per kind of work, the time above the limit that no other rule claimed.
 
-    Calls that nobody claimed from count with their sign, so that work that beats its limit (a cached read, a shorter algorithm)
-    is weighed against the rest. Of the others counts what remains above the limit.
+    Calls count with their sign, so that work that beats its limit (a cached read, a shorter algorithm) is weighed against the rest.
     """
     out = []
-    touched = context.left < context.time
-    rest = np.where(touched, np.maximum(context.left - np.nan_to_num(context.limit), 0.0), context.time - context.limit)
+    free = context.left == context.time
+    rest = np.where(free, context.time - context.limit, 0.0)
     known = np.isfinite(context.limit)
     for kind, title in WORDS.items():
         rows = np.flatnonzero(known & context.of_kind(kind))

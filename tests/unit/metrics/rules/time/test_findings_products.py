@@ -103,15 +103,22 @@ def test_a_last_round_of_blocks_that_is_not_full_is_a_finding(tmp_path: Path) ->
     finding = got["unfilled_tiles"]
     assert finding.saving == pytest.approx(100_000 * (1 - 144 / (2 * H100_UNITS)), abs=2) and finding.candidate  # type: ignore[attr-defined]
     assert "144 blocks on 132 SMs are 1.09 rounds where 2 run (54.5\u202f%)" in finding.evidence  # type: ignore[attr-defined]
-    # AND the rest above the limit stays with the general rule
-    rest = 100_000 * 144 / (2 * H100_UNITS) - limit(1536, 1536, 4096, H100_BF16, 2)
-    assert got["gemm_above_limit"].saving == pytest.approx(rest, abs=2)  # type: ignore[attr-defined]
+    # AND the call is in no other finding
+    assert "gemm_above_limit" not in got
 
 
 def test_a_result_that_does_not_fill_its_tiles_is_a_finding(tmp_path: Path) -> None:
-    # GIVEN 1408 x 1496 in 11 x 12 tiles of 128 x 128: one full round, 1408 * 1496 of 1408 * 1536 elements used
-    finding = rules(tmp_path, 1408, 1496, 4096, 100, kernel=MMA, kernel_grid=(12, 11, 1))["unfilled_tiles"]
-    assert finding.saving == pytest.approx(100_000 * (1 - 1496 / 1536), abs=2)  # type: ignore[attr-defined]
+    # GIVEN 1408 x 1496 in 11 x 12 tiles of 128 x 128: one full round, 1408 * 1496 of 1408 * 1536 elements used; 580 us, the limit is 558
+    finding = rules(tmp_path, 1408, 1496, 131_072, 580, kernel=MMA, kernel_grid=(12, 11, 1))["unfilled_tiles"]
+    assert finding.saving == pytest.approx(580_000 * (1 - 1496 / 1536), abs=2)  # type: ignore[attr-defined]
+
+
+def test_a_product_whose_tiles_explain_little_is_left_to_the_general_rule(tmp_path: Path) -> None:
+    # GIVEN the same tiles, 2.6 % of them unused, and a product that takes six times its limit of 17 us
+    got = rules(tmp_path, 1408, 1496, 4096, 100, kernel=MMA, kernel_grid=(12, 11, 1))
+    # THEN its one finding says how far above the limit it is
+    assert "unfilled_tiles" not in got
+    assert got["gemm_above_limit"].saving == pytest.approx(100_000 - limit(1408, 1496, 4096, H100_BF16, 2), abs=2)  # type: ignore[attr-defined]
 
 
 def test_a_product_with_fewer_blocks_than_units_is_a_finding(tmp_path: Path) -> None:
@@ -127,10 +134,10 @@ def test_full_rounds_of_full_tiles_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_split_products_fill_the_device_by_their_grid(tmp_path: Path) -> None:
-    # GIVEN 8 x 8 tiles, split four ways over k: 256 blocks in 2 rounds of 132
-    got = rules(tmp_path, 1024, 1024, 4096, 50, kernel=MMA, kernel_grid=(8, 8, 4))
+    # GIVEN 8 x 8 tiles, split four ways over k: 256 blocks in 2 rounds of 132; 575 us, the limit is 556
+    got = rules(tmp_path, 1024, 1024, 262_144, 575, kernel=MMA, kernel_grid=(8, 8, 4))
     assert "small_products" not in got
-    assert got["unfilled_tiles"].saving == pytest.approx(50_000 * (1 - 256 / 264), abs=2)  # type: ignore[attr-defined]
+    assert got["unfilled_tiles"].saving == pytest.approx(575_000 * (1 - 256 / 264), abs=2)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

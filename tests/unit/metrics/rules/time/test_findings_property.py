@@ -14,6 +14,7 @@ from tb_sol_plugin.metrics.rules.time import RULES, time_findings
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.query import Query
+from tests.support.findings import assert_disjoint
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back
 
@@ -59,6 +60,7 @@ def test_findings_stay_within_the_time_there_is(calls: list[tuple], stepped: boo
     assert {f.id for f in found} <= set(RULES)
     assert all(f.saving > 0 and f.title and f.evidence and f.fix and "nan" not in f.evidence for f in found)
     assert combined_ns(found) <= fall.total_ns / fall.steps + len(found)
+    assert_disjoint(found)
     taken = np.zeros(len(fall.work.ops))
     for f in found:
         np.add.at(taken, f.rows, f.claimed)
