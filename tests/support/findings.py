@@ -45,6 +45,13 @@ def step(length: int = 1_000_000, **more: object) -> TraceBuilder:
     return t
 
 
+def filled(length: int, **more: object) -> TraceBuilder:
+    """The same, whose first us is a kernel of no operator: work that follows it leaves no time without work."""
+    t = step(length, **more)
+    t.launch("k", at=0, start=0, duration=1_000)
+    return t
+
+
 def call(
     t: TraceBuilder, name: str, at: int, duration: int, shapes: list[list[int]], *, kernel: str = "k", types: str = "float", **more: object
 ) -> None:

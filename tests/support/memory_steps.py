@@ -30,6 +30,11 @@ class Memory:
 
 
 def training(path: Path, kept: list[int], *, state: int = 0, reserved: int = 8_000_000) -> Capture:
+    """What is read of `trained`."""
+    return ingest.read(str(trained(kept, state=state, reserved=reserved).write(path / "a.pt.trace.json")))
+
+
+def trained(kept: list[int], *, state: int = 0, reserved: int = 8_000_000) -> TraceBuilder:
     """One step per entry of `kept`. Each: an activation of 500,000 B in `Linear_0`, freed; `kept[i]` bytes in `Cache_0`, never freed;
     gradients of 2,000 B, freed in the next step. state: bytes that the optimizer makes in the first step and keeps. Steps of 10 µs."""
     t = TraceBuilder()
@@ -53,4 +58,4 @@ def training(path: Path, kept: list[int], *, state: int = 0, reserved: int = 8_0
         if state and i == 0:
             t.op("aten::zeros_like", at + 7_000, 100)
             m.alloc(at + 7_050, state)
-    return ingest.read(str(t.write(path / "a.pt.trace.json")))
+    return t

@@ -352,6 +352,8 @@ def _calls(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
 STARTS_NS: Final = 100_000
 """An idle device starts what is launched within 100 µs, copies that the host waits for included; else it waits for something."""
 SYNCHRONIZE: Final = re.compile(r"^(cuda|hip|cu|musa)\w*Synchronize")
+RECORDER: Final = frozenset(("Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource"))
+"""The profiler's own work, as Kineto names CUPTI's records of it (category `overhead`): it costs no step that nobody records."""
 
 
 def host_idle(capture: Capture) -> iv.Spans:
@@ -359,7 +361,8 @@ def host_idle(capture: Capture) -> iv.Spans:
 
     A gap counts where the work that ends it was launched in it: to its end where that starts within `STARTS_NS` of the launch, else until
     the launch. Waits of the host for the device that outlast its last work by over `LAUNCH_NS` wait for work that was not recorded and do
-    not count. After the last device event the time counts in which anything else runs on the host, until a launch without recorded work.
+    not count. After the last device event the time counts in which anything else runs on the host, until a launch without recorded work;
+    none where no launch was recorded. The profiler's own work is never the host's.
     """
     return _idle_causes(capture)[0]
 
@@ -406,7 +409,9 @@ def _find_idle_causes(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
     waits = _synchronizes(capture)
     first, past = iv.intersect(gap, iv.union(h.start[waits], h.stop[waits]))
     outlast = past - first > LAUNCH_NS
-    return iv.subtract(answered, (first[outlast], past[outlast])), handed
+    recorder = (h.kind == S.OTHER) & arrays.where(capture.host["name"], RECORDER.__contains__)
+    spared = iv.merge((first[outlast], past[outlast]), iv.union(h.start[recorder], h.stop[recorder]))
+    return iv.subtract(answered, spared), handed
 
 
 def _handed_over(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
@@ -427,6 +432,8 @@ def _synchronizes(capture: Capture) -> Mask:
 def _tail(capture: Capture, last: int) -> iv.Spans:
     """Returns time after the last device event in which something runs on the host but a wait for the device."""
     h = at.host(capture)
+    if (capture.device["call"].to_numpy() < 0).all():
+        return iv.empty()  # no launch was recorded: the program may have launched what runs later
     launch = (h.kind == S.CALL) & (h.start >= last) & arrays.where(capture.host["name"], lambda n: LAUNCHING.search(n) is not None)
     until = int(h.start[launch].min()) if launch.any() else int(h.stop.max())
     busy = (h.stop > last) & ~_synchronizes(capture)

@@ -1,0 +1,229 @@
+"""The device waits: for batches, for first use of code, for the allocator, for answers, for launches, for other devices."""
+
+from __future__ import annotations
+
+from tests.court.case import MS, US, guilty, saves
+from tests.support.findings import step
+from tests.support.trace_builder import TraceBuilder
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def kernel(t: TraceBuilder, start: int, stop: int, at: int, name: str = "k", **more: object) -> None:
+    """A kernel [start, stop) us that is launched at `at` us."""
+    t.launch(name, at=at * US, start=start * US, duration=(stop - start) * US, **more)  # type: ignore[arg-type]
+
+
+def fetched(iterator: str) -> TraceBuilder:
+    """A kernel [0, 400) us, a batch fetched in [100, 700), the next kernel launched at 701 and run [702, 1000)."""
+    t = step()
+    kernel(t, 0, 400, 0, "a")
+    t.annotation(f"enumerate(DataLoader)#{iterator}.__next__", 100 * US, 600 * US)
+    kernel(t, 702, 1000, 701, "b")
+    return t
+
+
+@guilty(input_wait=saves(300 * US, says="in the training process"))
+def a_batch_is_loaded_in_the_training_process() -> TraceBuilder:
+    """The GPU has no work from 400 to 700 us, while a batch is loaded."""
+    return fetched("_SingleProcessDataLoaderIter")
+
+
+@guilty(input_wait=saves(300 * US, says="too slowly in the workers"))
+def workers_load_too_slowly() -> TraceBuilder:
+    """The same, but the batch comes from worker processes."""
+    return fetched("_MultiProcessingDataLoaderIter")
+
+
+@guilty(input_wait=saves(600 * US))
+def a_host_without_a_device_loads_in_its_step() -> TraceBuilder:
+    """A recording of the host: 600 of 1000 us are loading."""
+    t = step(device="")
+    t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 100 * US, 600 * US)
+    t.op("aten::mm", 700 * US, 300 * US)
+    return t
+
+
+@guilty(warm_up=saves(300 * MS, says="schedule("))
+def the_first_launch_loads_code() -> TraceBuilder:
+    """The first launch of a kernel takes 300 of 1000 ms, in which the GPU has no work."""
+    t = step(1_000 * MS)
+    t.op("aten::relu", 0, 310 * MS)
+    t.launch("a", at=0, start=300 * MS, duration=100 * MS, call_duration=300 * MS)
+    t.launch("b", at=310 * MS, start=400 * MS, duration=600 * MS)
+    return t
+
+
+@guilty(warm_up=saves(120 * MS))
+def an_allocation_creates_the_context() -> TraceBuilder:
+    """The first cudaMalloc takes 120 ms: it creates the context, and says nothing of the allocator."""
+    t = step(1_000 * MS)
+    t.call("cudaMalloc", 0, 120 * MS)
+    t.launch("a", at=120 * MS, start=120 * MS + 5 * US, duration=880 * MS - 5 * US)
+    return t
+
+
+@guilty(device_allocation=saves(299 * US, says="expandable_segments"))
+def the_allocator_asks_the_driver() -> TraceBuilder:
+    """Between two kernels (50 and 350 us) the allocator takes memory from the driver for 299 us."""
+    t = step()
+    t.op("aten::empty", 45 * US, 310 * US)
+    kernel(t, 0, 50, 0, "a")
+    t.call("cudaMalloc", 50 * US, 299 * US)
+    kernel(t, 350, 1000, 349, "b")
+    return t
+
+
+@guilty(host_sync=saves(70 * US, says=".item()"))
+def item_stops_the_host() -> TraceBuilder:
+    """The host waits in `.item()` until a kernel ends at 390 us and launches the next one at 450: the GPU is idle until 460."""
+    t = step()
+    t.op("aten::relu", 0, 5 * US)
+    kernel(t, 1, 390, 0, "a")
+    t.op("aten::_local_scalar_dense", 100 * US, 320 * US)
+    t.call("cudaStreamSynchronize", 210 * US, 190 * US)
+    kernel(t, 460, 1000, 450, "b")
+    return t
+
+
+@guilty(host_sync=saves(100 * US, says="torch.cuda.synchronize()"))
+def the_program_synchronizes_the_device() -> TraceBuilder:
+    """torch.cuda.synchronize() in the middle of the step; the next launch comes 100 us after it."""
+    t = step()
+    kernel(t, 1, 500, 0, "a")
+    t.call("cudaDeviceSynchronize", 100 * US, 400 * US)
+    kernel(t, 600, 1000, 599, "b")
+    return t
+
+
+def launches(count: int, *, region: str = "", name: str = "k") -> TraceBuilder:
+    """Kernels of 5 us, one every 100 us, each launched 1 us before it runs; the step ends with the last one."""
+    length = 100 * (count - 1) + 6
+    t = step(length * US)
+    if region:
+        t.op(region, 0, length * US)
+    for i in range(count):
+        t.op("aten::add_", 100 * i * US, 20 * US)
+        kernel(t, 100 * i + 1, 100 * i + 6, 100 * i, f"{name}{i}")
+    return t
+
+
+@guilty(launch_bound=saves((9 * 95 + 1) * US, says="reduce-overhead"))
+def many_short_kernels() -> TraceBuilder:
+    """Ten kernels of 5 us, each launched 95 us after the one before it ended."""
+    return launches(10)
+
+
+@guilty(launch_bound=saves((9 * 95 + 1) * US, says="cudagraphs", never="torch.compile("))
+def many_short_kernels_of_compiled_code() -> TraceBuilder:
+    """The same in a region that is compiled already."""
+    return launches(10, region="Torch-Compiled Region: 0/0", name="triton_poi_fused_add_")
+
+
+@guilty(host_wait=saves((6 * 95 + 1) * US))
+def a_few_short_kernels() -> TraceBuilder:
+    """Seven of them: fewer than a graph is worth, and the host is late all the same."""
+    return launches(7)
+
+
+@guilty(handover=saves(18 * US, never="reduce-overhead"))
+def the_device_changes_kernels_often() -> TraceBuilder:
+    """Ten kernels, each queued 50 us before the one before it ends, and 2 us between any two."""
+    t = step(998 * US)
+    t.op("aten::relu", 0, 900 * US)
+    for i in range(10):
+        kernel(t, 100 * i, 100 * i + 98, max(100 * i - 52, 0))
+    return t
+
+
+@guilty(handover=saves(38 * US, never="reduce-overhead"))
+def kernels_of_a_graph_are_short() -> TraceBuilder:
+    """Twenty kernels of one graph launch, 2 us between any two: no launch is missing."""
+    t = step(998 * US)
+    number = t.call("cudaGraphLaunch", 0, 5 * US, flow=True)
+    for i in range(20):
+        t.kernel(f"k{i}", 50 * i * US, 48 * US, correlation=number)
+    return t
+
+
+@guilty(host_wait=saves(9 * MS, says="data.py:12 preprocess"))
+def python_runs_before_the_first_kernel() -> TraceBuilder:
+    """`preprocess` runs in [1, 8) ms; the only kernel is launched at 8.99 ms and runs [9, 10)."""
+    t = step(10 * MS)
+    outer = t.frame("train.py(80): main", 0, 10 * MS)
+    own = t.frame("data.py(12): preprocess", MS, 7 * MS, parent=outer)
+    t.frame("torch/functional.py(3): stft", 2 * MS, 5 * MS, parent=own)
+    kernel(t, 9_000, 10_000, 8_990)
+    return t
+
+
+@guilty(host_wait=saves(650 * US, says="exchange"))
+def the_host_is_in_a_phase() -> TraceBuilder:
+    """In the range `exchange` of 600 us the host launches one kernel of 50 us, at its end; then the GPU is busy for 300 us, and idle for 100."""
+    t = step()
+    t.annotation("## exchange ##", 0, 600 * US)
+    kernel(t, 550, 600, 500)
+    t.annotation("## math ##", 600 * US, 300 * US)
+    kernel(t, 600, 900, 590)
+    return t
+
+
+def communicates(around: str, *, training: bool = True, over: str = "") -> TraceBuilder:
+    """A kernel [3, 500) us and an all-reduce [500, 1000) us that nothing hides, launched inside of `around`."""
+    t = step()
+    t.op("aten::mm", US, 5 * US)
+    kernel(t, 3, 500, 2)
+    t.op(around, 10 * US, 50 * US)
+    number = t.call("cudaLaunchKernel", 20 * US, US, flow=True)
+    t.kernel(NCCL, 500 * US, 500 * US, correlation=number, stream=20, flow=True)
+    if over:
+        t.op(over, 70 * US, US)
+    if training:
+        t.op("autograd::engine::evaluate_function: MmBackward0", 29 * US, 5 * US, thread=9)
+        t.forward_backward(US, 29 * US, backward_thread=9)
+    return t
+
+
+@guilty(exposed_communication=saves(500 * US, says="DistributedDataParallel("))
+def gradients_are_reduced_after_the_backward_pass() -> TraceBuilder:
+    """An all-reduce of DistributedDataParallel runs for 500 us while nothing computes."""
+    return communicates("nccl:all_reduce", over="DistributedDataParallel.forward")
+
+
+@guilty(exposed_communication=saves(500 * US, says="_micro_pipeline_tp", never="DistributedDataParallel"))
+def tensor_parallel_inference_reduces() -> TraceBuilder:
+    """The same without a backward pass: no gradients are reduced here."""
+    return communicates("nccl:all_reduce", training=False)
+
+
+@guilty(exposed_communication=saves(100 * US))
+def half_of_a_collective_is_hidden() -> TraceBuilder:
+    """An all-reduce [0, 200) us whose second half runs under a kernel [100, 1000)."""
+    t = step()
+    t.launch(NCCL, at=0, start=0, duration=200 * US, stream=20)
+    kernel(t, 100, 1000, 5)
+    return t
+
+
+@guilty(exposed_copies=saves(60 * US))
+def a_short_copy_that_nothing_hides() -> TraceBuilder:
+    """A pinned upload of 60 us between two kernels, launched early: too short for a rule of its own."""
+    t = step()
+    kernel(t, 0, 900, 0)
+    t.copy("HtoD", 900 * US, 60 * US, bytes=1 << 20, src="Pinned", call=(5 * US, 2 * US))
+    kernel(t, 960, 1000, 10)
+    return t
+
+
+@guilty(warm_up=saves(100 * US, missed="idle causes go by the begin of a launch, as in HTA: a launch that begins early and takes long is none of the host"))
+def the_first_of_three_steps_is_slower() -> TraceBuilder:
+    """Three steps of 10 ms that the GPU fills, but for 0.3 ms of the first one, in a launch that loads code."""
+    t = TraceBuilder()
+    for n in range(3):
+        t.step(n + 1, 10 * n * MS, 10 * MS)
+    t.launch("a", at=0, start=0, duration=2 * MS)
+    t.launch("b", at=300 * US, start=2_300 * US, duration=7_700 * US, call_duration=2 * MS)
+    for n in (1, 2):
+        t.launch("a", at=(10 * n - 1) * MS, start=10 * n * MS, duration=2 * MS)
+        t.launch("b", at=10 * n * MS - 500 * US, start=10 * n * MS + 2 * MS, duration=8 * MS)
+    return t
