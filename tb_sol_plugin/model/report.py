@@ -225,8 +225,8 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     saving_bytes: of a finding about memory, bytes that fixing it could free, at most; it stands in place of a time.
     share: saving over the step, or over the memory in use at the peak.
     title: a plain sentence about the cause. evidence: one or two lines with numbers.
-    fix: code, one line. link: the view that proves it. color: palette member of what it removes. candidate: the cause
-    is possible, not proven.
+    fix: code, one line. link: the view that explains it. rows: the view of exactly the rows that its saving is taken from. color: palette
+    member of what it removes. candidate: the cause is possible, not proven.
     """
 
     rule: str
@@ -237,6 +237,7 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     share: float | None = None
     fix: str = ""
     link: Link | None = None
+    rows: Link | None = None
     color: str = "other"
     candidate: bool = False
 

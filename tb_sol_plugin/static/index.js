@@ -3584,16 +3584,23 @@ function FindingItem({ f, largest, memory, whole }) {
 				/* @__PURE__ */ a("p", { children: /* @__PURE__ */ a(Text, { text: f.evidence }) }),
 				/* @__PURE__ */ a("div", {
 					class: "finding-foot",
-					children: [f.fix && /* @__PURE__ */ a(Copy, {
-						class: "fix",
-						what: "the fix",
-						text: () => f.fix,
-						label: `Copy: ${f.fix}`,
-						children: /* @__PURE__ */ a("code", { children: f.fix })
-					}), f.link && /* @__PURE__ */ a(ReportLink, {
-						link: f.link,
-						fallback: "Evidence"
-					})]
+					children: [
+						f.fix && /* @__PURE__ */ a(Copy, {
+							class: "fix",
+							what: "the fix",
+							text: () => f.fix,
+							label: `Copy: ${f.fix}`,
+							children: /* @__PURE__ */ a("code", { children: f.fix })
+						}),
+						f.rows && /* @__PURE__ */ a(ReportLink, {
+							link: f.rows,
+							fallback: "Its rows"
+						}),
+						f.link && /* @__PURE__ */ a(ReportLink, {
+							link: f.link,
+							fallback: "Evidence"
+						})
+					]
 				})
 			]
 		})]

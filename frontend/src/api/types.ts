@@ -122,6 +122,8 @@ export interface Finding {
   share?: number | null;
   fix?: string;
   link?: Link | null;
+  /** the view of exactly the rows that the saving is taken from */
+  rows?: Link | null;
   color?: string;
   candidate?: boolean;
 }

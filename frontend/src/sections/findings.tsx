@@ -46,6 +46,7 @@ function FindingItem({ f, largest, memory, whole }: { f: Finding; largest: numbe
         <p><Text text={f.evidence} /></p>
         <div class="finding-foot">
           {f.fix && <Copy class="fix" what="the fix" text={() => f.fix!} label={`Copy: ${f.fix}`}><code>{f.fix}</code></Copy>}
+          {f.rows && <ReportLink link={f.rows} fallback="Its rows" />}
           {f.link && <ReportLink link={f.link} fallback="Evidence" />}
         </div>
       </div>

@@ -13,12 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.analyses.overview.findings_tables import CALL_COLUMNS, EVENT_COLUMNS, evidence_tables
 from tb_sol_plugin.errors import BadQuery, Unavailable
+from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS
 from tb_sol_plugin.metrics.report.notes import edge_notices, source_notices
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, ranked, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
-from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
-from tb_sol_plugin.metrics.time.scope import is_profile, scope
+from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, RULES, time_findings
+from tb_sol_plugin.metrics.time.scope import Scope, is_profile, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
@@ -30,6 +32,7 @@ from tb_sol_plugin.model.report import (
     Fact,
     FactsSection,
     FindingsSection,
+    Link,
     Notice,
     Report,
     Scalar,
@@ -73,10 +76,12 @@ FACTS: Final = (
 class FindingsQuery(Query, kw_only=True, frozen=True):
     """Which findings.
 
+    rule: the finding whose calls, gaps and device events are shown as rows ("" = all findings, no rows).
     layer: only what findings take from operators inside modules of this class ("" = everywhere).
     phase: only what they take from operators inside this phase, as the table of places names it ("" = everywhere).
     """
 
+    rule: str = ""
     layer: str = ""
     phase: str = ""
 
@@ -88,7 +93,7 @@ class FindingsQuery(Query, kw_only=True, frozen=True):
     order=10,
     requirements=("program",),
     query=FindingsQuery,
-    tables={"findings": COLUMNS, "places": PLACE_COLUMNS},
+    tables={"findings": COLUMNS, "places": PLACE_COLUMNS, "calls": CALL_COLUMNS, "gaps": GAP_COLUMNS, "events": EVENT_COLUMNS},
     facts=FACTS,
 )
 def findings(capture: Capture, query: FindingsQuery) -> Report:
@@ -102,6 +107,8 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
         message, _, hint = NEEDS_TIMES.partition(": ")
         raise Unavailable(message[0].lower() + message[1:], hint=hint.rstrip("."))
     found = time_findings(capture, part, waterfall)
+    if query.rule:
+        return _one(capture, part, waterfall, found, query.rule)
     places = _places(capture, waterfall, found)
     wanted = [n for n in ("layer", "phase") if getattr(query, n)]
     for name in wanted:
@@ -120,6 +127,23 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
     memory = memory_section(capture, registry()) if not wanted else None
     report.sections = [_facts(waterfall, shown), _cards(waterfall, shown), *([memory] if memory is not None else [])]
     report.sections += [_table(waterfall, shown, places), _place_table(places)]
+    return report
+
+
+def _one(capture: Capture, part: Scope, waterfall: Waterfall, found: list[Finding], rule: str) -> Report:
+    """Returns one finding with every row that its saving is taken from."""
+    chosen = [f for f in found if f.id == rule]
+    if not chosen and rule not in RULES:
+        raise BadQuery(f"no finding {rule!r}", hint=f"there are: {', '.join(f.id for f in found) or 'none here'}", field="rule")
+    report = Report(analysis="findings", title="What to fix", headline=_headline(waterfall, chosen))
+    report.notices = source_notices(capture, part) + edge_notices(capture, part)
+    report.notices.append(Notice("One finding and its rows.", "info", Link("findings", {}, "All findings")))
+    if not chosen:
+        report.headline = f"The rule {rule} finds nothing in this selection."
+        return report
+    cards = _cards(waterfall, chosen)
+    cards.title, cards.findings = "The finding", [to_report(f, pages=registry(), step_ns=_step(waterfall), rows=False) for f in chosen]
+    report.sections = [cards, *evidence_tables(capture, part, waterfall, chosen[0])]
     return report
 
 

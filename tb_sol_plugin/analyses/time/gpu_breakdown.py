@@ -12,6 +12,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, MOST, gap_frame, left_out, with_previous
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
@@ -29,6 +30,8 @@ from tb_sol_plugin.model.report import (
     Notice,
     Report,
     Scalar,
+    Sort,
+    TableSection,
     make_facts,
     make_table,
     plain_list,
@@ -132,7 +135,7 @@ SPOKEN: Final = {
     order=5,
     requirements=("device_events",),
     query=BreakdownQuery,
-    tables={"devices": COLUMNS, "idle": IDLE_COLUMNS},
+    tables={"devices": COLUMNS, "idle": IDLE_COLUMNS, "single_gaps": GAP_COLUMNS},
     facts=FACTS,
 )
 def run(capture: Capture, query: BreakdownQuery) -> Report:
@@ -194,6 +197,7 @@ def run(capture: Capture, query: BreakdownQuery) -> Report:
             "unlike in the row all.",
         )
     )
+    sections.append(_gap_table(capture, gaps, rows))
     short = f"gaps below {query.gap_us:g} µs are short"
     sections.append(
         _facts(
@@ -386,3 +390,17 @@ def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
         share = int(here.sum()) / total if total else np.nan
         found.append((FACT[CAUSE_FACTS[name]].label, len(here), int(here.sum()), share, int(here.max()) if len(here) else None))
     return pd.DataFrame(found, columns=[c.name for c in IDLE_COLUMNS]).astype({"longest_ns": "Int64"})
+
+
+def _gap_table(capture: Capture, gaps: pd.DataFrame, rows: Mask) -> TableSection:
+    """Builds the table of single gaps, the longest first; `MOST` of them at most, the others counted below it."""
+    longest = gaps.iloc[np.argsort(-gaps["duration_ns"].to_numpy(), kind="stable")[:MOST]].reset_index(drop=True)
+    frame = gap_frame(capture, with_previous(capture, longest, rows))
+    whole, shown = (int(found["duration_ns"].sum()) for found in (gaps, longest))
+    left = left_out("gaps", len(longest), len(gaps), shown, whole)
+    return make_table(
+        "single_gaps", "Single gaps", frame, GAP_COLUMNS, key="id", subtitle="each gap, what ends it and who launches that",
+        sort=Sort("duration_ns"), filters=["cause", "next", "line"], truncated=len(gaps) - len(longest),
+        footer=left or f"{human(whole, 'ns')} in {human(len(gaps), 'count')} gaps: the idle time of each device, added up.",
+        empty="No gap between two pieces of work.",
+    )  # fmt: skip

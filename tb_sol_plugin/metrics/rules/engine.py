@@ -38,8 +38,9 @@ class Finding:
     the link. color: palette member of what it frees. candidate: the cause is possible, not proven; it stands apart and says so.
     What a finding leaves empty of its rule, title, fix, page, label and color is as its rule states it.
     rows: operator calls (rows of `Work.ops`); of copies, positions in `copies(capture, scope.device)`. claimed: ns that it takes of each
-    call over all steps. spans: of copies, the time that the saving is taken from, over the whole selection. idle: idle time of the device
-    that it takes; copies: device rows of copies outside of operator calls that it takes.
+    call over all steps. spans: of copies, the time that the saving is taken from, over the whole selection. idle: idle time of the
+    device that it takes; copies: device rows of copies outside of operator calls that it takes. events, events_ns: device rows that it is
+    about besides, and the ns that it takes of each: calls, idle time and events together make the saving over all steps.
     direction: of copies; host: they block the host (else they take the device's own time); host_ns: for how long per step.
     share: of memory, the saving over the memory in use at the peak, None where that is unknown; cost_ns: time per step of the fix.
     """
@@ -60,6 +61,8 @@ class Finding:
     spans: iv.Spans = field(default_factory=iv.empty, compare=False, repr=False)
     idle: iv.Spans = field(default_factory=iv.empty, compare=False, repr=False)
     copies: npt.NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
+    events: npt.NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
+    events_ns: Floats = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
     direction: str = ""
     host: bool = False
     host_ns: int = 0
@@ -222,8 +225,12 @@ def combined_ns(found: Sequence[Finding], steps: int = 1) -> int:
     return min(total, iv.length(shared) // steps) if len(shared[0]) else total
 
 
-def to_report(found: Finding, *, pages: Container[str], step_ns: float = 0.0, keep: Mapping[str, str] | None = None) -> report.Finding:
-    """Returns a finding as a page shows it. pages: analyses a link may lead to; keep: query fields that the link keeps."""
+def to_report(
+    found: Finding, *, pages: Container[str], step_ns: float = 0.0, keep: Mapping[str, str] | None = None, rows: bool = True
+) -> report.Finding:
+    """Returns a finding as a page shows it. pages: analyses a link may lead to; keep: query fields that the link keeps. rows: it links
+    to the rows that its saving is taken from.
+    """
     of_memory = found.subject == "memory"
     own = {"rule": found.rule} if found.subject == "copies" else found.query
     return report.Finding(
@@ -235,9 +242,20 @@ def to_report(found: Finding, *, pages: Container[str], step_ns: float = 0.0, ke
         share=found.share if of_memory else found.saving / step_ns if step_ns else None,
         fix=found.fix,
         link=report.Link(found.page, {**(keep or {}), **own}, found.label) if found.page in pages else None,
+        rows=rows_link(found) if rows and "findings" in pages else None,
         color=found.color,
         candidate=found.candidate,
     )
+
+
+def rows_link(found: Finding) -> report.Link | None:
+    """Returns the link to the calls, gaps and device events that a finding's saving is taken from; None without any."""
+    parts = ((len(found.claimed), "call"), (len(found.idle[0]), "gap"), (len(found.events), "device event"))
+    words = [count_text(n, word) for n, word in parts if n]
+    if not words:
+        return None
+    text = " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
+    return report.Link("findings", {"rule": found.id}, text[0].upper() + text[1:])
 
 
 # -- Phrases that rules share ------------------------------------------------------------------------------------------

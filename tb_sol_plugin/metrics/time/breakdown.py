@@ -212,7 +212,11 @@ other: launched before, and the device still took longer (a dependency, a sync, 
 unknown: the work that ends the gap has no recorded launch."""
 
 
-def gaps(capture: Capture, rows: Mask, *, kernel_wait_ns: int = 30) -> pd.DataFrame:
+KERNEL_WAIT_NS: Final = 30
+"""A hand-over from one kernel to the next takes less than this."""
+
+
+def gaps(capture: Capture, rows: Mask, *, kernel_wait_ns: int = KERNEL_WAIT_NS) -> pd.DataFrame:
     """Returns gaps of each device in which none of its streams runs, between its first and its last event.
 
     Columns: device, start_ns, duration_ns, cause (index into CAUSES), next (the device row that ends the gap).

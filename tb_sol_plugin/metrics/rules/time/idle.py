@@ -29,7 +29,7 @@ from tb_sol_plugin.metrics.work.ownership import outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
 
 LAUNCH: Final = re.compile(r"^(cuda|hip|cu)(Ext)?(Module|Coop\w*)?Launch")
@@ -66,8 +66,6 @@ def input_wait(context: TimeContext) -> Answer:
         title = f"The {unit} waits for the input pipeline"
         evidence = f"{batches} {own}, {mean} each; the {unit} has no work for {time_text(ns)} of that time."
     fix = "DataLoader(num_workers=4, persistent_workers=True)" if "process" in own else "DataLoader(num_workers=…, prefetch_factor=4)"
-    if context.on_host:
-        return context.finding(evidence, ns=ns, title=title, fix=fix, find="DataLoader")
     return context.finding(evidence, idle=spans, title=title, fix=fix, find="DataLoader")
 
 
@@ -362,12 +360,13 @@ def communication(context: TimeContext) -> Answer:
     (kernel,), most = arrays.largest([device["name"]], rows[same], own[same])
     name = plain_name(kernel)
     spoken = f" ({kind})" if kind and collective(name) != kind else ""
-    return context.finding(
+    found = context.finding(
         f"{time_text(exposed)} of {time_text(whole)} of communication run while nothing computes, {time_text(most)} of it in "
         f"`{name}`{spoken}.",
         ns=exposed,
         fix=_hide(context, kind),
     )
+    return replace(found, events=rows[own > 0], events_ns=own[own > 0].astype(np.float64))
 
 
 def _hide(context: TimeContext, kind: str) -> str:
@@ -436,7 +435,7 @@ def other_copies(context: TimeContext) -> Answer:
         ns=context.ledger.take_copies(rows, 1.0),
         fix=NOT_FUSED if worst == "DtoD" and made.all() else _HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"]),
     )
-    return replace(found, copies=rows)
+    return replace(found, copies=rows, events=rows, events_ns=left)
 
 
 def _findings(context: TimeContext) -> list[Finding]:
@@ -462,17 +461,22 @@ def _claimed(context: TimeContext, found: list[Finding]) -> list[Finding]:
     for f in found:
         idle = context.ledger.take_idle(iv.intersect(f.spans, context.idle))
         most = max(float(f.saving * context.waterfall.steps) - iv.length(idle), 0.0)
-        calls, own, copies = _claim(context, row[f.rows], 0.0 if f.host else most)
+        calls, own, copies, parts = _claim(context, row[f.rows], 0.0 if f.host else most)
         context.ledger.copies[copies] = 0.0
+        if f.host:  # the copies that block the host: what they cost is idle time
+            copies_shown, parts = row[f.rows], np.zeros(len(f.rows))
+        else:
+            copies_shown, parts = copies[parts > 0], parts[parts > 0]
         out.append(replace(
             f, saving=context.each(iv.length(idle) + own), label="Waits and patterns", rows=calls.rows, claimed=calls.ns, spans=iv.empty(),
-            idle=idle, copies=copies,
+            idle=idle, copies=copies, events=copies_shown, events_ns=parts,
         ))  # fmt: skip
     return out
 
 
-def _claim(context: TimeContext, rows: Ints, most: float) -> tuple[Claim, float, Ints]:
-    """Take up to `most` ns of the exclusive time of some device rows: (what was taken of calls, how much in all, copies taken of no call).
+def _claim(context: TimeContext, rows: Ints, most: float) -> tuple[Claim, float, Ints, Floats]:
+    """Take up to `most` ns of the exclusive time of some device rows: (what was taken of calls, how much in all, copies taken of no call,
+    ns of each).
 
     A copy that is the work of a modeled call stands in that call's time, any other in the exposed copies of the waterfall.
     """
@@ -483,6 +487,7 @@ def _claim(context: TimeContext, rows: Ints, most: float) -> tuple[Claim, float,
     wanted = np.minimum(np.bincount(place, context.waterfall.own[owned], minlength=len(calls)), context.left[calls])
     there = float(left[free].sum() + wanted.sum())
     part = min(1.0, most / there) if there > 0 else 0.0
+    parts = left[free] * part
     taken = context.ledger.take_copies(free, part)
     claim = context.claim(calls, wanted * part)
-    return claim, taken + claim.total, free
+    return claim, taken + claim.total, free, parts

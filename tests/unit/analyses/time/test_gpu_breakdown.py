@@ -6,10 +6,12 @@ import plotly.graph_objects as go
 import pytest
 
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import FigureSection, encode
+from tests.support.trace_builder import TraceBuilder
 
 
 @pytest.fixture
@@ -93,3 +95,39 @@ def test_everything_is_declared_and_drawable(capture):
     assert [s.id for s in figures] == ["use", "bars"]
     for section in figures:
         go.Figure(section.figure)
+
+
+def test_every_gap_is_a_row_with_its_time_cause_neighbors_call_operator_and_python_line(tmp_path):
+    # GIVEN a step in which a kernel ends long before the program launches the next one, from an operator in a Python function
+    trace = TraceBuilder()
+    trace.step(3, 1_000, 20_000)
+    trace.frame("train.py(12): step", 1_500, 12_000)
+    trace.op("aten::mm", 2_000, 500)
+    trace.launch("first", at=2_100, start=3_000, duration=1_000)
+    trace.op("aten::add", 9_000, 500)
+    trace.launch("second", at=9_100, start=10_000, duration=1_000)
+    capture = read(str(trace.write(tmp_path / "worker.pt.trace.json")))
+
+    # WHEN the single gaps are read
+    table = next(s for s in capture.analyze("gpu_breakdown").sections if s.id == "single_gaps")
+
+    # THEN the gap is one row: when it begins in its step, how long it is, why, and who ends it
+    row = {name: values[0] for name, values in table.data.items()}
+    assert len(table.data["id"]) == 1 and table.truncated == 0
+    assert (row["step"], row["start_ns"], row["duration_ns"]) == ("3", 3_000, 6_000)
+    assert row["cause"] == "Waits for the host"
+    assert (row["previous"], row["next"], row["call"], row["operator"]) == ("first", "second", "cudaLaunchKernel", "aten::add")
+    assert row["line"] == "train.py:12 step"
+
+
+def test_of_many_gaps_the_longest_are_rows_and_the_others_are_counted(capture, monkeypatch):
+    # GIVEN a recording with gaps of 50, 100 and 100 ns, and a table of two rows at most
+    monkeypatch.setattr("tb_sol_plugin.analyses.time.gpu_breakdown.MOST", 2)
+
+    # WHEN the page is made
+    table = next(s for s in capture.analyze("gpu_breakdown").sections if s.id == "single_gaps")
+
+    # THEN the two longest are shown, and the footer says what is left out
+    assert table.data["duration_ns"] == [100, 100] and table.truncated == 1
+    assert "2 of 3 gaps are shown" in table.footer
+    assert sorted(table.data["cause"]) == ["Launched in time, still waiting", "Waits for the host"]

@@ -1,0 +1,177 @@
+"""Says of single idle gaps when they are, what ends them and who launches that: one row per gap.
+
+A gap is time in which a device runs nothing. What ends it is the next device event; the call that launched it, and the line of Python
+around that call, say which part of the program the device was waiting for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics.copies.records import frame_text
+from tb_sol_plugin.metrics.rules.copies.context import outermost_operator, program_frames
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.breakdown import CAUSES, KERNEL_WAIT_NS
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Column
+from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.units import human
+
+MOST: Final = 1000
+"""Rows of a table of gaps, calls or copies; what is left out is counted below it."""
+CAUSE_WORDS: Final = {
+    "host_wait": "Waits for the host",
+    "kernel_wait": "Hand-over between kernels",
+    "other": "Launched in time, still waiting",
+    "unknown": "Cause unknown",
+}
+EDGES: Final = ("Before the first work", "After the last work")
+LOADING: Final = "Loads a batch"
+"""Cause of the waits of a recording of the host."""
+GAP_COLUMNS: Final = (
+    Column("step", "Step", doc="Step in which the gap begins.", missing="outside every recorded step"),
+    Column("start_ns", "Start in the step", "ns", "Start of the gap from the begin of its step; without a step from that of the "
+           "recording."),
+    Column("duration_ns", "Idle", "ns", "Length of the gap.", show="bar", color="host"),
+    Column("cause", "Cause", doc="Why the device waited, judged from the launch of the work that ends the gap.", show="badge"),
+    Column("next", "Next", doc="Device event that ends the gap.", show="code", missing="nothing follows in the recording"),
+    Column("call", "Launched by", doc="Host call that launched what ends the gap.", show="code", missing="no launch was recorded"),
+    Column("operator", "Operator", doc="Outermost operator around that call.", show="code", rank=2, missing="no operator around the call"),
+    Column("line", "Python line", doc="Innermost line of the program around that call.", show="code",
+           missing="no Python stack of the program around the call"),
+    Column("previous", "Previous", doc="Device event that ended before the gap.", show="code", rank=2, missing="nothing ran before"),
+    Column("device", "Device", doc="Device id as recorded.", rank=3, missing="all devices of the recording"),
+    Column("id", "Id", doc="Start of the gap in ns since the recording began, and its device.", rank=3),
+)  # fmt: skip
+
+
+def gap_frame(capture: Capture, found: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of GAP_COLUMNS for gaps as `breakdown.gaps` gives them, with a column `previous` of device rows (-1 none).
+
+    cause, next: -1 at the edges of the recording. device: -1 where no device of the recording runs anything.
+    """
+    start = found["start_ns"].to_numpy()
+    following, before = found["next"].to_numpy().astype(np.int64), found["previous"].to_numpy().astype(np.int64)
+    call = np.append(capture.device["call"].to_numpy(), -1)[following].astype(np.int32)  # -1 takes the last one
+    step, since = from_step(capture, start)
+    ids = found["device"].to_numpy()
+    own = start - capture.facts.extent_ns[0]
+    return pd.DataFrame({
+        "step": step, "start_ns": since, "duration_ns": found["duration_ns"].to_numpy(),
+        "cause": _cause_words(capture, found), "next": names_at(capture.device["name"], following),
+        "call": names_at(capture.host["name"], call),
+        "operator": names_at(capture.host["name"], _outermost(capture, call)), "line": lines_around(capture, call),
+        "previous": names_at(capture.device["name"], before), "device": [str(i) if i >= 0 else None for i in ids.tolist()],
+        "id": [f"{t}" if i < 0 else f"{t}@{i}" for t, i in zip(own.tolist(), ids.tolist(), strict=True)],
+    }, columns=[c.name for c in GAP_COLUMNS])  # fmt: skip
+
+
+def _cause_words(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.object_]:
+    words = np.array([*(CAUSE_WORDS[c] for c in CAUSES), EDGES[0], EDGES[1]], object)
+    cause = found["cause"].to_numpy().astype(np.int64)
+    if not len(capture.device):
+        return np.full(len(found), LOADING, object)
+    edge = np.where(found["next"].to_numpy() < 0, len(CAUSES) + 1, len(CAUSES))
+    return np.asarray(words[np.where(cause >= 0, cause, edge)], object)
+
+
+def with_previous(capture: Capture, found: pd.DataFrame, rows: Mask) -> pd.DataFrame:
+    """Adds to gaps of each device the device row that ended before the gap began, -1 none."""
+    out, ids = np.full(len(found), -1, np.int64), capture.device["device"].to_numpy()
+    of = found["device"].to_numpy()
+    for one in np.unique(of).tolist():
+        mine = np.flatnonzero(of == one)
+        out[mine] = _before(capture, np.flatnonzero(rows & (ids == one)), found["start_ns"].to_numpy()[mine])
+    return found.assign(previous=out)
+
+
+def gaps_of(capture: Capture, spans: iv.Spans) -> pd.DataFrame:
+    """Returns idle time of all devices together as gaps, each a part of one; the cause is that of the whole gap.
+
+    Columns as of `breakdown.gaps`, with `previous`; device is -1.
+    """
+    start, stop = spans
+    first = capture.device["start_ns"].to_numpy()
+    last = first + capture.device["duration_ns"].to_numpy()
+    full = np.flatnonzero(last > first)
+    order = full[np.argsort(first[full], kind="stable")]
+    slot = np.searchsorted(first[order], stop)
+    following = np.where(slot < len(order), np.append(order, -1)[np.minimum(slot, len(order))], -1)
+    before = _before(capture, full, start)
+    opened = np.where(before >= 0, last[before] if len(last) else 0, 0)
+    launch = at.launches(capture)
+    at_end = np.maximum(following, 0)
+    call, time = (launch.call[at_end], launch.time[at_end]) if len(first) else (following, start)
+    closed = first[at_end] if len(first) else stop
+    cause = np.select(
+        [(following < 0) | (before < 0), call < 0, time > opened, closed - opened < KERNEL_WAIT_NS],
+        [-1, CAUSES.index("unknown"), CAUSES.index("host_wait"), CAUSES.index("kernel_wait")], CAUSES.index("other"),
+    )  # fmt: skip
+    return pd.DataFrame({
+        "device": np.full(len(start), -1), "start_ns": start, "duration_ns": stop - start, "cause": cause, "next": following,
+        "previous": before,
+    })  # fmt: skip
+
+
+def from_step(capture: Capture, times: Ints) -> tuple[list[str | None], Ints]:
+    """Returns (the step that each moment lies in, None outside; ns since its begin, since that of the recording outside)."""
+    origin = np.full(len(times), capture.facts.extent_ns[0], np.int64)
+    if capture.facts.pseudo_step or not len(capture.steps):
+        return [None] * len(times), times - origin
+    begin, end = capture.steps["start_ns"].to_numpy(), capture.steps["end_ns"].to_numpy()
+    order = np.argsort(begin, kind="stable")
+    place = order[np.maximum(np.searchsorted(begin[order], times, side="right") - 1, 0)]
+    inside = (times >= begin[place]) & (times < end[place])
+    numbers = capture.steps["number"].to_numpy()[place]
+    names = [str(n) if ok else None for n, ok in zip(numbers.tolist(), inside.tolist(), strict=True)]
+    return names, times - np.where(inside, begin[place], origin)
+
+
+def names_at(column: pd.Series[str], rows: npt.NDArray[np.integer]) -> list[str | None]:
+    """Returns the name in each row of a column, None for -1."""
+    if not len(column):
+        return [None] * len(rows)
+    text = arrays.pick(column, np.maximum(rows, 0))
+    return [str(t) if ok else None for t, ok in zip(text.tolist(), (rows >= 0).tolist(), strict=True)]
+
+
+def lines_around(capture: Capture, calls: npt.NDArray[np.integer]) -> list[str | None]:
+    """Returns the innermost line of the program around some host rows, None without one."""
+    h = at.host(capture)
+    if not len(h.start):
+        return [None] * len(calls)
+    rows = np.asarray(calls, np.int32)
+    above = tree.nearest(program_frames(capture), h.parent, h.stop, rows, h.start[np.maximum(rows, 0)])
+    return [str(t) or None for t in frame_text(capture, above).tolist()]
+
+
+def left_out(what: str, shown: int, whole: int, shown_ns: float, whole_ns: float, why: str = "the longest") -> str:
+    """Returns how much of a table stands in the rows shown: `1000 of 12,345 gaps are shown, …`; "" where all do."""
+    if shown >= whole:
+        return ""
+    rest = f"{human(round(shown_ns), 'ns')} of {human(round(whole_ns), 'ns')}"
+    return f"{human(shown, 'count')} of {human(whole, 'count')} {what} are shown, {why}: {rest}."
+
+
+def _before(capture: Capture, rows: npt.NDArray[np.integer], times: Ints) -> Ints:
+    """Returns the last of some device rows to have ended by each moment, -1 none."""
+    device = capture.device
+    stop = (device["start_ns"].to_numpy() + device["duration_ns"].to_numpy())[rows]
+    order = np.argsort(stop, kind="stable")
+    slot = np.searchsorted(stop[order], times, side="right") - 1
+    return np.asarray(np.where(slot >= 0, np.append(rows[order], -1)[slot], -1), np.int64)
+
+
+
+def _outermost(capture: Capture, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Returns the outermost operator around each host row, -1 without one."""
+    if not len(capture.host):
+        return np.full(len(rows), -1, np.int64)
+    return outermost_operator(capture, pd.DataFrame({"operator": at.nearest(capture, S.OPERATOR, rows)}))
