@@ -76,7 +76,7 @@ FACTS: Final = (
 class FindingsQuery(Query, kw_only=True, frozen=True):
     """Which findings.
 
-    rule: the finding whose calls, gaps and device events are shown as rows ("" = all findings, no rows).
+    rule: the finding whose calls, gaps and device events are shown as rows, those of all layers and phases ("" = all findings, no rows).
     layer: only what findings take from operators inside modules of this class ("" = everywhere).
     phase: only what they take from operators inside this phase, as the table of places names it ("" = everywhere).
     """
