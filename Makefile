@@ -1,7 +1,7 @@
 # `make help` lists what there is. PYTHON may name another interpreter: make test PYTHON=.venv/bin/python
 PYTHON ?= python3
 .DEFAULT_GOAL := help
-.PHONY: help venv install test quick lint frontend generate new-analysis samples serve bench wheel ci clean
+.PHONY: help venv install test quick lint frontend plotly generate new-analysis samples serve bench wheel ci clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -23,6 +23,9 @@ lint:  ## ruff, mypy, the layer rule, sizes of files and functions
 
 frontend:  ## build the page into tb_sol_plugin/static (commit the result)
 	cd frontend && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
+
+plotly:  ## build the custom bundle of Plotly into tb_sol_plugin/vendor (after a change in frontend/plotly; commit the result)
+	cd frontend/plotly && npm ci --no-audit --no-fund && npm run build
 
 generate:  ## write what is made from the code: cost models, pages and list of the analyses, OpenAPI
 	$(PYTHON) tools/generate.py

@@ -2,6 +2,7 @@
 import { render as mount, h } from "preact";
 import "./style/index.css";
 import { startData, rescan } from "./state/data";
+import { preload } from "./sections/figure/plotly";
 import { onReload } from "./state/host";
 import { followAddress } from "./state/view";
 import { startTheme } from "./ui/theme";
@@ -27,6 +28,7 @@ export async function render(): Promise<void> {
   startTheme();
   followAddress();
   startData();
+  preload();
   startTips();
   startKeys();
   onReload(rescan);

@@ -99,7 +99,7 @@ def _entry_point(out: Console) -> int:
 
 
 def _parts(out: Console) -> int:
-    from tb_sol_plugin.web.http import STATIC, plotly_script
+    from tb_sol_plugin.web.http import CUSTOM_PLOTLY, STATIC, plotly_script
 
     wrong = 0
     try:
@@ -112,7 +112,7 @@ def _parts(out: Console) -> int:
         wrong += _line(out, True, "device limits", f"{len(known_keys())} devices known")
     except Exception as error:
         wrong += _line(out, False, "analyses", f"do not load: {type(error).__name__}: {error}")
-    page = (STATIC / "index.js").is_file()
+    page = (STATIC / "index.js").is_file() and CUSTOM_PLOTLY.is_file()
     wrong += _line(out, page, "page", "built" if page else "the built frontend is missing")
     plotly = plotly_script()
     return wrong + _line(out, bool(plotly), "plotly.min.js", "found" if plotly else "not in the plotly package")

@@ -1987,6 +1987,118 @@ function startData() {
 		if (full.run !== view.peek().run || full.worker !== view.peek().worker || full.span !== view.peek().span) change(full, "quiet");
 	});
 }
+// src/sections/figure/plotly.ts
+/** Kinds of traces in the custom bundle (frontend/plotly/entry.js). */
+var USUAL = /* @__PURE__ */ new Set([
+	"scatter",
+	"bar",
+	"heatmap",
+	"icicle",
+	void 0
+]);
+var CUSTOM = {
+	src: "vendor/plotly-custom.min.js",
+	found: () => window.TbSolPlotly?.default
+};
+var WHOLE = {
+	src: "vendor/plotly.min.js",
+	found: () => window.Plotly
+};
+function load(script) {
+	script.loading ??= new Promise((done, failed) => {
+		const tag = document.createElement("script");
+		tag.src = script.src;
+		tag.onload = () => {
+			const found = script.found();
+			if (found) done(found);
+			else failed(/* @__PURE__ */ new Error(`${script.src} is not Plotly`));
+		};
+		tag.onerror = () => {
+			script.loading = void 0;
+			tag.remove();
+			failed(/* @__PURE__ */ new Error(`Charts cannot be drawn: ${script.src} could not be read. The tables hold the same numbers.`));
+		};
+		document.head.append(tag);
+	});
+	return script.loading;
+}
+/** Asks for Plotly before the first figure needs it. A failure is shown where a figure is drawn, not here. */
+function preload() {
+	load(CUSTOM).catch(() => void 0);
+}
+/** The script that can draw these traces. */
+function scriptOf(data) {
+	return data.every((trace) => USUAL.has(trace.type)) ? CUSTOM : WHOLE;
+}
+/** Which Plotly drew an element: the one that must redraw and purge it. */
+var drawnBy = /* @__PURE__ */ new WeakMap();
+var CONFIG = {
+	displayModeBar: false,
+	responsive: false,
+	showTips: false,
+	scrollZoom: false,
+	showAxisDragHandles: false
+};
+/** Draws or redraws; resolves when drawn. */
+async function draw(el, data, layout, doubleClick = "reset") {
+	const [script, before] = [scriptOf(data), drawnBy.get(el)];
+	const plotly = await load(script);
+	if (before && before !== script) (await load(before)).purge(el);
+	drawnBy.set(el, script);
+	return plotly.react(el, data, layout, {
+		...CONFIG,
+		doubleClick
+	});
+}
+async function resize(el) {
+	const script = drawnBy.get(el);
+	if (!script || !el.offsetWidth || !el.classList.contains("js-plotly-plot")) return;
+	await (await load(script)).Plots.resize(el);
+}
+async function purge(el) {
+	const script = drawnBy.get(el);
+	if (script) (await load(script)).purge(el);
+}
+/** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
+function placeOf$1(el, axes, x, y) {
+	const layout = el._fullLayout;
+	const [across, up] = [layout?.[`xaxis${axes}`], layout?.[`yaxis${axes}`]];
+	if (!across || !up) return null;
+	const [left, top] = [across._offset + across.l2p(across.d2l(x)), up._offset + up.l2p(up.d2l(y))];
+	return Number.isFinite(left) && Number.isFinite(top) ? {
+		x: left,
+		y: top
+	} : null;
+}
+/** How near, in pixels, a click must be to a point to mean the point itself. */
+var SNAP = 6;
+/** Where on the x axis a click means: the nearest point's place where it is near, else the place itself; with the axis' length. */
+function clickedAt(el, event) {
+	const axis = el._fullLayout?.["xaxis"];
+	if (!axis || !event.event) return null;
+	const pixel = event.event.clientX - el.getBoundingClientRect().left - axis._offset;
+	return {
+		x: event.points.map((p) => p.x).find((x) => typeof x === "number" && Math.abs(axis.l2p(x) - pixel) <= SNAP) ?? axis.p2l(pixel),
+		width: axis.range[1] - axis.range[0]
+	};
+}
+/** The figure as a picture, on a ground of `background`. */
+async function picture(data, layout, format, background, width, height) {
+	return (await load(scriptOf(data))).toImage({
+		data,
+		layout: {
+			...layout,
+			width,
+			height,
+			paper_bgcolor: background
+		}
+	}, {
+		format,
+		width,
+		height,
+		scale: format === "png" ? 2 : 1
+	});
+}
 var palette_default = {
 	tokens: {
 		"bg": ["#F6F7F9", "#0F1216"],
@@ -10112,87 +10224,6 @@ function place(spot, room, w, h) {
 		top: clamp(room.height - h - 4, room.height - h)
 	};
 }
-// src/sections/figure/plotly.ts
-var loading = null;
-function load() {
-	loading ??= new Promise((done, failed) => {
-		const script = document.createElement("script");
-		script.src = "vendor/plotly.min.js";
-		script.onload = () => {
-			const found = window.Plotly;
-			if (found) done(found);
-			else failed(/* @__PURE__ */ new Error("vendor/plotly.min.js is not Plotly"));
-		};
-		script.onerror = () => {
-			loading = null;
-			script.remove();
-			failed(/* @__PURE__ */ new Error("Charts cannot be drawn: vendor/plotly.min.js could not be read. The tables hold the same numbers."));
-		};
-		document.head.append(script);
-	});
-	return loading;
-}
-var CONFIG = {
-	displayModeBar: false,
-	responsive: false,
-	showTips: false,
-	scrollZoom: false,
-	showAxisDragHandles: false
-};
-/** Draws or redraws; resolves when drawn. */
-async function draw(el, data, layout, doubleClick = "reset") {
-	return (await load()).react(el, data, layout, {
-		...CONFIG,
-		doubleClick
-	});
-}
-async function resize(el) {
-	if (!loading || !el.offsetWidth || !el.classList.contains("js-plotly-plot")) return;
-	await (await load()).Plots.resize(el);
-}
-async function purge(el) {
-	if (loading) (await load()).purge(el);
-}
-/** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
-function placeOf$1(el, axes, x, y) {
-	const layout = el._fullLayout;
-	const [across, up] = [layout?.[`xaxis${axes}`], layout?.[`yaxis${axes}`]];
-	if (!across || !up) return null;
-	const [left, top] = [across._offset + across.l2p(across.d2l(x)), up._offset + up.l2p(up.d2l(y))];
-	return Number.isFinite(left) && Number.isFinite(top) ? {
-		x: left,
-		y: top
-	} : null;
-}
-/** How near, in pixels, a click must be to a point to mean the point itself. */
-var SNAP = 6;
-/** Where on the x axis a click means: the nearest point's place where it is near, else the place itself; with the axis' length. */
-function clickedAt(el, event) {
-	const axis = el._fullLayout?.["xaxis"];
-	if (!axis || !event.event) return null;
-	const pixel = event.event.clientX - el.getBoundingClientRect().left - axis._offset;
-	return {
-		x: event.points.map((p) => p.x).find((x) => typeof x === "number" && Math.abs(axis.l2p(x) - pixel) <= SNAP) ?? axis.p2l(pixel),
-		width: axis.range[1] - axis.range[0]
-	};
-}
-/** The figure as a picture, on a ground of `background`. */
-async function picture(data, layout, format, background, width, height) {
-	return (await load()).toImage({
-		data,
-		layout: {
-			...layout,
-			width,
-			height,
-			paper_bgcolor: background
-		}
-	}, {
-		format,
-		width,
-		height,
-		scale: format === "png" ? 2 : 1
-	});
-}
 // src/sections/figure/scale.tsx
 /** How the boxes are colored, kept in the figure's text as `c:own`. */
 var paintOf = (text) => text.split(";").includes("c:own") ? "own" : "given";
@@ -10314,7 +10345,7 @@ var CARD_FROM = 560;
 function Figure({ s, table, twins, main }) {
 	const container = T(null);
 	const plot = T(null);
-	const bound = T(false);
+	const bound = T(null);
 	const [near, setNear] = d$2(false);
 	const [[width, height], setSize] = d$2([0, 0]);
 	const [failed, setFailed] = d$2("");
@@ -10390,8 +10421,8 @@ function Figure({ s, table, twins, main }) {
 				...at,
 				radius
 			});
-			if (bound.current) return;
-			bound.current = true;
+			if (bound.current === drawn.on) return;
+			bound.current = drawn.on;
 			drawn.on("plotly_click", (event) => {
 				const { zoom } = known.current.s;
 				if (zoom) {
@@ -13386,6 +13417,7 @@ async function render() {
 	startTheme();
 	followAddress();
 	startData();
+	preload();
 	startTips();
 	startKeys();
 	onReload(rescan);

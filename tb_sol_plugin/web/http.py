@@ -129,17 +129,19 @@ def warm() -> None:
         answer_capture(first, smallest_capture(), {})
 
 
-# -- the built frontend, and Plotly from the installed Python package: nothing comes from another host ---------------
+# -- the built frontend and Plotly: nothing comes from another host ---------------------------------------------------
 
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
+CUSTOM_PLOTLY = STATIC.parent / "vendor" / "plotly-custom.min.js"
+"""A bundle of Plotly with the usual kinds of traces; made by `make plotly`."""
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".json": "application/json", ".html": "text/html"}
 
 pages = Blueprint("pages", __name__)
 
 
 def plotly_script() -> str | None:
-    """Returns where the installed Plotly keeps its script; found without importing it."""
+    """Returns where the installed Python package Plotly keeps the whole of its script; found without importing it."""
     spec = importlib.util.find_spec("plotly")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         path = os.path.join(folder, "package_data", "plotly.min.js")
@@ -154,13 +156,16 @@ def start() -> Response:
     return _send("index.html")
 
 
+@pages.get("/vendor/plotly-custom.min.js")
+def custom_plotly() -> Response:
+    """Serves the bundle of Plotly that draws the usual kinds of traces."""
+    return _file(str(CUSTOM_PLOTLY), 3)
+
+
 @pages.get("/vendor/plotly.min.js")
 def plotly() -> Response:
-    """Serves Plotly: large, compressed once, revalidated by its ETag."""
-    path = plotly_script()
-    if path is None:
-        abort(404)
-    return reply(_packed(path, os.path.getmtime(path), 3), request)
+    """Serves the whole of Plotly, which analyses of other packages may need: large, compressed once, revalidated by its ETag."""
+    return _file(plotly_script(), 3)
 
 
 @pages.get("/<path:name>")
@@ -170,10 +175,14 @@ def static_file(name: str) -> Response:
 
 
 def _send(name: str) -> Response:
-    full = safe_join(str(STATIC), name) if "\0" not in name else None
-    if full is None or not os.path.isfile(full):
+    return _file(safe_join(str(STATIC), name) if "\0" not in name else None, 2)
+
+
+def _file(path: str | None, level: int) -> Response:
+    """Sends a file compressed; 404 where there is none."""
+    if path is None or not os.path.isfile(path):
         abort(404)
-    return reply(_packed(full, os.path.getmtime(full), 2), request)
+    return reply(_packed(path, os.path.getmtime(path), level), request)
 
 
 @lru_cache(maxsize=64)

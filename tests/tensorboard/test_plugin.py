@@ -61,7 +61,7 @@ def test_every_route_below_any_prefix(logdir: Path, prefix: str) -> None:
         for path, status in (
             ("/api/v1/run?run=job", 200), ("/api/v1/analyses?run=job&wait=30", 200), ("/api/v1/analysis/health?run=job&wait=30", 200),
             ("/api/v1/analysis/health?run=job&format=csv", 200), ("/api/v1/trace?run=job", 200), ("/api/v1/openapi.json", 200),
-            ("/api/v1/health", 200), ("/vendor/plotly.min.js", 200), ("/api/v1/none", 404), ("/none.js", 404), ("/api/v1/run", 400),
+            ("/api/v1/health", 200), ("/vendor/plotly.min.js", 200), ("/vendor/plotly-custom.min.js", 200), ("/api/v1/none", 404), ("/none.js", 404), ("/api/v1/run", 400),
         ):  # fmt: skip
             assert client.get(f"{prefix}{HOME}{path}").status_code == status, path
         assert client.post(f"{prefix}{HOME}/api/v1/rescan").status_code == 200
@@ -86,7 +86,7 @@ def test_tensorboards_validator_has_nothing_to_say(board: tuple[SolPlugin, Clien
     caplog.set_level(logging.WARNING)
     client = board[1]
     codes = set()
-    addresses = ["/api/v1/runs", "/api/v1/analysis/health?run=job&wait=30", "/api/v1/none", "/api/v1/run", "/vendor/plotly.min.js", "/index.html",
+    addresses = ["/api/v1/runs", "/api/v1/analysis/health?run=job&wait=30", "/api/v1/none", "/api/v1/run", "/vendor/plotly-custom.min.js", "/index.html",
                  "/api/v1/trace?run=job", "/api/v1/trace?run=none", "/api/v1/analysis/health?run=job&format=csv"]  # fmt: skip
     for path in addresses:
         reply = client.get(HOME + path)

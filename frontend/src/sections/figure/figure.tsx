@@ -40,7 +40,7 @@ const CARD_FROM = 560;
 export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
   const container = useRef<HTMLDivElement>(null);
   const plot = useRef<HTMLDivElement>(null);
-  const bound = useRef(false);
+  const bound = useRef<PlotElement["on"] | null>(null);
   const [near, setNear] = useState(false);
   const [[width, height], setSize] = useState<[number, number]>([0, 0]);
   const [failed, setFailed] = useState("");
@@ -85,8 +85,8 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
     const listen = (drawn: PlotElement, at: { x: number; y: number } | null, radius: number): void => {
       setDrawn(true);
       setSpot(at && { ...at, radius });
-      if (bound.current) return;
-      bound.current = true;
+      if (bound.current === drawn.on) return; // Plotly gives each element that it draws anew another one
+      bound.current = drawn.on;
       drawn.on("plotly_click", (event: PlotEvent) => {
         const { zoom } = known.current.s;
         if (zoom) {

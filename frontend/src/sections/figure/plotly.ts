@@ -1,4 +1,5 @@
-// The only file that touches Plotly. It is loaded when the first figure nears the screen, from the server, never from elsewhere.
+// The only file that touches Plotly. It comes from this server, never from elsewhere: a custom bundle of the usual kinds of traces, asked
+// for while the first report is on its way; the whole of it only where a figure holds another kind.
 
 export interface PlotPoint {
   customdata?: unknown;
@@ -33,41 +34,74 @@ interface PlotlyModule {
   toImage: (el: HTMLElement | object, options: object) => Promise<string>;
 }
 
-let loading: Promise<PlotlyModule> | null = null;
+/** Kinds of traces in the custom bundle (frontend/plotly/entry.js). */
+const USUAL: ReadonlySet<unknown> = new Set(["scatter", "bar", "heatmap", "icicle", undefined]);
 
-function load(): Promise<PlotlyModule> {
-  loading ??= new Promise<PlotlyModule>((done, failed) => {
-    const script = document.createElement("script");
-    script.src = "vendor/plotly.min.js";
-    script.onload = () => {
-      const found = (window as unknown as { Plotly?: PlotlyModule }).Plotly;
-      if (found) done(found);
-      else failed(new Error("vendor/plotly.min.js is not Plotly"));
-    };
-    script.onerror = () => {
-      loading = null;
-      script.remove();
-      failed(new Error("Charts cannot be drawn: vendor/plotly.min.js could not be read. The tables hold the same numbers."));
-    };
-    document.head.append(script);
-  });
-  return loading;
+/** A script that brings Plotly: its address and the name under which it puts itself into the window. */
+interface Script {
+  src: string;
+  found: () => PlotlyModule | undefined;
+  loading?: Promise<PlotlyModule> | undefined;
 }
+
+const CUSTOM: Script = {
+  src: "vendor/plotly-custom.min.js",
+  found: () => (window as unknown as { TbSolPlotly?: { default: PlotlyModule } }).TbSolPlotly?.default,
+};
+const WHOLE: Script = { src: "vendor/plotly.min.js", found: () => (window as unknown as { Plotly?: PlotlyModule }).Plotly };
+
+function load(script: Script): Promise<PlotlyModule> {
+  script.loading ??= new Promise<PlotlyModule>((done, failed) => {
+    const tag = document.createElement("script");
+    tag.src = script.src;
+    tag.onload = () => {
+      const found = script.found();
+      if (found) done(found);
+      else failed(new Error(`${script.src} is not Plotly`));
+    };
+    tag.onerror = () => {
+      script.loading = undefined;
+      tag.remove();
+      failed(new Error(`Charts cannot be drawn: ${script.src} could not be read. The tables hold the same numbers.`));
+    };
+    document.head.append(tag);
+  });
+  return script.loading;
+}
+
+/** Asks for Plotly before the first figure needs it. A failure is shown where a figure is drawn, not here. */
+export function preload(): void {
+  load(CUSTOM).catch(() => undefined);
+}
+
+/** The script that can draw these traces. */
+export function scriptOf(data: unknown[]): Script {
+  return data.every((trace) => USUAL.has((trace as { type?: unknown }).type)) ? CUSTOM : WHOLE;
+}
+
+/** Which Plotly drew an element: the one that must redraw and purge it. */
+const drawnBy = new WeakMap<HTMLElement, Script>();
 
 const CONFIG = { displayModeBar: false, responsive: false, showTips: false, scrollZoom: false, showAxisDragHandles: false };
 
 /** Draws or redraws; resolves when drawn. */
 export async function draw(el: HTMLElement, data: unknown[], layout: object, doubleClick: "reset" | false = "reset"): Promise<PlotElement> {
-  return (await load()).react(el, data, layout, { ...CONFIG, doubleClick });
+  const [script, before] = [scriptOf(data), drawnBy.get(el)];
+  const plotly = await load(script);
+  if (before && before !== script) (await load(before)).purge(el);
+  drawnBy.set(el, script);
+  return plotly.react(el, data, layout, { ...CONFIG, doubleClick });
 }
 
 export async function resize(el: HTMLElement): Promise<void> {
-  if (!loading || !el.offsetWidth || !el.classList.contains("js-plotly-plot")) return;
-  await (await load()).Plots.resize(el);
+  const script = drawnBy.get(el);
+  if (!script || !el.offsetWidth || !el.classList.contains("js-plotly-plot")) return;
+  await (await load(script)).Plots.resize(el);
 }
 
 export async function purge(el: HTMLElement): Promise<void> {
-  if (loading) (await load()).purge(el);
+  const script = drawnBy.get(el);
+  if (script) (await load(script)).purge(el);
 }
 
 /** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
@@ -93,6 +127,6 @@ export function clickedAt(el: HTMLElement, event: PlotEvent): { x: number; width
 
 /** The figure as a picture, on a ground of `background`. */
 export async function picture(data: unknown[], layout: Record<string, unknown>, format: "png" | "svg", background: string, width: number, height: number): Promise<string> {
-  const plotly = await load();
+  const plotly = await load(scriptOf(data));
   return plotly.toImage({ data, layout: { ...layout, width, height, paper_bgcolor: background } }, { format, width, height, scale: format === "png" ? 2 : 1 });
 }
