@@ -69,7 +69,9 @@ FACTS: Final = (
     Fact("combined_ns", "Together, at most", "ns", "What all of them could save together per step, at most: no nanosecond stands in two "
          "of them."),
     Fact("step_ns", "Step", "ns", "Mean length of a step; of the whole recording where no step was recorded."),
-    Fact("after_ns", "What remains, at least", "ns", "The step less that: what remains if every finding were fixed to its limit."),
+    Fact("after_ns", "What remains, at least", "ns", "The step less that: what remains if every finding were fixed to its limit. Below the "
+         "limit where a fix replaces work by work with a lower limit: another type, one kernel for several, no recomputation."),
+    Fact("sol_ns", "Limit", "ns", "Sum of the limits of all modeled work as it is, per step: the last bars of the waterfall."),
 )  # fmt: skip
 
 
@@ -165,6 +167,7 @@ def _facts(waterfall: Waterfall, shown: list[Finding]) -> FactsSection:
     step = round(_step(waterfall))
     values: dict[str, Scalar] = {
         "findings": len(shown), "combined_ns": together, "step_ns": step, "after_ns": max(step - together, 0),
+        "sol_ns": round(waterfall.sol_ns / waterfall.steps) if waterfall.has_limits else None,
     }  # fmt: skip
     return make_facts("answer", "Findings", values, FACTS, weight="headline", style="tiles")
 

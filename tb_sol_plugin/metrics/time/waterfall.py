@@ -317,6 +317,8 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         busy = host.busy
     total = iv.length(windows) if host is None else host.total_ns
     idle = iv.subtract(windows, busy) if not done.from_ledger else iv.empty()
+    if host is None:  # what was launched early waits for the device, whatever the host does meanwhile
+        loading = iv.intersect(loading, host_idle(capture))
     wait = iv.subtract(idle, loading) if host is None else iv.empty()
     why = waits(capture) if host is None else None
     inside = _inside(part, done, rows, op_own)

@@ -79,12 +79,21 @@ def findings_without(
 ) -> list[Finding]:  # fmt: skip
     """Returns the findings of a selection without copies and time that findings of another subject hold: `claimed` rows, `taken` spans."""
     found = records.copies(capture, where.device)
-    windows, rows = windows_of(capture, where)
-    if not len(found) or not iv.length(windows):
+    if not len(found) or not iv.length(windows_of(capture, where)[0]):
         return []
+    return run(_ORDER, copy_context(capture, where, limits, thresholds, claimed=claimed, taken=taken))[0]
+
+
+def copy_context(
+    capture: Capture, where: Scope, limits: dict[str, tuple[float, str]], thresholds: Thresholds = DEFAULT, *,
+    claimed: Ints | None = None, taken: iv.Spans | None = None,
+) -> CopyContext:  # fmt: skip
+    """Returns the context of rules about copies, without the copies and the time that other findings hold."""
+    found = records.copies(capture, where.device)
+    windows, rows = windows_of(capture, where)
     inside = np.isin(found["step"].to_numpy(), rows) if rows else np.ones(len(found), bool)
     if claimed is not None:
         inside[claimed] = False
     free = windows if taken is None else iv.subtract(windows, taken)
     waits = blocking(capture, found, thresholds)
-    return run(_ORDER, CopyContext(capture, where, found, waits, limits, thresholds, inside, windows, max(len(rows), 1), free))[0]
+    return CopyContext(capture, where, found, waits, limits, thresholds, inside, windows, max(len(rows), 1), free)

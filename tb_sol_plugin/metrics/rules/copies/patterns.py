@@ -191,7 +191,7 @@ def exposed(context: CopyContext) -> Answer:
             of = f"{peak[1]}, {human(peak[0], 'B/s')}"
             note = f"faster than {of}: the link assumption is wrong" if over else f"{human(reached / peak[0], 'ratio')} of {of}"
         title = f"Large copies run while nothing computes ({NAMES[direction].lower()})"
-        fix = _upload_fix(context, rows, fix) if direction == "HtoD" else fix
+        fix = upload_fix(context, rows, fix) if direction == "HtoD" else fix
         out.append(context.finding(rows, spans=context.on_device(rows), note=note, title=title, fix=fix))
     return [found for found in out if found is not None]
 
@@ -226,7 +226,7 @@ def pageable_loading(context: CopyContext) -> Answer:
     if int(context.bytes[rows].max()) < context.thresholds.tiny_bytes:  # values, no batches
         title, fix = "Small copies to the device come from pageable memory", "torch.full((), value, device=device)  # made on the device"
     elif context.mostly_once(rows):
-        title, fix = "Data goes to the device once, from pageable memory", _upload_fix(context, rows, fix)
+        title, fix = "Data goes to the device once, from pageable memory", upload_fix(context, rows, fix)
     return context.finding(rows, spans=_both(context, rows), note=note, title=title, fix=fix)
 
 
@@ -237,7 +237,7 @@ def long_exposed(context: CopyContext) -> Mask:
     return np.asarray(long & (exposed > context.thresholds.exposed_share * context.duration), np.bool_)
 
 
-def _upload_fix(context: CopyContext, rows: Places, fix: str) -> str:
+def upload_fix(context: CopyContext, rows: Places, fix: str) -> str:
     """Returns the advice for copies to the device: `fix`, but for data that is not uploaded in every step."""
     if not context.mostly_once(rows):
         return fix
@@ -298,7 +298,7 @@ def tiny(context: CopyContext) -> Answer:
         note = f"each waits about {human(round(fit[0]), 'ns')} before its first byte" if fit else "too few sizes to fit their latency"
         title = f"Many tiny copies, each mostly latency ({NAMES[direction].lower()})"
         fix = PACK.get(direction, PACK[""])
-        fix = _upload_fix(context, rows, fix) if direction == "HtoD" else fix
+        fix = upload_fix(context, rows, fix) if direction == "HtoD" else fix
         out.append(context.finding(rows, spans=context.on_device(rows), most_ns=float(most.sum()), note=note, title=title, fix=fix))
     return [found for found in out if found is not None]
 
@@ -323,7 +323,7 @@ def coalescable(context: CopyContext) -> Answer:
         note = f"{human(len(ids), 'count')} {'run' if len(ids) == 1 else 'runs'} of up to {human(int(count.max()), 'count')}"
         title = f"Copies in a row could be one ({NAMES[direction].lower()})"
         fix = PACK.get(direction, PACK[""])
-        fix = _upload_fix(context, rows, fix) if direction == "HtoD" else fix
+        fix = upload_fix(context, rows, fix) if direction == "HtoD" else fix
         out.append(context.finding(rows, spans=context.on_device(rows), most_ns=float(most.sum()), note=note, title=title, fix=fix))
     return [found for found in out if found is not None]
 
@@ -395,7 +395,7 @@ def waiting(context: CopyContext) -> Answer:
             if name == "blocking_to_device" and (context.copies["src_kind"].to_numpy(object)[rows] == "Pinned").all():
                 fix = "tensor.to(device, non_blocking=True)  # its memory is pinned already"
             elif name == "blocking_to_device":
-                fix = _upload_fix(context, rows, fix)
+                fix = upload_fix(context, rows, fix)
             out.append(context.finding(rows, spans=context.on_host(rows), host=True, rule=name, title=title, fix=fix))
     return [found for found in out if found is not None]
 

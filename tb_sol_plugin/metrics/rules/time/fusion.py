@@ -18,7 +18,7 @@ from tb_sol_plugin.cost.inputs import BITS, Inputs, Tensor, broadcast, wider
 from tb_sol_plugin.cost.ops.pointwise import BINARY, COMPARE, UNARY
 from tb_sol_plugin.metrics.rules.engine import Answer, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext, thread_of
-from tb_sol_plugin.metrics.rules.time.recorded import fusing
+from tb_sol_plugin.metrics.rules.time.recorded import NOT_FUSED, compiled_calls, compiled_rows, fusing
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.model import schemas as S
@@ -451,9 +451,20 @@ def unfused_optimizer(context: TimeContext) -> Answer:
         evidence + ".",
         claim,
         idle=idle,
-        fix=f"torch.optim.{kind}(model.parameters(), fused=True)" if kind in HAS_FUSED else "step = torch.compile(optimizer.step)",
+        fix=_optimizer_fix(context, kind, rows, kernels),
         find="Optimizer",
     )
+
+
+def _optimizer_fix(context: TimeContext, kind: str, rows: Ints, kernels: npt.NDArray[np.intp]) -> str:
+    """Returns how to make one pass of an optimizer's calls; what torch.compile has made already is not told to compile."""
+    if kind in HAS_FUSED:
+        return f"torch.optim.{kind}(model.parameters(), fused=True)"
+    if context.on_host:
+        made = compiled_calls(context.capture, context.ops["host"].to_numpy()[rows].astype(np.int64))
+    else:
+        made = compiled_rows(context.capture, kernels.astype(np.int64))
+    return NOT_FUSED if 2 * int(made.sum()) > len(made) else "step = torch.compile(optimizer.step)"
 
 
 def _launch_gaps(context: TimeContext, inside: iv.Spans, kernels: int) -> iv.Spans:

@@ -16,7 +16,8 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT
-from tb_sol_plugin.metrics.rules.copies import KEYS, findings_without
+from tb_sol_plugin.metrics.rules.copies import KEYS, copy_context, findings_without
+from tb_sol_plugin.metrics.rules.copies.patterns import upload_fix
 from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.rules.time.recorded import NOT_FUSED, busiest_line, collective, collectives, compiled_rows, launching
@@ -70,11 +71,21 @@ def input_wait(context: TimeContext) -> Answer:
 
 
 def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
-    """Returns host rows that fetch a batch inside the windows, and where the loading happens in words."""
+    """Returns host rows that fetch a batch inside the windows, and where the loading happens in words.
+
+    The call that finds the loader exhausted brings no batch: the last of its thread, without an operator where others have some, in less
+    than a tenth of their time.
+    """
     h = at.host(context.capture)
     name = context.capture.host["name"]
     loads = arrays.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
     rows = np.flatnonzero(loads & (h.kind != S.FRAME))
+    operators = np.concatenate(([0], np.cumsum(h.kind == S.OPERATOR)))
+    works = operators[h.end[rows]] - operators[np.minimum(rows + 1, h.end[rows])]
+    last = ~pd.Series(h.thread[rows]).duplicated(keep="last").to_numpy()
+    usual = float(np.median(h.duration[rows[~last]])) if (~last).any() else 0.0
+    works_usually = bool((works[~last] > 0).any())
+    rows = rows[~(last & (10 * h.duration[rows] < usual) & ~((works > 0) & works_usually))]
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.windows) > 0]
     single = bool(arrays.where(name, lambda n: "SingleProcess" in n)[rows].any())
     return rows, "in the training process" if single else "too slowly in the workers"
@@ -274,9 +285,32 @@ def host_wait(context: TimeContext) -> Answer:
         fix = f'with record_function("{phase}/…"):  # mark its parts, to see which one blocks'
     if 4 * in_line > ns:
         fix = f"# {line} runs meanwhile: shorten it, or move it out of the step"
-    if 2 * blocked > ns and "Memcpy" in call:
-        fix = "x.pin_memory().to(device, non_blocking=True)  # a copy from or to pageable memory blocks the host"
+    if 2 * blocked > ns:
+        fix = _copy_fix(context, call, idle) or fix
     return context.finding(evidence + ".", idle=context.ledger.take_idle(idle), title=title, fix=fix)
+
+
+def _copy_fix(context: TimeContext, call: str, idle: iv.Spans) -> str:
+    """Returns the advice for a call that copies while the device idles, by the recorded ends of its copies; "" for any other call."""
+    h = at.host(context.capture)
+    found = records.copies(context.capture, context.part.device)
+    made = found["call"].to_numpy().astype(np.int64)
+    named = arrays.where(context.capture.host["name"], lambda n: n == call) & (h.kind == S.CALL)
+    inside = iv.overlap_with(h.start[made], h.stop[made], idle) > 0 if len(made) else np.zeros(0, np.bool_)
+    rows = np.flatnonzero((made >= 0) & named[np.maximum(made, 0)] & inside) if len(made) else made
+    if not len(rows):
+        return _HOLDS if "Memcpy" in call else ""
+    copies = copy_context(context.capture, context.part, bandwidth.peaks(context.spec))
+    time = h.duration[made[rows]].astype(np.float64)
+    if 2 * float(time[copies.pageable[rows]].sum()) <= float(time.sum()):
+        return _HOLDS
+    up = copies.direction[rows] == "HtoD"
+    if 2 * float(time[up].sum()) <= float(time.sum()):
+        return _HIDE_COPIES["DtoH"]
+    return upload_fix(copies, rows[up], "x.pin_memory().to(device, non_blocking=True)  # copies from pageable memory hold the host")
+
+
+_HOLDS: Final = "tensor.to(device, non_blocking=True)  # the call holds the host; nothing shows that its memory is pageable"
 
 
 def _at_the_ends(context: TimeContext, idle: iv.Spans) -> int:
@@ -433,9 +467,19 @@ def other_copies(context: TimeContext) -> Answer:
     found = context.finding(
         f"{subject_verb(len(rows), 'copy', 'runs', 'copies')} {time_text(left.sum())} while nothing computes, most of it {worst}{rate}.",
         ns=context.ledger.take_copies(rows, 1.0),
-        fix=NOT_FUSED if worst == "DtoD" and made.all() else _HIDE_COPIES.get(worst, _HIDE_COPIES["HtoD"]),
+        fix=NOT_FUSED if worst == "DtoD" and made.all() else _hide_copies(context, rows, str(worst)),
     )
     return replace(found, copies=rows, events=rows, events_ns=left)
+
+
+def _hide_copies(context: TimeContext, rows: Ints, direction: str) -> str:
+    """Returns how to hide some copies, most of them of one direction; data that is not uploaded in every step is no batch."""
+    fix = _HIDE_COPIES.get(direction, "tensor.to(device, non_blocking=True)  # on a stream of its own, from or to pinned memory")
+    if direction != "HtoD":
+        return fix
+    copies = copy_context(context.capture, context.part, bandwidth.peaks(context.spec))
+    of = np.isin(copies.copies["row"].to_numpy(), rows) & (copies.direction == direction)
+    return upload_fix(copies, np.flatnonzero(of), fix)
 
 
 def _findings(context: TimeContext) -> list[Finding]:

@@ -46,6 +46,9 @@ def test_savings_add_up_and_say_where(run: Capture) -> None:
     facts = answer.facts
     assert facts["findings"] == len(answer.findings) and facts["combined_ns"] == sum(f.saving_ns or 0 for f in answer.findings)
     assert facts["step_ns"] == 100_000 and facts["after_ns"] == 100_000 - int(facts["combined_ns"])  # type: ignore[arg-type]
+    # AND the step and its limit are those of the waterfall
+    overview = report(run, "overview").facts
+    assert (facts["step_ns"], facts["sol_ns"]) == (overview["step_ns"], overview["sol_ns"])
     assert answer.table("findings")["saving_ns"].tolist() == [f.saving_ns for f in answer.findings]
 
 

@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.metrics.rules.engine import to_report
+from tb_sol_plugin.metrics.rules.time import time_findings
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import waterfall
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Link
 from tests.support.findings import H100_BANDWIDTH, H100_BF16, H100_FP32, call, found, step
 from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back
 
 MILLION = 1 << 20
 
@@ -27,6 +32,53 @@ def test_data_loading_while_the_device_idles_is_a_finding(tmp_path: Path) -> Non
         "2 batches load in the training process, 300.0\u202fµs each" in finding.evidence
         and finding.title == "The GPU waits for the input pipeline"
     )
+
+
+LOAD = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def test_the_call_that_ends_a_loader_is_no_batch(tmp_path: Path) -> None:
+    # GIVEN two loads of 300 us that stack their samples, and a third of 2 us that only finds the loader exhausted
+    t = step()
+    for at in (0, 500_000):
+        t.annotation(LOAD, at, 300_000)
+        t.op("aten::stack", at + 1_000, 10_000)
+    t.annotation(LOAD, 900_000, 2_000)
+    t.launch("k", at=400_000, start=500_000, duration=100_000)
+    # THEN two batches are counted, and their mean is theirs
+    assert "2 batches load in the training process, 300.0\u202fµs each" in found(t, tmp_path)["input_wait"].evidence
+
+
+def test_a_last_batch_that_is_quick_is_a_batch(tmp_path: Path) -> None:
+    # GIVEN a third load of 20 us that stacks samples too, and one that is the only one
+    t = step()
+    for at, length in ((0, 300_000), (500_000, 300_000), (900_000, 20_000)):
+        t.annotation(LOAD, at, length)
+        t.op("aten::stack", at + 1_000, 10_000)
+    t.launch("k", at=400_000, start=500_000, duration=100_000)
+    assert "3 batches load" in found(t, tmp_path / "a")["input_wait"].evidence
+    t = step()
+    t.annotation(LOAD, 0, 300_000)
+    t.launch("k", at=400_000, start=500_000, duration=100_000)
+    assert "One batch loads" in found(t, tmp_path / "b")["input_wait"].evidence
+
+
+def test_the_waterfall_and_the_finding_tell_one_wait_for_input(tmp_path: Path) -> None:
+    # GIVEN a load of 400 us, during which the device is idle, but its next kernel was launched before: it waits for something else
+    t = step()
+    t.op("aten::mm", 0, 1_000)
+    t.launch("a", at=100, start=0, duration=10_000)
+    t.launch("b", at=500, start=600_000, duration=100_000)
+    t.annotation(LOAD, 100_000, 400_000)
+    # AND one of 200 us before a kernel that is launched late
+    t.annotation(LOAD, 700_000, 200_000)
+    t.launch("c", at=900_000, start=905_000, duration=95_000)
+    c = read_back(t, tmp_path)
+    part = scope(c, Query())
+    fall = waterfall(c, part)
+    (finding,) = [f for f in time_findings(c, part, fall) if f.id == "input_wait"]
+    # THEN both have the second one alone, and the first is a wait of the device
+    assert fall.input_wait_ns == finding.saving == 200_000 and fall.device_wait_ns >= 400_000
 
 
 def test_the_phase_in_which_the_device_idles_is_named(tmp_path: Path) -> None:
@@ -183,6 +235,18 @@ def test_exposed_copies_that_have_no_finding_of_their_own(tmp_path: Path) -> Non
     got = found(t, tmp_path)
     assert got["exposed_copies"].saving == 100_000 and "20.00\u202fGB/s" in got["exposed_copies"].evidence
     assert not [r for r in got if r.startswith("copies_")] and "non_blocking" in got["exposed_copies"].fix
+
+
+def test_an_upload_that_no_other_step_repeats_is_not_the_next_batch(tmp_path: Path) -> None:
+    # GIVEN three steps of 500 us, and 90 us of exposed upload in the first alone
+    t = TraceBuilder()
+    for i in range(3):
+        t.step(i + 1, 500_000 * i, 500_000)
+        t.launch("k", at=500_000 * i + 1_000, start=500_000 * i + 100_000, duration=390_000)
+    t.copy("HtoD", 5_000, 90_000, bytes=2_000_000, src="Pinned", call=(2_000, 1_000), stream=21)
+    finding = found(t, tmp_path)["exposed_copies"]
+    # THEN the advice speaks of no batch
+    assert "batch" not in finding.fix and finding.fix.startswith("# not in every step")
 
 
 def test_a_large_exposed_copy_is_reported_once(tmp_path: Path) -> None:

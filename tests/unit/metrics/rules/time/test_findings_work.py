@@ -118,6 +118,17 @@ def test_a_fused_optimizer_is_left_alone(tmp_path: Path) -> None:
     assert "unfused_optimizer" not in found(t, tmp_path)
 
 
+@pytest.mark.parametrize(("region", "fix"), [("", "step = torch.compile(optimizer.step)"), ("Torch-Compiled Region: 0/0", "# compiled already")])
+def test_an_optimizer_that_is_compiled_is_not_told_to_compile(region: str, fix: str, tmp_path: Path) -> None:
+    # GIVEN an optimizer that PyTorch has no fused form of, in plain code or inside a compiled region
+    t = step(82_000)
+    t.annotation("Optimizer.step#RAdam.step", 0, 90_000)
+    if region:
+        t.op(region, 0, 90_000)
+    run(t, [("aten::" + n, 10, [[MILLION]] * (3 if n.startswith("addc") else 1)) for n in ADAM])
+    assert found(t, tmp_path)["unfused_optimizer"].fix.startswith(fix)
+
+
 def test_the_same_operators_outside_an_optimizer_are_none(tmp_path: Path) -> None:
     t = step(82_000)
     run(t, [("aten::" + n, 10, [[MILLION]] * (3 if n.startswith("addc") else 1)) for n in ADAM])
