@@ -18,6 +18,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tests.court.case import RULES, Found, findings_of
+from tests.support.findings import assert_disjoint
 
 BLAME: Final = ("input_wait", "warm_up", "device_allocation", "host_sync", "launch_bound", "host_wait")
 """Findings that say that the device waits for the host."""
@@ -65,9 +66,26 @@ def _savings(found: Found) -> Iterator[str]:
         if len(f.rows) != len(f.claimed) or len(np.unique(f.rows)) != len(f.rows):
             yield f"{f.id} claims rows twice, or without time"
         np.add.at(taken, f.rows, f.claimed)
+    yield from _evidence(found.time, fall)
     measured = fall.work.ops["measured_ns" if fall.work.by_host_time else "device_sum_ns"].to_numpy(dtype=np.float64)
     if not (taken <= measured + 1).all():
         yield f"findings take {taken.max()} ns of a call"
+
+
+def _evidence(found: list[Finding], fall: Waterfall) -> Iterator[str]:
+    """The rows of a finding are its saving to the nanosecond, and no row stands in two findings."""
+    for f in found:
+        rows = float(f.claimed.sum()) + iv.length(f.idle) + float(f.events_ns.sum())
+        if not rows:
+            yield f"{f.id} has no evidence"
+        elif abs(rows - f.saving * fall.steps) > fall.steps:
+            yield f"{f.id} saves {f.saving} in each of {fall.steps} steps, its rows are {rows:.0f} ns"
+        if iv.length(iv.subtract(f.idle, fall.idle)):
+            yield f"{f.id} takes idle time in which the device works"
+    try:
+        assert_disjoint(found)
+    except AssertionError:
+        yield "a call, a copy or an idle moment stands in two findings"
 
 
 def _memory(found: Found) -> Iterator[str]:
@@ -124,12 +142,16 @@ def _edges(c: Capture, found: Found) -> Iterator[str]:
         following = launch[at : at + 8][start[work[at : at + 8]] == b]  # several may start at once
         if a >= last or (following >= a).any():  # what stands after the last work is the host's while it runs
             allowed.append((a, b))
-    blamed = sum(f.saving for f in found.time if f.id in BLAME) * fall.steps
+    blaming = [f for f in found.time if f.id in BLAME]
+    blamed = sum(f.saving for f in blaming) * fall.steps
     spans = iv.union(np.array([s for s, _ in allowed], np.int64), np.array([s for _, s in allowed], np.int64))
     own = arrays.where(host["name"], PROFILER.__contains__)
     first = host["start_ns"].to_numpy()[own]
     spans = iv.subtract(spans, iv.union(first, first + host["duration_ns"].to_numpy()[own]))
     most = iv.length(iv.intersect(iv.intersect(fall.windows, spans), fall.idle))
+    for f in blaming:
+        if beyond := iv.length(iv.subtract(f.idle, spans)):
+            yield f"{f.id} blames the host for {beyond} ns that no late launch explains"
     if blamed > most + len(BLAME) * fall.steps:
         yield f"the host is blamed for {blamed} ns, its launches were late for {most}"
     if (call < 0).all() and blamed:

@@ -31,8 +31,8 @@ def found(t: TraceBuilder, folder: Path, limits: str = "") -> dict[str, Finding]
 
 
 def assert_disjoint(out: Sequence[Finding]) -> None:
-    """Check that no operator call, no copy and no idle moment stands in two findings."""
-    for places in ([f.rows for f in out], [f.copies for f in out]):
+    """Check that no operator call, no copy, no other event and no idle moment stands in two findings."""
+    for places in ([f.rows for f in out], [f.copies for f in out], [f.events for f in out]):
         together = np.concatenate(places) if places else np.zeros(0, np.int64)
         assert len(together) == len(np.unique(together))
     assert iv.length(iv.merge(*(f.idle for f in out))) == sum(iv.length(f.idle) for f in out) if out else True

@@ -6,11 +6,13 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from benchmarks.court import main, table
 from tb_sol_plugin.metrics.rules.engine import Finding
+from tb_sol_plugin.tables import intervals as iv
 from tests.court import case, laws
 from tests.court.case import RULES, Situation, Truth, Verdict, judge, library, saves, scores
 
@@ -123,7 +125,10 @@ def test_situations_keep_the_laws(name: str) -> None:
     (lambda f: replace(f, evidence="Most in `aten::elsewhere`."), "not in the recording"),
     (lambda f: replace(f, query={"find": "aten::elsewhere"}), "not among its rows"),
     (lambda f: replace(f, claimed=f.claimed * 3), "of a call"),
-], ids=["above the step", "nothing", "no evidence", "no number", "no rule", "foreign evidence", "foreign link", "more than a call"])  # fmt: skip
+    (lambda f: replace(f, claimed=f.claimed / 3), "its rows are"),
+    (lambda f: replace(f, rows=f.rows[:0], claimed=f.claimed[:0]), "has no evidence"),
+    (lambda f: replace(f, idle=(np.array([1_500]), np.array([2_000]))), "in which the device works"),
+], ids=["above the step", "nothing", "no evidence", "no number", "no rule", "foreign evidence", "foreign link", "more than a call", "other rows", "no rows", "a busy moment"])  # fmt: skip
 def test_a_broken_law_is_named(change: Callable[[Finding], Finding], law: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = case.time_findings
     monkeypatch.setattr(case, "time_findings", lambda *a: [change(f) for f in rules(*a)])
@@ -133,6 +138,14 @@ def test_a_broken_law_is_named(change: Callable[[Finding], Finding], law: str, m
 @pytest.mark.parametrize("name", ["another_process_has_the_device", "the_last_launch_was_before_the_window", "the_profiler_flushes_its_buffers"])
 def test_blame_without_a_late_launch_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a recording in which nothing waits for the host WHEN a rule says that it does THEN the laws say no
-    blame = Finding(evidence="e", saving=50_000, rule="host_wait", title="t", fix="f")
-    monkeypatch.setattr(case, "time_findings", lambda *a: [blame])
-    assert any("blamed" in one for one in laws.broken(case.opened(LIBRARY[name])))
+    monkeypatch.setattr(case, "time_findings", lambda c, p, fall: [
+        Finding(evidence="e", saving=iv.length(fall.idle), rule="host_wait", title="t", fix="f", idle=fall.idle)
+    ])  # fmt: skip
+    said = laws.broken(case.opened(LIBRARY[name]))
+    assert any("no late launch explains" in one for one in said) and any("the host is blamed for" in one for one in said)
+
+
+def test_a_moment_in_two_findings_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = case.time_findings
+    monkeypatch.setattr(case, "time_findings", lambda *a: [g for f in rules(*a) for g in (f, replace(f, rule="host_wait"))])
+    assert any("in two findings" in one for one in laws.broken(case.opened(LIBRARY[GUILTY])))
