@@ -79,13 +79,17 @@ def unfused_attention(context: TimeContext) -> Answer:
         return None
     spent, limit = sum(p.spent for p in parts), sum(p.limit for p in parts)
     claimed = np.concatenate([context.claim(p.rows, context.left[p.rows] * p.part).ns for p in parts])
-    score = next(p.score for p in parts if p.score)
     often = [f"{times_text(p.count)}{word}" for p, word in zip(parts, ("", " backward"), strict=True) if p.count]
+    most = max(parts, key=lambda p: p.most)
+    every = len(often) == 1 and most.times == most.count
+    score = f" over {most.score}" if every else ""
+    largest = "" if every else f" Most, {time_text(most.most)} above it: {most.score}, {times_text(most.times)}"
+    largest += " backward." if largest and most is parts[1] else "." if largest else ""
     what = "Product, softmax, product" if parts[0].count else "The products around the softmax gradient"
     math = _below(context, rows, MATH)
     find = str(arrays.pick(context.ops["name"], rows[(soft | back)[rows]][:1])[0])
     return context.finding(
-        f"{what} over {score} run {time_text(spent)}, {' and '.join(often)}; fused into one kernel the limit is {time_text(limit)}."
+        f"{what}{score} run {time_text(spent)}, {' and '.join(often)}; fused into one kernel the limit is {time_text(limit)}.{largest}"
         + (" `scaled_dot_product_attention` fell back to its math backend: mask, type or head size fit no fused one." if math else ""),
         Claim(rows, claimed, context.ops),
         fix="with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):" if math else "",
@@ -102,6 +106,11 @@ class _Chains:
     limit: float
     count: int
     score: str
+    """The score matrix over which most is saved, in words."""
+    times: int = 0
+    """Chains over a score matrix of that size."""
+    most: float = 0.0
+    """ns above the limit of these."""
 
 
 def _between_products(
@@ -150,11 +159,14 @@ def _chains(
     if not keep.any():
         return none
     part = (1 - limit / np.where(good, spent, 1.0))[group]
-    worst = int(np.bincount(which[good], (spent - limit)[good]).argmax())
-    text = fused[worst]
+    texts, size = np.unique(["" if f is None else f[1] for f in fused], return_inverse=True)
+    of = size.reshape(-1)[which[good]]
+    above = np.bincount(of, (spent - limit)[good])
+    worst = int(above.argmax())
     return _Chains(
-        rows[keep], part[keep], float(spent[good].sum()), float(limit[good].sum()), int(good.sum()), "" if text is None else text[1]
-    )
+        rows[keep], part[keep], float(spent[good].sum()), float(limit[good].sum()), int(good.sum()), str(texts[worst]),
+        int((of == worst).sum()), float(above[worst]),
+    )  # fmt: skip
 
 
 def _members(context: TimeContext, chain: Ints, middle: Ints, reach: int, score: Ints) -> tuple[Ints, Ints]:

@@ -148,6 +148,7 @@ def _inside_calls(context: TimeContext, rows: npt.NDArray[np.intp], does: str, w
         return None
     inside = iv.overlap_with(h.start[rows], h.stop[rows], context.idle)
     (name,), _ = arrays.largest([context.capture.host["name"]], rows, inside)
+    rows = outermost(np.sort(rows), h.end)  # a runtime call and the driver call in it are one
     idle = context.ledger.take_idle(iv.intersect(iv.union(h.start[rows], h.stop[rows]), host_idle(context.capture)))
     unit = device_word(context.capture)
     lost = time_text(iv.length(idle))
@@ -182,7 +183,7 @@ def host_sync(context: TimeContext) -> Answer:
     unit = device_word(context.capture)
     where = f"in `{who}`" if inside else f"in `{api}`"
     return context.finding(
-        f"{times_text(int(hit.sum())).capitalize()} the host waits until all work is done, most of it {where}, and launches the next "
+        f"{times_text(len(np.unique(call[hit]))).capitalize()} the host waits until all work is done, most of it {where}, and launches the next "
         f"kernel only then: {time_text(ns)} without work.",
         idle=idle,
         title=f"The host stops for the {unit}, and the {unit} then waits for the host",

@@ -166,6 +166,21 @@ def test_attention_that_writes_its_score_matrix_is_a_finding(tmp_path: Path) -> 
     assert "gemm_above_limit" not in got and "norm_above_limit" not in got
 
 
+def test_attention_over_two_sizes_counts_each_size_with_its_own_calls(tmp_path: Path) -> None:
+    # GIVEN three chains over 8x256x256 scores, and one over 8x64x64 ones
+    t = step(2_000_000)
+    for i in range(3):
+        attention(t, 200_000 * i)
+    at, types = 700_000, ["float", "float"]
+    for name, shapes in (("aten::bmm", [[8, 64, 32], [8, 32, 64]]), ("aten::_softmax", [[8, 64, 64]]), ("aten::bmm", [[8, 64, 64], [8, 64, 32]])):
+        t.op(name, at, 20_000, shapes=shapes, types=types[: len(shapes)])
+        t.launch("k", at=at + 1_000, start=at + 60_000, duration=15_000)
+        at += 20_000
+    evidence = found(t, tmp_path)["unfused_attention"].evidence
+    # THEN the sentence counts four chains in all, and three over the larger size
+    assert ", 4 times; fused" in evidence and "above it: 8×256×256, 3 times." in evidence and "8×64×64" not in evidence
+
+
 def test_a_softmax_over_another_matrix_is_no_attention(tmp_path: Path) -> None:
     # GIVEN the same three operators, but the softmax goes over a matrix of another size
     t = step(200_000)

@@ -72,6 +72,17 @@ def test_idle_time_during_allocation_from_the_driver_is_a_finding(tmp_path: Path
     assert got["host_wait"].saving == 100_000
 
 
+def test_a_driver_call_inside_a_runtime_call_is_no_second_call(tmp_path: Path) -> None:
+    # GIVEN the same cudaMalloc with the driver's cuMemCreate inside of it
+    t = step()
+    t.op("aten::empty", 90_000, 220_000)
+    t.launch("a", at=0, start=0, duration=50_000)
+    t.call("cudaMalloc", 100_000, 200_000)
+    t.call("cuMemCreate", 120_000, 100_000)
+    t.launch("b", at=330_000, start=350_000, duration=650_000)
+    assert "during one call to allocate" in found(t, tmp_path)["device_allocation"].evidence
+
+
 def queued(gap: int, launched_before: int) -> TraceBuilder:
     """Ten kernels, one every 100 us, with `gap` ns before each; each launched `launched_before` ns before the one before it ends."""
     t = step()
