@@ -182,8 +182,9 @@ def host_sync(context: TimeContext) -> Answer:
     inside = 2 * most > ns
     unit = device_word(context.capture)
     where = f"in `{who}`" if inside else f"in `{api}`"
+    often = times_text(len(np.unique(call[hit]))).capitalize()
     return context.finding(
-        f"{times_text(len(np.unique(call[hit]))).capitalize()} the host waits until all work is done, most of it {where}, and launches the next "
+        f"{often} the host waits until all work is done, most of it {where}, and launches the next "
         f"kernel only then: {time_text(ns)} without work.",
         idle=idle,
         title=f"The host stops for the {unit}, and the {unit} then waits for the host",
