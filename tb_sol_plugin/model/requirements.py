@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from tb_sol_plugin.model import schemas as S
 
@@ -27,7 +27,18 @@ def missing(capture: Capture, requirement: Requirement) -> Words | None:
     if requirement == "moves" and capture.facts.source == "sol_capture":
         return _no_copies(capture.facts.metadata.get("copies", ""))
     because, hint, argument = WORDS_OF.get(capture.facts.source, {}).get(requirement, words)
+    asked, what = _ASKED.get(requirement, ("", ""))
+    if capture.facts.flags.get(asked) and capture.facts.source not in WORDS_OF:
+        return f"recorded with {asked}, but the file holds {what}", f"record the host too, {hint.removeprefix('record ')}", argument
     return because, hint, argument
+
+
+_ASKED: Final[dict[Requirement, tuple[str, str]]] = {
+    "shapes": ("record_shapes", "no sizes"),
+    "modules": ("with_stack", "no Python module"),
+    "memory": ("profile_memory", "no memory events"),
+}
+"""What a profiler was asked for, and what a file lacks that has none of it."""
 
 
 def _no_copies(recorded: str) -> Words:

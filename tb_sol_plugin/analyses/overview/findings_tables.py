@@ -25,7 +25,7 @@ CALL_COLUMNS: Final = (
     Column("start_ns", "Start in the step", "ns", "Start of the call on the host, from the begin of its step; without a step from that "
            "of the recording.", missing="launched before the recording"),
     Column("name", "Operator", doc="Name of the operator.", show="code"),
-    Column("shapes", "Sizes", doc="Sizes of its arguments.", show="code", missing="recorded without record_shapes=True"),
+    Column("shapes", "Sizes", doc="Sizes of its arguments.", show="code", missing="no sizes recorded for this call"),
     Column("kernel", "Kernel", doc="Its longest kernel.", show="code", missing="no kernel of its own"),
     Column("time_ns", "Time", "ns", "Its exclusive part of the device's time; on a recording of the host, of the host's."),
     Column("saving_ns", "Saving", "ns", "The part of it that the finding takes, over all steps.", "bar", color="compute"),

@@ -51,7 +51,7 @@ NO_LIMIT = "no cost model, no shapes, or an unknown device"
 OPERATOR_COLUMNS = (
     Column("name", "Operator", "", "Name of the operator that owns the work.", "code"),
     Column("kind", "Kind", "", "Kind of work.", "symbol", rank=2),
-    Column("shapes", "Input shapes", "", "Sizes of its inputs.", "shapes", rank=2, missing="recorded without record_shapes"),
+    Column("shapes", "Input shapes", "", "Sizes of its inputs.", "shapes", rank=2, missing="no sizes recorded for these calls"),
     Column("calls", "Calls", "count", "Calls in the selection.", rank=2),
     Column(
         "measured_ns",

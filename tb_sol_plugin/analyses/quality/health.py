@@ -9,7 +9,7 @@ from typing import Final
 
 import pandas as pd
 
-from tb_sol_plugin.metrics.report.notes import LOST
+from tb_sol_plugin.metrics.report.notes import LOST, oddities
 from tb_sol_plugin.metrics.report.overview import FLAG_WORDS
 from tb_sol_plugin.metrics.time.iterations import iterations, recorder_overhead
 from tb_sol_plugin.metrics.time.scope import is_capture, is_memory, is_profile
@@ -98,8 +98,6 @@ IN_ITS_WORK = ("shapes", "backward")
 """Needs that mean single events of a trace; of a SOL capture sizes and direction are part of the work it counts."""
 SUMMED = ("moves", "kernels")
 """Needs that say something only where sums stand in the place of events."""
-QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"}
-"""Oddities that change no number a reader would look at."""
 
 
 @analysis(
@@ -110,7 +108,7 @@ QUIET = {"zero-length event", "GPU copy of a user annotation", "digits past nano
     query=Query,
     tables={"issues": ISSUE_COLUMNS, "recorded": RECORDED_COLUMNS, "categories": CATEGORY_COLUMNS, "log": LOG_COLUMNS},
     facts=FACTS,
-    count=lambda capture: len(capture.tables["issues"]),
+    count=oddities,
 )
 def health(capture: Capture, query: Query) -> Report:
     """Returns what the file held and what was done about what was odd; always about the whole file, whatever steps are selected."""
@@ -140,7 +138,7 @@ def _facts(capture: Capture) -> dict[str, int | bool]:
         "unlinked_device_ns": int(device["duration_ns"].to_numpy()[unlinked].sum()),
         "clipped_host_events": int(capture.host["clipped"].to_numpy().sum()),
         "threads": len(capture.tables["threads"]),
-        "issues": len(capture.tables["issues"]),
+        "issues": oddities(capture),
         "truncated": capture.facts.truncated,
         "size": capture.facts.size,
         "extent_ns": high - low,
@@ -151,8 +149,7 @@ def _headline(capture: Capture, facts: dict[str, int | bool]) -> str:
     events, word = human(facts["total_events"], "count"), _word(capture)
     if facts["truncated"]:
         return f"The file ends early: **{events} complete {word}** were kept."
-    issues = capture.tables["issues"]
-    loud = int((~issues["reason"].astype(str).isin(QUIET)).sum())
+    loud = oddities(capture)
     if facts["unlinked_device_events"]:
         share = facts["unlinked_device_events"] / facts["device_events"]
         alone = "have no launch in this recording and are listed in rows of their own"
@@ -289,11 +286,16 @@ def _issues(capture: Capture) -> TableSection:
         "Oddities",
         capture.tables["issues"],
         ISSUE_COLUMNS,
-        subtitle="counted by reason; nothing is dropped without a line here",
+        subtitle=f"counted by reason; nothing is dropped without a line here{_harmless(capture)}",
         key="reason",
         sort=Sort("count"),
         empty="Nothing odd was met.",
     )
+
+
+def _harmless(capture: Capture) -> str:
+    quiet = len(capture.tables["issues"]) - oddities(capture)
+    return f"; {quiet} of them {'is' if quiet == 1 else 'are'} without effect and not counted above" if quiet else ""
 
 
 def _categories(capture: Capture) -> TableSection:

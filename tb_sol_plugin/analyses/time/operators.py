@@ -55,7 +55,7 @@ COLUMNS = (
         "Sizes of its inputs; a count where calls of several shapes are in one row.",
         "shapes",
         rank=2,
-        missing="recorded without record_shapes",
+        missing="no sizes recorded for these calls",
     ),
     Column(
         "dtype",
@@ -64,7 +64,7 @@ COLUMNS = (
         "Element type of its first tensor; a count where calls differ.",
         "text",
         rank=3,
-        missing="recorded without record_shapes",
+        missing="no types recorded for these calls",
     ),
     Column(
         "module",

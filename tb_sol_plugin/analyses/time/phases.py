@@ -6,6 +6,7 @@ the phase that was open at that moment on the thread that issued the backward pa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Final, Literal
 
 import numpy as np
@@ -397,6 +398,11 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
     window = float((end - start).sum()) / steps
     on_host = host_window_ns(capture, part) / steps
     shares = [s for s in host_shares(frame, steps) if s.host_ns > 0]
+    mean = f"mean of {steps} steps" if len(part.rows) > 1 else ("one step" if part.rows else "the whole recording; no step was recorded")
+    usual = _usual(capture, part, frame, shares)
+    if usual is not None:
+        shares, window = usual
+        on_host, mean = window, "while nothing is counted"
     rest = max(on_host - sum(s.host_ns for s in shares), 0.0)
     longest = max(window, sum(s.host_ns for s in shares), 1.0)
     factor, unit = fig.time_scale(longest)
@@ -431,7 +437,6 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
         summary += "; device " + ", ".join(f"{n} {human(round(p), 'ns')}" for n, p in zip(names, parts, strict=True) if p > 0)
     else:
         summary += _timed_by_events(capture, part, frame, shares, data, strength=strength, factor=factor, longest=longest)
-    mean = f"mean of {steps} steps" if len(part.rows) > 1 else ("one step" if part.rows else "the whole recording; no step was recorded")
     x = fig.axis(unit, range=[0, longest / factor])
     y = fig.axis(type="category", autorange="reversed", showgrid=False, showline=False)
     figure = fig.figure(data, x=x, y=y, barmode="stack", margin={"l": 58, "r": 14, "t": 10, "b": 64 if unlabeled else 46}, bargap=0.45)
@@ -447,6 +452,17 @@ def average(capture: Capture, part: Scope, frame: pd.DataFrame) -> FigureSection
         span=8,
         height=248,
     )
+
+
+def _usual(capture: Capture, part: Scope, frame: pd.DataFrame, shares: list[Share]) -> tuple[list[Share], float] | None:
+    """Returns (phases, step) in iterations of a SOL capture in which nothing was counted; None where one of them has no such time."""
+    usual = usual_phase_ns(capture, part) if is_capture(capture) else None
+    node = dict(zip(frame["path"].tolist(), frame["node"].tolist(), strict=True))
+    if usual is None or STEP not in node:
+        return None
+    out = [replace(s, host_ns=float(usual.host_ns[node[s.path]])) for s in shares]
+    step = float(usual.host_ns[node[STEP]])
+    return (out, step) if np.isfinite([step, *(s.host_ns for s in out)]).all() else None
 
 
 def _timed_by_events(

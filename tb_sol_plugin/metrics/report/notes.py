@@ -188,6 +188,15 @@ def _left_out(capture: Capture) -> str:
     return f" {human(lost, 'count')} earlier sampled ones are left out: together they hold more than {most} calls."
 
 
+QUIET: Final = frozenset(("zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"))
+"""Oddities that change no number a reader would look at."""
+
+
+def oddities(capture: Capture) -> int:
+    """Returns how many kinds of oddity a reader should know of: headline, badge and facts show this number."""
+    return int((~capture.tables["issues"]["reason"].astype(str).isin(QUIET)).sum())
+
+
 def _lost(capture: Capture) -> list[str]:
     out = [f"{capitalized(text)}." for text in capture.facts.warnings if text][:MOST_WARNINGS]
     issues = capture.tables["issues"]

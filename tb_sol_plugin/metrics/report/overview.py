@@ -12,6 +12,7 @@ from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import devices_in_use, why_no_limits
 from tb_sol_plugin.devices.rates import ORIGINS
 from tb_sol_plugin.devices.spec import ACHIEVABLE_COLUMNS, MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceSpec
+from tb_sol_plugin.metrics.report.notes import oddities
 from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes, device_word
@@ -301,7 +302,7 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
     out.add("events", facts.total_events, label="Records" if scope.is_capture(capture) else "Frames" if profile else "")
     if len(capture.device):
         out.add("device_events", len(capture.device))
-    odd = len(capture.tables["issues"])
+    odd = oddities(capture)
     out.add("oddities", odd, note="nothing odd" if odd == 0 else "kind of oddity" if odd == 1 else "kinds of oddities")
     return out
 

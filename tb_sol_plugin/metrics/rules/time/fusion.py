@@ -159,14 +159,17 @@ def _chains(
     if not keep.any():
         return none
     part = (1 - limit / np.where(good, spent, 1.0))[group]
+    largest = _largest_size(fused, which[good], (spent - limit)[good])
+    return _Chains(rows[keep], part[keep], float(spent[good].sum()), float(limit[good].sum()), int(good.sum()), *largest)
+
+
+def _largest_size(fused: list[Fused | None], which: Ints, above: Floats) -> tuple[str, int, float]:
+    """Returns (the score matrix over which most is saved, its chains, what is saved of them). which: per chain its place in `fused`."""
     texts, size = np.unique(["" if f is None else f[1] for f in fused], return_inverse=True)
-    of = size.reshape(-1)[which[good]]
-    above = np.bincount(of, (spent - limit)[good])
-    worst = int(above.argmax())
-    return _Chains(
-        rows[keep], part[keep], float(spent[good].sum()), float(limit[good].sum()), int(good.sum()), str(texts[worst]),
-        int((of == worst).sum()), float(above[worst]),
-    )  # fmt: skip
+    of = size.reshape(-1)[which]
+    saved = np.bincount(of, above)
+    worst = int(saved.argmax())
+    return str(texts[worst]), int((of == worst).sum()), float(saved[worst])
 
 
 def _members(context: TimeContext, chain: Ints, middle: Ints, reach: int, score: Ints) -> tuple[Ints, Ints]:

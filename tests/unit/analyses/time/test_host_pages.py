@@ -270,6 +270,32 @@ def test_health_counts_the_whole_file(run: Capture) -> None:
     assert recorded.loc["Device activity", "recorded"] == "yes" and recorded.loc["Communication kernels", "recorded"] == "no"
 
 
+def test_health_counts_oddities_alike_in_headline_badge_and_facts(tmp_path: Path) -> None:
+    # GIVEN an event of zero length, which changes no number, and a kernel without a launch, which is in rows of its own
+    t = training()
+    t.op("aten::nothing", 1_000, 0)
+    t.op("aten::negative", 2_000, -5)
+    c = read_back(t, tmp_path)
+    every = c.tables["issues"]["reason"].astype(str).tolist()
+    assert "zero-length event" in every and len(every) > 1
+    # THEN headline, badge, fact, and the overview count those that a reader should know of
+    answer, count = report(c, "health"), registry()["health"].count
+    assert count is not None and count(c) == answer.facts["issues"] == report(c, "overview").facts["oddities"] == len(every) - 1
+    words = "one kind of oddity" if len(every) == 2 else f"{len(every) - 1} kinds of oddity"
+    assert words in answer.headline and "without effect" in (answer.section("issues").subtitle or "")
+
+
+def test_what_was_asked_for_and_is_not_there_is_not_said_to_be_left_out(tmp_path: Path) -> None:
+    # GIVEN a recording with profile_memory that holds no memory event, and one without
+    with_flag, without = TraceBuilder(header={"profile_memory": 1}), TraceBuilder(header={"profile_memory": 0})
+    with_flag.op("aten::mm", 0, 1_000)
+    without.op("aten::mm", 0, 1_000)
+    asked, left_out = (read_back(t, tmp_path / n).missing("memory") for t, n in ((with_flag, "a"), (without, "b")))
+    # THEN only of the second it is said that the flag was not set
+    assert asked is not None and asked[0] == "recorded with profile_memory, but the file holds no memory events"
+    assert left_out is not None and left_out[0] == "recorded without profile_memory"
+
+
 def test_health_of_a_cut_file_says_so_first(tmp_path: Path) -> None:
     path = tmp_path / "worker0.1700000000000000000.pt.trace.json"
     path.write_bytes(training().data()[:9_000])

@@ -77,6 +77,28 @@ def report(capture: Capture, **query: str) -> Report:
     return answer
 
 
+def test_the_phases_of_a_capture_have_one_time_in_sentence_and_figure(tmp_path: Path) -> None:
+    # GIVEN phases of 2 and 6 ms in steps of 10 ms, where sampled ones take twice as long
+    b = SolBuilder(every_n_steps=10)
+    forward, backward = b.phase("forward"), b.phase("backward")
+    mm = b.sig("aten::mm", [[64, 64], [64, 64]], [[64, 64]], flop=524_288, bytes=49_152, dtype="fp32")
+    at = 0
+    for number in range(12):
+        factor = 2 if number < 2 else 1
+        rows = [b.row(mm, phase=backward, count=1, time_ns=1_000)] if number < 2 else None
+        times = [b.time(forward, at, 2 * MS * factor), b.time(backward, at + 4 * MS, 6 * MS * factor)]
+        b.iteration(number, at, 10 * MS * factor, rows=rows, signature="a", phases=times)
+        at += 10 * MS * factor
+    answer = opened(b, tmp_path).analyze("phases")
+    assert isinstance(answer, Report)
+    # THEN the headline, the figure and its subtitle speak of iterations that were not sampled
+    assert "**backward** takes 6.00\u202fms on the host per step" in answer.headline
+    figure = answer.section("average")
+    assert isinstance(figure, FigureSection) and "backward 6.00\u202fms" in figure.summary
+    assert figure.subtitle == "while nothing is counted, 10.00\u202fms"
+    assert sum(piece["x"][0] for piece in figure.figure["data"]) == pytest.approx(10.0)  # type: ignore[attr-defined]
+
+
 def test_work_of_sampled_iterations_stands_for_those_between(tmp_path: Path) -> None:
     # GIVEN 40 iterations, 0, 1, 10, 20 and 30 of them sampled WHEN the page is made
     answer = report(opened(loop(), tmp_path))
