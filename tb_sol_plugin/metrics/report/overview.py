@@ -296,9 +296,8 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
     _model(out, facts.metadata)
     recorded = [word for flag, word in FLAG_WORDS.items() if facts.flags.get(flag)]
     out.add("recorded", ", ".join(recorded))
-    low, high = facts.extent_ns
     profile = scope.is_profile(capture)
-    out.add("window_ns", None if profile else high - low)
+    out.add("window_ns", None if profile else facts.extent_ns[1] - facts.extent_ns[0])
     out.add("events", facts.total_events, label="Records" if scope.is_capture(capture) else "Frames" if profile else "")
     if len(capture.device):
         out.add("device_events", len(capture.device))
