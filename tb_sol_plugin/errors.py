@@ -4,6 +4,7 @@
     ├── BadQuery                 bad_query       400   a parameter that does not parse; names the field
     ├── NotFound                 not_found       404   a run, worker, span, file or analysis that is not there
     ├── StillLoading             still_loading   409   the capture is being read; carries the progress
+    ├── Changed                  changed         409   rows of a report that is not the one they were requested of any more
     ├── ReadOnlyView             forbidden       403   a route that was switched off
     ├── Unavailable              unavailable     200   the recording lacks what an analysis needs (not a fault)
     └── BadInput                 bad_input       422   a file that cannot be read
@@ -72,6 +73,13 @@ class StillLoading(SolError):
     """The capture is being read in another process."""
 
     code = "still_loading"
+    status = 409
+
+
+class Changed(SolError):
+    """Rows were requested of a report whose recording has changed since."""
+
+    code = "changed"
     status = 409
 
 

@@ -139,6 +139,49 @@ class FactsSection(Section, tag="facts"):
     text: str = ""
 
 
+class TablePage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Some rows of a large table, in the order and choice that were asked for.
+
+    rows: places in the whole table of the rows in `data`; marks and links go by them. The first `length` of them stand from `offset` on in
+    the order; one more may follow: the row that was asked for by its key and does not pass the filters. at: where that row stands.
+    count: rows that pass; of: all there are. sums: of the columns that add up, over the rows that pass, where some do not.
+    passing: by figure of the table, keys of its points that pass, where some rows do not. version: changes with the table.
+    """
+
+    table: str
+    version: str
+    offset: int
+    length: int
+    count: int
+    of: int
+    rows: list[int] = []
+    data: dict[str, list[Scalar]] = {}
+    marks: dict[str, dict[str, Mark]] = {}
+    cell_links: dict[str, dict[str, Link]] = {}
+    row_links: dict[str, Link] = {}
+    sums: dict[str, Scalar] = {}
+    passing: dict[str, list[str]] = {}
+    at: int | None = None
+
+
+class TablePages(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What stands for the rows of a large table in a report that was asked for in pages; the others come from `api/v1/table`.
+
+    page: the first rows in the order the table opens in. profile: some values of each column that stand for all in its unit and width.
+    full: the largest sum of a column of stacked bars. values: of each column to filter by, the most frequent values and how often each is
+    there. additive: columns whose rows add up to the total. partial: keys of points in figures whose efficiency is of a part only.
+    """
+
+    rows: int
+    version: str
+    page: TablePage
+    profile: dict[str, list[Scalar]] = {}
+    full: dict[str, float] = {}
+    values: dict[str, list[tuple[str, int]]] = {}
+    additive: list[str] = []
+    partial: list[str] = []
+
+
 class TableSection(Section, tag="table"):
     """Rows in columns: `data[column][row]`.
 
@@ -147,6 +190,7 @@ class TableSection(Section, tag="table"):
     apart: row keys of rows whose values set no scale (a first iteration with one-time costs): units and bars are those of the others.
     marks[column][str(row)] and cell_links[column][str(row)] are sparse. row_links[str(row)]: opened by Enter.
     footer: definitions a reader needs. truncated: rows left out of `data`, 0 if none.
+    pages: of a large table, where the report was asked for in pages; then `data` is empty and the marks are those of the total.
     """
 
     columns: list[Column] = []
@@ -164,6 +208,7 @@ class TableSection(Section, tag="table"):
     footer: str = ""
     empty: str = ""
     truncated: int = 0
+    pages: TablePages | None = None
 
 
 class PointNote(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -15,13 +15,15 @@ class WebOptions:
     """serve_original: whether the recordings' own bytes can be fetched; auto means yes unless the server is open to the network.
 
     bind_all: the server listens on every interface.
-    first_wait: seconds a request waits for a file before it answers "still loading". memo_bytes: answers kept.
+    first_wait: seconds a request waits for a file before it answers "still loading". memo_bytes: answers kept. rows_bytes: columns of
+    large tables kept, for their pages.
     """
 
     serve_original: Literal["auto", "on", "off"] = "auto"
     bind_all: bool = False
     first_wait: float = 0.2
     memo_bytes: int = 256_000_000
+    rows_bytes: int = 256_000_000
 
     @property
     def original(self) -> bool:

@@ -14,9 +14,9 @@ import msgspec
 
 from tb_sol_plugin.model.query import Field
 from tb_sol_plugin.model.registry import registry
-from tb_sol_plugin.model.report import Report, UnavailableReport
+from tb_sol_plugin.model.report import Report, TablePage, UnavailableReport
 from tb_sol_plugin.version import __version__
-from tb_sol_plugin.web import wire
+from tb_sol_plugin.web import tables, wire
 
 FILE = Path(__file__).with_name("openapi.json")
 Node = dict[str, Any]
@@ -26,7 +26,7 @@ Node = dict[str, Any]
 @cache
 def document() -> Node:
     """Returns the whole document."""
-    types = [wire.Runs, wire.Run, wire.Analyses, wire.Done, wire.Health, wire.Error, Report, UnavailableReport]
+    types = [wire.Runs, wire.Run, wire.Analyses, wire.Done, wire.Health, wire.Error, Report, UnavailableReport, TablePage]
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}", schema_hook=_anything)
     paths: Node = {
         "/api/v1/runs": {"get": _get("runs", "All runs, the state of the scan, and what was not taken", [], _json(wire.Runs))},
@@ -34,6 +34,7 @@ def document() -> Node:
         "/api/v1/analyses": {
             "get": _get("analyses", "What can be asked of a recording", [*_WHICH, _LIMITS, _WAIT], _json(wire.Analyses), loads=True)
         },
+        "/api/v1/table/{name}": _table(),
         "/api/v1/trace": {"get": _get("trace", "The recording's own bytes; 403 where switched off", _WHICH, _bytes())},
         "/api/v1/export": {
             "get": _get("export", "A recording in the form of another tool", [*_WHICH, _FORM, _BY, _WAIT], _profile(), loads=True)
@@ -45,7 +46,7 @@ def document() -> Node:
     }
     for name, item in registry().items():
         which = _WHICH_IF_ANY if item.without_recording is not None else _WHICH
-        parameters = [*which, *(_field(f) for f in item.fields), _FORMAT, _SECTION, _WAIT]
+        parameters = [*which, *(_field(f) for f in item.fields), _FORMAT, _SECTION, _TABLES, _WAIT]
         operation = _get(f"analysis_{name}", f"{item.title}: {item.question}", parameters, _report(), loads=True)
         operation["description"] = item.help
         paths[f"/api/v1/analysis/{name}"] = {"get": operation}
@@ -89,6 +90,19 @@ def _profile() -> Node:
     return {"application/json": {"schema": {"type": "array", "description": "[root frame, devices]"}}}
 
 
+def _table() -> Node:
+    """Describes the rows of a table; a POST names row keys besides."""
+    content = {**_json(TablePage), "text/csv": {"schema": {"type": "string"}}}
+    summary = "Rows of a table without a tree in one report: a page as JSON, or all of them as CSV. Query fields of the report as well"
+    parameters = [_NAME, *_WHICH, *_ROWS, _WAIT]
+    keys = {"type": "object", "required": ["picked"], "properties": {"picked": {"type": "array", "items": {"type": "string"}}}}
+    body = {"description": "keys of the rows that alone may pass", "content": {"application/json": {"schema": keys}}}
+    return {
+        "get": _get("table", summary, parameters, content, loads=True),
+        "post": _get("table_picked", summary, parameters, content, loads=True) | {"requestBody": body},
+    }
+
+
 def _report() -> Node:
     either = {"oneOf": [_ref(Report), _ref(UnavailableReport)]}
     return {"application/json": {"schema": either}, "text/csv": {"schema": {"type": "string"}}}
@@ -115,6 +129,29 @@ _FORMAT = _query("format", "json, or csv for tables", {"type": "string", "enum":
 _FORM = _query("form", "hatchet: the tree that Proton writes", {"type": "string", "enum": ["hatchet"], "default": "hatchet"})
 _BY = _query("by", "what the tree is made of", {"type": "string", "enum": ["auto", "module", "phase", "operator"], "default": "auto"})
 _SECTION = _query("section", "with csv: id of one table", {"type": "string"})
+_TABLES = _query(
+    "tables",
+    "with json: pages leaves the further rows of large tables to api/v1/table",
+    {"type": "string", "enum": ["whole", "pages"], "default": "whole"},
+)
+_NAME = {"name": "name", "in": "path", "required": True, "description": "name of an analysis", "schema": {"type": "string"}}
+_EACH = {"type": "array", "items": {"type": "string"}, "maxItems": tables.MOST_FILTERS}
+_ROWS = [
+    _query("section", "id of the table", {"type": "string"}, True),
+    _query("offset", "first row of the page", {"type": "integer", "minimum": 0, "default": 0}),
+    _query(
+        "limit", "rows of the page; fewer come where they would take more than 1 MB",
+        {"type": "integer", "minimum": 1, "maximum": tables.MOST_ROWS, "default": tables.FIRST_ROWS},
+    ),
+    _query("sort", "a column, after - in descending order; the order the table opens in if absent", {"type": "string"}),
+    _query("find", "words that the texts of a row hold, each of them", {"type": "string", "maxLength": tables.MOST_TEXT}),
+    _query("keep", "COLUMN:VALUE,VALUE: rows with one of these values; once per column", _EACH),
+    _query("range", "COLUMN:ABOVE~BELOW: rows with a number between, one end may be left out; once per column", _EACH),
+    _query("key", "key of a row: the page around it, and where it stands", {"type": "string"}),
+    _query("columns", "with csv: names of columns, joined by commas; all if absent", {"type": "string"}),
+    _query("version", "of the report that the rows belong to; 409 if it has changed", {"type": "string"}),
+    _FORMAT,
+]  # fmt: skip
 _KINDS = {"text": "string", "choice": "string", "number": "number", "flag": "boolean"}
 
 

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
 from flask import Blueprint, Flask, Response, current_app, request, send_file
 
 from tb_sol_plugin.devices import limits as devices
-from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
+from tb_sol_plugin.errors import BadInput, BadQuery, Changed, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.answer import AnalysisRequest, Inputs, collect
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import parse
 from tb_sol_plugin.model.recordings import WORDS, Recording
 from tb_sol_plugin.model.registry import availability, failures, get, registry
-from tb_sol_plugin.model.report import Report, encode
+from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
+from tb_sol_plugin.model.rows import TableRows
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import MEMORY_KINDS, companions
@@ -31,7 +32,7 @@ from tb_sol_plugin.store.options import Memo
 from tb_sol_plugin.store.scan import Listing
 from tb_sol_plugin.store.store import ScanState, Store
 from tb_sol_plugin.version import __version__
-from tb_sol_plugin.web import http, wire
+from tb_sol_plugin.web import http, tables, wire
 from tb_sol_plugin.web.http import Packed, WarmUp, body_of, fault_body, pack, pack_json, pages, reply
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.wire import csv_of
@@ -157,6 +158,7 @@ api = Blueprint("api", __name__, url_prefix="/api/v1")
 
 ReportRequest: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
 """Name of an analysis, format, section, query fields."""
+V = TypeVar("V")
 LONGEST_WAIT = 30.0
 MOST_FAULTS = 200
 """Faults remembered, so that each is logged once; beyond them they are forgotten together."""
@@ -172,11 +174,12 @@ class Gathering(StillLoading):
 
 @dataclass(frozen=True)
 class Context:
-    """What the routes of one app share."""
+    """What the routes of one app share. rows: of large tables, by version of their report and section."""
 
     store: Store
     options: WebOptions
     memo: Memo[Packed]
+    rows: Memo[TableRows]
     faults: dict[object, wire.ErrorBody]
     warm_up: WarmUp
 
@@ -228,31 +231,71 @@ def analyses() -> Response:
 
 @api.get("/analysis/<name>")
 def analysis(name: str) -> Response:
-    """Returns one report, as JSON or, for its tables, CSV."""
+    """Returns one report, as JSON, with its large tables in pages, or, for its tables, CSV."""
+    form, section = request.args.get("format", "json"), request.args.get("section", "")
+    if form not in ("json", "csv", "file"):
+        raise BadQuery(f"no format {form[:40]!r}", hint="choose json, csv, or file with the id of one as section", field="format")
+    tables_as = request.args.get("tables", "whole")
+    if tables_as not in ("whole", "pages") or (tables_as == "pages" and form != "json"):
+        raise BadQuery(f"tables {tables_as[:40]!r} do not fit", hint="choose whole, or pages with format=json", field="tables")
+    asked = _asked_report(name, ("format", "section", "tables"), early=form == "json")
+    form = "pages" if tables_as == "pages" else form
+    response = _answer((name, form, section, asked.raw), asked)
+    if asked.inputs.partial:
+        response.headers["Vary"] = "Prefer, Accept-Encoding"
+    return response
+
+
+@dataclass(frozen=True)
+class AskedReport:
+    """A report that a request asks for or that its rows are of. key: of its state, whatever form it is sent in."""
+
+    name: str
+    raw: tuple[tuple[str, str], ...]
+    recording: Recording | None
+    inputs: Inputs
+    key: Hashable
+
+    @property
+    def kept(self) -> bool:
+        """Whether the same key means the same report."""
+        return self.inputs.kept and not self.inputs.waiting
+
+    @property
+    def version(self) -> str:
+        """A short text that changes with the report."""
+        return hashlib.blake2b(repr((self.name, self.raw, self.key)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+    def report(self) -> Report | UnavailableReport:
+        """Returns the report; StillLoading carries how far its recordings are."""
+        try:
+            return self.inputs.report()
+        except StillLoading:
+            if not self.inputs.waiting:
+                raise
+            raise _gathering(self.inputs) from None
+
+
+def _asked_report(name: str, more: Sequence[str], *, early: bool) -> AskedReport:
+    """Returns the report that the parameters of the request ask for, apart from `more` of them. StillLoading where its recordings are
+    being read. early: it may be of those that have been read, for who takes that.
+    """
     item = get(name)
-    raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "format", "section", "wait")}
+    raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "wait", *more)}
     parse(item.query, raw)
     local = next((n for n in item.query.LOCAL if raw.get(n)), "")
     if local:
         hint = f"use the command line: tb-sol analyze {name} --{local} FILE, or lay the file beside the runs"
         raise BadQuery("a server reads no file that a request names", hint=hint, field=local)
-    form, section = request.args.get("format", "json"), request.args.get("section", "")
-    if form not in ("json", "csv", "file"):
-        raise BadQuery(f"no format {form[:40]!r}", hint="choose json, csv, or file with the id of one as section", field="format")
-    report_request = (name, form, section, tuple(sorted(raw.items())))
     names_one = item.scope != "runs" and (item.scope != "none" or any(request.args.get(k) for k in ("run", "worker", "span")))
     recording = _recording() if names_one else None
     inputs = collect(AnalysisRequest(name, raw, recording, request.args.get("run", "")), context().store.source(_wait()))
-    early = inputs.partial and form == "json" and _takes_early_answers() and inputs.waiting < len(inputs.ranks)
+    early = early and inputs.partial and _takes_early_answers() and inputs.waiting < len(inputs.ranks)
     if inputs.waiting and not early:
         raise _gathering(inputs)
     state = hashlib.blake2b(inputs.state.encode(), digest_size=16).digest()
     shown = (cache_key(recording), recording.file) if recording is not None else ()
-    key = (report_request, shown, state, tuple(inputs.names.items()))
-    response = _answer(report_request, recording, key, inputs, keep=inputs.kept and not inputs.waiting)
-    if inputs.partial:
-        response.headers["Vary"] = "Prefer, Accept-Encoding"
-    return response
+    return AskedReport(name, tuple(sorted(raw.items())), recording, inputs, (shown, state, tuple(inputs.names.items())))
 
 
 def _gathering(inputs: Inputs) -> Gathering:
@@ -266,41 +309,85 @@ def _gathering(inputs: Inputs) -> Gathering:
     return Gathering(wire.LoadProgress(done, total, 0, stage, 0.0, 0))
 
 
-def _answer(report_request: ReportRequest, recording: Recording | None, key: Hashable, inputs: Inputs, *, keep: bool) -> Response:
-    """Returns a report as requested. keep: it is remembered under its key, as what broke in making it is."""
+def _answer(report_request: ReportRequest, asked: AskedReport) -> Response:
+    """Returns a report as requested. It is remembered where it is kept."""
     c = context()
     name, form, section, _ = report_request
+    key = (report_request, asked.key)
 
     def packed() -> Packed:
-        try:
-            report = inputs.report()
-        except StillLoading:
-            if not inputs.waiting:
-                raise
-            raise _gathering(inputs) from None
+        report = asked.report()
         if form == "csv" and isinstance(report, Report):
             return pack(csv_of(report, section).encode(), "text/csv")
         if form == "file" and isinstance(report, Report):
             one = report.file(section)
             return pack(one.text.encode(), one.mimetype)
+        if form == "pages" and isinstance(report, Report):
+            body, paged = tables.in_pages(report, asked.version)
+            for rows in paged.values() if asked.kept else ():
+                c.rows.put((asked.version, rows.id), rows)
+            return pack(body)
         return pack(encode(report))
 
-    known = c.faults.get(key)
+    answer = _unless_broken(key, name, lambda: c.memo.get(key, packed) if asked.kept else packed())
+    if isinstance(answer, Response):
+        return answer
+    response = reply(answer, request, cache="no-cache" if asked.kept else "no-store")
+    if answer.mimetype == "text/csv":
+        response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(asked.recording, name, section)}.csv"'
+    return response
+
+
+def _unless_broken(key: Hashable, name: str, make: Callable[[], V]) -> V | Response:
+    """Returns what `make` makes, or the answer that the analysis broke: one must not cost the others. Logged once, shown by its id."""
+    faults = context().faults
+    known = faults.get(key)
     if known is None:
         try:
-            answer = c.memo.get(key, packed) if keep else packed()
+            return make()
         except SolError:
             raise
-        except Exception as error:  # one broken analysis must not cost the others; logged once, shown by its id
-            if len(c.faults) >= MOST_FAULTS:
-                c.faults.clear()
-            known = c.faults[key] = fault_body(error, f"the analysis {name}")
-    if known is not None:
-        return reply(pack_json(wire.Error(known)), request, status=500, cache="no-store")
-    response = reply(answer, request, cache="no-cache" if keep else "no-store")
-    if answer.mimetype == "text/csv":
-        response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(recording, name, section)}.csv"'
-    return response
+        except Exception as error:
+            if len(faults) >= MOST_FAULTS:
+                faults.clear()
+            known = faults[key] = fault_body(error, f"the analysis {name}")
+    return reply(pack_json(wire.Error(known)), request, status=500, cache="no-store")
+
+
+@api.route("/table/<name>", methods=["GET", "POST"])
+def table(name: str) -> Response:
+    """Returns rows of one table of a report, in a chosen order, of those that pass the filters; as JSON one page, as CSV all of them.
+
+    The body of a POST may name the rows that alone may pass: `{"picked": [KEY, ...]}`.
+    """
+    if (request.content_length or 0) > tables.MOST_BODY:
+        raise BadQuery("the body of the request is too large", hint=f"send at most {tables.MOST_BODY:,} bytes", field="picked")
+    wanted = tables.rows_request(request.args, tables.picked_in(request.get_data()) if request.method == "POST" else None)
+    c = context()
+    asked = _asked_report(name, tables.NAMES, early=True)
+    if wanted.version not in ("", asked.version):
+        raise Changed("the recording has changed since these rows were shown", hint="request the report again")
+
+    def made() -> TableRows:
+        report = asked.report()
+        if isinstance(report, UnavailableReport):
+            raise NotFound(f"{name} has no tables here: {report.because}", hint=report.record_it_with, field="section")
+        there = {s.id: s for s in report.sections if isinstance(s, TableSection)}
+        if wanted.section not in there:
+            raise BadQuery(f"no table {wanted.section[:40]!r} in this report", hint=f"there is: {', '.join(there)}", field="section")
+        return tables.rows_of(report, there[wanted.section], asked.version)
+
+    place = (asked.version, wanted.section)
+    rows = _unless_broken(("table", *place), name, lambda: c.rows.get(place, made) if asked.kept else made())
+    if isinstance(rows, Response):
+        return rows
+    if wanted.form == "csv":
+        response = Response(tables.as_csv(rows, wanted), content_type="text/csv; charset=utf-8", headers={"Cache-Control": "no-store"})
+        response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(asked.recording, name, wanted.section)}.csv"'
+        request.environ["sol.content_type"] = response.content_type
+        return response
+    page = tables.page_within(rows, wanted.choice, offset=wanted.offset, limit=wanted.limit, key=wanted.key)
+    return reply(pack_json(page), request, cache="no-cache" if asked.kept else "no-store")
 
 
 @api.get("/export")
@@ -469,7 +556,9 @@ def create_app(store: Store, options: WebOptions | None = None) -> Flask:
     options = options or WebOptions()
     app = Flask("tb_sol_plugin.web", static_folder=None)
     app.url_map.merge_slashes = False
-    app.extensions["sol"] = Context(store, options, Memo(options.memo_bytes, lambda packed: packed.size), {}, WarmUp())
+    answers: Memo[Packed] = Memo(options.memo_bytes, lambda packed: packed.size)
+    rows: Memo[TableRows] = Memo(options.rows_bytes, lambda rows: rows.nbytes)
+    app.extensions["sol"] = Context(store, options, answers, rows, {}, WarmUp())
     app.register_blueprint(api)
     app.register_blueprint(pages)
     http.install(app)

@@ -1,0 +1,488 @@
+"""Chooses, orders, counts and sums the rows of one table, and cuts them into pages: the rules of the page's own tables, over columns.
+
+A column is kept as numbers, or as distinct values with a code per row; both take a fraction of a list of Python objects. Rows are named
+by their place in the table of the report, whatever order they are shown in.
+
+    rows = TableRows(section)
+    rows.page(Choice(find="gemm", sort=Sort("total_ns")), offset=200, limit=100)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, Sort, TablePage, TablePages, TableSection
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+V = TypeVar("V")
+
+TEXTUAL: Final = frozenset({"text", "code", "symbol", "tree", "shapes", "badge"})
+"""Ways to show a column that make it a text: it is searched, and ordered as people count (2 before 10)."""
+ADDED_UP: Final = frozenset({"number", "bar", "stack", "share"})
+SPACE: Final = "\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+"""White space as the page's language has it, for a class of a regular expression."""
+_WORDS: Final = re.compile(f"[^{SPACE}]+")
+_DIGITS: Final = re.compile("([0-9]+)")
+KEPT: Final = 8
+"""Orders, and filters, of a table that are remembered."""
+SAMPLE: Final = 64
+MOST_VALUES: Final = 200
+"""Distinct values of a column that a reader is offered to filter by."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Numbers that pass: above `above` and below `below`, None for no bound; an unknown number never passes."""
+
+    above: float | None = None
+    below: float | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which rows, in which order. keep: texts of values by column; none for a column: all. picked: row keys; None: all."""
+
+    sort: Sort | None = None
+    find: str = ""
+    keep: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    ranges: tuple[tuple[str, Bounds], ...] = ()
+    picked: frozenset[str] | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of `find`, in lower case; a row has to hold each of them in some textual column."""
+        return tuple(dict.fromkeys(_WORDS.findall(self.find.lower())))
+
+    @property
+    def filters(self) -> bool:
+        """Whether rows are left out at all."""
+        return bool(self.words or any(v for _, v in self.keep) or self.ranges or self.picked is not None)
+
+
+# -- One column -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Whole or other numbers, all of one type; `known` is False where the value is None."""
+
+    values: npt.NDArray[np.int64] | npt.NDArray[np.float64]
+    known: Mask
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.known.nbytes
+
+    def at(self, rows: Indices) -> list[Scalar]:
+        """Returns the values of some rows."""
+        return [v if ok else None for v, ok in zip(self.values[rows].tolist(), self.known[rows].tolist(), strict=True)]
+
+    def ranks(self, textual: bool) -> npt.NDArray[np.float64] | npt.NDArray[np.int64]:
+        """Returns numbers that sort as the values do."""
+        if not textual:
+            return self.values
+        return _as_distinct(self.at(np.arange(len(self.values)))).ranks(True)
+
+    def texts_in(self, texts: Collection[str]) -> Mask:
+        """Returns which rows have one of these texts; an unknown value is `null`."""
+        whole = self.values.dtype == np.int64
+        wanted = [n for n in (_whole(t) if whole else _number(t) for t in texts) if n is not None]
+        found = np.isin(self.values, np.array(wanted, dtype=self.values.dtype)) & self.known
+        return found | ~self.known if "null" in texts else found
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Any values: the distinct ones, and a code per row, -1 for None."""
+
+    codes: npt.NDArray[np.int32]
+    values: list[Scalar]
+
+    @property
+    def nbytes(self) -> int:
+        return self.codes.nbytes + sum(64 + len(v) if isinstance(v, str) else 40 for v in self.values)
+
+    @property
+    def known(self) -> Mask:
+        return self.codes >= 0
+
+    def at(self, rows: Indices) -> list[Scalar]:
+        """Returns the values of some rows."""
+        return [self.values[c] if c >= 0 else None for c in self.codes[rows].tolist()]
+
+    def ranks(self, textual: bool) -> npt.NDArray[np.int64]:
+        """Returns numbers that sort as the values do; values that are the same in order share one."""
+        keys = _text_keys([_text(v) for v in self.values]) if textual else _plain_keys(self.values)
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        rank = np.zeros(len(keys) + 1, dtype=np.int64)
+        step = 0
+        for before, at in zip([None, *order], order, strict=False):
+            step += before is not None and keys[before] != keys[at]
+            rank[at] = step
+        return rank[self.codes]
+
+    def texts_in(self, texts: Collection[str]) -> Mask:
+        """Returns which rows have one of these texts; an unknown value is `null`."""
+        return self.rows_of([_text(v) in texts for v in self.values], "null" in texts)
+
+    def rows_of(self, wanted: Sequence[bool], unknown: bool = False) -> Mask:
+        """Returns which rows have a wanted value, `unknown` for those without one."""
+        return np.array([*wanted, unknown], dtype=bool)[self.codes]
+
+
+Values: TypeAlias = Numbers | Distinct
+
+
+def columned(values: Sequence[Scalar]) -> Values:
+    """Returns a list of values as a column."""
+    kinds = set(map(type, values)) - {type(None)}
+    most = 2**63 if kinds == {int} else 2**53
+    if not kinds or not kinds <= {int, float} or any(abs(v) >= most for v in values if type(v) is int):
+        return _as_distinct(values)
+    known, filled = np.array([v is not None for v in values], dtype=bool), [0 if v is None else v for v in values]
+    return Numbers(np.array(filled, dtype=np.int64) if kinds == {int} else np.array(filled, dtype=np.float64), known)
+
+
+def _as_distinct(values: Sequence[Scalar]) -> Distinct:
+    if all(type(v) is str or v is None for v in values):
+        seen: dict[Scalar, int] = {}
+        codes = [-1 if v is None else seen.setdefault(v, len(seen)) for v in values]
+        return Distinct(np.array(codes, dtype=np.int32), list(seen))
+    typed: dict[tuple[type, Scalar], int] = {}
+    codes = [-1 if v is None else typed.setdefault((type(v), v), len(typed)) for v in values]
+    return Distinct(np.array(codes, dtype=np.int32), [value for _, value in typed])
+
+
+def _text(value: Scalar) -> str:
+    """Returns a value as the page writes it where it is compared as a text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    return str(value)
+
+
+def _whole(text: str) -> int | None:
+    found = re.fullmatch("-?(0|[1-9][0-9]{0,18})", text)
+    return int(text) if found and abs(int(text)) < 2**63 else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+TextKey: TypeAlias = list[tuple[int, float | str | bytes]]
+
+
+def _text_keys(texts: Sequence[str]) -> list[TextKey]:
+    """Returns keys that sort texts without case, groups of digits by their number, in the order of UTF-16 as browsers do."""
+    lowered = [t.lower() for t in texts]
+    wide = any(t and max(t) >= "\ud800" for t in lowered)
+
+    def key(text: str) -> TextKey:
+        parts = enumerate(_DIGITS.split(text))
+        return [(1, float(p)) if i % 2 else (0, p.encode("utf-16-be", "surrogatepass") if wide else p) for i, p in parts if p]
+
+    return [key(t) for t in lowered]
+
+
+def _plain_keys(values: Sequence[Scalar]) -> list[TextKey]:
+    """Returns keys that sort numbers and truth values before texts, these by their letters."""
+    return [[(2, v.encode("utf-16-be", "surrogatepass")) if isinstance(v, str) else (1, v or 0)] for v in values]
+
+
+class _Recent(Generic[V]):
+    """Keeps the values that were used last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, V] = OrderedDict()
+
+    def get(self, name: Hashable, make: Callable[[], V]) -> V:
+        """Returns the value of a name, made where it is not there; two threads may make it at once."""
+        with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+                return self._kept[name]
+        made = make()
+        with self._lock:
+            self._kept[name] = made
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return made
+
+
+# -- One table --------------------------------------------------------------------------------------------------------
+
+
+class TableRows:
+    """The rows of one table without a tree. Orders and filters that were used last are remembered; several threads may ask.
+
+    points: keys of its rows in figures; an answer says which of them pass.
+    """
+
+    def __init__(self, section: TableSection, points: Mapping[str, Collection[str]] | None = None, version: str = "") -> None:
+        if section.tree is not None:
+            raise BadQuery(f"table {section.id!r} is a tree", hint="request the whole report", field="section")
+        self.id, self.key, self.version = section.id, section.key, version
+        self.columns = {c.name: c for c in section.columns}
+        self.size = max((len(v) for v in section.data.values()), default=0)
+        self.values = {c.name: columned(section.data.get(c.name) or [None] * self.size) for c in section.columns}
+        self.of = self.size + section.truncated
+        self.default = section.sort
+        self.points = points or {}
+        self._marks, self._cell_links, self._row_links = section.marks, section.cell_links, section.row_links
+        self._outside = self._rows_with(section.last)
+        self._unscaled = self._rows_with(section.apart)
+        self._filters = section.filters
+        self._orders: _Recent[Indices] = _Recent()
+        self._masks: _Recent[Mask] = _Recent()
+        self.additive = self._additive(section.total)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds, with the orders and filters it may remember."""
+        sparse = len(self._row_links)
+        sparse += sum(map(len, self._marks.values())) + sum(map(len, self._cell_links.values()))
+        return sum(v.nbytes for v in self.values.values()) + KEPT * 9 * self.size + 200 * sparse + 4096
+
+    def _rows_with(self, keys: Collection[str]) -> Mask:
+        if not keys or self.key not in self.values:
+            return np.zeros(self.size, dtype=bool)
+        return self.values[self.key].texts_in(frozenset(keys))
+
+    # -- which rows, in which order
+
+    def rows(self, choice: Choice) -> Indices:
+        """Returns the rows that pass, in order: unknown values last in both directions, equal ones as in the report, those outside the
+        sum at the end. BadQuery names a column that is not there.
+        """
+        order = self._ordered(choice.sort or self.default)
+        if not choice.filters:
+            return order
+        return order[self._passing(choice)[order]]
+
+    def _ordered(self, sort: Sort | None) -> Indices:
+        if sort is not None and sort is self.default and sort.column not in self.columns:
+            sort = None
+        return self._orders.get(sort, lambda: self._order(sort))
+
+    def _order(self, sort: Sort | None) -> Indices:
+        inside = np.flatnonzero(~self._outside)
+        if sort is not None:
+            column = self._column(sort.column, "sort")
+            ranks = column.ranks(self.columns[sort.column].show in TEXTUAL)[inside]
+            known = column.known[inside]
+            sorted_ = np.argsort(-ranks[known] if sort.descending else ranks[known], kind="stable")
+            inside = np.concatenate([inside[known][sorted_], inside[~known]])
+        return np.concatenate([inside, np.flatnonzero(self._outside)])
+
+    def _passing(self, choice: Choice) -> Mask:
+        return self._masks.get((choice.words, choice.keep, choice.ranges, choice.picked), lambda: self._pass(choice))
+
+    def _pass(self, choice: Choice) -> Mask:
+        out = np.ones(self.size, dtype=bool)
+        for name, texts in choice.keep:
+            if texts:
+                out &= self._column(name, "keep").texts_in(frozenset(texts))
+        for name, bounds in choice.ranges:
+            out &= _within(self._column(name, "range"), bounds)
+        if choice.picked is not None:
+            out &= self._rows_with(choice.picked)
+        for word in choice.words:
+            out &= self._holding(word)
+        return out
+
+    def _holding(self, word: str) -> Mask:
+        out = np.zeros(self.size, dtype=bool)
+        for name, column in self.columns.items():
+            values = self.values[name]
+            if column.show in TEXTUAL:
+                found = values if isinstance(values, Distinct) else _as_distinct(values.at(np.arange(self.size)))
+                out |= found.rows_of([word in _text(v).lower() for v in found.values])
+        return out
+
+    def _column(self, name: str, field: str) -> Values:
+        if name not in self.values:
+            raise BadQuery(f"no column {name[:40]!r} in table {self.id!r}", hint=f"there is: {', '.join(self.columns)}", field=field)
+        return self.values[name]
+
+    # -- sums
+
+    def _additive(self, total: Mapping[str, Scalar] | None) -> list[str]:
+        """Returns the columns whose rows add up to their total: for them a sum over some of the rows means something."""
+        every = np.flatnonzero(~self._outside)
+        return [c.name for c in self.columns.values() if total and adds_up(c, self._sum(c.name, every), total.get(c.name))]
+
+    def _sum(self, name: str, rows: Indices) -> int | float | None:
+        """Returns the sum of what is known of a column; None where nothing is."""
+        column = self.values[name]
+        if not isinstance(column, Numbers):
+            return None
+        values = column.values[rows[column.known[rows]]]
+        if not len(values):
+            return None
+        if values.dtype == np.float64:
+            return math.fsum(values.tolist())
+        return sum(values.tolist()) if float(np.abs(values.astype(np.float64)).sum()) >= 2**62 else int(values.sum())
+
+    def sums(self, rows: Indices) -> dict[str, Scalar]:
+        """Returns the sums of the additive columns over some rows, those outside the sum left out."""
+        inside = rows[~self._outside[rows]]
+        return {name: self._sum(name, inside) for name in self.additive}
+
+    # -- pages
+
+    def page(self, choice: Choice, *, offset: int = 0, limit: int = 100, key: str = "") -> TablePage:
+        """Returns `limit` rows from `offset` on, with the count and the sums of all that pass.
+
+        key: of a row to find: `at` is its place in the order, and the page begins around it; a row that does not pass comes at the end.
+        """
+        rows = self.rows(choice)
+        at = None
+        more: list[int] = []
+        if key:
+            named = np.flatnonzero(self._rows_with((key,)))[:1]
+            place = np.flatnonzero(np.isin(rows, named))
+            at = int(place[0]) if len(place) else None
+            offset = max(0, at - limit // 2) if at is not None else 0
+            more = named.tolist() if at is None else []
+        chosen = rows[offset : offset + limit]
+        passing = {}
+        if choice.filters:
+            through = frozenset(self._keys(rows)) if self.points else frozenset()
+            passing = {name: [k for k in keys if k in through] for name, keys in self.points.items()}
+        return self._of_rows(chosen, more, TablePage(
+            table=self.id, version=self.version, offset=offset, length=len(chosen), count=len(rows), of=self.of, at=at,
+            sums=self.sums(rows) if choice.filters else {}, passing=passing,
+        ))  # fmt: skip
+
+    def _of_rows(self, chosen: Indices, more: Sequence[int], page: TablePage) -> TablePage:
+        rows = np.concatenate([chosen, np.array(more, dtype=np.int64)])
+        names = [str(r) for r in rows.tolist()]
+        return msgspec.structs.replace(
+            page,
+            rows=rows.tolist(),
+            data={name: column.at(rows) for name, column in self.values.items()},
+            marks=_some_of_each(self._marks, names),
+            cell_links=_some_of_each(self._cell_links, names),
+            row_links={n: self._row_links[n] for n in names if n in self._row_links},
+        )
+
+    def _keys(self, rows: Indices) -> list[str]:
+        return [_text(k) for k in self.values[self.key].at(rows)] if self.key in self.values else []
+
+    def pages(self, page: TablePage) -> TablePages:
+        """Returns what stands in a report for all rows: a first page, and what a reader's column widths, units and filters need."""
+        return TablePages(
+            rows=self.size, version=self.version, page=page, additive=self.additive,
+            profile={name: self._profile(column) for name, column in self.columns.items()},
+            full={c.name: self._largest_stack(c) for c in self.columns.values() if c.show == "stack" and c.parts},
+            values={name: self._counts(name) for name in self._filters if name in self.values and self._offered(name)},
+            partial=self._partial(),
+        )  # fmt: skip
+
+    def _profile(self, column: Column) -> list[Scalar]:
+        """Returns some values of a column that stand for all: numbers spread over their sizes, else a text as long as nearly all are."""
+        values, scaled = self.values[column.name], np.flatnonzero(~self._unscaled)
+        if isinstance(values, Distinct):
+            every = sorted({len(_text(v)): v for v in values.values}.items())
+            lengths = np.array([len(_text(v)) for v in values.values] + [0])[values.codes[scaled]]
+            typical = np.quantile(lengths, 0.97, method="higher") if len(lengths) else 0
+            return [next((v for n, v in every if n >= typical), every[-1][1])] if every else []
+        known = values.values[scaled[values.known[scaled]]]
+        known = known[np.argsort(np.abs(known), kind="stable")]
+        known = known[known != 0] if (known != 0).any() else known[:1]
+        n = len(known)
+        if n <= SAMPLE:
+            return known.tolist()  # type: ignore[no-any-return]
+        spread = np.interp(np.arange(SAMPLE + 1), [0, SAMPLE // 4, SAMPLE // 2, SAMPLE], [0, n >> 2, n >> 1, n - 1])
+        places = np.rint(spread).astype(np.int64)
+        broken = np.flatnonzero(known != np.rint(known))
+        return known[np.concatenate([places, broken[:1]]) if len(broken) else places].tolist()  # type: ignore[no-any-return]
+
+    def _largest_stack(self, column: Column) -> float:
+        parts = [v for v in map(self.values.get, column.parts) if isinstance(v, Numbers)]
+        total = sum((np.where(v.known, v.values, 0).astype(np.float64) for v in parts), np.zeros(self.size))
+        return float(total[~self._unscaled].max(initial=0.0))
+
+    def _offered(self, name: str) -> bool:
+        """Whether a reader can filter by the values of a column: they are few for the rows there are."""
+        column = self.values[name]
+        distinct = len(column.values) if isinstance(column, Distinct) else len(np.unique(column.values[column.known]))
+        return 1 < distinct <= 0.6 * self.size
+
+    def _counts(self, name: str) -> list[tuple[str, int]]:
+        """Returns the most frequent values of a column with how often each is there; rows outside the sum do not count."""
+        column = self.values[name]
+        inside = np.flatnonzero(~self._outside)
+        if isinstance(column, Distinct):
+            codes = column.codes[inside]
+            times = np.bincount(codes[codes >= 0], minlength=len(column.values)).tolist()
+            found = Counter({_text(v): n for v, n in zip(column.values, times, strict=True) if n})
+        else:
+            found = Counter(_text(v) for v in column.at(inside) if v is not None)
+        return sorted(found.items(), key=lambda item: (-item[1], item[0].encode("utf-16-be", "surrogatepass")))[:MOST_VALUES]
+
+    def _partial(self) -> list[str]:
+        """Returns the keys of points in figures whose row has an efficiency of only a part of it."""
+        shown = set().union(*self.points.values()) if self.points else set()
+        names = [c.name for c in self.columns.values() if c.show == "efficiency"]
+        rows = [int(at) for name in names for at, mark in self._marks.get(name, {}).items() if mark.state == "partial" and at != "total"]
+        return [k for k in self._keys(np.array(rows, dtype=np.int64)) if k in shown] if shown and rows else []
+
+    def records(self, rows: Indices, names: Sequence[str], step: int = 2000) -> Iterator[list[tuple[Scalar, ...]]]:
+        """Returns the values of some columns in rows, a few thousand at a time. BadQuery names a column that is not there."""
+        columns = [self._column(name, "columns") for name in names]
+        parts = (rows[start : start + step] for start in range(0, len(rows), step))
+        return (list(zip(*(c.at(part) for c in columns), strict=True)) for part in parts)
+
+
+def adds_up(column: Column, summed: int | float | None, total: Scalar) -> bool:
+    """Returns whether a total is the plain sum of its column: not a mean, a rate, a union or a count of distinct things."""
+    if column.show not in ADDED_UP or column.per or isinstance(total, bool) or not isinstance(total, int | float) or summed is None:
+        return False
+    if column.unit in ("ratio", "%") and column.show != "share":
+        return False
+    if isinstance(total, int) and isinstance(summed, int):
+        return total == summed
+    return math.isclose(float(total), float(summed), rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _within(column: Values, bounds: Bounds) -> Mask:
+    if isinstance(column, Distinct):
+        return column.rows_of([isinstance(v, int | float) and not isinstance(v, bool) and _inside(v, bounds) for v in column.values])
+    out = column.known.copy()
+    if bounds.above is not None:
+        out &= column.values > bounds.above
+    if bounds.below is not None:
+        out &= column.values < bounds.below
+    return out
+
+
+def _inside(value: float, bounds: Bounds) -> bool:
+    return (bounds.above is None or value > bounds.above) and (bounds.below is None or value < bounds.below)
+
+
+M = TypeVar("M", Mark, Link)
+
+
+def _some_of_each(sparse: Mapping[str, Mapping[str, M]], names: Sequence[str]) -> dict[str, dict[str, M]]:
+    """Returns the entries of some rows, by column."""
+    found = {column: {n: entries[n] for n in names if n in entries} for column, entries in sparse.items()}
+    return {column: entries for column, entries in found.items() if entries}

@@ -1,0 +1,248 @@
+"""Puts large tables of reports into pages, reads what a request asks of a table's rows, and streams them as CSV.
+
+A report that is requested with `tables=pages` has no more than `MOST_BYTES`, unless trees and figures alone are larger: of its large
+tables it holds the first rows and what a reader needs of the others.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from werkzeug.datastructures import MultiDict
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model.report import FigureSection, Report, Scalar, Sort, TablePage, TableSection, encode
+from tb_sol_plugin.model.rows import Bounds, Choice, TableRows
+from tb_sol_plugin.web.wire import cell
+
+MOST_BYTES = 1_000_000
+"""Bytes of JSON of an answer."""
+WHOLE_ROWS = 2_000
+"""Rows of a table up to which it comes whole where the report stays below `MOST_BYTES`."""
+FIRST_ROWS = 100
+FIRST_BYTES = 200_000
+MOST_ROWS = 1_000
+"""Rows of a page."""
+MOST_TEXT = 1_000
+MOST_WORDS = 32
+MOST_FILTERS = 64
+MOST_CHOSEN = 20_000
+"""Values to keep and keys to pick, all filters together."""
+MOST_BODY = 4_000_000
+
+NAMES = ("section", "offset", "limit", "sort", "find", "keep", "range", "key", "columns", "version", "format")
+"""Parameters of a request for rows besides those of the report; no analysis may have a query field of such a name."""
+
+
+# -- a report whose large tables are in pages ------------------------------------------------------------------------
+
+
+def in_pages(report: Report, version: str) -> tuple[bytes, dict[str, TableRows]]:
+    """Returns the JSON of a report with its large tables in pages, and the rows of these tables by the id of their section.
+
+    Tables of more than `WHOLE_ROWS` rows are in pages; so are further ones, the largest first, while the report is larger than
+    `MOST_BYTES`. Trees are always whole.
+    """
+    tables = {s.id: s for s in report.sections if isinstance(s, TableSection) and s.tree is None and not s.error}
+    large = [s for s in tables.values() if _row_count(s) > WHOLE_ROWS]
+    paged = {s.id: rows_of(report, s, version) for s in large}
+    body = _encoded(report, paged)
+    if len(body) > MOST_BYTES:
+        rest = {s.id: len(msgspec.json.encode(s)) for s in tables.values() if s.id not in paged and _row_count(s) > FIRST_ROWS}
+        for name in sorted(rest, key=lambda n: (-rest[n], n)):
+            paged[name] = rows_of(report, tables[name], version)
+            body = _encoded(report, paged)
+            if len(body) <= MOST_BYTES:
+                break
+    return body, paged
+
+
+def rows_of(report: Report, section: TableSection, version: str) -> TableRows:
+    """Returns the rows of a table, with the keys of the points that figures of the report draw of them."""
+    points = {s.id: _keys_of(s) for s in report.sections if isinstance(s, FigureSection) and s.table == section.id}
+    return TableRows(section, {name: keys for name, keys in points.items() if keys}, version)
+
+
+def _row_count(section: TableSection) -> int:
+    return max((len(values) for values in section.data.values()), default=0)
+
+
+def _encoded(report: Report, paged: Mapping[str, TableRows]) -> bytes:
+    sections = [_first_page(s, paged[s.id]) if isinstance(s, TableSection) and s.id in paged else s for s in report.sections]
+    return encode(msgspec.structs.replace(report, sections=sections))
+
+
+def _first_page(section: TableSection, rows: TableRows) -> TableSection:
+    pages = rows.pages(page_within(rows, Choice(), limit=FIRST_ROWS, most=FIRST_BYTES))
+    marks = {column: {"total": entries["total"]} for column, entries in section.marks.items() if "total" in entries}
+    return msgspec.structs.replace(section, data={}, marks=marks, cell_links={}, row_links={}, pages=pages)
+
+
+def _keys_of(figure: FigureSection) -> list[str]:
+    """Returns the row keys that the points of a figure carry in `customdata`: a value, the first of several, or `key` of an object."""
+    out: dict[str, None] = {}
+    traces = figure.figure.get("data")
+    for trace in traces if isinstance(traces, list) else []:
+        for custom in trace.get("customdata") or () if isinstance(trace, dict) else ():
+            first = custom[0] if isinstance(custom, list | tuple) and custom else custom.get("key") if isinstance(custom, dict) else custom
+            if isinstance(first, str | int | float) and first != "":
+                out[str(first)] = None
+    return list(out)
+
+
+# -- what a request asks for -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowsRequest:
+    """A request for rows of one table. columns: of a CSV; none: all. version: of the report that it belongs to, "" for any."""
+
+    section: str
+    choice: Choice
+    offset: int = 0
+    limit: int = FIRST_ROWS
+    key: str = ""
+    columns: tuple[str, ...] = ()
+    version: str = ""
+    form: str = "json"
+
+
+def rows_request(values: MultiDict[str, str], picked: Sequence[object] | None = None) -> RowsRequest:
+    """Returns what parameters ask for; picked: row keys that alone may pass. BadQuery names the one that does not fit."""
+    section, form = values.get("section", ""), values.get("format", "json")
+    if not section:
+        raise BadQuery("parameter 'section' is missing", hint="give the id of a table of the report", field="section")
+    if form not in ("json", "csv"):
+        raise BadQuery(f"no format {form[:40]!r}", hint="choose json or csv", field="format")
+    find = values.get("find", "")
+    if len(find) > MOST_TEXT or len(Choice(find=find).words) > MOST_WORDS:
+        raise BadQuery("the text to find is too long", hint=f"give at most {MOST_TEXT} letters and {MOST_WORDS} words", field="find")
+    keep = tuple((name, tuple(dict.fromkeys(split_list(text)))) for name, text in _by_column(values, "keep"))
+    ranges = tuple((name, _bounds(text)) for name, text in _by_column(values, "range"))
+    if picked is not None and not all(isinstance(k, str) for k in picked):
+        raise BadQuery("'picked' does not fit", hint="give a list of row keys", field="picked")
+    if sum(len(v) for _, v in keep) + len(picked or ()) > MOST_CHOSEN:
+        raise BadQuery("too many values are chosen", hint=f"give at most {MOST_CHOSEN:,} in all", field="keep" if keep else "picked")
+    sort = values.get("sort", "")
+    return RowsRequest(
+        section=section,
+        choice=Choice(
+            Sort(sort.removeprefix("-"), sort.startswith("-")) if sort else None, find, keep, ranges,
+            frozenset(str(k) for k in picked) if picked is not None else None,
+        ),
+        offset=_whole(values, "offset", 0, 0, 10**9),
+        limit=_whole(values, "limit", FIRST_ROWS, 1, MOST_ROWS),
+        key=values.get("key", ""),
+        columns=tuple(dict.fromkeys(split_list(values.get("columns", "")))),
+        version=values.get("version", ""),
+        form=form,
+    )  # fmt: skip
+
+
+def picked_in(body: bytes) -> list[object] | None:
+    """Returns the row keys in the body of a request, `{"picked": [...]}`; None where it has none."""
+    if not body:
+        return None
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or set(found) != {"picked"} or not isinstance(found["picked"], list):
+        raise BadQuery("the body of the request does not fit", hint='send {"picked": ["KEY", ...]}', field="picked")
+    return list(found["picked"])
+
+
+def split_list(text: str) -> list[str]:
+    r"""Returns the items of a list as addresses write it: joined by commas, `\` before a comma or backslash of an item, `\` for one empty
+    text.
+    """
+    if text == "":
+        return []
+    if text == "\\":
+        return [""]
+    out, item, at = [], "", 0
+    while at < len(text):
+        letter = text[at]
+        if letter == "\\" and at + 1 < len(text):
+            at += 1
+            item += text[at]
+        elif letter == ",":
+            out.append(item)
+            item = ""
+        else:
+            item += letter
+        at += 1
+    return [*out, item]
+
+
+def _by_column(values: MultiDict[str, str], name: str) -> list[tuple[str, str]]:
+    every = values.getlist(name)
+    if len(every) > MOST_FILTERS:
+        raise BadQuery(f"too many of parameter {name!r}", hint=f"give at most {MOST_FILTERS}", field=name)
+    parts = [text.partition(":") for text in every]
+    if not all(column and colon for column, colon, _ in parts):
+        raise BadQuery(f"parameter {name!r} does not fit", hint=_FORMS[name], field=name)
+    return [(column, text) for column, _, text in parts]
+
+
+_FORMS = {"keep": "give COLUMN:VALUE,VALUE", "range": "give COLUMN:ABOVE~BELOW, one of the two may be left out"}
+
+
+def _bounds(text: str) -> Bounds:
+    low, tilde, high = text.partition("~")
+    try:
+        ends = [float(end) if end else None for end in (low, high)]
+    except ValueError:
+        ends = [math.nan]
+    if not tilde or any(end is not None and not math.isfinite(end) for end in ends) or ends == [None, None]:
+        raise BadQuery(f"parameter 'range' does not fit: {text[:40]!r}", hint=_FORMS["range"], field="range")
+    return Bounds(ends[0], ends[1])
+
+
+def _whole(values: MultiDict[str, str], name: str, default: int, least: int, most: int) -> int:
+    given = values.get(name, "")
+    if not given:
+        return default
+    if not (given.isascii() and given.isdigit() and len(given) <= 12 and least <= int(given) <= most):
+        raise BadQuery(f"parameter {name!r} does not fit: {given[:40]!r}", hint=f"give a whole number from {least} to {most}", field=name)
+    return int(given)
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+def page_within(
+    rows: TableRows, choice: Choice, *, offset: int = 0, limit: int = FIRST_ROWS, key: str = "", most: int = MOST_BYTES
+) -> TablePage:
+    """Returns a page of at most `most` bytes: with fewer rows than asked for where they are long, but never without any."""
+    while True:
+        page = rows.page(choice, offset=offset, limit=limit, key=key)
+        size = len(msgspec.json.encode(page))
+        if size <= most or page.length <= 1:
+            return page
+        limit = max(1, min(page.length - 1, page.length * most // size))
+
+
+def as_csv(rows: TableRows, request: RowsRequest) -> Iterator[str]:
+    """Yields all rows that pass as CSV, in order. BadQuery, before the first line, names a column that is not there."""
+    names = request.columns or tuple(rows.columns)
+    chosen = rows.rows(request.choice)
+    records = rows.records(chosen, names)
+
+    def lines() -> Iterator[str]:
+        yield _lines([names])
+        for part in records:
+            yield _lines([[cell(v) for v in record] for record in part])
+
+    return lines()
+
+
+def _lines(records: Sequence[Sequence[Scalar]]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerows(records)
+    return out.getvalue()
