@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.report.notes import edge_notices, source_notices
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, ranked, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, RULES, time_findings
-from tb_sol_plugin.metrics.time.scope import Scope, is_profile, scope
+from tb_sol_plugin.metrics.time.scope import Scope, is_profile, is_uncounted, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
@@ -108,6 +108,9 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
     if not waterfall.work.timed:
         message, _, hint = NEEDS_TIMES.partition(": ")
         raise Unavailable(message[0].lower() + message[1:], hint=hint.rstrip("."))
+    if is_uncounted(capture):
+        because, hint, _ = capture.missing("work") or ("", "", "")
+        raise Unavailable(because, hint=hint)
     found = time_findings(capture, part, waterfall)
     if query.rule:
         return _one(capture, part, waterfall, found, query.rule)

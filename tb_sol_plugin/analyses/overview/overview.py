@@ -249,6 +249,8 @@ def _nothing_found(waterfall: Waterfall) -> str:
     """Returns what stands in the place of the findings where there is none."""
     if not waterfall.work.timed:
         return NEEDS_TIMES
+    if waterfall.work.from_ledger and not len(waterfall.work.ops):
+        return "No iteration was sampled: nothing is known of its work."
     none = "Nothing was found that saves more than 0.5 % of the step."
     return none if waterfall.has_limits else f"{none} Most findings need limits, which are not known here."
 
@@ -339,7 +341,7 @@ def _operators(waterfall: Waterfall, most: int = 12) -> TableSection:
         subtitle=f"by {'kernel' if profile else 'operator and shape'}, first {len(frame)} of {every}",
         sort=Sort(_operator_order(waterfall, "calls")),
         links=[where] if where.analysis in registry() else [],
-        empty="No operator was recorded.",
+        empty="No iteration was sampled." if waterfall.work.from_ledger else "No operator was recorded.",
     )
     _mark(table, frame, where)
     return table

@@ -13,7 +13,7 @@ from tb_sol_plugin.cost.roofline import TOLERATED, ratio
 from tb_sol_plugin.devices.limits import why_no_limits
 from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, a_device, shown_ratio, why_no_ratio
 from tb_sol_plugin.metrics.time.breakdown import average, device_word, split_steps, split_windows
-from tb_sol_plugin.metrics.time.scope import Scope, step_time
+from tb_sol_plugin.metrics.time.scope import Scope, is_uncounted, step_time
 from tb_sol_plugin.metrics.time.waterfall import Waterfall, windows_of
 from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_times
@@ -442,6 +442,10 @@ def counted_tiles(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsS
     step = waterfall.total_ns / waterfall.steps
     tiles = Tiles()
     tiles.add("step_ns", round(step), label="" if waterfall.stepped else "Recording", more=step_words(capture, part, waterfall))
+    if is_uncounted(capture):
+        for name in ("matrix_flop", "matrix_flop_per_s", "operator_calls"):
+            tiles.add(name, None)
+        return tiles.section("No work was counted", "tiles")
     tiles.add("matrix_flop", round(flop), note="per step" if waterfall.stepped else "")
     tiles.add("matrix_flop_per_s", flop / step * 1e9 if step else None)
     if waterfall.work.timed:

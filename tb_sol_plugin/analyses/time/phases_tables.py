@@ -58,6 +58,8 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
         out[name] = pd.Series([None if v is None or v != v else round(v / divide) for v in out[name].tolist()], dtype=object)
     for name in COUNTS:
         out[name] = per_step(out[name].tolist(), divide)
+    if source.is_uncounted(capture):
+        out["ops"] = None
     if not len(capture.device):
         for name in (*DEVICE, "device_events"):
             if name != "device_ns" or not source.is_capture(capture):

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time import breakdown as P
-from tb_sol_plugin.metrics.time.scope import Scope, before_steps, is_capture, is_profile, scope
+from tb_sol_plugin.metrics.time.scope import Scope, before_steps, is_capture, is_profile, is_uncounted, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.work.columns import MODELED, NO_MODEL, ranked
@@ -43,7 +43,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 NOTHING: Final = ("no event with a duration in this recording", "record at least one step")
 
@@ -153,7 +153,7 @@ def run(capture: Capture, query: StepsQuery) -> Report:
         str(i): Mark("incomplete", "recorded in part; left out of the average") for i, done in enumerate(frame["complete"]) if not done
     }
     if is_capture(capture):
-        return _of_capture(where, frame, over, total, limits)
+        return _of_capture(where, frame, over, total, limits, sampled=not is_uncounted(capture))
     return Report(
         analysis="steps",
         title="Steps",
@@ -185,17 +185,21 @@ NOT_SPLIT: Final = ("device_share", *PARTS, "device_events", "host_ns", "modelle
 """Columns that need events, or say nothing without them."""
 
 
-def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: dict[str, Scalar], limits: dict[str, Scalar]) -> Report:
-    """Returns the sampled steps of a SOL capture: their length and their limit, without parts."""
-    count = f"{len(over)} sampled step{'' if len(over) == 1 else 's'}"
+def _of_capture(
+    where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: dict[str, Scalar], limits: dict[str, Scalar], *, sampled: bool
+) -> Report:
+    """Returns the sampled steps of a SOL capture (all, where none was sampled): their length and their limit, without parts."""
+    word = "sampled step" if sampled else "step"
+    count = f"{len(over)} {word}{'' if len(over) == 1 else 's'}"
     mean = human(round(float(over["duration_ns"].mean())), "ns")
-    text = f"A sampled step takes **{mean}**" + (f", average of {count}." if len(over) > 1 else ".")
+    whose = "whose work was counted" if sampled else "that were recorded; the work of none was counted"
+    text = f"A {word} takes **{mean}**" + (f", average of {count}." if len(over) > 1 else ".")
     if isinstance(limits["sol_ns"], int):
         text += f" Its work could take {human(limits['sol_ns'], 'ns')} at the limits of the device."
     hidden = (*NOT_SPLIT, *(LIMITS if limits["sol_ns"] is None else ()))
     shown = frame.assign(**{name: pd.Series([None] * len(frame), dtype=object, index=frame.index) for name in NOT_SPLIT})
     facts = _facts(where, over, None, limits, {"before_ns": None, "before_events": None})
-    facts.labels["complete_steps"] = "Sampled"
+    facts.labels["complete_steps"] = "Sampled" if sampled else "Recorded"
     facts.hidden.append("steps")
     columns = [replace(ranked(c, 3), missing=NO_EVENTS) if c.name in hidden else c for c in COLUMNS]
     return Report(
@@ -204,11 +208,11 @@ def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: di
         headline=text,
         notices=[
             Notice(
-                "These are the steps whose work was counted, by the clock of the host.", "info", Link("iterations", {}, "All iterations")
+                f"These are the steps {whose}, by the clock of the host.", "info", Link("iterations", {}, "All iterations")
             )
         ],
         sections=[
-            _limits_figure(frame),
+            _limits_figure(frame, word),
             facts,
             make_table(
                 "steps",
@@ -225,8 +229,8 @@ def _of_capture(where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: di
     )
 
 
-def _limits_figure(frame: pd.DataFrame) -> FigureSection:
-    """Draws a bar per sampled step: its limit, and the time above it."""
+def _limits_figure(frame: pd.DataFrame, word: str) -> FigureSection:
+    """Draws a bar per step of a SOL capture: its limit, and the time above it. word: what such a step is called."""
     time = frame["duration_ns"].to_numpy(dtype=np.float64)
     limit = frame["sol_ns"].to_numpy(dtype=np.float64)
     divisor, unit = F.time_scale(float(time.max()))
@@ -251,13 +255,13 @@ def _limits_figure(frame: pd.DataFrame) -> FigureSection:
     x = F.axis("step", type="category", gridcolor="rgba(0,0,0,0)", nticks=24, tickangle=0)
     return FigureSection(
         id="bars",
-        title="Sampled steps",
+        title=f"{capitalized(word)}s",
         subtitle="limit, and time above it" if known else "no limits are known",
         span=8,
         height=320,
         table="steps",
         figure=F.figure(data, x=x, y=F.axis(unit), barmode="stack", bargap=0.3, showlegend=known),
-        summary=f"The longest sampled step is {names[slowest]}, {human(round(float(time[slowest])), 'ns')}.",
+        summary=f"The longest {word} is {names[slowest]}, {human(round(float(time[slowest])), 'ns')}.",
     )
 
 

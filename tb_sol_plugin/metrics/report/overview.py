@@ -414,8 +414,8 @@ def a_device(spec: DeviceSpec) -> str:
 
 def why_no_ratio(capture: Capture, waterfall: Waterfall) -> str:
     """Returns why there is no speed of light; "" where there is one."""
-    if shown_ratio(waterfall) is not None:
-        return ""
+    if shown_ratio(waterfall) is not None or scope.is_uncounted(capture):
+        return "" if shown_ratio(waterfall) is not None else "the work of no iteration was counted"
     spec = waterfall.work.spec
     if waterfall.work.by_host_time and spec is None and not capture.facts.devices:
         host = capture.facts.host_name
@@ -578,7 +578,7 @@ def _largest_of_host(waterfall: Waterfall) -> tuple[str, str, float]:
         "limit": least,
     }
     if not len(waterfall.work.ops):
-        return "", "No operator was recorded in it", 0.0
+        return "", f"No {'iteration was sampled' if waterfall.work.from_ledger else 'operator was recorded in it'}", 0.0
     group = _first(groups)
     share = f"{percent(groups[group] / waterfall.total_ns)} of {of}"
     over = {k: waterfall.kind_ns[k] - (waterfall.limits.by_kind[k] if limited else 0.0) for k in KINDS}

@@ -50,6 +50,11 @@ def is_capture(capture: Capture) -> bool:
     return capture.facts.source == SOL_CAPTURE
 
 
+def is_uncounted(capture: Capture) -> bool:
+    """Returns whether this is a SOL capture of which no iteration was sampled: times are there, its work is not known."""
+    return is_capture(capture) and not bool(capture.tables["iterations"]["sampled"].to_numpy().any()) and not len(capture.tables["ledger"])
+
+
 def is_profile(capture: Capture) -> bool:
     """Returns whether this is a profile without events: device time and stated work by kernel and scope."""
     return capture.facts.source == PROTON

@@ -72,6 +72,22 @@ def test_every_page_answers_or_says_why_not(tmp_path: Path, name: str) -> None:
         assert encode(answer) and (answer.available or (answer.because and answer.record_it_with)), page  # type: ignore[union-attr]
 
 
+def test_without_a_sampled_iteration_work_is_unknown_and_not_zero(tmp_path: Path) -> None:
+    # GIVEN a capture of two iterations of which none was sampled
+    c = sol.open_capture(str(unsampled().write(tmp_path)))
+    overview, steps, phases, findings = (c.analyze(name) for name in ("overview", "steps", "phases", "findings"))
+    assert isinstance(overview, Report) and isinstance(steps, Report) and isinstance(phases, Report)
+    # THEN no page shows its work as 0, or its steps as sampled
+    assert overview.facts["step_ns"] == 1_000
+    assert [overview.facts[n] for n in ("matrix_flop", "matrix_flop_per_s", "operator_calls")] == [None, None, None]
+    assert "No iteration was sampled" in overview.headline and "No operator" not in overview.headline
+    assert "the work of no iteration was counted" in overview.headline
+    assert "sampled step" not in steps.headline and "of none was counted" in steps.notices[0].text
+    assert phases.table("phases")["ops"].isna().all()
+    # AND nothing is said of what to fix, but how to record it
+    assert isinstance(findings, UnavailableReport) and findings.because == "the work of no iteration was counted yet"
+
+
 @pytest.mark.parametrize("query", [{"direction": "forward"}, {"direction": "backward"}, {"merge": "on"}, {"width": "flop"}])
 def test_modules_answer_every_direction_merge_and_width(tmp_path: Path, query: dict[str, str]) -> None:
     for name in ("small", "gpu", "odd"):
