@@ -20,6 +20,7 @@ from tb_sol_plugin.metrics.rules.copies import KEYS, copy_context, findings_with
 from tb_sol_plugin.metrics.rules.copies.patterns import upload_fix
 from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
+from tb_sol_plugin.metrics.rules.time.host_code import inside_text
 from tb_sol_plugin.metrics.rules.time.recorded import NOT_FUSED, busiest_line, collective, collectives, compiled_rows, launching
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word, host_idle, launched
@@ -66,7 +67,10 @@ def input_wait(context: TimeContext) -> Answer:
         mean = time_text(float(at.host(context.capture).duration[rows].mean())) if count else "—"
         title = f"The {unit} waits for the input pipeline"
         evidence = f"{batches} {own}, {mean} each; the {unit} has no work for {time_text(ns)} of that time."
+    text, function = inside_text(context.capture, spans, np.unique(at.host(context.capture).thread[rows]))
+    evidence = evidence.removesuffix(".") + (text or ".")
     fix = "DataLoader(num_workers=4, persistent_workers=True)" if "process" in own else "DataLoader(num_workers=…, prefetch_factor=4)"
+    fix += f"  # or a faster {function}()" if function else ""
     return context.finding(evidence, idle=spans, title=title, fix=fix, find="DataLoader")
 
 

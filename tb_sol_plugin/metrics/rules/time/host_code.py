@@ -1,0 +1,200 @@
+"""Finds what runs on the host while the device has no work: Python frames before the first kernel or between steps, operators on the CPU.
+
+    operator_wait, python_wait                       # rules: operators and frames that launch nothing, in gaps of over a millisecond
+    inside_text(capture, spans, threads)             # "; 612 ms of that in `preprocess`, 529 ms in `zoom_shift` …" for other rules
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics.copies.records import frame_name, frame_text
+from tb_sol_plugin.metrics.rules.copies.context import program_frames
+from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, subject_verb, time_text
+from tb_sol_plugin.metrics.rules.time.context import TimeContext
+from tb_sol_plugin.metrics.rules.time.recorded import collective
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.breakdown import LAUNCH_NS, device_word, host_idle
+from tb_sol_plugin.metrics.work.ownership import outermost
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+OPERATORS: Final = re.compile(r"^(aten|prims|torchvision|torchaudio|fbgemm|quantized|mkldnn|onednn|mkl)::")
+"""Operators that compute by themselves; ranges of autograd and of compiled regions hold others."""
+NO_WORK: Final = re.compile(
+    r"::_?(empty|new_|arange|linspace|zeros|ones|full|eye|tril_indices|triu_indices|scalar_tensor|rand|view|reshape|slice|select|narrow|"
+    r"as_strided|transpose|permute|movedim|t$|expand|unsqueeze|squeeze|detach|alias|split|chunk|unbind|unflatten|flatten|unfold|diagonal|"
+    r"resize|set_|lift|pin_memory|is_pinned|item|local_scalar)"
+)
+"""Operators that make a tensor or look at one: what they take on the host is no work over data (memory, first use, other threads)."""
+WAITS: Final = re.compile(r"^_?(acquire|wait|wait_for|poll|select|recv|recv_bytes|recv_into|join|epoll|kqueue|get|synchronize)$")
+"""Frames that wait for another thread or process: what they wait for is not among the recorded frames."""
+BUILT_IN: Final = re.compile(r"^<built-in (?:function|method) (\S+?)(?: of .*)?>$", re.DOTALL)
+PROFILER: Final = re.compile(r"^(.*/)?torch/(autograd/)?(profiler|_?kineto)")
+"""Frames of the recorder: what it costs is no part of the program."""
+IDLE_PART: Final = 0.8
+"""A frame is the cause of a gap where the device has no work for at least 80 % of its time."""
+MOST_OF: Final = 0.9
+"""The frame that stands for some time holds at least 90 % of it; the innermost such one says most."""
+
+
+def launching_threads(capture: Capture) -> Ints:
+    """Returns the host threads that launch device work."""
+    call = capture.device["call"].to_numpy()
+    return np.unique(at.host(capture).thread[call[call >= 0]])
+
+
+def quiet(capture: Capture) -> Mask:
+    """Returns which host rows neither launch anything nor call the runtime, themselves and all that is inside of them."""
+    h = at.host(capture)
+    calls = h.kind == S.CALL
+    calls[np.unique(capture.device["call"].to_numpy()[capture.device["call"].to_numpy() >= 0])] = True
+    before = np.concatenate(([0], np.cumsum(calls)))
+    return np.asarray(before[h.end] == before[: len(h.start)], np.bool_)
+
+
+def inside_text(capture: Capture, spans: iv.Spans, threads: Ints, within: str = "") -> tuple[str, str]:
+    """Returns (where on some threads most of the spans pass by Python stacks, as the end of a sentence; the innermost function); else "".
+
+    The innermost frame of the program that holds 90 % of them, and the innermost frame of any code that holds half. Nothing where that
+    one waits for another thread or process. within: name of the frame that the sentence has named already.
+    """
+    total = iv.length(spans)
+    h = at.host(capture)
+    frames = np.flatnonzero((h.kind == S.FRAME) & np.isin(h.thread, threads))
+    time = iv.overlap_with(h.start[frames], h.stop[frames], spans)
+    frames, time = frames[time > 0], time[time > 0]
+    leaf, in_leaf = _innermost(capture, frames, time, spans, total / 2)
+    name = str(arrays.pick(capture.host["name"], [leaf])[0]) if leaf >= 0 else ""
+    if not name or WAITS.search(_function(name)):
+        return "", ""
+    function = _function(name)
+    if name == within:
+        return ".", function
+    text = f"{time_text(in_leaf)} in {_place(capture, leaf)}."
+    own = program_frames(capture)[frames]
+    outer, in_outer = _innermost(capture, frames[own], time[own], spans, MOST_OF * total)
+    if outer not in (-1, leaf) and in_outer > in_leaf and not within:
+        text = f"{time_text(in_outer)} in `{frame_text(capture, [outer])[0]}`, {text}"
+    return f"; of that {text}", function
+
+
+def _innermost(capture: Capture, rows: Ints, time: Ints, spans: iv.Spans, least: float) -> tuple[int, int]:
+    """Returns (the first row of the deepest frame by name in which at least `least` of the spans pass, how much); (-1, 0) without one.
+
+    A frame that calls itself counts once.
+    """
+    codes = arrays.codes(capture.host["name"])[rows]
+    h = at.host(capture)
+    sums = pd.Series(time).groupby(codes).sum()
+    best, depth = (-1, 0), -1
+    for code in sums.index[sums >= max(least, 1)]:
+        same = rows[codes == code]
+        ns = iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), spans))
+        below = _depth(h.parent, int(same[0]))
+        if ns >= least and below > depth:
+            best, depth = (int(same[0]), ns), below
+    return best
+
+
+def _depth(parent: npt.NDArray[np.integer], row: int) -> int:
+    depth = 0
+    while row >= 0:
+        row, depth = int(parent[row]), depth + 1
+    return depth
+
+
+def _function(name: str) -> str:
+    """Returns the function in the name of a Python frame."""
+    found = BUILT_IN.match(name)
+    return found[1] if found else frame_name(name).rpartition(" ")[2]
+
+
+def _place(capture: Capture, row: int) -> str:
+    """Returns a Python frame in words; one without a file with the frame that calls it."""
+    name = str(arrays.pick(capture.host["name"], [row])[0])
+    if not BUILT_IN.match(name):
+        return f"`{frame_text(capture, [row])[0]}`"
+    above = int(at.nearest(capture, S.FRAME, np.array([row]), strict=True)[0])
+    return f"`{_function(name)}`" + (f", called at `{frame_text(capture, [above])[0]}`" if above >= 0 else "")
+
+
+def _long_gaps(context: TimeContext) -> iv.Spans:
+    """Returns unclaimed idle time for which the host answers, in gaps that no launch alone explains."""
+    start, stop = context.waterfall.idle
+    long = stop - start > LAUNCH_NS
+    return iv.intersect(iv.intersect(context.idle, (start[long], stop[long])), host_idle(context.capture))
+
+
+@rule("operator_wait", page="operators", label="Among the operators", color="host")
+def operator_wait(context: TimeContext) -> Answer:
+    """Finds operators that compute on the CPU, on a thread that launches device work, while the device has no work."""
+    capture, gaps = context.capture, _long_gaps(context)
+    h = at.host(capture)
+    column = capture.host["name"]
+    computes = arrays.where(column, lambda n: OPERATORS.match(n) is not None and not NO_WORK.search(n) and not collective(n))
+    use = (h.kind == S.OPERATOR) & computes & np.isin(h.thread, launching_threads(capture)) & quiet(capture)
+    rows = outermost(np.flatnonzero(use), h.end)
+    inside = iv.overlap_with(h.start[rows], h.stop[rows], gaps)
+    rows, inside = rows[inside >= LAUNCH_NS], inside[inside >= LAUNCH_NS]
+    if not len(rows):
+        return None
+    idle = context.ledger.take_idle(iv.intersect(gaps, iv.union(h.start[rows], h.stop[rows])))
+    (name,), most = arrays.largest([column], rows, inside.astype(np.float64))
+    same = rows[arrays.where(column, lambda n: n == name)[rows]]
+    worst = same[int(h.duration[same].argmax())]
+    line = int(at.nearest(capture, S.FRAME, np.array([worst]))[0])
+    unit = device_word(capture)
+    where = f", called at `{frame_text(capture, [line])[0]}`" if line >= 0 else ""
+    return context.finding(
+        f"{subject_verb(len(rows), 'operator call', 'computes')} on the CPU while the {unit} has no work for {time_text(iv.length(idle))}; "
+        f"{time_text(most)} in {count_text(len(same), 'call')} of `{name}`{where}.",
+        idle=idle,
+        title=f"The {unit} waits for operators on the CPU",
+        fix=f"x = x.to(device)  # before {name.rpartition('::')[2]}(): the {unit} has no work meanwhile",
+        find=name,
+    )
+
+
+@rule("python_wait", page="gpu_breakdown", label="Idle causes", color="host")
+def python_wait(context: TimeContext) -> Answer:
+    """Finds Python functions that launch nothing and run while the device has no work: before its first kernel, or between steps."""
+    capture, gaps = context.capture, _long_gaps(context)
+    h = at.host(capture)
+    profiler = arrays.where(capture.host["name"], lambda n: PROFILER.match(n) is not None) & (h.kind == S.FRAME)
+    use = program_frames(capture) & ~profiler & np.isin(h.thread, launching_threads(capture)) & quiet(capture)
+    rows = np.flatnonzero(use)
+    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], gaps) >= LAUNCH_NS]
+    idle = iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.idle)
+    rows = rows[idle >= IDLE_PART * iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.windows)]
+    rows = outermost(rows, h.end)
+    waits = arrays.where(capture.host["name"], lambda n: WAITS.search(_function(n)) is not None)
+    rows = rows[~waits[rows]]
+    if not len(rows):
+        return None
+    recorder = np.flatnonzero(profiler)
+    gaps = iv.subtract(gaps, iv.union(h.start[recorder], h.stop[recorder]))
+    taken = iv.intersect(gaps, iv.union(h.start[rows], h.stop[rows]))
+    (name,), most = arrays.largest([capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], taken).astype(np.float64))
+    same = rows[arrays.where(capture.host["name"], lambda n: n == name)[rows]]
+    text, _ = inside_text(capture, iv.intersect(taken, iv.union(h.start[same], h.stop[same])), np.unique(h.thread[same]), name)
+    if not text:
+        return None  # what it waits for runs elsewhere
+    function, unit = _function(name), device_word(capture)
+    idle_ns = iv.length(taken)
+    whole = "it all" if round(most) == idle_ns else time_text(most)
+    return context.finding(
+        f"The {unit} has no work for {time_text(idle_ns)} while Python runs that launches nothing, {whole} in "
+        f"{count_text(len(same), 'call')} of `{frame_text(capture, same[:1])[0]}`{text}",
+        idle=context.ledger.take_idle(taken),
+        title=f"The {unit} waits while Python runs `{function}`",
+        fix=f"# {function}(): shorten it, or run it in a DataLoader worker or a thread while the {unit} works on the step before",
+    )
