@@ -20,7 +20,7 @@ from tb_sol_plugin.tables import intervals as iv
 from tests.court.case import RULES, Found, findings_of
 from tests.support.findings import assert_disjoint
 
-BLAME: Final = ("input_wait", "warm_up", "device_allocation", "host_sync", "launch_bound", "host_wait")
+BLAME: Final = ("input_wait", "warm_up", "device_allocation", "host_sync", "launch_bound", "operator_wait", "python_wait", "host_wait")
 """Findings that say that the device waits for the host."""
 PROFILER: Final = ("Activity Buffer Request", "Buffer Flush")
 """Work of the profiler itself, as it names it."""

@@ -146,13 +146,22 @@ def kernels_of_a_graph_are_short() -> TraceBuilder:
     return t
 
 
-@guilty(host_wait=saves(9 * MS, says="data.py:12 preprocess"))
+@guilty(python_wait=saves(7 * MS, says="data.py:12 preprocess"), host_wait=saves(2 * MS))
 def python_runs_before_the_first_kernel() -> TraceBuilder:
     """`preprocess` runs in [1, 8) ms; the only kernel is launched at 8.99 ms and runs [9, 10)."""
     t = step(10 * MS)
     outer = t.frame("train.py(80): main", 0, 10 * MS)
     own = t.frame("data.py(12): preprocess", MS, 7 * MS, parent=outer)
     t.frame("torch/functional.py(3): stft", 2 * MS, 5 * MS, parent=own)
+    kernel(t, 9_000, 10_000, 8_990)
+    return t
+
+
+@guilty(operator_wait=saves(4 * MS, says="`aten::max`"), host_wait=saves(5 * MS))
+def an_operator_computes_on_the_cpu() -> TraceBuilder:
+    """`aten::max` runs on the host in [1, 5) ms; the only kernel is launched at 8.99 ms and runs [9, 10)."""
+    t = step(10 * MS)
+    t.op("aten::max", MS, 4 * MS)
     kernel(t, 9_000, 10_000, 8_990)
     return t
 

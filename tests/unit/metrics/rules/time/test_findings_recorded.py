@@ -141,13 +141,14 @@ def waits(*, stacks: bool, deep: bool = True) -> TraceBuilder:
 
 def test_a_python_line_is_named_where_stacks_name_it(tmp_path: Path) -> None:
     # GIVEN stacks WHEN 7 of the 9 ms pass in one line of the program, 5 of them in torch below it, and a thread that launches nothing polls
-    finding = found(waits(stacks=True), tmp_path / "a")["host_wait"]
-    # THEN that line is the evidence and the advice, and not to mark the parts of the step
-    assert "7.00\u202fms at `data.py:12 preprocess`" in finding.evidence and finding.saving == 9 * MS
-    assert finding.fix.startswith("# data.py:12 preprocess runs meanwhile") and "record_function" not in finding.fix
+    got = found(waits(stacks=True), tmp_path / "a")
+    # THEN that line has a finding, the advice on the rest names its line and is not to mark the parts of the step
+    assert "`data.py:12 preprocess`; of that 5.00\u202fms in `torch/functional.py:3 stft`" in got["python_wait"].evidence
+    assert got["python_wait"].saving == 7 * MS and got["host_wait"].saving == 2 * MS
+    assert got["host_wait"].fix.startswith("# train.py:80 main runs meanwhile") and "record_function" not in got["host_wait"].fix
     # AND without stacks the advice is to record them
     bare = found(waits(stacks=False), tmp_path / "b")["host_wait"]
-    assert "with_stack=True" in bare.fix and "preprocess" not in bare.evidence
+    assert bare.saving == 9 * MS and "with_stack=True" in bare.fix and "preprocess" not in bare.evidence
 
 
 # -- Attention of others ---------------------------------------------------------------------------------------------------
