@@ -4,6 +4,6 @@
     python -m benchmarks.court FILE...   # whether the findings of recordings keep the laws
 
 A situation is a function that makes a small recording; its decorator states which findings must appear, with what they save. Anything else
-that is reported is a false conviction. `waiting`, `work`, `products`, `copying` and `memory` hold the guilty ones by subject, `innocent`
-holds look-alikes. `laws` holds what is true of the findings of any recording.
+that is reported is a false conviction. `waiting`, `work`, `products`, `copying` and `memory` hold the guilty ones by subject,
+`innocent` and `innocent_data` the look-alikes. `laws` holds what is true of the findings of any recording.
 """

@@ -79,7 +79,7 @@ class Situation:
         return bool(self.resembles)
 
 
-_FILES: Final = ("waiting", "work", "products", "copying", "memory", "innocent")
+_FILES: Final = ("waiting", "work", "products", "copying", "memory", "innocent", "innocent_data")
 _ALL: list[Situation] = []
 Make: TypeAlias = Callable[[], Recording]
 

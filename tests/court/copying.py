@@ -157,13 +157,16 @@ def a_mask_is_uploaded_in_every_step() -> TraceBuilder:
     return t
 
 
-def turns(devices: tuple[int, int], length: int, between: int) -> TraceBuilder:
-    """Copies of 4 KiB to the host and back, `length` us each and `between` kernels of 100 us between, all launched early."""
+def turns(devices: tuple[int, int], length: int, between: int, more: int = 0) -> TraceBuilder:
+    """Copies of 4 KiB to the host and back, `length` us each and kernels of `between` us between, all launched early.
+
+    more: bytes by which those that come back are larger.
+    """
     t = steps(1, devices=2)
     kernel(t, 0, 500, 0)
     at = 500
     for i in range(4 if devices == (0, 0) else 2):
-        at = moved(t, ("DtoH", "HtoD")[i % 2], at * US, length * US, 4 * KIB, host=(10 + i) * US, device=devices[i % 2]) // US
+        at = moved(t, ("DtoH", "HtoD")[i % 2], at * US, length * US, 4 * KIB + more * (i % 2), host=(10 + i) * US, device=devices[i % 2]) // US
         for d in dict.fromkeys(devices):
             t.launch("k", at=(50 + i) * US, start=at * US, duration=between * US, device=d)
         at += between

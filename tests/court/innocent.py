@@ -1,18 +1,14 @@
-"""Look-alikes: recordings that resemble what a rule looks for, and of which nothing of the kind is true."""
+"""Look-alikes in time: the host waits or works, the device is fed; work is as good as it gets."""
 
 from __future__ import annotations
 
-from tb_sol_plugin.model.capture import Capture
 from tests.court.case import MS, US, innocent, saves
-from tests.court.copying import KIB, MIB, copied, moved
-from tests.court.memory import ADAM, DP, GB, N, records, stage
 from tests.court.products import BF16, FULL, MMA
 from tests.court.products import least as least_product
 from tests.court.waiting import NCCL, kernel
 from tests.court.work import CPU, MILLION, least
 from tests.support.copy_findings import steps
 from tests.support.findings import H100_TF32, call, filled, step
-from tests.support.memory_steps import trained
 from tests.support.trace_builder import TraceBuilder
 
 LARGE = 1 << 26
@@ -320,141 +316,26 @@ def images_in_nhwc_on_a_cpu() -> TraceBuilder:
     return t
 
 
-# -- copies that cost nothing, or that must be -------------------------------------------------------------------------
-
-
-@innocent("copies_blocking_to_host", "copies_small_to_host", "host_sync")
-def a_copy_waits_behind_earlier_kernels() -> TraceBuilder:
-    """A blocking copy to the host waits for 900 us behind kernels: the GPU works all the while, and goes on after it."""
-    t = steps(1)
-    kernel(t, 0, 900, 0, "a")
-    t.op("aten::to", 50 * US, 860 * US)
-    t.copy("DtoH", 900 * US, 2 * US, bytes=MIB, dst="Pageable", call=(60 * US, 842 * US + 100))
-    t.launch("b", at=902 * US + 200, start=902 * US + 400, duration=98 * US - 400)
+@innocent("input_wait", "host_wait", handover=saves(18 * US))
+def a_loader_waits_while_the_device_works_off_its_queue() -> TraceBuilder:
+    """A batch is fetched all along, while ten queued kernels run with 2 us between any two: the device's own change."""
+    t = step(998 * US)
+    t.op("aten::relu", 0, 900 * US)
+    for i in range(10):
+        kernel(t, 100 * i, 100 * i + 98, max(100 * i - 52, 0))
+    t.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 50 * US, 900 * US)
     return t
 
 
-@innocent("copies_small_to_host", "copies_blocking_to_host", "host_wait")
-def a_copy_waits_for_work_before_the_window() -> TraceBuilder:
-    """A blocking copy that starts at 94 of 100 ms, behind a kernel [70, 94) ms without a launch record: nobody knows what ran before."""
-    t = steps(1, 100 * MS)
-    t.launch("a", at=0, start=0, duration=5 * MS)
-    t.op("aten::to", 3 * MS, 92 * MS)
-    t.kernel("graph_kernel", 70 * MS, 24 * MS)
-    t.copy("DtoH", 94 * MS, 2 * US, bytes=KIB, dst="Pageable", call=(4 * MS, 90 * MS + 3 * US))
-    t.launch("b", at=94 * MS + 4 * US, start=94 * MS + 5 * US, duration=6 * MS - 5 * US)
+@innocent("misaligned_products", "plain_units", gemm_above_limit=saves(200 * US - least_product(4096, 4095, 4096)))
+def odd_rows_that_are_as_good_as_others() -> TraceBuilder:
+    """4095 elements between rows and 69 % of the limit: as good as most products with even sizes."""
+    t = filled(201 * US)
+    call(t, "aten::mm", US, 200 * US, [[4096, 4096], [4096, 4095]], types=BF16, kernel="some_new_gemm")
     return t
 
 
-@innocent("copies_exposed_HtoD", "exposed_copies", "copies_redundant_upload")
-def the_next_batch_is_uploaded_behind_the_step() -> TraceBuilder:
-    """Four steps that upload a pinned batch of one size on another stream, behind a kernel that fills the step."""
-    t = steps(4)
-    for n in range(4):
-        kernel(t, 1000 * n, 1000 * n + 1000, max(1000 * n - 50, 0))
-        moved(t, "HtoD", (1000 * n + 300) * US, 300 * US, 8 * MIB, host=(1000 * n + 20) * US, stream=20)
-    return t
-
-
-@innocent("copies_pageable_loading", "copies_exposed_HtoD")
-def parameters_are_uploaded_before_the_steps() -> TraceBuilder:
-    """A model goes to the device from pageable memory before the first of three steps: no step pays for it."""
-    t = TraceBuilder()
-    for i in range(4):
-        t.op("aten::to", 200 * i * US, 150 * US)
-        t.copy("HtoD", (200 * i + 10) * US, 100 * US, bytes=(8 + i) * MIB, src="Pageable", call=((200 * i + 5) * US, 120 * US))
-    for n in range(3):
-        t.step(n + 1, (n + 1) * MS, MS)
-        t.launch("k", at=(n + 1) * MS, start=(n + 1) * MS + US, duration=999 * US)
-    return t
-
-
-@innocent("copies_redundant_upload")
-def batches_have_one_size() -> TraceBuilder:
-    """Four steps whose loader uploads 100 KiB each, 3 us in which nothing computes: new data every time."""
-    t = steps(4)
-    for n in range(4):
-        z = 1000 * n
-        t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", z * US, 20 * US)
-        moved(t, "HtoD", (z + 500) * US, 3 * US, 100 * KIB, host=(z + 10) * US)
-        kernel(t, z, z + 500, max(z - 50, 0))
-        kernel(t, z + 503, z + 1000, z + 300)
-    return t
-
-
-@innocent("copies_ping_pong", "copies_tiny_DtoH", "copies_coalescable_DtoH")
-def values_are_read_and_set() -> TraceBuilder:
-    """Four copies of 8 B in turns, to the host and back, of 1 us each between kernels: values, no tensors."""
-    t = steps(1)
-    kernel(t, 0, 500, 0)
-    for i in range(4):
-        moved(t, ("DtoH", "HtoD")[i % 2], (500 + 101 * i) * US, US, 8, host=(10 + i) * US)
-        kernel(t, 501 + 101 * i, 601 + 101 * i, 50 + i)
-    kernel(t, 904, 1000, 60)
-    return t
-
-
-@innocent("copies_duplicate_copies", "copies_gradient_copies", "copies_graph_inputs")
-def different_tensors_are_cloned() -> TraceBuilder:
-    """Two clones of different sizes, 2 us each, hidden by a kernel on another stream."""
-    t = steps(1)
-    kernel(t, 0, 1000, 0, stream=9)
-    copied(t, 500, 40, "aten::clone", "aten::copy_")
-    copied(t, 540, 40, "aten::clone", "aten::copy_", size=2 * MIB)
-    return t
-
-
-@innocent("copies_tiny_HtoD", "copies_coalescable_HtoD")
-def tiny_uploads_behind_a_kernel() -> TraceBuilder:
-    """Forty uploads of 1000 B on another stream, behind a kernel that fills the step."""
-    t = steps(1)
-    kernel(t, 0, 1000, 0)
-    for i in range(40):
-        moved(t, "HtoD", (20 * i + 50) * US, 2_100, 1000, host=(5 + i) * US, stream=20)
-    return t
-
-
-# -- memory that is there for a reason ---------------------------------------------------------------------------------
-
-
-@innocent("memory_leak")
-def the_optimizer_makes_its_state_once() -> TraceBuilder:
-    """Eight steps; in the first one the optimizer makes a state of 600,000 B and keeps it."""
-    return trained([0] * 8, state=600_000)
-
-
-@innocent("memory_leak")
-def a_cache_fills_and_stops() -> TraceBuilder:
-    """A cache grows in the first two of ten steps and is full then."""
-    return trained([30_000, 30_000, *[0] * 8])
-
-
-@innocent("memory_optimizer_unsharded")
-def the_optimizer_is_sharded() -> Capture:
-    """An eighth of Adam's state on each of 8 data parallel ranks."""
-    parts = [ADAM[0], *((c, d, m, n // 8, b // 8) for c, d, m, n, b in ADAM[1:])]
-    return records(parts, meta=DP, world=8, peak=5 * GB)
-
-
-@innocent("memory_vocabulary_misplaced", "memory_vocabulary_undivided")
-def a_head_lies_where_it_belongs() -> Capture:
-    """The last of four stages holds the head, a half of the vocabulary on each of two tensor parallel ranks."""
-    return stage(3, "lm_head", {"groups.tp": "0 of 2", "plan.vocab": "64000", "plan.hidden": "4096"})
-
-
-@innocent("memory_reserved_above_use", "memory_gradients_kept", "memory_activations_recompute")
-def the_allocator_holds_what_is_used() -> Capture:
-    """2.2 GB reserved, 2 GB in use, all of them parameters, in eight iterations."""
-    return records([("params", "bf16", "net", N, 2 * N)], meta={}, peak=2 * GB, reserved=22 * GB // 10, iterations=8)
-
-
-@innocent("memory_one_module")
-def modules_share_the_peak() -> TraceBuilder:
-    """Four modules hold a quarter of the peak each."""
-    t = TraceBuilder()
-    for i in range(4):
-        t.module(f"Linear_{i}", 1_000 * i, 900, module_id=i + 1)
-        t.op("aten::mm", 1_000 * i + 100, 500)
-        t.memory(1_000 * i + 200, 250, address=i + 1, allocated=250 * (i + 1), reserved=1000)
-    return t
-
+@innocent("attention_above_limit", "unfused_attention", "norm_above_limit")
+def a_softmax_at_its_limit() -> TraceBuilder:
+    """A softmax over 16384 x 4096 floats within 0.2 % of its limit, and nothing around it."""
+    return in_turn([("aten::_softmax", least(2, LARGE), [[1 << 14, 1 << 12], [], []])])

@@ -96,6 +96,30 @@ def the_program_synchronizes_the_device() -> TraceBuilder:
     return t
 
 
+@guilty(host_sync=saves(20 * US), host_wait=saves(50 * US))
+def a_short_wait_costs_no_more_than_itself() -> TraceBuilder:
+    """The host waits for 20 us until 400 us, and launches the next kernel 50 us later for another reason."""
+    t = step()
+    kernel(t, 0, 390, 0, "a")
+    t.op("aten::_local_scalar_dense", 380 * US, 20 * US)
+    t.call("cudaStreamSynchronize", 380 * US, 20 * US)
+    kernel(t, 460, 1000, 450, "b")
+    return t
+
+
+@guilty(input_wait=saves(498 * US, says="2 batches load"))
+def an_exhausted_loader_brings_no_batch() -> TraceBuilder:
+    """Two batches are fetched for 249 us each without work for the GPU; a third call of 5 us finds the loader exhausted."""
+    t = step()
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    for at in (0, 500):
+        t.annotation(name, at * US, 249 * US)
+        t.op("aten::stack", (at + 10) * US, 100 * US)
+        kernel(t, at + 250, at + 500, at + 249)
+    t.annotation(name, 990 * US, 5 * US)
+    return t
+
+
 def launches(count: int, *, region: str = "", name: str = "k") -> TraceBuilder:
     """Kernels of 5 us, one every 100 us, each launched 1 us before it runs; the step ends with the last one."""
     length = 100 * (count - 1) + 6
