@@ -88,7 +88,6 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
     y = fig.axis("", range=[0, 114 if 1 < len(rows) <= 20 else 102], tickvals=[0, 50, 100], ticktext=["0", "50", f"100{NARROW}%"])
     unit_word = device_word(capture)
     busy = iv.length(iv.clip(everything.busy, low, high))
-    share = human(busy / (high - low) if high > low else None, "ratio")
     span = f"{len(rows)} steps" if len(rows) > 1 else "the step" if rows else "the recording"
     return FigureSection(
         id="use",
@@ -97,7 +96,7 @@ def use_figure(capture: Capture, part: Scope, bars: int = 120) -> FigureSection:
         figure=fig.figure(
             data, x=x, y=y, barmode="stack", bargap=0, annotations=notes, shapes=bands, margin={"l": 50, "r": 10, "t": 10, "b": 46}
         ),
-        summary=f"Busy for {share} of {human(high - low, 'ns')}; {long} gaps longer than 6 %.",
+        summary=f"Busy for {human(busy, 'ns')} of {human(high - low, 'ns')}; {long} gaps longer than 6 %.",
         span=8,
         height=270,
         links=[Link("gpu_breakdown", label="GPU breakdown")],

@@ -212,7 +212,7 @@ def run(capture: Capture, query: BreakdownQuery) -> Report:
     return Report(
         analysis="gpu_breakdown",
         title="GPU breakdown",
-        headline=_headline(capture, values),
+        headline=_headline(capture, where, values),
         notices=_notices(capture, where, query),
         sections=sections,
     )
@@ -234,21 +234,23 @@ def _values(
     return values
 
 
-def _headline(capture: Capture, values: dict[str, Scalar]) -> str:
+def _headline(capture: Capture, where: Scope, values: dict[str, Scalar]) -> str:
     word = B.device_word(capture)
     total, busy, idle_ns = (int(values[n] or 0) for n in ("total_ns", "busy_ns", "idle_ns"))
     if not values["device_events"]:
         return f"No {word} work was launched in this selection."
-    sentence = f"The {word} works **{human(busy / total if total else None, 'ratio')}** of {human(total, 'ns')}"
+    share = values["utilization"]
+    sentence = f"The {word} is busy **{human(share, 'ratio')}** of the {'steps' if where.rows else 'recording'}"
+    between = f"{human(busy, 'ns')} of the {human(total, 'ns')} from its first to its last event"
     exposed = int(values["exposed_communication_ns"] or 0) + int(values["exposed_memcpy_ns"] or 0)
     if idle_ns < 0.0005 * total and not exposed:
         return f"The {word} works all of the **{human(total, 'ns')}** from its first to its last event."
     if idle_ns >= exposed and idle_ns > 0:
         cause, spoken = max(((int(values[name] or 0), text) for name, text in SPOKEN.items()), key=lambda c: c[0])
         why = f", {human(min(cause, idle_ns), 'ns')} of it {spoken}" if cause else ""
-        return f"{sentence} and idles {human(idle_ns, 'ns')}{why}."
+        return f"{sentence}: {between}; it idles {human(idle_ns, 'ns')}{why}."
     overlapped = f"; {human(exposed, 'ns')} of that is communication and copies that overlap no computation" if exposed else ""
-    return f"{sentence}{overlapped}."
+    return f"{sentence}: {between}{overlapped}."
 
 
 def _notices(capture: Capture, where: Scope, query: BreakdownQuery) -> list[Notice]:
@@ -325,7 +327,7 @@ def _use(capture: Capture, where: Scope, rows: Mask, query: BreakdownQuery) -> F
         _label(float((idle_from[i] + idle_to[i]) / 2 - low) / divisor, 50.0, human(int(idle_to[i] - idle_from[i]), "ns"), anchor="center")
         for i in wide
     ]
-    busy = 1 - int(used["idle_ns"].sum()) / (high - low)
+    busy = high - low - int(used["idle_ns"].sum())
     return FigureSection(
         id="use",
         title=title,
@@ -343,7 +345,7 @@ def _use(capture: Capture, where: Scope, rows: Mask, query: BreakdownQuery) -> F
             annotations=[*names, *waits],
             margin={"l": 58, "r": 14, "t": 24 if names else 10, "b": 46},
         ),
-        summary=f"The {word} is busy {human(busy, 'ratio')} of the {human(high - low, 'ns')} shown.",
+        summary=f"The {word} is busy {human(busy, 'ns')} of the {human(high - low, 'ns')} shown.",
     )
 
 

@@ -56,8 +56,19 @@ def test_idle_is_told_by_cause(capture):
     assert (report.facts["short_gaps_ns"], report.facts["long_gaps_ns"]) == (50, 200)
     assert report.table("idle")["idle_ns"].sum() == 250
     assert report.headline.replace("\u202f", " ") == (
-        "The GPU works **64.3 %** of 700 ns and idles 250 ns, 150 ns of it with the next work already launched."
+        "The GPU is busy **58.3 %** of the steps: 450 ns of the 700 ns from its first to its last event; "
+        "it idles 250 ns, 150 ns of it with the next work already launched."
     )
+
+
+def test_one_page_has_one_utilization(capture):
+    # GIVEN work before the step: 450 of 700 ns from the first event on, 350 of 600 ns in the step
+    report = capture.analyze("gpu_breakdown")
+    # THEN the only share of all work that the page states is that of the step; other lengths of busy time are in ns
+    share = f"{100 * report.facts['utilization']:.1f}\u202f%"
+    figure = next(s for s in report.sections if s.id == "use")
+    assert share in report.headline and report.headline.count("%") == 1
+    assert "%" not in figure.summary and "450\u202fns of the 1.00\u202fµs shown" in figure.summary
 
 
 def test_linked_and_step_leave_out_what_they_say(capture):
