@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
 from tb_sol_plugin.metrics.work.columns import MODELED
-from tb_sol_plugin.metrics.work.sums import utilization
+from tb_sol_plugin.metrics.work.sums import partial, utilization
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import (
@@ -333,4 +333,7 @@ def facts_section(facts: dict[str, Scalar], spec: DeviceSpec | None, types: Sequ
         hidden.append("peak_flop_per_s")
     if facts.get("hfu") == facts.get("mfu") and "hfu" in facts:
         hidden.append("hfu")
+    part = partial(facts.get("modelled_share")) if facts.get("efficiency") is not None else None
+    if part is not None:
+        marks["efficiency"] = part
     return make_facts("facts", "Limits and totals", facts, FACTS, marks=marks, hidden=hidden)

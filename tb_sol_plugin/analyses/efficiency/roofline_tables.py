@@ -27,6 +27,7 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.kernel_names import short_name
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.costs import KINDS
+from tb_sol_plugin.metrics.work.sums import partial
 from tb_sol_plugin.metrics.work.work import Work, launches_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import (
@@ -48,6 +49,8 @@ from tb_sol_plugin.units import capitalized, human
 
 PLAIN = 0.95
 """A modeled share from which the ratio stands without its share."""
+LEAD = 0.80
+"""The same from which the ratio leads."""
 
 
 def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | None, *, by_host: bool, counted: str = "") -> str:
@@ -67,7 +70,10 @@ def headline(frame: pd.DataFrame, facts: dict[str, Scalar], spec: DeviceSpec | N
         return f"The limits of the device are not known: rates are shown, efficiencies are not. {covered} of device time is modeled."
     who = "operators" if by_host else "kernels"
     first = f"Modeled {who} run at **{human(efficiency, 'ratio')}** of what the {spec.name if spec else 'device'} allows."
-    if isinstance(share, float) and share < PLAIN:
+    if isinstance(share, float) and share < LEAD:
+        first = f"Limits are known for **{human(share, 'ratio')}** of {'host' if by_host else 'device'} time; that part runs at "
+        first += f"{human(efficiency, 'ratio')} of what the {spec.name if spec else 'device'} allows."
+    elif isinstance(share, float) and share < PLAIN:
         covered = f"{human(share, 'ratio')} of {'host' if by_host else 'device'} time"
         first = f"Modeled {who}, {covered}, run at **{human(efficiency, 'ratio')}** of what the {spec.name if spec else 'device'} allows."
     wasted = frame["wasted_ns"].to_numpy(dtype=np.float64)
@@ -291,6 +297,10 @@ def _marks(body: pd.DataFrame) -> dict[str, dict[str, Mark]]:
         why = str(reasons[row]) or "memory bandwidth unknown"
         mark = known.setdefault(why, Mark("estimated", why))
         marks["efficiency"][str(row)] = marks["sol_ns"][str(row)] = mark
+    for row, share in enumerate(body["modelled_share"].tolist()):
+        part = partial(share)
+        if part is not None and not above[row] and body["efficiency"].iloc[row] == body["efficiency"].iloc[row]:
+            marks["efficiency"][str(row)] = part
     return marks
 
 

@@ -240,6 +240,7 @@ def _headline(capture: Capture, where: Scope, values: dict[str, Scalar]) -> str:
     if not values["device_events"]:
         return f"No {word} work was launched in this selection."
     share = values["utilization"]
+    assert share is None or isinstance(share, float | int)
     sentence = f"The {word} is busy **{human(share, 'ratio')}** of the {'steps' if where.rows else 'recording'}"
     between = f"{human(busy, 'ns')} of the {human(total, 'ns')} from its first to its last event"
     exposed = int(values["exposed_communication_ns"] or 0) + int(values["exposed_memcpy_ns"] or 0)

@@ -36,7 +36,7 @@ from tb_sol_plugin.metrics.work.columns import (
     ranked,
     relabeled,
 )
-from tb_sol_plugin.metrics.work.sums import calls_of, marks_of, ratios, sums
+from tb_sol_plugin.metrics.work.sums import calls_of, marks_of, partial, ratios, sums
 from tb_sol_plugin.metrics.work.work import work
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
@@ -415,7 +415,8 @@ def _facts(capture: Capture, values: dict[str, Scalar], short_us: float) -> Fact
         "tensor_core_share": f"On {unit}s", "tensor_core_ns": f"Time on {unit}s", "tensor_core_unknown_share": f"{unit} use unknown",
         "short_count": f"Below {short_us:g} µs", "short_ns": f"Time below {short_us:g} µs",
     }  # fmt: skip
-    return make_facts("facts", "Numbers", values, FACTS, labels=labels, span=4)
+    part = partial(values["modelled_share"]) if values["efficiency"] is not None else None
+    return make_facts("facts", "Numbers", values, FACTS, labels=labels, span=4, marks={} if part is None else {"efficiency": part})
 
 
 def _figure(frame: pd.DataFrame, key: str, query: KernelsQuery) -> FigureSection:

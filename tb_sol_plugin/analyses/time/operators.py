@@ -18,7 +18,7 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.operators import Groups, groups
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, MODELED, RECOMPUTE, SOL, WASTED, ranked
-from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, ratios, sums
+from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, partial, ratios, sums
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -450,7 +450,7 @@ def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) 
         footer="Device self adds up to all device work; device total counts an event in every operator around its launch. "
         "A limit belongs to the operator that carries the work, and counts everything below it.",
     )
-    marks = marks_of(table.data["efficiency"], table.data["flags"])
+    marks = marks_of(table.data["efficiency"], table.data["flags"], table.data["modelled_share"])
     if marks:
         table.marks["efficiency"] = marks
     for row, name in enumerate(frame["name"].tolist()):
@@ -476,4 +476,6 @@ def _shown(frame: pd.DataFrame) -> list[Column]:
 def _facts_section(facts: dict[str, int], against: dict[str, Scalar]) -> FactsSection:
     whole = facts["sum_device_self_ns"] == facts["device_ns"]
     subtitle = "every device event is in exactly one row of device self" if whole else ""
-    return make_facts("facts", "Check", facts | against, FACTS, subtitle=subtitle, span=12)
+    part = partial(against["modelled_share"]) if against["efficiency"] is not None else None
+    marks = {"efficiency": part} if part is not None else {}
+    return make_facts("facts", "Check", facts | against, FACTS, subtitle=subtitle, span=12, marks=marks)

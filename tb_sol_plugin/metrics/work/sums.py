@@ -159,6 +159,12 @@ def ratios(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def partial(share: object) -> Mark | None:
+    """Returns the mark of a ratio over a part of the time only (below 95 %); None for one over all of it, or of which that is unknown."""
+    known = isinstance(share, int | float) and share < 0.95
+    return Mark("partial", f"covers {100 * share:.1f} % of the time") if known else None  # type: ignore[operator]
+
+
 def marks_of(efficiency: Sequence[object], flags: Sequence[object], share: Sequence[object] | None = None) -> dict[str, Mark]:
     """Returns marks of an efficiency column by row: above the limit, on an assumption, or over a part of the time (below 95 %) only."""
     out: dict[str, Mark] = {}
@@ -168,8 +174,8 @@ def marks_of(efficiency: Sequence[object], flags: Sequence[object], share: Seque
         covered = share[row] if share is not None else None
         if value > TOLERATED:
             out[str(row)] = Mark("flagged", FLAGGED)
-        elif isinstance(covered, int | float) and covered < 0.95:
-            out[str(row)] = Mark("partial", f"covers {100 * covered:.1f} % of the device time")
+        elif (part := partial(covered)) is not None:
+            out[str(row)] = part
         elif isinstance(words, str) and "estimated" in words:
             out[str(row)] = Mark("estimated", "some of this work rests on an assumption about sizes")
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import FactsSection, Report, TableSection
 from tests.conftest import ROOT
+from tests.support.findings import call
+from tests.support.findings import step as one_step
+from tests.support.training import read_back
 
 KINDS = ("simulated_gpu_train", "simulated_gpu_llm", "cpu_transformer", "capture_train", "capture_rl", "proton")
 """Distributed training with communication and copies, a model on one GPU, a CPU, SOL captures, a profile."""
@@ -92,3 +96,35 @@ def test_other_quantities_have_other_words() -> None:
         "overview": "Own work modeled", "roofline": "Modeled", "kernels": "Kernel time modeled", "whatif": "Covered",
     }  # fmt: skip
     assert labels["kernels"]["efficiency"] == "Kernel efficiency" and labels["overview"]["efficiency_while_busy"] == "Efficiency while busy"
+
+
+@pytest.mark.parametrize("sample", KINDS)
+def test_a_ratio_over_a_part_of_the_time_says_over_which_part(sample: str) -> None:
+    # GIVEN every row and fact with an efficiency, and the part of its time that has a limit
+    for name in ("roofline", "operators", "kernels", "phases", "modules"):
+        report = report_of(sample, name)
+        for section in report.sections if report is not None else ():
+            if isinstance(section, FactsSection):
+                pairs = [("efficiency", section.values.get("efficiency"), section.values.get("modelled_share"))]
+                marks = section.marks
+            elif isinstance(section, TableSection) and {"efficiency", "modelled_share"} <= set(section.data):
+                data = section.data
+                pairs = [(str(i), *both) for i, both in enumerate(zip(data["efficiency"], data["modelled_share"], strict=True))]
+                marks = section.marks.get("efficiency", {})
+            else:
+                continue
+            # THEN where that is less than 95 %, a mark says how much it is
+            for key, efficiency, share in pairs:
+                if isinstance(efficiency, float) and isinstance(share, float) and share < 0.95 and efficiency <= 1.05:
+                    assert marks[key].why == f"covers {100 * share:.1f} % of the time", (name, section.id, key)
+
+
+def test_the_roofline_leads_with_what_is_known_where_that_is_little(tmp_path: Path) -> None:
+    # GIVEN a product of 100 us with a limit, and a kernel of 300 us without a model
+    t = one_step(500_000)
+    call(t, "aten::mm", 10_000, 100_000, [[1024, 1024], [1024, 1024]])
+    t.launch("mine", at=200, start=150_000, duration=300_000)
+    roofline = read_back(t, tmp_path).analyze("roofline")
+    assert isinstance(roofline, Report)
+    # THEN the sentence begins with the part that has a limit, and its efficiency is no claim about the whole
+    assert roofline.headline.startswith("Limits are known for **25.0\u202f%** of device time; that part runs at ")

@@ -232,7 +232,7 @@ def test_a_measured_cpu_has_limits_over_host_time(tmp_path: Path, monkeypatch: p
     t.op("aten::mm", 1000, 10_000_000, shapes=[[1024, 1024], [1024, 1024]], types=["float", "float"])
     t.op("my::op", 20_000_000, 5_000_000)
     found = answer(read(str(t.write(tmp_path / "t.json"))))
-    assert "Modeled operators, 66.7\u202f% of host time, run at **21.5\u202f%** of what the Some CPU allows." in found.headline
+    assert "Limits are known for **66.7\u202f%** of host time; that part runs at 21.5\u202f% of what the Some CPU allows." in found.headline
     assert found.facts["efficiency"] == pytest.approx(MM / 1e12 / 10e-3)
     assert found.facts["mfu"] == pytest.approx(MM / 1e12 / 40e-3)
     assert found.table("kinds").set_index("id")["device_ns"].to_dict() == {"gemm": 10_000_000, "(no cost model)": 5_000_000}
