@@ -12,6 +12,7 @@ Units
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 UNITS: Final = ("", "ns", "B", "FLOP", "B/s", "FLOP/s", "FLOP/B", "count", "ratio", "%", "MHz")
@@ -25,6 +26,8 @@ _STEPS: Final = {"ns": ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))} | {
     unit: tuple((factor, prefix + unit) for factor, prefix in _SI) for unit in ("B", "FLOP", "B/s", "FLOP/s")
 }
 """Of every unit that has larger ones: (factor, name), the smallest first."""
+SECONDS_FROM: Final = 1e10
+"""ns from which a time is written in seconds: 10 s, so that a step and its parts have one unit, ms."""
 
 
 def scale_of(value: float, unit: str) -> tuple[float, str]:
@@ -35,9 +38,26 @@ def scale_of(value: float, unit: str) -> tuple[float, str]:
     magnitude = abs(value)
     best = steps[0]
     for step in steps:
-        if magnitude >= step[0] * 0.9995:
+        if magnitude >= (SECONDS_FROM if step[1] == "s" else step[0]) * 0.9995:
             best = step
     return best
+
+
+def side_by_side(values: Sequence[float | None], unit: str) -> list[str]:
+    """Writes amounts that are compared, or stand in one list, in one unit: that of the largest.
+
+    Three significant digits below 0.1 of it; an amount below a thousandth keeps its own unit, since no reader counts the zeros.
+    """
+    factor, name = scale_of(max((abs(v) for v in values if v is not None), default=0.0), unit)
+
+    def text(value: float | None) -> str:
+        scaled = abs(value or 0) / factor
+        if value is None or name in ("", "%", unit) or scaled < 0.001:
+            return human(value, unit)
+        decimals = digits(scaled) if scaled >= 0.1 else 2 - math.floor(math.log10(scaled))
+        return number(value / factor, decimals) + NARROW + name
+
+    return [text(v) for v in values]
 
 
 def digits(value: float) -> int:

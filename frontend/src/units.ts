@@ -10,6 +10,8 @@ export interface Scale {
 
 const SI: [number, string][] = [[1, ""], [1e3, "k"], [1e6, "M"], [1e9, "G"], [1e12, "T"], [1e15, "P"], [1e18, "E"]];
 const TIME: [number, string][] = [[1, "ns"], [1e3, "µs"], [1e6, "ms"], [1e9, "s"]];
+/** ns from which a time is written in seconds: 10 s, so that a step and its parts have one unit, ms. */
+const SECONDS_FROM = 1e10;
 const SCALED = new Set(["ns", "B", "FLOP", "B/s", "FLOP/s"]);
 
 /** The divisor and the name of the unit a person would pick for `value` (base units). */
@@ -20,7 +22,7 @@ export function scaleOf(value: number, unit: string): Scale {
   const steps: [number, string][] = unit === "ns" ? TIME : SI.map(([f, p]) => [f, p + unit]);
   const magnitude = Math.abs(value);
   let best = steps[0]!;
-  for (const step of steps) if (magnitude >= step[0] * 0.9995) best = step;
+  for (const step of steps) if (magnitude >= (step[1] === "s" ? SECONDS_FROM : step[0]) * 0.9995) best = step;
   return { factor: best[0], name: best[1] };
 }
 
@@ -66,6 +68,14 @@ export function humanParts(value: number | null | undefined, unit = ""): { text:
   const scaled = value / factor;
   const whole = (unit === "ns" && name === "ns") || (unit === "B" && name === "B");
   return { text: number(scaled, whole ? 0 : digits(scaled)), unit: name };
+}
+
+/** Number and unit of an amount in a list that has one unit, that of the largest. A mirror of `side_by_side`. */
+export function partsBeside(value: number, unit: string, largest: number): { text: string; unit: string } {
+  const { factor, name } = scaleOf(largest, unit);
+  const scaled = Math.abs(value) / factor;
+  if (name === "" || name === "%" || name === unit || scaled < 0.001) return humanParts(value, unit);
+  return { text: number(value / factor, scaled >= 0.1 ? digits(scaled) : 2 - Math.floor(Math.log10(scaled))), unit: name };
 }
 
 /** `value` in base units as a person reads it: `12.3 ms`, `989 TFLOP/s`; unknown is an em dash. */

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { columnScale, exact, human, inColumn, NARROW, readQuantity } from "../src/units";
+import { columnScale, exact, human, inColumn, NARROW, partsBeside, readQuantity } from "../src/units";
 
 const vector = JSON.parse(readFileSync(new URL("../../tests/golden/units.json", import.meta.url), "utf8")) as [number | null, string, string][];
 
@@ -9,6 +9,11 @@ describe("units", () => {
     expect(vector.length).toBeGreaterThan(500);
     const wrong = vector.filter(([value, unit, text]) => human(value, unit) !== text).map(([v, u, t]) => [v, u, t, human(v, u)]);
     expect(wrong).toEqual([]);
+  });
+
+  test("GIVEN amounts in one list WHEN written THEN all have the unit of the largest, as side_by_side writes them in Python", () => {
+    const texts = [4_007_000, 17_300, 250].map((v) => Object.values(partsBeside(v, "ns", 4_007_000)).join(" "));
+    expect(texts).toEqual(["4.01 ms", "0.0173 ms", "250 ns"]);
   });
 
   test("GIVEN times of one column WHEN scaled THEN one unit and one count of decimals", () => {

@@ -6,6 +6,7 @@ by layer, operator and phase; then one sentence of every other page.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator
 from typing import Final
@@ -17,7 +18,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from tb_sol_plugin.cli.text import contents, plain, print_section, prose, unavailable
+from tb_sol_plugin.cli.text import contents, fact_text, plain, print_section, prose, unavailable
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.report.console import ConsoleReport, console_report
@@ -28,7 +29,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import time_scale
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import registry
-from tb_sol_plugin.model.report import FactsSection, FindingsSection, Report, TableSection, UnavailableReport
+from tb_sol_plugin.model.report import FactsSection, FindingsSection, Report, Scalar, TableSection, UnavailableReport
 from tb_sol_plugin.units import human, number
 
 # -- The console form of the speed-of-light analysis -----------------------------------------------------------------
@@ -106,7 +107,7 @@ def _cut(text: str, longest: int) -> str:
 FIRST: Final = "overview"
 LEFT_OUT: Final = ("links",)
 BLOCKS: Final = " ▏▎▍▌▋▊▉█"
-MORE_FACTS: Final = ("mfu", "hfu", "bandwidth_utilisation", "modelled_share")
+MORE_FACTS: Final = ("gpu_busy", "mfu", "hfu", "bandwidth_utilisation", "modelled_share")
 
 
 def print_story(out: Console, capture: Capture, *, rows: int = 8, device: str = "") -> None:
@@ -217,26 +218,34 @@ def _with_shapes(section: TableSection, width: int) -> TableSection:
 
 def _equation(section: FactsSection) -> Text:
     """Returns `33.3 % of the speed of light = 98.6 % GPU busy × 33.8 % efficiency while busy`, then MFU and the like."""
-    values = list(section.values.items())
     text = Text()
 
-    def term(name: str, value: object, style: str) -> None:
-        number = human(value, section.units.get(name, "")) if isinstance(value, int | float) else "—"
-        label = section.labels.get(name, name)
-        text.append(number, style).append(f" {plain(label[:1].lower() + label[1:] if label[1:2].islower() else label)}", "dim")
+    def term(name: str, style: str) -> None:
+        label = plain(section.labels.get(name, name))
+        text.append(fact_text(section, name), style).append(f" {label[:1].lower() + label[1:] if label[1:2].islower() else label}", "dim")
 
-    first = values[:3] if values and values[0][1] is not None else []
-    if all(value is None for _, value in first[1:]):
-        first = first[:1]  # the product is known, its factors are not
-    for i, (name, value) in enumerate(first):
-        text.append(("", " = ", " × ")[i])
-        term(name, value, "bold")
-    rest = values[3:] if first else values
-    more = [(n, v) for n, v in rest if n in (*MORE_FACTS, "gpu_busy") and v is not None and n not in section.hidden]
-    for i, (name, value) in enumerate(more):
+    names = list(section.values)
+    first = names[: 1 + _factors(list(section.values.values()))] if names and section.values[names[0]] is not None else []
+    for i, name in enumerate(first):
+        text.append(("", " = ", " × ")[min(i, 2)])
+        term(name, "bold")
+    more = [n for n in names[len(first) :] if n in MORE_FACTS and section.values[n] is not None and n not in section.hidden]
+    for i, name in enumerate(more):
         text.append(("\n" if first else "") if i == 0 else "  ·  ", "dim")
-        term(name, value, "")
+        term(name, "")
     return text
+
+
+def _factors(values: list[Scalar]) -> int:
+    """Returns how many values behind the first multiply to it, at least two; 0 where they do not: then the first stands alone."""
+    product = 1.0
+    for i, value in enumerate(values[1:]):
+        if not isinstance(value, int | float) or not isinstance(values[0], int | float):
+            return 0
+        product *= value
+        if i and math.isclose(product, values[0], rel_tol=0.01, abs_tol=1e-6):
+            return i + 1
+    return 0
 
 
 def waterfall(parts: TableSection, width: int) -> list[str]:

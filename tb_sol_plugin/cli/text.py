@@ -30,7 +30,7 @@ from tb_sol_plugin.model.report import (
     TableSection,
     UnavailableReport,
 )
-from tb_sol_plugin.units import NARROW, digits, human, number, scale_of
+from tb_sol_plugin.units import NARROW, digits, human, number, scale_of, side_by_side
 
 _MARKUP = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -127,14 +127,19 @@ def print_section(out: Console, section: AnySection, rows: int) -> None:
 def facts(section: FactsSection) -> RenderableType:
     """Returns label, value and note, one line each."""
     grid = Table.grid(padding=(0, 2))
-    for name, value in section.values.items():
+    for name in section.values:
         if name in section.hidden:
             continue
-        mark = section.marks.get(name)
-        shown = _marked(value_text(value, section.units.get(name, "")), mark.state if mark else "")
+        shown = fact_text(section, name)
         label = section.labels.get(name) or name.replace("_", " ").capitalize()
         grid.add_row(Text(plain(label), "dim"), Text(shown), prose(section.notes.get(name, ""), "dim"))
     return Group(prose(section.text), grid) if section.text else grid
+
+
+def fact_text(section: FactsSection, name: str) -> str:
+    """Returns the value of a fact with the sign of its mark: `≥ 0.7 %` for a lower bound."""
+    mark = section.marks.get(name)
+    return _marked(value_text(section.values[name], section.units.get(name, "")), mark.state if mark else "")
 
 
 def value_text(value: Scalar, unit: str) -> str:
@@ -153,11 +158,12 @@ def findings(out: Console, section: FindingsSection) -> None:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(ratio=1)
-    for at, finding in enumerate(section.findings):
+    memory = section.saves == "memory"
+    savings = side_by_side([f.saving_bytes if memory else f.saving_ns for f in section.findings], "B" if memory else "ns")
+    for at, (finding, amount) in enumerate(zip(section.findings, savings, strict=True)):
         if finding.candidate and (not at or not section.findings[at - 1].candidate):
             grid.add_row("", Text("Possible, not proven", "dim"))
-        amount, unit = (finding.saving_bytes, "B") if section.saves == "memory" else (finding.saving_ns, "ns")
-        saving = "" if amount is None else f"−{human(amount, unit)}"
+        saving = "" if (finding.saving_bytes if memory else finding.saving_ns) is None else f"−{amount}"
         share = "" if finding.share is None else f" ({human(finding.share, 'ratio')})"
         line = prose(("Possible: " if finding.candidate else "") + finding.title)
         line.append("\n").append_text(prose(finding.evidence, "dim"))

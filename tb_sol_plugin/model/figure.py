@@ -161,8 +161,8 @@ def symbol(token: str) -> str:
 
 
 def time_scale(longest_ns: float) -> tuple[float, str]:
-    """Returns (divisor, unit) in which a person reads an axis that ends at `longest_ns`: ms up to 10 s, so that a step stays in ms."""
-    return (1e6, "ms") if 1e9 * 0.9995 <= longest_ns < 1e10 else scale_of(max(longest_ns, 1.0), "ns")
+    """Returns (divisor, unit) in which a person reads an axis of time that ends at `longest_ns`."""
+    return scale_of(max(longest_ns, 1.0), "ns")
 
 
 def escape(text: str) -> str:

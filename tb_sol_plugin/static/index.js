@@ -2810,6 +2810,8 @@ var TIME = [
 	[1e6, "ms"],
 	[1e9, "s"]
 ];
+/** ns from which a time is written in seconds: 10 s, so that a step and its parts have one unit, ms. */
+var SECONDS_FROM = 1e10;
 var SCALED = /* @__PURE__ */ new Set([
 	"ns",
 	"B",
@@ -2829,7 +2831,7 @@ function scaleOf(value, unit) {
 	const steps = unit === "ns" ? TIME : SI.map(([f, p]) => [f, p + unit]);
 	const magnitude = Math.abs(value);
 	let best = steps[0];
-	for (const step of steps) if (magnitude >= step[0] * .9995) best = step;
+	for (const step of steps) if (magnitude >= (step[1] === "s" ? SECONDS_FROM : step[0]) * .9995) best = step;
 	return {
 		factor: best[0],
 		name: best[1]
@@ -2888,6 +2890,14 @@ function humanParts(value, unit = "") {
 	const scaled = value / factor;
 	return {
 		text: number(scaled, unit === "ns" && name === "ns" || unit === "B" && name === "B" ? 0 : digits(scaled)),
+		unit: name
+	};
+}
+/** The number of an amount in a list of amounts with one unit, that of the largest. */
+function partsBeside(value, unit, largest) {
+	const { factor, name } = scaleOf(largest, unit);
+	return {
+		text: number(value / factor, name === "ns" || name === "B" ? 0 : digits(value / factor)),
 		unit: name
 	};
 }
@@ -3651,7 +3661,7 @@ function savingOf(f, memory) {
 }
 function FindingItem({ f, largest, memory, whole }) {
 	const saving = savingOf(f, memory);
-	const parts = humanParts(saving, memory ? "B" : "ns");
+	const parts = saving === null ? null : partsBeside(saving, memory ? "B" : "ns", largest);
 	return /* @__PURE__ */ a("li", {
 		class: "finding",
 		"data-rule": f.rule,
@@ -3661,7 +3671,7 @@ function FindingItem({ f, largest, memory, whole }) {
 				/* @__PURE__ */ a("div", {
 					class: "saving",
 					"data-tip": saving === null ? "This recording does not show how much this saves." : whole === "step" ? "at most, per step" : "at most",
-					children: saving === null ? "—" : /* @__PURE__ */ a($, { children: [
+					children: parts === null ? "—" : /* @__PURE__ */ a($, { children: [
 						"−",
 						parts.text,
 						/* @__PURE__ */ a("span", {

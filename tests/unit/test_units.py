@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.units import MINUS, NARROW, UNITS, capitalized, how_many, human
+from tb_sol_plugin.units import MINUS, NARROW, UNITS, capitalized, how_many, human, side_by_side
 
 VECTOR = Path(__file__).parent.parent / "golden" / "units.json"
 
@@ -16,7 +16,9 @@ VECTOR = Path(__file__).parent.parent / "golden" / "units.json"
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (1_211_000_000, "ns", "1.21 s"),
+        (1_211_000_000, "ns", "1 211 ms"),
+        (9_994_000_000, "ns", "9 994 ms"),
+        (12_110_000_000, "ns", "12.11 s"),
         (160_049_999, "ns", "160.0 ms"),
         (999_950, "ns", "1.00 ms"),
         (7, "ns", "7 ns"),
@@ -53,3 +55,18 @@ def test_the_shared_vector_is_what_python_says() -> None:
 def test_how_many_and_the_first_letter() -> None:
     assert how_many(1, "replica") == "1 replica" and how_many(0, "row") == "0 rows" and how_many(2000, "copy", "copies") == "2\u202f000 copies"
     assert capitalized("fp8 GEMM runs") == "Fp8 GEMM runs" and capitalized("") == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "texts"),
+    [
+        ([4_007_000, 17_300, None], "ns", ["4.01 ms", "0.0173 ms", "—"]),
+        ([1_211_000_000, 159_900_000, 250_000, 250], "ns", ["1 211 ms", "159.9 ms", "0.250 ms", "250 ns"]),
+        ([900, 12], "ns", ["900 ns", "12 ns"]),
+        ([2_500_000_000, 1_000, 0], "B", ["2.50 GB", "1.00 kB", "0 B"]),
+        ([0.5, 0.0001], "ratio", ["50.0 %", "< 0.1 %"]),
+        ([], "ns", []),
+    ],
+)
+def test_amounts_side_by_side_have_the_unit_of_the_largest(values: list[float | None], unit: str, texts: list[str]) -> None:
+    assert [t.replace(NARROW, " ") for t in side_by_side(values, unit)] == texts

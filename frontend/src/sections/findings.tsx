@@ -1,7 +1,7 @@
 // Recommendations, what is proven before what is possible, the largest saving of each first: length is severity, the color says what is removed.
 import type { JSX } from "preact";
 import type { Finding, FindingsSection } from "../api/types";
-import { human, humanParts, MINUS, NARROW } from "../units";
+import { human, MINUS, NARROW, partsBeside } from "../units";
 import { ReportLink } from "../ui/link";
 import { Copy } from "../ui/copy";
 import { Text } from "../ui/text";
@@ -31,12 +31,12 @@ function savingOf(f: Finding, memory: boolean): number | null {
 
 function FindingItem({ f, largest, memory, whole }: { f: Finding; largest: number; memory: boolean; whole: string }): JSX.Element {
   const saving = savingOf(f, memory);
-  const parts = humanParts(saving, memory ? "B" : "ns");
+  const parts = saving === null ? null : partsBeside(saving, memory ? "B" : "ns", largest);
   return (
     <li class="finding" data-rule={f.rule}>
       <div class="finding-left">
         <div class="saving" data-tip={saving === null ? "This recording does not show how much this saves." : whole === "step" ? "at most, per step" : "at most"}>
-          {saving === null ? "—" : <>{MINUS}{parts.text}<span class="unit">{NARROW}{parts.unit}</span></>}
+          {parts === null ? "—" : <>{MINUS}{parts.text}<span class="unit">{NARROW}{parts.unit}</span></>}
         </div>
         <div class="track thin"><span style={{ width: saving === null ? "0" : `max(1.5px, ${(saving / largest) * 100}%)`, background: paint(f.color) }} /></div>
         {typeof f.share === "number" && <div class="tile-note">{human(f.share, "ratio")} of {whole}</div>}

@@ -138,7 +138,7 @@ def _headline(directions: pd.DataFrame, launched: pd.DataFrame, totals: dict[str
     fast = f" at {human(rate, 'B/s')}" if np.isfinite(rate) else ""
     of = f", {human(share, 'ratio')} of its limit from 1 MiB on" if np.isfinite(share) else ""
     most = f"Most is {NAMES[str(first['direction'])].lower()}{fast}{of}."
-    shown = "all" if exposed == time else exposed
+    shown = "all" if exposed == time else "none" if not totals[f"exposed{per}_ns"] else exposed
     if several and outside:
         rest = human(int(totals["time_ns"] or 0) - int(launched["time_ns"].sum()), "ns")
         who = "one takes" if outside == 1 else f"{human(outside, 'count')} take"

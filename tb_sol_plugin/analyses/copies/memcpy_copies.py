@@ -329,4 +329,5 @@ def _headline(facts: dict[str, Scalar], what: str, where: Scope) -> str:
     size = f" of {human(int(facts['bytes']), 'B')} in all" if isinstance(facts["bytes"], int) else ""
     much = f"{size if count > 1 else ''} take{'s' if count == 1 else ''}"
     time, exposed = (human(int(facts[n] or 0), "ns") for n in ("time_ns", "exposed_ns"))
-    return f"**{human(count, 'count')}** {'copy' if count == 1 else 'copies'}{much} **{time}**, {exposed} of it exposed."
+    shown = "all" if exposed == time else "none" if not facts["exposed_ns"] else exposed
+    return f"**{human(count, 'count')}** {'copy' if count == 1 else 'copies'}{much} **{time}**, {shown} of it exposed."

@@ -181,7 +181,9 @@ def _headline(table: pd.DataFrame, facts: dict[str, Scalar]) -> str:
         tail = f" and move {human(part, 'ratio')} of the bytes in {human(time / whole, 'ratio')} of the time" if whole else ""
     if not small:
         return f"None of the {human(count, 'count')} copies is smaller than 64 KiB."
-    return f"**{human(small, 'count')}** of {human(count, 'count')} copies are of at most 64 KiB{tail}."
+    if small == count:
+        return "The one copy is at most 64 KiB." if count == 1 else f"All **{human(count, 'count')}** copies are at most 64 KiB."
+    return f"**{human(small, 'count')}** of {human(count, 'count')} copies are at most 64 KiB{tail}."
 
 
 def _tiles(facts: dict[str, Scalar]) -> FactsSection:

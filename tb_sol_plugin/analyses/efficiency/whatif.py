@@ -42,7 +42,7 @@ from tb_sol_plugin.model.report import (
     number_of,
 )
 from tb_sol_plugin.tables.arrays import whole_numbers
-from tb_sol_plugin.units import capitalized, human
+from tb_sol_plugin.units import capitalized, human, side_by_side
 
 WELL_KNOWN: Final = ("H100_SXM", "H200", "B200", "A100_SXM_80", "L40S", "MI300X", "RTX_4090", "L4")
 """Devices that the comparison always lists, beside the recorded and the chosen one."""
@@ -296,23 +296,24 @@ def _headline(
     values: dict[str, Scalar], devices: pd.DataFrame, there: DeviceSpec | None, lacking: str, *, stepped: bool, host: bool
 ) -> str:
     whose = "of a step" if stepped else "recorded"
-    first = f"The modeled work {whose} takes {human(number_of(values['measured_ns']), 'ns')}"
-    if values["measured_ns"] is None:
-        first = f"The work {whose} was counted, its calls were not timed"
     sol, after = number_of(values["sol_ns"]), number_of(values["sol_then_ns"])
     best, least = _best(devices)
+    takes, limit, then, lowest = side_by_side([number_of(values["measured_ns"]), sol, after, least], "ns")
+    first = f"The modeled work {whose} takes {takes}"
+    if values["measured_ns"] is None:
+        first = f"The work {whose} was counted, its calls were not timed"
     if there is None or after is None:
         why = "no device is known or chosen" if there is None else f"the limits of {there.name} are not known in full"
         why = f"{there.name} has no rate for {lacking}" if there is not None and lacking else why
-        return f"{first}; {why}" + (f". On {best} it takes **{human(least, 'ns')}** at the least." if best else ".")
+        return f"{first}; {why}" + (f". On {best} it takes **{lowest}** at the least." if best else ".")
     kind = "" if values["dtype"] == "recorded" else f" with matrix work in {values['dtype']}"
     if sol is None:
-        return f"{first}{' on the host' if host else ''}; on {there.name}{kind} it takes **{human(after, 'ns')}** at the least."
+        return f"{first}{' on the host' if host else ''}; on {there.name}{kind} it takes **{then}** at the least."
     if values["device"] == values["device_then"] and not kind:
-        other = f" and {human(least, 'ns')} on {best}" if best not in ("", there.name) else ""
-        return f"{first}; its limit is **{human(sol, 'ns')}** on {there.name}{other}."
+        other = f" and {lowest} on {best}" if best not in ("", there.name) else ""
+        return f"{first}; its limit is **{limit}** on {there.name}{other}."
     return (
-        f"{first}; its limit is {human(sol, 'ns')} as recorded on {values['device']}, and **{human(after, 'ns')}** on {there.name}{kind}."
+        f"{first}; its limit is {limit} as recorded on {values['device']}, and **{then}** on {there.name}{kind}."
     )
 
 

@@ -199,10 +199,11 @@ def _headline(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
     if not len(capture.device):
         return f"**{top.name}** takes {host} of host time{each}; no device activity was recorded."
     idle_ns = int(gpu_parts(capture, start, end)[3].sum())
-    device = human(round(int(row["device_ns"]) / part.step_count), "ns")
+    device_ns = round(int(row["device_ns"]) / part.step_count)
+    device = f"{human(device_ns, 'ns')} of device work" if device_ns else "no device work"
     idle = human(idle_ns / window if window else None, "ratio")
     return (
-        f"The device idles {idle} of the time; **{top.name}** is the longest phase: {host} on the host for {device} of device work{each}."
+        f"The device idles {idle} of the time; **{top.name}** is the longest phase: {host} on the host for {device}{each}."
     )
 
 

@@ -43,7 +43,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.units import capitalized, human
+from tb_sol_plugin.units import capitalized, human, side_by_side
 
 NOTHING: Final = ("no event with a duration in this recording", "record at least one step")
 
@@ -335,12 +335,13 @@ def _headline(means: dict[str, int], of: str, where: Scope, limits: dict[str, Sc
     text = [f"{human(ns / duration, 'ratio')} {words.get(PARTS[n][0], PARTS[n][0].lower())}" for ns, n in parts] if duration else []
     subject = "The whole trace takes" if not where.steps else "A step takes"
     average = f", average of {of}" if len(where.steps) > 1 else ""
-    first = f"{subject} **{human(duration, 'ns')}**{average}: {', '.join(text)}." if text else f"{subject} {human(duration, 'ns')}."
     sol, reached = limits["sol_ns"], limits["sol_ratio"]
+    takes, could = side_by_side([duration, sol if isinstance(sol, int) else None], "ns")
+    first = f"{subject} **{takes}**{average}: {', '.join(text)}." if text else f"{subject} {takes}."
     if not isinstance(sol, int) or not isinstance(reached, float):
         return first
     partly = "" if float(limits["own_share"] or 0) >= 0.8 else "at least "
-    return f"{first} Its work could take {partly}{human(sol, 'ns')} at the limits of the device."
+    return f"{first} Its work could take {partly}{could} at the limits of the device."
 
 
 def _notices(capture: Capture, frame: pd.DataFrame) -> list[Notice]:

@@ -22,7 +22,7 @@ from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Mark, Scalar
 from tb_sol_plugin.tables.arrays import codes
-from tb_sol_plugin.units import NARROW, capitalized, digits, human, number, scale_of
+from tb_sol_plugin.units import NARROW, capitalized, human, number, side_by_side
 
 PLAIN: Final = 0.95
 """Part of the device's work with a cost model from which the ratio is shown plain."""
@@ -450,18 +450,9 @@ def _times(capture: Capture, part: Scope, waterfall: Waterfall) -> str:
             return f"{name} takes **{step}**."
         busy = human(waterfall.busy_ns / waterfall.total_ns, "ratio")
         return f"{name} takes **{step}**; the {device_word(capture)} is busy for **{busy}** of it."
-    step, least = same_unit(waterfall.total_ns / waterfall.steps, waterfall.sol_ns / waterfall.steps)
+    step, least = side_by_side([waterfall.total_ns / waterfall.steps, waterfall.sol_ns / waterfall.steps], "ns")
     about = "" if (waterfall.modeled_kernel_share or 0) >= PLAIN and not waterfall.work.takes_counted else "about "
     return f"{name} takes **{step}**; the same work at the limits of {a_device(spec)} takes {about}**{least}**."
-
-
-def same_unit(long_ns: float, short_ns: float) -> tuple[str, str]:
-    """Writes two times in one unit where the longer one stays below 10 000 of it."""
-    factor, unit = scale_of(max(short_ns, 1.0), "ns")
-    if not short_ns or long_ns / factor >= 1e4:
-        return human(round(long_ns), "ns"), human(round(short_ns), "ns")
-    texts = [number(v / factor, digits(v / factor)) + NARROW + unit for v in (long_ns, short_ns)]
-    return texts[0], texts[1]
 
 
 # -- what limits it -------------------------------------------------------------------------------------------

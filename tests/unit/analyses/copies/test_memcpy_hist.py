@@ -41,7 +41,7 @@ def test_bins_hold_their_upper_end_and_copies_without_size_stand_apart() -> None
     ]  # fmt: skip
     assert table["count_share"].tolist() == [0.2] * 5 and table["bytes_share"].sum() == pytest.approx(1)
     assert report.facts == {"sized": 5, "without_bytes": 1, "small": 3, "small_time_ns": 5000}
-    assert report.headline.startswith("**3** of 5 copies are of at most 64 KiB")
+    assert report.headline.startswith("**3** of 5 copies are at most 64 KiB")
     assert "1 of 6 copies carries no size" in report.notices[0].text.replace("\u202f", " ")
 
 

@@ -133,7 +133,7 @@ def test_the_loading_of_input_limits_and_its_fix_is_the_first(tmp_path: Path) ->
     product(t, at=600_000, start=610_000, duration=300_000)
     said = plain(overview(read_back(t, tmp_path)).headline)
     assert said == (
-        "Step 1 takes 1 000 µs; the same work at the limits of an H100 SXM takes 4.01 µs. "
+        "Step 1 takes 1.00 ms; the same work at the limits of an H100 SXM takes 0.00401 ms. "
         "The GPU waits 60 % of the step for input; fixing that saves at most 600.0 µs."
     )
 
