@@ -2893,11 +2893,13 @@ function humanParts(value, unit = "") {
 		unit: name
 	};
 }
-/** The number of an amount in a list of amounts with one unit, that of the largest. */
+/** Number and unit of an amount in a list that has one unit, that of the largest. A mirror of `side_by_side`. */
 function partsBeside(value, unit, largest) {
 	const { factor, name } = scaleOf(largest, unit);
+	const scaled = Math.abs(value) / factor;
+	if (name === "" || name === "%" || name === unit || scaled < .001) return humanParts(value, unit);
 	return {
-		text: number(value / factor, name === "ns" || name === "B" ? 0 : digits(value / factor)),
+		text: number(value / factor, scaled >= .1 ? digits(scaled) : 2 - Math.floor(Math.log10(scaled))),
 		unit: name
 	};
 }
