@@ -103,6 +103,20 @@ def batches_come_from_pageable_memory() -> TraceBuilder:
     return t
 
 
+@guilty(copies_pageable_loading=saves(4 * 100 * US / 6, 4 * (100 + 120) * US / 6, possible=True, says="once", never="pin_memory"))
+def the_model_is_uploaded_in_the_first_step() -> TraceBuilder:
+    """Six steps of 3 ms; in the first one four copies of 100 us from pageable memory, by calls of 120 us, move a model: later steps do not pay for it."""
+    t = steps(6, 3 * MS)
+    for i in range(4):
+        t.op("aten::to", 200 * i * US, 150 * US)
+        t.copy("HtoD", (200 * i + 10) * US, 100 * US, bytes=(8 + i) * MIB, src="Pageable", call=((200 * i + 5) * US, 120 * US))
+    for n in range(6):
+        kernel(t, 3000 * n + 901, 3000 * n + 3000, 3000 * n + 900)
+        if n:
+            kernel(t, 3000 * n, 3000 * n + 901, 3000 * n)
+    return t
+
+
 @guilty(copies_managed_copies=saves(40 * US))
 def pages_of_unified_memory_move() -> TraceBuilder:
     """A copy [80, 120) us from unified memory between two kernels that were launched early."""

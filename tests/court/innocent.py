@@ -171,6 +171,46 @@ def kernels_alone_are_no_program() -> TraceBuilder:
     return t
 
 
+@innocent("python_wait", "operator_wait", "host_wait")
+def the_next_batch_is_prepared_behind_the_device() -> TraceBuilder:
+    """`preprocess` and `aten::max` run on the launching thread for 8 ms behind a kernel of 10 ms."""
+    t = step(10 * MS)
+    kernel(t, 0, 10_000, 0)
+    outer = t.frame("train.py(80): main", 10 * US, 9 * MS)
+    t.frame("data.py(12): preprocess", MS, 7 * MS, parent=outer)
+    t.op("aten::max", 2 * MS, 4 * MS)
+    return t
+
+
+@innocent("python_wait", "operator_wait", host_wait=saves(9 * MS, never="watch.py"))
+def another_thread_computes_while_the_host_is_late() -> TraceBuilder:
+    """The only kernel is launched at 8.99 ms; a thread that launches nothing runs Python and `aten::max` until then."""
+    t = step(10 * MS)
+    t.frame("watch.py(5): poll", 0, 8 * MS, thread=77)
+    t.op("aten::max", MS, 5 * MS, thread=77)
+    kernel(t, 9_000, 10_000, 8_990)
+    return t
+
+
+@innocent("python_wait", host_wait=saves(9 * MS))
+def python_waits_for_another_process() -> TraceBuilder:
+    """The launching thread waits in `wait` for 7 ms: what it waits for is not recorded, and no Python to be made faster."""
+    t = step(10 * MS)
+    outer = t.frame("train.py(80): main", 0, 10 * MS)
+    t.frame("/usr/lib/python3.11/threading.py(288): wait", MS, 7 * MS, parent=outer)
+    kernel(t, 9_000, 10_000, 8_990)
+    return t
+
+
+@innocent("operator_wait", host_wait=saves(9 * MS))
+def an_operator_launches_late() -> TraceBuilder:
+    """`aten::max` runs for 8.995 ms before it launches its kernel: it computes on the device."""
+    t = step(10 * MS)
+    t.op("aten::max", 0, 9 * MS)
+    kernel(t, 9_000, 10_000, 8_990)
+    return t
+
+
 # -- work that is as good as it gets -----------------------------------------------------------------------------------
 
 

@@ -200,7 +200,10 @@ class CopyContext(RuleContext):
         self, rows: Places, *, spans: iv.Spans, most_ns: float = np.inf, note: str = "", direction: str = "", rule: str = "",
         title: str = "", fix: str = "", host: bool = False,
     ) -> Finding | None:  # fmt: skip
-        """Returns a finding whose saving is the time of `spans`, and no more than `most_ns` over all steps; None where that is nothing."""
+        """Returns a finding whose saving is the time of `spans`, and no more than `most_ns` over all steps; None where that is nothing.
+
+        It is possible, not proven, where most of what it is about is uploaded once: later steps may not pay for it.
+        """
         saving = int(min(most_ns, iv.length(spans))) // self.steps
         if not len(rows) or saving <= 0:
             return None
@@ -208,7 +211,7 @@ class CopyContext(RuleContext):
         return Finding(
             evidence=evidence(self, rows, saving if host else -1, note), saving=saving, rule=rule, title=title, fix=fix, page=PAGE,
             label=f"{len(rows):,} copies" if len(rows) != 1 else "The copy", color="host" if host else COLORS.get(main, "memcpy"),
-            rows=rows, spans=spans, direction=main, host=host,
+            rows=rows, spans=spans, direction=main, host=host, candidate=main == "HtoD" and self.mostly_once(rows),
             host_ns=int(self.waits["lost_ns"].to_numpy()[rows].sum()) // self.steps,
         )  # fmt: skip
 
