@@ -1156,6 +1156,12 @@ var getReport = (name, w, query, signal) => get(address(`api/v1/analysis/${encod
 	...w && where$1(w),
 	...query
 }), signal);
+var getFound = (w, text, device, signal) => get(address("api/v1/search", {
+	...where$1(w),
+	q: text,
+	device_limits: device
+}), signal);
+var getSummaries = (signal) => get("api/v1/summaries", signal);
 var postCancel = (w) => ask$1(address("api/v1/cancel", where$1(w)), { method: "POST" });
 var postRescan = () => ask$1("api/v1/rescan", { method: "POST" });
 var traceAddress = (w) => address("api/v1/trace", where$1(w));
@@ -1720,7 +1726,7 @@ var stale = O(() => {
 });
 var OTHERS = 6;
 /** ms after a change of a field until the report is requested: a slider passes many values on its way. */
-var SETTLES = 90;
+var SETTLES$1 = 90;
 /** Runs that have data for a page. Requests at most six, whose recordings have been read already. */
 async function runsWith(name) {
 	const shown = where.peek();
@@ -1967,7 +1973,7 @@ function startData() {
 		];
 		const moved = report.peek().value?.analysis === name && info.peek()?.fields?.some((f) => f.group);
 		const ask = async (s) => {
-			if (moved) await pause(SETTLES, s);
+			if (moved) await pause(SETTLES$1, s);
 			return getReport(name, w, q, s);
 		};
 		poll(report, key, ask, stopReport.signal).then((value) => {
@@ -3005,6 +3011,115 @@ function readQuantity(text) {
 	const value = Number(digitsOf) * (SI.find(([, p]) => p === prefix)?.[0] ?? 1);
 	return Number.isFinite(value) ? value : null;
 }
+// src/state/search.ts
+var MOST$3 = 8;
+var KINDS$1 = [
+	["finding", "Findings"],
+	["kernel", "Kernels"],
+	["operator", "Operators"],
+	["module", "Modules"]
+];
+var words$1 = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
+var matches$1 = (text, query) => words$1(query).every((w) => text.toLowerCase().includes(w));
+/** Pages and runs whose names hold every word. A page that the recording cannot fill is left out. */
+function localGroups(query, analyses, runs, here) {
+	const byTitle = [...analyses.filter((a) => a.available !== false && matches$1(`${a.title} ${a.question ?? ""}`, query))].sort((a, b) => Number(matches$1(b.title, query)) - Number(matches$1(a.title, query)));
+	const named = runs.filter((r) => r !== here && matches$1(r || ".", query));
+	return [group("Pages", byTitle.map((a) => ({
+		text: a.title,
+		note: "",
+		tip: a.question ?? "",
+		go: {
+			analysis: a.name,
+			query: {}
+		}
+	}))), group("Runs", named.map((run) => ({
+		text: run || ".",
+		note: "",
+		tip: "",
+		go: {
+			analysis: "",
+			query: { run }
+		}
+	})))].filter((g) => g.results.length > 0);
+}
+var group = (title, results) => ({
+	title,
+	results: results.slice(0, MOST$3),
+	more: Math.max(0, results.length - MOST$3)
+});
+/** What the server found, by kind. Of an answer to another text only what also matches this one: the answer to it follows. */
+function foundGroups(found, query) {
+	if (!found) return [];
+	if (found.query !== query.trim()) return foundGroups({
+		query: query.trim(),
+		hits: found.hits.filter((h) => matches$1(h.name, query)),
+		counts: {}
+	}, query);
+	return KINDS$1.map(([kind, title]) => {
+		const hits = found.hits.filter((h) => h.kind === kind);
+		return {
+			title,
+			results: hits.map(resultOf),
+			more: Math.max(0, (found.counts[kind] ?? hits.length) - hits.length)
+		};
+	}).filter((g) => g.results.length > 0);
+}
+function resultOf(h) {
+	const time = typeof h.ns === "number" ? human(h.ns, "ns") : "";
+	const table = Object.keys(h.link.query ?? {}).flatMap((key) => /^t\.([^.]+)\./.exec(key)?.[1] ?? [])[0];
+	return {
+		text: h.name,
+		note: time,
+		tip: [h.name, time && `${time}, ${h.note}`].filter(Boolean).join("\n"),
+		go: h.link,
+		...table && { table }
+	};
+}
+/** Findings and named things first, once something is typed; else pages and runs. */
+var ordered = (query, local, found) => words$1(query).length ? [
+	...local.slice(0, 1),
+	...found,
+	...local.slice(1)
+] : [...local, ...found];
+/** The place after a key in a list of `count`, around its ends. */
+function moved(at, key, count) {
+	if (!count) return -1;
+	if (key === "ArrowDown") return (at + 1) % count;
+	if (key === "ArrowUp") return (at + count - 1) % count;
+	if (key === "PageDown") return Math.min(at + 8, count - 1);
+	if (key === "PageUp") return Math.max(at - 8, 0);
+	return at;
+}
+var two = (n) => String(n).padStart(2, "0");
+/** `2026-11-23 00:49` in the reader's own time. */
+function dateText(seconds) {
+	const d = /* @__PURE__ */ new Date(seconds * 1e3);
+	return Number.isFinite(d.getTime()) ? `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}` : "";
+}
+/** What is known of a run: date, device, step, ratio. What is not known is said to be unknown. */
+function summaryText(s) {
+	if (!s) return "";
+	const date = typeof s.recorded === "number" ? dateText(s.recorded) : s.mtime > 0 ? `file of ${dateText(s.mtime)}` : "date unknown";
+	const step = typeof s.step_ns === "number" ? `${s.whole ? "recording" : "step"} ${human(s.step_ns, "ns")}` : "";
+	const ratio = typeof s.ratio === "number" ? `${s.estimated ? "≈ " : ""}${human(s.ratio, "ratio")} of the speed of light` : "";
+	const known = [
+		s.device,
+		step,
+		ratio
+	];
+	const unknown = [
+		"device",
+		"step",
+		"speed of light"
+	].filter((_, i) => !known[i]);
+	const last = unknown.length ? `${unknown.length > 1 ? `${unknown.slice(0, -1).join(", ")} and ${unknown.at(-1)}` : unknown[0]} unknown` : "";
+	return [
+		date,
+		...known,
+		last
+	].filter(Boolean).join(" · ");
+}
 // src/ui/select.tsx
 var SEARCH_FROM = 8;
 var MOST$2 = 400;
@@ -3013,7 +3128,7 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 	const list = T(null);
 	const found = w$2(() => {
 		const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-		return options.filter((o) => words.every((w) => `${o.text} ${o.note ?? ""}`.toLowerCase().includes(w)));
+		return options.filter((o) => words.every((w) => `${o.text} ${o.note ?? ""} ${o.detail ?? ""}`.toLowerCase().includes(w)));
 	}, [options, text]);
 	const move = (event) => {
 		const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
@@ -3069,10 +3184,17 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 							disabled: o.disabled,
 							"data-first": !long && on ? true : void 0,
 							onClick: (e) => onPick(o.value, { shift: e.shiftKey }),
-							children: [/* @__PURE__ */ a(Middle, { text: o.text }), o.note && /* @__PURE__ */ a("span", {
-								class: "note",
-								children: o.note
-							})]
+							children: [
+								/* @__PURE__ */ a(Middle, { text: o.text }),
+								o.note && /* @__PURE__ */ a("span", {
+									class: "note",
+									children: o.note
+								}),
+								o.detail && /* @__PURE__ */ a("span", {
+									class: "detail",
+									children: o.detail
+								})
+							]
 						});
 					}),
 					free && typed && !options.some((o) => o.value === typed) && /* @__PURE__ */ a("button", {
@@ -11463,6 +11585,218 @@ function familyOf(all, name) {
 	if (!head) return [];
 	return [head, ...all.filter((a) => isView(all, a) && a.under === head.name)];
 }
+// src/pages/search.tsx
+var searchOpen = y$1(false);
+var SEARCH_KEY = /Mac|iP(hone|ad)/.test(navigator.platform) ? "⌘K" : "Ctrl K";
+var SETTLES = 150;
+/** Asks the server when typing pauses; the answer to the last text counts, and one that is being read is asked again. */
+function useFound(text) {
+	const [asked, setAsked] = d$2({
+		state: "idle",
+		found: null
+	});
+	const w = where.value;
+	A$1(() => {
+		if (!w) return setAsked({
+			state: "idle",
+			found: null
+		});
+		const stop = new AbortController();
+		setAsked((now) => ({
+			state: "waiting",
+			found: now.found
+		}));
+		const ask = async () => {
+			try {
+				const found = await getFound(w, text, view.peek().device, stop.signal);
+				if (!stop.signal.aborted) setAsked({
+					state: "ready",
+					found
+				});
+			} catch (error) {
+				if (stop.signal.aborted) return;
+				if (!(error instanceof ApiError)) throw error;
+				if (!error.loading) return setAsked({
+					state: "error",
+					found: null,
+					message: error.message
+				});
+				setAsked({
+					state: "reading",
+					found: null
+				});
+				timer = window.setTimeout(() => void ask(), 800);
+			}
+		};
+		let timer = window.setTimeout(() => void ask(), text ? SETTLES : 0);
+		return () => {
+			stop.abort();
+			window.clearTimeout(timer);
+		};
+	}, [
+		text,
+		w?.run,
+		w?.worker,
+		w?.span
+	]);
+	return asked;
+}
+function Search() {
+	return searchOpen.value ? /* @__PURE__ */ a(Palette, {}) : null;
+}
+function Palette() {
+	const [text, setText] = d$2("");
+	const [at, setAt] = d$2(0);
+	const input = T(null);
+	const list = T(null);
+	const back = T(document.activeElement);
+	const asked = useFound(text.trim());
+	const groups = ordered(text, localGroups(text, pages.value.value?.analyses ?? catalog.value, w$2(() => (runs.value.value?.runs ?? []).map((r) => r.name), [runs.value.value]), chosen$1.value?.run.name ?? ""), foundGroups(asked.found, text));
+	const results = groups.flatMap((g) => g.results);
+	const place = Math.min(at, results.length - 1);
+	F$1(() => {
+		input.current?.focus();
+	}, []);
+	A$1(() => {
+		list.current?.querySelector("[aria-selected='true']")?.scrollIntoView({ block: "nearest" });
+	}, [place, results.length]);
+	const close = () => {
+		searchOpen.value = false;
+		if (back.current instanceof HTMLElement) back.current.focus({ preventScroll: true });
+	};
+	const open = (one) => {
+		if (!one) return;
+		close();
+		go(viewOf(one.go), "push");
+		if (one.table) showTable(one.table);
+	};
+	const key = (event) => {
+		if (event.isComposing) return;
+		if (event.key === "Escape") {
+			event.stopPropagation();
+			close();
+		} else if (event.key === "Enter") open(results[place]);
+		else if (event.key === "Tab") input.current?.focus();
+		else if (moved(place, event.key, results.length) !== place) setAt(moved(place, event.key, results.length));
+		else return;
+		event.preventDefault();
+	};
+	let index = -1;
+	return /* @__PURE__ */ a("div", {
+		class: "veil high",
+		onMouseDown: (e) => {
+			if (e.target === e.currentTarget) close();
+		},
+		children: /* @__PURE__ */ a("div", {
+			class: "dialog palette",
+			role: "dialog",
+			"aria-modal": "true",
+			"aria-label": "Search",
+			onKeyDown: key,
+			children: [
+				/* @__PURE__ */ a("label", {
+					class: "search",
+					children: [
+						/* @__PURE__ */ a(Icon, {
+							name: "search",
+							size: 16
+						}),
+						/* @__PURE__ */ a("input", {
+							ref: input,
+							type: "text",
+							role: "combobox",
+							"aria-label": "Search",
+							placeholder: "Search pages, runs, findings, kernels, operators, modules",
+							autocomplete: "off",
+							spellcheck: false,
+							maxLength: 200,
+							"aria-expanded": results.length > 0,
+							"aria-controls": "search-results",
+							"aria-autocomplete": "list",
+							"aria-activedescendant": place >= 0 ? `search-${place}` : void 0,
+							value: text,
+							onInput: (e) => {
+								setText(e.currentTarget.value);
+								setAt(0);
+							}
+						}),
+						/* @__PURE__ */ a("kbd", { children: "Esc" })
+					]
+				}),
+				/* @__PURE__ */ a("div", {
+					class: "palette-results",
+					id: "search-results",
+					ref: list,
+					role: "listbox",
+					"aria-label": "Results",
+					children: groups.map((g) => /* @__PURE__ */ a("div", {
+						role: "group",
+						"aria-label": g.title,
+						children: [/* @__PURE__ */ a("div", {
+							class: "palette-group",
+							role: "presentation",
+							children: [/* @__PURE__ */ a("span", { children: g.title }), g.more > 0 && /* @__PURE__ */ a("span", {
+								class: "quiet",
+								children: [g.more.toLocaleString("en-US"), " more; type to narrow"]
+							})]
+						}), g.results.map((one) => {
+							const own = ++index;
+							return /* @__PURE__ */ a("div", {
+								id: `search-${own}`,
+								role: "option",
+								"aria-selected": own === place,
+								class: `option ${own === place ? "on" : ""}`,
+								"data-tip": one.tip || void 0,
+								onMouseMove: () => {
+									if (own !== place) setAt(own);
+								},
+								onClick: () => open(one),
+								children: [one.table ? /* @__PURE__ */ a(Middle, { text: one.text }) : /* @__PURE__ */ a("span", {
+									class: "palette-text",
+									children: one.text
+								}), one.note && /* @__PURE__ */ a("span", {
+									class: "note",
+									children: one.note
+								})]
+							});
+						})]
+					}))
+				}),
+				/* @__PURE__ */ a("p", {
+					class: "none",
+					role: "status",
+					children: statusOf(asked, text.trim(), results.length)
+				})
+			]
+		})
+	});
+}
+/** A link, on this recording; of a run, its own page of what is shown now. */
+var viewOf = (link) => link.analysis ? linkView(link) : {
+	...pageView(view.peek().page),
+	run: link.query?.["run"] ?? "",
+	worker: "",
+	span: "",
+	step: ""
+};
+/** Scrolls to the table that was filtered, once its page is there; not after a move elsewhere. */
+function showTable(id) {
+	const wanted = view.peek();
+	const look = (left) => {
+		if (view.peek().page !== wanted.page || !left) return;
+		const table = document.querySelector(`[data-section="${CSS.escape(id)}"]`);
+		if (table && report.peek().value?.analysis === wanted.page) table.scrollIntoView({ block: "start" });
+		else window.setTimeout(() => look(left - 1), 100);
+	};
+	window.setTimeout(() => look(50), 50);
+}
+function statusOf(asked, text, count) {
+	if (asked.state === "error") return `Names of this recording could not be searched: ${asked.message}`;
+	if (asked.state === "reading") return "The recording is being read; its names follow.";
+	if (asked.state === "waiting" && !asked.found) return "Searching…";
+	if (!count && asked.state !== "waiting") return `Nothing is named “${text}”.`;
+	return "Times are of the whole recording. ↑ ↓ move, Enter opens.";
+}
 // src/pages/help.tsx
 var helpOpen = y$1(false);
 /** The letter after `g` for each page. */
@@ -11485,6 +11819,7 @@ var LETTERS = {
 	l: "links"
 };
 var KEYS = [
+	[SEARCH_KEY, "search pages, runs, findings, kernels, operators, modules"],
 	["/", "filter the page's table"],
 	["?", "this card"],
 	["[ ]", "previous and next step"],
@@ -11759,14 +12094,9 @@ function Bar() {
 						value: c.run.name || ".",
 						tip: c.span.file ?? "",
 						badge: slim.value ? /* @__PURE__ */ a(KindBadge, { span: c.span }) : void 0,
-						children: (close) => /* @__PURE__ */ a(List, {
-							label: "Runs",
+						children: (close) => /* @__PURE__ */ a(RunList, {
+							runs: list.runs,
 							value: c.run.name,
-							options: list.runs.map((r) => ({
-								value: r.name,
-								text: r.name || ".",
-								note: r.workers.length > 1 ? `${r.workers.length} workers` : ""
-							})),
 							onPick: (run) => {
 								go({
 									...view.peek(),
@@ -11850,32 +12180,74 @@ function Bar() {
 			}),
 			/* @__PURE__ */ a("div", {
 				class: "bar-tools",
-				children: [c || needsNoRecording.value ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Copy, {
-					what: "the link",
-					label: "Copy link",
-					text: here,
-					children: [/* @__PURE__ */ a(Icon, { name: "link" }), /* @__PURE__ */ a("span", {
-						class: "word",
-						children: "Copy link"
-					})]
-				}), !slim.value && /* @__PURE__ */ a(Export, {})] }) : /* @__PURE__ */ a("button", {
-					type: "button",
-					class: "button",
-					onClick: () => void rescan(),
-					children: [/* @__PURE__ */ a(Icon, { name: "again" }), /* @__PURE__ */ a("span", {
-						class: "word",
-						children: "Scan again"
-					})]
-				}), !hosted && /* @__PURE__ */ a("button", {
-					type: "button",
-					class: "ghost",
-					"aria-label": dark.value ? "Light theme" : "Dark theme",
-					"data-tip": dark.value ? "Light theme" : "Dark theme",
-					onClick: toggleTheme,
-					children: /* @__PURE__ */ a(Icon, { name: dark.value ? "sun" : "moon" })
-				})]
+				children: [
+					list && /* @__PURE__ */ a("button", {
+						type: "button",
+						class: "button seek",
+						"aria-label": "Search",
+						"aria-haspopup": "dialog",
+						"aria-keyshortcuts": "Control+K Meta+K",
+						"data-tip": "Search pages, runs, findings, kernels, operators, modules",
+						onClick: () => {
+							searchOpen.value = true;
+						},
+						children: [
+							/* @__PURE__ */ a(Icon, { name: "search" }),
+							/* @__PURE__ */ a("span", {
+								class: "word",
+								children: "Search"
+							}),
+							/* @__PURE__ */ a("kbd", { children: SEARCH_KEY })
+						]
+					}),
+					c || needsNoRecording.value ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Copy, {
+						what: "the link",
+						label: "Copy link",
+						text: here,
+						children: [/* @__PURE__ */ a(Icon, { name: "link" }), /* @__PURE__ */ a("span", {
+							class: "word",
+							children: "Copy link"
+						})]
+					}), !slim.value && /* @__PURE__ */ a(Export, {})] }) : /* @__PURE__ */ a("button", {
+						type: "button",
+						class: "button",
+						onClick: () => void rescan(),
+						children: [/* @__PURE__ */ a(Icon, { name: "again" }), /* @__PURE__ */ a("span", {
+							class: "word",
+							children: "Scan again"
+						})]
+					}),
+					!hosted && /* @__PURE__ */ a("button", {
+						type: "button",
+						class: "ghost",
+						"aria-label": dark.value ? "Light theme" : "Dark theme",
+						"data-tip": dark.value ? "Light theme" : "Dark theme",
+						onClick: toggleTheme,
+						children: /* @__PURE__ */ a(Icon, { name: dark.value ? "sun" : "moon" })
+					})
+				]
 			})
 		]
+	});
+}
+/** The runs, each with what is known of it without opening it; the names do not wait for that. */
+function RunList({ runs: all, value, onPick }) {
+	const [known, setKnown] = d$2(/* @__PURE__ */ new Map());
+	A$1(() => {
+		const stop = new AbortController();
+		getSummaries(stop.signal).then((found) => setKnown(new Map(found.runs.map((s) => [s.run, s]))), () => void 0);
+		return () => stop.abort();
+	}, []);
+	return /* @__PURE__ */ a(List, {
+		label: "Runs",
+		value,
+		options: all.map((r) => ({
+			value: r.name,
+			text: r.name || ".",
+			note: r.workers.length > 1 ? `${r.workers.length} workers` : "",
+			detail: summaryText(known.get(r.name))
+		})),
+		onPick
 	});
 }
 function workerLabel(name, rank, count) {
@@ -13319,6 +13691,7 @@ function App() {
 				})]
 			}),
 			/* @__PURE__ */ a(Help, {}),
+			/* @__PURE__ */ a(Search, {}),
 			/* @__PURE__ */ a(CopyField, {}),
 			/* @__PURE__ */ a(Tip, {})
 		]
@@ -13388,6 +13761,11 @@ function startKeys() {
 		if (event.key === "Escape" && (helpOpen.peek() || copyOpen())) {
 			helpOpen.value = false;
 			closeCopy();
+			return;
+		}
+		if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k" && (searchOpen.peek() || !document.querySelector(".dialog"))) {
+			event.preventDefault();
+			searchOpen.value = !searchOpen.peek();
 			return;
 		}
 		if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;

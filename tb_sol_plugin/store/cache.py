@@ -174,6 +174,25 @@ class Cache:
         except (msgspec.MsgspecError, OSError):
             return None
 
+    def write_note(self, key: str, body: bytes) -> None:
+        """Keep a short note beside an entry; nothing where there is no entry or the disk does not let us."""
+        if not self.has(key) or self.directory is None:
+            return
+        with contextlib.suppress(OSError):
+            handle, partial = tempfile.mkstemp(prefix="note", dir=self.directory / key)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(body)
+            os.replace(partial, self.directory / key / "note.json")
+
+    def read_note(self, key: str) -> bytes | None:
+        """Returns the note beside an entry, None without one."""
+        if self.directory is None:
+            return None
+        try:
+            return (self.directory / key / "note.json").read_bytes()
+        except OSError:
+            return None
+
     def size_of(self, key: str) -> int:
         """Returns bytes on disk of an entry."""
         return _size(self.directory / key) if self.directory else 0

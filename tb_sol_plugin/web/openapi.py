@@ -26,7 +26,10 @@ Node = dict[str, Any]
 @cache
 def document() -> Node:
     """Returns the whole document."""
-    types = [wire.Runs, wire.Run, wire.Analyses, wire.Done, wire.Health, wire.Error, Report, UnavailableReport, TablePage]
+    types = [
+        wire.Runs, wire.Run, wire.Analyses, wire.Found, wire.Summaries, wire.Done, wire.Health, wire.Error, Report, UnavailableReport,
+        TablePage,
+    ]  # fmt: skip
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}", schema_hook=_anything)
     paths: Node = {
         "/api/v1/runs": {"get": _get("runs", "All runs, the state of the scan, and what was not taken", [], _json(wire.Runs))},
@@ -35,6 +38,11 @@ def document() -> Node:
             "get": _get("analyses", "What can be asked of a recording", [*_WHICH, _LIMITS, _WAIT], _json(wire.Analyses), loads=True)
         },
         "/api/v1/table/{name}": _table(),
+        "/api/v1/search": {
+            "get": _get("search", "Kernels, operators, modules and findings by words of their names", [*_WHICH, _WORDS, _LIMITS, _WAIT],
+                        _json(wire.Found), loads=True)
+        },
+        "/api/v1/summaries": {"get": _get("summaries", "What is known of each run without opening it", [], _json(wire.Summaries))},
         "/api/v1/trace": {"get": _get("trace", "The recording's own bytes; 403 where switched off", _WHICH, _bytes())},
         "/api/v1/export": {
             "get": _get("export", "A recording in the form of another tool", [*_WHICH, _FORM, _BY, _WAIT], _profile(), loads=True)
@@ -126,6 +134,7 @@ _WHICH_IF_ANY = [
 _WAIT = _query("wait", "seconds to wait for a file that is being read, up to 30", {"type": "number", "minimum": 0, "maximum": 30})
 _LIMITS = _query("device_limits", "key of the device limits to measure against", {"type": "string"})
 _FORMAT = _query("format", "json, or csv for tables", {"type": "string", "enum": ["json", "csv"], "default": "json"})
+_WORDS = _query("q", "words that a name holds, in any case; none for the largest of each kind", {"type": "string"})
 _FORM = _query("form", "hatchet: the tree that Proton writes", {"type": "string", "enum": ["hatchet"], "default": "hatchet"})
 _BY = _query("by", "what the tree is made of", {"type": "string", "enum": ["auto", "module", "phase", "operator"], "default": "auto"})
 _SECTION = _query("section", "with csv: id of one table", {"type": "string"})

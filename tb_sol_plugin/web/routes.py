@@ -35,6 +35,8 @@ from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import http, tables, wire
 from tb_sol_plugin.web.http import Packed, WarmUp, body_of, fault_body, pack, pack_json, pages, reply
 from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.search import search as find
+from tb_sol_plugin.web.summaries import note_overview, summaries
 from tb_sol_plugin.web.wire import csv_of
 
 if TYPE_CHECKING:
@@ -312,11 +314,13 @@ def _gathering(inputs: Inputs) -> Gathering:
 def _answer(report_request: ReportRequest, asked: AskedReport) -> Response:
     """Returns a report as requested. It is remembered where it is kept."""
     c = context()
-    name, form, section, _ = report_request
+    name, form, section, fields = report_request
     key = (report_request, asked.key)
 
     def packed() -> Packed:
         report = asked.report()
+        if name == "overview" and not fields and asked.recording is not None and isinstance(report, Report):
+            note_overview(c.store, asked.recording, report)
         if form == "csv" and isinstance(report, Report):
             return pack(csv_of(report, section).encode(), "text/csv")
         if form == "file" and isinstance(report, Report):
@@ -388,6 +392,21 @@ def table(name: str) -> Response:
         return response
     page = tables.page_within(rows, wanted.choice, offset=wanted.offset, limit=wanted.limit, key=wanted.key)
     return reply(pack_json(page), request, cache="no-cache" if asked.kept else "no-store")
+
+
+@api.get("/search")
+def search() -> Response:
+    """Returns kernels, operators, modules and findings of a recording by words of their names."""
+    _only("run", "worker", "span", "q", "wait", "device_limits")
+    capture = _capture(_recording())
+    return reply(pack_json(find(capture, request.args.get("q", ""), request.args.get("device_limits", ""))), request)
+
+
+@api.get("/summaries")
+def run_summaries() -> Response:
+    """Returns what is known of each run without opening it."""
+    _only()
+    return reply(pack_json(wire.Summaries(summaries(context().store))), request)
 
 
 @api.get("/export")

@@ -11,7 +11,7 @@ import msgspec
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.capture import Facts
-from tb_sol_plugin.model.report import Report, Scalar, TableSection
+from tb_sol_plugin.model.report import Link, Report, Scalar, TableSection
 from tb_sol_plugin.redact import text
 
 
@@ -104,6 +104,49 @@ class Worker(msgspec.Struct):
 class Run(msgspec.Struct):
     name: str
     workers: list[Worker]
+
+
+class RunSummary(msgspec.Struct):
+    """What is known of a run without opening it; null is unknown. mtime: of its file; recorded: when its recording begins; both in seconds
+    since the epoch. device: its name. step_ns: mean step, of the whole recording where `whole`; ratio: of the speed of light, estimated
+    where only a part is modeled; both from the last overview of it.
+    """
+
+    run: str
+    mtime: float
+    recorded: float | None = None
+    device: str = ""
+    step_ns: float | None = None
+    whole: bool = False
+    ratio: float | None = None
+    estimated: bool = False
+
+
+class Summaries(msgspec.Struct):
+    """One per run, in the order of the runs; runs beyond the first 500 have none."""
+
+    runs: list[RunSummary]
+
+
+class Hit(msgspec.Struct):
+    """Something a search found. kind: finding, kernel, operator or module. ns: its time, null unknown; note: what time that is.
+
+    link: where it is shown.
+    """
+
+    kind: str
+    name: str
+    ns: int | None
+    note: str
+    link: Link
+
+
+class Found(msgspec.Struct):
+    """The largest hits of each kind, and how many of each there are."""
+
+    query: str
+    hits: list[Hit]
+    counts: dict[str, int]
 
 
 class Rejected(msgspec.Struct):

@@ -1,5 +1,5 @@
 // The only file that talks to the server. Every address is relative: path prefixes and proxies work by that.
-import type { Analyses, ErrorBody, Progress, Report, Runs, Unavailable } from "./types";
+import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, Unavailable } from "./types";
 
 /** What a recording is addressed by; empty parts are left out. */
 export interface Where {
@@ -60,6 +60,9 @@ export const getAnalyses = (w: Where | null, device = "", signal?: AbortSignal, 
   get<Analyses>(address("api/v1/analyses", w ? { ...where(w), device_limits: device, wait } : {}), signal);
 export const getReport = (name: string, w: Where | null, query: Record<string, string>, signal?: AbortSignal): Promise<Report | Unavailable> =>
   get<Report | Unavailable>(address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query }), signal);
+export const getFound = (w: Where, text: string, device: string, signal?: AbortSignal): Promise<Found> =>
+  get<Found>(address("api/v1/search", { ...where(w), q: text, device_limits: device }), signal);
+export const getSummaries = (signal?: AbortSignal): Promise<Summaries> => get<Summaries>("api/v1/summaries", signal);
 export const postCancel = (w: Where): Promise<unknown> => ask(address("api/v1/cancel", where(w)), { method: "POST" });
 export const postRescan = (): Promise<unknown> => ask("api/v1/rescan", { method: "POST" });
 export const traceAddress = (w: Where): string => address("api/v1/trace", where(w));

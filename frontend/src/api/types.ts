@@ -230,6 +230,37 @@ export interface Run {
   workers: Worker[];
 }
 
+/** What is known of a run without opening it; times in seconds since the epoch. */
+export interface RunSummary {
+  run: string;
+  mtime: number;
+  recorded?: number | null;
+  device?: string;
+  step_ns?: number | null;
+  /** there was no step: the whole recording */
+  whole?: boolean;
+  ratio?: number | null;
+  estimated?: boolean;
+}
+
+export interface Summaries {
+  runs: RunSummary[];
+}
+
+export interface Hit {
+  kind: string;
+  name: string;
+  ns: number | null;
+  note: string;
+  link: Link;
+}
+
+export interface Found {
+  query: string;
+  hits: Hit[];
+  counts: Record<string, number>;
+}
+
 export interface Rejected {
   file: string;
   size?: number | null;

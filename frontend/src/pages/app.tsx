@@ -12,6 +12,7 @@ import { EditedPage } from "./editor";
 import { Help } from "./help";
 import { Nav } from "./nav";
 import { ReportPage } from "./report";
+import { Search } from "./search";
 import { Family } from "./tabs";
 import { Delayed, Empty, Failed, Loading, NotAvailable, NotFound, NotLoaded } from "./states";
 
@@ -25,6 +26,7 @@ export function App(): JSX.Element {
         <main id="main" tabIndex={-1}><Content /></main>
       </div>
       <Help />
+      <Search />
       <CopyField />
       <Tip />
     </div>

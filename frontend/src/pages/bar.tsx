@@ -1,9 +1,12 @@
 // The selection bar: a button for run, worker, span, steps and device limits; then the link of this view and its export.
 import type { JSX } from "preact";
-import type { Span, Step, Worker } from "../api/types";
+import { useEffect, useState } from "preact/hooks";
+import { getSummaries } from "../api/client";
+import type { Run, RunSummary, Span, Step, Worker } from "../api/types";
 import { chosen, needsNoRecording, pages, rescan, runs } from "../state/data";
 import { emptyView } from "../state/codec";
 import { hosted } from "../state/host";
+import { summaryText } from "../state/search";
 import { parseSteps, isJoined } from "../state/select";
 import { change, go, here, view } from "../state/view";
 import { human } from "../units";
@@ -18,6 +21,7 @@ import { kindOf, KindBadge, hasSeveralKinds, isMemoryOnly } from "./kind";
 import { Limits } from "./limits";
 import { menuOpen } from "./nav";
 import { Pick } from "./pick";
+import { SEARCH_KEY, searchOpen } from "./search";
 
 export function Bar(): JSX.Element {
   const c = chosen.value;
@@ -29,7 +33,7 @@ export function Bar(): JSX.Element {
       {c && list ? (
         <div class="picks">
           <Pick label="Run" value={c.run.name || "."} tip={c.span.file ?? ""} badge={slim.value ? <KindBadge span={c.span} /> : undefined}>
-            {(close) => <List label="Runs" value={c.run.name} options={list.runs.map((r) => ({ value: r.name, text: r.name || ".", note: r.workers.length > 1 ? `${r.workers.length} workers` : "" }))} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", tables: {}, figures: {} }, "push"); close(); }} />}
+            {(close) => <RunList runs={list.runs} value={c.run.name} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", tables: {}, figures: {} }, "push"); close(); }} />}
           </Pick>
           {!slim.value && (
             <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !isJoined(w)).length)} class="divided">
@@ -48,6 +52,7 @@ export function Bar(): JSX.Element {
         <div class="picks"><div class="pick still"><span class="pick-label">Logdir</span><span class="pick-value">{list?.scan.roots?.join(", ") || "…"}</span></div></div>
       )}
       <div class="bar-tools">
+        {list && <button type="button" class="button seek" aria-label="Search" aria-haspopup="dialog" aria-keyshortcuts="Control+K Meta+K" data-tip="Search pages, runs, findings, kernels, operators, modules" onClick={() => { searchOpen.value = true; }}><Icon name="search" /><span class="word">Search</span><kbd>{SEARCH_KEY}</kbd></button>}
         {c || needsNoRecording.value ? (
           <>
             <Copy what="the link" label="Copy link" text={here}><Icon name="link" /><span class="word">Copy link</span></Copy>
@@ -60,6 +65,17 @@ export function Bar(): JSX.Element {
       </div>
     </header>
   );
+}
+
+/** The runs, each with what is known of it without opening it; the names do not wait for that. */
+function RunList({ runs: all, value, onPick }: { runs: Run[]; value: string; onPick: (run: string) => void }): JSX.Element {
+  const [known, setKnown] = useState<ReadonlyMap<string, RunSummary>>(new Map());
+  useEffect(() => {
+    const stop = new AbortController();
+    getSummaries(stop.signal).then((found) => setKnown(new Map(found.runs.map((s) => [s.run, s]))), () => undefined); // then the names alone
+    return () => stop.abort();
+  }, []);
+  return <List label="Runs" value={value} options={all.map((r) => ({ value: r.name, text: r.name || ".", note: r.workers.length > 1 ? `${r.workers.length} workers` : "", detail: summaryText(known.get(r.name)) }))} onPick={onPick} />;
 }
 
 function workerLabel(name: string, rank: number | null | undefined, count: number): string {

@@ -6,6 +6,7 @@ import { catalog, failures, runs } from "../state/data";
 import { REMEDY } from "../state/failures";
 import { Icon } from "../ui/icons";
 import { Text } from "../ui/text";
+import { SEARCH_KEY } from "./search";
 
 export const helpOpen = signal(false);
 
@@ -15,7 +16,7 @@ export const LETTERS: Record<string, string> = {
 };
 
 const KEYS: [string, string][] = [
-  ["/", "filter the page's table"], ["?", "this card"], ["[ ]", "previous and next step"], ["↑ ↓", "move in a table"], ["→ ←", "open and close a branch"], ["*", "open all below"],
+  [SEARCH_KEY, "search pages, runs, findings, kernels, operators, modules"], ["/", "filter the page's table"], ["?", "this card"], ["[ ]", "previous and next step"], ["↑ ↓", "move in a table"], ["→ ←", "open and close a branch"], ["*", "open all below"],
   ["Enter", "open or select the row; in a chart's Select, an area by numbers"], ["c", "copy the row"], ["Esc", "one step back: close, clear the selection"],
 ];
 

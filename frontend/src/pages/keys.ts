@@ -6,6 +6,7 @@ import { takeKeys, typing } from "../state/host";
 import { closeCopy, copyOpen } from "../ui/copy";
 import { stepBy } from "./bar";
 import { helpOpen, LETTERS } from "./help";
+import { searchOpen } from "./search";
 
 export function startKeys(): void {
   let afterG = 0;
@@ -14,6 +15,11 @@ export function startKeys(): void {
     if (event.key === "Escape" && (helpOpen.peek() || copyOpen())) {
       helpOpen.value = false; // also when the card has not taken the focus yet
       closeCopy();
+      return;
+    }
+    if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k" && (searchOpen.peek() || !document.querySelector(".dialog"))) {
+      event.preventDefault(); // the browser's own would leave the page
+      searchOpen.value = !searchOpen.peek();
       return;
     }
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;

@@ -8,6 +8,8 @@ export interface Option {
   value: string;
   text: string;
   note?: string;
+  /** a second line */
+  detail?: string;
   disabled?: boolean;
 }
 
@@ -31,7 +33,7 @@ export function List({ options, value, label, onPick, marked, head, foot, free }
   const list = useRef<HTMLDivElement>(null);
   const found = useMemo(() => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    return options.filter((o) => words.every((w) => `${o.text} ${o.note ?? ""}`.toLowerCase().includes(w)));
+    return options.filter((o) => words.every((w) => `${o.text} ${o.note ?? ""} ${o.detail ?? ""}`.toLowerCase().includes(w)));
   }, [options, text]);
   const move = (event: KeyboardEvent): void => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
@@ -68,6 +70,7 @@ export function List({ options, value, label, onPick, marked, head, foot, free }
             <button type="button" class={`option ${on ? "on" : ""}`} role="option" aria-selected={on} disabled={o.disabled} data-first={!long && on ? true : undefined} onClick={(e) => onPick(o.value, { shift: e.shiftKey })}>
               <Middle text={o.text} />
               {o.note && <span class="note">{o.note}</span>}
+              {o.detail && <span class="detail">{o.detail}</span>}
             </button>
           );
         })}
