@@ -324,27 +324,32 @@ class TableRows:
 
     # -- sums
 
-    def _additive(self, total: Mapping[str, Scalar] | None) -> list[str]:
-        """Returns the columns whose rows add up to their total: for them a sum over some of the rows means something."""
-        every = np.flatnonzero(~self._outside)
-        return [c.name for c in self.columns.values() if total and adds_up(c, self._sum(c.name, every), total.get(c.name))]
+    def _additive(self, total: Mapping[str, Scalar] | None) -> dict[str, bool]:
+        """Returns the columns whose rows add up to their total: for them a sum over some of the rows means something.
+
+        The value says whether the rows outside the sum are in this total nevertheless.
+        """
+        out: dict[str, bool] = {}
+        for column in self.columns.values() if total else ():
+            for rows, outside in ((np.flatnonzero(~self._outside), False), (np.arange(self.size), True)):
+                values = self._numbers(column.name, rows)
+                if column.name not in out and adds_up(column, values, (total or {}).get(column.name)):
+                    out[column.name] = outside
+        return out
+
+    def _numbers(self, name: str, rows: Indices) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+        """Returns what is known of a column of numbers."""
+        column = self.values[name]
+        return column.values[rows[column.known[rows]]] if isinstance(column, Numbers) else np.zeros(0)
 
     def _sum(self, name: str, rows: Indices) -> int | float | None:
         """Returns the sum of what is known of a column; None where nothing is."""
-        column = self.values[name]
-        if not isinstance(column, Numbers):
-            return None
-        values = column.values[rows[column.known[rows]]]
-        if not len(values):
-            return None
-        if values.dtype == np.float64:
-            return math.fsum(values.tolist())
-        return sum(values.tolist()) if float(np.abs(values.astype(np.float64)).sum()) >= 2**62 else int(values.sum())
+        return summed(self._numbers(name, rows))
 
     def sums(self, rows: Indices) -> dict[str, Scalar]:
         """Returns the sums of the additive columns over some rows, those outside the sum left out."""
         inside = rows[~self._outside[rows]]
-        return {name: self._sum(name, inside) for name in self.additive}
+        return {name: self._sum(name, rows if outside else inside) for name, outside in self.additive.items()}
 
     # -- pages
 
@@ -390,7 +395,7 @@ class TableRows:
     def pages(self, page: TablePage) -> TablePages:
         """Returns what stands in a report for all rows: a first page, and what a reader's column widths, units and filters need."""
         return TablePages(
-            rows=self.size, version=self.version, page=page, additive=self.additive,
+            rows=self.size, version=self.version, page=page, additive=list(self.additive),
             profile={name: self._profile(column) for name, column in self.columns.items()},
             full={c.name: self._largest_stack(c) for c in self.columns.values() if c.show == "stack" and c.parts},
             values={name: self._counts(name) for name in self._filters if name in self.values and self._offered(name)},
@@ -453,15 +458,27 @@ class TableRows:
         return (list(zip(*(c.at(part) for c in columns), strict=True)) for part in parts)
 
 
-def adds_up(column: Column, summed: int | float | None, total: Scalar) -> bool:
-    """Returns whether a total is the plain sum of its column: not a mean, a rate, a union or a count of distinct things."""
-    if column.show not in ADDED_UP or column.per or isinstance(total, bool) or not isinstance(total, int | float) or summed is None:
+def summed(values: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> int | float | None:
+    """Returns the sum of numbers, exact for whole ones; None of none."""
+    if not len(values):
+        return None
+    if values.dtype == np.float64:
+        return math.fsum(values.tolist())
+    return sum(values.tolist()) if float(np.abs(values.astype(np.float64)).sum()) >= 2**62 else int(values.sum())
+
+
+def adds_up(column: Column, values: npt.NDArray[np.int64] | npt.NDArray[np.float64], total: Scalar) -> bool:
+    """Returns whether a total is the plain sum of its column: not a mean, a rate, a union or a count of distinct things.
+
+    Two values other than 0 prove it. Whole numbers may each be rounded, as long as that makes no more than a hundred-thousandth.
+    """
+    if column.show not in ADDED_UP or column.per or isinstance(total, bool) or not isinstance(total, int | float):
         return False
-    if column.unit in ("ratio", "%") and column.show != "share":
+    if (column.unit in ("ratio", "%") and column.show != "share") or np.count_nonzero(values) < 2:
         return False
-    if isinstance(total, int) and isinstance(summed, int):
-        return total == summed
-    return math.isclose(float(total), float(summed), rel_tol=1e-9, abs_tol=1e-12)
+    off, size = abs(float(summed(values) or 0) - float(total)), abs(float(total))
+    rounded = 0.5 * len(values) if values.dtype == np.int64 else 0.0
+    return off <= max(1e-9 * size, 1e-12, min(rounded, 1e-5 * size))
 
 
 def _within(column: Values, bounds: Bounds) -> Mask:

@@ -81,7 +81,7 @@ TENSORBOARD_RUN = "simulated_gpu_train"
 HOSTILE_RUN = "hostile <run> & 100%"
 PARAMETERS = PerfParams(0.12, 0.0056, 0.4, 0.025, 0.07, 0.0024, 1.8)
 """Of the job whose runs are in the folder `job`."""
-MADE = ("changing", "job", "memory", "stepless")
+MADE = ("changing", "job", "large", "memory", "stepless")
 """Folders of the logdir whose runs are for single tests."""
 
 
@@ -111,6 +111,19 @@ def memory_over_time(folder: Path) -> None:
     t.write(folder / "worker0.1700000000000000000.pt.trace.json.gz")
 
 
+LARGE = 2_500
+"""Kernels of the run `large/run`, each of another name."""
+
+
+def many_kernels(folder: Path) -> None:
+    """A run whose table of kernels comes in pages."""
+    t = TraceBuilder()
+    t.step(1, 0, LARGE * 10_000)
+    for i in range(LARGE):
+        t.launch(f"{'gemm' if i % 5 else 'reduce'}_kernel_{i}", at=i * 10_000, start=i * 10_000 + 3_000, duration=1_000 + i, stream=7)
+    t.write(folder / "worker0.1700000000000000000.pt.trace.json.gz")
+
+
 def scaling_job(folder: Path) -> None:
     """Twelve runs of one job with `PARAMETERS`: on one to three nodes, two batch sizes each."""
     for n, r in ((1, 1), (1, 2), (1, 4), (2, 4), (2, 8), (3, 12)):
@@ -129,6 +142,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hostile(root / HOSTILE_RUN)
     memory_over_time(root / "memory" / "run")
     scaling_job(root / "job")
+    many_kernels(root / "large" / "run")
     trace(root / "changing" / "run" / "w.pt.trace.json")
     stepless = TraceBuilder()
     stepless.op("aten::mm", 0, 1000)

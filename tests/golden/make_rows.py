@@ -36,6 +36,7 @@ TABLE: dict[str, Any] = {
         {"name": "matrix", "label": "Matrix", "show": "badge"}, {"name": "time_ns", "label": "Time", "unit": "ns", "show": "bar"},
         {"name": "share", "label": "Share", "unit": "ratio", "show": "share"}, {"name": "longest_ns", "label": "Longest", "unit": "ns", "per": "call"},
         {"name": "rate", "label": "Rate", "unit": "B/s"},
+        {"name": "all_ns", "label": "All", "unit": "ns"}, {"name": "rounded", "label": "Rounded", "unit": "FLOP"}, {"name": "once", "label": "Once"},
     ],
     "data": {
         "id": [f"r{i}" for i in range(len(NAMES))],
@@ -45,10 +46,12 @@ TABLE: dict[str, Any] = {
         "time_ns": [30, 10, None, 30, 0, 7, 12, 99, 1, 5, 5, 5, 40, -3, 1000],
         "share": [0.125, 0.0416, None, 0.125, 0.0, 0.03, 0.05, 0.4, 0.004, 0.02, 0.02, 0.02, 0.16, -0.0125, 4.0],
         "longest_ns": [3, 1, 2, 2, 2, 4, 4, 4, 1, None, 5, 5, 6, 6, 9],
+        "all_ns": [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 1000], "once": [0, None, 4, *[0] * 11, 9],
+        "rounded": [100_001, 300_000, 5, 7, *[10_000] * 10, None],
         "rate": [1e9, 2.5e9, 3e12, None, None, 1e9, 5, 0.5, 12, 8, 8, 8, 1e-3, 7, 1],
     },
     "key": "id", "sort": ["time_ns", True], "last": ["r14"], "filters": ["kind", "matrix"],
-    "total": {"name": "all", "time_ns": 241, "share": 0.9831, "longest_ns": 47, "rate": 10.0},
+    "total": {"name": "all", "time_ns": 241, "share": 0.9831, "longest_ns": 47, "rate": 10.0, "all_ns": 1068, "rounded": 500_018, "once": 4},
 }  # fmt: skip
 SORTS = [None, *([c["name"], down] for c in TABLE["columns"] for down in (True, False))]
 FILTERS: list[dict[str, Any]] = [

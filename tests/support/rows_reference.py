@@ -92,12 +92,15 @@ def sums(table: dict[str, Any], rows: list[int]) -> dict[str, float | None]:
         name, show, unit = column["name"], column.get("show", "number"), column.get("unit", "")
         if show not in ("number", "bar", "stack", "share") or column.get("per") or (unit in ("ratio", "%") and show != "share"):
             continue
-        every = [data[name][r] for r in inside if data[name][r] is not None]
         if name not in total or isinstance(total[name], bool) or not isinstance(total[name], int | float):
             continue
-        if not every or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in every):
-            continue
-        if math.isclose(math.fsum(every), total[name], rel_tol=1e-9, abs_tol=1e-12):
-            known = [data[name][r] for r in rows if r in inside and data[name][r] is not None]
-            out[name] = math.fsum(known) if known else None
+        for counted in (inside, list(range(size))):
+            every = [data[name][r] for r in counted if data[name][r] is not None]
+            if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in data[name] if v is not None):
+                continue
+            whole = all(isinstance(v, int) for v in data[name] if v is not None)
+            most = max(1e-9 * abs(total[name]), 1e-12, min(0.5 * len(every) if whole else 0, 1e-5 * abs(total[name])))
+            if len([v for v in every if v]) >= 2 and abs(math.fsum(every) - total[name]) <= most and name not in out:
+                known = [data[name][r] for r in rows if r in counted and data[name][r] is not None]
+                out[name] = math.fsum(known) if known else None
     return out

@@ -1,5 +1,9 @@
 // The only file that talks to the server. Every address is relative: path prefixes and proxies work by that.
+<<<<<<< HEAD
 import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, Unavailable } from "./types";
+=======
+import type { Analyses, ErrorBody, Progress, Report, Runs, TablePage, Unavailable } from "./types";
+>>>>>>> 9571af9 (The page draws large tables from pages of the server; a filtered table has a total of what is shown)
 
 /** What a recording is addressed by; empty parts are left out. */
 export interface Where {
@@ -59,10 +63,32 @@ export const getRuns = (signal?: AbortSignal): Promise<Runs> => get<Runs>("api/v
 export const getAnalyses = (w: Where | null, device = "", signal?: AbortSignal, wait = ""): Promise<Analyses> =>
   get<Analyses>(address("api/v1/analyses", w ? { ...where(w), device_limits: device, wait } : {}), signal);
 export const getReport = (name: string, w: Where | null, query: Record<string, string>, signal?: AbortSignal): Promise<Report | Unavailable> =>
+<<<<<<< HEAD
   get<Report | Unavailable>(address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query }), signal);
 export const getFound = (w: Where, text: string, device: string, signal?: AbortSignal): Promise<Found> =>
   get<Found>(address("api/v1/search", { ...where(w), q: text, device_limits: device }), signal);
 export const getSummaries = (signal?: AbortSignal): Promise<Summaries> => get<Summaries>("api/v1/summaries", signal);
+=======
+  get<Report | Unavailable>(address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query, tables: "pages" }), signal);
+/** Where the whole report can be saved from. */
+export const reportAddress = (name: string, w: Where | null, query: Record<string, string>): string => address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query });
+
+/** What is asked of the rows of a table; a list stands for a parameter that is given several times. */
+export type RowsQuery = Record<string, string | string[]>;
+
+export function rowsAddress(name: string, w: Where | null, query: Record<string, string>, rows: RowsQuery): string {
+  const plain = Object.fromEntries(Object.entries(rows).filter((e): e is [string, string] => typeof e[1] === "string"));
+  const lists = Object.entries(rows).flatMap(([k, v]) => (typeof v === "string" ? [] : v.map((one) => `&${k}=${encodeURIComponent(one)}`)));
+  return address(`api/v1/table/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query, ...plain }) + lists.join("");
+}
+
+/** Rows of a large table; `picked`: keys of those that alone may pass. */
+export function getRows(name: string, w: Where | null, query: Record<string, string>, rows: RowsQuery, picked: readonly string[] | null, signal: AbortSignal): Promise<TablePage> {
+  const url = rowsAddress(name, w, query, rows);
+  if (!picked) return get<TablePage>(url, signal);
+  return ask<TablePage>(url, { method: "POST", body: JSON.stringify({ picked }), headers: { "Content-Type": "application/json" }, signal });
+}
+>>>>>>> 9571af9 (The page draws large tables from pages of the server; a filtered table has a total of what is shown)
 export const postCancel = (w: Where): Promise<unknown> => ask(address("api/v1/cancel", where(w)), { method: "POST" });
 export const postRescan = (): Promise<unknown> => ask("api/v1/rescan", { method: "POST" });
 export const traceAddress = (w: Where): string => address("api/v1/trace", where(w));

@@ -58,6 +58,41 @@ export interface FactsSection extends SectionBase {
   text?: string;
 }
 
+/** Rows of a large table: `rows` are their places in the whole table, by which marks and links go; the first `length` stand from `offset` on. */
+export interface TablePage {
+  table: string;
+  version: string;
+  offset: number;
+  length: number;
+  /** rows that pass the filters */
+  count: number;
+  /** all rows */
+  of: number;
+  rows?: number[];
+  data?: Record<string, Scalar[]>;
+  marks?: Record<string, Record<string, Mark>>;
+  cell_links?: Record<string, Record<string, Link>>;
+  row_links?: Record<string, Link>;
+  sums?: Record<string, Scalar>;
+  /** keys of points that pass, by figure */
+  passing?: Record<string, string[]>;
+  /** where the row stands that was looked for by its key */
+  at?: number | null;
+}
+
+/** What stands for the rows of a large table; the others are requested when they are shown. */
+export interface TablePages {
+  rows: number;
+  version: string;
+  page: TablePage;
+  /** values of each column that stand for all in its unit and width */
+  profile?: Record<string, Scalar[]>;
+  full?: Record<string, number>;
+  values?: Record<string, [string, number][]>;
+  additive?: string[];
+  partial?: string[];
+}
+
 export interface TableSection extends SectionBase {
   kind: "table";
   columns: Column[];
@@ -76,6 +111,7 @@ export interface TableSection extends SectionBase {
   footer?: string;
   empty?: string;
   truncated?: number;
+  pages?: TablePages | null;
 }
 
 /** The annotation of a selected point: its ring in data units (of `xaxis`, or of the strip's `xaxis2`), the end of its line, the words there. */

@@ -1,15 +1,22 @@
 // The export menu: each table as CSV, the whole report as JSON, the recording as it was written.
 import type { JSX } from "preact";
-import { exportAddress, traceAddress } from "../api/client";
-import type { TableSection } from "../api/types";
-import { report, runs, where } from "../state/data";
+import { exportAddress, reportAddress, traceAddress } from "../api/client";
+import type { Report, TableSection } from "../api/types";
+import { report, requestOf, runs, where } from "../state/data";
 import { page } from "../state/view";
-import { download } from "../ui/download";
+import { download, downloadFrom } from "../ui/download";
 import { Icon } from "../ui/icons";
 import { Popover } from "../ui/popover";
 import { mainTable, saveTable } from "../sections/section";
 import { number } from "../units";
 import { rowCount } from "../sections/table/model";
+
+/** The whole report as a file: as it came, or from the server where tables of it are in pages. */
+function saveReport(ready: Report, paged: boolean): void {
+  const [name, from] = [`${page.peek()}.json`, requestOf(ready)];
+  if (paged && from) downloadFrom(reportAddress(from.name, from.where, from.query), name);
+  else download(name, JSON.stringify(ready, null, 1), "application/json");
+}
 
 export function Export(): JSX.Element {
   const r = report.value.value;
@@ -25,7 +32,7 @@ export function Export(): JSX.Element {
               {t.title} as CSV<span class="note">{number(rowCount(t), 0)} rows</span>
             </button>
           ))}
-          {ready && <button type="button" class="option" onClick={() => { download(`${page.peek()}.json`, JSON.stringify(ready, null, 1), "application/json"); close(); }}>Whole report as JSON</button>}
+          {ready && <button type="button" class="option" onClick={() => { saveReport(ready, tables.some((t) => t.pages)); close(); }}>Whole report as JSON</button>}
           {ready?.files?.map((f) => (
             <button type="button" class="option" onClick={() => { download(f.file, f.text, f.mimetype ?? "application/json"); close(); }}>
               {f.label}<span class="note">{f.file}</span>

@@ -1,8 +1,10 @@
 // What figures and tables of one report share: the selected row, and the rows inside an area selected in a figure.
 import type { FigureSection, Report, TableSection } from "../api/types";
 import { change, changeFigure, tableOf, view } from "../state/view";
+import { requestOf } from "../state/data";
 import { pointKey } from "./figure/template";
 import { brushable, keysInside, withAreas } from "./figure/area";
+import { startPages } from "./table/pages";
 
 const figures = new WeakMap<TableSection, FigureSection[]>();
 const seen = new WeakSet<Report>();
@@ -12,6 +14,7 @@ const inside = new WeakMap<FigureSection, { text: string; keys: Set<string> | nu
 export function linkReport(report: Report): void {
   if (seen.has(report)) return;
   seen.add(report);
+  startPages(report, requestOf(report));
   for (const s of report.sections) if (s.kind === "table") figures.set(s, report.sections.filter((f): f is FigureSection => f.kind === "figure" && f.table === s.id && brushable(f)));
 }
 
@@ -54,7 +57,7 @@ export const linkedTables = (table: TableSection, report: Report): TableSection[
 /** Selects a row in every table that has one of that key; "" clears the selection. The first is where it was chosen. */
 export function selectRow(tables: readonly TableSection[], key: string): void {
   const next = { ...view.peek().tables };
-  for (const t of tables) if (key === "" || t === tables[0] || t.data[t.key ?? ""]?.some((k) => String(k) === key)) next[t.id] = { ...tableOf(t.id), row: key };
+  for (const t of tables) if (key === "" || t === tables[0] || t.pages || t.data[t.key ?? ""]?.some((k) => String(k) === key)) next[t.id] = { ...tableOf(t.id), row: key };
   change({ tables: next }, "quiet");
 }
 

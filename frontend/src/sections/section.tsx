@@ -4,7 +4,7 @@ import type { Report, Section, TableSection } from "../api/types";
 import { changeTable, tableOf } from "../state/view";
 import { Notice } from "../ui/controls";
 import { Copy } from "../ui/copy";
-import { download } from "../ui/download";
+import { download, downloadFrom } from "../ui/download";
 import { ReportLink } from "../ui/link";
 import { Text } from "../ui/text";
 import { CardCount, CardMark, Facts } from "./facts";
@@ -12,13 +12,14 @@ import { Findings, findingsSubtitle } from "./findings";
 import { Figure } from "./figure/figure";
 import { FigureTools } from "./figure/tools";
 import { figureSubtitle } from "./figure/window";
-import { hasChart, linkReport, linkedTables } from "./linked";
+import { hasChart, linkReport, linkedTables, pickedOf } from "./linked";
 import { Timeline } from "./timeline";
 import { Chips, countText } from "./table/filters";
 import { isRanked, rankedSubtitle } from "./table/ranked";
 import { ColumnChooser, FindField } from "./table/tools";
 import { csvOf } from "./table/csv";
-import { findOf, setFind, shownColumns, shownOf, TableView } from "./table/table";
+import { pagedOf } from "./table/pages";
+import { csvAddress, findOf, setFind, shownColumns, shownOf, TableView } from "./table/table";
 
 const FIND_FROM = 8;
 
@@ -140,5 +141,8 @@ function TableTools({ s, main }: { s: TableSection; main: boolean }): JSX.Elemen
 
 /** The shown rows and columns as a file. */
 export function saveTable(s: TableSection, main: boolean): void {
+  const [from, shown] = [csvAddress(s, main), shownOf(s, main)];
+  if (from && !pickedOf(s)) return downloadFrom(from, `${s.id}.csv`);
+  if (from && shown.order && shown.rows.filter(Boolean).length < shown.count) return void pagedOf(s)!.loadAll(shown.order).then(() => saveTable(s, main)); // of the rows selected in a chart
   download(`${s.id}.csv`, csvOf(s, shownColumns(s).map((c) => c.column), shownOf(s, main).rows), "text/csv;charset=utf-8");
 }

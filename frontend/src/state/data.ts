@@ -93,6 +93,16 @@ export function readAgain(): void {
 
 const remembered = new Map<string, Report | Unavailable>();
 
+/** What a report was requested with: rows of its large tables are requested with the same. */
+export interface ReportRequest {
+  name: string;
+  where: api.Where | null;
+  query: Record<string, string>;
+}
+
+const requests = new WeakMap<object, ReportRequest>();
+export const requestOf = (value: Report | Unavailable): ReportRequest | null => requests.get(value) ?? null;
+
 /** The query fields of the last report of a page with a card of fields; where its first report failed, those of the report at its defaults. */
 export const lastFields = signal<{ page: string; fields: Record<string, FieldNow> }>({ page: "", fields: {} });
 
@@ -239,7 +249,9 @@ export function startData(): void {
     const moved = report.peek().value?.analysis === name && info.peek()?.fields?.some((f) => f.group);
     const ask = async (s: AbortSignal): Promise<Report | Unavailable> => {
       if (moved) await pause(SETTLES, s);
-      return api.getReport(name, w, q, s);
+      const value = await api.getReport(name, w, q, s);
+      requests.set(value, { name, where: w, query: q });
+      return value;
     };
     void poll(report, key, ask, stopReport.signal).then((value) => {
       if (!value) return void (report.peek().state === "error" && report.peek().key === key && fetchDefaultFields(name, w));

@@ -50,7 +50,7 @@ def test_the_shared_cases_are_fresh_and_the_server_answers_them() -> None:
     assert GOLDEN.read_text(encoding="utf-8") == make_rows.text(), "run: python -m tests.golden.make_rows"
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
     rows = TableRows(section_of(golden["table"]))
-    assert rows.additive == ["time_ns", "share"]
+    assert rows.additive == {"time_ns": False, "share": False, "all_ns": True, "rounded": False}
     for case in golden["cases"]:
         found = rows.rows(choice_of(case))
         assert found.tolist() == case["rows"], case
@@ -181,17 +181,21 @@ def test_a_tree_and_a_column_that_is_not_there_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "summed", "total", "expected"),
+    ("column", "values", "total", "expected"),
     [
-        (Column("a", "A", "ns"), 5, 5, True),
-        (Column("a", "A", "ns"), 5, 6, False),
-        (Column("a", "A", "ns", per="call"), 5, 5, False),
-        (Column("a", "A", "ratio"), 1.0, 1.0, False),
-        (Column("a", "A", "ratio", show="share"), 0.9999999999999, 1.0, True),
-        (Column("a", "A", show="efficiency"), 1.0, 1.0, False),
-        (Column("a", "A", "ns"), None, None, False),
-        (Column("a", "A", "ns"), 1, True, False),
+        (Column("a", "A", "ns"), [2, 3], 5, True),
+        (Column("a", "A", "ns"), [2, 3], 6, False),
+        (Column("a", "A", "ns"), [200_000, 300_001], 500_000, True),
+        (Column("a", "A", "ns"), [200_000, 300_002], 500_000, False),
+        (Column("a", "A", "ns"), [200_000.0, 300_001.0], 500_000, False),
+        (Column("a", "A", "ns"), [5, 0], 5, False),
+        (Column("a", "A", "ns", per="call"), [2, 3], 5, False),
+        (Column("a", "A", "ratio"), [0.5, 0.5], 1.0, False),
+        (Column("a", "A", "ratio", show="share"), [0.5, 0.4999999999999], 1.0, True),
+        (Column("a", "A", show="efficiency"), [0.5, 0.5], 1.0, False),
+        (Column("a", "A", "ns"), [], None, False),
+        (Column("a", "A", "ns"), [2, -1], True, False),
     ],
 )
-def test_only_a_plain_sum_adds_up(column: Column, summed: float | None, total: float | None, expected: bool) -> None:
-    assert adds_up(column, summed, total) is expected
+def test_only_a_plain_sum_adds_up(column: Column, values: list[float], total: float | None, expected: bool) -> None:
+    assert adds_up(column, np.array(values, dtype=None if values else float), total) is expected

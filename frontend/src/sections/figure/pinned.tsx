@@ -9,6 +9,7 @@ import { Middle } from "../../ui/text";
 import { markOf, paint } from "../../ui/theme";
 import { shapeText } from "../table/columns";
 import { cell, textual } from "../table/model";
+import { pagedOf } from "../table/pages";
 import { Value } from "../value";
 
 const FIRST = 8;
@@ -59,6 +60,7 @@ export function Pinned({ table, selected, spot, room, onClose }: PinnedProps): J
     el.style.top = `${at.top}px`;
   }, [spot, room.width, room.height, selected, more, table]);
 
+  void pagedOf(table)?.news.value; // the row may come later
   const index = table.data[table.key ?? ""]?.findIndex((k) => String(k) === selected) ?? -1;
   if (index < 0) return null;
   const name = table.columns.find((c) => textual(c) && (c.rank ?? 1) < 3) ?? table.columns[0];

@@ -3,15 +3,16 @@ import type { ComponentChildren, JSX } from "preact";
 import type { Column, Link, Mark, Scalar, TableSection } from "../../api/types";
 import { linkView } from "../../state/view";
 import { plain } from "../../markup";
-import { exact, inColumn, human } from "../../units";
+import { exact, inColumn, human, number } from "../../units";
 import { Icon, Mark as Shape } from "../../ui/icons";
 import { ViewLink } from "../../ui/link";
 import { Middle } from "../../ui/text";
 import { markOf, paint, PALE } from "../../ui/theme";
 import { Marked, whyText } from "../value";
 import { shapeText, type ColumnLayout } from "./columns";
-import { cell, parentText, wholeText, type Row } from "./model";
+import { cell, parentText, wholeText, type Row, type Shown } from "./model";
 import { partsOf } from "./names";
+import { pagedOf } from "./pages";
 
 interface CellProps {
   s: TableSection;
@@ -38,6 +39,19 @@ export function TotalCell({ s, layoutOf }: { s: TableSection; layoutOf: ColumnLa
   return <Content s={s} layoutOf={layoutOf} index={-1} value={value} mark={s.marks?.[layoutOf.column.name]?.["total"]} />;
 }
 
+/** The cell of a filtered table's sum over the shown rows: of a column that adds up to the total; the first says how many rows they are. */
+export function ShownTotalCell({ s, layoutOf, shown, lead }: { s: TableSection; layoutOf: ColumnLayout; shown: Shown; lead: boolean }): JSX.Element | null {
+  const c = layoutOf.column;
+  if (lead) return <span class="ellipsis">{`shown: ${number(shown.count, 0)} of ${number(shown.of, 0)}`}</span>;
+  if (!(c.name in shown.sums)) return null;
+  const value = shown.sums[c.name] ?? 0;
+  const total = Number(s.total?.[c.name]);
+  const tip = [`${exact(value, c.unit ?? "")} in the shown rows`, c.show !== "share" && total > 0 && `${human(value / total, "ratio")} of ${human(total, c.unit ?? "")} in all`].filter(Boolean).join("\n");
+  return <span class="num" data-tip={tip}>{inColumn(value, layoutOf.scale)}</span>;
+}
+
+const partsIn = (s: TableSection, column: string): Map<string, [number, number]> => pagedOf(s)?.partsOf(column) ?? partsOf(s.data[column] ?? []);
+
 const Linked = ({ link, children }: { link: Link | undefined; children: ComponentChildren }): JSX.Element => (link ? <ViewLink view={linkView(link)} class="cell-link" tip={link.label ? plain(link.label) : undefined}>{children}</ViewLink> : <>{children}</>);
 
 function Content({ s, layoutOf, index, value, mark }: { s: TableSection; layoutOf: ColumnLayout; index: number; value: Scalar; mark: Mark | undefined }): JSX.Element {
@@ -49,9 +63,9 @@ function Content({ s, layoutOf, index, value, mark }: { s: TableSection; layoutO
   if (index < 0) return <span class="ellipsis">{text}</span>;
   switch (c.show) {
     case "badge": return <>{text.split(",").map((t) => t.trim()).filter(Boolean).map((t) => <Badge text={t} />)}</>;
-    case "code": return <span class="mono"><Middle text={text} part={partsOf(s.data[c.name] ?? []).get(text)} /></span>;
+    case "code": return <span class="mono"><Middle text={text} part={partsIn(s, c.name).get(text)} /></span>;
     case "shapes": return <span class="mono quiet"><Middle text={shapeText(text)} tip={text} /></span>;
-    case "symbol": return <SymbolName name={text} full={wholeText(s, c, index)} part={partsOf(s.data[c.name] ?? []).get(text)} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || (markOf(text) ? text : "other"))} />;
+    case "symbol": return <SymbolName name={text} full={wholeText(s, c, index)} part={partsIn(s, c.name).get(text)} member={String((c.color_by && cell(s, c.color_by, index)) || c.color || (markOf(text) ? text : "other"))} />;
     default: return <Marked mark={mark}><span class="ellipsis" data-tip={whyText(mark) || (text.length > 24 ? text : undefined)}>{text}</span></Marked>;
   }
 }

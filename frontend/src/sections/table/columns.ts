@@ -2,7 +2,7 @@
 import type { Column, TableSection } from "../../api/types";
 import type { TableState } from "../../state/codec";
 import { callScale, columnScale, columnUnit, inColumn, type ColumnScale, type Scale } from "../../units";
-import { cell, rowCount, textual } from "./model";
+import { cell, columnValues, rowCount, textual } from "./model";
 
 export interface ColumnLayout {
   column: Column;
@@ -65,11 +65,11 @@ export function layoutOf(s: TableSection): Map<string, ColumnLayout> {
   const apart = unscaledRows(s);
   for (const c of s.columns) {
     if ((c.unit !== "ns" && c.unit !== "B") || c.per) continue;
-    const scale = columnUnit((s.data[c.name] ?? []).reduce<number>((top, v, i) => (!apart.has(i) && typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top), 0), c.unit);
+    const scale = columnUnit(columnValues(s, c.name).reduce<number>((top, v, i) => (!apart.has(i) && typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top), 0), c.unit);
     if (!widest[c.unit] || scale.factor > widest[c.unit]!.factor) widest[c.unit] = scale;
   }
   const single = s.columns.filter((c) => c.per === "call" && c.unit === "ns");
-  const calls = callScale(single.flatMap((c) => (s.data[c.name] ?? []).filter((v): v is number => typeof v === "number")));
+  const calls = callScale(single.flatMap((c) => columnValues(s, c.name).filter((v): v is number => typeof v === "number")));
   const out = new Map(s.columns.map((c) => [c.name, layoutColumn(s, c, widest[c.unit ?? ""], apart, single.includes(c) ? calls : undefined)]));
   cache.set(s, out);
   return out;
@@ -78,12 +78,12 @@ export function layoutOf(s: TableSection): Map<string, ColumnLayout> {
 /** Indices of the rows that do not count for the scale of a column. */
 function unscaledRows(s: TableSection): ReadonlySet<number> {
   const keys = new Set(s.apart ?? []);
-  if (!keys.size || !s.key) return new Set();
+  if (!keys.size || !s.key || s.pages) return new Set(); // what stands for rows in pages leaves them out
   return new Set((s.data[s.key] ?? []).flatMap((k, i) => (keys.has(String(k)) ? [i] : [])));
 }
 
 function layoutColumn(s: TableSection, c: Column, neighbor: Scale | undefined, apart: ReadonlySet<number>, fixed: Scale | undefined): ColumnLayout {
-  const values = s.data[c.name] ?? [];
+  const values = columnValues(s, c.name);
   const show = c.show ?? "number";
   const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
   const numbers = values.filter((v, i): v is number => typeof v === "number" && !apart.has(i));
@@ -92,7 +92,8 @@ function layoutColumn(s: TableSection, c: Column, neighbor: Scale | undefined, a
   const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, neighbor, !s.total, fixed);
   let full = 0;
   for (const v of numbers) if (v > full) full = v;
-  if (show === "stack" && c.parts?.length) {
+  if (s.pages) full = Math.max(full, s.pages.full?.[c.name] ?? 0);
+  else if (show === "stack" && c.parts?.length) {
     for (let i = 0; i < rowCount(s); i++) {
       if (apart.has(i)) continue;
       const sum = c.parts.reduce((a, p) => a + (Number(cell(s, p, i)) || 0), 0);
@@ -114,7 +115,7 @@ export function twoLines(heading: string): number {
 
 /** Pixels that hold the heading and nearly every value; names are cut in the middle beyond their limit. */
 function widthOf(s: TableSection, c: Column, scale: ColumnScale, numeric: boolean, head: number): number {
-  const values = s.data[c.name] ?? [];
+  const values = columnValues(s, c.name);
   const show = c.show ?? "number";
   const mono = ["code", "symbol", "tree", "shapes"].includes(show);
   const stride = Math.max(1, Math.floor(values.length / SAMPLE));

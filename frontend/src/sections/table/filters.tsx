@@ -12,7 +12,7 @@ import { List } from "../../ui/select";
 import { clearPicked, pickedOf, sharesRows } from "../linked";
 import { ValueMark } from "./cells";
 import { layoutOf, type ColumnLayout } from "./columns";
-import { cell, rowCount, valueCounts, type Shown } from "./model";
+import { rowCount, valueCounts, type Shown } from "./model";
 
 const CHIPS = 7;
 
@@ -49,8 +49,9 @@ function shareText(s: TableSection, shown: Shown): string {
   const c = s.columns.find((c) => (c.show === "bar" || c.show === "stack") && typeof s.total?.[c.name] === "number");
   const total = c ? Number(s.total![c.name]) : 0;
   if (!c || !shown.filtered || s.tree || !(total > 0)) return "";
-  const sum = shown.rows.reduce((a, row) => a + (Number(cell(s, c.name, row.index)) || 0), 0);
-  return `; ${human(sum / total, "ratio")} of ${low(c.label)}`;
+  const sum = shown.sums[c.name];
+  if (sum === undefined) return "";
+  return `; ${human((sum ?? 0) / total, "ratio")} of ${low(c.label)}`;
 }
 
 /** Chips for the columns a reader filters by, for bounds of numbers, and for rows selected in a chart. */

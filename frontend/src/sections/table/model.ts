@@ -5,6 +5,7 @@ import {
 } from "@tanstack/table-core";
 import type { Column, Scalar, TableSection } from "../../api/types";
 import type { Range, TableState } from "../../state/codec";
+import { BLOCK, pagedOf, type Order, type RowChoice } from "./pages";
 
 /** A row to draw: `index` into the section's data, `key` in links and figures, `id` in the tree. */
 export interface Row {
@@ -24,6 +25,11 @@ export interface Shown {
   /** all rows there are */
   of: number;
   filtered: boolean;
+  /** sums of the columns that add up to the total, over the rows that pass; where some do not */
+  sums: Record<string, number | null>;
+  /** of a table in pages: the order its rows are of, and the one that is being requested; `rows` lacks those that have not come */
+  order?: Order;
+  waiting?: Order | null;
 }
 
 interface Engine {
@@ -42,7 +48,9 @@ const AUTO_OPEN = 24;
 const engines = new WeakMap<TableSection, Engine>();
 
 export const cell = (s: TableSection, column: string, index: number): Scalar => s.data[column]?.[index] ?? null;
-export const rowCount = (s: TableSection): number => Math.max(0, ...s.columns.map((c) => s.data[c.name]?.length ?? 0));
+export const rowCount = (s: TableSection): number => s.pages?.rows ?? Math.max(0, ...s.columns.map((c) => s.data[c.name]?.length ?? 0));
+/** The values of a column; of a table in pages some that stand for all of them. */
+export const columnValues = (s: TableSection, column: string): readonly Scalar[] => (s.pages ? s.pages.profile?.[column] : s.data[column]) ?? [];
 export const keyOf = (s: TableSection, index: number): string => (s.key ? String(cell(s, s.key, index) ?? "") : String(index));
 export const idOf = (s: TableSection, index: number): string => (s.tree ? String(cell(s, s.tree.id, index) ?? index) : String(index));
 export const textual = (c: Column): boolean => TEXTUAL.has(c.show ?? "number");
@@ -86,6 +94,11 @@ const passesAll = (s: TableSection, engine: Engine, index: number, f: Filter): b
 export function passingKeys(s: TableSection, state: TableState, find: string): Set<string> | null {
   const f = filterOf(s, state, find, null);
   if (!active(f)) return null;
+  const paged = pagedOf(s);
+  if (paged) {
+    const { order, waiting } = paged.orderOf(choiceOf(s, state, f), "points");
+    return waiting ? null : new Set(Object.values(order.passing).flat());
+  }
   const engine = engineOf(s);
   const out = new Set<string>();
   for (let i = 0; i < engine.size; i++) if (passesAll(s, engine, i, f)) out.add(keyOf(s, i));
@@ -96,6 +109,7 @@ const PICKED = "\u0001picked";
 
 /** Keys of the rows whose efficiency covers only a part of them. */
 export function partialKeys(s: TableSection): Set<string> {
+  if (s.pages) return new Set(s.pages.partial ?? []);
   const out = new Set<string>();
   for (const c of s.columns) {
     if (c.show !== "efficiency") continue;
@@ -108,12 +122,95 @@ const shownBefore = new WeakMap<TableSection, { of: string; picked: ReadonlySet<
 
 /** The rows to draw, in order, for a state, the text that filters, and the keys picked elsewhere. The last answer is kept: several parts of a page ask. */
 export function shownRows(s: TableSection, state: TableState, find: string, picked: ReadonlySet<string> | null = null): Shown {
+  if (pagedOf(s)) return pagedRows(s, state, find, picked);
   const of = JSON.stringify([state.sort, state.keep, state.ranges, state.opened, find]);
   const known = shownBefore.get(s);
   if (known?.of === of && known.picked === picked) return known.shown;
   const shown = findRows(s, state, find, picked);
   shownBefore.set(s, { of, picked, shown });
   return shown;
+}
+
+/** What a state asks of the rows on the server. */
+function choiceOf(s: TableSection, state: TableState, f: Filter): RowChoice {
+  const own = state.sort && s.columns.some((c) => c.name === state.sort!.column) ? state.sort : null;
+  return { sort: own, needle: f.needle, keep: f.keep, ranges: f.ranges, picked: f.picked };
+}
+
+/** What the present state asks of a table in pages: to save it. */
+export const choiceNow = (s: TableSection, state: TableState, find: string, picked: ReadonlySet<string> | null): RowChoice => choiceOf(s, state, filterOf(s, state, find, picked));
+
+const drawnBefore = new WeakMap<Order, { news: number; rows: Row[] }>();
+
+function pagedRows(s: TableSection, state: TableState, find: string, picked: ReadonlySet<string> | null): Shown {
+  const paged = pagedOf(s)!;
+  const { order, waiting } = paged.orderOf(choiceNow(s, state, find, picked), "rows");
+  const { choice } = order;
+  const filtered = active(choice);
+  let known = drawnBefore.get(order);
+  if (known?.news !== paged.news.value) {
+    const outside = new Set(s.last ?? []);
+    const rows = new Array<Row>(order.count);
+    order.places.forEach((index, at) => { rows[at] = { index, key: keyOf(s, index), id: String(index), depth: 0, branch: false, open: false, last: outside.has(keyOf(s, index)) }; });
+    drawnBefore.set(order, (known = { news: paged.news.value, rows }));
+  }
+  const sums = Object.fromEntries(Object.entries(order.sums).map(([name, v]) => [name, typeof v === "number" ? v : null]));
+  return { rows: known.rows, count: order.count, of: order.of, filtered, sums, order, waiting };
+}
+
+/** Requests the rows of a table in pages between two places, and a block beyond. */
+export function ensureRows(s: TableSection, shown: Shown, from: number, to: number): void {
+  if (shown.order) pagedOf(s)?.ensure(shown.order, from, to + BLOCK / 2);
+}
+
+/** The place of the row with that key among the shown ones; -1 where it is not, or has not come. */
+export function placeOf(s: TableSection, shown: Shown, key: string): number {
+  return shown.order ? (pagedOf(s)?.placeOf(shown.order, key) ?? -1) : shown.rows.findIndex((r) => r.key === key);
+}
+
+const ADDED_UP = new Set(["number", "bar", "stack", "share"]);
+const additive = new WeakMap<TableSection, Map<string, boolean>>();
+
+/** Columns whose rows add up to the total: for them a sum over some of the rows means something. */
+export const additiveOf = (s: TableSection): string[] => s.pages?.additive ?? [...addingUp(s).keys()];
+
+/** Those columns, and whether the rows outside the sum are in their total nevertheless. */
+function addingUp(s: TableSection): Map<string, boolean> {
+  let found = additive.get(s);
+  if (!found) {
+    const every = s.tree ? [] : Array.from({ length: rowCount(s) }, (_, i) => i);
+    additive.set(s, (found = new Map()));
+    for (const c of s.tree || !s.total ? [] : s.columns) {
+      const outside = [false, true].find((all) => addsUp(c, numbersOf(s, c.name, every, all), s.total![c.name]));
+      if (outside !== undefined) found.set(c.name, outside);
+    }
+  }
+  return found;
+}
+
+/** Two values other than 0 prove it. Whole numbers may each be rounded, as long as that makes no more than a hundred-thousandth. */
+function addsUp(c: Column, values: number[] | null, total: Scalar | undefined): boolean {
+  if (!ADDED_UP.has(c.show ?? "number") || c.per || typeof total !== "number" || !values) return false;
+  if (((c.unit === "ratio" || c.unit === "%") && c.show !== "share") || values.filter((v) => v !== 0).length < 2) return false;
+  const [off, size] = [Math.abs(added(values) - total), Math.abs(total)];
+  const rounded = values.every(Number.isInteger) ? 0.5 * values.length : 0;
+  return off <= Math.max(1e-9 * size, 1e-12, Math.min(rounded, 1e-5 * size));
+}
+
+const added = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
+
+/** What is known of a column over some rows, without those outside the sum unless `all`; null where a value of it is no number. */
+function numbersOf(s: TableSection, column: string, rows: readonly number[], all: boolean): number[] | null {
+  const outside = new Set(all ? [] : s.last ?? []);
+  const known = rows.filter((i) => cell(s, column, i) !== null && !(outside.size && outside.has(keyOf(s, i)))).map((i) => cell(s, column, i));
+  return known.every((v): v is number => typeof v === "number") ? known : null;
+}
+
+function sumsOf(s: TableSection, rows: readonly number[]): Record<string, number | null> {
+  return Object.fromEntries([...addingUp(s)].map(([name, all]) => {
+    const values = numbersOf(s, name, rows, all);
+    return [name, values?.length ? added(values) : null];
+  }));
 }
 
 function findRows(s: TableSection, state: TableState, find: string, picked: ReadonlySet<string> | null): Shown {
@@ -138,7 +235,8 @@ function findRows(s: TableSection, state: TableState, find: string, picked: Read
   const passes = engine.last.filter((index) => passesAll(s, engine, index, f));
   for (const index of passes) rows.push({ index, key: keyOf(s, index), id: idOf(s, index), depth: 0, branch: false, open: false, last: true });
   const count = engine.table.getFilteredRowModel().flatRows.length + passes.length;
-  return { rows, count: Math.min(count, engine.size), of: engine.size + (s.truncated ?? 0), filtered };
+  const sums = filtered ? sumsOf(s, rows.map((r) => r.index)) : {};
+  return { rows, count: Math.min(count, engine.size), of: engine.size + (s.truncated ?? 0), filtered, sums };
 }
 
 /** Ids below and with `id`, for opening all of it. */
@@ -187,6 +285,7 @@ export function parentText(s: TableSection, column: string, index: number): stri
 
 /** The values of a column with how often each stands there, most frequent first; rows outside the sum do not count. */
 export function valueCounts(s: TableSection, column: string): [string, number][] {
+  if (s.pages) return s.pages.values?.[column] ?? [];
   const counts = new Map<string, number>();
   const outside = new Set(s.last ?? []);
   for (const [i, value] of (s.data[column] ?? []).entries()) if (value !== null && !(outside.size && outside.has(keyOf(s, i)))) counts.set(String(value), (counts.get(String(value)) ?? 0) + 1);
@@ -231,7 +330,7 @@ function engineOf(s: TableSection): Engine {
   const engine: Engine = { size, roots: inside, children, parents, last, words: null, defaultOpen: autoOpen(s, inside, children), table: undefined as unknown as Table<number> };
   const columns: ColumnDef<number>[] = s.columns.map((c) => ({
     id: c.name,
-    accessorFn: (index: number) => cell(s, c.name, index) ?? undefined,
+    accessorFn: (index: number) => (textual(c) && typeof cell(s, c.name, index) === "boolean" ? String(cell(s, c.name, index)) : cell(s, c.name, index) ?? undefined),
     sortUndefined: "last",
     sortingFn: textual(c) ? "alphanumeric" : "basic",
     filterFn: (row, id, { keep, range }: { keep: string[] | null; range: Range | null }) =>

@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { TableSection } from "../../api/types";
+import { readAgain } from "../../state/data";
 import { change, changeTable, go, linkView, tableOf, view } from "../../state/view";
 import { number } from "../../units";
 import { copyText } from "../../ui/copy";
@@ -10,11 +11,12 @@ import { Icon } from "../../ui/icons";
 import { Popover } from "../../ui/popover";
 import { Text } from "../../ui/text";
 import { clearPicked, pickedOf, selectRow } from "../linked";
-import { Cell, TotalCell } from "./cells";
+import { Cell, ShownTotalCell, TotalCell } from "./cells";
 import { columnsFor, fit, hasBar, layoutOf, type ColumnLayout } from "./columns";
 import { rowText } from "./csv";
 import { HeadMenu } from "./filters";
-import { below, pathTo, shownRows, sortOf, withOpen, type Row, type Shown } from "./model";
+import { below, choiceNow, ensureRows, pathTo, placeOf, shownRows, sortOf, withOpen, type Row, type Shown } from "./model";
+import { BLOCK, pagedOf, type Order } from "./pages";
 import { isRanked, RankedRow } from "./ranked";
 import { useRows } from "./virtual";
 
@@ -65,7 +67,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
   const sort = sortOf(s, state);
   const at = Math.min(cursor, shown.rows.length - 1);
 
-  const selected = useMemo(() => (state.row ? shown.rows.findIndex((r) => r.key === state.row) : -1), [shown, state.row]);
+  const selected = useMemo(() => (state.row ? placeOf(s, shown, state.row) : -1), [shown, state.row]);
   useEffect(() => {
     if (!state.row || chosenElsewhere.current) {
       chosenElsewhere.current = false;
@@ -77,6 +79,8 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
       if (path.length) changeTable(s.id, { opened: withOpen(s, state, path, true) }, "quiet");
     }
   }, [state.row, selected >= 0]);
+  const [from, to] = [rows.items[0]?.index ?? 0, rows.items.at(-1)?.index ?? 0];
+  useEffect(() => ensureRows(s, shown, from, to + 1), [shown.order, from, to]);
   useLayoutEffect(() => { if (windowed && at >= 0) rows.scrollTo(at); else if (at >= 0) rows.scrollTo(at); }, [at]);
 
   useLayoutEffect(() => {
@@ -145,7 +149,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
   return (
     <>
       <div
-        class={`table-scroll ${windowed ? "windowed" : ""}`} ref={scroller} tabIndex={0} role="group" aria-label={`${s.title}, rows`} aria-activedescendant={at >= 0 ? id(at) : undefined}
+        class={`table-scroll ${windowed ? "windowed" : ""} ${shown.waiting ? "is-waiting" : ""}`} ref={scroller} aria-busy={shown.waiting ? true : undefined} tabIndex={0} role="group" aria-label={`${s.title}, rows`} aria-activedescendant={at >= 0 ? id(at) : undefined}
         onKeyDown={keys} onFocus={(e) => { if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected)); }}
       >
         <table class={`table ${ranked ? "as-list" : ""} ${tall ? "tall" : ""}`} role={tree ? "treegrid" : undefined} aria-rowcount={shown.rows.length + 1} style={ranked ? undefined : { minWidth: `${Math.floor(least)}px` }}>
@@ -172,10 +176,13 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
             {s.total && !shown.filtered && (
               <tr class="total">{columns.map((c) => <td class={cellClass(c)}><TotalCell s={s} layoutOf={c} /></td>)}</tr>
             )}
+            {shown.filtered && shown.count > 0 && Object.keys(shown.sums).length > 0 && (
+              <tr class="total shown-total">{columns.map((c, i) => <td class={cellClass(c)}><ShownTotalCell s={s} layoutOf={c} shown={shown} lead={i === 0} /></td>)}</tr>
+            )}
             {rows.before > 0 && <tr aria-hidden="true" class="gap"><td colSpan={columns.length} style={{ height: `${rows.before}px` }} /></tr>}
             {rows.items.map(({ index }) => {
               const row = shown.rows[index];
-              if (!row) return null;
+              if (!row) return shown.order ? <Absent key={`absent-${index}`} s={s} order={shown.order} index={index} id={id(index)} cursor={index === at} span={columns.length} /> : null;
               return (
                 <tr
                   key={row.id} id={id(index)} data-at={index} data-key={row.key} aria-rowindex={index + 2}
@@ -191,7 +198,8 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
             {rows.after > 0 && <tr aria-hidden="true" class="gap"><td colSpan={columns.length} style={{ height: `${rows.after}px` }} /></tr>}
           </tbody>
         </table>
-        {!shown.rows.length && (
+        {shown.waiting?.error && <p class="section-empty" role="alert"><NotCome s={s} order={shown.waiting} what="These rows" /></p>}
+        {!shown.rows.length && !shown.waiting && (
           <p class="section-empty">
             {shown.filtered ? <>Nothing passes the filters. <button type="button" class="link" onClick={() => { clearFilters(s, main); }}>Clear them</button></> : <Text text={s.empty || "No rows."} />}
           </p>
@@ -207,5 +215,26 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
     </>
   );
 }
+
+/** A row that has not come: it is being requested, or that failed. */
+function Absent({ s, order, index, id, cursor, span }: { s: TableSection; order: Order; index: number; id: string; cursor: boolean; span: number }): JSX.Element {
+  const failed = [...order.failed.keys()].some((first) => index >= first && Math.floor(index / BLOCK) === Math.floor(first / BLOCK));
+  return (
+    <tr id={id} data-at={index} aria-rowindex={index + 2} aria-busy={!failed} class={`absent ${cursor ? "cursor" : ""}`}>
+      <td colSpan={span}>{failed ? <NotCome s={s} order={order} what="This row" /> : <span class="quiet" aria-label="Loading">…</span>}</td>
+    </tr>
+  );
+}
+
+/** Why rows did not come, and what can be done. */
+function NotCome({ s, order, what }: { s: TableSection; order: Order; what: string }): JSX.Element {
+  const error = order.error ?? [...order.failed.values()][0];
+  if (error?.body.code === "changed") return <>The recording has changed. <button type="button" class="link" onClick={readAgain}>Read it again</button></>;
+  return <>{what} could not be loaded: {error?.message ?? ""} <button type="button" class="link" onClick={() => pagedOf(s)?.retry(order)}>Try again</button></>;
+}
+
+/** Where all shown rows and columns of a table in pages can be saved from; null for one that is whole. */
+export const csvAddress = (s: TableSection, main: boolean): string | null =>
+  pagedOf(s)?.csvAddress(choiceNow(s, tableOf(s.id), findOf(s, main), null), shownColumns(s).map((c) => c.column.name)) ?? null;
 
 const cellClass = (c: ColumnLayout): string => `${c.numeric ? "right" : ""} ${hasBar(c.column) ? "barred" : ""}`;
