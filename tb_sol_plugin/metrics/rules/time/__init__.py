@@ -11,7 +11,7 @@ from typing import Final
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.rules.engine import Finding, Rule, ids_of, run
-from tb_sol_plugin.metrics.rules.time import fusion, host_code, idle, layout, matmul, remainder
+from tb_sol_plugin.metrics.rules.time import collectives, fusion, host_code, idle, layout, matmul, remainder
 from tb_sol_plugin.metrics.rules.time.context import TimeContext, time_context
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
@@ -31,12 +31,15 @@ _COUNTED: Final[tuple[Rule[TimeContext], ...]] = (
 )  # fmt: skip
 """Rules for a SOL capture: those that need neither the order of calls nor kernels."""
 _IDLE: Final[tuple[Rule[TimeContext], ...]] = (
-    idle.warm_up, idle.device_allocation, idle.copies, idle.host_sync, idle.launch_bound, idle.handover,
+    collectives.buffer_broadcasts, idle.warm_up, idle.device_allocation, idle.copies, idle.host_sync, idle.launch_bound, idle.handover,
     host_code.operator_wait, host_code.python_wait, idle.host_wait,
 )  # fmt: skip
 """Rules over the device's idle time, after the input pipeline has taken its part."""
 
-RULES: Final = tuple(dict.fromkeys(ids_of((idle.input_wait, *_IDLE, idle.communication, idle.other_copies, *_WORK))))
+_LINKS: Final[tuple[Rule[TimeContext], ...]] = (collectives.tiny_all_reduces, idle.communication, idle.other_copies)
+"""Rules over communication and copies while nothing computes."""
+
+RULES: Final = tuple(dict.fromkeys(ids_of((idle.input_wait, *_IDLE, *_LINKS, *_WORK))))
 """Every finding by its stable id."""
 
 
@@ -52,7 +55,7 @@ def _findings(capture: Capture, part: Scope, waterfall: Waterfall) -> list[Findi
         return []
     context = time_context(capture, part, waterfall)
     rules = (
-        (idle.input_wait, *_WORK) if context.on_host else (idle.input_wait, *_WORK, *_IDLE, idle.communication, idle.other_copies)
+        (idle.input_wait, *_WORK) if context.on_host else (idle.input_wait, *_WORK, *_IDLE, *_LINKS)
     )
     if waterfall.work.from_ledger:
         rules = _COUNTED

@@ -19,6 +19,7 @@ from tb_sol_plugin.metrics.copies.thresholds import DEFAULT
 from tb_sol_plugin.metrics.rules.copies import KEYS, copy_context, findings_without
 from tb_sol_plugin.metrics.rules.copies.patterns import upload_fix
 from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_text, rule, subject_verb, time_text, times_text
+from tb_sol_plugin.metrics.rules.time.collectives import link_text, unclaimed
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.rules.time.host_code import inside_text
 from tb_sol_plugin.metrics.rules.time.recorded import NOT_FUSED, busiest_line, collective, collectives, compiled_rows, launching
@@ -384,15 +385,13 @@ def _call_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
 )  # fmt: skip
 def communication(context: TimeContext) -> Answer:
     """Finds collectives while nothing computes."""
-    exposed = context.waterfall.exposed_communication_ns
-    if not exposed:
+    rows, own = unclaimed(context)
+    if not len(rows):
         return None
-    device = context.capture.device
-    rows = np.flatnonzero(device["communication"].to_numpy() & (device["kind"].to_numpy() == S.KERNEL))
+    exposed, device = float(own.sum()), context.capture.device
     start = device["start_ns"].to_numpy()[rows]
     stop = start + device["duration_ns"].to_numpy()[rows]
     whole = iv.length(iv.intersect(iv.union(start, stop), context.waterfall.windows))
-    own = context.waterfall.own[rows]
     kinds = collectives(context.capture, rows)
     code, names = pd.factorize(kinds)
     kind = str(names[int(np.bincount(code, own).argmax())])
@@ -402,11 +401,11 @@ def communication(context: TimeContext) -> Answer:
     spoken = f" ({kind})" if kind and collective(name) != kind else ""
     found = context.finding(
         f"{time_text(exposed)} of {time_text(whole)} of communication run while nothing computes, {time_text(most)} of it in "
-        f"`{name}`{spoken}.",
+        f"`{name}`{spoken}.{link_text(context)}",
         ns=exposed,
         fix=_hide(context, kind),
     )
-    return replace(found, events=rows[own > 0], events_ns=own[own > 0].astype(np.float64))
+    return replace(found, events=rows, events_ns=own)
 
 
 def _hide(context: TimeContext, kind: str) -> str:
