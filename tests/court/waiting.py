@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.court.case import MS, US, guilty, saves
+from tests.court.case import MS, US, guilty, innocent, saves
 from tests.support.findings import step
 from tests.support.trace_builder import TraceBuilder
 
@@ -235,6 +235,76 @@ def half_of_a_collective_is_hidden() -> TraceBuilder:
     t = step()
     t.launch(NCCL, at=0, start=0, duration=200 * US, stream=20)
     kernel(t, 100, 1000, 5)
+    return t
+
+
+def trained(steps: int) -> TraceBuilder:
+    """Steps of 10 ms whose last 4 ms compute, launched 10 us before, with a backward pass."""
+    t = TraceBuilder()
+    for n in range(steps):
+        t.step(n + 1, n * 10 * MS, 10 * MS)
+        t.op("aten::mm", n * 10 * MS + 6 * MS - 20 * US, 15 * US)
+        t.launch("k", at=n * 10 * MS + 6 * MS - 10 * US, start=n * 10 * MS + 6 * MS, duration=4 * MS, call_duration=5 * US)
+    t.op("autograd::engine::evaluate_function: MmBackward0", 9 * MS, 5 * US, thread=9)
+    t.forward_backward(6 * MS - 20 * US, 9 * MS, backward_thread=9)
+    return t
+
+
+def sends(t: TraceBuilder, kind: str, at: int, duration: int) -> None:
+    """A collective of 4 KiB that is launched at `at` and begins half a microsecond later."""
+    number = t.call("cudaLaunchKernel", at, US // 2, flow=True)
+    t.collective(kind, at + US // 2, duration, elements=1024, correlation=number)
+
+
+@guilty(
+    buffer_broadcasts=saves(2_200 * US, says="2 broadcasts"), launch_bound=saves(0, 10 * MS, optional=True),
+    host_wait=saves(0, 4 * MS, optional=True),
+)  # fmt: skip
+def buffers_are_broadcast_in_every_step() -> TraceBuilder:
+    """In each of two forward passes DDP broadcasts buffers for 200 us, and unpacks them for 2 ms on the host."""
+    t = trained(2)
+    for n in range(2):
+        z = n * 10 * MS + MS
+        sends(t, "broadcast", z, 200 * US)
+        t.annotation("DistributedDataParallel.forward", z - US, 3 * MS)
+        t.op("aten::unflatten_dense_tensors", z + 500 * US, 2 * MS)
+    return t
+
+
+@innocent(
+    "buffer_broadcasts", exposed_communication=saves(200 * US / 3), host_wait=saves(0, 6 * MS, optional=True),
+    launch_bound=saves(0, 10 * MS, optional=True),
+)  # fmt: skip
+def parameters_are_broadcast_once() -> TraceBuilder:
+    """The first of three forward passes broadcasts for 200 us: that of the parameters."""
+    t = trained(3)
+    sends(t, "broadcast", MS, 200 * US)
+    t.annotation("DistributedDataParallel.forward", MS - US, 3 * MS)
+    return t
+
+
+def reduces_often() -> TraceBuilder:
+    """80 all-reduces of 4 KiB in a step, 20 us each and 50 us apart."""
+    t = trained(1)
+    for i in range(80):
+        sends(t, "allreduce", MS + i * 50 * US, 20 * US)
+    return t
+
+
+OFTEN = {"launch_bound": saves(0, 3 * MS, optional=True), "host_wait": saves(0, 6 * MS, optional=True)}
+
+
+@guilty(tiny_all_reduces=saves(79 * 20 * US, possible=True, says="80 all-reduces"), **OFTEN)
+def gradients_are_reduced_one_by_one() -> TraceBuilder:
+    """80 all-reduces of 4 KiB in a step, 20 us each."""
+    return reduces_often()
+
+
+@innocent("tiny_all_reduces", exposed_communication=saves(80 * 20 * US), **OFTEN)
+def batch_norm_is_synchronized() -> TraceBuilder:
+    """The same inside of the backward pass of synchronized batch norm: each result is needed before the next."""
+    t = reduces_often()
+    t.annotation("SyncBatchNormBackward", MS - US, 5 * MS)
     return t
 
 
