@@ -1154,7 +1154,8 @@ var getAnalyses = (w, device = "", signal, wait = "") => get(address("api/v1/ana
 } : {}), signal);
 var getReport = (name, w, query, signal) => get(address(`api/v1/analysis/${encodeURIComponent(name)}`, {
 	...w && where$1(w),
-	...query
+	...query,
+	tables: "pages"
 }), signal);
 var getFound = (w, text, device, signal) => get(address("api/v1/search", {
 	...where$1(w),
@@ -1162,6 +1163,31 @@ var getFound = (w, text, device, signal) => get(address("api/v1/search", {
 	device_limits: device
 }), signal);
 var getSummaries = (signal) => get("api/v1/summaries", signal);
+/** Where the whole report can be saved from. */
+var reportAddress = (name, w, query) => address(`api/v1/analysis/${encodeURIComponent(name)}`, {
+	...w && where$1(w),
+	...query
+});
+function rowsAddress(name, w, query, rows) {
+	const plain = Object.fromEntries(Object.entries(rows).filter((e) => typeof e[1] === "string"));
+	const lists = Object.entries(rows).flatMap(([k, v]) => typeof v === "string" ? [] : v.map((one) => `&${k}=${encodeURIComponent(one)}`));
+	return address(`api/v1/table/${encodeURIComponent(name)}`, {
+		...w && where$1(w),
+		...query,
+		...plain
+	}) + lists.join("");
+}
+/** Rows of a large table; `picked`: keys of those that alone may pass. */
+function getRows(name, w, query, rows, picked, signal) {
+	const url = rowsAddress(name, w, query, rows);
+	if (!picked) return get(url, signal);
+	return ask$1(url, {
+		method: "POST",
+		body: JSON.stringify({ picked }),
+		headers: { "Content-Type": "application/json" },
+		signal
+	});
+}
 var postCancel = (w) => ask$1(address("api/v1/cancel", where$1(w)), { method: "POST" });
 var postRescan = () => ask$1("api/v1/rescan", { method: "POST" });
 var traceAddress = (w) => address("api/v1/trace", where$1(w));
@@ -1763,6 +1789,8 @@ function readAgain() {
 	});
 }
 var remembered = /* @__PURE__ */ new Map();
+var requests = /* @__PURE__ */ new WeakMap();
+var requestOf = (value) => requests.get(value) ?? null;
 /** The query fields of the last report of a page with a card of fields; where its first report failed, those of the report at its defaults. */
 var lastFields = y$1({
 	page: "",
@@ -1974,7 +2002,13 @@ function startData() {
 		const moved = report.peek().value?.analysis === name && info.peek()?.fields?.some((f) => f.group);
 		const ask = async (s) => {
 			if (moved) await pause(SETTLES$1, s);
-			return getReport(name, w, q, s);
+			const value = await getReport(name, w, q, s);
+			requests.set(value, {
+				name,
+				where: w,
+				query: q
+			});
+			return value;
 		};
 		poll(report, key, ask, stopReport.signal).then((value) => {
 			if (!value) return void (report.peek().state === "error" && report.peek().key === key && fetchDefaultFields(name, w));
@@ -2066,7 +2100,7 @@ async function purge(el) {
 	if (script) (await load(script)).purge(el);
 }
 /** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
-function placeOf$1(el, axes, x, y) {
+function placeOf$2(el, axes, x, y) {
 	const layout = el._fullLayout;
 	const [across, up] = [layout?.[`xaxis${axes}`], layout?.[`yaxis${axes}`]];
 	if (!across || !up) return null;
@@ -3230,13 +3264,17 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 // src/ui/download.ts
 function download(name, text, type) {
 	const url = URL.createObjectURL(new Blob([text], { type }));
+	downloadFrom(url, name);
+	window.setTimeout(() => URL.revokeObjectURL(url), 1e4);
+}
+/** Saves what is at an address. */
+function downloadFrom(url, name) {
 	const a = document.createElement("a");
 	a.href = url;
 	a.download = name.replace(/[^\w.-]+/g, "_").slice(-120);
 	document.body.append(a);
 	a.click();
 	a.remove();
-	window.setTimeout(() => URL.revokeObjectURL(url), 1e4);
 }
 // src/ui/popover.tsx
 function Popover({ button, class: cls, label, tip, align = "left", disabled, wide, fixed, children }) {
@@ -4633,6 +4671,306 @@ function keysInside(s, text) {
 	}
 	return out;
 }
+// src/sections/table/names.ts
+/** Letters of a name that stay in every cell: names that differ in them need no more. */
+var HEAD = 14;
+/** Letters that are kept of a part, at most. */
+var MOST = 32;
+/** Letters by which a part grows to the beginning and the end of a word. */
+var WORD = 12;
+/** Letters before a part, at least: a part that begins earlier is on the screen anyway. */
+var LEAST = 6;
+/** Distinct names up to which they are compared. */
+var COMPARED = 2e4;
+var inWord = (text, at) => /[A-Za-z0-9]/.test(text[at] ?? "");
+function common(a, b) {
+	const least = Math.min(a.length, b.length);
+	let head = 0;
+	while (head < least && a[head] === b[head]) head++;
+	let tail = 0;
+	while (tail < least - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+	return {
+		head,
+		tail
+	};
+}
+/** [from, to) of the part of each name in which it differs from its neighbors in order, in whole words; none for a name that its first letters tell apart. */
+function distinctParts(names) {
+	const sorted = [...new Set(names)].sort();
+	const out = /* @__PURE__ */ new Map();
+	if (sorted.length > COMPARED) return out;
+	const pairs = sorted.slice(1).map((name, i) => common(sorted[i], name));
+	sorted.forEach((name, i) => {
+		const alike = [pairs[i - 1], pairs[i]].filter((p) => p !== void 0 && p.head >= HEAD);
+		if (!alike.length) return;
+		let from = Math.min(...alike.map((p) => p.head), name.length - 1);
+		let to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
+		for (let n = 0; n < WORD && from > 0 && inWord(name, from - 1); n++) from--;
+		for (let n = 0; n < WORD && to < name.length && inWord(name, to); n++) to++;
+		if (from >= LEAST) out.set(name, [from, Math.min(to, from + MOST)]);
+	});
+	return out;
+}
+var cache$1 = /* @__PURE__ */ new WeakMap();
+/** The parts of the names of a column; computed once per column. */
+function partsOf(values) {
+	let found = cache$1.get(values);
+	if (!found) cache$1.set(values, found = distinctParts(values.filter((v) => typeof v === "string")));
+	return found;
+}
+/** ms between two requests for rows while a reader scrolls. */
+var WAIT_MS$1 = 150;
+var KEPT = 6;
+var Paged = class {
+	s;
+	request;
+	/** Counts answers: who reads it is drawn again when one comes. */
+	news = y$1(0);
+	orders = /* @__PURE__ */ new Map();
+	now = {};
+	shown;
+	parts = /* @__PURE__ */ new Map();
+	loaded = 0;
+	last = 0;
+	timer = 0;
+	constructor(s, request) {
+		this.s = s;
+		this.request = request;
+		const pages = s.pages;
+		s.data = Object.fromEntries(s.columns.map((c) => [c.name, new Array(pages.rows)]));
+		this.shown = this.make({
+			sort: null,
+			needle: "",
+			keep: [],
+			ranges: [],
+			picked: null
+		});
+		this.take(this.shown, pages.page);
+	}
+	make(choice) {
+		const order = {
+			choice,
+			places: [],
+			count: 0,
+			of: 0,
+			sums: {},
+			passing: {},
+			ready: false,
+			error: null,
+			failed: /* @__PURE__ */ new Map(),
+			asked: /* @__PURE__ */ new Set(),
+			found: /* @__PURE__ */ new Map(),
+			stop: new AbortController()
+		};
+		this.orders.set(nameOf(choice), order);
+		while (this.orders.size > KEPT) {
+			const oldest = [...this.orders].find(([, o]) => o !== this.shown && o !== order && !Object.values(this.now).includes(o));
+			if (!oldest) break;
+			oldest[1].stop.abort();
+			this.orders.delete(oldest[0]);
+		}
+		return order;
+	}
+	/** The order of a choice as far as it is known; until its first page has come, the one that was shown before, with `waiting`. */
+	orderOf(choice, slot) {
+		this.news.value;
+		const name = nameOf(choice);
+		const order = this.orders.get(name) ?? this.make(choice);
+		const before = this.now[slot];
+		if (before !== order) {
+			this.now[slot] = order;
+			if (before && !before.ready && !Object.values(this.now).includes(before)) this.drop(before);
+		}
+		this.orders.delete(name);
+		this.orders.set(name, order);
+		if (order.ready) {
+			if (slot === "rows") this.shown = order;
+			return {
+				order,
+				waiting: null
+			};
+		}
+		if (!order.error && !order.asked.has(0)) this.load(order, 0, 100);
+		return {
+			order: this.shown,
+			waiting: order
+		};
+	}
+	drop(order) {
+		order.stop.abort();
+		this.orders.delete(nameOf(order.choice));
+	}
+	/** Requests the rows from `from` to `to` that have not come, soon. */
+	ensure(order, from, to) {
+		window.clearTimeout(this.timer);
+		const ask = () => {
+			this.last = performance.now();
+			for (let block = Math.floor(Math.max(0, from) / 100) * 100; block < Math.min(to, order.count); block += 100) {
+				let first = block;
+				const end = Math.min(block + 100, order.count);
+				while (first < end && order.places[first] !== void 0) first++;
+				if (first < end && !order.asked.has(first) && !order.failed.has(first)) this.load(order, first, end - first);
+			}
+		};
+		const wait = this.last + WAIT_MS$1 - performance.now();
+		if (wait <= 0) ask();
+		else this.timer = window.setTimeout(ask, wait);
+	}
+	/** The place of a row in an order: -1 where it does not pass or has not come; then it is requested. */
+	placeOf(order, key) {
+		const known = order.found.get(key);
+		if (known !== void 0) return known ?? -1;
+		const column = this.s.data[this.s.key ?? ""];
+		if (!column) return -1;
+		let place = -1;
+		order.places.forEach((index, at) => {
+			if (place < 0 && String(column[index]) === key) place = at;
+		});
+		if (place >= 0) order.found.set(key, place);
+		else if (!order.asked.has(-1)) this.load(order, -1, 100, key);
+		return place;
+	}
+	/** Requests again what did not come. */
+	retry(order) {
+		const failed = order.ready ? [...order.failed.keys()] : [0];
+		order.failed.clear();
+		order.error = null;
+		for (const first of failed) this.load(order, first, 100 - first % 100);
+		this.news.value++;
+	}
+	load(order, offset, limit, key = "") {
+		order.asked.add(offset);
+		const { name, where, query } = this.request;
+		const wanted = {
+			...queryOf(order.choice),
+			section: this.s.id,
+			version: this.s.pages.version,
+			limit: String(limit),
+			...key ? { key } : { offset: String(offset) }
+		};
+		const done = () => {
+			order.asked.delete(offset);
+			this.news.value++;
+		};
+		getRows(name, where, query, wanted, order.choice.picked && [...order.choice.picked], order.stop.signal).then((page) => {
+			this.take(order, page);
+			if (key) order.found.set(key, page.at ?? null);
+			done();
+			const [next, end] = [offset + page.length, Math.min(offset + limit, page.count)];
+			if (!key && page.length && next < end) this.load(order, next, end - next);
+		}, (error) => {
+			if (order.stop.signal.aborted) return;
+			const why = error instanceof ApiError ? error : new ApiError({
+				code: "error",
+				message: String(error)
+			}, 0);
+			if (key) order.found.set(key, null);
+			else if (order.ready) order.failed.set(offset, why);
+			else order.error = why;
+			done();
+		});
+	}
+	take(order, page) {
+		const { s } = this;
+		(page.rows ?? []).forEach((row, i) => {
+			if (i < page.length) order.places[page.offset + i] = row;
+			for (const c of s.columns) s.data[c.name][row] = page.data?.[c.name]?.[i] ?? null;
+		});
+		s.marks = merged(s.marks, page.marks);
+		s.cell_links = merged(s.cell_links, page.cell_links);
+		s.row_links = {
+			...s.row_links,
+			...page.row_links
+		};
+		Object.assign(order, {
+			count: page.count,
+			of: page.of,
+			sums: page.sums ?? {},
+			passing: page.passing ?? {},
+			ready: true,
+			error: null
+		});
+		order.places.length = page.count;
+		this.loaded += page.length;
+	}
+	/** The parts that tell the names of a column apart, among those that have come. */
+	partsOf(column) {
+		const known = this.parts.get(column);
+		if (known?.loaded === this.loaded) return known.of;
+		const names = [];
+		this.s.data[column]?.forEach((v) => {
+			if (typeof v === "string") names.push(v);
+		});
+		const of = distinctParts(names);
+		this.parts.set(column, {
+			loaded: this.loaded,
+			of
+		});
+		return of;
+	}
+	/** Requests all rows of an order that have not come. */
+	async loadAll(order) {
+		const { name, where, query } = this.request;
+		for (let at = 0; at < order.count;) {
+			if (order.places[at] !== void 0) {
+				at++;
+				continue;
+			}
+			const page = await getRows(name, where, query, {
+				...queryOf(order.choice),
+				section: this.s.id,
+				version: this.s.pages.version,
+				limit: "1000",
+				offset: String(at)
+			}, order.choice.picked && [...order.choice.picked], order.stop.signal);
+			this.take(order, page);
+			if (!page.length) return;
+			this.news.value++;
+		}
+	}
+	/** Where all rows of a choice can be saved from as CSV. */
+	csvAddress(choice, columns) {
+		const { name, where, query } = this.request;
+		return rowsAddress(name, where, query, {
+			...queryOf(choice),
+			section: this.s.id,
+			version: this.s.pages.version,
+			format: "csv",
+			columns: joinList(columns)
+		});
+	}
+};
+var nameOf = (c) => JSON.stringify([
+	c.sort,
+	c.needle,
+	c.keep,
+	c.ranges,
+	c.picked && [...c.picked]
+]);
+function queryOf(c) {
+	const number = (value) => value === null ? "" : String(value);
+	return {
+		sort: c.sort ? (c.sort.descending ? "-" : "") + c.sort.column : "",
+		find: c.needle,
+		keep: c.keep.map(([column, values]) => `${column}:${joinList(values)}`),
+		range: c.ranges.map(([column, r]) => `${column}:${number(r.above)}~${number(r.below)}`)
+	};
+}
+function merged(before, more) {
+	const out = { ...before };
+	for (const [column, entries] of Object.entries(more ?? {})) out[column] = {
+		...out[column],
+		...entries
+	};
+	return out;
+}
+var every = /* @__PURE__ */ new WeakMap();
+/** The rows that have come of a table in pages; null for one that is whole. */
+var pagedOf = (s) => s.pages ? every.get(s) ?? null : null;
+/** Prepares the tables in pages of a report. Called once per report, before it is drawn. */
+function startPages(report, request) {
+	for (const s of report.sections) if (s.kind === "table" && s.pages && request && !every.has(s)) every.set(s, new Paged(s, request));
+}
 // src/sections/linked.ts
 var figures = /* @__PURE__ */ new WeakMap();
 var seen = /* @__PURE__ */ new WeakSet();
@@ -4641,6 +4979,7 @@ var inside = /* @__PURE__ */ new WeakMap();
 function linkReport(report) {
 	if (seen.has(report)) return;
 	seen.add(report);
+	startPages(report, requestOf(report));
 	for (const s of report.sections) if (s.kind === "table") figures.set(s, report.sections.filter((f) => f.kind === "figure" && f.table === s.id && brushable(f)));
 }
 /** Whether a chart shows the rows of this table as points: then the filters of the table are also its legend. */
@@ -4678,7 +5017,7 @@ var linkedTables = (table, report) => report.sections.filter((s) => s.kind === "
 /** Selects a row in every table that has one of that key; "" clears the selection. The first is where it was chosen. */
 function selectRow(tables, key) {
 	const next = { ...view.peek().tables };
-	for (const t of tables) if (key === "" || t === tables[0] || t.data[t.key ?? ""]?.some((k) => String(k) === key)) next[t.id] = {
+	for (const t of tables) if (key === "" || t === tables[0] || t.pages || t.data[t.key ?? ""]?.some((k) => String(k) === key)) next[t.id] = {
 		...tableOf(t.id),
 		row: key
 	};
@@ -7273,7 +7612,9 @@ var TEXTUAL = /* @__PURE__ */ new Set([
 var AUTO_OPEN = 24;
 var engines = /* @__PURE__ */ new WeakMap();
 var cell = (s, column, index) => s.data[column]?.[index] ?? null;
-var rowCount = (s) => Math.max(0, ...s.columns.map((c) => s.data[c.name]?.length ?? 0));
+var rowCount = (s) => s.pages?.rows ?? Math.max(0, ...s.columns.map((c) => s.data[c.name]?.length ?? 0));
+/** The values of a column; of a table in pages some that stand for all of them. */
+var columnValues = (s, column) => (s.pages ? s.pages.profile?.[column] : s.data[column]) ?? [];
 var keyOf = (s, index) => s.key ? String(cell(s, s.key, index) ?? "") : String(index);
 var idOf = (s, index) => s.tree ? String(cell(s, s.tree.id, index) ?? index) : String(index);
 var textual = (c) => TEXTUAL.has(c.show ?? "number");
@@ -7303,6 +7644,11 @@ var passesAll = (s, engine, index, f) => matches(s, engine, index, f.needle) && 
 function passingKeys(s, state, find) {
 	const f = filterOf(s, state, find, null);
 	if (!active(f)) return null;
+	const paged = pagedOf(s);
+	if (paged) {
+		const { order, waiting } = paged.orderOf(choiceOf(s, state, f), "points");
+		return waiting ? null : new Set(Object.values(order.passing).flat());
+	}
 	const engine = engineOf(s);
 	const out = /* @__PURE__ */ new Set();
 	for (let i = 0; i < engine.size; i++) if (passesAll(s, engine, i, f)) out.add(keyOf(s, i));
@@ -7311,6 +7657,7 @@ function passingKeys(s, state, find) {
 var PICKED = "picked";
 /** Keys of the rows whose efficiency covers only a part of them. */
 function partialKeys(s) {
+	if (s.pages) return new Set(s.pages.partial ?? []);
 	const out = /* @__PURE__ */ new Set();
 	for (const c of s.columns) {
 		if (c.show !== "efficiency") continue;
@@ -7321,6 +7668,7 @@ function partialKeys(s) {
 var shownBefore = /* @__PURE__ */ new WeakMap();
 /** The rows to draw, in order, for a state, the text that filters, and the keys picked elsewhere. The last answer is kept: several parts of a page ask. */
 function shownRows(s, state, find, picked = null) {
+	if (pagedOf(s)) return pagedRows(s, state, find, picked);
 	const of = JSON.stringify([
 		state.sort,
 		state.keep,
@@ -7337,6 +7685,104 @@ function shownRows(s, state, find, picked = null) {
 		shown
 	});
 	return shown;
+}
+/** What a state asks of the rows on the server. */
+function choiceOf(s, state, f) {
+	return {
+		sort: state.sort && s.columns.some((c) => c.name === state.sort.column) ? state.sort : null,
+		needle: f.needle,
+		keep: f.keep,
+		ranges: f.ranges,
+		picked: f.picked
+	};
+}
+/** What the present state asks of a table in pages: to save it. */
+var choiceNow = (s, state, find, picked) => choiceOf(s, state, filterOf(s, state, find, picked));
+var drawnBefore = /* @__PURE__ */ new WeakMap();
+function pagedRows(s, state, find, picked) {
+	const paged = pagedOf(s);
+	const { order, waiting } = paged.orderOf(choiceNow(s, state, find, picked), "rows");
+	const { choice } = order;
+	const filtered = active(choice);
+	let known = drawnBefore.get(order);
+	if (known?.news !== paged.news.value) {
+		const outside = new Set(s.last ?? []);
+		const rows = new Array(order.count);
+		order.places.forEach((index, at) => {
+			rows[at] = {
+				index,
+				key: keyOf(s, index),
+				id: String(index),
+				depth: 0,
+				branch: false,
+				open: false,
+				last: outside.has(keyOf(s, index))
+			};
+		});
+		drawnBefore.set(order, known = {
+			news: paged.news.value,
+			rows
+		});
+	}
+	const sums = Object.fromEntries(Object.entries(order.sums).map(([name, v]) => [name, typeof v === "number" ? v : null]));
+	return {
+		rows: known.rows,
+		count: order.count,
+		of: order.of,
+		filtered,
+		sums,
+		order,
+		waiting
+	};
+}
+/** Requests the rows of a table in pages between two places, and a block beyond. */
+function ensureRows(s, shown, from, to) {
+	if (shown.order) pagedOf(s)?.ensure(shown.order, from, to + 50);
+}
+/** The place of the row with that key among the shown ones; -1 where it is not, or has not come. */
+function placeOf$1(s, shown, key) {
+	return shown.order ? pagedOf(s)?.placeOf(shown.order, key) ?? -1 : shown.rows.findIndex((r) => r.key === key);
+}
+var ADDED_UP = /* @__PURE__ */ new Set([
+	"number",
+	"bar",
+	"stack",
+	"share"
+]);
+var additive = /* @__PURE__ */ new WeakMap();
+/** Those columns, and whether the rows outside the sum are in their total nevertheless. */
+function addingUp(s) {
+	let found = additive.get(s);
+	if (!found) {
+		const every = s.tree ? [] : Array.from({ length: rowCount(s) }, (_, i) => i);
+		additive.set(s, found = /* @__PURE__ */ new Map());
+		for (const c of s.tree || !s.total ? [] : s.columns) {
+			const outside = [false, true].find((all) => addsUp(c, numbersOf(s, c.name, every, all), s.total[c.name]));
+			if (outside !== void 0) found.set(c.name, outside);
+		}
+	}
+	return found;
+}
+/** Two values other than 0 prove it. Whole numbers may each be rounded, as long as that makes no more than a hundred-thousandth. */
+function addsUp(c, values, total) {
+	if (!ADDED_UP.has(c.show ?? "number") || c.per || typeof total !== "number" || !values) return false;
+	if ((c.unit === "ratio" || c.unit === "%") && c.show !== "share" || values.filter((v) => v !== 0).length < 2) return false;
+	const [off, size] = [Math.abs(added(values) - total), Math.abs(total)];
+	const rounded = values.every(Number.isInteger) ? .5 * values.length : 0;
+	return off <= Math.max(1e-9 * size, 1e-12, Math.min(rounded, 1e-5 * size));
+}
+var added = (values) => values.reduce((a, b) => a + b, 0);
+/** What is known of a column over some rows, without those outside the sum unless `all`; null where a value of it is no number. */
+function numbersOf(s, column, rows, all) {
+	const outside = new Set(all ? [] : s.last ?? []);
+	const known = rows.filter((i) => cell(s, column, i) !== null && !(outside.size && outside.has(keyOf(s, i)))).map((i) => cell(s, column, i));
+	return known.every((v) => typeof v === "number") ? known : null;
+}
+function sumsOf(s, rows) {
+	return Object.fromEntries([...addingUp(s)].map(([name, all]) => {
+		const values = numbersOf(s, name, rows, all);
+		return [name, values?.length ? added(values) : null];
+	}));
 }
 function findRows(s, state, find, picked) {
 	const engine = engineOf(s);
@@ -7378,11 +7824,13 @@ function findRows(s, state, find, picked) {
 		last: true
 	});
 	const count = engine.table.getFilteredRowModel().flatRows.length + passes.length;
+	const sums = filtered ? sumsOf(s, rows.map((r) => r.index)) : {};
 	return {
 		rows,
 		count: Math.min(count, engine.size),
 		of: engine.size + (s.truncated ?? 0),
-		filtered
+		filtered,
+		sums
 	};
 }
 /** Ids below and with `id`, for opening all of it. */
@@ -7430,6 +7878,7 @@ function parentText(s, column, index) {
 }
 /** The values of a column with how often each stands there, most frequent first; rows outside the sum do not count. */
 function valueCounts(s, column) {
+	if (s.pages) return s.pages.values?.[column] ?? [];
 	const counts = /* @__PURE__ */ new Map();
 	const outside = new Set(s.last ?? []);
 	for (const [i, value] of (s.data[column] ?? []).entries()) if (value !== null && !(outside.size && outside.has(keyOf(s, i)))) counts.set(String(value), (counts.get(String(value)) ?? 0) + 1);
@@ -7486,7 +7935,7 @@ function engineOf(s) {
 	};
 	const columns = s.columns.map((c) => ({
 		id: c.name,
-		accessorFn: (index) => cell(s, c.name, index) ?? void 0,
+		accessorFn: (index) => textual(c) && typeof cell(s, c.name, index) === "boolean" ? String(cell(s, c.name, index)) : cell(s, c.name, index) ?? void 0,
 		sortUndefined: "last",
 		sortingFn: textual(c) ? "alphanumeric" : "basic",
 		filterFn: (row, id, { keep, range }) => (!keep || keep.includes(String(cell(s, id, row.original)))) && (!range || within(cell(s, id, row.original), range))
@@ -7626,32 +8075,32 @@ function columnsFor(s, state, room) {
 	});
 	return s.columns.filter((c) => sure.includes(c) || more.includes(c)).map((c) => all.get(c.name));
 }
-var cache$1 = /* @__PURE__ */ new WeakMap();
+var cache = /* @__PURE__ */ new WeakMap();
 /** The layout of a section's columns; computed once per section. */
 function layoutOf(s) {
-	const known = cache$1.get(s);
+	const known = cache.get(s);
 	if (known) return known;
 	const widest = {};
 	const apart = unscaledRows(s);
 	for (const c of s.columns) {
 		if (c.unit !== "ns" && c.unit !== "B" || c.per) continue;
-		const scale = columnUnit((s.data[c.name] ?? []).reduce((top, v, i) => !apart.has(i) && typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top, 0), c.unit);
+		const scale = columnUnit(columnValues(s, c.name).reduce((top, v, i) => !apart.has(i) && typeof v === "number" && Math.abs(v) > top ? Math.abs(v) : top, 0), c.unit);
 		if (!widest[c.unit] || scale.factor > widest[c.unit].factor) widest[c.unit] = scale;
 	}
 	const single = s.columns.filter((c) => c.per === "call" && c.unit === "ns");
-	const calls = callScale(single.flatMap((c) => (s.data[c.name] ?? []).filter((v) => typeof v === "number")));
+	const calls = callScale(single.flatMap((c) => columnValues(s, c.name).filter((v) => typeof v === "number")));
 	const out = new Map(s.columns.map((c) => [c.name, layoutColumn(s, c, widest[c.unit ?? ""], apart, single.includes(c) ? calls : void 0)]));
-	cache$1.set(s, out);
+	cache.set(s, out);
 	return out;
 }
 /** Indices of the rows that do not count for the scale of a column. */
 function unscaledRows(s) {
 	const keys = new Set(s.apart ?? []);
-	if (!keys.size || !s.key) return /* @__PURE__ */ new Set();
+	if (!keys.size || !s.key || s.pages) return /* @__PURE__ */ new Set();
 	return new Set((s.data[s.key] ?? []).flatMap((k, i) => keys.has(String(k)) ? [i] : []));
 }
 function layoutColumn(s, c, neighbor, apart, fixed) {
-	const values = s.data[c.name] ?? [];
+	const values = columnValues(s, c.name);
 	const show = c.show ?? "number";
 	const unit = c.unit ?? (show === "share" || show === "efficiency" ? "ratio" : "");
 	const numbers = values.filter((v, i) => typeof v === "number" && !apart.has(i));
@@ -7660,7 +8109,8 @@ function layoutColumn(s, c, neighbor, apart, fixed) {
 	const scale = columnScale(typeof total === "number" ? [...numbers, total] : numbers, unit, neighbor, !s.total, fixed);
 	let full = 0;
 	for (const v of numbers) if (v > full) full = v;
-	if (show === "stack" && c.parts?.length) for (let i = 0; i < rowCount(s); i++) {
+	if (s.pages) full = Math.max(full, s.pages.full?.[c.name] ?? 0);
+	else if (show === "stack" && c.parts?.length) for (let i = 0; i < rowCount(s); i++) {
 		if (apart.has(i)) continue;
 		const sum = c.parts.reduce((a, p) => a + (Number(cell(s, p, i)) || 0), 0);
 		if (sum > full) full = sum;
@@ -7685,7 +8135,7 @@ function twoLines(heading) {
 }
 /** Pixels that hold the heading and nearly every value; names are cut in the middle beyond their limit. */
 function widthOf(s, c, scale, numeric, head) {
-	const values = s.data[c.name] ?? [];
+	const values = columnValues(s, c.name);
 	const show = c.show ?? "number";
 	const mono = [
 		"code",
@@ -7753,53 +8203,6 @@ function shapeText(text) {
 	const groups = [...(/^\[\s*[[(]/.test(trimmed) || /^\(\s*[[(]/.test(trimmed) ? trimmed.slice(1, -1) : trimmed).matchAll(/[[(]([\d\s,]*)[\])]/g)].map((m) => m[1].split(",").map((d) => d.trim()).filter(Boolean).join("×")).filter(Boolean);
 	return groups.length ? groups.join(" ") : text.replace(/[[\]]/g, "").trim() || "—";
 }
-// src/sections/table/names.ts
-/** Letters of a name that stay in every cell: names that differ in them need no more. */
-var HEAD = 14;
-/** Letters that are kept of a part, at most. */
-var MOST = 32;
-/** Letters by which a part grows to the beginning and the end of a word. */
-var WORD = 12;
-/** Letters before a part, at least: a part that begins earlier is on the screen anyway. */
-var LEAST = 6;
-/** Distinct names up to which they are compared. */
-var COMPARED = 2e4;
-var inWord = (text, at) => /[A-Za-z0-9]/.test(text[at] ?? "");
-function common(a, b) {
-	const least = Math.min(a.length, b.length);
-	let head = 0;
-	while (head < least && a[head] === b[head]) head++;
-	let tail = 0;
-	while (tail < least - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
-	return {
-		head,
-		tail
-	};
-}
-/** [from, to) of the part of each name in which it differs from its neighbors in order, in whole words; none for a name that its first letters tell apart. */
-function distinctParts(names) {
-	const sorted = [...new Set(names)].sort();
-	const out = /* @__PURE__ */ new Map();
-	if (sorted.length > COMPARED) return out;
-	const pairs = sorted.slice(1).map((name, i) => common(sorted[i], name));
-	sorted.forEach((name, i) => {
-		const alike = [pairs[i - 1], pairs[i]].filter((p) => p !== void 0 && p.head >= HEAD);
-		if (!alike.length) return;
-		let from = Math.min(...alike.map((p) => p.head), name.length - 1);
-		let to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
-		for (let n = 0; n < WORD && from > 0 && inWord(name, from - 1); n++) from--;
-		for (let n = 0; n < WORD && to < name.length && inWord(name, to); n++) to++;
-		if (from >= LEAST) out.set(name, [from, Math.min(to, from + MOST)]);
-	});
-	return out;
-}
-var cache = /* @__PURE__ */ new WeakMap();
-/** The parts of the names of a column; computed once per column. */
-function partsOf(values) {
-	let found = cache.get(values);
-	if (!found) cache.set(values, found = distinctParts(values.filter((v) => typeof v === "string")));
-	return found;
-}
 // src/sections/table/cells.tsx
 function Cell({ s, layoutOf, row, onToggle }) {
 	const c = layoutOf.column;
@@ -7839,6 +8242,23 @@ function TotalCell({ s, layoutOf }) {
 		mark: s.marks?.[layoutOf.column.name]?.["total"]
 	});
 }
+/** The cell of a filtered table's sum over the shown rows: of a column that adds up to the total; the first says how many rows they are. */
+function ShownTotalCell({ s, layoutOf, shown, lead }) {
+	const c = layoutOf.column;
+	if (lead) return /* @__PURE__ */ a("span", {
+		class: "ellipsis",
+		children: `shown: ${number(shown.count, 0)} of ${number(shown.of, 0)}`
+	});
+	if (!(c.name in shown.sums)) return null;
+	const value = shown.sums[c.name] ?? 0;
+	const total = Number(s.total?.[c.name]);
+	return /* @__PURE__ */ a("span", {
+		class: "num",
+		"data-tip": [`${exact(value, c.unit ?? "")} in the shown rows`, c.show !== "share" && total > 0 && `${human(value / total, "ratio")} of ${human(total, c.unit ?? "")} in all`].filter(Boolean).join("\n"),
+		children: inColumn(value, layoutOf.scale)
+	});
+}
+var partsIn = (s, column) => pagedOf(s)?.partsOf(column) ?? partsOf(s.data[column] ?? []);
 var Linked = ({ link, children }) => link ? /* @__PURE__ */ a(ViewLink, {
 	view: linkView(link),
 	class: "cell-link",
@@ -7873,7 +8293,7 @@ function Content$1({ s, layoutOf, index, value, mark }) {
 			class: "mono",
 			children: /* @__PURE__ */ a(Middle, {
 				text,
-				part: partsOf(s.data[c.name] ?? []).get(text)
+				part: partsIn(s, c.name).get(text)
 			})
 		});
 		case "shapes": return /* @__PURE__ */ a("span", {
@@ -7886,7 +8306,7 @@ function Content$1({ s, layoutOf, index, value, mark }) {
 		case "symbol": return /* @__PURE__ */ a(SymbolName, {
 			name: text,
 			full: wholeText(s, c, index),
-			part: partsOf(s.data[c.name] ?? []).get(text),
+			part: partsIn(s, c.name).get(text),
 			member: String(c.color_by && cell(s, c.color_by, index) || c.color || (markOf$1(text) ? text : "other"))
 		});
 		default: return /* @__PURE__ */ a(Marked, {
@@ -8108,7 +8528,9 @@ function shareText(s, shown) {
 	const c = s.columns.find((c) => (c.show === "bar" || c.show === "stack") && typeof s.total?.[c.name] === "number");
 	const total = c ? Number(s.total[c.name]) : 0;
 	if (!c || !shown.filtered || s.tree || !(total > 0)) return "";
-	return `; ${human(shown.rows.reduce((a, row) => a + (Number(cell(s, c.name, row.index)) || 0), 0) / total, "ratio")} of ${low(c.label)}`;
+	const sum = shown.sums[c.name];
+	if (sum === void 0) return "";
+	return `; ${human((sum ?? 0) / total, "ratio")} of ${low(c.label)}`;
 }
 /** Chips for the columns a reader filters by, for bounds of numbers, and for rows selected in a chart. */
 function Chips({ s, state }) {
@@ -9976,7 +10398,7 @@ function TableView({ s, main, shown, twins }) {
 	const rows = useRows(shown.rows.length, ranked ? RANKED_ROW : ROW, windowed, scroller);
 	const sort = sortOf(s, state);
 	const at = Math.min(cursor, shown.rows.length - 1);
-	const selected = w$2(() => state.row ? shown.rows.findIndex((r) => r.key === state.row) : -1, [shown, state.row]);
+	const selected = w$2(() => state.row ? placeOf$1(s, shown, state.row) : -1, [shown, state.row]);
 	A$1(() => {
 		if (!state.row || chosenElsewhere.current) {
 			chosenElsewhere.current = false;
@@ -9988,6 +10410,12 @@ function TableView({ s, main, shown, twins }) {
 			if (path.length) changeTable(s.id, { opened: withOpen(s, state, path, true) }, "quiet");
 		}
 	}, [state.row, selected >= 0]);
+	const [from, to] = [rows.items[0]?.index ?? 0, rows.items.at(-1)?.index ?? 0];
+	A$1(() => ensureRows(s, shown, from, to + 1), [
+		shown.order,
+		from,
+		to
+	]);
 	F$1(() => {
 		if (windowed && at >= 0) rows.scrollTo(at);
 		else if (at >= 0) rows.scrollTo(at);
@@ -10068,8 +10496,9 @@ function TableView({ s, main, shown, twins }) {
 	const least = widths.reduce((sum, w) => sum + w, 0);
 	const id = (index) => `${s.id}-row-${index}`;
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
-		class: `table-scroll ${windowed ? "windowed" : ""}`,
+		class: `table-scroll ${windowed ? "windowed" : ""} ${shown.waiting ? "is-waiting" : ""}`,
 		ref: scroller,
+		"aria-busy": shown.waiting ? true : void 0,
 		tabIndex: 0,
 		role: "group",
 		"aria-label": `${s.title}, rows`,
@@ -10078,121 +10507,152 @@ function TableView({ s, main, shown, twins }) {
 		onFocus: (e) => {
 			if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected));
 		},
-		children: [/* @__PURE__ */ a("table", {
-			class: `table ${ranked ? "as-list" : ""} ${tall ? "tall" : ""}`,
-			role: tree ? "treegrid" : void 0,
-			"aria-rowcount": shown.rows.length + 1,
-			style: ranked ? void 0 : { minWidth: `${Math.floor(least)}px` },
-			children: [
-				!ranked && /* @__PURE__ */ a("colgroup", { children: widths.map((w) => /* @__PURE__ */ a("col", { style: { width: `${Math.floor(w)}px` } })) }),
-				/* @__PURE__ */ a("thead", {
-					hidden: ranked,
-					children: /* @__PURE__ */ a("tr", { children: columns.map((c, i) => /* @__PURE__ */ a("th", {
-						scope: "col",
-						class: `${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`,
-						"aria-sort": sort?.column === c.column.name ? sort.descending ? "descending" : "ascending" : "none",
-						children: [/* @__PURE__ */ a("button", {
-							type: "button",
-							onClick: () => order(c.column.name),
-							"data-tip": c.column.doc || void 0,
-							children: [c.heading, sort?.column === c.column.name && /* @__PURE__ */ a("span", {
-								class: "arrow",
-								"aria-hidden": "true",
-								children: sort.descending ? "↓" : "↑"
-							})]
-						}), /* @__PURE__ */ a(Popover, {
-							class: "head-caret",
-							label: `${c.column.label}: order, filter, hide`,
-							fixed: true,
-							button: /* @__PURE__ */ a(Icon, {
-								name: "down",
-								size: 12
-							}),
-							children: (close) => /* @__PURE__ */ a(HeadMenu, {
-								s,
-								l: c,
-								lead: i === 0,
-								close
-							})
-						})]
-					}, c.column.name)) })
-				}),
-				/* @__PURE__ */ a("tbody", { children: [
-					s.total && !shown.filtered && /* @__PURE__ */ a("tr", {
-						class: "total",
-						children: columns.map((c) => /* @__PURE__ */ a("td", {
-							class: cellClass(c),
-							children: /* @__PURE__ */ a(TotalCell, {
-								s,
-								layoutOf: c
-							})
-						}))
-					}),
-					rows.before > 0 && /* @__PURE__ */ a("tr", {
-						"aria-hidden": "true",
-						class: "gap",
-						children: /* @__PURE__ */ a("td", {
-							colSpan: columns.length,
-							style: { height: `${rows.before}px` }
-						})
-					}),
-					rows.items.map(({ index }) => {
-						const row = shown.rows[index];
-						if (!row) return null;
-						return /* @__PURE__ */ a("tr", {
-							id: id(index),
-							"data-at": index,
-							"data-key": row.key,
-							"aria-rowindex": index + 2,
-							class: `${row.key === state.row ? "selected" : ""} ${index === at ? "cursor" : ""} ${row.last ? "outside" : ""}`,
-							"aria-selected": row.key === state.row,
-							"aria-level": tree ? row.depth + 1 : void 0,
-							"aria-expanded": tree && row.branch ? row.open : void 0,
-							onClick: () => {
-								if (!window.getSelection()?.toString()) {
-									setCursor(index);
-									select(row);
-								}
-							},
-							onDblClick: () => {
-								const link = s.row_links?.[String(row.index)];
-								if (link) go(linkView(link), "push");
-							},
-							children: ranked ? /* @__PURE__ */ a("td", { children: /* @__PURE__ */ a(RankedRow, {
-								s,
-								index: row.index
-							}) }) : columns.map((c) => /* @__PURE__ */ a("td", {
-								class: cellClass(c),
-								children: /* @__PURE__ */ a(Cell, {
+		children: [
+			/* @__PURE__ */ a("table", {
+				class: `table ${ranked ? "as-list" : ""} ${tall ? "tall" : ""}`,
+				role: tree ? "treegrid" : void 0,
+				"aria-rowcount": shown.rows.length + 1,
+				style: ranked ? void 0 : { minWidth: `${Math.floor(least)}px` },
+				children: [
+					!ranked && /* @__PURE__ */ a("colgroup", { children: widths.map((w) => /* @__PURE__ */ a("col", { style: { width: `${Math.floor(w)}px` } })) }),
+					/* @__PURE__ */ a("thead", {
+						hidden: ranked,
+						children: /* @__PURE__ */ a("tr", { children: columns.map((c, i) => /* @__PURE__ */ a("th", {
+							scope: "col",
+							class: `${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`,
+							"aria-sort": sort?.column === c.column.name ? sort.descending ? "descending" : "ascending" : "none",
+							children: [/* @__PURE__ */ a("button", {
+								type: "button",
+								onClick: () => order(c.column.name),
+								"data-tip": c.column.doc || void 0,
+								children: [c.heading, sort?.column === c.column.name && /* @__PURE__ */ a("span", {
+									class: "arrow",
+									"aria-hidden": "true",
+									children: sort.descending ? "↓" : "↑"
+								})]
+							}), /* @__PURE__ */ a(Popover, {
+								class: "head-caret",
+								label: `${c.column.label}: order, filter, hide`,
+								fixed: true,
+								button: /* @__PURE__ */ a(Icon, {
+									name: "down",
+									size: 12
+								}),
+								children: (close) => /* @__PURE__ */ a(HeadMenu, {
 									s,
-									layoutOf: c,
-									row,
-									onToggle: toggle
+									l: c,
+									lead: i === 0,
+									close
+								})
+							})]
+						}, c.column.name)) })
+					}),
+					/* @__PURE__ */ a("tbody", { children: [
+						s.total && !shown.filtered && /* @__PURE__ */ a("tr", {
+							class: "total",
+							children: columns.map((c) => /* @__PURE__ */ a("td", {
+								class: cellClass(c),
+								children: /* @__PURE__ */ a(TotalCell, {
+									s,
+									layoutOf: c
 								})
 							}))
-						}, row.id);
-					}),
-					rows.after > 0 && /* @__PURE__ */ a("tr", {
-						"aria-hidden": "true",
-						class: "gap",
-						children: /* @__PURE__ */ a("td", {
-							colSpan: columns.length,
-							style: { height: `${rows.after}px` }
+						}),
+						shown.filtered && shown.count > 0 && Object.keys(shown.sums).length > 0 && /* @__PURE__ */ a("tr", {
+							class: "total shown-total",
+							children: columns.map((c, i) => /* @__PURE__ */ a("td", {
+								class: cellClass(c),
+								children: /* @__PURE__ */ a(ShownTotalCell, {
+									s,
+									layoutOf: c,
+									shown,
+									lead: i === 0
+								})
+							}))
+						}),
+						rows.before > 0 && /* @__PURE__ */ a("tr", {
+							"aria-hidden": "true",
+							class: "gap",
+							children: /* @__PURE__ */ a("td", {
+								colSpan: columns.length,
+								style: { height: `${rows.before}px` }
+							})
+						}),
+						rows.items.map(({ index }) => {
+							const row = shown.rows[index];
+							if (!row) return shown.order ? /* @__PURE__ */ a(Absent, {
+								s,
+								order: shown.order,
+								index,
+								id: id(index),
+								cursor: index === at,
+								span: columns.length
+							}, `absent-${index}`) : null;
+							return /* @__PURE__ */ a("tr", {
+								id: id(index),
+								"data-at": index,
+								"data-key": row.key,
+								"aria-rowindex": index + 2,
+								class: `${row.key === state.row ? "selected" : ""} ${index === at ? "cursor" : ""} ${row.last ? "outside" : ""}`,
+								"aria-selected": row.key === state.row,
+								"aria-level": tree ? row.depth + 1 : void 0,
+								"aria-expanded": tree && row.branch ? row.open : void 0,
+								onClick: () => {
+									if (!window.getSelection()?.toString()) {
+										setCursor(index);
+										select(row);
+									}
+								},
+								onDblClick: () => {
+									const link = s.row_links?.[String(row.index)];
+									if (link) go(linkView(link), "push");
+								},
+								children: ranked ? /* @__PURE__ */ a("td", { children: /* @__PURE__ */ a(RankedRow, {
+									s,
+									index: row.index
+								}) }) : columns.map((c) => /* @__PURE__ */ a("td", {
+									class: cellClass(c),
+									children: /* @__PURE__ */ a(Cell, {
+										s,
+										layoutOf: c,
+										row,
+										onToggle: toggle
+									})
+								}))
+							}, row.id);
+						}),
+						rows.after > 0 && /* @__PURE__ */ a("tr", {
+							"aria-hidden": "true",
+							class: "gap",
+							children: /* @__PURE__ */ a("td", {
+								colSpan: columns.length,
+								style: { height: `${rows.after}px` }
+							})
 						})
-					})
-				] })
-			]
-		}), !shown.rows.length && /* @__PURE__ */ a("p", {
-			class: "section-empty",
-			children: shown.filtered ? /* @__PURE__ */ a($, { children: ["Nothing passes the filters. ", /* @__PURE__ */ a("button", {
-				type: "button",
-				class: "link",
-				onClick: () => {
-					clearFilters(s, main);
-				},
-				children: "Clear them"
-			})] }) : /* @__PURE__ */ a(Text, { text: s.empty || "No rows." })
-		})]
+					] })
+				]
+			}),
+			shown.waiting?.error && /* @__PURE__ */ a("p", {
+				class: "section-empty",
+				role: "alert",
+				children: /* @__PURE__ */ a(NotCome, {
+					s,
+					order: shown.waiting,
+					what: "These rows"
+				})
+			}),
+			!shown.rows.length && !shown.waiting && /* @__PURE__ */ a("p", {
+				class: "section-empty",
+				children: shown.filtered ? /* @__PURE__ */ a($, { children: ["Nothing passes the filters. ", /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "link",
+					onClick: () => {
+						clearFilters(s, main);
+					},
+					children: "Clear them"
+				})] }) : /* @__PURE__ */ a(Text, { text: s.empty || "No rows." })
+			})
+		]
 	}), !ranked && (s.footer || tree || s.row_links || shown.rows.length > 8) && /* @__PURE__ */ a("div", {
 		class: "table-foot",
 		children: [
@@ -10214,6 +10674,53 @@ function TableView({ s, main, shown, twins }) {
 		]
 	})] });
 }
+/** A row that has not come: it is being requested, or that failed. */
+function Absent({ s, order, index, id, cursor, span }) {
+	const failed = [...order.failed.keys()].some((first) => index >= first && Math.floor(index / 100) === Math.floor(first / 100));
+	return /* @__PURE__ */ a("tr", {
+		id,
+		"data-at": index,
+		"aria-rowindex": index + 2,
+		"aria-busy": !failed,
+		class: `absent ${cursor ? "cursor" : ""}`,
+		children: /* @__PURE__ */ a("td", {
+			colSpan: span,
+			children: failed ? /* @__PURE__ */ a(NotCome, {
+				s,
+				order,
+				what: "This row"
+			}) : /* @__PURE__ */ a("span", {
+				class: "quiet",
+				"aria-label": "Loading",
+				children: "…"
+			})
+		})
+	});
+}
+/** Why rows did not come, and what can be done. */
+function NotCome({ s, order, what }) {
+	const error = order.error ?? [...order.failed.values()][0];
+	if (error?.body.code === "changed") return /* @__PURE__ */ a($, { children: ["The recording has changed. ", /* @__PURE__ */ a("button", {
+		type: "button",
+		class: "link",
+		onClick: readAgain,
+		children: "Read it again"
+	})] });
+	return /* @__PURE__ */ a($, { children: [
+		what,
+		" could not be loaded: ",
+		error?.message ?? "",
+		" ",
+		/* @__PURE__ */ a("button", {
+			type: "button",
+			class: "link",
+			onClick: () => pagedOf(s)?.retry(order),
+			children: "Try again"
+		})
+	] });
+}
+/** Where all shown rows and columns of a table in pages can be saved from; null for one that is whole. */
+var csvAddress = (s, main) => pagedOf(s)?.csvAddress(choiceNow(s, tableOf(s.id), findOf(s, main), null), shownColumns(s).map((c) => c.column.name)) ?? null;
 var cellClass = (c) => `${c.numeric ? "right" : ""} ${hasBar(c.column) ? "barred" : ""}`;
 // src/sections/figure/drag.ts
 var chosen = y$1({});
@@ -10265,6 +10772,7 @@ function Pinned({ table, selected, spot, room, onClose }) {
 		more,
 		table
 	]);
+	pagedOf(table)?.news.value;
 	const index = table.data[table.key ?? ""]?.findIndex((k) => String(k) === selected) ?? -1;
 	if (index < 0) return null;
 	const name = table.columns.find((c) => textual(c) && (c.rank ?? 1) < 3) ?? table.columns[0];
@@ -10544,7 +11052,7 @@ function Figure({ s, table, twins, main }) {
 			draw(el, shown, layout, s.zoom ? false : "reset").then((el) => {
 				if (!live) return;
 				setShows(shows);
-				listen(el, point && placeOf$1(el, point.axes, point.x, point.y), point?.radius ?? 0);
+				listen(el, point && placeOf$2(el, point.axes, point.x, point.y), point?.radius ?? 0);
 			}, (error) => {
 				if (live) setFailed(error.message);
 			});
@@ -11203,9 +11711,18 @@ function TableTools({ s, main }) {
 }
 /** The shown rows and columns as a file. */
 function saveTable(s, main) {
+	const [from, shown] = [csvAddress(s, main), shownOf(s, main)];
+	if (from && !pickedOf(s)) return downloadFrom(from, `${s.id}.csv`);
+	if (from && shown.order && shown.rows.filter(Boolean).length < shown.count) return void pagedOf(s).loadAll(shown.order).then(() => saveTable(s, main));
 	download(`${s.id}.csv`, csvOf(s, shownColumns(s).map((c) => c.column), shownOf(s, main).rows), "text/csv;charset=utf-8");
 }
 // src/pages/export.tsx
+/** The whole report as a file: as it came, or from the server where tables of it are in pages. */
+function saveReport(ready, paged) {
+	const [name, from] = [`${page.peek()}.json`, requestOf(ready)];
+	if (paged && from) downloadFrom(reportAddress(from.name, from.where, from.query), name);
+	else download(name, JSON.stringify(ready, null, 1), "application/json");
+}
 function Export() {
 	const r = report.value.value;
 	const ready = r?.available ? r : null;
@@ -11242,7 +11759,7 @@ function Export() {
 					type: "button",
 					class: "option",
 					onClick: () => {
-						download(`${page.peek()}.json`, JSON.stringify(ready, null, 1), "application/json");
+						saveReport(ready, tables.some((t) => t.pages));
 						close();
 					},
 					children: "Whole report as JSON"

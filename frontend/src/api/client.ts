@@ -1,9 +1,5 @@
 // The only file that talks to the server. Every address is relative: path prefixes and proxies work by that.
-<<<<<<< HEAD
-import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, Unavailable } from "./types";
-=======
-import type { Analyses, ErrorBody, Progress, Report, Runs, TablePage, Unavailable } from "./types";
->>>>>>> 9571af9 (The page draws large tables from pages of the server; a filtered table has a total of what is shown)
+import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, TablePage, Unavailable } from "./types";
 
 /** What a recording is addressed by; empty parts are left out. */
 export interface Where {
@@ -63,13 +59,10 @@ export const getRuns = (signal?: AbortSignal): Promise<Runs> => get<Runs>("api/v
 export const getAnalyses = (w: Where | null, device = "", signal?: AbortSignal, wait = ""): Promise<Analyses> =>
   get<Analyses>(address("api/v1/analyses", w ? { ...where(w), device_limits: device, wait } : {}), signal);
 export const getReport = (name: string, w: Where | null, query: Record<string, string>, signal?: AbortSignal): Promise<Report | Unavailable> =>
-<<<<<<< HEAD
-  get<Report | Unavailable>(address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query }), signal);
+  get<Report | Unavailable>(address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query, tables: "pages" }), signal);
 export const getFound = (w: Where, text: string, device: string, signal?: AbortSignal): Promise<Found> =>
   get<Found>(address("api/v1/search", { ...where(w), q: text, device_limits: device }), signal);
 export const getSummaries = (signal?: AbortSignal): Promise<Summaries> => get<Summaries>("api/v1/summaries", signal);
-=======
-  get<Report | Unavailable>(address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query, tables: "pages" }), signal);
 /** Where the whole report can be saved from. */
 export const reportAddress = (name: string, w: Where | null, query: Record<string, string>): string => address(`api/v1/analysis/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query });
 
@@ -88,7 +81,6 @@ export function getRows(name: string, w: Where | null, query: Record<string, str
   if (!picked) return get<TablePage>(url, signal);
   return ask<TablePage>(url, { method: "POST", body: JSON.stringify({ picked }), headers: { "Content-Type": "application/json" }, signal });
 }
->>>>>>> 9571af9 (The page draws large tables from pages of the server; a filtered table has a total of what is shown)
 export const postCancel = (w: Where): Promise<unknown> => ask(address("api/v1/cancel", where(w)), { method: "POST" });
 export const postRescan = (): Promise<unknown> => ask("api/v1/rescan", { method: "POST" });
 export const traceAddress = (w: Where): string => address("api/v1/trace", where(w));
