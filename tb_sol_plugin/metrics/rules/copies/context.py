@@ -209,7 +209,7 @@ class CopyContext(RuleContext):
             return None
         main = direction or str(self.direction[rows][0])
         return Finding(
-            evidence=evidence(self, rows, saving if host else -1, note), saving=saving, rule=rule, title=title, fix=fix, page=PAGE,
+            evidence=evidence(self, rows, spans, note, host=host), saving=saving, rule=rule, title=title, fix=fix, page=PAGE,
             label=f"{len(rows):,} copies" if len(rows) != 1 else "The copy", color="host" if host else COLORS.get(main, "memcpy"),
             rows=rows, spans=spans, direction=main, host=host, candidate=main == "HtoD" and self.mostly_once(rows),
             host_ns=int(self.waits["lost_ns"].to_numpy()[rows].sum()) // self.steps,
@@ -245,28 +245,35 @@ _INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threadi
 """Frames that do not show where a copy comes from: those of torch itself and what it is called through."""
 
 
-def evidence(context: CopyContext, rows: Places, idle_ns: int, note: str) -> str:
+def evidence(context: CopyContext, rows: Places, spans: iv.Spans, note: str, *, host: bool) -> str:
     """Returns one or two lines of evidence.
 
-    idle_ns: what the device idles per step for a finding about the host, -1 for one about the device.
+    spans: when the device does nothing but these copies, or idles for them. host: of a finding about the host.
     """
     capture, found, where = context.capture, context.copies, context.where
     steps = context.steps if where.rows else 0
     parts = [f"{often(len(rows), steps)}{_size(found, rows, steps)}{kinds(found, rows)}"]
     each = " per step" if where.rows else ""
     duration, blocked = context.duration[rows], context.waits["host_ns"].to_numpy()[rows]
-    if idle_ns >= 0:
+    unit = device_word(capture)
+    own = iv.union(context.start[rows], context.end[rows])
+    alone_ns, run_ns = iv.length(spans) // context.steps, iv.length(iv.intersect(spans, own)) // context.steps
+    if host:
         total = int(context.waits["lost_ns"].to_numpy()[rows].sum()) // context.steps
-        unit = device_word(capture)
-        idle = f"the {unit} has no work for {human(idle_ns, 'ns')} of that" if idle_ns < total else f"the {unit} has no work meanwhile"
+        idle = f"the {unit} has no work for {human(alone_ns, 'ns')} of that" if alone_ns < total else f"the {unit} has no work meanwhile"
         once = f", {human(int(blocked.max()), 'ns')} at most at once" if len(rows) > 1 else ""
         parts.append(f"the host is blocked for {human(total, 'ns')}{each}{once}; {idle}")
     else:
         longest = f", the longest {human(int(duration.max()), 'ns')}" if len(rows) > 1 else ""
-        parts.append(f"{human(int(duration.sum()) // context.steps, 'ns')}{each}{longest}")
+        total = int(duration.sum()) // context.steps
+        parts.append(f"{human(total, 'ns')}{each}{longest}")
+        if run_ns < total:
+            parts.append(f"nothing else runs for {human(run_ns, 'ns')} of that")
+        if alone_ns > run_ns:
+            parts.append(f"the {unit} idles another {human(alone_ns - run_ns, 'ns')}{each} while they hold the host")
     if note:
         parts.append(note)
-    place = place_text(capture, found, rows, blocked if idle_ns >= 0 else duration)
+    place = place_text(capture, found, rows, blocked if host else duration)
     text = "; ".join(parts) + (f". Most {place}." if place else ".")
     return text[0].upper() + text[1:]
 
