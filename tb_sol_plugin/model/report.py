@@ -32,11 +32,20 @@ State: TypeAlias = Literal["estimated", "unverified", "flagged", "unknown", "low
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Another analysis with a Selection. `query` holds query fields and, as `find`, a text filter for its table."""
+    """Another analysis with a Selection. `query` holds query fields and, as `find`, a text filter for its table.
+
+    Keys that begin with `t.` set a table of the page, as in its address (`only_row`).
+    """
 
     analysis: str
     query: dict[str, str] = {}
     label: str = ""
+
+
+def only_row(table: str, column: str, value: str) -> dict[str, str]:
+    """Returns what a link's query needs for a table of the page to keep the rows with one value in a column (`joinList` of the page)."""
+    text = value.replace("\\", "\\\\").replace(",", "\\,") if value else "\\"
+    return {f"t.{table}.c.{column}": text}
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):

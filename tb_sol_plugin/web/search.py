@@ -18,7 +18,7 @@ from tb_sol_plugin.metrics.time.scope import is_profile
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import availability, registry
-from tb_sol_plugin.model.report import FindingsSection, Link, Report, Scalar, TableSection
+from tb_sol_plugin.model.report import FindingsSection, Link, Report, Scalar, TableSection, only_row
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.web import wire
 
@@ -79,12 +79,7 @@ def _sorted(kind: str, note: str, names: Sequence[str], ns: Sequence[int], link:
 
 def kept(page: str, column: str, value: str) -> Link:
     """Returns the link to a page whose main table, called like it, keeps one value of a column, over the whole recording."""
-    return Link(page, {"step": "", f"t.{page}.c.{column}": _item(value)})
-
-
-def _item(value: str) -> str:
-    """Returns a value as a list of one in an address (`joinList` of the page)."""
-    return value.replace("\\", "\\\\").replace(",", "\\,") if value else "\\"
+    return Link(page, {"step": "", **only_row(page, column, value)})
 
 
 def _kernels(capture: Capture) -> Names | None:

@@ -32,6 +32,7 @@ from tb_sol_plugin.metrics.rules.memory.context import (
 )
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import only_row
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
@@ -369,7 +370,8 @@ def one_module(context: MemoryContext) -> Answer:
     )
     chunks = "torch.cat([module(part) for part in x.split(size)])  # in chunks"
     fix = "torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False)  # or in chunks" if context.trains else chunks
-    return Finding(evidence=evidence, saving=size, share=size / found.total, fix=fix, query={"by": "module"})
+    its_row = only_row("peak", "name", str(top["name"]))
+    return Finding(evidence=evidence, saving=size, share=size / found.total, fix=fix, query={"by": "module", **its_row})
 
 
 # -- Pinned memory of the host that no copy uses ---------------------------------------------------------------------

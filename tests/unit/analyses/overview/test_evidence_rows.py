@@ -121,3 +121,26 @@ def test_every_idle_gap_is_a_row_and_their_sum_is_the_idle_time_by_cause(name: s
     else:
         assert sum(length) < idle
         assert "are shown" in single.footer
+
+
+@over(FEW, TRACES)
+def test_a_finding_about_copies_opens_exactly_its_copies(name: str) -> None:
+    # GIVEN the findings of the page about copies, if it has any
+    c = capture(path_of(name))
+    if not len(c.device):
+        return
+    page = c.analyze("memcpy_findings")
+    if not isinstance(page, R.Report):
+        return
+    (section,) = (s for s in page.sections if isinstance(s, R.FindingsSection))
+    counts = dict(zip(*(tables_of(page)["patterns"].data[k] for k in ("rule", "count")), strict=True))
+
+    # WHEN the link of each is followed THEN the table of evidence holds its copies, the costliest where there are too many
+    for card in section.findings:
+        assert card.link is not None and card.link.analysis == "memcpy_findings", card.rule
+        opened = c.analyze(card.link.analysis, **card.link.query)
+        assert isinstance(opened, R.Report)
+        table = tables_of(opened)["evidence"]
+        assert len(table.data["id"]) + table.truncated == counts[card.link.query["rule"]], card.rule
+        assert len(set(table.data["id"])) == len(table.data["id"])
+        assert bool(table.footer) == bool(table.truncated)

@@ -134,6 +134,10 @@ def test_one_module_with_most_of_the_peak_is_a_finding(tmp_path: Path, sizes: li
     if f is not None:
         assert f.saving == max(sizes) and f.candidate and f"Linear_{sizes.index(max(sizes))}" in f.evidence
         assert "split" in f.fix  # an inference run: recomputing would free nothing
+        # AND its link opens the table of the peak, filtered to its row, which holds what the finding claims
+        assert f.page == "memory" and f.query["by"] == "module"
+        peak = modules(tmp_path, sizes).analyze("memory", by=f.query["by"]).table("peak")
+        assert peak[peak["name"] == f.query["t.peak.c.name"]]["bytes"].tolist() == [f.saving]
 
 
 # -- the state of the optimizer ---------------------------------------------------------------------------------
