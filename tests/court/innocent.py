@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.court.case import MS, US, innocent, saves
 from tests.court.products import BF16, FULL, MMA
 from tests.court.products import least as least_product
-from tests.court.waiting import NCCL, kernel
+from tests.court.waiting import NCCL, kernel, sends, trained
 from tests.court.work import CPU, MILLION, least
 from tests.support.copy_findings import steps
 from tests.support.findings import H100_TF32, call, filled, step
@@ -209,6 +209,42 @@ def an_operator_launches_late() -> TraceBuilder:
     t.op("aten::max", 0, 9 * MS)
     kernel(t, 9_000, 10_000, 8_990)
     return t
+
+
+@innocent("buffer_broadcasts", exposed_communication=saves(200 * US, never="broadcast_buffers"), host_wait=saves(5_800 * US, 5_810 * US))
+def a_program_broadcasts_its_own_data() -> TraceBuilder:
+    """Two steps broadcast for 200 us outside of DistributedDataParallel, and are late with their kernel for another reason."""
+    t = trained(2)
+    for n in range(2):
+        sends(t, "broadcast", n * 10 * MS + MS, 200 * US)
+    return t
+
+
+def reductions(elements: int, *, training: bool) -> TraceBuilder:
+    """A kernel of 100 us and 100 all-reduces of floats, 4 us each, one after another; a kernel fills the rest of the step of 1 ms."""
+    t = step()
+    t.op("aten::mm", 0, 2 * US)
+    kernel(t, 0, 100, 0)
+    for i in range(100):
+        number = t.call("cudaLaunchKernel", 4 * US + 500 * i, 300, flow=True)
+        t.collective("allreduce", (100 + 4 * i) * US, 4 * US, elements=elements, correlation=number)
+    kernel(t, 500, 1000, 60)
+    if training:
+        t.op("autograd::engine::evaluate_function: MmBackward0", 70 * US, 5 * US, thread=9)
+        t.forward_backward(0, 70 * US, backward_thread=9)
+    return t
+
+
+@innocent("tiny_all_reduces", exposed_communication=saves(400 * US))
+def tensor_parallel_layers_reduce_little_data() -> TraceBuilder:
+    """A hundred all-reduces of 4 KiB without a backward pass: each result is needed before the next one."""
+    return reductions(1 << 10, training=False)
+
+
+@innocent("tiny_all_reduces", exposed_communication=saves(400 * US))
+def buckets_are_no_tiny_all_reduces() -> TraceBuilder:
+    """A hundred all-reduces of 64 MiB in a training step: no latency."""
+    return reductions(1 << 24, training=True)
 
 
 # -- work that is as good as it gets -----------------------------------------------------------------------------------
