@@ -16,7 +16,7 @@ import pandas as pd
 from tb_sol_plugin.analyses.overview.findings_tables import CALL_COLUMNS, EVENT_COLUMNS, evidence_tables
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS
-from tb_sol_plugin.metrics.report.notes import edge_notices, source_notices
+from tb_sol_plugin.metrics.report.notes import edge_notices, graph_notices, source_notices
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, ranked, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, RULES, time_findings
@@ -127,6 +127,7 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
     shown = ranked(found)
     report = Report(analysis="findings", title="What to fix", headline=_headline(waterfall, shown))
     report.notices = source_notices(capture, part) + edge_notices(capture, part)
+    report.notices += graph_notices(capture, waterfall.work, waterfall.own)
     if waterfall.work.from_ledger and waterfall.work.timed and shown:
         report.notices.append(Notice(FEW_RULES, "info"))
     memory = memory_section(capture, registry()) if not wanted else None

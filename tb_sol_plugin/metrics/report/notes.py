@@ -17,6 +17,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Link, Notice
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import capitalized, human
 
 WHOLE: Final = 0.95
@@ -87,6 +88,27 @@ def joined_notices(capture: Capture, done: Work, part: Scope) -> list[Notice]:
     one, two = (human(round(v / found.steps), "FLOP") for v in (found.explained, found.counted))
     text = f"Work and times are those of this trace. It explains {one} of matrix work per step"
     return [Notice(f"{text}, the SOL capture {name} beside it counted {two} ({where}).", "info")]
+
+
+def graph_notices(capture: Capture, done: Work, own: Ints) -> list[Notice]:
+    """Returns that replayed graphs have no operators to judge, where these are a tenth of the device's time; own: ns per device row.
+
+    With a SOL capture beside the trace the work of a replay is known.
+    """
+    if not len(capture.device) or scope.source_of(capture) == "both" or len(done.owner) != len(own):
+        return []
+    bare = capture.device["graph"].to_numpy() & (done.owner < 0)
+    share = float(own[bare].sum() / max(int(own.sum()), 1))
+    if share < BARE:
+        return []
+    return [Notice(
+        f"{human(share, 'ratio')} of the device time is in replayed graphs, whose kernels have no operators or sizes: no finding about "
+        "these covers it. Run the loop inside sol.capture(logdir, model=model), or record some steps without graphs.", "info",
+    )]  # fmt: skip
+
+
+BARE: Final = 0.1
+"""A smaller part of the device time leaves the findings about operators as they are."""
 
 
 # -- The first notice of a profile without events --------------------------------------------------------------

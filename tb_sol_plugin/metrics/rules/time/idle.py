@@ -22,7 +22,15 @@ from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_tex
 from tb_sol_plugin.metrics.rules.time.collectives import link_text, unclaimed
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.rules.time.host_code import inside_text
-from tb_sol_plugin.metrics.rules.time.recorded import NOT_FUSED, busiest_line, collective, collectives, compiled_rows, launching
+from tb_sol_plugin.metrics.rules.time.recorded import (
+    NOT_FUSED,
+    busiest_line,
+    collective,
+    collectives,
+    compiled_rows,
+    launching,
+    recorder_text,
+)
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word, host_idle, launched
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
@@ -232,7 +240,8 @@ def launch_bound(context: TimeContext) -> Answer:
     unit = device_word(context.capture)
     return context.finding(
         f"{human(here, 'count')} of {human(every, 'count')} kernels{where} are launched only when the {unit} is idle already: "
-        f"the median runs {run} and waits {wait}; {time_text(iv.length(idle))} pass without work.",
+        f"the median runs {run} and waits {wait}; {time_text(iv.length(idle))} pass without work."
+        + recorder_text(context.capture, ended[hit]),
         idle=idle,
         fix=launching(context, ended[hit], graphs),
     )

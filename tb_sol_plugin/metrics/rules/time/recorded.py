@@ -24,6 +24,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.units import human
 
 COLLECTIVES: Final = {
     "all_reduce": r"all_?reduce",
@@ -139,6 +140,33 @@ BREAKS: Final = '# compiled already: TORCH_LOGS="graph_breaks,perf_hints" shows 
 
 
 # -- Python lines --------------------------------------------------------------------------------------------------------
+
+
+def recorder_text(capture: Capture, rows: Ints) -> str:
+    """Returns that the recorder slows down the launches of some device rows, where stacks were recorded and launches are rare; else "".
+
+    The median time from one launch to the next on the thread that makes most of them, against what eager PyTorch takes by itself.
+    """
+    h = at.host(capture)
+    call = capture.device["call"].to_numpy()[rows]
+    call = call[call >= 0]
+    if not len(call) or not (h.kind == S.FRAME).any():
+        return ""
+    threads, count = np.unique(h.thread[call], return_counts=True)
+    every = np.unique(capture.device["call"].to_numpy())
+    every = every[every >= 0]
+    start = np.sort(h.start[every[h.thread[every] == threads[count.argmax()]]])
+    between = float(np.median(np.diff(start))) if len(start) > 1 else 0.0
+    if between <= USUAL_NS:
+        return ""
+    return (
+        f" The host needs {human(round(between), 'ns')} from one launch to the next, eager PyTorch usually 5 to 20 µs: recording Python "
+        "stacks slows it down, so a part of this may be the recorder's."
+    )
+
+
+USUAL_NS: Final = 20_000
+"""Eager PyTorch launches a kernel each 5 to 20 µs where nothing records it."""
 
 
 def busiest_line(capture: Capture, spans: iv.Spans) -> tuple[str, int]:

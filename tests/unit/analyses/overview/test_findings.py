@@ -84,3 +84,16 @@ def test_every_rule_is_described_and_every_description_has_a_rule() -> None:
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     # THEN they are the rules, each once
     assert sorted(named) == sorted(RULES)
+
+
+@pytest.mark.parametrize(("graph", "around", "said"), [(800_000, "", True), (10_000, "", False), (800_000, "aten::mm", False)])
+def test_graph_replays_without_operators_say_how_to_record_their_work(graph: int, around: str, said: bool, tmp_path: Path) -> None:
+    # GIVEN a graph that no operator launches and that fills most of the device time; a short one; one inside of an operator
+    t = step()
+    call(t, "aten::mm", 1_000, 199_000, [[64, 64], [64, 64]])
+    if around:
+        t.op(around, 9_000, 1_000, shapes=[[64, 64], [64, 64]], types=["float", "float"])
+    t.launch("k", at=9_100, start=200_000, duration=graph, api="cudaGraphLaunch")
+    # THEN only the first has no operators to judge, and says so
+    notices = [n.text for n in report(read_back(t, tmp_path), "findings").notices]
+    assert any("replayed graphs" in n and "sol.capture(" in n for n in notices) == said

@@ -151,6 +151,19 @@ def test_a_python_line_is_named_where_stacks_name_it(tmp_path: Path) -> None:
     assert bare.saving == 9 * MS and "with_stack=True" in bare.fix and "preprocess" not in bare.evidence
 
 
+def test_stacks_that_slow_the_launches_down_are_said_to(tmp_path: Path) -> None:
+    # GIVEN launches 50 µs apart, recorded with stacks and without; and with stacks, 10 µs apart
+    with_stacks, fast = launches(), step(100_000)
+    for i in range(10):
+        fast.launch("k", at=10_000 * i, start=10_000 * i + 5_000, duration=2_000)
+    for t in (with_stacks, fast):
+        t.frame("train.py(80): main", 0, 100_000)
+    slow, plain, quick = (found(t, tmp_path / n)["launch_bound"] for n, t in (("a", with_stacks), ("b", launches()), ("c", fast)))
+    # THEN only the first has the caveat, and none saves less for it
+    assert "needs 50.00\u202fµs from one launch to the next, eager PyTorch usually 5 to 20" in slow.evidence
+    assert "stacks" not in plain.evidence + quick.evidence and slow.saving == plain.saving
+
+
 # -- Attention of others ---------------------------------------------------------------------------------------------------
 
 
