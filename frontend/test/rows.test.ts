@@ -42,6 +42,16 @@ describe("rows", () => {
   });
 });
 
+test("GIVEN a table without a total that names what adds up WHEN rows are chosen THEN that is summed, but not what some rows lack", () => {
+  const s = {
+    kind: "table", id: "t", title: "T", key: "id", adds: ["ns", "size"], last: ["c"],
+    columns: [{ name: "id", label: "Id", show: "code" }, { name: "ns", label: "Time", unit: "ns" }, { name: "size", label: "Size", unit: "B" }],
+    data: { id: ["a", "b", "c"], ns: [5, 7, 11], size: [1, null, 2] },
+  } as TableSection;
+  expect(additiveOf(s)).toEqual(["ns"]);
+  expect(shownRows(s, { ...emptyTable(), keep: { id: ["b", "c"] } }, "").sums).toEqual({ ns: 7 });
+});
+
 const COUNT = 1000;
 
 /** A table of a thousand rows on a server that sorts by time, and what it was asked for. */

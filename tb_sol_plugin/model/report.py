@@ -195,6 +195,7 @@ class TableSection(Section, tag="table"):
     """Rows in columns: `data[column][row]`.
 
     key: the column whose value names a row in links and in figures. total: a first row over all rows.
+    adds: of a table without a total, the columns that add up over its rows; a choice of rows then has their sum.
     last: row keys of rows that stand outside the sum (launched before the window …): always last, in quiet ink.
     apart: row keys of rows whose values set no scale (a first iteration with one-time costs): units and bars are those of the others.
     marks[column][str(row)] and cell_links[column][str(row)] are sparse. row_links[str(row)]: opened by Enter.
@@ -208,6 +209,7 @@ class TableSection(Section, tag="table"):
     tree: TreeSpec | None = None
     sort: Sort | None = None
     total: dict[str, Scalar] | None = None
+    adds: list[str] = []
     last: list[str] = []
     apart: list[str] = []
     marks: dict[str, dict[str, Mark]] = {}

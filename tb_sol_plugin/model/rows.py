@@ -252,7 +252,7 @@ class TableRows:
         self._filters = section.filters
         self._orders: _Recent[Indices] = _Recent()
         self._masks: _Recent[Mask] = _Recent()
-        self.additive = self._additive(section.total)
+        self.additive = self._additive(section.total) | {name: False for name in section.adds if self._adds(name)}
 
     @property
     def nbytes(self) -> int:
@@ -336,6 +336,11 @@ class TableRows:
                 if column.name not in out and adds_up(column, values, (total or {}).get(column.name)):
                     out[column.name] = outside
         return out
+
+    def _adds(self, name: str) -> bool:
+        """Returns whether every row that counts has a number: a sum that lacks some would be none of the shown rows."""
+        column = self.values.get(name)
+        return isinstance(column, Numbers) and bool(column.known[~self._outside].all())
 
     def _numbers(self, name: str, rows: Indices) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
         """Returns what is known of a column of numbers."""

@@ -7760,6 +7760,8 @@ function addingUp(s) {
 			const outside = [false, true].find((all) => addsUp(c, numbersOf(s, c.name, every, all), s.total[c.name]));
 			if (outside !== void 0) found.set(c.name, outside);
 		}
+		const inside = every.filter((i) => !(s.last?.length && s.last.includes(keyOf(s, i))));
+		for (const name of s.adds ?? []) if (inside.length && inside.every((i) => typeof cell(s, name, i) === "number")) found.set(name, false);
 	}
 	return found;
 }

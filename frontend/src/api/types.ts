@@ -101,6 +101,8 @@ export interface TableSection extends SectionBase {
   tree?: { id: string; parent: string } | null;
   sort?: { column: string; descending?: boolean } | null;
   total?: Record<string, Scalar> | null;
+  /** of a table without a total: columns that add up over its rows */
+  adds?: string[];
   last?: string[];
   /** keys of rows whose values do not count for the scale of a column */
   apart?: string[];

@@ -147,6 +147,7 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
         subtitle=", ".join(t for t in (what, where.label) if t),
         sort=Sort("start_ns", descending=False) if query.first == "time" else Sort(_ORDER[query.first]),
         filters=[] if query.direction else ["direction"],
+        adds=["bytes", "duration_ns", "hidden_ns", "exposed_ns"],
         marks={"link_share": marks} if marks else {},
         truncated=left,
         footer=(f"{human(left, 'count')} more copies are not shown; `most` asks for more, `first` for others. " if left else "")

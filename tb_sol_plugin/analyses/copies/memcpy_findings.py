@@ -199,7 +199,7 @@ def evidence_table(
     title = "Copies behind a finding" if chosen is None else f"Copies behind: {chosen.title}"
     return make_table(
         "evidence", title, frame, _used_columns(EVIDENCE, frame), key="id", subtitle=where.label, sort=Sort("start_ns", descending=False),
-        filters=["kinds", "step"], truncated=left,
+        filters=["kinds", "step"], adds=["bytes", "duration_ns", "exposed_ns"], truncated=left,
         footer=f"{human(left, 'count')} more copies are not shown: these cost most." if left else "",
         empty=f"The rule {rule} finds nothing in this selection." if rule else "No finding, no evidence.",
     )  # fmt: skip

@@ -403,7 +403,7 @@ def _gap_table(capture: Capture, gaps: pd.DataFrame, rows: Mask) -> TableSection
     left = left_out("gaps", len(longest), len(gaps), shown, whole)
     return make_table(
         "single_gaps", "Single gaps", frame, GAP_COLUMNS, key="id", subtitle="each gap, what ends it and who launches that",
-        sort=Sort("duration_ns"), filters=["cause", "next", "line"], truncated=len(gaps) - len(longest),
+        sort=Sort("duration_ns"), adds=["duration_ns"], filters=["cause", "next", "line"], truncated=len(gaps) - len(longest),
         footer=left or f"{human(whole, 'ns')} in {human(len(gaps), 'count')} gaps: the idle time of each device, added up.",
         empty="No gap between two pieces of work.",
     )  # fmt: skip

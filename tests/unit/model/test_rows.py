@@ -147,6 +147,14 @@ def test_what_stands_for_all_rows_has_their_scale_their_values_and_what_adds_up(
     assert pages.partial == ["k2"]
 
 
+def test_a_table_without_a_total_names_the_columns_that_add_up() -> None:
+    # GIVEN gaps with a length each, of which one has no size WHEN some are chosen THEN their lengths are summed, the sizes are not
+    columns = [Column("id", "Id", show="code"), Column("ns", "Time", "ns"), Column("size", "Size", "B")]
+    data = {"id": ["a", "b", "c"], "ns": [5, 7, 11], "size": [1, None, 2]}
+    rows = TableRows(TableSection(id="t", title="T", key="id", columns=columns, data=data, adds=["ns", "size"], last=["c"]))
+    assert list(rows.additive) == ["ns"] and rows.page(Choice(keep=(("id", ("b", "c")),))).sums == {"ns": 7}
+
+
 def test_columns_take_little_and_keep_every_value() -> None:
     # GIVEN columns of every sort WHEN kept THEN each value comes back as it was, numbers as arrays
     for values, kind in (
