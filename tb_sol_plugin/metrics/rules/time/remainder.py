@@ -117,7 +117,8 @@ def recompute(context: TimeContext) -> Answer:
     claim = context.claim(rows, context.left[rows])
     where = f", {time_text(most)} of it in `{layer}`" if layer else ""
     return context.finding(
-        f"{subject_verb(len(rows), 'recomputed call', 'takes')} {time_text(cost)}{where}; {human(heavy / cost, 'ratio')} of that are "
-        "products, convolutions and attention, whose results are worth keeping. Keeping them costs memory.",
+        f"{subject_verb(len(rows), 'recomputed call', 'takes')} {time_text(cost)}, {human(cost / float(context.time.sum()), 'ratio')} "
+        f"of the time of all operators{where}; {human(heavy / cost, 'ratio')} of that are products, convolutions and "
+        "attention, whose results are worth keeping. Keeping them costs memory.",
         claim,
     )
