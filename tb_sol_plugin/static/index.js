@@ -8244,13 +8244,9 @@ function TotalCell({ s, layoutOf }) {
 		mark: s.marks?.[layoutOf.column.name]?.["total"]
 	});
 }
-/** The cell of a filtered table's sum over the shown rows: of a column that adds up to the total; the first says how many rows they are. */
-function ShownTotalCell({ s, layoutOf, shown, lead }) {
+/** The sum over the shown rows of a filtered table: of a column whose rows add up. */
+function ShownTotalCell({ s, layoutOf, shown }) {
 	const c = layoutOf.column;
-	if (lead) return /* @__PURE__ */ a("span", {
-		class: "ellipsis",
-		children: `shown: ${number(shown.count, 0)} of ${number(shown.of, 0)}`
-	});
 	if (!(c.name in shown.sums)) return null;
 	const value = shown.sums[c.name] ?? 0;
 	const total = Number(s.total?.[c.name]);
@@ -10560,17 +10556,10 @@ function TableView({ s, main, shown, twins }) {
 								})
 							}))
 						}),
-						shown.filtered && shown.count > 0 && Object.keys(shown.sums).length > 0 && /* @__PURE__ */ a("tr", {
-							class: "total shown-total",
-							children: columns.map((c, i) => /* @__PURE__ */ a("td", {
-								class: cellClass(c),
-								children: /* @__PURE__ */ a(ShownTotalCell, {
-									s,
-									layoutOf: c,
-									shown,
-									lead: i === 0
-								})
-							}))
+						shown.filtered && shown.count > 0 && Object.keys(shown.sums).length > 0 && /* @__PURE__ */ a(ShownTotal, {
+							s,
+							columns,
+							shown
 						}),
 						rows.before > 0 && /* @__PURE__ */ a("tr", {
 							"aria-hidden": "true",
@@ -10675,6 +10664,28 @@ function TableView({ s, main, shown, twins }) {
 			})
 		]
 	})] });
+}
+/** The row of sums over the shown rows of a filtered table; its words take the room up to the first sum. */
+function ShownTotal({ s, columns, shown }) {
+	const first = columns.findIndex((c) => c.column.name in shown.sums);
+	if (first < 0) return null;
+	return /* @__PURE__ */ a("tr", {
+		class: "total shown-total",
+		children: [first > 0 && /* @__PURE__ */ a("td", {
+			colSpan: first,
+			children: /* @__PURE__ */ a("span", {
+				class: "ellipsis",
+				children: `shown: ${number(shown.count, 0)} of ${number(shown.of, 0)}`
+			})
+		}), columns.slice(first).map((c) => /* @__PURE__ */ a("td", {
+			class: cellClass(c),
+			children: /* @__PURE__ */ a(ShownTotalCell, {
+				s,
+				layoutOf: c,
+				shown
+			})
+		}))]
+	});
 }
 /** A row that has not come: it is being requested, or that failed. */
 function Absent({ s, order, index, id, cursor, span }) {

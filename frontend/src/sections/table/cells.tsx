@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import type { Column, Link, Mark, Scalar, TableSection } from "../../api/types";
 import { linkView } from "../../state/view";
 import { plain } from "../../markup";
-import { exact, inColumn, human, number } from "../../units";
+import { exact, inColumn, human } from "../../units";
 import { Icon, Mark as Shape } from "../../ui/icons";
 import { ViewLink } from "../../ui/link";
 import { Middle } from "../../ui/text";
@@ -39,10 +39,9 @@ export function TotalCell({ s, layoutOf }: { s: TableSection; layoutOf: ColumnLa
   return <Content s={s} layoutOf={layoutOf} index={-1} value={value} mark={s.marks?.[layoutOf.column.name]?.["total"]} />;
 }
 
-/** The cell of a filtered table's sum over the shown rows: of a column that adds up to the total; the first says how many rows they are. */
-export function ShownTotalCell({ s, layoutOf, shown, lead }: { s: TableSection; layoutOf: ColumnLayout; shown: Shown; lead: boolean }): JSX.Element | null {
+/** The sum over the shown rows of a filtered table: of a column whose rows add up. */
+export function ShownTotalCell({ s, layoutOf, shown }: { s: TableSection; layoutOf: ColumnLayout; shown: Shown }): JSX.Element | null {
   const c = layoutOf.column;
-  if (lead) return <span class="ellipsis">{`shown: ${number(shown.count, 0)} of ${number(shown.of, 0)}`}</span>;
   if (!(c.name in shown.sums)) return null;
   const value = shown.sums[c.name] ?? 0;
   const total = Number(s.total?.[c.name]);

@@ -177,7 +177,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
               <tr class="total">{columns.map((c) => <td class={cellClass(c)}><TotalCell s={s} layoutOf={c} /></td>)}</tr>
             )}
             {shown.filtered && shown.count > 0 && Object.keys(shown.sums).length > 0 && (
-              <tr class="total shown-total">{columns.map((c, i) => <td class={cellClass(c)}><ShownTotalCell s={s} layoutOf={c} shown={shown} lead={i === 0} /></td>)}</tr>
+              <ShownTotal s={s} columns={columns} shown={shown} />
             )}
             {rows.before > 0 && <tr aria-hidden="true" class="gap"><td colSpan={columns.length} style={{ height: `${rows.before}px` }} /></tr>}
             {rows.items.map(({ index }) => {
@@ -213,6 +213,18 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
         </div>
       )}
     </>
+  );
+}
+
+/** The row of sums over the shown rows of a filtered table; its words take the room up to the first sum. */
+function ShownTotal({ s, columns, shown }: { s: TableSection; columns: ColumnLayout[]; shown: Shown }): JSX.Element | null {
+  const first = columns.findIndex((c) => c.column.name in shown.sums);
+  if (first < 0) return null;
+  return (
+    <tr class="total shown-total">
+      {first > 0 && <td colSpan={first}><span class="ellipsis">{`shown: ${number(shown.count, 0)} of ${number(shown.of, 0)}`}</span></td>}
+      {columns.slice(first).map((c) => <td class={cellClass(c)}><ShownTotalCell s={s} layoutOf={c} shown={shown} /></td>)}
+    </tr>
   );
 }
 
