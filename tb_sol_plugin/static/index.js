@@ -8498,6 +8498,8 @@ function rowText(s, columns, index) {
 }
 // src/sections/table/filters.tsx
 var CHIPS = 7;
+/** Values of a column that a table in pages offers, at most (`MOST_VALUES` of the server). */
+var OFFERED = 200;
 /** The text of a chip: a yes or no column by its label, a plain number with the label, an empty value as a dash. */
 var valueText = (value, label) => value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : /^-?\d+$/.test(value) ? `${label} ${value}` : value || "—";
 /** `Device time` in lower case, for the inside of a sentence; names such as FLOP stay. */
@@ -8584,7 +8586,14 @@ function Chips({ s, state }) {
 							text: valueText(value, c.label),
 							note: String(count)
 						})),
-						foot: on.length > 0 && /* @__PURE__ */ a("button", {
+						foot: /* @__PURE__ */ a($, { children: [s.pages && values.length >= OFFERED && /* @__PURE__ */ a("div", {
+							class: "none",
+							children: [
+								"The ",
+								OFFERED,
+								" most frequent; the filter finds the others."
+							]
+						}), on.length > 0 && /* @__PURE__ */ a("button", {
 							type: "button",
 							class: "option",
 							onClick: () => changeTable(s.id, { keep: {
@@ -8592,7 +8601,7 @@ function Chips({ s, state }) {
 								[c.name]: []
 							} }, "quiet"),
 							children: ["Any ", c.label.toLowerCase()]
-						})
+						})] })
 					})
 				});
 			}),

@@ -15,6 +15,8 @@ import { layoutOf, type ColumnLayout } from "./columns";
 import { rowCount, valueCounts, type Shown } from "./model";
 
 const CHIPS = 7;
+/** Values of a column that a table in pages offers, at most (`MOST_VALUES` of the server). */
+const OFFERED = 200;
 
 /** The text of a chip: a yes or no column by its label, a plain number with the label, an empty value as a dash. */
 const valueText = (value: string, label: string): string => (value === "true" ? label : value === "false" ? `no ${label.toLowerCase()}` : /^-?\d+$/.test(value) ? `${label} ${value}` : value || "—");
@@ -80,7 +82,10 @@ export function Chips({ s, state }: { s: TableSection; state: TableState }): JSX
             {() => (
               <List
                 label={c.label} value="" marked={(v) => on.includes(v)} onPick={(v) => keep(c.name, v)} options={values.map(([value, count]) => ({ value, text: valueText(value, c.label), note: String(count) }))}
-                foot={on.length > 0 && <button type="button" class="option" onClick={() => changeTable(s.id, { keep: { ...state.keep, [c.name]: [] } }, "quiet")}>Any {c.label.toLowerCase()}</button>}
+                foot={<>
+                  {s.pages && values.length >= OFFERED && <div class="none">The {OFFERED} most frequent; the filter finds the others.</div>}
+                  {on.length > 0 && <button type="button" class="option" onClick={() => changeTable(s.id, { keep: { ...state.keep, [c.name]: [] } }, "quiet")}>Any {c.label.toLowerCase()}</button>}
+                </>}
               />
             )}
           </Popover>
