@@ -127,7 +127,7 @@ export function Loading({ progress, since }: { progress: Progress | null; since:
   const bits = [
     p.total ? `${human(p.bytes ?? 0, "B")} of ${human(p.total, "B")}` : "",
     rate ? human(rate, "B/s") : "",
-    left !== null ? `about ${human(Math.max(1, Math.round(left)) * 1e9, "ns").replace(/\.00/, "")} left` : "",
+    left !== null ? `about ${Math.max(1, Math.round(left))}${NARROW}s left` : "",
     p.events ? `${number(p.events, 0)} events` : "",
     p.queue_position ? `place ${p.queue_position} in the queue` : "",
   ].filter(Boolean);
