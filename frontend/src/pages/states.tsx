@@ -10,7 +10,7 @@ import { fieldOfReport } from "../state/fields";
 import type { Choice } from "../state/select";
 import { emptyView } from "../state/codec";
 import { pageView, view } from "../state/view";
-import { human, number } from "../units";
+import { human, NARROW, number } from "../units";
 import { Copy } from "../ui/copy";
 import { Notice, Skeleton } from "../ui/controls";
 import { Icon } from "../ui/icons";
