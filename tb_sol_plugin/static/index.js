@@ -4082,10 +4082,10 @@ var BINARY = [
 	"GiB",
 	"TiB"
 ];
-var NARROW$1 = " ";
+var NARROW = " ";
 var binary = (v) => {
 	const step = Math.min(Math.floor(Math.log2(v) / 10 + 1e-9), BINARY.length - 1);
-	return number(v / 1024 ** step, 0) + NARROW$1 + BINARY[step];
+	return number(v / 1024 ** step, 0) + NARROW + BINARY[step];
 };
 /** A short text of a tick: `150 GB/s`, `2.5 TB/s`. */
 var short$1 = (v, unit) => human(v, unit).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
@@ -13648,7 +13648,7 @@ function Loading({ progress, since }) {
 	const bits = [
 		p.total ? `${human(p.bytes ?? 0, "B")} of ${human(p.total, "B")}` : "",
 		rate ? human(rate, "B/s") : "",
-		left !== null ? `about ${Math.max(1, Math.round(left))}${NARROW}s left` : "",
+		left !== null ? `about ${Math.max(1, Math.round(left))} s left` : "",
 		p.events ? `${number(p.events, 0)} events` : "",
 		p.queue_position ? `place ${p.queue_position} in the queue` : ""
 	].filter(Boolean);
