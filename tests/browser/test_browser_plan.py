@@ -82,7 +82,7 @@ def test_dragging_requests_only_the_last_value(empty: Server, view: Callable[...
     for _ in range(6):
         v.page.keyboard.press("ArrowRight")
     headline(v, "DP\u202f64")
-    assert requests[-1].endswith("dp=64") and len(requests) < 6
+    assert "dp=64&" in requests[-1] and len(requests) < 6
 
 
 def test_an_impossible_layout_is_reported_at_its_field(empty: Server, view: Callable[..., Any]) -> None:
