@@ -181,7 +181,18 @@ def python_runs_before_the_first_kernel() -> TraceBuilder:
     return t
 
 
-@guilty(operator_wait=saves(4 * MS, says="`aten::max`"), host_wait=saves(5 * MS))
+@guilty(host_wait=saves(200 * US, possible=True, says="before the first", never="another"))
+def a_recording_without_steps_begins_with_host_work() -> TraceBuilder:
+    """The host runs `schedule` in [0, 190) us, then launches kernels that fill [200, 1000) us; what ran before is not recorded."""
+    t = TraceBuilder()
+    t.annotation("schedule", 0, 190 * US)
+    t.op("aten::index", 193 * US, 6 * US)
+    for i in range(4):
+        kernel(t, 200 + 200 * i, 400 + 200 * i, 195 + i)
+    return t
+
+
+@guilty(operator_wait=saves(4 * MS, possible=True, says="`aten::max`"), host_wait=saves(5 * MS))
 def an_operator_computes_on_the_cpu() -> TraceBuilder:
     """`aten::max` runs on the host in [1, 5) ms; the only kernel is launched at 8.99 ms and runs [9, 10)."""
     t = step(10 * MS)

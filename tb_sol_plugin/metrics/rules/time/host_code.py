@@ -35,6 +35,8 @@ NO_WORK: Final = re.compile(
     r"resize|set_|lift|pin_memory|is_pinned|item|local_scalar)"
 )
 """Operators that make a tensor or look at one: what they take on the host is no work over data (memory, first use, other threads)."""
+RANDOM: Final = re.compile(r"::(uniform|normal|bernoulli|random|exponential|log_normal|trunc_normal)_$")
+"""Operators that fill a tensor with random numbers: mostly parameters, which a model initializes once."""
 WAITS: Final = re.compile(r"^_?(acquire|wait|wait_for|poll|select|recv|recv_bytes|recv_into|join|epoll|kqueue|get|synchronize)$")
 """Frames that wait for another thread or process: what they wait for is not among the recorded frames."""
 BUILT_IN: Final = re.compile(r"^<built-in (?:function|method) (\S+?)(?: of .*)?>$", re.DOTALL)
@@ -134,9 +136,12 @@ def _long_gaps(context: TimeContext) -> iv.Spans:
     return iv.intersect(iv.intersect(context.idle, (start[long], stop[long])), host_idle(context.capture))
 
 
-@rule("operator_wait", page="operators", label="Among the operators", color="host")
+@rule("operator_wait", page="operators", label="Among the operators", color="host", candidate=True)
 def operator_wait(context: TimeContext) -> Answer:
-    """Finds operators that compute on the CPU, on a thread that launches device work, while the device has no work."""
+    """Finds operators that compute on the CPU, on a thread that launches device work, while the device has no work.
+
+    Possible, not proven: where tensors are is not recorded, only that the operator launches nothing.
+    """
     capture, gaps = context.capture, _long_gaps(context)
     h = at.host(capture)
     column = capture.host["name"]
@@ -159,7 +164,11 @@ def operator_wait(context: TimeContext) -> Answer:
         f"{time_text(most)} in {count_text(len(same), 'call')} of `{name}`{where}.",
         idle=idle,
         title=f"The {unit} waits for operators on the CPU",
-        fix=f"x = x.to(device)  # before {name.rpartition('::')[2]}(): the {unit} has no work meanwhile",
+        fix=(
+            "with torch.device(device):  # parameters are created and initialized there"
+            if RANDOM.search(name)
+            else f"x = x.to(device)  # before {name.rpartition('::')[2]}(): the {unit} has no work meanwhile"
+        ),
         find=name,
     )
 

@@ -270,13 +270,14 @@ def handover(context: TimeContext) -> Answer:
 @rule("host_wait", page="gpu_breakdown", label="Idle causes", color="host")
 def host_wait(context: TimeContext) -> Answer:
     """Finds the wait for the host that no other rule explains, with the phase, the call or the operator in which most of it passes."""
-    idle = iv.intersect(context.idle, host_idle(context.capture))
+    by_host = host_idle(context.capture)
+    idle = iv.intersect(context.idle, by_host)
     ns = iv.length(idle)
     if not ns:
         return None
     unit = device_word(context.capture)
     phase, in_phase = _phase_of(context, idle)
-    rest = ns < iv.length(context.waterfall.idle)
+    rest = ns < iv.length(iv.intersect(context.waterfall.idle, by_host))
     evidence = f"The {unit} idles {'another ' if rest else ''}{time_text(ns)} with {count_text(len(idle[0]), 'gap')}"
     ends = _at_the_ends(context, idle)
     if 4 * ends > ns:
@@ -303,7 +304,9 @@ def host_wait(context: TimeContext) -> Answer:
         fix = f"# {line} runs meanwhile: shorten it, or move it out of the step"
     if 2 * blocked > ns:
         fix = _copy_fix(context, call, idle) or fix
-    return context.finding(evidence + ".", idle=context.ledger.take_idle(idle), title=title, fix=fix)
+    # Without steps the recording may begin while the device works on what was launched before: that is not recorded.
+    edge = not context.part.rows and 2 * ends > ns
+    return context.finding(evidence + ".", idle=context.ledger.take_idle(idle), title=title, fix=fix, candidate=edge)
 
 
 def _copy_fix(context: TimeContext, call: str, idle: iv.Spans) -> str:

@@ -45,7 +45,7 @@ def above_limit(context: TimeContext) -> Answer:
         (dtype,), _ = arrays.largest([context.ops["dtype"]], rows, wasted)
         ratio = float(context.limit[rows].sum() / context.time[rows].sum())
         evidence = f"{subject_verb(len(rows), 'call', 'runs')} {time_text(context.time[rows].sum())} at {human(ratio, 'ratio')} of "
-        evidence += f"their limit; {time_text(most)} above it in {with_sizes(name, shapes)}."
+        evidence += f"{'its' if len(rows) == 1 else 'their'} limit; {time_text(most)} above it in {with_sizes(name, shapes)}."
         claim = context.claim(rows, wasted * (total / wasted.sum()))
         fix = _fix(context, kind, name, dtype, claim)
         out.append(context.finding(evidence, claim, rule=f"{kind}_above_limit", title=title, fix=fix, color=kind, find=name))
