@@ -280,6 +280,25 @@ def fp32_operands_in_tf32() -> TraceBuilder:
     return in_turn([("aten::mm", ns, [[1408, 4096], [4096, 12 * 1536]])] * 4, kernel=name, kernel_grid=(132, 12, 1))
 
 
+@innocent("fp32_kernels")
+def kernels_without_sizes_that_need_no_cheaper_type() -> TraceBuilder:
+    """Without shapes: a product on Tensor Cores, one with a vector (memory bounds it), and a softmax over floats."""
+    t = filled(301 * US)
+    for i, name in enumerate((MMA, "void gemv2T_kernel_val<int, int, float, float>(x)", "void cunn_SoftMaxForward<4, float, float, float>(x)")):
+        t.op("aten::mm", US + i * 100 * US, 20 * US)
+        t.launch(name, at=US + i * 100 * US, start=US + i * 100 * US, duration=100 * US)
+    return t
+
+
+@innocent("fp32_kernels")
+def fp32_kernels_on_a_device_of_unknown_limits() -> TraceBuilder:
+    """The same sgemm without shapes on a device that no table knows: whether it has a faster type is unknown."""
+    t = filled(101 * US, device="NVIDIA Prototype 1")
+    t.op("aten::mm", US, 20 * US)
+    t.launch("ampere_sgemm_128x64_nn", at=2 * US, start=US, duration=100 * US)
+    return t
+
+
 @innocent("plain_units", "small_products")
 def a_product_with_a_vector() -> TraceBuilder:
     """A product with a vector on plain units: memory bounds it, and it reaches that."""

@@ -35,6 +35,15 @@ def an_fp32_product_on_plain_units() -> TraceBuilder:
     return product(1024, 1024, 1024, 100, SGEMM, types="float")
 
 
+@guilty(fp32_kernels=saves(100 * US, possible=True, says="TF32 is 7.4 times"))
+def an_fp32_product_without_recorded_sizes() -> TraceBuilder:
+    """A product in 100 us by sgemm, recorded without shapes."""
+    t = filled(101 * US)
+    t.op("aten::mm", US, 20 * US)
+    t.launch(SGEMM, at=2 * US, start=US, duration=100 * US)
+    return t
+
+
 @guilty(
     fp32_matrix=saves(500 * US - 2 * 2048**3 / 1307.4e12 * 1e9, says="bfloat16", never="TF32"),
 )  # fmt: skip

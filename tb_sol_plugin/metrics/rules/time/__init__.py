@@ -22,8 +22,8 @@ NEEDS_TIMES: Final = "Findings need the time of single operators, which this SOL
 _WORK: Final[tuple[Rule[TimeContext], ...]] = (
     remainder.recompute, fusion.unfused_attention, fusion.unfused_optimizer, layout.layout_kernels, layout.channels_first,
     layout.weight_casts, idle.copies_inside, fusion.fusable_chains, layout.permuting_copies, matmul.fp32_matrix,
-    matmul.plain_units, matmul.slower_kernel, matmul.misaligned_products, matmul.unfilled_tiles, matmul.behind_the_best,
-    remainder.above_limit,
+    matmul.fp32_kernels, matmul.plain_units, matmul.slower_kernel, matmul.misaligned_products, matmul.unfilled_tiles,
+    matmul.behind_the_best, remainder.above_limit,
 )  # fmt: skip
 """Rules over the time of operator calls, the most specific first. The optimizer also takes the idle time inside it."""
 _COUNTED: Final[tuple[Rule[TimeContext], ...]] = (

@@ -17,6 +17,7 @@ from tb_sol_plugin.metrics.rules.engine import Answer, Finding, count_text, rule
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.rules.time.recorded import tuning
 from tb_sol_plugin.metrics.time.kernel_names import short_name, unit_name
+from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
@@ -330,6 +331,13 @@ PLAIN_PEAK: Final = 2.1
 """Plain units compute FP16 at no more than twice their FP32 rate; what is faster than 2.1 times cannot have run on them."""
 
 
+def _better_types(context: TimeContext, fp32: float) -> list[str]:
+    """Returns the types that the matrix units of the device compute at half again the peak of FP32 or more."""
+    spec = context.spec
+    found = [t for t in ("tf32", "bf16", "fp16") if spec and spec.matrix.get(t, 0.0) >= WORTH * fp32 and t not in spec.unsupported]
+    return found if context.vendor == "nvidia" else [t for t in found if t != "tf32"]
+
+
 @rule("fp32_matrix", page="roofline", label="FP32 work on the roofline")
 def fp32_matrix(context: TimeContext) -> Answer:
     """Finds FP32 products and convolutions on plain units (or FP32 matrix units), against the limit in a type with a higher peak."""
@@ -337,9 +345,7 @@ def fp32_matrix(context: TimeContext) -> Answer:
     fp32 = spec.matrix_peak("fp32") if spec is not None else None
     if spec is None or not fp32 or spec.memory_bandwidth is None:
         return None
-    better = [t for t in ("tf32", "bf16", "fp16") if spec.matrix.get(t, 0.0) >= WORTH * fp32 and t not in spec.unsupported]
-    if context.vendor != "nvidia":
-        better = [t for t in better if t != "tf32"]
+    better = _better_types(context, fp32)
     if not better:
         return None
     use = context.of_kind(*MATRIX_KINDS) & context.of_type("fp32") & context.known & (context.flop > 0)
@@ -367,6 +373,46 @@ def fp32_matrix(context: TimeContext) -> Answer:
         fix=_precision_fix(context, chosen, kind),
         color=kind,
         find=claim.name,
+    )
+
+
+FP32_KERNEL: Final = re.compile(r"sgemm|scudnn|_simt_s|(wgrad|dgrad)\w*_engine<float")
+"""Kernels of cuBLAS, cuDNN and CUTLASS for FP32 operands on plain units."""
+
+
+@rule("fp32_kernels", page="kernels", label="The kernel", color="gemm", candidate=True)
+def fp32_kernels(context: TimeContext) -> Answer:
+    """Finds FP32 products and convolutions on plain units by the names of their kernels, where no sizes were recorded.
+
+    Possible, not proven: without sizes the limit of the same work is unknown. The saving is below all of their time.
+    """
+    spec, device = context.spec, context.capture.device
+    fp32 = spec.vector_peak("fp32") if spec is not None else None
+    if spec is None or not fp32 or context.on_host or context.vendor != "nvidia":
+        return None
+    better = _better_types(context, fp32)
+    own, owner = context.waterfall.own, context.waterfall.work.owner
+    if not better or len(owner) != len(device):
+        return None
+    named = arrays.where(device["name"], lambda n: FP32_KERNEL.search(n) is not None) & (device["kind"].to_numpy() == S.KERNEL)
+    free = ~context.waterfall.counted & (context.left > 0)  # calls without a limit, whose time no rule has taken
+    rows = np.flatnonzero(named & (own > 0) & (owner >= 0))
+    rows = rows[free[owner[rows]]]
+    if not len(rows):
+        return None
+    calls, place = np.unique(owner[rows], return_inverse=True)
+    wanted = np.minimum(np.bincount(place, own[rows]), context.left[calls])
+    claim = context.claim(calls.astype(np.int64), wanted)
+    (name,), most = arrays.largest([device["name"]], rows, own[rows].astype(np.float64))
+    kernel, rate = short_name(str(name)), spec.matrix[better[0]] / fp32
+    return context.finding(
+        f"{subject_verb(len(rows), 'kernel', 'computes')} products or convolutions in FP32 on plain units for {time_text(claim.total)}, "
+        f"{time_text(most)} of it in `{kernel}`; the peak in {WORDS[better[0]]} is {rate:.1f} times as high. "
+        "Without recorded sizes how much of that they could use is unknown. Results differ by rounding.",
+        claim,
+        title=f"Matrix work runs in FP32 and leaves the {unit_name(context.vendor)}s unused",
+        fix=_precision_fix(context, better[0], "gemm"),
+        find=kernel,
     )
 
 
