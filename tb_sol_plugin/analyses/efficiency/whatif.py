@@ -104,7 +104,7 @@ MOST_OPERATORS: Final = 20
 class WhatifQuery(Query, kw_only=True, frozen=True):
     """What if.
 
-    device: device limits to ask about, as KEY, KEY@1410MHz or KEY+sparse ("" = the same device)
+    device: device limits to ask about, as KEY, KEY@1410MHz or KEY+sparse ("" = the one with the lowest limit; the same for another type)
     dtype: type for matrix products, convolutions and attention that it can stand for; recorded leaves every type as it is
     """
 
@@ -137,6 +137,9 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
         here = None
     there = _there(capture, query) if query.device else here
     now = W.limits(chosen.ops, here) if here is not None else None
+    devices = _devices(chosen, here, there, now, query)
+    if not query.device and query.dtype == "recorded":
+        there = _alternative(devices, here)
     then = W.limits(chosen.ops, there, query.dtype) if there is not None else None
     dtype = chosen.ops["dtype"].astype(str)
     keys = {
@@ -145,7 +148,6 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
         "operators": (chosen.ops["name"].astype(str) + (" · " + dtype).where(dtype != "", "")).to_numpy(dtype=object),
     }
     frames = {n: W.rows(k, chosen.ops, now, then, chosen.steps) for n, k in keys.items()}
-    devices = _devices(chosen, here, there, now, query)
     lacking = W.total(then, chosen.steps).lacking if then is not None else ""
     values = _values(chosen, frames["phases"], now, then, here, there, query)
     report = Report(
@@ -155,10 +157,10 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
     named = {"phases": "By pass" if chosen.by_pass else "By phase", "kinds": "By kind", "operators": "By operator"}
     each = "per step" if part.rows else "sums; no step was recorded"
     report.sections = [
+        _device_table(devices, query, each),
         limit_bars(frames["phases"], _short(here), _there_words(here, there, query), named["phases"].lower()),
         _facts(values),
         _table("phases", named["phases"], PHASES, frames["phases"], values, each),
-        _device_table(devices, query, each),
         _table("kinds", named["kinds"], KINDS, frames["kinds"], values, each),
         _table("operators", named["operators"], OPERATORS, frames["operators"].head(MOST_OPERATORS), values, each, frames["operators"]),
     ]
@@ -175,13 +177,25 @@ def _there(capture: Capture, query: WhatifQuery) -> DeviceSpec | None:
         raise BadQuery(error.message, hint=error.hint, field="device") from None
 
 
+def _alternative(devices: pd.DataFrame, here: DeviceSpec | None) -> DeviceSpec | None:
+    """Returns the device with the lowest limit that is not the recorded one, which it notes in the table; without one, the recorded one."""
+    table = device_table()
+    if here is None:
+        return None
+    for i, key in enumerate(devices["device"].astype(str)):
+        if key != here.key and key in table and devices["sol_ns"].notna()[i] and not devices["_lacks"][i]:
+            devices.loc[i, "note"] = "; ".join(filter(None, ["compared", str(devices["note"][i])]))
+            return table[key]
+    return here
+
+
 def _short(spec: DeviceSpec | None) -> str:
     return spec.name if spec is not None else "the recorded device"
 
 
 def _there_words(here: DeviceSpec | None, there: DeviceSpec | None, query: WhatifQuery) -> str:
     """Returns the other side in words, "" where nothing was asked."""
-    if there is None or (not query.device and query.dtype == "recorded"):
+    if there is None or (there is here and not query.device and query.dtype == "recorded"):
         return ""
     kind = "" if query.dtype == "recorded" else f" in {query.dtype}"
     return f"{there.name}{kind}"
@@ -269,6 +283,7 @@ def _devices(
                 "peak_flop_per_s": spec.matrix_peak(main) if main else None,
                 "bandwidth_bytes_per_s": spec.memory_bandwidth,
                 "note": note,
+                "_lacks": bool(whole.lacking),
                 "_unsure": spec.is_unverified(main) or "mem_bw_gb_per_s" in spec.unverified,
             }
         )

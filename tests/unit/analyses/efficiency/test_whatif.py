@@ -61,8 +61,8 @@ def phases(report: Report) -> pd.DataFrame:
 
 
 def test_the_same_device_in_the_recorded_types(run: Capture) -> None:
-    # GIVEN nothing asked THEN here and there are one: F / 989.4 TFLOP/s and F / 66.9 TFLOP/s, per step
-    report = asked(run)
+    # GIVEN the recorded device asked about THEN here and there are one: F / 989.4 TFLOP/s and F / 66.9 TFLOP/s, per step
+    report = asked(run, device="H100_SXM")
     rows = phases(report)
     want = {"forward": round(FLOP / 989.4e12 * 1e9), "backward": round(FLOP / 66.9e12 * 1e9)}
     assert rows["sol_ns"].to_dict() == want == rows["sol_then_ns"].to_dict()
@@ -71,6 +71,19 @@ def test_the_same_device_in_the_recorded_types(run: Capture) -> None:
     # AND what no model covers is in no row, and said: 100 of 3 300 us a step
     assert report.facts["modelled_share"] == pytest.approx(3_200 / 3_300) and report.facts["uncovered_ns"] == 100_000
     assert any("not a forecast" in n.text for n in report.notices)
+
+
+def test_nothing_asked_compares_with_the_lowest_limit_of_another_device(run: Capture) -> None:
+    report = asked(run)
+    devices = report.table("devices")
+    others = devices[(devices["device"] != "H100_SXM") & devices["sol_ns"].notna()]
+    best = others.sort_values("sol_ns").iloc[0]
+    # THEN the table of devices comes first, names what is compared, and the headline has both limits
+    assert report.sections[0].id == "devices" and best["note"].startswith("compared") and devices["note"].str.contains("compared").sum() == 1
+    assert report.facts["device_then"] == best["name"] != report.facts["device"] and report.facts["sol_then_ns"] == best["sol_ns"]
+    assert report.facts["ratio"] == pytest.approx(report.facts["sol_ns"] / best["sol_ns"], rel=1e-6) and best["name"] in report.headline
+    # AND another type alone stays on the recorded device
+    assert asked(run, dtype="bf16").facts["device_then"] == report.facts["device"]
 
 
 def test_limits_of_another_device_are_worked_out(run: Capture) -> None:
