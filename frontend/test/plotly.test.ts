@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { scriptOf } from "../src/sections/figure/plotly";
+import { overlap, scriptOf } from "../src/sections/figure/plotly";
 
 const entry = readFileSync(new URL("../plotly/entry.js", import.meta.url), "utf8");
 const bundled = [...entry.matchAll(/plotly\.js\/lib\/(\w+)/g)].map(([, kind]) => kind).filter((kind) => kind !== "core");
@@ -13,5 +13,14 @@ describe("which Plotly draws a figure", () => {
   it.each(["scattergl", "treemap", "sankey", "violin"])("the whole Plotly draws %s, which the bundle does not hold", (type) => {
     expect(bundled).not.toContain(type);
     expect(scriptOf([{ type: "bar" }, { type }]).src).toBe("vendor/plotly.min.js");
+  });
+});
+
+describe("labels that collide", () => {
+  const box = (left: number, top: number, width: number, height: number) => ({ left, top, right: left + width, bottom: top + height });
+  it("boxes that share an area overlap, boxes that touch do not", () => {
+    expect(overlap(box(0, 0, 100, 16), box(90, 4, 60, 16))).toBe(true);
+    expect(overlap(box(0, 0, 100, 16), box(100, 0, 60, 16))).toBe(false);
+    expect(overlap(box(0, 0, 100, 16), box(0, 16, 100, 16))).toBe(false);
   });
 });

@@ -2099,6 +2099,20 @@ async function purge(el) {
 	const script = drawnBy.get(el);
 	if (script) (await load(script)).purge(el);
 }
+/** Whether two boxes share more than their edges. */
+function overlap(a, b) {
+	return a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+}
+/** Hides labels that a more important one, earlier in the list, leaves no room for: the server placed them for a usual width. */
+function hideCollisions(el) {
+	const kept = [];
+	for (const label of el.querySelectorAll(".annotation")) {
+		label.style.visibility = "";
+		const box = label.getBoundingClientRect();
+		if (kept.some((k) => overlap(k, box))) label.style.visibility = "hidden";
+		else kept.push(box);
+	}
+}
 /** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
 function placeOf$2(el, axes, x, y) {
 	const layout = el._fullLayout;
@@ -3549,7 +3563,7 @@ function Tiles({ s, list }) {
 					children: [s.colors?.[name] && /* @__PURE__ */ a(Swatch, { name: s.colors[name] }), labelOf$1(s, name)]
 				}),
 				/* @__PURE__ */ a("div", {
-					class: "tile-value",
+					class: `tile-value ${isLong(s, name) ? "long" : ""}`,
 					children: /* @__PURE__ */ a(Fact, {
 						s,
 						name
@@ -3566,6 +3580,11 @@ function Tiles({ s, list }) {
 		children: /* @__PURE__ */ a(Text, { text: s.text })
 	})] });
 }
+/** Whether a number is too long for a tile at full size, say the parameters of a model. */
+var isLong = (s, name) => {
+	const value = s.values[name];
+	return typeof value === "number" && human(value, s.units?.[name] ?? "").length > 11;
+};
 var LONG_TEXT = 130;
 function Equation({ s, lead }) {
 	const all = namesOf(s);
@@ -10995,6 +11014,8 @@ function figureSubtitle(s) {
 }
 // src/sections/figure/figure.tsx
 var NONE = /* @__PURE__ */ new Set();
+/** Whether the labels of a figure stand in the order of their importance, so that the last ones give way in a narrow window. */
+var byImportance = (layout) => layout.meta?.labels === "by importance";
 /** Asks for other values of the page's query; "" leaves a field at its default. */
 function ask(fields) {
 	change({ query: Object.fromEntries(Object.entries({
@@ -11074,6 +11095,7 @@ function Figure({ s, table, twins, main }) {
 			draw(el, shown, layout, s.zoom ? false : "reset").then((el) => {
 				if (!live) return;
 				setShows(shows);
+				if (byImportance(layout)) hideCollisions(el);
 				listen(el, point && placeOf$2(el, point.axes, point.x, point.y), point?.radius ?? 0);
 			}, (error) => {
 				if (live) setFailed(error.message);

@@ -72,3 +72,22 @@ def test_a_zoomed_axis_keeps_labels(serve: Server, view: Callable[..., Any]) -> 
     v.page.wait_for_function("document.querySelectorAll('[data-figure=roofline] .xtick text').length >= 3")
     rates = v.page.locator("[data-figure=roofline] .ytick text").all_text_contents()
     assert len(rates) >= 3 and all(t.endswith("FLOP/s") for t in rates), rates
+
+
+COLLIDING = """() => {
+    const labels = [...document.querySelectorAll('[data-figure=roofline] .annotation')].filter((e) => e.style.visibility !== 'hidden')
+    const boxes = labels.map((e) => [e.textContent, e.getBoundingClientRect()])
+    const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1
+    return [boxes.length, boxes.flatMap(([n, a], i) => boxes.slice(i + 1).filter(([, b]) => meet(a, b)).map(([m]) => `${n} | ${m}`))]
+}"""
+
+
+def test_labels_of_the_roofline_never_collide(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the roofline, whose labels the server places for a usual width WHEN it is shown in 440 px THEN no two labels meet, and the roof is named
+    v = view(viewport={"width": 440, "height": 900})
+    v.open(serve.home + hash_of(v="1", page="roofline", run=LLM))
+    v.page.wait_for_selector("[data-figure=roofline] .annotation")
+    v.page.wait_for_timeout(300)
+    count, colliding = v.page.evaluate(COLLIDING)
+    assert count >= 3 and colliding == []
+    assert "bf16 matrix" in v.page.locator("[data-figure=roofline] .annotation").first.text_content()

@@ -281,7 +281,7 @@ def test_wrong_limits_say_what_to_write(wrong: str) -> None:
 def test_what_if_is_the_ratio_of_what_binds() -> None:
     # GIVEN an H100 and an H200: equal peaks, bandwidth 4800 / 3350
     path = place(LLM)
-    same, there = answer(path, "whatif"), answer(path, "whatif", device="H200")
+    same, there = answer(path, "whatif", device="H100_SXM"), answer(path, "whatif", device="H200")
     assert same.facts["sol_ns"] == same.facts["sol_then_ns"] and same.facts["ratio"] == 1
     rows = answer(path, "roofline").table("ops")
     rows = rows[rows["sol_ns"].notna()]

@@ -53,7 +53,7 @@ function Tiles({ s, list }: { s: FactsSection; list: string[] }): JSX.Element {
         {list.map((name) => (
           <div class="tile">
             <div class="tile-label" data-tip={s.docs?.[name]}>{s.colors?.[name] && <Swatch name={s.colors[name]!} />}{labelOf(s, name)}</div>
-            <div class="tile-value"><Fact s={s} name={name} /></div>
+            <div class={`tile-value ${isLong(s, name) ? "long" : ""}`}><Fact s={s} name={name} /></div>
             {s.notes?.[name] && <div class="tile-note"><Text text={s.notes[name]!} /></div>}
           </div>
         ))}
@@ -62,6 +62,12 @@ function Tiles({ s, list }: { s: FactsSection; list: string[] }): JSX.Element {
     </>
   );
 }
+
+/** Whether a number is too long for a tile at full size, say the parameters of a model. */
+const isLong = (s: FactsSection, name: string): boolean => {
+  const value = s.values[name];
+  return typeof value === "number" && human(value, s.units?.[name] ?? "").length > 11;
+};
 
 const LONG_TEXT = 130;
 

@@ -125,7 +125,7 @@ def draw(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings
         _line_boxes(ceilings, canvas),
     )
     room = height - TOP - BOTTOM
-    layout: fig.Plain = {"annotations": texts, "margin": {"l": 74, "r": 16, "t": TOP, "b": BOTTOM}}
+    layout: fig.Plain = {"annotations": texts, "meta": {"labels": "by importance"}, "margin": {"l": 74, "r": 16, "t": TOP, "b": BOTTOM}}
     bottom = 0.0
     if strip:
         layout["margin"] = {"l": 74, "r": 16, "t": TOP, "b": BOTTOM - 18}

@@ -576,7 +576,7 @@ def _largest_of_host(waterfall: Waterfall) -> tuple[str, str, float]:
     over["unmodelled"] = float(waterfall.unmodelled_ns)
     words = {
         "input": f"Loading of batches takes {share}",
-        "outside": f"For {share} no operator runs: it is Python, or was not recorded",
+        "outside": f"For {share} no operator runs: it is Python, a range such as communication on the host, or was not recorded",
         "framework": f"Operators that only call others take {share}",
         "work": f"{'Time above the limits takes' if limited else 'Operators take'} {share}{_most(over)}",
         "limit": f"The host's own limits, {_bound(waterfall)}, take {share}",

@@ -11,7 +11,7 @@ import { findOf } from "../table/table";
 import { areasOf, areasOfRange, brushable, withAreas } from "./area";
 import { dragOf } from "./drag";
 import { Pinned, type Spot } from "./pinned";
-import { clickedAt, draw, picture, placeOf, purge, resize, type PlotElement, type PlotEvent } from "./plotly";
+import { clickedAt, draw, hideCollisions, picture, placeOf, purge, resize, type PlotElement, type PlotEvent } from "./plotly";
 import { BoxScale, paintOf } from "./scale";
 import { legendOf, pointKey, ready, zoomText } from "./template";
 import { coveredBy, draggedRange, momentText, windowText } from "./window";
@@ -25,6 +25,8 @@ interface FigureProps {
 }
 
 const NONE: ReadonlySet<string> = new Set();
+/** Whether the labels of a figure stand in the order of their importance, so that the last ones give way in a narrow window. */
+const byImportance = (layout: object): boolean => (layout as { meta?: { labels?: unknown } }).meta?.labels === "by importance";
 
 /** Asks for other values of the page's query; "" leaves a field at its default. */
 function ask(fields: Record<string, string>): void {
@@ -80,7 +82,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
     const timer = window.setTimeout(() => {
       const { data, layout, point, shows } = ready(s, { themed, token, width, height, selected, keep, zoom, areas: areasOf(zoom), inside, drag, paint: paintOf(zoom), partial: table ? partialKeys(table) : NONE, covered });
       const shown = hidden.length ? data.filter((t) => !hidden.includes(String(t["name"]))) : data;
-      draw(el, shown, layout, s.zoom ? false : "reset").then((el) => { if (!live) return; setShows(shows); listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0); }, (error: Error) => { if (live) setFailed(error.message); });
+      draw(el, shown, layout, s.zoom ? false : "reset").then((el) => { if (!live) return; setShows(shows); if (byImportance(layout)) hideCollisions(el); listen(el, point && placeOf(el, point.axes, point.x, point.y), point?.radius ?? 0); }, (error: Error) => { if (live) setFailed(error.message); });
     }, 0);
     const listen = (drawn: PlotElement, at: { x: number; y: number } | null, radius: number): void => {
       setDrawn(true);

@@ -104,6 +104,22 @@ export async function purge(el: HTMLElement): Promise<void> {
   if (script) (await load(script)).purge(el);
 }
 
+/** Whether two boxes share more than their edges. */
+export function overlap(a: { left: number; right: number; top: number; bottom: number }, b: typeof a): boolean {
+  return a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+}
+
+/** Hides labels that a more important one, earlier in the list, leaves no room for: the server placed them for a usual width. */
+export function hideCollisions(el: HTMLElement): void {
+  const kept: DOMRect[] = [];
+  for (const label of el.querySelectorAll<SVGGElement>(".annotation")) {
+    label.style.visibility = "";
+    const box = label.getBoundingClientRect();
+    if (kept.some((k) => overlap(k, box))) label.style.visibility = "hidden";
+    else kept.push(box);
+  }
+}
+
 /** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
 export function placeOf(el: HTMLElement, axes: string, x: unknown, y: unknown): { x: number; y: number } | null {
   const layout = (el as unknown as { _fullLayout?: Record<string, Axis | undefined> })._fullLayout;
