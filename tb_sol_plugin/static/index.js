@@ -1196,7 +1196,7 @@ var exportAddress = (w, form) => address("api/v1/export", {
 	form
 });
 // src/state/select.ts
-function choose(runs, view) {
+function choose$1(runs, view) {
 	if (!view.run && !runs.runs.length) return { state: "none" };
 	const run = view.run ? runs.runs.find((r) => r.name === view.run) : runs.runs[0];
 	if (!run) return {
@@ -1702,10 +1702,10 @@ var catalog = y$1([]);
 var failures = y$1([]);
 var visible = y$1(true);
 var attempt = y$1(0);
-var choice = O(() => runs.value.value ? choose(runs.value.value, view.value) : null);
-var chosen$1 = O(() => choice.value?.state === "chosen" ? choice.value.chosen : null);
+var choice = O(() => runs.value.value ? choose$1(runs.value.value, view.value) : null);
+var chosen$2 = O(() => choice.value?.state === "chosen" ? choice.value.chosen : null);
 var where = O(() => {
-	const c = chosen$1.value;
+	const c = chosen$2.value;
 	return c ? {
 		run: c.run.name,
 		worker: c.worker.name,
@@ -1747,7 +1747,7 @@ var reportKey = O(() => !failure.value && (readyKey.value || askWithoutRecording
 /** When the shown recording was read, and whether its file has changed since. */
 var stamp = y$1("");
 var stale = O(() => {
-	const span = chosen$1.value?.span;
+	const span = chosen$2.value?.span;
 	return !!span && stamp.value !== "" && stamp.value !== `${span.file ?? span.name}:${span.size}:${span.mtime}` && stamp.value.startsWith(`${span.file ?? span.name}:`);
 });
 var OTHERS = 6;
@@ -1969,7 +1969,7 @@ function startData() {
 		if (!key) return;
 		stopPages = new AbortController();
 		const w = where.peek();
-		const span = chosen$1.peek().span;
+		const span = chosen$2.peek().span;
 		const device = view.peek().device;
 		poll(pages, key, (s, again) => getAnalyses(w, device, s, again ? "0.8" : ""), stopPages.signal).then((value) => {
 			if (!value) return;
@@ -2017,7 +2017,7 @@ function startData() {
 		});
 	});
 	x(() => {
-		const c = chosen$1.value;
+		const c = chosen$2.value;
 		if (!c) return;
 		const full = {
 			run: c.run.name,
@@ -3060,7 +3060,7 @@ function readQuantity(text) {
 	return Number.isFinite(value) ? value : null;
 }
 // src/state/search.ts
-var MOST$3 = 8;
+var MOST$4 = 8;
 var KINDS$1 = [
 	["finding", "Findings"],
 	["kernel", "Kernels"],
@@ -3093,8 +3093,8 @@ function localGroups(query, analyses, runs, here) {
 }
 var group = (title, results) => ({
 	title,
-	results: results.slice(0, MOST$3),
-	more: Math.max(0, results.length - MOST$3)
+	results: results.slice(0, MOST$4),
+	more: Math.max(0, results.length - MOST$4)
 });
 /** What the server found, by kind. Of an answer to another text only what also matches this one: the answer to it follows. */
 function foundGroups(found, query) {
@@ -3170,7 +3170,7 @@ function summaryText(s) {
 }
 // src/ui/select.tsx
 var SEARCH_FROM = 8;
-var MOST$2 = 400;
+var MOST$3 = 400;
 function List({ options, value, label, onPick, marked, head, foot, free }) {
 	const [text, setText] = d$2("");
 	const list = T(null);
@@ -3222,7 +3222,7 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 				role: "listbox",
 				"aria-label": label,
 				children: [
-					found.slice(0, MOST$2).map((o) => {
+					found.slice(0, MOST$3).map((o) => {
 						const on = marked ? marked(o.value) : o.value === value;
 						return /* @__PURE__ */ a("button", {
 							type: "button",
@@ -3265,9 +3265,9 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 							"”."
 						]
 					}),
-					found.length > MOST$2 && /* @__PURE__ */ a("div", {
+					found.length > MOST$3 && /* @__PURE__ */ a("div", {
 						class: "none",
-						children: [found.length - MOST$2, " more; type to narrow."]
+						children: [found.length - MOST$3, " more; type to narrow."]
 					})
 				]
 			}),
@@ -3912,7 +3912,7 @@ function FindingItem({ f, largest, memory, whole }) {
 // src/sections/figure/bars.ts
 var isPlain$1 = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 /** px that a bar is thick at most: horizontal, vertical */
-var MOST$1 = {
+var MOST$2 = {
 	h: 44,
 	v: 110
 };
@@ -3929,7 +3929,7 @@ function capBars(data, layout) {
 	const margin = layout["margin"] ?? {};
 	const band = (lying ? Number(layout["height"]) - (margin["t"] ?? 10) - (margin["b"] ?? 46) : Number(layout["width"]) - (margin["l"] ?? 58) - (margin["r"] ?? 14)) / places.size;
 	if (!(band > 0)) return;
-	const most = (lying ? MOST$1.h : MOST$1.v) / band;
+	const most = (lying ? MOST$2.h : MOST$2.v) / band;
 	const grouped = (layout["barmode"] ?? "group") === "group" ? new Set(bars.map((t) => t["offsetgroup"] ?? t)).size : 1;
 	layout["bargap"] = Math.max(Number(layout["bargap"] ?? .3), 1 - most * grouped);
 	for (const t of bars) if (typeof t["width"] === "number" && t["offset"] === void 0) t["width"] = Math.min(t["width"], most);
@@ -4625,7 +4625,7 @@ var LINKED = /* @__PURE__ */ new Set([
 	void 0
 ]);
 var short = (value) => value === null ? "" : String(Number(value.toPrecision(4)));
-var within$1 = (value, [low, high]) => (low === null || value >= low) && (high === null || value <= high);
+var within$2 = (value, [low, high]) => (low === null || value >= low) && (high === null || value <= high);
 /** The areas in a figure's text: `b:X0~X1~Y0~Y1`, `b2:…`; an empty end does not bound. */
 function areasOf(text) {
 	const out = [];
@@ -4685,7 +4685,7 @@ function keysInside(s, text) {
 				ys[i],
 				pointKey(custom)
 			];
-			if (key !== null && typeof x === "number" && typeof y === "number" && within$1(x, area.x) && within$1(y, area.y)) out.add(key);
+			if (key !== null && typeof x === "number" && typeof y === "number" && within$2(x, area.x) && within$2(y, area.y)) out.add(key);
 		});
 	}
 	return out;
@@ -4694,11 +4694,11 @@ function keysInside(s, text) {
 /** Letters of a name that stay in every cell: names that differ in them need no more. */
 var HEAD = 14;
 /** Letters that are kept of a part, at most. */
-var MOST = 32;
+var MOST$1 = 32;
 /** Letters by which a part grows to the beginning and the end of a word. */
 var WORD = 12;
 /** Letters before a part, at least: a part that begins earlier is on the screen anyway. */
-var LEAST = 6;
+var LEAST$1 = 6;
 /** Distinct names up to which they are compared. */
 var COMPARED = 2e4;
 var inWord = (text, at) => /[A-Za-z0-9]/.test(text[at] ?? "");
@@ -4726,7 +4726,7 @@ function distinctParts(names) {
 		let to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
 		for (let n = 0; n < WORD && from > 0 && inWord(name, from - 1); n++) from--;
 		for (let n = 0; n < WORD && to < name.length && inWord(name, to); n++) to++;
-		if (from >= LEAST) out.set(name, [from, Math.min(to, from + MOST)]);
+		if (from >= LEAST$1) out.set(name, [from, Math.min(to, from + MOST$1)]);
 	});
 	return out;
 }
@@ -7657,8 +7657,8 @@ function filterOf(s, state, find, picked) {
 }
 var active = (f) => f.needle !== "" || f.keep.length > 0 || f.ranges.length > 0 || f.picked !== null;
 /** Is the number inside? An unknown one never is. */
-var within = (value, { above, below }) => typeof value === "number" && (above === null || value > above) && (below === null || value < below);
-var passesAll = (s, engine, index, f) => matches(s, engine, index, f.needle) && f.keep.every(([c, values]) => values.includes(String(cell(s, c, index)))) && f.ranges.every(([c, range]) => within(cell(s, c, index), range)) && (f.picked === null || f.picked.has(keyOf(s, index)));
+var within$1 = (value, { above, below }) => typeof value === "number" && (above === null || value > above) && (below === null || value < below);
+var passesAll = (s, engine, index, f) => matches(s, engine, index, f.needle) && f.keep.every(([c, values]) => values.includes(String(cell(s, c, index)))) && f.ranges.every(([c, range]) => within$1(cell(s, c, index), range)) && (f.picked === null || f.picked.has(keyOf(s, index)));
 /** Keys of the rows that pass the table's own filters; null when nothing is filtered. */
 function passingKeys(s, state, find) {
 	const f = filterOf(s, state, find, null);
@@ -7959,7 +7959,7 @@ function engineOf(s) {
 		accessorFn: (index) => textual(c) && typeof cell(s, c.name, index) === "boolean" ? String(cell(s, c.name, index)) : cell(s, c.name, index) ?? void 0,
 		sortUndefined: "last",
 		sortingFn: textual(c) ? "alphanumeric" : "basic",
-		filterFn: (row, id, { keep, range }) => (!keep || keep.includes(String(cell(s, id, row.original)))) && (!range || within(cell(s, id, row.original), range))
+		filterFn: (row, id, { keep, range }) => (!keep || keep.includes(String(cell(s, id, row.original)))) && (!range || within$1(cell(s, id, row.original), range))
 	}));
 	columns.push({
 		id: PICKED,
@@ -8816,6 +8816,79 @@ function RankedRow({ s, index }) {
 				})
 			})
 		]
+	});
+}
+// src/sections/table/resize.tsx
+/** px that a column keeps. */
+var LEAST = 48;
+var MOST = 1600;
+var KEY_STEP = 16;
+/** px of a letter of a name, and around a value. */
+var LETTER = 7.25;
+var AROUND = 44;
+/** Widths that the reader chose while the page is open, by table and column. */
+var chosen$1 = y$1({});
+/** The widths of a table's columns with those that the reader chose; the others stay as they are. */
+function withChosen(id, columns, widths) {
+	const own = chosen$1.value[id];
+	return own ? columns.map((c, i) => own[c.column.name] ?? widths[i]) : [...widths];
+}
+var within = (width) => Math.round(Math.min(MOST, Math.max(LEAST, width)));
+function choose(id, column, width) {
+	const { [column]: _, ...rest } = chosen$1.peek()[id] ?? {};
+	chosen$1.value = {
+		...chosen$1.peek(),
+		[id]: width === null ? rest : {
+			...rest,
+			[column]: within(width)
+		}
+	};
+}
+/** px that show the longest value of a column whole. */
+function contentWidth(values, usual) {
+	const longest = values.reduce((most, v) => typeof v === "string" && v.length > most ? v.length : most, 0);
+	return within(Math.max(usual, longest * LETTER + AROUND));
+}
+function Edge({ s, column, width }) {
+	const from = T(null);
+	const name = column.column.name;
+	const fit = () => choose(s.id, name, contentWidth(column.numeric ? [] : columnValues(s, name), column.width));
+	return /* @__PURE__ */ a("span", {
+		class: "edge",
+		role: "separator",
+		"aria-orientation": "vertical",
+		tabIndex: 0,
+		"aria-label": `Width of ${column.column.label}`,
+		"aria-valuenow": Math.round(width),
+		"aria-valuemin": LEAST,
+		"aria-valuemax": MOST,
+		"data-tip": "Drag, or ← and → keys: width. Double click or Enter: fit the content. Delete: as before.",
+		onPointerDown: (e) => {
+			from.current = {
+				x: e.clientX,
+				width
+			};
+			e.currentTarget.setPointerCapture(e.pointerId);
+			e.preventDefault();
+		},
+		onPointerMove: (e) => {
+			if (from.current) choose(s.id, name, from.current.width + e.clientX - from.current.x);
+		},
+		onPointerUp: () => {
+			from.current = null;
+		},
+		onPointerCancel: () => {
+			from.current = null;
+		},
+		onDblClick: fit,
+		onKeyDown: (e) => {
+			if (e.key === "ArrowLeft" || e.key === "ArrowRight") choose(s.id, name, width + (e.key === "ArrowLeft" ? -1 : 1) * KEY_STEP * (e.shiftKey ? 4 : 1));
+			else if (e.key === "Enter") fit();
+			else if (e.key === "Delete" || e.key === "Backspace") choose(s.id, name, null);
+			else return;
+			e.preventDefault();
+			e.stopPropagation();
+		}
 	});
 }
 // node_modules/@tanstack/virtual-core/dist/esm/lazy-measurements.js
@@ -10518,7 +10591,8 @@ function TableView({ s, main, shown, twins }) {
 		event.preventDefault();
 		event.stopPropagation();
 	};
-	const { widths, tall } = fit(columns, rooms.value[s.id] ?? 1e3);
+	const { widths: usual, tall } = fit(columns, rooms.value[s.id] ?? 1e3);
+	const widths = withChosen(s.id, columns, usual);
 	const least = widths.reduce((sum, w) => sum + w, 0);
 	const id = (index) => `${s.id}-row-${index}`;
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
@@ -10547,30 +10621,38 @@ function TableView({ s, main, shown, twins }) {
 							scope: "col",
 							class: `${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`,
 							"aria-sort": sort?.column === c.column.name ? sort.descending ? "descending" : "ascending" : "none",
-							children: [/* @__PURE__ */ a("button", {
-								type: "button",
-								onClick: () => order(c.column.name),
-								"data-tip": c.column.doc || void 0,
-								children: [c.heading, sort?.column === c.column.name && /* @__PURE__ */ a("span", {
-									class: "arrow",
-									"aria-hidden": "true",
-									children: sort.descending ? "↓" : "↑"
-								})]
-							}), /* @__PURE__ */ a(Popover, {
-								class: "head-caret",
-								label: `${c.column.label}: order, filter, hide`,
-								fixed: true,
-								button: /* @__PURE__ */ a(Icon, {
-									name: "down",
-									size: 12
+							children: [
+								/* @__PURE__ */ a("button", {
+									type: "button",
+									onClick: () => order(c.column.name),
+									"data-tip": c.column.doc || void 0,
+									children: [c.heading, sort?.column === c.column.name && /* @__PURE__ */ a("span", {
+										class: "arrow",
+										"aria-hidden": "true",
+										children: sort.descending ? "↓" : "↑"
+									})]
 								}),
-								children: (close) => /* @__PURE__ */ a(HeadMenu, {
+								/* @__PURE__ */ a(Popover, {
+									class: "head-caret",
+									label: `${c.column.label}: order, filter, hide`,
+									fixed: true,
+									button: /* @__PURE__ */ a(Icon, {
+										name: "down",
+										size: 12
+									}),
+									children: (close) => /* @__PURE__ */ a(HeadMenu, {
+										s,
+										l: c,
+										lead: i === 0,
+										close
+									})
+								}),
+								/* @__PURE__ */ a(Edge, {
 									s,
-									l: c,
-									lead: i === 0,
-									close
+									column: c,
+									width: widths[i]
 								})
-							})]
+							]
 						}, c.column.name)) })
 					}),
 					/* @__PURE__ */ a("tbody", { children: [
@@ -12212,7 +12294,7 @@ function Palette() {
 	const list = T(null);
 	const back = T(document.activeElement);
 	const asked = useFound(text.trim());
-	const groups = ordered(text, localGroups(text, pages.value.value?.analyses ?? catalog.value, w$2(() => (runs.value.value?.runs ?? []).map((r) => r.name), [runs.value.value]), chosen$1.value?.run.name ?? ""), foundGroups(asked.found, text));
+	const groups = ordered(text, localGroups(text, pages.value.value?.analyses ?? catalog.value, w$2(() => (runs.value.value?.runs ?? []).map((r) => r.name), [runs.value.value]), chosen$2.value?.run.name ?? ""), foundGroups(asked.found, text));
 	const results = groups.flatMap((g) => g.results);
 	const place = Math.min(at, results.length - 1);
 	F$1(() => {
@@ -12631,7 +12713,7 @@ function FailedItem({ f, rail }) {
 }
 // src/pages/bar.tsx
 function Bar() {
-	const c = chosen$1.value;
+	const c = chosen$2.value;
 	const list = runs.value.value;
 	const analyses = pages.value.value;
 	return /* @__PURE__ */ a("header", {
@@ -13657,7 +13739,7 @@ var STATE = {
 	error: "failed"
 };
 function Loading({ progress, since }) {
-	const c = chosen$1.value;
+	const c = chosen$2.value;
 	const p = progress ?? {};
 	const seconds = p.elapsed_s ?? (performance.now() - since) / 1e3;
 	const rate = p.bytes && seconds > .3 ? p.bytes / seconds : 0;
@@ -13752,7 +13834,7 @@ function FileLine({ w, s, share, stage }) {
 }
 function NotAvailable({ r }) {
 	const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
-	const snippet = argument ? argumentSnippet(argument, chosen$1.value?.span.kind === "sol_capture") : null;
+	const snippet = argument ? argumentSnippet(argument, chosen$2.value?.span.kind === "sol_capture") : null;
 	const can = entriesOf(catalog.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
 		class: "page-head",
@@ -13790,7 +13872,7 @@ function NotAvailable({ r }) {
 					/* @__PURE__ */ a(OtherRecording, {}),
 					!!can.length && /* @__PURE__ */ a("h2", { children: "Pages that this recording has data for" }),
 					/* @__PURE__ */ a("ul", {
-						class: "side-list",
+						class: "side-list wrapped",
 						children: can.map((a$5) => /* @__PURE__ */ a("li", { children: [
 							/* @__PURE__ */ a(Icon, { name: a$5.icon ?? a$5.name }),
 							/* @__PURE__ */ a(ViewLink, {
@@ -13817,10 +13899,10 @@ function Chosen({ r }) {
 }
 /** The same page of the other recording of this worker. */
 function OtherRecording() {
-	const other = chosen$1.value?.span.companion;
+	const other = chosen$2.value?.span.companion;
 	if (!other) return null;
-	const memory = isMemoryOnly(chosen$1.value.span);
-	const trace = chosen$1.value?.span.kind === "sol_capture";
+	const memory = isMemoryOnly(chosen$2.value.span);
+	const trace = chosen$2.value?.span.kind === "sol_capture";
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("h2", { children: "Other recording of this worker" }), /* @__PURE__ */ a("ul", {
 		class: "side-list",
 		children: /* @__PURE__ */ a("li", { children: [

@@ -91,3 +91,33 @@ def test_labels_of_the_roofline_never_collide(serve: Server, view: Callable[...,
     count, colliding = v.page.evaluate(COLLIDING)
     assert count >= 3 and colliding == []
     assert "bf16 matrix" in v.page.locator("[data-figure=roofline] .annotation").first.text_content()
+
+
+def test_a_column_is_as_wide_as_the_reader_wants(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a table of kernels, whose names are cut
+    v = view(viewport={"width": 1024, "height": 900})
+    v.open(serve.home + hash_of(v="1", page="kernels", run=LLM))
+    edge = v.page.get_by_role("separator", name="Width of Kernel").first
+    edge.wait_for()
+
+    def width() -> float:
+        return float(edge.evaluate("(e) => e.parentElement.getBoundingClientRect().width"))
+
+    # WHEN its edge is dragged THEN the column follows; keys do the same; a double click fits the longest name; Delete undoes all of it
+    edge.scroll_into_view_if_needed()
+    usual, box = width(), edge.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    v.page.mouse.move(x, y)
+    v.page.mouse.down()
+    v.page.mouse.move(x + 120, y, steps=4)
+    v.page.mouse.up()
+    assert abs(width() - usual - 120) < 8
+    edge.focus()
+    v.page.keyboard.press("ArrowLeft")
+    assert abs(width() - usual - 104) < 8
+    edge.dblclick()
+    cut = "(e) => { const n = [...e.closest('table').querySelectorAll('tbody tr > :first-child *')]; return n.filter((c) => c.scrollWidth > c.clientWidth + 1).length }"
+    assert width() > usual + 104 and edge.evaluate(cut) == 0
+    edge.focus()
+    v.page.keyboard.press("Delete")
+    assert abs(width() - usual) < 2

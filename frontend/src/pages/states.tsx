@@ -177,7 +177,7 @@ export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
           <div class="split-side">
             <OtherRecording />
             {!!can.length && <h2>Pages that this recording has data for</h2>}
-            <ul class="side-list">{can.map((a) => <li><Icon name={a.icon ?? a.name} /><ViewLink view={pageView(a.name)} class="link">{a.title}</ViewLink><span class="note">{a.question}</span></li>)}</ul>
+            <ul class="side-list wrapped">{can.map((a) => <li><Icon name={a.icon ?? a.name} /><ViewLink view={pageView(a.name)} class="link">{a.title}</ViewLink><span class="note">{a.question}</span></li>)}</ul>
             <RunsWithPage name={r.analysis} />
           </div>
         </div>

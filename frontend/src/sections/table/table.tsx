@@ -18,6 +18,7 @@ import { HeadMenu } from "./filters";
 import { below, choiceNow, ensureRows, pathTo, placeOf, shownRows, sortOf, withOpen, type Row, type Shown } from "./model";
 import { BLOCK, pagedOf, type Order } from "./pages";
 import { isRanked, RankedRow } from "./ranked";
+import { Edge, withChosen } from "./resize";
 import { useRows } from "./virtual";
 
 const ROW = 30;
@@ -143,7 +144,8 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
     event.stopPropagation();
   };
 
-  const { widths, tall } = fit(columns, rooms.value[s.id] ?? 1000);
+  const { widths: usual, tall } = fit(columns, rooms.value[s.id] ?? 1000);
+  const widths = withChosen(s.id, columns, usual);
   const least = widths.reduce((sum, w) => sum + w, 0);
   const id = (index: number): string => `${s.id}-row-${index}`;
   return (
@@ -168,6 +170,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
                   <Popover class="head-caret" label={`${c.column.label}: order, filter, hide`} fixed button={<Icon name="down" size={12} />}>
                     {(close) => <HeadMenu s={s} l={c} lead={i === 0} close={close} />}
                   </Popover>
+                  <Edge s={s} column={c} width={widths[i]!} />
                 </th>
               ))}
             </tr>
