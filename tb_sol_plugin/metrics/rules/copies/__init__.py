@@ -31,7 +31,7 @@ from tb_sol_plugin.tables.arrays import Ints
 _PROVEN: Final = (P.pageable_loading, P.managed)
 _AROUND: Final = (P.ping_pong, P.through_host)
 _OTHERS: Final = (P.gradients, P.graph_inputs, P.duplicates, P.tiny, P.coalescable, P.exposed)
-_ORDER: Final[tuple[Rule[CopyContext], ...]] = (*_PROVEN, *_AROUND, P.redundant, P.waiting, *_OTHERS)
+_ORDER: Final[tuple[Rule[CopyContext], ...]] = (*_AROUND, P.redundant, *_PROVEN, P.waiting, *_OTHERS)
 """From the most specific to the most general: the copies of a finding are offered to no later rule."""
 KEYS: Final = ids_of((P.waiting, *_PROVEN, P.redundant, *_AROUND, *_OTHERS))
 """Every finding by its stable name: rules that report each direction on its own have one per direction."""
