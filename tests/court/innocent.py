@@ -143,6 +143,16 @@ def the_profiler_flushes_its_buffers() -> TraceBuilder:
     return t
 
 
+@innocent("host_wait", "python_wait")
+def a_frame_of_the_profiler_runs_between_two_kernels() -> TraceBuilder:
+    """`step` of the profiler holds the host from 1 to 8 ms between two kernels: that is no cost of the program."""
+    t = step(10 * MS)
+    kernel(t, 0, 1000, 0, "a")
+    t.frame("torch/profiler/profiler.py(865): step", MS, 7 * MS)
+    kernel(t, 8000, 10_000, 8000, "b")
+    return t
+
+
 @innocent("exposed_communication")
 def small_all_reduces_are_overlapped() -> TraceBuilder:
     """Twenty all-reduces of 20 us under a kernel of 1 ms."""

@@ -192,6 +192,16 @@ def a_recording_without_steps_begins_with_host_work() -> TraceBuilder:
     return t
 
 
+@guilty(host_wait=saves(3 * MS))
+def the_program_waits_beside_a_frame_of_the_profiler() -> TraceBuilder:
+    """Between two kernels the profiler's `step` takes [1, 5) ms and the host does something else in [5, 8): only that is the program's."""
+    t = step(10 * MS)
+    kernel(t, 0, 1000, 0, "a")
+    t.frame("torch/profiler/profiler.py(865): step", MS, 4 * MS)
+    kernel(t, 8000, 10_000, 8000, "b")
+    return t
+
+
 @guilty(operator_wait=saves(4 * MS, possible=True, says="`aten::max`"), host_wait=saves(5 * MS))
 def an_operator_computes_on_the_cpu() -> TraceBuilder:
     """`aten::max` runs on the host in [1, 5) ms; the only kernel is launched at 8.99 ms and runs [9, 10)."""

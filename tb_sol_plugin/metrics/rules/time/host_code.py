@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.time.breakdown import LAUNCH_NS, device_word, host_id
 from tb_sol_plugin.metrics.work.ownership import outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
@@ -173,12 +173,27 @@ def operator_wait(context: TimeContext) -> Answer:
     )
 
 
+def profiler_frames(capture: Capture) -> arrays.Mask:
+    """Returns which host rows are Python frames of the profiler itself."""
+    named = arrays.where(capture.host["name"], lambda n: PROFILER.match(n) is not None)
+    return np.asarray(named & (at.host(capture).kind == S.FRAME), np.bool_)
+
+
+def profiler_time(capture: Capture) -> iv.Spans:
+    """Returns the time inside Python frames of the profiler on threads that launch device work, without the program's frames in them."""
+    h = at.host(capture)
+    profiler, own = profiler_frames(capture), np.flatnonzero(program_frames(capture))
+    rows = np.flatnonzero(profiler & np.isin(h.thread, launching_threads(capture)))
+    inside = own[tree.nearest(profiler, h.parent, h.stop, h.parent[own], h.start[own]) >= 0]
+    return iv.subtract(iv.union(h.start[rows], h.stop[rows]), iv.union(h.start[inside], h.stop[inside]))
+
+
 @rule("python_wait", page="gpu_breakdown", label="Idle causes", color="host")
 def python_wait(context: TimeContext) -> Answer:
     """Finds Python functions that launch nothing and run while the device has no work: before its first kernel, or between steps."""
     capture, gaps = context.capture, _long_gaps(context)
     h = at.host(capture)
-    profiler = arrays.where(capture.host["name"], lambda n: PROFILER.match(n) is not None) & (h.kind == S.FRAME)
+    profiler = profiler_frames(capture)
     use = program_frames(capture) & ~profiler & np.isin(h.thread, launching_threads(capture)) & quiet(capture)
     rows = np.flatnonzero(use)
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], gaps) >= LAUNCH_NS]
@@ -189,8 +204,7 @@ def python_wait(context: TimeContext) -> Answer:
     rows = rows[~waits[rows]]
     if not len(rows):
         return None
-    recorder = np.flatnonzero(profiler)
-    gaps = iv.subtract(gaps, iv.union(h.start[recorder], h.stop[recorder]))
+    gaps = iv.subtract(gaps, profiler_time(capture))
     taken = iv.intersect(gaps, iv.union(h.start[rows], h.stop[rows]))
     (name,), most = arrays.largest([capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], taken).astype(np.float64))
     same = rows[arrays.where(capture.host["name"], lambda n: n == name)[rows]]

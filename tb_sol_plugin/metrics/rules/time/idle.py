@@ -21,7 +21,7 @@ from tb_sol_plugin.metrics.rules.copies.patterns import upload_fix
 from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.collectives import link_text, unclaimed
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
-from tb_sol_plugin.metrics.rules.time.host_code import inside_text
+from tb_sol_plugin.metrics.rules.time.host_code import inside_text, profiler_time
 from tb_sol_plugin.metrics.rules.time.recorded import (
     NOT_FUSED,
     busiest_line,
@@ -269,8 +269,11 @@ def handover(context: TimeContext) -> Answer:
 
 @rule("host_wait", page="gpu_breakdown", label="Idle causes", color="host")
 def host_wait(context: TimeContext) -> Answer:
-    """Finds the wait for the host that no other rule explains, with the phase, the call or the operator in which most of it passes."""
-    by_host = host_idle(context.capture)
+    """Finds the wait for the host that no other rule explains, with the phase, the call or the operator in which most of it passes.
+
+    Time in Python frames of the profiler is no cost of the program: nobody answers for it.
+    """
+    by_host = iv.subtract(host_idle(context.capture), profiler_time(context.capture))
     idle = iv.intersect(context.idle, by_host)
     ns = iv.length(idle)
     if not ns:
