@@ -160,14 +160,14 @@ def recorder_text(capture: Capture, rows: Ints) -> str:
     if between <= USUAL_NS:
         return ""
     return (
-        f" The host needs {human(round(between), 'ns')} from one launch to the next, 20 to 40 µs in recordings without Python stacks: "
-        "recording them slows it down, so a part of this may be the recorder's."
+        f" The host needs {human(round(between), 'ns')} from one launch to the next; recording Python stacks takes time there, "
+        "so a part of this may be the recorder's: a recording without stacks shows it."
     )
 
 
 USUAL_NS: Final = 40_000
-"""Eager PyTorch that is recorded without stacks launches every 20 to 40 µs: medians of 20.0, 23.1, 26.0, 30.0 and 37.0 µs in recordings of
-training on V100 and A100 (a sixth, slowed by its host, 94 µs)."""
+"""Six recordings of training on V100 and A100 without stacks have medians of 20.0, 23.1, 26.0, 30.0, 37.0 and 94.2 µs from one launch to the
+next; above most of them the recorder is worth a word."""
 
 
 def busiest_line(capture: Capture, spans: iv.Spans) -> tuple[str, int]:
