@@ -166,7 +166,7 @@ def recorder_text(capture: Capture, rows: Ints) -> str:
 
 
 USUAL_NS: Final = 40_000
-"""Six recordings of training on V100 and A100 without stacks have medians of 20.0, 23.1, 26.0, 30.0, 37.0 and 94.2 µs from one launch to the
+"""Six recordings of training on V100 and A100 without stacks: medians of 20.0, 23.1, 26.0, 30.0, 37.0 and 94.2 µs from one launch to the
 next; above most of them the recorder is worth a word."""
 
 
