@@ -187,7 +187,7 @@ def _times(count: int) -> str:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """Returns `Rank 5`, `Ranks 3, 5 to 9 and 12`."""
+    """Returns `Rank 5`, `Ranks 3, 4 and 6 to 9`."""
     runs: list[tuple[int, int]] = []
     for rank in ranks:
         if runs and runs[-1][1] == rank - 1:
@@ -196,7 +196,7 @@ def _ranks(ranks: Sequence[int]) -> str:
             runs.append((rank, rank))
     if len(ranks) == 1:
         return f"Rank {ranks[0]}"
-    parts = [str(a) if a == b else f"{a} and {b}" if b == a + 1 and len(runs) == 1 else f"{a} to {b}" for a, b in runs]
+    parts = [part for a, b in runs for part in ([str(a)] if a == b else [str(a), str(b)] if b == a + 1 else [f"{a} to {b}"])]
     if len(parts) > NAMED:
         return f"{human(len(ranks), 'count')} ranks ({', '.join(parts[:NAMED])} …)"
     return "Ranks " + (parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}")
@@ -217,13 +217,18 @@ NAMED_OUTLIERS: Final = 3
 
 @dataclass(frozen=True, eq=False)
 class RankAxis(Generic[P]):
-    """The axis of ranks. x: of each rank that statistics are made of; ends: of the axis; bars: whether a rank is a bar or a point."""
+    """The axis of ranks, which has a place for each rank that has a recording and for no other.
+
+    x: of each rank that statistics are made of; ends: of the axis; bars: whether a rank is a bar or a point. places: of each rank with a
+    recording where it is on the axis, its own number unless ranks between have no recording; empty where recordings are drawn by name.
+    """
 
     ranks: Ranks[P]
     labels: tuple[str, ...]
     x: Floats
     ends: tuple[float, float]
     bars: bool
+    places: Mapping[int, int]
 
     @property
     def length(self) -> float:
@@ -233,28 +238,33 @@ class RankAxis(Generic[P]):
     def layout(self, *, last: bool = True) -> F.Plain:
         """Returns the axis itself. last: the lowest of several panels, which alone has text."""
         numbered = self.ranks.numbered
-        axis = F.axis("rank" if numbered and last else "", range=list(self.ends), showticklabels=last, tickformat="d")
+        gaps = any(rank != at for rank, at in self.places.items())
+        text = ("rank (those with a recording)" if gaps else "rank") if numbered and last else ""
+        axis = F.axis(text, range=list(self.ends), showticklabels=last, tickformat="d")
         if self.length < 20:
             axis["dtick"] = 1
-        if not numbered:
+        if gaps:
+            every = -(-len(self.places) // FEW)
+            shown = list(self.places.items())[::every]
+            axis |= {"tickvals": [at for _, at in shown], "ticktext": [str(rank) for rank, _ in shown]}
+        elif not numbered:
             many = len(self.x) > FEW
             axis |= {"tickvals": [] if many else self.x.tolist(), "ticktext": [] if many else [short(n) for n in self.labels]}
         return axis
 
     def excluded(self, axes: F.Plain, height: float) -> list[F.Plain]:
-        """Returns crosses where a rank has no recording, or one that cannot be compared; none where recordings are drawn by name."""
-        if not self.ranks.numbered:
-            return []
-        why = dict.fromkeys(self.ranks.missing, "no recording in this run")
-        why |= {p.rank: p.problem for p in self.ranks.excluded if p.rank is not None and p.state != "waiting" and p.rank not in why}
+        """Returns crosses where the recording of a rank cannot be compared; none where recordings are drawn by name."""
         shown = {w.rank for w in self.ranks.read}
-        at = [r for r in sorted(why) if r not in shown]
-        if not at:
+        why: dict[int, str] = {}
+        for one in self.ranks.excluded:
+            if one.rank is not None and one.rank in self.places and one.state != "waiting" and one.rank not in shown:
+                why.setdefault(one.rank, one.problem)
+        if not why:
             return []
         ink = F.light("ink-3")
         return [{
-            "type": "scatter", "mode": "markers", "name": "left out", "x": at, "y": [height] * len(at),
-            "hovertext": [f"<b>rank {r}</b><br>{F.escape(why[r])}" for r in at], "hoverinfo": "text", "showlegend": False,
+            "type": "scatter", "mode": "markers", "name": "left out", "x": [self.places[r] for r in sorted(why)], "y": [height] * len(why),
+            "hovertext": [f"<b>rank {r}</b><br>{F.escape(why[r])}" for r in sorted(why)], "hoverinfo": "text", "showlegend": False,
             "marker": {"symbol": "x-thin", "size": 7, "color": ink, "line": {"width": 1.4, "color": ink}}, **axes,
         }]  # fmt: skip
 
@@ -262,15 +272,18 @@ class RankAxis(Generic[P]):
 def axis_of(compared: Comparison[P]) -> RankAxis[P]:
     """Returns the axis of compared ranks: their numbers, or their order where a recording has no rank.
 
-    It ends at the last rank of the job where that is known, so that it stays the same while ranks are being read.
+    Recordings that are not read yet have their place, so that the axis stays the same while ranks are being read.
     """
     ranks = compared.ranks
     own = [w.rank for w, counts in zip(ranks.read, ranks.counts.tolist(), strict=True) if counts]
-    x = np.array(own if ranks.numbered else range(len(own)), np.float64)
-    known = ranks.world_size is not None and ranks.numbered
-    low, high = (0.0, float(ranks.world_size or 1) - 1.0) if known else (float(x.min()), float(x.max()))
+    recorded = sorted({w.rank for w in (*ranks.read, *ranks.excluded) if w.rank is not None}) if ranks.numbered else []
+    gaps = len(recorded) > 1 and recorded[-1] - recorded[0] >= len(recorded)
+    places = {rank: i if gaps else rank for i, rank in enumerate(recorded)}
+    x = np.array([places[r] for r in own if r is not None] if ranks.numbered else range(len(own)), np.float64)
+    ends = list(places.values()) or x.tolist()
+    low, high = float(ends[0]), float(ends[-1])
     pad = max((high - low) * 0.015, 0.5)
-    return RankAxis(ranks, compared.labels, x, (low - pad, high + pad), max(len(x), ranks.total) <= BARS)
+    return RankAxis(ranks, compared.labels, x, (low - pad, high + pad), max(len(x), ranks.total) <= BARS, places)
 
 
 def marks(

@@ -102,13 +102,19 @@ def test_rows_lead_to_the_copies_of_their_worker(report: Report) -> None:
         assert link.query["span"] == "1700000000000000000"
 
 
-def test_the_figure_holds_a_point_per_rank(report: Report) -> None:
+def test_the_figure_has_a_place_for_each_rank_with_a_recording_and_for_no_other(report: Report) -> None:
     figure = report.section("panels")
     assert isinstance(figure, FigureSection) and figure.table == "ranks"
     points = next(t for t in figure.figure["data"] if t["name"] == "Host to device")  # type: ignore[attr-defined]
-    assert points["x"] == [float(r) for r in READ] and points["y"] == [400.0 if r == 7 else 40.0 for r in READ]
+    # GIVEN ranks 5 and 12 without a file THEN neither is on the axis, and the ranks after 5 stand one place to the left of their number
+    recorded = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]
+    axes = [v for k, v in figure.figure["layout"].items() if k.startswith("xaxis")]  # type: ignore[attr-defined]
+    assert axes and all(a["ticktext"] == [str(r) for r in recorded] and a["tickvals"] == list(range(11)) for a in axes)
+    assert all(a["range"] == [-0.5, 10.5] for a in axes) and axes[-1]["title"]["text"] == "rank (those with a recording)"
+    assert [recorded[int(x)] for x in points["x"]] == list(READ) and points["y"] == [400.0 if r == 7 else 40.0 for r in READ]
+    # THEN a recording that cannot be read has a cross that says why
     absent = next(t for t in figure.figure["data"] if t["name"] == "left out")  # type: ignore[attr-defined]
-    assert absent["x"] == [5, 8, 9, 12] and "no recording" in absent["hovertext"][0] and "empty" in absent["hovertext"][2]
+    assert [recorded[x] for x in absent["x"]] == [8, 9] and "rank 8" in absent["hovertext"][0] and "empty" in absent["hovertext"][1]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,13 @@ def test_two_jobs_in_one_folder_are_reported() -> None:
 
 @pytest.mark.parametrize(
     ("ranks", "text"),
-    [([5], "Rank 5"), ([4, 5], "Ranks 4 and 5"), ([1, 2, 3], "Ranks 1 to 3"), ([0, 2, 3, 4, 9], "Ranks 0, 2 to 4 and 9")],
+    [
+        ([5], "Rank 5"),
+        ([4, 5], "Ranks 4 and 5"),
+        ([1, 2, 3], "Ranks 1 to 3"),
+        ([0, 2, 3, 4, 9], "Ranks 0, 2 to 4 and 9"),
+        ([1, 2, 4, 5, 6], "Ranks 1, 2 and 4 to 6"),
+    ],
 )
 def test_runs_of_ranks_are_written_as_ranges(ranks: list[int], text: str) -> None:
     assert sections._ranks(ranks) == text
