@@ -163,6 +163,11 @@ def rows_of(ranks: Sequence[Rank]) -> list[Row]:
     return out
 
 
+def expects(ranks: Sequence[Rank]) -> bool:
+    """Returns whether anything is expected of any rank."""
+    return any(one.bytes is not None for rank in ranks for one in rank.expected.parts.values())
+
+
 def compared(rows: Sequence[Row]) -> list[Row]:
     """Returns rows with both numbers, without the total, which the others make up."""
     return [row for row in rows if row.difference is not None and row.name != "total"]
@@ -182,10 +187,17 @@ def _flag(part: ExpectedReduction) -> str:
 MIB: Final = 1 << 20
 MOST_RANKS: Final = 200
 """Ranks in the table of parts: those whose parts lie farthest from what is expected."""
+OF_EXPECTED: Final = ("expected_bytes", "difference_bytes", "of_expected", "verdict", "formula")
+"""Columns of the parts that say nothing where nothing is expected."""
 
 
-def parts_table(ranks: Sequence[Rank], rows: Sequence[Row], links: list[Link]) -> TableSection:
-    kept = list(rows)
+def parts_table(ranks: Sequence[Rank], rows: Sequence[Row], links: list[Link]) -> TableSection | None:
+    """Builds the table of parts; where nothing is expected it has those that were recorded. None where there are none of these either."""
+    expected = expects(ranks)
+    kept = list(rows) if expected else [row for row in rows if row.held.bytes is not None]
+    if not kept:
+        return None
+    left_out = len(kept)
     if len(ranks) > MOST_RANKS:
         off = {rank.worker.worker: 0 for rank in ranks}
         for row in compared(rows):
@@ -198,10 +210,17 @@ def parts_table(ranks: Sequence[Rank], rows: Sequence[Row], links: list[Link]) -
         for column, mark in row.marks().items():
             marks.setdefault(column, {})[str(at)] = mark
     alone = len(ranks) == 1
-    columns = columns_of(PARTS, [all(rank.worker.rank is not None for rank in ranks)])
+    hidden = frozenset() if expected else frozenset(OF_EXPECTED)
+    hidden |= frozenset({"stage"} if not frame["stage"].notna().any() else ())
+    columns = columns_of(PARTS, [all(rank.worker.rank is not None for rank in ranks)], hidden)
+    if not expected:
+        return make_table(
+            "parts", "What was recorded of each part", frame, columns, key="id", filters=[] if alone else ["rank", "part"], marks=marks,
+            truncated=left_out - len(kept), subtitle="bytes on each rank; nothing is expected until the sizes of the model are known",
+        )  # fmt: skip
     return make_table(
         "parts", "Expected against actual", frame, columns, key="id", filters=["verdict"] if alone else ["rank", "part", "verdict"],
-        marks=marks, links=links, truncated=len(rows) - len(kept),
+        marks=marks, links=links, truncated=left_out - len(kept),
         subtitle="bytes of each part on each rank; ok where they are at most 5 % apart",
         footer="Activations are the most that is kept for the backward pass at once; recordings hold them together with the logits. With "
         "BF16, gradients are expected to go into FP32 main gradients as they are made. Base and what is in none of the parts are measured, "
@@ -209,8 +228,9 @@ def parts_table(ranks: Sequence[Rank], rows: Sequence[Row], links: list[Link]) -
     )  # fmt: skip
 
 
-def captured_table(ranks: Sequence[Rank]) -> TableSection:
-    rows = []
+def captured_table(ranks: Sequence[Rank]) -> TableSection | None:
+    """Builds the table of what the program read of its model and optimizer; None where it read nothing and nothing is expected."""
+    rows: list[dict[str, Scalar]] = []
     marks: dict[str, dict[str, Mark]] = {}
     for at, rank in enumerate(ranks):
         own, wide = rank.part, (rank.part.master_weight_bytes, rank.part.main_grad_bytes)
@@ -224,6 +244,9 @@ def captured_table(ranks: Sequence[Rank]) -> TableSection:
         if own.flag:
             why = "something is counted twice" if own.flag == "negative" else "more than 5 % of the whole"
             marks.setdefault("unknown_bytes", {})[str(at)] = Mark("flagged", why)
+    silent = ("rank", "worker", "parameters_verdict")
+    if not any(value is not None for row in rows for name, value in row.items() if name not in silent):
+        return None
     return make_table(
         "captured", "Captured on each rank", pd.DataFrame(rows, columns=[c.name for c in CAPTURED], dtype=object), CAPTURED, key="worker",
         marks=marks, subtitle="master weights and main gradients as they were read, in MiB; parameters counted and by formula",
@@ -334,16 +357,9 @@ def run(workers: Sequence[RecordingReduction[ExpectedReduction]], query: MemoryE
     drawn = rank_bars(ranks, rows)
     if drawn is not None:
         sections.append(drawn)
-    if ranks:
-        sections += [parts_table(ranks, rows, plan), captured_table(ranks)]
-    budgets = records_table(ranks)
-    if budgets is not None:
-        sections.append(budgets)
-    if first.sizes:
-        sections.append(sizes_table(first, ranks, plan))
-    formulas = formulas_table(ranks)
-    if formulas is not None:
-        sections.append(formulas)
+    sizes = sizes_table(first, ranks, plan) if first.sizes else None
+    tables = (parts_table(ranks, rows, plan), captured_table(ranks), records_table(ranks), sizes, formulas_table(ranks))
+    sections += [table for table in tables if table is not None]
     sections += R.left_out(found)
     return Report(
         analysis="memory_expected",
@@ -381,7 +397,7 @@ def _values(found: Ranks[ExpectedReduction], ranks: Sequence[Rank], rows: Sequen
     return {
         "workers": found.total, "workers_read": len(found.read), "expected_bytes": expected, "actual_bytes": actual,
         "difference_bytes": actual - expected if actual is not None and expected is not None else None,
-        "parts_compared": len(both), "parts_ok": sum(row.verdict == "ok" for row in both),
+        "parts_compared": len(both), "parts_ok": sum(row.verdict == "ok" for row in both) if both else None,
         "worst_part": PART_LABELS[worst.name] if worst is not None else None, "worst_rank": worst.rank.label if worst is not None else None,
         "worst_difference_bytes": worst.difference if worst is not None else None,
         "model_parameters": model.parameters if model is not None else None,
@@ -399,7 +415,8 @@ def _tiles(values: dict[str, Scalar]) -> FactsSection:
         "worst_difference_bytes": f"{values['worst_part']}, {values['worst_rank']}",
     }  # fmt: skip
     shown = ("expected_bytes", "actual_bytes", "parts_ok", "worst_difference_bytes", "model_parameters")
-    return R.tiles(values, FACTS, title="Expected and actual", weight="headline", shown=shown, notes=notes, marks=marks)
+    title = "Expected and actual" if values["expected_bytes"] is not None else "Actual"
+    return R.tiles(values, FACTS, title=title, weight="headline", shown=shown, notes=notes, marks=marks)
 
 
 def _gib(size: Scalar) -> str:
@@ -418,10 +435,11 @@ def _headline(ranks: Sequence[Rank], rows: Sequence[Row]) -> str:
     both, worst = compared(rows), _worst(rows)
     many = "The rank" if len(ranks) == 1 else f"The {human(len(ranks), 'count')} ranks"
     if not both:
-        known = any(rank.expected.parts["parameters"].bytes is not None for rank in ranks)
-        if not known:
-            return "What is expected is not known: this recording does not say the sizes of the model. Name them above, or choose a preset."
-        return "None of the expected parts was recorded."
+        if expects(ranks):
+            return "None of the expected parts was recorded."
+        if any(rank.expected.problem for rank in ranks):
+            return "Nothing is expected of this model in this layout: the two do not fit."
+        return "How large is the model? The recording does not say it. Choose a preset or give its sizes, and its memory is worked out."
     fine = sum(row.verdict == "ok" for row in both)
     if worst is None or worst.difference is None:
         hold = "holds" if len(ranks) == 1 else "hold"
@@ -442,15 +460,7 @@ def _notices(ranks: Sequence[Rank]) -> list[Notice]:
     wrong = dict.fromkeys(rank.expected.problem for rank in ranks if rank.expected.problem)
     out = [Notice(f"Nothing is expected: {problem}.") for problem in wrong]
     if first.lacking:
-        lacking = ", ".join(f"`{name}`" for name in first.lacking)
-        stands = "So nothing is expected."
-        if first.counted:
-            stands = "Parameters as counted stand in for the formula; activations and logits are not expected."
-        text = (
-            f"The recording does not say {lacking} of its model. {stands} Say them above, choose a preset, or record them: "
-            "`sol.capture(..., plan={...})`."
-        )
-        out.append(Notice(text, "info"))
+        out.append(_request(first))
     guessed = [name for name, (_, where) in first.sizes.items() if where == "assumed" and name in ASSUMED]
     if guessed and first.model is not None:
         sentence = ", ".join(f"{name} = {first.sizes[name][0]}" for name in guessed)
@@ -471,6 +481,19 @@ def _notices(ranks: Sequence[Rank]) -> list[Notice]:
     if all(rank.part.held[name].bytes is None for rank in ranks for name in ROWS[:5]):
         out.append(Notice(f"What parameters, gradients and optimizer hold was not recorded: {NOTHING}.", "info"))
     return out
+
+
+def _request(first: Expectation) -> Notice:
+    """Asks for the sizes of the model that the recording does not say, with the three ways to give them."""
+    lacking = ", ".join(f"`{name}`" for name in first.lacking)
+    sizes = ", ".join(f'"{name}": …' for name in first.lacking)
+    stands = "Until then nothing is expected."
+    if first.counted:
+        stands = "Until then parameters as counted stand in for the formula, and activations and logits are not expected."
+    return Notice(
+        f"The recording does not say {lacking} of its model. Give them here or choose a preset, or let the program write them into its "
+        f"recordings: `sol.capture(..., plan={{{sizes}}})`. {stands}", "info",
+    )  # fmt: skip
 
 
 # -- Expected and actual memory of each rank, as two bars -------------------------------------------------------------
@@ -497,13 +520,17 @@ def rank_bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | Non
     """Draws expected and actual memory of each rank; None where nothing is known of any rank."""
     shown = list(ranks)[:MOST_DRAWN]
     of = {(row.rank.worker.worker, row.name): row for row in rows}
+    both = expects(ranks)
+    if not both and not any(row.held.bytes for row in rows if row.name in COLORS):
+        return None
     names: list[tuple[str, str]] = []
     lengths: list[dict[str, int]] = []
     for rank in shown:
         stage = f", stage {rank.expected.stage}" if rank.expected.layout is not None and rank.expected.layout.pp > 1 else ""
         for kind, sizes_table in _two_bars({name: of[rank.worker.worker, name] for name in (*COLORS, "total")}):
-            names.append((f"{escape(rank.label)}{stage}", kind))
-            lengths.append(sizes_table)
+            if kind == "actual" or both:
+                names.append((f"{escape(rank.label)}{stage}", kind))
+                lengths.append(sizes_table)
     totals = [sum(sizes_table.values()) for sizes_table in lengths]
     if not any(totals):
         return None
@@ -532,7 +559,8 @@ def rank_bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | Non
     margin = {"l": 90, "r": 14, "t": 10, "b": 46}
     figure = F.figure(data, x=x, y=axis, barmode="stack", bargap=0.3, showlegend=True, margin=margin)
     return FigureSection(
-        id="bars", title="Expected and actual", subtitle=f"of each rank; parts that are not recorded are missing from its bar{left}",
+        id="bars", title="Expected and actual" if both else "Actual",
+        subtitle=f"of each rank; parts that are not recorded are missing from its bar{left}",
         figure=figure, summary=_summary(names, totals), table="parts", height=80 + 30 * len(names),
     )  # fmt: skip
 

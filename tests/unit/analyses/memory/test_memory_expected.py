@@ -266,9 +266,20 @@ def test_nothing_known_at_all_still_shows_what_is_there(tmp_path: Path) -> None:
     b.records.insert(-1, {"kind": "memory", "time_ns": 1, "device": 0, "allocated": 5 * GB, "max_allocated": 6 * GB})
     b.write(tmp_path / b.name)
     report = report_of(tmp_path)
-    assert report.headline.startswith("What is expected is not known") and cells(report).loc["in use at most", "actual_bytes"] == 6 * GB
+    # THEN the page asks for the sizes of the model, with the names under which they are given, and shows no number of what is not known
+    assert report.headline.startswith("How large is the model?") and cells(report).loc["in use at most", "actual_bytes"] == 6 * GB
+    (asks,) = [n.text for n in report.notices if "does not say" in n.text]
+    assert "`hidden`, `layers`, `vocab`, `ffn`, `heads`" in asks and "choose a preset" in asks and 'plan={"hidden": …' in asks
+    (tiles,) = [s for s in report.sections if s.id == "facts"]
+    assert report.facts["parts_ok"] is None and "parts_ok" in tiles.hidden and "0 of 0" not in str(tiles)  # type: ignore[union-attr]
+    assert not {"bars", "captured", "sizes", "formulas"} & {s.id for s in report.sections}
+    assert report.table("parts")["actual_bytes"].notna().all(), "no row of dashes"
+    shown = {c.name for c in report.section("parts").columns if c.rank < 3}  # type: ignore[union-attr]
+    assert "actual_bytes" in shown and not {"expected_bytes", "difference_bytes", "verdict"} & shown
     # AND a preset is enough to expect something
-    rows = cells(report_of(tmp_path, preset="llama-7b", tp=2, pp=2))
+    full = report_of(tmp_path, preset="llama-7b", tp=2, pp=2)
+    assert {"bars", "sizes", "formulas"} <= {s.id for s in full.sections} and not any("does not say" in n.text for n in full.notices)
+    rows = cells(full)
     assert rows.loc["parameters", "expected_bytes"] == 2 * P and rows.loc["in use at most", "verdict"] == "less"
 
 
@@ -299,7 +310,7 @@ def test_layouts_that_cannot_be_and_values_that_do_not_fit(tmp_path: Path) -> No
     # GIVEN tensor parallel ranks that do not divide the heads THEN nothing is expected, with the reason and what would do
     report = report_of(folder, tp=3)
     assert any("32 heads do not divide over tp = 3" in n.text for n in report.notices) and cells(report)["expected_bytes"].isna().all()
-    assert cells(report).loc["parameters", "actual_bytes"] == 2 * P
+    assert cells(report).loc["parameters", "actual_bytes"] == 2 * P and "do not fit" in report.headline
     for odd in ({"hidden": 0}, {"hidden": "wide"}, {"preset": "llama-8b"}, {"recompute": "some"}, {"tp": -1}, {"colour": "red"}):
         with pytest.raises(BadQuery):
             report_of(folder, **odd)
