@@ -508,12 +508,17 @@ MOST_DRAWN: Final = 16
 """Ranks that are drawn."""
 
 
-def _two_bars(own: Mapping[str, Row]) -> tuple[tuple[str, dict[str, int]], ...]:
-    """Returns the bytes of each part of a rank, as expected and as they are; what no part explains is the rest."""
+def _bars(own: Mapping[str, Row], *, both: bool) -> list[tuple[str, dict[str, int]]]:
+    """Returns the bytes of each part of a rank, as expected (where `both`) and as they are; what no part explains is the rest."""
     expected = {name: row.expected.bytes or 0 for name, row in own.items() if name in COLORS}
     actual = {name: row.held.bytes or 0 for name, row in own.items() if name in COLORS}
     rest = (own["total"].held.bytes or 0) - sum(actual.values())
-    return ("expected", expected), ("actual", {**actual, REST_OF_PEAK: max(rest, 0)})
+    return [("expected", expected)] * both + [("actual", {**actual, REST_OF_PEAK: max(rest, 0)})]
+
+
+def _worth_drawing(lengths: Sequence[Mapping[str, int]], *, both: bool) -> bool:
+    """Returns whether a bar has anything: where nothing is expected, anything beside the rest of the peak."""
+    return any(size for one in lengths for name, size in one.items() if both or name != REST_OF_PEAK)
 
 
 def rank_bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | None:
@@ -521,18 +526,15 @@ def rank_bars(ranks: Sequence[Rank], rows: Sequence[Row]) -> FigureSection | Non
     shown = list(ranks)[:MOST_DRAWN]
     of = {(row.rank.worker.worker, row.name): row for row in rows}
     both = expects(ranks)
-    if not both and not any(row.held.bytes for row in rows if row.name in COLORS):
-        return None
     names: list[tuple[str, str]] = []
     lengths: list[dict[str, int]] = []
     for rank in shown:
         stage = f", stage {rank.expected.stage}" if rank.expected.layout is not None and rank.expected.layout.pp > 1 else ""
-        for kind, sizes_table in _two_bars({name: of[rank.worker.worker, name] for name in (*COLORS, "total")}):
-            if kind == "actual" or both:
-                names.append((f"{escape(rank.label)}{stage}", kind))
-                lengths.append(sizes_table)
+        for kind, sizes_table in _bars({name: of[rank.worker.worker, name] for name in (*COLORS, "total")}, both=both):
+            names.append((f"{escape(rank.label)}{stage}", kind))
+            lengths.append(sizes_table)
     totals = [sum(sizes_table.values()) for sizes_table in lengths]
-    if not any(totals):
+    if not _worth_drawing(lengths, both=both):
         return None
     factor, unit = scale_of(max(totals), "B")
     y = [[name for name, _ in names], [kind for _, kind in names]]
