@@ -1,6 +1,6 @@
 """Prints precision and recall of every rule of the findings over the library of situations with known truth.
 
-    python -m benchmarks.court           # the table, what was wrong, what is known to be missed
+    python -m benchmarks.court           # the table with what is known to be missed and why, and what was wrong
     python -m benchmarks.court FILE...   # whether the findings of these recordings keep the laws of all findings
 
 Ends with 1 where a finding is false, or missing without being known to.
@@ -41,10 +41,9 @@ def main(arguments: Sequence[str] | None = None, console: Console | None = None)
             told = v.situation.truth.get(rule)
             truth = f"true: {told.least:,.0f} to {told.most:,.0f}" if told is not None else "nothing of it is true"
             out.print(f"FALSE   {rule} in {v.situation.name}: saves {f.saving:,}; {truth}\n        {f.title} / {f.evidence} / {f.fix}")
-        for rule in v.silent:
-            known = v.situation.truth[rule].missed
-            bad |= not known
-            out.print(f"{'known ' if known else ''}MISSED  {rule} in {v.situation.name}{f': {known}' if known else ''}")
+        for rule in v.unknown:
+            bad = True
+            out.print(f"MISSED  {rule} in {v.situation.name}")
     return int(bad)
 
 
@@ -56,6 +55,8 @@ def table(verdicts: list[Verdict]) -> Table:
     for rule, s in scores(verdicts).items():
         alike = f"{s.alike} of {s.alikes}" if s.alikes else ""
         grid.add_row(rule, str(s.right), str(s.wrong), str(s.missed), _part(s.precision), _part(s.recall), alike)
+    known = [f"{r} cannot see {v.situation.name}: {v.situation.truth[r].missed}" for v in verdicts for r in v.silent if r not in v.unknown]
+    grid.caption = "\n".join(known) or None
     return grid
 
 

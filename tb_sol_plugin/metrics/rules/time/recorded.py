@@ -17,6 +17,7 @@ import pandas as pd
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.records import frame_text
 from tb_sol_plugin.metrics.rules.copies.context import program_frames
+from tb_sol_plugin.metrics.rules.engine import count_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model import schemas as S
@@ -145,23 +146,30 @@ BREAKS: Final = '# compiled already: TORCH_LOGS="graph_breaks,perf_hints" shows 
 def recorder_text(capture: Capture, rows: Ints) -> str:
     """Returns that the recorder slows down the launches of some device rows, where stacks were recorded and launches are rare; else "".
 
-    The median time from one launch to the next on the thread that makes most of them, against that of recordings without stacks.
+    The median time from one launch to the next on the thread that makes most of them, against that of recordings without stacks; and the
+    mean number of Python calls between two launches, of which each takes time to record.
     """
     h = at.host(capture)
     call = capture.device["call"].to_numpy()[rows]
     call = call[call >= 0]
-    if not len(call) or not (h.kind == S.FRAME).any():
+    if not len(call):
         return ""
     threads, count = np.unique(h.thread[call], return_counts=True)
+    thread = threads[count.argmax()]
     every = np.unique(capture.device["call"].to_numpy())
     every = every[every >= 0]
-    start = np.sort(h.start[every[h.thread[every] == threads[count.argmax()]]])
+    start = np.sort(h.start[every[h.thread[every] == thread]])
     between = float(np.median(np.diff(start))) if len(start) > 1 else 0.0
     if between <= USUAL_NS:
         return ""
+    frames = h.start[(h.kind == S.FRAME) & (h.thread == thread)]
+    calls = round(int(((frames >= start[0]) & (frames < start[-1])).sum()) / (len(start) - 1))
+    if not calls:
+        return ""
     return (
-        f" The host needs {human(round(between), 'ns')} from one launch to the next; recording Python stacks takes time there, "
-        "so a part of this may be the recorder's: a recording without stacks shows it."
+        f" The host needs {human(round(between), 'ns')} from one launch to the next, and {count_text(calls, 'Python call')} "
+        f"{'is' if calls == 1 else 'are'} recorded meanwhile: that takes time, so a part of this may be the recorder's; a recording "
+        "without stacks shows it."
     )
 
 

@@ -152,16 +152,21 @@ def test_a_python_line_is_named_where_stacks_name_it(tmp_path: Path) -> None:
 
 
 def test_stacks_that_slow_the_launches_down_are_said_to(tmp_path: Path) -> None:
-    # GIVEN launches 50 µs apart, recorded with stacks and without; and with stacks, 10 µs apart
-    with_stacks, fast = launches(), step(100_000)
+    # GIVEN ten launches 50 µs apart, recorded with two Python calls before each, without stacks, and with a single frame around them all;
+    # and with stacks, 10 µs apart
+    with_stacks, fast, one = launches(), step(100_000), launches()
     for i in range(10):
         fast.launch("k", at=10_000 * i, start=10_000 * i + 5_000, duration=2_000)
-    for t in (with_stacks, fast):
-        t.frame("train.py(80): main", 0, 100_000)
-    slow, plain, quick = (found(t, tmp_path / n)["launch_bound"] for n, t in (("a", with_stacks), ("b", launches()), ("c", fast)))
-    # THEN only the first has the caveat, and none saves less for it
-    assert "needs 50.00\u202fµs from one launch to the next; recording Python stacks" in slow.evidence
-    assert "stacks" not in plain.evidence + quick.evidence and slow.saving == plain.saving
+    for t in (with_stacks, fast, one):
+        t.frame("train.py(80): main", 0, 600_000)
+    for t, apart in ((with_stacks, 50_000), (fast, 10_000)):
+        for i in range(20):
+            t.frame("torch/_ops.py(1): __call__", i * apart // 2, apart // 4)
+    made = {"a": with_stacks, "b": launches(), "c": fast, "d": one}
+    slow, *others = (found(t, tmp_path / n)["launch_bound"] for n, t in made.items())
+    # THEN only the first has the caveat, with the calls that are recorded, and none saves less for it
+    assert "needs 50.00\u202fµs from one launch to the next, and 2 Python calls are recorded meanwhile" in slow.evidence
+    assert not any("recorder" in f.evidence for f in others) and slow.saving == others[0].saving
 
 
 # -- Attention of others ---------------------------------------------------------------------------------------------------
