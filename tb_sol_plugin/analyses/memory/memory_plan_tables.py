@@ -119,7 +119,7 @@ def planned(query: MemoryPlanQuery, capture: Capture | None = None) -> Plan:
     """Returns the plan that a query asks for; what it leaves open is that of the recording, of the preset, or the default. BadQuery."""
     given = {name: value for name in NAMES if (value := getattr(query, name)) is not None and value != ""}
     reported = _of_recording(capture) if capture is not None else {}
-    base, notes = _recorded_model(reported, given)
+    base, notes = _recorded_model(reported, given) if capture is not None else (None, [])
     taken = {n: v for n, v in reported.items() if n not in _MODEL and n not in given}
     if "world" in given:
         taken.pop("dp", None)
@@ -163,11 +163,12 @@ def _understood(name: str, value: str) -> bool:
 def _recorded_model(recorded: Mapping[str, str], given: Mapping[str, object]) -> tuple[Model | None, list[str]]:
     """Returns the model as recorded, unless the query names a preset or the recording does not say enough of it."""
     sizes = {n: v for n, v in recorded.items() if n in _MODEL}
-    if "preset" in given or not sizes:
+    if "preset" in given:
         return None, []
     lacking = [n for n in NEEDED if n not in sizes and n not in given]
     if lacking:
-        note = f"The recording does not say {', '.join(lacking)} of its model: the sizes are those of {CALLED[DEFAULT_PRESET]}."
+        name = CALLED[DEFAULT_PRESET]
+        note = f"The recording does not say {', '.join(lacking)} of its model: the sizes are those of {name} until you give them."
         return None, [] if set(given) & set(_MODEL) else [note]
     known: dict[str, str | int | bool | None] = {**sizes, **{n: v for n in NEEDED if n in given and isinstance(v := given[n], int)}}
     return model_and_layout(known)[0], []

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin import ingest
+from tb_sol_plugin.analyses.memory.memory_plan import memory_plan as planned_report
+from tb_sol_plugin.analyses.memory.memory_plan_query import MemoryPlanQuery
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report
@@ -63,16 +65,21 @@ def test_what_is_chosen_stands_over_the_recording(tmp_path: Path) -> None:
 def test_a_recording_that_says_little_is_filled_up_and_says_so(tmp_path: Path) -> None:
     found = report(recorded(tmp_path, {"hidden": [512, "told"], "tp": [2, "groups"], "optimizer": ["Shampoo", "told"], "recompute": ["full", "args"]}))
     assert found.facts["model"] == "LLaMA-7B" and found.facts["world"] == 2 and found.fields["recompute"].value == "full"
-    assert found.notices[0].text == "The recording does not say layers, vocab, ffn, heads of its model: the sizes are those of LLaMA-7B."
+    assert found.notices[0].text == "The recording does not say layers, vocab, ffn, heads of its model: the sizes are those of LLaMA-7B until you give them."
     assert found.notices[1].text.startswith("Taken from the recording: tp, recompute.")
     whole = report(recorded(tmp_path, {"hidden": [512, "told"]}), layers=2, vocab=1000, ffn=2048, heads=8)
     assert whole.facts["model"] == "the recorded model with changes" and whole.fields["hidden"].value == "512"
 
 
-def test_a_recording_without_a_model_is_the_preset(tmp_path: Path) -> None:
-    found = report(recorded(tmp_path, None))
-    assert found.facts["model"] == "LLaMA-7B"
-    assert len([n for n in found.notices if not n.text.startswith("It fits on ")]) == 1
+def test_a_recording_without_a_model_is_the_preset_and_says_so(tmp_path: Path) -> None:
+    capture = recorded(tmp_path, None)
+    found = report(capture)
+    text = "The recording does not say hidden, layers, vocab, ffn, heads of its model: the sizes are those of LLaMA-7B until you give them."
+    assert found.facts["model"] == "LLaMA-7B" and text in [n.text for n in found.notices]
+    assert len([n for n in found.notices if not n.text.startswith("It fits on ")]) == 2
+    # GIVEN a preset, the same one among them, or no recording at all THEN nothing was taken for the recorded model
+    assert not any("does not say" in n.text for n in report(capture, preset="llama-7b").notices)
+    assert not any("does not say" in n.text for n in planned_report(MemoryPlanQuery()).notices)
 
 
 def test_the_base_is_what_the_program_read_last(tmp_path: Path) -> None:
