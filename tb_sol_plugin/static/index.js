@@ -13169,6 +13169,7 @@ function FieldControl({ f }) {
 	const label = labelOf(f);
 	const set = (value, how = "push") => setField(f, value, how);
 	const free = f.type === "text";
+	const opens = f.choices?.includes("") === true;
 	const shown = (choice) => isNamed(f) ? choice : words(choice);
 	if (f.type === "flag") {
 		const on = /^(true|1|yes|on)$/i.test(now);
@@ -13206,7 +13207,7 @@ function FieldControl({ f }) {
 			tip: f.doc ?? "",
 			button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
 				class: "ellipsis field-value",
-				children: now ? shown(now) : free ? "Choose" : "Any"
+				children: now ? shown(now) : free ? opens ? "Default" : "Choose" : "Any"
 			}), /* @__PURE__ */ a(Icon, {
 				name: "down",
 				size: 12
@@ -13219,12 +13220,12 @@ function FieldControl({ f }) {
 				return /* @__PURE__ */ a(List, {
 					label,
 					value: now,
-					options: [...free && now ? [{
+					options: [...free && now && !opens ? [{
 						value: "",
 						text: "None"
 					}] : [], ...f.choices.map((c) => ({
 						value: c,
-						text: c ? shown(c) : free ? "None" : "Any"
+						text: c ? shown(c) : free ? "Default" : "Any"
 					}))],
 					onPick: pick,
 					...free && { free: {

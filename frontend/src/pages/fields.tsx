@@ -59,6 +59,7 @@ function FieldControl({ f }: { f: QueryField }): JSX.Element {
   const label = labelOf(f);
   const set = (value: string, how: "push" | "replace" = "push"): void => setField(f, value, how);
   const free = f.type === "text";
+  const opens = f.choices?.includes("") === true; // the empty text is a choice of its own: what the page opens on
   const shown = (choice: string): string => (isNamed(f) ? choice : words(choice)); // values that can be typed are shown as they are typed
   if (f.type === "flag") {
     const on = /^(true|1|yes|on)$/i.test(now);
@@ -76,10 +77,10 @@ function FieldControl({ f }: { f: QueryField }): JSX.Element {
     return (
       <div class="field">
         <span class="field-label">{label}</span>
-        <Popover label={`${label}: ${now || "any"}`} class="button" tip={f.doc ?? ""} button={<><span class="ellipsis field-value">{now ? shown(now) : free ? "Choose" : "Any"}</span><Icon name="down" size={12} /></>}>
+        <Popover label={`${label}: ${now || "any"}`} class="button" tip={f.doc ?? ""} button={<><span class="ellipsis field-value">{now ? shown(now) : free ? (opens ? "Default" : "Choose") : "Any"}</span><Icon name="down" size={12} /></>}>
           {(close) => {
             const pick = (v: string): void => { set(v, "push"); close(); };
-            return <List label={label} value={now} options={[...(free && now ? [{ value: "", text: "None" }] : []), ...f.choices!.map((c) => ({ value: c, text: c ? shown(c) : free ? "None" : "Any" }))]} onPick={pick} {...(free && { free: { ask: `Search or type`, take: pick } })} />;
+            return <List label={label} value={now} options={[...(free && now && !opens ? [{ value: "", text: "None" }] : []), ...f.choices!.map((c) => ({ value: c, text: c ? shown(c) : free ? "Default" : "Any" }))]} onPick={pick} {...(free && { free: { ask: `Search or type`, take: pick } })} />;
           }}
         </Popover>
       </div>

@@ -99,12 +99,14 @@ FACTS: Final = (
     Fact("changed_share", "Changes its type", "ratio", "Part of the measured time whose matrix work changes its type."),
 )  # fmt: skip
 MOST_OPERATORS: Final = 20
+FAR: Final = 100
+"""From so many times the limit on, the measured time is not a matter of a device's peaks."""
 
 
 class WhatifQuery(Query, kw_only=True, frozen=True):
     """What if.
 
-    device: device limits to ask about, as KEY, KEY@1410MHz or KEY+sparse ("" = the one with the lowest limit; the same for another type)
+    device: device limits to ask about, as KEY, KEY@1410MHz or KEY+sparse ("" = the lowest limit; for another type the same device)
     dtype: type for matrix products, convolutions and attention that it can stand for; recorded leaves every type as it is
     """
 
@@ -138,7 +140,7 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
     there = _there(capture, query) if query.device else here
     now = W.limits(chosen.ops, here) if here is not None else None
     devices = _devices(chosen, here, there, now, query)
-    if not query.device and query.dtype == "recorded":
+    if not query.device and (query.dtype == "recorded" or here is None):
         there = _alternative(devices, here)
     then = W.limits(chosen.ops, there, query.dtype) if there is not None else None
     dtype = chosen.ops["dtype"].astype(str)
@@ -180,10 +182,8 @@ def _there(capture: Capture, query: WhatifQuery) -> DeviceSpec | None:
 def _alternative(devices: pd.DataFrame, here: DeviceSpec | None) -> DeviceSpec | None:
     """Returns the device with the lowest limit that is not the recorded one, which it notes in the table; without one, the recorded one."""
     table = device_table()
-    if here is None:
-        return None
     for i, key in enumerate(devices["device"].astype(str)):
-        if key != here.key and key in table and devices["sol_ns"].notna()[i] and not devices["_lacks"][i]:
+        if (here is None or key != here.key) and key in table and devices["sol_ns"].notna()[i] and not devices["_lacks"][i]:
             devices.loc[i, "note"] = "; ".join(filter(None, ["compared", str(devices["note"][i])]))
             return table[key]
     return here
@@ -323,12 +323,27 @@ def _headline(
         return f"{first}; {why}" + (f". On {best} it takes **{lowest}** at the least." if best else ".")
     kind = "" if values["dtype"] == "recorded" else f" with matrix work in {values['dtype']}"
     if sol is None:
-        return f"{first}{' on the host' if host else ''}; on {there.name}{kind} it takes **{then}** at the least."
+        on = " on the host" if host else " on a device whose limits are not known" if values["device"] is None else ""
+        return f"{first}{on}; on {there.name}{kind} it takes **{then}** at the least."
     if values["device"] == values["device_then"] and not kind:
         other = f" and {lowest} on {best}" if best not in ("", there.name) else ""
         return f"{first}; its limit is **{limit}** on {there.name}{other}."
     return (
         f"{first}; its limit is {limit} as recorded on {values['device']}, and **{then}** on {there.name}{kind}."
+    )
+
+
+def _far_from(values: dict[str, Scalar], here: DeviceSpec | None, there: DeviceSpec | None, *, host: bool) -> Notice | None:
+    """Says that no peak explains the measured time where it is very many times a device's limit; None where it is not, or on a host
+    without limits, which is slower than the devices it is compared with."""
+    spec, name = (here, "sol_ns") if here is not None else (there, "sol_then_ns")
+    measured, least = number_of(values["measured_ns"]), number_of(values[name])
+    if spec is None or measured is None or not least or measured < FAR * least or (host and here is None):
+        return None
+    times = human(round(measured / least), "count")
+    return Notice(
+        f"The measured time is {times} times the limit on {spec.name}. Peaks do not explain so much: small calls, launches or an emulated "
+        "device may. The limits then say little about the time that another device would take."
     )
 
 
@@ -362,9 +377,11 @@ def _notices(
     out += source_notices(capture, part) + edge_notices(capture, part)
     if chosen.calls.done.by_host_time and not chosen.calls.done.from_ledger:
         out.append(Notice("No device work was recorded: measured is host time of the CPU.", "info"))
-    if there is None:
-        why = why_no_limits(capture)
-        out.append(Notice(f"{capitalized(why)}. Choose a device here.", "info"))
+    if here is None:
+        only = "So there is no limit here, only those of other devices." if there is not None else "Choose a device here."
+        out.append(Notice(f"{capitalized(why_no_limits(capture))}. {only}", "info"))
+    if far := _far_from(values, here, there, host=chosen.calls.done.by_host_time):
+        out.append(far)
     if query.dtype != "recorded":
         sources = ", ".join(W.STANDS_FOR[query.dtype])
         changed = human(number_of(values["changed_share"]), "ratio")
@@ -439,7 +456,7 @@ def _device_table(devices: pd.DataFrame, query: WhatifQuery, each: str) -> Table
         "devices",
         "On other devices",
         devices,
-        DEVICES,
+        [ranked(c, 3) if c.name == "ratio" and devices["ratio"].isna().all() else c for c in DEVICES],
         subtitle=f"{each}; {kind}; dense peaks; a bound, not a forecast",
         key="device",
         sort=Sort("sol_ns", False),

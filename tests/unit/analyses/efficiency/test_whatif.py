@@ -86,6 +86,42 @@ def test_nothing_asked_compares_with_the_lowest_limit_of_another_device(run: Cap
     assert asked(run, dtype="bf16").facts["device_then"] == report.facts["device"]
 
 
+def test_a_recording_that_names_no_device_opens_on_the_lowest_limit_of_all(tmp_path: Path) -> None:
+    # GIVEN a product of 3 ms on a device that the recording does not name, and the same product on the host alone
+    t = TraceBuilder(device="")
+    product(t, 0, 100_000, 3_000_000, FP32)
+    unnamed = read(str(t.write(tmp_path / "unnamed.pt.trace.json")))
+    t = TraceBuilder(device="")
+    t.op("aten::mm", 0, 3_000_000, shapes=[[N, N], [N, N]], types=[FP32, FP32])
+    host = read(str(t.write(tmp_path / "host.pt.trace.json")))
+    for capture, where in ((unnamed, "on a device whose limits are not known"), (host, "on the host")):
+        for dtype in ("recorded", "bf16"):
+            report = asked(capture, dtype=dtype)
+            devices = report.table("devices")
+            best = devices.iloc[0]
+            # THEN the page opens on the first of the devices, in the type asked for, and says that and why there is no limit here
+            assert report.sections[0].id == "devices" and best["note"].startswith("compared")
+            assert report.facts["device"] is None and report.facts["device_then"] == best["name"]
+            assert report.facts["sol_then_ns"] == best["sol_ns"] == devices["sol_ns"].min() and report.facts["sol_ns"] is None
+            assert where in report.headline and f"on {best['name']}" in report.headline
+            assert any("there is no limit here, only those of other devices" in n.text for n in report.notices)
+            assert phases(report)["sol_then_ns"].notna().all() and phases(report)["sol_ns"].isna().all()
+
+
+@pytest.mark.parametrize("device", ["", "NVIDIA H100 80GB HBM3"])
+def test_time_far_above_the_limit_is_not_put_down_to_peaks(tmp_path: Path, device: str) -> None:
+    for factor in (99, 101):
+        t = TraceBuilder(device=device)
+        product(t, 0, 100_000, round(FLOP / table()["H100_SXM"].matrix["bf16"] * 1e9) * factor, BF16)
+        report = asked(read(str(t.write(tmp_path / f"{factor}.pt.trace.json"))), device="A100_SXM_80" if device else "H100_SXM")
+        # THEN it is judged by the limit here, and by that of the other device only where there is none here
+        assert any("times the limit on H100 SXM. Peaks do not explain" in n.text for n in report.notices) is (factor > 100), factor
+    # GIVEN a host without limits THEN that it is slower than a GPU is no oddity
+    t = TraceBuilder(device="")
+    t.op("aten::mm", 0, 10**9, shapes=[[N, N], [N, N]], types=[BF16, BF16])
+    assert not any("Peaks" in n.text for n in asked(read(str(t.write(tmp_path / "host.pt.trace.json"))), device="H100_SXM").notices)
+
+
 def test_limits_of_another_device_are_worked_out(run: Capture) -> None:
     # GIVEN an A100: 311.9 TFLOP/s bf16, 19.5 TFLOP/s fp32
     report = asked(run, device="A100_SXM_80")
@@ -193,7 +229,7 @@ def test_a_recording_of_the_host_has_a_bound_on_a_chosen_gpu(tmp_path: Path) -> 
     t.op("aten::mm", 0, 900, shapes=[[64, 32], [32, 16]], types=[FP32, FP32])
     c = read(str(t.write(tmp_path / "t.pt.trace.json")))
     bare = asked(c)
-    assert bare.facts["sol_ns"] is None and "no device" in bare.headline
+    assert bare.facts["sol_ns"] is None and "on the host" in bare.headline
     report = asked(c, device="H100_SXM")
     data = (64 * 32 + 32 * 16 + 64 * 16) * 4
     assert report.facts["measured_ns"] == 900 and report.facts["sol_then_ns"] == round(data / 3350e9 * 1e9)
