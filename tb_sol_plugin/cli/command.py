@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError
+from tb_sol_plugin.units import human
 from tb_sol_plugin.version import __version__
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
 
 def _note_progress(done: int, total: int) -> None:
     """Shows on a terminal, in one line that goes away, how many workers of a run have been read."""
-    text = f"tb-sol: reading worker {done + 1:,} of {total:,}" if done < total else ""
+    text = f"tb-sol: reading worker {human(done + 1, 'count')} of {human(total, 'count')}" if done < total else ""
     print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 

@@ -17,14 +17,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tb_sol_plugin.cli.text import contents, many, plain, prose
+from tb_sol_plugin.cli.text import contents, plain, prose
 from tb_sol_plugin.devices.files import book_of, parse
 from tb_sol_plugin.devices.measure import Measured, key_of, measure, row_of
 from tb_sol_plugin.devices.places import ENVIRONMENT, user_file
 from tb_sol_plugin.devices.rates import figures
 from tb_sol_plugin.errors import BadInput, SolError
 from tb_sol_plugin.store.options import cache_directory
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import how_many, human
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
@@ -151,9 +151,8 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
         return _line(out, False, "logdir", error.line())
     every = [r for recordings in listing.runs.values() for r in recordings]
     count = len(every)
-    where = "directory" if listing.directories == 1 else "directories"
-    searched = f"{many(listing.files, 'file')} in {listing.directories:,} {where}, {listing.elapsed_ms} ms"
-    wrong = _line(out, count > 0, "logdir", f"{_counted(every)} in {many(len(listing.runs), 'run')} ({searched})")
+    searched = f"{how_many(listing.files, 'file')} in {how_many(listing.directories, 'directory', 'directories')}, {listing.elapsed_ms} ms"
+    wrong = _line(out, count > 0, "logdir", f"{_counted(every)} in {how_many(len(listing.runs), 'run')} ({searched})")
     if not count:
         for way in RECORD_ONE.split(", or "):
             text = f"{'or ' if way.startswith('the whole') else ''}{way}"
@@ -192,7 +191,7 @@ def _logdir(out: Console, logdir: str, read: bool, device: str) -> int:
         _line(out, None, "not taken", f"{item.file}: {item.what}{', ' + item.note if item.note else ''}")
     if listing.unrelated or len(listing.rejected) > MOST:
         more = f", {len(listing.rejected) - MOST} more looked into" if len(listing.rejected) > MOST else ""
-        _line(out, None, "not taken", f"{listing.unrelated:,} file{'' if listing.unrelated == 1 else 's'} by their names{more}")
+        _line(out, None, "not taken", f"{how_many(listing.unrelated, 'file')} by their names{more}")
     return wrong
 
 
@@ -206,8 +205,8 @@ def _kind(recording: Recording, recordings: Sequence[Recording]) -> str:
 def _counted(recordings: list[Recording]) -> str:
     """Returns `5 recordings: 3 traces, 2 SOL captures`; of one kind alone without the split."""
     counts = {word: sum(r.kind == kind for r in recordings) for kind, word in KINDS.items()}
-    split = ", ".join(many(count, word) for word, count in counts.items() if count)
-    return many(len(recordings), "recording") + (f": {split}" if counts["trace"] < len(recordings) else "")
+    split = ", ".join(how_many(count, word) for word, count in counts.items() if count)
+    return how_many(len(recordings), "recording") + (f": {split}" if counts["trace"] < len(recordings) else "")
 
 
 def device_files(out: Console, logdir: str, device: str = "") -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 import pandas as pd
@@ -39,6 +39,11 @@ from tb_sol_plugin.units import human, number
 RULE: Final = 90
 TITLE: Final = "SOL (Speed of Light) Analysis"
 NAME: Final = 40
+Unit: TypeAlias = tuple[float, str]
+MS: Final[Unit] = (1e6, "ms")
+US: Final[Unit] = (1e3, "µs")
+LEAST_MS: Final = 1e6
+"""ns of the limit from which the table is in ms; a smaller one is in µs, where its rows do not round to nothing."""
 WIDE: Final = 108
 """Columns that a full line takes; narrower terminals get shorter names and shorter brackets."""
 
@@ -51,49 +56,59 @@ def sol_lines(report: ConsoleReport, width: int = 120, rows: int = 0) -> list[st
     """
     rule = min(RULE, max(width, 40))
     each = " per step" if report.stepped else ""
-    head = f"Device: {report.device} | Ops: {_count(report.ops)} | Total: {report.sol_ns / 1e6:.2f} ms estimated{each}"
+    unit = MS if report.sol_ns >= LEAST_MS else US
+    head = f"Device: {report.device} | Ops: {_count(report.ops)} | Total: {_limit(report.sol_ns, unit)} {unit[1]} estimated{each}"
     if report.measured_ns > 0:
-        whole = f"{head} [meas: {_ms(report.measured_ns)}ms, eff: {100 * report.sol_ns / report.measured_ns:.1f}%]"
+        efficiency = 100 * report.sol_ns / report.measured_ns
+        whole = f"{head} [meas: {_measured(report.measured_ns, unit)}, eff: {efficiency:.1f}%]"
         head = whole if len(whole) <= width else head
     out = ["=" * rule, (" " * 27 + TITLE)[:rule].rstrip() if width >= RULE else TITLE.center(rule).rstrip(), "=" * rule, plain(head)]
     for title, frame in report.views:
-        out += ["-" * rule, f"{title}:", *_view(frame, width, rows)]
+        out += ["-" * rule, f"{title}:", *_view(frame, width, rows, unit)]
     flagged = any(line.endswith("] !") for line in out)
     return [*out, "=" * rule, *(textwrap.wrap(f"! {FLAGGED}", width) if flagged else [])]
 
 
-def _view(frame: pd.DataFrame, width: int, rows: int) -> list[str]:
+def _view(frame: pd.DataFrame, width: int, rows: int, unit: Unit) -> list[str]:
     shown = frame if rows <= 0 or len(frame) <= rows + 1 else frame.head(rows)
     columns = (shown[c].tolist() for c in ("name", "ops", "sol_ns", "share", "measured_ns", "efficiency"))
-    out = [_row(name, ops, sol, share, time, reached, width) for name, ops, sol, share, time, reached in zip(*columns, strict=True)]
+    out = [_row(name, *numbers, width=width, unit=unit) for name, *numbers in zip(*columns, strict=True)]
     rest = frame.iloc[len(shown) :]
     if len(rest):
         measured, sol = float(rest["measured_ns"].sum()), float(rest["sol_ns"].sum())
         efficiency = sol / measured if measured > 0 else None
-        out.append(_row(f"({len(rest)} more)", float(rest["ops"].sum()), sol, float(rest["share"].sum()), measured, efficiency, width))
+        numbers = (float(rest["ops"].sum()), sol, float(rest["share"].sum()), measured, efficiency)
+        out.append(_row(f"({len(rest)} more)", *numbers, width=width, unit=unit))
     return out
 
 
-def _row(name: str, ops: float, sol_ns: float, share: float, measured_ns: float, efficiency: float | None, width: int) -> str:
+def _row(
+    name: str, ops: float, sol_ns: float, share: float, measured_ns: float, efficiency: float | None, *, width: int, unit: Unit
+) -> str:
     full = width >= WIDE
     room = NAME if full else max(min(width - 68, NAME), 0)
-    brackets, count = ("meas: {}ms, eff: {}%", 8)
+    brackets, count = ("meas: {}, eff: {}%", 8)
     if room < 30:
-        brackets, count, room = "{}ms, {}%", 6, max(min(width - 55, NAME), 12)
-    line = f"  {_cut(plain(name), room):<{room}} {_count(ops):>{count}} ops, {sol_ns / 1e6:8.2f} ms ({100 * share:5.1f}%)"
+        brackets, count, room = "{}, {}%", 6, max(min(width - 55, NAME), 12)
+    line = f"  {_cut(plain(name), room):<{room}} {_count(ops):>{count}} ops, {_limit(sol_ns, unit):>8} {unit[1]} ({100 * share:5.1f}%)"
     if not measured_ns > 0 or efficiency is None or efficiency != efficiency:
         return line
     flag = " !" if efficiency > TOLERATED else ""
-    return f"{line} [{brackets.format(_ms(measured_ns), f'{100 * efficiency:.1f}')}]{flag}"
+    return f"{line} [{brackets.format(_measured(measured_ns, unit), f'{100 * efficiency:.1f}')}]{flag}"
 
 
 def _count(ops: float) -> str:
     return f"{ops:.0f}" if float(ops).is_integer() else f"{ops:.1f}"
 
 
-def _ms(ns: float) -> str:
-    value = ns / 1e6
-    return f"{value:.1f}" if value >= 0.1 else f"{value:.2f}"
+def _limit(ns: float, unit: Unit) -> str:
+    """Returns two decimals; what rounds to nothing says so."""
+    return "< 0.01" if 0 < ns / unit[0] < 0.005 else f"{ns / unit[0]:.2f}"
+
+
+def _measured(ns: float, unit: Unit) -> str:
+    value = ns / unit[0]
+    return (f"{value:.1f}" if value >= 0.1 else "< 0.01" if 0 < value < 0.005 else f"{value:.2f}") + unit[1]
 
 
 def _cut(text: str, longest: int) -> str:
@@ -260,7 +275,7 @@ def waterfall(parts: TableSection, width: int) -> list[str]:
         return []
     whole = times[0]
     factor, unit = time_scale(whole)
-    longest = min(max(len(n) for n in names), 32)
+    longest = min(max(len(n) for n in names), max(width // 3, 32))
     room = max(width - longest - 26, 10)
     out: list[str] = []
     left = whole

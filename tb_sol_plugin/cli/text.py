@@ -7,10 +7,12 @@ import math
 import os
 import re
 import sys
+from collections.abc import Iterable
 from typing import Final
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -30,22 +32,38 @@ from tb_sol_plugin.model.report import (
     TableSection,
     UnavailableReport,
 )
-from tb_sol_plugin.units import NARROW, digits, human, number, scale_of, side_by_side
+from tb_sol_plugin.units import NARROW, digits, how_many, human, number, scale_of, side_by_side
 
 _MARKUP = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STATES = {"estimated": "≈ ", "lower_bound": "≥ "}
 _AFTER = {"unverified": " ?", "flagged": " ⚑", "incomplete": " …", "partial": " …"}
+_SPOKEN = {"incomplete": " (incomplete)", "partial": " (in part)"}
+"""The same marks behind a single value, where no column explains the sign."""
 LONGEST = 64
 """Characters of a name in a table."""
 SIZES = 30
 """Characters of tensor sizes in a table."""
+GLUE = "\ue000"
+"""Stands for a no-break space while lines are broken: a character of private use, which rich takes for a letter."""
+
+
+class Terminal(Console):
+    """Prints without a line break inside of a number or between a number and its unit.
+
+    rich breaks lines at any space, no-break spaces included; text carries GLUE in their place until it is rendered.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yields the segments of a renderable, with no-break spaces where the text has GLUE."""
+        for segment in super().render(renderable, options):
+            yield segment._replace(text=segment.text.replace(GLUE, NARROW)) if GLUE in segment.text else segment
 
 
 def console() -> Console:
     """Returns a console on stdout: colors only on a terminal, 140 columns where there is none."""
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    return Console(highlight=False, soft_wrap=False, width=140 if piped else None)
+    return Terminal(highlight=False, soft_wrap=False, width=140 if piped else None)
 
 
 def plain(text: str) -> str:
@@ -53,23 +71,20 @@ def plain(text: str) -> str:
     return _CONTROL.sub("�", text.replace("\n", " ").replace("\t", " "))
 
 
-def many(count: int, word: str) -> str:
-    """Returns `1 run`, `2,000 runs`."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
 def contents(capture: Capture) -> str:
     """Returns what a recording holds: its events, or its iterations; of a trace with a SOL capture both."""
     facts, iterations = capture.facts, capture.tables["iterations"]
-    own = many(facts.total_events, "record" if facts.source == "sol_capture" else "event")
+    own = how_many(facts.total_events, "record" if facts.source == "sol_capture" else "event")
     sampled = int(iterations["sampled"].to_numpy().sum())
-    return f"{own}, {many(len(iterations), 'iteration')}, {sampled:,} sampled" if len(iterations) or facts.source == "sol_capture" else own
+    if not len(iterations) and facts.source != "sol_capture":
+        return own
+    return f"{own}, {how_many(len(iterations), 'iteration')}, {human(sampled, 'count')} sampled"
 
 
 def prose(text: str, style: str = "") -> Text:
-    """Report text with its two kinds of markup."""
+    """Returns report text with its two kinds of markup; numbers and units hold together on a Terminal."""
     out, at = Text(style=style), 0
-    text = plain(text)
+    text = plain(text).replace(NARROW, GLUE)
     for match in _MARKUP.finditer(text):
         out.append(text[at : match.start()])
         out.append(match.group(1) or match.group(2), "bold" if match.group(1) else "cyan")
@@ -139,7 +154,8 @@ def facts(section: FactsSection) -> RenderableType:
 def fact_text(section: FactsSection, name: str) -> str:
     """Returns the value of a fact with the sign of its mark: `≥ 0.7 %` for a lower bound."""
     mark = section.marks.get(name)
-    return _marked(value_text(section.values[name], section.units.get(name, "")), mark.state if mark else "")
+    state = mark.state if mark else ""
+    return _marked(value_text(section.values[name], section.units.get(name, "")), state, _SPOKEN.get(state))
 
 
 def value_text(value: Scalar, unit: str) -> str:
@@ -207,7 +223,7 @@ def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
         grid.add_row(*(Text(c) for c in cells))
     out: list[RenderableType] = [grid]
     if len(shown) < count + section.truncated:
-        out.append(Text(f"  {len(shown):,} of {count + section.truncated:,} rows", "dim"))
+        out.append(Text(f"  {human(len(shown), 'count')} of {human(count + section.truncated, 'count')} rows", "dim"))
     return out
 
 
@@ -299,8 +315,8 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[:half]}…{text[-half + 1 :]}"
 
 
-def _marked(text: str, state: str) -> str:
-    return _STATES.get(state, "") + text + _AFTER.get(state, "")
+def _marked(text: str, state: str, after: str | None = None) -> str:
+    return _STATES.get(state, "") + text + (_AFTER.get(state, "") if after is None else after)
 
 
 def _is_text(section: TableSection, column: Column) -> bool:

@@ -187,7 +187,7 @@ def _cards(waterfall: Waterfall, shown: list[Finding]) -> FindingsSection:
         subtitle=f"saving {per}, at most; savings add up",
         findings=cards,
         combined_ns=combined_ns(shown) if shown else None,
-        empty=f"Nothing was found that saves more than {human(LEAST, 'ratio')} of the step.",
+        empty=f"Nothing was found that saves more than {human(LEAST, 'ratio')} of the {'step' if waterfall.stepped else 'recording'}.",
     )
 
 

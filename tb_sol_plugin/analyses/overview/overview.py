@@ -19,7 +19,7 @@ from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import caution
 from tb_sol_plugin.metrics.report.notes import edge_notices, graph_notices, joined_notices, source_notices
 from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, device_and_run, parts_of, sentence, shown_ratio
-from tb_sol_plugin.metrics.rules.engine import Finding, ranked, to_report
+from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, ranked, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
 from tb_sol_plugin.metrics.time.breakdown import device_word
@@ -252,7 +252,7 @@ def _nothing_found(waterfall: Waterfall) -> str:
         return NEEDS_TIMES
     if waterfall.work.from_ledger and not len(waterfall.work.ops):
         return "No iteration was sampled: nothing is known of its work."
-    none = "Nothing was found that saves more than 0.5 % of the step."
+    none = f"Nothing was found that saves more than {human(LEAST, 'ratio')} of the {'step' if waterfall.stepped else 'recording'}."
     return none if waterfall.has_limits else f"{none} Most findings need limits, which are not known here."
 
 

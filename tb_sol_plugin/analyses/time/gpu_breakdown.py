@@ -38,7 +38,7 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Mask
-from tb_sol_plugin.units import capitalized, human
+from tb_sol_plugin.units import capitalized, human, side_by_side
 
 
 class BreakdownQuery(Query, kw_only=True, frozen=True):
@@ -242,15 +242,18 @@ def _headline(capture: Capture, where: Scope, values: dict[str, Scalar]) -> str:
     share = values["utilization"]
     assert share is None or isinstance(share, float | int)
     sentence = f"The {word} is busy **{human(share, 'ratio')}** of the {'steps' if where.rows else 'recording'}"
-    between = f"{human(busy, 'ns')} of the {human(total, 'ns')} from its first to its last event"
+    part, span, idle = side_by_side([busy, total, idle_ns], "ns")
+    between = f"{part} of the {span} from its first to its last event"
     exposed = int(values["exposed_communication_ns"] or 0) + int(values["exposed_memcpy_ns"] or 0)
     if idle_ns < 0.0005 * total and not exposed:
         return f"The {word} works all of the **{human(total, 'ns')}** from its first to its last event."
     if idle_ns >= exposed and idle_ns > 0:
         cause, spoken = max(((int(values[name] or 0), text) for name, text in SPOKEN.items()), key=lambda c: c[0])
-        why = f", {human(min(cause, idle_ns), 'ns')} of it {spoken}" if cause else ""
-        return f"{sentence}: {between}; it idles {human(idle_ns, 'ns')}{why}."
-    overlapped = f"; {human(exposed, 'ns')} of that is communication and copies that overlap no computation" if exposed else ""
+        amount = side_by_side([total, min(cause, idle_ns)], "ns")[1]
+        why = f", {'all' if amount == idle else amount} of it {spoken}" if cause else ""
+        return f"{sentence}: {between}; it idles {idle}{why}."
+    amount = side_by_side([total, exposed], "ns")[1]
+    overlapped = f"; {amount} of that is communication and copies that overlap no computation" if exposed else ""
     return f"{sentence}: {between}{overlapped}."
 
 

@@ -133,7 +133,7 @@ def _profile_headline(capture: Capture, rows: pd.DataFrame) -> str:
     known = int(rows.loc[rows["tensor_core"].eq(True), "total_ns"].sum())
     unknown = int(rows.loc[rows["tensor_core"].isna(), "total_ns"].sum())
     if unknown >= 0.5 * total:
-        return f"{text} No rule knows whether {unit}s run {human(unknown / total, 'ratio')} of it."
+        return f"{text} Whether {unit}s run is not known for {human(unknown / total, 'ratio')} of it."
     return f"{text} {capitalized(unit)}s run {'at least ' if unknown >= 0.05 * total else ''}{human(known / total, 'ratio')}."
 
 
@@ -394,7 +394,7 @@ def _headline(capture: Capture, by_name: pd.DataFrame, values: dict[str, Scalar]
     share, unknown = float(values["tensor_core_share"] or 0), float(values["tensor_core_unknown_share"] or 0)
     unit = unit_name(capture.facts.vendor)
     if unknown >= 0.5:
-        return f"{text} No rule knows whether {unit}s run {human(unknown, 'ratio')} of it."
+        return f"{text} Whether {unit}s run is not known for {human(unknown, 'ratio')} of it."
     return f"{text} {capitalized(unit)}s run {'at least ' if unknown >= 0.05 else ''}{human(share, 'ratio')}."
 
 

@@ -56,7 +56,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import how_many, human
 
 COLUMNS = (
     Column("id", "Key", "", "Key of the row: the path.", "code", rank=3),
@@ -196,15 +196,30 @@ def _headline(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
     host = human(round(top.host_ns), "ns")
     if source.is_capture(capture):
         return _counted(capture, part, frame, work, top.path)
+    unmarked = top.path == STEP
     if not len(capture.device):
-        return f"**{top.name}** takes {host} of host time{each}; no device activity was recorded."
+        text = "No part of the step is marked" if unmarked else f"**{top.name}** takes {host} of host time{each}"
+        return f"{text}{_outside(frame) if unmarked else ''}; no device activity was recorded."
     idle_ns = int(gpu_parts(capture, start, end)[3].sum())
     device_ns = round(int(row["device_ns"]) / part.step_count)
     device = f"{human(device_ns, 'ns')} of device work" if device_ns else "no device work"
     idle = human(idle_ns / window if window else None, "ratio")
+    if unmarked:
+        how = '`record_function("forward")` around a part shows it here'
+        return f"The device idles {idle} of the time. No part of the step is marked{_outside(frame)}; {how}."
     return (
         f"The device idles {idle} of the time; **{top.name}** is the longest phase: {host} on the host for {device}{each}."
     )
+
+
+def _outside(frame: pd.DataFrame) -> str:
+    """Names the longest range that lies in no step, with its sum: ranges of other threads run beside the steps and beyond them."""
+    others = frame[(frame["parent"] == -1) & (frame["path"] != STEP) & (frame["count"] > 0)]
+    if not len(others):
+        return ""
+    most = others.nlargest(1, "host_ns")
+    time, count = int(most["host_ns"].iloc[0]), int(most["count"].iloc[0])
+    return f"; outside of it {most['name'].iloc[0]} takes {human(time, 'ns')} in {how_many(count, 'range')}"
 
 
 def _counted(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, top: str) -> str:

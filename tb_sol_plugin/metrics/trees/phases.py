@@ -290,14 +290,14 @@ class Share:
 
 
 def host_shares(frame: pd.DataFrame, steps: int) -> list[Share]:
-    """Returns the phases right below the step (or, without any, the top phases), per step, in order of time.
+    """Returns the phases right below the step (without any, the step; without steps, the top phases), per step, in order of time.
 
-    A single level that only a `/` in names makes gives way to the phases in it.
+    A single level that only a `/` in names makes gives way to the phases in it. Ranges outside of every step are no part of one.
     """
     tops = frame[frame["parent"] == -1]
     step = tops[tops["path"] == STEP]
     inside = frame[frame["parent"] == int(step["node"].iloc[0])] if len(step) else tops
-    inside = inside if len(inside) else tops
+    inside = inside if len(inside) else step
     while len(inside) == 1 and not int(inside["count"].iloc[0]):  # a level that only names make
         below = frame[frame["parent"] == int(inside["node"].iloc[0])]
         if not len(below):

@@ -274,6 +274,16 @@ def test_facts_carry_units_and_unknowns() -> None:
     assert "1.50\u202fms" in text and "Gone  —" in text and "yes" in text and "Secret" not in text
 
 
+def test_no_line_ends_within_a_number_or_before_its_unit() -> None:
+    # GIVEN a sentence of times above a thousand WHEN it is printed at any width THEN each stays on one line, with its no-break spaces
+    text = "it idles " + " and ".join(["**1\u202f068\u202fms**"] * 12)
+    for width in range(30, 60):
+        out = cli_text.Terminal(width=width, record=True, file=io.StringIO(), color_system=None)
+        out.print(cli_text.prose(text))
+        lines = out.export_text().splitlines()
+        assert sum(line.count("1\u202f068\u202fms") for line in lines) == 12 and len(lines) > 2
+
+
 def test_a_long_name_keeps_both_ends() -> None:
     name = "void " + "x" * 100 + "_float32"
     assert cli_text.shortened(name).startswith("void x") and cli_text.shortened(name).endswith("_float32")

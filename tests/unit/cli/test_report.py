@@ -57,6 +57,15 @@ def test_the_console_form_is_the_documented_one() -> None:
     assert "  untimed                                       2.5 ops,     0.01 ms (  0.1%)" in lines
 
 
+def test_a_limit_below_a_millisecond_is_in_microseconds() -> None:
+    # GIVEN limits of 27.4 µs in all, one of them 1 ns THEN no row reads as nothing
+    views = (("By Operator", rows(("aten::addmm", 26.0, 0.0274, 0.999, 0.3072), ("aten::eq", 1.0, 1e-6, 0.001, 0.0054))),)
+    lines = sol_lines(ConsoleReport("H100_SXM", 27.0, 27_401.0, 312_600.0, 1, True, views), 120)
+    assert lines[3] == "Device: H100_SXM | Ops: 27 | Total: 27.40 µs estimated per step [meas: 312.6µs, eff: 8.8%]"
+    assert "  aten::addmm                                    26 ops,    27.40 µs ( 99.9%) [meas: 307.2µs, eff: 8.9%]" in lines
+    assert "  aten::eq                                        1 ops,   < 0.01 µs (  0.1%) [meas: 5.4µs, eff: 0.0%]" in lines
+
+
 def test_an_efficiency_above_the_limit_is_flagged_and_not_cut() -> None:
     views = (("By Operator", rows(("aten::add", 3.0, 2.0, 1.0, 1.0))),)
     lines = sol_lines(ConsoleReport("H100_SXM", 3.0, 2e6, 1e6, 1, False, views), 120)

@@ -27,7 +27,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Mask, Places
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import how_many, human
 
 PAGE: Final = "memcpy_findings"
 """The analysis that shows the copies behind a finding."""
@@ -210,7 +210,8 @@ class CopyContext(RuleContext):
         main = direction or str(self.direction[rows][0])
         return Finding(
             evidence=evidence(self, rows, spans, note, host=host), saving=saving, rule=rule, title=title, fix=fix, page=PAGE,
-            label=f"{len(rows):,} copies" if len(rows) != 1 else "The copy", color="host" if host else COLORS.get(main, "memcpy"),
+            label="The copy" if len(rows) == 1 else how_many(len(rows), "copy", "copies"),
+            color="host" if host else COLORS.get(main, "memcpy"),
             rows=rows, spans=spans, direction=main, host=host, candidate=main == "HtoD" and self.mostly_once(rows),
             host_ns=int(self.waits["lost_ns"].to_numpy()[rows].sum()) // self.steps,
         )  # fmt: skip

@@ -108,7 +108,7 @@ def ping_pong(context: CopyContext) -> Answer:
     run = np.cumsum(np.concatenate(([True], ~turns))) - 1
     place = np.arange(len(order)) - (opens + skip)[run]
     rows = np.sort(order[(place >= 0) & (place < 2 * trips[run])])
-    note = f"{int(trips.sum())} round trips in all; contents are not recorded"
+    note = f"{human(int(trips.sum()), 'count')} round trips in all; contents are not recorded"
     return context.finding(rows, spans=_both(context, rows), note=note, direction="DtoH")
 
 

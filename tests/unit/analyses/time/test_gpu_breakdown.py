@@ -12,6 +12,7 @@ from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.registry import get
 from tb_sol_plugin.model.report import FigureSection, encode
 from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back
 
 
 @pytest.fixture
@@ -58,6 +59,18 @@ def test_idle_is_told_by_cause(capture):
     assert report.headline.replace("\u202f", " ") == (
         "The GPU is busy **58.3 %** of the steps: 450 ns of the 700 ns from its first to its last event; "
         "it idles 250 ns, 150 ns of it with the next work already launched."
+    )
+
+
+def test_times_of_one_sentence_have_one_unit_and_the_whole_is_called_all(tmp_path):
+    # GIVEN kernels of 20 and 30 µs, 4 ms apart, the second launched late
+    t = TraceBuilder()
+    t.launch("a", at=0, start=10_000, duration=20_000, call_duration=5_000)
+    t.launch("b", at=4_000_000, start=4_030_000, duration=30_000, call_duration=5_000)
+    # THEN busy and idle time stand beside the span in ms, and idle time of one cause is all of it
+    assert read_back(t, tmp_path).analyze("gpu_breakdown").headline.replace("\u202f", " ").split(": ", 1)[1] == (
+        "0.0500 ms of the 4.05 ms from its first to its last event; it idles 4.00 ms, "
+        "all of it because the next work was launched too late."
     )
 
 

@@ -54,6 +54,22 @@ def test_host_and_device_time_of_a_training_run(tmp_path: Path) -> None:
     assert t.loc["ProfilerStep", "host_self_ns"] == 398_000
 
 
+def test_a_range_beside_the_steps_is_no_part_of_one(tmp_path: Path) -> None:
+    # GIVEN one step of 500, and all-reduces of 900 and 800 on another thread, beside the step and beyond it
+    t = TraceBuilder()
+    t.step(1, 0, 500)
+    t.annotation("gloo:all_reduce", 100, 900, thread=77)
+    t.annotation("gloo:all_reduce", 1_100, 800, thread=77)
+    c = read_back(t, tmp_path)
+    # THEN the parts of the step are the step itself, and the sentence gives the ranges outside with their sum, not per step
+    assert [(s.path, s.host_ns) for s in host_shares(times(c).reset_index(), 1)] == [(STEP, 500)]
+    told = c.analyze("phases")
+    assert told.headline.replace("\u202f", " ") == (
+        "No part of the step is marked; outside of it gloo:all_reduce takes 1.70 µs in 2 ranges; no device activity was recorded."
+    )
+    assert "gloo" not in next(s for s in told.sections if s.id == "average").summary
+
+
 def test_device_time_of_a_phase_is_a_union_and_its_plain_sum_has_a_column(tmp_path: Path) -> None:
     # GIVEN a phase that launches two kernels which overlap: [100, 200) and [150, 250) on two streams
     t = TraceBuilder()
