@@ -153,6 +153,17 @@ def a_frame_of_the_profiler_runs_between_two_kernels() -> TraceBuilder:
     return t
 
 
+@innocent("launch_bound", "host_wait")
+def frames_of_the_profiler_fill_the_gaps_of_short_kernels() -> TraceBuilder:
+    """Twelve kernels of 5 us every 100 us, each launched when it starts; between any two the profiler opens and closes ranges for 95 us."""
+    t = step(1105 * US)
+    for i in range(12):
+        kernel(t, 100 * i, 100 * i + 5, 100 * i, f"k{i}")
+        if i < 11:
+            t.frame("torch/autograd/profiler.py(783): __enter__", (100 * i + 5) * US, 95 * US)
+    return t
+
+
 @innocent("exposed_communication")
 def small_all_reduces_are_overlapped() -> TraceBuilder:
     """Twenty all-reduces of 20 us under a kernel of 1 ms."""

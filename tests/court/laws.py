@@ -24,6 +24,8 @@ BLAME: Final = ("input_wait", "warm_up", "device_allocation", "host_sync", "laun
 """Findings that say that the device waits for the host."""
 PROFILER: Final = ("Activity Buffer Request", "Buffer Flush")
 """Work of the profiler itself, as it names it."""
+PROFILES: Final = re.compile(r"torch/(autograd/)?profiler[^:]*\(\d+\): ")
+"""Python frames of the profiler."""
 QUOTED: Final = re.compile(r"`([^`]+)`")
 
 
@@ -145,7 +147,8 @@ def _edges(c: Capture, found: Found) -> Iterator[str]:
     blaming = [f for f in found.time if f.id in BLAME]
     blamed = sum(f.saving for f in blaming) * fall.steps
     spans = iv.union(np.array([s for s, _ in allowed], np.int64), np.array([s for _, s in allowed], np.int64))
-    own = arrays.where(host["name"], PROFILER.__contains__)
+    own = arrays.where(host["name"], lambda n: n in PROFILER or PROFILES.search(n) is not None)
+    own &= host["end"].to_numpy() == np.arange(len(host)) + 1  # with nothing of the program inside
     first = host["start_ns"].to_numpy()[own]
     spans = iv.subtract(spans, iv.union(first, first + host["duration_ns"].to_numpy()[own]))
     most = iv.length(iv.intersect(iv.intersect(fall.windows, spans), fall.idle))

@@ -138,6 +138,15 @@ def many_short_kernels() -> TraceBuilder:
     return launches(10)
 
 
+@guilty(launch_bound=saves((9 * 55 + 1) * US, says="reduce-overhead"))
+def many_short_kernels_beside_the_profiler() -> TraceBuilder:
+    """The same, but the profiler itself takes the first 40 us of the 95 us between any two."""
+    t = launches(10)
+    for i in range(9):
+        t.frame("/opt/torch/profiler/profiler.py(865): step", (100 * i + 6) * US, 40 * US)
+    return t
+
+
 @guilty(launch_bound=saves((9 * 95 + 1) * US, says="cudagraphs", never="torch.compile("))
 def many_short_kernels_of_compiled_code() -> TraceBuilder:
     """The same in a region that is compiled already."""

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics.copies.records import frame_text
-from tb_sol_plugin.metrics.rules.copies.context import outermost_operator, program_frames
+from tb_sol_plugin.metrics.rules.copies.context import outermost_operator
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import CAUSES, KERNEL_WAIT_NS
+from tb_sol_plugin.metrics.time.frames import program_frames
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column

@@ -111,7 +111,10 @@ def _host_waits(unit: str, waterfall: Waterfall) -> list[Part]:
     causes = (
         ("Launch gaps", waterfall.launch_gap_ns, "Nothing runs while the host prepares the next launch, and from one kernel to the next."),
         ("Host blocked", waterfall.blocked_ns, "Nothing runs after the host waited for the device, or while it is in runtime calls."),
-        (f"{unit} waits, not for the host", waterfall.device_wait_ns, "The next work was launched before, or its launch is not recorded."),
+        (
+            f"{unit} waits, not for the host", waterfall.device_wait_ns,
+            "The next work was launched before, or its launch is not recorded, or the profiler itself holds the host.",
+        ),
     )
     seen = [(name, ns, meaning) for name, ns, meaning in causes if ns >= least]
     rest = waterfall.host_wait_ns - sum(ns for _, ns, _ in seen)

@@ -19,6 +19,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.frames import profiler_time
 from tb_sol_plugin.metrics.time.scope import Scope, extent
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -304,7 +305,8 @@ def _waits(capture: Capture) -> Waits:
     stop = start + capture.device["duration_ns"].to_numpy()
     low, high = iv.gaps(iv.union(start, stop), *extent(capture))
     launch, blocked = _causes(capture, low, high, start, stop)
-    return Waits((low[launch], high[launch]), iv.intersect((low[blocked], high[blocked]), host_idle(capture)))
+    recorder = iv.subtract(recorder_time(capture), _idle_causes(capture)[1])
+    return Waits(iv.subtract((low[launch], high[launch]), recorder), iv.intersect((low[blocked], high[blocked]), host_idle(capture)))
 
 
 def _causes(
@@ -366,7 +368,7 @@ def host_idle(capture: Capture) -> iv.Spans:
     A gap counts where the work that ends it was launched in it: to its end where that starts within `STARTS_NS` of the launch, else until
     the launch. Waits of the host for the device that outlast its last work by over `LAUNCH_NS` wait for work that was not recorded and do
     not count. After the last device event the time counts in which anything else runs on the host, until a launch without recorded work;
-    none where no launch was recorded. The profiler's own work is never the host's.
+    none where no launch was recorded. The profiler's own work, its Python frames among it, is never the host's.
     """
     return _idle_causes(capture)[0]
 
@@ -413,9 +415,15 @@ def _find_idle_causes(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
     waits = _synchronizes(capture)
     first, past = iv.intersect(gap, iv.union(h.start[waits], h.stop[waits]))
     outlast = past - first > LAUNCH_NS
-    recorder = (h.kind == S.OTHER) & arrays.where(capture.host["name"], RECORDER.__contains__)
-    spared = iv.merge((first[outlast], past[outlast]), iv.union(h.start[recorder], h.stop[recorder]))
+    spared = iv.merge((first[outlast], past[outlast]), recorder_time(capture))
     return iv.subtract(answered, spared), handed
+
+
+def recorder_time(capture: Capture) -> iv.Spans:
+    """Returns when the profiler itself works on the host: its own records of that, and its Python frames on threads that launch."""
+    h = at.host(capture)
+    own = (h.kind == S.OTHER) & arrays.where(capture.host["name"], RECORDER.__contains__)
+    return iv.merge(iv.union(h.start[own], h.stop[own]), profiler_time(capture))
 
 
 def _handed_over(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:

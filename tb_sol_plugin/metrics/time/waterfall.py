@@ -181,7 +181,8 @@ class Waterfall:
     recomputed work. limits: what that work takes at the limits. inside: per row of Work.ops, whether it is modeled work of the windows;
     counted: and its limit is known.
     host_wait_ns: all idle time but the waits for input; launch_gap_ns and blocked_ns are parts of it (`breakdown.waits`), and so is
-    device_wait_ns: the next work was launched before, or its launch is not recorded, so the device does not wait for the host.
+    device_wait_ns: the next work was launched before, or its launch is not recorded, or the profiler works, so the device does not wait for
+    the program.
     By host time only: framework_ns, operators that only call others; outside_ns, time in no operator (of a SOL capture all that is not
     in an operator it timed; negative where these took longer than the step).
     unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).

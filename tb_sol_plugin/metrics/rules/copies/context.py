@@ -19,6 +19,7 @@ from tb_sol_plugin.metrics.copies.thresholds import Thresholds
 from tb_sol_plugin.metrics.rules.engine import Finding, RuleContext, Subject, count_text
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word, host_idle
+from tb_sol_plugin.metrics.time.frames import program_frames
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.module_tree import module_instance
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
@@ -241,11 +242,6 @@ def in_line(capture: Capture) -> npt.NDArray[np.int64]:
 
 
 _ENGINE: Final = "autograd::engine::evaluate_function: "
-_FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
-_INNER: Final = re.compile(r"^(.*/)?(torch/|contextlib\.py|functools\.py|threading\.py|importlib)")
-"""Frames that do not show where a copy comes from: those of torch itself and what it is called through."""
-
-
 def evidence(context: CopyContext, rows: Places, spans: iv.Spans, note: str, *, host: bool) -> str:
     """Returns one or two lines of evidence.
 
@@ -340,16 +336,6 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
     if frame[at_row] >= 0:
         parts.append(f"at `{frame_text(capture, [frame[at_row]])[0]}`")
     return " ".join(parts)
-
-
-def program_frames(capture: Capture) -> Mask:
-    """Returns the host rows of Python frames of the program: files that are no part of torch or of Python's wrappers."""
-
-    def make() -> Mask:
-        names = arrays.where(capture.host["name"], lambda n: _FILE.match(n) is not None and _INNER.search(n) is None)
-        return np.asarray(names & (at.host(capture).kind == S.FRAME), np.bool_)
-
-    return memo(capture, ("program_frames",), make)
 
 
 def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:

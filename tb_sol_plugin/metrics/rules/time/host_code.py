@@ -14,16 +14,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics.copies.records import frame_name, frame_text
-from tb_sol_plugin.metrics.rules.copies.context import program_frames
 from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, subject_verb, time_text
 from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.metrics.rules.time.recorded import collective
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import LAUNCH_NS, device_word, host_idle
+from tb_sol_plugin.metrics.time.frames import launching_threads, profiler_frames, program_frames
 from tb_sol_plugin.metrics.work.ownership import outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import arrays, tree
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
@@ -40,18 +40,10 @@ RANDOM: Final = re.compile(r"::(uniform|normal|bernoulli|random|exponential|log_
 WAITS: Final = re.compile(r"^_?(acquire|wait|wait_for|poll|select|recv|recv_bytes|recv_into|join|epoll|kqueue|get|synchronize)$")
 """Frames that wait for another thread or process: what they wait for is not among the recorded frames."""
 BUILT_IN: Final = re.compile(r"^<built-in (?:function|method) (\S+?)(?: of .*)?>$", re.DOTALL)
-PROFILER: Final = re.compile(r"^(.*/)?torch/(autograd/)?(profiler|_?kineto)")
-"""Frames of the recorder: what it costs is no part of the program."""
 IDLE_PART: Final = 0.8
 """A frame is the cause of a gap where the device has no work for at least 80 % of its time."""
 MOST_OF: Final = 0.9
 """The frame that stands for some time holds at least 90 % of it; the innermost such one says most."""
-
-
-def launching_threads(capture: Capture) -> Ints:
-    """Returns the host threads that launch device work."""
-    call = capture.device["call"].to_numpy()
-    return np.unique(at.host(capture).thread[call[call >= 0]])
 
 
 def quiet(capture: Capture) -> Mask:
@@ -173,28 +165,12 @@ def operator_wait(context: TimeContext) -> Answer:
     )
 
 
-def profiler_frames(capture: Capture) -> arrays.Mask:
-    """Returns which host rows are Python frames of the profiler itself."""
-    named = arrays.where(capture.host["name"], lambda n: PROFILER.match(n) is not None)
-    return np.asarray(named & (at.host(capture).kind == S.FRAME), np.bool_)
-
-
-def profiler_time(capture: Capture) -> iv.Spans:
-    """Returns the time inside Python frames of the profiler on threads that launch device work, without the program's frames in them."""
-    h = at.host(capture)
-    profiler, own = profiler_frames(capture), np.flatnonzero(program_frames(capture))
-    rows = np.flatnonzero(profiler & np.isin(h.thread, launching_threads(capture)))
-    inside = own[tree.nearest(profiler, h.parent, h.stop, h.parent[own], h.start[own]) >= 0]
-    return iv.subtract(iv.union(h.start[rows], h.stop[rows]), iv.union(h.start[inside], h.stop[inside]))
-
-
 @rule("python_wait", page="gpu_breakdown", label="Idle causes", color="host")
 def python_wait(context: TimeContext) -> Answer:
     """Finds Python functions that launch nothing and run while the device has no work: before its first kernel, or between steps."""
     capture, gaps = context.capture, _long_gaps(context)
     h = at.host(capture)
-    profiler = profiler_frames(capture)
-    use = program_frames(capture) & ~profiler & np.isin(h.thread, launching_threads(capture)) & quiet(capture)
+    use = program_frames(capture) & ~profiler_frames(capture) & np.isin(h.thread, launching_threads(capture)) & quiet(capture)
     rows = np.flatnonzero(use)
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], gaps) >= LAUNCH_NS]
     idle = iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.idle)
@@ -204,7 +180,6 @@ def python_wait(context: TimeContext) -> Answer:
     rows = rows[~waits[rows]]
     if not len(rows):
         return None
-    gaps = iv.subtract(gaps, profiler_time(capture))
     taken = iv.intersect(gaps, iv.union(h.start[rows], h.stop[rows]))
     (name,), most = arrays.largest([capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], taken).astype(np.float64))
     same = rows[arrays.where(capture.host["name"], lambda n: n == name)[rows]]

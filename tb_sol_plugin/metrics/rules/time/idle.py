@@ -21,7 +21,7 @@ from tb_sol_plugin.metrics.rules.copies.patterns import upload_fix
 from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.collectives import link_text, unclaimed
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
-from tb_sol_plugin.metrics.rules.time.host_code import inside_text, profiler_time
+from tb_sol_plugin.metrics.rules.time.host_code import inside_text
 from tb_sol_plugin.metrics.rules.time.recorded import (
     NOT_FUSED,
     busiest_line,
@@ -32,7 +32,7 @@ from tb_sol_plugin.metrics.rules.time.recorded import (
     recorder_text,
 )
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word, host_idle, launched
+from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITING, device_word, host_idle, launched, recorder_time
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND
 from tb_sol_plugin.metrics.trees.module_tree import phase_name
@@ -108,8 +108,13 @@ def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
 
 
 def _gaps(context: TimeContext) -> tuple[Ints, Ints, Ints]:
-    """Returns (start, stop, device row that ends it) of the unclaimed idle spans that end with device work."""
-    start, stop = context.idle
+    """Returns (start, stop, device row that ends it) of the gaps with unclaimed idle time that end with device work.
+
+    What the profiler does in a gap does not divide it: it is in the gap, and in no ledger.
+    """
+    start, stop = iv.merge(context.idle, iv.intersect(recorder_time(context.capture), context.waterfall.idle))
+    free = iv.overlap_with(start, stop, context.idle) > 0
+    start, stop = start[free], stop[free]
     first = context.capture.device["start_ns"].to_numpy()
     order = np.argsort(first, kind="stable")
     slot = np.minimum(np.searchsorted(first[order], stop), len(first) - 1) if len(first) else np.zeros(0, np.int64)
@@ -225,11 +230,12 @@ def launch_bound(context: TimeContext) -> Answer:
     """Finds gaps that end when the host has launched the next kernel, while the device was idle already."""
     start, stop, ended = _gaps(context)
     late, _ = launched(context.capture, start, ended)
-    hit = late & (stop - start <= LAUNCH_NS)
+    free = iv.overlap_with(start, stop, context.idle)  # without what the profiler does meanwhile
+    hit = late & (free <= LAUNCH_NS)
     if int(hit.sum()) < STRETCH:
         return None
     before = np.concatenate((start[:1], stop[:-1]))  # end of the gap before: where the work between two gaps begins
-    run, wait = (time_text(float(np.median(x[hit]))) for x in (start - before, stop - start))
+    run, wait = (time_text(float(np.median(x[hit]))) for x in (start - before, free))
     edge = np.flatnonzero(np.diff(np.concatenate(([False], hit, [False])).astype(np.int8)))
     stretches = int((edge[1::2] - edge[::2] >= STRETCH).sum())
     kernel = context.capture.device["kind"].to_numpy() == S.KERNEL
@@ -269,11 +275,8 @@ def handover(context: TimeContext) -> Answer:
 
 @rule("host_wait", page="gpu_breakdown", label="Idle causes", color="host")
 def host_wait(context: TimeContext) -> Answer:
-    """Finds the wait for the host that no other rule explains, with the phase, the call or the operator in which most of it passes.
-
-    Time in Python frames of the profiler is no cost of the program: nobody answers for it.
-    """
-    by_host = iv.subtract(host_idle(context.capture), profiler_time(context.capture))
+    """Finds the wait for the host that no other rule explains, with the phase, the call or the operator in which most of it passes."""
+    by_host = host_idle(context.capture)
     idle = iv.intersect(context.idle, by_host)
     ns = iv.length(idle)
     if not ns:

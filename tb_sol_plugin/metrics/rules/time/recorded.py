@@ -16,10 +16,10 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.records import frame_text
-from tb_sol_plugin.metrics.rules.copies.context import program_frames
 from tb_sol_plugin.metrics.rules.engine import count_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.frames import launching_threads, program_frames
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
@@ -184,8 +184,7 @@ def busiest_line(capture: Capture, spans: iv.Spans) -> tuple[str, int]:
     Of the threads that launch device work. ("", 0) where no frames were recorded.
     """
     h = at.host(capture)
-    call = capture.device["call"].to_numpy()
-    own = program_frames(capture) & np.isin(h.thread, np.unique(h.thread[call[call >= 0]]))
+    own = program_frames(capture) & np.isin(h.thread, launching_threads(capture))
     rows = np.flatnonzero(own)
     if not len(rows):
         return "", 0
