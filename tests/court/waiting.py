@@ -348,6 +348,41 @@ def a_short_copy_that_nothing_hides() -> TraceBuilder:
     return t
 
 
+def copied_in_steps(sizes: tuple[int, ...]) -> TraceBuilder:
+    """Steps of 1 ms with exposed uploads of 60 us at their end, of some sizes, and 60 us more of a constant in the first step alone."""
+    t = TraceBuilder()
+    for n, size in enumerate(sizes):
+        z = 1000 * n
+        t.step(n + 1, z * US, MS)
+        kernel(t, z, z + 880, z)
+        if not n:
+            t.op("aten::clone", (z + 4) * US, 4 * US)
+            t.copy("HtoD", (z + 880) * US, 60 * US, bytes=4 << 20, src="Pinned", call=((z + 5) * US, 2 * US))
+        t.op("aten::to", (z + 9) * US, 5 * US)
+        t.copy("HtoD", (z + 940) * US, 60 * US, bytes=size, src="Pinned", call=((z + 10) * US, 2 * US))
+    return t
+
+
+@guilty(exposed_copies=saves(60 * US, says="batch.to", never="not in every"))
+def only_copies_of_every_step_are_no_accident() -> TraceBuilder:
+    """Four steps that each upload a batch for 60 us; the first uploads a constant for 60 us besides, which later steps do not pay."""
+    return copied_in_steps((1_000_000, 1_100_000, 1_050_000, 980_000))
+
+
+@innocent("exposed_copies", exposed_copies=saves(20 * US, possible=True, says="not in every step"))
+def parameters_are_uploaded_in_the_first_step() -> TraceBuilder:
+    """The first of three steps uploads parameters for 60 us between two kernels: no other step does, so no step can save it."""
+    t = TraceBuilder()
+    for n in range(3):
+        t.step(n + 1, n * MS, MS)
+        kernel(t, 1000 * n, 1000 * n + 900, 1000 * n)
+        kernel(t, 1000 * n + 960, 1000 * n + 1000, 1000 * n + 10)
+        if n:
+            kernel(t, 1000 * n + 900, 1000 * n + 960, 1000 * n + 5)
+    t.copy("HtoD", 900 * US, 60 * US, bytes=1 << 20, src="Pinned", call=(5 * US, 2 * US))
+    return t
+
+
 @guilty(warm_up=saves(100 * US, missed=(
     "the launch of what ends this gap began before the gap; the GPU breakdown, as HTA, gives such a gap to the device, and no finding blames "
     "the host for what that page does not. In 19 real recordings of GPUs launches of over 1 ms hold 59 us of such idle time in all"

@@ -40,7 +40,7 @@ from tb_sol_plugin.metrics.work.ownership import outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.units import human
 
 LAUNCH: Final = re.compile(r"^(cuda|hip|cu)(Ext)?(Module|Coop\w*)?Launch")
@@ -476,11 +476,16 @@ def copies(context: TimeContext) -> Answer:
 
 @rule("exposed_copies", title="Copies are not hidden behind computation", page="memcpy", label="Memory copies", color="memcpy")
 def other_copies(context: TimeContext) -> Answer:
-    """Finds exposed copies that no other finding covers."""
+    """Finds exposed copies that no other finding covers: those of every step, else possibly uploads that are not in every step."""
     device = context.capture.device
     rows = np.flatnonzero(context.ledger.copies > 0)
     if not len(rows):
         return None
+    once = _uploaded_once(context)[rows]
+    if once.any():
+        regular = rows[~once]
+        once = once[:0] if context.each(context.ledger.copies[regular].sum()) >= context.least else once
+        rows = regular if not len(once) else rows[once]
     left = context.ledger.copies[rows]
     worst = arrays.largest([device["direction"]], rows, left)[0][0] or "Unknown"
     made = compiled_rows(context.capture, rows[(device["direction"] == worst).to_numpy()[rows]])
@@ -491,8 +496,17 @@ def other_copies(context: TimeContext) -> Answer:
         f"{subject_verb(len(rows), 'copy', 'runs', 'copies')} {time_text(left.sum())} while nothing computes, most of it {worst}{rate}.",
         ns=context.ledger.take_copies(rows, 1.0),
         fix=NOT_FUSED if worst == "DtoD" and made.all() else _hide_copies(context, rows, str(worst)),
+        candidate=bool(once.any()),
     )
     return replace(found, copies=rows, events=rows, events_ns=left)
+
+
+def _uploaded_once(context: TimeContext) -> Mask:
+    """Returns the device rows of copies to the device of data that does not go there in every step."""
+    copies = copy_context(context.capture, context.part, bandwidth.peaks(context.spec))
+    out = np.zeros(len(context.capture.device), np.bool_)
+    out[copies.copies["row"].to_numpy()[copies.once & (copies.direction == "HtoD")]] = True
+    return out
 
 
 def _hide_copies(context: TimeContext, rows: Ints, direction: str) -> str:
