@@ -129,6 +129,13 @@ def whole_numbers(values: pd.Series | Floats) -> pd.Series:
     return pd.Series([round(v) if v == v else None for v in values.tolist()], dtype=object, index=index)
 
 
+def or_none(texts: npt.NDArray[np.generic], known: Mask) -> Objects:
+    """Returns texts of rows, None where it is not known."""
+    out = np.full(len(texts), None, object)
+    out[known] = texts[known].astype(object)
+    return out
+
+
 def texts(values: Iterable[object]) -> pd.Series:
     """Returns a column of texts, None for an empty one."""
     return pd.Series([str(v) or None for v in values], dtype=object)

@@ -52,8 +52,6 @@ from tb_sol_plugin.units import human
 # findings, copies that blocked the host by their place in the program, and the copies behind a finding.
 
 
-MOST: Final = 1000
-"""Copies that the table of evidence shows at most."""
 NO_SIZE: Final = "no copy of this row carries a size"
 PLACES: Final = (
     Column("outer", "Called as", doc="outermost operator around the call", show="code", missing="no operator around the call"),
@@ -177,12 +175,8 @@ def blocking_table(capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame,
 def evidence_table(
     capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame, chosen: Finding | None, rule: str, where: Scope
 ) -> TableSection:
-    """Builds the table of the copies behind a finding: the costliest where there are more than `MOST`, in order of time."""
+    """Builds the table of the copies behind a finding, in order of time."""
     rows = chosen.rows if chosen is not None else np.zeros(0, np.intp)
-    left = max(len(rows) - MOST, 0)
-    if left and chosen is not None:
-        weight = blocked["host_ns"].to_numpy() if chosen.host else found["duration_ns"].to_numpy()
-        rows = np.sort(rows[np.argsort(-weight[rows], kind="stable")[:MOST]])
     subset, why = found.iloc[rows].reset_index(drop=True), blocked.iloc[rows].reset_index(drop=True)
     holds = why["reason"].to_numpy(object) != ""
     size = subset["bytes"].to_numpy()
@@ -199,8 +193,7 @@ def evidence_table(
     title = "Copies behind a finding" if chosen is None else f"Copies behind: {chosen.title}"
     return make_table(
         "evidence", title, frame, _used_columns(EVIDENCE, frame), key="id", subtitle=where.label, sort=Sort("start_ns", descending=False),
-        filters=["kinds", "step"], adds=["bytes", "duration_ns", "exposed_ns"], truncated=left,
-        footer=f"{human(left, 'count')} more copies are not shown: these cost most." if left else "",
+        filters=["kinds", "step"], adds=["bytes", "duration_ns", "exposed_ns", "host_ns", "idle_ns"],
         empty=f"The rule {rule} finds nothing in this selection." if rule else "No finding, no evidence.",
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, MOST, gap_frame, left_out, with_previous
+from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, gap_frame, with_previous
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
@@ -399,14 +399,13 @@ def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gap_table(capture: Capture, gaps: pd.DataFrame, rows: Mask) -> TableSection:
-    """Builds the table of single gaps, the longest first; `MOST` of them at most, the others counted below it."""
-    longest = gaps.iloc[np.argsort(-gaps["duration_ns"].to_numpy(), kind="stable")[:MOST]].reset_index(drop=True)
+    """Builds the table of single gaps, each of them, the longest first."""
+    longest = gaps.iloc[np.argsort(-gaps["duration_ns"].to_numpy(), kind="stable")].reset_index(drop=True)
     frame = gap_frame(capture, with_previous(capture, longest, rows))
-    whole, shown = (int(found["duration_ns"].sum()) for found in (gaps, longest))
-    left = left_out("gaps", len(longest), len(gaps), shown, whole)
+    whole = human(int(gaps["duration_ns"].sum()), "ns")
     return make_table(
         "single_gaps", "Single gaps", frame, GAP_COLUMNS, key="id", subtitle="each gap, what ends it and who launches that",
-        sort=Sort("duration_ns"), adds=["duration_ns"], filters=["cause", "next", "line"], truncated=len(gaps) - len(longest),
-        footer=left or f"{human(whole, 'ns')} in {human(len(gaps), 'count')} gaps: the idle time of each device, added up.",
+        sort=Sort("duration_ns"), adds=["duration_ns"], filters=["cause", "next", "line"],
+        footer=f"{whole} in {human(len(gaps), 'count')} gaps: the idle time of each device, added up.",
         empty="No gap between two pieces of work.",
     )  # fmt: skip

@@ -22,11 +22,8 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Ints, Mask
-from tb_sol_plugin.units import human
+from tb_sol_plugin.tables.arrays import Ints, Mask, Objects
 
-MOST: Final = 1000
-"""Rows of a table of gaps, calls or copies; what is left out is counted below it."""
 CAUSE_WORDS: Final = {
     "host_wait": "Waits for the host",
     "kernel_wait": "Hand-over between kernels",
@@ -69,8 +66,8 @@ def gap_frame(capture: Capture, found: pd.DataFrame) -> pd.DataFrame:
         "cause": _cause_words(capture, found), "next": names_at(capture.device["name"], following),
         "call": names_at(capture.host["name"], call),
         "operator": names_at(capture.host["name"], _outermost(capture, call)), "line": lines_around(capture, call),
-        "previous": names_at(capture.device["name"], before), "device": [str(i) if i >= 0 else None for i in ids.tolist()],
-        "id": [f"{t}" if i < 0 else f"{t}@{i}" for t, i in zip(own.tolist(), ids.tolist(), strict=True)],
+        "previous": names_at(capture.device["name"], before), "device": arrays.or_none(ids.astype(str), ids >= 0),
+        "id": own.astype(str).astype(object) + np.where(ids >= 0, "@" + ids.astype(str).astype(object), ""),
     }, columns=[c.name for c in GAP_COLUMNS])  # fmt: skip
 
 
@@ -121,44 +118,35 @@ def gaps_of(capture: Capture, spans: iv.Spans) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def from_step(capture: Capture, times: Ints) -> tuple[list[str | None], Ints]:
+def from_step(capture: Capture, times: Ints) -> tuple[Objects, Ints]:
     """Returns (the step that each moment lies in, None outside; ns since its begin, since that of the recording outside)."""
     origin = np.full(len(times), capture.facts.extent_ns[0], np.int64)
     if capture.facts.pseudo_step or not len(capture.steps):
-        return [None] * len(times), times - origin
+        return np.full(len(times), None, object), times - origin
     begin, end = capture.steps["start_ns"].to_numpy(), capture.steps["end_ns"].to_numpy()
     order = np.argsort(begin, kind="stable")
     place = order[np.maximum(np.searchsorted(begin[order], times, side="right") - 1, 0)]
     inside = (times >= begin[place]) & (times < end[place])
-    numbers = capture.steps["number"].to_numpy()[place]
-    names = [str(n) if ok else None for n, ok in zip(numbers.tolist(), inside.tolist(), strict=True)]
-    return names, times - np.where(inside, begin[place], origin)
+    numbers = capture.steps["number"].to_numpy().astype(str)[place]
+    return arrays.or_none(numbers, inside), times - np.where(inside, begin[place], origin)
 
 
-def names_at(column: pd.Series[str], rows: npt.NDArray[np.integer]) -> list[str | None]:
+def names_at(column: pd.Series[str], rows: npt.NDArray[np.integer]) -> Objects:
     """Returns the name in each row of a column, None for -1."""
     if not len(column):
-        return [None] * len(rows)
-    text = arrays.pick(column, np.maximum(rows, 0))
-    return [str(t) if ok else None for t, ok in zip(text.tolist(), (rows >= 0).tolist(), strict=True)]
+        return np.full(len(rows), None, object)
+    return arrays.or_none(arrays.pick(column, np.maximum(rows, 0)), rows >= 0)
 
 
-def lines_around(capture: Capture, calls: npt.NDArray[np.integer]) -> list[str | None]:
+def lines_around(capture: Capture, calls: npt.NDArray[np.integer]) -> Objects:
     """Returns the innermost line of the program around some host rows, None without one."""
     h = at.host(capture)
     if not len(h.start):
-        return [None] * len(calls)
+        return np.full(len(calls), None, object)
     rows = np.asarray(calls, np.int32)
     above = tree.nearest(program_frames(capture), h.parent, h.stop, rows, h.start[np.maximum(rows, 0)])
-    return [str(t) or None for t in frame_text(capture, above).tolist()]
-
-
-def left_out(what: str, shown: int, whole: int, shown_ns: float, whole_ns: float, why: str = "the longest") -> str:
-    """Returns how much of a table stands in the rows shown: `1000 of 12,345 gaps are shown, …`; "" where all do."""
-    if shown >= whole:
-        return ""
-    rest = f"{human(round(shown_ns), 'ns')} of {human(round(whole_ns), 'ns')}"
-    return f"{human(shown, 'count')} of {human(whole, 'count')} {what} are shown, {why}: {rest}."
+    text = frame_text(capture, above)
+    return arrays.or_none(text, text != "")
 
 
 def _before(capture: Capture, rows: npt.NDArray[np.integer], times: Ints) -> Ints:
@@ -168,7 +156,6 @@ def _before(capture: Capture, rows: npt.NDArray[np.integer], times: Ints) -> Int
     order = np.argsort(stop, kind="stable")
     slot = np.searchsorted(stop[order], times, side="right") - 1
     return np.asarray(np.where(slot >= 0, np.append(rows[order], -1)[slot], -1), np.int64)
-
 
 
 def _outermost(capture: Capture, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:

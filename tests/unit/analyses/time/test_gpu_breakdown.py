@@ -144,14 +144,11 @@ def test_every_gap_is_a_row_with_its_time_cause_neighbors_call_operator_and_pyth
     assert row["line"] == "train.py:12 step"
 
 
-def test_of_many_gaps_the_longest_are_rows_and_the_others_are_counted(capture, monkeypatch):
-    # GIVEN a recording with gaps of 50, 100 and 100 ns, and a table of two rows at most
-    monkeypatch.setattr("tb_sol_plugin.analyses.time.gpu_breakdown.MOST", 2)
-
-    # WHEN the page is made
+def test_every_gap_is_a_row_the_longest_first(capture):
+    # GIVEN a recording with gaps of 50, 100 and 100 ns WHEN the page is made
     table = next(s for s in capture.analyze("gpu_breakdown").sections if s.id == "single_gaps")
 
-    # THEN the two longest are shown, and the footer says what is left out
-    assert table.data["duration_ns"] == [100, 100] and table.truncated == 1
-    assert "2 of 3 gaps are shown" in table.footer
-    assert sorted(table.data["cause"]) == ["Launched in time, still waiting", "Waits for the host"]
+    # THEN each is a row, and a choice of them has its sum
+    assert table.data["duration_ns"] == [100, 100, 50] and not table.truncated and table.adds == ["duration_ns"]
+    assert table.footer.startswith("250 ns in 3 gaps")
+    assert sorted(table.data["cause"])[-1] == "Waits for the host"
