@@ -154,7 +154,7 @@ class Capture:
 
 
 _UNREAD = "the SOL log of this trace cannot be read: "
-_HOW = ("mode", "every_n_steps", "time_source")
+_HOW = ("mode", "every_n_steps", "time_source", "device.type")
 _OF_A_MODEL = ("plan", "groups")
 _JOINED = ("sol_capture", S.MEMORY_RECORDS.name, *_OF_A_MODEL)
 _OF_A_LEDGER = (

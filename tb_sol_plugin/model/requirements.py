@@ -24,6 +24,8 @@ def missing(capture: Capture, requirement: Requirement) -> Words | None:
     test, *words = REQUIREMENTS[requirement]
     if test(capture):
         return None
+    if requirement in _OF_A_DEVICE and "cpu" in (capture.facts.metadata.get(name) for name in _DEVICE_TYPE):
+        return ON_CPU
     if requirement == "moves" and capture.facts.source == "sol_capture":
         return _no_copies(capture.facts.metadata.get("copies", ""))
     because, hint, argument = WORDS_OF.get(capture.facts.source, {}).get(requirement, words)
@@ -33,6 +35,10 @@ def missing(capture: Capture, requirement: Requirement) -> Words | None:
     return because, hint, argument
 
 
+_OF_A_DEVICE: Final[tuple[Requirement, ...]] = ("device_events", "kernels", "collectives", "copies")
+_DEVICE_TYPE: Final = ("device.type", "sol_capture.device.type")
+"""Metadata of a SOL capture, and of a trace joined with one: the type of device that the program ran on."""
+ON_CPU: Final[Words] = ("the job ran on a CPU: it has no kernels, and no copies of a device", "record it on a GPU to see them", "")
 _ASKED: Final[dict[Requirement, tuple[str, str]]] = {
     "shapes": ("record_shapes", "no sizes"),
     "modules": ("with_stack", "no Python module"),
@@ -68,8 +74,9 @@ def _has_shapes(c: Capture) -> bool:
 MEMORY_TABLES = ("memory", "memory_records", "memory_events", "memory_blocks", "memory_timeline")
 """Tables that say how much memory was in use, each of another source."""
 _CUDA = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+_ON_A_GPU = f"if the job runs on a GPU, record with {_CUDA}"
 REQUIREMENTS: dict[Requirement, tuple[Callable[[Capture], bool], str, str, str]] = {
-    "device_events": (_has("device"), "no device activity in this recording", f"record with {_CUDA}", "ProfilerActivity.CUDA"),
+    "device_events": (_has("device"), "no device activity in this recording", _ON_A_GPU, "ProfilerActivity.CUDA"),
     "host_events": (_has("host"), "no host activity in this recording", f"record with {_CUDA}", "ProfilerActivity.CPU"),
     "operators": (_has_kind(S.OPERATOR), "no operators in this recording", f"record with {_CUDA}", "ProfilerActivity.CPU"),
     "shapes": (_has_shapes, "recorded without record_shapes", "record with profile(record_shapes=True)", "record_shapes=True"),
@@ -104,13 +111,13 @@ REQUIREMENTS: dict[Requirement, tuple[Callable[[Capture], bool], str, str, str]]
     "copies": (
         lambda c: bool(((c.device["kind"].to_numpy() != S.KERNEL) | c.device["copy_kernel"].to_numpy()).any()),
         "no copy in this recording",
-        f"record with {_CUDA}",
+        _ON_A_GPU,
         "ProfilerActivity.CUDA",
     ),
     "moves": (
         lambda c: len(c.tables["device"]) > 0 or len(c.tables["copies"]) > 0,
         "no device activity in this recording",
-        f"record with {_CUDA}",
+        _ON_A_GPU,
         "ProfilerActivity.CUDA",
     ),
     "events": (lambda c: c.facts.source not in WORDS_OF, "", "", ""),
@@ -118,7 +125,7 @@ REQUIREMENTS: dict[Requirement, tuple[Callable[[Capture], bool], str, str, str]]
     "kernels": (
         lambda c: len(c.device) > 0 or (c.facts.source == "proton" and len(c.tables["ledger"]) > 0),
         "no device activity in this recording",
-        f"record with {_CUDA}",
+        _ON_A_GPU,
         "ProfilerActivity.CUDA",
     ),
     "work": (
@@ -135,24 +142,24 @@ REQUIREMENTS: dict[Requirement, tuple[Callable[[Capture], bool], str, str, str]]
     ),
 }
 
-_TRACE = "store a profiler trace beside it: sol.capture(logdir, model=model, profile=True)"
+_TRACE = "open the profiler trace of this worker; where there is none, record one: sol.capture(logdir, model=model, profile=True)"
 
 
 def _counted(what: str) -> Words:
-    return f"a SOL capture holds {what}; it counts work by operator, module and phase", _TRACE, "profile=True"
+    return f"no {what} in a SOL capture; it counts work by operator, module and phase", _TRACE, "profile=True"
 
 
 OF_A_SOL_CAPTURE: dict[str, Words] = {
-    "device_events": _counted("no single kernels and no single copies"),
-    "kernels": _counted("no single kernels and no single copies"),
-    "events": _counted("no single events"),
-    "operators": _counted("no single operator calls"),
-    "shapes": _counted("no single operator calls"),
-    "collectives": _counted("no kernels"),
-    "backward": _counted("no single operator calls"),
-    "copies": _counted("no single copies"),
+    "device_events": _counted("single kernels and copies"),
+    "kernels": _counted("single kernels and copies"),
+    "events": _counted("single events"),
+    "operators": _counted("single operator calls"),
+    "shapes": _counted("single operator calls"),
+    "collectives": _counted("kernels"),
+    "backward": _counted("single operator calls"),
+    "copies": _counted("single copies"),
     "memory": (
-        "a SOL capture holds no memory events",
+        "no memory events in a SOL capture",
         "record a profiler trace beside it, with profile(profile_memory=True)",
         "profile_memory=True",
     ),
@@ -178,32 +185,32 @@ _EVENTS = "proton.start(data='trace')"
 
 
 def _summed(what: str) -> Words:
-    return f"a Proton profile holds sums, {what}", f"profile with {_EVENTS}, or record with {_CUDA}", "data='trace'"
+    return f"no {what} in a Proton profile; it holds sums", f"profile with {_EVENTS}, or record with {_CUDA}", "data='trace'"
 
 
 _NOT_PROTON = f"record with {_CUDA}"
 OF_A_PROFILE: dict[str, Words] = {
-    "device_events": _summed("no single kernels and no single copies"),
-    "events": _summed("no single events"),
-    "host_events": _summed("and nothing of the host"),
+    "device_events": _summed("single kernels and copies"),
+    "events": _summed("single events"),
+    "host_events": _summed("host activity"),
     "kernels": ("no kernel in this profile", "keep the profiler active while kernels run: proton.activate()", "proton.activate()"),
-    "operators": ("a Proton profile holds no operators", _NOT_PROTON, "ProfilerActivity.CPU"),
-    "shapes": ("a Proton profile holds no operators", f"record with {_CUDA[:-1]}, record_shapes=True)", "record_shapes=True"),
-    "modules": ("a Proton profile holds no modules", f"record with {_CUDA[:-1]}, with_stack=True)", "with_stack=True"),
+    "operators": ("no operators in a Proton profile", _NOT_PROTON, "ProfilerActivity.CPU"),
+    "shapes": ("no operators in a Proton profile", f"record with {_CUDA[:-1]}, record_shapes=True)", "record_shapes=True"),
+    "modules": ("no modules in a Proton profile", f"record with {_CUDA[:-1]}, with_stack=True)", "with_stack=True"),
     "annotations": ("no scope in this profile", 'name parts of the program with proton.scope("forward")', 'proton.scope("forward")'),
-    "steps": _summed("no steps"),
-    "memory": ("a Proton profile holds no memory events", "record with profile(profile_memory=True)", "profile_memory=True"),
-    "memory_use": ("a Proton profile holds nothing of memory", "record with profile(profile_memory=True)", "profile_memory=True"),
-    "collectives": _summed("no single collectives"),
-    "backward": ("a Proton profile holds no operators", _NOT_PROTON, ""),
-    "copies": _summed("no single copies"),
+    "steps": _summed("steps"),
+    "memory": ("no memory events in a Proton profile", "record with profile(profile_memory=True)", "profile_memory=True"),
+    "memory_use": ("no memory in a Proton profile", "record with profile(profile_memory=True)", "profile_memory=True"),
+    "collectives": _summed("single collectives"),
+    "backward": ("no operators in a Proton profile", _NOT_PROTON, ""),
+    "copies": _summed("single copies"),
     "moves": ("no copy in this profile: Proton itself records kernels only", f"record with {_CUDA}", "ProfilerActivity.CUDA"),
     "work": (
         "no work is stated in this profile",
         "state it: proton.start(hook='triton') and @triton.jit(launch_metadata=...), or proton.scope(name, {'flops16': ...})",
         "hook='triton'",
     ),
-    "iterations": ("a Proton profile holds sums, no iterations", "run the training loop inside sol.capture(logdir, model=model)", ""),
+    "iterations": ("no iterations in a Proton profile; it holds sums", "run the training loop inside sol.capture(logdir, model=model)", ""),
 }
 """Words for Proton profiles."""
 

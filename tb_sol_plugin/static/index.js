@@ -12576,7 +12576,7 @@ var GROUPS = [
 	"Run",
 	"Experimental"
 ];
-/** The first sentence of a reason, short enough for a line below a title. */
+/** The first sentence or clause of a reason, whole. */
 function shortReason(because) {
 	return ((because ?? "").split(/(?<=[.;:])\s/)[0] ?? "").replace(/[.;:]$/, "");
 }
@@ -12705,7 +12705,7 @@ function FailedItem({ f, rail }) {
 		children: [/* @__PURE__ */ a(Icon, { name: "error" }), /* @__PURE__ */ a("span", {
 			class: "nav-text",
 			children: [f.name, /* @__PURE__ */ a("span", {
-				class: "nav-reason",
+				class: "nav-reason any",
 				children: f.reason
 			})]
 		})]
@@ -13835,7 +13835,8 @@ function FileLine({ w, s, share, stage }) {
 }
 function NotAvailable({ r }) {
 	const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
-	const snippet = argument ? argumentSnippet(argument, chosen$2.value?.span.kind === "sol_capture") : null;
+	const recorded = chosen$2.value?.span.kind === "sol_capture" && !!chosen$2.value.span.companion;
+	const snippet = argument && !(recorded && argument === "profile=True") ? argumentSnippet(argument, chosen$2.value?.span.kind === "sol_capture") : null;
 	const can = entriesOf(catalog.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
 	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
 		class: "page-head",

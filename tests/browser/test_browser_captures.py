@@ -41,10 +41,17 @@ def test_the_page_list_leads_through_the_pages_of_a_capture_alone(serve: Server,
 
 
 def test_a_page_that_a_capture_has_no_data_for_shows_how_to_record_it(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN a SOL capture alone WHEN the kernels are opened THEN the reason is in the page list and on the page, with the one argument marked
+    # GIVEN a SOL capture of a CPU WHEN the kernels are opened THEN the page states that, and asks for no trace: one would hold none either
     page = open_page(view(), serve, page="kernels", run=ALONE)
-    assert "a SOL capture holds no single kernels" in page.locator(".nav-item.off[aria-current=page]").text_content()
-    assert "A SOL capture holds no single kernels" in page.locator("main .state h2").first.text_content()
+    assert page.locator(".nav-item.off[aria-current=page] .nav-reason").text_content() == "the job ran on a CPU"
+    assert page.locator("main .state h2").first.text_content().startswith("The job ran on a CPU") and page.locator(".snippet").count() == 0
+    # THEN every reason in the page list is whole
+    assert page.evaluate("[...document.querySelectorAll('.nav-reason')].filter((e) => e.scrollHeight > e.clientHeight + 1).length") == 0
+    assert page.locator(".nav-reason").count() > 1
+    # WHEN single operators are opened THEN the reason is in the page list and on the page, with the one argument marked
+    page = open_page(view(), serve, page="operators", run=ALONE)
+    assert page.locator(".nav-item.off[aria-current=page] .nav-reason").text_content() == "no single operator calls in a SOL capture"
+    assert page.locator("main .state h2").first.text_content().startswith("No single operator calls in a SOL capture")
     assert page.locator(".snippet .mark-code").text_content() == "profile=True"
     assert "sol.capture(logdir, model=model, profile=True)" in page.locator(".snippet").text_content()
 
@@ -64,6 +71,11 @@ def test_a_trace_joined_with_a_capture_says_so_and_links_to_the_capture_and_back
     page.wait_for_function("document.querySelector('.bar .badge.kind')?.textContent === 'SOL capture'")
     v.settle()
     assert "In the trace" not in page.locator("[data-section=course] .legend").text_content()
+    # AND a page of single operators says that the trace has them, without asking to record what is there
+    page.locator(".nav-item:has-text('Operators')").click()
+    page.wait_for_selector("main .state")
+    assert "Open the profiler trace of this worker" in page.locator("main .state .prose").first.text_content()
+    assert page.locator(".snippet").count() == 0 and page.get_by_role("link", name="This page of the profiler trace").count() == 1
     page.locator(".pick:has-text('Span')").click()
     page.locator(".float a:has-text('Open the profiler trace of this worker')").click()
     page.wait_for_function("document.querySelector('.bar .badge.kind')?.textContent === 'trace + SOL capture'")

@@ -15,7 +15,7 @@ export const menuOpen = signal(false);
 
 const GROUPS = ["", "Time", "Speed of light", "Run", "Experimental"];
 
-/** The first sentence of a reason, short enough for a line below a title. */
+/** The first sentence or clause of a reason, whole. */
 export function shortReason(because: string | undefined): string {
   const text = (because ?? "").split(/(?<=[.;:])\s/)[0] ?? "";
   return text.replace(/[.;:]$/, "");
@@ -79,7 +79,7 @@ function FailedItem({ f, rail }: { f: Failure; rail: boolean }): JSX.Element {
   return (
     <ViewLink view={pageView(f.name)} class={`nav-item off ${on ? "on" : ""}`} tip={rail ? `${f.name}: ${f.reason}` : f.reason} label={`${f.name}, failed to load: ${f.reason}`} current={on} onGo={() => { menuOpen.value = false; }}>
       <Icon name="error" />
-      <span class="nav-text">{f.name}<span class="nav-reason">{f.reason}</span></span>
+      <span class="nav-text">{f.name}<span class="nav-reason any">{f.reason}</span></span>
     </ViewLink>
   );
 }

@@ -161,7 +161,8 @@ function FileLine({ w, s, share, stage }: { w: Worker; s: Span; share: number; s
 
 export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
   const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
-  const snippet = argument ? argumentSnippet(argument, chosen.value?.span.kind === "sol_capture") : null;
+  const recorded = chosen.value?.span.kind === "sol_capture" && !!chosen.value.span.companion; // the trace that the hint speaks of is there
+  const snippet = argument && !(recorded && argument === "profile=True") ? argumentSnippet(argument, chosen.value?.span.kind === "sol_capture") : null;
   const can = entriesOf(catalog.value).filter((a) => a.available !== false && a.name !== r.analysis && a.group !== "foot");
   return (
     <>

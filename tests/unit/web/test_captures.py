@@ -71,9 +71,12 @@ def test_pages_that_a_capture_cannot_fill_say_why_and_how_to_record(client: Flas
     assert all(
         pages[name]["available"] for name in ("overview", "findings", "steps", "iterations", "modules", "phases", "roofline", "health")
     )
-    for name in ("gpu_breakdown", "kernels", "memcpy_findings", "operators"):
-        assert not pages[name]["available"] and "a SOL capture holds no" in pages[name]["because"], name
-        assert "profile=True" in pages[name]["record_it_with"]
+    for name in ("gpu_breakdown", "kernels", "memcpy_findings", "operators", "links"):
+        if name in ("operators", "links"):
+            assert not pages[name]["available"] and "in a SOL capture" in pages[name]["because"], name
+            assert "profile=True" in pages[name]["record_it_with"]
+        else:
+            assert not pages[name]["available"] and "the job ran on a CPU" in pages[name]["because"], name
         assert ask(client, f"analysis/{name}", run="alone")["available"] is False
     # AND copies that this recorder did not count say so
     copies = pages["memcpy"]

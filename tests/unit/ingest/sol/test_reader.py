@@ -107,10 +107,17 @@ def test_limits_in_use_while_recording_hold_where_nothing_else_is_known(tmp_path
     assert chosen is None or chosen.key == "A100_SXM_80"
 
 
-@pytest.mark.parametrize("need", ["device_events", "operators", "shapes", "collectives", "backward", "copies", "memory"])
-def test_what_a_sol_log_cannot_hold_names_how_to_record_it(capture: Capture, need: str) -> None:
+@pytest.mark.parametrize("need", ["device_events", "kernels", "operators", "shapes", "collectives", "backward", "copies", "memory"])
+def test_what_a_sol_log_cannot_hold_names_how_to_record_it(capture: Capture, tmp_path: Path, need: str) -> None:
+    # GIVEN a job on a GPU THEN a trace has what is missing, the one that is there or a new one
+    because, hint, argument = ingest.read(str(small(device=CUDA).write(tmp_path))).missing(need) or ("", "", "")
+    assert "in a SOL capture" in because and "profiler trace" in hint and argument
+    # GIVEN a job on a CPU THEN no recording of it has kernels, and none is asked for
     because, hint, argument = capture.missing(need) or ("", "", "")
-    assert "SOL capture" in because and "trace beside it" in hint and argument
+    if need in ("device_events", "kernels", "collectives", "copies"):
+        assert because == "the job ran on a CPU: it has no kernels, and no copies of a device" and "profile" not in hint and not argument
+    else:
+        assert "in a SOL capture" in because and argument
 
 
 def test_a_sol_log_meets_the_requirements_of_pages_on_steps_and_work(capture: Capture) -> None:
