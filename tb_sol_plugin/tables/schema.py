@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -27,7 +29,11 @@ class Schema:
     fields: Mapping[str, Field]
 
     def empty(self) -> pd.DataFrame:
-        """Returns a table without rows and with every column."""
+        """Returns a table without rows and with every column, made once: most recordings lack most tables."""
+        return self._empty.copy(deep=False)
+
+    @cached_property
+    def _empty(self) -> pd.DataFrame:
         return self.frame({})
 
     def frame(self, columns: Mapping[str, object]) -> pd.DataFrame:
@@ -50,9 +56,12 @@ class Schema:
         return pd.DataFrame(out, copy=False)
 
 
+_UNNAMED: Final = pd.CategoricalDtype(pd.Index([""], dtype=object))
+
+
 def _none(field: Field, length: int) -> object:
     if field.dtype == "category":
-        return pd.Categorical.from_codes(np.zeros(length, np.int32), categories=pd.Index([""], dtype=object))
+        return pd.Categorical.from_codes(np.zeros(length, np.int32), dtype=_UNNAMED)
     kind = np.dtype(field.dtype)
     if kind.kind == "f":
         return np.full(length, np.nan, kind)
