@@ -24,7 +24,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.set_threshold(100_000, 20, 100)
 
 settings.register_profile("tb_sol", deadline=None)  # the first call of a compiled loop compiles it
+settings.register_profile("thorough", deadline=None)
 settings.load_profile("tb_sol")
+SHARE_OF_EXAMPLES = 3
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = Path(os.environ.get("TB_SOL_TRACES", ROOT.parent / "shared" / "traces"))
@@ -50,7 +52,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sweeps over recordings, tests/real and all marked `real`, are exhaustive; without the recordings those marked `real` are skipped."""
     for item in items:
         real = item.get_closest_marker("real")
@@ -58,6 +60,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("exhaustive")
         if real and not TRACES.is_dir():
             item.add_marker(pytest.mark.skip(reason=NO_TRACES))
+    if config.getoption("hypothesis_profile", None) != "thorough":
+        for test in {getattr(item, "function", None) for item in items}:
+            _try_fewer(test)
+
+
+def _try_fewer(test: object) -> None:
+    """A property is tried on a third of its examples: each run draws others. All of them: --hypothesis-profile=thorough."""
+    own = getattr(test, "_hypothesis_internal_use_settings", None)
+    if own is not None:
+        fewer = max(min(own.max_examples, 10), own.max_examples // SHARE_OF_EXAMPLES)
+        test._hypothesis_internal_use_settings = settings(own, max_examples=fewer)  # type: ignore[attr-defined]
 
 
 def pytest_collection_finish() -> None:
