@@ -42,7 +42,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         if config.option.dist == "no":
             config.option.dist = "worksteal"
-        if not config.option.collectonly:
+        if not config.option.collectonly and not os.environ.get("TB_SOL_COMPILED"):
             subprocess.run([sys.executable, "-m", "tests.support.compiled"], cwd=ROOT, check=True)
 
 

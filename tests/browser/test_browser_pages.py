@@ -37,9 +37,10 @@ def test_the_list_of_samples_is_complete(serve: Server) -> None:
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if run not in TWINS])
-def test_every_page_shows_a_report_or_the_reason_why_not(serve: Server, view: Callable[..., Any], run: str) -> None:
+def test_every_page_shows_a_report_or_the_reason_why_not_and_turns_dark(serve: Server, view: Callable[..., Any], run: str) -> None:
     # GIVEN a sample WHEN each of its pages is opened THEN it shows a report or the reason why not, no wider than the window
     v = view()
+    widths = [1440, *NARROW.get(run, ())]
     for name in pages_of(serve, run):
         v.open(serve.home + hash_of(v="1", page=name, run=run))
         assert v.page.locator("main h1, main h2").first.text_content()
@@ -48,13 +49,25 @@ def test_every_page_shows_a_report_or_the_reason_why_not(serve: Server, view: Ca
         assert v.page.locator('[aria-current="page"]').count() == 1
         assert run == HOSTILE_RUN or "`" not in v.page.locator("main").inner_text(), f"{name}: marks shown as text"
         assert v.page.evaluate("window.__pwned") is None, name
-        # THEN in narrower windows only tables scroll sideways, inside their cards
-        for width in (1440, *NARROW.get(run, ())):
-            if width != 1440:
-                v.resize(width)
+        # THEN in narrower windows only tables scroll sideways, inside their cards; the next page is opened in the last of the widths
+        fits(v, f"{run}-{name}", widths[0])
+        for width in widths[1:]:
+            v.resize(width)
             fits(v, f"{run}-{name}", width)
-        if run in NARROW:
-            v.resize(1440)
+        widths.reverse()
+        # THEN when the system turns dark, the page and its charts do: of each page the first sample that has what it needs
+        if run == next((r for r in RUNS if r not in TWINS and name in serve.available[r] and ONCE.get(name, r) == r), None):
+            turns_dark(v, f"{run}-{name}")
+
+
+def turns_dark(v: Any, name: str) -> None:
+    v.page.emulate_media(color_scheme="dark")
+    v.page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    v.settle()
+    ground = v.page.evaluate("getComputedStyle(document.querySelector('#tb-sol')).backgroundColor")
+    assert ground == "rgb(15, 18, 22)"
+    picture(v, f"{name}-dark")
+    v.page.emulate_media(color_scheme="light")
 
 
 def pages_of(serve: Server, run: str) -> list[str]:
@@ -67,23 +80,6 @@ def fits(v: Any, name: str, width: int) -> None:
     wide = v.page.evaluate("document.documentElement.scrollWidth")
     assert wide <= width, f"{name} is {wide} px wide at {width}"
     picture(v, f"{name}-{width}")
-
-
-def test_every_page_turns_dark(serve: Server, view: Callable[..., Any]) -> None:
-    # GIVEN each page, of the first sample that has what it needs WHEN the system turns dark THEN the page and its charts do
-    v = view()
-    for name in serve.pages[RUNS[0]]:
-        run = ONCE.get(name) or next((r for r in RUNS if name in serve.available[r]), None)
-        if run is None:
-            continue
-        v.page.emulate_media(color_scheme="light")
-        v.open(serve.home + hash_of(v="1", page=name, run=run))
-        v.page.emulate_media(color_scheme="dark")
-        v.page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
-        v.settle()
-        ground = v.page.evaluate("getComputedStyle(document.querySelector('#tb-sol')).backgroundColor")
-        assert ground == "rgb(15, 18, 22)"
-        picture(v, f"{run}-{name}-dark")
 
 
 def test_hostile_names_are_text(serve: Server, view: Callable[..., Any]) -> None:

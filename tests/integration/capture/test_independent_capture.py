@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import isclose
 from pathlib import Path
 from statistics import mean, median
@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report, encode
 from tests.support import raw_capture as own
 from tests.support.forked import python
@@ -52,9 +53,15 @@ class Run:
         return [r for r in self.raw.rows if r.iteration in self.raw.shown]
 
     def page(self, name: str, **query: str) -> dict[str, Any]:
-        report = sol.open_capture(str(self.path)).analyze(name, **query)
+        report = opened(str(self.path), self.path.stat().st_size).analyze(name, **query)
         assert isinstance(report, Report), f"{name} is unavailable"
         return json.loads(encode(report))
+
+
+@lru_cache(maxsize=4)
+def opened(path: str, size: int) -> Capture:
+    """The capture of a file of a size: pages of one recording open it once."""
+    return sol.open_capture(path)
 
 
 def section(page: dict[str, Any], name: str) -> Any:
