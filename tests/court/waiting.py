@@ -63,6 +63,53 @@ def an_allocation_creates_the_context() -> TraceBuilder:
     return t
 
 
+def called(first: int, *, sizes: bool = True, later: int = 100) -> TraceBuilder:
+    """Four calls of `extension::fused` 10 ms apart, the first of `first` us, the others of `later` us; each launches 2 ms of work at its end."""
+    t = step(40 * MS)
+    for i in range(4):
+        z, length = 10_000 * i, later if i else first
+        t.op("extension::fused", z * US, length * US, shapes=[[64], [64, 64], [64, 64]] if sizes else None, types=["float"] * 3 if sizes else None)
+        kernel(t, z + length, z + length + 2000, z + length - 1)
+    return t
+
+
+@guilty(warm_up=saves(4_900 * US, says="`extension::fused` (5.00"), host_wait=saves(27_100 * US))
+def the_first_call_of_an_operator_picks_a_kernel() -> TraceBuilder:
+    """The first of four calls over the same sizes takes 5 ms on the host, later ones 100 us: 4.9 ms of it are first use."""
+    return called(5_000)
+
+
+@innocent("warm_up", host_wait=saves(32_000 * US))
+def an_operator_is_slow_in_every_call() -> TraceBuilder:
+    """The same, but every call takes 5 ms on the host."""
+    return called(5_000, later=5_000)
+
+
+@innocent("warm_up", host_wait=saves(32_000 * US))
+def calls_without_sizes_may_differ() -> TraceBuilder:
+    """The first of four calls takes 5 ms, later ones 100 us; over which sizes is not recorded."""
+    return called(5_000, sizes=False)
+
+
+@innocent("warm_up", device_allocation=saves(4_500 * US), host_wait=saves(27_500 * US))
+def the_first_call_allocates() -> TraceBuilder:
+    """The first of four calls takes 5 ms, 4.5 of them in `cudaMalloc`: what costs the time is the allocation."""
+    t = called(5_000)
+    t.call("cudaMalloc", 250 * US, 4_500 * US)
+    return t
+
+
+@guilty(warm_up=saves(6 * MS, says="while graphs are captured"), host_wait=saves(2 * MS))
+def graphs_are_captured_before_they_run() -> TraceBuilder:
+    """Between `cudaStreamBeginCapture` at 1 ms and the end of `cudaStreamEndCapture` at 7 ms nothing runs: launches go to the graph."""
+    t = step(10 * MS)
+    t.op("aten::mm", 2 * MS, MS)
+    t.call("cudaStreamBeginCapture", MS, 2 * US)
+    t.call("cudaStreamEndCapture", 6 * MS, MS)
+    kernel(t, 8000, 10_000, 7990)
+    return t
+
+
 @guilty(device_allocation=saves(299 * US, says="expandable_segments"))
 def the_allocator_asks_the_driver() -> TraceBuilder:
     """Between two kernels (50 and 350 us) the allocator takes memory from the driver for 299 us."""
@@ -153,6 +200,14 @@ def many_short_kernels_of_compiled_code() -> TraceBuilder:
     return launches(10, region="Torch-Compiled Region: 0/0", name="triton_poi_fused_add_")
 
 
+@guilty(launch_bound=saves((9 * 95 + 1) * US, says="in use already", never="torch.compile"))
+def many_short_kernels_beside_a_graph() -> TraceBuilder:
+    """The same in a program that launches a graph of its own first, which nothing here waits for."""
+    t = launches(10)
+    t.call("cudaGraphLaunch", 10 * US, 5 * US)
+    return t
+
+
 @guilty(host_wait=saves((6 * 95 + 1) * US))
 def a_few_short_kernels() -> TraceBuilder:
     """Seven of them: fewer than a graph is worth, and the host is late all the same."""
@@ -187,6 +242,17 @@ def python_runs_before_the_first_kernel() -> TraceBuilder:
     own = t.frame("data.py(12): preprocess", MS, 7 * MS, parent=outer)
     t.frame("torch/functional.py(3): stft", 2 * MS, 5 * MS, parent=own)
     kernel(t, 9_000, 10_000, 8_990)
+    return t
+
+
+@guilty(host_wait=saves(8_990 * US, says="# aten::linear, called at model.py:5 forward", never="shorten"))
+def a_line_that_only_calls_an_operator_is_not_to_be_shortened() -> TraceBuilder:
+    """`forward` runs in [1, 9) ms, all but 10 us of it in `aten::linear`, which launches the only kernel at its end."""
+    t = step(10 * MS)
+    outer = t.frame("train.py(80): main", 0, 10 * MS)
+    t.frame("model.py(5): forward", MS, 8 * MS, parent=outer)
+    t.op("aten::linear", MS + 10 * US, 8 * MS - 10 * US)
+    kernel(t, 8_990, 10_000, 8_985)
     return t
 
 

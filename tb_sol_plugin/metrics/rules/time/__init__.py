@@ -11,7 +11,7 @@ from typing import Final
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.rules.engine import Finding, Rule, ids_of, run
-from tb_sol_plugin.metrics.rules.time import collectives, fusion, host_code, idle, layout, matmul, remainder
+from tb_sol_plugin.metrics.rules.time import collectives, first_use, fusion, host_code, idle, layout, matmul, remainder
 from tb_sol_plugin.metrics.rules.time.context import TimeContext, time_context
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
@@ -31,8 +31,8 @@ _COUNTED: Final[tuple[Rule[TimeContext], ...]] = (
 )  # fmt: skip
 """Rules for a SOL capture: those that need neither the order of calls nor kernels."""
 _IDLE: Final[tuple[Rule[TimeContext], ...]] = (
-    collectives.buffer_broadcasts, idle.warm_up, idle.device_allocation, idle.copies, idle.host_sync, idle.launch_bound, idle.handover,
-    host_code.operator_wait, host_code.python_wait, idle.host_wait,
+    collectives.buffer_broadcasts, first_use.warm_up, first_use.device_allocation, idle.copies, idle.host_sync, idle.launch_bound,
+    idle.handover, host_code.operator_wait, host_code.python_wait, idle.host_wait,
 )  # fmt: skip
 """Rules over the device's idle time, after the input pipeline has taken its part."""
 

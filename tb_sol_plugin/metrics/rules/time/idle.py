@@ -21,6 +21,7 @@ from tb_sol_plugin.metrics.rules.copies.patterns import upload_fix
 from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.collectives import link_text, unclaimed
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
+from tb_sol_plugin.metrics.rules.time.first_use import calls_named
 from tb_sol_plugin.metrics.rules.time.host_code import inside_text
 from tb_sol_plugin.metrics.rules.time.recorded import (
     NOT_FUSED,
@@ -43,16 +44,6 @@ from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.units import human
 
-LAUNCH: Final = re.compile(r"^(cuda|hip|cu)(Ext)?(Module|Coop\w*)?Launch")
-"""Calls that start a kernel: the first start of a kernel loads its code."""
-SET_UP: Final = re.compile(r"^(cuda|hip)(GetDevice|DeviceGet|Module|Func|Occupancy|StreamCreate|Init)|^cu(Module|Library|Init)")
-"""Calls that create what the driver keeps for the rest of the program."""
-ALLOCATE: Final = re.compile(r"^(cuda|hip)(Malloc|Free)(Async|Host|Managed)?$|^cuMem(Create|Map|Unmap|Release|Alloc|Free)")
-"""Calls that take device memory from the driver or give it back."""
-CONTEXT_NS: Final = 100_000_000
-"""An allocation of over 100 ms creates the context: it is part of the warm-up."""
-FIRST_USE_NS: Final = 1_000_000
-"""A launch takes 2 to 20 µs; one of over 1 ms loads code or waits for the driver."""
 STRETCH: Final = 8
 """Fewer kernels than this are not worth a graph."""
 
@@ -122,64 +113,12 @@ def _gaps(context: TimeContext) -> tuple[Ints, Ints, Ints]:
     return start[ends], stop[ends], order[slot[ends]] if len(first) else np.zeros(0, np.int64)
 
 
-def _calls(context: TimeContext, pattern: re.Pattern[str]) -> npt.NDArray[np.intp]:
-    h = at.host(context.capture)
-    return np.flatnonzero((h.kind == S.CALL) & arrays.where(context.capture.host["name"], lambda n: pattern.search(n) is not None))
-
-
-@rule(
-    "warm_up", title="The recording begins before the program is warm",
-    fix="torch.profiler.schedule(wait=1, warmup=3, active=3)  # the first steps stay out of the recording", page="gpu_breakdown",
-    label="Idle causes", color="host",
-)  # fmt: skip
-def warm_up(context: TimeContext) -> Answer:
-    """Finds idle time inside first launches and set-up calls of over a millisecond: code is loaded, the recording begins before warm-up."""
-    h = at.host(context.capture)
-    device = context.capture.device
-    call = device["call"].to_numpy()
-    first = np.zeros(len(h.start), bool)
-    fresh = np.flatnonzero(~device["name"].duplicated().to_numpy() & (call >= 0))
-    first[call[fresh]] = True
-    launch, setup, memory = (_calls(context, pattern) for pattern in (LAUNCH, SET_UP, ALLOCATE))
-    rows = np.concatenate((launch[first[launch]], setup, memory[h.duration[memory] >= CONTEXT_NS]))
-    rows = rows[h.duration[rows] >= FIRST_USE_NS]
-    return _inside_calls(context, rows, "load code or set up the driver", "first use, not a cost of every step")
-
-
-@rule(
-    "device_allocation", title="The allocator asks the driver for memory during the step", page="gpu_breakdown", label="Idle causes",
-    color="host",
-)  # fmt: skip
-def device_allocation(context: TimeContext) -> Answer:
-    """Finds idle time while the allocator takes memory from the driver or gives it back."""
-    device = "HIP" if context.vendor == "amd" else "CUDA"
-    why = "a warm allocator serves the step from what it has reserved"
-    fix = f"PYTORCH_{device}_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the step"
-    return _inside_calls(context, _calls(context, ALLOCATE), "allocate or free device memory", why, fix)
-
-
-def _inside_calls(context: TimeContext, rows: npt.NDArray[np.intp], does: str, why: str, fix: str = "") -> Finding | None:
-    """Returns the idle time inside some calls."""
-    h = at.host(context.capture)
-    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.idle) > 0]
-    if not len(rows):
-        return None
-    inside = iv.overlap_with(h.start[rows], h.stop[rows], context.idle)
-    (name,), _ = arrays.largest([context.capture.host["name"]], rows, inside)
-    rows = outermost(np.sort(rows), h.end)  # a runtime call and the driver call in it are one
-    idle = context.ledger.take_idle(iv.intersect(iv.union(h.start[rows], h.stop[rows]), host_idle(context.capture)))
-    unit = device_word(context.capture)
-    lost = time_text(iv.length(idle))
-    evidence = f"The {unit} idles {lost} during {count_text(len(rows), 'call')} to {does}, most of it in `{name}`: {why}."
-    return context.finding(evidence, idle=idle, fix=fix)
-
-
 @rule("host_sync", page="gpu_breakdown", label="Idle causes", color="host")
 def host_sync(context: TimeContext) -> Answer:
     """Finds gaps that begin while the host waits for the device: it cannot launch ahead. A wait can cost no more than its own length."""
     start, stop, ended = _gaps(context)
     h = at.host(context.capture)
-    calls = _calls(context, WAITING)
+    calls = calls_named(context, WAITING)
     if not len(start) or not len(calls):
         return None
     calls = calls[np.argsort(h.stop[calls], kind="stable")]
@@ -296,7 +235,7 @@ def host_wait(context: TimeContext) -> Answer:
         evidence += f"; {time_text(running)} in `{operator}`"
     if phase and 2 * in_phase > ns:
         evidence += f"; for {time_text(in_phase)} of it the host is in `{phase}`"
-    line, in_line = busiest_line(context.capture, idle)
+    line, in_line, frames = busiest_line(context.capture, idle)
     if 4 * in_line > ns:
         evidence += f"; {time_text(in_line)} at `{line}`"
     stacks = bool((at.host(context.capture).kind == S.FRAME).any())
@@ -307,12 +246,26 @@ def host_wait(context: TimeContext) -> Answer:
         title = f"The {unit} waits while the host is in {phase}"
         fix = f'with record_function("{phase}/…"):  # mark its parts, to see which one blocks'
     if 4 * in_line > ns:
-        fix = f"# {line} runs meanwhile: shorten it, or move it out of the step"
+        fix = _line_fix(context, line, iv.intersect(idle, _spans(context, frames)), in_line)
     if 2 * blocked > ns:
         fix = _copy_fix(context, call, idle) or fix
     # Without steps the recording may begin while the device works on what was launched before: that is not recorded.
     edge = not context.part.rows and 2 * ends > ns
     return context.finding(evidence + ".", idle=context.ledger.take_idle(idle), title=title, fix=fix, candidate=edge)
+
+
+def _spans(context: TimeContext, rows: Ints) -> iv.Spans:
+    h = at.host(context.capture)
+    return iv.union(h.start[rows], h.stop[rows])
+
+
+def _line_fix(context: TimeContext, line: str, spans: iv.Spans, in_line: int) -> str:
+    """Returns the advice for a Python line; where it mostly calls one operator, that is what takes the time, not the line."""
+    operator, running = _operator_of(context, spans)
+    if 2 * running <= in_line:
+        return f"# {line} runs meanwhile: shorten it, or move it out of the step"
+    later = "; a recording of later steps shows whether it does so again" if context.waterfall.steps == 1 else ""
+    return f"# {operator}, called at {line}, holds the host before it launches{later}"
 
 
 def _copy_fix(context: TimeContext, call: str, idle: iv.Spans) -> str:

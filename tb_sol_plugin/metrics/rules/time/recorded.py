@@ -2,7 +2,7 @@
 
     collectives(capture, rows)          # "all_reduce" per device row
     compiled_rows(capture, rows)        # which device rows torch.compile has made or launches
-    line, ns = busiest_line(capture, spans)
+    line, ns, rows = busiest_line(capture, spans)
 """
 
 from __future__ import annotations
@@ -126,16 +126,19 @@ def tuning(context: TimeContext, claim: Claim, why: str) -> str:
 
 def launching(context: TimeContext, ended: Ints, graphs: str) -> str:
     """Returns the advice for gaps that end with some device rows, launched one by one. graphs: CUDA or HIP, "" without them."""
-    done = compiled_rows(context.capture, ended)
+    done, host = compiled_rows(context.capture, ended), context.capture.host["name"]
     if 2 * int(done.sum()) <= len(done):
+        if graphs and arrays.where(host, lambda n: _GRAPHS.match(n) is not None).any():
+            return f"# {graphs} graphs are in use already: capture the part of the step that launches these kernels too"
         if graphs:
             return f'torch.compile(model, mode="reduce-overhead")  # {graphs} graphs: one launch for many kernels'
         return "torch.compile(model)  # fewer, longer kernels"
-    if graphs and not arrays.where(context.capture.host["name"], lambda n: "GraphLaunch" in n).any():
+    if graphs and not arrays.where(host, lambda n: "GraphLaunch" in n).any():
         return f"torch._inductor.config.triton.cudagraphs = True  # compiled already; {graphs} graphs: one launch for many kernels"
     return BREAKS
 
 
+_GRAPHS: Final = re.compile(r"^(cuda|hip|cu)(GraphLaunch|StreamBeginCapture)")
 NOT_FUSED: Final = '# compiled already: TORCH_LOGS="graph_breaks,fusion" shows why these stay kernels of their own'
 BREAKS: Final = '# compiled already: TORCH_LOGS="graph_breaks,perf_hints" shows what stays outside of graphs and fused kernels'
 
@@ -147,7 +150,7 @@ def recorder_text(capture: Capture, rows: Ints) -> str:
     """Returns that the recorder slows down the launches of some device rows, where stacks were recorded and launches are rare; else "".
 
     The median time from one launch to the next on the thread that makes most of them, against that of recordings without stacks; and the
-    mean number of Python calls between two launches, of which each takes time to record.
+    median number of Python calls between two launches, of which each takes time to record.
     """
     h = at.host(capture)
     call = capture.device["call"].to_numpy()[rows]
@@ -163,7 +166,7 @@ def recorder_text(capture: Capture, rows: Ints) -> str:
     if between <= USUAL_NS:
         return ""
     frames = h.start[(h.kind == S.FRAME) & (h.thread == thread)]
-    calls = round(int(((frames >= start[0]) & (frames < start[-1])).sum()) / (len(start) - 1))
+    calls = round(float(np.median(np.diff(np.searchsorted(np.sort(frames), start)))))
     if not calls:
         return ""
     return (
@@ -178,16 +181,16 @@ USUAL_NS: Final = 40_000
 next; above most of them the recorder is worth a word."""
 
 
-def busiest_line(capture: Capture, spans: iv.Spans) -> tuple[str, int]:
-    """Returns the Python line of the program in which most of some time passes, and how much: itself and what it calls of others' code.
+def busiest_line(capture: Capture, spans: iv.Spans) -> tuple[str, int, Ints]:
+    """Returns the Python line of the program in which most of some time passes, how much, and its host rows.
 
-    Of the threads that launch device work. ("", 0) where no frames were recorded.
+    Itself and what it calls of others' code, on the threads that launch device work. ("", 0, none) where no frames were recorded.
     """
     h = at.host(capture)
     own = program_frames(capture) & np.isin(h.thread, launching_threads(capture))
     rows = np.flatnonzero(own)
     if not len(rows):
-        return "", 0
+        return "", 0, rows
     time = np.zeros(len(h.start), np.int64)
     time[rows] = iv.overlap_with(h.start[rows], h.stop[rows], spans)
     above = tree.nearest(own, h.parent, h.stop, h.parent[rows], h.start[rows])
@@ -195,4 +198,4 @@ def busiest_line(capture: Capture, spans: iv.Spans) -> tuple[str, int]:
     np.subtract.at(inner, above[above >= 0], time[rows[above >= 0]])
     (name,), most = arrays.largest([capture.host["name"]], rows, np.maximum(inner[rows], 0).astype(np.float64))
     same = rows[arrays.where(capture.host["name"], lambda n: n == name)[rows]]
-    return str(frame_text(capture, same[:1])[0]), round(most)
+    return str(frame_text(capture, same[:1])[0]), round(most), same

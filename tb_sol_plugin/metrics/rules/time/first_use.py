@@ -1,0 +1,167 @@
+"""Finds idle time in what a program does once: loading of code, set-up of the driver, first calls of operators, memory from the driver.
+
+    warm_up, device_allocation          # rules
+    calls_named(context, WAITING)       # host rows of runtime calls by name, for other rules
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, time_text
+from tb_sol_plugin.metrics.rules.time.context import TimeContext
+from tb_sol_plugin.metrics.rules.time.host_code import quiet
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.breakdown import WAITING, device_word, host_idle
+from tb_sol_plugin.metrics.time.frames import launching_threads
+from tb_sol_plugin.metrics.work.ownership import outermost
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints
+
+LAUNCH: Final = re.compile(r"^(cuda|hip|cu)(Ext)?(Module|Coop\w*)?Launch")
+"""Calls that start a kernel: the first start of a kernel loads its code."""
+SET_UP: Final = re.compile(r"^(cuda|hip)(GetDevice|DeviceGet|Module|Func|Occupancy|StreamCreate|Init)|^cu(Module|Library|Init)")
+"""Calls that create what the driver keeps for the rest of the program."""
+ALLOCATE: Final = re.compile(r"^(cuda|hip)(Malloc|Free)(Async|Host|Managed)?$|^cuMem(Create|Map|Unmap|Release|Alloc|Free)")
+"""Calls that take device memory from the driver or give it back."""
+CONTEXT_NS: Final = 100_000_000
+"""An allocation of over 100 ms creates the context: it is part of the warm-up."""
+FIRST_USE_NS: Final = 1_000_000
+"""A launch takes 2 to 20 µs; one of over 1 ms loads code or waits for the driver."""
+CAPTURE: Final = re.compile(r"^(cuda|hip|cu)StreamBeginCapture")
+CAPTURED: Final = re.compile(r"^(cuda|hip|cu)StreamEndCapture")
+INSTANTIATE: Final = re.compile(r"^(cuda|hip|cu)GraphInstantiate")
+"""Calls around what is recorded into a graph instead of being run, and those that make the graph ready."""
+USUAL: Final = 2
+"""So many later calls of an operator over the same sizes tell what it usually takes."""
+TIMES: Final = 5
+"""A first call of over 5 times what later ones take does something that they do not."""
+
+
+def calls_named(context: TimeContext, pattern: re.Pattern[str]) -> npt.NDArray[np.intp]:
+    """Returns the host rows of runtime and driver calls whose name matches."""
+    h = at.host(context.capture)
+    return np.flatnonzero((h.kind == S.CALL) & arrays.where(context.capture.host["name"], lambda n: pattern.search(n) is not None))
+
+
+@rule(
+    "warm_up", title="The recording begins before the program is warm",
+    fix="torch.profiler.schedule(wait=1, warmup=3, active=3)  # the first steps stay out of the recording", page="gpu_breakdown",
+    label="Idle causes", color="host",
+)  # fmt: skip
+def warm_up(context: TimeContext) -> Answer:
+    """Finds idle time in what happens once: first launches and set-up calls of over 1 ms, capture of graphs, first calls of operators.
+
+    The recording begins before warm-up. Of an operator's first call over some sizes counts its time above the median of the later ones.
+    """
+    capture, device, h = context.capture, context.capture.device, at.host(context.capture)
+    call = device["call"].to_numpy()
+    first = np.zeros(len(h.start), bool)
+    first[call[np.flatnonzero(~device["name"].duplicated().to_numpy() & (call >= 0))]] = True
+    launch, setup, memory = (calls_named(context, pattern) for pattern in (LAUNCH, SET_UP, ALLOCATE))
+    rows = np.concatenate((launch[first[launch]], setup, memory[h.duration[memory] >= CONTEXT_NS]))
+    rows = rows[h.duration[rows] >= FIRST_USE_NS]
+    rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.idle) > 0]
+    operators, usual = _first_calls(context)
+    slow = iv.subtract(iv.union(h.start[operators], h.stop[operators] - usual), _other_causes(context))
+    spans = iv.union(h.start[rows], h.stop[rows]), _captures(context), slow
+    idle = context.ledger.take_idle(iv.intersect(iv.merge(*spans), host_idle(capture)))
+    if not iv.length(idle):
+        return None
+    inside, captured, slow = (iv.intersect(part, idle) for part in iv.exclusive(spans))
+    parts = []
+    if iv.length(inside):
+        (name,), _ = arrays.largest([capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], inside))
+        calls = count_text(len(outermost(np.sort(rows), h.end)), "call")  # a runtime call and the driver call in it are one
+        parts.append((inside, f"during {calls} to load code or set up the driver, most of it in `{name}`"))
+    if iv.length(captured):
+        parts.append((captured, "while graphs are captured"))
+    time = iv.overlap_with(h.start[operators], h.stop[operators], slow)
+    operators, usual, time = operators[time > 0], usual[time > 0], time[time > 0]
+    if len(operators):
+        most = int(time.argmax())
+        name = str(arrays.pick(capture.host["name"], [operators[most]])[0])
+        took, later = time_text(int(h.duration[operators[most]])), time_text(int(usual[most]))
+        calls = count_text(len(outermost(np.sort(operators), h.end)), "first call")
+        words = f"in {calls} of operators over their sizes, most of it in `{name}` ({took}, later calls {later})"
+        parts.append((slow, words))
+    text = ", ".join(f"{time_text(iv.length(part))} {words}" for part, words in parts)
+    return context.finding(f"The {device_word(capture)} idles {text}: first use, not a cost of every step.", idle=idle)
+
+
+def _first_calls(context: TimeContext) -> tuple[Ints, Ints]:
+    """Returns (host rows of first calls of operators over their sizes that take over 1 ms and much more than later ones, their median).
+
+    Of operators on launching threads that launch something or call the runtime.
+    """
+    capture, h = context.capture, at.host(context.capture)
+    table = capture.tables["operators"]
+    host = table["host"].to_numpy().astype(np.int64)
+    known = np.flatnonzero(arrays.where(table["shapes"], lambda text: text not in ("", "[]")))
+    if not len(known):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    known = known[np.argsort(h.start[host[known]], kind="stable")]
+    host = host[known]
+    name = arrays.codes(capture.host["name"])[host]
+    code = arrays.together(name, arrays.codes(table["shapes"])[known], arrays.codes(table["concrete"])[known])
+    first = np.zeros(len(code), np.bool_)
+    first[np.unique(code, return_index=True)[1]] = True
+    later = pd.Series(h.duration[host[~first]]).groupby(code[~first]).agg(["median", "size"])
+    usual = np.full(int(code.max()) + 1, np.inf)
+    usual[later.index[later["size"] >= USUAL]] = later["median"][later["size"] >= USUAL]
+    time = h.duration[host] - iv.overlap_with(h.start[host], h.stop[host], _other_causes(context))
+    slow = first & (time >= FIRST_USE_NS) & (time > TIMES * usual[code])
+    slow &= np.isin(h.thread[host], launching_threads(capture)) & ~quiet(capture)[host]
+    return host[slow], usual[code[slow]].astype(np.int64)
+
+
+def _captures(context: TimeContext) -> iv.Spans:
+    """Returns when graphs are captured, from each begin of a capture to the next end on its thread, and made ready."""
+    h = at.host(context.capture)
+    begin, end = calls_named(context, CAPTURE), calls_named(context, CAPTURED)
+    ready = calls_named(context, INSTANTIATE)
+    parts = [iv.union(h.start[ready], h.stop[ready])]
+    for thread in np.unique(h.thread[begin]).tolist():
+        start, stop = np.sort(h.start[begin[h.thread[begin] == thread]]), np.sort(h.stop[end[h.thread[end] == thread]])
+        until = np.searchsorted(stop, start)
+        closed = until < len(stop)
+        parts.append(iv.union(start[closed], stop[until[closed]]))
+    return iv.merge(*parts)
+
+
+def _other_causes(context: TimeContext) -> iv.Spans:
+    """Returns the calls that wait for the device or ask the driver for memory: what they take is no first use of an operator."""
+    h = at.host(context.capture)
+    rows = np.concatenate([calls_named(context, pattern) for pattern in (ALLOCATE, WAITING)])
+    return iv.union(h.start[rows], h.stop[rows])
+
+
+@rule(
+    "device_allocation", title="The allocator asks the driver for memory during the step", page="gpu_breakdown", label="Idle causes",
+    color="host",
+)  # fmt: skip
+def device_allocation(context: TimeContext) -> Answer:
+    """Finds idle time while the allocator takes memory from the driver or gives it back."""
+    capture, h = context.capture, at.host(context.capture)
+    rows = calls_named(context, ALLOCATE)
+    inside = iv.overlap_with(h.start[rows], h.stop[rows], context.idle)
+    rows, inside = rows[inside > 0], inside[inside > 0]
+    if not len(rows):
+        return None
+    (name,), _ = arrays.largest([capture.host["name"]], rows, inside)
+    idle = context.ledger.take_idle(iv.intersect(iv.union(h.start[rows], h.stop[rows]), host_idle(capture)))
+    calls = count_text(len(outermost(np.sort(rows), h.end)), "call")  # a runtime call and the driver call in it are one
+    vendor = "HIP" if context.vendor == "amd" else "CUDA"
+    return context.finding(
+        f"The {device_word(capture)} idles {time_text(iv.length(idle))} during {calls} to allocate or free device memory, most of it in "
+        f"`{name}`: a warm allocator serves the step from what it has reserved.",
+        idle=idle,
+        fix=f"PYTORCH_{vendor}_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the step",
+    )
