@@ -25,7 +25,7 @@ from tb_sol_plugin.metrics.report.console import ConsoleReport, console_report
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.work.sums import FLAGGED
 from tb_sol_plugin.model.answer import answer_capture
-from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.capture import Capture, recorded_ns
 from tb_sol_plugin.model.figure import time_scale
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import registry
@@ -177,7 +177,7 @@ def _heading(out: Console, capture: Capture) -> None:
     devices = ", ".join(dict.fromkeys(d.name for d in facts.devices if d.name)) or facts.vendor or "no device"
     world = f"rank {facts.rank} of {facts.world_size}" if facts.rank is not None and facts.world_size else ""
     versions = ", ".join(f"{k.removesuffix('_version').replace('_', ' ')} {v}" for k, v in facts.versions.items() if k != "schemaVersion")
-    about = [devices, world, human(facts.extent_ns[1] - facts.extent_ns[0], "ns"), contents(capture), versions]
+    about = [devices, world, human(recorded_ns(capture), "ns"), contents(capture), versions]
     out.print(Text(plain(" · ".join(names) or facts.file), "bold"))
     out.print(Text(plain(" · ".join(a for a in about if a)), "dim"))
 

@@ -116,7 +116,7 @@ def _has_phase(text: bytes) -> bool:
     return False
 
 
-FORMAT_VERSION = 11
+FORMAT_VERSION = 12
 """Part of every cache key: raise it when the tables of a Capture, or what stands in them, change."""
 
 

@@ -200,6 +200,14 @@ def own_work_until(capture: Capture, at: np.ndarray) -> np.ndarray:
     return np.where(row >= 0, stood[np.maximum(row, 0)], 0) if len(stood) else np.zeros(len(at), np.int64)
 
 
+def recorded_ns(capture: Capture) -> int:
+    """Returns ns from the first start to the last end; of a SOL capture over all iterations, since its events are those of a few."""
+    table = capture.tables["iterations"]
+    if capture.facts.source != "sol_capture" or not len(table):
+        return capture.facts.extent_ns[1] - capture.facts.extent_ns[0]
+    return int((table["start_ns"] + table["duration_ns"]).max()) - int(table["start_ns"].min())
+
+
 def notes_of(other: Capture) -> tuple[str, ...]:
     """Returns the notes of a recording: its warnings, and the reasons in its table of issues, with how often each."""
     issues = other.tables["issues"]

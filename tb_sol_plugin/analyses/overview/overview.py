@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, ranked, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
 from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
 from tb_sol_plugin.metrics.time.breakdown import device_word
-from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, scope
+from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, is_uncounted, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.work.unmodeled import unmodeled
@@ -127,6 +127,8 @@ def overview(capture: Capture, query: Query) -> Report:
         report = Report(analysis="overview", title="Overview", headline=waiting, notices=_notices(capture, part, waterfall)[1:])
         report.sections = [_device(capture, waterfall, query)]
         return report
+    if is_uncounted(capture):
+        return _of_times(capture, part, waterfall, query, text)
     parts = parts_of(capture, waterfall)
     report = Report(analysis="overview", title="Overview", headline=text, notices=_notices(capture, part, waterfall))
     on_host = waterfall.work.by_host_time
@@ -151,6 +153,21 @@ def overview(capture: Capture, query: Query) -> Report:
     memory = memory_section(capture, registry())
     if memory is not None:
         report.sections.insert(3, memory)
+    return report
+
+
+def _of_times(capture: Capture, part: Scope, waterfall: Waterfall, query: Query, text: str) -> Report:
+    """Returns times and rates of a SOL capture whose work was not counted: what takes them is not known, and no part of a step is shown."""
+    phases = phase_table(capture, part, query.device_limits)
+    because, record, _ = capture.missing("work") or ("", "", "")
+    report = Report(analysis="overview", title="Overview", headline=text)
+    report.notices = [Notice(f"{because.capitalize()}: where the time goes is not known. {record[:1].upper()}{record[1:]}.", "warn")]
+    report.sections = [counted_tiles(capture, part, waterfall)]
+    report.sections += [phases] if len(phases.data["phase"]) else []
+    report.sections.append(_device(capture, waterfall, query))
+    memory = memory_section(capture, registry())
+    if memory is not None:
+        report.sections.insert(1, memory)
     return report
 
 

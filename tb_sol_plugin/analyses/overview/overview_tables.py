@@ -58,6 +58,9 @@ FACTS: Final = (
     Fact("matrix_flop_per_s", "Achieved", "FLOP/s", "Matrix operations over the step."),
     Fact("kernel_sum_ns", "Kernel time", "ns", "Plain sum of the device time of all kernels of a profile."),
     Fact("copies_sum_ns", "Copies", "ns", "Plain sum of the device time of all copies and sets of a profile."),
+    Fact("samples_per_s", "Samples/s", "", "Samples of the iterations that the step is the mean of, over their time."),
+    Fact("tokens_per_s", "Tokens/s", "", "Tokens of the iterations that the step is the mean of, over their time."),
+    Fact("iterations", "Iterations", "count", "Iterations in the SOL capture."),
     Fact("operator_share", "In operators", "ratio", "Part of the sampled steps in operators that the recorder timed."),
 )  # fmt: skip
 """Facts of the headline."""
@@ -443,9 +446,7 @@ def counted_tiles(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsS
     tiles = Tiles()
     tiles.add("step_ns", round(step), label="" if waterfall.stepped else "Recording", more=step_words(capture, part, waterfall))
     if is_uncounted(capture):
-        for name in ("matrix_flop", "matrix_flop_per_s", "operator_calls"):
-            tiles.add(name, None)
-        return tiles.section("No work was counted", "tiles")
+        return _uncounted(tiles, capture)
     tiles.add("matrix_flop", round(flop), note="per step" if waterfall.stepped else "")
     tiles.add("matrix_flop_per_s", flop / step * 1e9 if step else None)
     if waterfall.work.timed:
@@ -453,6 +454,22 @@ def counted_tiles(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsS
     tiles.add("operator_calls", len(waterfall.work.ops))
     tiles.add("vector_flop", round(vector), hidden=True)
     return tiles.section("Counted work", "tiles", {"matrix_flop": Link("roofline")})
+
+
+def _uncounted(tiles: Tiles, capture: Capture) -> FactsSection:
+    """Adds what is known without counted work: rates and iterations; the work itself stays unknown and is not shown."""
+    table, shown = capture.tables["iterations"], len(capture.steps)
+    last = table.nlargest(shown, "start_ns")
+    seconds = float(last["duration_ns"].sum()) / 1e9
+    for name in ("samples", "tokens"):
+        known = last["batch" if name == "samples" else name].to_numpy(dtype=np.float64)
+        if len(known) and (known >= 0).all() and seconds > 0:
+            tiles.add(f"{name}_per_s", float(known.sum()) / seconds)
+    same = "" if shown == len(table) else f"the step is the mean of the last {human(shown, 'count')}, whose inputs have one size"
+    tiles.add("iterations", len(table), note="none sampled", more=same)
+    for name in ("matrix_flop", "matrix_flop_per_s", "operator_calls"):
+        tiles.add(name, None, hidden=True)
+    return tiles.section("No work was counted", "tiles", {"iterations": Link("iterations")})
 
 
 def phase_table(capture: Capture, part: Scope, limits: str) -> TableSection:

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.metrics.time.iterations import Trend, counted, recorder_overhead, thinned
+from tb_sol_plugin.metrics.time.iterations import Trend, alike, counted, recorder_overhead, thinned
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import FLAGGED
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Mark, Scalar, Sort, TableSection, make_facts, make_table
 from tb_sol_plugin.tables.arrays import whole_numbers
-from tb_sol_plugin.units import how_many, human
+from tb_sol_plugin.units import how_many, human, side_by_side
 
 FACTS: Final = (
     Fact("median_ns", "Step time", "ns", "Median step time of the iterations that were not sampled; of all where every one was. The "
@@ -78,7 +78,7 @@ class IterationSummary:
         slim = frame[list(USED)]
         rows = counted(frame)
         over = slim[rows]
-        kind = frame["signature"].cat.codes.to_numpy()[rows]
+        kind = alike(frame)[rows]
         over = over.assign(usual_ns=over["time_ns"].groupby(kind).transform("median"))
         times = over["time_ns"].to_numpy()
         use, matrix, traffic = (over[over[n].notna()] for n in ("sol_ratio", "mfu", "bandwidth_utilisation"))
@@ -197,7 +197,19 @@ def headline(summary: IterationSummary, frame: pd.DataFrame) -> str:
     about = "≈ " if summary.estimated else ""
     at = f", at {about}**{human(reached, 'ratio')}** of the speed of light" if isinstance(reached, float) else ""
     median = " (median)" if len(frame) > 1 else ""
-    return f"{count}: a step takes **{human(step, 'ns')}**{median}{at}{_trend_text(summary, frame)}."
+    return f"{count}: a step takes **{human(step, 'ns')}**{median}{at}{_trend_text(summary, frame)}.{_batches(frame)}"
+
+
+def _batches(frame: pd.DataFrame, most: int = 4) -> str:
+    """Says how long a step of each batch size takes, where there are several."""
+    over = frame[counted(frame) & frame["batch"].notna()]
+    each = over.groupby("batch")["time_ns"].median()
+    if len(each) < 2:
+        return ""
+    times = side_by_side(each.tolist()[:most], "ns")
+    listed = [f"{time} for {human(size, 'count')}" for size, time in zip(each.index, times, strict=False)]
+    more = f" and {how_many(len(each) - most, 'more size')}" if len(each) > most else ""
+    return f" The batch size changes: {', '.join(listed)} samples{more}."
 
 
 def _trend_text(summary: IterationSummary, frame: pd.DataFrame) -> str:

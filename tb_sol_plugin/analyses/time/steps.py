@@ -153,7 +153,7 @@ def run(capture: Capture, query: StepsQuery) -> Report:
         str(i): Mark("incomplete", "recorded in part; left out of the average") for i, done in enumerate(frame["complete"]) if not done
     }
     if is_capture(capture):
-        return _of_capture(where, frame, over, total, limits, sampled=not is_uncounted(capture))
+        return _of_capture(capture, where, frame, over, total, limits, sampled=not is_uncounted(capture))
     return Report(
         analysis="steps",
         title="Steps",
@@ -186,13 +186,16 @@ NOT_SPLIT: Final = ("device_share", *PARTS, "device_events", "host_ns", "modelle
 
 
 def _of_capture(
-    where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: dict[str, Scalar], limits: dict[str, Scalar], *, sampled: bool
+    capture: Capture, where: Scope, frame: pd.DataFrame, over: pd.DataFrame, total: dict[str, Scalar], limits: dict[str, Scalar],
+    *, sampled: bool,
 ) -> Report:
     """Returns the sampled steps of a SOL capture (all, where none was sampled): their length and their limit, without parts."""
     word = "sampled step" if sampled else "step"
     count = f"{len(over)} {word}{'' if len(over) == 1 else 's'}"
     mean = human(round(float(over["duration_ns"].mean())), "ns")
-    whose = "whose work was counted" if sampled else "that were recorded; the work of none was counted"
+    every = len(capture.tables["iterations"])
+    last = "that were recorded" if every == len(frame) else f"at the end, of {human(every, 'count')} iterations, whose inputs have one size"
+    whose = "whose work was counted" if sampled else f"{last}; the work of none was counted"
     text = f"A {word} takes **{mean}**" + (f", average of {count}." if len(over) > 1 else ".")
     if isinstance(limits["sol_ns"], int):
         text += f" Its work could take {human(limits['sol_ns'], 'ns')} at the limits of the device."

@@ -97,7 +97,7 @@ def _float(value: Number) -> float:
 
 
 LATEST: Final = 50
-"""Iterations on the timeline where none was sampled."""
+"""Iterations on the timeline where none was sampled: at most so many of the last, as far as their inputs have one size."""
 UNDEFINED: Final = "(not defined in the file)"
 
 
@@ -127,10 +127,17 @@ class Shown:
         c.health.add("work of an iteration that has no step record", int((worked & ~recorded).sum()))
 
     def _chosen(self, c: Collected, first_part: bool, known: Ints) -> Ints:
-        work = known[self.whole[known]]
+        work: Ints = known[self.whole[known]]
         if first_part and len(work) > 1 and work[0] == known[0]:
             work = work[1:]
-        return work if len(work) else known[-LATEST:]
+        if len(work):
+            return work
+        last = known[-LATEST:]
+        size, batch = np.array(c.iterations.signature, np.int64)[last], np.array(c.iterations.whole["batch"], np.int64)[last]
+        unsaid = size == c.iterations.signatures[""]
+        other = np.flatnonzero((size != size[-1:]) | (unsaid & (batch != batch[-1:])))
+        chosen: Ints = last[other[-1] + 1 :] if len(other) else last
+        return chosen
 
 
 def build(c: Collected, *, thread: str, first_part: bool) -> dict[str, pd.DataFrame]:

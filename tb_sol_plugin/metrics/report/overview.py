@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes, device_wo
 from tb_sol_plugin.metrics.time.kernels import kernel_classes
 from tb_sol_plugin.metrics.time.scope import Scope, source_of
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall, windows_of
-from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.capture import Capture, recorded_ns
 from tb_sol_plugin.model.report import Mark, Scalar
 from tb_sol_plugin.tables.arrays import codes
 from tb_sol_plugin.units import NARROW, capitalized, human, number, side_by_side
@@ -300,7 +300,7 @@ def device_and_run(capture: Capture, spec: DeviceSpec | None, ops: pd.DataFrame,
     recorded = [word for flag, word in FLAG_WORDS.items() if facts.flags.get(flag)]
     out.add("recorded", ", ".join(recorded))
     profile = scope.is_profile(capture)
-    out.add("window_ns", None if profile else facts.extent_ns[1] - facts.extent_ns[0])
+    out.add("window_ns", None if profile else recorded_ns(capture))
     out.add("events", facts.total_events, label="Records" if scope.is_capture(capture) else "Frames" if profile else "")
     if len(capture.device):
         out.add("device_events", len(capture.device))

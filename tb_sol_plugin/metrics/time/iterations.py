@@ -341,12 +341,19 @@ def counted(frame: pd.DataFrame) -> Mask:
     return np.zeros(len(frame), bool)
 
 
+def alike(frame: pd.DataFrame) -> Ints:
+    """Returns per iteration the number of its kind: inputs of one signature do the same work; without a recorded one, one batch size."""
+    batch = np.where(arrays.where(frame["signature"], bool), 0.0, frame["batch"].to_numpy())
+    kinds = pd.DataFrame({"signature": frame["signature"].cat.codes.to_numpy(), "batch": batch})
+    return np.asarray(kinds.groupby(["signature", "batch"], dropna=False, sort=False).ngroup(), np.int64)
+
+
 def trend(frame: pd.DataFrame) -> Trend:
-    """Finds the trend of step time; times of inputs of several sizes are put on one scale by the median of each."""
+    """Finds the trend of step time; times of inputs of several sizes (`alike`) are put on one scale by the median of each."""
     rows = np.flatnonzero(counted(frame))
     y = frame["time_ns"].to_numpy()[rows]
     level = float(np.median(y)) if len(y) else np.nan
-    scaled = y * level / pd.Series(y).groupby(frame["signature"].cat.codes.to_numpy()[rows]).transform("median").to_numpy() if len(y) else y
+    scaled = y * level / pd.Series(y).groupby(alike(frame)[rows]).transform("median").to_numpy() if len(y) else y
     scaled = np.where(np.isfinite(scaled), scaled, y)
     x = np.arange(len(frame), dtype=np.float64)[rows]
     found, steps = series.slope(x, scaled), series.changes(scaled)

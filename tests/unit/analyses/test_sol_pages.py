@@ -88,6 +88,30 @@ def test_without_a_sampled_iteration_work_is_unknown_and_not_zero(tmp_path: Path
     assert isinstance(findings, UnavailableReport) and findings.because == "the work of no iteration was counted yet"
 
 
+def test_iterations_of_other_batch_sizes_are_no_slower_ones(tmp_path: Path) -> None:
+    # GIVEN 40 iterations of 4 samples that take 1 ms and 40 of 8 that take 2 ms; none was sampled
+    b, start = SolBuilder(mode="off"), 0
+    for number in range(80):
+        large = number >= 40
+        length = (2_000_000 if large else 1_000_000) + number % 3 * 1_000
+        b.iteration(number, start, length, batch=8 if large else 4, tokens=number, signature="")
+        start += length
+    c = sol.open_capture(str(b.write(tmp_path)))
+    overview, steps, iterations = (c.analyze(name) for name in ("overview", "steps", "iterations"))
+    assert isinstance(overview, Report) and isinstance(steps, Report) and isinstance(iterations, Report)
+    # THEN nothing is called slower, and the step of each size is told
+    assert iterations.headline.replace("\u202f", " ").endswith(
+        "it is stable. The batch size changes: 1.00 ms for 4, 2.00 ms for 8 samples."
+    )
+    # AND the steps are the last ones of one size, and say so; their rate is that of the size, and the time recorded is that of all
+    assert overview.facts["step_ns"] == pytest.approx(2_001_000, abs=100) and "8 samples" not in overview.headline
+    assert overview.facts["samples_per_s"] == pytest.approx(8 / 2.001e-3, rel=1e-3)
+    assert overview.facts["window_ns"] == start
+    assert "40 steps" in steps.headline and "of 80 iterations" in steps.notices[0].text.replace("\u202f", " ")
+    # AND no part of the step is made up: there is neither a bar of a step that was not counted nor an empty table
+    assert [s.id for s in overview.sections] == ["answer", "device"]
+
+
 @pytest.mark.parametrize("query", [{"direction": "forward"}, {"direction": "backward"}, {"merge": "on"}, {"width": "flop"}])
 def test_modules_answer_every_direction_merge_and_width(tmp_path: Path, query: dict[str, str]) -> None:
     for name in ("small", "gpu", "odd"):
