@@ -212,7 +212,8 @@ def _outer(x: Tensor, y: Tensor, each: int, base: tuple[Tensor | None, ...]) -> 
 @model("aten::linear_backward", "aten::mkldnn_linear_backward", kind="gemm", wrapper=True)
 def linear_backward(call: Inputs) -> Cost | None:
     """linear_backward(x[...,K] 0, grad[...,N] 1, weight[N,K] 2, output_mask 3): 2 N K per row for each of dx and dw that is asked for.
-    Bytes: of both products apart."""
+    The bias gradient is one vector add per element of the gradient. That is read once, however many gradients are made of it, as every
+    tensor of one call is: bytes are a lower bound."""
     x, grad, weight, mask = call.tensor(0), call.tensor(1), call.tensor(2), call.flags(3)
     if x is None or grad is None or weight is None or len(weight.shape) != 2 or not x.shape or not grad.shape:
         return None
@@ -220,10 +221,13 @@ def linear_backward(call: Inputs) -> Cost | None:
         return unknown("sizes contradict: input, gradient and weight")
     wanted = mask if mask is not None and len(mask) == 3 else (True, True, True)
     macs = x.numel * weight.shape[0]
-    parts = [t for on, pair in ((wanted[0], (grad, weight, x)), (wanted[1], (grad, x, weight))) if on for t in pair]
+    traffic = [t.bytes for t in (*[grad] * any(wanted), *[weight] * (wanted[0] + wanted[1]), *[x] * (wanted[0] + wanted[1]))]
+    if wanted[2]:
+        traffic.append(size_of(weight.shape[0], weight.dtype))
     return Cost(
-        flop=2 * macs * (wanted[0] + wanted[1]), bytes=total(*(t.bytes for t in parts)), dtype=compute_dtype(x, weight), kind="gemm",
-        direction="bwd", estimated=mask is None, reason="" if mask is not None else "gradients asked for not recorded: all assumed",
+        flop=2 * macs * (wanted[0] + wanted[1]), flop_vector=grad.numel if wanted[2] else 0, bytes=total(*traffic),
+        dtype=compute_dtype(x, weight), kind="gemm", direction="bwd", estimated=mask is None,
+        reason="" if mask is not None else "gradients asked for not recorded: all assumed",
     )  # fmt: skip
 
 

@@ -99,13 +99,16 @@ def test_output_mask_is_read_as_booleans() -> None:
     assert flop("[False]") == (0, 0)
 
 
-def test_the_backward_of_a_convolution_reads_the_gradient_of_its_result_once() -> None:
-    # GIVEN a 1 x 1 convolution of 3 to 4 channels over 2 images of 8 x 8, FP32
+@pytest.mark.parametrize("name", ["aten::convolution_backward", "aten::linear_backward"])
+def test_a_backward_pass_reads_the_gradient_of_its_result_once(name: str) -> None:
+    # GIVEN a 1 x 1 convolution of 3 to 4 channels over 2 images of 8 x 8, FP32; a linear layer of the same sizes
     grad, x, w = 4 * 2 * 4 * 64, 4 * 2 * 3 * 64, 4 * 4 * 3
 
     def traffic(mask: str) -> int | None:
         values = ("[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1", mask)
-        return cost("aten::convolution_backward", (2, 4, 8, 8), (2, 3, 8, 8), (4, 3, 1, 1), "[4]", *values).bytes
+        if name == "aten::linear_backward":
+            return cost(name, (128, 3), (128, 4), (4, 3), mask).bytes
+        return cost(name, (2, 4, 8, 8), (2, 3, 8, 8), (4, 3, 1, 1), "[4]", *values).bytes
 
     # THEN each tensor that a gradient needs is read once, each gradient that is asked for is written once
     assert traffic("[True, False, False]") == grad + w + x

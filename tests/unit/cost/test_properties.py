@@ -50,7 +50,7 @@ def conv_backward(n: int, s: list[int]) -> tuple[str, tuple[object, ...], int]:
 
 
 def linear_backward(n: int, s: list[int]) -> tuple[str, tuple[object, ...], int]:
-    return "aten::linear_backward", ((n, s[0]), (n, s[1]), (s[1], s[0]), "[True, True, True]"), 4 * 2 * s[0] * s[1]
+    return "aten::linear_backward", ((n, s[0]), (n, s[1]), (s[1], s[0]), "[True, True, True]"), 4 * (2 * s[0] * s[1] + s[1])
 
 
 def attention(n: int, s: list[int]) -> tuple[str, tuple[object, ...], int]:
