@@ -267,7 +267,7 @@ def headline(capture: Capture, table: pd.DataFrame, direction: Direction, whole:
     if not own.max():
         return "No device work was launched inside a module call."
     top = str(own.idxmax())
-    rows = table[(table["class_name"] == top) & (table["parent"].map(dict(zip(table["id"], table["class_name"], strict=True))) != top)]
+    rows = _outermost(table, top)
     count = int(rows["instances"].sum())
     time, sol, measured, modeled = (pd.to_numeric(rows[c]).sum() for c in ("time_ns", "sol_ns", "measured_ns", "modelled_sum_ns"))
     efficiency = ""
@@ -277,6 +277,20 @@ def headline(capture: Capture, table: pd.DataFrame, direction: Direction, whole:
     where = f"the {count} `{top}` modules" if count > 1 else f"`{top}`"
     only = f", {direction}," if direction != "both" else ""
     return f"Work in {where}{only} takes **{human(time / whole, 'ratio')}** of the device time{efficiency}."
+
+
+def _outermost(table: pd.DataFrame, class_name: str) -> pd.DataFrame:
+    """Returns the rows of a class without a row of the same class anywhere above them: the time of one is no part of another's."""
+    parent = dict(zip(table["id"], table["parent"], strict=True))
+    same = set(table["id"][table["class_name"] == class_name])
+
+    def inside(row: str) -> bool:
+        above = parent.get(row)
+        while isinstance(above, str) and above not in same:
+            above = parent.get(above)
+        return isinstance(above, str)
+
+    return table[[name in same and not inside(name) for name in table["id"].tolist()]]
 
 
 def _counted(table: pd.DataFrame, direction: Direction) -> str:

@@ -13,6 +13,7 @@ from tb_sol_plugin.metrics.trees.module_tree import module_tree
 from tb_sol_plugin.metrics.trees.modules import by_class, merge_siblings, merged_sums, module_times, unmerged
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
+from tests.support.captures import report
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import BACKWARD_THREAD, read_back, training
 
@@ -102,6 +103,8 @@ def test_a_class_counts_a_module_that_lies_deeper_inside_itself_once(tmp_path: P
     row = by_class(c, nodes).set_index("class_name").loc["R"]
     assert (row["instances"], row["calls"], row["host_total_ns"], row["device_total_ns"]) == (3, 4, 1_500, 55)
     assert (row["host_self_ns"], row["device_self_ns"]) == (1_000, 55)
+    # AND the sentence of the page has the time of each moment once: no class takes more than the whole
+    assert report(c, "modules").headline.startswith("Work in the 2 `R` modules takes **100.0\u202f%** of the device time")
 
 
 def test_recomputed_forward_inside_the_backward_pass_is_not_backward_of_the_outer_module(tmp_path: Path) -> None:
