@@ -2586,12 +2586,14 @@ var plain = (text) => pieces(text).map((p) => p.text).join("");
 function Text({ text }) {
 	return /* @__PURE__ */ a($, { children: pieces(text).map((p) => p.kind === "bold" ? /* @__PURE__ */ a("strong", { children: p.text }) : p.kind === "code" ? /* @__PURE__ */ a("code", { children: p.text }) : p.text) });
 }
+/** Letters at the end of a name that stay. */
+var TAIL$1 = 12;
 /**
 * A long name cut in its middle by the room it has; the whole of it on hover and for copying. part: what of it tells it from
-* other names, [from, to): that stays, and what stands around it is cut.
+* other names, [from, to): that stays, and what stands around it is cut. tail: letters at the end that stay, of a name twice as long.
 */
-function Middle({ text, tip = text, part }) {
-	if (part && text.length > 24 && part[0] > 0) return /* @__PURE__ */ a("span", {
+function Middle({ text, tip = text, part, tail = TAIL$1 }) {
+	if (part && text.length > tail * 2 && part[0] > 0) return /* @__PURE__ */ a("span", {
 		class: "mid kept",
 		"data-tip": tip,
 		children: [
@@ -2603,7 +2605,7 @@ function Middle({ text, tip = text, part }) {
 			/* @__PURE__ */ a("span", { children: text.slice(part[1]) })
 		]
 	});
-	if (text.length <= 24) return /* @__PURE__ */ a("span", {
+	if (text.length <= tail * 2) return /* @__PURE__ */ a("span", {
 		class: "mid",
 		"data-tip": tip,
 		children: /* @__PURE__ */ a("span", { children: text })
@@ -2613,10 +2615,10 @@ function Middle({ text, tip = text, part }) {
 		"data-tip": tip,
 		children: [/* @__PURE__ */ a("span", {
 			class: "mid-a",
-			children: text.slice(0, -12)
+			children: text.slice(0, -tail)
 		}), /* @__PURE__ */ a("span", {
 			class: "mid-b",
-			children: text.slice(-12)
+			children: text.slice(-tail)
 		})]
 	});
 }
@@ -4713,14 +4715,17 @@ function common(a, b) {
 		tail
 	};
 }
-/** [from, to) of the part of each name in which it differs from its neighbors in order, in whole words; none for a name that its first letters tell apart. */
-function distinctParts(names) {
+/**
+* [from, to) of the part of each name in which it differs from its neighbors in order, in whole words; none for a name that its first
+* `shown` letters tell apart.
+*/
+function distinctParts(names, shown = HEAD) {
 	const sorted = [...new Set(names)].sort();
 	const out = /* @__PURE__ */ new Map();
 	if (sorted.length > COMPARED) return out;
 	const pairs = sorted.slice(1).map((name, i) => common(sorted[i], name));
 	sorted.forEach((name, i) => {
-		const alike = [pairs[i - 1], pairs[i]].filter((p) => p !== void 0 && p.head >= HEAD);
+		const alike = [pairs[i - 1], pairs[i]].filter((p) => p !== void 0 && p.head >= shown);
 		if (!alike.length) return;
 		let from = Math.min(...alike.map((p) => p.head), name.length - 1);
 		let to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
@@ -11984,35 +11989,45 @@ function splitLimits(text) {
 /** The expression of the parts; a clock that is no number is left for the server to refuse. */
 var joinLimits = ({ key, clock, sparse }) => key + (clock ? `@${clock}${/[a-z]$/i.test(clock) ? "" : "MHz"}` : "") + (sparse ? "+sparse" : "");
 // src/pages/pick.tsx
-var Pick = ({ label, value, unsure, tip, disabled, class: cls, badge, children }) => /* @__PURE__ */ a(Popover, {
-	class: `pick ${cls ?? ""}`,
-	label: `${label}: ${value}`,
-	wide: true,
-	...tip && { tip },
-	...disabled && { disabled },
-	button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
-		class: "pick-label",
-		children: label
-	}), /* @__PURE__ */ a("span", {
-		class: "pick-value",
-		children: [
-			/* @__PURE__ */ a("span", {
-				class: `ellipsis ${unsure ? "marked unverified" : ""}`,
-				children: value
-			}),
-			unsure && /* @__PURE__ */ a("sup", {
-				class: "unsure",
-				children: "?"
-			}),
-			badge,
-			/* @__PURE__ */ a(Icon, {
-				name: "down",
-				size: 12
-			})
-		]
-	})] }),
-	children
-});
+/** Letters at the end of a value that stay. */
+var TAIL = 6;
+var Pick = ({ label, value, part, unsure, tip, disabled, class: cls, badge, children }) => {
+	const whole = [value, tip].filter(Boolean).join("\n");
+	return /* @__PURE__ */ a(Popover, {
+		class: `pick ${cls ?? ""}`,
+		label: `${label}: ${value}`,
+		wide: true,
+		tip: whole,
+		...disabled && { disabled },
+		button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
+			class: "pick-label",
+			children: label
+		}), /* @__PURE__ */ a("span", {
+			class: "pick-value",
+			children: [
+				/* @__PURE__ */ a("span", {
+					class: `pick-text ${unsure ? "marked unverified" : ""}`,
+					children: /* @__PURE__ */ a(Middle, {
+						text: value,
+						part,
+						tail: TAIL,
+						tip: whole
+					})
+				}),
+				unsure && /* @__PURE__ */ a("sup", {
+					class: "unsure",
+					children: "?"
+				}),
+				badge,
+				/* @__PURE__ */ a(Icon, {
+					name: "down",
+					size: 12
+				})
+			]
+		})] }),
+		children
+	});
+};
 // src/pages/limits.tsx
 var FORM = "H100_SXM@1410MHz+sparse";
 var ORIGIN = {
@@ -12057,7 +12072,7 @@ function Limits() {
 		label: "Device limits",
 		value: device?.name || device?.key || now || "unknown",
 		unsure: !!unsure,
-		class: "divided",
+		class: "divided long",
 		tip,
 		disabled: !analyses,
 		children: (close) => /* @__PURE__ */ a(Card, {
@@ -12712,6 +12727,8 @@ function FailedItem({ f, rail }) {
 	});
 }
 // src/pages/bar.tsx
+/** Letters at the beginning of a name that the bar shows in any case. */
+var SHOWN = 6;
 function Bar() {
 	const c = chosen$2.value;
 	const list = runs.value.value;
@@ -12734,7 +12751,9 @@ function Bar() {
 				children: [
 					/* @__PURE__ */ a(Pick, {
 						label: "Run",
+						class: "long name",
 						value: c.run.name || ".",
+						part: distinctParts(list.runs.map((r) => r.name), SHOWN).get(c.run.name),
 						tip: c.span.file ?? "",
 						badge: slim.value ? /* @__PURE__ */ a(KindBadge, { span: c.span }) : void 0,
 						children: (close) => /* @__PURE__ */ a(RunList, {
@@ -12757,7 +12776,9 @@ function Bar() {
 					!slim.value && /* @__PURE__ */ a(Pick, {
 						label: "Worker",
 						value: workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !isJoined(w)).length),
-						class: "divided",
+						part: c.worker.rank === null || c.worker.rank === void 0 ? distinctParts(c.run.workers.map((w) => w.name), SHOWN).get(c.worker.name) : void 0,
+						tip: c.worker.name,
+						class: "divided long name second",
 						children: (close) => /* @__PURE__ */ a(List, {
 							label: "Workers",
 							value: c.worker.name,
@@ -12837,7 +12858,7 @@ function Bar() {
 						children: [
 							/* @__PURE__ */ a(Icon, { name: "search" }),
 							/* @__PURE__ */ a("span", {
-								class: "word",
+								class: "word stays",
 								children: "Search"
 							}),
 							/* @__PURE__ */ a("kbd", { children: SEARCH_KEY })

@@ -18,10 +18,14 @@ import { dark, toggleTheme } from "../ui/theme";
 import { slim } from "../ui/width";
 import { Export } from "./export";
 import { kindOf, KindBadge, hasSeveralKinds, isMemoryOnly } from "./kind";
+import { distinctParts } from "../sections/table/names";
 import { Limits } from "./limits";
 import { menuOpen } from "./nav";
 import { Pick } from "./pick";
 import { SEARCH_KEY, searchOpen } from "./search";
+
+/** Letters at the beginning of a name that the bar shows in any case. */
+const SHOWN = 6;
 
 export function Bar(): JSX.Element {
   const c = chosen.value;
@@ -32,11 +36,11 @@ export function Bar(): JSX.Element {
       {slim.value && <button type="button" class="ghost" aria-label="Pages" aria-expanded={menuOpen.value} onClick={() => { menuOpen.value = !menuOpen.value; }}><Icon name="menu" /></button>}
       {c && list ? (
         <div class="picks">
-          <Pick label="Run" value={c.run.name || "."} tip={c.span.file ?? ""} badge={slim.value ? <KindBadge span={c.span} /> : undefined}>
+          <Pick label="Run" class="long name" value={c.run.name || "."} part={distinctParts(list.runs.map((r) => r.name), SHOWN).get(c.run.name)} tip={c.span.file ?? ""} badge={slim.value ? <KindBadge span={c.span} /> : undefined}>
             {(close) => <RunList runs={list.runs} value={c.run.name} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", tables: {}, figures: {} }, "push"); close(); }} />}
           </Pick>
           {!slim.value && (
-            <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !isJoined(w)).length)} class="divided">
+            <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !isJoined(w)).length)} part={c.worker.rank === null || c.worker.rank === undefined ? distinctParts(c.run.workers.map((w) => w.name), SHOWN).get(c.worker.name) : undefined} tip={c.worker.name} class="divided long name second">
               {(close) => <List label="Workers" value={c.worker.name} options={c.run.workers.map((w) => ({ value: w.name, text: w.name, note: workerNote(w, hasSeveralKinds(c.run)) }))} onPick={(worker) => { change({ worker, span: "", step: "" }, "push"); close(); }} />}
             </Pick>
           )}
@@ -52,7 +56,7 @@ export function Bar(): JSX.Element {
         <div class="picks"><div class="pick still"><span class="pick-label">Logdir</span><span class="pick-value">{list?.scan.roots?.join(", ") || "…"}</span></div></div>
       )}
       <div class="bar-tools">
-        {list && <button type="button" class="button seek" aria-label="Search" aria-haspopup="dialog" aria-keyshortcuts="Control+K Meta+K" data-tip="Search pages, runs, findings, kernels, operators, modules" onClick={() => { searchOpen.value = true; }}><Icon name="search" /><span class="word">Search</span><kbd>{SEARCH_KEY}</kbd></button>}
+        {list && <button type="button" class="button seek" aria-label="Search" aria-haspopup="dialog" aria-keyshortcuts="Control+K Meta+K" data-tip="Search pages, runs, findings, kernels, operators, modules" onClick={() => { searchOpen.value = true; }}><Icon name="search" /><span class="word stays">Search</span><kbd>{SEARCH_KEY}</kbd></button>}
         {c || needsNoRecording.value ? (
           <>
             <Copy what="the link" label="Copy link" text={here}><Icon name="link" /><span class="word">Copy link</span></Copy>

@@ -56,7 +56,7 @@ export function Limits(): JSX.Element {
   const unsure = device ? unconfirmed(device).join(", ") : "";
   const tip = [analyses?.device_note, unsure && `Not verified: ${unsure}`].filter(Boolean).join("\n");
   return (
-    <Pick label="Device limits" value={device?.name || device?.key || now || "unknown"} unsure={!!unsure} class="divided" tip={tip} disabled={!analyses}>
+    <Pick label="Device limits" value={device?.name || device?.key || now || "unknown"} unsure={!!unsure} class="divided long" tip={tip} disabled={!analyses}>
       {(close) => <Card device={device} note={analyses?.device_note ?? ""} keys={analyses?.devices ?? []} close={close} />}
     </Pick>
   );

@@ -2,12 +2,15 @@
 import type { ComponentChildren, JSX } from "preact";
 import { Icon } from "../ui/icons";
 import { Popover } from "../ui/popover";
+import { Middle } from "../ui/text";
 
 interface PickProps {
   label: string;
   value: string;
   /** the value rests on figures that no source confirms */
   unsure?: boolean;
+  /** of the value, [from, to): what tells it from the others there are; it stays where the window has no room for the whole */
+  part?: [number, number] | undefined;
   tip?: string;
   disabled?: boolean;
   class?: string;
@@ -15,11 +18,15 @@ interface PickProps {
   children: (close: () => void) => ComponentChildren;
 }
 
-export const Pick = ({ label, value, unsure, tip, disabled, class: cls, badge, children }: PickProps): JSX.Element => (
-  <Popover
-    class={`pick ${cls ?? ""}`} label={`${label}: ${value}`} wide {...(tip && { tip })} {...(disabled && { disabled })}
-    button={<><span class="pick-label">{label}</span><span class="pick-value"><span class={`ellipsis ${unsure ? "marked unverified" : ""}`}>{value}</span>{unsure && <sup class="unsure">?</sup>}{badge}<Icon name="down" size={12} /></span></>}
+/** Letters at the end of a value that stay. */
+const TAIL = 6;
+
+export const Pick = ({ label, value, part, unsure, tip, disabled, class: cls, badge, children }: PickProps): JSX.Element => {
+  const whole = [value, tip].filter(Boolean).join("\n");
+  return <Popover
+    class={`pick ${cls ?? ""}`} label={`${label}: ${value}`} wide tip={whole} {...(disabled && { disabled })}
+    button={<><span class="pick-label">{label}</span><span class="pick-value"><span class={`pick-text ${unsure ? "marked unverified" : ""}`}><Middle text={value} part={part} tail={TAIL} tip={whole} /></span>{unsure && <sup class="unsure">?</sup>}{badge}<Icon name="down" size={12} /></span></>}
   >
     {children}
-  </Popover>
-);
+  </Popover>;
+};

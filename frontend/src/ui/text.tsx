@@ -10,14 +10,15 @@ export function Text({ text }: { text: string }): JSX.Element {
   );
 }
 
+/** Letters at the end of a name that stay. */
 const TAIL = 12;
 
 /**
  * A long name cut in its middle by the room it has; the whole of it on hover and for copying. part: what of it tells it from
- * other names, [from, to): that stays, and what stands around it is cut.
+ * other names, [from, to): that stays, and what stands around it is cut. tail: letters at the end that stay, of a name twice as long.
  */
-export function Middle({ text, tip = text, part }: { text: string; tip?: string; part?: [number, number] | undefined }): JSX.Element {
-  if (part && text.length > TAIL * 2 && part[0] > 0) {
+export function Middle({ text, tip = text, part, tail = TAIL }: { text: string; tip?: string; part?: [number, number] | undefined; tail?: number }): JSX.Element {
+  if (part && text.length > tail * 2 && part[0] > 0) {
     return (
       <span class="mid kept" data-tip={tip}>
         <span>{text.slice(0, part[0])}</span>
@@ -26,11 +27,11 @@ export function Middle({ text, tip = text, part }: { text: string; tip?: string;
       </span>
     );
   }
-  if (text.length <= TAIL * 2) return <span class="mid" data-tip={tip}><span>{text}</span></span>;
+  if (text.length <= tail * 2) return <span class="mid" data-tip={tip}><span>{text}</span></span>;
   return (
     <span class="mid" data-tip={tip}>
-      <span class="mid-a">{text.slice(0, -TAIL)}</span>
-      <span class="mid-b">{text.slice(-TAIL)}</span>
+      <span class="mid-a">{text.slice(0, -tail)}</span>
+      <span class="mid-b">{text.slice(-tail)}</span>
     </span>
   );
 }

@@ -22,14 +22,17 @@ function common(a: string, b: string): { head: number; tail: number } {
   return { head, tail };
 }
 
-/** [from, to) of the part of each name in which it differs from its neighbors in order, in whole words; none for a name that its first letters tell apart. */
-export function distinctParts(names: Iterable<string>): Map<string, [number, number]> {
+/**
+ * [from, to) of the part of each name in which it differs from its neighbors in order, in whole words; none for a name that its first
+ * `shown` letters tell apart.
+ */
+export function distinctParts(names: Iterable<string>, shown = HEAD): Map<string, [number, number]> {
   const sorted = [...new Set(names)].sort();
   const out = new Map<string, [number, number]>();
   if (sorted.length > COMPARED) return out;
   const pairs = sorted.slice(1).map((name, i) => common(sorted[i]!, name));
   sorted.forEach((name, i) => {
-    const alike = [pairs[i - 1], pairs[i]].filter((p) => p !== undefined && p.head >= HEAD) as { head: number; tail: number }[];
+    const alike = [pairs[i - 1], pairs[i]].filter((p) => p !== undefined && p.head >= shown) as { head: number; tail: number }[];
     if (!alike.length) return;
     let from = Math.min(...alike.map((p) => p.head), name.length - 1);
     let to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
