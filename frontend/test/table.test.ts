@@ -150,6 +150,15 @@ describe("columns in their room", () => {
     expect(widths[2]!).toBeLessThan(columns[2]!.width);
   });
 
+  test("GIVEN a column that is sorted, and one at the edge WHEN laid out THEN their headings have room for the arrow and the edge", () => {
+    const s: TableSection = { ...wide, columns: [{ name: "n0", label: "Reserved at most" }, { name: "n1", label: "Reserved at most" }, { name: "n2", label: "Reserved at most" }, { name: "n3", label: "Reserved at most" }] };
+    const of = (sort: string): number[] => columnsFor({ ...s, sort: { column: sort } }, emptyTable(), 2000).map((l) => Math.round(l.width));
+    const [edge, plain] = [of("none")[0]!, of("none")[1]!];
+    expect(edge).toBeGreaterThan(plain);
+    expect(of("n1")).toEqual([edge, plain + 15, plain, edge]);
+    expect(of("n3")).toEqual([edge, plain, plain, edge + 15]);
+  });
+
   test("GIVEN room enough WHEN fitted THEN headings stay on one line and the room is filled", () => {
     const { widths, tall } = fit(columnsFor(wide, emptyTable(), 2400), 2400);
     expect(tall).toBe(false);

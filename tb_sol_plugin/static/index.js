@@ -8092,14 +8092,32 @@ function columnsFor(s, state, room) {
 		return l.numeric ? l.width : Math.min(l.width, c === lead ? Math.max(READABLE, floorOf(l)) : floorOf(l));
 	};
 	const sure = s.columns.filter((c) => c === lead || (state.columns[c.name] ?? (c.rank ?? 1) === 1));
-	let used = sure.reduce((sum, c) => sum + least(c), 0);
+	let used = sure.reduce((sum, c) => sum + least(c), 2 * AT_EDGE + (sortOf(s, state) ? ARROW : 0));
 	const more = s.columns.filter((c) => {
 		if (sure.includes(c) || state.columns[c.name] === false || (c.rank ?? 1) !== 2) return false;
 		const fits = used + least(c) <= room;
 		if (fits) used += least(c);
 		return fits;
 	});
-	return s.columns.filter((c) => sure.includes(c) || more.includes(c)).map((c) => all.get(c.name));
+	const sorted = sortOf(s, state)?.column;
+	return s.columns.filter((c) => sure.includes(c) || more.includes(c)).map((c, i, shown) => inPlace(all.get(c.name), i === 0 || i === shown.length - 1, c.name === sorted));
+}
+/** px that the first and the last column have at the edge of the card, beyond the others. */
+var AT_EDGE = 8;
+/** px of the arrow in the heading of the column that is sorted. */
+var ARROW = 15;
+/** A column with the room that its place and its arrow need. */
+function inPlace(l, edge, sorted) {
+	const more = edge ? AT_EDGE : 0;
+	const arrow = sorted ? ARROW : 0;
+	if (!more && !arrow) return l;
+	const head = l.head + more + arrow;
+	return {
+		...l,
+		head,
+		width: Math.max(l.width + more, Math.min(head, l.numeric ? head : 160 + more)),
+		tight: Math.max(l.tight + more, headRoom(twoLines(l.heading)) - 6 + more + arrow)
+	};
 }
 var cache = /* @__PURE__ */ new WeakMap();
 /** The layout of a section's columns; computed once per section. */
@@ -8142,13 +8160,15 @@ function layoutColumn(s, c, neighbor, apart, fixed) {
 		if (sum > full) full = sum;
 	}
 	const heading = !scale.name || !numeric ? c.label : c.label === unit ? scale.name : `${c.label}, ${scale.name}`;
+	const head = headRoom(heading.length);
 	return {
 		column: c,
 		scale,
 		heading,
 		numeric,
 		full,
-		width: widthOf(s, c, scale, numeric, headRoom(heading.length)),
+		head,
+		width: widthOf(s, c, scale, numeric, head),
 		tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading)) - 6)
 	};
 }
@@ -8195,7 +8215,7 @@ function fit(columns, room) {
 	const widths = columns.map((c) => c.width);
 	const spare = room - widths.reduce((a, b) => a + b, 0);
 	if (spare < 0) {
-		const bars = (c) => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading.length)));
+		const bars = (c) => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - c.head));
 		const give = columns.map((c, i) => c.numeric ? bars(c) : Math.max(0, widths[i] - floorOf(c)));
 		const most = give.reduce((a, b) => a + b, 0);
 		const part = most > 0 ? Math.min(1, -spare / most) : 0;

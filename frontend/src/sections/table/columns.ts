@@ -2,7 +2,7 @@
 import type { Column, TableSection } from "../../api/types";
 import type { TableState } from "../../state/codec";
 import { callScale, columnScale, columnUnit, inColumn, type ColumnScale, type Scale } from "../../units";
-import { cell, columnValues, rowCount, textual } from "./model";
+import { cell, columnValues, rowCount, sortOf, textual } from "./model";
 
 export interface ColumnLayout {
   column: Column;
@@ -12,6 +12,8 @@ export interface ColumnLayout {
   /** the value at which an in-cell bar is full */
   full: number;
   width: number;
+  /** px needed by the heading on one line */
+  head: number;
   /** px needed with the heading on two lines */
   tight: number;
 }
@@ -45,14 +47,29 @@ export function columnsFor(s: TableSection, state: TableState, room: number): Co
     return l.numeric ? l.width : Math.min(l.width, c === lead ? Math.max(READABLE, floorOf(l)) : floorOf(l));
   };
   const sure = s.columns.filter((c) => c === lead || (state.columns[c.name] ?? (c.rank ?? 1) === 1));
-  let used = sure.reduce((sum, c) => sum + least(c), 0);
+  let used = sure.reduce((sum, c) => sum + least(c), 2 * AT_EDGE + (sortOf(s, state) ? ARROW : 0));
   const more = s.columns.filter((c) => {
     if (sure.includes(c) || state.columns[c.name] === false || (c.rank ?? 1) !== 2) return false;
     const fits = used + least(c) <= room;
     if (fits) used += least(c);
     return fits;
   });
-  return s.columns.filter((c) => sure.includes(c) || more.includes(c)).map((c) => all.get(c.name)!);
+  const sorted = sortOf(s, state)?.column;
+  return s.columns.filter((c) => sure.includes(c) || more.includes(c)).map((c, i, shown) => inPlace(all.get(c.name)!, i === 0 || i === shown.length - 1, c.name === sorted));
+}
+
+/** px that the first and the last column have at the edge of the card, beyond the others. */
+const AT_EDGE = 8;
+/** px of the arrow in the heading of the column that is sorted. */
+const ARROW = 15;
+
+/** A column with the room that its place and its arrow need. */
+function inPlace(l: ColumnLayout, edge: boolean, sorted: boolean): ColumnLayout {
+  const more = edge ? AT_EDGE : 0;
+  const arrow = sorted ? ARROW : 0;
+  if (!more && !arrow) return l;
+  const head = l.head + more + arrow;
+  return { ...l, head, width: Math.max(l.width + more, Math.min(head, l.numeric ? head : 160 + more)), tight: Math.max(l.tight + more, headRoom(twoLines(l.heading)) - 6 + more + arrow) };
 }
 
 const cache = new WeakMap<TableSection, Map<string, ColumnLayout>>();
@@ -101,7 +118,8 @@ function layoutColumn(s: TableSection, c: Column, neighbor: Scale | undefined, a
     }
   }
   const heading = !scale.name || !numeric ? c.label : c.label === unit ? scale.name : `${c.label}, ${scale.name}`;
-  return { column: c, scale, heading, numeric, full, width: widthOf(s, c, scale, numeric, headRoom(heading.length)), tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading)) - 6) };
+  const head = headRoom(heading.length);
+  return { column: c, scale, heading, numeric, full, head, width: widthOf(s, c, scale, numeric, head), tight: widthOf(s, c, scale, numeric, headRoom(twoLines(heading)) - 6) };
 }
 
 const headRoom = (letters: number): number => letters * 6.7 + 26;
@@ -145,7 +163,7 @@ export function fit(columns: readonly ColumnLayout[], room: number): { widths: n
   const widths = columns.map((c) => c.width);
   const spare = room - widths.reduce((a, b) => a + b, 0);
   if (spare < 0) {
-    const bars = (c: ColumnLayout): number => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - headRoom(c.heading.length)));
+    const bars = (c: ColumnLayout): number => Math.max(0, Math.min((BAR[c.column.show ?? "number"] ?? 0) - LEAST_BAR, c.width - c.head));
     const give = columns.map((c, i) => (c.numeric ? bars(c) : Math.max(0, widths[i]! - floorOf(c))));
     const most = give.reduce((a, b) => a + b, 0);
     const part = most > 0 ? Math.min(1, -spare / most) : 0;
