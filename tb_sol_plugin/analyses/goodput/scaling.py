@@ -164,7 +164,7 @@ def _notices(found: Gathered) -> list[Notice]:
     if made is not None and settled is not None:
         out += [Notice(f"No recommendation: {doubt}.", "warn") for doubt in found.doubts[0 if _lone(found) else 1 :]]
         todo = measure_next(found.points)
-        if todo:
+        if todo and not found.doubts:  # a doubt says itself what to measure first
             out.append(Notice(f"To know more of the model, measure next: {'; '.join(todo)}.", "info"))
         if settled.terms.grads is None:
             out.append(Notice(
@@ -199,7 +199,7 @@ def _of_gradients(found: Gathered) -> list[Notice]:
     what = "squared norm" if grads.sqr < 0 else "variance"
     means = "every sample counts the same, whatever the batch size" if grads.sqr < 0 else "a larger batch is worth no more than a small one"
     return [Notice(
-        f"The {what} of the gradient comes out below 0 ({min(grads):.3g}): too few steps to separate it from noise. It counts as 0, "
+        f"The {what} of the gradient comes out below 0 ({human(min(grads), "")}): too few steps to separate it from noise. It counts as 0, "
         f"so that {means}.", "warn",
     )]  # fmt: skip
 
@@ -284,11 +284,20 @@ def _tiles(found: Gathered, prediction: Prediction, query: ScalingQuery) -> Fact
             "best_batch": f"{best.atomic} per micro-step" if best else "",
             "best_goodput": f"each worth {human(best.efficiency, 'ratio')}" if best and known else "samples all worth the same",
             "best_speedup": f"{human(best.speedup / best.replicas, 'ratio')} per replica" if best else "",
-            "median_error": "of the step time, median", "points": f"{human(len(found.points) - len(found.used), 'count')} left out",
+            "median_error": "of the step time, median", "points": _unused(found),
             "runs_left_out": "of another job, or without a point",
             "cost_per_million": "samples of full worth",
         },
     )  # fmt: skip
+
+
+def _unused(found: Gathered) -> str:
+    """Returns `6 more of the same configurations`, `2 left out`: what is said of the points that the fit does not take."""
+    there = {p.key for p in found.used}
+    left = [p for p in found.points if not p.used]
+    if left and all(p.key in there for p in left):
+        return f"{human(len(left), 'count')} more measure the same configurations"
+    return f"{human(len(left), 'count')} left out"
 
 
 def _numbers(found: Gathered) -> FactsSection:
