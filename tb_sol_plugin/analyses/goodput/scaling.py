@@ -199,7 +199,7 @@ def _of_gradients(found: Gathered) -> list[Notice]:
     what = "squared norm" if grads.sqr < 0 else "variance"
     means = "every sample counts the same, whatever the batch size" if grads.sqr < 0 else "a larger batch is worth no more than a small one"
     return [Notice(
-        f"The {what} of the gradient comes out below 0 ({human(min(grads), "")}): too few steps to separate it from noise. It counts as 0, "
+        f"The {what} of the gradient comes out below 0 ({human(min(grads))}): too few steps to separate it from noise. It counts as 0, "
         f"so that {means}.", "warn",
     )]  # fmt: skip
 
