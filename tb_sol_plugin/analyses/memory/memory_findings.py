@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from tb_sol_plugin.analyses.memory import memory_findings_tables as T
-from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.expected import Batch, maximum_batch
 from tb_sol_plugin.metrics.memory.fragmentation import Fragmentation, fragmentation
@@ -20,7 +21,7 @@ from tb_sol_plugin.metrics.memory.leaks import Leak
 from tb_sol_plugin.metrics.memory.sources import Source, chosen_memory, memories, origin
 from tb_sol_plugin.metrics.memory.summary import Amount
 from tb_sol_plugin.metrics.rules.engine import Finding, Missing
-from tb_sol_plugin.metrics.rules.memory import card, foremost, memory_context, memory_findings, memory_problem
+from tb_sol_plugin.metrics.rules.memory import RULES, card, foremost, memory_context, memory_findings, memory_problem
 from tb_sol_plugin.metrics.rules.memory.context import LEAST_SHARE, MemoryContext
 from tb_sol_plugin.metrics.rules.memory.recompute import recompute
 from tb_sol_plugin.model import figure as F
@@ -34,6 +35,7 @@ from tb_sol_plugin.model.report import (
     FieldNow,
     FigureSection,
     FindingsSection,
+    Link,
     Mark,
     Notice,
     Report,
@@ -78,10 +80,12 @@ FACTS: Final = (
 
 
 class MemoryFindingsQuery(Query, kw_only=True, frozen=True):
-    """device: which memory: its name as the page says it ("" = the device with most in use)
+    """rule: the finding that is shown with the rows that it is counted from ("" = all findings, no rows)
+    device: which memory: its name as the page says it ("" = the device with most in use)
     source: where the numbers are from; auto takes the first that there is
     """
 
+    rule: str = ""
     device: str = ""
     source: Source = "auto"
 
@@ -107,12 +111,13 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
     context = memory_context(capture, memory, curve, limits=query.device_limits)
     assert context is not None  # there is a memory
     found, missing = memory_findings(context)
+    if query.rule:
+        return _one(context, found, query)
     batch = maximum_batch(capture, curve, limits=query.device_limits)
-    keep = {k: v for k, v in (("device", query.device), ("device_limits", query.device_limits)) if v}
     sections: list[AnySection] = [_tiles(context, found)]
     if context.room.failures:  # why it ran out comes before what else could be freed
         sections.append(_story(context))
-    sections.append(_cards(context, found, keep))
+    sections.append(_cards(context, found, query))
     if len(context.room.failures) > 1:
         sections.append(T.failures_table(context.room))
     sections += _growth(context)
@@ -134,6 +139,30 @@ def run(capture: Capture, query: MemoryFindingsQuery) -> Report:
         analysis=HERE, title="What to free", headline=_headline(context, found), notices=_notices(context), sections=sections,
         fields=_fields(context, query),
     )  # fmt: skip
+
+
+def _one(context: MemoryContext, found: list[Finding], query: MemoryFindingsQuery) -> Report:
+    """Returns one finding with every row that it is counted from."""
+    chosen = [f for f in found if f.rule == query.rule]
+    if not chosen and query.rule not in RULES:
+        known = ", ".join(f.rule for f in found) or "none here"
+        raise BadQuery(f"no finding {query.rule!r}", hint=f"there are: {known}", field="rule")
+    report = Report(analysis=HERE, title="What to free", headline=_headline(context, chosen), notices=_notices(context))
+    report.notices.append(Notice("One finding and its rows.", "info", Link(HERE, _kept(query), "All findings")))
+    report.fields = _fields(context, query)
+    if not chosen:
+        report.headline = f"The rule {query.rule} finds nothing here."
+        return report
+    cards = _cards(context, chosen, query)
+    cards.title, cards.findings = "The finding", [msgspec.structs.replace(f, rows=None) for f in cards.findings]
+    report.sections = [cards, T.pieces_table(chosen[0])]
+    return report
+
+
+def _kept(query: MemoryFindingsQuery) -> dict[str, str]:
+    """Returns the query as links carry it on."""
+    source = "" if query.source == "auto" else query.source
+    return {k: v for k, v in (("device", query.device), ("source", source), ("device_limits", query.device_limits)) if v}
 
 
 def _fields(context: MemoryContext, query: MemoryFindingsQuery) -> dict[str, FieldNow]:
@@ -211,8 +240,8 @@ def _left_note(context: MemoryContext) -> str:
     return f"at most {human(room.at_most, 'B')}: what is in use outside of the allocator is not known" if room.at_most is not None else ""
 
 
-def _cards(context: MemoryContext, found: list[Finding], keep: dict[str, str]) -> FindingsSection:
-    pages = registry()
+def _cards(context: MemoryContext, found: list[Finding], query: MemoryFindingsQuery) -> FindingsSection:
+    pages, keep = registry(), _kept(query)
     return FindingsSection(
         id="findings", title="What to free, in order", saves="memory",
         subtitle="frees at most; two findings can speak of the same memory" if found else "",

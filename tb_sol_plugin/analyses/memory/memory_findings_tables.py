@@ -102,9 +102,18 @@ MISSING: Final = (
     Column("because", "What is missing", "", "what the recording does not hold", "text"),
     Column("record_it_with", "How to record it", "", "how to record it", "text"),
 )
+PIECES: Final = (
+    Column("what", "What", "", "what the row is", "badge"),
+    Column("name", "Name", "", "operator, module, step or level", "code", missing="no operator around it"),
+    Column("where", "Where", "", "module around it; of what the program recorded category and type", "code", missing="no module around it"),
+    Column("time_ns", "Time", "ns", "when it was allocated or begins, since the recording began", missing="at no one time"),
+    Column("bytes", "Bytes", "B", "its size"),
+    Column("saving_bytes", "Frees", "B", "the part of it that the finding frees; below 0 for what stays in use", "bar", color="compute"),
+    Column("id", "Id", "", "stable key of the row", rank=3),
+)
 TABLES: Final = {
-    "findings_table": FREES, "failures": FAILURES, "growth": GROWTH, "steps": STEPS, "pools": POOLS, "layers": LAYERS, "batches": BATCHES,
-    "missing": MISSING,
+    "findings_table": FREES, "pieces": PIECES, "failures": FAILURES, "growth": GROWTH, "steps": STEPS, "pools": POOLS, "layers": LAYERS,
+    "batches": BATCHES, "missing": MISSING,
 }  # fmt: skip
 
 
@@ -122,6 +131,18 @@ def findings_table(found: list[Finding]) -> TableSection:
     return make_table(
         "findings_table", "The same as a table", frame, FREES, key="rule", sort=Sort("saving_bytes"),
         footer="Two findings can speak of the same memory: what they free does not add up.", empty="No finding.",
+    )  # fmt: skip
+
+
+def pieces_table(found: Finding) -> TableSection:
+    """Builds the table of what a finding is counted from."""
+    frame = found.pieces if found.pieces is not None else pd.DataFrame(columns=[c.name for c in PIECES])
+    empty = {c for c in ("where", "time_ns") if frame[c].isna().all()}
+    columns = [msgspec.structs.replace(c, rank=3) if c.name in empty else c for c in PIECES]
+    return make_table(
+        "pieces", "What the finding is counted from", frame, columns, key="id", sort=Sort("saving_bytes"), adds=["saving_bytes"],
+        filters=["what", "name", "where"], footer=f"Together {human(found.saving, 'B')}." if len(frame) else "",
+        empty="This recording does not show single rows behind it.",
     )  # fmt: skip
 
 

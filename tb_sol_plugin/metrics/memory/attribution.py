@@ -470,9 +470,8 @@ def attribution(capture: Capture, curve: Curves, by: By, time_ns: int | None = N
     """
     if by not in GROUPINGS:
         raise ValueError(f"no grouping {by!r}")
-    full = next(c for c in whole(capture) if (c.device, c.source) == (curve.device, curve.source))
+    full, place = _placed(capture, curve, time_ns)
     time = curve.peak_ns if time_ns is None else int(time_ns)
-    place = _peak(full, curve) if time_ns is None else full.at(time)
     level = int(full.allocated[place]) if full.allocated is not None else 0
     total = curve.peak if time_ns is None else level
     if curve.source == "events":
@@ -482,6 +481,17 @@ def attribution(capture: Capture, curve: Curves, by: By, time_ns: int | None = N
     if curve.source == "snapshot":
         return _of_snapshot(capture, full, by, time, total, place - 1)
     return _of_records(capture, curve, by, time, total)
+
+
+def live_at(capture: Capture, curve: Curves, time_ns: int | None = None) -> pd.DataFrame:
+    """Returns the allocations of a curve of memory events that `attribution` groups: those in use at a time, None: at the peak."""
+    return live_allocations(capture, _device(capture, curve), _placed(capture, curve, time_ns)[1] - 1)[0]
+
+
+def _placed(capture: Capture, curve: Curves, time_ns: int | None) -> tuple[Curves, int]:
+    """Returns the whole curve, and the place in it of a time (None: of the peak)."""
+    full = next(c for c in whole(capture) if (c.device, c.source) == (curve.device, curve.source))
+    return full, _peak(full, curve) if time_ns is None else full.at(int(time_ns))
 
 
 def _peak(full: Curves, curve: Curves) -> int:

@@ -18,6 +18,7 @@ from typing import ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tb_sol_plugin.model import report
 from tb_sol_plugin.model.capture import Capture
@@ -42,6 +43,7 @@ class Finding:
     device that it takes; copies: device rows of copies outside of operator calls that it takes. events, events_ns: device rows that it is
     about besides, and the ns that it takes of each: calls, idle time and events together make the saving over all steps.
     direction: of copies; host: they block the host (else they take the device's own time); host_ns: for how long per step.
+    pieces: of memory, what the saving is counted from, as `memory.pieces` makes it: what is taken of all rows makes the saving.
     share: of memory, the saving over the memory in use at the peak, None where that is unknown; cost_ns: time per step of the fix.
     """
 
@@ -63,6 +65,7 @@ class Finding:
     copies: npt.NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
     events: npt.NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)
     events_ns: Floats = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
+    pieces: pd.DataFrame | None = field(default=None, compare=False, repr=False)
     direction: str = ""
     host: bool = False
     host_ns: int = 0
@@ -233,6 +236,7 @@ def to_report(
     """
     of_memory = found.subject == "memory"
     own = {"rule": found.rule} if found.subject == "copies" else found.query
+    there = "memory_findings" if of_memory else "findings"
     return report.Finding(
         rule=found.id,
         title=found.title,
@@ -242,20 +246,31 @@ def to_report(
         share=found.share if of_memory else found.saving / step_ns if step_ns else None,
         fix=found.fix,
         link=report.Link(found.page, {**(keep or {}), **own}, found.label) if found.page in pages else None,
-        rows=rows_link(found) if rows and "findings" in pages else None,
+        rows=rows_link(found) if rows and there in pages else None,
         color=found.color,
         candidate=found.candidate,
     )
 
 
-def rows_link(found: Finding) -> report.Link | None:
-    """Returns the link to the calls, gaps and device events that a finding's saving is taken from; None without any."""
+def rows_link(found: Finding, keep: Mapping[str, str] | None = None) -> report.Link | None:
+    """Returns the link to the calls, gaps, device events or pieces of memory that a finding's saving is taken from; None without any."""
+    if found.subject == "memory":
+        some = found.pieces is not None and len(found.pieces) > 0
+        return report.Link("memory_findings", {**(keep or {}), "rule": found.rule}, _piece_text(found)) if some else None
     parts = ((len(found.claimed), "call"), (len(found.idle[0]), "gap"), (len(found.events), "device event"))
     words = [count_text(n, word) for n, word in parts if n]
     if not words:
         return None
     text = " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
     return report.Link("findings", {"rule": found.id}, text[0].upper() + text[1:])
+
+
+def _piece_text(found: Finding) -> str:
+    """Returns `12 allocations`, `One row`: what the pieces are, where they are all of one kind."""
+    assert found.pieces is not None
+    kinds = found.pieces["what"].unique()
+    text = count_text(len(found.pieces), "allocation" if kinds.tolist() == ["allocation"] else "row")
+    return text[0].upper() + text[1:]
 
 
 # -- Phrases that rules share ------------------------------------------------------------------------------------------

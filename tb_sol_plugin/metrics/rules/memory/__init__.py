@@ -13,11 +13,13 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.sources import Memory, memories
 from tb_sol_plugin.metrics.memory.summary import NEAR
-from tb_sol_plugin.metrics.rules.engine import Finding, Missing, Rule, ids_of, run, to_report
+from tb_sol_plugin.metrics.rules.engine import Finding, Missing, Rule, ids_of, rows_link, run, to_report
 from tb_sol_plugin.metrics.rules.memory import rules as R
 from tb_sol_plugin.metrics.rules.memory.context import MemoryContext
 from tb_sol_plugin.metrics.rules.memory.recompute import activations_recompute
@@ -56,11 +58,13 @@ def memory_findings(context: MemoryContext) -> tuple[list[Finding], list[Missing
 def card(found: Finding, pages: Container[str], *, keep: Mapping[str, str] | None = None, here: str = "") -> report.Finding:
     """Returns a finding as a page shows it.
 
-    keep: query fields that links to the curve keep; here: the page that it stands on, from which the
+    keep: query fields that links to the curve and to its rows keep; here: the page that it stands on, from which the
     proof is the curve of memory."""
     if found.page == here:
         found = replace(found, page="memory", label="Curve")
-    return to_report(found, pages=pages, keep=keep if found.page == "memory" else None)
+    shown = to_report(found, pages=pages, keep=keep if found.page == "memory" else None)
+    rows = rows_link(found, keep) if shown.rows is not None else None
+    return msgspec.structs.replace(shown, rows=rows)
 
 
 # -- Whether memory is the problem of a recording -------------------------------------------------------------------------
@@ -92,6 +96,11 @@ def foremost(context: MemoryContext) -> list[Finding]:
     return on_device[:1] + [f for f in leaks if f not in on_device[:1]]
 
 
+def _device_of(capture: Capture, context: MemoryContext) -> dict[str, str]:
+    """Returns what a link needs to mean this memory: nothing where it is the one with most in use."""
+    return {} if memories(capture)[0].label == context.memory.label else {"device": context.memory.label}
+
+
 def memory_section(capture: Capture, pages: Container[str]) -> FindingsSection | None:
     """Returns the foremost findings about memory of a device, where memory is the problem; None elsewhere."""
     every = [m for m in memories(capture) if not m.host]
@@ -101,6 +110,7 @@ def memory_section(capture: Capture, pages: Container[str]) -> FindingsSection |
         return None
     link = [Link("memory_findings", {}, "What to free")] if "memory_findings" in pages else []
     return FindingsSection(
-        id="memory", title="Memory", subtitle=why, saves="memory", findings=[card(f, pages) for f in foremost(context)],
+        id="memory", title="Memory", subtitle=why, saves="memory",
+        findings=[card(f, pages, keep=_device_of(capture, context)) for f in foremost(context)],
         links=link, empty="Nothing of it is known to go: the page What to free says what was not recorded.",
     )  # fmt: skip

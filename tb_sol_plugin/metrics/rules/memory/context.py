@@ -117,9 +117,14 @@ def last_parts(context: MemoryContext) -> pd.DataFrame | None:
     rows = records_with_parts(context.capture, number)
     if not len(rows):
         return None
-    parts = context.capture.tables[S.MEMORY_PARTS.name]
-    own = parts[parts["record"].to_numpy() == int(rows[-1])]
-    labels = context.capture.tables[S.LABELS.name]
+    return parts_of(context.capture, int(rows[-1]))
+
+
+def parts_of(capture: Capture, record: int) -> pd.DataFrame:
+    """Returns the same of one record."""
+    parts = capture.tables[S.MEMORY_PARTS.name]
+    own = parts[parts["record"].to_numpy() == record]
+    labels = capture.tables[S.LABELS.name]
     label = own["module"].to_numpy().astype(np.int64)
     known = len(labels) > 0
     return pd.DataFrame({

@@ -22,6 +22,7 @@ from tb_sol_plugin.metrics.memory.categories import NAMES, categories, owners
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.rules.engine import Answer, Finding, Missing, rule
 from tb_sol_plugin.metrics.rules.memory.context import ACTIVATION_SHARE, FEWEST_LAYERS, LAYER_SHARE, MemoryContext, bytes_in, last_parts
+from tb_sol_plugin.metrics.rules.memory.pieces import part_pieces, pieces
 from tb_sol_plugin.metrics.trees.module_tree import module_tree
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
@@ -40,13 +41,15 @@ class Recompute:
     activations: bytes in use as activations at the peak; forward_ns: forward work of a step, NaN unknown, by_limit: it is a limit.
 
     classes: COLUMNS by class of modules, modules inside of others of their class left out: layers (instances), bytes (activations made
-    in them and below, in use at the peak), saving_bytes, cost_ns (NaN unknown), bytes_per_ms of the cost.
+    in them and below, in use at the peak), saving_bytes, cost_ns (NaN unknown), bytes_per_ms of the cost. layers: these instances:
+    class_name, name, bytes.
     """
 
     activations: int
     forward_ns: float
     by_limit: bool
     classes: pd.DataFrame
+    layers: pd.DataFrame
 
 
 def recompute(capture: Capture, curve: Curves, limits: str = "") -> Recompute | None:
@@ -79,7 +82,12 @@ def _recompute(capture: Capture, curve: Curves, limits: str) -> Recompute | None
     ns = time[rows] / steps
     cost = _below_floats(tree.end, _node(tree.node, made.ops["module"].to_numpy()[rows]), ns, count)
     total = float(ns.sum()) if len(rows) else np.nan
-    return Recompute(int(size.sum()), total, by_limit, _classes(tree.class_name, tree.parent, module_bytes, cost, by_limit))
+    outer = _outermost(tree.class_name, tree.parent, module_bytes)
+    layers = pd.DataFrame({
+        "class_name": [tree.class_name[n] for n in outer], "name": [tree.name[n] for n in outer], "bytes": module_bytes[outer],
+        "cost_ns": cost[outer],
+    })  # fmt: skip
+    return Recompute(int(size.sum()), total, by_limit, _classes(layers, by_limit), layers)
 
 
 def _forward(capture: Capture, made: Work) -> tuple[Floats, bool, int]:
@@ -115,20 +123,23 @@ def _below_floats(end: npt.NDArray[np.int32], node: Ints, values: Floats, count:
     return np.asarray(total[end] - total[np.arange(count)], np.float64)
 
 
-def _classes(names: list[str], parent: npt.NDArray[np.int32], module_bytes: Ints, cost: Floats, by_limit: bool) -> pd.DataFrame:
-    """Returns one row per class of modules that holds activations, the largest saving first."""
+def _outermost(names: list[str], parent: npt.NDArray[np.int32], module_bytes: Ints) -> list[int]:
+    """Returns the modules that hold activations, without those inside of others of their class."""
     inside: list[frozenset[str]] = []
-    sums: dict[str, list[float]] = {}
+    out = []
     for node, name in enumerate(names):
         above = inside[parent[node]] if parent[node] >= 0 else frozenset()
         inside.append(above if name in above else above | {name})
         if name not in above and module_bytes[node] > 0:
-            own = sums.setdefault(name, [0, 0, 0.0])
-            own[0] += 1
-            own[1] += int(module_bytes[node])
-            own[2] += float(cost[node])
+            out.append(node)
+    return out
+
+
+def _classes(layers: pd.DataFrame, by_limit: bool) -> pd.DataFrame:
+    """Returns one row per class of modules that holds activations, the largest saving first."""
+    sums = layers.groupby("class_name", sort=False).agg(n=("bytes", "size"), size=("bytes", "sum"), ns=("cost_ns", "sum"))
     rows = []
-    for name, (n, size, ns) in sums.items():
+    for name, n, size, ns in sums.itertuples():
         saving = round(size * (1 - 1 / n))
         known = ns > 0  # work that no time is recorded of costs something
         rows.append((name, int(n), int(size), saving, ns if known else np.nan, by_limit, saving / (ns / 1e6) if known else np.nan))
@@ -175,22 +186,26 @@ def _of_layers(context: MemoryContext, curve: Curves, found: Recompute) -> Answe
                 f"`{most['class_name']}` alone frees {human(int(most['saving_bytes']), 'B')} for {human(float(most['cost_ns']), 'ns')}."
             )
     size = int(top["saving_bytes"])
+    layers = found.layers[(found.layers["class_name"] == top["class_name"]).to_numpy()]
+    held = layers["bytes"].to_numpy()
+    rows = pieces("layer", layers["name"], held, held * (1 - 1 / len(held)), size, where=layers["class_name"])
     title = f"Activations of {top['class_name']} could be computed again instead of kept"
     return Finding(
         title=title, evidence=" ".join(evidence), saving=size, share=size / curve.peak, query={"by": "category"},
-        cost_ns=cost if cost == cost else None,
+        cost_ns=cost if cost == cost else None, pieces=rows,
     )  # fmt: skip
 
 
 def _of_record(context: MemoryContext) -> Answer:
     """Finds activations without modules: by category, or what a recorder's peak holds beside parameters, gradients and optimizer."""
-    size, peak, evidence = 0, context.peak, ""
+    size, peak, evidence, counted = 0, context.peak, "", None
     timeline = context.curve_of("timeline")
     parts = last_parts(context)
     if timeline is not None:
         rows = attribution(context.capture, timeline, "category").rows
         size, peak = int(rows.loc[rows["name"] == "activations", "bytes"].sum()), timeline.peak
         evidence = f"Activations hold {human(size, 'B')} of {human(peak, 'B')} at the peak."
+        counted = pieces("activations", ["in use at the peak"], [size], [size], size)
     elif parts is not None and context.peak > 0:
         lasting = bytes_in(parts, *parts["category"].unique())
         size = context.peak - lasting
@@ -198,6 +213,10 @@ def _of_record(context: MemoryContext) -> Answer:
             f"Besides {human(lasting, 'B')} of parameters, gradients and optimizer {human(size, 'B')} are in use at the peak: activations "
             "for the most part."
         )
+        held = parts.assign(bytes=-parts["bytes"])
+        whole = pieces("in use", ["in use at the peak"], [peak], [peak], peak)
+        counted = pd.concat([whole, part_pieces(held, size - peak)], ignore_index=True)
+        counted = counted.assign(bytes=counted["bytes"].abs(), id=counted.index.astype(str))
     else:
         return Missing("what is in use at the peak was not recorded by category", HOW)
     if size < ACTIVATION_SHARE * peak or peak <= 0:
@@ -209,4 +228,4 @@ def _of_record(context: MemoryContext) -> Answer:
         word = "at least " if by_limit else ""
         evidence += f" All forward work of a step takes {word}{human(cost, 'ns')}: what recomputing everything costs."
     evidence += " Which layers hold them was not recorded."
-    return Finding(evidence=evidence, saving=size, share=size / peak, query={"by": "category"}, cost_ns=cost or None)
+    return Finding(evidence=evidence, saving=size, share=size / peak, query={"by": "category"}, cost_ns=cost or None, pieces=counted)

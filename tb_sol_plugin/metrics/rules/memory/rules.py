@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.inputs import first_dtype
-from tb_sol_plugin.metrics.memory.attribution import attribution, groupings_of
+from tb_sol_plugin.metrics.memory.allocations import owner_names
+from tb_sol_plugin.metrics.memory.attribution import attribution, groupings_of, live_at
+from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import Curves
 from tb_sol_plugin.metrics.memory.fragmentation import fragmentation
-from tb_sol_plugin.metrics.memory.leaks import per_step, records_of
+from tb_sol_plugin.metrics.memory.leaks import Leak, per_step, records_of
+from tb_sol_plugin.metrics.memory.replay import devices
 from tb_sol_plugin.metrics.memory.summary import allocator_setting
 from tb_sol_plugin.metrics.rules.engine import Answer, Finding, Missing, rule
 from tb_sol_plugin.metrics.rules.memory.context import (
@@ -27,13 +32,16 @@ from tb_sol_plugin.metrics.rules.memory.context import (
     last_parts,
     layout,
     numbers_in,
+    parts_of,
     planned,
     planned_number,
 )
+from tb_sol_plugin.metrics.rules.memory.pieces import allocation_pieces, part_pieces, pieces
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import only_row
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
 
 # -- limits ----------------------------------------------------------------------------------------------------------
@@ -97,7 +105,8 @@ def reserved_above_use(context: MemoryContext) -> Answer:
         elif blocks.expandable:
             fix = "torch.cuda.empty_cache()  # once, after the first steps"
             evidence.append("Segments are expandable already: what the first steps needed once can be given back.")
-    return Finding(evidence=" ".join(evidence), saving=gap, share=context.share(gap), fix=fix)
+    levels = pieces(("reserved", "in use"), ("reserved at most", "in use at most"), [reserved, used], [reserved, -used], gap)
+    return Finding(evidence=" ".join(evidence), saving=gap, share=context.share(gap), fix=fix, pieces=levels)
 
 
 def why_unknown(context: MemoryContext) -> str:
@@ -128,7 +137,16 @@ def leak(context: MemoryContext) -> Answer:
     left = context.room.left.bytes
     if left is not None and found.slope > 0:
         evidence.append(f"Memory is full after {human(max(int(left / found.slope), 0), 'count')} more steps.")
-    return Finding(evidence=" ".join(evidence), saving=found.growth, share=context.share(found.growth))
+    return Finding(evidence=" ".join(evidence), saving=found.growth, share=context.share(found.growth), pieces=_growth(context, found))
+
+
+def _growth(context: MemoryContext, found: Leak) -> pd.DataFrame:
+    """Returns a row per step of the line: the least in use in it, and by how much the line has grown since the one before."""
+    steps = found.steps[~found.steps["warm"].to_numpy(dtype=bool)]
+    rise = np.diff(steps["fitted"].to_numpy(np.float64), prepend=float(steps["fitted"].iloc[0]))
+    time = np.maximum(steps["start_ns"].to_numpy() - context.capture.facts.extent_ns[0], -1)
+    names = [f"step {n}" for n in steps["step"].tolist()]
+    return pieces("step", names, steps["least"].to_numpy(), rise, found.growth, time_ns=time)
 
 
 # -- gradients -------------------------------------------------------------------------------------------------------
@@ -155,24 +173,26 @@ def gradients_kept(context: MemoryContext) -> Answer:
         if curve.source != "recorder" and "category" in groupings_of(context.capture, curve):
             found = at_begin(context, curve)
             if found is not None:
-                return _judged(context, found, estimated=curve.source == "events" and not _agrees(found, at_end(context)))
-    found = at_end(context)
-    if found is not None:
-        return _judged(context, found, estimated=True, at="end")
+                guess = curve.source == "events" and not _agrees(found[0], _sizes(at_end(context)))
+                return _judged(context, found[0], partial(_at_moment, context, curve), found[1], estimated=guess)
+    last = at_end(context)
+    if last is not None:
+        return _judged(context, last.to_numpy(), partial(_in_record, context), last.index.to_numpy(), estimated=True, at="end")
     return Missing("gradients at the begin of a step were not recorded", GRADIENTS_HOW)
 
 
-def at_begin(context: MemoryContext, curve: Curves) -> np.ndarray | None:
-    """Returns bytes of gradients as each step begins, the first one left out; None where there are too few steps."""
+def at_begin(context: MemoryContext, curve: Curves) -> tuple[Ints, Ints] | None:
+    """Returns bytes of gradients as each step begins, and when; the first step is left out. None where there are too few steps."""
     steps = per_step(context.capture, curve)["start_ns"].to_numpy()[1:]
     if len(steps) < FEWEST:
         return None
     sampled = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_STEPS)).astype(np.int64))]
-    return np.array([_bytes_of(attribution(context.capture, curve, "category", int(t)).rows) for t in sampled.tolist()], np.int64)
+    sizes = [_bytes_of(attribution(context.capture, curve, "category", int(t)).rows) for t in sampled.tolist()]
+    return np.array(sizes, np.int64), sampled
 
 
-def at_end(context: MemoryContext) -> np.ndarray | None:
-    """Returns bytes of gradients by records at the end of iterations whose record holds parameters and gradients."""
+def at_end(context: MemoryContext) -> pd.Series | None:
+    """Returns bytes of gradients by record (its number) at the end of iterations whose record holds parameters and gradients."""
     number = context.memory.number if not context.memory.host else -1
     own = records_of(context.capture, number) if number >= 0 else _of_host(context)
     own = own[own["iteration"].to_numpy() > 0]
@@ -181,11 +201,31 @@ def at_end(context: MemoryContext) -> np.ndarray | None:
     records = own[np.isin(own.index.to_numpy(), parts["record"].to_numpy()[gradient])]
     if len(records) < FEWEST:
         return None
-    sums = parts[gradient].groupby("record")["bytes"].sum()
-    return np.array([int(sums[r]) for r in records.index], np.int64)
+    out: pd.Series = parts[gradient].groupby("record")["bytes"].sum().loc[records.index].astype(np.int64)
+    return out
 
 
-def _agrees(begin: np.ndarray, end: np.ndarray | None) -> bool:
+def _sizes(found: pd.Series | None) -> Ints | None:
+    return None if found is None else found.to_numpy()
+
+
+def _at_moment(context: MemoryContext, curve: Curves, time_ns: int, size: int) -> pd.DataFrame:
+    """Returns the gradients in use at a moment: each allocation where a trace estimates them from these, else their sum."""
+    if curve.source == "events":
+        capture, device = context.capture, next(d for d in devices(context.capture) if d.label == curve.device)
+        live = live_at(capture, curve, time_ns)
+        live = live.loc[categories(capture, device).loc[live.index, "category"].to_numpy() == NAMES.index("grads")]
+        if int(live["bytes"].sum()) == size:
+            return allocation_pieces(capture, curve, live, size)
+    return pieces("gradients", ["in use as the step begins"], [size], [size], size, time_ns=[time_ns - context.capture.facts.extent_ns[0]])
+
+
+def _in_record(context: MemoryContext, record: int, size: int) -> pd.DataFrame:
+    found = parts_of(context.capture, record)
+    return part_pieces(found[(found["category"] == "grads").to_numpy()], size)
+
+
+def _agrees(begin: Ints, end: Ints | None) -> bool:
     """Returns whether what a trace takes for gradients is what the program found, so that it is no estimate."""
     return end is not None and abs(float(np.median(begin)) - float(np.median(end))) <= AGREES * float(np.median(end))
 
@@ -199,11 +239,15 @@ def _bytes_of(rows: pd.DataFrame) -> int:
     return int(rows.loc[(rows["kind"] == "row") & (rows["name"] == "grads"), "bytes"].sum())
 
 
-def _judged(context: MemoryContext, found: np.ndarray, *, estimated: bool, at: str = "begin") -> Answer:
-    there = found[found > 0]
+def _judged(
+    context: MemoryContext, found: Ints, rows_of: Callable[[int, int], pd.DataFrame], places: Ints, *, estimated: bool, at: str = "begin"
+) -> Answer:
+    """Returns the finding of the usual step, the one in the middle by size. rows_of: its pieces, by place and size."""
+    there = np.flatnonzero(found > 0)
     if len(there) < GRADIENT_STEPS * len(found):
         return None
-    size = int(np.median(there))
+    usual = int(there[np.argsort(found[there], kind="stable")[(len(there) - 1) // 2]])
+    size = int(found[usual])
     share = context.share(size)
     if share is not None and share < GRADIENTS_SHARE:
         return None
@@ -212,8 +256,8 @@ def _judged(context: MemoryContext, found: np.ndarray, *, estimated: bool, at: s
         " Freed before the forward pass, they do not meet its activations at the peak." if at == "begin" else
         " Unless the next step frees them before its forward pass, they meet its activations at the peak."
     )  # fmt: skip
-    by = {"by": "category"}
-    return Finding(evidence=evidence + more, saving=size, share=share, query=by, candidate=estimated)
+    by, held = {"by": "category"}, rows_of(int(places[usual]), size)
+    return Finding(evidence=evidence + more, saving=size, share=share, query=by, candidate=estimated, pieces=held)
 
 
 # -- layout ----------------------------------------------------------------------------------------------------------
@@ -256,7 +300,8 @@ def optimizer_unsharded(context: MemoryContext) -> Answer:
         f"parameters: all of it, on each of the {group}. Divided among them it is {human(size - saving, 'B')}."
     )
     guess = "" if job.recorded else " That all ranks are data parallel is a guess: groups were not recorded."
-    return Finding(evidence=evidence + guess, saving=saving, share=share, candidate=not job.recorded)
+    rows = part_pieces(parts[parts["category"].isin(OPTIMIZER)], saving, 1 - 1 / job.dp)
+    return Finding(evidence=evidence + guess, saving=saving, share=share, candidate=not job.recorded, pieces=rows)
 
 
 def _sharded(context: MemoryContext) -> bool:
@@ -284,10 +329,10 @@ def vocabulary_misplaced(context: MemoryContext) -> Answer:
     out = []
     wrong = _on_the_wrong_stage(embeddings, heads, job.stage or 0, job.stages or 1) if piped else []
     if wrong:
-        out.append(_misplaced(context, wrong, sums, weights, job.stage or 0, job.stages or 1))
+        out.append(_misplaced(context, wrong, own, job.stage or 0, job.stages or 1))
     whole = [m for m in (*embeddings, *heads) if m not in wrong and _is_whole(context, own, m)] if tp > 1 else []
     if whole:
-        out.append(_undivided(context, whole, sums, tp))
+        out.append(_undivided(context, whole, own, tp))
     return [f for f in out if f.share is None or f.share >= PLACED_SHARE]
 
 
@@ -297,14 +342,16 @@ def _on_the_wrong_stage(embeddings: list[str], heads: list[str], stage: int, sta
     return [m for m in embeddings if not first and not (last and not heads)] + [m for m in heads if not last]
 
 
-def _undivided(context: MemoryContext, whole: list[str], sums: pd.Series, tp: int) -> Finding:
+def _undivided(context: MemoryContext, whole: list[str], parts: pd.DataFrame, tp: int) -> Finding:
     """Returns the finding about modules that hold the whole vocabulary on each of `tp` tensor parallel ranks."""
-    saving = round(int(sums[whole].sum()) * (1 - 1 / tp))
+    own = parts[parts["module"].isin(whole)]
+    sums = own.groupby("module", sort=False)["bytes"].sum()
+    saving = round(int(own["bytes"].sum()) * (1 - 1 / tp))
     return Finding(
         rule="vocabulary_undivided", title="Embedding or head is not divided among tensor parallel ranks",
         evidence=f"{_named(whole, sums)} hold the whole vocabulary on each of {tp} tensor parallel ranks.",
         fix="VocabParallelEmbedding, ColumnParallelLinear with vocabulary-parallel cross entropy",
-        saving=saving, share=context.share(saving),
+        saving=saving, share=context.share(saving), pieces=part_pieces(own, saving, 1 - 1 / tp),
     )  # fmt: skip
 
 
@@ -315,8 +362,10 @@ def _vocabulary(sums: pd.Series, weights: pd.Series) -> tuple[list[str], list[st
     return embeddings, [m for m in weighted if HEAD.search(m)]
 
 
-def _misplaced(context: MemoryContext, wrong: list[str], sums: pd.Series, weights: pd.Series, stage: int, stages: int) -> Finding:
-    size, parameters = int(sums[wrong].sum()), int(weights[wrong].sum())
+def _misplaced(context: MemoryContext, wrong: list[str], parts: pd.DataFrame, stage: int, stages: int) -> Finding:
+    own = parts[parts["module"].isin(wrong)]
+    sums = own.groupby("module", sort=False)["bytes"].sum()
+    size, parameters = int(own["bytes"].sum()), bytes_in(own, "params")
     rest = "the rest gradients and state of the optimizer" if size > parameters else "without gradients and state of the optimizer"
     evidence = (
         f"This rank is stage {stage} of 0 to {stages - 1}. {_named(wrong, sums)}: {human(parameters, 'B')} of parameters, {rest} as far as "
@@ -324,7 +373,7 @@ def _misplaced(context: MemoryContext, wrong: list[str], sums: pd.Series, weight
     )
     return Finding(
         title="A stage holds an embedding or head that it does not need", evidence=evidence, saving=size, share=context.share(size),
-        fix="GPTModel(..., pre_process=(stage == 0), post_process=(stage == last))",
+        fix="GPTModel(..., pre_process=(stage == 0), post_process=(stage == last))", pieces=part_pieces(own, size),
     )  # fmt: skip
 
 
@@ -371,7 +420,15 @@ def one_module(context: MemoryContext) -> Answer:
     chunks = "torch.cat([module(part) for part in x.split(size)])  # in chunks"
     fix = "torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False)  # or in chunks" if context.trains else chunks
     its_row = only_row("peak", "name", str(top["name"]))
-    return Finding(evidence=evidence, saving=size, share=size / found.total, fix=fix, query={"by": "module", **its_row})
+    held = _of_module(context.capture, curve, str(top["name"]), size)
+    return Finding(evidence=evidence, saving=size, share=size / found.total, fix=fix, query={"by": "module", **its_row}, pieces=held)
+
+
+def _of_module(capture: Capture, curve: Curves, module: str, size: int) -> pd.DataFrame | None:
+    """Returns the allocations of a module that are in use at the peak; None where they are not what it holds."""
+    live = live_at(capture, curve)
+    live = live.loc[(owner_names(capture, curve, live)["module"] == module).to_numpy()]
+    return allocation_pieces(capture, curve, live, size) if int(live["bytes"].sum()) == size else None
 
 
 # -- Pinned memory of the host that no copy uses ---------------------------------------------------------------------
@@ -396,7 +453,8 @@ def pinned_unused(context: MemoryContext) -> Answer:
     found = pinned_as_counted(context.capture) or pinned_as_traced(context.capture)
     if found is None:
         return NO_RECORD
-    pinned, moved, steps = found
+    into, out, steps = found
+    pinned, moved = int(into["bytes"].sum()), int(out["bytes"].sum())
     if pinned < PINNED_BYTES * steps or moved >= PINNED_USED * pinned:
         return None
     saving = round((pinned - moved) / steps)
@@ -405,22 +463,34 @@ def pinned_unused(context: MemoryContext) -> Answer:
         f"{human(round(moved / steps), 'B')} from pinned memory. Pinned pages cannot be swapped, and pinning them takes time. What other "
         "threads pin is not recorded."
     )
-    return Finding(evidence=evidence, saving=saving)
+    both = pd.concat([into, out], ignore_index=True)
+    sign = np.repeat([1, -1], [len(into), len(out)]) / steps
+    what = ["pinned"] * len(into) + ["copied from it"] * len(out)
+    size = both["bytes"].to_numpy()
+    return Finding(evidence=evidence, saving=saving, pieces=pieces(what, both["name"], size, size * sign, saving, time_ns=both["time_ns"]))
 
 
-def pinned_as_counted(capture: Capture) -> tuple[int, int, int] | None:
-    """Returns (bytes pinned, bytes copied from pinned memory to a device, iterations) of a SOL capture; None where nothing was pinned."""
+Pinning: TypeAlias = tuple[pd.DataFrame, pd.DataFrame, int]
+"""What was pinned, and what copies to a device read from pinned memory (name, bytes, time_ns since the begin); number of steps."""
+
+
+def pinned_as_counted(capture: Capture) -> Pinning | None:
+    """Returns what a SOL capture counts; None where nothing was pinned."""
     table = capture.tables[S.COPIES.name]
     if not len(table):
         return None
     size = table["bytes"].to_numpy().clip(min=0)
     into = arrays.where(table["direction"], lambda d: d == "HtoH") & arrays.where(table["dst_kind"], lambda k: k == "Pinned")
     out = arrays.where(table["direction"], lambda d: d == "HtoD") & arrays.where(table["src_kind"], lambda k: k == "Pinned")
-    pinned = int(size[into].sum())
-    return (pinned, int(size[out].sum()), max(len(np.unique(table["iteration"].to_numpy()[into])), 1)) if pinned else None
+    if not size[into].sum():
+        return None
+    iteration = table["iteration"].to_numpy()
+    names = np.array([f"iteration {n}" for n in iteration.tolist()], object)
+    every = pd.DataFrame({"name": names, "bytes": size, "time_ns": -1})
+    return every[into], every[out], max(len(np.unique(iteration[into])), 1)
 
 
-def pinned_as_traced(capture: Capture) -> tuple[int, int, int] | None:
+def pinned_as_traced(capture: Capture) -> Pinning | None:
     """Returns the same of a trace: operators that pin, by their sizes, and device copies; None where none is recorded."""
     host, table = capture.host, capture.tables[S.OPERATORS.name]
     pins = np.zeros(0, np.int64)
@@ -433,7 +503,17 @@ def pinned_as_traced(capture: Capture) -> tuple[int, int, int] | None:
     device = capture.device
     out = arrays.where(device["direction"], lambda d: d == "HtoD") & arrays.where(device["src_kind"], lambda k: k == "Pinned")
     steps = 1 if capture.facts.pseudo_step else max(len(capture.steps), 1)
-    return (sum(sizes), int(device["bytes"].to_numpy()[out].clip(min=0).sum()), steps) if all(sizes) else None
+    if not all(sizes):
+        return None
+    row, begin = table["host"].to_numpy()[pins], capture.facts.extent_ns[0]
+    time = np.where(row >= 0, host["start_ns"].to_numpy()[row] - begin, -1)
+    pinned = pd.DataFrame({"name": arrays.pick(host["name"], row), "bytes": sizes, "time_ns": time})
+    read = device.loc[out, ["bytes", "start_ns"]]
+    copied = pd.DataFrame({
+        "name": arrays.pick(device["name"], np.flatnonzero(out)), "bytes": read["bytes"].to_numpy().clip(min=0),
+        "time_ns": read["start_ns"].to_numpy() - begin,
+    })  # fmt: skip
+    return pinned, copied, steps
 
 
 def _bytes(shapes: str, types: str) -> int:

@@ -15,6 +15,7 @@ from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.tables import intervals as iv
 from tests.court import case, laws
 from tests.court.case import RULES, Situation, Truth, Verdict, judge, library, saves, scores
+from tests.support.evidence import check_findings
 
 LIBRARY = {s.name: s for s in library()}
 MISSED = {"warm_up"}
@@ -51,6 +52,18 @@ def test_every_rule_is_right_about_all_it_says(verdict: Callable[[str], Verdict]
     printed = out.file.getvalue()  # type: ignore[attr-defined]
     assert sum(rule in printed for rule in RULES) == len(RULES)
     assert all(f"{r} cannot see" in printed for r in MISSED)
+
+
+FIRST = {rule: name for name, s in reversed(LIBRARY.items()) for rule in s.truth if not s.innocent and rule not in MISSED}
+"""For each rule the first situation in which it speaks."""
+
+
+@pytest.mark.parametrize("name", [n if n in FIRST.values() else pytest.param(n, marks=pytest.mark.exhaustive) for n in LIBRARY])
+def test_a_finding_opens_what_it_claims(name: str) -> None:
+    # GIVEN a situation WHEN the link of each finding is followed THEN its rows make up the saving; each finding that is true is a card
+    rules = check_findings(case.opened(LIBRARY[name]))
+    expected = {r for r, t in LIBRARY[name].truth.items() if not t.missed and not t.optional}
+    assert LIBRARY[name].spec is not None or expected <= rules
 
 
 # -- The court can convict ---------------------------------------------------------------------------------------------
