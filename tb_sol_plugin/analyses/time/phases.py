@@ -125,7 +125,7 @@ COUNTED_FOOTER = (
 FACTS: Final = (
     Fact("phases", "Phases", "count", "Distinct phases."),
     Fact("ranges", "Ranges", "count", "User ranges in the selection."),
-    Fact("steps", "Steps", "count", "Steps that per-step numbers are divided by; 1 where no step was recorded."),
+    Fact("steps", "Steps", "count", "Complete steps, by which per-step numbers are divided; 1 where no step was recorded."),
     Fact("device_events", "Device events", "count", "Device events in the selection."),
     Fact("events_in_phases", "Launched in a phase", "count", "Device events launched inside some phase."),
     Fact("device_ns", "Device busy", "ns", "Union of the intervals of all device events in the selection."),
@@ -137,7 +137,7 @@ FACTS: Final = (
 class PhasesQuery(Query, kw_only=True, frozen=True):
     """Phases.
 
-    per: sums over all steps of the selection, or counts, times and work divided by their number.
+    per: sums over all steps of the selection, or counts, times and work of its complete steps divided by their number.
     """
 
     per: Literal["all", "step"] = "all"
@@ -160,20 +160,21 @@ def phases(capture: Capture, query: PhasesQuery) -> Report:
     if source.is_profile(capture):
         return phases_tables.report(capture, query, COLUMNS, FACTS)
     part = scope(capture, query)
-    frame = phase_times(capture, part)
-    work = phase_work(capture, part, query.device_limits)
-    report = Report(analysis="phases", title="Phases", headline=_headline(capture, part, frame, work))
+    mean = source.complete_steps(capture, part)
+    frame = phase_times(capture, mean)
+    work = phase_work(capture, mean, query.device_limits)
+    report = Report(analysis="phases", title="Phases", headline=_headline(capture, mean, frame, work))
     report.notices = _notices(capture, part, frame, work)
     report.sections = [
-        average(capture, part, frame),
+        average(capture, mean, frame),
         steps(capture, part),
     ]
-    of_steps = source.work_of_steps(capture, part) if query.per == "step" else part
+    of_steps = source.work_of_steps(capture, mean) if query.per == "step" else part
     work = phase_work(capture, of_steps, query.device_limits)
     report.sections += [
         _table(capture, of_steps, phase_times(capture, of_steps), work, query),
         *_once(capture, of_steps, work, query),
-        _facts(capture, part, frame),
+        _facts(capture, part, mean, phase_times(capture, part)),
     ]
     return report
 
@@ -360,14 +361,14 @@ def _once(capture: Capture, part: Scope, work: PhaseWork, query: PhasesQuery) ->
     return [section]
 
 
-def _facts(capture: Capture, part: Scope, frame: pd.DataFrame) -> FactsSection:
+def _facts(capture: Capture, part: Scope, mean: Scope, frame: pd.DataFrame) -> FactsSection:
     tops = frame[frame["parent"] == -1]
     has = bool(len(capture.device))
     busy = layers(capture, part.device).busy
     values: dict[str, int | None] = {
         "phases": len(frame),
         "ranges": int(frame["count"].sum()),
-        "steps": part.step_count,
+        "steps": mean.step_count,
         "device_events": int(part.device.sum()) if has else None,
         "events_in_phases": int(tops["device_events"].sum()) if has else None,
         "device_ns": iv.length(busy) if has else None,

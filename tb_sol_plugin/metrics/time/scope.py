@@ -255,6 +255,20 @@ def in_steps(capture: Capture, where: Scope) -> Mask:
     return where.device & np.isin(capture.device["step"].to_numpy(), where.rows) if where.rows else where.device
 
 
+def complete_steps(capture: Capture, where: Scope) -> Scope:
+    """Returns a selection without its incomplete steps, for averages per step; as it is where no step or no other one was recorded."""
+    complete = capture.steps["complete"].to_numpy()[list(where.rows)]
+    if complete.all() or not complete.any():
+        return where
+    rows = np.array(where.rows, np.int64)[complete]
+    low, high = capture.steps["start_ns"].to_numpy()[rows].min(), capture.steps["end_ns"].to_numpy()[rows].max()
+    return replace(
+        where, device=where.device & np.isin(capture.device["step"].to_numpy(), rows), host=where.host & _in_steps(capture, rows),
+        window_ns=(int(low), int(high)), rows=tuple(rows.tolist()), steps=tuple(capture.steps["number"].to_numpy()[rows].tolist()),
+        step_count=len(rows), whole=False,
+    )  # fmt: skip
+
+
 def work_of_steps(capture: Capture, where: Scope) -> Scope:
     """Returns a selection without device work of no step, for averages per step; as it is where no step or no device work was recorded."""
     if not where.rows or not where.whole or not len(capture.device):

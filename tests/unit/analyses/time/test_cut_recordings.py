@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tb_sol_plugin.metrics.time.scope import scope
@@ -11,6 +13,7 @@ from tb_sol_plugin.model.query import Query
 from tests.support.captures import report
 from tests.support.check_capture import check_capture
 from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back
 
 MS = 1_000_000
 FLOP = 2 * 4096**3
@@ -98,3 +101,19 @@ def test_phases_per_step_leave_the_work_before_out(cut: Capture) -> None:
     sums, each = (report(cut, "phases", per=per).table("phases").set_index("name") for per in ("all", "step"))
     assert sums["device_ns"].to_dict() == {"ProfilerStep": 30 * MS, "forward": 30 * MS, "(launched before the window)": 15 * MS}
     assert each["device_ns"].to_dict() == {"ProfilerStep": 10 * MS, "forward": 10 * MS}
+
+
+def test_a_step_that_ends_before_it_launches_anything_is_in_no_number_per_step(tmp_path: Path) -> None:
+    # GIVEN two steps with 0.9 ms of `forward` and 2 ms of device work each, and a third of 10 us, in which the recording ends
+    t = TraceBuilder()
+    for n in range(2):
+        t.step(n, 3 * n * MS, 3 * MS)
+        t.annotation("forward", 3 * n * MS + 1_000, 900_000)
+        t.launch("k", at=3 * n * MS + 3_000, start=(3 * n + 1) * MS, duration=2 * MS)
+    t.step(2, 6 * MS, 10_000)
+    answer = report(read_back(t, tmp_path), "phases", per="step")
+    # THEN the headline, the table and the count of steps are those of the first two
+    assert "900.0\u202fµs on the host for 2.00\u202fms of device work per step" in answer.headline
+    assert answer.facts["steps"] == 2 and answer.facts["ranges"] == 5
+    row = answer.table("phases").set_index("path").loc["ProfilerStep/forward"]
+    assert (row["count"], row["host_ns"], row["device_ns"]) == (1, 900_000, 2 * MS)
