@@ -52,6 +52,16 @@ def a_cut_recording_begins_in_a_step() -> TraceBuilder:
     return t
 
 
+@innocent("host_wait", host_wait=saves(100 * US, possible=True, says="before the first or after the last event"))
+def the_device_is_empty_when_the_profiler_starts() -> TraceBuilder:
+    """Three steps of 1 ms. The host runs ahead and keeps the GPU busy but for the first 300 us, for which the profiler had waited for it."""
+    t = TraceBuilder()
+    for n in range(3):
+        t.step(n + 1, n * MS, MS)
+        t.launch("k", at=n * MS + 295 * US, start=300 * US + n * MS, duration=MS if n < 2 else 700 * US)
+    return t
+
+
 @innocent("host_wait", "input_wait")
 def the_program_pauses_between_steps() -> TraceBuilder:
     """Two steps of 1 ms that the GPU fills, 4 ms apart: what lies between steps is no part of one."""

@@ -249,8 +249,8 @@ def host_wait(context: TimeContext) -> Answer:
         fix = _line_fix(context, line, iv.intersect(idle, _spans(context, frames)), in_line)
     if 2 * blocked > ns:
         fix = _copy_fix(context, call, idle) or fix
-    # Without steps the recording may begin while the device works on what was launched before: that is not recorded.
-    edge = not context.part.rows and 2 * ends > ns
+    # The profiler waits for the device when it starts, and what runs then is not recorded: of several steps only the ends wait.
+    edge = len(context.part.rows) != 1 and 2 * ends > ns
     return context.finding(evidence + ".", idle=context.ledger.take_idle(idle), title=title, fix=fix, candidate=edge)
 
 
