@@ -7,7 +7,7 @@ Colors stand as the light hex values of `model/figure.py`; surfaces with a dark 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -42,10 +42,15 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
     label: str = ""
 
 
+def only_rows(table: str, column: str, values: Iterable[str]) -> dict[str, str]:
+    """Returns what a link's query needs for a table of the page to keep the rows with some values in a column (`joinList` of the page)."""
+    texts = [v.replace("\\", "\\\\").replace(",", "\\,") for v in values]
+    return {f"t.{table}.c.{column}": "\\" if texts == [""] else ",".join(texts)}
+
+
 def only_row(table: str, column: str, value: str) -> dict[str, str]:
-    """Returns what a link's query needs for a table of the page to keep the rows with one value in a column (`joinList` of the page)."""
-    text = value.replace("\\", "\\\\").replace(",", "\\,") if value else "\\"
-    return {f"t.{table}.c.{column}": text}
+    """Returns the same for one value."""
+    return only_rows(table, column, [value])
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -98,7 +98,7 @@ def _memory(found: Found) -> Iterator[str]:
 
 
 def _names(c: Capture, found: Found) -> Iterator[str]:
-    """What evidence quotes stands in the recording, and what a link looks for stands among the finding's own rows."""
+    """What evidence quotes stands in the recording, and no link looks for words."""
     if found.waterfall is None:
         return
     columns = (c.host["name"], c.device["name"], found.waterfall.work.ops["name"])
@@ -108,20 +108,8 @@ def _names(c: Capture, found: Found) -> Iterator[str]:
             parts = [p for p in re.split(r" → |…|:\d+ |/", quoted) if p]
             if not any(p.strip() in known for p in parts):
                 yield f"{f.id} quotes {quoted!r}, which is not in the recording"
-        wanted = f.query.get("find", "")
-        if wanted and len(f.rows) and wanted not in _own_names(c, found.waterfall, f):
-            yield f"{f.id} looks for {wanted!r}, which is not among its rows"
-
-
-def _own_names(c: Capture, fall: Waterfall, f: Finding) -> str:
-    """The names of a finding's calls, of the ranges around them and of their kernels."""
-    rows = f.rows
-    names = {str(n) for n in arrays.pick(fall.work.ops["name"], rows)}
-    if f.id == "unfused_optimizer":
-        names.add("Optimizer")
-    if len(fall.work.owner) == len(c.device):
-        names |= {str(n) for n in arrays.pick(c.device["name"], np.flatnonzero(np.isin(fall.work.owner, rows)))}
-    return "\n".join(names)
+        if "find" in f.query:
+            yield f"{f.id} looks for {f.query['find']!r}: other rows can hold these words"
 
 
 def _edges(c: Capture, found: Found) -> Iterator[str]:

@@ -12,6 +12,7 @@ from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model import report as R
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.web.tables import split_list
 
 WEIGHTS = {"calls": "saving_ns", "gaps": "duration_ns", "events": "saving_ns"}
 """Tables that a finding about time opens, with the column of what it takes."""
@@ -67,7 +68,26 @@ def check_times(c: Capture) -> list[R.Finding]:
         rows = sum(len(t.data["id"]) for t in tables.values())
         assert abs(taken - card.saving_ns * steps) <= steps + rows / 2, (card.rule, taken, card.saving_ns, steps)
         check_words(card, rows)
+        check_link(c, card, tables)
     return cards
+
+
+def check_link(c: Capture, card: R.Finding, tables: dict[str, R.TableSection]) -> None:
+    """The link to another page keeps rows of a table by their values: each value stands there, and those of the roofline are its calls'."""
+    assert card.link is None or "find" not in card.link.query, card.rule
+    kept = {k: v for k, v in card.link.query.items() if k.startswith("t.")} if card.link is not None else {}
+    if card.link is None or not kept:
+        return
+    ((where, text),) = kept.items()
+    _, table, _, column = where.split(".")
+    opened = tables_of(followed(c, R.Link(card.link.analysis, {k: v for k, v in card.link.query.items() if k not in kept})))[table]
+    wanted = split_list(text)
+    at = [i for i, v in enumerate(opened.data[column]) if v in wanted]
+    assert {opened.data[column][i] for i in at} == set(wanted), (card.rule, card.link)
+    if card.link.analysis == "roofline" and "calls" in tables:
+        late = " (before the window)"
+        assert {str(opened.data["name"][i]).removesuffix(late) for i in at} == set(tables["calls"].data["name"]), card.rule
+        assert sum(int(opened.data["calls"][i] or 0) for i in at) >= len(tables["calls"].data["id"])  # type: ignore[arg-type]
 
 
 def check_copies(c: Capture) -> list[R.Finding]:

@@ -32,6 +32,7 @@ from tb_sol_plugin.model.report import (
     TableSection,
     make_facts,
     make_table,
+    only_row,
     plain_list,
 )
 from tb_sol_plugin.tables.arrays import whole_numbers
@@ -251,7 +252,7 @@ def _finding(f: CountedPattern, steps: int, where: Scope) -> Finding:
         title=TITLES[key],
         evidence=f"{often}{held}.{source}",
         fix=FIXES[key],
-        link=Link("memcpy", {"by": by, "find": f.direction}, f"{human(f.copies, 'count')} copies"),
+        link=Link("memcpy", {"by": by} | only_row("counted", "direction", f.direction), f"{human(f.copies, 'count')} copies"),
         color="host" if f.waits else COLORS.get(f.direction, "other"),
         candidate=f.candidate,
     )

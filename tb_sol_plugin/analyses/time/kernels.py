@@ -56,6 +56,7 @@ from tb_sol_plugin.model.report import (
     TableSection,
     make_facts,
     make_table,
+    only_row,
 )
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as I
@@ -473,5 +474,5 @@ def _links(frame: pd.DataFrame, query: KernelsQuery) -> dict[str, Link]:
     if query.group_by != "name":
         return {}
     step = {"step": query.step} if query.step else {}
-    names = frame["short_name"].head(200).tolist()
-    return {str(i): Link("kernels", {"group_by": "name_op", "find": n} | step, "operators that launch it") for i, n in enumerate(names)}
+    queries = [{"group_by": "name_op"} | only_row("kernels", "name", str(n)) | step for n in frame["name"].head(200)]
+    return {str(i): Link("kernels", query, "operators that launch it") for i, query in enumerate(queries)}

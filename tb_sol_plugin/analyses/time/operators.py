@@ -38,6 +38,7 @@ from tb_sol_plugin.model.report import (
     TableSection,
     make_facts,
     make_table,
+    only_row,
 )
 from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human
@@ -457,7 +458,7 @@ def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) 
         if name == at.BEFORE or name == at.NO_RECORD:
             table.row_links[str(row)] = Link("links", label="How events were linked")
         elif name not in outside:
-            table.row_links[str(row)] = Link("roofline", {"find": name}, "On the roofline")
+            table.row_links[str(row)] = Link("roofline", only_row("ops", "name", name), "On the roofline")
     return table
 
 

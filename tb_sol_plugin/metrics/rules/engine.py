@@ -56,6 +56,7 @@ class Finding:
     label: str = ""
     color: str = ""
     query: Mapping[str, str] = field(default_factory=dict)
+    names: Sequence[str] = ()
     candidate: bool = False
     subject: Subject = "time"
     rows: npt.NDArray[np.integer] = field(default_factory=lambda: np.zeros(0, np.int64), compare=False, repr=False)

@@ -81,12 +81,24 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> p
         "kernels": every,
         "flags": _flags(sums, ops, code, early),
         "bound": sums["bound"].astype(str).to_numpy(),
-        "id": [" | ".join(p if p[-1] else p[:-1]) for p in zip(*parts, strict=True)],
+        "id": _ids(parts),
         **_measures(sums, ops, done, code, size),
     }
     frame = pd.DataFrame({name: _text(values) for name, values in columns.items()})
     order = "measured_ns" if done.timed else "sol_ns"
     return frame.sort_values(order, ascending=False, kind="stable").reset_index(drop=True)
+
+
+def ids_of_calls(ops: pd.DataFrame, by: Literal["op_shape", "op"]) -> list[str]:
+    """Returns the ids of the rows that some calls stand in, each once. ops: rows of `Work.ops`."""
+    late = Key(ops["inferred"].to_numpy().astype(np.int64), ("", BEFORE_WINDOW))
+    keys = [*(_plain(ops[c]) for c in ("name", "shapes", "dtype", "direction")[: 4 if by == "op_shape" else 1]), late]
+    first = _number(keys)[1]
+    return _ids([_words(key, first) for key in keys])
+
+
+def _ids(parts: Sequence[Sequence[str]]) -> list[str]:
+    return [" | ".join(p if p[-1] else p[:-1]) for p in zip(*parts, strict=True)]
 
 
 # -- what makes a row -----------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ findings add up to at most the time of the step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +24,21 @@ from tb_sol_plugin.metrics.time.breakdown import explained_idle
 from tb_sol_plugin.metrics.time.kernels import kernel_classes
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall
+from tb_sol_plugin.metrics.trees.phases import phase_tree
 from tb_sol_plugin.metrics.work.joined import COUNTED
+from tb_sol_plugin.metrics.work.rows import ids_of_calls
 from tb_sol_plugin.metrics.work.unmodeled import arguments_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import only_rows
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, factorize
+
+MOST_IDS: Final = 40
+"""Rows by operator and sizes that a link names; of more it names the operators."""
+TABLES: Final = {"kernels": "name", "operators": "name", "phases": "id"}
+"""Pages whose table has the same id, and the column that names its rows."""
 
 
 @dataclass(frozen=True)
@@ -173,17 +181,29 @@ class TimeContext(RuleContext):
         """Take calls for up to `wanted` ns of each."""
         return Claim(rows, self.ledger.take_calls(rows, wanted), self.ops)
 
+    def keep(self, found: Finding) -> None:
+        """Notes a finding that is shown, with a link that keeps exactly its rows."""
+        query = dict(found.query)
+        if found.page == "roofline" and len(found.rows):
+            calls = self.ops.iloc[found.rows]
+            ids = ids_of_calls(calls, "op_shape")
+            many = len(ids) > MOST_IDS
+            query |= ({"by": "op"} if many else {}) | only_rows("ops", "id", ids_of_calls(calls, "op") if many else ids)
+        elif found.page in TABLES and found.names:
+            query |= only_rows(found.page, TABLES[found.page], sorted(set(found.names)))
+        super().keep(replace(found, query=query))
+
     def give_back(self, found: Finding) -> None:
         """Offers to later rules what a finding has taken that is too small to show."""
         self.ledger.give_back(found)
 
     def finding(
-        self, evidence: str, claim: Claim | None = None, *, idle: iv.Spans | None = None, ns: float = 0, find: str = "", rule: str = "",
-        title: str = "", fix: str = "", page: str = "", label: str = "", color: str = "", candidate: bool = False,
+        self, evidence: str, claim: Claim | None = None, *, idle: iv.Spans | None = None, ns: float = 0, names: Sequence[str] = (),
+        rule: str = "", title: str = "", fix: str = "", page: str = "", label: str = "", color: str = "", candidate: bool = False,
     ) -> Finding:  # fmt: skip
         """Returns a finding that saves what it has taken of calls and of idle time, and `ns` of other time of the selection.
 
-        find: text that its link looks for.
+        names: rows that its link keeps, see `Finding`; a link to the roofline keeps the rows of its calls.
         """
         taken = np.flatnonzero(claim.ns > 0) if claim is not None else np.zeros(0, np.int64)
         rows, claimed = (claim.rows[taken], claim.ns[taken]) if claim is not None else (taken, np.zeros(0))
@@ -191,7 +211,7 @@ class TimeContext(RuleContext):
         spans = iv.empty() if idle is None else idle
         return Finding(
             evidence=many + evidence, saving=self.each(ns + iv.length(spans) + float(claimed.sum())), rule=rule, title=title, fix=fix,
-            page=page, label=label, color=color, query={"find": find} if find else {}, candidate=candidate, rows=rows, claimed=claimed,
+            page=page, label=label, color=color, names=names, candidate=candidate, rows=rows, claimed=claimed,
             idle=spans,
         )  # fmt: skip
 
@@ -215,6 +235,17 @@ class TimeContext(RuleContext):
         codes = arrays.codes(self.capture.device["name"])
         found = np.append(kernel_classes(self.capture)["tensor_core"].to_numpy(), -1)
         return np.asarray(np.where(self.main >= 0, found[codes[np.maximum(self.main, 0)]], -1) if len(codes) else self.main, np.int8)
+
+    def kernel_names(self, rows: Ints) -> list[str]:
+        """Returns the names of the longest kernels of calls, each once."""
+        places = self.main[rows]
+        return sorted(set(arrays.pick(self.capture.device["name"], places[places >= 0]).tolist()))
+
+    def phases_of(self, rows: npt.NDArray[np.integer]) -> list[str]:
+        """Returns the paths of the phases that host rows are, each once."""
+        tree = phase_tree(self.capture)
+        nodes = tree.node[rows] if len(tree.node) else np.zeros(0, np.int32)
+        return [tree.path[i] for i in np.unique(nodes[nodes >= 0]).tolist()]
 
     def kernel_name(self, row: int) -> str:
         """Name of the longest kernel of a call, "" without one."""

@@ -87,13 +87,11 @@ def unfused_attention(context: TimeContext) -> Answer:
     largest += " backward." if largest and most is parts[1] else "." if largest else ""
     what = "Product, softmax, product" if parts[0].count else "The products around the softmax gradient"
     math = _below(context, rows, MATH)
-    find = str(arrays.pick(context.ops["name"], rows[(soft | back)[rows]][:1])[0])
     return context.finding(
         f"{what}{score} run {time_text(spent)}, {' and '.join(often)}; fused into one kernel the limit is {time_text(limit)}.{largest}"
         + (" `scaled_dot_product_attention` fell back to its math backend: mask, type or head size fit no fused one." if math else ""),
         Claim(rows, claimed, context.ops),
         fix="with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):" if math else "",
-        find=find,
     )
 
 
@@ -311,7 +309,7 @@ def fusable_chains(context: TimeContext) -> Answer:
     )
     (layer,), _ = arrays.largest([context.ops["layer"]], one, context.time[one])
     fix = fusing(context, claim, f"or only {layer}" if layer else "")
-    return context.finding(evidence, claim, fix=fix, find=str(arrays.pick(context.ops["name"], one)[0]))
+    return context.finding(evidence, claim, fix=fix)
 
 
 def _in_order(context: TimeContext, rows: Ints) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
@@ -467,7 +465,7 @@ def unfused_optimizer(context: TimeContext) -> Answer:
         claim,
         idle=idle,
         fix=_optimizer_fix(context, kind, rows, kernels),
-        find="Optimizer",
+        names=context.phases_of(steps),
     )
 
 

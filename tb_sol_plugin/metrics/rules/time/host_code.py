@@ -161,7 +161,7 @@ def operator_wait(context: TimeContext) -> Answer:
             if RANDOM.search(name)
             else f"x = x.to(device)  # before {name.rpartition('::')[2]}(): the {unit} has no work meanwhile"
         ),
-        find=name,
+        names=list(set(arrays.pick(column, rows).tolist())),
     )
 
 

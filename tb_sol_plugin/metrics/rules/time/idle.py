@@ -71,7 +71,7 @@ def input_wait(context: TimeContext) -> Answer:
     evidence = evidence.removesuffix(".") + (text or ".")
     fix = "DataLoader(num_workers=4, persistent_workers=True)" if "process" in own else "DataLoader(num_workers=…, prefetch_factor=4)"
     fix += f"  # or a faster {function}()" if function else ""
-    return context.finding(evidence, idle=spans, title=title, fix=fix, find="DataLoader")
+    return context.finding(evidence, idle=spans, title=title, fix=fix, names=context.phases_of(rows))
 
 
 def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
@@ -148,7 +148,7 @@ def host_sync(context: TimeContext) -> Answer:
         fix=next(fix for pattern, fix in _SYNC_FIXES.items() if re.search(pattern, who if inside else api)),
         page="operators" if inside else "",
         label=f"`{who}` among the operators" if inside else "",
-        find=who if inside else "",
+        names=[who] if inside else [],
     )
 
 

@@ -53,7 +53,7 @@ def layout_kernels(context: TimeContext) -> Answer:
         f"most of them `{claim.largest('name')}`: the tensors are NCHW, the kernels NHWC.",
         claim,
         title=f"{library} converts the memory layout around convolutions",
-        find=short_name(kernel),
+        names=list(set(arrays.pick(device["name"], rows).tolist())),
     )
 
 
@@ -83,7 +83,6 @@ def permuting_copies(context: TimeContext) -> Answer:
         fix="model.to(memory_format=torch.channels_last)  # and the input: one layout from the first to the last layer"
         if images
         else "# leave out .contiguous() after transpose(): matmul and scaled_dot_product_attention take strided inputs",
-        find=str(arrays.pick(context.ops["name"], [rows[claim.worst]])[0]),
     )
 
 
@@ -114,7 +113,6 @@ def channels_first(context: TimeContext) -> Answer:
         f"{subject_verb(len(rows), 'call', 'takes')} {time_text(spent)} where the limit is {time_text(least)}, {claim.most} above it in "
         f"{claim.where}; the kernels of a CPU work best with the channels last.",
         claim,
-        find=claim.name,
     )
 
 
@@ -190,7 +188,6 @@ def weight_casts(context: TimeContext) -> Answer:
         fix="fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))  # or weights in BF16, FP32 in the optimizer"
         if trains
         else "model = model.to(torch.bfloat16)  # in place of autocast: weights are cast once",
-        find=claim.name,
     )
 
 

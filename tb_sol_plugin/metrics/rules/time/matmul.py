@@ -119,7 +119,7 @@ def misaligned_products(context: TimeContext) -> Answer:
     evidence += f" with {shape.odd}" if shape is not None else ""
     evidence += f": its kernel loads {count_text(loads, 'element')} at a time" if loads is not None and loads < 8 else ""
     return context.finding(
-        f"{evidence}; padded to 16 bytes the limit is {time_text(least)}.", claim, find=claim.name, candidate=loads is None or loads >= 8
+        f"{evidence}; padded to 16 bytes the limit is {time_text(least)}.", claim, candidate=loads is None or loads >= 8
     )
 
 
@@ -196,7 +196,6 @@ def _fit(context: TimeContext, rows: Ints, wanted: Floats, blocks: Floats, used:
             rule="small_products",
             title=f"Products have fewer blocks than the device has {unit}",
             fix="# larger batches, or several products in one: torch.bmm, one Linear for q, k and v",
-            find=claim.name,
         )
     rounds = count / units
     filled = rounds / np.ceil(rounds)
@@ -207,7 +206,6 @@ def _fit(context: TimeContext, rows: Ints, wanted: Floats, blocks: Floats, used:
         claim,
         title="Products do not fill their tiles or the last round of blocks",
         fix=_tuned(context, claim, "tries other tiles per size", "tries other tiles; or batch × sequence in multiples of the tile"),
-        find=claim.name,
     )
 
 
@@ -269,7 +267,7 @@ def slower_kernel(context: TimeContext) -> Answer:
         f"{claim.where}, where `{kernel}` ran instead of `{short_name(fast)}`.",
         claim,
         fix=_tuned(context, claim, "picks one kernel per size", "one kernel per size, by measurement"),
-        find=kernel,
+        names=context.kernel_names(claim.rows[claim.ns > 0]),
     )
 
 
@@ -309,7 +307,6 @@ def behind_the_best(context: TimeContext) -> Answer:
         f"{human(float(reach[slow][worst]), 'ratio')}: {claim.most} more than at that rate.",
         claim,
         fix=_tuned(context, claim, "tries other kernels per size", "tries other kernels per size"),
-        find=claim.name,
     )
 
 
@@ -372,7 +369,6 @@ def fp32_matrix(context: TimeContext) -> Answer:
         title=plain if context.vendor in ("cpu", "amd") else f"{plain} and leaves the {unit_name(context.vendor)}s unused",
         fix=_precision_fix(context, chosen, kind),
         color=kind,
-        find=claim.name,
     )
 
 
@@ -412,7 +408,7 @@ def fp32_kernels(context: TimeContext) -> Answer:
         claim,
         title=f"Matrix work runs in FP32 and leaves the {unit_name(context.vendor)}s unused",
         fix=_precision_fix(context, better[0], "gemm"),
-        find=kernel,
+        names=list(set(arrays.pick(device["name"], rows).tolist())),
     )
 
 
@@ -462,5 +458,5 @@ def plain_units(context: TimeContext) -> Answer:
         f"{claim.where}; on {unit}s the limit is {time_text(least)}.",
         claim,
         title=f"Matrix work in {WORDS[claim.largest('dtype')]} misses the {unit}s",
-        find=kernel,
+        names=context.kernel_names(claim.rows[claim.ns > 0]),
     )

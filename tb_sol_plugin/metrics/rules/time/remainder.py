@@ -48,7 +48,7 @@ def above_limit(context: TimeContext) -> Answer:
         evidence += f"{'its' if len(rows) == 1 else 'their'} limit; {time_text(most)} above it in {with_sizes(name, shapes)}."
         claim = context.claim(rows, wasted * (total / wasted.sum()))
         fix = _fix(context, kind, name, dtype, claim)
-        out.append(context.finding(evidence, claim, rule=f"{kind}_above_limit", title=title, fix=fix, color=kind, find=name))
+        out.append(context.finding(evidence, claim, rule=f"{kind}_above_limit", title=title, fix=fix, color=kind))
     return out
 
 

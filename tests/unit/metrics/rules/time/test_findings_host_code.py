@@ -100,7 +100,7 @@ def test_an_operator_on_the_cpu_is_found(tmp_path: Path) -> None:
     out = found(t, tmp_path)
     finding = out["operator_wait"]
     assert finding.saving == 40 * MS and "one call of `aten::max`, called at `train.py:9 scale`" in plain(finding.evidence)
-    assert finding.query == {"find": "aten::max"} and finding.fix.startswith("x = x.to(device)  # before max()")
+    assert finding.query == {"t.operators.c.name": "aten::max"} and finding.fix.startswith("x = x.to(device)  # before max()")
     assert_disjoint(list(out.values()))
 
 

@@ -24,7 +24,7 @@ def test_a_host_that_waits_for_the_device_makes_the_device_wait(tmp_path: Path) 
     finding = found(synced(begin=210_000), tmp_path)["host_sync"]
     # THEN the gap of 70 us is lost, the wait is named, and the fix is about .item()
     assert finding.saving == 70_000 and "`aten::_local_scalar_dense`" in finding.evidence and ".item()" in finding.fix
-    assert (finding.page, finding.query) == ("operators", {"find": "aten::_local_scalar_dense"})
+    assert (finding.page, finding.query) == ("operators", {"t.operators.c.name": "aten::_local_scalar_dense"})
 
 
 def test_a_wait_costs_no_more_than_its_own_length(tmp_path: Path) -> None:
