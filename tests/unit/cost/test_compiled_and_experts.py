@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,6 +71,32 @@ def traffic(name: str, *args: object, dtype: str = "fp32") -> tuple[int | None, 
     """Bytes, and whether the reason says that a buffer is changed in place."""
     found = known(kernel(name, *args, dtype=dtype))
     return found.bytes, "in place" in found.reason
+
+
+@pytest.mark.exhaustive
+def test_the_compiler_gives_buffers_changed_in_place_first_then_inputs_then_results_then_sizes() -> None:
+    # GIVEN the compiler's own list of a kernel's arguments, in which inputs, a result, a change in place and a size are met in turn
+    torch = pytest.importorskip("torch", reason="asks the compiler of PyTorch")
+    common = pytest.importorskip("torch._inductor.codegen.common")
+    virtual = pytest.importorskip("torch._inductor.virtualized").V
+    symbols = pytest.importorskip("sympy")
+    removed: set[str] = set()
+    of_kernel = SimpleNamespace(removed_buffers=removed, inplaced_to_remove=removed)
+    graph = SimpleNamespace(
+        get_dtype=lambda name: torch.float32, wrapper_code=None, scheduler=None, unaligned_buffers=removed, removed_buffers=removed,
+        inplaced_to_remove=removed,
+    )  # fmt: skip
+    made = common.KernelArgs()
+    with virtual.set_graph_handler(graph), virtual.set_kernel_handler(of_kernel):
+        made.input("bias")
+        made.output("out")
+        made.input("x")
+        made.make_inplace("x", "sum")
+        made.input("late")
+        made.size(symbols.Symbol("s0"))
+        names = [a.name for a in made.python_argdefs()[0]]
+    # THEN they stand in the order that `_in_place` reads them by
+    assert names == ["in_out_ptr0", "in_ptr0", "in_ptr2", "out_ptr0", "ks0"]
 
 
 def test_a_buffer_that_a_kernel_changes_in_place_is_read_and_written() -> None:
