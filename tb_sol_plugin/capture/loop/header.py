@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tb_sol_plugin.capture.hooks.module_names import any_compiled, models_in
@@ -128,6 +129,7 @@ def model_facts(models: list[object]) -> Json:
     for model in models:
         inner = getattr(model, "_orig_mod", model)
         names.append(type(inner).__name__)
+        whole = value_or_none(lambda model=model: _flat_sizes(model)) or {}  # type: ignore[misc]
         for parameter in value_or_none(lambda model=model: list(model.parameters())) or ():  # type: ignore[attr-defined,misc]
             if id(parameter) in seen:
                 continue
@@ -137,6 +139,7 @@ def model_facts(models: list[object]) -> Json:
                 continue
             local = value_or_none(lambda parameter=parameter: int(parameter._local_tensor.numel()))  # type: ignore[misc]
             local = size[0] if local is None else local
+            size = (whole.get(id(parameter), size[0]), size[1])
             counts["parameters"] += size[0]
             counts["trainable"] += size[0] if parameter.requires_grad else 0
             counts["parameter_bytes"] += size[0] * size[1]
@@ -144,6 +147,17 @@ def model_facts(models: list[object]) -> Json:
             counts["local_bytes"] += local * size[1]
         counts["modules"] += value_or_none(lambda model=model: sum(1 for _ in model.modules())) or 0  # type: ignore[attr-defined,misc]
     return {"class": ", ".join(dict.fromkeys(names)), **counts, "compiled": compiled(models)}
+
+
+def _flat_sizes(model: object) -> dict[int, int]:
+    """Return by id the elements of parameters that FullyShardedDataParallel has flattened, on all ranks: a rank holds a part of each."""
+    found: dict[int, int] = {}
+    for module in model.modules():  # type: ignore[attr-defined]
+        flat = getattr(getattr(module, "_handle", None), "flat_param", None)
+        sizes = [prod(shape) for shape in getattr(flat, "_shapes", ())]
+        own = getattr(flat, "_params", None)  # with use_orig_params
+        found |= {id(flat): sum(sizes)} if own is None else {id(p): n for p, n in zip(own, sizes, strict=True)}
+    return found
 
 
 def precision_flags() -> dict[str, object]:

@@ -79,6 +79,23 @@ def test_a_sharded_model_has_whole_and_local_counts() -> None:
     assert (facts["parameters"], facts["parameter_bytes"], facts["local_parameters"], facts["local_bytes"]) == (400, 800, 100, 200)
 
 
+@pytest.mark.parametrize("original", [True, False])
+def test_a_flattened_model_has_whole_and_local_counts(original: bool) -> None:
+    # GIVEN Linear(30, 17) as FullyShardedDataParallel keeps it on the first of two ranks: the first half of its 527 elements, with
+    # use_orig_params all of its bias and a part of its weight, else one flat parameter
+    module = torch.nn.Linear(30, 17, bias=original)
+    module.weight = torch.nn.Parameter(torch.zeros(247 if original else 264))
+    flat = SimpleNamespace(_shapes=(torch.Size([17, 30]), torch.Size([17])), _params=[module.weight, module.bias] if original else None)
+    if not original:
+        flat = module.weight
+        flat._shapes, flat._params = (torch.Size([17, 30]), torch.Size([17])), None  # type: ignore[attr-defined]
+    module._handle = SimpleNamespace(flat_param=flat)  # type: ignore[assignment]
+    # THEN the model has 527 parameters on every number of ranks, this rank 264 of them
+    facts = model_facts([module])
+    assert (facts["parameters"], facts["trainable"], facts["parameter_bytes"]) == (527, 527, 2108)
+    assert (facts["local_parameters"], facts["local_bytes"]) == (264, 1056)
+
+
 def test_no_model_and_odd_models() -> None:
     assert model_facts([])["parameters"] == 0
     assert model_facts([object(), lambda x: x])["parameters"] == 0
