@@ -42,6 +42,20 @@ describe("rows", () => {
   });
 });
 
+test("GIVEN a tree and the cases that the server is held to WHEN shown here THEN rows, depths and open branches are the same", () => {
+  const trees = JSON.parse(readFileSync(new URL("../../tests/golden/tree_rows.json", import.meta.url), "utf8")) as {
+    table: Record<string, unknown>; cases: (Case & { opened: ["d" | "a" | "n", string[]]; depth: number[]; branch: number[]; count: number })[];
+  };
+  const [column, descending] = trees.table["sort"] as [string, boolean];
+  const s = { ...trees.table, kind: "table", id: "t", title: "T", sort: { column, descending } } as unknown as TableSection;
+  expect(trees.cases.length).toBeGreaterThan(60);
+  for (const c of trees.cases) {
+    const shown = shownRows(s, { ...stateOf(c), opened: { base: c.opened[0], ids: c.opened[1] } }, c.find ?? "");
+    const found = [shown.rows.map((r) => r.index), shown.rows.map((r) => r.depth), shown.rows.map((r) => (r.branch ? (r.open ? 2 : 1) : 0)), shown.count];
+    expect(found, JSON.stringify(c.opened)).toEqual([c.rows, c.depth, c.branch, c.count]);
+  }
+});
+
 test("GIVEN a table without a total that names what adds up WHEN rows are chosen THEN that is summed, but not what some rows lack", () => {
   const s = {
     kind: "table", id: "t", title: "T", key: "id", adds: ["ns", "size"], last: ["c"],

@@ -79,8 +79,8 @@ describe("table model", () => {
     expect(names(s, shownRows(s, closed, "").rows)).toEqual(["Model", "Encoder", "Head"]);
     expect(withOpen(s, closed, ["1"], true)).toEqual({ base: "d", ids: [] });
     expect(names(s, shownRows(s, { ...emptyTable(), opened: { base: "n", ids: [] } }, "").rows)).toEqual(["Model"]);
-    expect(below(s, 0).sort()).toEqual(["0", "1"]);
-    expect(pathTo(s, "3")).toEqual(["1", "0"]);
+    expect(below(s, start, 0).sort()).toEqual(["0", "1"]);
+    expect(pathTo(s, start, "3")).toEqual(["1", "0"]);
   });
 
   test("GIVEN a filter on a tree WHEN a leaf matches THEN its ancestors are shown", () => {

@@ -160,6 +160,9 @@ class TablePage(msgspec.Struct, frozen=True, omit_defaults=True):
     the order; one more may follow: the row that was asked for by its key and does not pass the filters. at: where that row stands.
     count: rows that pass; of: all there are. sums: of the columns that add up, over the rows that pass, where some do not.
     passing: by figure of the table, keys of its points that pass, where some rows do not. version: changes with the table.
+    Of a tree alone: shown: rows in the order, those of closed branches left out; `count` counts them. depth: of each row; branch: 0 a row
+    without rows below, 1 closed, 2 open; above: what its parent says in the tree's column. path: ids to open, the innermost first, to show
+    the row that was asked for.
     """
 
     table: str
@@ -176,6 +179,11 @@ class TablePage(msgspec.Struct, frozen=True, omit_defaults=True):
     sums: dict[str, Scalar] = {}
     passing: dict[str, list[str]] = {}
     at: int | None = None
+    shown: int | None = None
+    depth: list[int] = []
+    branch: list[int] = []
+    above: list[str | None] = []
+    path: list[str] = []
 
 
 class TablePages(msgspec.Struct, frozen=True, omit_defaults=True):

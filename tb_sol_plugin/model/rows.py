@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, Sort, TablePage, TablePages, TableSection
+from tb_sol_plugin.model.tree_rows import Tree
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -52,13 +53,18 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which rows, in which order. keep: texts of values by column; none for a column: all. picked: row keys; None: all."""
+    """Which rows, in which order. keep: texts of values by column; none for a column: all. picked: row keys; None: all.
+
+    base, toggled: of a tree without filters, what is open: `d` its heaviest branches, `a` all, `n` none; rows of these ids the other way.
+    """
 
     sort: Sort | None = None
     find: str = ""
     keep: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ranges: tuple[tuple[str, Bounds], ...] = ()
     picked: frozenset[str] | None = None
+    base: str = "d"
+    toggled: frozenset[str] = frozenset()
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -231,14 +237,13 @@ class _Recent(Generic[V]):
 
 
 class TableRows:
-    """The rows of one table without a tree. Orders and filters that were used last are remembered; several threads may ask.
+    """The rows of one table. Orders and filters that were used last are remembered; several threads may ask.
 
-    points: keys of its rows in figures; an answer says which of them pass.
+    points: keys of its rows in figures; an answer says which of them pass. Of a tree that shows filters whole, with what is above the rows
+    that pass; no sums are made of it, since a row holds those below.
     """
 
     def __init__(self, section: TableSection, points: Mapping[str, Collection[str]] | None = None, version: str = "") -> None:
-        if section.tree is not None:
-            raise BadQuery(f"table {section.id!r} is a tree", hint="request the whole report", field="section")
         self.id, self.key, self.version = section.id, section.key, version
         self.columns = {c.name: c for c in section.columns}
         self.size = max((len(v) for v in section.data.values()), default=0)
@@ -249,17 +254,29 @@ class TableRows:
         self._marks, self._cell_links, self._row_links = section.marks, section.cell_links, section.row_links
         self._outside = self._rows_with(section.last)
         self._unscaled = self._rows_with(section.apart)
+        self.tree = self._tree(section)
         self._filters = section.filters
         self._orders: _Recent[Indices] = _Recent()
         self._masks: _Recent[Mask] = _Recent()
-        self.additive = self._additive(section.total) | {name: False for name in section.adds if self._adds(name)}
+        self.additive = {} if self.tree else self._additive(section.total) | {name: False for name in section.adds if self._adds(name)}
 
     @property
     def nbytes(self) -> int:
         """Bytes that it holds, with the orders and filters it may remember."""
         sparse = len(self._row_links)
         sparse += sum(map(len, self._marks.values())) + sum(map(len, self._cell_links.values()))
+        sparse += self.tree.nbytes // 200 if self.tree else 0
         return sum(v.nbytes for v in self.values.values()) + KEPT * 9 * self.size + 200 * sparse + 4096
+
+    def _tree(self, section: TableSection) -> Tree | None:
+        if section.tree is None:
+            return None
+        every = np.arange(self.size)
+        none: list[Scalar] = [None] * self.size
+        ids, above = (self.values[n].at(every) if n in self.values else none for n in (section.tree.id, section.tree.parent))
+        tree = Tree([str(i) if v is None else _text(v) for i, v in enumerate(ids)], [None if v is None else _text(v) for v in above])
+        self._outside &= tree.up < 0
+        return tree
 
     def _rows_with(self, keys: Collection[str]) -> Mask:
         if not keys or self.key not in self.values:
@@ -273,9 +290,24 @@ class TableRows:
         sum at the end. BadQuery names a column that is not there.
         """
         order = self._ordered(choice.sort or self.default)
-        if not choice.filters:
+        if not choice.filters and self.tree is None:
             return order
-        return order[self._passing(choice)[order]]
+        return order[(self.tree.seen(self._open(choice)) if self.tree and not choice.filters else self._passing(choice))[order]]
+
+    def _open(self, choice: Choice) -> Mask:
+        """Returns the open branches of a tree; with filters those that hold a row to show."""
+        tree = self.tree
+        assert tree is not None
+        if choice.filters:
+            return tree.parents_of(self._passing(choice))
+        natural = np.full(self.size, choice.base == "a") if choice.base in "an" else self._masks.get("open", lambda: self._heaviest(tree))
+        return tree.toggled(natural, choice.toggled)
+
+    def _heaviest(self, tree: Tree) -> Mask:
+        plain = next((name for name, c in self.columns.items() if c.show not in TEXTUAL), "")
+        column = self.values.get(self.default.column if self.default else plain)
+        weight = np.where(column.known, column.values, 0).astype(np.float64) if isinstance(column, Numbers) else np.zeros(self.size)
+        return tree.heaviest(weight, np.flatnonzero((tree.up < 0) & ~self._outside))
 
     def _ordered(self, sort: Sort | None) -> Indices:
         if sort is not None and sort is self.default and sort.column not in self.columns:
@@ -290,7 +322,8 @@ class TableRows:
             known = column.known[inside]
             sorted_ = np.argsort(-ranks[known] if sort.descending else ranks[known], kind="stable")
             inside = np.concatenate([inside[known][sorted_], inside[~known]])
-        return np.concatenate([inside, np.flatnonzero(self._outside)])
+        flat = np.concatenate([inside, np.flatnonzero(self._outside)])
+        return self.tree.order(flat) if self.tree else flat
 
     def _passing(self, choice: Choice) -> Mask:
         return self._masks.get((choice.words, choice.keep, choice.ranges, choice.picked), lambda: self._pass(choice))
@@ -306,7 +339,7 @@ class TableRows:
             out &= self._rows_with(choice.picked)
         for word in choice.words:
             out &= self._holding(word)
-        return out
+        return self.tree.kept(out) if self.tree else out
 
     def _holding(self, word: str) -> Mask:
         out = np.zeros(self.size, dtype=bool)
@@ -374,13 +407,30 @@ class TableRows:
             more = named.tolist() if at is None else []
         chosen = rows[offset : offset + limit]
         passing = {}
-        if choice.filters:
+        if choice.filters and not self.tree:
             through = frozenset(self._keys(rows)) if self.points else frozenset()
             passing = {name: [k for k in keys if k in through] for name, keys in self.points.items()}
-        return self._of_rows(chosen, more, TablePage(
+        page = self._of_rows(chosen, more, TablePage(
             table=self.id, version=self.version, offset=offset, length=len(chosen), count=len(rows), of=self.of, at=at,
             sums=self.sums(rows) if choice.filters else {}, passing=passing,
         ))  # fmt: skip
+        return page if self.tree is None else self._of_branches(self.tree, page, choice, more)
+
+    def _of_branches(self, tree: Tree, page: TablePage, choice: Choice, more: Sequence[int]) -> TablePage:
+        """Adds what a reader needs to draw rows of a tree."""
+        rows, open_ = np.array(page.rows, dtype=np.int64), self._open(choice)
+        above, named = tree.up[rows], next((n for n, c in self.columns.items() if c.show == "tree"), self.key)
+        texts = [None if v is None else _text(v) for v in self.values[named].at(np.maximum(above, 0))] if named in self.values else []
+        branch = open_ if choice.filters else tree.branch
+        return msgspec.structs.replace(
+            page,
+            shown=page.count,
+            count=page.count if choice.filters else self.size,
+            depth=tree.depth[rows].tolist(),
+            branch=(branch[rows].astype(np.int64) + open_[rows]).tolist(),
+            above=[t if a >= 0 else None for t, a in zip(texts, above.tolist(), strict=False)],
+            path=tree.path(more[0]) if more else [],
+        )
 
     def _of_rows(self, chosen: Indices, more: Sequence[int], page: TablePage) -> TablePage:
         rows = np.concatenate([chosen, np.array(more, dtype=np.int64)])

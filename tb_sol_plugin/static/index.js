@@ -1177,13 +1177,13 @@ function rowsAddress(name, w, query, rows) {
 		...plain
 	}) + lists.join("");
 }
-/** Rows of a large table; `picked`: keys of those that alone may pass. */
-function getRows(name, w, query, rows, picked, signal) {
+/** Rows of a large table. */
+function getRows(name, w, query, rows, body, signal) {
 	const url = rowsAddress(name, w, query, rows);
-	if (!picked) return get(url, signal);
+	if (!body.picked && !body.toggled) return get(url, signal);
 	return ask$1(url, {
 		method: "POST",
-		body: JSON.stringify({ picked }),
+		body: JSON.stringify(body),
 		headers: { "Content-Type": "application/json" },
 		signal
 	});
@@ -4757,6 +4757,9 @@ var Paged = class {
 	loaded = 0;
 	last = 0;
 	timer = 0;
+	/** the first row that was on the screen: where an order of the same tree is requested first */
+	from = 0;
+	above = /* @__PURE__ */ new Map();
 	constructor(s, request) {
 		this.s = s;
 		this.request = request;
@@ -4767,7 +4770,11 @@ var Paged = class {
 			needle: "",
 			keep: [],
 			ranges: [],
-			picked: null
+			picked: null,
+			opened: s.tree ? {
+				base: "d",
+				ids: []
+			} : null
 		});
 		this.take(this.shown, pages.page);
 	}
@@ -4775,7 +4782,9 @@ var Paged = class {
 		const order = {
 			choice,
 			places: [],
+			twigs: /* @__PURE__ */ new Map(),
 			count: 0,
+			length: 0,
 			of: 0,
 			sums: {},
 			passing: {},
@@ -4784,6 +4793,7 @@ var Paged = class {
 			failed: /* @__PURE__ */ new Map(),
 			asked: /* @__PURE__ */ new Set(),
 			found: /* @__PURE__ */ new Map(),
+			paths: /* @__PURE__ */ new Map(),
 			stop: new AbortController()
 		};
 		this.orders.set(nameOf(choice), order);
@@ -4814,11 +4824,19 @@ var Paged = class {
 				waiting: null
 			};
 		}
-		if (!order.error && !order.asked.has(0)) this.load(order, 0, 100);
+		if (!order.error && !order.asked.size) this.load(order, this.firstOf(order), 100);
 		return {
 			order: this.shown,
 			waiting: order
 		};
+	}
+	/** Where an order is requested first: at its start, or where the reader is if only a branch was opened or closed. */
+	firstOf(order) {
+		const same = (c) => nameOf({
+			...c,
+			opened: null
+		});
+		return order.choice.opened && same(order.choice) === same(this.shown.choice) ? Math.floor(this.from / 100) * 100 : 0;
 	}
 	drop(order) {
 		order.stop.abort();
@@ -4827,11 +4845,12 @@ var Paged = class {
 	/** Requests the rows from `from` to `to` that have not come, soon. */
 	ensure(order, from, to) {
 		window.clearTimeout(this.timer);
+		this.from = from;
 		const ask = () => {
 			this.last = performance.now();
-			for (let block = Math.floor(Math.max(0, from) / 100) * 100; block < Math.min(to, order.count); block += 100) {
+			for (let block = Math.floor(Math.max(0, from) / 100) * 100; block < Math.min(to, order.length); block += 100) {
 				let first = block;
-				const end = Math.min(block + 100, order.count);
+				const end = Math.min(block + 100, order.length);
 				while (first < end && order.places[first] !== void 0) first++;
 				if (first < end && !order.asked.has(first) && !order.failed.has(first)) this.load(order, first, end - first);
 			}
@@ -4856,7 +4875,7 @@ var Paged = class {
 	}
 	/** Requests again what did not come. */
 	retry(order) {
-		const failed = order.ready ? [...order.failed.keys()] : [0];
+		const failed = order.ready ? [...order.failed.keys()] : [this.firstOf(order)];
 		order.failed.clear();
 		order.error = null;
 		for (const first of failed) this.load(order, first, 100 - first % 100);
@@ -4876,11 +4895,12 @@ var Paged = class {
 			order.asked.delete(offset);
 			this.news.value++;
 		};
-		getRows(name, where, query, wanted, order.choice.picked && [...order.choice.picked], order.stop.signal).then((page) => {
+		getRows(name, where, query, wanted, bodyOf(order.choice), order.stop.signal).then((page) => {
 			this.take(order, page);
 			if (key) order.found.set(key, page.at ?? null);
+			if (key && page.path?.length) order.paths.set(key, page.path);
 			done();
-			const [next, end] = [offset + page.length, Math.min(offset + limit, page.count)];
+			const [next, end] = [offset + page.length, Math.min(offset + limit, page.shown ?? page.count)];
 			if (!key && page.length && next < end) this.load(order, next, end - next);
 		}, (error) => {
 			if (order.stop.signal.aborted) return;
@@ -4898,6 +4918,12 @@ var Paged = class {
 		const { s } = this;
 		(page.rows ?? []).forEach((row, i) => {
 			if (i < page.length) order.places[page.offset + i] = row;
+			if (page.branch) order.twigs.set(row, {
+				depth: page.depth?.[i] ?? 0,
+				branch: page.branch[i] > 0,
+				open: page.branch[i] === 2
+			});
+			if (page.above) this.above.set(row, page.above[i] ?? null);
 			for (const c of s.columns) s.data[c.name][row] = page.data?.[c.name]?.[i] ?? null;
 		});
 		s.marks = merged(s.marks, page.marks);
@@ -4908,15 +4934,18 @@ var Paged = class {
 		};
 		Object.assign(order, {
 			count: page.count,
+			length: page.shown ?? page.count,
 			of: page.of,
 			sums: page.sums ?? {},
 			passing: page.passing ?? {},
 			ready: true,
 			error: null
 		});
-		order.places.length = page.count;
+		order.places.length = order.length;
 		this.loaded += page.length;
 	}
+	/** What the parent of a row says in the tree's column. */
+	aboveOf = (row) => this.above.get(row) ?? null;
 	/** The parts that tell the names of a column apart, among those that have come. */
 	partsOf(column) {
 		const known = this.parts.get(column);
@@ -4935,7 +4964,7 @@ var Paged = class {
 	/** Requests all rows of an order that have not come. */
 	async loadAll(order) {
 		const { name, where, query } = this.request;
-		for (let at = 0; at < order.count;) {
+		for (let at = 0; at < order.length;) {
 			if (order.places[at] !== void 0) {
 				at++;
 				continue;
@@ -4946,7 +4975,7 @@ var Paged = class {
 				version: this.s.pages.version,
 				limit: "1000",
 				offset: String(at)
-			}, order.choice.picked && [...order.choice.picked], order.stop.signal);
+			}, bodyOf(order.choice), order.stop.signal);
 			this.take(order, page);
 			if (!page.length) return;
 			this.news.value++;
@@ -4969,13 +4998,21 @@ var nameOf = (c) => JSON.stringify([
 	c.needle,
 	c.keep,
 	c.ranges,
-	c.picked && [...c.picked]
+	c.picked && [...c.picked],
+	c.opened
 ]);
+function bodyOf(c) {
+	return {
+		...c.picked && { picked: [...c.picked] },
+		...c.opened?.ids.length && { toggled: c.opened.ids }
+	};
+}
 function queryOf(c) {
 	const number = (value) => value === null ? "" : String(value);
 	return {
 		sort: c.sort ? (c.sort.descending ? "-" : "") + c.sort.column : "",
 		find: c.needle,
+		...c.opened && c.opened.base !== "d" && { open: c.opened.base },
 		keep: c.keep.map(([column, values]) => `${column}:${joinList(values)}`),
 		range: c.ranges.map(([column, r]) => `${column}:${number(r.above)}~${number(r.below)}`)
 	};
@@ -7712,16 +7749,27 @@ function shownRows(s, state, find, picked = null) {
 }
 /** What a state asks of the rows on the server. */
 function choiceOf(s, state, f) {
+	const own = state.sort && s.columns.some((c) => c.name === state.sort.column) ? state.sort : null;
+	const opened = s.tree ? active(f) ? {
+		base: "d",
+		ids: []
+	} : state.opened : null;
 	return {
-		sort: state.sort && s.columns.some((c) => c.name === state.sort.column) ? state.sort : null,
+		sort: own,
 		needle: f.needle,
 		keep: f.keep,
 		ranges: f.ranges,
-		picked: f.picked
+		picked: f.picked,
+		opened
 	};
 }
 /** What the present state asks of a table in pages: to save it. */
 var choiceNow = (s, state, find, picked) => choiceOf(s, state, filterOf(s, state, find, picked));
+var FLAT = {
+	depth: 0,
+	branch: false,
+	open: false
+};
 var drawnBefore = /* @__PURE__ */ new WeakMap();
 function pagedRows(s, state, find, picked) {
 	const paged = pagedOf(s);
@@ -7731,15 +7779,13 @@ function pagedRows(s, state, find, picked) {
 	let known = drawnBefore.get(order);
 	if (known?.news !== paged.news.value) {
 		const outside = new Set(s.last ?? []);
-		const rows = new Array(order.count);
+		const rows = new Array(order.length);
 		order.places.forEach((index, at) => {
 			rows[at] = {
 				index,
 				key: keyOf(s, index),
-				id: String(index),
-				depth: 0,
-				branch: false,
-				open: false,
+				id: idOf(s, index),
+				...order.twigs.get(index) ?? FLAT,
 				last: outside.has(keyOf(s, index))
 			};
 		});
@@ -7859,8 +7905,16 @@ function findRows(s, state, find, picked) {
 		sums
 	};
 }
-/** Ids below and with `id`, for opening all of it. */
-function below(s, index) {
+/** Ids to open for `*` on a row: it and all below; of a tree in pages, which has not come as a whole, it or the next level below. */
+function below(s, shown, at) {
+	const row = shown.rows[at];
+	if (pagedOf(s)) {
+		if (!row.open) return row.branch ? [row.id] : [];
+		const ids = [];
+		for (let i = at + 1; i < shown.rows.length && (shown.rows[i]?.depth ?? row.depth) > row.depth; i++) if (shown.rows[i].branch && !shown.rows[i].open) ids.push(shown.rows[i].id);
+		return ids;
+	}
+	const { index } = row;
 	const { children } = engineOf(s);
 	const out = [];
 	const todo = [index];
@@ -7874,6 +7928,14 @@ function below(s, index) {
 }
 /** The tree state after opening or closing `ids`. */
 function withOpen(s, state, ids, open) {
+	if (pagedOf(s)) {
+		const turned = new Set(state.opened.ids);
+		for (const id of ids) if (!turned.delete(id)) turned.add(id);
+		return {
+			base: state.opened.base,
+			ids: [...turned]
+		};
+	}
 	const engine = engineOf(s);
 	const base = state.opened.base;
 	const toggled = new Set(state.opened.ids);
@@ -7885,8 +7947,9 @@ function withOpen(s, state, ids, open) {
 	};
 }
 /** Makes every ancestor of the row with that key visible; the ids to open, empty if it already is. */
-function pathTo(s, key) {
+function pathTo(s, shown, key) {
 	if (!s.tree) return [];
+	if (shown.order) return shown.order.paths.get(key) ?? [];
 	const engine = engineOf(s);
 	let at = -1;
 	for (let i = 0; i < engine.size; i++) if (keyOf(s, i) === key) {
@@ -7899,6 +7962,8 @@ function pathTo(s, key) {
 }
 /** What the parent's row says in a column of a tree; null at a root. */
 function parentText(s, column, index) {
+	const paged = pagedOf(s);
+	if (paged) return paged.aboveOf(index);
 	const parent = engineOf(s).parents[index] ?? -1;
 	return parent < 0 ? null : String(cell(s, column, parent) ?? "");
 }
@@ -10530,10 +10595,14 @@ function TableView({ s, main, shown, twins }) {
 		}
 		if (selected >= 0) rows.scrollTo(selected);
 		else {
-			const path = pathTo(s, state.row);
+			const path = pathTo(s, shown, state.row);
 			if (path.length) changeTable(s.id, { opened: withOpen(s, state, path, true) }, "quiet");
 		}
-	}, [state.row, selected >= 0]);
+	}, [
+		state.row,
+		selected >= 0,
+		shown.order?.paths.has(state.row)
+	]);
 	const [from, to] = [rows.items[0]?.index ?? 0, rows.items.at(-1)?.index ?? 0];
 	A$1(() => ensureRows(s, shown, from, to + 1), [
 		shown.order,
@@ -10562,7 +10631,9 @@ function TableView({ s, main, shown, twins }) {
 		chosenElsewhere.current = true;
 		selectRow([s, ...twins], row.key === state.row ? "" : row.key);
 	};
-	const toggle = (row, open = !row.open) => changeTable(s.id, { opened: withOpen(s, state, [row.id], open) }, "quiet");
+	const toggle = (row, open = !row.open) => {
+		if (!(s.pages && shown.filtered)) changeTable(s.id, { opened: withOpen(s, state, [row.id], open) }, "quiet");
+	};
 	const order = (column) => {
 		const descending = sort?.column === column ? !sort.descending : layoutOf(s).get(column).numeric;
 		const natural = s.sort && s.sort.column === column && (s.sort.descending ?? true) === descending;
@@ -10596,7 +10667,7 @@ function TableView({ s, main, shown, twins }) {
 				if (up < 0) return;
 				setCursor(up);
 			}
-		} else if (event.key === "*" && tree) changeTable(s.id, { opened: row ? withOpen(s, state, below(s, row.index), true) : {
+		} else if (event.key === "*" && tree) changeTable(s.id, { opened: row ? withOpen(s, state, below(s, shown, at), true) : {
 			base: "a",
 			ids: []
 		} }, "quiet");
@@ -10787,7 +10858,7 @@ function TableView({ s, main, shown, twins }) {
 				children: copied ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, {
 					name: "check",
 					size: 12
-				}), " Copied the row"] }) : tree ? "→ open, ← close, * open all below, space selects, C copies the row" : `↑ ↓ move, ${s.row_links ? "Enter opens, space selects" : "Enter selects"}, C copies the row`
+				}), " Copied the row"] }) : tree ? `→ open, ← close, * open ${s.pages ? "a level more" : "all below"}, space selects, C copies the row` : `↑ ↓ move, ${s.row_links ? "Enter opens, space selects" : "Enter selects"}, C copies the row`
 			}),
 			s.footer && /* @__PURE__ */ a("span", {
 				class: "definition",
@@ -11864,7 +11935,7 @@ function TableTools({ s, main }) {
 function saveTable(s, main) {
 	const [from, shown] = [csvAddress(s, main), shownOf(s, main)];
 	if (from && !pickedOf(s)) return downloadFrom(from, `${s.id}.csv`);
-	if (from && shown.order && shown.rows.filter(Boolean).length < shown.count) return void pagedOf(s).loadAll(shown.order).then(() => saveTable(s, main));
+	if (from && shown.order && shown.rows.filter(Boolean).length < shown.rows.length) return void pagedOf(s).loadAll(shown.order).then(() => saveTable(s, main));
 	download(`${s.id}.csv`, csvOf(s, shownColumns(s).map((c) => c.column), shownOf(s, main).rows), "text/csv;charset=utf-8");
 }
 // src/pages/export.tsx

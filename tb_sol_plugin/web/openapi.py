@@ -101,10 +101,12 @@ def _profile() -> Node:
 def _table() -> Node:
     """Describes the rows of a table; a POST names row keys besides."""
     content = {**_json(TablePage), "text/csv": {"schema": {"type": "string"}}}
-    summary = "Rows of a table without a tree in one report: a page as JSON, or all of them as CSV. Query fields of the report as well"
+    summary = "Rows of a table in one report: a page as JSON, or all of them as CSV. Query fields of the report as well"
     parameters = [_NAME, *_WHICH, *_ROWS, _WAIT]
-    keys = {"type": "object", "required": ["picked"], "properties": {"picked": {"type": "array", "items": {"type": "string"}}}}
-    body = {"description": "keys of the rows that alone may pass", "content": {"application/json": {"schema": keys}}}
+    texts = {"type": "array", "items": {"type": "string"}}
+    keys = {"type": "object", "minProperties": 1, "properties": {"picked": texts, "toggled": texts}}
+    doc = "picked: keys of the rows that alone may pass; toggled: ids of a tree's rows that are open or closed unlike the others"
+    body = {"description": doc, "content": {"application/json": {"schema": keys}}}
     return {
         "get": _get("table", summary, parameters, content, loads=True),
         "post": _get("table_picked", summary, parameters, content, loads=True) | {"requestBody": body},
@@ -157,6 +159,7 @@ _ROWS = [
     _query("keep", "COLUMN:VALUE,VALUE: rows with one of these values; once per column", _EACH),
     _query("range", "COLUMN:ABOVE~BELOW: rows with a number between, one end may be left out; once per column", _EACH),
     _query("key", "key of a row: the page around it, and where it stands", {"type": "string"}),
+    _query("open", "of a tree: d the heaviest branches, a all, n none", {"type": "string", "enum": ["d", "a", "n"], "default": "d"}),
     _query("columns", "with csv: names of columns, joined by commas; all if absent", {"type": "string"}),
     _query("version", "of the report that the rows belong to; 409 if it has changed", {"type": "string"}),
     _FORMAT,

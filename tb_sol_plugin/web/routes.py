@@ -362,11 +362,12 @@ def _unless_broken(key: Hashable, name: str, make: Callable[[], V]) -> V | Respo
 def table(name: str) -> Response:
     """Returns rows of one table of a report, in a chosen order, of those that pass the filters; as JSON one page, as CSV all of them.
 
-    The body of a POST may name the rows that alone may pass: `{"picked": [KEY, ...]}`.
+    The body of a POST may name the rows that alone may pass, and those of a tree that are open or closed unlike the others:
+    `{"picked": [KEY, ...], "toggled": [ID, ...]}`.
     """
     if (request.content_length or 0) > tables.MOST_BODY:
         raise BadQuery("the body of the request is too large", hint=f"send at most {tables.MOST_BODY:,} bytes", field="picked")
-    wanted = tables.rows_request(request.args, tables.picked_in(request.get_data()) if request.method == "POST" else None)
+    wanted = tables.rows_request(request.args, *(tables.chosen_in(request.get_data()) if request.method == "POST" else ()))
     c = context()
     asked = _asked_report(name, tables.NAMES, early=True)
     if wanted.version not in ("", asked.version):

@@ -1,7 +1,7 @@
 """Puts large tables of reports into pages, reads what a request asks of a table's rows, and streams them as CSV.
 
-A report that is requested with `tables=pages` has no more than `MOST_BYTES`, unless trees and figures alone are larger: of its large
-tables it holds the first rows and what a reader needs of the others.
+A report that is requested with `tables=pages` has no more than `MOST_BYTES`, unless figures alone are larger: of its large tables it
+holds the first rows and what a reader needs of the others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from werkzeug.datastructures import MultiDict
@@ -35,7 +35,7 @@ MOST_CHOSEN = 20_000
 """Values to keep and keys to pick, all filters together."""
 MOST_BODY = 4_000_000
 
-NAMES = ("section", "offset", "limit", "sort", "find", "keep", "range", "key", "columns", "version", "format")
+NAMES = ("section", "offset", "limit", "sort", "find", "keep", "range", "key", "open", "columns", "version", "format")
 """Parameters of a request for rows besides those of the report; no analysis may have a query field of such a name."""
 
 
@@ -46,9 +46,9 @@ def in_pages(report: Report, version: str) -> tuple[bytes, dict[str, TableRows]]
     """Returns the JSON of a report with its large tables in pages, and the rows of these tables by the id of their section.
 
     Tables of more than `WHOLE_ROWS` rows are in pages; so are further ones, the largest first, while the report is larger than
-    `MOST_BYTES`. Trees are always whole.
+    `MOST_BYTES`.
     """
-    tables = {s.id: s for s in report.sections if isinstance(s, TableSection) and s.tree is None and not s.error}
+    tables = {s.id: s for s in report.sections if isinstance(s, TableSection) and not s.error}
     large = [s for s in tables.values() if _row_count(s) > WHOLE_ROWS]
     paged = {s.id: rows_of(report, s, version) for s in large}
     body = _encoded(report, paged)
@@ -112,8 +112,10 @@ class RowsRequest:
     form: str = "json"
 
 
-def rows_request(values: MultiDict[str, str], picked: Sequence[object] | None = None) -> RowsRequest:
-    """Returns what parameters ask for; picked: row keys that alone may pass. BadQuery names the one that does not fit."""
+def rows_request(values: MultiDict[str, str], picked: Sequence[object] | None = None, toggled: Sequence[object] = ()) -> RowsRequest:
+    """Returns what parameters ask for; picked: row keys that alone may pass; toggled: ids of a tree's rows that are open or closed
+    unlike the others. BadQuery names the one that does not fit.
+    """
     section, form = values.get("section", ""), values.get("format", "json")
     if not section:
         raise BadQuery("parameter 'section' is missing", hint="give the id of a table of the report", field="section")
@@ -124,16 +126,19 @@ def rows_request(values: MultiDict[str, str], picked: Sequence[object] | None = 
         raise BadQuery("the text to find is too long", hint=f"give at most {MOST_TEXT} letters and {MOST_WORDS} words", field="find")
     keep = tuple((name, tuple(dict.fromkeys(split_list(text)))) for name, text in _by_column(values, "keep"))
     ranges = tuple((name, _bounds(text)) for name, text in _by_column(values, "range"))
-    if picked is not None and not all(isinstance(k, str) for k in picked):
-        raise BadQuery("'picked' does not fit", hint="give a list of row keys", field="picked")
-    if sum(len(v) for _, v in keep) + len(picked or ()) > MOST_CHOSEN:
+    for name, given in (("picked", picked or ()), ("toggled", toggled)):
+        if not all(isinstance(k, str) for k in given):
+            raise BadQuery(f"{name!r} does not fit", hint="give a list of texts", field=name)
+    if values.get("open", "d") not in ("d", "a", "n"):
+        raise BadQuery("parameter 'open' does not fit", hint="choose d for the heaviest branches, a for all, n for none", field="open")
+    if sum(len(v) for _, v in keep) + len(picked or ()) + len(toggled) > MOST_CHOSEN:
         raise BadQuery("too many values are chosen", hint=f"give at most {MOST_CHOSEN:,} in all", field="keep" if keep else "picked")
     sort = values.get("sort", "")
     return RowsRequest(
         section=section,
         choice=Choice(
             Sort(sort.removeprefix("-"), sort.startswith("-")) if sort else None, find, keep, ranges,
-            frozenset(str(k) for k in picked) if picked is not None else None,
+            frozenset(str(k) for k in picked) if picked is not None else None, values.get("open", "d"), frozenset(map(str, toggled)),
         ),
         offset=_whole(values, "offset", 0, 0, 10**9),
         limit=_whole(values, "limit", FIRST_ROWS, 1, MOST_ROWS),
@@ -144,17 +149,22 @@ def rows_request(values: MultiDict[str, str], picked: Sequence[object] | None = 
     )  # fmt: skip
 
 
-def picked_in(body: bytes) -> list[object] | None:
-    """Returns the row keys in the body of a request, `{"picked": [...]}`; None where it has none."""
+def chosen_in(body: bytes) -> tuple[list[object] | None, list[object]]:
+    """Returns (row keys that alone may pass or None, ids of toggled rows) of a request's body, `{"picked": [...], "toggled": [...]}`."""
     if not body:
-        return None
+        return None, []
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = None
-    if not isinstance(found, dict) or set(found) != {"picked"} or not isinstance(found["picked"], list):
-        raise BadQuery("the body of the request does not fit", hint='send {"picked": ["KEY", ...]}', field="picked")
-    return list(found["picked"])
+    if (
+        not isinstance(found, dict)
+        or not found
+        or not set(found) <= {"picked", "toggled"}
+        or not all(isinstance(v, list) for v in found.values())
+    ):
+        raise BadQuery("the body of the request does not fit", hint='send {"picked": ["KEY", ...], "toggled": ["ID", ...]}', field="picked")
+    return (list(found["picked"]) if "picked" in found else None), list(found.get("toggled", []))
 
 
 def split_list(text: str) -> list[str]:
@@ -229,9 +239,11 @@ def page_within(
 
 
 def as_csv(rows: TableRows, request: RowsRequest) -> Iterator[str]:
-    """Yields all rows that pass as CSV, in order. BadQuery, before the first line, names a column that is not there."""
+    """Yields all rows that pass as CSV, in order, of a tree the closed ones too. BadQuery, before the first line, names a column that is
+    not there.
+    """
     names = request.columns or tuple(rows.columns)
-    chosen = rows.rows(request.choice)
+    chosen = rows.rows(replace(request.choice, base="a", toggled=frozenset()))
     records = rows.records(chosen, names)
 
     def lines() -> Iterator[str]:

@@ -75,11 +75,17 @@ export function rowsAddress(name: string, w: Where | null, query: Record<string,
   return address(`api/v1/table/${encodeURIComponent(name)}`, { ...(w && where(w)), ...query, ...plain }) + lists.join("");
 }
 
-/** Rows of a large table; `picked`: keys of those that alone may pass. */
-export function getRows(name: string, w: Where | null, query: Record<string, string>, rows: RowsQuery, picked: readonly string[] | null, signal: AbortSignal): Promise<TablePage> {
+/** What is too long for an address: keys of the rows that alone may pass, ids of rows of a tree that are open or closed unlike the others. */
+export interface RowsBody {
+  picked?: readonly string[];
+  toggled?: readonly string[];
+}
+
+/** Rows of a large table. */
+export function getRows(name: string, w: Where | null, query: Record<string, string>, rows: RowsQuery, body: RowsBody, signal: AbortSignal): Promise<TablePage> {
   const url = rowsAddress(name, w, query, rows);
-  if (!picked) return get<TablePage>(url, signal);
-  return ask<TablePage>(url, { method: "POST", body: JSON.stringify({ picked }), headers: { "Content-Type": "application/json" }, signal });
+  if (!body.picked && !body.toggled) return get<TablePage>(url, signal);
+  return ask<TablePage>(url, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" }, signal });
 }
 export const postCancel = (w: Where): Promise<unknown> => ask(address("api/v1/cancel", where(w)), { method: "POST" });
 export const postRescan = (): Promise<unknown> => ask("api/v1/rescan", { method: "POST" });

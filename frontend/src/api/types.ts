@@ -74,6 +74,15 @@ export interface TablePage {
   cell_links?: Record<string, Record<string, Link>>;
   row_links?: Record<string, Link>;
   sums?: Record<string, Scalar>;
+  /** of a tree: rows in the order, without those of closed branches */
+  shown?: number | null;
+  depth?: number[];
+  /** 0 no rows below, 1 closed, 2 open */
+  branch?: number[];
+  /** what each row's parent says in the tree's column */
+  above?: (string | null)[];
+  /** ids to open to show the row that was asked for */
+  path?: string[];
   /** keys of points that pass, by figure */
   passing?: Record<string, string[]>;
   /** where the row stands that was looked for by its key */

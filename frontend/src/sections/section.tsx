@@ -143,6 +143,6 @@ function TableTools({ s, main }: { s: TableSection; main: boolean }): JSX.Elemen
 export function saveTable(s: TableSection, main: boolean): void {
   const [from, shown] = [csvAddress(s, main), shownOf(s, main)];
   if (from && !pickedOf(s)) return downloadFrom(from, `${s.id}.csv`);
-  if (from && shown.order && shown.rows.filter(Boolean).length < shown.count) return void pagedOf(s)!.loadAll(shown.order).then(() => saveTable(s, main)); // of the rows selected in a chart
+  if (from && shown.order && shown.rows.filter(Boolean).length < shown.rows.length) return void pagedOf(s)!.loadAll(shown.order).then(() => saveTable(s, main)); // of the rows selected in a chart
   download(`${s.id}.csv`, csvOf(s, shownColumns(s).map((c) => c.column), shownOf(s, main).rows), "text/csv;charset=utf-8");
 }

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model.report import Column, Link, Mark, Sort, TableSection, TreeSpec
+from tb_sol_plugin.model.report import Column, Link, Mark, Sort, TableSection
 from tb_sol_plugin.model.rows import Bounds, Choice, Distinct, Numbers, TableRows, adds_up, columned
 from tests.golden import make_rows
 from tests.support.rows_reference import shown, sums
@@ -172,7 +172,7 @@ def test_columns_take_little_and_keep_every_value() -> None:
     assert len(big._masks._kept) == 8
 
 
-def test_a_tree_and_a_column_that_is_not_there_are_refused() -> None:
+def test_a_column_that_is_not_there_is_refused() -> None:
     rows = TableRows(many())
     for choice, name in (
         (Choice(Sort("gone")), "sort"),
@@ -182,10 +182,6 @@ def test_a_tree_and_a_column_that_is_not_there_are_refused() -> None:
         with pytest.raises(BadQuery) as raised:
             rows.page(choice)
         assert raised.value.field == name and "'gone'" in raised.value.message
-    tree = many()
-    tree.tree = TreeSpec()
-    with pytest.raises(BadQuery, match="is a tree"):
-        TableRows(tree)
 
 
 @pytest.mark.parametrize(

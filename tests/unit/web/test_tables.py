@@ -16,7 +16,7 @@ from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
 from tb_sol_plugin.model.registry import registry
-from tb_sol_plugin.model.report import Column, FigureSection, Report, TableSection, TreeSpec
+from tb_sol_plugin.model.report import Column, FigureSection, Report, TableSection
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
@@ -202,13 +202,10 @@ def test_a_report_stays_below_a_megabyte_however_its_tables_are() -> None:
             for limit in (1, 1000):
                 page = tables.page_within(rows, tables.Choice(), limit=limit)
                 assert 0 < page.length <= limit and len(msgspec.json.encode(page)) <= tables.MOST_BYTES
-    # AND what is small stays whole, the largest tables go first, and trees are never cut
+    # AND what is small stays whole, the largest tables go first
     small, big = made(1_000, 100, "small"), made(1_000, 1_000, "big")
     assert tables.in_pages(Report(analysis="a", title="A", sections=[small]), "v")[1] == {}
     assert set(tables.in_pages(Report(analysis="a", title="A", sections=[small, big]), "v")[1]) == {"big"}
-    tree = made(5_000, 10, tree=TreeSpec("id", "text"))
-    body, paged = tables.in_pages(Report(analysis="a", title="A", sections=[tree]), "v")
-    assert paged == {} and len(json.loads(body)["sections"][0]["data"]["id"]) == 5_000
 
 
 def test_a_figure_of_a_table_hears_which_of_its_points_pass() -> None:

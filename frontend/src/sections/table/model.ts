@@ -134,12 +134,14 @@ export function shownRows(s: TableSection, state: TableState, find: string, pick
 /** What a state asks of the rows on the server. */
 function choiceOf(s: TableSection, state: TableState, f: Filter): RowChoice {
   const own = state.sort && s.columns.some((c) => c.name === state.sort!.column) ? state.sort : null;
-  return { sort: own, needle: f.needle, keep: f.keep, ranges: f.ranges, picked: f.picked };
+  const opened = s.tree ? (active(f) ? { base: "d" as const, ids: [] } : state.opened) : null; // filters open what holds a row that passes
+  return { sort: own, needle: f.needle, keep: f.keep, ranges: f.ranges, picked: f.picked, opened };
 }
 
 /** What the present state asks of a table in pages: to save it. */
 export const choiceNow = (s: TableSection, state: TableState, find: string, picked: ReadonlySet<string> | null): RowChoice => choiceOf(s, state, filterOf(s, state, find, picked));
 
+const FLAT = { depth: 0, branch: false, open: false };
 const drawnBefore = new WeakMap<Order, { news: number; rows: Row[] }>();
 
 function pagedRows(s: TableSection, state: TableState, find: string, picked: ReadonlySet<string> | null): Shown {
@@ -150,8 +152,8 @@ function pagedRows(s: TableSection, state: TableState, find: string, picked: Rea
   let known = drawnBefore.get(order);
   if (known?.news !== paged.news.value) {
     const outside = new Set(s.last ?? []);
-    const rows = new Array<Row>(order.count);
-    order.places.forEach((index, at) => { rows[at] = { index, key: keyOf(s, index), id: String(index), depth: 0, branch: false, open: false, last: outside.has(keyOf(s, index)) }; });
+    const rows = new Array<Row>(order.length);
+    order.places.forEach((index, at) => { rows[at] = { index, key: keyOf(s, index), id: idOf(s, index), ...(order.twigs.get(index) ?? FLAT), last: outside.has(keyOf(s, index)) }; });
     drawnBefore.set(order, (known = { news: paged.news.value, rows }));
   }
   const sums = Object.fromEntries(Object.entries(order.sums).map(([name, v]) => [name, typeof v === "number" ? v : null]));
@@ -241,8 +243,16 @@ function findRows(s: TableSection, state: TableState, find: string, picked: Read
   return { rows, count: Math.min(count, engine.size), of: engine.size + (s.truncated ?? 0), filtered, sums };
 }
 
-/** Ids below and with `id`, for opening all of it. */
-export function below(s: TableSection, index: number): string[] {
+/** Ids to open for `*` on a row: it and all below; of a tree in pages, which has not come as a whole, it or the next level below. */
+export function below(s: TableSection, shown: Shown, at: number): string[] {
+  const row = shown.rows[at]!;
+  if (pagedOf(s)) {
+    if (!row.open) return row.branch ? [row.id] : [];
+    const ids: string[] = [];
+    for (let i = at + 1; i < shown.rows.length && (shown.rows[i]?.depth ?? row.depth) > row.depth; i++) if (shown.rows[i]!.branch && !shown.rows[i]!.open) ids.push(shown.rows[i]!.id);
+    return ids;
+  }
+  const { index } = row;
   const { children } = engineOf(s);
   const out: string[] = [];
   const todo = [index];
@@ -257,6 +267,11 @@ export function below(s: TableSection, index: number): string[] {
 
 /** The tree state after opening or closing `ids`. */
 export function withOpen(s: TableSection, state: TableState, ids: readonly string[], open: boolean): TableState["opened"] {
+  if (pagedOf(s)) { // whoever asks names rows that are the other way round
+    const turned = new Set(state.opened.ids);
+    for (const id of ids) if (!turned.delete(id)) turned.add(id);
+    return { base: state.opened.base, ids: [...turned] };
+  }
   const engine = engineOf(s);
   const base = state.opened.base;
   const toggled = new Set(state.opened.ids);
@@ -269,8 +284,9 @@ export function withOpen(s: TableSection, state: TableState, ids: readonly strin
 }
 
 /** Makes every ancestor of the row with that key visible; the ids to open, empty if it already is. */
-export function pathTo(s: TableSection, key: string): string[] {
+export function pathTo(s: TableSection, shown: Shown, key: string): string[] {
   if (!s.tree) return [];
+  if (shown.order) return shown.order.paths.get(key) ?? [];
   const engine = engineOf(s);
   let at = -1;
   for (let i = 0; i < engine.size; i++) if (keyOf(s, i) === key) { at = i; break; }
@@ -281,6 +297,8 @@ export function pathTo(s: TableSection, key: string): string[] {
 
 /** What the parent's row says in a column of a tree; null at a root. */
 export function parentText(s: TableSection, column: string, index: number): string | null {
+  const paged = pagedOf(s);
+  if (paged) return paged.aboveOf(index);
   const parent = engineOf(s).parents[index] ?? -1;
   return parent < 0 ? null : String(cell(s, column, parent) ?? "");
 }

@@ -76,10 +76,10 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
     }
     if (selected >= 0) rows.scrollTo(selected);
     else {
-      const path = pathTo(s, state.row);
+      const path = pathTo(s, shown, state.row);
       if (path.length) changeTable(s.id, { opened: withOpen(s, state, path, true) }, "quiet");
     }
-  }, [state.row, selected >= 0]);
+  }, [state.row, selected >= 0, shown.order?.paths.has(state.row)]);
   const [from, to] = [rows.items[0]?.index ?? 0, rows.items.at(-1)?.index ?? 0];
   useEffect(() => ensureRows(s, shown, from, to + 1), [shown.order, from, to]);
   useLayoutEffect(() => { if (windowed && at >= 0) rows.scrollTo(at); else if (at >= 0) rows.scrollTo(at); }, [at]);
@@ -100,7 +100,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
     chosenElsewhere.current = true;
     selectRow([s, ...twins], row.key === state.row ? "" : row.key);
   };
-  const toggle = (row: Row, open = !row.open): void => changeTable(s.id, { opened: withOpen(s, state, [row.id], open) }, "quiet");
+  const toggle = (row: Row, open = !row.open): void => { if (!(s.pages && shown.filtered)) changeTable(s.id, { opened: withOpen(s, state, [row.id], open) }, "quiet"); };
   const order = (column: string): void => {
     const descending = sort?.column === column ? !sort.descending : layoutOf(s).get(column)!.numeric;
     const natural = s.sort && s.sort.column === column && (s.sort.descending ?? true) === descending;
@@ -125,7 +125,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
         if (up < 0) return;
         setCursor(up);
       }
-    } else if (event.key === "*" && tree) changeTable(s.id, { opened: row ? withOpen(s, state, below(s, row.index), true) : { base: "a", ids: [] } }, "quiet");
+    } else if (event.key === "*" && tree) changeTable(s.id, { opened: row ? withOpen(s, state, below(s, shown, at), true) : { base: "a", ids: [] } }, "quiet");
     else if (event.key === "Enter" && row) {
       const link = s.row_links?.[String(row.index)];
       if (link) go(linkView(link), "push");
@@ -210,7 +210,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
       </div>
       {!ranked && (s.footer || tree || s.row_links || shown.rows.length > 8) && (
         <div class="table-foot">
-          <span class="keys">{copied ? <><Icon name="check" size={12} /> Copied the row</> : tree ? "→ open, ← close, * open all below, space selects, C copies the row" : `↑ ↓ move, ${s.row_links ? "Enter opens, space selects" : "Enter selects"}, C copies the row`}</span>
+          <span class="keys">{copied ? <><Icon name="check" size={12} /> Copied the row</> : tree ? `→ open, ← close, * open ${s.pages ? "a level more" : "all below"}, space selects, C copies the row` : `↑ ↓ move, ${s.row_links ? "Enter opens, space selects" : "Enter selects"}, C copies the row`}</span>
           {s.footer && <span class="definition"><Text text={s.footer} /></span>}
           {!!s.truncated && <span class="definition">{number(s.truncated, 0)} more rows were left out.</span>}
         </div>
