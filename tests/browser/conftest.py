@@ -112,14 +112,17 @@ def memory_over_time(folder: Path) -> None:
 
 
 LARGE = 2_500
-"""Kernels of the run `large/run`, each of another name."""
+"""Kernels of the run `large/run`, each of another name and in a module of its own; 50 modules to a block."""
 
 
 def many_kernels(folder: Path) -> None:
-    """A run whose table of kernels comes in pages."""
+    """A run whose tables of kernels and modules come in pages."""
     t = TraceBuilder()
     t.step(1, 0, LARGE * 10_000)
     for i in range(LARGE):
+        if not i % 50:
+            block = t.module(f"Block_{i // 50}", i * 10_000, 500_000, module_id=i // 50)
+        t.module(f"Layer_{i}", i * 10_000, 9_000, module_id=i, parent=block)
         t.launch(f"{'gemm' if i % 5 else 'reduce'}_kernel_{i}", at=i * 10_000, start=i * 10_000 + 3_000, duration=1_000 + i, stream=7)
     t.write(folder / "worker0.1700000000000000000.pt.trace.json.gz")
 

@@ -103,3 +103,28 @@ def test_rows_that_do_not_come_say_why_and_can_be_asked_for_again(serve: Server,
     again.click()
     v.page.wait_for_function(NONE_ABSENT)
     assert keys_of(v)
+
+
+def test_a_large_tree_opens_branch_by_branch_from_the_server(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN 2,550 modules, all blocks closed WHEN one below the first page of rows is opened THEN its layers follow it, the longest first
+    v = view()
+    tree = "[data-section=modules]"
+    v.open(serve.home + hash_of(v="1", page="modules", run="large/run", **{"q.merge": "off"}))
+
+    def keys(count: int) -> list[str]:
+        v.page.wait_for_function(f"(n) => document.querySelectorAll('{tree} tbody tr[data-key]').length === n", arg=count)
+        return v.page.locator(f"{tree} tbody tr[data-key]").evaluate_all("(rows) => rows.map((r) => r.dataset.key)")
+
+    assert keys(50)[:2] == ["Block_49", "Block_48"]
+    v.page.locator(f'{tree} tr[data-key="Block_47"] .caret').click()
+    v.page.wait_for_selector(f'{tree} tr[data-key="Block_47/Layer_2399"]')
+    drawn = v.page.locator(f"{tree} tbody tr[data-key]").evaluate_all("(rows) => rows.map((r) => [r.dataset.key, r.ariaLevel, r.ariaExpanded])")
+    assert drawn[2:5] == [["Block_47", "1", "true"], ["Block_47/Layer_2399", "2", None], ["Block_47/Layer_2398", "2", None]]
+    # WHEN filtered THEN the layer that passes stands below its block
+    v.page.locator(f"{tree} .find-input").fill("layer_777")
+    assert keys(2) == ["Block_15", "Block_15/Layer_777"]
+    # WHEN a link leads to a layer of a closed block THEN the block opens and the layer is selected and seen
+    v.page.goto("about:blank")
+    v.open(serve.home + hash_of(v="1", page="modules", run="large/run", **{"q.merge": "off", "t.modules.k": "Block_3/Layer_160"}))
+    chosen = v.page.wait_for_selector(f"{tree} tr.selected")
+    assert chosen.get_attribute("data-key") == "Block_3/Layer_160" and chosen.is_visible()
