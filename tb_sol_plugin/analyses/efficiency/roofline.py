@@ -42,6 +42,7 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.report.notes import edge_notices, joined_notices, sampled_words, source_notices
+from tb_sol_plugin.metrics.time.kernels import short_kernel_names
 from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
 from tb_sol_plugin.metrics.work.rows import By, ByLabel, group_times, rows, with_group_times
 from tb_sol_plugin.metrics.work.unmodeled import unmodeled
@@ -103,7 +104,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     frame = rows(capture, done, chosen.ops, query.by)
     if not done.timed:
         frame = with_group_times(frame, group_times(capture, part, query.by, query.direction))
-    frame = with_causes(frame, spec, query.by)
+    frame = with_causes(frame, spec, short_kernel_names(capture), query.by)
     shown = shown_rows(frame, query.top, query.least_share)
     same = _for_any_rows(capture, done, chosen, part, query)
     facts = dict(same.facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -187,10 +187,10 @@ KIND_PAGES: Final = {COMMUNICATION: "communication", OVER_LINK: "memcpy"}
 _WHOLE: Final = ("calls", "measured_ns", "sol_ns", "compute_ns", "memory_ns", "wasted_ns", "flop", "vector_flop", "bytes")
 
 
-def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None, by: str = "") -> pd.DataFrame:
+def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None, short: Mapping[str, str], by: str = "") -> pd.DataFrame:
     """Returns `frame` with `cause`: why a flagged row is faster than its limit, "" for the others; kernels by their short names.
 
-    Rows of kernels too, where no two share one.
+    short: these, of the kernels of the recording; the others keep their names. Rows of kernels too, where no two share one.
     """
     causes = [""] * len(frame)
     if spec is not None:
@@ -198,12 +198,16 @@ def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None, by: str = "") -> p
         picked = np.flatnonzero(frame["flagged"].to_numpy())
         for at, values in zip(picked.tolist(), frame[list(columns)].take(picked).itertuples(index=False), strict=True):
             causes[at] = likely_cause(Case(*values), spec)
-    short = {name: short_name(name) if name else "" for name in frame["main_kernel"].unique().tolist()}
-    frame = frame.assign(cause=causes, main_kernel=[short[name] for name in frame["main_kernel"].tolist()])
+    frame = frame.assign(cause=causes, main_kernel=[_brief(name, short) for name in frame["main_kernel"].tolist()])
     if by != "kernel":
         return frame
-    brief = frame["name"].map(lambda name: short_name(name) if "::" in name else name)
+    brief = frame["name"].map(lambda name: _brief(name, short) if "::" in name else name)
     return frame.assign(name=brief.where(~brief.duplicated(keep=False), frame["name"]))
+
+
+def _brief(name: str, short: Mapping[str, str]) -> str:
+    """Returns the short name of a kernel of the recording, or of a profile, which has no single kernels; "" for none."""
+    return short.get(name) or (short_name(name) if name else "")
 
 
 def shown_rows(frame: pd.DataFrame, top: int, least_share: float) -> pd.DataFrame:

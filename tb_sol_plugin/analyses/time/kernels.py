@@ -19,7 +19,8 @@ from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.report.notes import profile_notices
 from tb_sol_plugin.metrics.time import kernels as K
 from tb_sol_plugin.metrics.time.breakdown import linked, spans_of
-from tb_sol_plugin.metrics.time.kernel_names import classify, short_name, unit_name
+from tb_sol_plugin.metrics.time.distinct_names import short_names
+from tb_sol_plugin.metrics.time.kernel_names import classify, unit_name
 from tb_sol_plugin.metrics.time.scope import is_profile, scope
 from tb_sol_plugin.metrics.trees.profile_tree import OUTSIDE, innermost, scope_tree
 from tb_sol_plugin.metrics.work.columns import (
@@ -92,7 +93,7 @@ def kernel_rows(capture: Capture, query: Query, *, by_scope: bool) -> pd.DataFra
     where = [OUTSIDE if n < 0 else tree.path[n] for n in node[ran[first]].tolist()]
     out = ratios(found).assign(
         name=judged["name"],
-        short_name=[short_name(str(n)) for n in judged["name"]],
+        short_name=np.array(short_names([str(n) for n in names.cat.categories]), object)[at],
         operator=where,
         calls=launches.astype(np.int64),
         total_ns=np.rint(time).astype(np.int64),
@@ -192,8 +193,8 @@ NOT_RECORDED: Final = "not recorded by this tracer"
 WEIGHTED: Final = "mean over the calls that carry it, weighted by their duration"
 
 NAME: Final = (
-    Column("short_name", "Kernel", doc="name without parameters and most template arguments", show="symbol", color_by="kind",
-           full="name"),
+    Column("short_name", "Kernel", doc="name without parameters and most template arguments; of kernels that share it, what differs",
+           show="symbol", color_by="kind", full="name"),
     Column("name", "Full name", doc="name as recorded", show="code", rank=3),
 )
 OPERATOR: Final = (Column("operator", "Operator", doc="innermost operator around the launch, or why there is none", show="code"),)

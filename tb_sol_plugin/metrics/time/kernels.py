@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics import memo
-from tb_sol_plugin.metrics.time.kernel_names import classify, short_name
+from tb_sol_plugin.metrics.time.distinct_names import short_names
+from tb_sol_plugin.metrics.time.kernel_names import classify
 from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums, values_of
 from tb_sol_plugin.metrics.work.work import Work
@@ -93,8 +94,18 @@ def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.int
 
 
 def kernel_classes(capture: Capture) -> pd.DataFrame:
-    """Returns one row per distinct device name: see `kernel_class.classify`."""
-    return memo(capture, ("kernel_classes",), lambda: classify(capture.device["name"], capture.facts.vendor))
+    """Returns one row per distinct device name: see `kernel_names.classify`; and short_name, which no two of them share."""
+    names = capture.device["name"]
+    return memo(
+        capture, ("kernel_classes",),
+        lambda: classify(names, capture.facts.vendor).assign(short_name=short_names([str(n) for n in names.cat.categories])),
+    )  # fmt: skip
+
+
+def short_kernel_names(capture: Capture) -> dict[str, str]:
+    """Returns the short name of each device name of a recording."""
+    found = kernel_classes(capture)
+    return dict(zip(found["name"].tolist(), found["short_name"].tolist(), strict=True))
 
 
 def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
@@ -113,7 +124,6 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     picked = {c: values[first] for c, values in columns.items()}
     table = kernel_classes(capture).iloc[picked["name"]].reset_index(drop=True)
-    table["short_name"] = [short_name(n) for n in table["name"]]
     table["tensor_core"] = pd.Series([None if c < 0 else bool(c) for c in table["tensor_core"]], dtype=object)
     if "operator" in picked:
         table["operator"] = _operator_names(capture, picked["operator"])

@@ -149,9 +149,10 @@ def test_kernels_stand_by_their_short_names_where_these_tell_them_apart(tmp_path
     for i, name in enumerate(names):
         t.op("aten::add", 2000 * i, 900, shapes=[[1024], [1024]], types=["float", "float"])
         t.launch(name, at=2000 * i + 100, start=2000 * i + 300, duration=500 - i)
-    # WHEN rows are kernels THEN the first is short, the others stay whole
+    # WHEN rows are kernels THEN each is short, the last two with what tells them apart
     table = answer(read(str(t.write(tmp_path / "t.json"))), by="kernel").table("ops")
-    assert table["name"].tolist() == ["vectorized_elementwise_kernel<CUDAFunctor_add>", names[1], names[2]]
+    brief = [f"vectorized_elementwise_kernel<{text}" for text in ("CUDAFunctor_add>", "MulFunctor> · 2", "MulFunctor> · 3")]
+    assert table["name"].tolist() == brief
 
 
 def test_the_list_ranks_time_above_the_limit(capture: Capture) -> None:
