@@ -26,11 +26,10 @@ from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.work.sums import FLAGGED
 from tb_sol_plugin.model.answer import answer_capture
 from tb_sol_plugin.model.capture import Capture, recorded_ns
-from tb_sol_plugin.model.figure import time_scale
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import FactsSection, FindingsSection, Report, Scalar, TableSection, UnavailableReport
-from tb_sol_plugin.units import human, number
+from tb_sol_plugin.units import human, side_by_side
 
 # -- The console form of the speed-of-light analysis -----------------------------------------------------------------
 # rules, one line per group, three views of the same work.
@@ -274,24 +273,20 @@ def waterfall(parts: TableSection, width: int) -> list[str]:
     if not times or times[0] <= 0:
         return []
     whole = times[0]
-    factor, unit = time_scale(whole)
+    texts = side_by_side(times, "ns")
+    most = max(map(len, texts))
     longest = min(max(len(n) for n in names), max(width // 3, 32))
-    room = max(width - longest - 26, 10)
+    room = max(width - longest - most - 16, 10)
     out: list[str] = []
     left = whole
-    for i, (name, time, share) in enumerate(zip(names, times, shares, strict=True)):
+    for i, (name, time, share, written) in enumerate(zip(names, times, shares, texts, strict=True)):
         start = 0.0 if i == 0 else max(left - time, 0.0)
         left = left if i == 0 else start
         bar = _bar(start / whole, (start + time) / whole, room)
         label = name if len(name) <= longest else name[: longest - 1] + "…"
         percent = human(share, "ratio") if isinstance(share, int | float) else "—"
-        out.append(f"  {label:<{longest}}  {bar}  {_in(time / factor):>7} {unit}  {percent:>7}".rstrip())
+        out.append(f"  {label:<{longest}}  {bar}  {written:>{most}}  {percent:>7}".rstrip())
     return out
-
-
-def _in(value: float) -> str:
-    """Returns two decimals in the unit of the whole; what rounds to nothing says so."""
-    return "< 0.01" if 0 < value < 0.005 else number(value, 2)
 
 
 def _bar(start: float, end: float, room: int) -> str:

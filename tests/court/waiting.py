@@ -73,7 +73,7 @@ def called(first: int, *, sizes: bool = True, later: int = 100) -> TraceBuilder:
     return t
 
 
-@guilty(warm_up=saves(4_900 * US, says="`extension::fused` (5.00"), host_wait=saves(27_100 * US))
+@guilty(warm_up=saves(4_900 * US, says="`extension::fused` (the first call takes 5.00"), host_wait=saves(27_100 * US))
 def the_first_call_of_an_operator_picks_a_kernel() -> TraceBuilder:
     """The first of four calls over the same sizes takes 5 ms on the host, later ones 100 us: 4.9 ms of it are first use."""
     return called(5_000)

@@ -17,7 +17,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.figure import light
 from tb_sol_plugin.model.report import Column, FigureSection, Link, TableSection, make_table
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.units import MINUS, NARROW, capitalized, human
+from tb_sol_plugin.units import MINUS, NARROW, capitalized, human, side_by_side
 
 
 def _long_gaps(busy: iv.Spans, low: int, high: int, factor: float) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
@@ -184,33 +184,37 @@ def waterfall_figure(parts: Parts, *, per_step: bool, shown: bool) -> FigureSect
 
 
 def _bars(parts: Parts, factor: float, unit: str) -> list[_Bar]:
-    whole = parts.start.ns or 1.0
+    whole, total = parts.start.ns or 1.0, sum(p.ns for p in parts.stays)
     left = parts.start.ns / factor
-    out = [_Bar(parts.start, parts.start.name, 0.0, left, f"<b>{_plain(left)}</b> {unit}", True)]
-    for part in parts.losses:
+    first, end, *others = (_number(text, unit) for text in side_by_side([parts.start.ns, total, *(p.ns for p in parts.losses)], "ns"))
+    out = [_Bar(parts.start, parts.start.name, 0.0, left, f"<b>{first}</b> {unit}", True)]
+    for part, number in zip(parts.losses, others, strict=True):
         width = part.ns / factor
-        sign = MINUS if width >= 0 else "+"
-        number = _plain(abs(width))
-        text = f"<b>{number if number[0] == '<' else sign + number}</b>  {human(abs(part.ns) / whole, 'ratio')}"
+        text = f"<b>{MINUS if width >= 0 else '+'}{number.removeprefix(MINUS)}</b>  {human(abs(part.ns) / whole, 'ratio')}"
         out.append(_Bar(part, part.name, min(left, left - width), abs(width), text, False))
         left -= width
     at = 0.0
-    total = sum(p.ns for p in parts.stays) / factor
     for place, part in enumerate(parts.stays):
         width = part.ns / factor
         last = place == len(parts.stays) - 1
-        text = f"<b>{_plain(total)}</b> {unit}{_bounds(parts, factor)}" if last else ""
+        text = f"<b>{end}</b> {'' if end[-1:].isalpha() else unit}{_bounds(parts, unit)}" if last else ""
         out.append(_Bar(part, part.name.partition(",")[0], at, width, text, True))
         at += width
     return out
 
 
-def _bounds(parts: Parts, factor: float) -> str:
+def _number(text: str, unit: str) -> str:
+    """Returns a time without the unit that the axis has; one too small for it keeps its own."""
+    return text.removesuffix(NARROW + unit)
+
+
+def _bounds(parts: Parts, unit: str) -> str:
     """Returns the pieces of what stays, where there are several and their words have room right of the bar."""
     total = sum(p.ns for p in parts.stays)
     if len(parts.stays) < 2 or total > 0.45 * parts.start.ns or total < SMALL * parts.start.ns:
         return ""
-    pieces = [f"{_plain(p.ns / factor)} {p.name.rpartition(', ')[2].removesuffix('-bound')}" for p in parts.stays]
+    texts = side_by_side([parts.start.ns, *(p.ns for p in parts.stays)], "ns")[1:]
+    pieces = [f"{_number(t, unit)} {p.name.rpartition(', ')[2].removesuffix('-bound')}" for t, p in zip(texts, parts.stays, strict=True)]
     return f"  {' · '.join(pieces)}"
 
 
@@ -246,13 +250,6 @@ def _label(bar: _Bar, reach: float) -> fig.Plain:
         return note | {"x": bar.left, "xanchor": "right", "xshift": -5} | clear
     inside = light("surface") if bar.part.color not in ("idle", "norm", "elementwise", "accent-line", "ink-3") else light("ink")
     return note | {"x": right, "xanchor": "right", "xshift": -7, "font": font | {"color": inside}}
-
-
-def _plain(value: float) -> str:
-    """Returns a number of the axis' unit with the decimals of its size."""
-    if 0 < abs(value) < 0.005:
-        return "< 0.01"
-    return human(value, "count") if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def part_table(parts: Parts) -> TableSection:

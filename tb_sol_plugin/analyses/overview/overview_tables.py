@@ -252,6 +252,7 @@ def _utilizations(tiles: Tiles, capture: Capture, waterfall: Waterfall, part: Sc
         note=f"{human(model / each, 'FLOP')} {_per(waterfall)}" if model else "",
         more=_joined(_over_peaks(first, waterfall, step, many), which),
         mark=why if use.mfu is None else partial,
+        hidden=not model and share is not None and share >= PLAIN,  # none of the work is of matrices
     )
     tiles.add(
         "hfu",

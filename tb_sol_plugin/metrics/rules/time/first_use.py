@@ -90,7 +90,7 @@ def warm_up(context: TimeContext) -> Answer:
         name = str(arrays.pick(capture.host["name"], [operators[most]])[0])
         took, later = time_text(int(h.duration[operators[most]])), time_text(int(usual[most]))
         calls = count_text(len(outermost(np.sort(operators), h.end)), "first call")
-        words = f"in {calls} of operators over their sizes, most of it in `{name}` ({took}, later calls {later})"
+        words = f"in {calls} of operators over their sizes, most of it in `{name}` (the first call takes {took}, later ones {later})"
         parts.append((slow, words))
     text = ", ".join(f"{time_text(iv.length(part))} {words}" for part, words in parts)
     return context.finding(f"The {device_word(capture)} idles {text}: first use, not a cost of every step.", idle=idle)

@@ -378,7 +378,7 @@ def test_the_pieces_of_the_limit_are_named_where_there_is_room(tmp_path: Path) -
         return [plain(n["text"]) for n in figure.figure["layout"]["annotations"]]  # type: ignore[index]
 
     # WHEN the limits are 20 % of the step THEN both pieces stand beside the bar; WHEN they are 73 % THEN only their sum
-    assert labels(990_000)[-1] == "<b>199.0</b> µs  138.9 compute · 60.1 memory"
+    assert labels(990_000)[-1] == "<b>199.0</b> µs  138.9 compute · 60.10 memory"
     assert labels(272_000)[-1] == "<b>199.0</b> µs"
 
 
