@@ -313,7 +313,7 @@ def communicates(around: str, *, training: bool = True, over: str = "") -> Trace
     return t
 
 
-@guilty(exposed_communication=saves(500 * US, says="DistributedDataParallel("))
+@guilty(exposed_communication=saves(500 * US, says="bucket_cap_mb=10)"))
 def gradients_are_reduced_after_the_backward_pass() -> TraceBuilder:
     """An all-reduce of DistributedDataParallel runs for 500 us while nothing computes."""
     return communicates("nccl:all_reduce", over="DistributedDataParallel.forward")
@@ -379,6 +379,38 @@ def parameters_are_broadcast_once() -> TraceBuilder:
     return t
 
 
+def reduces_buckets(elements: int, *, dtype: str = "Float") -> TraceBuilder:
+    """Six all-reduces of DistributedDataParallel in a step, 300 us each, in the wait for its work."""
+    t = trained(1)
+    t.annotation("DistributedDataParallel.forward", MS - 10 * US, 5 * US)
+    for i in range(6):
+        at = MS + i * 500 * US
+        number = t.call("cudaLaunchKernel", at, US // 2, flow=True)
+        t.collective("allreduce", at + US // 2, 300 * US, elements=elements, dtype=dtype, correlation=number)
+    return t
+
+
+WAITED = {"launch_bound": saves(0, 6 * MS, optional=True), "host_wait": saves(0, 6 * MS, optional=True)}
+
+
+@guilty(exposed_communication=saves(1_800 * US, says="bf16_compress_hook"), **WAITED)
+def full_buckets_are_exposed() -> TraceBuilder:
+    """Six all-reduces of 26 MB each: neither more nor fewer of them would help."""
+    return reduces_buckets(6_553_600)
+
+
+@guilty(exposed_communication=saves(1_800 * US, says="no_sync"), **WAITED)
+def full_buckets_in_half_precision_are_exposed() -> TraceBuilder:
+    """The same in bfloat16: there is nothing to compress."""
+    return reduces_buckets(13_107_200, dtype="BFloat16")
+
+
+@guilty(exposed_communication=saves(1_800 * US, says="bucket_cap_mb=100"), **WAITED)
+def small_buckets_are_exposed() -> TraceBuilder:
+    """The same of 1 MB each: fewer of them would do."""
+    return reduces_buckets(250_000)
+
+
 def reduces_often() -> TraceBuilder:
     """80 all-reduces of 4 KiB in a step, 20 us each and 50 us apart."""
     t = trained(1)
@@ -402,6 +434,30 @@ def batch_norm_is_synchronized() -> TraceBuilder:
     t = reduces_often()
     t.annotation("SyncBatchNormBackward", MS - US, 5 * MS)
     return t
+
+
+def steps_of_an_optimizer(name: str, operator: str) -> TraceBuilder:
+    """A step of 10 ms whose optimizer takes 5 ms on the host in two operators that launch one kernel each."""
+    t = step(10 * MS)
+    kernel(t, 0, 4_000, 0, "a")
+    t.annotation(f"Optimizer.step#{name}.step", 4 * MS, 5 * MS)
+    t.op(operator, 4_100 * US, 2 * MS)
+    kernel(t, 6_090, 6_100, 6_085)
+    t.op(operator, 6_500 * US, 2_490 * US)
+    kernel(t, 9_000, 10_000, 8_985, "b")
+    return t
+
+
+@guilty(host_wait=saves(4_990 * US, says="torch.optim.SGD(model.parameters(), fused=True)"))
+def the_host_is_in_an_optimizer_of_several_calls() -> TraceBuilder:
+    """SGD updates its parameters with `_foreach` operators that take 5 ms on the host."""
+    return steps_of_an_optimizer("SGD", "aten::_foreach_add_")
+
+
+@innocent("unfused_optimizer", host_wait=saves(4_990 * US, never="fused=True"))
+def the_host_is_in_an_optimizer_of_one_call() -> TraceBuilder:
+    """The same with the fused operator: there is nothing left to fuse."""
+    return steps_of_an_optimizer("SGD", "aten::_fused_sgd_")
 
 
 @guilty(exposed_copies=saves(60 * US))

@@ -469,6 +469,21 @@ def unfused_optimizer(context: TimeContext) -> Answer:
     )
 
 
+def fused_fix(context: TimeContext, spans: iv.Spans) -> str:
+    """Returns the advice to fuse the optimizer in whose step over half of some time passes on the host; "" where that is none to fuse."""
+    h, name = at.host(context.capture), context.capture.host["name"]
+    steps = np.flatnonzero((h.kind == S.ANNOTATION) & arrays.where(name, lambda n: STEP.match(n) is not None))
+    time = iv.overlap_with(h.start[steps], h.stop[steps], spans)
+    if 2 * int(time.sum()) <= iv.length(spans):
+        return ""
+    (full,), _ = arrays.largest([name], steps, time.astype(np.float64))
+    kind = next(iter(STEP.findall(full)), "")
+    done = (_inside(context, steps) & arrays.where(name, lambda n: FUSED.search(n) is not None)).any()
+    if done or kind not in HAS_FUSED:
+        return ""
+    return f"torch.optim.{kind}(model.parameters(), fused=True)  # one call instead of several on the host"
+
+
 def _optimizer_fix(context: TimeContext, kind: str, rows: Ints, kernels: npt.NDArray[np.intp]) -> str:
     """Returns how to make one pass of an optimizer's calls; what torch.compile has made already is not told to compile."""
     if kind in HAS_FUSED:

@@ -22,6 +22,7 @@ from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_tex
 from tb_sol_plugin.metrics.rules.time.collectives import link_text, unclaimed
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.rules.time.first_use import calls_named
+from tb_sol_plugin.metrics.rules.time.fusion import fused_fix
 from tb_sol_plugin.metrics.rules.time.host_code import inside_text
 from tb_sol_plugin.metrics.rules.time.recorded import (
     NOT_FUSED,
@@ -37,7 +38,7 @@ from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITIN
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND
 from tb_sol_plugin.metrics.trees.module_tree import phase_name
-from tb_sol_plugin.metrics.work.ownership import outermost
+from tb_sol_plugin.metrics.work.ownership import link_bytes, outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
@@ -244,7 +245,7 @@ def host_wait(context: TimeContext) -> Answer:
     fix = fix if stacks else "profile(with_stack=True)  # shows which Python runs in the gaps"
     if phase and 2 * in_phase > ns:
         title = f"The {unit} waits while the host is in {phase}"
-        fix = f'with record_function("{phase}/…"):  # mark its parts, to see which one blocks'
+        fix = fused_fix(context, idle) or f'with record_function("{phase}/…"):  # mark its parts, to see which one blocks'
     if 4 * in_line > ns:
         fix = _line_fix(context, line, iv.intersect(idle, _spans(context, frames)), in_line)
     if 2 * blocked > ns:
@@ -374,13 +375,13 @@ def communication(context: TimeContext) -> Answer:
         f"{time_text(exposed)} of {time_text(whole)} of communication run while nothing computes, {time_text(most)} of it in "
         f"`{name}`{spoken}.{link_text(context)}",
         ns=exposed,
-        fix=_hide(context, kind),
+        fix=_hide(context, kind, rows[same]),
     )
     return replace(found, events=rows, events_ns=own)
 
 
-def _hide(context: TimeContext, kind: str) -> str:
-    """Returns how to hide a collective, by its recorded name and by what runs it."""
+def _hide(context: TimeContext, kind: str, rows: Ints) -> str:
+    """Returns how to hide a collective, by its recorded name and by what runs it. rows: device rows of the exposed ones."""
 
     def recorded(*words: str) -> bool:
         return bool(arrays.where(context.capture.host["name"], lambda n: any(w in n.lower() for w in words)).any())
@@ -389,7 +390,7 @@ def _hide(context: TimeContext, kind: str) -> str:
         if kind in ("all_reduce", "all_gather", "reduce_scatter"):
             return "torch._inductor.config._micro_pipeline_tp = True  # overlap tensor-parallel collectives"
     elif kind == "all_reduce" and recorded("distributeddataparallel", "ddp"):
-        return "DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=100)"
+        return _buckets(context, rows)
     elif kind == "broadcast" and recorded("distributeddataparallel"):
         return "DistributedDataParallel(model, broadcast_buffers=False)  # where every rank may keep its own buffers"
     elif kind in ("all_gather", "reduce_scatter") and recorded("fsdp", "fullysharded"):
@@ -397,6 +398,23 @@ def _hide(context: TimeContext, kind: str) -> str:
     return f"{_START.get(kind, 'work = collective(…, async_op=True)')}  # wait() after other work"
 
 
+def _buckets(context: TimeContext, rows: Ints) -> str:
+    """Returns how to hide or shorten the all-reduces of DistributedDataParallel, by how many there are in a step and how large they are."""
+    if len(rows) <= FEW_BUCKETS * context.waterfall.steps:
+        return "DistributedDataParallel(model, bucket_cap_mb=10)  # more buckets: the first ones run behind the backward pass"
+    size = link_bytes(context.capture)[rows]
+    if (size > 0).any() and float(np.median(size[size > 0])) < SMALL_BUCKET:
+        return "DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=100)  # fewer, larger buckets"
+    half = arrays.where(context.capture.device["name"], lambda n: re.search(r"f16|float16|half", n, re.IGNORECASE) is not None)[rows]
+    if half.any():
+        return "with model.no_sync():  # accumulate gradients of several batches, reduce them once"
+    return "model.register_comm_hook(None, default_hooks.bf16_compress_hook)  # half the bytes; results differ by rounding"
+
+
+FEW_BUCKETS: Final = 4
+"""With fewer all-reduces than this in a step little of them can run behind the backward pass."""
+SMALL_BUCKET: Final = 4 << 20
+"""Below 4 MiB an all-reduce does not reach the rate of its link."""
 _START: Final = {
     "all_reduce": "dist.all_reduce(…, async_op=True)",
     "all_gather": "dist.all_gather_into_tensor(…, async_op=True)",
