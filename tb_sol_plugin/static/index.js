@@ -11233,7 +11233,7 @@ function Figure({ s, table, twins, main }) {
 		twins
 	};
 	const covered = coveredBy(s.stretches, (id) => tableOf(id).row);
-	const keepKey = keep ? [...keep].join("") : "";
+	const keepKey = keep && ["kept", ...keep].join("");
 	const legend = legendOf(s);
 	A$1(() => {
 		const el = container.current;
@@ -11789,20 +11789,37 @@ function PageFilters({ r }) {
 	linkReport(r);
 	const table = mainTable(r);
 	if (!table || !lifted(table, true)) return null;
-	const state = tableOf(table.id);
+	const find = hasFind(table, true);
+	const chips = Chips({
+		s: table,
+		state: tableOf(table.id)
+	});
+	if (!find && !chips) return null;
 	return /* @__PURE__ */ a("div", {
 		class: "page-filters",
 		"data-filters": table.id,
-		children: [hasFind(table, true) && /* @__PURE__ */ a(FindField, {
-			value: findOf(table, true),
-			label: `Filter ${table.title}`,
-			onInput: (text) => setFind(table, true, text)
-		}), /* @__PURE__ */ a(Chips, {
-			s: table,
-			state
-		})]
+		children: [
+			find && /* @__PURE__ */ a(FindField, {
+				value: findOf(table, true),
+				label: `Filter ${table.title}`,
+				onInput: (text) => setFind(table, true, text)
+			}),
+			chips,
+			leavesOthers(table, r) && /* @__PURE__ */ a("span", {
+				class: "quiet",
+				children: [
+					"Filters ",
+					table.title,
+					" and its ",
+					r.sections.filter((s) => s.kind === "figure" && s.table === table.id).length > 1 ? "charts" : "chart",
+					"; the rest of the page stays whole."
+				]
+			})
+		]
 	});
 }
+/** Whether a report has tables, figures or numbers that the filters of a table do not apply to. */
+var leavesOthers = (table, r) => r.sections.some((s) => s !== table && !(s.kind === "figure" && s.table === table.id));
 var lifted = (s, main) => main && hasChart(s) && (s.filters?.length ?? 0) > 0;
 function hasFind(s, main) {
 	const count = shownOf(s, main).of;

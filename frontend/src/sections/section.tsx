@@ -52,14 +52,20 @@ export function PageFilters({ r }: { r: Report }): JSX.Element | null {
   linkReport(r);
   const table = mainTable(r);
   if (!table || !lifted(table, true)) return null;
-  const state = tableOf(table.id);
+  const find = hasFind(table, true);
+  const chips = Chips({ s: table, state: tableOf(table.id) });
+  if (!find && !chips) return null;
   return (
     <div class="page-filters" data-filters={table.id}>
-      {hasFind(table, true) && <FindField value={findOf(table, true)} label={`Filter ${table.title}`} onInput={(text) => setFind(table, true, text)} />}
-      <Chips s={table} state={state} />
+      {find && <FindField value={findOf(table, true)} label={`Filter ${table.title}`} onInput={(text) => setFind(table, true, text)} />}
+      {chips}
+      {leavesOthers(table, r) && <span class="quiet">Filters {table.title} and its {r.sections.filter((s) => s.kind === "figure" && s.table === table.id).length > 1 ? "charts" : "chart"}; the rest of the page stays whole.</span>}
     </div>
   );
 }
+
+/** Whether a report has tables, figures or numbers that the filters of a table do not apply to. */
+export const leavesOthers = (table: TableSection, r: Report): boolean => r.sections.some((s) => s !== table && !(s.kind === "figure" && s.table === table.id));
 
 const lifted = (s: TableSection, main: boolean): boolean => main && hasChart(s) && (s.filters?.length ?? 0) > 0;
 

@@ -59,7 +59,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
   const known = useRef<{ s: FigureSection; table: TableSection | null; twins: TableSection[] }>({ s, table, twins });
   known.current = { s, table, twins };
   const covered = coveredBy(s.stretches, (id) => tableOf(id).row);
-  const keepKey = keep ? [...keep].join("\u0001") : "";
+  const keepKey = keep && ["kept", ...keep].join("\u0001"); // nothing kept is not everything
   const legend = legendOf(s);
 
   useEffect(() => {
