@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { overlap, scriptOf } from "../src/sections/figure/plotly";
+import { overlap, scriptOf, sharedArea } from "../src/sections/figure/plotly";
 
 const entry = readFileSync(new URL("../plotly/entry.js", import.meta.url), "utf8");
 const bundled = [...entry.matchAll(/plotly\.js\/lib\/(\w+)/g)].map(([, kind]) => kind).filter((kind) => kind !== "core");
@@ -18,6 +18,12 @@ describe("which Plotly draws a figure", () => {
 
 describe("labels that collide", () => {
   const box = (left: number, top: number, width: number, height: number) => ({ left, top, right: left + width, bottom: top + height });
+  it("boxes share the area of their overlap, and none where they only touch", () => {
+    expect(sharedArea(box(0, 0, 100, 16), box(90, 4, 60, 16))).toBe(10 * 12);
+    expect(sharedArea(box(0, 0, 100, 16), box(100, 0, 60, 16))).toBe(0);
+    expect(sharedArea(box(0, 0, 100, 16), box(300, 300, 60, 16))).toBe(0);
+  });
+
   it("boxes that share an area overlap, boxes that touch do not", () => {
     expect(overlap(box(0, 0, 100, 16), box(90, 4, 60, 16))).toBe(true);
     expect(overlap(box(0, 0, 100, 16), box(100, 0, 60, 16))).toBe(false);

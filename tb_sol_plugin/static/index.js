@@ -2103,15 +2103,26 @@ async function purge(el) {
 function overlap(a, b) {
 	return a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
 }
-/** Hides labels that a more important one, earlier in the list, leaves no room for: the server placed them for a usual width. */
+/** px² that two boxes share. */
+function sharedArea(a, b) {
+	return Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
+}
+/** Labels that are shown whatever is behind them: the highest roof and the program's own point. */
+var ALWAYS = 2;
+/** px² of points behind a label up to which it can be read. */
+var READABLE$1 = 90;
+/** px of a mark that is no point of data: where lines meet. */
+var DOT = 7;
+/** Hides labels that a more important one, earlier in the list, or points leave no room for: the server placed them for a usual width. */
 function hideCollisions(el) {
 	const kept = [];
-	for (const label of el.querySelectorAll(".annotation")) {
+	const points = [...el.querySelectorAll(".scatterlayer .points path")].map((p) => p.getBoundingClientRect()).filter((b) => b.width > DOT);
+	el.querySelectorAll(".annotation").forEach((label, i) => {
 		label.style.visibility = "";
 		const box = label.getBoundingClientRect();
-		if (kept.some((k) => overlap(k, box))) label.style.visibility = "hidden";
+		if ((i < ALWAYS ? 0 : points.reduce((sum, p) => sum + sharedArea(p, box), 0)) > READABLE$1 || kept.some((k) => overlap(k, box))) label.style.visibility = "hidden";
 		else kept.push(box);
-	}
+	});
 }
 /** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */
 function placeOf$2(el, axes, x, y) {

@@ -65,6 +65,13 @@ def test_an_area_dragged_in_the_chart_filters_the_table(serve: Server, view: Cal
     v.page.locator(CHIP).click()
     v.page.wait_for_function("!location.hash.includes('f.roofline')")
     assert len(keys_of(v)) == all_rows
+    # AND the filters say what they apply to, as there are tables below that they leave; a text that nothing passes takes every point away
+    assert "and its chart; the rest of the page stays whole" in v.page.locator("[data-filters=ops]").inner_text()
+    shown = v.page.locator("[data-figure=roofline] .points path").count()
+    v.page.get_by_role("searchbox", name="Filter Operators").fill("no such operator")
+    v.page.wait_for_function(
+        "(most) => document.querySelectorAll('[data-figure=roofline] .points path').length <= most", arg=shown - len(drawn), timeout=20_000
+    )
 
 
 def test_an_area_given_by_keys_is_the_same_choice_and_a_link(serve: Server, view: Callable[..., Any]) -> None:

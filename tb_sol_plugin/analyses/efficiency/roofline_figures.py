@@ -121,7 +121,7 @@ def draw(points: Sequence[Point], program: Sequence[Program], ceilings: Ceilings
     texts = placed(
         [*names[:1], *_program_names(program), *names[1:]],
         canvas,
-        [_mark_box(p, whole, canvas) for p in chart],
+        [*(_mark_box(p, whole, canvas) for p in chart), *(_program_box(p, canvas) for p in program)],
         _line_boxes(ceilings, canvas),
     )
     room = height - TOP - BOTTOM
@@ -180,6 +180,12 @@ def _canvas(points: Sequence[Point], program: Sequence[Program], ceilings: Ceili
 def _mark_box(point: Point, whole: float, canvas: Canvas) -> Box:
     x, y = canvas.at(log10(point.intensity), log10(point.height))
     half = _size(point, whole, WHOLE_PX) / 2 * 0.9
+    return Box(x - half, y - half, x + half, y + half)
+
+
+def _program_box(point: Program, canvas: Canvas) -> Box:
+    x, y = canvas.at(log10(point.intensity), log10(point.rate))
+    half = PROGRAM_PX[point.weight] / 2
     return Box(x - half, y - half, x + half, y + half)
 
 
@@ -278,18 +284,22 @@ def _notes(chart: Sequence[Point], strip: Sequence[Point]) -> dict[str, PointNot
 # -- The program's own points -----------------------------------------------------------------------------------------
 
 
+PROGRAM_PX: Final = {"whole": 14.0, "average": 10.0, "step": 6.0}
+"""Size of the program's points."""
+
+
 def _program(program: Sequence[Program]) -> list[fig.Plain]:
     """Returns open diamonds in ink: small for a step, larger for the average, largest for the whole."""
     if not program:
         return []
-    looks = {"whole": (14.0, "ink", 2.0), "average": (10.0, "ink-2", 1.6), "step": (6.0, "ink-3", 1.0)}
-    order = sorted(program, key=lambda p: looks[p.weight][0])
+    looks = {"whole": ("ink", 2.0), "average": ("ink-2", 1.6), "step": ("ink-3", 1.0)}
+    order = sorted(program, key=lambda p: PROGRAM_PX[p.weight])
     return [
         {
             "type": "scatter", "mode": "markers", "name": "program", "x": [p.intensity for p in order], "y": [p.rate for p in order],
             "marker": {
-                "symbol": "diamond-open", "size": [looks[p.weight][0] for p in order], "opacity": 1.0,
-                "color": [fig.light(looks[p.weight][1]) for p in order], "line": {"width": [looks[p.weight][2] for p in order]},
+                "symbol": "diamond-open", "size": [PROGRAM_PX[p.weight] for p in order], "opacity": 1.0,
+                "color": [fig.light(looks[p.weight][0]) for p in order], "line": {"width": [looks[p.weight][1] for p in order]},
             },
             "hovertext": [_program_hover(p) for p in order], "hoverinfo": "text", "cliponaxis": False,
         }
@@ -321,7 +331,7 @@ def _program_names(program: Sequence[Program]) -> list[Label]:
             Spot(x, y, "right", "top", -6.0, -22.0),
             Spot(x, y, "center", "bottom", 0.0, 11.0),
         ]
-        out.append(Label(p.label, "ink", spots, most=inf))
+        out.append(Label(p.label, "ink", spots, most=inf, must=True))
     return out
 
 

@@ -69,17 +69,22 @@ class Spot(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A text and where it may stand, best place first. most: cost (px² of marks and lines behind it) above which it is left out."""
+    """A text and where it may stand, best place first. most: cost (px² of marks and lines behind it) above which it is left out.
+
+    Marks behind it are no more than LITTLE unless it must be shown.
+    """
 
     text: str
     color: str
     spots: Sequence[Spot]
     most: float = 900.0
+    must: bool = False
 
 
 def placed(labels: Sequence[Label], canvas: Canvas, marks: Sequence[Box], lines: Sequence[Box]) -> list[fig.Plain]:
     """Returns Plotly annotations of the labels that found a place, in order of importance as given."""
-    behind = np.array([*((*box, 1.0) for box in marks), *((*box, LINE_WEIGHT) for box in lines)], np.float64).reshape(-1, 5)
+    behind = np.array([(*box, 1.0) for box in marks], np.float64).reshape(-1, 5)
+    below = np.array([(*box, LINE_WEIGHT) for box in lines], np.float64).reshape(-1, 5)
     taken: list[Box] = []
     out: list[fig.Plain] = []
     for label in labels:
@@ -88,7 +93,10 @@ def placed(labels: Sequence[Label], canvas: Canvas, marks: Sequence[Box], lines:
             boxes = boxes_of(label.text, spot, canvas)
             if any(not _inside(box, canvas) or any(box.meets(other) for other in taken) for box in boxes):
                 continue
-            cost = sum(box.shared(behind) for box in boxes)
+            covered = sum(box.shared(behind) for box in boxes)
+            if covered > LITTLE and not label.must:
+                continue
+            cost = covered + sum(box.shared(below) for box in boxes)
             if best is None or cost < best[0] - 1.0:
                 best = (cost, spot, boxes)
             if cost <= LITTLE:
@@ -258,7 +266,7 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
             Spot(start, level, "left", "top", 10.0, -1.0),
             *_places_by_roof(text, start, level, canvas),
         ]
-        out.append(Label(text, "ink-3" if at else "ink-2", spots, most=3000.0 if not at else 700.0))
+        out.append(Label(text, "ink-3" if at else "ink-2", spots, most=700.0 if at else 3000.0, must=not at))
     if found.bandwidth:
         out.append(_along(f"memory {human(found.bandwidth, 'B/s')}", found.bandwidth, lead, canvas, up_px=4.0))
         if found.l2:
@@ -273,6 +281,7 @@ def ceiling_names(found: Ceilings, canvas: Canvas) -> list[Label]:
             Spot(right, level, "right", "bottom", 0.0, 1.0),
             Spot(start, level, "left", "top", 14.0, -1.0),
             *_places_by_roof(text, start, level, canvas),
+            *(Spot(start, level, "right", "middle", -8.0, up) for up in (0.0, -9.0, 9.0)),
         ]
         out.append(Label(text, "ink-3", places, most=700.0))
     if found.bandwidth:
@@ -323,4 +332,4 @@ def _along(text: str, slope: float, lead: float, canvas: Canvas, *, up_px: float
     shift = (LINE_PX / 2 + up_px) / cos(turn)
     places = [low + (high - low) * percent / 100 for percent in range(24, 88, 4)]
     spots = [Spot(x, x + log10(slope), "center", "middle", 0.0, shift, angle) for x in places]
-    return Label(text, "ink-3", spots, most=2500.0)
+    return Label(text, "ink-3", spots, most=2500.0, must=True)

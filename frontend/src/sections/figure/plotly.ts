@@ -109,15 +109,29 @@ export function overlap(a: { left: number; right: number; top: number; bottom: n
   return a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
 }
 
-/** Hides labels that a more important one, earlier in the list, leaves no room for: the server placed them for a usual width. */
+/** px² that two boxes share. */
+export function sharedArea(a: { left: number; right: number; top: number; bottom: number }, b: typeof a): number {
+  return Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
+}
+
+/** Labels that are shown whatever is behind them: the highest roof and the program's own point. */
+const ALWAYS = 2;
+/** px² of points behind a label up to which it can be read. */
+const READABLE = 90;
+/** px of a mark that is no point of data: where lines meet. */
+const DOT = 7;
+
+/** Hides labels that a more important one, earlier in the list, or points leave no room for: the server placed them for a usual width. */
 export function hideCollisions(el: HTMLElement): void {
   const kept: DOMRect[] = [];
-  for (const label of el.querySelectorAll<SVGGElement>(".annotation")) {
+  const points = [...el.querySelectorAll(".scatterlayer .points path")].map((p) => p.getBoundingClientRect()).filter((b) => b.width > DOT);
+  el.querySelectorAll<SVGGElement>(".annotation").forEach((label, i) => {
     label.style.visibility = "";
     const box = label.getBoundingClientRect();
-    if (kept.some((k) => overlap(k, box))) label.style.visibility = "hidden";
+    const covered = i < ALWAYS ? 0 : points.reduce((sum, p) => sum + sharedArea(p, box), 0);
+    if (covered > READABLE || kept.some((k) => overlap(k, box))) label.style.visibility = "hidden";
     else kept.push(box);
-  }
+  });
 }
 
 /** Pixels of a place in data units inside a drawn figure; null where its axes are not drawn. */

@@ -94,6 +94,26 @@ def test_words_never_overlap_with_any_limits(
     check_words(draw(points, program, ceilings(spec, tuple(peaks), ("fp32",))).figure)
 
 
+def test_points_do_not_stand_behind_the_names_of_limits() -> None:
+    # GIVEN large points on the dashed line of the achievable rate, where its name would stand at the right end
+    found = ceilings(table()["MI300X"], ("bf16",), ("fp32",))
+    rows = ((1560.4, 5.865e14, 3.75e6), (2040.0, 2.985e14, 3.68e6), (993.0, 4.894e14, 2.25e6), (1560.4, 5.4e14, 2.4e6), (0.125, 5e11, 1e4))
+    points = [_point(str(i), intensity=x, rate=y, time=time) for i, (x, y, time) in enumerate(rows)]
+    figure = draw(points, [Program("whole program", "whole", 12.55e6, 5e6, 835.7, 4.381e14)], found).figure
+    (x0, x1), (y0, y1) = figure["layout"]["xaxis"]["range"], figure["layout"]["yaxis"]["range"]  # type: ignore[index,call-overload]
+    marks = []
+    for t in (t for t in figure["data"] if t.get("customdata")):  # type: ignore[union-attr]
+        for x, y, size in zip(t["x"], t["y"], t["marker"]["size"], strict=True):  # type: ignore[index,call-overload]
+            a, b, half = (log10(x) - x0) / (x1 - x0) * WIDTH, (log10(y) - y0) / (y1 - y0) * 340.0, 0.3 * size
+            marks.append((a - half, b - half, a + half, b + half))
+    # THEN the name stands before the beginning of its line, and no name but the highest roof's and the program's has a point behind it
+    words = _boxes(figure, 340.0)  # type: ignore[arg-type]
+    assert any("achievable" in text for text, _ in words) and len(marks) == 5
+    for text, boxes in words:
+        if "whole program" not in text and "bf16 matrix" not in text:
+            assert not any(_meet(box, mark) for box in boxes for mark in marks), text
+
+
 def test_ceilings_are_those_of_the_work_at_hand() -> None:
     # GIVEN bf16 and fp16 products and fp32 vector work on an H100: one peak for both types, 794 TFLOP/s achievable in both
     found = ceilings(H100, ("bf16", "fp16"), ("fp32", "bf16", ""))
