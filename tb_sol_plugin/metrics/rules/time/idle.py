@@ -408,7 +408,7 @@ def _buckets(context: TimeContext, rows: Ints) -> str:
     half = arrays.where(context.capture.device["name"], lambda n: re.search(r"f16|float16|half", n, re.IGNORECASE) is not None)[rows]
     if half.any():
         return "with model.no_sync():  # accumulate gradients of several batches, reduce them once"
-    return "model.register_comm_hook(None, default_hooks.bf16_compress_hook)  # half the bytes; results differ by rounding"
+    return "model.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)  # half the bytes; results differ by rounding"
 
 
 FEW_BUCKETS: Final = 4
