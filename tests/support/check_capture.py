@@ -23,6 +23,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tb_sol_plugin.store.cache import Cache
+from tb_sol_plugin.web.tables import MOST_BYTES, in_pages
 from tb_sol_plugin.web.wire import csv_of
 from tests.support.captures import alone, report
 from tests.support.profile_sums import sums_of_profile
@@ -93,8 +94,10 @@ def links_point_where_they_say(c: Capture) -> None:
 
 
 def is_contract_shaped(name: str, answer: Report | UnavailableReport) -> None:
-    """JSON without NaN in the contract's shape, and CSV that parses to the same table."""
+    """JSON without NaN in the contract's shape, at most a megabyte with its tables in pages, and CSV that parses to the same table."""
     text = encode(answer).decode()
+    if len(text) > MOST_BYTES and isinstance(answer, Report):
+        assert len(in_pages(answer, "")[0]) <= MOST_BYTES, f"{name}: too much for one answer"
     plain = json.loads(text, parse_constant=lambda word: _fail(f"{name}: {word} in the JSON"))
     assert plain["analysis"] == name and plain["title"] and isinstance(plain["available"], bool)
     if not plain["available"]:

@@ -355,7 +355,8 @@ MOST_POINTS: Final = 1500
 
 def steps_figure(found: Leak) -> FigureSection:
     """Draws least in use per step, the line through it, steps of the warm-up apart."""
-    table = found.steps
+    places = thinned(np.arange(len(found.steps)), [found.steps["least"].to_numpy(np.int64)], MOST_POINTS)
+    table = found.steps.iloc[places]
     x = table["step"].to_numpy()
     least, warm = table["least"].to_numpy(np.float64), table["warm"].to_numpy(dtype=bool)
     factor, unit = scale_of(max(float(least.max()), 1.0), "B")
@@ -370,22 +371,25 @@ def steps_figure(found: Leak) -> FigureSection:
                 "hovertext": [human(int(v), "B") for v in least[use]],
                 "hovertemplate": f"<b>step %{{x}}</b><br>{name} %{{hovertext}}<extra></extra>",
             })  # fmt: skip
-    line = table["fitted"].to_numpy(np.float64)
+    line, number_of = found.steps["fitted"].to_numpy(np.float64), found.steps["step"].to_numpy()
     use = np.isfinite(line)
     if use.any() and found.used > 1 and found.verdict != "few":
         data.append({
-            "type": "scatter", "mode": "lines", "name": "line", "x": x[use][[0, -1]].tolist(), "y": (line[use][[0, -1]] / factor).tolist(),
+            "type": "scatter", "mode": "lines", "name": "line",
+            "x": number_of[use][[0, -1]].tolist(), "y": (line[use][[0, -1]] / factor).tolist(),
             "line": {"color": F.light("accent"), "width": 1.6, "dash": "4px 3px"}, "hoverinfo": "skip",
         })  # fmt: skip
     judged = found.slope == found.slope and found.verdict != "few"
     text = f"{found.words}: {human(round(found.slope), 'B')} per step" if judged else found.words
     text += f", R² {found.r2:.2f}" if judged and found.r2 == found.r2 else ""
+    few = len(table) < len(found.steps)
+    drawn = f"; the least and most of each stretch, {human(len(table), 'count')} of {human(len(found.steps), 'count')} steps" if few else ""
     every = max(-(-int(x[-1] - x[0]) // 10), 1)
     across = F.axis("step", dtick=every, tick0=int(x[0]), tickformat="d")
     return FigureSection(
-        id="growth_figure", title="Step by step", subtitle=text, table="steps", height=280,
+        id="growth_figure", title="Step by step", subtitle=text + drawn, table="steps", height=280,
         figure=F.figure(data, x=across, y=F.axis(f"least in use, {unit}"), showlegend=False),
-        summary=f"Least memory in use in {len(x)} steps: {text}.",
+        summary=f"Least memory in use in {len(found.steps)} steps: {text}.",
     )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.series import thinned
 from tb_sol_plugin.units import capitalized, human, side_by_side
 
 NOTHING: Final = ("no event with a duration in this recording", "record at least one step")
@@ -232,8 +233,20 @@ def _of_capture(
     )
 
 
+MOST_BARS: Final = 1000
+
+
+def _drawn(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Returns the steps to draw, of many the shortest and longest of each stretch, and words for that."""
+    rows = thinned(np.arange(len(frame)), [frame["duration_ns"].to_numpy(dtype=np.int64)], MOST_BARS)
+    if len(rows) == len(frame):
+        return frame, ""
+    return frame.iloc[rows], f"; the shortest and longest of each stretch, {human(len(rows), 'count')} of {human(len(frame), 'count')}"
+
+
 def _limits_figure(frame: pd.DataFrame, word: str) -> FigureSection:
     """Draws a bar per step of a SOL capture: its limit, and the time above it. word: what such a step is called."""
+    frame, left = _drawn(frame)
     time = frame["duration_ns"].to_numpy(dtype=np.float64)
     limit = frame["sol_ns"].to_numpy(dtype=np.float64)
     divisor, unit = F.time_scale(float(time.max()))
@@ -259,7 +272,7 @@ def _limits_figure(frame: pd.DataFrame, word: str) -> FigureSection:
     return FigureSection(
         id="bars",
         title=f"{capitalized(word)}s",
-        subtitle="limit, and time above it" if known else "no limits are known",
+        subtitle=("limit, and time above it" if known else "no limits are known") + left,
         span=8,
         height=320,
         table="steps",
@@ -421,6 +434,7 @@ def _facts(
 
 
 def _figure(frame: pd.DataFrame) -> FigureSection:
+    frame, left = _drawn(frame)
     divisor, unit = F.time_scale(float(frame["duration_ns"].max()))
     names = [str(n) for n in frame["step"]]
     share = frame["duration_ns"].where(frame["duration_ns"] > 0)
@@ -448,7 +462,7 @@ def _figure(frame: pd.DataFrame) -> FigureSection:
     return FigureSection(
         id="bars",
         title="Steps",
-        subtitle="exclusive parts; hatched: incomplete" if not frame["complete"].all() else "exclusive parts",
+        subtitle=("exclusive parts; hatched: incomplete" if not frame["complete"].all() else "exclusive parts") + left,
         span=8,
         height=320,
         table="steps",

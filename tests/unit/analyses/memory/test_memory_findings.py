@@ -54,6 +54,18 @@ def test_a_leak_is_drawn_with_its_line_and_who_leaves_memory_behind(tmp_path: Pa
     assert "copies=True" in missing.loc["pinned_unused", "record_it_with"] and ids(r)[-1] == "missing"
 
 
+def test_of_many_steps_a_bounded_number_is_drawn(tmp_path: Path) -> None:
+    # GIVEN 2,000 steps that leave 3,000 B behind each WHEN drawn THEN fewer points, and words for it; the line and the table have them all
+    r = report(training(tmp_path, [3_000] * 2_000))
+    figure = r.section("growth_figure")
+    first = r.table("steps")["warm_up"].tolist().index("") + 1
+    drawn = r.figure("growth_figure").data
+    count = sum(len(t.x) for t in drawn if t.name != "line")
+    (line,) = [t for t in drawn if t.name == "line"]
+    assert isinstance(figure, FigureSection) and count <= 1_500 and list(line.x) == [first, 2_000] and len(r.table("steps")) == 2_000
+    assert figure.subtitle.endswith("the least and most of each stretch, " + f"{count} of 2_000 steps".replace("_", "\u202f"))
+
+
 def test_warm_up_is_no_leak_and_has_no_evidence(tmp_path: Path) -> None:
     r = report(training(tmp_path, [0] * 8, state=600_000))
     assert "growth" not in ids(r) and r.facts["slope_bytes"] == 0 and r.table("steps")["warm_up"].tolist() == ["warm-up"] + [""] * 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 
@@ -49,6 +50,26 @@ def test_rows_add_up_and_the_average_is_over_complete_steps():
     assert report.headline.replace("\u202f", " ") == (
         "A step takes **150 ns**, average of 2 complete steps: 66.7 % kernels, 23.3 % nothing recorded, 10.0 % runtime calls."
     )
+
+
+def test_of_many_steps_the_figure_draws_the_shortest_and_longest_of_each_stretch():
+    # GIVEN 5,000 steps of 100 ns, one of 900 and one of 7 WHEN drawn THEN a bounded number of bars, those two among them, and words for it
+    long = np.full(5000, 100)
+    long[[1234, 4321]] = 900, 7
+    end = np.cumsum(long)
+    steps = {"number": np.arange(5000), "host_start_ns": end - long, "host_end_ns": end, "start_ns": end - long, "end_ns": end}
+    tables = {
+        "host": S.HOST.frame({"name": ["cudaLaunchKernel"], "kind": [S.CALL], "start_ns": [0], "duration_ns": [3]}),
+        "steps": S.STEPS.frame({**steps, "device_events": [0] * 5000, "complete": [True] * 5000}),
+    }
+    report = Capture(Facts("test", "x.json", 0, vendor="nvidia", extent_ns=(0, int(end[-1]))), tables).analyze("steps")
+    bars = report.figure("bars").data
+    drawn = bars[0].x
+    assert len(drawn) <= 1000 and {"0", "1234", "4321", "4999"} <= set(drawn) and len(report.table("steps")) == 5000
+    assert {sum(b.y[list(drawn).index(n)] for b in bars) for n in ("1234", "4321")} == {900, 7}
+    said = report.section("bars").subtitle.replace("\u202f", " ")
+    assert said.endswith(f"the shortest and longest of each stretch, {len(drawn)} of 5 000")
+    assert report.section("bars").summary == "The longest is step 1234, 900\u202fns."
 
 
 def test_an_incomplete_step_stays_and_is_marked():
