@@ -94,7 +94,7 @@ export const columnUnit = (top: number, unit: string): Scale => scaleOf(unit ===
 
 /**
  * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
- * `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a tenth of it.
+ * `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a hundredth of it.
  * `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
  * them would vanish gives way to the next smaller one. `fixed`: the unit, where others have chosen it.
  */
@@ -118,13 +118,13 @@ export function columnScale(values: readonly (number | null | undefined)[], unit
   if (unit !== "ns" && low < scale.factor * (unit === "B/s" ? 0.1 : 0.05) && top < scale.factor * 10) scale = scaleOf(top / 1000, unit); // rates whose middle would vanish
   const vanish = single && (unit === "ns" || unit === "B") && scale.factor >= 1e3 && half < scale.factor * 0.05;
   if (vanish) scale = scaleOf(scale.factor / 1000, unit);
-  const { factor, name } = fixed ?? (!vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * 0.1 ? neighbor : scale);
+  const { factor, name } = fixed ?? (!vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * 0.01 ? neighbor : scale);
   if ((unit === "ns" && name === "ns") || (unit === "B" && name === "B")) return { factor, name, decimals: 0 };
   if (unit === "" && known.every(Number.isInteger)) return { factor, name, decimals: 0 };
   const middle = (unit === "B/s" ? low : half) / factor; // rates show the digits of a slow link
   const reach = unit === "" ? Math.min(top, half * 1000) : top; // one far away must not take the decimals of all
   const room = 5 - Math.max(1, Math.floor(Math.log10(Math.max(reach / factor, 1))) + 1);
-  return { factor, name, decimals: Math.max(0, Math.min(digits(middle), room, top / factor >= 1 ? 2 : 3)) };
+  return { factor, name, decimals: Math.max(0, Math.min(top < 0.1 * factor ? 4 : digits(middle), room, top / factor >= 1 ? 2 : top / factor >= 0.1 ? 3 : 4)) };
 }
 
 /** The one unit of times of single calls: µs, from a median of ten milliseconds on ms. */

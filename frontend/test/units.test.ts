@@ -42,6 +42,10 @@ describe("units", () => {
     expect(columnScale([3_980_000, 4_000, 2_000], "ns").name).toBe("ms"); // one that adds up
     expect(columnScale([3_980_000, 4_000, 2_000], "ns", undefined, true).name).toBe("µs"); // single ones, of which half would vanish
     expect(columnScale([3_980_000, 400_000, 2_000], "ns", undefined, true).name).toBe("ms");
+    const ms = { factor: 1e6, name: "ms" }; // of the column beside it
+    expect(columnScale([27_370], "ns", ms)).toMatchObject({ name: "ms", decimals: 4 });
+    expect(inColumn(27_370, columnScale([27_370], "ns", ms))).toBe("0.0274");
+    expect(columnScale([2_737], "ns", ms).name).toBe("µs"); // no reader counts the zeros
     expect(columnScale([1.87e12, 1.4e12, 0.36e12, 12e9, 11e9], "B/s").name).toBe("GB/s"); // a link beside a memory
     expect(columnScale([1.87e12, 1.4e12, 0.36e12, 0.31e12, 11e9], "B/s").name).toBe("TB/s");
     expect(columnScale([366_000_000, 11_192, 8], "B", { factor: 1e9, name: "GB" }, true).name).toBe("kB");

@@ -273,22 +273,21 @@ def _quarter(values: list[float]) -> float:
 
 
 def _units(section: TableSection, columns: list[Column], shown: list[int]) -> list[tuple[str, Scale]]:
-    """Returns unit and scale per column. A column takes the unit of the one before it where it is at most ten times smaller: they
-    compare.
+    """Returns unit and scale per column. Columns of times, and of bytes, compare: one whose largest value is a hundredth of the largest
+    unit among them or more takes that unit. Those of single calls keep their own.
     """
-    out: list[tuple[str, Scale]] = []
-    before: dict[str, tuple[str, Scale]] = {}
-    for column in columns:
-        name, scale = _column(section, column)
-        unit, factor, _ = scale
-        if unit in before:
-            shared_name, (_, other, _) = before[unit]
-            most = max(map(abs, _numbers(section, column)), default=0.0)
-            if other > factor and most >= 0.1 * other:
-                name, scale = shared_name, (unit, other, max(digits(most / other), 2))
-        if unit not in ("", "count", "ratio", "%"):
-            before[unit] = (name, scale)
-        out.append((name, scale))
+    out = [_column(section, column) for column in columns]
+    widest: dict[str, tuple[str, Scale]] = {}
+    for column, (name, scale) in zip(columns, out, strict=True):
+        if column.unit in ("ns", "B") and not column.per and scale[1] > widest.get(column.unit, ("", ("", 0.0, 0)))[1][1]:
+            widest[column.unit] = (name, scale)
+    for at, column in enumerate(columns):
+        if column.unit not in widest or column.per:
+            continue
+        shared, (unit, factor, _) = widest[column.unit]
+        most = max(map(abs, _numbers(section, column)), default=0.0)
+        if factor > out[at][1][1] and (most >= 0.01 * factor or not most):
+            out[at] = (shared, (unit, factor, 4 if 0 < most < 0.1 * factor else max(digits(most / factor), 2)))
     return out
 
 
@@ -300,8 +299,8 @@ def _cell(value: Scalar, scale: Scale, longest: int = LONGEST) -> str:
     if isinstance(value, str):
         return shortened(plain(value), longest)
     unit, factor, decimals = scale
-    if not unit and isinstance(value, int):
-        return str(value)
+    if not value or (not unit and isinstance(value, int)):
+        return str(int(value))
     scaled = value / factor
     smallest = 0.5 * 10**-decimals
     if 0 < abs(scaled) < smallest:

@@ -2979,7 +2979,7 @@ function human(value, unit = "") {
 var columnUnit = (top, unit) => scaleOf(unit === "ns" && top < 1e10 ? Math.min(top, 9e8) : top, unit);
 /**
 * The scale of a column: the unit of its largest value, decimals that still tell its middle apart, at most five digits.
-* `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a tenth of it.
+* `neighbor` is the unit of the columns next to it; it is used where the column's largest value is at least a hundredth of it.
 * `single`: the rows are single things without a total, which are compared with each other and not added up: a unit in which half of
 * them would vanish gives way to the next smaller one. `fixed`: the unit, where others have chosen it.
 */
@@ -3018,7 +3018,7 @@ function columnScale(values, unit, neighbor, single = false, fixed) {
 	if (unit !== "ns" && low < scale.factor * (unit === "B/s" ? .1 : .05) && top < scale.factor * 10) scale = scaleOf(top / 1e3, unit);
 	const vanish = single && (unit === "ns" || unit === "B") && scale.factor >= 1e3 && half < scale.factor * .05;
 	if (vanish) scale = scaleOf(scale.factor / 1e3, unit);
-	const { factor, name } = fixed ?? (!vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * .1 ? neighbor : scale);
+	const { factor, name } = fixed ?? (!vanish && neighbor && neighbor.factor > scale.factor && top >= neighbor.factor * .01 ? neighbor : scale);
 	if (unit === "ns" && name === "ns" || unit === "B" && name === "B") return {
 		factor,
 		name,
@@ -3035,7 +3035,7 @@ function columnScale(values, unit, neighbor, single = false, fixed) {
 	return {
 		factor,
 		name,
-		decimals: Math.max(0, Math.min(digits(middle), room, top / factor >= 1 ? 2 : 3))
+		decimals: Math.max(0, Math.min(top < .1 * factor ? 4 : digits(middle), room, top / factor >= 1 ? 2 : top / factor >= .1 ? 3 : 4))
 	};
 }
 /** The one unit of times of single calls: µs, from a median of ten milliseconds on ms. */

@@ -244,6 +244,16 @@ def test_a_table_has_one_unit_per_column_and_keeps_its_order() -> None:
     assert ["3", "rows"] in lines and "Hidden" not in str(lines)
 
 
+def test_columns_of_times_have_one_unit_and_zero_is_zero() -> None:
+    # GIVEN a step of 4.43 ms, its limit of 27.4 µs, no communication, and a mean call of 3 µs
+    columns = [Column("t", "Time", "ns"), Column("c", "Comm.", "ns"), Column("s", "Limit", "ns"), Column("m", "Mean", "ns", per="call")]
+    table = TableSection(id="t", title="T", columns=columns, key="t", data={"t": [4_430_000], "c": [0], "s": [27_370], "m": [3_000]})
+    lines = [line.split() for line in shown(Report(analysis="x", title="X", headline="", sections=[table])).splitlines()]
+    # THEN the first three are in ms, with the digits of each, and the call in its own unit
+    assert ["Time", "ms", "Comm.", "ms", "Limit", "ms", "Mean", "µs"] in lines
+    assert ["4.43", "0", "0.0274", "3.00"] in lines
+
+
 def test_rates_of_a_link_keep_their_digits_beside_those_of_a_memory() -> None:
     # GIVEN two rates of a memory and two of links WHEN shown THEN all in GB/s; two of a memory alone in TB/s
     columns = [Column("name", "Name"), Column("rate", "Rate", "B/s")]
