@@ -236,6 +236,18 @@ def gradients_are_copied_into_buckets() -> TraceBuilder:
     return t
 
 
+@guilty(copies_gradient_copies=saves(60 * US, says="gradient_as_bucket_view"))
+def gradients_are_copied_out_of_buckets() -> TraceBuilder:
+    """After its all-reduce DistributedDataParallel copies two gradients for 30 us each back from their bucket."""
+    t = steps(1)
+    kernel(t, 0, 500, 0)
+    copied(t, 500, 30, "torch.distributed.ddp.reducer::copy_bucket_to_grad", "aten::copy_")
+    kernel(t, 530, 800, 51)
+    copied(t, 800, 30, "torch.distributed.ddp.reducer::copy_bucket_to_grad", "aten::copy_")
+    kernel(t, 830, 1000, 82)
+    return t
+
+
 @guilty(copies_graph_inputs=saves(40 * US, possible=True))
 def inputs_are_copied_to_where_a_graph_reads_them() -> TraceBuilder:
     """A compiled function copies for 40 us and then launches its graph."""

@@ -138,3 +138,5 @@ def test_old_recommendations_that_make_no_sense_are_not_repeated(found: Callable
     for name in FILES:
         text = " ".join(f"{f.title} {f.evidence} {f.fix}" for f in found(name)[0].values())
         assert "batch size" not in text and "memory usage" not in text
+        # AND no device is told to use the module of torch that belongs to others
+        assert name != "mtia" or ("torch.cuda" not in text and "torch.mtia" in text)

@@ -129,13 +129,21 @@ class Rule(Generic[C]):
         if isinstance(answer, Missing):
             return replace(answer, rule=answer.rule or self.ids[0])
         found = [answer] if isinstance(answer, Finding) else list(answer or ())
-        return [self._complete(f, context.subject) for f in found]
+        return [_in_own_words(self._complete(f, context.subject), context.capture.facts.vendor) for f in found]
 
     def _complete(self, found: Finding, subject: Subject) -> Finding:
         own = {n: getattr(self.defaults, n) for n in _TEXTS if not getattr(found, n)}
         if "rule" in own and found.direction and len(self.ids) > 1:
             own["rule"] = next(i for i in self.ids if i.endswith(f"_{found.direction}"))
         return replace(found, **own, subject=subject if found.subject == "time" else found.subject)
+
+
+def _in_own_words(found: Finding, vendor: str) -> Finding:
+    """Returns a finding whose advice has the module of torch for the recorded device: `torch.cuda` is that of NVIDIA and AMD."""
+    if vendor not in ("mtia", "xpu"):
+        return found
+    fix = found.fix.replace("torch.cuda.set_sync_debug_mode('warn')", "profile(with_stack=True)")
+    return replace(found, fix=fix.replace("torch.cuda.", f"torch.{vendor}.").replace("'cuda:", f"'{vendor}:"))
 
 
 _TEXTS: Final = ("rule", "title", "fix", "page", "label", "color", "candidate")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -457,16 +458,25 @@ def _time(context: CopyContext, rows: np.ndarray[tuple[int], np.dtype[np.intp]])
     return iv.intersect(iv.union(context.start[rows], context.end[rows]), context.windows)
 
 
-@rule("gradient_copies", candidate=True)
+@rule("gradient_copies")
 def gradients(context: CopyContext) -> Answer:
-    """Finds copies in `AccumulateGrad`: into the buckets of data parallelism, or because a gradient cannot be used as it is."""
+    """Finds copies of gradients: into the buckets of data parallelism and back, or because a gradient cannot be stored as it is.
+
+    Those back out of a bucket prove themselves: only data parallelism without views of its buckets makes them.
+    """
     stored = context.under(operator=r"(autograd::engine::\S+ )?torch::autograd::AccumulateGrad")
-    rows = np.flatnonzero(context.inside & (context.direction == "DtoD") & stored)
+    back = context.under(operator=r"torch\.distributed\.ddp\.reducer::copy_bucket_to_grad$")
+    rows = np.flatnonzero(context.inside & (context.direction == "DtoD") & (stored | back))
     if not len(rows):
         return None
     cloned = context.under(operator=r"aten::clone$")[rows]
     time = context.duration[rows]
-    if 2 * int(time[cloned].sum()) > int(time.sum()):
+    proven = 2 * int(time[back[rows]].sum()) > int(time.sum())
+    if proven:
+        title = "Gradients are copied out of the buckets of data parallelism"
+        fix = "DistributedDataParallel(model, gradient_as_bucket_view=True)"
+        note = "gradients that are views of their buckets stay there"
+    elif 2 * int(time[cloned].sum()) > int(time.sum()):
         title = "Gradients are cloned when they are stored"
         fix = "# give backward dense gradients in their parameter's layout: no .expand(), .t() or channels_last on one side only"
         note = "a gradient in another layout than its parameter, or one that others hold, is cloned"
@@ -475,7 +485,8 @@ def gradients(context: CopyContext) -> Answer:
         parallel = _has(context, "DistributedDataParallel")
         fix = "DistributedDataParallel(model, gradient_as_bucket_view=True)" if parallel else "optimizer.zero_grad(set_to_none=True)"
         note = "data parallelism copies each into a bucket" if parallel else "each is copied into the one that is there"
-    return context.finding(rows, spans=context.on_device(rows), note=note, title=title, fix=fix)
+    found = context.finding(rows, spans=context.on_device(rows), note=note, title=title, fix=fix)
+    return replace(found, candidate=not proven) if found is not None else None
 
 
 @rule(

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+import pytest
 
 from tb_sol_plugin.metrics.rules.engine import Finding, Ledger, RuleContext, Subject, rule, run
-from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.tables import intervals as iv
 from tests.support.findings import assert_disjoint
 
@@ -38,8 +39,18 @@ def of_idle(context: Context, start: int, stop: int, name: str) -> Finding:
     return Finding(evidence=name, saving=iv.length(idle), rule=name, idle=idle)
 
 
-def context() -> Context:
-    return Context(Capture.__new__(Capture))
+def context(vendor: str = "nvidia") -> Context:
+    return Context(Capture(Facts("kineto", "a", 0, vendor=vendor), {}))
+
+
+@pytest.mark.parametrize(("vendor", "fix"), [
+    ("nvidia", "torch.cuda.stream(s); x.to('cuda:1')"), ("amd", "torch.cuda.stream(s); x.to('cuda:1')"),
+    ("xpu", "torch.xpu.stream(s); x.to('xpu:1')"), ("mtia", "torch.mtia.stream(s); x.to('mtia:1')"),
+])  # fmt: skip
+def test_advice_has_the_module_of_the_recorded_device(vendor: str, fix: str) -> None:
+    # GIVEN a rule with the words of CUDA WHEN it reports a finding of a device of AMD, Intel or Meta THEN torch is spoken to as there
+    one = rule("one", fix="torch.cuda.stream(s); x.to('cuda:1')")(lambda c: of_calls(c, [0], 90, ""))
+    assert [f.fix for f in run([one], context(vendor))[0]] == [fix]
 
 
 def test_a_call_belongs_to_the_first_rule_that_claims_it() -> None:
