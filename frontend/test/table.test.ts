@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { TableSection } from "../src/api/types";
+import { wordsOf } from "../src/sections/table/card";
 import { columnsFor, fit, twoLines } from "../src/sections/table/columns";
 import { csvField, csvOf, rowText } from "../src/sections/table/csv";
 import { below, passingKeys, pathTo, shownRows, sortOf, valueCounts, withOpen } from "../src/sections/table/model";
@@ -164,4 +165,21 @@ describe("columns in their room", () => {
     expect(tall).toBe(false);
     expect(widths.reduce((a, b) => a + b, 0)).toBeCloseTo(2400);
   });
+});
+
+describe("the words of a selected row", () => {
+  const s: TableSection = {
+    kind: "table", id: "kernels", title: "Kernels", key: "id",
+    columns: [
+      { name: "short", label: "Kernel", show: "symbol", full: "name" }, { name: "name", label: "Full name", show: "code", rank: 3 },
+      { name: "line", label: "Python line", show: "code" }, { name: "rule", label: "Rule", show: "code", rank: 3 }, { name: "id", label: "Id" },
+    ],
+    data: { short: ["fill<F> · int", "mm"], name: [`void fill<${"x".repeat(3000)}>()`, "mm"], line: [`train.py:${"1".repeat(40)} step`, "a.py:1"], rule: ["r".repeat(90), ""], id: ["0", "1"] },
+  };
+  test("GIVEN a short name with a full one WHEN selected THEN both are whole, and so is what a cell may cut of the columns shown", () => {
+    const words = wordsOf(s, 0)!;
+    expect([words.title, words.full]).toEqual(["fill<F> · int", s.data["name"]![0]]);
+    expect(words.rest.map(([c, text]) => [c.name, text])).toEqual([["line", s.data["line"]![0]]]);
+  });
+  test("GIVEN a row that its cells show whole WHEN selected THEN there is nothing to add", () => expect(wordsOf(s, 1)).toBeNull());
 });

@@ -2029,7 +2029,7 @@ function startData() {
 }
 // src/sections/figure/plotly.ts
 /** Kinds of traces in the custom bundle (frontend/plotly/entry.js). */
-var USUAL = /* @__PURE__ */ new Set([
+var USUAL$1 = /* @__PURE__ */ new Set([
 	"scatter",
 	"bar",
 	"heatmap",
@@ -2068,7 +2068,7 @@ function preload() {
 }
 /** The script that can draw these traces. */
 function scriptOf(data) {
-	return data.every((trace) => USUAL.has(trace.type)) ? CUSTOM : WHOLE;
+	return data.every((trace) => USUAL$1.has(trace.type)) ? CUSTOM : WHOLE;
 }
 /** Which Plotly drew an element: the one that must redraw and purge it. */
 var drawnBy = /* @__PURE__ */ new WeakMap();
@@ -2309,6 +2309,8 @@ function a(t, e, n, u, a, i) {
 // src/ui/tip.tsx
 var now = y$1(null);
 var timer = 0;
+/** Letters from which on a hint is wider: a long name shows whole, whatever the window. */
+var WIDE_FROM = 400;
 function owner(target) {
 	return target instanceof Element ? target.closest("[data-tip]") : null;
 }
@@ -2356,7 +2358,7 @@ function Tip() {
 		el.style.top = `${below ? tip.box.bottom + 6 : Math.max(4, tip.box.top - height - 6)}px`;
 	}, [tip]);
 	return tip ? /* @__PURE__ */ a("div", {
-		class: "tip",
+		class: `tip ${tip.text.length > WIDE_FROM ? "wide" : ""}`,
 		role: "tooltip",
 		ref,
 		children: tip.text
@@ -4707,11 +4709,19 @@ function keysInside(s, text) {
 /** Letters of a name that stay in every cell: names that differ in them need no more. */
 var HEAD = 14;
 /** Letters that are kept of a part, at most. */
-var MOST$1 = 32;
+var MOST$1 = 36;
 /** Letters by which a part grows to the beginning and the end of a word. */
 var WORD = 12;
 /** Letters before a part, at least: a part that begins earlier is on the screen anyway. */
 var LEAST$1 = 6;
+/** Letters up to which a part begins where the names around it branch: the tile before the alignment. */
+var USUAL = 30;
+/** Names on each side that are looked at for that. */
+var AROUND$1 = 48;
+/** Letters of a part that has to tell a name from several others. */
+var WIDEST = 64;
+/** Times that parts are widened. */
+var ROUNDS = 4;
 /** Distinct names up to which they are compared. */
 var COMPARED = 2e4;
 var inWord = (text, at) => /[A-Za-z0-9]/.test(text[at] ?? "");
@@ -4726,8 +4736,15 @@ function common(a, b) {
 		tail
 	};
 }
+/** A part in whole words, as far as the letters before it allow. */
+function inWords(name, from, to) {
+	let [a, b] = [from, to];
+	for (let n = 0; n < WORD && a > 0 && inWord(name, a - 1); n++) a--;
+	for (let n = 0; n < WORD && b < name.length && inWord(name, b); n++) b++;
+	return [a >= LEAST$1 ? a : from, b];
+}
 /**
-* [from, to) of the part of each name in which it differs from its neighbors in order, in whole words; none for a name that its first
+* [from, to) of the part of each name in which it differs from those that look like it, in whole words; none for a name that its first
 * `shown` letters tell apart.
 */
 function distinctParts(names, shown = HEAD) {
@@ -4738,13 +4755,52 @@ function distinctParts(names, shown = HEAD) {
 	sorted.forEach((name, i) => {
 		const alike = [pairs[i - 1], pairs[i]].filter((p) => p !== void 0 && p.head >= shown);
 		if (!alike.length) return;
-		let from = Math.min(...alike.map((p) => p.head), name.length - 1);
-		let to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
-		for (let n = 0; n < WORD && from > 0 && inWord(name, from - 1); n++) from--;
-		for (let n = 0; n < WORD && to < name.length && inWord(name, to); n++) to++;
-		if (from >= LEAST$1) out.set(name, [from, Math.min(to, from + MOST$1)]);
+		const from = Math.min(...alike.map((p) => p.head), name.length - 1);
+		const to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
+		const [a, b] = inWords(name, branches(pairs, i, shown).find((h) => h < from && to - h <= USUAL) ?? from, to);
+		if (a >= LEAST$1) out.set(name, [a, Math.min(b, a + MOST$1)]);
 	});
+	for (let n = 0; n < ROUNDS && apart(sorted, out); n++);
 	return out;
+}
+/** Lengths of what a name has in common with those around it, the shortest first: where the family that it is of branches. */
+function branches(pairs, at, least) {
+	const out = /* @__PURE__ */ new Set();
+	for (const step of [-1, 1]) {
+		let head = Infinity;
+		for (let n = 0, i = step < 0 ? at - 1 : at; n < AROUND$1 && pairs[i]; n++, i += step) {
+			head = Math.min(head, pairs[i].head);
+			if (head < least) break;
+			out.add(head);
+		}
+	}
+	return [...out].sort((a, b) => a - b);
+}
+/** What stays of a name in the narrowest cell. */
+var shortest = (name, part) => name.length <= 24 ? name : part ? `${name.slice(0, HEAD)}…${name.slice(...part)}` : `${name.slice(0, HEAD)}…${name.slice(-12)}`;
+/** Widens the parts of names of which the same stays, to where they differ from each other; false where no two are alike. */
+function apart(sorted, out) {
+	const groups = /* @__PURE__ */ new Map();
+	for (const name of sorted) {
+		const text = shortest(name, out.get(name));
+		groups.set(text, [...groups.get(text) ?? [], name]);
+	}
+	let changed = false;
+	for (const alike of groups.values()) {
+		if (alike.length < 2) continue;
+		const pairs = alike.slice(1).map((name, i) => common(alike[i], name));
+		const head = Math.min(...pairs.map((p) => p.head));
+		const tail = Math.min(...pairs.map((p) => p.tail));
+		for (const name of alike) {
+			const now = out.get(name);
+			const [from, to] = inWords(name, Math.min(head, name.length - 1), Math.max(name.length - tail, head + 1));
+			const wide = Math.max(LEAST$1, Math.min(from, now?.[0] ?? from));
+			const a = to - wide > WIDEST ? Math.max(LEAST$1, from) : wide;
+			const b = Math.min(name.length, Math.max(to, now?.[1] ?? to), a + WIDEST);
+			if (b > a && (now?.[0] !== a || now?.[1] !== b)) changed = !!out.set(name, [a, b]);
+		}
+	}
+	return changed;
 }
 var cache$1 = /* @__PURE__ */ new WeakMap();
 /** The parts of the names of a column; computed once per column. */
@@ -8325,6 +8381,87 @@ function shapeText(text) {
 	const groups = [...(/^\[\s*[[(]/.test(trimmed) || /^\(\s*[[(]/.test(trimmed) ? trimmed.slice(1, -1) : trimmed).matchAll(/[[(]([\d\s,]*)[\])]/g)].map((m) => m[1].split(",").map((d) => d.trim()).filter(Boolean).join("×")).filter(Boolean);
 	return groups.length ? groups.join(" ") : text.replace(/[[\]]/g, "").trim() || "—";
 }
+// src/sections/table/card.tsx
+/** Letters from which on a text may be cut in its cell. */
+var LONG = 24;
+/** The words of a row that stand cut or abbreviated in its cells; null for a row without any. */
+function wordsOf(s, index) {
+	const texts = s.columns.filter((c) => textual(c) && c.show !== "badge" && cell(s, c.name, index) !== null && c.name !== s.key);
+	const named = texts.find((c) => (c.rank ?? 1) < 3);
+	if (!named) return null;
+	const title = String(cell(s, named.name, index));
+	const whole = wholeText(s, named, index);
+	const full = whole === title ? "" : whole;
+	const rest = texts.filter((c) => c !== named && c.name !== named.full).map((c) => [c, wholeText(s, c, index)]).filter(([c, text]) => text.length > LONG && (c.rank ?? 1) < 3 && (c.show === "code" || c.show === "symbol" || c.show === "shapes"));
+	return full || title.length > LONG || rest.length ? {
+		title,
+		full,
+		rest
+	} : null;
+}
+/** The place in the data of the selected row; -1 for one that is not there, or has not come. */
+function indexOf(s, shown, key) {
+	if (!key) return -1;
+	const place = placeOf$1(s, shown, key);
+	return shown.rows[place]?.index ?? -1;
+}
+function RowCard({ s, shown, selected, onClose }) {
+	const index = indexOf(s, shown, selected);
+	const words = index < 0 ? null : wordsOf(s, index);
+	if (!words) return null;
+	return /* @__PURE__ */ a("div", {
+		class: "row-card",
+		role: "group",
+		"aria-label": `Selected: ${words.title}`,
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "row-card-head",
+				children: [
+					/* @__PURE__ */ a("h3", {
+						class: "mono",
+						children: words.title
+					}),
+					/* @__PURE__ */ a(Copy, {
+						class: "text-button",
+						what: "the name",
+						label: "Copy the full name",
+						text: () => words.full || words.title,
+						children: "Copy name"
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "ghost",
+						"aria-label": "Clear the selection",
+						"data-tip": "Esc",
+						onClick: onClose,
+						children: /* @__PURE__ */ a(Icon, {
+							name: "close",
+							size: 12
+						})
+					})
+				]
+			}),
+			words.full && /* @__PURE__ */ a("p", {
+				class: "whole mono",
+				children: words.full
+			}),
+			words.rest.map(([c, text]) => /* @__PURE__ */ a("p", {
+				class: "whole",
+				children: [
+					/* @__PURE__ */ a("span", {
+						class: "quiet",
+						children: c.label
+					}),
+					" ",
+					/* @__PURE__ */ a("span", {
+						class: "mono",
+						children: c.show === "shapes" ? shapeText(text) : text
+					})
+				]
+			}))
+		]
+	});
+}
 // src/sections/table/cells.tsx
 function Cell({ s, layoutOf, row, onToggle }) {
 	const c = layoutOf.column;
@@ -10702,185 +10839,194 @@ function TableView({ s, main, shown, twins }) {
 	const widths = withChosen(s.id, columns, usual);
 	const least = widths.reduce((sum, w) => sum + w, 0);
 	const id = (index) => `${s.id}-row-${index}`;
-	return /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("div", {
-		class: `table-scroll ${windowed ? "windowed" : ""} ${shown.waiting ? "is-waiting" : ""}`,
-		ref: scroller,
-		"aria-busy": shown.waiting ? true : void 0,
-		tabIndex: 0,
-		role: "group",
-		"aria-label": `${s.title}, rows`,
-		"aria-activedescendant": at >= 0 ? id(at) : void 0,
-		onKeyDown: keys,
-		onFocus: (e) => {
-			if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected));
-		},
-		children: [
-			/* @__PURE__ */ a("table", {
-				class: `table ${ranked ? "as-list" : ""} ${tall ? "tall" : ""}`,
-				role: tree ? "treegrid" : void 0,
-				"aria-rowcount": shown.rows.length + 1,
-				style: ranked ? void 0 : { minWidth: `${Math.floor(least)}px` },
-				children: [
-					!ranked && /* @__PURE__ */ a("colgroup", { children: widths.map((w) => /* @__PURE__ */ a("col", { style: { width: `${Math.floor(w)}px` } })) }),
-					/* @__PURE__ */ a("thead", {
-						hidden: ranked,
-						children: /* @__PURE__ */ a("tr", { children: columns.map((c, i) => /* @__PURE__ */ a("th", {
-							scope: "col",
-							class: `${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`,
-							"aria-sort": sort?.column === c.column.name ? sort.descending ? "descending" : "ascending" : "none",
-							children: [
-								/* @__PURE__ */ a("button", {
-									type: "button",
-									onClick: () => order(c.column.name),
-									"data-tip": c.column.doc || void 0,
-									children: [c.heading, sort?.column === c.column.name && /* @__PURE__ */ a("span", {
-										class: "arrow",
-										"aria-hidden": "true",
-										children: sort.descending ? "↓" : "↑"
-									})]
-								}),
-								/* @__PURE__ */ a(Popover, {
-									class: "head-caret",
-									label: `${c.column.label}: order, filter, hide`,
-									fixed: true,
-									button: /* @__PURE__ */ a(Icon, {
-										name: "down",
-										size: 12
+	return /* @__PURE__ */ a($, { children: [
+		/* @__PURE__ */ a("div", {
+			class: `table-scroll ${windowed ? "windowed" : ""} ${shown.waiting ? "is-waiting" : ""}`,
+			ref: scroller,
+			"aria-busy": shown.waiting ? true : void 0,
+			tabIndex: 0,
+			role: "group",
+			"aria-label": `${s.title}, rows`,
+			"aria-activedescendant": at >= 0 ? id(at) : void 0,
+			onKeyDown: keys,
+			onFocus: (e) => {
+				if (e.target === scroller.current && at < 0 && e.currentTarget.matches(":focus-visible")) setCursor(Math.max(0, selected));
+			},
+			children: [
+				/* @__PURE__ */ a("table", {
+					class: `table ${ranked ? "as-list" : ""} ${tall ? "tall" : ""}`,
+					role: tree ? "treegrid" : void 0,
+					"aria-rowcount": shown.rows.length + 1,
+					style: ranked ? void 0 : { minWidth: `${Math.floor(least)}px` },
+					children: [
+						!ranked && /* @__PURE__ */ a("colgroup", { children: widths.map((w) => /* @__PURE__ */ a("col", { style: { width: `${Math.floor(w)}px` } })) }),
+						/* @__PURE__ */ a("thead", {
+							hidden: ranked,
+							children: /* @__PURE__ */ a("tr", { children: columns.map((c, i) => /* @__PURE__ */ a("th", {
+								scope: "col",
+								class: `${c.numeric ? "right" : ""} ${sort?.column === c.column.name ? "sorted" : ""}`,
+								"aria-sort": sort?.column === c.column.name ? sort.descending ? "descending" : "ascending" : "none",
+								children: [
+									/* @__PURE__ */ a("button", {
+										type: "button",
+										onClick: () => order(c.column.name),
+										"data-tip": c.column.doc || void 0,
+										children: [c.heading, sort?.column === c.column.name && /* @__PURE__ */ a("span", {
+											class: "arrow",
+											"aria-hidden": "true",
+											children: sort.descending ? "↓" : "↑"
+										})]
 									}),
-									children: (close) => /* @__PURE__ */ a(HeadMenu, {
+									/* @__PURE__ */ a(Popover, {
+										class: "head-caret",
+										label: `${c.column.label}: order, filter, hide`,
+										fixed: true,
+										button: /* @__PURE__ */ a(Icon, {
+											name: "down",
+											size: 12
+										}),
+										children: (close) => /* @__PURE__ */ a(HeadMenu, {
+											s,
+											l: c,
+											lead: i === 0,
+											close
+										})
+									}),
+									/* @__PURE__ */ a(Edge, {
 										s,
-										l: c,
-										lead: i === 0,
-										close
+										column: c,
+										width: widths[i]
 									})
-								}),
-								/* @__PURE__ */ a(Edge, {
-									s,
-									column: c,
-									width: widths[i]
-								})
-							]
-						}, c.column.name)) })
-					}),
-					/* @__PURE__ */ a("tbody", { children: [
-						s.total && !shown.filtered && /* @__PURE__ */ a("tr", {
-							class: "total",
-							children: columns.map((c) => /* @__PURE__ */ a("td", {
-								class: cellClass(c),
-								children: /* @__PURE__ */ a(TotalCell, {
-									s,
-									layoutOf: c
-								})
-							}))
+								]
+							}, c.column.name)) })
 						}),
-						shown.filtered && shown.count > 0 && Object.keys(shown.sums).length > 0 && /* @__PURE__ */ a(ShownTotal, {
-							s,
-							columns,
-							shown
-						}),
-						rows.before > 0 && /* @__PURE__ */ a("tr", {
-							"aria-hidden": "true",
-							class: "gap",
-							children: /* @__PURE__ */ a("td", {
-								colSpan: columns.length,
-								style: { height: `${rows.before}px` }
-							})
-						}),
-						rows.items.map(({ index }) => {
-							const row = shown.rows[index];
-							if (!row) return shown.order ? /* @__PURE__ */ a(Absent, {
-								s,
-								order: shown.order,
-								index,
-								id: id(index),
-								cursor: index === at,
-								span: columns.length
-							}, `absent-${index}`) : null;
-							return /* @__PURE__ */ a("tr", {
-								id: id(index),
-								"data-at": index,
-								"data-key": row.key,
-								"aria-rowindex": index + 2,
-								class: `${row.key === state.row ? "selected" : ""} ${index === at ? "cursor" : ""} ${row.last ? "outside" : ""}`,
-								"aria-selected": row.key === state.row,
-								"aria-level": tree ? row.depth + 1 : void 0,
-								"aria-expanded": tree && row.branch ? row.open : void 0,
-								onClick: () => {
-									if (!window.getSelection()?.toString()) {
-										setCursor(index);
-										select(row);
-									}
-								},
-								onDblClick: () => {
-									const link = s.row_links?.[String(row.index)];
-									if (link) go(linkView(link), "push");
-								},
-								children: ranked ? /* @__PURE__ */ a("td", { children: /* @__PURE__ */ a(RankedRow, {
-									s,
-									index: row.index
-								}) }) : columns.map((c) => /* @__PURE__ */ a("td", {
+						/* @__PURE__ */ a("tbody", { children: [
+							s.total && !shown.filtered && /* @__PURE__ */ a("tr", {
+								class: "total",
+								children: columns.map((c) => /* @__PURE__ */ a("td", {
 									class: cellClass(c),
-									children: /* @__PURE__ */ a(Cell, {
+									children: /* @__PURE__ */ a(TotalCell, {
 										s,
-										layoutOf: c,
-										row,
-										onToggle: toggle
+										layoutOf: c
 									})
 								}))
-							}, row.id);
-						}),
-						rows.after > 0 && /* @__PURE__ */ a("tr", {
-							"aria-hidden": "true",
-							class: "gap",
-							children: /* @__PURE__ */ a("td", {
-								colSpan: columns.length,
-								style: { height: `${rows.after}px` }
+							}),
+							shown.filtered && shown.count > 0 && Object.keys(shown.sums).length > 0 && /* @__PURE__ */ a(ShownTotal, {
+								s,
+								columns,
+								shown
+							}),
+							rows.before > 0 && /* @__PURE__ */ a("tr", {
+								"aria-hidden": "true",
+								class: "gap",
+								children: /* @__PURE__ */ a("td", {
+									colSpan: columns.length,
+									style: { height: `${rows.before}px` }
+								})
+							}),
+							rows.items.map(({ index }) => {
+								const row = shown.rows[index];
+								if (!row) return shown.order ? /* @__PURE__ */ a(Absent, {
+									s,
+									order: shown.order,
+									index,
+									id: id(index),
+									cursor: index === at,
+									span: columns.length
+								}, `absent-${index}`) : null;
+								return /* @__PURE__ */ a("tr", {
+									id: id(index),
+									"data-at": index,
+									"data-key": row.key,
+									"aria-rowindex": index + 2,
+									class: `${row.key === state.row ? "selected" : ""} ${index === at ? "cursor" : ""} ${row.last ? "outside" : ""}`,
+									"aria-selected": row.key === state.row,
+									"aria-level": tree ? row.depth + 1 : void 0,
+									"aria-expanded": tree && row.branch ? row.open : void 0,
+									onClick: () => {
+										if (!window.getSelection()?.toString()) {
+											setCursor(index);
+											select(row);
+										}
+									},
+									onDblClick: () => {
+										const link = s.row_links?.[String(row.index)];
+										if (link) go(linkView(link), "push");
+									},
+									children: ranked ? /* @__PURE__ */ a("td", { children: /* @__PURE__ */ a(RankedRow, {
+										s,
+										index: row.index
+									}) }) : columns.map((c) => /* @__PURE__ */ a("td", {
+										class: cellClass(c),
+										children: /* @__PURE__ */ a(Cell, {
+											s,
+											layoutOf: c,
+											row,
+											onToggle: toggle
+										})
+									}))
+								}, row.id);
+							}),
+							rows.after > 0 && /* @__PURE__ */ a("tr", {
+								"aria-hidden": "true",
+								class: "gap",
+								children: /* @__PURE__ */ a("td", {
+									colSpan: columns.length,
+									style: { height: `${rows.after}px` }
+								})
 							})
-						})
-					] })
-				]
-			}),
-			shown.waiting?.error && /* @__PURE__ */ a("p", {
-				class: "section-empty",
-				role: "alert",
-				children: /* @__PURE__ */ a(NotCome, {
-					s,
-					order: shown.waiting,
-					what: "These rows"
+						] })
+					]
+				}),
+				shown.waiting?.error && /* @__PURE__ */ a("p", {
+					class: "section-empty",
+					role: "alert",
+					children: /* @__PURE__ */ a(NotCome, {
+						s,
+						order: shown.waiting,
+						what: "These rows"
+					})
+				}),
+				!shown.rows.length && !shown.waiting && /* @__PURE__ */ a("p", {
+					class: "section-empty",
+					children: shown.filtered ? /* @__PURE__ */ a($, { children: ["Nothing passes the filters. ", /* @__PURE__ */ a("button", {
+						type: "button",
+						class: "link",
+						onClick: () => {
+							clearFilters(s, main);
+						},
+						children: "Clear them"
+					})] }) : /* @__PURE__ */ a(Text, { text: s.empty || "No rows." })
 				})
-			}),
-			!shown.rows.length && !shown.waiting && /* @__PURE__ */ a("p", {
-				class: "section-empty",
-				children: shown.filtered ? /* @__PURE__ */ a($, { children: ["Nothing passes the filters. ", /* @__PURE__ */ a("button", {
-					type: "button",
-					class: "link",
-					onClick: () => {
-						clearFilters(s, main);
-					},
-					children: "Clear them"
-				})] }) : /* @__PURE__ */ a(Text, { text: s.empty || "No rows." })
-			})
-		]
-	}), !ranked && (s.footer || tree || s.row_links || shown.rows.length > 8) && /* @__PURE__ */ a("div", {
-		class: "table-foot",
-		children: [
-			/* @__PURE__ */ a("span", {
-				class: "keys",
-				children: copied ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, {
-					name: "check",
-					size: 12
-				}), " Copied the row"] }) : tree ? `→ open, ← close, * open ${s.pages ? "a level more" : "all below"}, space selects, C copies the row` : `↑ ↓ move, ${s.row_links ? "Enter opens, space selects" : "Enter selects"}, C copies the row`
-			}),
-			s.footer && /* @__PURE__ */ a("span", {
-				class: "definition",
-				children: /* @__PURE__ */ a(Text, { text: s.footer })
-			}),
-			!!s.truncated && /* @__PURE__ */ a("span", {
-				class: "definition",
-				children: [number(s.truncated, 0), " more rows were left out."]
-			})
-		]
-	})] });
+			]
+		}),
+		!ranked && state.row && /* @__PURE__ */ a(RowCard, {
+			s,
+			shown,
+			selected: state.row,
+			onClose: () => selectRow([s, ...twins], "")
+		}),
+		!ranked && (s.footer || tree || s.row_links || shown.rows.length > 8) && /* @__PURE__ */ a("div", {
+			class: "table-foot",
+			children: [
+				/* @__PURE__ */ a("span", {
+					class: "keys",
+					children: copied ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, {
+						name: "check",
+						size: 12
+					}), " Copied the row"] }) : tree ? `→ open, ← close, * open ${s.pages ? "a level more" : "all below"}, space selects, C copies the row` : `↑ ↓ move, ${s.row_links ? "Enter opens, space selects" : "Enter selects"}, C copies the row`
+				}),
+				s.footer && /* @__PURE__ */ a("span", {
+					class: "definition",
+					children: /* @__PURE__ */ a(Text, { text: s.footer })
+				}),
+				!!s.truncated && /* @__PURE__ */ a("span", {
+					class: "definition",
+					children: [number(s.truncated, 0), " more rows were left out."]
+				})
+			]
+		})
+	] });
 }
 /** The row of sums over the shown rows of a filtered table; its words take the room up to the first sum. */
 function ShownTotal({ s, columns, shown }) {
@@ -11012,6 +11158,7 @@ function Pinned({ table, selected, spot, room, onClose }) {
 	const member = String(name?.color_by && cell(table, name.color_by, index) || "");
 	const links = linksOf(table, index);
 	const text = String(name ? cell(table, name.name, index) : selected);
+	const full = name ? wholeText(table, name, index) : text;
 	return /* @__PURE__ */ a("div", {
 		class: "pinned",
 		ref: card,
@@ -11028,7 +11175,10 @@ function Pinned({ table, selected, spot, room, onClose }) {
 					}),
 					/* @__PURE__ */ a("span", {
 						class: "mono",
-						children: /* @__PURE__ */ a(Middle, { text })
+						children: /* @__PURE__ */ a(Middle, {
+							text,
+							tip: full
+						})
 					}),
 					/* @__PURE__ */ a("button", {
 						type: "button",
@@ -11042,6 +11192,10 @@ function Pinned({ table, selected, spot, room, onClose }) {
 						})
 					})
 				]
+			}),
+			full !== text && /* @__PURE__ */ a("p", {
+				class: "pinned-full mono",
+				children: full
 			}),
 			sizes && cell(table, sizes.name, index) !== null && /* @__PURE__ */ a("div", {
 				class: "pinned-sizes mono",

@@ -5,6 +5,8 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 
 const now = signal<{ text: string; box: DOMRect } | null>(null);
 let timer = 0;
+/** Letters from which on a hint is wider: a long name shows whole, whatever the window. */
+const WIDE_FROM = 400;
 
 function owner(target: EventTarget | null): HTMLElement | null {
   return target instanceof Element ? target.closest<HTMLElement>("[data-tip]") : null;
@@ -44,5 +46,5 @@ export function Tip(): JSX.Element | null {
     el.style.left = `${Math.max(8, Math.min(tip.box.left, window.innerWidth - width - 8))}px`;
     el.style.top = `${below ? tip.box.bottom + 6 : Math.max(4, tip.box.top - height - 6)}px`;
   }, [tip]);
-  return tip ? <div class="tip" role="tooltip" ref={ref}>{tip.text}</div> : null;
+  return tip ? <div class={`tip ${tip.text.length > WIDE_FROM ? "wide" : ""}`} role="tooltip" ref={ref}>{tip.text}</div> : null;
 }

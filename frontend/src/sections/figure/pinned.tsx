@@ -8,7 +8,7 @@ import { ReportLink } from "../../ui/link";
 import { Middle } from "../../ui/text";
 import { markOf, paint } from "../../ui/theme";
 import { shapeText } from "../table/columns";
-import { cell, textual } from "../table/model";
+import { cell, textual, wholeText } from "../table/model";
 import { pagedOf } from "../table/pages";
 import { Value } from "../value";
 
@@ -70,13 +70,15 @@ export function Pinned({ table, selected, spot, room, onClose }: PinnedProps): J
   const member = String((name?.color_by && cell(table, name.color_by, index)) || "");
   const links = linksOf(table, index);
   const text = String(name ? cell(table, name.name, index) : selected);
+  const full = name ? wholeText(table, name, index) : text;
   return (
     <div class="pinned" ref={card} role="group" aria-label={`Selected: ${text}`} style={{ maxHeight: `${Math.max(140, room.height - 8)}px` }}>
       <div class="pinned-head">
         {markOf(member) && <Shape shape={markOf(member)!} color={paint(member)} />}
-        <span class="mono"><Middle text={text} /></span>
+        <span class="mono"><Middle text={text} tip={full} /></span>
         <button type="button" class="ghost" aria-label="Clear the selection" data-tip="Esc" onClick={onClose}><Icon name="close" size={12} /></button>
       </div>
+      {full !== text && <p class="pinned-full mono">{full}</p>}
       {sizes && cell(table, sizes.name, index) !== null && <div class="pinned-sizes mono"><Middle text={shapeText(String(cell(table, sizes.name, index)))} /></div>}
       <dl>
         {shown.map((c) => (

@@ -11,6 +11,7 @@ import { Icon } from "../../ui/icons";
 import { Popover } from "../../ui/popover";
 import { Text } from "../../ui/text";
 import { clearPicked, pickedOf, selectRow } from "../linked";
+import { RowCard } from "./card";
 import { Cell, ShownTotalCell, TotalCell } from "./cells";
 import { columnsFor, fit, hasBar, layoutOf, type ColumnLayout } from "./columns";
 import { rowText } from "./csv";
@@ -208,6 +209,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
           </p>
         )}
       </div>
+      {!ranked && state.row && <RowCard s={s} shown={shown} selected={state.row} onClose={() => selectRow([s, ...twins], "")} />}
       {!ranked && (s.footer || tree || s.row_links || shown.rows.length > 8) && (
         <div class="table-foot">
           <span class="keys">{copied ? <><Icon name="check" size={12} /> Copied the row</> : tree ? `→ open, ← close, * open ${s.pages ? "a level more" : "all below"}, space selects, C copies the row` : `↑ ↓ move, ${s.row_links ? "Enter opens, space selects" : "Enter selects"}, C copies the row`}</span>
