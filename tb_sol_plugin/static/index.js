@@ -2601,6 +2601,9 @@ function Text({ text }) {
 }
 /** Letters at the end of a name that stay. */
 var TAIL$1 = 12;
+/** Letters from which on a part that stays is cut in its own middle where there is no room, and those that stay at its end. */
+var LONG_PART = 20;
+var PART_TAIL = 8;
 /**
 * A long name cut in its middle by the room it has; the whole of it on hover and for copying. part: what of it tells it from
 * other names, [from, to): that stays, and what stands around it is cut. tail: letters at the end that stay, of a name twice as long.
@@ -2613,7 +2616,7 @@ function Middle({ text, tip = text, part, tail = TAIL$1 }) {
 			/* @__PURE__ */ a("span", { children: text.slice(0, part[0]) }),
 			/* @__PURE__ */ a("span", {
 				class: "mid-kept",
-				children: text.slice(...part)
+				children: part[1] - part[0] > LONG_PART ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", { children: text.slice(part[0], part[1] - PART_TAIL) }), /* @__PURE__ */ a("span", { children: text.slice(part[1] - PART_TAIL, part[1]) })] }) : text.slice(...part)
 			}),
 			/* @__PURE__ */ a("span", { children: text.slice(part[1]) })
 		]

@@ -12,6 +12,9 @@ export function Text({ text }: { text: string }): JSX.Element {
 
 /** Letters at the end of a name that stay. */
 const TAIL = 12;
+/** Letters from which on a part that stays is cut in its own middle where there is no room, and those that stay at its end. */
+const LONG_PART = 20;
+const PART_TAIL = 8;
 
 /**
  * A long name cut in its middle by the room it has; the whole of it on hover and for copying. part: what of it tells it from
@@ -22,7 +25,7 @@ export function Middle({ text, tip = text, part, tail = TAIL }: { text: string; 
     return (
       <span class="mid kept" data-tip={tip}>
         <span>{text.slice(0, part[0])}</span>
-        <span class="mid-kept">{text.slice(...part)}</span>
+        <span class="mid-kept">{part[1] - part[0] > LONG_PART ? <><span>{text.slice(part[0], part[1] - PART_TAIL)}</span><span>{text.slice(part[1] - PART_TAIL, part[1])}</span></> : text.slice(...part)}</span>
         <span>{text.slice(part[1])}</span>
       </span>
     );
