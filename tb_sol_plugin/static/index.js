@@ -2107,6 +2107,46 @@ function overlap(a, b) {
 function sharedArea(a, b) {
 	return Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
 }
+/** px between a hover box and a card. */
+var APART = 6;
+/** How far a box must move to clear a card and stay inside a room: the shortest way, across or up and down; null where no way is left. */
+function wayOff(box, card, room) {
+	if (!overlap(box, card)) return {
+		x: 0,
+		y: 0
+	};
+	const ways = [
+		{
+			x: card.left - APART - box.right,
+			y: 0
+		},
+		{
+			x: card.right + APART - box.left,
+			y: 0
+		},
+		{
+			x: 0,
+			y: card.top - APART - box.bottom
+		},
+		{
+			x: 0,
+			y: card.bottom + APART - box.top
+		}
+	];
+	const inside = ({ x, y }) => box.left + x >= room.left && box.right + x <= room.right && box.top + y >= room.top && box.bottom + y <= room.bottom;
+	return ways.filter(inside).sort((a, b) => Math.abs(a.x + a.y) - Math.abs(b.x + b.y))[0] ?? null;
+}
+/** Moves the hover boxes of a figure off a card that stands in it; one that has no place beside the card is not shown. */
+function keepOff(el, card) {
+	if (!card) return;
+	const [over, room] = [card.getBoundingClientRect(), el.getBoundingClientRect()];
+	for (const label of el.querySelectorAll(".hoverlayer .hovertext")) {
+		label.style.translate = "";
+		const way = wayOff(label.getBoundingClientRect(), over, room);
+		label.style.visibility = way ? "" : "hidden";
+		if (way) label.style.translate = `${way.x}px ${way.y}px`;
+	}
+}
 /** Labels that are shown whatever is behind them: the highest roof and the program's own point. */
 var ALWAYS = 2;
 /** px² of points behind a label up to which it can be read. */
@@ -2508,6 +2548,7 @@ function Copy({ text, what, class: cls = "button", label, children }) {
 		type: "button",
 		class: cls,
 		"aria-label": label,
+		"data-tip": label,
 		onClick: () => void copyText(text(), what).then((ok) => setDone(ok)),
 		children: done ? /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, { name: "check" }), /* @__PURE__ */ a("span", {
 			role: "status",
@@ -2605,13 +2646,13 @@ var TAIL$1 = 12;
 var LONG_PART = 20;
 var PART_TAIL = 8;
 /**
-* A long name cut in its middle by the room it has; the whole of it on hover and for copying. part: what of it tells it from
+* A long name cut in its middle by the room it has; the whole of it on hover (unless `tip` is empty) and for copying. part: what of it tells it from
 * other names, [from, to): that stays, and what stands around it is cut. tail: letters at the end that stay, of a name twice as long.
 */
 function Middle({ text, tip = text, part, tail = TAIL$1 }) {
 	if (part && text.length > tail * 2 && part[0] > 0) return /* @__PURE__ */ a("span", {
 		class: "mid kept",
-		"data-tip": tip,
+		"data-tip": tip || void 0,
 		children: [
 			/* @__PURE__ */ a("span", { children: text.slice(0, part[0]) }),
 			/* @__PURE__ */ a("span", {
@@ -2623,12 +2664,12 @@ function Middle({ text, tip = text, part, tail = TAIL$1 }) {
 	});
 	if (text.length <= tail * 2) return /* @__PURE__ */ a("span", {
 		class: "mid",
-		"data-tip": tip,
+		"data-tip": tip || void 0,
 		children: /* @__PURE__ */ a("span", { children: text })
 	});
 	return /* @__PURE__ */ a("span", {
 		class: "mid",
-		"data-tip": tip,
+		"data-tip": tip || void 0,
 		children: [/* @__PURE__ */ a("span", {
 			class: "mid-a",
 			children: text.slice(0, -tail)
@@ -11467,6 +11508,7 @@ function Figure({ s, table, twins, main }) {
 				const { table, twins } = known.current;
 				if (key !== null && table) selectRow([table, ...twins], tableOf(table.id).row === key ? "" : key);
 			});
+			drawn.on("plotly_hover", () => keepOff(drawn, container.current?.querySelector(".pinned")));
 			drawn.on("plotly_selected", (event) => {
 				const areas = areasOfRange(event?.range);
 				if (areas.length) changeFigure(s.id, withAreas(view.peek().figures[s.id] ?? "", areas), "push");
@@ -11513,6 +11555,9 @@ function Figure({ s, table, twins, main }) {
 		drag,
 		covered
 	]);
+	A$1(() => {
+		if (plot.current) keepOff(plot.current, container.current?.querySelector(".pinned"));
+	}, [spot]);
 	return /* @__PURE__ */ a($, { children: [
 		legend.length > 0 && /* @__PURE__ */ a("div", {
 			class: "legend row",
@@ -12137,6 +12182,7 @@ function Export() {
 	const original = runs.value.value?.features?.original;
 	return /* @__PURE__ */ a(Popover, {
 		label: "Export",
+		tip: "Save tables, figures or the recording",
 		class: "button",
 		align: "right",
 		button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, { name: "download" }), /* @__PURE__ */ a("span", {
@@ -12287,7 +12333,7 @@ var Pick = ({ label, value, part, unsure, tip, disabled, class: cls, badge, chil
 						text: value,
 						part,
 						tail: TAIL,
-						tip: whole
+						tip: ""
 					})
 				}),
 				unsure && /* @__PURE__ */ a("sup", {

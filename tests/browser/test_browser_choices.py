@@ -164,6 +164,23 @@ def test_a_selected_point_has_a_card_with_its_row(serve: Server, view: Callable[
     # AND the words at the point are those of its note
     note = section(serve, "figure", "roofline")["notes"][key]
     assert note["text"] in v.page.locator("[data-figure=roofline] .annotation-text").all_text_contents()
+    # WHEN the mouse is over other points THEN their hover boxes stand off the card
+    seen = 0
+    for mark in v.page.locator("[data-figure=roofline] .points path").all()[::3]:
+        box = mark.bounding_box()
+        v.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=2)
+        v.page.wait_for_timeout(90)  # Plotly hovers at most once in 50 ms
+        over = v.page.evaluate(
+            """() => {
+                const card = document.querySelector('[data-section=roofline] .pinned').getBoundingClientRect();
+                const shown = [...document.querySelectorAll('[data-figure=roofline] .hovertext')].filter((h) => h.style.visibility !== 'hidden');
+                return shown.map((h) => h.getBoundingClientRect()).map((h) => Math.max(0, Math.min(h.right, card.right) - Math.max(h.left, card.left))
+                    * Math.max(0, Math.min(h.bottom, card.bottom) - Math.max(h.top, card.top)));
+            }"""
+        )
+        seen += len(over)
+        assert all(area < 1 for area in over), over
+    assert seen
     # WHEN Esc is pressed THEN the card, the ring and the selection are gone
     v.page.keyboard.press("Escape")
     card.wait_for(state="detached")

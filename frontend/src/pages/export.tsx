@@ -24,7 +24,7 @@ export function Export(): JSX.Element {
   const tables = (ready?.sections.filter((s) => s.kind === "table") ?? []) as TableSection[];
   const original = runs.value.value?.features?.original;
   return (
-    <Popover label="Export" class="button" align="right" button={<><Icon name="download" /><span class="word">Export</span></>}>
+    <Popover label="Export" tip="Save tables, the report or the recording" class="button" align="right" button={<><Icon name="download" /><span class="word">Export</span></>}>
       {(close) => (
         <div class="list">
           {tables.map((t) => (

@@ -39,7 +39,7 @@ export function Copy({ text, what, class: cls = "button", label, children }: Cop
     return () => window.clearTimeout(timer);
   }, [done]);
   return (
-    <button type="button" class={cls} aria-label={label} onClick={() => void copyText(text(), what).then((ok) => setDone(ok))}>
+    <button type="button" class={cls} aria-label={label} data-tip={label} onClick={() => void copyText(text(), what).then((ok) => setDone(ok))}>
       {done ? <><Icon name="check" /><span role="status">Copied</span></> : children}
     </button>
   );

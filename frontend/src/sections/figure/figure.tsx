@@ -11,7 +11,7 @@ import { findOf } from "../table/table";
 import { areasOf, areasOfRange, brushable, withAreas } from "./area";
 import { dragOf } from "./drag";
 import { Pinned, type Spot } from "./pinned";
-import { clickedAt, draw, hideCollisions, picture, placeOf, purge, resize, type PlotElement, type PlotEvent } from "./plotly";
+import { clickedAt, draw, hideCollisions, keepOff, picture, placeOf, purge, resize, type PlotElement, type PlotEvent } from "./plotly";
 import { BoxScale, paintOf } from "./scale";
 import { legendOf, pointKey, ready, zoomText } from "./template";
 import { coveredBy, draggedRange, momentText, windowText } from "./window";
@@ -101,6 +101,7 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
         const { table, twins } = known.current;
         if (key !== null && table) selectRow([table, ...twins], tableOf(table.id).row === key ? "" : key);
       });
+      drawn.on("plotly_hover", () => keepOff(drawn, container.current?.querySelector(".pinned")));
       drawn.on("plotly_selected", (event: PlotEvent | undefined) => {
         const areas = areasOfRange(event?.range);
         if (areas.length) changeFigure(s.id, withAreas(view.peek().figures[s.id] ?? "", areas), "push");
@@ -128,6 +129,8 @@ export function Figure({ s, table, twins, main }: FigureProps): JSX.Element {
       window.clearTimeout(timer);
     };
   }, [s, near, width, height, isDark, selected, keepKey, zoom, hidden, drag, covered]);
+
+  useEffect(() => { if (plot.current) keepOff(plot.current, container.current?.querySelector(".pinned")); }, [spot]); // after the card has found its place
 
   return (
     <>

@@ -114,6 +114,30 @@ export function sharedArea(a: { left: number; right: number; top: number; bottom
   return Math.max(0, Math.min(a.right, b.right) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
 }
 
+type Sides = { left: number; right: number; top: number; bottom: number };
+/** px between a hover box and a card. */
+const APART = 6;
+
+/** How far a box must move to clear a card and stay inside a room: the shortest way, across or up and down; null where no way is left. */
+export function wayOff(box: Sides, card: Sides, room: Sides): { x: number; y: number } | null {
+  if (!overlap(box, card)) return { x: 0, y: 0 };
+  const ways = [{ x: card.left - APART - box.right, y: 0 }, { x: card.right + APART - box.left, y: 0 }, { x: 0, y: card.top - APART - box.bottom }, { x: 0, y: card.bottom + APART - box.top }];
+  const inside = ({ x, y }: { x: number; y: number }): boolean => box.left + x >= room.left && box.right + x <= room.right && box.top + y >= room.top && box.bottom + y <= room.bottom;
+  return ways.filter(inside).sort((a, b) => Math.abs(a.x + a.y) - Math.abs(b.x + b.y))[0] ?? null;
+}
+
+/** Moves the hover boxes of a figure off a card that stands in it; one that has no place beside the card is not shown. */
+export function keepOff(el: HTMLElement, card: Element | null | undefined): void {
+  if (!card) return;
+  const [over, room] = [card.getBoundingClientRect(), el.getBoundingClientRect()];
+  for (const label of el.querySelectorAll<SVGGElement>(".hoverlayer .hovertext")) {
+    label.style.translate = "";
+    const way = wayOff(label.getBoundingClientRect(), over, room);
+    label.style.visibility = way ? "" : "hidden";
+    if (way) label.style.translate = `${way.x}px ${way.y}px`;
+  }
+}
+
 /** Labels that are shown whatever is behind them: the highest roof and the program's own point. */
 const ALWAYS = 2;
 /** px² of points behind a label up to which it can be read. */
