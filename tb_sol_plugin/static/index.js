@@ -12182,7 +12182,7 @@ function Export() {
 	const original = runs.value.value?.features?.original;
 	return /* @__PURE__ */ a(Popover, {
 		label: "Export",
-		tip: "Save tables, figures or the recording",
+		tip: "Save tables, the report or the recording",
 		class: "button",
 		align: "right",
 		button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a(Icon, { name: "download" }), /* @__PURE__ */ a("span", {
@@ -12314,7 +12314,7 @@ var joinLimits = ({ key, clock, sparse }) => key + (clock ? `@${clock}${/[a-z]$/
 /** Letters at the end of a value that stay. */
 var TAIL = 6;
 var Pick = ({ label, value, part, unsure, tip, disabled, class: cls, badge, children }) => {
-	const whole = [value, tip].filter(Boolean).join("\n");
+	const whole = [.../* @__PURE__ */ new Set([value, tip])].filter(Boolean).join("\n");
 	return /* @__PURE__ */ a(Popover, {
 		class: `pick ${cls ?? ""}`,
 		label: `${label}: ${value}`,
