@@ -319,10 +319,16 @@ def gradients_are_reduced_after_the_backward_pass() -> TraceBuilder:
     return communicates("nccl:all_reduce", over="DistributedDataParallel.forward")
 
 
-@guilty(exposed_communication=saves(500 * US, says="_micro_pipeline_tp", never="DistributedDataParallel"))
+@guilty(exposed_communication=saves(500 * US, says="dist.all_reduce(half", never="DistributedDataParallel"))
 def tensor_parallel_inference_reduces() -> TraceBuilder:
-    """The same without a backward pass: no gradients are reduced here."""
+    """The same without a backward pass: no gradients are reduced here, and the compiler fuses no all-reduce with its product."""
     return communicates("nccl:all_reduce", training=False)
+
+
+@guilty(exposed_communication=saves(500 * US, says="_micro_pipeline_tp", never="DistributedDataParallel"))
+def sequence_parallel_inference_gathers() -> TraceBuilder:
+    """An all-gather without a backward pass, which the compiler runs inside of the product that follows."""
+    return communicates("nccl:_all_gather_base", training=False)
 
 
 @guilty(exposed_communication=saves(100 * US))

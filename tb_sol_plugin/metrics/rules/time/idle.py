@@ -387,8 +387,10 @@ def _hide(context: TimeContext, kind: str, rows: Ints) -> str:
         return bool(arrays.where(context.capture.host["name"], lambda n: any(w in n.lower() for w in words)).any())
 
     if not len(context.capture.tables["backward"]):
-        if kind in ("all_reduce", "all_gather", "reduce_scatter"):
-            return "torch._inductor.config._micro_pipeline_tp = True  # overlap tensor-parallel collectives"
+        if kind == "all_reduce":
+            return "dist.all_reduce(half, async_op=True)  # in two halves of the batch: one is reduced while the other computes"
+        if kind in ("all_gather", "reduce_scatter"):
+            return "torch._inductor.config._micro_pipeline_tp = True  # with torch.compile: such collectives run inside of their products"
     elif kind == "all_reduce" and recorded("distributeddataparallel", "ddp"):
         return _buckets(context, rows)
     elif kind == "broadcast" and recorded("distributeddataparallel"):

@@ -123,7 +123,7 @@ def test_exposed_communication_and_copies_from_pageable_memory(tmp_path: Path) -
     assert got["exposed_communication"].saving == 100_000
     assert (
         "100.0\u202fµs of 200.0\u202fµs" in got["exposed_communication"].evidence
-        and "_micro_pipeline_tp" in got["exposed_communication"].fix
+        and "dist.all_reduce(half" in got["exposed_communication"].fix
     )
     # THEN of the 150 us of copies from pageable memory the 100 us are saved that nothing hides
     loading = got["copies_pageable_loading"]

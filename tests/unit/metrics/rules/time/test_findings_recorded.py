@@ -68,7 +68,7 @@ def test_advice_about_data_parallelism_needs_data_parallelism(tmp_path: Path) ->
     sharded = found(communicates(*gather, extra="FSDP::all_gather"), tmp_path / "d")["exposed_communication"]
     assert "fully_shard" not in plain.fix and "fully_shard" in sharded.fix
     serving = found(communicates(*reduce, training=False), tmp_path / "e")["exposed_communication"]
-    assert "_micro_pipeline_tp" in serving.fix
+    assert "dist.all_reduce(half" in serving.fix
 
 
 # -- Compiled code -------------------------------------------------------------------------------------------------------
