@@ -6,6 +6,7 @@ import importlib
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -117,8 +118,13 @@ def library() -> list[Situation]:
 
 
 def opened(situation: Situation) -> Capture:
-    """Returns the recording of a situation, as the product reads it."""
-    made = situation.make()
+    """Returns the recording of a situation, as the product reads it: once, however many ask."""
+    return _opened(situation.make)
+
+
+@lru_cache(maxsize=256)
+def _opened(make: Make) -> Capture:
+    made = make()
     if isinstance(made, Capture):
         return made
     with tempfile.TemporaryDirectory(prefix="court-") as folder:

@@ -13,12 +13,12 @@ from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report
-from tests.support.captures import capture
+from tests.support.captures import answered, capture
 from tests.support.recordings import SAMPLES, TRACES, over, path_of
 
 
 def asked(c: Capture, name: str, **query: str) -> Report | None:
-    answer = c.analyze(name, **query)
+    answer = answered(c, name, **query)
     return answer if isinstance(answer, Report) else None
 
 

@@ -8,14 +8,14 @@ import pytest
 
 from tb_sol_plugin.metrics.work.rows import By
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection
-from tests.support.captures import alone
+from tests.support.captures import alone, answered
 from tests.support.recordings import HANDED_IN, SAMPLES, over, path_of
 
 
 @over(HANDED_IN, SAMPLES)
 def test_a_roofline_loses_nothing_and_nothing_beats_its_limit_unflagged(name: str) -> None:
     capture = alone(path_of(name))
-    found = capture.analyze("roofline")
+    found = answered(capture, "roofline")
     if not isinstance(found, Report):
         pytest.skip(found.because)
     facts, table, kinds = found.facts, found.table("ops"), found.table("kinds")
@@ -47,7 +47,7 @@ def test_a_roofline_loses_nothing_and_nothing_beats_its_limit_unflagged(name: st
     assert sorted(keys) == sorted(figure.notes)
     # however rows are made, they hold the same time and work
     for by in get_args(By):
-        other = capture.analyze("roofline", by=by)
+        other = answered(capture, "roofline", by=by)
         assert isinstance(other, Report)
         assert other.facts == facts
         ops = other.table("ops")

@@ -8,7 +8,9 @@ from pathlib import Path
 import tb_sol_plugin as sol
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Report
+from tb_sol_plugin.model.query import parse
+from tb_sol_plugin.model.registry import get
+from tb_sol_plugin.model.report import Report, UnavailableReport
 
 
 @lru_cache(maxsize=4)
@@ -23,11 +25,18 @@ def alone(path: Path) -> Capture:
     return read(str(path))
 
 
-def report(of: Capture, name: str, **query: str) -> Report:
-    """An analysis of a capture, remembered on it; fails where the analysis is unavailable."""
-    key = ("test report", name, tuple(sorted(query.items())))
+def answered(of: Capture, name: str, **query: str) -> Report | UnavailableReport:
+    """What an analysis answers of a capture, remembered on it however the same is asked; not to be changed."""
+    key = ("test answer", name, parse(get(name).query, query))
     if key not in of.memo:
         of.memo[key] = of.analyze(name, **query)
-    answer = of.memo[key]
+    found = of.memo[key]
+    assert isinstance(found, Report | UnavailableReport)
+    return found
+
+
+def report(of: Capture, name: str, **query: str) -> Report:
+    """An analysis of a capture, remembered on it; fails where the analysis is unavailable."""
+    answer = answered(of, name, **query)
     assert isinstance(answer, Report), f"{name} is unavailable for {of.facts.file}: {answer}"
     return answer

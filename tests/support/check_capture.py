@@ -25,7 +25,7 @@ from tb_sol_plugin.model.report import Report, UnavailableReport, encode
 from tb_sol_plugin.store.cache import Cache
 from tb_sol_plugin.web.tables import MOST_BYTES, in_pages
 from tb_sol_plugin.web.wire import csv_of
-from tests.support.captures import alone, report
+from tests.support.captures import alone, answered, report
 from tests.support.profile_sums import sums_of_profile
 
 KINDS = {"facts", "table", "figure", "findings", "timeline"}
@@ -39,7 +39,7 @@ def check_capture(path: Path, cache: Path) -> Capture:
     links_point_where_they_say(c)
     budgets_add_up(c)
     for name in registry():
-        answer = c.analyze(name)
+        answer = answered(c, name)
         is_contract_shaped(name, answer)
         if isinstance(answer, Report) and name in SUMS and not _of_events(c, name):
             SUMS[name](c)
@@ -159,7 +159,7 @@ def _fail(message: str) -> None:
 def _breakdown(c: Capture) -> None:
     for scope in ("all", "linked"):
         for rule in ("wide", "narrow"):
-            answer = c.analyze("gpu_breakdown", scope=scope, communication_rule=rule)
+            answer = answered(c, "gpu_breakdown", scope=scope, communication_rule=rule)
             if not isinstance(answer, Report):
                 continue
             t = answer.table("devices")

@@ -10,6 +10,7 @@ import pandas as pd
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Report, UnavailableReport
 from tests.support import copies_reference as R
+from tests.support.captures import answered
 
 COLUMNS = ("count", "bytes", "without_bytes", "time_ns", "union_ns", "hidden_ns", "exposed_ns", "idle_exposed_ns")
 ADDITIVE = 4
@@ -30,7 +31,7 @@ BINS = ("≤ 4 KiB", "4–64 KiB", "64 KiB–1 MiB", "1–16 MiB", "16–256 MiB
 
 
 def report(c: Capture, name: str, **query: str) -> Report:
-    answer = c.analyze(name, **query)
+    answer = answered(c, name, **query)
     assert isinstance(answer, Report), answer
     return answer
 
