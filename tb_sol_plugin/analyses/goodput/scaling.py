@@ -25,7 +25,7 @@ from tb_sol_plugin.analyses.goodput.scaling_tables import (
     wanted,
 )
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.goodput.fit import RECORD, Gathered, alike, errors, gather, hints
+from tb_sol_plugin.metrics.goodput.fit import RECORD, Gathered, alike, errors, gather, hints, largest_error
 from tb_sol_plugin.metrics.goodput.job import PROOF
 from tb_sol_plugin.metrics.goodput.part import ScalingPart, part
 from tb_sol_plugin.metrics.goodput.points import FILES, contrary
@@ -278,13 +278,14 @@ def _tiles(found: Gathered, prediction: Prediction, query: ScalingQuery) -> Fact
         marks |= {n: Mark("estimated", "; ".join(reasons)) for n in ("best_goodput", "best_speedup", "cost_per_million") if n in values}
     return make_facts(
         "answer", "Answer", values, FACTS, labels={} if known else {"best_goodput": "Samples per s there"},
-        weight="headline", style="tiles", marks=marks,
+        weight="headline", style="tiles", marks=marks, hidden=[n for n, v in values.items() if v is None],
         notes={
             "best_replicas": "replicas" + (", the largest examined" if best and prediction.pays_on else ""),
             "best_batch": f"{best.atomic} per micro-step" if best else "",
             "best_goodput": f"each worth {human(best.efficiency, 'ratio')}" if best and known else "samples all worth the same",
             "best_speedup": f"{human(best.speedup / best.replicas, 'ratio')} per replica" if best else "",
-            "median_error": "of the step time, median", "points": _unused(found),
+            "median_error": f"median of the step time; the largest is {human(largest_error(found.used, made)[0], 'ratio')}",
+            "points": _unused(found),
             "runs_left_out": "of another job, or without a point",
             "cost_per_million": "samples of full worth",
         },
@@ -309,7 +310,7 @@ def _numbers(found: Gathered) -> FactsSection:
         "points_left_out": len(found.points) - len(found.used),
     }  # fmt: skip
     return make_facts(
-        "numbers", "The fit in numbers", values, FACTS, span=6,
+        "numbers", "The fit in numbers", values, FACTS, span=6, hidden=[n for n in NAMES if made.known[n] is None],
         marks={n: Mark("unknown", next((r for r in made.rules if n in r), "not determined")) for n in NAMES if made.known[n] is None},
     )  # fmt: skip
 

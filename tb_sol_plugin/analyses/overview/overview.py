@@ -149,7 +149,10 @@ def overview(capture: Capture, query: Query) -> Report:
     ]
     if not on_host and not counted:
         report.sections.append(use_figure(capture, part))
-    report.sections += [_device(capture, waterfall, query), _operators(waterfall), part_table(parts)]
+    report.sections.append(_device(capture, waterfall, query))
+    if counted or len(waterfall.work.ops):  # a table of nothing is none
+        report.sections.append(_operators(waterfall))
+    report.sections.append(part_table(parts))
     memory = memory_section(capture, registry())
     if memory is not None:
         report.sections.insert(3, memory)
@@ -308,7 +311,7 @@ def _device(capture: Capture, waterfall: Waterfall, query: Query) -> FactsSectio
         labels=found.labels,
         more_docs=found.more,
         style="list",
-        span=12 if waterfall.work.by_host_time or waterfall.work.from_ledger else 4,
+        span=12 if waterfall.work.by_host_time or waterfall.work.from_ledger or not len(waterfall.work.ops) else 4,
         notes=found.notes,
         marks=found.marks,
         value_links={"oddities": Link("health", label="Trace health")},

@@ -93,6 +93,10 @@ class Tiles:
         if mark is not None:
             self.marks[name] = mark
 
+    def hide_unknown(self, *names: str) -> None:
+        """Keeps those of the names whose value is not known as data only: a row of dashes tells nothing."""
+        self.hidden += [name for name in names if self.values[name] is None and name not in self.hidden]
+
     def section(self, title: str, style: Literal["tiles", "equation"], links: dict[str, Link] | None = None) -> FactsSection:
         """Builds the headline that holds them. links: of values that lead on."""
         return make_facts(
@@ -153,11 +157,10 @@ def equation(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsSectio
 
 
 def _lead_with_busy(tiles: Tiles) -> None:
-    """Puts the share of busy time first and the unknown ratio, as a tile, behind what is known; unknown utilizations are data only."""
+    """Puts the share of busy time first; the sentence of the page says that the ratio is not known, and why."""
     order = ("gpu_busy", "mfu", "hfu", "bandwidth_utilisation", "modelled_share", "speed_of_light")
     tiles.values = {name: tiles.values[name] for name in order} | tiles.values
-    tiles.hidden += [name for name in ("efficiency_while_busy", *order[1:5]) if tiles.values[name] is None and name not in tiles.hidden]
-    tiles.labels["speed_of_light"] = "Speed of light"
+    tiles.hide_unknown("speed_of_light", "efficiency_while_busy", "modelled_share")
 
 
 def _per(waterfall: Waterfall) -> str:
@@ -273,6 +276,7 @@ def _utilizations(tiles: Tiles, capture: Capture, waterfall: Waterfall, part: Sc
         mark=partial if known else Mark("unknown", "no traffic of modeled work, or no known bandwidth"),
     )
     tiles.add("traffic_bytes", round(traffic / each) if waterfall.inside.any() else None, hidden=True)
+    tiles.hide_unknown("mfu", "hfu", "bandwidth_utilisation")
 
 
 def _joined(formula: str, which: str) -> str:
@@ -375,6 +379,7 @@ def tiles(capture: Capture, waterfall: Waterfall) -> FactsSection:
         time = float(np.nansum(copies["time_ns"].to_numpy(dtype=np.float64)))
         size = int(copies["bytes"].to_numpy().sum())
         out.add("copies_sum_ns", round(time), note=human(size, "B") if size else "")
+    out.hide_unknown("efficiency_while_busy", "matrix_flop")
     return out.section("Kernels of the profile", "tiles", {"matrix_flop": Link("roofline")})
 
 

@@ -17,7 +17,7 @@ from tb_sol_plugin.cost.goodput.model import PerfParams, accum_time, optim_time
 from tb_sol_plugin.errors import BadInput, BadQuery
 from tb_sol_plugin.metrics.goodput import fit as goodput
 from tb_sol_plugin.model.answer import answer_query
-from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
+from tb_sol_plugin.model.report import FactsSection, Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.reductions import MadeReduction, WantedReduction
 from tests.support.scaling_runs import step_trace, write_run
@@ -400,6 +400,9 @@ def test_a_guessed_batch_size_gives_no_recommendation_but_what_to_record(tmp_pat
     assert all(report.facts[name] is None for name in ("best_replicas", "best_batch", "best_goodput", "best_speedup"))
     tiles = next(s for s in report.sections if s.id == "answer")
     assert "guessed" in tiles.marks["best_replicas"].why  # type: ignore[union-attr]
+    # AND no tile or number of the fit is a dash: what is not known stands in the sentence and in the table of parameters
+    for section in (s for s in report.sections if isinstance(s, FactsSection)):
+        assert [n for n, v in section.values.items() if v is None] == [n for n in section.values if n in section.hidden], section.id
 
 
 @pytest.mark.parametrize(("off", "recommended"), [(1.05, True), (1.5, False)])
@@ -412,6 +415,8 @@ def test_a_fit_that_is_off_by_more_than_a_tenth_gives_no_recommendation(tmp_path
     if not recommended:  # AND the sentence and both figures have one number
         number = re.search(r"off by up to ([^(]+) \(", report.headline)
         assert number is not None and "measure it again" in report.headline
+        tile = next(s for s in report.sections if s.id == "answer")
+        assert tile.notes["median_error"] == f"median of the step time; the largest is {number[1]}"  # type: ignore[union-attr]
         for name in ("fit", "residuals"):
             assert f"The largest error is {number[1]}:" in next(s for s in report.sections if s.id == name).summary  # type: ignore[union-attr]
 

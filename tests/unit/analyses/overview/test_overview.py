@@ -253,11 +253,11 @@ def test_an_uncovered_ratio_says_what_lacks(tmp_path: Path) -> None:
     assert notice.startswith("50.0 % of the GPU work has no limit: `aten::bmm` (") and "`custom::thing` (no cost model)" in notice
     mark = facts_of(answer, "answer").marks["speed_of_light"]
     assert mark.state == "unknown" and "less than the 80" in mark.why
-    # THEN what is known comes first: how busy the device is; the unknown ratio is a tile behind it, unknown utilizations are data only
+    # THEN what is known comes first: how busy the device is; what is not known stands in the sentence and is data only
     head = facts_of(answer, "answer")
     shown = [name for name in head.values if name not in head.hidden]
-    assert shown == ["gpu_busy", "mfu", "bandwidth_utilisation", "modelled_share", "speed_of_light"]
-    assert head.values["gpu_busy"] == pytest.approx(0.6) and head.labels["speed_of_light"] == "Speed of light"
+    assert shown == ["gpu_busy", "mfu", "bandwidth_utilisation", "modelled_share"]
+    assert head.values["gpu_busy"] == pytest.approx(0.6)
     assert "efficiency_while_busy" in head.values and head.values["efficiency_while_busy"] is None
 
 
@@ -458,6 +458,12 @@ def test_every_recording_says_what_limits_it(traces: Path) -> None:
         assert said.endswith(".") and "—" not in said and "nan" not in said, (path.name, said)
         assert " takes **" in said and ("%**" in said or "No operator" in said), (path.name, said)
         assert ("No speed of light: " in said) == (answer.facts.get("speed_of_light") is None), (path.name, said)
+        # AND what is not known stands in the sentence: no fact is a dash, no table is empty
+        for section in answer.sections:
+            if isinstance(section, FactsSection):
+                assert all(v is not None or n in section.hidden for n, v in section.values.items()), (path.name, section.id)
+            elif isinstance(section, TableSection):
+                assert any(len(v) for v in section.data.values()), (path.name, section.id)
         assert "faster than its limits" in said or ("saves at most **" in said) == bool(answer.findings), (path.name, said)
         parts = answer.table("parts")["time_ns"]
         assert parts.iloc[1:].sum() == pytest.approx(parts.iloc[0], abs=len(parts)), path.name
