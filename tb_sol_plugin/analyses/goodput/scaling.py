@@ -279,17 +279,24 @@ def _tiles(found: Gathered, prediction: Prediction, query: ScalingQuery) -> Fact
     return make_facts(
         "answer", "Answer", values, FACTS, labels={} if known else {"best_goodput": "Samples per s there"},
         weight="headline", style="tiles", marks=marks, hidden=[n for n, v in values.items() if v is None],
-        notes={
-            "best_replicas": "replicas" + (", the largest examined" if best and prediction.pays_on else ""),
-            "best_batch": f"{best.atomic} per micro-step" if best else "",
-            "best_goodput": f"each worth {human(best.efficiency, 'ratio')}" if best and known else "samples all worth the same",
-            "best_speedup": f"{human(best.speedup / best.replicas, 'ratio')} per replica" if best else "",
+        notes=(_best_notes(best, prediction) if best else {}) | {
             "median_error": f"median of the step time; the largest is {human(largest_error(found.used, made)[0], 'ratio')}",
             "points": _unused(found),
             "runs_left_out": "of another job, or without a point",
             "cost_per_million": "samples of full worth",
         },
     )  # fmt: skip
+
+
+def _best_notes(best: Run, prediction: Prediction) -> dict[str, str]:
+    """Returns what stands below the numbers of the best run."""
+    known = prediction.terms.grads is not None
+    return {
+        "best_replicas": "replicas" + (", the largest examined" if prediction.pays_on else ""),
+        "best_batch": f"{best.atomic} per micro-step",
+        "best_goodput": f"each worth {human(best.efficiency, 'ratio')}" if known else "samples all worth the same",
+        "best_speedup": f"{human(best.speedup / best.replicas, 'ratio')} per replica",
+    }
 
 
 def _unused(found: Gathered) -> str:
