@@ -43,10 +43,20 @@ def codes(column: pd.Series) -> npt.NDArray[np.int64]:
     return np.asarray(column.cat.codes.to_numpy(), np.int64)
 
 
+FEW = 500
+"""Distinct texts that are asked about without a look at which of them a column uses."""
+
+
 def where(column: pd.Series, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
     """Returns rows whose text passes a test; a row without text does not."""
-    hit = np.array([*(bool(test(str(c))) for c in column.cat.categories), False], bool)
-    return np.asarray(hit[codes(column)], np.bool_)
+    code, categories = codes(column), column.cat.categories
+    hit = np.zeros(len(categories) + 1, np.bool_)  # the last for none
+    if len(categories) <= FEW:
+        hit[:-1] = [bool(test(str(c))) for c in categories]
+    else:  # tables share dictionaries: most of a large one may be names of other tables
+        used = np.flatnonzero(np.bincount(code + 1, minlength=len(categories) + 1)[1:])
+        hit[used] = [bool(test(str(c))) for c in categories.take(used)]
+    return np.asarray(hit[code], np.bool_)
 
 
 def each(values: Objects, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:

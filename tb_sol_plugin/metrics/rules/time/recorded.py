@@ -36,6 +36,7 @@ COLLECTIVES: Final = {
     "send": r"\b(i?send|i?recv)\b",
 }
 """Collectives by their recorded names: `nccl:all_reduce`, `c10d::_allgather_base_`, `allreduce`, `ncclDevKernel_AllReduce_…`."""
+_ANY: Final = re.compile("|".join(COLLECTIVES.values()), re.IGNORECASE)
 REGION: Final = re.compile(r"^(autograd::engine::evaluate_function: )?CompiledFunction|^Torch-Compiled Region|^## Call CompiledFxGraph")
 """Ranges around what torch.compile has compiled."""
 GENERATED: Final = re.compile(r"^triton_(poi|red|per|tem|for|mm|spl)_|^triton_\w*fused")
@@ -44,6 +45,8 @@ GENERATED: Final = re.compile(r"^triton_(poi|red|per|tem|for|mm|spl)_|^triton_\w
 
 def collective(name: str) -> str:
     """Returns the collective that a name speaks of, "" for none."""
+    if _ANY.search(name) is None:  # nearly every name
+        return ""
     return next((kind for kind, pattern in COLLECTIVES.items() if re.search(pattern, name, re.IGNORECASE)), "")
 
 
@@ -70,8 +73,10 @@ def collectives(capture: Capture, rows: Ints) -> npt.NDArray[np.object_]:
 
 def _kinds(column: pd.Series[str], rows: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
     """Returns the collective that each row's name speaks of."""
-    kinds = np.array([*(collective(str(n)) for n in column.cat.categories), ""], object)
-    return np.asarray(kinds[arrays.codes(column)[rows]], object)
+    code, distinct = pd.factorize(arrays.codes(column)[rows])
+    names = column.cat.categories.take(np.maximum(distinct, 0)) if len(distinct) else ()
+    kinds = np.array([collective(str(n)) if place >= 0 else "" for place, n in zip(distinct, names, strict=True)], object)
+    return np.asarray(kinds[code], object) if len(code) else np.zeros(0, object)
 
 
 # -- Compiled code -------------------------------------------------------------------------------------------------------
