@@ -43,6 +43,8 @@ USUAL: Final = 2
 """So many later calls of an operator over the same sizes tell what it usually takes."""
 TIMES: Final = 5
 """A first call of over 5 times what later ones take does something that they do not."""
+BY_NAME: Final = 100
+"""The same where sizes are not known, against the longest later call."""
 
 
 def calls_named(context: TimeContext, pattern: re.Pattern[str]) -> npt.NDArray[np.intp]:
@@ -69,7 +71,7 @@ def warm_up(context: TimeContext) -> Answer:
     rows = np.concatenate((launch[first[launch]], setup, memory[h.duration[memory] >= CONTEXT_NS]))
     rows = rows[h.duration[rows] >= FIRST_USE_NS]
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.idle) > 0]
-    operators, usual = _first_calls(context)
+    operators, usual, sized = _first_calls(context)
     slow = iv.subtract(iv.union(h.start[operators], h.stop[operators] - usual), _other_causes(context))
     spans = iv.union(h.start[rows], h.stop[rows]), _captures(context), slow
     idle = context.ledger.take_idle(iv.intersect(iv.merge(*spans), host_idle(capture)))
@@ -90,36 +92,39 @@ def warm_up(context: TimeContext) -> Answer:
         name = str(arrays.pick(capture.host["name"], [operators[most]])[0])
         took, later = time_text(int(h.duration[operators[most]])), time_text(int(usual[most]))
         calls = count_text(len(outermost(np.sort(operators), h.end)), "first call")
-        words = f"in {calls} of operators over their sizes, most of it in `{name}` (the first call takes {took}, later ones {later})"
+        over, most_later = (" over their sizes", later) if sized else ("", f"at most {later}")
+        words = f"in {calls} of operators{over}, most of it in `{name}` (the first call takes {took}, later ones {most_later})"
         parts.append((slow, words))
     text = ", ".join(f"{time_text(iv.length(part))} {words}" for part, words in parts)
     return context.finding(f"The {device_word(capture)} idles {text}: first use, not a cost of every step.", idle=idle)
 
 
-def _first_calls(context: TimeContext) -> tuple[Ints, Ints]:
+def _first_calls(context: TimeContext) -> tuple[Ints, Ints, bool]:
     """Returns (host rows of first calls of operators over their sizes that take over 1 ms and much more than later ones, their median).
 
-    Of operators on launching threads that launch something or call the runtime.
+    Of operators on launching threads that launch something or call the runtime. Where no sizes were recorded, first calls by name that take
+    so much longer than every later one that sizes do not explain it, and the longest of these. Last, whether sizes were recorded.
     """
     capture, h = context.capture, at.host(context.capture)
     table = capture.tables["operators"]
-    host = table["host"].to_numpy().astype(np.int64)
     known = np.flatnonzero(arrays.where(table["shapes"], lambda text: text not in ("", "[]")))
-    if not len(known):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    known = known[np.argsort(h.start[host[known]], kind="stable")]
-    host = host[known]
-    name = arrays.codes(capture.host["name"])[host]
-    code = arrays.together(name, arrays.codes(table["shapes"])[known], arrays.codes(table["concrete"])[known])
+    keys = [arrays.codes(table[column])[known] for column in ("shapes", "concrete")]
+    host = table["host"].to_numpy().astype(np.int64)[known] if len(known) else np.flatnonzero(h.kind == S.OPERATOR)
+    if not len(host):
+        return host, host, bool(len(known))
+    order = np.argsort(h.start[host], kind="stable")
+    host, keys = host[order], [key[order] for key in keys] if len(known) else []
+    code = arrays.together(arrays.codes(capture.host["name"])[host], *keys)
     first = np.zeros(len(code), np.bool_)
     first[np.unique(code, return_index=True)[1]] = True
-    later = pd.Series(h.duration[host[~first]]).groupby(code[~first]).agg(["median", "size"])
+    later = pd.Series(h.duration[host[~first]]).groupby(code[~first]).agg(["median", "max", "size"])
+    later = later[later["size"] >= USUAL]
     usual = np.full(int(code.max()) + 1, np.inf)
-    usual[later.index[later["size"] >= USUAL]] = later["median"][later["size"] >= USUAL]
+    usual[later.index] = later["median" if keys else "max"]
     time = h.duration[host] - iv.overlap_with(h.start[host], h.stop[host], _other_causes(context))
-    slow = first & (time >= FIRST_USE_NS) & (time > TIMES * usual[code])
+    slow = first & (time >= FIRST_USE_NS) & (time > (TIMES if keys else BY_NAME) * usual[code])
     slow &= np.isin(h.thread[host], launching_threads(capture)) & ~quiet(capture)[host]
-    return host[slow], usual[code[slow]].astype(np.int64)
+    return host[slow], usual[code[slow]].astype(np.int64), bool(len(known))
 
 
 def _captures(context: TimeContext) -> iv.Spans:
