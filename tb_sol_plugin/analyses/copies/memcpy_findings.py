@@ -165,6 +165,7 @@ def blocking_table(capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame,
     frame = pd.DataFrame(out, columns=[c.name for c in BLOCKING])
     return make_table(
         "blocking", "Copies that blocked the host", frame, _used_columns(BLOCKING, frame), key="id",
+        adds=["count", "bytes", "lost_ns", "idle_ns"],
         subtitle=f"{where.label}; by reason, memory and place", sort=Sort("lost_ns"), filters=["reason", "direction", "kinds"],
         row_links=links,
         footer="Each nanosecond of a thread counts once. Where the device is busy meanwhile, no step is longer for it.",

@@ -120,6 +120,7 @@ def run(capture: Capture, query: MemcpyHistQuery) -> Report:
                 "Copies by size",
                 table,
                 SIZES,
+                adds=["count", "bytes", "time_ns"],
                 key="id",
                 subtitle=where.label,
                 filters=["direction"],

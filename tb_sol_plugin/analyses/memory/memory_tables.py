@@ -102,7 +102,7 @@ def allocations_section(
     largest = f"the largest {human(MOST_ALLOCATIONS, 'count')}" if left else "each"
     over = f", of at least {human(least, 'B')}" if least else ""
     table = make_table(
-        "allocations", title, frame, shown, key="id", sort=Sort("bytes"), truncated=left, filters=["state"],
+        "allocations", title, frame, shown, key="id", sort=Sort("bytes"), adds=["bytes"], truncated=left, filters=["state"],
         subtitle=f"{largest}{over}{', ' + part if part else ''}",
         marks={"state": marks} if marks else {},
         footer=(f"{human(left, 'count')} smaller ones are not shown; a window shows those that begin or end in it. " if left else "")

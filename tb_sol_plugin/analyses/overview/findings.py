@@ -233,7 +233,7 @@ def _table(waterfall: Waterfall, shown: list[Finding], places: pd.DataFrame) -> 
     )  # fmt: skip
     return make_table(
         "findings", "The same as a table", frame, COLUMNS, key="rule", sort=Sort("saving_ns"), filters=["title", "rule", "where"],
-        empty="No finding.",
+        adds=["saving_ns", "share"], empty="No finding.",
     )  # fmt: skip
 
 
@@ -241,6 +241,7 @@ def _place_table(places: pd.DataFrame) -> TableSection:
     frame = places.assign(**{c: places[c].replace("", None) for c in ("layer", "phase")}) if len(places) else places
     return make_table(
         "places", "Where the time of the findings is spent", frame, PLACE_COLUMNS, subtitle="operators only, by layer and phase",
-        sort=Sort("saving_ns"), filters=["rule", "layer", "phase"], empty="No finding takes time from operators.",
+        adds=["calls", "saving_ns"], sort=Sort("saving_ns"), filters=["rule", "layer", "phase"],
+        empty="No finding takes time from operators.",
         footer="Waits, communication and exposed copies belong to no operator.",
     )  # fmt: skip

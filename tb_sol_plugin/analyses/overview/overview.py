@@ -359,6 +359,7 @@ def _operators(waterfall: Waterfall, most: int = 12) -> TableSection:
             _hide_column(c) if c.name in hidden_columns else c
             for c in (overview_tables.worded(OPERATOR_COLUMNS) if profile else OPERATOR_COLUMNS)
         ],
+        adds=["calls", "measured_ns", "wasted_ns"],
         subtitle=f"by {'kernel' if profile else 'operator and shape'}, first {len(frame)} of {every}",
         sort=Sort(_operator_order(waterfall, "calls")),
         links=[where] if where.analysis in registry() else [],

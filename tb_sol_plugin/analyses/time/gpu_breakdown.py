@@ -190,6 +190,7 @@ def run(capture: Capture, query: BreakdownQuery) -> Report:
             "Why it idles",
             _idle_table(gaps),
             IDLE_COLUMNS,
+            adds=["gaps", "idle_ns", "share"],
             key="cause",
             span=8,
             subtitle="gaps in which no stream of a device runs",

@@ -390,6 +390,7 @@ def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQ
         "Classes",
         frame,
         _columns(CLASS_COLUMNS, facts, frame),
+        adds=["calls", "device_self_ns", "host_self_ns", "self_ns"],
         subtitle="summed over all instances; where an instance holds another of its class, both count",
         key="class_name",
         sort=Sort("time_ns" if whole else "flop" if labels_alone(capture) else "host_total_ns"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from tb_sol_plugin import analyses
+from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.time.scope import extent
 from tb_sol_plugin.model import report as R
+from tb_sol_plugin.model.rows import TableRows
 from tb_sol_plugin.web.tables import MOST_BYTES, in_pages
 from tests.support.captures import capture
 from tests.support.evidence import check_findings, tables_of
@@ -49,3 +52,32 @@ def test_every_idle_gap_is_a_row_and_their_sum_is_the_idle_time_by_cause(name: s
     assert list(by_cause.values()) == causes.data["idle_ns"]
     # AND with large tables in pages the answer stays below its limit
     assert len(in_pages(page, "v")[0]) <= MOST_BYTES
+
+
+NO_SUM = {
+    ("memcpy", "calls"): "a runtime call and the driver call inside of it are two rows",
+    ("memory_findings", "growth"): "an allocation stands in a row by module, one by operator and one by line",
+    ("memory_findings", "layers"): "classes lie inside of each other",
+    ("memory_findings", "findings_table"): "two findings can speak of the same memory",
+    ("memcpy_findings", "patterns"): "savings share spans",
+    ("modules", "classes"): "classes lie inside of each other; what is their own adds up",
+}
+"""Tables with a filter whose bars do not add up, with the reason."""
+
+
+@over([n for n in SAMPLES if n.endswith(("rank0_4000.1700000000000000000.pt.trace.json.gz",))][:2], TRACES)
+def test_a_table_that_can_be_filtered_keeps_a_sum_of_its_bars(name: str) -> None:
+    # GIVEN every page of a recording WHEN a flat table of it has filters and a column of bars THEN a choice of rows has the sum of these
+    c = capture(path_of(name))
+    for one in analyses():
+        try:
+            made = c.analyze(one)
+        except BadQuery:
+            continue
+        for table in tables_of(made).values() if isinstance(made, R.Report) else ():
+            bars = {k.name for k in table.columns if k.show == "bar" and not k.per and k.unit in ("ns", "B", "count")}
+            rows = TableRows(table, {}, "v")
+            known = {b for b in bars if all(v is not None for v in table.data[b])}
+            if table.tree or not table.filters or rows.size < 2 or not known or (one, table.id) in NO_SUM:
+                continue
+            assert known & set(rows.additive), (one.name, table.id, known)
