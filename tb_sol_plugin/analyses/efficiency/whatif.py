@@ -426,6 +426,7 @@ def _table(
         subtitle=f"{each}; {BOUND_ONLY[0].lower()}{BOUND_ONLY[1:-1]}{more}",
         key="name",
         sort=Sort("measured_ns" if measured is not None else "sol_ns"),
+        adds=["calls", "measured_ns", "sol_ns", "sol_then_ns"],
         total={
             "name": "All modeled work",
             "calls": round(float(every["calls"].sum())),

@@ -60,6 +60,9 @@ NO_SUM = {
     ("memory_findings", "layers"): "classes lie inside of each other",
     ("memory_findings", "findings_table"): "two findings can speak of the same memory",
     ("memcpy_findings", "patterns"): "savings share spans",
+    ("iterations", "iterations"): "its first row is of medians, with which no sum compares",
+    ("operators", "operators"): "on a recording of the host the bar holds what an operator calls; its own time adds up",
+    ("memory_plan", "layouts"): "rows are alternatives",
     ("modules", "classes"): "classes lie inside of each other; what is their own adds up",
 }
 """Tables with a filter whose bars do not add up, with the reason."""
@@ -80,4 +83,4 @@ def test_a_table_that_can_be_filtered_keeps_a_sum_of_its_bars(name: str) -> None
             known = {b for b in bars if all(v is not None for v in table.data[b])}
             if table.tree or not table.filters or rows.size < 2 or not known or (one, table.id) in NO_SUM:
                 continue
-            assert known & set(rows.additive), (one.name, table.id, known)
+            assert known & set(rows.additive), (one, table.id, known)
