@@ -2160,7 +2160,8 @@ function hideCollisions(el) {
 	el.querySelectorAll(".annotation").forEach((label, i) => {
 		label.style.visibility = "";
 		const box = label.getBoundingClientRect();
-		if ((i < ALWAYS ? 0 : points.reduce((sum, p) => sum + sharedArea(p, box), 0)) > READABLE$1 || kept.some((k) => overlap(k, box))) label.style.visibility = "hidden";
+		const turned = /rotate\(-?(?!0[,)])\d/.test(label.querySelector(".annotation-text-g")?.getAttribute("transform") ?? "");
+		if ((i < ALWAYS || turned ? 0 : points.reduce((sum, p) => sum + sharedArea(p, box), 0)) > READABLE$1 || kept.some((k) => overlap(k, box))) label.style.visibility = "hidden";
 		else kept.push(box);
 	});
 }

@@ -152,7 +152,8 @@ export function hideCollisions(el: HTMLElement): void {
   el.querySelectorAll<SVGGElement>(".annotation").forEach((label, i) => {
     label.style.visibility = "";
     const box = label.getBoundingClientRect();
-    const covered = i < ALWAYS ? 0 : points.reduce((sum, p) => sum + sharedArea(p, box), 0);
+    const turned = /rotate\(-?(?!0[,)])\d/.test(label.querySelector(".annotation-text-g")?.getAttribute("transform") ?? ""); // its box is much larger than the words
+    const covered = i < ALWAYS || turned ? 0 : points.reduce((sum, p) => sum + sharedArea(p, box), 0);
     if (covered > READABLE || kept.some((k) => overlap(k, box))) label.style.visibility = "hidden";
     else kept.push(box);
   });
