@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection
+from tb_sol_plugin.units import side_by_side
 from tests.support.captures import capture
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back, training
@@ -467,3 +469,10 @@ def test_every_recording_says_what_limits_it(traces: Path) -> None:
         assert "faster than its limits" in said or ("saves at most **" in said) == bool(answer.findings), (path.name, said)
         parts = answer.table("parts")["time_ns"]
         assert parts.iloc[1:].sum() == pytest.approx(parts.iloc[0], abs=len(parts)), path.name
+        # AND a time is written alike wherever it stands: the step in the sentence and on its bar, the saving in the sentence and in the list
+        bar = next(s for s in answer.sections if s.id == "waterfall")
+        assert isinstance(bar, FigureSection)
+        written = re.sub("</?b>", "", bar.figure["layout"]["annotations"][0]["text"])
+        assert f" takes **{plain(written)}**" in said.replace(NARROW, " "), (path.name, written, said)
+        saving = re.search(r"saves at most \*\*(.+?)\*\*", said)
+        assert saving is None or saving[1] in side_by_side([f.saving_ns for f in answer.findings], "ns"), (path.name, saving)
