@@ -311,7 +311,7 @@ def _device(capture: Capture, waterfall: Waterfall, query: Query) -> FactsSectio
         labels=found.labels,
         more_docs=found.more,
         style="list",
-        span=12 if waterfall.work.by_host_time or waterfall.work.from_ledger or not len(waterfall.work.ops) else 4,
+        span=12 if waterfall.work.by_host_time or waterfall.work.from_ledger else 4,
         notes=found.notes,
         marks=found.marks,
         value_links={"oddities": Link("health", label="Trace health")},
