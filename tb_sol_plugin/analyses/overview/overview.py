@@ -145,7 +145,7 @@ def overview(capture: Capture, query: Query) -> Report:
         first,
         waterfall_figure(parts, per_step=waterfall.stepped, shown=shown_ratio(waterfall) is not None),
         _findings(found, waterfall),
-        phase_table(capture, part, query.device_limits) if counted else _split(capture, part),
+        phase_table(capture, part, query.device_limits) if counted else _split(capture, part, waterfall.stepped),
     ]
     if not on_host and not counted:
         report.sections.append(use_figure(capture, part))
@@ -279,7 +279,7 @@ def _nothing_found(waterfall: Waterfall) -> str:
 # -- Where the step goes ----------------------------------------------------------------------------------------------
 
 
-def _split(capture: Capture, part: Scope) -> FactsSection:
+def _split(capture: Capture, part: Scope, stepped: bool) -> FactsSection:
     values = overview_tables.mean_split(capture, part)
     whole = values["duration_ns"]
     device_only = ("kernel_ns", "memcpy_ns", "memset_ns", "communication_ns")
@@ -287,7 +287,7 @@ def _split(capture: Capture, part: Scope) -> FactsSection:
     where = "first the device, then the host" if len(capture.device) else "host only"
     return make_facts(
         "split",
-        "Where the step goes",
+        f"Where the {'step' if stepped else 'recording'} goes",
         shown,
         FACTS,
         subtitle=f"exclusive parts of {human(whole, 'ns')}; {where}",

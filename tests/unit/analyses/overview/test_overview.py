@@ -469,6 +469,9 @@ def test_every_recording_says_what_limits_it(traces: Path) -> None:
         assert "faster than its limits" in said or ("saves at most **" in said) == bool(answer.findings), (path.name, said)
         parts = answer.table("parts")["time_ns"]
         assert parts.iloc[1:].sum() == pytest.approx(parts.iloc[0], abs=len(parts)), path.name
+        # AND the split is of steps only where some were recorded
+        for split in (s for s in answer.sections if s.id == "split"):
+            assert split.title == ("Where the recording goes" if said.startswith("The recording") else "Where the step goes"), path.name
         # AND a time is written alike wherever it stands: the step in the sentence and on its bar, the saving in the sentence and in the list
         bar = next(s for s in answer.sections if s.id == "waterfall")
         assert isinstance(bar, FigureSection)
