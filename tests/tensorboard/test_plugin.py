@@ -134,7 +134,7 @@ def test_activity_without_anything_to_show(tmp_path: Path) -> None:
 
 
 def test_making_the_plugin_starts_nothing(logdir: Path) -> None:
-    # GIVEN a fresh interpreter WHEN the plugin is made THEN no thread, no heavy import
+    # GIVEN a fresh interpreter WHEN the plugin is made THEN no thread, no heavy import; all analyses load without what only a fit needs
     code = f"""
 import sys, threading, argparse
 from tb_sol_plugin.loader import Loader
@@ -145,10 +145,12 @@ plugin = Loader().load(base_plugin.TBContext(logdir={str(logdir)!r}, flags=flags
 plugin.get_plugin_apps(); plugin.frontend_metadata()
 heavy = {{m for m in ("pandas", "pyarrow", "flask", "numba", "fsspec", "plotly") if m in sys.modules}} - BEFORE
 print(sorted(light), sorted(heavy), threading.active_count(), type(plugin).__name__)
+import tb_sol_plugin
+print(len(tb_sol_plugin.analyses()) > 20, "scipy.optimize" in sys.modules)
 """
     code = "import sys\nfrom tensorboard.plugins import base_plugin\nBEFORE = set(sys.modules)\n" + code
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    assert out == ["[]", "[]", "1", "SolPlugin"]
+    assert out == ["[]", "[]", "1", "SolPlugin", "True", "False"]
 
 
 # -- B-01 ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 
 from tb_sol_plugin.cost.goodput.model import GAMMA, LEAST, PerfParams, accum_time, log_power_sum, optim_time
 from tb_sol_plugin.tables.arrays import Floats
@@ -477,6 +476,8 @@ def plain_objective(points: Points, *, evaluations: int = EVALUATIONS, limit_s: 
 
     It stalls at the kink of a perfect fit, so that on clean points it can be many times that of `fit`.
     """
+    from scipy.optimize import minimize  # a third of a second that only a fit should pay
+
     budget = Budget(evaluations, limit_s)
     found = identify(points)
     names = [n for n in PerfParams._fields if n not in found.fixed]
