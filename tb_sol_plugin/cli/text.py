@@ -277,13 +277,10 @@ def _units(section: TableSection, columns: list[Column], shown: list[int]) -> li
     unit among them or more takes that unit. Those of single calls keep their own.
     """
     out = [_column(section, column) for column in columns]
-    widest: dict[str, tuple[str, Scale]] = {}
-    for column, (name, scale) in zip(columns, out, strict=True):
-        if column.unit in ("ns", "B") and not column.per and scale[1] > widest.get(column.unit, ("", ("", 0.0, 0)))[1][1]:
-            widest[column.unit] = (name, scale)
-    for at, column in enumerate(columns):
-        if column.unit not in widest or column.per:
-            continue
+    compared = [at for at, column in enumerate(columns) if column.unit in ("ns", "B") and not column.per]
+    widest = {columns[at].unit: out[at] for at in sorted(compared, key=lambda at: out[at][1][1])}
+    for at in compared:
+        column = columns[at]
         shared, (unit, factor, _) = widest[column.unit]
         most = max(map(abs, _numbers(section, column)), default=0.0)
         if factor > out[at][1][1] and (most >= 0.01 * factor or not most):

@@ -71,8 +71,9 @@ def warm_up(context: TimeContext) -> Answer:
     rows = np.concatenate((launch[first[launch]], setup, memory[h.duration[memory] >= CONTEXT_NS]))
     rows = rows[h.duration[rows] >= FIRST_USE_NS]
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.idle) > 0]
-    operators, usual, sized = _first_calls(context)
-    slow = iv.subtract(iv.union(h.start[operators], h.stop[operators] - usual), _other_causes(context))
+    others = _other_causes(context)
+    operators, usual, sized = _first_calls(context, others)
+    slow = iv.subtract(iv.union(h.start[operators], h.stop[operators] - usual), others)
     spans = iv.union(h.start[rows], h.stop[rows]), _captures(context), slow
     idle = context.ledger.take_idle(iv.intersect(iv.merge(*spans), host_idle(capture)))
     if not iv.length(idle):
@@ -99,11 +100,12 @@ def warm_up(context: TimeContext) -> Answer:
     return context.finding(f"The {device_word(capture)} idles {text}: first use, not a cost of every step.", idle=idle)
 
 
-def _first_calls(context: TimeContext) -> tuple[Ints, Ints, bool]:
+def _first_calls(context: TimeContext, others: iv.Spans) -> tuple[Ints, Ints, bool]:
     """Returns (host rows of first calls of operators over their sizes that take over 1 ms and much more than later ones, their median).
 
     Of operators on launching threads that launch something or call the runtime. Where no sizes were recorded, first calls by name that take
     so much longer than every later one that sizes do not explain it, and the longest of these. Last, whether sizes were recorded.
+    others: time that has another cause.
     """
     capture, h = context.capture, at.host(context.capture)
     table = capture.tables["operators"]
@@ -121,7 +123,7 @@ def _first_calls(context: TimeContext) -> tuple[Ints, Ints, bool]:
     later = later[later["size"] >= USUAL]
     usual = np.full(int(code.max()) + 1, np.inf)
     usual[later.index] = later["median" if keys else "max"]
-    time = h.duration[host] - iv.overlap_with(h.start[host], h.stop[host], _other_causes(context))
+    time = h.duration[host] - iv.overlap_with(h.start[host], h.stop[host], others)
     slow = first & (time >= FIRST_USE_NS) & (time > (TIMES if keys else BY_NAME) * usual[code])
     slow &= np.isin(h.thread[host], launching_threads(capture)) & ~quiet(capture)[host]
     return host[slow], usual[code[slow]].astype(np.int64), bool(len(known))

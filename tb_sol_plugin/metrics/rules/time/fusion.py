@@ -427,7 +427,7 @@ def unfused_optimizer(context: TimeContext) -> Answer:
     """Finds time of the optimizer's calls above one pass over its arrays, and the device's idle time inside it."""
     h = at.host(context.capture)
     name = context.capture.host["name"]
-    steps = np.flatnonzero((h.kind == S.ANNOTATION) & arrays.where(name, lambda n: STEP.match(n) is not None))
+    steps = _optimizer_steps(context)
     steps = steps[iv.overlap_with(h.start[steps], h.stop[steps], context.waterfall.windows) > 0]
     if not len(steps):
         return None
@@ -471,8 +471,7 @@ def unfused_optimizer(context: TimeContext) -> Answer:
 
 def fused_fix(context: TimeContext, spans: iv.Spans) -> str:
     """Returns the advice to fuse the optimizer in whose step over half of some time passes on the host; "" where that is none to fuse."""
-    h, name = at.host(context.capture), context.capture.host["name"]
-    steps = np.flatnonzero((h.kind == S.ANNOTATION) & arrays.where(name, lambda n: STEP.match(n) is not None))
+    h, name, steps = at.host(context.capture), context.capture.host["name"], _optimizer_steps(context)
     time = iv.overlap_with(h.start[steps], h.stop[steps], spans)
     if 2 * int(time.sum()) <= iv.length(spans):
         return ""
@@ -482,6 +481,12 @@ def fused_fix(context: TimeContext, spans: iv.Spans) -> str:
     if done or kind not in HAS_FUSED:
         return ""
     return f"torch.optim.{kind}(model.parameters(), fused=True)  # one call instead of several on the host"
+
+
+def _optimizer_steps(context: TimeContext) -> npt.NDArray[np.intp]:
+    """Returns the host rows of the ranges that torch puts around the step of an optimizer."""
+    h = at.host(context.capture)
+    return np.flatnonzero((h.kind == S.ANNOTATION) & arrays.where(context.capture.host["name"], lambda n: STEP.match(n) is not None))
 
 
 def _optimizer_fix(context: TimeContext, kind: str, rows: Ints, kernels: npt.NDArray[np.intp]) -> str:

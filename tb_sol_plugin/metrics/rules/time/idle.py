@@ -17,6 +17,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT
 from tb_sol_plugin.metrics.rules.copies import KEYS, copy_context, findings_without
+from tb_sol_plugin.metrics.rules.copies.context import CopyContext
 from tb_sol_plugin.metrics.rules.copies.patterns import upload_fix
 from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.collectives import link_text, unclaimed
@@ -42,7 +43,7 @@ from tb_sol_plugin.metrics.work.ownership import link_bytes, outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human
 
 STRETCH: Final = 8
@@ -454,11 +455,11 @@ def other_copies(context: TimeContext) -> Answer:
     rows = np.flatnonzero(context.ledger.copies > 0)
     if not len(rows):
         return None
-    once = _uploaded_once(context)[rows]
-    if once.any():
-        regular = rows[~once]
-        once = once[:0] if context.each(context.ledger.copies[regular].sum()) >= context.least else once
-        rows = regular if not len(once) else rows[once]
+    copies = copy_context(context.capture, context.part, bandwidth.peaks(context.spec))
+    once = np.isin(rows, copies.copies["row"].to_numpy()[copies.once & (copies.direction == "HtoD")])
+    regular = rows[~once]
+    possible = bool(once.any()) and context.each(context.ledger.copies[regular].sum()) < context.least
+    rows = rows[once] if possible else regular
     left = context.ledger.copies[rows]
     worst = arrays.largest([device["direction"]], rows, left)[0][0] or "Unknown"
     made = compiled_rows(context.capture, rows[(device["direction"] == worst).to_numpy()[rows]])
@@ -468,26 +469,17 @@ def other_copies(context: TimeContext) -> Answer:
     found = context.finding(
         f"{subject_verb(len(rows), 'copy', 'runs', 'copies')} {time_text(left.sum())} while nothing computes, most of it {worst}{rate}.",
         ns=context.ledger.take_copies(rows, 1.0),
-        fix=NOT_FUSED if worst == "DtoD" and made.all() else _hide_copies(context, rows, str(worst)),
-        candidate=bool(once.any()),
+        fix=NOT_FUSED if worst == "DtoD" and made.all() else _hide_copies(copies, rows, str(worst)),
+        candidate=possible,
     )
     return replace(found, copies=rows, events=rows, events_ns=left)
 
 
-def _uploaded_once(context: TimeContext) -> Mask:
-    """Returns the device rows of copies to the device of data that does not go there in every step."""
-    copies = copy_context(context.capture, context.part, bandwidth.peaks(context.spec))
-    out = np.zeros(len(context.capture.device), np.bool_)
-    out[copies.copies["row"].to_numpy()[copies.once & (copies.direction == "HtoD")]] = True
-    return out
-
-
-def _hide_copies(context: TimeContext, rows: Ints, direction: str) -> str:
+def _hide_copies(copies: CopyContext, rows: Ints, direction: str) -> str:
     """Returns how to hide some copies, most of them of one direction; data that is not uploaded in every step is no batch."""
     fix = _HIDE_COPIES.get(direction, "tensor.to(device, non_blocking=True)  # on a stream of its own, from or to pinned memory")
     if direction != "HtoD":
         return fix
-    copies = copy_context(context.capture, context.part, bandwidth.peaks(context.spec))
     of = np.isin(copies.copies["row"].to_numpy(), rows) & (copies.direction == direction)
     return upload_fix(copies, np.flatnonzero(of), fix)
 
