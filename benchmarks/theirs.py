@@ -19,14 +19,15 @@ def main(path: str) -> None:
     from torch_tb_profiler.profiler.run_generator import RunGenerator
 
     with tempfile.TemporaryDirectory() as scratch:
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         profile = RunProfileData.parse("worker0", None, path, scratch)
         parsed = time.perf_counter()
         RunGenerator("worker0", None, profile).generate_run_profile()
         DistributedRunProfileData(profile)
-        done = time.perf_counter()
+        done, cpu = time.perf_counter(), time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"read + parse": parsed - begin, "generate views": done - parsed, "first open": done - begin, "peak MB": peak}))
+    out = {"read + parse": parsed - begin, "generate views": done - parsed, "first open": done - begin}
+    print(json.dumps({**out, "cpu first open": cpu, "peak MB": peak}))
 
 
 if __name__ == "__main__":

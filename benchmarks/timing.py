@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from types import TracebackType
 
 
 def timed(stage: Callable[[], object], repeats: int) -> float:
@@ -15,3 +16,16 @@ def timed(stage: Callable[[], object], repeats: int) -> float:
         stage()
         out.append(time.perf_counter() - begin)
     return statistics.median(out)
+
+
+class Stage:
+    """Writes what a block of code takes under its name: seconds of wall clock, and as `cpu NAME` those of all its threads."""
+
+    def __init__(self, out: dict[str, float], name: str) -> None:
+        self.out, self.name = out, name
+
+    def __enter__(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.out[self.name], self.out[f"cpu {self.name}"] = time.perf_counter() - self.wall, time.process_time() - self.cpu

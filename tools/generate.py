@@ -1,10 +1,11 @@
-"""`make generate`: write everything that is made from the code: cost models, pages and list of the analyses, OpenAPI.
+"""`make generate`: write everything that is made from the code: cost models, pages and list of the analyses, OpenAPI, performance.
 
 `python tools/generate.py` writes what is stale and prints it; `--check` writes nothing and ends with status 1 where something is.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import textwrap
@@ -27,6 +28,7 @@ def names_in(page: str) -> str:
 
 def pages() -> Iterator[tuple[Path, str]]:
     """Every generated file with what it should hold."""
+    from benchmarks import performance_page
     from tb_sol_plugin.cost import docs as cost
     from tb_sol_plugin.model import docs
     from tb_sol_plugin.model.registry import registry
@@ -39,6 +41,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     path = ROOT / "docs" / "http-api.md"
     yield path, names_in(path.read_text(encoding="utf-8"))
     yield openapi.FILE, openapi.text()
+    yield ROOT / "docs" / "performance.md", performance_page.page(json.loads(performance_page.FIGURES.read_text(encoding="utf-8")))
 
 
 def stale() -> Iterator[tuple[Path, str]]:

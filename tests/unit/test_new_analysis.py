@@ -23,7 +23,7 @@ def test_what_is_generated_is_fresh() -> None:
 def copy(tmp_path: Path) -> Path:
     """A copy of what git tracks of the package, its docs, tools and the tests that are run, with the bytecode there is."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False).stdout.decode().split("\0")
-    wanted = ("tb_sol_plugin/", "docs/", "tools/", "tests/support/", "tests/unit/analyses/time/", "Makefile",
+    wanted = ("tb_sol_plugin/", "docs/", "tools/", "benchmarks/", "tests/support/", "tests/unit/analyses/time/", "Makefile",
               "pyproject.toml", "CONTRIBUTING.md", "README.md", "tests/__init__.py", "tests/conftest.py")  # fmt: skip
     names = [n for n in listed if n.startswith(wanted) and (ROOT / n).is_file()]
     if not names:
