@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+import string
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -18,56 +19,141 @@ from typing import Final
 HIDDEN: Final = "[redacted]"
 LONGEST: Final = 200
 """Characters kept of one metadata value."""
+LONGEST_LINE: Final = 16_384
+"""Characters of one text that are looked at and shown."""
 MOST: Final = 120
 """Metadata values kept of one recording."""
 
 _NAMES: Final = ("token", "secret", "password", "passwd", "passphrase", "pwd", "credential", "key", "authorization", "cookie", "signature")
+_NAME: Final = re.compile("|".join(_NAMES), re.IGNORECASE)
+_START: Final = re.compile(
+    r"""
+      \b(?: hf_ | gh[pousr]_ | github_pat_ | glpat- | (?:sk|pk|rk)- | [sr]k_(?:live|test)_ | AKIA | ASIA | AROA | AIDA | AIza | ya29\.
+           | xox[abeprs]- | (?:npm|dop_v1|shpat|r8|nvapi|wandb_v\d)[_-] | pypi- | eyJ )
+    | -----BEGIN[ ]
+    """,
+    re.VERBOSE,
+)
 _SHAPES: Final = re.compile(
     r"""
-      \bhf_[A-Za-z0-9]{8,}                                  # Hugging Face
-    | \bgh[pousr]_[A-Za-z0-9]{12,} | \bgithub_pat_\w{12,}   # GitHub
-    | \bglpat-[\w-]{12,}                                    # GitLab
-    | \b(?:sk|pk|rk)-[A-Za-z0-9_-]{12,}                     # OpenAI, Anthropic, LangSmith and the like
-    | \b[sr]k_(?:live|test)_[A-Za-z0-9]{8,}                 # Stripe
-    | \b(?:AKIA|ASIA|AROA|AIDA)[0-9A-Z]{12,}                # AWS ids
-    | \bAIza[\w-]{20,} | \bya29\.[\w-]{12,}                 # Google
-    | \bxox[abeprs]-[\w-]{8,}                               # Slack
-    | \b(?:npm|dop_v1|shpat|r8|nvapi|wandb_v\d)[_-][A-Za-z0-9_-]{16,} | \bpypi-[\w-]{16,}
-    | \beyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?                # JSON web token
+      hf_[A-Za-z0-9]{8,}                                    # Hugging Face
+    | gh[pousr]_[A-Za-z0-9]{12,} | github_pat_\w{12,}       # GitHub
+    | glpat-[\w-]{12,}                                      # GitLab
+    | (?:sk|pk|rk)-[A-Za-z0-9_-]{12,}                       # OpenAI, Anthropic, LangSmith and the like
+    | [sr]k_(?:live|test)_[A-Za-z0-9]{8,}                   # Stripe
+    | (?:AKIA|ASIA|AROA|AIDA)[0-9A-Z]{12,}                  # AWS ids
+    | AIza[\w-]{20,} | ya29\.[\w-]{12,}                    # Google
+    | xox[abeprs]-[\w-]{8,}                                 # Slack
+    | (?:npm|dop_v1|shpat|r8|nvapi|wandb_v\d)[_-][A-Za-z0-9_-]{16,} | pypi-[\w-]{16,}
+    | eyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?                  # JSON web token
     | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----(?:[\s\S]*?-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|[\s\S]*)
     """,
     re.VERBOSE,
 )
+_WEB_TOKEN_PART: Final = re.compile(r"[\w-]*")
 _BEARER: Final = re.compile(r"\b(bearer|basic)(\s+)[A-Za-z0-9+/=._~-]{8,}", re.IGNORECASE)
-_LOGIN: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+@")
-_LOGIN_TOKEN: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@:]{16,}@")
-_NAMED: Final = re.compile(
-    r"""(["']?[\w.-]*(?:"""
-    + "|".join(_NAMES)
-    + r""")[\w.-]*["']?\s*[=:]\s*)("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|(?:bearer\s+|basic\s+)?[^\s,;&}\])]+)""",
-    re.IGNORECASE,
-)
+_SCHEME: Final = string.ascii_letters + string.digits + "+.-"
+_SCHEME_START: Final = re.compile(r"\b[A-Za-z]")
+_LOGIN: Final = re.compile(r"[^\s/@:]*:[^\s/@]+@|[^\s/@:]{16,}@")
+_LABEL: Final = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s*[=:]\s*""")
+_PLAIN_VALUE: Final = re.compile(r"(?:bearer\s+|basic\s+)?[^\s,;&}\])]+", re.IGNORECASE)
+_QUOTED: Final = {quote: re.compile(rf"(?:[^{quote}\\]|\\.){{0,4096}}") for quote in "\"'"}
 _LONG: Final = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_=-]{32,}(?![\w+/=-])")
 _HEX: Final = re.compile(r"(?:0x)?[0-9a-fA-F]{32,}")
+_OPEN_END: Final = re.compile(r"""[^\s"',;&(){}\[\]<>]{0,512}""")
 
 
 def secret_name(name: str) -> bool:
-    """Whether a value of this name is a secret, whatever it looks like (`HF_TOKEN`, `aws.secretAccessKey`)."""
+    """Tells whether a value of this name is a secret, whatever it looks like (`HF_TOKEN`, `aws.secretAccessKey`)."""
     low = name.lower()
     return any(word in low for word in _NAMES)
 
 
 def text(line: str) -> str:
-    """Returns `line` with everything that has the shape of a secret, or stands beside the name of one, replaced by `[redacted]`."""
-    line = _SHAPES.sub(HIDDEN, line)
-    line = _LOGIN.sub(rf"\1{HIDDEN}@", line)
-    line = _LOGIN_TOKEN.sub(rf"\1{HIDDEN}@", line)
-    line = _NAMED.sub(rf"\1{HIDDEN}", line)
+    """Replaces everything in `line` that has the shape of a secret, or is next to the name of one, by `[redacted]`.
+
+    Of a longer line only the first `LONGEST_LINE` characters are looked at and returned, then an ellipsis, so that no text
+    holds the interpreter. Each step visits a character a fixed number of times: the work is linear in the length.
+    """
+    return _redacted(_cut(line))
+
+
+redact_text = text
+
+
+def _cut(line: str) -> str:
+    """Cuts a long line, and the word that the cut would split: half a secret has no shape by which it is known."""
+    if len(line) <= LONGEST_LINE:
+        return line
+    split = _OPEN_END.match(line[LONGEST_LINE - 512 : LONGEST_LINE][::-1])
+    return line[: LONGEST_LINE - (split.end() if split else 0)] + " …"
+
+
+def _redacted(line: str) -> str:
+    line = _without_labeled(_without_logins(_without_shapes(line)))
     line = _BEARER.sub(rf"\1\2{HIDDEN}", line)
     return _LONG.sub(lambda m: HIDDEN if _random(m.group()) else m.group(), line)
 
 
-redact_text = text
+def _without_shapes(line: str) -> str:
+    """Hides secrets that begin with a known prefix.
+
+    A run of word characters that is no JSON web token from its first `eyJ` is none from a later one either: its end and
+    what follows are the same. So each run is tried once.
+    """
+    out: list[str] = []
+    kept = at = no_web_token = 0
+    while start := _START.search(line, at):
+        at = start.start() + 1
+        web_token = line.startswith("eyJ", start.start())
+        if web_token and at <= no_web_token:
+            continue
+        found = _SHAPES.match(line, start.start())
+        if found:
+            out += (line[kept : found.start()], HIDDEN)
+            kept = at = found.end()
+        elif web_token and (run := _WEB_TOKEN_PART.match(line, start.start())):
+            no_web_token = run.end()
+    return "".join((*out, line[kept:]))
+
+
+def _without_logins(line: str) -> str:
+    """Hides `user:password` and long tokens before the `@` of a URL. Each `://` is looked at once, to its left and right."""
+    out: list[str] = []
+    kept = at = 0
+    while (colon := line.find("://", at)) >= 0:
+        found = _LOGIN.match(line, colon + 3)
+        before, at = line[at:colon], colon + 3
+        if found and _SCHEME_START.search(line, colon - len(before) + len(before.rstrip(_SCHEME)), colon):
+            out += (line[kept:at], HIDDEN, "@")
+            kept = at = found.end()
+    return "".join((*out, line[kept:]))
+
+
+def _without_labeled(line: str) -> str:
+    """Hides values that follow the name of a secret and `=` or `:`; a label begins where the word it ends begins."""
+    if not _NAME.search(line):
+        return line
+    out: list[str] = []
+    kept = at = 0
+    while label := _LABEL.search(line, at):
+        at = label.end()
+        if _NAME.search(label[1]) and (end := _value_end(line, at)) > at:
+            out += (line[kept:at], HIDDEN)
+            kept = at = end
+    return "".join((*out, line[kept:]))
+
+
+def _value_end(line: str, at: int) -> int:
+    """Returns where the value that begins at `at` ends, `at` without one. A quoted value ends with its quote or the line."""
+    quoted = _QUOTED.get(line[at : at + 1])
+    if quoted is None:
+        found = _PLAIN_VALUE.match(line, at)
+        return found.end() if found else at
+    end = at + 1
+    while (piece := quoted.match(line, end)) and piece.end() > end:
+        end = piece.end()
+    return end + 1 if line.startswith(line[at], end) else end
 
 
 def value(name: str, content: str) -> str:
