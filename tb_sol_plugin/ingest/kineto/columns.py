@@ -9,7 +9,17 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.ingest.columns import Buffer, Codes, ExtraInterner, Interner, RawInterner, TextInterner, ThreadInterner, plain_text
+from tb_sol_plugin.ingest.columns import (
+    Array,
+    Buffer,
+    Codes,
+    ExtraInterner,
+    Interner,
+    RawInterner,
+    TextInterner,
+    ThreadInterner,
+    plain_text,
+)
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.kineto import decode as B
 from tb_sol_plugin.ingest.kineto import rules
@@ -71,19 +81,9 @@ class Columns:
                 begin_end(group, self)
             elif which == rules.UNKNOWN_PHASE:
                 self.health.add("unknown phase", len(rows), f"ph {phase!r}")
+        batch.release()
 
 
-EXTRA = (
-    "Call stack",
-    "Module Hierarchy",
-    "kernel_backend",
-    "kernel_name",
-    "kernel_file",
-    "kernel_hash",
-    "kernel_kwargs",
-    "num_warps",
-    "num_stages",
-)
 LARGEST = 2**46
 """Bytes (64 TiB) past which the size of a copy is no size: sums of them stay within int64."""
 
@@ -191,7 +191,7 @@ def _host(kind: int) -> Adder:
 
 def _matching(name: Codes, columns: Columns, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
     """Returns which events' names pass a test, made once per distinct name of the group."""
-    codes, place = np.unique(name, return_inverse=True)
+    codes, place = _distinct(name)
     names = list(columns.names)
     return np.fromiter((test(str(names[c])) for c in codes.tolist()), bool, len(codes))[place]
 
@@ -213,19 +213,34 @@ def _operator(group: Group, row: Ints, columns: Columns) -> None:
 
 def _extra(group: Group, columns: Columns) -> Codes:
     """Returns codes of the rarely recorded arguments, taken together: a tuple of (key, raw value) per event that has any."""
-    recorded = [key for key in EXTRA if group.batch.where(key, group.rows).any()]
+    recorded = [key for key in rules.EXTRA if group.batch.has(key) and group.batch.where(key, group.rows).any()]
     if not recorded:
         return np.full(len(group.rows), columns.extra[()], np.int32)
     raws = columns.grids
-    parts = np.stack([group.codes(key, raws) for key in recorded])
-    distinct, place = np.unique(parts, axis=1, return_inverse=True)
-    values = list(raws)
-    empty = (b"", b'""', b"null")
+    parts = [group.codes(key, raws) for key in recorded]
+    values, empty = list(raws), (b"", b'""', b"null")
+    rows: Array
+    place: Array
+    if len(parts) == 1:
+        distinct, place = _distinct(parts[0])
+        rows = distinct[None]
+    else:
+        rows, place = np.unique(np.stack(parts), axis=1, return_inverse=True)
     keys = [
         tuple((key, values[code]) for key, code in zip(recorded, column, strict=True) if values[code] not in empty)
-        for column in distinct.T.tolist()
+        for column in rows.T.tolist()
     ]
     return columns.extra.codes(keys)[place.reshape(-1)]
+
+
+def _distinct(codes: Codes) -> tuple[Ints, Ints]:
+    """Returns (distinct codes in order, place of each code in them), as `np.unique` does, without a sort."""
+    here = np.zeros(int(codes.max()) + 1, bool)
+    here[codes] = True
+    distinct = np.flatnonzero(here)
+    place = np.zeros(len(here), np.int64)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[codes]
 
 
 def _device(group: Group, columns: Columns) -> None:
@@ -325,9 +340,8 @@ def _sizes(group: Group, columns: Columns, key: str) -> Ints:
 
 def _trailing_numbers(batch: Batch, which: int, rows: Ints) -> Ints:
     """Returns 7 of 7, "7" and "stream 7" (old traces name the thread so); -1 without a number."""
-    codes = batch.raw.fields.codes(batch.text, *batch.field(which, rows))
-    distinct, place = np.unique(codes, return_inverse=True)
-    tails = [plain_text(batch.raw.fields.value(c)).rpartition(" ")[2] for c in distinct.tolist()]
+    distinct, place = np.unique(batch.ordered(which, rows), return_inverse=True)
+    tails = [plain_text(batch.raw.field(c)).rpartition(" ")[2] for c in distinct.tolist()]
     return np.asarray([int(t) if t.isdigit() and len(t) < 18 else -1 for t in tails], np.int64)[place]
 
 

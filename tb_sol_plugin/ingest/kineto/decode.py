@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -12,113 +14,110 @@ import numpy.typing as npt
 
 from tb_sol_plugin.ingest.columns import Array, Codes, Interner, ThreadInterner, decimal_ns, whole_number
 from tb_sol_plugin.ingest.health import Health
+from tb_sol_plugin.ingest.kineto import rules
 from tb_sol_plugin.ingest.kineto import scan as K
-from tb_sol_plugin.tables.arrays import Bytes, Ints
+from tb_sol_plugin.tables.arrays import Ints
 
 # -- Byte ranges of a chunk into codes and numbers -------------------------------------------------------------------
 # what the compiled loops leave to be asked for by name.
 
 
+SHORTEST = 24
+"""Bytes of text per event below which a chunk is more than one batch."""
 FARTHEST = 2**61
 """ns from the clock's zero (73 years) past which a time is no time: sums and differences of two stay within int64."""
 
 
 class Text(NamedTuple):
-    """Bytes of a chunk, `size` of them, with room behind: as bytes and, the same memory, as words of eight."""
+    """A chunk of the file: the bytes and where they lie in memory."""
 
-    data: Bytes
-    words: npt.NDArray[np.uint64]
-    size: int
+    raw: bytes
+    address: int
 
     def piece(self, offset: int, length: int) -> bytes:
         """Returns a byte range."""
-        return self.data[offset : offset + length].tobytes()
+        return self.raw[offset : offset + length]
 
 
-def padded(text: bytes) -> Text:
-    """Returns `text` as the compiled loops want it."""
-    buffer = np.frombuffer(text + bytes(K.SLACK + (-len(text)) % 8), np.uint8)
-    return Text(buffer, buffer.view(np.uint64), len(text))
+def text_of(raw: bytes) -> Text:
+    """Returns bytes with their address."""
+    return Text(raw, np.frombuffer(raw, np.uint8).ctypes.data if raw else 0)
 
 
+SECRET: Final = np.frombuffer(os.urandom(8 * K.SECRET), np.uint64)
+"""What hashes of values depend on: a file that is made so that all its names collide would need to know it."""
 
 
 class ByteInterner:
-    """Raw JSON values to codes, in order of first use. `values` holds the distinct raw values met so far."""
+    """Raw JSON values to codes, in order of first use."""
 
     def __init__(self) -> None:
         self._slots = np.full(1 << 12, -1, np.int32)
-        self._hashes = np.zeros(1 << 11, np.uint64)
-        self._starts = np.zeros(1 << 11, np.int64)
-        self._lengths = np.zeros(1 << 11, np.int64)
+        self._entries = np.zeros((1 << 11, 3), np.uint64)  # hash, first word of the arena, bytes
         self._arena = np.zeros(1 << 13, np.uint64)
-        self._count = 0
-        self._used = 0
-        self._mapped: dict[int, npt.NDArray[np.int32]] = {}
+        self._arena[: K.SECRET] = SECRET
+        # distinct values, words of the arena used, words that the next value needs; then the lengths of the other arrays
+        self._sizes = np.array([0, K.SECRET, 0, 1 << 12, 1 << 11, 1 << 13])
 
     def __len__(self) -> int:
-        return self._count
+        return int(self._sizes[0])
+
+    @property
+    def table(self) -> tuple[int, ...]:
+        """The addresses of what the compiled loops read and fill."""
+        return tuple(a.ctypes.data for a in (self._slots, self._entries, self._arena, self._sizes))
 
     def value(self, code: int) -> bytes:
         """Returns the raw value of a code."""
-        start, length = int(self._starts[code]), int(self._lengths[code])
-        return self._arena[start : start + length // 8 + 1].tobytes()[:length]
+        start, length = int(self._entries[code, 1]), int(self._entries[code, 2])
+        return self._arena[start : start + (length + 7) // 8].tobytes()[:length]
 
     def codes(self, text: Text, offset: Array, length: Array) -> npt.NDArray[np.int32]:
         """Returns code per byte range."""
         out = np.zeros(len(offset), np.int32)
         done = 0
         while done < len(offset):
-            done, self._count, self._used = K.intern(
-                text.words,
-                offset,
-                length,
-                out,
-                done,
-                self._slots,
-                self._hashes,
-                self._starts,
-                self._lengths,
-                self._arena,
-                self._count,
-                self._used,
-            )
+            done = K.intern(text.address, len(text.raw), offset, length, out, done, self.table)
             if done < len(offset):
-                self._grow(int(length[done]))
+                self.grow()
         return out
 
-    def _grow(self, needed: int) -> None:
-        room = needed // 8 + 1
-        if self._used + room > len(self._arena):
-            bigger = np.zeros(max(2 * len(self._arena), self._used + room), np.uint64)
-            bigger[: self._used] = self._arena[: self._used]
+    def grow(self) -> None:
+        """Makes room for the value that found none. A value that another thread reads meanwhile stays where it is."""
+        count, used, room = self._sizes[:3].tolist()
+        if used + room > len(self._arena):
+            bigger = np.zeros(max(2 * len(self._arena), used + room), np.uint64)
+            bigger[:used] = self._arena[:used]
             self._arena = bigger
-        if 2 * (self._count + 1) > len(self._slots) or self._count >= len(self._hashes):
-            self._hashes, self._starts, self._lengths = (
-                np.concatenate([a, np.zeros_like(a)]) for a in (self._hashes, self._starts, self._lengths)
-            )
+        if 2 * (count + 1) > len(self._slots) or count >= len(self._entries):
+            self._entries = np.concatenate([self._entries, np.zeros_like(self._entries)])
             self._slots = np.full(2 * len(self._slots), -1, np.int32)
-            K.rehash(self._slots, self._hashes, self._count)
-
-    def into(self, codes: npt.NDArray[np.int32], interner: Interner, shown: object) -> npt.NDArray[np.int32]:
-        """Returns the same values as codes of `interner`, whose keys are `shown(raw value)`; worked out once per distinct value."""
-        known = self._mapped.get(id(interner), np.zeros(0, np.int32))
-        if len(known) < self._count:
-            more = np.fromiter((interner[shown(self.value(i))] for i in range(len(known), self._count)), np.int32)  # type: ignore[operator]
-            known = np.concatenate([known, more])
-            self._mapped[id(interner)] = known
-        return known[codes]
+            K.rehash(self._slots, self._entries, count)
+        self._sizes[3:] = len(self._slots), len(self._entries), len(self._arena)
 
 
-def integers(text: Text, offset: Array, length: Array, health: Health) -> Ints:
-    """Returns int64 per byte range; -1 for what is not a whole number (null, text, NaN); quoted numbers and hexadecimal are read."""
-    whole, fraction, status = np.zeros(len(offset), np.int64), np.zeros(len(offset)), np.zeros(len(offset), np.int8)
-    K.numbers(text.data, offset, length, whole, fraction, status)
-    for i in np.flatnonzero(status).tolist():
-        raw = text.piece(offset[i], length[i])
-        whole[i] = whole_number(raw)
-        _count_bare_word(raw, health)
-    return whole
+class Translation:
+    """Codes of raw values to other codes, each made by `make` once, in order of first use."""
+
+    def __init__(self, make: Callable[[int], int]) -> None:
+        self._make = make
+        self._known = np.full(64, -1, np.int32)
+
+    def of(self, codes: Array) -> Codes:
+        """Returns the other code of each code."""
+        if not len(codes):
+            return np.zeros(0, np.int32)
+        top = int(codes.max())
+        if top >= len(self._known):
+            more = max(len(self._known), top + 1 - len(self._known))
+            self._known = np.concatenate([self._known, np.full(more, -1, np.int32)])
+        out = self._known[codes]
+        if out.min() < 0:
+            distinct, first = np.unique(codes[out < 0], return_index=True)
+            for code in distinct[np.argsort(first)].tolist():
+                self._known[code] = self._make(code)
+            out = self._known[codes]
+        return out
 
 
 def _float(raw: bytes) -> float:
@@ -134,80 +133,97 @@ def _count_bare_word(raw: bytes, health: Health, count: int = 1) -> None:
         health.add("NaN, Infinity or N/A", count, raw[:20].decode("utf-8", "replace"))
 
 
-def floats(text: Text, offset: Array, length: Array, health: Health) -> npt.NDArray[np.float64]:
-    """Returns float64 per byte range, NaN for what is not a number ("N/A" is how old ROCm traces write an unknown bandwidth)."""
-    whole, fraction, status = np.zeros(len(offset), np.int64), np.zeros(len(offset)), np.zeros(len(offset), np.int8)
-    K.numbers(text.data, offset, length, whole, fraction, status)
-    odd = np.flatnonzero(status == 2)
-    if len(odd):  # more digits than one division keeps exact: read once per distinct text
-        distinct = ByteInterner()
-        codes = distinct.codes(text, offset[odd], length[odd])
-        raws = [distinct.value(i) for i in range(len(distinct))]
-        fraction[odd] = np.fromiter(map(_float, raws), np.float64, len(raws))[codes]
-        for raw, count in zip(raws, np.bincount(codes).tolist(), strict=True):
-            _count_bare_word(raw, health, count)
-    return np.where(np.isfinite(fraction), fraction, np.nan)
-
-
-def nanoseconds(text: Text, offset: Array, length: Array, health: Health) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Returns (int64 ns, given) from decimal microsecond texts, without a float in between.
-
-    Digits past the third round half up. Quoted numbers and exponents are read as decimals; null, text and times past
-    `FARTHEST` count as not given.
-    """
-    out, status = np.zeros(len(offset), np.int64), np.zeros(len(offset), np.int8)
-    K.microseconds(text.data, offset, length, out, status)
-    rounded = status == 1
-    if rounded.any():
-        i = int(np.argmax(rounded))
-        health.add("digits past nanoseconds", int(rounded.sum()), text.piece(offset[i], length[i]).decode())
-    for i in np.flatnonzero(status == 2).tolist():
-        raw = text.piece(offset[i], length[i])
-        value = decimal_ns(raw, health)
-        status[i] = 3 if value is None else 0
-        out[i] = value or 0
-    far = np.abs(out) > FARTHEST
-    if far.any():
-        i = int(np.argmax(far))
-        health.add("time out of range", int(far.sum()), text.piece(offset[i], length[i])[:40].decode("utf-8", "replace"))
-        status[far], out[far] = 3, 0
-    return out, status != 3
+# -- One batch of events ---------------------------------------------------------------------------------------------
 
 
 Rows: TypeAlias = npt.NDArray[np.int64]
+_PLACE: Final = {key: place for place, key in enumerate((*rules.NUMBERS, *rules.TEXTS))}
+_SCALE: Final = np.array([1.0, *(10.0**p for p in range(K.MOST_DIGITS + 1)), *[np.nan] * 4])
+"""By the form of a number, what it is divided by: forms below 0, from the end, are no number."""
+
+
+class Room:
+    """Arrays for the events of one batch: a row, or a place of each row, per event.
+
+    found: offset and length of each field. code: of the fields PH to TID. number and form: of TS, DUR, ID and the arguments, `form` with
+    the flags before these. marks, per argument: the events up to which it is written, the first event that has it.
+    """
+
+    def __init__(self, events: int) -> None:
+        self.found = np.zeros((events, 2 * K.FIELDS), np.int32)
+        self.code = np.zeros((K.TID + 1, events), np.int32)
+        self.number = np.zeros((3 + K.ARGUMENTS, events), np.int64)
+        self.form = np.zeros((4 + K.ARGUMENTS, events), np.int8)
+        self.marks = np.zeros((2, K.ARGUMENTS), np.int64)
+        self.marks[1] = K.NEVER
+
+    def addresses(self, after: Array) -> tuple[int, ...]:
+        """Returns the number of events that there is room for and where the arrays lie, with `after` last."""
+        return len(self.found), *(a.ctypes.data for a in (self.found, self.code, self.number, self.form, self.marks, after))
+
+    def empty(self) -> Room:
+        """Returns itself, with nothing in it."""
+        self.marks[0], self.marks[1] = 0, K.NEVER
+        return self
+
+    def larger(self) -> Room:
+        """Returns a room for twice as many events with the same in it."""
+        size = len(self.found)
+        out = Room(2 * size)
+        out.found[:size], out.marks[:] = self.found, self.marks
+        for name in ("code", "number", "form"):
+            getattr(out, name)[:, :size] = getattr(self, name)
+        return out
 
 
 class Raw:
-    """Interners of raw values that live as long as the file is read."""
+    """What lives as long as the file is read: the distinct values, and the codes that others gave them."""
 
     def __init__(self) -> None:
-        self.fields = ByteInterner()
-        self.keys = ByteInterner()
-        self.names = ByteInterner()
-        self.columns: dict[str, ByteInterner] = {}
+        self.values = ByteInterner()
+        for raw in (b"", *map(str.encode, _PLACE)):  # code 0: what is absent
+            self.values.codes(text_of(raw), np.zeros(1, np.int32), np.full(1, len(raw), np.int32))
+        self.after = np.full(K.ARGUMENTS + 2, -1, np.int32)
+        self.fields: list[int] = []
+        """Raw codes of phases, categories, processes and threads in order of first use."""
+        self.field_order = Translation(self._next_field)
+        self.translations: dict[tuple[str, int], Translation] = {}
+        self.pairs = np.full((1 << 7, 1 << 7), -1, np.int32)
+
+    def _next_field(self, code: int) -> int:
+        self.fields.append(code)
+        return len(self.fields) - 1
+
+    def field(self, order: int) -> bytes:
+        """Returns the raw value of a field by its place in order of first use."""
+        return self.values.value(self.fields[order])
+
+    def into(self, key: str, interner: Interner, shown: Callable[[bytes], object]) -> Translation:
+        """Returns the translation of raw values to codes of `interner`, whose keys are `shown(raw value)`."""
+        known = self.translations.get((key, id(interner)))
+        if known is None:
+            known = self.translations[key, id(interner)] = Translation(lambda code: interner[shown(self.values.value(code))])
+        return known
 
 
 class Batch:
     """Events in file order. Every method answers for all events of the batch; `rows` picks a group afterwards.
 
     health: where oddities are counted; the receiver puts its own here. text: the bytes the offsets point into.
-    found: offset, length of the raw value of each field. Arguments are kept
-    as (event, key offset, key length, value offset, value length), sorted by key.
+    found: offset, length of the raw value of each field. Arguments are columns: of those that `NUMBERS` and `TEXTS` name,
+    a number or a code per event, with what form it had. `release` gives the arrays back; nothing that a method returned is in them.
     """
 
-    def __init__(self, text: Text, found: npt.NDArray[np.int32], args: npt.NDArray[np.int32], raw: Raw) -> None:
-        self.text, self.found, self.raw = text, found, raw
+    def __init__(self, text: Text, room: Room, count: int, raw: Raw, free: Callable[[Room], None] = lambda _: None) -> None:
+        self.text, self.found, self.raw, self.count = text, room.found[:count], raw, count
         self.health = Health()
-        self.count = len(found)
-        codes = raw.keys.codes(text, args[:, 1], args[:, 2])
-        order = np.argsort(codes.astype(np.uint16) if len(raw.keys) < 65536 else codes, kind="stable")
-        self._args = args[order]
-        counts = np.bincount(codes, minlength=len(raw.keys))
-        ends = np.cumsum(counts)
-        self._spans = {
-            raw.keys.value(i).decode("utf-8", "replace"): (int(ends[i] - counts[i]), int(ends[i])) for i in np.flatnonzero(counts).tolist()
-        }
+        self._room, self._free = room, free
         self._whole: dict[str, Ints] = {}
+        self._codes: dict[tuple[str, int], Codes] = {}
+
+    def release(self) -> None:
+        """Ends the use of the batch."""
+        self._free(self._room)
 
     # -- fields -----------------------------------------------------------------------------------------------
 
@@ -215,106 +231,180 @@ class Batch:
         """Returns (offset, length) of a field's raw value; length 0 where it is absent."""
         return self.found[rows, 2 * which], self.found[rows, 2 * which + 1]
 
+    def ordered(self, which: int, rows: Rows | slice = slice(None)) -> Codes:
+        """Returns codes of PH, CAT, PID or TID in order of first use; `raw.field` tells of what."""
+        return self.raw.field_order.of(self._room.code[which, : self.count][rows])
+
     def groups(self) -> list[tuple[str, str | None, Rows]]:
         """Returns (phase, category, events) per distinct pair; category None where it is absent or null."""
-        every = np.arange(self.count)
-        phase = self.raw.fields.codes(self.text, *self.field(K.PH, every)).astype(np.int64)
-        category = self.raw.fields.codes(self.text, *self.field(K.CAT, every)).astype(np.int64)
+        phase, category = self.ordered(K.PH), self.ordered(K.CAT)
         size = len(self.raw.fields)
-        key = phase * size + category
+        key = phase.astype(np.int64) * size + category
+        order = np.argsort(key.astype(np.uint16) if size < 256 else key, kind="stable")  # of 16 bits: by digits
+        key = key[order]
+        begins = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
         out = []
-        for pair in np.flatnonzero(np.bincount(key, minlength=1)).tolist() if size < 2000 else np.unique(key).tolist():
-            raw_phase, raw_category = self.raw.fields.value(pair // size), self.raw.fields.value(pair % size)
+        for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), self.count], strict=True):
+            pair = int(key[begin])
+            raw_phase, raw_category = self.raw.field(pair // size), self.raw.field(pair % size)
             cat = None if raw_category in (b"", b"null") else scalar(raw_category)
-            out.append((scalar(raw_phase), cat, np.flatnonzero(key == pair)))
+            out.append((scalar(raw_phase), cat, order[begin:end]))
         return out
 
     def times(self, which: int, rows: Rows) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """Returns (ns, given) of `ts` or `dur`."""
-        return nanoseconds(self.text, *self.field(which, rows), self.health)
+        """Returns (int64 ns, given) of `ts` or `dur`, from decimal microsecond texts, without a float in between.
+
+        Digits past the third round half up. Quoted numbers and exponents are read as decimals; null, text and times past
+        `FARTHEST` count as not given.
+        """
+        out, state = self._room.number[which - K.TS][rows], self._room.form[which - K.TS][rows]
+        if state.any():
+            self._mend_times(which, rows, out, state)
+        if len(out) and (int(out.max()) > FARTHEST or int(out.min()) < -FARTHEST):
+            far = np.abs(out) > FARTHEST
+            raw = self.raws(which, rows[[int(np.argmax(far))]])[0]
+            self.health.add("time out of range", int(far.sum()), raw[:40].decode("utf-8", "replace"))
+            state[far], out[far] = K.MISSING, 0
+        return out, state != K.MISSING
+
+    def _mend_times(self, which: int, rows: Rows, out: Ints, state: npt.NDArray[np.int8]) -> None:
+        """Counts times that were rounded and reads the unusual ones, in place."""
+        rounded = state == K.ROUNDED
+        if rounded.any():
+            raw = self.raws(which, rows[[int(np.argmax(rounded))]])[0]
+            self.health.add("digits past nanoseconds", int(rounded.sum()), raw.decode())
+        odd = np.flatnonzero(state == K.UNUSUAL)
+        for i, raw in zip(odd.tolist(), self.raws(which, rows[odd]), strict=True):
+            value = decimal_ns(raw, self.health)
+            state[i] = K.MISSING if value is None else K.EXACT
+            out[i] = value or 0
 
     def names(self, rows: Rows, interner: Interner) -> Codes:
         """Returns codes of the names."""
-        codes = self.raw.names.codes(self.text, *self.field(K.NAME, rows))
-        return self.raw.names.into(codes, interner, partial(name_of, self.health))
+        return self.raw.into("", interner, partial(name_of, self.health)).of(self._room.code[K.NAME][rows])
 
     def unnamed(self, rows: Rows) -> int:
         """Returns how many of the events have no name, or an empty one."""
-        return int((self.field(K.NAME, rows)[1] <= 2).sum())
+        return int(np.count_nonzero(self._room.form[K.FLAGS][rows] & K.UNNAMED))
+
+    def odd_args(self, rows: Rows) -> int:
+        """Returns how many of the events carry `args` that are no object."""
+        return int(np.count_nonzero(self._room.form[K.FLAGS][rows] & K.ODD_ARGS))
 
     def threads(self, rows: Rows, interner: ThreadInterner) -> Codes:
         """Returns codes of (pid, tid)."""
-        pid = self.raw.fields.codes(self.text, *self.field(K.PID, rows)).astype(np.int64)
-        tid = self.raw.fields.codes(self.text, *self.field(K.TID, rows)).astype(np.int64)
-        pairs, place = np.unique(pid << 32 | tid, return_inverse=True)
-        value = self.raw.fields.value
-        return np.fromiter((interner[value(p >> 32), value(p & 0xFFFFFFFF)] for p in pairs.tolist()), np.int32, len(pairs))[place]
+        pid, tid = self.ordered(K.PID, rows), self.ordered(K.TID, rows)
+        few = self.raw.pairs
+        small = len(self.raw.fields) <= len(few)
+        if small:
+            out = few[pid, tid]
+            if not len(out) or out.min() >= 0:
+                return out
+        pairs, place = np.unique(pid.astype(np.int64) << 32 | tid, return_inverse=True)
+        value = self.raw.field
+        codes = np.fromiter((interner[value(p >> 32), value(p & 0xFFFFFFFF)] for p in pairs.tolist()), np.int32, len(pairs))
+        if small:
+            few[pairs >> 32, pairs & 0xFFFFFFFF] = codes
+        return codes[place]
 
     def numbers(self, which: int, rows: Rows) -> Ints:
         """Returns a field as int64, -1 where it is no number."""
-        return integers(self.text, *self.field(which, rows), self.health)
+        value: Ints = self._room.number[which - K.TS][rows]
+        form = self._room.form[which - K.TS][rows]
+        if form.any():
+            odd = np.flatnonzero(form < 0)
+            self._mend_whole(value, form, odd, self.raws(which, rows[odd]))
+        return value
+
+    def _mend_whole(self, value: Ints, form: npt.NDArray[np.int8], odd: Rows, raws: Iterable[bytes]) -> None:
+        """Makes whole numbers of decimals and of the `odd` ones, which are read from their bytes, in place."""
+        decimal = form > 0
+        value[decimal] = (value[decimal] / _SCALE[form[decimal]]).astype(np.int64)
+        for i, raw in zip(odd.tolist(), raws, strict=True):
+            value[i] = whole_number(raw)
+            _count_bare_word(raw, self.health)
 
     # -- arguments --------------------------------------------------------------------------------------------
 
     def has(self, key: str) -> bool:
         """Whether any event of the batch carries this argument."""
-        return key in self._spans
+        return bool(self._room.marks[1, _PLACE[key]] < self.count)
 
-    def odd_args(self, rows: Rows) -> int:
-        """Returns how many of the events carry `args` that are no object."""
-        offset, length = self.field(K.ARGS, rows)
-        given = length > 0
-        first = self.text.data[np.minimum(offset, self.text.size)]
-        return int((given & (first != 123) & (first != 110)).sum())
+    def _column(self, key: str) -> tuple[Ints, npt.NDArray[np.int8]]:
+        """Returns (value, form) of an argument for all events."""
+        place = _PLACE[key]
+        written = int(self._room.marks[0, place])
+        value, form = self._room.number[3 + place, : self.count], self._room.form[4 + place, : self.count]
+        if written < self.count:
+            value[written:], form[written:] = -1, K.ABSENT
+            self._room.marks[0, place] = self.count
+        return value, form
+
+    def _ranges(self, value: Ints) -> tuple[Array, Array]:
+        """Returns (offset, length) of odd values."""
+        return value >> 32, value & 0xFFFFFFFF
 
     def ints(self, key: str, rows: Rows) -> Ints:
-        """Returns an argument as int64 per event, -1 where it is missing."""
+        """Returns an argument as int64 per event, -1 where it is missing or no whole number (null, text, NaN); quoted numbers and
+        hexadecimal are read.
+        """
+        if not self.has(key):
+            return np.full(len(rows), -1, np.int64)
         whole = self._whole.get(key)
         if whole is None:
-            if key not in self._spans:
-                return np.full(len(rows), -1, np.int64)
-            pairs = self._pairs(key)
-            whole = np.full(self.count, -1, np.int64)
-            whole[pairs[:, 0]] = integers(self.text, pairs[:, 3], pairs[:, 4], self.health)
+            whole, form = self._column(key)
+            if form.max() > 0 or form.min() < K.ABSENT:
+                odd = np.flatnonzero(form <= K.ODD)
+                raws = list(map(self.text.piece, *(r.tolist() for r in self._ranges(whole[odd]))))
+                whole = whole.copy()
+                self._mend_whole(whole, form, odd, raws)
             self._whole[key] = whole
         return whole[rows]
 
     def floats(self, key: str, rows: Rows) -> npt.NDArray[np.float64]:
-        """Returns an argument as float64 per event, NaN where it is missing."""
-        out = np.full(self.count, np.nan)
-        if key in self._spans:
-            pairs = self._pairs(key)
-            out[pairs[:, 0]] = floats(self.text, pairs[:, 3], pairs[:, 4], self.health)
+        """Returns an argument as float64 per event, NaN where it is missing or no number ("N/A" is how old ROCm traces write an unknown
+        bandwidth).
+        """
+        if not self.has(key):
+            return np.full(len(rows), np.nan)
+        value, form = self._column(key)
+        out: npt.NDArray[np.float64] = value / _SCALE[form]
+        odd = np.flatnonzero(form <= K.ODD)
+        if len(odd):  # more digits than one division keeps exact: read once per distinct text
+            distinct = ByteInterner()
+            codes = distinct.codes(self.text, *self._ranges(value[odd]))
+            raws = [distinct.value(i) for i in range(len(distinct))]
+            read = np.fromiter(map(_float, raws), np.float64, len(raws))
+            out[odd] = np.where(np.isfinite(read), read, np.nan)[codes]
+            for raw, count in zip(raws, np.bincount(codes).tolist(), strict=True):
+                _count_bare_word(raw, self.health, count)
         return out[rows]
 
     def codes(self, key: str, rows: Rows, interner: Interner) -> Codes:
         """Returns an argument as codes of its raw bytes in `interner`; missing is the code of b""."""
-        if key not in self._spans:
-            return np.full(len(rows), interner[b""], np.int32)
-        pairs = self._pairs(key)
-        raw = self.raw.columns.setdefault(key, ByteInterner())
-        out = np.full(self.count, interner[b""], np.int32)
-        out[pairs[:, 0]] = raw.into(raw.codes(self.text, pairs[:, 3], pairs[:, 4]), interner, bytes)
+        missing = interner[b""]
+        if not self.has(key):
+            return np.full(len(rows), missing, np.int32)
+        out = self._codes.get((key, id(interner)))
+        if out is None:
+            value, form = self._column(key)
+            given = form != K.ABSENT
+            out = np.full(self.count, missing, np.int32)
+            out[given] = self.raw.into(key, interner, bytes).of(value[given])
+            self._codes[key, id(interner)] = out
         return out[rows]
 
     def where(self, key: str, rows: Rows) -> npt.NDArray[np.bool_]:
         """Returns which events carry the argument with something in it (neither "" nor null)."""
-        out = np.zeros(self.count, bool)
-        if key in self._spans:
-            pairs = self._pairs(key)
-            null = (pairs[:, 4] == 4) & (self.text.data[pairs[:, 3]] == 110)
-            empty = (pairs[:, 4] == 2) & (self.text.data[pairs[:, 3]] == 34)
-            out[pairs[~(null | empty), 0]] = True
-        return out[rows]
+        if not self.has(key):
+            return np.zeros(len(rows), bool)
+        form = self._column(key)[1][rows]
+        return np.asarray((form != K.ABSENT) & (form > K.NULL), np.bool_)
 
     def raws(self, which: int, rows: Rows) -> list[bytes]:
         """Returns a field's raw bytes per event."""
         offset, length = self.field(which, rows)
         return [self.text.piece(o, n) for o, n in zip(offset.tolist(), length.tolist(), strict=True)]
-
-    def _pairs(self, key: str) -> npt.NDArray[np.int32]:
-        low, high = self._spans[key]
-        return self._args[low:high]
 
 
 def scalar(raw: bytes) -> str:
@@ -361,20 +451,32 @@ class Scanner:
 
     def __init__(self) -> None:
         self.raw = Raw()
-        self._found = np.zeros((0, 18), np.int32)
-        self._args = np.zeros((0, 5), np.int32)
+        self._rooms: deque[Room] = deque()
 
     def feed(self, text: bytes, sink: Sink) -> Fed:
-        view = padded(text)
-        events, pairs = len(text) // 24 + 16, len(text) // 10 + 512
-        if len(self._found) < events:
-            self._found = np.zeros((events, 18), np.int32)
-        if len(self._args) < pairs:
-            self._args = np.zeros((pairs, 5), np.int32)
-        at = 0
+        if not text:
+            return Fed(0, False, False)
+        view = text_of(text)
+        raw, at, events = self.raw, 0, 0
+        room = self._room()
         while True:
-            why, count, used, at = K.scan(view.data, view.size, at, self._found, self._args)
-            if count:
-                sink(Batch(view, self._found[:count].copy(), self._args[:used], self.raw))
+            why, events, at = K.scan(view.address, len(text), at, events, room.addresses(raw.after), raw.values.table)
+            if why == K.NO_ROOM:
+                raw.values.grow()
+                continue
+            if why == K.FULL and len(room.found) < len(text) // SHORTEST + 16:
+                room = room.larger()
+                continue
+            if events:
+                sink(Batch(view, room, events, raw, self._rooms.append))
+                room, events = self._room(), 0
             if why != K.FULL:
+                self._rooms.append(room)
                 return Fed(at, why == K.CLOSED, why == K.BROKEN)
+
+    def _room(self) -> Room:
+        """Returns arrays that no batch uses any more, or new ones."""
+        try:
+            return self._rooms.pop().empty()
+        except IndexError:
+            return Room(1 << 14)

@@ -66,6 +66,27 @@ def bucket(phase: str, category: str | None) -> int:
     return BEGIN_END if phase in ("B", "E") else UNKNOWN_PHASE
 
 
+# arguments of events ------------------------------------------------------------------------------------------
+NUMBERS: Final = (
+    "External id", "external id", "correlation", "cbid", "Sequence number", "Fwd thread id", "stream", "device", "inDevice", "context",
+    "inContext", "registers per thread", "shared memory", "blocks per SM", "warps per SM", "est. achieved occupancy %", "bytes", "size",
+    "memory bandwidth (GB/s)", "graph node id", "Device Type", "Device Id", "Addr", "Bytes", "Total Allocated", "Total Reserved",
+    "Python id", "Python parent id", "Python module id", "wait_on_cuda_event_record_corr_id", "wait_on_stream", "fromDevice",
+    "toDevice", "In msg nelems", "Out msg nelems", "Group size",
+)  # fmt: skip
+"""Arguments that are read as numbers."""
+EXTRA: Final = (
+    "Call stack", "Module Hierarchy", "kernel_backend", "kernel_name", "kernel_file", "kernel_hash", "kernel_kwargs", "num_warps",
+    "num_stages",
+)  # fmt: skip
+"""Rarely recorded arguments that are kept together, as they are."""
+TEXTS: Final = (
+    *EXTRA, "Input Dims", "Input dims", "Input type", "Input Strides", "Concrete Inputs", "kind", "direction", "grid", "block",
+    "Collective name", "dtype", "Process Group Name", "Process Group Description", "Process Group Ranks", "In split size",
+    "Out split size", "labels", "name",
+)  # fmt: skip
+"""Arguments whose raw values are told apart. What is neither here nor in `NUMBERS` is passed over."""
+
 # flows -------------------------------------------------------------------------------------------------------
 LAUNCH_FLOWS: Final = ("ac2g", "async", "async_gpu", "async_cpu_to_gpu")
 AUTOGRAD_FLOWS: Final = ("fwdbwd", "forward_backward")

@@ -1,53 +1,64 @@
-"""Holds the compiled loops of the decoder: cut text into values, intern values, read numbers. No Python object per event.
+"""Holds the compiled loops of the decoder: one pass over text that cuts events, gives values codes and reads numbers.
 
-Only `_key` asks numba to inline it, which makes `scan` a third faster; for the others the optimizer behind numba does that better.
+No Python object per event. Memory is given by its address. Every load is inside of the text, whatever it holds: a test for the end stands
+before each; rows are below the size of their room, and codes come out of the tables.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numba import njit
+
+from tb_sol_plugin.ingest.kineto import rules
+from tb_sol_plugin.ingest.kineto import words as W
 
 # what an event's row in `found` holds: offset and length of the raw value of each field (length 0: absent)
 PH, CAT, NAME, PID, TID, TS, DUR, ID, ARGS = range(9)
 FIELDS = 9
+FLAGS = 3
+"""Row of `form` behind those of TS, DUR and ID; then one per argument."""
+FIRST_TEXT: Final = len(rules.NUMBERS)
+ARGUMENTS: Final = FIRST_TEXT + len(rules.TEXTS)
+"""Arguments that are kept; `which` counts them, and those from `FIRST_TEXT` on are codes of their texts."""
+UNNAMED, ODD_ARGS = 1, 2
 # why `scan` stopped
-INCOMPLETE, CLOSED, BROKEN, FULL, GOING = range(5)  # GOING: it did not
+INCOMPLETE, CLOSED, BROKEN, FULL, NO_ROOM, GOING = range(6)  # GOING: it did not
+# state of a time
+EXACT, ROUNDED, UNUSUAL, MISSING = range(4)
+# form of a number: 0 a whole one, 1 + p a decimal with p places that one division reads exactly, and
+ABSENT, ODD, NULL, EMPTY = -1, -2, -3, -4
+MOST_DIGITS: Final = 15
+"""Digits of a decimal that one division reads exactly."""
+NEVER = 1 << 40
+"""Event in which a key was never seen."""
 # the keys of the fields, as numbers of their bytes
 _PH, _CAT, _NAME, _PID, _TID, _TS, _DUR, _ID, _ARGS = (
-    int.from_bytes(key, "big") for key in (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"id", b"args")
+    int.from_bytes(key, "little") for key in (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"id", b"args")
 )
-
-
-SLACK = 16
-"""Bytes that must follow the text in its array, so that eight can be loaded anywhere."""
-
+_POWERS = np.array([10**k for k in range(19)], np.int64)
+_ZEROS = np.uint64(0x3030303030303030)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-@njit(cache=True, nogil=True)
-def _load(words, i):  # type: ignore[no-untyped-def]
-    """Returns eight bytes from any offset, out of the array seen as words."""
-    k = np.uint64(i) >> np.uint64(3)
-    shift = (np.uint64(i) & np.uint64(7)) << np.uint64(3)
-    low = words[k] >> shift
-    if shift == np.uint64(0):
-        return low
-    return low | (words[k + np.uint64(1)] << (np.uint64(64) - shift))
-
-
-@njit(cache=True, nogil=True)
-def _at(text, i):  # type: ignore[no-untyped-def]
-    """Returns text[i] for an index that is not negative, without the test for it: a tenth of the time of `scan`."""
-    return text[np.uint64(i)]
+SECRET: Final = 3
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @njit(cache=True, nogil=True)
 def _string_end(text, i, n):  # type: ignore[no-untyped-def]
     """Returns the index after the closing quote of the string that opens at i; n + 1 if it does not close."""
     i += 1
+    while i + W.WIDE <= n:
+        stops = W.quotes(text, i)
+        if stops == 0:
+            i += W.WIDE
+            continue
+        i += W.lowest(stops)
+        if W.byte(text, i) == 34:
+            return i + 1
+        i += 2
     while i < n:
-        c = _at(text, i)
+        c = W.byte(text, i)
         if c == 34:
             return i + 1
         if c == 92:
@@ -57,49 +68,270 @@ def _string_end(text, i, n):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _value_end(text, i, n):  # type: ignore[no-untyped-def]
-    """Returns the index after the value that starts at i; n + 1 if it does not end before n."""
-    c = _at(text, i)
-    if c == 34:
-        return _string_end(text, i, n)
-    if c == 123 or c == 91:
-        depth = 0
-        while i < n:
-            c = _at(text, i)
-            if c == 34:
-                i = _string_end(text, i, n)
-                continue
-            if c == 123 or c == 91:
-                depth += 1
-            elif c == 125 or c == 93:
-                depth -= 1
-                if depth == 0:
-                    return i + 1
-            i += 1
-        return n + 1
+def _ends_value(c):  # type: ignore[no-untyped-def]
+    """Whether a byte stands behind a number or word: comma, bracket, brace or space."""
+    return c == 44 or c == 125 or c == 93 or c <= 32
+
+
+@njit(cache=True, nogil=True)
+def _word_end(text, i, n):  # type: ignore[no-untyped-def]
+    """Returns the index after the number or word that i is in; n + 1 if it does not end before n."""
     while i < n:
-        c = _at(text, i)
-        if c == 44 or c == 125 or c == 93 or c <= 32:
+        if _ends_value(W.byte(text, i)):
             return i
         i += 1
     return n + 1
 
 
 @njit(cache=True, nogil=True)
-def _space(text, i, n):  # type: ignore[no-untyped-def]
-    while i < n and _at(text, i) <= 32:
+def _value_end(text, i, n):  # type: ignore[no-untyped-def]
+    """Returns the index after the value that starts at i; n + 1 if it does not end before n."""
+    c = W.byte(text, i)
+    if c == 34:
+        return _string_end(text, i, n)
+    if c != 123 and c != 91:
+        return _word_end(text, i, n)
+    depth = 0
+    while i < n:
+        c = W.byte(text, i)
+        if c == 34:
+            i = _string_end(text, i, n)
+            continue
+        if c == 123 or c == 91:
+            depth += 1
+        elif c == 125 or c == 93:
+            depth -= 1
+            if depth == 0:
+                return i + 1
         i += 1
-    return i
+    return n + 1
 
 
 @njit(cache=True, nogil=True)
-def _field(text, i, length):  # type: ignore[no-untyped-def]
+def _space(text, i, n):  # type: ignore[no-untyped-def]
+    """Returns the index of the next byte that is no space, from i on; n if there is none."""
+    if i < n and W.byte(text, i) > 32:
+        return i
+    i += 1
+    if i < n and W.byte(text, i) > 32:
+        return i
+    while i + W.WIDE <= n:
+        solid = W.solids(text, i)
+        if solid != 0:
+            return i + W.lowest(solid)
+        i += W.WIDE
+    while i < n and W.byte(text, i) <= 32:
+        i += 1
+    return min(i, n)
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _digits(text, i, n):  # type: ignore[no-untyped-def]
+    """Returns how many decimal digits stand from i on."""
+    begin = i
+    while i + W.WIDE <= n:
+        others = W.no_digits(text, i)
+        if others != 0:
+            return i + W.lowest(others) - begin
+        i += W.WIDE
+    while i < n and 48 <= W.byte(text, i) <= 57:
+        i += 1
+    return i - begin
+
+
+@njit(cache=True, nogil=True)
+def _eight(text, i, count):  # type: ignore[no-untyped-def]
+    """Returns the number that 1 to 8 digits at i write: eight bytes at once, what stands before the digits made zeros."""
+    first = i + count - 8
+    if first < 0:
+        value = np.int64(0)
+        for k in range(i, i + count):
+            value = value * 10 + np.int64(W.byte(text, k)) - 48
+        return value
+    gap = np.uint64(8 * (8 - count))
+    x = (((W.eight(text, first) ^ _ZEROS) >> gap) << gap) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    x = ((x * np.uint64(2561)) >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)
+    x = ((x * np.uint64(6553601)) >> np.uint64(16)) & np.uint64(0x0000FFFF0000FFFF)
+    return np.int64((x * np.uint64(42949672960001)) >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def _whole(text, i, count):  # type: ignore[no-untyped-def]
+    """Returns the number that up to 18 digits at i write."""
+    value = np.int64(0)
+    while count > 0:
+        part = count & 7 if count & 7 else 8
+        value = value * _POWERS[part] + _eight(text, i, part)
+        i += part
+        count -= part
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _number(text, i, n):  # type: ignore[no-untyped-def]
+    """Returns (index after, value, form) of the number that starts at i: of a decimal without its point. ODD: the caller reads it."""
+    negative = W.byte(text, i) == 45
+    first = i + 1 if negative else i
+    count = _digits(text, first, n)
+    i = first + count
+    value, form = np.int64(0), ODD
+    if i < n and W.byte(text, i) == 46:
+        places = _digits(text, i + 1, n)
+        if 0 < count + places <= MOST_DIGITS:
+            value = _whole(text, first, count) * _POWERS[places] + _whole(text, i + 1, places)
+            form = 1 + places
+        i += 1 + places
+    elif 0 < count <= 18:
+        value, form = _whole(text, first, count), 0
+    if i >= n or not _ends_value(W.byte(text, i)):
+        i, form = _word_end(text, i, n), ODD
+    return i, -value if negative else value, form
+
+
+@njit(cache=True, nogil=True)
+def _time(text, i, n):  # type: ignore[no-untyped-def]
+    """Returns (index after, ns, state) of the decimal microseconds that start at i."""
+    negative = W.byte(text, i) == 45
+    first = i + 1 if negative else i
+    count = _digits(text, first, n)
+    i = first + count
+    value, state = np.int64(0), EXACT if 0 < count <= 16 else UNUSUAL
+    if state == EXACT:
+        value = _whole(text, first, count)
+        if value > 9_200_000_000_000_000:
+            state = UNUSUAL
+        value *= 1000
+    if i < n and W.byte(text, i) == 46:
+        places = _digits(text, i + 1, n)
+        known = min(places, 3)
+        value += _whole(text, i + 1, known) * _POWERS[3 - known]
+        if places > 3:
+            value += W.byte(text, i + 4) >= 53
+            state = ROUNDED if state == EXACT else state
+        i += 1 + places
+    if i >= n or not _ends_value(W.byte(text, i)):
+        i, state = _word_end(text, i, n), UNUSUAL
+    return i, -value if negative else value, state
+
+
+# -- values to codes --------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _part(text, i, count, n):  # type: ignore[no-untyped-def]
+    """Returns `count` (at most 8) bytes from i on as a number, the first lowest."""
+    if count <= 0:
+        return np.uint64(0)
+    if i + 8 <= n:
+        return W.eight(text, i) & (_ALL >> np.uint64(64 - 8 * count))
+    out = np.uint64(0)
+    for k in range(count):
+        out |= np.uint64(W.byte(text, i + k)) << np.uint64(8 * k)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _hash(text, i, size, n, arena):  # type: ignore[no-untyped-def]
+    """Returns a hash of bytes that nobody can predict without the secret, which is the first `SECRET` words of the arena."""
+    h = W.word(arena, 0) ^ (np.uint64(size) * _MIX)
+    while size > 16:
+        h = W.fold(W.eight(text, i) ^ W.word(arena, 1), W.eight(text, i + 8) ^ h)
+        i += 16
+        size -= 16
+    return W.fold(_part(text, i, min(size, 8), n) ^ W.word(arena, 2), _part(text, i + 8, size - 8, n) ^ h)
+
+
+@njit(cache=True, nogil=True)
+def _same(text, i, size, n, arena, base):  # type: ignore[no-untyped-def]
+    """Whether bytes of the text are those that the arena holds from word `base` on."""
+    differ = np.uint64(0)
+    whole = size >> 3
+    for k in range(whole):
+        differ |= W.eight(text, i + 8 * k) ^ W.word(arena, base + k)
+    if size & 7:
+        differ |= _part(text, i + 8 * whole, size & 7, n) ^ W.word(arena, base + whole)
+    return differ == 0
+
+
+@njit(cache=True, nogil=True)
+def _find(text, i, size, n, table, h):  # type: ignore[no-untyped-def]
+    """Returns (code, slot) of a value: -1 and the free slot where it would stand if it is new. A hit is compared byte by byte."""
+    slots, entries, arena, sizes = table
+    mask = W.get64(sizes, 3) - 1
+    slot = np.int64(h) & mask
+    while True:
+        code = W.get32(slots, slot)
+        if code < 0:
+            return code, slot
+        same = W.word(entries, 3 * code) == h and W.get64(entries, 3 * code + 2) == size
+        if same and _same(text, i, size, n, arena, W.get64(entries, 3 * code + 1)):
+            return code, slot
+        slot = (slot + 1) & mask
+
+
+@njit(cache=True, nogil=True)
+def _intern(text, i, size, n, table):  # type: ignore[no-untyped-def]
+    """Returns the code of a value, a new one if it is new; -1 where the tables have no room: the caller makes it for `sizes[2]` words.
+
+    table: addresses of a `decode.ByteInterner`. The arena holds each value from a word boundary, filled up with zeros.
+    """
+    slots, entries, arena, sizes = table
+    h = _hash(text, i, size, n, arena)
+    code, slot = _find(text, i, size, n, table, h)
+    if code >= 0:
+        return code
+    code, used = W.get64(sizes, 0), W.get64(sizes, 1)
+    room = (size + 7) >> 3
+    if 2 * (code + 1) > W.get64(sizes, 3) or code >= W.get64(sizes, 4) or used + room > W.get64(sizes, 5):
+        W.put64(sizes, 2, room)
+        return np.int64(-1)
+    W.put32(slots, slot, code)
+    W.put64(entries, 3 * code, np.int64(h))
+    W.put64(entries, 3 * code + 1, used)
+    W.put64(entries, 3 * code + 2, size)
+    for k in range(room):
+        W.put64(arena, used + k, np.int64(_part(text, i + 8 * k, min(size - 8 * k, 8), n)))
+    W.put64(sizes, 0, code + 1)
+    W.put64(sizes, 1, used + room)
+    return code
+
+
+@njit(cache=True, nogil=True)
+def intern(text, n, offset, length, out, begin, table):  # type: ignore[no-untyped-def]
+    """Gives byte ranges of the n bytes at address `text` codes, equal bytes equal codes. Returns the next range to do: short of all
+    where a table is full.
+    """
+    for k in range(begin, len(offset)):
+        code = _intern(text, np.int64(offset[k]), np.int64(length[k]), n, table)
+        if code < 0:
+            return k
+        out[k] = code
+    return len(offset)
+
+
+@njit(cache=True, nogil=True)
+def rehash(slots, entries, count):  # type: ignore[no-untyped-def]
+    """Put `count` entries into an empty slot table."""
+    mask = np.uint64(len(slots) - 1)
+    for entry in range(count):
+        slot = entries[entry, 0] & mask
+        while slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = entry
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _field(text, i, length, n):  # type: ignore[no-untyped-def]
     """Returns which event field a key (without quotes) of this length at i is; -1 for others."""
     if length < 2 or length > 4:
         return -1
-    key = _at(text, i) << 8 | _at(text, i + 1)
-    for k in range(2, length):
-        key = key << 8 | _at(text, i + k)
+    key = _part(text, i, length, n)
     if length == 2:
         return TS if key == _TS else PH if key == _PH else ID if key == _ID else -1
     if length == 3:
@@ -107,275 +339,206 @@ def _field(text, i, length):  # type: ignore[no-untyped-def]
     return NAME if key == _NAME else ARGS if key == _ARGS else -1
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _key(text, i, n):  # type: ignore[no-untyped-def]
-    """Returns (why it stopped, length, index of the value) of the key whose quote is at i."""
-    if _at(text, i) != 34:
-        return BROKEN, 0, i
-    end = _string_end(text, i, n)
-    if end > n:
-        return INCOMPLETE, 0, i
-    value = _space(text, end, n)
-    if value >= n:
-        return INCOMPLETE, 0, i
-    if _at(text, value) != 58:
-        return BROKEN, 0, i
-    value = _space(text, value + 1, n)
-    return (GOING if value < n else INCOMPLETE), end - i - 2, value
+@njit(cache=True, nogil=True)
+def _expected(text, i, n, which, table):  # type: ignore[no-untyped-def]
+    """Returns the index after argument key `which` and its quote if that is what stands at i; else 0."""
+    if which < 0:
+        return 0
+    _, entries, arena, _ = table
+    size = W.get64(entries, 3 * which + 5)
+    end = i + size
+    if end >= n or W.byte(text, end) != 34 or not _same(text, i, size, n, arena, W.get64(entries, 3 * which + 4)):
+        return 0
+    return end + 1
 
 
 @njit(cache=True, nogil=True)
-def _event(text, i, n, found, args, event, first):  # type: ignore[no-untyped-def]
-    """Returns (why it stopped, index after, rows of `args` filled) the event whose content starts at i. first: the row to fill first."""
-    for k in range(2 * FIELDS):
-        found[event, k] = 0
-    pairs = first
-    opened = 0  # where the `args` object began; 0: outside of it
+def _put(which, event, value, kind, room):  # type: ignore[no-untyped-def]
+    """Writes an argument of an event; the events since the last that had it get none."""
+    rows, _, _, number, form, marks, _ = room
+    numbers, forms = (3 + which) * rows, (4 + which) * rows
+    for row in range(W.get64(marks, which), event):
+        W.put64(number, numbers + row, -1)
+        W.put8(form, forms + row, ABSENT)
+    W.put64(number, numbers + event, value)
+    W.put8(form, forms + event, kind)
+    W.put64(marks, which, event + 1)
+    if W.get64(marks, ARGUMENTS + which) > event:
+        W.put64(marks, ARGUMENTS + which, event)
+
+
+@njit(cache=True, nogil=True)
+def _forget(event, room):  # type: ignore[no-untyped-def]
+    """Takes back the arguments of an event: a later `args` object of the same event replaces them."""
+    rows, _, _, number, form, marks, _ = room
+    for which in range(ARGUMENTS):
+        if W.get64(marks, which) == event + 1:
+            W.put64(number, (3 + which) * rows + event, -1)
+            W.put8(form, (4 + which) * rows + event, ABSENT)
+            if W.get64(marks, ARGUMENTS + which) == event:
+                W.put64(marks, ARGUMENTS + which, NEVER)
+
+
+@njit(cache=True, nogil=True)
+def _blank(event, room):  # type: ignore[no-untyped-def]
+    """Empties the row of an event."""
+    rows, found, code, number, form, _, _ = room
+    for k in range(FIELDS):
+        W.put64(found, FIELDS * event + k, 0)
+    for k in range(TID + 1):
+        W.put32(code, k * rows + event, 0)
+    for k in range(3):
+        W.put64(number, k * rows + event, 0)
+    W.put8(form, event, MISSING)
+    W.put8(form, rows + event, MISSING)
+    W.put8(form, 2 * rows + event, ABSENT)
+    W.put8(form, FLAGS * rows + event, UNNAMED)
+
+
+@njit(cache=True, nogil=True)
+def _set(field, event, at, length, first, value, kind, room):  # type: ignore[no-untyped-def]
+    """Writes a field of an event. first: the first byte of its value."""
+    rows, found, code, number, form, _, _ = room
+    W.put32(found, 2 * (FIELDS * event + field), at)
+    W.put32(found, 2 * (FIELDS * event + field) + 1, length)
+    flags = FLAGS * rows + event
+    if field <= TID:
+        W.put32(code, field * rows + event, value)
+        if field == NAME:
+            W.put8(form, flags, (np.int64(W.byte(form, flags)) & ODD_ARGS) | (UNNAMED if length <= 2 else 0))
+    elif field == ARGS:
+        odd = first != 123 and first != 110
+        W.put8(form, flags, (np.int64(W.byte(form, flags)) & UNNAMED) | (ODD_ARGS if odd else 0))
+    else:
+        W.put64(number, (field - TS) * rows + event, value)
+        W.put8(form, (field - TS) * rows + event, kind)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _read(text, v, n, field, which):  # type: ignore[no-untyped-def]
+    """Returns (index after, number, kind) of the value at v: a time, a number, or where it stands and what it looks like."""
+    c = W.byte(text, v)
+    timed = field in (TS, DUR)
+    if (48 <= c <= 57 or c == 45 or c == 46) and (timed or field == ID or (which >= 0 and which < FIRST_TEXT)):
+        end, number, kind = _time(text, v, n) if timed else _number(text, v, n)
+    else:
+        end, number, kind = _value_end(text, v, n), np.int64(0), UNUSUAL if timed else ODD
+    if kind == ODD:
+        number = v << 32 | (end - v)
+        if c == 110 and end - v == 4:
+            kind = NULL
+        elif c == 34 and end - v == 2:
+            kind = EMPTY
+    return end, number, kind
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _key(text, i, n, opened, last, after, table):  # type: ignore[no-untyped-def]
+    """Returns (why it stopped, field, argument, index of the value) of the key whose quote is at i: a field, or an argument where `opened`.
+
+    last: the argument before this one; `after` remembers which one followed it, as events of one kind list theirs in one order.
+    """
+    field, which, end = -1, -1, 0
+    if opened:
+        which = W.get32(after, last)
+        end = _expected(text, i + 1, n, which, table)
+    if end == 0:
+        end = _string_end(text, i, n)
+        if end > n:
+            return INCOMPLETE, field, which, i
+        size = end - i - 2
+        if opened:
+            which = _find(text, i + 1, size, n, table, _hash(text, i + 1, size, n, table[2]))[0] - 1
+            which = which if which < ARGUMENTS else -1
+            W.put32(after, last, which)
+        else:
+            field = _field(text, i + 1, size, n)
+    v = _space(text, end, n)
+    if v >= n:
+        return INCOMPLETE, field, which, i
+    if W.byte(text, v) != 58:
+        return BROKEN, field, which, i
+    v = _space(text, v + 1, n)
+    return (GOING if v < n else INCOMPLETE), field, which, v
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _event(text, i, n, event, room, table):  # type: ignore[no-untyped-def]
+    """Returns (why it stopped, index after) the event whose content starts at i."""
+    _blank(event, room)
+    opened, begun = 0, False  # where the `args` object began, 0 outside of it; whether one did
+    last = ARGUMENTS
     i = _space(text, i, n)
     while i < n:
-        c = _at(text, i)
+        c = W.byte(text, i)
         if c == 44:
             i = _space(text, i + 1, n)
             continue
-        key, length, field = i + 1, 0, ARGS
-        if c != 125:
-            why, length, i = _key(text, i, n)
-            if why != GOING:
-                return why, i, pairs
-            field = -1 if opened else _field(text, key, length)
-            if field == ARGS and _at(text, i) == 123:
-                opened = i
-                pairs = first
-                i = _space(text, i + 1, n)
-                continue
-            value = i
-            i = _value_end(text, i, n)
-            if i > n or i == value:
-                return INCOMPLETE if i > n else BROKEN, i, pairs
-        elif not opened:
-            return GOING, i + 1, pairs
+        if c == 125:
+            if not opened:
+                return GOING, i + 1
+            _set(ARGS, event, opened, i + 1 - opened, 123, 0, 0, room)
+            opened, i = 0, i + 1
+        elif c != 34:
+            return BROKEN, i
         else:
-            value, opened, i = opened, 0, i + 1
-        if opened:
-            if pairs >= len(args):
-                return (BROKEN if first == 0 else FULL), i, pairs
-            args[pairs, 0] = event
-            args[pairs, 1] = key
-            args[pairs, 2] = length
-            args[pairs, 3] = value
-            args[pairs, 4] = i - value
-            pairs += 1
-        elif field >= 0:
-            found[event, 2 * field] = value
-            found[event, 2 * field + 1] = i - value
+            why, field, which, v = _key(text, i, n, opened, last, room[6], table)
+            if why != GOING:
+                return why, i
+            first = W.byte(text, v)
+            if field == ARGS and first == 123:
+                if begun:
+                    _forget(event, room)
+                opened, begun, last, i = v, True, ARGUMENTS + 1, _space(text, v + 1, n)
+                continue
+            i, number, kind = _read(text, v, n, field, which)
+            if i > n:
+                return INCOMPLETE, i
+            if i == v:
+                return BROKEN, i
+            if (0 <= field <= TID) or which >= FIRST_TEXT:
+                number = _intern(text, v, i - v, n, table)
+                if number < 0:
+                    return NO_ROOM, i
+                kind = kind if kind < ODD else 0
+            if opened:
+                last = which if which >= 0 else ARGUMENTS
+                if which >= 0:
+                    _put(which, event, number, kind, room)
+            elif field >= 0:
+                _set(field, event, v, i - v, first, number, kind, room)
         i = _space(text, i, n)
-        if not opened and i < n and _at(text, i) != 44 and _at(text, i) != 125:
-            return BROKEN, i, pairs
-    return INCOMPLETE, i, pairs
+        if not opened and i < n and W.byte(text, i) != 44 and W.byte(text, i) != 125:
+            return BROKEN, i
+    return INCOMPLETE, i
 
 
 @njit(cache=True, nogil=True)
-def scan(text, n, start, found, args):  # type: ignore[no-untyped-def]
-    """Cut events out of the first n bytes of `text` from `start`, which is at event level of a JSON array.
+def scan(text, n, i, event, room, table):  # type: ignore[no-untyped-def]
+    """Cut events out of the n bytes at address `text` from i on, which is at event level of a JSON array, into a room from row `event` on.
 
-    text: uint8, of which only the first n count.
-
-    found int32[events, 18]: offset, length per field. args int32[many, 5]: event, key offset, key length (without
-    quotes), value offset, value length, for every key of an `args` object.
-    Returns (why it stopped, events, args, where): `where` is after the last complete event and its comma, or after
-    the closing bracket.
+    room: rows and addresses of a `decode.Room`. table: addresses of a `decode.ByteInterner` whose first values are none and the keys of
+    the arguments to keep.
+    Returns (why it stopped, events, where): `where` is after the last complete event and its comma, or after the closing bracket.
     """
-    events = 0
-    pairs = 0
-    i = start
     while True:
         i = _space(text, i, n)
-        while i < n and _at(text, i) == 44:
+        while i < n and W.byte(text, i) == 44:
             i = _space(text, i + 1, n)
-        where = i
         if i >= n:
-            return INCOMPLETE, events, pairs, where
-        if _at(text, i) == 93:
-            return CLOSED, events, pairs, i + 1
-        if _at(text, i) != 123:
-            return BROKEN, events, pairs, where
-        if events >= len(found) or pairs + 128 >= len(args):
-            return FULL, events, pairs, where
-        why, i, after = _event(text, i + 1, n, found, args, events, pairs)
+            return INCOMPLETE, event, i
+        if W.byte(text, i) == 93:
+            return CLOSED, event, i + 1
+        if W.byte(text, i) != 123:
+            return BROKEN, event, i
+        if event >= room[0]:
+            return FULL, event, i
+        why, end = _event(text, i + 1, n, event, room, table)
         if why != GOING:
-            return why, events, pairs, where
+            return why, event, i
         # what follows an event must be a comma, the end of the list, or not there yet
-        j = _space(text, i, n)
-        if j < n and _at(text, j) != 44 and _at(text, j) != 93:
-            return BROKEN, events, pairs, where
-        pairs = after
-        events += 1
-
-
-@njit(cache=True, nogil=True)
-def intern(words, offset, length, out, begin, slots, hashes, starts, lengths, arena, count, used):  # type: ignore[no-untyped-def]
-    """Gives byte ranges codes, equal bytes equal codes. Returns (next range to do, distinct values, arena words used).
-
-    Stops early where the table is more than half full or the arena has no room: the caller grows them and goes on.
-    A hit is compared word by word, so a crafted hash collision cannot merge two values. The arena holds each value
-    from a word boundary, filled up with zeros.
-    """
-    mask = np.uint64(len(slots) - 1)
-    for k in range(begin, len(offset)):
-        size = length[k]
-        at = offset[k]
-        whole = size >> 3
-        rest = np.uint64(size & 7)
-        keep = (np.uint64(1) << (rest << np.uint64(3))) - np.uint64(1)
-        h = np.uint64(size) * _MIX
-        for i in range(whole):
-            h = (h ^ _load(words, at + 8 * i)) * _MIX
-            h ^= h >> np.uint64(32)
-        tail = _load(words, at + 8 * whole) & keep
-        h = (h ^ tail) * _MIX
-        h ^= h >> np.uint64(29)
-        slot = h & mask
-        while True:
-            entry = slots[slot]
-            if entry < 0:
-                if 2 * (count + 1) > len(slots) or count >= len(hashes) or used + whole + 1 > len(arena):
-                    return k, count, used
-                slots[slot] = count
-                hashes[count] = h
-                starts[count] = used
-                lengths[count] = size
-                for i in range(whole):
-                    arena[used + i] = _load(words, at + 8 * i)
-                arena[used + whole] = tail
-                used += whole + 1
-                out[k] = count
-                count += 1
-                break
-            if hashes[entry] == h and lengths[entry] == size:
-                base = starts[entry]
-                same = arena[base + whole] == tail
-                i = 0
-                while same and i < whole:
-                    same = arena[base + i] == _load(words, at + 8 * i)
-                    i += 1
-                if same:
-                    out[k] = entry
-                    break
-            slot = (slot + np.uint64(1)) & mask
-    return len(offset), count, used
-
-
-@njit(cache=True, nogil=True)
-def rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
-    """Put `count` entries into an empty slot table."""
-    mask = np.uint64(len(slots) - 1)
-    for entry in range(count):
-        slot = hashes[entry] & mask
-        while slots[slot] >= 0:
-            slot = (slot + np.uint64(1)) & mask
-        slots[slot] = entry
-
-
-@njit(cache=True, nogil=True)
-def numbers(text, offset, length, whole, fraction, status):  # type: ignore[no-untyped-def]
-    """Reads plain JSON numbers: `whole` their integer part, `fraction` the float value.
-
-    status: 0 an integer, 1 a decimal whose float is exact by one division, 2 anything else (the caller reads it).
-    """
-    for k in range(len(offset)):
-        i = offset[k]
-        end = i + length[k]
-        negative = False
-        if i < end and _at(text, i) == 45:
-            negative = True
-            i += 1
-        value = np.int64(0)
-        digits = 0
-        places = 0
-        dot = False
-        odd = i >= end
-        while i < end:
-            c = _at(text, i)
-            if 48 <= c <= 57:
-                value = value * 10 + (c - 48)
-                digits += 1
-                if dot:
-                    places += 1
-                if digits > 18:
-                    odd = True
-                    break
-            elif c == 46 and not dot:
-                dot = True
-            else:
-                odd = True
-                break
-            i += 1
-        if odd or digits == 0:
-            status[k] = 2
-            continue
-        if negative:
-            value = -value
-        if not dot:
-            status[k] = 0
-            whole[k] = value
-            fraction[k] = value
-        elif digits <= 15 and places <= 22:
-            status[k] = 1
-            fraction[k] = value / 10.0**places
-        else:
-            status[k] = 2
-
-
-@njit(cache=True, nogil=True)
-def microseconds(text, offset, length, out, status):  # type: ignore[no-untyped-def]
-    """Converts decimal microseconds to int64 ns; status 0 exact, 1 rounded, 2 odd (the caller reads it), 3 absent."""
-    for k in range(len(offset)):
-        i = offset[k]
-        end = i + length[k]
-        if i == end:
-            status[k] = 3
-            continue
-        negative = _at(text, i) == 45
-        if negative:
-            i += 1
-        whole = np.int64(0)
-        frac = np.int64(0)
-        digits = 0
-        places = 0
-        dot = False
-        odd = False
-        up = False
-        while i < end:
-            c = _at(text, i)
-            if 48 <= c <= 57:
-                if not dot:
-                    whole = whole * 10 + (c - 48)
-                    digits += 1
-                    if digits > 16:
-                        odd = True
-                        break
-                elif places < 3:
-                    frac = frac * 10 + (c - 48)
-                    places += 1
-                else:
-                    if places == 3:
-                        up = c >= 53
-                    places += 1
-            elif c == 46 and not dot:
-                dot = True
-            else:
-                odd = True
-                break
-            i += 1
-        if odd or digits == 0 or whole > 9_200_000_000_000_000:
-            status[k] = 2
-            continue
-        shown = places
-        while shown < 3:
-            frac *= 10
-            shown += 1
-        value = whole * 1000 + frac
-        if up:
-            value += 1
-        out[k] = -value if negative else value
-        status[k] = 1 if places > 3 else 0
+        end = _space(text, end, n)
+        if end < n and W.byte(text, end) != 44 and W.byte(text, end) != 93:
+            return BROKEN, event, i
+        event += 1
+        i = end
