@@ -1,10 +1,11 @@
 """Keeps secrets out of every surface: page, command line, export, log and cache.
 
-A recording's header often holds a dump of the job's environment, live access tokens included. Two defenses:
+A recording's header often holds a dump of the job's environment, live access tokens included. Three defenses:
 
 * `allowlisted` keeps only what is known to be harmless and useful, by name; everything else never leaves the reader.
 * `text` and `value` blank what looks like a secret, by the name beside it or by its own shape, in whatever is shown
   although it is free form (log lines, error messages).
+* `name` blanks what has the shape of a secret in names of program code; `ingest` asks once per name, before anything is kept.
 """
 
 from __future__ import annotations
@@ -26,14 +27,10 @@ MOST: Final = 120
 
 _NAMES: Final = ("token", "secret", "password", "passwd", "passphrase", "pwd", "credential", "key", "authorization", "cookie", "signature")
 _NAME: Final = re.compile("|".join(_NAMES), re.IGNORECASE)
-_START: Final = re.compile(
-    r"""
-      \b(?: hf_ | gh[pousr]_ | github_pat_ | glpat- | (?:sk|pk|rk)- | [sr]k_(?:live|test)_ | AKIA | ASIA | AROA | AIDA | AIza | ya29\.
-           | xox[abeprs]- | (?:npm|dop_v1|shpat|r8|nvapi|wandb_v\d)[_-] | pypi- | eyJ )
-    | -----BEGIN[ ]
-    """,
-    re.VERBOSE,
-)
+_PREFIXES: Final = r"""(?: hf_ | gh[pousr]_ | github_pat_ | glpat- | (?:sk|pk|rk)- | [sr]k_(?:live|test)_ | AKIA | ASIA | AROA | AIDA | AIza
+    | ya29\. | xox[abeprs]- | (?:npm|dop_v1|shpat|r8|nvapi|wandb_v\d)[_-] | pypi- | eyJ ) | -----BEGIN[ ]"""
+_START: Final = re.compile(rf"\b{_PREFIXES}", re.VERBOSE)
+_START_IN_NAMES: Final = re.compile(rf"(?<![A-Za-z0-9]){_PREFIXES}", re.VERBOSE)
 _SHAPES: Final = re.compile(
     r"""
       hf_[A-Za-z0-9]{8,}                                    # Hugging Face
@@ -60,6 +57,8 @@ _PLAIN_VALUE: Final = re.compile(r"(?:bearer\s+|basic\s+)?[^\s,;&}\])]+", re.IGN
 _QUOTED: Final = {quote: re.compile(rf"(?:[^{quote}\\]|\\.){{0,4096}}") for quote in "\"'"}
 _LONG: Final = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_=-]{32,}(?![\w+/=-])")
 _HEX: Final = re.compile(r"(?:0x)?[0-9a-fA-F]{32,}")
+_PLAIN_WORD: Final = re.compile(r"[a-z_-]+")
+_SYLLABLES: Final = re.compile(r"[a-z]{4,}")
 _OPEN_END: Final = re.compile(r"""[^\s"',;&(){}\[\]<>]{0,512}""")
 
 
@@ -95,23 +94,27 @@ def _redacted(line: str) -> str:
     return _LONG.sub(lambda m: HIDDEN if _random(m.group()) else m.group(), line)
 
 
-def _without_shapes(line: str) -> str:
-    """Hides secrets that begin with a known prefix.
+def _without_shapes(line: str, *, words: bool = False) -> str:
+    """Hides secrets that begin with a known prefix. words: in a name from program code, where an
+    underscore joins words, and a prefix with lower case letters alone is a word.
 
     A run of word characters that is no JSON web token from its first `eyJ` is none from a later one either: its end and
     what follows are the same. So each run is tried once.
     """
     out: list[str] = []
     kept = at = no_web_token = 0
-    while start := _START.search(line, at):
+    starts = _START_IN_NAMES if words else _START
+    while start := starts.search(line, at):
         at = start.start() + 1
         web_token = line.startswith("eyJ", start.start())
         if web_token and at <= no_web_token:
             continue
         found = _SHAPES.match(line, start.start())
         if found:
-            out += (line[kept : found.start()], HIDDEN)
-            kept = at = found.end()
+            if not (words and _PLAIN_WORD.fullmatch(found.group())):
+                out += (line[kept : found.start()], HIDDEN)
+                kept = found.end()
+            at = found.end()
         elif web_token and (run := _WEB_TOKEN_PART.match(line, start.start())):
             no_web_token = run.end()
     return "".join((*out, line[kept:]))
@@ -171,10 +174,37 @@ def _random(word: str) -> bool:
         return True
     if word.startswith("_Z") or word.count("/") > 2 or word.count("_") > len(word) // 12:
         return False
+    if sum(map(len, _SYLLABLES.findall(word))) > 0.3 * len(word):
+        return False  # `ScaledDotProductFlashAttentionBackward0`: four lower case letters in a row are a twelfth of a random word
     mixed = any(c.isdigit() for c in word) and any(c.isupper() for c in word) and any(c.islower() for c in word)
     counts = Counter(word)
     entropy = -sum(n / len(word) * math.log2(n / len(word)) for n in counts.values())
     return mixed and entropy > 4.0
+
+
+# -- names of kernels, operators, frames, threads, runs, workers -----------------------------------------------------
+# Words of program code stand in them: what is named `key` or `token` there is no secret, only what has the shape of one.
+
+MARKS: Final = (
+    "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "pk-", "rk-", "k_live_", "k_test_", "akia", "asia",
+    "aroa", "aida", "aiza", "ya29.", "xox", "npm_", "npm-", "dop_v1", "shpat", "r8_", "r8-", "nvapi", "wandb_v", "pypi-", "eyj",
+    "-----begin ", "://", "bearer",
+)  # fmt: skip
+"""Every text that `name` changes holds, in lower case, one of these, or `LONG_WORD` characters of `WORD` in a row."""
+LONG_WORD: Final = 32
+WORD: Final = string.ascii_letters + string.digits + "+/_=-"
+LABELS: Final = _NAMES
+_BEARER_OF_NAMES: Final = re.compile(r"\b(bearer\s+)(?=[A-Za-z+/=._~-]*[0-9])[A-Za-z0-9+/=._~-]{8,}", re.IGNORECASE)
+
+
+def name(shown: str) -> str:
+    """Replaces what has the shape of a secret in a name from program code by `[redacted]`.
+
+    A known prefix with lower case letters alone is a word (`hf_argparser`). Linear in the length; nothing is cut.
+    """
+    line = _without_logins(_without_shapes(shown, words=True))
+    line = _BEARER_OF_NAMES.sub(rf"\1{HIDDEN}", line)
+    return _LONG.sub(lambda m: HIDDEN if _random(m.group()) else m.group(), line)
 
 
 # -- metadata ------------------------------------------------------------------------------------------------------

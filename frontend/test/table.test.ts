@@ -116,6 +116,8 @@ describe("csv", () => {
 
   test("GIVEN a name that a spreadsheet would run WHEN written THEN it is text; a negative number stays a number", () => {
     expect(csvField("=HYPERLINK(1)")).toBe("'=HYPERLINK(1)");
+    expect(csvField("\uff1d1+1")).toBe("'\uff1d1+1");
+    expect(csvField("\n=1")).toBe("\"'\n=1\"");
     expect(csvField(-5)).toBe("-5");
   });
 });

@@ -23,7 +23,7 @@ from tb_sol_plugin.devices.measure import Measured, key_of, measure, row_of
 from tb_sol_plugin.devices.places import ENVIRONMENT, user_file
 from tb_sol_plugin.devices.rates import figures
 from tb_sol_plugin.errors import BadInput, SolError
-from tb_sol_plugin.store.options import cache_directory
+from tb_sol_plugin.store.options import cache_directory, private
 from tb_sol_plugin.units import how_many, human
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _cache(out: Console) -> None:
         return
     keys = [p.name for p in folder.iterdir() if (p / "facts.json").exists()] if folder.is_dir() else []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
         state = f"{len(keys)} recordings, {human(sum(map(cache.size_of, keys)), 'B')}"

@@ -116,12 +116,21 @@ def _has_phase(text: bytes) -> bool:
     return False
 
 
-FORMAT_VERSION = 12
+FORMAT_VERSION = 13
 """Part of every cache key: raise it when the tables of a Capture, or what stands in them, change."""
 
 
 def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None) -> Capture:
-    """Read one recording (local path or fsspec URL), by its content. BadInput or NotATrace where it holds none."""
+    """Read one recording (local path or fsspec URL), by its content, without the secrets in its names.
+
+    BadInput or NotATrace where it holds none.
+    """
+    from tb_sol_plugin.ingest.privacy import without_secrets
+
+    return without_secrets(_read(path, fs_options=fs_options, progress=progress))
+
+
+def _read(path: str, *, fs_options: dict[str, object] | None, progress: Report | None) -> Capture:
     found = classify(head(path, fs_options=fs_options), base_name(path))
     if found.kind == "proton":
         from tb_sol_plugin.ingest import proton

@@ -8781,11 +8781,11 @@ function TreeCell({ s, c, row, value, link, onToggle }) {
 	});
 }
 // src/sections/table/csv.ts
-/** RFC 4180. A text that a spreadsheet would take for a formula gets a leading apostrophe. */
+/** RFC 4180. A text that a spreadsheet would take for a formula gets a leading apostrophe; full-width signs are read as plain ones. */
 function csvField(value) {
 	if (value === null) return "";
 	if (typeof value !== "string") return String(value);
-	const text = /^[=+@\t\r-]/.test(value) ? `'${value}` : value;
+	const text = /^[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]/.test(value) ? `'${value}` : value;
 	return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, "\"\"")}"` : text;
 }
 function csvOf(s, columns, rows) {

@@ -24,6 +24,7 @@ import pyarrow as pa
 from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.store.options import private
 from tb_sol_plugin.tables.schema import Field, Schema
 from tb_sol_plugin.version import __version__
 
@@ -203,7 +204,7 @@ class Cache:
             return False
         partial = ""
         try:
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private(self.directory)
             partial = tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory)
             for name, schema in schemas.ALL.items():
                 write(capture.tables[name], schema, os.path.join(partial, f"{name}.arrow"))

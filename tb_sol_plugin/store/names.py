@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tb_sol_plugin import format as F
+from tb_sol_plugin import redact
 from tb_sol_plugin.model.recordings import natural
 
 TRACE = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
@@ -41,7 +42,13 @@ def worker_and_span(file_name: str) -> tuple[str, str]:
 
     A profile of Proton `decode.part_2.hatchet` -> (`decode`, `part_2`).
     A SOL capture `host_rank3_12_1623143089861.sol.jsonl` -> (`host_rank3`, `1623143089861`).
+    What has the shape of a secret is `[redacted]` in both.
     """
+    worker, span = _worker_and_span(file_name)
+    return redact.name(worker), redact.name(span)
+
+
+def _worker_and_span(file_name: str) -> tuple[str, str]:
     match = TRACE.match(file_name)
     if match:
         return match.group(1) or file_name, (match.group(2) or "")[1:] or DEFAULT_SPAN
@@ -65,8 +72,13 @@ def rank_in(worker: str) -> int | None:
 def run_name(root_name: str, root_label: str, folder: str, folders: Iterable[str]) -> str:
     """Returns the run of a folder (relative to its root, "" for the root itself).
 
-    The root takes its own last part as name, or "." where a folder inside already has that name.
+    The root takes its own last part as name, or "." where a folder inside already has that name. What has the shape of a
+    secret is `[redacted]`.
     """
+    return redact.name(_run_name(root_name, root_label, folder, folders))
+
+
+def _run_name(root_name: str, root_label: str, folder: str, folders: Iterable[str]) -> str:
     if folder:
         return f"{root_name}/{folder}" if root_name else folder
     if root_name:

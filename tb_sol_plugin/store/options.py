@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import OrderedDict
@@ -46,6 +47,24 @@ def cache_directory(chosen: str | None) -> Path | None:
 
         return Path(platformdirs.user_cache_dir("tb-sol-plugin", appauthor=False))
     return Path(chosen).expanduser() if chosen else None
+
+
+def private(folder: Path) -> None:
+    """Makes a folder, and those above it that are missing, for this user alone; what others may only read is closed to them.
+
+    A folder that a group may write into was shared on purpose: it stays as it is, and its entries are private. OSError as of mkdir.
+    """
+    missing = []
+    at = folder
+    while not at.exists() and at != at.parent:
+        missing.append(at)
+        at = at.parent
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+    mode = folder.stat().st_mode
+    if mode & 0o055 and not mode & 0o022:
+        with contextlib.suppress(OSError):  # another user's: its entries are private all the same
+            folder.chmod(0o700)
 
 
 # -- Answers kept in memory ------------------------------------------------------------------------------------------

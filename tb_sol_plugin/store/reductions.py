@@ -30,7 +30,7 @@ from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import MEMORY_KINDS, SOL_CAPTURE, attached_state, attached_to, companions, shown_with_another
 from tb_sol_plugin.store.load import SETTLE_SECONDS, State, open_here
 from tb_sol_plugin.store.names import rank_in
-from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
+from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory, private
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -93,7 +93,8 @@ class ReductionFiles:
             return False
         path, partial = self._path(key), ""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for folder in (self.directory.parent, self.directory, path.parent):
+                private(folder)
             handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=path.parent)
             with os.fdopen(handle, "wb") as stream:
                 stream.write(body)

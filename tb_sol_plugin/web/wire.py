@@ -305,7 +305,8 @@ def facts_of(facts: Facts) -> RecordingFacts:
 # -- a table section as CSV: shown numbers in base units, unknown as an empty cell -----------------------------------
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""The last four are the full-width signs, which spreadsheets read as the first four."""
 
 
 def csv_of(report: Report, section_id: str = "") -> str:

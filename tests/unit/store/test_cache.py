@@ -17,6 +17,7 @@ from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.store import cache as arrow
 from tb_sol_plugin.store.cache import Cache, key_of
+from tb_sol_plugin.store.reductions import ReductionFiles
 from tb_sol_plugin.tables.schema import Field, Schema
 
 
@@ -179,3 +180,25 @@ def test_cache_entries_are_readable_by_the_user_alone(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "c")
     cache.save("k", small_capture())
     assert stat.S_IMODE((tmp_path / "c" / "k").stat().st_mode) & 0o077 == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_folders_of_the_cache_are_the_user_s_alone(tmp_path: Path) -> None:
+    # GIVEN a cache directory that is not there, with its parent, and an older one that others may read WHEN something is kept
+    for root in (tmp_path / "new" / "c", tmp_path / "old"):
+        if root.name == "old":
+            (root / "parts").mkdir(parents=True)
+            root.chmod(0o755)
+            (root / "parts").chmod(0o755)
+        assert ReductionFiles(root).save("abcd", b"x") and Cache(root).save("k", small_capture())
+        # THEN every folder is open to the user alone, and every file to nobody else
+        for path in (root, *root.rglob("*")):
+            assert path.is_file() or stat.S_IMODE(path.stat().st_mode) == 0o700, path
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_a_cache_that_a_group_shares_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o775)
+    Cache(tmp_path).save("k", small_capture())
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o775 and stat.S_IMODE((tmp_path / "k").stat().st_mode) == 0o700

@@ -85,6 +85,26 @@ def test_a_packed_and_a_plain_file_of_one_name_are_two_workers(tmp_path: Path) -
     assert found == [("x", "default"), ("x.json.gz", "default")]
 
 
+def test_tokens_in_names_of_files_and_folders_are_not_shown(tmp_path: Path) -> None:
+    # GIVEN two folders and two files that differ in a token alone
+    tokens = ["ghp_" + "0123456789abcdefghij" + end for end in "AB"]
+    for token in tokens:
+        for other in tokens:
+            trace(tmp_path / f"job {token}" / f"rank0_{other}.json")
+        trace(tmp_path / f"{token}.json")
+    (tmp_path / f"x_{tokens[0]}.json").write_text("{}")
+    # WHEN the folder is scanned THEN every recording is there under a name of its own, without the token
+    listing = look(*single(str(tmp_path)))
+    workers = [("rank0_[redacted]", "default"), ("rank0_[redacted].json", "default")]
+    assert seen(listing) == {
+        tmp_path.name: [("[redacted]", "default"), ("[redacted].json", "default")],
+        "job [redacted]": workers,
+        "job [redacted] (2)": workers,
+    }
+    files = [r.file for recordings in listing.runs.values() for r in recordings] + [r.file for r in listing.rejected]
+    assert len(files) == 7 and not any(token in file for file in files for token in tokens)
+
+
 def test_a_device_file_in_a_run_is_rejected_with_its_kind(tmp_path: Path) -> None:
     # GIVEN the limits that a recording took from its own folder, and those of the whole logdir
     (tmp_path / "run").mkdir()

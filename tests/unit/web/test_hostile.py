@@ -98,7 +98,7 @@ def test_secrets_of_a_recording_appear_nowhere(tmp_path: Path, caplog: pytest.Lo
     assert b"acme/m" in b"".join(kept)
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd|'/C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize("text", ["=1+1", "+cmd|'/C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1+1", "＋1", "－2+3", "＠SUM(A1)"])
 def test_a_cell_of_a_csv_is_never_a_formula(text: str) -> None:
     assert cell(text) == "'" + text
     assert cell(-2) == -2 and cell("aten::mm") == "aten::mm" and cell(None) == "" and cell(True) == "true"

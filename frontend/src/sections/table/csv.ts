@@ -2,11 +2,11 @@
 import type { Column, Scalar, TableSection } from "../../api/types";
 import { cell, wholeText, type Row } from "./model";
 
-/** RFC 4180. A text that a spreadsheet would take for a formula gets a leading apostrophe. */
+/** RFC 4180. A text that a spreadsheet would take for a formula gets a leading apostrophe; full-width signs are read as plain ones. */
 export function csvField(value: Scalar): string {
   if (value === null) return "";
   if (typeof value !== "string") return String(value);
-  const text = /^[=+@\t\r-]/.test(value) ? `'${value}` : value;
+  const text = /^[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]/.test(value) ? `'${value}` : value;
   return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 
