@@ -41,7 +41,7 @@ from tb_sol_plugin.model.report import (
     make_table,
     number_of,
 )
-from tb_sol_plugin.tables.arrays import whole_numbers
+from tb_sol_plugin.tables.arrays import Floats, codes, factorize, whole_numbers
 from tb_sol_plugin.units import capitalized, human, side_by_side
 
 WELL_KNOWN: Final = ("H100_SXM", "H200", "B200", "A100_SXM_80", "L40S", "MI300X", "RTX_4090", "L4")
@@ -138,17 +138,12 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
     if host_only and here is not None and here.vendor != "cpu":
         here = None
     there = _there(capture, query) if query.device else here
-    now = W.limits(chosen.ops, here) if here is not None else None
+    now = W.limits(chosen.demand, here) if here is not None else None
     devices = _devices(chosen, here, there, now, query)
     if not query.device and (query.dtype == "recorded" or here is None):
         there = _alternative(devices, here)
-    then = W.limits(chosen.ops, there, query.dtype) if there is not None else None
-    dtype = chosen.ops["dtype"].astype(str)
-    keys = {
-        "phases": chosen.phase,
-        "kinds": chosen.ops["kind"].astype(str).to_numpy(dtype=object),
-        "operators": (chosen.ops["name"].astype(str) + (" · " + dtype).where(dtype != "", "")).to_numpy(dtype=object),
-    }
+    then = W.limits(chosen.demand, there, query.dtype) if there is not None else None
+    keys = {"phases": chosen.phase, "kinds": pd.Categorical(chosen.ops["kind"]), "operators": _operators(chosen.ops)}
     frames = {n: W.rows(k, chosen.ops, now, then, chosen.steps) for n, k in keys.items()}
     lacking = W.total(then, chosen.steps).lacking if then is not None else ""
     values = _values(chosen, frames["phases"], now, then, here, there, query)
@@ -265,12 +260,13 @@ def _devices(
             listed.setdefault(table[key].fingerprint, table[key])
     before = W.total(now, chosen.steps).sol_ns if now is not None else None
     measured = float(np.nansum(chosen.ops["measured_ns"].to_numpy(dtype=np.float64))) / chosen.steps
+    flop = np.nan_to_num(chosen.ops["flop"].to_numpy(dtype=np.float64))
     records = []
     for spec in listed.values():
-        found = W.limits(chosen.ops, spec, query.dtype)
+        found = W.limits(chosen.demand, spec, query.dtype)
         whole = W.total(found, chosen.steps)
         limit = whole.sol_ns if spec.memory_bandwidth is not None else None
-        main = _main_type(chosen.ops, found)
+        main = _main_type(flop, found)
         note = _device_note(spec, here, chosen=bool(query.device) and spec is there, lacking=whole.lacking)
         records.append(
             {
@@ -297,11 +293,23 @@ def _key_of(spec: DeviceSpec) -> str:
     return spec.key if spec.key != "unknown" else spec.name
 
 
-def _main_type(ops: pd.DataFrame, found: W.Limits) -> str:
-    flop = np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))
+def _main_type(flop: Floats, found: W.Limits) -> str:
+    """Returns the type of most matrix work, "" without any; of equal ones the first by name."""
     if not flop.any():
         return ""
-    return str(pd.Series(flop).groupby(found.dtype).sum().idxmax())
+    names = (*found.types, "")
+    total = np.bincount(np.where(found.dtype < 0, len(found.types), found.dtype), flop, minlength=len(names))
+    return max(sorted(set(names)), key=lambda name: sum(t for n, t in zip(names, total.tolist(), strict=True) if n == name))
+
+
+def _operators(ops: pd.DataFrame) -> pd.Categorical:
+    """Returns per call its operator and the type it computes in, as a person reads them."""
+    names, types = (ops[c].cat.categories.astype(str).tolist() for c in ("name", "dtype"))
+    pair, first = factorize([codes(ops["name"]), codes(ops["dtype"])])
+    texts = []
+    for name, kind in zip(codes(ops["name"])[first].tolist(), codes(ops["dtype"])[first].tolist(), strict=True):
+        texts.append(names[name] + (f" · {types[kind]}" if types[kind] else ""))
+    return W.labels(pair, texts)
 
 
 # -- Words ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from tb_sol_plugin.metrics.trees.phases import STEP, device_owners, phase_tree
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Mark
-from tb_sol_plugin.tables.arrays import Floats, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, exact_sums
 
 VALUES: Final = (
     "flop",
@@ -76,6 +76,15 @@ def _calls(done: Work, part: Scope) -> Calls:
     rows = np.arange(len(ops)) if part.whole else np.flatnonzero(ops["step"].isin(part.rows).to_numpy())
     chosen = ops if part.whole else ops.iloc[rows]
     return Calls(chosen["host"].to_numpy(dtype=np.int32), rows.astype(np.int64), values_of(chosen, done.by_host_time), chosen, done)
+
+
+def unowned_by_step(capture: Capture, done: Work) -> Ints:
+    """Returns the sum of the device events that no operator owns, per row of `steps` and last those of no step."""
+    step, count = capture.device["step"].to_numpy(), len(capture.steps)
+    if done.by_host_time or done.from_ledger:
+        return np.zeros(count + 1, np.int64)
+    free = np.flatnonzero(done.owner < 0)
+    return exact_sums(np.where(step[free] < 0, count, step[free]), capture.device["duration_ns"].to_numpy()[free], count + 1)
 
 
 def unowned_ns(capture: Capture, done: Work, among: Mask) -> int:
@@ -211,19 +220,49 @@ class Utilization:
     without_peak_flop: int = 0
 
 
+class Performed(NamedTuple):
+    """What calls do that the use of a device follows from: matrix FLOP, whether it is recomputed, its type, and traffic.
+
+    type: place in `types`, the last for unknown. data: bytes of modeled calls, NaN unknown.
+    """
+
+    flop: Floats
+    again: Mask
+    type: npt.NDArray[np.integer]
+    data: Floats
+    types: tuple[str, ...]
+
+    def take(self, rows: npt.NDArray[np.integer] | slice) -> Performed:
+        """Returns the same of some of the calls."""
+        return self._replace(flop=self.flop[rows], again=self.again[rows], type=self.type[rows], data=self.data[rows])
+
+
+def performed(ops: pd.DataFrame) -> Performed:
+    """Returns what the calls `ops` (rows of `Work.ops`) do."""
+    codes = ops["dtype"].cat.codes.to_numpy()
+    names = (*ops["dtype"].cat.categories.astype(str), "")
+    return Performed(
+        flop=np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)),
+        again=ops["recompute"].to_numpy(),
+        type=np.where(codes < 0, len(names) - 1, codes),
+        data=np.where(ops["modeled"].to_numpy(), ops["bytes"].to_numpy(dtype=np.float64), np.nan),
+        types=names,
+    )
+
+
 def utilization(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, *, devices: int = 1) -> Utilization:
     """Returns the use of `devices` equal devices over `time_ns` by the calls `ops` (rows of `Work.ops`)."""
-    flop = np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))
-    again = ops["recompute"].to_numpy()
-    codes = ops["dtype"].cat.codes.to_numpy()
-    names = [*ops["dtype"].cat.categories.astype(str), ""]
-    by_type = {
-        part: np.bincount(np.where(codes < 0, len(names) - 1, codes)[mask], flop[mask], minlength=len(names))
-        for part, mask in (("first", ~again), ("again", again))
-    }
+    return use_of(performed(ops), spec, time_ns, devices=devices)
+
+
+def use_of(done: Performed, spec: DeviceSpec | None, time_ns: int, *, devices: int = 1) -> Utilization:
+    """Returns the same for calls of which only this is known."""
+    flop, names = done.flop, done.types
+    parts = (("first", ~done.again), ("again", done.again))
+    by_type = {part: np.bincount(done.type[mask], flop[mask], minlength=len(names)) for part, mask in parts}
     both = by_type["first"] + by_type["again"]
     if not both.sum() > 0:
-        return Utilization(None, None, None, None, _bandwidth(ops, spec, time_ns, devices), "")
+        return Utilization(None, None, None, None, _bandwidth(done.data, spec, time_ns, devices), "")
     peaks = np.array([(spec.matrix_peak(name) or np.nan) if spec is not None else np.nan for name in names])
     lost = np.isnan(peaks)
 
@@ -236,14 +275,13 @@ def utilization(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, *, dev
         ratio(both),
         round(float(by_type["first"].sum())),
         round(float(by_type["again"].sum())),
-        _bandwidth(ops, spec, time_ns, devices),
+        _bandwidth(done.data, spec, time_ns, devices),
         names[int(np.argmax(both))],
         round(float(both[lost].sum())) if spec is not None else 0,
     )
 
 
-def _bandwidth(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, devices: int) -> float | None:
-    data = ops["bytes"].to_numpy(dtype=np.float64)[ops["modeled"].to_numpy()]
+def _bandwidth(data: Floats, spec: DeviceSpec | None, time_ns: int, devices: int) -> float | None:
     good = np.isfinite(data)
     if spec is None or not spec.memory_bandwidth or time_ns <= 0 or not good.any():
         return None

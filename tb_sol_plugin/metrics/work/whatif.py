@@ -9,6 +9,7 @@ can stand for. Other work keeps its type and its bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -24,8 +25,9 @@ from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
 from tb_sol_plugin.metrics.work.sums import Calls, calls_of, nodes_of, unowned_ns
 from tb_sol_plugin.metrics.work.work import launches_of
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Floats, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 
 Dtype: TypeAlias = Literal["recorded", "bf16", "fp16", "fp8", "tf32", "fp32"]
 
@@ -52,6 +54,7 @@ class Selected:
 
     steps: what sums are divided by; window_ns: length of these steps; spent_ns: time of all their calls, with and without a model;
     phase: label per call, the pass where only the step is around it; by_pass: there are no phases to tell apart, only passes.
+    demand: what the calls ask of a device.
     """
 
     calls: Calls
@@ -60,8 +63,9 @@ class Selected:
     steps: int
     window_ns: int
     spent_ns: int
-    phase: npt.NDArray[np.object_]
+    phase: pd.Categorical
     by_pass: bool
+    demand: Demand
 
 
 def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
@@ -81,9 +85,15 @@ def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
     )
     use = np.flatnonzero(good)
     ops = calls.ops.iloc[use].reset_index(drop=True)
-    phase = _phases(capture, calls)[use]
-    by_pass = len(set(phase.tolist())) < 2
-    phase = np.where(phase == STEP, _passes(ops), phase)
+    phase, names = _phases(capture, calls)
+    phase = phase[use]
+    by_pass = len(np.unique(phase)) < 2
+    passes = _passes(ops)
+    if by_pass:
+        phase, names = passes, [*PASSES]
+    else:
+        phase = np.where(np.array([name == STEP for name in names])[phase], len(names) + passes, phase)
+        names += PASSES
     return Selected(
         calls=calls,
         use=use,
@@ -91,9 +101,16 @@ def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
         steps=max(len(rows), 1),
         window_ns=iv.length(windows),
         spent_ns=round(float(np.nansum(calls.values["owned_sum_ns"][inside]))) + _alone(capture, calls, part, rows),
-        phase=_passes(ops) if by_pass else phase,
+        phase=labels(phase, names),
         by_pass=by_pass,
+        demand=demand(ops),
     )
+
+
+def labels(code: npt.NDArray[np.integer], names: Sequence[str]) -> pd.Categorical:
+    """Returns one name per call from its place among `names`; equal names are one label."""
+    place, distinct = pd.factorize(np.array(names, object))
+    return pd.Categorical.from_codes(place[code].astype(np.int32), pd.Index(distinct, dtype=object))
 
 
 def _alone(capture: Capture, calls: Calls, part: Scope, rows: tuple[int, ...]) -> int:
@@ -102,62 +119,90 @@ def _alone(capture: Capture, calls: Calls, part: Scope, rows: tuple[int, ...]) -
     return unowned_ns(capture, calls.done, among)
 
 
-def _phases(capture: Capture, calls: Calls) -> npt.NDArray[np.object_]:
-    """Returns per call the phase right below the step around it, or the outermost phase where it has no step."""
+def _phases(capture: Capture, calls: Calls) -> tuple[Ints, list[str]]:
+    """Returns the phase right below the step around each call, or the outermost phase where it has no step; places among names."""
     tree = phase_tree(capture)
-    names = np.array([*tree.name, OUTSIDE], object)
+    names = pd.factorize(np.array([*tree.name, OUTSIDE], object))
     top = np.arange(len(tree.name) + 1)
     top[-1] = len(tree.name)
     for i, up in enumerate(tree.parent.tolist()):
         if up >= 0:
             top[i] = i if tree.name[up] == STEP and tree.parent[up] < 0 else top[up]
     node = nodes_of(capture, calls)
-    return np.asarray(names[top[np.where(node >= 0, node, len(tree.name))]], object)
+    return np.asarray(names[0][top[np.where(node >= 0, node, len(tree.name))]], np.int64), [str(n) for n in names[1]]
 
 
-def _passes(ops: pd.DataFrame) -> npt.NDArray[np.object_]:
+def _passes(ops: pd.DataFrame) -> Ints:
+    """Returns the place of each call's pass in PASSES."""
     backward = (ops["direction"] == "bwd").to_numpy()
-    return np.array(PASSES, object)[np.where(ops["recompute"].to_numpy(), 2, backward.astype(int))]
+    return np.where(ops["recompute"].to_numpy(), 2, backward.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What calls ask of a device, each distinct demand once: FLOP, vector FLOP, bytes, and the place of the type in `types`.
+
+    of: per call the place of its demand.
+    """
+
+    flop: Floats
+    flop_vector: Floats
+    data: Floats
+    type: Ints
+    types: tuple[str, ...]
+    of: Ints
+
+
+def demand(ops: pd.DataFrame) -> Demand:
+    """Returns what calls (rows of `Work.ops`) ask of a device. Many calls ask the same, so devices are tried on few rows."""
+    names = ops["dtype"].cat.categories
+    code = arrays.codes(ops["dtype"])
+    flop, vector, data = (np.ascontiguousarray(ops[c].to_numpy(dtype=np.float64)) for c in ("flop", "flop_vector", "bytes"))
+    of, first = arrays.numbered(arrays.together(code, *(c.view(np.int64) for c in (flop, vector, data))))  # by bits: NaN is a value
+    return Demand(flop[first], vector[first], data[first], code[first], tuple(str(n) for n in names), of)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Per call: sol_ns (NaN unknown), compute (arithmetic sets it), lacking (the device has no rate for its type), dtype."""
+    """Per call: sol_ns (NaN unknown), compute (arithmetic sets it), lacking (the device has no rate for its type), dtype.
+
+    dtype: place of the type that it computes in among `types`, -1 unknown.
+    """
 
     sol_ns: Floats
     compute: Mask
     lacking: Mask
-    changed: Mask
-    dtype: npt.NDArray[np.object_]
+    dtype: Ints
+    types: tuple[str, ...]
 
 
-def limits(ops: pd.DataFrame, spec: DeviceSpec, dtype: Dtype = "recorded") -> Limits:
-    """Returns limits of calls (rows of `Work.ops`) on a device, with eligible matrix work in `dtype`."""
-    flop, vector, data = (ops[c].to_numpy(dtype=np.float64) for c in ("flop", "flop_vector", "bytes"))
-    before = ops["dtype"].astype(str).to_numpy(dtype=object)
-    changed = eligible(ops, dtype)
-    after = np.where(changed, dtype, before)
+def limits(asked: Demand, spec: DeviceSpec, dtype: Dtype = "recorded") -> Limits:
+    """Returns limits of calls on a device, with eligible matrix work in `dtype`."""
+    names = (*asked.types, dtype)
+    can = np.array([dtype != "recorded" and name in STANDS_FOR.get(dtype, ()) for name in names])
+    changed = can[asked.type] & (asked.flop > 0)
+    after = np.where(changed, len(asked.types), asked.type)
+    data = asked.data
     if changed.any():
-        size = np.array([BYTES.get(name, 0) for name in before], np.float64)
+        size = np.array([BYTES.get(name, 0) for name in names], np.float64)[asked.type]
         data = np.where(changed, data * BYTES[dtype] / np.where(size > 0, size, 1.0), data)
-    codes, names = pd.factorize(after)
-    peak = np.array([*(spec.matrix_peak(str(n)) or np.nan for n in names), np.nan])[codes]
-    vector_peak = np.array([*(spec.vector_peak(str(n)) or np.nan for n in names), np.nan])[codes]
-    lacking = (flop > 0) & np.isnan(peak)
-    sol, bound = limit(flop, vector, data, peak, vector_peak, spec.memory_bandwidth or np.nan)
-    return Limits(sol, bound == 1, lacking, changed, after)
+    peak = np.array([*(spec.matrix_peak(n) or np.nan for n in names), np.nan])[after]
+    vector_peak = np.array([*(spec.vector_peak(n) or np.nan for n in names), np.nan])[after]
+    lacking = (asked.flop > 0) & np.isnan(peak)
+    sol, bound = limit(asked.flop, asked.flop_vector, data, peak, vector_peak, spec.memory_bandwidth or np.nan)
+    return Limits(sol[asked.of], (bound == 1)[asked.of], lacking[asked.of], after[asked.of], names)
 
 
 def eligible(ops: pd.DataFrame, dtype: Dtype) -> Mask:
     """Returns calls whose matrix work would change to `dtype`."""
     if dtype == "recorded":
         return np.zeros(len(ops), bool)
-    floating = ops["dtype"].astype(str).isin(STANDS_FOR[dtype]).to_numpy()
+    floating = arrays.where(ops["dtype"], STANDS_FOR[dtype].__contains__)
     return np.asarray(floating & (ops["flop"].to_numpy(dtype=np.float64) > 0))
 
 
 def rows(
-    keys: npt.NDArray[np.object_], ops: pd.DataFrame, now: Limits | None, then: Limits | None, steps: int, *, most: int = 0
+    keys: pd.Categorical, ops: pd.DataFrame, now: Limits | None, then: Limits | None, steps: int, *, most: int = 0
 ) -> pd.DataFrame:
     """Returns one row per key, longest measured first (largest limit where nothing is measured); per step.
 
@@ -205,8 +250,10 @@ def _sum(codes: npt.NDArray[np.integer], size: int, found: Limits | None, steps:
 def _lacking(codes: npt.NDArray[np.integer], size: int, found: Limits | None) -> list[str]:
     words: list[set[str]] = [set() for _ in range(size)]
     if found is not None:
-        for i in np.flatnonzero(found.lacking).tolist():
-            words[codes[i]].add(str(found.dtype[i]))
+        many = len(found.types) + 1
+        pairs = codes[found.lacking].astype(np.int64) * many + found.dtype[found.lacking]
+        for pair in np.unique(pairs).tolist():
+            words[pair // many].add(found.types[pair % many])
     return [", ".join(sorted(w)) for w in words]
 
 

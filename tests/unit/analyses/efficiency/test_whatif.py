@@ -12,7 +12,7 @@ from tb_sol_plugin.devices.catalog import table
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
-from tb_sol_plugin.metrics.work.whatif import BYTES, STANDS_FOR, eligible, limits
+from tb_sol_plugin.metrics.work.whatif import BYTES, STANDS_FOR, demand, eligible, limits
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import fields
 from tb_sol_plugin.model.report import FactsSection, FigureSection, Report, TableSection, UnavailableReport, encode
@@ -176,7 +176,8 @@ def test_bytes_of_a_memory_bound_product_scale_with_the_element(tmp_path: Path) 
 
 
 def test_only_floating_matrix_work_changes() -> None:
-    ops = pd.DataFrame({"dtype": ["fp32", "tf32", "bf16", "fp16", "fp64", "int8", "fp8", "fp32"], "flop": [1.0] * 7 + [0.0]})
+    types = pd.Categorical(["fp32", "tf32", "bf16", "fp16", "fp64", "int8", "fp8", "fp32"])
+    ops = pd.DataFrame({"dtype": types, "flop": [1.0] * 7 + [0.0]})
     chosen = {d: ops["dtype"][eligible(ops, d)].tolist() for d in ("tf32", "bf16", "fp16", "fp8", "fp32")}  # type: ignore[arg-type]
     assert chosen == {
         "tf32": ["fp32"],
@@ -197,7 +198,7 @@ def test_limits_as_recorded_are_those_of_the_roofline(run: Capture) -> None:
     assert spec is not None
     done = work(run, spec)
     ops = done.ops[done.ops["modeled"].to_numpy()]
-    assert np.allclose(limits(ops, spec).sol_ns, ops["sol_ns"].to_numpy(dtype=float))
+    assert np.allclose(limits(demand(ops), spec).sol_ns, ops["sol_ns"].to_numpy(dtype=float))
 
 
 def test_devices_are_sorted_by_limit_and_name_the_recorded_one(run: Capture) -> None:
