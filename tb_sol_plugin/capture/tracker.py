@@ -51,6 +51,7 @@ class SOLTracker:
     most; trace_stacks: with Python frames, without which a trace has no modules. tensorboard: True (a writer in logdir), False or a summary
     writer. console: reports as plain text (True), as tables where there is a terminal (rich), or none. rank: default that of the process.
     batch, tokens: see `options.Sizes`. copies: in sampled iterations, count copies between memories too.
+    sample_random: sample compiled models that draw random numbers too, which changes the numbers they draw (see `docs/capture.md`).
     memory: record the memory in use at reports, with a walk over model and optimizer; memory_every: that of the device every so many
     iterations as well. memory_peaks: in these iterations, on a GPU, peaks by phase, for which torch's own peak statistics are reset.
     plan: sizes of the model and its layout, as the memory plan names them, where they do not stand in its configuration.
@@ -79,6 +80,7 @@ class SOLTracker:
         tokens: Sizes = None,
         first_iteration: int = 0,
         copies: bool = True,
+        sample_random: bool = False,
         memory: bool = False,
         memory_every: int | None = None,
         memory_peaks: bool = False,
@@ -105,6 +107,7 @@ class SOLTracker:
                 tokens=tokens,
                 first_iteration=first_iteration,
                 copies=copies,
+                sample_random=sample_random,
                 memory=memory,
                 memory_every=memory_every,
                 memory_peaks=memory_peaks,

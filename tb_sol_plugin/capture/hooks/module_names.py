@@ -7,6 +7,7 @@ imported for them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -188,6 +189,26 @@ def any_compiled(model: object) -> bool:
     """Return whether one of `places(model)` is compiled, without making them: this is called after each sampled step."""
     modules = (module for _, root in _roots(model) for module in root.modules())
     return any(_is_compiled(module) or type(module).__name__ == "OptimizedModule" for module in modules)
+
+
+def compiled_and_random(model: object) -> bool:
+    """Return whether a compiled part of the model draws random numbers in this mode, other ones than it would draw eagerly.
+
+    Known are modules in training that drop something: those of torch, and those with a share of that name (`dropout`, `drop_path`,
+    `attention_dropout`) above 0. Inductor draws numbers of its own unless `fallback_random` is set.
+    """
+    if not any_compiled(model) or getattr(sys.modules.get("torch._inductor.config"), "fallback_random", False):
+        return False
+    return any(place.compiled and place.module.training and _drops(place.module) for place in places(model))
+
+
+def _drops(module: nn.Module) -> bool:
+    if type(module).__name__.endswith("RReLU"):
+        return True
+    own = vars(module)
+    shares = [own.get("p")] if "Drop" in type(module).__name__ else []
+    shares += [value for name, value in own.items() if "drop" in name]
+    return any(isinstance(share, (int, float)) and not isinstance(share, bool) and 0 < share <= 1 for share in shares)
 
 
 def _is_compiled(module: nn.Module) -> bool:

@@ -38,6 +38,7 @@ class CaptureOptions:
     tokens: Sizes = None
     first_iteration: int = 0
     copies: bool = True
+    sample_random: bool = False
     memory: bool = False
     memory_every: int | None = None
     memory_peaks: bool = False

@@ -246,7 +246,16 @@ def make_parts(options: CaptureOptions, give_up: Callable[[str], None]) -> Parts
         output=output,
         instrumentation=instrumentation,
         memory=memory,
-        sampling=Sampling(instrumentation, schedule, tracked, environment, guard=guard, note=note, time_layers=options.time_layers),
+        sampling=Sampling(
+            instrumentation,
+            schedule,
+            tracked,
+            environment,
+            guard=guard,
+            note=note,
+            time_layers=options.time_layers,
+            sample_random=options.sample_random,
+        ),
         traces=ProfilerTraces(schedule, environment, guard, note, stacks=options.trace_stacks, memory=memory.on),
         sizes=IterationSizes(options.batch, options.tokens, guard),
     )

@@ -39,6 +39,11 @@ class Schedule:
             return False
         return self.owed or self.index < 2 or self.index % self.every == 0
 
+    def pass_over(self) -> None:
+        """Let the iteration that begins go unsampled for good; traced is the one after it, as if it had been sampled."""
+        self.owed = False
+        self._last_sampled = self.index
+
     def traced(self, *, compiled: bool = False) -> bool:
         """Return whether the iteration that begins now, which is not sampled, is due to be traced.
 
@@ -210,8 +215,18 @@ _active: Final[weakref.WeakSet[Sampling]] = weakref.WeakSet()
 """Those of all trackers that are in a sampled iteration; one at most."""
 
 
+RANDOM: Final = (
+    "the compiled model draws random numbers (dropout), others when it runs eagerly to be counted: its work is not counted, so that "
+    "the training stays as it is. torch._inductor.config.fallback_random = True makes them the same; sample_random=True counts all the same"
+)
+
+
 class Sampling:
-    """Counts the work of the iterations that the schedule names. time_layers: with a pair of device events around each lowest module."""
+    """Counts the work of the iterations that the schedule names. time_layers: with a pair of device events around each lowest module.
+
+    A compiled model runs eagerly while it is counted, and compiled code draws other random numbers than eager code does: with dropout,
+    the training would be another one from then on. Such a model is not sampled unless sample_random says so.
+    """
 
     def __init__(
         self,
@@ -223,10 +238,11 @@ class Sampling:
         guard: Guard,
         note: Callable[[str, str], None],
         time_layers: bool,
+        sample_random: bool,
     ) -> None:
         self.instrumentation = instrumentation
         self._schedule, self._tracked, self._environment = schedule, tracked, environment
-        self._guard, self._note, self._time_layers = guard, note, time_layers
+        self._guard, self._note, self._time_layers, self._sample_random = guard, note, time_layers, sample_random
 
     @property
     def on(self) -> bool:
@@ -237,6 +253,10 @@ class Sampling:
         """Instrument the iteration that begins, if it is due. Returns whether it was; one that could not be had is made up for later."""
         schedule = self._schedule
         schedule.owed = due = schedule.samples()
+        if due and not self._sample_random and self._guard.attempt("random", self._would_draw_others, False):
+            self._note("random", RANDOM)
+            schedule.pass_over()
+            return False
         if due:
             self._environment.find_events()
             if len(_active):
@@ -245,6 +265,11 @@ class Sampling:
                 _active.add(self)
                 schedule.owed = False
         return due
+
+    def _would_draw_others(self) -> bool:
+        from tb_sol_plugin.capture.hooks.module_names import compiled_and_random
+
+        return compiled_and_random(self._tracked.given)
 
     def _enter(self) -> bool:
         tracked = self._tracked

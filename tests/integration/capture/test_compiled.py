@@ -104,6 +104,71 @@ def test_compiled_equals_eager_in_flop_and_bits(tmp_path: Path) -> None:
     assert all(row.flags & COMPILED for row in recorded.ledgers[1] if row.flop)
 
 
+def own_random_numbers(graph: Any, inputs: Any) -> Any:
+    """Stands for inductor: compiled code draws other random numbers than eager code, and another count of them."""
+    made = torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    def call(*args: Any) -> Any:
+        torch.rand(1)
+        return made(*args)
+
+    return call
+
+
+def with_dropout(share: float = 0.3) -> Any:
+    class Dropping(torch.nn.Module):  # the call of a module of torch's own is not compiled in place
+        def __init__(self) -> None:
+            super().__init__()
+            self.block, self.drop = one_block(), torch.nn.Dropout(share)
+
+        def forward(self, x: Any) -> Any:
+            return self.drop(self.block(x))
+
+    return Dropping()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_compiled_model_with_dropout_trains_as_without_the_recorder(tmp_path: Path, whole: bool) -> None:
+    # GIVEN a model with dropout, compiled as a whole or in place WHEN recorded with the options as they are
+    def made() -> Any:
+        torch._dynamo.reset()
+        model = with_dropout()
+        if whole:
+            return torch.compile(model, backend=own_random_numbers)
+        model.compile(backend=own_random_numbers)
+        return model
+
+    untracked = run(made(), regress, steps=6)
+    # THEN loss and weights are those of the untracked run, bit for bit; nothing was sampled, and the file says why
+    assert same(run(made(), regress, steps=6, logdir=tmp_path / "a", every_n_steps=4), untracked)
+    recorded = only(tmp_path / "a")
+    assert recorded.sampled == [] and len(recorded.steps) == 6 and "random" in recorded.notes
+    # AND who asks for the samples gets them, with other random numbers
+    assert not same(run(made(), regress, steps=6, logdir=tmp_path / "b", every_n_steps=4, sample_random=True), untracked)
+    assert only(tmp_path / "b").sampled == [0, 1, 4]
+
+
+def test_only_dropout_that_drops_keeps_a_compiled_model_from_being_sampled() -> None:
+    from tb_sol_plugin.capture.hooks.module_names import compiled_and_random
+
+    class Attention(torch.nn.Module):
+        def __init__(self, dropout: float) -> None:
+            super().__init__()
+            self.dropout_p = dropout
+
+    # GIVEN eager models, compiled ones without dropout, with a share of 0, not in training, with dropout outside of the compiled part
+    beside = torch.nn.Sequential(torch.compile(one_block()), torch.nn.Dropout(0.3))
+    for model in (with_dropout(), torch.compile(one_block()), torch.compile(with_dropout(0)), torch.compile(with_dropout()).eval(), beside):
+        assert not compiled_and_random(model)
+    assert not compiled_and_random(torch.compile(Attention(0.0))) and not compiled_and_random(None)
+    # THEN only those whose compiled part drops something are kept from it, until inductor draws what eager code draws
+    dropping = [torch.compile(with_dropout()), [torch.compile(Attention(0.1))], torch.nn.Sequential(torch.compile(with_dropout()))]
+    assert all(compiled_and_random(model) for model in dropping)
+    config = pytest.importorskip("torch._inductor.config")
+    with config.patch(fallback_random=True):
+        assert not any(compiled_and_random(model) for model in dropping)
+
+
 def test_a_model_compiled_before_tracking_is_seen_in_sampled_steps(tmp_path: Path) -> None:
     # GIVEN a model that ran compiled before it was tracked
     model = torch.compile(one_block(), backend="aot_eager")
