@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Final, Literal
 
 import msgspec
@@ -102,18 +103,19 @@ def _list(text: bytes, certain: bool) -> Classification:
     return Classification("other_json", "JSON list without trace events", "skipped")
 
 
+_STRING: Final = re.compile(rb'("ph"\s*:)|"[^"\\]*(?:\\(?:.|\Z)[^"\\]*)*(?:"|\Z)', re.DOTALL)
+"""The key `ph`, or a string; one that does not close goes on to the end, so that no byte is looked at twice."""
+_DEPTH: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_MARK: Final = bytes(set(range(256)) - {*_DEPTH, ord('"')})
+
+
 def _has_phase(text: bytes) -> bool:
-    """Whether an object in the list has a `ph` of its own: rows of other lists may hold one deeper down."""
-    outer = re.sub(rb'"(?:[^"\\]|\\.)*"', lambda m: m.group() if m.group() == b'"ph"' else b'""', text)
-    depth = 0
-    for token in re.finditer(rb'[\[{}\]]|"ph"\s*:', outer):
-        mark = token.group()[:1]
-        if mark == b'"':
-            if depth == 2:
-                return True
-        else:
-            depth += 1 if mark in b"[{" else -1
-    return False
+    """Whether an object in the list has a `ph` of its own: rows of other lists may hold one deeper down. Grows linearly."""
+    if b'"ph"' not in text:
+        return False
+    marks = _STRING.sub(lambda m: m[1] or b"", text).translate(None, _NO_MARK)  # brackets, and two quotes per `ph`
+    depths = accumulate(_DEPTH.get(mark, 0) for mark in marks)
+    return any(mark == ord('"') and depth == 2 for mark, depth in zip(marks, depths, strict=True))
 
 
 FORMAT_VERSION = 13

@@ -36,10 +36,11 @@ class Decoder(Protocol):
     """Cuts complete events out of text.
 
     `text` starts at event level of a JSON array. `sink` gets the complete events in file order, in one batch or more;
-    nothing is given for the event that is cut off at the end. Returns how far it got and why it stopped there.
+    nothing is given for the event that is cut off at the end. With `damage` entries that are no events are passed over and counted.
+    Returns how far it got and why it stopped there.
     """
 
-    def feed(self, text: bytes, sink: B.Sink) -> B.Fed: ...
+    def feed(self, text: bytes, sink: B.Sink, damage: B.Damage | None = None) -> B.Fed: ...
 
 
 class Columns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -137,6 +138,8 @@ def _count_bare_word(raw: bytes, health: Health, count: int = 1) -> None:
 
 
 Rows: TypeAlias = npt.NDArray[np.int64]
+MOST_GROUPS: Final = 1000
+"""Phases and categories that a batch may hold; real traces have dozens."""
 _PLACE: Final = {key: place for place, key in enumerate((*rules.NUMBERS, *rules.TEXTS))}
 _SCALE: Final = np.array([1.0, *(10.0**p for p in range(K.MOST_DIGITS + 1)), *[np.nan] * 4])
 """By the form of a number, what it is divided by: forms below 0, from the end, are no number."""
@@ -243,8 +246,13 @@ class Batch:
         order = np.argsort(key.astype(np.uint16) if size < 256 else key, kind="stable")  # of 16 bits: by digits
         key = key[order]
         begins = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+        ends = np.concatenate([begins[1:], [self.count]])
+        if len(begins) > MOST_GROUPS:
+            kept = np.sort(np.argsort(begins - ends, kind="stable")[:MOST_GROUPS])
+            begins, ends = begins[kept], ends[kept]
+            self.health.add("event of a rare category among thousands", self.count - int((ends - begins).sum()))
         out = []
-        for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), self.count], strict=True):
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             pair = int(key[begin])
             raw_phase, raw_category = self.raw.field(pair // size), self.raw.field(pair % size)
             cat = None if raw_category in (b"", b"null") else scalar(raw_category)
@@ -418,7 +426,18 @@ def scalar(raw: bytes) -> str:
 
 
 def name_of(health: Health, raw: bytes) -> str:
-    """Returns an event's name; one that is missing, empty or null is "(unnamed)". Bad escapes and bytes are kept, and counted."""
+    """Returns an event's name; one that is missing, empty or null is "(unnamed)". Bad escapes and bytes are kept, and counted.
+
+    A name above `LONGEST_NAME` is cut and ends with its length and checksum: different names stay different.
+    """
+    name = _name(health, raw)
+    if len(name) <= LONGEST_NAME:
+        return name
+    health.add("name above the length limit", 1, name[:80])
+    return f"{name[:LONGEST_NAME]}… ({len(name):,} characters, {zlib.crc32(raw):08x})"
+
+
+def _name(health: Health, raw: bytes) -> str:
     if raw in (b"", b'""', b"null"):
         return "(unnamed)"
     if raw[:1] == b'"':
@@ -435,6 +454,8 @@ def name_of(health: Health, raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
+LONGEST_NAME = 1 << 15
+"""Characters of a name that are kept."""
 Sink = Callable[[Batch], None]
 
 
@@ -446,6 +467,31 @@ class Fed(msgspec.Struct, frozen=True):
     broken: bool
 
 
+class Damage:
+    """What a scanner does with entries of the list that are no events: it passes them over and counts them in `health`.
+
+    patience: bytes that an entry may take which does not end; 0 once no more text comes.
+    """
+
+    def __init__(self, health: Health, patience: int) -> None:
+        self.health, self.patience = health, patience
+        self.counts = np.zeros(K.BUDGET + 1, np.int64)
+        self.counts[K.BUDGET] = AGAIN
+
+    def count(self, view: Text, read: int) -> None:
+        """Count what a scan that read so many bytes has passed over."""
+        for place, reason in ((K.ENTRIES, "entry that is not an event"), (K.UNREADABLE, "unreadable event")):
+            count, first = self.counts[place : place + 2].tolist()
+            if count:
+                self.health.add(reason, count, view.piece(first, 60).decode("utf-8", "replace"))
+        self.counts[: K.BUDGET] = 0
+        self.counts[K.BUDGET] += 4 * read
+
+
+AGAIN = 64 << 20
+"""Bytes that the search for the next event after a damaged one may look at again, besides four times the bytes read."""
+
+
 class Scanner:
     """The decoder. `feed` cuts all complete events out of `text`, which starts at event level."""
 
@@ -453,14 +499,15 @@ class Scanner:
         self.raw = Raw()
         self._rooms: deque[Room] = deque()
 
-    def feed(self, text: bytes, sink: Sink) -> Fed:
+    def feed(self, text: bytes, sink: Sink, damage: Damage | None = None) -> Fed:
         if not text:
             return Fed(0, False, False)
+        patience, passed = (damage.patience, damage.counts.ctypes.data) if damage else (K.STRICT, 0)
         view = text_of(text)
         raw, at, events = self.raw, 0, 0
         room = self._room()
         while True:
-            why, events, at = K.scan(view.address, len(text), at, events, room.addresses(raw.after), raw.values.table)
+            why, events, at = K.scan(view.address, len(text), at, events, room.addresses(raw.after), raw.values.table, patience, passed)
             if why == K.NO_ROOM:
                 raw.values.grow()
                 continue
@@ -472,6 +519,8 @@ class Scanner:
                 room, events = self._room(), 0
             if why != K.FULL:
                 self._rooms.append(room)
+                if damage is not None:
+                    damage.count(view, at)
                 return Fed(at, why == K.CLOSED, why == K.BROKEN)
 
     def _room(self) -> Room:

@@ -87,6 +87,8 @@ def logged(header: dict[str, object], name: str) -> tuple[str, ...]:
 
 TOLD = ("atomic_bsz", "num_nodes", "num_replicas")
 """Numbers that a program adds to its trace with `prof.add_metadata_json`, as `metrics/scaling` reads them."""
+READ: Final = TRACE_KEYS | {*TOLD, "metadata", "host_name", "ERROR", "WARNING"}
+"""Fields that are read; of all others only the name is known."""
 
 
 def metadata(header: dict[str, object]) -> dict[str, str]:

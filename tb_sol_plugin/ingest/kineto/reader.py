@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from types import TracebackType
 
 import msgspec
@@ -21,7 +22,8 @@ from tb_sol_plugin.ingest.kineto import header as H
 from tb_sol_plugin.ingest.kineto import link
 from tb_sol_plugin.ingest.kineto import tables as T
 from tb_sol_plugin.ingest.kineto.columns import Columns, Decoder
-from tb_sol_plugin.ingest.kineto.decode import Batch, Scanner
+from tb_sol_plugin.ingest.kineto.decode import Batch, Damage, Scanner
+from tb_sol_plugin.ingest.kineto.outline import CLOSED, EVENTS, MORE, Outline
 from tb_sol_plugin.ingest.source import Progress, Report, Source
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
@@ -66,10 +68,8 @@ class Pipeline:
 # finding the next thing that can be read.
 
 
-TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
-"""A whole string or one structural character."""
-EVENT_START = re.compile(rb'\{\s*"(?:ph|name|cat|ts|pid|args)"\s*:')
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\(?:.|\Z)[^"\\]*)*(?:"|\Z)', re.DOTALL)
+"""A string; one that does not close goes on to the end, so that no byte is looked at twice."""
 _BARE = re.compile(rb"(?<![\w.\"])(?:-?Infinity|-?inf|NaN|nan|N/A|n/a|undefined)(?![\w.\"])")
 _ESCAPES = re.compile(rb"(\\\\)|\\(?![\"\\/bfnrt]|u[0-9a-fA-F]{4})", re.DOTALL)
 _CONTROL = re.compile(rb"[\x00-\x1f]")
@@ -101,48 +101,29 @@ def mend(text: bytes, health: Health) -> bytes:
 
 
 def header(text: bytes, health: Health) -> dict[str, object] | None:
-    """Returns the header object; None where it stays unreadable."""
+    """Returns the fields of the header object that are of use, None for every other; None where it stays unreadable."""
     for candidate in (text, text.rstrip().rstrip(b",}") + b"}"):
         for mended in (False, True):
             try:
-                value = msgspec.json.decode(mend(candidate, health) if mended else candidate)
+                fields = _FIELDS.decode(mend(candidate, health) if mended else candidate)
+                return {name: _value(name, bytes(raw), health) for name, raw in fields.items()}
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
-            return value if isinstance(value, dict) else None
     return None
 
 
-def skip_entry(text: bytes, final: bool) -> tuple[int, str]:
-    """Returns (bytes to skip, what is skipped) past an entry of the list that cannot be read as an event.
-
-    A value that is no object ends at the next comma or bracket of its own level; an object that is damaged inside
-    ends where the next event seems to start. 0 bytes: more text is needed to tell.
-    """
-    if not text.startswith(b"{"):
-        end = _value_end(text)
-        if end or not final:
-            return end, "entry that is not an event"
-        return len(text), "entry that is not an event"
-    start = EVENT_START.search(text, 1)
-    if start is not None:
-        return start.start(), "unreadable event"
-    return (len(text), "unreadable event") if final else (0, "")
+def _value(name: str, raw: bytes, health: Health) -> object:
+    if name not in H.READ:
+        return None
+    if len(raw) > LONGEST_VALUE:
+        health.add("header value above the length limit", 1, name)
+        return None
+    return msgspec.json.decode(raw)
 
 
-def _value_end(text: bytes) -> int:
-    """Returns bytes up to the comma or bracket that ends the value the text starts with; 0 if it does not end here."""
-    depth = 0
-    for match in re.finditer(rb'"(?:[^"\\]|\\.)*"|[{}\[\],]', text, re.DOTALL):
-        token = match.group()
-        if token in (b"{", b"["):
-            depth += 1
-        elif token in (b"}", b"]"):
-            if depth == 0:
-                return match.start()
-            depth -= 1
-        elif token == b"," and depth == 0:
-            return match.start()
-    return 0
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+LONGEST_VALUE = 4 << 20
+"""Bytes of one header field that are read."""
 
 
 # -- A stream of bytes into the header, the events chunk by chunk, and the rest of the header ------------------------
@@ -152,6 +133,8 @@ def _value_end(text: bytes) -> int:
 CHUNK = 4 << 20
 HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 64 << 20
+MOST_OBJECTS = 100
+"""Objects one after the other in which events are looked for."""
 
 
 class Splitter:
@@ -221,7 +204,7 @@ class Splitter:
 
     def _objects(self) -> Iterator[None]:
         """Yields the first object that has events, of one or more joined together."""
-        while True:
+        for number in count(1):
             before = self._head()
             tail = b"}"
             if before is None:
@@ -239,39 +222,29 @@ class Splitter:
             rest = self._buffer.lstrip()
             if not rest:
                 return
-            if self.columns.total or not rest.startswith(b"{"):
+            if self.columns.total or not rest.startswith(b"{") or number == MOST_OBJECTS:
                 self.warnings.append("text after the end of the trace was not read")
                 return
             self._take(len(self._buffer) - len(rest))
 
     def _head(self) -> tuple[bool, bytes] | None:
         """Advance past `"traceEvents": [`. (True, text before it), (False, a whole object without it) or None at the end."""
-        wanted = 1 << 16
+        outline = Outline(0, events=True)
         while True:
-            self._fill(wanted)
-            depth = 0
-            key_end = -1
-            for match in TOKEN.finditer(self._buffer):
-                token = self._buffer[match.start()]
-                if token in b"{[":
-                    if token == 91 and depth == 1 and key_end >= 0 and self._buffer[key_end : match.start()].strip() == b":":
-                        prefix = self._buffer[: match.start()]
-                        self._take(match.end())
-                        return True, prefix
-                    depth += 1
-                elif token in b"}]":
-                    depth -= 1
-                    if depth == 0:
-                        whole = self._buffer[: match.end() - 1]
-                        self._take(match.end())
-                        return False, whole
-                elif depth == 1:
-                    key_end = match.end() if match.group() == b'"traceEvents"' else -1
+            self._fill(1 << 16)
+            why, read = outline.feed(self._buffer)
+            self._take(read)
+            if why != MORE:
+                self._count_cut(outline)
+                return why == EVENTS, outline.text()
             if self._eof:
+                self._buffer = outline.text()
                 return None
-            if wanted > HEADER_LIMIT:
+            if outline.size > HEADER_LIMIT:
                 raise NotATrace("no traceEvents in the first 256 MB", hint="this JSON is not a profiler trace", file=self.source.name)
-            wanted = 2 * len(self._buffer) + CHUNK
+
+    def _count_cut(self, outline: Outline) -> None:
+        self.columns.health.add("header text above the length limit", outline.cut)
 
     def _check_list(self) -> None:
         """Refuses a list of rows that are not events (a memory timeline holds lists)."""
@@ -288,43 +261,21 @@ class Splitter:
     # -- events -----------------------------------------------------------------------------------------------
 
     def _events(self) -> Iterator[None]:
-        """Decode events up to the bracket that closes their list, which is taken too."""
+        """Decode events up to the bracket that closes their list, which is taken too; what is no event is passed over and counted."""
         wanted = CHUNK
+        damage = Damage(self.columns.health, EVENT_LIMIT)
         while True:
             self._fill(wanted)
-            fed = self.decoder.feed(self._buffer, self._pipeline.put)
+            damage.patience = 0 if self._eof else EVENT_LIMIT
+            fed = self.decoder.feed(self._buffer, self._pipeline.put, damage)
             self._take(fed.consumed)
             if fed.closed:
                 return
-            if fed.broken or (fed.consumed == 0 and (self._eof or wanted > EVENT_LIMIT)):
-                if self._skip():
-                    return
-                wanted = CHUNK
-            elif self._eof and not self._buffer.strip(b" \t\r\n,"):
+            if self._eof:
                 self._ended_early()
                 return
-            elif fed.consumed == 0:
-                wanted = 2 * max(len(self._buffer), CHUNK)
-            else:
-                wanted = CHUNK
+            wanted = CHUNK if fed.consumed else 2 * max(len(self._buffer), CHUNK)
             yield
-
-    def _skip(self) -> bool:
-        """Skips what cannot be read as an event; True at the end of the file."""
-        size = CHUNK
-        while True:
-            self._fill(size)
-            final = self._eof or size > EVENT_LIMIT
-            skipped, what = skip_entry(self._buffer[:size], final)
-            if skipped:
-                break
-            size *= 2
-        cut_off = self._eof and skipped >= len(self._buffer)
-        self.columns.health.add(what, 1, self._buffer[:60].decode("utf-8", "replace"))
-        if cut_off:
-            self._ended_early()
-        self._take(skipped)
-        return cut_off
 
     def _ended_early(self) -> None:
         """Notes that the list of events was not closed."""
@@ -340,28 +291,21 @@ class Splitter:
 
     def _tail(self) -> bytes:
         """Returns the text from after the list to the end of the object, taken."""
-        wanted = 1 << 16
+        outline = Outline(1, events=False)
         while True:
-            self._fill(wanted)
-            depth = 1
-            for match in TOKEN.finditer(self._buffer):
-                token = self._buffer[match.start()]
-                if token in b"{[":
-                    depth += 1
-                elif token in b"}]":
-                    depth -= 1
-                    if depth == 0:
-                        tail = self._buffer[: match.end()]
-                        self._take(match.end())
-                        return tail
-            if self._eof or wanted > HEADER_LIMIT:
+            self._fill(1 << 16)
+            why, read = outline.feed(self._buffer)
+            self._take(read)
+            if why == CLOSED:
+                self._count_cut(outline)
+                return outline.text() + b"}"
+            if self._eof or outline.size > HEADER_LIMIT:
                 if not self.truncated:
                     self.truncated = True
                     self.warnings.append("the file ends in the middle of its header; header fields after the events may be missing")
-                whole = self._buffer[: max(self._buffer.rfind(b","), 0)] + b"}"
+                whole = outline.text()
                 self._take(len(self._buffer))
-                return whole
-            wanted = 2 * len(self._buffer) + CHUNK
+                return whole[: max(whole.rfind(b","), 0)] + b"}"
 
     def _parse_header(self, text: bytes) -> dict[str, object] | None:
         """Returns the header object; a text that stays unreadable is reported and gives the empty header."""

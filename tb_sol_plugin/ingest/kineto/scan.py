@@ -513,12 +513,89 @@ def _event(text, i, n, event, room, table):  # type: ignore[no-untyped-def]
     return INCOMPLETE, i
 
 
+# what `damage` counts: entries that are no objects and where the first stands, unreadable events and where the first stands, and the
+# bytes that may still be looked at again
+ENTRIES, FIRST_ENTRY, UNREADABLE, FIRST_UNREADABLE, BUDGET = range(5)
+STRICT = -1
+"""No patience: `scan` stops at text that is no event."""
+
+
 @njit(cache=True, nogil=True)
-def scan(text, n, i, event, room, table):  # type: ignore[no-untyped-def]
+def _entry_end(text, i, n):  # type: ignore[no-untyped-def]
+    """Returns the index of the comma or bracket that ends the entry at i, which is no object; n + 1 where it does not end."""
+    depth = 0
+    first = i
+    while i < n:
+        c = W.byte(text, i)
+        if c == 34:
+            i = _string_end(text, i, n)
+            continue
+        if c == 123 or c == 91:
+            depth += 1
+        elif c == 125 or c == 93:
+            if depth == 0:
+                return i if i > first else i + 1  # a brace that closes nothing is an entry of its own
+            depth -= 1
+        elif c == 44 and depth == 0:
+            return i
+        i += 1
+    return n + 1
+
+
+@njit(cache=True, nogil=True)
+def _next_event(text, i, n):  # type: ignore[no-untyped-def]
+    """Returns the index from i on at which an object begins whose first key is one of an event; n + 1 where there is none."""
+    while i < n:
+        if W.byte(text, i) != 123:
+            i += 1
+            continue
+        key = _space(text, i + 1, n)
+        if key < n and W.byte(text, key) == 34:
+            length = 0
+            while length < 5 and key + 1 + length < n and W.byte(text, key + 1 + length) != 34:
+                length += 1
+            colon = _space(text, key + length + 2, n)
+            field = _field(text, key + 1, length, n)
+            if colon < n and W.byte(text, colon) == 58 and field >= 0 and field != DUR and field != ID and field != TID:
+                return i
+        i = max(key, i + 1)
+    return n + 1
+
+
+@njit(cache=True, nogil=True)
+def _passed(text, i, n, stopped, patience, damage):  # type: ignore[no-untyped-def]
+    """Returns where to go on after the entry at i, which cannot be read as an event; i where more text is needed to tell.
+
+    stopped: how far it was looked at. An entry that is no object ends at the comma or bracket of its level; a damaged object where the
+    next event seems to start, which looks at the same bytes again: once the budget for that is spent, a sixteenth of them is passed
+    over, so that the time grows with the text whatever is in it.
+    """
+    place = ENTRIES
+    if W.byte(text, i) != 123:
+        end = _entry_end(text, i, n)
+    else:
+        place = UNREADABLE
+        seen = min(stopped, n) - i
+        budget = W.get64(damage, BUDGET) - seen
+        W.put64(damage, BUDGET, budget)
+        end = _next_event(text, i + 1 + (seen >> 4 if budget < 0 else 0), n)
+    if end > n:
+        if n - i <= patience:
+            return i
+        end = n
+    if W.get64(damage, place) == 0:
+        W.put64(damage, place + 1, i)
+    W.put64(damage, place, W.get64(damage, place) + 1)
+    return end
+
+
+@njit(cache=True, nogil=True)
+def scan(text, n, i, event, room, table, patience, damage):  # type: ignore[no-untyped-def]
     """Cut events out of the n bytes at address `text` from i on, which is at event level of a JSON array, into a room from row `event` on.
 
     room: rows and addresses of a `decode.Room`. table: addresses of a `decode.ByteInterner` whose first values are none and the keys of
-    the arguments to keep.
+    the arguments to keep. patience: bytes that an entry may take which does not end (0: no more text comes); entries that cannot be read
+    are passed over and counted at the address `damage`; STRICT stops at them.
     Returns (why it stopped, events, where): `where` is after the last complete event and its comma, or after the closing bracket.
     """
     while True:
@@ -529,16 +606,23 @@ def scan(text, n, i, event, room, table):  # type: ignore[no-untyped-def]
             return INCOMPLETE, event, i
         if W.byte(text, i) == 93:
             return CLOSED, event, i + 1
-        if W.byte(text, i) != 123:
-            return BROKEN, event, i
-        if event >= room[0]:
-            return FULL, event, i
-        why, end = _event(text, i + 1, n, event, room, table)
-        if why != GOING:
+        why, end = BROKEN, i
+        if W.byte(text, i) == 123:
+            if event >= room[0]:
+                return FULL, event, i
+            why, end = _event(text, i + 1, n, event, room, table)
+            if why == GOING:  # what follows an event must be a comma, the end of the list, or not there yet
+                end = _space(text, end, n)
+                if end < n and W.byte(text, end) != 44 and W.byte(text, end) != 93:
+                    why = BROKEN
+        if why == GOING:
+            event += 1
+        elif why == NO_ROOM or patience == STRICT or (why == INCOMPLETE and n - i <= patience):
             return why, event, i
-        # what follows an event must be a comma, the end of the list, or not there yet
-        end = _space(text, end, n)
-        if end < n and W.byte(text, end) != 44 and W.byte(text, end) != 93:
-            return BROKEN, event, i
-        event += 1
+        else:
+            if W.byte(text, i) == 123:
+                _forget(event, room)
+            end = _passed(text, i, n, n if why == INCOMPLETE else end, patience, damage)
+            if end == i:
+                return INCOMPLETE, event, i
         i = end

@@ -120,10 +120,25 @@ def _plain(event: Event, lanes: dict[object, int], launch: int) -> Event:
     return event | {"cat": "user_annotation"} if kind == "scope" else event
 
 
-def _stack(event: Event) -> tuple[str, ...]:
-    args = event.get("args")
-    stack = args.get("call_stack") if isinstance(args, dict) else None
-    return tuple(str(s) for s in stack) if isinstance(stack, list) else ()
+class _Stacks:
+    """Call stacks as nodes of one tree: node 0 is the empty stack, `above` the node of each stack without its last frame."""
+
+    def __init__(self) -> None:
+        self._below: dict[tuple[int, str], int] = {}
+        self.above = [0]
+
+    def node(self, event: Event) -> int:
+        """Returns the node of an event's call stack; grows with the frames, not with their square."""
+        args = event.get("args")
+        stack = args.get("call_stack") if isinstance(args, dict) else None
+        here = 0
+        for frame in stack if isinstance(stack, list) else ():
+            key = here, str(frame)
+            if key not in self._below:
+                self._below[key] = len(self.above)
+                self.above.append(here)
+            here = self._below[key]
+        return here
 
 
 def _time(event: Event) -> float:
@@ -133,11 +148,12 @@ def _time(event: Event) -> float:
 
 def _owners(events: list[Event]) -> Owned:
     """Returns the scope of each kernel, by its flow where it has one, else by the call stack of its launch."""
-    by_stack: dict[tuple[str, ...], list[tuple[float, int]]] = {}
+    stacks = _Stacks()
+    by_stack: dict[int, list[tuple[float, int]]] = {}
     by_place: dict[tuple[object, float], int] = {}
     for place, event in enumerate(events):
         if event.get("ph") == "X" and event.get("cat") == "scope":
-            by_stack.setdefault(_stack(event), []).append((_time(event), place))
+            by_stack.setdefault(stacks.node(event), []).append((_time(event), place))
             by_place[str(event.get("tid")), _time(event)] = place
     for found in by_stack.values():
         found.sort()
@@ -155,13 +171,13 @@ def _owners(events: list[Event]) -> Owned:
     for place, event in enumerate(events):
         if event.get("ph") != "X" or event.get("cat") != "kernel":
             continue
-        stack = _stack(event)
         owner = ends.get((str(event.get("tid")), _time(event)), -1)
-        for length in range(len(stack) - 1, 0, -1) if owner < 0 else ():
-            there = by_stack.get(stack[:length])
-            if there:
-                owner = there[max(bisect_right(there, (_time(event), len(events))) - 1, 0)][1]
-                break
+        node = stacks.above[stacks.node(event)] if owner < 0 else 0
+        while node and node not in by_stack:
+            node = stacks.above[node]
+        if node:
+            there = by_stack[node]
+            owner = there[max(bisect_right(there, (_time(event), len(events))) - 1, 0)][1]
         if owner >= 0:
             kernels.append(place)
             scopes.append(owner)

@@ -420,3 +420,34 @@ def test_nested_sizes_of_a_collective_and_an_accumulation_are_read(tmp_path: Pat
     link = c.tables["backward"].iloc[0]
     names = c.host["name"].astype(str).tolist()
     assert (names[link["forward"]], names[link["backward"]]) == ("aten::add", "autograd::engine::evaluate_function: MulBackward0")
+
+
+def test_a_name_of_megabytes_is_cut_and_different_names_stay_different(tmp_path: Path) -> None:
+    # GIVEN three operators whose names are longer than any name, two of which differ in their last character only
+    t = TraceBuilder()
+    for place, last in enumerate("aab"):
+        t.op("n" * 1_000_000 + last, place * 1_000, 900)
+    # WHEN read
+    c = read(put(tmp_path, t.text()))
+    # THEN their beginnings are kept, as two names, and health says so
+    names = c.host["name"].astype(str)
+    assert names.str.len().max() < 33_000 and names.nunique() == 2 and issues(c)["name above the length limit"] == 2
+
+
+def test_events_between_a_million_other_entries_are_kept(tmp_path: Path) -> None:
+    # GIVEN good events between entries that are no events: numbers, lists, texts, braces that close nothing, and damaged events
+    one = '{"ph": "X", "cat": "cpu_op", "name": "aten::a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
+    entries = [one, *["7"] * 100_000, one, *['["ph", {"ph": 1}]'] * 1_000, one, "}", one, *['{"ph" 1}'] * 1_000, one]
+    # WHEN read THEN each of the five is there, and the others are counted
+    c = read(put(tmp_path, '{"traceEvents": [' + ",".join(entries) + "]}"))
+    assert len(c.host) == 5 and not c.facts.truncated
+    assert issues(c)["entry that is not an event"] == 101_001 and issues(c)["unreadable event"] == 1, "neighboring ones count as one"
+
+
+def test_the_search_for_the_next_event_loses_none_while_few_are_damaged(tmp_path: Path) -> None:
+    # GIVEN 200 events, each behind one whose arguments do not end
+    one = '{"ph": "X", "cat": "cpu_op", "name": "aten::a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
+    text = '{"traceEvents": [' + ",".join(['{"ph":"X","args":{"Input Dims":[[[1]}}', one] * 200) + "]}"
+    # WHEN read THEN every good one is kept, although each damaged one reaches to the end of the file
+    c = read(put(tmp_path, text))
+    assert len(c.host) == 200
