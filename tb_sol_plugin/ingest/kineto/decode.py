@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.ingest.columns import Array, Codes, Interner, ThreadInterner, decimal_ns, whole_number
 from tb_sol_plugin.ingest.health import Health
-from tb_sol_plugin.ingest.kineto import rules
+from tb_sol_plugin.ingest.kineto import rules, spans
 from tb_sol_plugin.ingest.kineto import scan as K
 from tb_sol_plugin.tables.arrays import Ints
 
@@ -475,17 +475,17 @@ class Damage:
 
     def __init__(self, health: Health, patience: int) -> None:
         self.health, self.patience = health, patience
-        self.counts = np.zeros(K.BUDGET + 1, np.int64)
-        self.counts[K.BUDGET] = AGAIN
+        self.counts = np.zeros(spans.BUDGET + 1, np.int64)
+        self.counts[spans.BUDGET] = AGAIN
 
     def count(self, view: Text, read: int) -> None:
         """Count what a scan that read so many bytes has passed over."""
-        for place, reason in ((K.ENTRIES, "entry that is not an event"), (K.UNREADABLE, "unreadable event")):
+        for place, reason in ((spans.ENTRIES, "entry that is not an event"), (spans.UNREADABLE, "unreadable event")):
             count, first = self.counts[place : place + 2].tolist()
             if count:
                 self.health.add(reason, count, view.piece(first, 60).decode("utf-8", "replace"))
-        self.counts[: K.BUDGET] = 0
-        self.counts[K.BUDGET] += 4 * read
+        self.counts[: spans.BUDGET] = 0
+        self.counts[spans.BUDGET] += 4 * read
 
 
 AGAIN = 64 << 20
@@ -502,7 +502,7 @@ class Scanner:
     def feed(self, text: bytes, sink: Sink, damage: Damage | None = None) -> Fed:
         if not text:
             return Fed(0, False, False)
-        patience, passed = (damage.patience, damage.counts.ctypes.data) if damage else (K.STRICT, 0)
+        patience, passed = (damage.patience, damage.counts.ctypes.data) if damage else (spans.STRICT, 0)
         view = text_of(text)
         raw, at, events = self.raw, 0, 0
         room = self._room()

@@ -17,6 +17,23 @@ _NO_KEY, _KEY, _COLON = range(3)
 
 
 @njit(cache=True, nogil=True)
+def _follow_escape(c, state):  # type: ignore[no-untyped-def]
+    """Sets what of an escape is still to come behind byte c, and whether the half of a pair stands before it."""
+    if state[_ESCAPE] == 0:
+        state[_ESCAPE] = 1 if c == 92 else 0
+        state[_PAIR] = 0 if c != 92 and state[_PAIR] == 2 else state[_PAIR]
+    elif state[_ESCAPE] == 1:
+        state[_ESCAPE] = 5 if c == 117 else 0
+        state[_PAIR] = 0
+    else:  # the digits behind backslash and u: 5 to 2; the first half of a pair begins with D8 to DB
+        if state[_ESCAPE] == 5:
+            state[_PAIR] = 1 if c == 68 or c == 100 else 0
+        elif state[_ESCAPE] == 4 and state[_PAIR] == 1:
+            state[_PAIR] = 2 if c == 56 or c == 57 or (c | 32) == 97 or (c | 32) == 98 else 0
+        state[_ESCAPE] = 0 if state[_ESCAPE] == 2 else state[_ESCAPE] - 1
+
+
+@njit(cache=True, nogil=True)
 def _in_string(c, state, longest):  # type: ignore[no-untyped-def]
     """Returns whether byte c of a string is kept; `state` follows its escapes, so that none is cut in two."""
     boundary = state[_ESCAPE] == 0 and (c & 0xC0) != 0x80 and state[_PAIR] < 2
@@ -32,18 +49,7 @@ def _in_string(c, state, longest):  # type: ignore[no-untyped-def]
     if state[_MATCHED] >= 0:
         place = state[_MATCHED]
         state[_MATCHED] = place + 1 if place < len(_NAME) and c == _NAME[place] else -1
-    if state[_ESCAPE] == 0:
-        state[_ESCAPE] = 1 if c == 92 else 0
-        state[_PAIR] = 0 if c != 92 and state[_PAIR] == 2 else state[_PAIR]
-    elif state[_ESCAPE] == 1:
-        state[_ESCAPE] = 5 if c == 117 else 0
-        state[_PAIR] = 0
-    else:  # the digits behind backslash and u: 5 to 2; the first half of a pair begins with D8 to DB
-        if state[_ESCAPE] == 5:
-            state[_PAIR] = 1 if c == 68 or c == 100 else 0
-        elif state[_ESCAPE] == 4 and state[_PAIR] == 1:
-            state[_PAIR] = 2 if c == 56 or c == 57 or (c | 32) == 97 or (c | 32) == 98 else 0
-        state[_ESCAPE] = 0 if state[_ESCAPE] == 2 else state[_ESCAPE] - 1
+    _follow_escape(c, state)
     return state[_KEPT] >= 0
 
 

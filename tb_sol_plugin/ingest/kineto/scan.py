@@ -13,6 +13,7 @@ from numba import njit
 
 from tb_sol_plugin.ingest.kineto import rules
 from tb_sol_plugin.ingest.kineto import words as W
+from tb_sol_plugin.ingest.kineto.spans import STRICT, ends_value, passed, space, string_end, value_end, word_end
 
 # what an event's row in `found` holds: offset and length of the raw value of each field (length 0: absent)
 PH, CAT, NAME, PID, TID, TS, DUR, ID, ARGS = range(9)
@@ -42,87 +43,6 @@ _ZEROS = np.uint64(0x3030303030303030)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 SECRET: Final = 3
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-@njit(cache=True, nogil=True)
-def _string_end(text, i, n):  # type: ignore[no-untyped-def]
-    """Returns the index after the closing quote of the string that opens at i; n + 1 if it does not close."""
-    i += 1
-    while i + W.WIDE <= n:
-        stops = W.quotes(text, i)
-        if stops == 0:
-            i += W.WIDE
-            continue
-        i += W.lowest(stops)
-        if W.byte(text, i) == 34:
-            return i + 1
-        i += 2
-    while i < n:
-        c = W.byte(text, i)
-        if c == 34:
-            return i + 1
-        if c == 92:
-            i += 1
-        i += 1
-    return n + 1
-
-
-@njit(cache=True, nogil=True)
-def _ends_value(c):  # type: ignore[no-untyped-def]
-    """Whether a byte stands behind a number or word: comma, bracket, brace or space."""
-    return c == 44 or c == 125 or c == 93 or c <= 32
-
-
-@njit(cache=True, nogil=True)
-def _word_end(text, i, n):  # type: ignore[no-untyped-def]
-    """Returns the index after the number or word that i is in; n + 1 if it does not end before n."""
-    while i < n:
-        if _ends_value(W.byte(text, i)):
-            return i
-        i += 1
-    return n + 1
-
-
-@njit(cache=True, nogil=True)
-def _value_end(text, i, n):  # type: ignore[no-untyped-def]
-    """Returns the index after the value that starts at i; n + 1 if it does not end before n."""
-    c = W.byte(text, i)
-    if c == 34:
-        return _string_end(text, i, n)
-    if c != 123 and c != 91:
-        return _word_end(text, i, n)
-    depth = 0
-    while i < n:
-        c = W.byte(text, i)
-        if c == 34:
-            i = _string_end(text, i, n)
-            continue
-        if c == 123 or c == 91:
-            depth += 1
-        elif c == 125 or c == 93:
-            depth -= 1
-            if depth == 0:
-                return i + 1
-        i += 1
-    return n + 1
-
-
-@njit(cache=True, nogil=True)
-def _space(text, i, n):  # type: ignore[no-untyped-def]
-    """Returns the index of the next byte that is no space, from i on; n if there is none."""
-    if i < n and W.byte(text, i) > 32:
-        return i
-    i += 1
-    if i < n and W.byte(text, i) > 32:
-        return i
-    while i + W.WIDE <= n:
-        solid = W.solids(text, i)
-        if solid != 0:
-            return i + W.lowest(solid)
-        i += W.WIDE
-    while i < n and W.byte(text, i) <= 32:
-        i += 1
-    return min(i, n)
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
@@ -186,8 +106,8 @@ def _number(text, i, n):  # type: ignore[no-untyped-def]
         i += 1 + places
     elif 0 < count <= 18:
         value, form = _whole(text, first, count), 0
-    if i >= n or not _ends_value(W.byte(text, i)):
-        i, form = _word_end(text, i, n), ODD
+    if i >= n or not ends_value(W.byte(text, i)):
+        i, form = word_end(text, i, n), ODD
     return i, -value if negative else value, form
 
 
@@ -212,8 +132,8 @@ def _time(text, i, n):  # type: ignore[no-untyped-def]
             value += W.byte(text, i + 4) >= 53
             state = ROUNDED if state == EXACT else state
         i += 1 + places
-    if i >= n or not _ends_value(W.byte(text, i)):
-        i, state = _word_end(text, i, n), UNUSUAL
+    if i >= n or not ends_value(W.byte(text, i)):
+        i, state = word_end(text, i, n), UNUSUAL
     return i, -value if negative else value, state
 
 
@@ -422,7 +342,7 @@ def _read(text, v, n, field, which):  # type: ignore[no-untyped-def]
     if (48 <= c <= 57 or c == 45 or c == 46) and (timed or field == ID or (which >= 0 and which < FIRST_TEXT)):
         end, number, kind = _time(text, v, n) if timed else _number(text, v, n)
     else:
-        end, number, kind = _value_end(text, v, n), np.int64(0), UNUSUAL if timed else ODD
+        end, number, kind = value_end(text, v, n), np.int64(0), UNUSUAL if timed else ODD
     if kind == ODD:
         number = v << 32 | (end - v)
         if c == 110 and end - v == 4:
@@ -443,7 +363,7 @@ def _key(text, i, n, opened, last, after, table):  # type: ignore[no-untyped-def
         which = W.get32(after, last)
         end = _expected(text, i + 1, n, which, table)
     if end == 0:
-        end = _string_end(text, i, n)
+        end = string_end(text, i, n)
         if end > n:
             return INCOMPLETE, field, which, i
         size = end - i - 2
@@ -453,12 +373,12 @@ def _key(text, i, n, opened, last, after, table):  # type: ignore[no-untyped-def
             W.put32(after, last, which)
         else:
             field = _field(text, i + 1, size, n)
-    v = _space(text, end, n)
+    v = space(text, end, n)
     if v >= n:
         return INCOMPLETE, field, which, i
     if W.byte(text, v) != 58:
         return BROKEN, field, which, i
-    v = _space(text, v + 1, n)
+    v = space(text, v + 1, n)
     return (GOING if v < n else INCOMPLETE), field, which, v
 
 
@@ -468,11 +388,11 @@ def _event(text, i, n, event, room, table):  # type: ignore[no-untyped-def]
     _blank(event, room)
     opened, begun = 0, False  # where the `args` object began, 0 outside of it; whether one did
     last = ARGUMENTS
-    i = _space(text, i, n)
+    i = space(text, i, n)
     while i < n:
         c = W.byte(text, i)
         if c == 44:
-            i = _space(text, i + 1, n)
+            i = space(text, i + 1, n)
             continue
         if c == 125:
             if not opened:
@@ -489,7 +409,7 @@ def _event(text, i, n, event, room, table):  # type: ignore[no-untyped-def]
             if field == ARGS and first == 123:
                 if begun:
                     _forget(event, room)
-                opened, begun, last, i = v, True, ARGUMENTS + 1, _space(text, v + 1, n)
+                opened, begun, last, i = v, True, ARGUMENTS + 1, space(text, v + 1, n)
                 continue
             i, number, kind = _read(text, v, n, field, which)
             if i > n:
@@ -507,86 +427,10 @@ def _event(text, i, n, event, room, table):  # type: ignore[no-untyped-def]
                     _put(which, event, number, kind, room)
             elif field >= 0:
                 _set(field, event, v, i - v, first, number, kind, room)
-        i = _space(text, i, n)
+        i = space(text, i, n)
         if not opened and i < n and W.byte(text, i) != 44 and W.byte(text, i) != 125:
             return BROKEN, i
     return INCOMPLETE, i
-
-
-# what `damage` counts: entries that are no objects and where the first stands, unreadable events and where the first stands, and the
-# bytes that may still be looked at again
-ENTRIES, FIRST_ENTRY, UNREADABLE, FIRST_UNREADABLE, BUDGET = range(5)
-STRICT = -1
-"""No patience: `scan` stops at text that is no event."""
-
-
-@njit(cache=True, nogil=True)
-def _entry_end(text, i, n):  # type: ignore[no-untyped-def]
-    """Returns the index of the comma or bracket that ends the entry at i, which is no object; n + 1 where it does not end."""
-    depth = 0
-    first = i
-    while i < n:
-        c = W.byte(text, i)
-        if c == 34:
-            i = _string_end(text, i, n)
-            continue
-        if c == 123 or c == 91:
-            depth += 1
-        elif c == 125 or c == 93:
-            if depth == 0:
-                return i if i > first else i + 1  # a brace that closes nothing is an entry of its own
-            depth -= 1
-        elif c == 44 and depth == 0:
-            return i
-        i += 1
-    return n + 1
-
-
-@njit(cache=True, nogil=True)
-def _next_event(text, i, n):  # type: ignore[no-untyped-def]
-    """Returns the index from i on at which an object begins whose first key is one of an event; n + 1 where there is none."""
-    while i < n:
-        if W.byte(text, i) != 123:
-            i += 1
-            continue
-        key = _space(text, i + 1, n)
-        if key < n and W.byte(text, key) == 34:
-            length = 0
-            while length < 5 and key + 1 + length < n and W.byte(text, key + 1 + length) != 34:
-                length += 1
-            colon = _space(text, key + length + 2, n)
-            field = _field(text, key + 1, length, n)
-            if colon < n and W.byte(text, colon) == 58 and field >= 0 and field != DUR and field != ID and field != TID:
-                return i
-        i = max(key, i + 1)
-    return n + 1
-
-
-@njit(cache=True, nogil=True)
-def _passed(text, i, n, stopped, patience, damage):  # type: ignore[no-untyped-def]
-    """Returns where to go on after the entry at i, which cannot be read as an event; i where more text is needed to tell.
-
-    stopped: how far it was looked at. An entry that is no object ends at the comma or bracket of its level; a damaged object where the
-    next event seems to start, which looks at the same bytes again: once the budget for that is spent, a sixteenth of them is passed
-    over, so that the time grows with the text whatever is in it.
-    """
-    place = ENTRIES
-    if W.byte(text, i) != 123:
-        end = _entry_end(text, i, n)
-    else:
-        place = UNREADABLE
-        seen = min(stopped, n) - i
-        budget = W.get64(damage, BUDGET) - seen
-        W.put64(damage, BUDGET, budget)
-        end = _next_event(text, i + 1 + (seen >> 4 if budget < 0 else 0), n)
-    if end > n:
-        if n - i <= patience:
-            return i
-        end = n
-    if W.get64(damage, place) == 0:
-        W.put64(damage, place + 1, i)
-    W.put64(damage, place, W.get64(damage, place) + 1)
-    return end
 
 
 @njit(cache=True, nogil=True)
@@ -599,9 +443,9 @@ def scan(text, n, i, event, room, table, patience, damage):  # type: ignore[no-u
     Returns (why it stopped, events, where): `where` is after the last complete event and its comma, or after the closing bracket.
     """
     while True:
-        i = _space(text, i, n)
+        i = space(text, i, n)
         while i < n and W.byte(text, i) == 44:
-            i = _space(text, i + 1, n)
+            i = space(text, i + 1, n)
         if i >= n:
             return INCOMPLETE, event, i
         if W.byte(text, i) == 93:
@@ -612,7 +456,7 @@ def scan(text, n, i, event, room, table, patience, damage):  # type: ignore[no-u
                 return FULL, event, i
             why, end = _event(text, i + 1, n, event, room, table)
             if why == GOING:  # what follows an event must be a comma, the end of the list, or not there yet
-                end = _space(text, end, n)
+                end = space(text, end, n)
                 if end < n and W.byte(text, end) != 44 and W.byte(text, end) != 93:
                     why = BROKEN
         if why == GOING:
@@ -622,7 +466,7 @@ def scan(text, n, i, event, room, table, patience, damage):  # type: ignore[no-u
         else:
             if W.byte(text, i) == 123:
                 _forget(event, room)
-            end = _passed(text, i, n, n if why == INCOMPLETE else end, patience, damage)
+            end = passed(text, i, n, n if why == INCOMPLETE else end, patience, damage)
             if end == i:
                 return INCOMPLETE, event, i
         i = end

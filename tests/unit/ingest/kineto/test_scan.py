@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tb_sol_plugin.ingest.columns import Interner
 from tb_sol_plugin.ingest.kineto import scan as K
+from tb_sol_plugin.ingest.kineto import spans
 from tb_sol_plugin.ingest.kineto.decode import Batch, Raw, Room, Scanner
 
 KEYS = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args"]
@@ -124,8 +125,8 @@ def test_no_byte_behind_the_text_is_read() -> None:
             if changed is not None:
                 text[changed] = dice.choice(b'"\\{}[]:,. 09-x')
             memory[3 * page - size : 3 * page] = bytes(text)
-            begin, damage = start + 3 * page - size, np.zeros(K.BUDGET + 1, np.int64)
+            begin, damage = start + 3 * page - size, np.zeros(spans.BUDGET + 1, np.int64)
             K.scan(begin, size, 0, 0, room.empty().addresses(raw.after), raw.values.table, 0, damage.ctypes.data)
-            why, events, at = K.scan(begin, size, 0, 0, room.empty().addresses(raw.after), raw.values.table, K.STRICT, 0)
+            why, events, at = K.scan(begin, size, 0, 0, room.empty().addresses(raw.after), raw.values.table, spans.STRICT, 0)
             # THEN it stays inside, and says so
             assert why in (K.INCOMPLETE, K.BROKEN, K.CLOSED) and events <= 2 and at <= size
