@@ -141,8 +141,17 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 MOST_GROUPS: Final = 1000
 """Phases and categories that a batch may hold; real traces have dozens."""
 _PLACE: Final = {key: place for place, key in enumerate((*rules.NUMBERS, *rules.TEXTS))}
-_SCALE: Final = np.array([1.0, *(10.0**p for p in range(K.MOST_DIGITS + 1)), *[np.nan] * 4])
+_SCALE: Final = np.array([1.0, *(10.0**p for p in range(K.MOST_DIGITS + 1)), 1.0, *[np.nan] * 4])
 """By the form of a number, what it is divided by: forms below 0, from the end, are no number."""
+
+
+def _decimals(value: Ints, form: npt.NDArray[np.int8]) -> npt.NDArray[np.float64]:
+    """Returns numbers of any form as floats, NaN for what is none."""
+    out: npt.NDArray[np.float64] = value / _SCALE[form]
+    exact = form == K.FLOAT
+    if exact.any():
+        out[exact] = value[exact].view(np.float64)
+    return out
 
 
 class Room:
@@ -223,6 +232,7 @@ class Batch:
         self._room, self._free = room, free
         self._whole: dict[str, Ints] = {}
         self._codes: dict[tuple[str, int], Codes] = {}
+        self._odd: dict[str, Rows] = {}
 
     def release(self) -> None:
         """Ends the use of the batch."""
@@ -327,7 +337,7 @@ class Batch:
     def _mend_whole(self, value: Ints, form: npt.NDArray[np.int8], odd: Rows, raws: Iterable[bytes]) -> None:
         """Makes whole numbers of decimals and of the `odd` ones, which are read from their bytes, in place."""
         decimal = form > 0
-        value[decimal] = (value[decimal] / _SCALE[form[decimal]]).astype(np.int64)
+        value[decimal] = _decimals(value[decimal], form[decimal]).astype(np.int64)
         for i, raw in zip(odd.tolist(), raws, strict=True):
             value[i] = whole_number(raw)
             _count_bare_word(raw, self.health)
@@ -376,16 +386,19 @@ class Batch:
         if not self.has(key):
             return np.full(len(rows), np.nan)
         value, form = self._column(key)
-        out: npt.NDArray[np.float64] = value / _SCALE[form]
-        odd = np.flatnonzero(form <= K.ODD)
-        if len(odd):  # more digits than one division keeps exact: read once per distinct text
-            distinct = ByteInterner()
-            codes = distinct.codes(self.text, *self._ranges(value[odd]))
-            raws = [distinct.value(i) for i in range(len(distinct))]
-            read = np.fromiter(map(_float, raws), np.float64, len(raws))
-            out[odd] = np.where(np.isfinite(read), read, np.nan)[codes]
-            for raw, count in zip(raws, np.bincount(codes).tolist(), strict=True):
-                _count_bare_word(raw, self.health, count)
+        odd = self._odd.get(key)
+        if odd is None:
+            odd = self._odd[key] = np.flatnonzero(form <= K.ODD)
+        if not len(odd):
+            return _decimals(value[rows], form[rows])
+        out = _decimals(value, form)
+        distinct = ByteInterner()  # many digits, exponents, texts: read once per distinct text
+        codes = distinct.codes(self.text, *self._ranges(value[odd]))
+        raws = [distinct.value(i) for i in range(len(distinct))]
+        read = np.fromiter(map(_float, raws), np.float64, len(raws))
+        out[odd] = np.where(np.isfinite(read), read, np.nan)[codes]
+        for raw, count in zip(raws, np.bincount(codes).tolist(), strict=True):
+            _count_bare_word(raw, self.health, count)
         return out[rows]
 
     def codes(self, key: str, rows: Rows, interner: Interner) -> Codes:

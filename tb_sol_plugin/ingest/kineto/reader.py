@@ -13,6 +13,7 @@ from itertools import count
 from types import TracebackType
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from tb_sol_plugin import redact
@@ -426,8 +427,8 @@ def _facts(
     rank, world, backend = H.distributed(header)
     devices = H.devices(header)
     calls = tables["calls"]["host"].to_numpy()[:2000]
-    call_names = set(tables["host"]["name"].iloc[calls].astype(object).unique()) if len(calls) else set()
-    device_categories = set(tables["device"]["category"].astype(object).unique()) if len(tables["device"]) else set()
+    call_names = _present(tables["host"]["name"].iloc[calls])
+    device_categories = _present(tables["device"]["category"])
     if columns.total == 0:
         warnings = [*warnings, "the file holds no events"]
     return Facts(
@@ -464,5 +465,11 @@ def _regime(tables: dict[str, pd.DataFrame]) -> int:
         return 0
     if (ids[given] == correlation[given]).mean() > 0.95:
         return 2
-    legacy = bool(tables["host"]["category"].astype(object).isin(["Operator", "Runtime"]).any())
+    legacy = bool({"Operator", "Runtime"} & _present(tables["host"]["category"]))
     return 1 if legacy else 3 if (ids == correlation).any() else 4
+
+
+def _present(column: pd.Series) -> set[str]:
+    """Returns the texts that a dictionary-encoded column holds."""
+    texts = column.cat.categories
+    return {str(texts[code]) for code in np.flatnonzero(np.bincount(column.cat.codes, minlength=1)).tolist()} if len(column) else set()

@@ -6,6 +6,7 @@ before each; rows are below the size of their room, and codes come out of the ta
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -28,10 +29,11 @@ UNNAMED, ODD_ARGS = 1, 2
 INCOMPLETE, CLOSED, BROKEN, FULL, NO_ROOM, GOING = range(6)  # GOING: it did not
 # state of a time
 EXACT, ROUNDED, UNUSUAL, MISSING = range(4)
-# form of a number: 0 a whole one, 1 + p a decimal with p places that one division reads exactly, and
-ABSENT, ODD, NULL, EMPTY = -1, -2, -3, -4
 MOST_DIGITS: Final = 15
 """Digits of a decimal that one division reads exactly."""
+# form of a number: 0 a whole one, 1 + p a decimal with p places that one division reads exactly, FLOAT the bits of a float, and
+FLOAT: Final = MOST_DIGITS + 2
+ABSENT, ODD, NULL, EMPTY = -1, -2, -3, -4
 NEVER = 1 << 40
 """Event in which a key was never seen."""
 # the keys of the fields, as numbers of their bytes
@@ -39,6 +41,7 @@ _PH, _CAT, _NAME, _PID, _TID, _TS, _DUR, _ID, _ARGS = (
     int.from_bytes(key, "little") for key in (b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"id", b"args")
 )
 _POWERS = np.array([10**k for k in range(19)], np.int64)
+_SIGN = np.int64(-(1 << 63))
 _ZEROS = np.uint64(0x3030303030303030)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 SECRET: Final = 3
@@ -91,6 +94,20 @@ def _whole(text, i, count):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _quotient(value, places):  # type: ignore[no-untyped-def]
+    """Returns the float nearest to value / 10**places, as its bits. Two bits more than a float has, and one for the rest, decide it."""
+    divisor = _POWERS[places]
+    whole = value // divisor
+    rest = value - whole * divisor
+    shift = 0
+    while value and whole < 1 << 54:
+        whole, rest, shift = 2 * whole, 2 * rest, shift + 1
+        if rest >= divisor:
+            whole, rest = whole + 1, rest - divisor
+    return W.bits(math.ldexp(np.float64(whole | 1 if rest else whole), -shift))
+
+
+@njit(cache=True, nogil=True)
 def _number(text, i, n):  # type: ignore[no-untyped-def]
     """Returns (index after, value, form) of the number that starts at i: of a decimal without its point. ODD: the caller reads it."""
     negative = W.byte(text, i) == 45
@@ -100,15 +117,19 @@ def _number(text, i, n):  # type: ignore[no-untyped-def]
     value, form = np.int64(0), ODD
     if i < n and W.byte(text, i) == 46:
         places = _digits(text, i + 1, n)
-        if 0 < count + places <= MOST_DIGITS:
+        if 0 < count + places <= 18:
             value = _whole(text, first, count) * _POWERS[places] + _whole(text, i + 1, places)
             form = 1 + places
+            if count + places > MOST_DIGITS:
+                value, form = _quotient(value, places), FLOAT
         i += 1 + places
     elif 0 < count <= 18:
         value, form = _whole(text, first, count), 0
     if i >= n or not ends_value(W.byte(text, i)):
         i, form = word_end(text, i, n), ODD
-    return i, -value if negative else value, form
+    if negative:
+        value = value ^ _SIGN if form == FLOAT else -value
+    return i, value, form
 
 
 @njit(cache=True, nogil=True)

@@ -119,3 +119,13 @@ def fold(_context, a, b):  # type: ignore[no-untyped-def]
         return builder.xor(builder.trunc(product, ir.IntType(64)), high)
 
     return types.uint64(types.uint64, types.uint64), codegen
+
+
+@intrinsic
+def bits(_context, number):  # type: ignore[no-untyped-def]
+    """Returns the bits of a float64 as int64."""
+
+    def codegen(_, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.int64(types.float64), codegen
