@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import os
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import BinaryIO, TypeAlias, cast
 
 import fsspec
@@ -16,6 +19,8 @@ from tb_sol_plugin.errors import BadInput
 
 BLOCK = 1 << 20
 IsalError = cast(type[Exception], isal_zlib.IsalError)  # isal's stub declares an instance where there is a class
+GROUP = 4
+"""Blocks that are unpacked ahead at once."""
 PIECE = 1 << 14
 """Stored bytes that salvage unpacks at a time: what damage can cost at most."""
 
@@ -35,8 +40,9 @@ class Source:
     def __init__(self, path: str, fs_options: dict[str, object] | None = None) -> None:
         self.path = path
         self.name = base_name(path)
-        self.truncated = ""
+        self.truncated = self._ending = ""
         self.produced = 0
+        self._pool: ThreadPoolExecutor | None = None
         try:
             self._raw, self.size = _open(path, fs_options or {})
         except FileNotFoundError:
@@ -62,10 +68,34 @@ class Source:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
         self._raw.close()
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
         """Yields uncompressed blocks; a damaged or truncated gzip stream gives what it held and sets `truncated`."""
+        yield from self._read(size)
+        self.truncated = self._ending
+
+    def ahead(self, size: int = BLOCK) -> Iterator[bytes]:
+        """Yields what `blocks` yields; of a file of more than a few blocks they are unpacked on a thread of its own, before they are asked
+        for. Errors and `truncated` come where `blocks` has them.
+        """
+        blocks = self._read(size)
+        group = list(islice(blocks, GROUP))
+        if len(group) == GROUP:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="tb-sol-unpack")
+            waiting: deque[Future[list[bytes]]] = deque()
+            while group:
+                while len(waiting) < 2:
+                    waiting.append(self._pool.submit(lambda: list(islice(blocks, GROUP))))
+                yield from group
+                group = waiting.popleft().result()
+        yield from group
+        self.truncated = self._ending
+
+    def _read(self, size: int) -> Iterator[bytes]:
+        """Yields uncompressed blocks; `_ending` says at last how the stream ended."""
         try:
             magic = self._raw.read(2)
             self._raw.seek(0)
@@ -84,7 +114,7 @@ class Source:
                     raise BadInput(
                         f"reading failed: {type(error).__name__}", hint="check the disk or the connection", file=self.name
                     ) from None
-                self.truncated = f"reading failed after {self.produced:,} bytes of text"
+                self._ending = f"reading failed after {self.produced:,} bytes of text"
                 return
             if not block:
                 return
@@ -107,7 +137,7 @@ class Source:
             pass
         except (zlib.error, IsalError):
             how = "is damaged"
-        self.truncated = f"the gzip stream {how}, after {self.produced:,} bytes of text"
+        self._ending = f"the gzip stream {how}, after {self.produced:,} bytes of text"
 
 
 def inflated(blocks: Iterator[bytes]) -> Iterator[bytes]:
