@@ -16,6 +16,7 @@ import msgspec
 from isal import igzip, isal_zlib
 
 from tb_sol_plugin.errors import BadInput
+from tb_sol_plugin.ingest import limits
 
 BLOCK = 1 << 20
 IsalError = cast(type[Exception], isal_zlib.IsalError)  # isal's stub declares an instance where there is a class
@@ -34,10 +35,12 @@ class Source:
     """A file being read once, front to back.
 
     `blocks()` yields uncompressed bytes. `position` counts stored bytes read, `size` is the stored size (0 unknown),
-    `truncated` says how a compressed stream ended too early ("" if it did not). Raises BadInput for what cannot be opened.
+    `truncated` says how a compressed stream ended too early ("" if it did not). Raises BadInput for what cannot be opened, and for text
+    above the limit (`limits.TEXT`), of which a reader that keeps all of it has one part in `share`. hint: how to record less.
     """
 
-    def __init__(self, path: str, fs_options: dict[str, object] | None = None) -> None:
+    def __init__(self, path: str, fs_options: dict[str, object] | None = None, *, share: int = 1, hint: str = "") -> None:
+        self.largest, self._hint = limits.most(limits.TEXT, share), hint
         self.path = path
         self.name = base_name(path)
         self.truncated = self._ending = ""
@@ -118,8 +121,12 @@ class Source:
                 return
             if not block:
                 return
-            self.produced += len(block)
+            self._count(block)
             yield block
+
+    def _count(self, block: bytes) -> None:
+        self.produced += len(block)
+        limits.check(limits.TEXT, self.produced, self.largest, self.name, self._hint)
 
     def _salvage(self) -> Iterator[bytes]:
         """Yields what a damaged gzip stream still holds behind the blocks already given: unpacked once more, in small pieces."""
@@ -131,7 +138,7 @@ class Source:
                 seen += len(piece)
                 fresh = piece[max(len(piece) - (seen - given), 0) :] if seen > given else b""
                 if fresh:
-                    self.produced += len(fresh)
+                    self._count(fresh)
                     yield fresh
         except EOFError:
             pass

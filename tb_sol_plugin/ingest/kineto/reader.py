@@ -20,6 +20,7 @@ import pandas as pd
 
 from tb_sol_plugin import redact
 from tb_sol_plugin.errors import BadInput, NotATrace
+from tb_sol_plugin.ingest import limits
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.kineto import header as H
 from tb_sol_plugin.ingest.kineto import link
@@ -265,13 +266,14 @@ class Splitter:
 
     def _events(self) -> Iterator[None]:
         """Decode events up to the bracket that closes their list, which is taken too; what is no event is passed over and counted."""
-        wanted = CHUNK
+        wanted, most = CHUNK, limits.most(limits.ROWS)
         damage = Damage(self.columns.health, EVENT_LIMIT)
         while True:
             self._fill(wanted)
             damage.patience = 0 if self._eof else EVENT_LIMIT
             fed = self.decoder.feed(self._buffer, self._pipeline.put, damage)
             self._take(fed.consumed)
+            limits.check(limits.ROWS, self.columns.total, most, self.source.name, "record fewer steps")
             if fed.closed:
                 return
             if self._eof:

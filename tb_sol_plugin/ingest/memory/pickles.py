@@ -26,7 +26,7 @@ from tb_sol_plugin.errors import BadInput
 
 
 # why it stopped
-GOOD, CUT, REFUSED, DEEP, LARGE, MALFORMED, LONG_NUMBER, NO_MEMO, OVERFULL = range(9)
+GOOD, CUT, REFUSED, DEEP, LARGE, MALFORMED, LONG_NUMBER, NO_MEMO, BAD_KEY = range(9)
 LONGEST_NUMBER = 9
 """Bytes of a whole number: 64 bits and a sign."""
 LONGEST_LINE = 64
@@ -231,6 +231,8 @@ def _few(op, stack, size, floor):  # type: ignore[no-untyped-def]
     low = size - count - into
     if low < floor:
         return np.int64(-1), np.int64(0), np.int64(0)
+    if op == SETITEM and stack[size - 2] > 0:
+        return np.int64(-BAD_KEY), np.int64(0), np.int64(0)
     if op == DUP:
         return size, np.int64(stack[low]), np.int64(0)
     deep = _deepest(stack, low + into, size) + 1
@@ -252,6 +254,10 @@ def _many(op, stack, size, low, floor, opened):  # type: ignore[no-untyped-def]
     of_pairs = op in (SETITEMS, DICT)
     if opened < 0 or (of_pairs and items % 2) or low - into < floor:
         return np.int64(-1), np.int64(0), np.int64(0)
+    if of_pairs:
+        for k in range(low, size, 2):
+            if stack[k] > 0:
+                return np.int64(-BAD_KEY), np.int64(0), np.int64(0)
     deep = _deepest(stack, low, size) + 1
     cost = items // 2 * OF_PAIR if of_pairs else items * OF_ITEM
     if not into:
@@ -278,9 +284,11 @@ def _last(action, size, opened):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _why_stopped(why, size):  # type: ignore[no-untyped-def]
-    """Returns why the walk stops: `why` where it says so, too few values, or a depth above the deepest."""
+    """Returns why the walk stops: `why` where it says so, too few values, a key that is no plain one, or a depth above the deepest."""
     if why != GOOD:
         return why
+    if size == -BAD_KEY:
+        return BAD_KEY
     return MALFORMED if size < 0 else DEEP
 
 
@@ -373,6 +381,7 @@ _WHY: Final = {
     LARGE: ("its values would take more than {most:,} MiB of memory", "write a shorter history"),
     MALFORMED: ("it is damaged at byte {at:,}", AGAIN),
     LONG_NUMBER: ("a number of more than 64 bits at byte {at:,}", SAFE),
+    BAD_KEY: ("the key of a dict at byte {at:,} is a list, tuple or dict", SAFE),
     NO_MEMO: ("it is damaged at byte {at:,}: it refers to a value that is not there", AGAIN),
 }
 _NAMES: Final = {code: name for name, code in _CODES.items()}

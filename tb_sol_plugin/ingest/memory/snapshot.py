@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from sys import getsizeof
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.errors import BadInput, NotATrace
+from tb_sol_plugin.ingest import limits
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.memory import pickles
 from tb_sol_plugin.ingest.memory.pickles import Plain
@@ -30,10 +32,15 @@ STATES: Final = {
     "active_allocated": "active_allocated", "active_awaiting_free": "active_awaiting_free",
     "active_pending_free": "active_awaiting_free", "inactive": "inactive",
 }  # fmt: skip
+SHARE: Final = 16
+"""One part in so many of the limit of text: all of it is kept."""
+LESS: Final = "keep a shorter history: torch.cuda.memory._record_memory_history(max_entries=100000)"
+LEAST: Final = 8
+"""Bytes of a file that each block or entry of the history takes, and more: a file with more of them refers to the same ones again."""
 MOST_FRAMES: Final = 256
 """Frames of one call stack that are kept, from the innermost on."""
 MOST_TEXT: Final = 256 << 20
-"""Characters of distinct call stacks that are kept."""
+"""Bytes of distinct call stacks that are kept."""
 SINCE_1970: Final = 10**14
 """A time in microseconds from here on is one since 1970."""
 LATEST_US: Final = 9 * 10**15
@@ -47,39 +54,38 @@ Entry = dict[object, Plain]
 
 def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None) -> Capture:
     """Read one snapshot (local path or fsspec URL). BadInput where it is damaged or refused, NotATrace where it is another pickle."""
-    with Source(path, fs_options) as source:
+    with Source(path, fs_options, share=SHARE, hint=LESS) as source:
         data = _all_of(source, progress)
         name, size, broken = source.name, source.size, source.truncated
     if broken:
         raise BadInput(f"this memory snapshot cannot be read: {broken}", hint=pickles.AGAIN, file=name)
-    value = pickles.load(data, file=name, what="memory snapshot")
+    value = pickles.load(data, file=name, what="memory snapshot", largest=len(data))
+    text = len(data)
+    del data
     if progress is not None:
         progress(Progress(size, size, 0, "linking"))
-    return capture_of(value, file=name, size=size)
+    return capture_of(value, file=name, size=size, text=text)
 
 
 def _all_of(source: Source, progress: Report | None) -> bytes:
-    blocks, size = [], 0
+    blocks = []
     for block in source.blocks():
         blocks.append(block)
-        size += len(block)
-        if size > pickles.LARGEST:
-            hint = "keep a shorter history: torch.cuda.memory._record_memory_history(max_entries=100000)"
-            raise BadInput(f"the memory snapshot is larger than {pickles.LARGEST >> 20:,} MiB", hint=hint, file=source.name)
         if progress is not None:
             progress(Progress(source.position, source.size, 0, "reading"))
     return b"".join(blocks)
 
 
-def capture_of(value: Plain, *, file: str, size: int = 0) -> Capture:
+def capture_of(value: Plain, *, file: str, size: int = 0, text: int = 1 << 30) -> Capture:
     """Returns the Capture of a loaded snapshot: a dict with `segments` and `device_traces`, or a list of segments as older versions
-    gave.
+    gave. text: bytes of the pickle, in proportion to which its rows and call stacks may be.
     """
-    health, stacks = Health(), _Stacks()
+    health, stacks = Health(), _Stacks(min(MOST_TEXT, 64 * text + (16 << 20)))
     if isinstance(value, list):
         value = {"segments": value}
     if not isinstance(value, dict) or not ("segments" in value or "device_traces" in value):
         raise NotATrace("this pickle is no memory snapshot: it has neither segments nor a history", hint=DUMP, file=file)
+    _check_rows(value, text, file)
     segments = _entries(value.get("segments"), "segment that cannot be read", health)
     blocks, of_blocks = _blocks(segments, stacks, health)
     devices, history = _history(value.get("device_traces"), health)
@@ -121,6 +127,16 @@ def capture_of(value: Plain, *, file: str, size: int = 0) -> Capture:
 
 
 _EMPTY: Final = "call torch.cuda.memory._record_memory_history() before the model is made, and dump while it is in use"
+
+
+def _check_rows(value: Entry, text: int, file: str) -> None:
+    """Raises BadInput where lists that are there once are referred to so often that more rows follow than the file has room for."""
+    segments, traces = ([v for v in found if v] if isinstance(found := value.get(k), list) else [] for k in ("segments", "device_traces"))
+    lists = [*(s.get("blocks") for s in segments if isinstance(s, dict)), *traces, value.get("external_annotations"), segments]
+    rows = sum(len(found) for found in lists if isinstance(found, list))
+    limits.check(limits.ROWS, rows, limits.most(limits.ROWS, 10), file, LESS)
+    if rows > max(text // LEAST, 1000):
+        raise BadInput(f"this memory snapshot is refused: its {rows:,} rows are the same few, over and over", hint=pickles.SAFE, file=file)
 
 
 def _metadata(value: Entry, segments: Sequence[Entry], tables: dict[str, pd.DataFrame]) -> dict[str, str]:
@@ -289,7 +305,8 @@ def _in_order(time_us: Ints, devices: Ints, health: Health) -> Ints:
 class _Stacks:
     """Call stacks as codes of their texts: JSON lists of [file, line, function], innermost first. Code 0 is "none"."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_TEXT) -> None:
+        self._most = most
         self._known: dict[tuple[int, ...], int] = {}
         self._texts: dict[str, int] = {"": 0}
         self._frames: dict[int, list[str | int]] = {}
@@ -320,9 +337,9 @@ class _Stacks:
     def _new(self, frames: list[list[str | int]]) -> int:
         text = json.dumps(frames, separators=(",", ":"), ensure_ascii=False)
         if text not in self._texts:
-            if self._size + len(text) > MOST_TEXT:
+            if self._size + getsizeof(text) > self._most:
                 return -1
-            self._size += len(text)
+            self._size += getsizeof(text)
             self._texts[text] = len(self._texts)
         return self._texts[text]
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.errors import BadInput, NotATrace
+from tb_sol_plugin.ingest import limits
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.source import Progress, Report, Source
 from tb_sol_plugin.model import schemas as S
@@ -31,8 +32,9 @@ THERE_BEFORE: Final = 1
 MADE: Final = 2
 NEW_VERSION: Final = 3
 FREED: Final = 4
-LARGEST: Final = 1 << 30
-"""Bytes of text that are taken in."""
+SHARE: Final = 16
+"""One part in so many of the limit of text."""
+LESS: Final = "record fewer steps"
 SHORT: Final = 1 << 16
 """Bytes that no row of either form reaches."""
 MOST_BYTES: Final = 1 << 48
@@ -59,7 +61,7 @@ _ROW = re.compile(rb"\[\s*\[([^\[\]]*)\]\s*,?\s*\[\s*(\[)?")
 def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None) -> Capture:
     """Read one timeline (local path or fsspec URL). BadInput where it is damaged, NotATrace where it is something else."""
     health = Health()
-    with Source(path, fs_options) as source:
+    with Source(path, fs_options, share=SHARE, hint=LESS) as source:
         text = _Text(source, progress)
         raw = text.is_raw()
         rows = 0
@@ -115,9 +117,6 @@ class _Text:
     def _more(self) -> bool:
         block = next(self._blocks, b"")
         self._taken += len(block)
-        if self._taken > LARGEST:
-            hint = "record fewer steps"
-            raise BadInput(f"the memory timeline is larger than {LARGEST >> 20:,} MiB", hint=hint, file=self._source.name)
         self._buffer += block
         if self._progress is not None:
             self._progress(Progress(self._source.position, self._source.size, 0, "reading"))
@@ -156,7 +155,7 @@ class _Text:
     def rows(self, decoder: Decoder, width: int) -> Iterator[Ints]:
         """Yields the rows of the list that begins here, as arrays of shape (rows, width); rows behind a cut are left out."""
         self._buffer = self._buffer.lstrip()[1:]
-        closed = False
+        closed, rows, most = False, 0, limits.most(limits.ROWS, 10)
         while True:
             end = self._buffer.rfind(b"]") + 1
             if end:
@@ -167,7 +166,10 @@ class _Text:
                     piece = piece[:-1].rstrip() if piece.endswith(b"]") else piece
                 piece = piece.strip(b" \t\r\n,")
                 if piece:
-                    yield self._array(decoder, b"[" + piece + b"]", width)
+                    found = self._array(decoder, b"[" + piece + b"]", width)
+                    rows += len(found)
+                    limits.check(limits.ROWS, rows, most, self._source.name, LESS)
+                    yield found
             if len(self._buffer) > SHORT:
                 raise BadInput("a row of this memory timeline does not end", hint=EXPORT, file=self._source.name)
             if not self._more():

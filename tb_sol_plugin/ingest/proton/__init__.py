@@ -162,14 +162,15 @@ def named(devices: tuple[Device, ...]) -> str:
 
 
 SOURCE: Final = "proton"
-LARGEST: Final = 256 << 20
-"""Bytes of text that are taken in: a profile is sums, and larger ones hold something else."""
+SHARE: Final = 64
+"""One part in so many of the limit of text: a profile is sums, and larger ones hold something else."""
+LESS: Final = "profile a shorter part, or use proton.start(context='shadow')"
 _FLAGS: Final[dict[str, bool | None]] = dict.fromkeys(("record_shapes", "with_stack", "profile_memory", "with_modules"), False)
 
 
 def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None) -> Capture:
     """Read one profile (local path or fsspec URL). BadInput or NotATrace where it holds none."""
-    with Source(path, fs_options) as source:
+    with Source(path, fs_options, share=SHARE, hint=LESS) as source:
         data = _all_of(source, progress)
         name, size, broken = source.name, source.size, source.truncated
     if not data.strip():
@@ -186,13 +187,9 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
 
 
 def _all_of(source: Source, progress: Report | None) -> bytes:
-    blocks, size = [], 0
+    blocks = []
     for block in source.blocks():
         blocks.append(block)
-        size += len(block)
-        if size > LARGEST:
-            hint = "profile a shorter part, or use proton.start(context='shadow')"
-            raise BadInput(f"the profile is larger than {LARGEST >> 20} MiB", hint=hint, file=source.name)
         if progress is not None:
             progress(Progress(source.position, source.size, 0, "reading"))
     return b"".join(blocks)

@@ -20,8 +20,8 @@ from tb_sol_plugin.ingest.kineto import reader
 from tb_sol_plugin.ingest.source import Progress, Report, Source
 from tb_sol_plugin.model.capture import Capture
 
-LARGEST: Final = 512 << 20
-"""Bytes of text that are taken in."""
+SHARE: Final = 32
+"""One part in so many of the limit of text: all of it is kept."""
 NOT_NAMED: Final = "a Proton trace names no device and holds no copies"
 NO_SCOPES: Final = "this Proton trace holds no scopes of the host: kernels stand without the scopes that launched them"
 LAUNCH: Final = "proton_runtime"
@@ -39,7 +39,7 @@ class Owned(NamedTuple):
 
 def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None) -> Capture:
     """Read one trace. BadInput where it is no JSON or too large."""
-    with Source(path, fs_options) as source:
+    with Source(path, fs_options, share=SHARE, hint="trace a shorter part") as source:
         text = _text(source, progress)
         name, size, broken = source.name, source.size, source.truncated
     events = _events(text, name)
@@ -62,16 +62,14 @@ class _Text(Source):
     def __init__(self, data: bytes, name: str, size: int, truncated: str) -> None:
         self.path = self.name = name
         self.truncated, self.produced, self.size = truncated, 0, size
+        self.largest, self._hint = 2 * len(data) + 1, ""
         self._raw = io.BytesIO(data)
 
 
 def _text(source: Source, progress: Report | None) -> str:
-    blocks, size = [], 0
+    blocks = []
     for block in source.blocks():
         blocks.append(block)
-        size += len(block)
-        if size > LARGEST:
-            raise BadInput(f"the trace is larger than {LARGEST >> 20} MiB", hint="trace a shorter part", file=source.name)
         if progress is not None:
             progress(Progress(source.position, source.size, 0, "reading"))
     return b"".join(blocks).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")

@@ -21,6 +21,7 @@ from tb_sol_plugin import format as F
 from tb_sol_plugin import redact
 from tb_sol_plugin.devices.spec import MATRIX_COLUMNS, VECTOR_COLUMNS, DeviceProps, DeviceSpec
 from tb_sol_plugin.errors import BadInput, NotATrace
+from tb_sol_plugin.ingest import limits as bounds
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.sol import records as R
 from tb_sol_plugin.ingest.sol import tables
@@ -445,6 +446,7 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
         with Source(part, fs_options) as source:
             name = name or source.name
             for done in reading.read(source):
+                bounds.check(bounds.ROWS, done, bounds.most(bounds.ROWS, 10), name)
                 now = time.monotonic()
                 if progress is not None and now - last > 0.1:
                     progress(Progress(source.position, source.size, done, "reading"))

@@ -135,7 +135,7 @@ def test_a_registered_extension_does_not_run(tmp_path: Path) -> None:
         (b"\x80\x04e.", "damaged"),
         (b"\x80\x04}(Nu.", "damaged"),
         (b"\x80\x04NNa.", "damaged"),
-        (b"\x80\x04}]Ns.", "damaged"),
+        (b"\x80\x04}]Ns.", "the key of a dict"),
         (b"", "ends too early"),
     ],
 )
@@ -149,6 +149,45 @@ def test_pickles_that_would_fill_memory_or_are_damaged_are_one_error(data: bytes
 def test_a_file_above_the_largest_size_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="larger than 1 MiB"):
         load(b"\x80\x04N." + bytes(1 << 20), file="f", largest=1 << 20)
+
+
+DOUBLED = b")" + b"2\x86" * 30
+"""A tuple of a tuple twice, thirty levels deep: to hash it takes a thousand million steps."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"}" + DOUBLED + b"Ns.", b"}(" + DOUBLED + b"Nu.", b"(" + DOUBLED + b"Nd.", b"}]Ns.", b"}(K\x01N}Nu."],
+    ids=["set item", "set items", "dict", "list as a key", "dict as a key"],
+)
+def test_keys_are_texts_or_numbers(body: bytes) -> None:
+    # GIVEN a dict whose key is a tuple, list or dict WHEN loaded THEN it is refused ahead of hashing it
+    with pytest.raises(BadInput, match=r"the key of a dict at byte [\d,]+ is a list, tuple or dict"):
+        load(b"\x80\x04" + body, file="f")
+
+
+def test_blocks_that_stand_once_and_are_referred_to_often_are_refused(tmp_path: Path) -> None:
+    # GIVEN 50 kB that hold one segment of 5,000 references to one block, and 500 references to that segment (more of them took 2.5 GB)
+    block = {"size": 512, "state": "active_allocated"}
+    segment = {"device": 0, "blocks": [block] * 5_000}
+    path = tmp_path / "memory.pickle"
+    path.write_bytes(pickle.dumps({"segments": [segment] * 500, "device_traces": []}, 4))
+    # WHEN opened THEN it is refused, and says why
+    with pytest.raises(BadInput, match="2,500,500 rows are the same few"):
+        ingest.read(str(path))
+
+
+def test_call_stacks_are_kept_in_proportion_to_the_file(tmp_path: Path) -> None:
+    # GIVEN 1,000 entries with call stacks of 20 to 60 frames whose names have 1,000 wide characters: 150 MB of text
+    frames = [{"filename": chr(0x4E00 + i) * 1000, "line": i, "name": "f"} for i in range(60)]
+    trace = [{"action": "alloc", "addr": i, "size": 512, "frames": frames[i % 40 :] + frames[: i // 40]} for i in range(1_000)]
+    path = tmp_path / "memory.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}, 4))
+    # WHEN opened THEN all entries are there, those without room for their frames are counted
+    capture = ingest.read(str(path))
+    issues = capture.tables["issues"]
+    assert len(capture.tables["memory_events"]) == 1_000 and "call stack left out" in set(issues["reason"].astype(str))
+    assert sum(map(len, capture.tables["memory_events"]["frames"].cat.categories)) < 40e6
 
 
 PLAIN = st.recursive(

@@ -11,7 +11,7 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput, NotATrace
-from tb_sol_plugin.ingest import proton
+from tb_sol_plugin.ingest import limits
 from tb_sol_plugin.ingest.proton import decode, tables
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import registry
@@ -141,9 +141,9 @@ def test_a_trace_inside_messagepack_is_named(tmp_path: Path) -> None:
 
 def test_size_and_number_of_frames_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = json.dumps([root(*(kernel("k", 1) for _ in range(50))), ONE])
-    monkeypatch.setattr(proton, "LARGEST", 1 << 10)
+    monkeypatch.setenv(limits.TEXT, str(64 * 1024 / 1e9))
     assert "larger than" in refused(tmp_path, text).message
-    monkeypatch.setattr(proton, "LARGEST", 1 << 30)
+    monkeypatch.delenv(limits.TEXT)
     monkeypatch.setattr(tables, "MOST_FRAMES", 20)
     assert "more than 20 frames" in refused(tmp_path, text).message
 
