@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin import redact
-from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.tables.arrays import Ints
 
 _WORD = np.isin(np.arange(256), np.frombuffer(redact.WORD.encode(), np.uint8))
@@ -27,12 +27,19 @@ def without_secrets(capture: Capture) -> Capture:
     shared = {id(c): c for c in (c.cat.categories for c in _text_columns(capture))}
     known = dict.fromkeys(str(text) for categories in shared.values() for text in categories.tolist())
     shown = _shown(list(known))
-    file = redact.name(capture.facts.file)
-    if not shown and file == capture.facts.file:
+    facts = _facts(capture.facts)
+    if not shown and facts is capture.facts:
         return capture
     renamed = {key: _renamed(categories, shown) for key, categories in shared.items()}
     tables = {name: _table(table, renamed) for name, table in capture.tables.items()}
-    return Capture(msgspec.structs.replace(capture.facts, file=file), tables)
+    return Capture(facts, tables)
+
+
+def _facts(facts: Facts) -> Facts:
+    """Returns the facts with every text cleaned: what readers redact by its label, this does by its shape."""
+    held = msgspec.to_builtins(facts)
+    clean = _inside(held, labels=False)
+    return facts if clean == held else msgspec.convert(clean, Facts)
 
 
 def _text_columns(capture: Capture) -> Iterable[pd.Series]:
@@ -125,18 +132,17 @@ def _clean(text: str) -> str:
     return redact.name(text)
 
 
-def _inside(content: object) -> object:
+def _inside(content: object, *, labels: bool = True) -> object:
+    """Returns content of JSON without secrets. labels: a text under the name of a secret is one too, unless it is a number."""
     if isinstance(content, str):
         return redact.name(content)
-    if isinstance(content, list):
-        return [_inside(one) for one in content]
+    if isinstance(content, (list, tuple)):
+        return type(content)(_inside(one, labels=labels) for one in content)
     if isinstance(content, dict):
-        return {redact.name(key): _labeled(key, one) for key, one in content.items()}
+        pairs = ((key, redact.HIDDEN if labels and _labeled(key, one) else one) for key, one in content.items())
+        return {redact.name(key): _inside(one, labels=labels) for key, one in pairs}
     return content
 
 
-def _labeled(key: str, content: object) -> object:
-    """Returns what stands under a key: a text under the name of a secret is one, unless it is a number."""
-    if isinstance(content, str) and content and not content.isdecimal() and redact.secret_name(key):
-        return redact.HIDDEN
-    return _inside(content)
+def _labeled(key: str, content: object) -> bool:
+    return isinstance(content, str) and content != "" and not content.isdecimal() and redact.secret_name(key)

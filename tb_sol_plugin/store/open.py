@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tb_sol_plugin import redact
 from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
 from tb_sol_plugin.model.answer import AnalysisRequest, Run
@@ -86,7 +87,7 @@ def recording_of(path: str, options: StoreOptions) -> Recording:
     name = files.shown(basename(path))
     worker, span = names.worker_and_span(name)
     kind = names.kind_of(name) or _kind_inside(path, name, options)
-    return Recording("", worker, span, path, name, size, mtime, kind)
+    return Recording("", worker, span, path, redact.name(name), size, mtime, kind)
 
 
 def _kind_inside(path: str, name: str, options: StoreOptions) -> str:
@@ -110,7 +111,8 @@ def captures_in_folder_of(path: str, options: StoreOptions) -> list[Recording]:
         entries = [files.Entry(files.shown(e.name), e.path, e.stat().st_size, e.stat().st_mtime) for e in found[:MOST_BESIDE]]
     except OSError:
         return []
-    return [Recording("", *names.worker_and_span(e.file), e.path, e.file, e.size, e.mtime, "sol_capture") for e in files.merged(entries)]
+    merged = files.merged(entries)
+    return [Recording("", *names.worker_and_span(e.file), e.path, redact.name(e.file), e.size, e.mtime, "sol_capture") for e in merged]
 
 
 def near_it(one: Recording, path: str, options: StoreOptions) -> list[Recording]:
