@@ -17,6 +17,7 @@ once and holds the end of the copy. Launches of graphs do not block for a copy i
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -154,9 +155,8 @@ def _reasons(capture: Capture, found: pd.DataFrame, wait: Ints, thresholds: Thre
     return np.asarray(names[np.select([answers[r] for r in REASONS], range(len(REASONS)), len(REASONS))], object)
 
 
-def _under_operators(capture: Capture, found: pd.DataFrame, test: object) -> Mask:
-    named = arrays.where(capture.host["name"], test)  # type: ignore[arg-type]
-    return inside_rows(capture, found, named & (at.host(capture).kind == S.OPERATOR))
+def _under_operators(capture: Capture, found: pd.DataFrame, test: Callable[[str], bool]) -> Mask:
+    return inside_rows(capture, found, at.mask_of(capture, at.named(capture, S.OPERATOR, test)))
 
 
 def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
@@ -167,7 +167,7 @@ def _waits(capture: Capture, found: pd.DataFrame) -> Ints:
     out = np.full(len(found), -1, np.int64)
     h = at.host(capture)
     call = found["call"].to_numpy().astype(np.int64)
-    waits = (h.kind == S.CALL) & arrays.where(capture.host["name"], lambda n: SYNCHRONIZE.match(n) is not None)
+    waits = at.mask_of(capture, at.named(capture, S.CALL, lambda n: SYNCHRONIZE.match(n) is not None))
     able = (call >= 0) & (found["is_async"].to_numpy() == 1) & ~np.isin(found["direction"].to_numpy(object), (*WITHIN, "Memset"))
     able &= ~found["graph"].to_numpy()
     if not waits.any() or not able.any():

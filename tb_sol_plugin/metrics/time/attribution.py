@@ -5,6 +5,7 @@ Sums are plain sums of durations unless a name says `union`. Rows are row number
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -56,6 +57,42 @@ def host(capture: Capture) -> Host:
         )
 
     return memo(capture, ("attribution.host",), make)
+
+
+def of_kind(capture: Capture, kind: int) -> Ints:
+    """Returns the host rows of a kind, ascending; found once per capture."""
+    return memo(capture, ("attribution.of_kind", kind), lambda: np.flatnonzero(host(capture).kind == kind))
+
+
+def named(capture: Capture, kind: int, test: Callable[[str], bool]) -> Ints:
+    """Returns the host rows of a kind whose name passes a test, ascending. Only names of that kind are asked about."""
+
+    def make() -> tuple[npt.NDArray[np.integer], npt.NDArray[np.intp]]:
+        code = capture.host["name"].cat.codes.to_numpy()[of_kind(capture, kind)]
+        return code, np.flatnonzero(np.bincount(code[code >= 0], minlength=len(capture.host["name"].cat.categories)))
+
+    code, used = memo(capture, ("attribution.names_of_kind", kind), make)
+    categories = capture.host["name"].cat.categories
+    hit = np.zeros(len(categories) + 1, np.bool_)  # the last for none
+    hit[used] = [bool(test(str(name))) for name in categories.take(used)]
+    return np.asarray(of_kind(capture, kind)[hit[code]], np.int64)
+
+
+def any_named(capture: Capture, test: Callable[[str], bool]) -> bool:
+    """Tells whether the name of any host row passes a test."""
+
+    def make() -> list[str]:
+        code, categories = capture.host["name"].cat.codes.to_numpy(), capture.host["name"].cat.categories
+        return [str(name) for name in categories.take(np.flatnonzero(np.bincount(code[code >= 0], minlength=len(categories))))]
+
+    return any(map(test, memo(capture, ("attribution.names",), make)))
+
+
+def mask_of(capture: Capture, rows: npt.NDArray[np.integer]) -> Mask:
+    """Returns per host row whether it is one of `rows`."""
+    out = np.zeros(len(capture.host), np.bool_)
+    out[rows] = True
+    return out
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from tb_sol_plugin.metrics.time.frames import profiler_time
 from tb_sol_plugin.metrics.time.scope import Scope, extent
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
@@ -340,11 +339,10 @@ def _causes(
 def _calls(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
     """Returns (calls that wait for the device, calls that are no launch or take longer than one), as clean sets over all threads."""
     h = at.host(capture)
-    name = capture.host["name"]
-    call = h.kind == S.CALL
-    waiting = call & arrays.where(name, lambda n: WAITING.match(n) is not None)
-    launching = arrays.where(name, lambda n: LAUNCHING.search(n) is not None)
-    busy = call & (~launching | (h.duration > LAUNCH_NS))
+    waiting = at.named(capture, S.CALL, lambda n: WAITING.match(n) is not None)
+    busy = at.named(capture, S.CALL, lambda n: LAUNCHING.search(n) is None)
+    launching = at.named(capture, S.CALL, lambda n: LAUNCHING.search(n) is not None)
+    busy = np.concatenate((busy, launching[h.duration[launching] > LAUNCH_NS]))
     return iv.union(h.start[waiting], h.stop[waiting]), iv.union(h.start[busy], h.stop[busy])
 
 
@@ -422,7 +420,7 @@ def _find_idle_causes(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
 def recorder_time(capture: Capture) -> iv.Spans:
     """Returns when the profiler itself works on the host: its own records of that, and its Python frames on threads that launch."""
     h = at.host(capture)
-    own = (h.kind == S.OTHER) & arrays.where(capture.host["name"], RECORDER.__contains__)
+    own = at.named(capture, S.OTHER, RECORDER.__contains__)
     return iv.merge(iv.union(h.start[own], h.stop[own]), profiler_time(capture))
 
 
@@ -436,9 +434,9 @@ def _handed_over(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDArray
     return np.asarray(np.where(waited, h.start[call], np.minimum(h.stop[call], start)), np.int64)
 
 
-def _synchronizes(capture: Capture) -> Mask:
-    waits = arrays.where(capture.host["name"], lambda n: SYNCHRONIZE.match(n) is not None)
-    return np.asarray((at.host(capture).kind == S.CALL) & waits, np.bool_)
+def _synchronizes(capture: Capture) -> Ints:
+    """Returns the host rows of calls that wait for the device."""
+    return at.named(capture, S.CALL, lambda n: SYNCHRONIZE.match(n) is not None)
 
 
 def _tail(capture: Capture, last: int) -> iv.Spans:
@@ -446,9 +444,10 @@ def _tail(capture: Capture, last: int) -> iv.Spans:
     h = at.host(capture)
     if (capture.device["call"].to_numpy() < 0).all():
         return iv.empty()  # no launch was recorded: the program may have launched what runs later
-    launch = (h.kind == S.CALL) & (h.start >= last) & arrays.where(capture.host["name"], lambda n: LAUNCHING.search(n) is not None)
-    until = int(h.start[launch].min()) if launch.any() else int(h.stop.max())
-    busy = (h.stop > last) & ~_synchronizes(capture)
+    launch = h.start[at.named(capture, S.CALL, lambda n: LAUNCHING.search(n) is not None)]
+    launch = launch[launch >= last]
+    until = int(launch.min()) if len(launch) else int(h.stop.max())
+    busy = np.setdiff1d(np.flatnonzero(h.stop > last), _synchronizes(capture), assume_unique=True)
     return iv.clip(iv.union(h.start[busy], h.stop[busy]), last, until)
 
 

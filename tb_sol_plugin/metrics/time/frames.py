@@ -15,8 +15,8 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
 _FILE: Final = re.compile(r"^[^<].*\(\d+\): ", re.DOTALL)
@@ -29,23 +29,31 @@ _PROFILER: Final = re.compile(r"^(.*/)?torch/(autograd/)?(profiler|_?kineto)")
 def program_frames(capture: Capture) -> Mask:
     """Returns the host rows of Python frames of the program: files that are no part of torch or of Python's wrappers."""
 
-    def make() -> Mask:
-        names = arrays.where(capture.host["name"], lambda n: _FILE.match(n) is not None and _INNER.search(n) is None)
-        return np.asarray(names & (at.host(capture).kind == S.FRAME), np.bool_)
-
-    return memo(capture, ("program_frames",), make)
+    return memo(capture, ("program_frames",), lambda: at.mask_of(capture, program_frame_rows(capture)))
 
 
-def profiler_frames(capture: Capture) -> Mask:
-    """Returns which host rows are Python frames of the profiler itself."""
-    named = arrays.where(capture.host["name"], lambda n: _PROFILER.match(n) is not None)
-    return np.asarray(named & (at.host(capture).kind == S.FRAME), np.bool_)
+def program_frame_rows(capture: Capture) -> Ints:
+    """Returns the host rows of Python frames of the program, ascending."""
+
+    def own(name: str) -> bool:
+        return _FILE.match(name) is not None and _INNER.search(name) is None
+
+    return memo(capture, ("program_frame_rows",), lambda: at.named(capture, S.FRAME, own))
+
+
+def profiler_frame_rows(capture: Capture) -> Ints:
+    """Returns the host rows of Python frames of the profiler itself, ascending."""
+    return memo(capture, ("profiler_frame_rows",), lambda: at.named(capture, S.FRAME, lambda n: _PROFILER.match(n) is not None))
 
 
 def launching_threads(capture: Capture) -> Ints:
     """Returns the host threads that launch device work."""
-    call = capture.device["call"].to_numpy()
-    return np.unique(at.host(capture).thread[call[call >= 0]])
+
+    def make() -> Ints:
+        call = capture.device["call"].to_numpy()
+        return np.flatnonzero(np.bincount(at.host(capture).thread[call[call >= 0]]))
+
+    return memo(capture, ("launching_threads",), make)
 
 
 def profiler_time(capture: Capture) -> iv.Spans:
@@ -53,10 +61,11 @@ def profiler_time(capture: Capture) -> iv.Spans:
 
     def make() -> iv.Spans:
         h = at.host(capture)
-        profiler, own = profiler_frames(capture), np.flatnonzero(program_frames(capture))
-        rows = np.flatnonzero(profiler & np.isin(h.thread, launching_threads(capture)))
+        rows = profiler_frame_rows(capture)
         if not len(rows):
             return iv.empty()
+        own, profiler = program_frame_rows(capture), at.mask_of(capture, rows)
+        rows = rows[np.isin(h.thread[rows], launching_threads(capture))]
         inside = own[tree.nearest(profiler, h.parent, h.stop, h.parent[own], h.start[own]) >= 0]
         return iv.subtract(iv.union(h.start[rows], h.stop[rows]), iv.union(h.start[inside], h.stop[inside]))
 

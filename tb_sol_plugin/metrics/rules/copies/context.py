@@ -129,8 +129,8 @@ class CopyContext(RuleContext):
         if not len(self.capture.host):
             return np.zeros(len(self.copies), bool)
         expression = re.compile(wanted)
-        named = arrays.where(self.capture.host["name"], lambda n: expression.match(n) is not None)
-        return inside_rows(self.capture, self.copies, named & (at.host(self.capture).kind == kind))
+        rows = at.named(self.capture, kind, lambda n: expression.match(n) is not None)
+        return inside_rows(self.capture, self.copies, at.mask_of(self.capture, rows)) if len(rows) else np.zeros(len(self.copies), bool)
 
     @cached_property
     def once(self) -> Mask:

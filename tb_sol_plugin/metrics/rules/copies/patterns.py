@@ -13,6 +13,7 @@ from tb_sol_plugin.metrics.copies.bandwidth import OVER
 from tb_sol_plugin.metrics.copies.records import NAMES
 from tb_sol_plugin.metrics.rules.copies.context import CopyContext, outermost_operator
 from tb_sol_plugin.metrics.rules.engine import Answer, rule
+from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
@@ -507,4 +508,4 @@ def graph_inputs(context: CopyContext) -> Answer:
 
 
 def _has(context: CopyContext, start: str) -> bool:
-    return bool(arrays.where(context.capture.host["name"], lambda n: n.startswith(start)).any()) if len(context.capture.host) else False
+    return at.any_named(context.capture, lambda n: n.startswith(start))

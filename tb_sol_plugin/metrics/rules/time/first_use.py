@@ -10,7 +10,6 @@ import re
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, time_text
@@ -47,10 +46,9 @@ BY_NAME: Final = 100
 """The same where sizes are not known, against the longest later call."""
 
 
-def calls_named(context: TimeContext, pattern: re.Pattern[str]) -> npt.NDArray[np.intp]:
+def calls_named(context: TimeContext, pattern: re.Pattern[str]) -> Ints:
     """Returns the host rows of runtime and driver calls whose name matches."""
-    h = at.host(context.capture)
-    return np.flatnonzero((h.kind == S.CALL) & arrays.where(context.capture.host["name"], lambda n: pattern.search(n) is not None))
+    return at.named(context.capture, S.CALL, lambda name: pattern.search(name) is not None)
 
 
 @rule(
@@ -65,10 +63,9 @@ def warm_up(context: TimeContext) -> Answer:
     """
     capture, device, h = context.capture, context.capture.device, at.host(context.capture)
     call = device["call"].to_numpy()
-    first = np.zeros(len(h.start), bool)
-    first[call[np.flatnonzero(~device["name"].duplicated().to_numpy() & (call >= 0))]] = True
+    new = call[~device["name"].duplicated().to_numpy() & (call >= 0)]
     launch, setup, memory = (calls_named(context, pattern) for pattern in (LAUNCH, SET_UP, ALLOCATE))
-    rows = np.concatenate((launch[first[launch]], setup, memory[h.duration[memory] >= CONTEXT_NS]))
+    rows = np.concatenate((launch[np.isin(launch, new)], setup, memory[h.duration[memory] >= CONTEXT_NS]))
     rows = rows[h.duration[rows] >= FIRST_USE_NS]
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.idle) > 0]
     others = _other_causes(context)
@@ -111,22 +108,27 @@ def _first_calls(context: TimeContext, others: iv.Spans) -> tuple[Ints, Ints, bo
     table = capture.tables["operators"]
     known = np.flatnonzero(arrays.where(table["shapes"], lambda text: text not in ("", "[]")))
     keys = [arrays.codes(table[column])[known] for column in ("shapes", "concrete")]
-    host = table["host"].to_numpy().astype(np.int64)[known] if len(known) else np.flatnonzero(h.kind == S.OPERATOR)
+    host = table["host"].to_numpy().astype(np.int64)[known] if len(known) else at.of_kind(capture, S.OPERATOR)
     if not len(host):
         return host, host, bool(len(known))
     order = np.argsort(h.start[host], kind="stable")
     host, keys = host[order], [key[order] for key in keys] if len(known) else []
     code = arrays.together(arrays.codes(capture.host["name"])[host], *keys)
-    first = np.zeros(len(code), np.bool_)
-    first[np.unique(code, return_index=True)[1]] = True
-    later = pd.Series(h.duration[host[~first]]).groupby(code[~first]).agg(["median", "max", "size"])
+    first = np.flatnonzero(np.diff(code, prepend=-1) > 0)  # codes are in order of first use
+    first = first[np.diff(np.maximum.accumulate(code[first]), prepend=-1) > 0]
+    first = first[h.duration[host[first]] >= FIRST_USE_NS]
+    rows = host[first]
+    time = h.duration[rows] - iv.overlap_with(h.start[rows], h.stop[rows], others)
+    slow = (time >= FIRST_USE_NS) & np.isin(h.thread[rows], launching_threads(capture)) & ~quiet(capture, rows)
+    first, time = first[slow], time[slow]
+    again = np.isin(code, code[first])  # calls of the few that may be slow
+    again[first] = False
+    later = pd.Series(h.duration[host[again]]).groupby(code[again]).agg(["median", "max", "size"])
     later = later[later["size"] >= USUAL]
     usual = np.full(int(code.max()) + 1, np.inf)
     usual[later.index] = later["median" if keys else "max"]
-    time = h.duration[host] - iv.overlap_with(h.start[host], h.stop[host], others)
-    slow = first & (time >= FIRST_USE_NS) & (time > (TIMES if keys else BY_NAME) * usual[code])
-    slow &= np.isin(h.thread[host], launching_threads(capture)) & ~quiet(capture)[host]
-    return host[slow], usual[code[slow]].astype(np.int64), bool(len(known))
+    slow = time > (TIMES if keys else BY_NAME) * usual[code[first]]
+    return host[first[slow]], usual[code[first[slow]]].astype(np.int64), bool(len(known))
 
 
 def _captures(context: TimeContext) -> iv.Spans:

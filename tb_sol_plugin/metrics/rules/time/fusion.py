@@ -235,9 +235,9 @@ def _backward(calls: list[_Call], dtype: str) -> Fused | None:
 def _below(context: TimeContext, rows: Ints, name: str) -> bool:
     """Returns whether most of some calls lie below an operator of that name."""
     h = at.host(context.capture)
-    mask = arrays.where(context.capture.host["name"], name.__eq__)
-    if not mask.any():
+    if not at.any_named(context.capture, name.__eq__):
         return False
+    mask = arrays.where(context.capture.host["name"], name.__eq__)
     host = context.ops["host"].to_numpy()[rows]
     host = host[host >= 0]
     return bool(2 * (tree.nearest(mask, h.parent, h.stop, host, h.start[host]) >= 0).sum() > len(rows))
@@ -483,10 +483,9 @@ def fused_fix(context: TimeContext, spans: iv.Spans) -> str:
     return f"torch.optim.{kind}(model.parameters(), fused=True)  # one call instead of several on the host"
 
 
-def _optimizer_steps(context: TimeContext) -> npt.NDArray[np.intp]:
+def _optimizer_steps(context: TimeContext) -> Ints:
     """Returns the host rows of the ranges that torch puts around the step of an optimizer."""
-    h = at.host(context.capture)
-    return np.flatnonzero((h.kind == S.ANNOTATION) & arrays.where(context.capture.host["name"], lambda n: STEP.match(n) is not None))
+    return at.named(context.capture, S.ANNOTATION, lambda n: STEP.match(n) is not None)
 
 
 def _optimizer_fix(context: TimeContext, kind: str, rows: Ints, kernels: npt.NDArray[np.intp]) -> str:

@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.records import frame_name, frame_text
 from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, subject_verb, time_text
 from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.metrics.rules.time.recorded import collective
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import LAUNCH_NS, device_word, host_idle
-from tb_sol_plugin.metrics.time.frames import launching_threads, profiler_frames, program_frames
+from tb_sol_plugin.metrics.time.frames import launching_threads, profiler_frame_rows, program_frame_rows, program_frames
 from tb_sol_plugin.metrics.work.ownership import outermost
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -46,13 +47,19 @@ MOST_OF: Final = 0.9
 """The frame that stands for some time holds at least 90 % of it; the innermost such one says most."""
 
 
-def quiet(capture: Capture) -> Mask:
-    """Returns which host rows neither launch anything nor call the runtime, themselves and all that is inside of them."""
+def quiet(capture: Capture, rows: Ints) -> Mask:
+    """Returns which of some host rows neither launch anything nor call the runtime, themselves and all that is inside of them."""
     h = at.host(capture)
-    calls = h.kind == S.CALL
-    calls[np.unique(capture.device["call"].to_numpy()[capture.device["call"].to_numpy() >= 0])] = True
-    before = np.concatenate(([0], np.cumsum(calls)))
-    return np.asarray(before[h.end] == before[: len(h.start)], np.bool_)
+
+    def make() -> Ints:
+        launch = capture.device["call"].to_numpy()
+        calls = h.kind == S.CALL
+        calls[launch[launch >= 0]] = True
+        return np.flatnonzero(calls)
+
+    calls = memo(capture, ("quiet.calls",), make)
+    first = np.searchsorted(calls, rows)  # the first call from the row on
+    return np.asarray((first == len(calls)) | (np.append(calls, -1)[first] >= h.end[rows]), np.bool_)
 
 
 def inside_text(capture: Capture, spans: iv.Spans, threads: Ints, within: str = "") -> tuple[str, str]:
@@ -63,7 +70,8 @@ def inside_text(capture: Capture, spans: iv.Spans, threads: Ints, within: str = 
     """
     total = iv.length(spans)
     h = at.host(capture)
-    frames = np.flatnonzero((h.kind == S.FRAME) & np.isin(h.thread, threads))
+    frames = at.of_kind(capture, S.FRAME)
+    frames = frames[np.isin(h.thread[frames], threads)]
     time = iv.overlap_with(h.start[frames], h.stop[frames], spans)
     frames, time = frames[time > 0], time[time > 0]
     leaf, in_leaf = _innermost(capture, frames, time, spans, total / 2)
@@ -137,16 +145,16 @@ def operator_wait(context: TimeContext) -> Answer:
     capture, gaps = context.capture, _long_gaps(context)
     h = at.host(capture)
     column = capture.host["name"]
-    computes = arrays.where(column, lambda n: OPERATORS.match(n) is not None and not NO_WORK.search(n) and not collective(n))
-    use = (h.kind == S.OPERATOR) & computes & np.isin(h.thread, launching_threads(capture)) & quiet(capture)
-    rows = outermost(np.flatnonzero(use), h.end)
+    rows = at.named(capture, S.OPERATOR, lambda n: OPERATORS.match(n) is not None and not NO_WORK.search(n) and not collective(n))
+    rows = rows[np.isin(h.thread[rows], launching_threads(capture))]
+    rows = outermost(rows[quiet(capture, rows)], h.end)
     inside = iv.overlap_with(h.start[rows], h.stop[rows], gaps)
     rows, inside = rows[inside >= LAUNCH_NS], inside[inside >= LAUNCH_NS]
     if not len(rows):
         return None
     idle = context.ledger.take_idle(iv.intersect(gaps, iv.union(h.start[rows], h.stop[rows])))
     (name,), most = arrays.largest([column], rows, inside.astype(np.float64))
-    same = rows[arrays.where(column, lambda n: n == name)[rows]]
+    same = rows[(column.iloc[rows] == name).to_numpy()]
     worst = same[int(h.duration[same].argmax())]
     line = int(at.nearest(capture, S.FRAME, np.array([worst]))[0])
     unit = device_word(capture)
@@ -170,19 +178,20 @@ def python_wait(context: TimeContext) -> Answer:
     """Finds Python functions that launch nothing and run while the device has no work: before its first kernel, or between steps."""
     capture, gaps = context.capture, _long_gaps(context)
     h = at.host(capture)
-    use = program_frames(capture) & ~profiler_frames(capture) & np.isin(h.thread, launching_threads(capture)) & quiet(capture)
-    rows = np.flatnonzero(use)
+    rows = program_frame_rows(capture)
+    rows = rows[h.duration[rows] >= LAUNCH_NS]
+    rows = np.setdiff1d(rows[np.isin(h.thread[rows], launching_threads(capture))], profiler_frame_rows(capture), assume_unique=True)
+    rows = rows[quiet(capture, rows)]
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], gaps) >= LAUNCH_NS]
     idle = iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.idle)
     rows = rows[idle >= IDLE_PART * iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.windows)]
     rows = outermost(rows, h.end)
-    waits = arrays.where(capture.host["name"], lambda n: WAITS.search(_function(n)) is not None)
-    rows = rows[~waits[rows]]
+    rows = rows[~arrays.where(capture.host["name"].iloc[rows], lambda n: WAITS.search(_function(n)) is not None)]
     if not len(rows):
         return None
     taken = iv.intersect(gaps, iv.union(h.start[rows], h.stop[rows]))
     (name,), most = arrays.largest([capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], taken).astype(np.float64))
-    same = rows[arrays.where(capture.host["name"], lambda n: n == name)[rows]]
+    same = rows[(capture.host["name"].iloc[rows] == name).to_numpy()]
     text, _ = inside_text(capture, iv.intersect(taken, iv.union(h.start[same], h.stop[same])), np.unique(h.thread[same]), name)
     if not text:
         return None  # what it waits for runs elsewhere

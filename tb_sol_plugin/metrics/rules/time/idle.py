@@ -85,15 +85,16 @@ def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
     h = at.host(context.capture)
     name = context.capture.host["name"]
     loads = arrays.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
-    rows = np.flatnonzero(loads & (h.kind != S.FRAME))
-    operators = np.concatenate(([0], np.cumsum(h.kind == S.OPERATOR)))
-    works = operators[h.end[rows]] - operators[np.minimum(rows + 1, h.end[rows])]
+    rows = np.flatnonzero(loads)
+    rows = rows[h.kind[rows] != S.FRAME]
+    operators = at.of_kind(context.capture, S.OPERATOR)
+    works = np.searchsorted(operators, h.end[rows]) - np.searchsorted(operators, np.minimum(rows + 1, h.end[rows]))
     last = ~pd.Series(h.thread[rows]).duplicated(keep="last").to_numpy()
     usual = float(np.median(h.duration[rows[~last]])) if (~last).any() else 0.0
     works_usually = bool((works[~last] > 0).any())
     rows = rows[~(last & (10 * h.duration[rows] < usual) & ~((works > 0) & works_usually))]
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.waterfall.windows) > 0]
-    single = bool(arrays.where(name, lambda n: "SingleProcess" in n)[rows].any())
+    single = bool(arrays.where(name.iloc[rows], lambda n: "SingleProcess" in n).any())
     return rows, "in the training process" if single else "too slowly in the workers"
 
 
@@ -275,7 +276,7 @@ def _copy_fix(context: TimeContext, call: str, idle: iv.Spans) -> str:
     h = at.host(context.capture)
     found = records.copies(context.capture, context.part.device)
     made = found["call"].to_numpy().astype(np.int64)
-    named = arrays.where(context.capture.host["name"], lambda n: n == call) & (h.kind == S.CALL)
+    named = at.mask_of(context.capture, at.named(context.capture, S.CALL, call.__eq__))
     inside = iv.overlap_with(h.start[made], h.stop[made], idle) > 0 if len(made) else np.zeros(0, np.bool_)
     rows = np.flatnonzero((made >= 0) & named[np.maximum(made, 0)] & inside) if len(made) else made
     if not len(rows):
@@ -308,7 +309,7 @@ def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """
     capture, waterfall = context.capture, context.waterfall
     h = at.host(capture)
-    rows = np.flatnonzero(h.kind == S.ANNOTATION)
+    rows = at.of_kind(capture, S.ANNOTATION)
     if not len(rows):
         return "", 0
     above = at.nearest(capture, S.ANNOTATION, rows, strict=True)
@@ -328,7 +329,7 @@ def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
 def _operator_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """Returns the outermost operator during which the device idles longest, and for how long."""
     h = at.host(context.capture)
-    rows = outermost(np.flatnonzero(h.kind == S.OPERATOR), h.end)
+    rows = outermost(at.of_kind(context.capture, S.OPERATOR), h.end)
     (name,), most = arrays.largest([context.capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
     return name, round(most)
 
@@ -336,12 +337,12 @@ def _operator_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
 def _call_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """Returns the runtime or driver call during which the device idles longest, and for how long (union over threads)."""
     h = at.host(context.capture)
-    rows = np.flatnonzero(h.kind == S.CALL)
+    rows = at.of_kind(context.capture, S.CALL)
     if not len(rows):
         return "", 0
     column = context.capture.host["name"]
     (name,), _ = arrays.largest([column], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
-    same = rows[arrays.where(column, lambda n: n == name)[rows]]
+    same = rows[(column.iloc[rows] == name).to_numpy()]
     return name, iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), idle))
 
 
@@ -385,7 +386,7 @@ def _hide(context: TimeContext, kind: str, rows: Ints) -> str:
     """Returns how to hide a collective, by its recorded name and by what runs it. rows: device rows of the exposed ones."""
 
     def recorded(*words: str) -> bool:
-        return bool(arrays.where(context.capture.host["name"], lambda n: any(w in n.lower() for w in words)).any())
+        return at.any_named(context.capture, lambda n: any(w in n.lower() for w in words))
 
     if not len(context.capture.tables["backward"]):
         if kind == "all_reduce":

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.copies.records import frame_text
 from tb_sol_plugin.metrics.rules.engine import count_text
 from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time.frames import launching_threads, program_frames
+from tb_sol_plugin.metrics.time.frames import launching_threads, program_frame_rows
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
@@ -58,8 +58,8 @@ def collectives(capture: Capture, rows: Ints) -> npt.NDArray[np.object_]:
     device, h = capture.device, at.host(capture)
     out = _kinds(device["name"], rows)
     if len(h.start):
-        named = (h.kind == S.OPERATOR) | (h.kind == S.ANNOTATION)
-        named &= arrays.where(capture.host["name"], lambda n: bool(collective(n)))
+        said = [at.named(capture, kind, lambda n: bool(collective(n))) for kind in (S.OPERATOR, S.ANNOTATION)]
+        named = at.mask_of(capture, np.concatenate(said))
         call = device["call"].to_numpy()[rows].astype(np.int64)
         above = tree.nearest(named, h.parent, h.stop, np.asarray(call, np.int32), h.start[np.maximum(call, 0)])
         out = np.where(above >= 0, _kinds(capture.host["name"], np.maximum(above, 0)), out)
@@ -131,14 +131,14 @@ def tuning(context: TimeContext, claim: Claim, why: str) -> str:
 
 def launching(context: TimeContext, ended: Ints, graphs: str) -> str:
     """Returns the advice for gaps that end with some device rows, launched one by one. graphs: CUDA or HIP, "" without them."""
-    done, host = compiled_rows(context.capture, ended), context.capture.host["name"]
+    done = compiled_rows(context.capture, ended)
     if 2 * int(done.sum()) <= len(done):
-        if graphs and arrays.where(host, lambda n: _GRAPHS.match(n) is not None).any():
+        if graphs and at.any_named(context.capture, lambda n: _GRAPHS.match(n) is not None):
             return f"# {graphs} graphs are in use already: capture the part of the step that launches these kernels too"
         if graphs:
             return f'torch.compile(model, mode="reduce-overhead")  # {graphs} graphs: one launch for many kernels'
         return "torch.compile(model)  # fewer, longer kernels"
-    if graphs and not arrays.where(host, lambda n: "GraphLaunch" in n).any():
+    if graphs and not at.any_named(context.capture, lambda n: "GraphLaunch" in n):
         return f"torch._inductor.config.triton.cudagraphs = True  # compiled already; {graphs} graphs: one launch for many kernels"
     return BREAKS
 
@@ -170,8 +170,11 @@ def recorder_text(capture: Capture, rows: Ints) -> str:
     between = float(np.median(np.diff(start))) if len(start) > 1 else 0.0
     if between <= USUAL_NS:
         return ""
-    frames = h.start[(h.kind == S.FRAME) & (h.thread == thread)]
-    calls = round(float(np.median(np.diff(np.searchsorted(np.sort(frames), start)))))
+    rows = at.of_kind(capture, S.FRAME)
+    frames = h.start[rows[h.thread[rows] == thread]]
+    if (frames[1:] < frames[:-1]).any():
+        frames = np.sort(frames)
+    calls = round(float(np.median(np.diff(np.searchsorted(frames, start)))))
     if not calls:
         return ""
     return (
@@ -192,15 +195,16 @@ def busiest_line(capture: Capture, spans: iv.Spans) -> tuple[str, int, Ints]:
     Itself and what it calls of others' code, on the threads that launch device work. ("", 0, none) where no frames were recorded.
     """
     h = at.host(capture)
-    own = program_frames(capture) & np.isin(h.thread, launching_threads(capture))
-    rows = np.flatnonzero(own)
+    rows = program_frame_rows(capture)
+    rows = rows[np.isin(h.thread[rows], launching_threads(capture))]
     if not len(rows):
         return "", 0, rows
+    own = at.mask_of(capture, rows)
     time = np.zeros(len(h.start), np.int64)
     time[rows] = iv.overlap_with(h.start[rows], h.stop[rows], spans)
     above = tree.nearest(own, h.parent, h.stop, h.parent[rows], h.start[rows])
     inner = time.copy()
     np.subtract.at(inner, above[above >= 0], time[rows[above >= 0]])
     (name,), most = arrays.largest([capture.host["name"]], rows, np.maximum(inner[rows], 0).astype(np.float64))
-    same = rows[arrays.where(capture.host["name"], lambda n: n == name)[rows]]
+    same = rows[(capture.host["name"].iloc[rows] == name).to_numpy()]
     return str(frame_text(capture, same[:1])[0]), round(most), same
