@@ -85,7 +85,7 @@ def _compact(raw: bytes) -> str:
     if b"\n" in raw or b" " in raw:
         try:
             raw = msgspec.json.format(raw, indent=-1)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):  # no JSON, or lists within lists past any depth
             raw = raw.strip()
     return raw.decode("utf-8", "replace")
 

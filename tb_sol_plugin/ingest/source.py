@@ -27,8 +27,10 @@ PIECE = 1 << 14
 
 
 def base_name(path: str) -> str:
-    """Returns the last part of a path or URL: the only part of it that messages show."""
-    return path.rstrip("/").replace("\\", "/").rpartition("/")[2] or path
+    """Returns the last part of a path or URL, the only part of it that messages show, as text that can be sent and printed in a line."""
+    name = path.rstrip("/").replace("\\", "/").rpartition("/")[2] or path
+    name = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "\ufffd" for c in name)
 
 
 class Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from functools import cache
@@ -118,7 +119,11 @@ def parse(query: type[Query], raw: dict[str, str]) -> Query:
         if name not in known:
             raise BadQuery(f"unknown parameter {name!r}", hint=f"known: {', '.join(known)}", field=name)
     try:
-        return msgspec.convert(raw, query, strict=False)
+        found = msgspec.convert(raw, query, strict=False)
+        for name in raw:
+            if isinstance(value := getattr(found, name), float) and not math.isfinite(value):
+                raise msgspec.ValidationError(f"Expected a finite number - at `$.{name}`")
+        return found
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].rstrip("`") if "$." in str(error) else ""
         choices = known[field].choices if field in known else ()

@@ -308,22 +308,26 @@ def read_capture(task: Task) -> Read:
 
     from tb_sol_plugin import ingest
     from tb_sol_plugin.errors import BadInput, SolError
+    from tb_sol_plugin.ingest.source import base_name
     from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.store import files
     from tb_sol_plugin.store.cache import Cache, key_of
 
+    name = base_name(task.path)
     try:
         before = files.stat_parts(task.path, task.fs_options)
         capture = ingest.read(task.path, fs_options=dict(task.fs_options), progress=_reporter(task.progress))
         after = files.stat_parts(task.path, task.fs_options)
     except FileNotFoundError:
-        raise BadInput("the file is not there any more", hint="scan the logdir again") from None
+        raise BadInput("the file is not there any more", hint="scan the logdir again", file=name) from None
     except (SolError, Canceled):
         raise
     except MemoryError:
-        raise BadInput("this file needs more memory than there is", hint="record fewer steps, or read it on a larger machine") from None
+        hint = "record fewer steps, or read it on a larger machine"
+        raise BadInput("this file needs more memory than there is", hint=hint, file=name) from None
     except OSError as error:
-        raise BadInput(f"reading failed: {error.strerror or type(error).__name__}", hint="check the disk or the connection") from None
+        message = f"reading failed: {error.strerror or type(error).__name__}"
+        raise BadInput(message, hint="check the disk or the connection", file=name) from None
     cache = Cache(task.cache, task.cache_bytes)
     if before != after and capture.facts.source == "sol_capture":
         return Read("", capture, "")  # its recorder is running

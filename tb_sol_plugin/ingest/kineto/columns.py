@@ -62,11 +62,14 @@ class Columns:
         self.meta: list[tuple[str, str, str, str]] = []
         self.counts: dict[tuple[str | None, str], int] = {}
         self.total = 0
+        self.clock: tuple[int, int] | None = None
 
     def add(self, batch: B.Batch) -> None:
         """Sort a batch into buckets and add each bucket's columns."""
 
         batch.health = self.health
+        self.clock = self.clock or batch.near()
+        batch.clock = self.clock or batch.clock
         first = self.total
         self.total += batch.count
         for phase, category, rows in batch.groups():
@@ -283,15 +286,15 @@ def _device(group: Group, columns: Columns) -> None:
         correlation=group.ints("correlation"),
         external_id=group.ints("External id", "external id"),
         bytes=size,
-        bandwidth=group.floats("memory bandwidth (GB/s)"),
+        bandwidth=_plausible("memory bandwidth (GB/s)", 1e9, group, columns),
         copy_kind=spelled,
         grid=group.codes("grid", columns.grids),
         block=group.codes("block", columns.grids),
         registers=group.ints("registers per thread"),
         shared_memory=group.ints("shared memory"),
-        blocks_per_sm=group.floats("blocks per SM"),
-        warps_per_sm=group.floats("warps per SM"),
-        occupancy=group.floats("est. achieved occupancy %"),
+        blocks_per_sm=_plausible("blocks per SM", 1e9, group, columns),
+        warps_per_sm=_plausible("warps per SM", 1e9, group, columns),
+        occupancy=_plausible("est. achieved occupancy %", 100, group, columns),
         context=group.ints("context", "inContext"),
         graph_node=group.ints("graph node id"),
         index=group.places(),
@@ -337,6 +340,16 @@ def _sizes(group: Group, columns: Columns, key: str) -> Ints:
     if bad.any():
         columns.health.add("copy with an impossible size", int(bad.sum()), group.one_name(columns, int(np.argmax(bad))))
     return np.where(bad | np.isnan(size), -1, size).astype(np.int64)
+
+
+def _plausible(key: str, most: float, group: Group, columns: Columns) -> npt.NDArray[np.float64]:
+    """Returns an argument as float64 per event, NaN where it is missing, negative or above `most`; the last two are counted."""
+    found = group.floats(key)
+    wrong = (found < 0) | (found > most)
+    if wrong.any():
+        columns.health.add("number that no device has", int(wrong.sum()), key)
+        found = np.where(wrong, np.nan, found)
+    return found
 
 
 def _trailing_numbers(batch: Batch, which: int, rows: Ints) -> Ints:

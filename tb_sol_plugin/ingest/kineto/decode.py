@@ -27,6 +27,8 @@ SHORTEST = 24
 """Bytes of text per event below which a chunk is more than one batch."""
 FARTHEST = 2**61
 """ns from the clock's zero (73 years) past which a time is no time: sums and differences of two stay within int64."""
+TEN_YEARS = 315_360_000 * 10**9
+"""ns from the middle of a recording past which a time is of another clock."""
 
 
 class Text(NamedTuple):
@@ -221,14 +223,16 @@ class Raw:
 class Batch:
     """Events in file order. Every method answers for all events of the batch; `rows` picks a group afterwards.
 
-    health: where oddities are counted; the receiver puts its own here. text: the bytes the offsets point into.
-    found: offset, length of the raw value of each field. Arguments are columns: of those that `NUMBERS` and `TEXTS` name,
-    a number or a code per event, with what form it had. `release` gives the arrays back; nothing that a method returned is in them.
+    health: where oddities are counted; the receiver puts its own here. clock: first and last ns that may be of the recording.
+    text: the bytes the offsets point into. found: offset, length of the raw value of each field. Arguments are columns: of those that
+    `NUMBERS` and `TEXTS` name, a number or a code per event, with what form it had. `release` gives the arrays back; nothing that a
+    method returned is in them.
     """
 
     def __init__(self, text: Text, room: Room, count: int, raw: Raw, free: Callable[[Room], None] = lambda _: None) -> None:
         self.text, self.found, self.raw, self.count = text, room.found[:count], raw, count
         self.health = Health()
+        self.clock = -FARTHEST, FARTHEST
         self._room, self._free = room, free
         self._whole: dict[str, Ints] = {}
         self._codes: dict[tuple[str, int], Codes] = {}
@@ -278,12 +282,30 @@ class Batch:
         out, state = self._room.number[which - K.TS][rows], self._room.form[which - K.TS][rows]
         if state.any():
             self._mend_times(which, rows, out, state)
-        if len(out) and (int(out.max()) > FARTHEST or int(out.min()) < -FARTHEST):
-            far = np.abs(out) > FARTHEST
-            raw = self.raws(which, rows[[int(np.argmax(far))]])[0]
-            self.health.add("time out of range", int(far.sum()), raw[:40].decode("utf-8", "replace"))
-            state[far], out[far] = K.MISSING, 0
+        low, high = self.clock if which == K.TS else (-FARTHEST, FARTHEST)
+        if len(out) and (int(out.max()) > high or int(out.min()) < low):
+            self._count_far(which, rows, out, state, (low, high))
         return out, state != K.MISSING
+
+    def _count_far(self, which: int, rows: Rows, out: Ints, state: npt.NDArray[np.int8], bounds: tuple[int, int]) -> None:
+        """Counts times that are none, or of another clock than the others, and takes them as not given, in place."""
+        given = state != K.MISSING
+        beyond = given & (np.abs(out) > FARTHEST)
+        other = given & ~beyond & ((out < bounds[0]) | (out > bounds[1]))
+        for far, reason in ((beyond, "time out of range"), (other, "time of another clock")):
+            if far.any():
+                raw = self.raws(which, rows[[int(np.argmax(far))]])[0]
+                self.health.add(reason, int(far.sum()), raw[:40].decode("utf-8", "replace"))
+                state[far], out[far] = K.MISSING, 0
+
+    def near(self) -> tuple[int, int] | None:
+        """Returns the times (ns) that may be of one recording with the events of this batch; None where none has a time."""
+        time, state = self._room.number[0, : self.count], self._room.form[0, : self.count]
+        known = time[(state == K.EXACT) | (state == K.ROUNDED)]
+        if not len(known):
+            return None
+        middle = int(np.median(known))
+        return max(middle - TEN_YEARS, -FARTHEST), min(middle + TEN_YEARS, FARTHEST)
 
     def _mend_times(self, which: int, rows: Rows, out: Ints, state: npt.NDArray[np.int8]) -> None:
         """Counts times that were rounded and reads the unusual ones, in place."""

@@ -137,6 +137,7 @@ LONGEST_VALUE = 4 << 20
 CHUNK = 4 << 20
 HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 64 << 20
+LESS = "record fewer steps"
 MOST_OBJECTS = 100
 """Objects one after the other in which events are looked for."""
 
@@ -273,7 +274,7 @@ class Splitter:
             damage.patience = 0 if self._eof else EVENT_LIMIT
             fed = self.decoder.feed(self._buffer, self._pipeline.put, damage)
             self._take(fed.consumed)
-            limits.check(limits.ROWS, self.columns.total, most, self.source.name, "record fewer steps")
+            limits.check(limits.ROWS, self.columns.total, most, self.source.name, LESS)
             if fed.closed:
                 return
             if self._eof:
@@ -359,6 +360,7 @@ def read_from(source: Source, *, progress: Report | None = None, decoder: Decode
             if progress is not None and now - last > 0.1:
                 progress(Progress(source.position, source.size, columns.total, "reading"))
                 last = now
+        limits.check(limits.ROWS, columns.total, limits.most(limits.ROWS), source.name, LESS)
         if columns.total == 0 and not splitter.is_list and not (H.TRACE_KEYS & set(splitter.header)) and not splitter.truncated:
             raise NotATrace("this JSON holds no traceEvents", hint=OPEN, file=source.name)
         if progress is not None:

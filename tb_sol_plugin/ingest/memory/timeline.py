@@ -138,7 +138,7 @@ class _Text:
                 return closed is not None and closed.group().count(b",") == 3
         return match.group(2) is None and match.group(1).count(b",") == 3
 
-    def times(self) -> list[int]:
+    def times(self) -> Ints:
         """Returns the first inner list; what follows it stays."""
         parts = []
         while b"]" not in self._buffer:
@@ -146,11 +146,11 @@ class _Text:
             self._buffer = b""
             if not self._more():
                 self.cut = "ends among the times"
-                return []
+                return np.zeros(0, np.int64)
         end, _, self._buffer = self._buffer.partition(b"]")
         whole = b"".join([*parts, end])[1:]
         self._buffer = self._buffer.lstrip(b" \t\r\n,")
-        return self._decoded(_NUMBERS.decode, whole.strip() + b"]")
+        return self._whole(self._decoded(_NUMBERS.decode, whole.strip() + b"]"))
 
     def rows(self, decoder: Decoder, width: int) -> Iterator[Ints]:
         """Yields the rows of the list that begins here, as arrays of shape (rows, width); rows behind a cut are left out."""
@@ -178,8 +178,11 @@ class _Text:
             self.cut = self.cut or f"ends after {self._taken:,} characters, within a list"
 
     def _array(self, decoder: Decoder, text: bytes, width: int) -> Ints:
+        return self._whole(self._decoded(decoder.decode, text)).reshape(-1, width)
+
+    def _whole(self, values: object) -> Ints:
         try:
-            return np.array(self._decoded(decoder.decode, text), np.int64).reshape(-1, width)
+            return np.array(values, np.int64)
         except OverflowError:
             raise BadInput("a number in this memory timeline is larger than any memory", hint=EXPORT, file=self._source.name) from None
 
@@ -211,7 +214,9 @@ def _replayed(pieces: Iterator[Ints], health: Health) -> tuple[Ints, npt.NDArray
     later = time >= 0
     time = np.where(later, time, time[later].min() if later.any() else 0)
     order = np.argsort(time, kind="stable")
-    return (*_steps(time[order], category[order], size[order]), len(time))
+    t, c, held = _steps(time[order], category[order], size[order])
+    health.add("memory below zero", int((held < 0).sum()), effect="shown as 0: more was freed than made")
+    return t, c, held.clip(min=0), len(time)
 
 
 def _steps(time: Ints, category: npt.NDArray[np.int8], change: Ints) -> tuple[Ints, npt.NDArray[np.int8], Ints]:
@@ -232,13 +237,12 @@ def _steps(time: Ints, category: npt.NDArray[np.int8], change: Ints) -> tuple[In
     return t[back], c[back].astype(np.int8), held[back]
 
 
-def _of_rows(times: list[int], pieces: Iterator[Ints], health: Health) -> tuple[Ints, npt.NDArray[np.int8], Ints, int, int]:
+def _of_rows(time: Ints, pieces: Iterator[Ints], health: Health) -> tuple[Ints, npt.NDArray[np.int8], Ints, int, int]:
     """Returns (time in ns, category, bytes held from then on, rows, ns per unit of the file's times) out of `[times, rows]`."""
     every = [p for p in pieces if len(p)]
-    if not every or not times:
+    if not every or not len(time):
         return (*_none(), 1)
     rows = np.concatenate(every)
-    time = np.array(times, np.int64)
     whole = min(len(time), len(rows))
     health.add("times and rows in different numbers", abs(len(time) - len(rows)), effect="those without a partner are left out")
     time, rows = time[:whole], rows[:whole]
@@ -260,7 +264,7 @@ def _of_rows(times: list[int], pieces: Iterator[Ints], health: Health) -> tuple[
 
 def _possible(held: Ints, health: Health) -> Ints:
     """Returns rows of categories in order of time; a number that no memory has is as in the row before, and 0 in the first."""
-    wrong = (held < -MOST_BYTES) | (held > MOST_BYTES)
+    wrong = (held < 0) | (held > MOST_BYTES)
     if not wrong.any():
         return held
     health.add("impossible memory size", int(wrong.sum()), effect="as in the row before")

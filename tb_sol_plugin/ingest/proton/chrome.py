@@ -61,7 +61,8 @@ class _Text(Source):
 
     def __init__(self, data: bytes, name: str, size: int, truncated: str) -> None:
         self.path = self.name = name
-        self.truncated, self.produced, self.size = truncated, 0, size
+        self.truncated, self._ending, self.produced, self.size = "", truncated, 0, size
+        self._pool = None
         self.largest, self._hint = 2 * len(data) + 1, ""
         self._raw = io.BytesIO(data)
 

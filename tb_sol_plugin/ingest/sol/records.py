@@ -192,6 +192,8 @@ def plain(line: bytes, health: Health) -> object:
     constants: list[str] = []
     try:
         found: object = json.loads(text, parse_constant=constants.append)
+        if "\\u" in text:  # halves of a pair of characters stand for nothing
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"), parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         return None
     health.add("NaN, Infinity or N/A", len(constants), constants[0] if constants else "")

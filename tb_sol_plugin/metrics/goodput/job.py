@@ -93,7 +93,7 @@ def _weights(capture: Capture) -> tuple[str, ...]:
 def _weight(shapes: str, argument: int) -> str:
     try:
         sizes = json.loads(shapes)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     one = sizes[argument] if isinstance(sizes, list) and len(sizes) > argument else None
     return str(one) if isinstance(one, list) and one and all(isinstance(n, int) for n in one) else ""

@@ -94,7 +94,7 @@ def _guess(capture: Capture) -> Batch:
 def _first_size(shapes: str, argument: int) -> int:
     try:
         sizes = json.loads(shapes)
-    except ValueError:
+    except (ValueError, RecursionError):
         return 0
     one = sizes[argument] if isinstance(sizes, list) and len(sizes) > argument else None
     first = one[0] if isinstance(one, list) and one else 0

@@ -348,6 +348,8 @@ def _point(row: dict[str, object]) -> Point:
     nodes, replicas, batch = (_number(row, n) for n in NEEDED[:3])
     if any(v != round(v) for v in (nodes, replicas, batch)):
         raise ValueError("nodes, replicas and batch size must be whole numbers")
+    if max(map(abs, (nodes, replicas, batch))) >= 2**31:
+        raise ValueError("nodes, replicas or batch size is larger than any job's")
     optim = _number(row, "optim_step_time")
     measured = row.get("accum_step_time") not in (None, "")
     accum = _number(row, "accum_step_time") if measured else optim
@@ -398,7 +400,7 @@ class _File(msgspec.Struct):
 def _json(text: str, name: str) -> tuple[dict[str, list[object]], Rest]:
     try:
         found = msgspec.json.decode(text, type=_File)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise BadQuery(f"{name}: {error}", hint=f"give {_HINT}", field="points") from None
     columns = {n: list(v) for n in (*NEEDED, "accum_step_time", "run") if (v := getattr(found, n))}
     grads = found.grad_params or {}

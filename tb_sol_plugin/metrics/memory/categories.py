@@ -67,7 +67,7 @@ def frames(text: str) -> list[tuple[str, int, str]]:
     """
     try:
         found = json.loads(text) if text else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [(str(f[0]), int(f[1]), str(f[2])) for f in found if isinstance(f, list) and len(f) == 3]
 

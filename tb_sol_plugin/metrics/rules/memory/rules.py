@@ -520,7 +520,7 @@ def _bytes(shapes: str, types: str) -> int:
     """Returns bytes of the first tensor, 0 unknown."""
     try:
         first = json.loads(shapes)[0]
-    except (ValueError, IndexError, TypeError):
+    except (ValueError, IndexError, TypeError, KeyError, RecursionError):
         return 0
     width = WIDTHS.get(first_dtype(types), 0)
     return prod(int(n) for n in first) * width if isinstance(first, list) and all(isinstance(n, int) for n in first) else 0
