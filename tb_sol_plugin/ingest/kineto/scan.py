@@ -161,7 +161,7 @@ def _time(text, i, n):  # type: ignore[no-untyped-def]
 # -- values to codes --------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _part(text, i, count, n):  # type: ignore[no-untyped-def]
     """Returns `count` (at most 8) bytes from i on as a number, the first lowest."""
     if count <= 0:
@@ -174,7 +174,7 @@ def _part(text, i, count, n):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _hash(text, i, size, n, arena):  # type: ignore[no-untyped-def]
     """Returns a hash of bytes that nobody can predict without the secret, which is the first `SECRET` words of the arena."""
     h = W.word(arena, 0) ^ (np.uint64(size) * _MIX)
@@ -197,7 +197,7 @@ def _same(text, i, size, n, arena, base):  # type: ignore[no-untyped-def]
     return differ == 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _find(text, i, size, n, table, h):  # type: ignore[no-untyped-def]
     """Returns (code, slot) of a value: -1 and the free slot where it would stand if it is new. A hit is compared byte by byte."""
     slots, entries, arena, sizes = table
@@ -213,7 +213,7 @@ def _find(text, i, size, n, table, h):  # type: ignore[no-untyped-def]
         slot = (slot + 1) & mask
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _intern(text, i, size, n, table):  # type: ignore[no-untyped-def]
     """Returns the code of a value, a new one if it is new; -1 where the tables have no room: the caller makes it for `sizes[2]` words.
 
@@ -267,7 +267,7 @@ def rehash(slots, entries, count):  # type: ignore[no-untyped-def]
 # -- events -----------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _field(text, i, length, n):  # type: ignore[no-untyped-def]
     """Returns which event field a key (without quotes) of this length at i is; -1 for others."""
     if length < 2 or length > 4:
@@ -280,7 +280,7 @@ def _field(text, i, length, n):  # type: ignore[no-untyped-def]
     return NAME if key == _NAME else ARGS if key == _ARGS else -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _expected(text, i, n, which, table):  # type: ignore[no-untyped-def]
     """Returns the index after argument key `which` and its quote if that is what stands at i; else 0."""
     if which < 0:
@@ -293,7 +293,7 @@ def _expected(text, i, n, which, table):  # type: ignore[no-untyped-def]
     return end + 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _put(which, event, value, kind, room):  # type: ignore[no-untyped-def]
     """Writes an argument of an event; the events since the last that had it get none."""
     rows, _, _, number, form, marks, _ = room
@@ -336,7 +336,7 @@ def _blank(event, room):  # type: ignore[no-untyped-def]
     W.put8(form, FLAGS * rows + event, UNNAMED)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _set(field, event, at, length, first, value, kind, room):  # type: ignore[no-untyped-def]
     """Writes a field of an event. first: the first byte of its value."""
     rows, found, code, number, form, _, _ = room
