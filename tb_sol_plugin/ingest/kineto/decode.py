@@ -23,6 +23,8 @@ from tb_sol_plugin.tables.arrays import Ints
 # what the compiled loops leave to be asked for by name.
 
 
+USUAL = 100
+"""Bytes of text per event, or more."""
 SHORTEST = 24
 """Bytes of text per event below which a chunk is more than one batch."""
 FARTHEST = 2**61
@@ -164,10 +166,10 @@ class Room:
     """
 
     def __init__(self, events: int) -> None:
-        self.found = np.zeros((events, 2 * K.FIELDS), np.int32)
-        self.code = np.zeros((K.TID + 1, events), np.int32)
-        self.number = np.zeros((3 + K.ARGUMENTS, events), np.int64)
-        self.form = np.zeros((4 + K.ARGUMENTS, events), np.int8)
+        self.found = np.empty((events, 2 * K.FIELDS), np.int32)
+        self.code = np.empty((K.TID + 1, events), np.int32)
+        self.number = np.empty((3 + K.ARGUMENTS, events), np.int64)
+        self.form = np.empty((4 + K.ARGUMENTS, events), np.int8)
         self.marks = np.zeros((2, K.ARGUMENTS), np.int64)
         self.marks[1] = K.NEVER
 
@@ -195,8 +197,9 @@ class Raw:
 
     def __init__(self) -> None:
         self.values = ByteInterner()
-        for raw in (b"", *map(str.encode, _PLACE)):  # code 0: what is absent
-            self.values.codes(text_of(raw), np.zeros(1, np.int32), np.full(1, len(raw), np.int32))
+        keys = [b"", *map(str.encode, _PLACE)]  # code 0: what is absent
+        length = np.array([len(key) for key in keys])
+        self.values.codes(text_of(b"".join(keys)), np.cumsum(length) - length, length)
         self.after = np.full(K.ARGUMENTS + 2, -1, np.int32)
         self.fields: list[int] = []
         """Raw codes of phases, categories, processes and threads in order of first use."""
@@ -540,7 +543,7 @@ class Scanner:
         patience, passed = (damage.patience, damage.counts.ctypes.data) if damage else (spans.STRICT, 0)
         view = text_of(text)
         raw, at, events = self.raw, 0, 0
-        room = self._room()
+        room = self._room(len(text))
         while True:
             why, events, at = K.scan(view.address, len(text), at, events, room.addresses(raw.after), raw.values.table, patience, passed)
             if why == K.NO_ROOM:
@@ -551,16 +554,16 @@ class Scanner:
                 continue
             if events:
                 sink(Batch(view, room, events, raw, self._rooms.append))
-                room, events = self._room(), 0
+                room, events = self._room(len(text)), 0
             if why != K.FULL:
                 self._rooms.append(room)
                 if damage is not None:
                     damage.count(view, at)
                 return Fed(at, why == K.CLOSED, why == K.BROKEN)
 
-    def _room(self) -> Room:
-        """Returns arrays that no batch uses any more, or new ones."""
+    def _room(self, size: int) -> Room:
+        """Returns arrays that no batch uses any more, or new ones for as many events as `size` bytes usually hold."""
         try:
             return self._rooms.pop().empty()
         except IndexError:
-            return Room(1 << 14)
+            return Room(size // USUAL + 16)
