@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -155,27 +155,45 @@ def whole_number(raw: bytes) -> int:
 
 
 class Buffer:
-    """Named columns made of pieces; `take()` joins them once."""
+    """Named columns that grow piece by piece. `share` says how much of the file is read: room is made for all that is to come, which costs
+    no memory before it is written, so that a column is seldom moved.
+    """
 
-    def __init__(self) -> None:
-        self._pieces: dict[str, list[Array]] = {}
+    def __init__(self, share: Callable[[], float] = lambda: 1.0) -> None:
+        self._columns: dict[str, Array] = {}
+        self._share = share
+        self._room = 0
         self.rows = 0
 
     def add(self, **columns: Array) -> None:
         """Append one piece per column; all of one length, the same names every time."""
+        end = self.rows + len(next(iter(columns.values())))
+        if end > self._room:
+            self._room = int(end * min(max(1.25 / max(self._share(), 1e-3), 1.5), MOST_AHEAD))
+            for name, column in self._columns.items():
+                self._columns[name] = self._moved(column, column.dtype)
         for name, piece in columns.items():
-            self._pieces.setdefault(name, []).append(piece)
-        self.rows += len(next(iter(columns.values())))
+            column = self._columns.get(name, piece[:0])
+            if not len(column) or column.dtype != piece.dtype:
+                column = self._columns[name] = self._moved(column, np.promote_types(column.dtype, piece.dtype))
+            column[self.rows : end] = piece
+        self.rows = end
+
+    def _moved(self, column: Array, kind: np.dtype[Any]) -> Array:
+        out = np.empty(self._room, kind)
+        out[: self.rows] = column[: self.rows]
+        return out
 
     def minimum(self, name: str) -> int:
         """Returns the smallest value of a column; only with rows."""
-        return min(int(piece.min()) for piece in self._pieces[name] if len(piece))
+        return int(self._columns[name][: self.rows].min())
 
     def take(self) -> dict[str, Array]:
-        """Returns the joined columns; the buffer is empty afterwards."""
-        out = {}
-        for name in list(self._pieces):
-            pieces = self._pieces.pop(name)
-            out[name] = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        self.rows = 0
+        """Returns the columns; the buffer is empty afterwards."""
+        out = {name: column[: self.rows] for name, column in self._columns.items()}
+        self._columns, self._room, self.rows = {}, 0, 0
         return out
+
+
+MOST_AHEAD: Final = 64
+"""How many times the rows there are a buffer makes room for."""

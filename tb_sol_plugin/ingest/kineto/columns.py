@@ -54,15 +54,19 @@ class Columns:
         self.extra = ExtraInterner()
         self.grids, self.instants = RawInterner(), RawInterner()
         self.texts = TextInterner()
-        self.host, self.operators, self.calls, self.frames = Buffer(), Buffer(), Buffer(), Buffer()
-        self.device, self.collectives, self.sync, self.annotations = Buffer(), Buffer(), Buffer(), Buffer()
-        self.peers = Buffer()
-        self.flows, self.memory, self.instant = Buffer(), Buffer(), Buffer()
+        self.share = 1.0
+        """Of the file that is read so far."""
+        self.host, self.operators, self.calls, self.frames = (self._buffer() for _ in range(4))
+        self.device, self.collectives, self.sync, self.annotations = (self._buffer() for _ in range(4))
+        self.peers, self.flows, self.memory, self.instant = (self._buffer() for _ in range(4))
         self.begin_end: list[tuple[str, str, str | None, int, int, int]] = []
         self.meta: list[tuple[str, str, str, str]] = []
         self.counts: dict[tuple[str | None, str], int] = {}
         self.total = 0
         self.clock: tuple[int, int] | None = None
+
+    def _buffer(self) -> Buffer:
+        return Buffer(lambda: self.share)
 
     def add(self, batch: B.Batch) -> None:
         """Sort a batch into buckets and add each bucket's columns."""

@@ -272,6 +272,7 @@ class Splitter:
         while True:
             self._fill(wanted)
             damage.patience = 0 if self._eof else EVENT_LIMIT
+            self.columns.share = self.source.position / self.source.size if self.source.size else 1.0
             fed = self.decoder.feed(self._buffer, self._pipeline.put, damage)
             self._take(fed.consumed)
             limits.check(limits.ROWS, self.columns.total, most, self.source.name, LESS)

@@ -1,0 +1,25 @@
+"""Columns that grow piece by piece."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tb_sol_plugin.ingest.columns import Buffer
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
+def test_a_buffer_gives_back_its_pieces_joined(share: float) -> None:
+    # GIVEN pieces of many lengths, none and types that widen, with any part of the file read
+    dice = np.random.default_rng(1)
+    sizes = [3, 0, 1, 500, *dice.integers(0, 300, 40).tolist()]
+    pieces = [dice.integers(-100, 100, n).astype(np.int8 if k < 5 else np.int64) for k, n in enumerate(sizes)]
+    buffer = Buffer(lambda: share)
+    # WHEN they are added
+    for piece in pieces:
+        buffer.add(a=piece, b=piece.astype(np.float32))
+    joined = np.concatenate(pieces)
+    # THEN they come back in order, in the type that holds all of them, and the buffer is empty
+    assert buffer.rows == len(joined) and buffer.minimum("a") == joined.min()
+    out = buffer.take()
+    assert out["a"].dtype == joined.dtype and (out["a"] == joined).all() and (out["b"] == joined).all() and not buffer.take()
