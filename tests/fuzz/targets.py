@@ -1,0 +1,160 @@
+"""One function per reader that takes any bytes: it may answer, or raise an error of the product; anything else is a fault.
+
+What is found must also hold: no memory below zero, no time that is left over below zero, reports that can be sent, no warning of numpy.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from tb_sol_plugin import ingest
+from tb_sol_plugin.devices import files as device_files
+from tb_sol_plugin.errors import SolError
+from tb_sol_plugin.format import FORMAT
+from tb_sol_plugin.metrics.goodput import points
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import fields, parse
+from tb_sol_plugin.model.registry import registry
+from tb_sol_plugin.model.report import encode
+from tests.support import memory_snapshot, proton_profile
+from tests.support.sol_builder import small
+from tests.support.trace_builder import TraceBuilder
+
+ANALYSES: Final = ("overview", "operators", "kernels", "steps", "memory", "gpu_breakdown", "modules", "memcpy", "health", "phases")
+EVERY: Final = 8
+"""One input in so many is analyzed too, by one analysis: what it costs is many times the reading."""
+
+
+def holds(capture: Capture, data: bytes) -> None:
+    """Checks what is true of any recording; one in `EVERY` is analyzed."""
+    timeline = capture.tables.get("memory_timeline")
+    assert timeline is None or (timeline["bytes"].to_numpy() >= 0).all(), "memory below zero"
+    for name in ("host", "device"):
+        table = capture.tables.get(name)
+        assert table is None or (table["duration_ns"].to_numpy() >= 0).all(), f"{name}: a duration below zero"
+    capture.facts.file.encode()
+    number = zlib.crc32(data)
+    if number % EVERY == 0:
+        report = capture.analyze(ANALYSES[number // EVERY % len(ANALYSES)])
+        body = json.loads(encode(report))
+        _check_numbers(body)
+
+
+def _check_numbers(body: object) -> None:
+    """Checks every column of a report whose values cannot be negative or are shares."""
+    if isinstance(body, dict):
+        values = body.get("values")
+        if body.get("name") == "other_ns" and isinstance(values, list):
+            assert all(v is None or v >= 0 for v in values), "other_ns below zero"
+        for one in body.values():
+            _check_numbers(one)
+    elif isinstance(body, list):
+        for one in body:
+            _check_numbers(one)
+
+
+def _file(name: str) -> Callable[[bytes, Path], None]:
+    def run(data: bytes, folder: Path) -> None:
+        path = folder / name
+        path.write_bytes(data)
+        ingest.classify(ingest.head(str(path)), name)
+        holds(ingest.read(str(path)), data)
+
+    return run
+
+
+def _device_file(data: bytes, folder: Path) -> None:
+    name = "sol_devices.json" if data[:1] in b"[{" else "sol_devices.csv"
+    device_files.parse(data, name)
+
+
+def _scaling_file(data: bytes, folder: Path) -> None:
+    found = points.parse(
+        data.decode("utf-8", "surrogatepass" if data[:1] == b"\xed" else "replace"), "x.json" if data[:1] in b"[{" else "x.csv"
+    )
+    assert all(0 <= p.num_replicas < 2**31 or not p.used for p in found.points)
+
+
+def _query(data: bytes, folder: Path) -> None:
+    name, _, rest = data.decode("utf-8", "replace").partition("?")
+    known = sorted(registry())
+    query = registry()[name if name in registry() else known[zlib.crc32(name.encode()) % len(known)]].query
+    raw = dict(pair.partition("=")[::2] for pair in rest.split("&"))
+    names = {f.name for f in fields(query)}
+    parse(query, {k: v for k, v in raw.items() if k in names} if zlib.crc32(data) % 2 else raw)
+
+
+def run(name: str, data: bytes, folder: Path) -> None:
+    """Runs one target; errors of the product are answers."""
+    try:
+        with np.errstate(all="warn"):
+            TARGETS[name](data, folder)
+    except SolError as error:
+        error.line().encode()
+
+
+TARGETS: Final[dict[str, Callable[[bytes, Path], None]]] = {
+    "trace": _file("worker.pt.trace.json"),
+    "sol_log": _file("host_rank0_1_2.sol.jsonl"),
+    "snapshot": _file("memory.pickle"),
+    "timeline": _file("memory.json"),
+    "timeline_raw": _file("memory.raw.json"),
+    "proton": _file("profile.hatchet"),
+    "proton_packed": _file("profile.hatchet_msgpack"),
+    "proton_trace": _file("proton.json"),
+    "device_file": _device_file,
+    "scaling_file": _scaling_file,
+    "query": _query,
+}
+
+
+def _trace() -> bytes:
+    t = TraceBuilder()
+    t.op("aten::mm", 0, 1_000, shapes=[[2, 2], [2, 2]], types=["float", "float"])
+    t.launch("gemm", at=100, start=400, duration=40)
+    t.op("aten::copy_", 2_000, 1_000)
+    t.launch("Memcpy HtoD (Pinned -> Device)", at=2_100, start=2_400, duration=60)
+    memory = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1.5,
+              "args": {"Total Reserved": 1024, "Total Allocated": 512, "Bytes": 512, "Addr": 4096, "Device Id": 0, "Device Type": 1}}  # fmt: skip
+    return t.data().replace(b'"traceEvents": [', b'"traceEvents": [' + json.dumps(memory).encode() + b",", 1)
+
+
+@cache
+def seeds() -> dict[str, tuple[bytes, ...]]:
+    """Returns small good inputs of each target."""
+    packed = json.dumps([proton_profile.serving(), proton_profile.ONE]).encode()
+    import msgspec
+
+    event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "tid": 7, "args": {"call_stack": ["ROOT", "a", "k"]}}
+    scope = {"ph": "X", "cat": "scope", "name": "a", "ts": 0, "dur": 9, "tid": 1, "args": {"call_stack": ["ROOT", "a"]}}
+    scaling = {"num_nodes": [1, 2], "num_replicas": [4, 8], "atomic_bsz": [32, 32], "accum_step_time": [0.3, 0.3], "optim_step_time": [0.34, 0.41],
+               "grad_params": {"sqr": 1.0, "var": 2.0}, "init_batch_size": 128, "max_batch_size": 1024}  # fmt: skip
+    return {
+        "trace": (_trace(), b'[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":2}]'),
+        "sol_log": (b"".join(line.rstrip(b"\n") + b"\n" for line in small().lines()), b'{"kind":"header","format":"' + FORMAT.encode() + b'","version":[2,0]}\n'),
+        "snapshot": tuple(pickle.dumps(memory_snapshot.snapshot(), p) for p in (0, 2, 4)),
+        "timeline": (b"[[1000, 2000], [[0,1,2,3,4,5,6,7,8],[0,8,7,6,5,4,3,2,1]]]",),
+        "timeline_raw": (b"[[-1,1,64,0],[5,2,8,3],[7,3,8,4],[9,4,-8,4]]",),
+        "proton": (packed,),
+        "proton_packed": (msgspec.msgpack.encode([proton_profile.serving(), proton_profile.ONE]),),
+        "proton_trace": (json.dumps({"displayTimeUnit": "us", "traceEvents": [scope, event]}).encode(),),
+        "device_file": (b"key,name,based_on,mem_bw_gb_per_s\nmine,My GPU,H100_SXM,3000\n", b'{"devices":[{"key":"mine","based_on":"H100_SXM","mem_bw_gb_per_s":3000}]}'),
+        "scaling_file": (json.dumps(scaling).encode(), b"num_nodes,num_replicas,atomic_bsz,accum_step_time,optim_step_time\n1,4,32,0.3,0.34\n2,8,32,0.3,0.41\n"),
+        "query": tuple(f"{n}?step=1-2&device_limits=H100_SXM&gap_us=5&top=10&search=a".encode() for n in ("gpu_breakdown", "kernels", "scaling", "memory_plan")),
+    }  # fmt: skip
+
+
+def cases() -> dict[str, list[Path]]:
+    """Returns the committed inputs that were faults once, by target."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted((Path(__file__).parent / "cases").glob("*")):
+        found.setdefault(path.name.partition("-")[0], []).append(path)
+    return found
