@@ -20,6 +20,10 @@ Spans: TypeAlias = tuple[Int, Int]
 """Starts and ends of equal length."""
 
 
+MANY = 10_000
+"""Intervals from which on a compiled pass before the sort pays."""
+
+
 def empty() -> Spans:
     """Returns the set that covers nothing."""
     return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -35,8 +39,11 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Spans:
     first, last = np.asarray(start, np.int64), np.asarray(end, np.int64)
     if first.shape != last.shape:
         raise ValueError(f"{first.shape} starts and {last.shape} ends")
-    full = last > first
-    first, last = first[full], last[full]
+    if len(first) > MANY:  # rows of a table are mostly in order and inside of each other: few are left to sort
+        first, last = join_kernel(*_arrays((first, last)))
+    else:
+        full = last > first
+        first, last = first[full], last[full]
     if not len(first):
         return empty()
     order = np.argsort(first, kind="stable")
@@ -135,6 +142,24 @@ def _arrays(spans: Spans) -> Spans:
 
 
 # -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def join_kernel(start, end):  # type: ignore[no-untyped-def]
+    """Joins intervals that begin inside of the one before, and leaves out empty ones; what is left covers the same."""
+    first = np.empty(len(start), np.int64)
+    last = np.empty(len(start), np.int64)
+    n = 0
+    for i in range(len(start)):
+        if end[i] <= start[i]:
+            continue
+        if n > 0 and first[n - 1] <= start[i] <= last[n - 1]:
+            last[n - 1] = max(last[n - 1], end[i])
+        else:
+            first[n] = start[i]
+            last[n] = end[i]
+            n += 1
+    return first[:n].copy(), last[:n].copy()
 
 
 @njit(cache=True, nogil=True)

@@ -198,8 +198,10 @@ def _places(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> pd.
     parts = []
     for f in found:
         if len(f.rows):
-            rows = pd.DataFrame({"layer": arrays.pick(ops["layer"], f.rows), "phase": phase[f.rows], "ns": f.claimed})
-            sums = rows.groupby(["layer", "phase"], sort=False)["ns"].agg(["size", "sum"]).reset_index()
+            layer, inside = arrays.pick(ops["layer"], f.rows), phase[f.rows]
+            code, first = arrays.numbered(arrays.together(layer, inside))
+            sums = pd.DataFrame({"layer": layer[first], "phase": inside[first]})
+            sums = sums.assign(size=np.bincount(code), sum=np.bincount(code, f.claimed))
             parts.append(sums.assign(rule=f.id, share=sums["sum"] / max(float(f.claimed.sum()), 1e-9)))
     if not parts:
         return pd.DataFrame({c.name: pd.Series(dtype=object) for c in PLACE_COLUMNS})

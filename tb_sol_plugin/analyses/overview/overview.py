@@ -45,6 +45,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
 NO_LIMIT = "no cost model, no shapes, or an unknown device"
@@ -380,9 +381,8 @@ def _operators_title(waterfall: Waterfall, kind_of_time: str) -> str:
 def _by_shape(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns calls summed by operator and shapes, with the part of them that is recomputed."""
     keys = ["name", "shapes", "kind"]
-    number = ops.groupby(keys, observed=True, sort=False, dropna=False).ngroup().to_numpy()
-    _, first = np.unique(number, return_index=True)
-    frame = pd.concat([ops[keys].iloc[first].reset_index(drop=True), group(ops, number)], axis=1)
+    number, first = arrays.factorize([arrays.codes(ops[key]) for key in keys])
+    frame: pd.DataFrame = pd.concat([ops[keys].iloc[first].reset_index(drop=True), group(ops, number)], axis=1)
     return frame.assign(recompute=np.bincount(number, ops["recompute"].to_numpy()) / frame["calls"].to_numpy())
 
 

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_times
 from tb_sol_plugin.metrics.trees.profile_tree import ScopeWork, scope_tree, scope_work
 from tb_sol_plugin.metrics.work.columns import over_whole
-from tb_sol_plugin.metrics.work.sums import phase_work, ratios, utilization
+from tb_sol_plugin.metrics.work.sums import Performed, performed, phase_work, ratios, use_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Mark, Scalar, Sort, TableSection, make_facts, make_table
@@ -235,16 +235,16 @@ def step_words(capture: Capture, part: Scope, waterfall: Waterfall) -> str:
 
 def _utilizations(tiles: Tiles, capture: Capture, waterfall: Waterfall, part: Scope) -> None:
     spec, each = waterfall.work.spec, waterfall.steps
-    inside = waterfall.work.ops[waterfall.inside]
+    inside = performed(waterfall.work.ops).take(np.flatnonzero(waterfall.inside))
     which = step_words(capture, part, waterfall)
-    use = utilization(inside, spec, waterfall.total_ns, devices=waterfall.devices)
+    use = use_of(inside, spec, waterfall.total_ns, devices=waterfall.devices)
     step = human(round(waterfall.total_ns / each), "ns")
     share = waterfall.modeled_kernel_share
     partial = Mark("lower_bound", f"a cost model covers {human(share, 'ratio')} of the work") if (share or 0) < PLAIN else None
     if partial is None and spec is not None and spec.method == "derived":
         partial = Mark("estimated", "the peaks follow from units, rate and clock of a device that is not in the table")
     model, again = use.model_flop or 0, use.recompute_flop or 0
-    first = inside[~inside["recompute"].to_numpy()]
+    first = inside.take(np.flatnonzero(~inside.again))
     many = f" × {waterfall.devices} devices" if waterfall.devices > 1 else ""
     dtype = f", {use.dtype} {spec.density if spec else 'dense'}" if use.dtype else ""
     why = Mark("unknown", "no matrix work with a known peak and recorded shapes")
@@ -265,7 +265,7 @@ def _utilizations(tiles: Tiles, capture: Capture, waterfall: Waterfall, part: Sc
         mark=why if use.hfu is None else partial,
         hidden=not again,
     )
-    traffic = float(np.nansum(inside["bytes"].to_numpy(dtype=np.float64)))
+    traffic = float(np.nansum(inside.data))
     known = use.bandwidth_utilisation is not None
     bandwidth = human(spec.memory_bandwidth, "B/s") if spec is not None and spec.memory_bandwidth else ""
     tiles.add(
@@ -283,14 +283,14 @@ def _joined(formula: str, which: str) -> str:
     return f"{formula} {which}".strip() if formula else ""
 
 
-def _over_peaks(ops: pd.DataFrame, waterfall: Waterfall, step: str, many: str) -> str:
+def _over_peaks(done: Performed, waterfall: Waterfall, step: str, many: str) -> str:
     """Matrix FLOP over the peak of their type, summed over types, over the time: `(2.25 TFLOP / 989.4 TFLOP/s of bf16 + …) / 15.16 ms.`"""
     spec = waterfall.work.spec
-    flop = pd.Series(np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64))).groupby(ops["dtype"].astype(str).to_numpy()).sum()
+    flop = np.bincount(done.type, done.flop, minlength=len(done.types)).tolist()
     terms = [
-        f"{human(total / waterfall.steps, 'FLOP')} / {human(spec.matrix_peak(str(name)), 'FLOP/s')} of {name}"
-        for name, total in flop.sort_values(ascending=False).items()
-        if total > 0 and spec is not None and spec.matrix_peak(str(name))
+        f"{human(total / waterfall.steps, 'FLOP')} / {human(spec.matrix_peak(name), 'FLOP/s')} of {name}"
+        for name, total in sorted(zip(done.types, flop, strict=True), key=lambda pair: -pair[1])
+        if total > 0 and spec is not None and spec.matrix_peak(name)
     ]
     if not terms:
         return ""

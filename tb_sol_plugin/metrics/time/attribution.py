@@ -95,6 +95,16 @@ def mask_of(capture: Capture, rows: npt.NDArray[np.integer]) -> Mask:
     return out
 
 
+def launching_calls(capture: Capture) -> Ints:
+    """Returns the host rows that launch device work, ascending, each once."""
+
+    def make() -> Ints:
+        call = capture.device["call"].to_numpy()
+        return np.flatnonzero(mask_of(capture, call[call >= 0]))
+
+    return memo(capture, ("attribution.launching_calls",), make)
+
+
 @dataclass(frozen=True)
 class Launch:
     """Per device row: the launching call's host row (-1 none) and the moment the call starts (ns; 0 where there is none)."""

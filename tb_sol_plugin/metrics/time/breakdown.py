@@ -510,20 +510,12 @@ def _layers(capture: Capture, rule: Rule) -> list[iv.Spans]:
     kind = classes(capture, rule)
     is_set = capture.device["kind"].to_numpy() == S.MEMSET
     device = [(kind == COMPUTATION) & ~is_set, kind == MEMCPY, is_set, kind == COMMUNICATION]
-    host_kind = capture.host["kind"].to_numpy()
-    loads, steps = (_named(capture.host["name"], pattern) for pattern in (DATALOADER, STEP_RANGE))
-    named = np.isin(host_kind, (S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE))
-    host = [host_kind == S.CALL, loads & named, named & ~loads & ~steps]
-    return [spans_of(capture, rows) for rows in device] + [_host_spans(capture, rows) for rows in host]
-
-
-def _host_spans(capture: Capture, rows: npt.NDArray[np.bool_]) -> iv.Spans:
-    start = capture.host["start_ns"].to_numpy()[rows]
-    return iv.union(start, start + capture.host["duration_ns"].to_numpy()[rows])
-
-
-def _named(names: pd.Series[str], pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-    """Returns rows whose name matches, looked up once per distinct name."""
-    hit = np.array([pattern.match(str(text)) is not None for text in names.cat.categories] or [False], bool)
-    codes = names.cat.codes.to_numpy()
-    return np.asarray(hit[np.maximum(codes, 0)] & (codes >= 0), np.bool_)
+    h, kinds = at.host(capture), (S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE)
+    loads = np.concatenate([at.named(capture, k, lambda n: DATALOADER.match(n) is not None) for k in kinds])
+    steps = np.concatenate([at.named(capture, k, lambda n: STEP_RANGE.match(n) is not None) for k in kinds])
+    works = np.zeros(max(*kinds, int(h.kind.max(initial=0))) + 1, np.bool_)
+    works[[*kinds]] = True
+    left = works[h.kind]
+    left[loads] = left[steps] = False
+    host = [at.of_kind(capture, S.CALL), np.sort(loads), left]
+    return [spans_of(capture, rows) for rows in device] + [iv.union(h.start[rows], h.stop[rows]) for rows in host]

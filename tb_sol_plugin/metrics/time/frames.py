@@ -49,11 +49,7 @@ def profiler_frame_rows(capture: Capture) -> Ints:
 def launching_threads(capture: Capture) -> Ints:
     """Returns the host threads that launch device work."""
 
-    def make() -> Ints:
-        call = capture.device["call"].to_numpy()
-        return np.flatnonzero(np.bincount(at.host(capture).thread[call[call >= 0]]))
-
-    return memo(capture, ("launching_threads",), make)
+    return memo(capture, ("launching_threads",), lambda: np.unique(at.host(capture).thread[at.launching_calls(capture)]))
 
 
 def profiler_time(capture: Capture) -> iv.Spans:

@@ -256,10 +256,12 @@ def _frame(
 ) -> pd.DataFrame:
     host, table = capture.host, capture.tables["operators"]
     arguments = capture.operator_of_host[rows]
-    plain = _read(table["types"], arguments, first_dtype)
-    dtype = np.where(at >= 0, np.array([*(c.dtype for c in known), ""], object)[at], plain)
+    plain, types = _read(table["types"], arguments, first_dtype)
+    types = [*(c.dtype for c in known), *types, "tf32"]
+    dtype = np.where(at >= 0, at, plain + len(known))
     flop = _values(known, "flop")[at]
-    dtype = np.where(use_tf32 & (dtype == "fp32") & (flop > 0), "tf32", dtype)
+    single = np.array([name == "fp32" for name in types])
+    dtype = np.where(use_tf32 & single[dtype] & (flop > 0), len(types) - 1, dtype)
     direction = np.where(in_backward(capture)[rows], 1, np.array([*(int(c.direction == "bwd") for c in known), 0], np.int8)[at])
     frame = pd.DataFrame(
         {
@@ -269,8 +271,8 @@ def _frame(
                 np.array([*(KINDS.index(c.kind) for c in known), KINDS.index("other")], np.int8)[at], pd.Index(KINDS)
             ),
             "direction": pd.Categorical.from_codes(direction.astype(np.int8), pd.Index(DIRECTIONS)),
-            "dtype": pd.Categorical(dtype),
-            "shapes": pd.Categorical(_read(table["shapes"], arguments, readable_shapes)),
+            "dtype": _labels(dtype, types),
+            "shapes": _labels(*_read(table["shapes"], arguments, readable_shapes)),
             "shapes_json": _sub(table["shapes"], arguments),
             "flop": np.where(link, np.nan, flop),
             "flop_vector": np.where(link, np.nan, _values(known, "flop_vector")[at]),
@@ -278,7 +280,7 @@ def _frame(
             "bytes": np.where(link, np.nan, _values(known, "bytes")[at]),
             **{name: values for name, values in columns.items() if name not in ("collective", "link_bytes")},
             "estimated": np.array([*(c.estimated for c in known), False], bool)[at],
-            "reason": pd.Categorical(np.array([*(c.reason for c in known), ""], object)[at]),
+            "reason": _labels(np.where(at >= 0, at, len(known)), [*(c.reason for c in known), ""]),
             "modeled": (at >= 0) & ~link,
             "link": link,
             "collective": columns["collective"] > 0,
@@ -288,7 +290,7 @@ def _frame(
         }
     )
     frame["module"] = _module(capture, rows, columns["module"].astype(np.int64))
-    frame["layer"] = pd.Categorical(_read(host["name"], frame["module"].to_numpy(), module_class_name))
+    frame["layer"] = _labels(*_read(host["name"], frame["module"].to_numpy(), module_class_name))
     return frame
 
 
@@ -313,16 +315,26 @@ def _values(known: tuple[Cost, ...], field: str) -> Floats:
 
 def _codes(column: pd.Series, rows: npt.NDArray[np.integer]) -> Ints:
     """Returns the category codes at rows; -1 for row -1."""
-    codes = np.append(column.cat.codes.to_numpy().astype(np.int64), -1)
-    return np.asarray(codes[rows], np.int64)
+    codes = column.cat.codes.to_numpy()
+    return np.where(rows >= 0, codes[rows], -1).astype(np.int64) if len(codes) else np.full(len(rows), -1, np.int64)
 
 
-def _read(column: pd.Series, rows: npt.NDArray[np.integer], reader: Callable[[str], str]) -> npt.NDArray[np.object_]:
-    """Returns `reader` of the text at each row, "" for row -1; run once per distinct text."""
-    codes, place = np.unique(_codes(column, rows), return_inverse=True)
-    texts = column.cat.categories
-    read = np.array([reader(str(texts[code])) if code >= 0 else "" for code in codes.tolist()], object)
-    return np.asarray(read[place.reshape(-1)], object) if len(codes) else np.zeros(0, object)
+def _read(column: pd.Series, rows: npt.NDArray[np.integer], reader: Callable[[str], str]) -> tuple[Ints, list[str]]:
+    """Returns (per row its place among texts, the texts): `reader` of the text at each row, "" for row -1; run once per distinct text."""
+    codes, texts = _codes(column, rows), column.cat.categories
+    used = np.flatnonzero(np.bincount(codes + 1, minlength=1)) - 1
+    place = np.zeros(len(texts) + 1, np.int64)  # the last for none
+    place[used] = np.arange(len(used))
+    return place[codes], [reader(str(texts[code])) if code >= 0 else "" for code in used.tolist()]
+
+
+def _labels(place: npt.NDArray[np.integer], texts: Sequence[str]) -> pd.Categorical:
+    """Returns a column of texts from the place of each, with those in use as categories, in order."""
+    used = np.flatnonzero(np.bincount(place, minlength=1))
+    names = sorted({texts[i] for i in used.tolist()}) if len(place) else []
+    code = {name: at for at, name in enumerate(names)}
+    codes = np.array([code.get(text, -1) for text in texts], np.int32)[place]
+    return pd.Categorical.from_codes(codes, pd.Index(names))  # type: ignore[return-value]
 
 
 def _sub(column: pd.Series, rows: npt.NDArray[np.integer]) -> pd.Categorical:
@@ -338,6 +350,9 @@ def _union(group: npt.NDArray[np.integer], device: Ints, start: Ints, duration: 
 def _step_of(capture: Capture, at: Ints) -> Ints:
     steps = capture.steps
     start, end = steps["host_start_ns"].to_numpy(), steps["host_end_ns"].to_numpy()
+    if len(steps) and (start[1:] >= end[:-1]).all() and (end >= start).all():  # one after another
+        place = np.searchsorted(start, at, side="right") - 1
+        return np.where((place >= 0) & (at < end[np.maximum(place, 0)]), place, -1).astype(np.int64)
     out = np.full(len(at), -1, np.int64)
     for row in range(len(steps)):
         out[(at >= start[row]) & (at < end[row])] = row

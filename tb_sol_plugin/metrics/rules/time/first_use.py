@@ -111,9 +111,15 @@ def _first_calls(context: TimeContext, others: iv.Spans) -> tuple[Ints, Ints, bo
     host = table["host"].to_numpy().astype(np.int64)[known] if len(known) else at.of_kind(capture, S.OPERATOR)
     if not len(host):
         return host, host, bool(len(known))
+    name = capture.host["name"].cat.codes.to_numpy()[host]
+    long = (h.duration[host] >= FIRST_USE_NS) & np.isin(h.thread[host], launching_threads(capture))
+    may = np.isin(name, np.unique(name[long]))  # all calls of the few names of which a first call may be slow
+    host, name, keys = host[may], name[may], [key[may] for key in keys] if len(known) else []
+    if not len(host):
+        return host, host, bool(len(known))
     order = np.argsort(h.start[host], kind="stable")
-    host, keys = host[order], [key[order] for key in keys] if len(known) else []
-    code = arrays.together(arrays.codes(capture.host["name"])[host], *keys)
+    host, keys = host[order], [key[order] for key in keys]
+    code = arrays.together(name[order], *keys)
     first = np.flatnonzero(np.diff(code, prepend=-1) > 0)  # codes are in order of first use
     first = first[np.diff(np.maximum.accumulate(code[first]), prepend=-1) > 0]
     first = first[h.duration[host[first]] >= FIRST_USE_NS]

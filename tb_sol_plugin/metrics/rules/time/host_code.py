@@ -52,9 +52,8 @@ def quiet(capture: Capture, rows: Ints) -> Mask:
     h = at.host(capture)
 
     def make() -> Ints:
-        launch = capture.device["call"].to_numpy()
         calls = h.kind == S.CALL
-        calls[launch[launch >= 0]] = True
+        calls[at.launching_calls(capture)] = True
         return np.flatnonzero(calls)
 
     calls = memo(capture, ("quiet.calls",), make)

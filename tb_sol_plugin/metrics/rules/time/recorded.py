@@ -164,8 +164,7 @@ def recorder_text(capture: Capture, rows: Ints) -> str:
         return ""
     threads, count = np.unique(h.thread[call], return_counts=True)
     thread = threads[count.argmax()]
-    every = np.unique(capture.device["call"].to_numpy())
-    every = every[every >= 0]
+    every = at.launching_calls(capture)
     start = np.sort(h.start[every[h.thread[every] == thread]])
     between = float(np.median(np.diff(start))) if len(start) > 1 else 0.0
     if between <= USUAL_NS:
