@@ -43,7 +43,7 @@ def host_window_ns(capture: Capture, part: Scope) -> int:
 
 def gpu_parts(capture: Capture, start: np.ndarray, end: np.ndarray) -> list[np.ndarray]:
     """Returns per window: compute, exposed communication, exposed copies and idle time of the device, which add up to the window."""
-    parts = [iv.overlap_with(start, end, layer) for layer in layers(capture, np.ones(len(capture.device), bool)).exclusive()]
+    parts = [iv.overlap_with(start, end, layer) for layer in layers(capture, np.ones(len(capture.device), bool)).exclusive]
     return [*parts, end - start - sum(parts)]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -67,7 +68,7 @@ class Layers:
     communication: iv.Spans
     memcpy: iv.Spans
 
-    @property
+    @cached_property
     def busy(self) -> iv.Spans:
         return iv.merge(self.computation, self.communication, self.memcpy)
 
@@ -75,8 +76,9 @@ class Layers:
     def busy_ns(self) -> int:
         return iv.length(self.busy)
 
+    @cached_property
     def exclusive(self) -> tuple[iv.Spans, iv.Spans, iv.Spans]:
-        """Returns computation; communication outside it; copies outside both. Their lengths add up to the busy time."""
+        """Computation; communication outside it; copies outside both. Their lengths add up to the busy time."""
         computation, communication, memcpy = iv.exclusive([self.computation, self.communication, self.memcpy])
         return computation, communication, memcpy
 
@@ -88,7 +90,13 @@ def spans_of(capture: Capture, rows: Mask) -> iv.Spans:
 
 
 def layers(capture: Capture, rows: Mask, *, rule: Rule = "wide") -> Layers:
-    """Returns the three layers over some device rows."""
+    """Returns the three layers over some device rows; over all of them once per recording."""
+    if rows.all():
+        return memo(capture, ("breakdown.layers", rule), lambda: _layers_of(capture, rows, rule))
+    return _layers_of(capture, rows, rule)
+
+
+def _layers_of(capture: Capture, rows: Mask, rule: Rule) -> Layers:
     kind = classes(capture, rule)
     return Layers(*(spans_of(capture, rows & (kind == k)) for k in (COMPUTATION, COMMUNICATION, MEMCPY)))
 
@@ -128,7 +136,7 @@ def _row(capture: Capture, name: str, rows: Mask, where: Scope, rule: Rule) -> d
     end = start + device["duration_ns"].to_numpy()[rows]
     total = int(end.max() - start.min()) if len(start) else 0
     busy = found.busy
-    _, exposed_communication, exposed_memcpy = found.exclusive()
+    _, exposed_communication, exposed_memcpy = found.exclusive
     kernel_rows = rows & (device["kind"].to_numpy() == S.KERNEL)
     kernels = spans_of(capture, kernel_rows)
     low, high = steps_window(capture, where)
@@ -193,7 +201,7 @@ def use_over_time(found: Layers, window: tuple[int, int], bins: int = 100) -> pd
     each, rest = divmod(high - low, count)  # apart, so that a window of decades does not overflow
     slot = np.arange(count + 1, dtype=np.int64)
     edges = low + each * slot + rest * slot // count
-    parts = [np.diff(iv.covered_until(layer, edges)) for layer in found.exclusive()]
+    parts = [np.diff(iv.covered_until(layer, edges)) for layer in found.exclusive]
     length = np.diff(edges)
     return pd.DataFrame({
         "start_ns": edges[:-1], "end_ns": edges[1:], "computation_ns": parts[0], "exposed_communication_ns": parts[1],

@@ -183,10 +183,16 @@ def phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
     compute_ns (union), exposed_communication_ns (not behind any computation of the device), exposed_memcpy_ns (behind neither),
     by_time_ns (plain sum of device time found by time), ops (operator calls inside; of a SOL capture those that it counted).
     """
+    key = ("phase_times", part.label, part.rows, part.window_ns, part.whole)
+    return memo(capture, key, lambda: _phase_times(capture, part)).copy()
+
+
+def _phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
     tree = phase_tree(capture)
     h = at.host(capture)
     size = len(tree.name)
-    rows = np.flatnonzero((tree.node >= 0) & part.host)
+    rows = memo(capture, ("phases.rows",), lambda: np.flatnonzero(tree.node >= 0))
+    rows = rows[part.host[rows]]
     code = tree.node[rows]
     count = at.sum_by(code, np.ones(len(rows), np.int64), size)
     own_host = at.sum_by(code, h.duration[rows], size)
@@ -214,9 +220,10 @@ def phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
 
 def _operators(capture: Capture, part: Scope) -> tuple[Rows, Ints]:
     """Returns (user range around each operator of the selection, 1 each)."""
-    ops = np.flatnonzero((at.host(capture).kind == S.OPERATOR) & part.host)
-    around, _ = at.annotation_around(capture, ops)
-    return around, np.ones(len(ops), np.int64)
+    ops = at.of_kind(capture, S.OPERATOR)
+    around = memo(capture, ("phases.around_operators",), lambda: at.annotation_around(capture, ops)[0])
+    around = around if part.host.all() else around[part.host[ops]]
+    return around, np.ones(len(around), np.int64)
 
 
 def _counted(capture: Capture, part: Scope) -> tuple[Rows, Ints]:

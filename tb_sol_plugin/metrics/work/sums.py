@@ -123,10 +123,19 @@ def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
 def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) -> pd.DataFrame:
     """Returns per group 0..size-1 (-1 is left out) the sum of each of VALUES over its calls; NaN where no call has one."""
     out: dict[str, Floats] = {}
+    inside = code >= 0
+    if not inside.all():
+        code = code[inside]
+        values = {name: column[inside] for name, column in values.items()}
+    each = np.bincount(code, minlength=size)
     for name, column in values.items():
-        use = (code >= 0) & np.isfinite(column)
-        total = np.bincount(code[use], column[use], minlength=size).astype(np.float64)
-        total[np.bincount(code[use], minlength=size) == 0] = np.nan
+        known = np.isfinite(column)
+        if known.all():
+            total, count = np.bincount(code, column, minlength=size).astype(np.float64), each
+        else:
+            some = code[known]
+            total, count = np.bincount(some, column[known], minlength=size).astype(np.float64), np.bincount(some, minlength=size)
+        total[count == 0] = np.nan
         out[name] = total
     return pd.DataFrame(out)
 
@@ -314,6 +323,11 @@ class PhaseWork:
 def phase_work(capture: Capture, part: Scope, limits: str = "") -> PhaseWork:
     """Returns the work per node of `phase_tree`. A call without device work belongs to the phase around itself."""
     calls = calls_of(capture, part, limits)
+    key = ("phase_work", calls.done.spec.fingerprint if calls.done.spec else "", part.whole, part.rows)
+    return memo(capture, key, lambda: _phase_work(capture, calls))
+
+
+def _phase_work(capture: Capture, calls: Calls) -> PhaseWork:
     tree = phase_tree(capture)
     size = len(tree.name)
     node = nodes_of(capture, calls)
