@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,12 @@ def factorize(columns: list[Ints]) -> tuple[Ints, Ints]:
 
 def codes(column: pd.Series) -> npt.NDArray[np.int64]:
     """Returns code per row, -1 for none."""
-    return np.asarray(column.cat.codes.to_numpy(), np.int64)
+    return coded(column).codes.astype(np.int64)
+
+
+def coded(column: pd.Series) -> pd.Categorical:
+    """Returns the codes and categories of a dictionary-encoded column, without a Series around each."""
+    return cast("pd.Categorical", column.array)
 
 
 FEW = 500
@@ -49,12 +54,12 @@ FEW = 500
 
 def where(column: pd.Series, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
     """Returns rows whose text passes a test; a row without text does not."""
-    code, categories = codes(column), column.cat.categories
+    code, categories = coded(column).codes, coded(column).categories
     hit = np.zeros(len(categories) + 1, np.bool_)  # the last for none
     if len(categories) <= FEW:
         hit[:-1] = [bool(test(str(c))) for c in categories]
     else:  # tables share dictionaries: most of a large one may be names of other tables
-        used = np.flatnonzero(np.bincount(code + 1, minlength=len(categories) + 1)[1:])
+        used = np.flatnonzero(np.bincount(code[code >= 0], minlength=len(categories)))
         hit[used] = [bool(test(str(c))) for c in categories.take(used)]
     return np.asarray(hit[code], np.bool_)
 
@@ -83,9 +88,10 @@ def first_of(code: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.intp]:
 
 def pick(column: pd.Series, rows: npt.ArrayLike) -> Objects:
     """Returns texts at rows, "" for none."""
-    texts = np.array([*(str(c) for c in column.cat.categories), ""], dtype=object)
-    out: Objects = texts[codes(column)[np.asarray(rows, np.int64)]]
-    return out
+    text = coded(column)
+    used, place = np.unique(text.codes[np.asarray(rows, np.int64)], return_inverse=True)
+    names = np.array([str(text.categories[code]) if code >= 0 else "" for code in used.tolist()], dtype=object)
+    return np.asarray(names[place.reshape(-1)], object) if len(used) else names
 
 
 def largest(columns: list[pd.Series], rows: npt.ArrayLike, values: npt.NDArray[np.generic]) -> tuple[list[str], float]:
@@ -95,7 +101,8 @@ def largest(columns: list[pd.Series], rows: npt.ArrayLike, values: npt.NDArray[n
         return [""] * len(columns), 0.0
     key = np.zeros(len(at), np.int64)
     for column in columns:
-        key = pd.factorize(key)[0] * (len(column.cat.categories) + 1) + codes(column)[at] + 1
+        text = coded(column)
+        key = pd.factorize(key)[0] * (len(text.categories) + 1) + text.codes[at].astype(np.int64) + 1
     group, unique = pd.factorize(key)
     total = np.bincount(group, values.astype(np.float64), minlength=len(unique))
     best = int(total.argmax())

@@ -201,7 +201,7 @@ def _places(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> pd.
             layer, inside = arrays.pick(ops["layer"], f.rows), phase[f.rows]
             code, first = arrays.numbered(arrays.together(layer, inside))
             sums = pd.DataFrame({"layer": layer[first], "phase": inside[first]})
-            sums = sums.assign(size=np.bincount(code), sum=np.bincount(code, f.claimed))
+            sums = sums.assign(size=np.bincount(code), sum=pd.Series(f.claimed).groupby(code).sum().to_numpy())
             parts.append(sums.assign(rule=f.id, share=sums["sum"] / max(float(f.claimed.sum()), 1e-9)))
     if not parts:
         return pd.DataFrame({c.name: pd.Series(dtype=object) for c in PLACE_COLUMNS})

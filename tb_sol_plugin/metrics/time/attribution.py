@@ -15,8 +15,8 @@ import numpy.typing as npt
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 Number = TypeVar("Number", np.int64, np.float64)
@@ -68,11 +68,12 @@ def named(capture: Capture, kind: int, test: Callable[[str], bool]) -> Ints:
     """Returns the host rows of a kind whose name passes a test, ascending. Only names of that kind are asked about."""
 
     def make() -> tuple[npt.NDArray[np.integer], npt.NDArray[np.intp]]:
-        code = capture.host["name"].cat.codes.to_numpy()[of_kind(capture, kind)]
-        return code, np.flatnonzero(np.bincount(code[code >= 0], minlength=len(capture.host["name"].cat.categories)))
+        code = names.codes[of_kind(capture, kind)]
+        return code, np.flatnonzero(np.bincount(code[code >= 0], minlength=len(names.categories)))
 
+    names = arrays.coded(capture.host["name"])
     code, used = memo(capture, ("attribution.names_of_kind", kind), make)
-    categories = capture.host["name"].cat.categories
+    categories = names.categories
     hit = np.zeros(len(categories) + 1, np.bool_)  # the last for none
     hit[used] = [bool(test(str(name))) for name in categories.take(used)]
     return np.asarray(of_kind(capture, kind)[hit[code]], np.int64)

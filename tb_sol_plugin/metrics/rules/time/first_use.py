@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, time_text
 from tb_sol_plugin.metrics.rules.time.context import TimeContext
 from tb_sol_plugin.metrics.rules.time.host_code import quiet
@@ -48,7 +49,8 @@ BY_NAME: Final = 100
 
 def calls_named(context: TimeContext, pattern: re.Pattern[str]) -> Ints:
     """Returns the host rows of runtime and driver calls whose name matches."""
-    return at.named(context.capture, S.CALL, lambda name: pattern.search(name) is not None)
+    capture = context.capture
+    return memo(capture, ("calls_named", pattern.pattern), lambda: at.named(capture, S.CALL, lambda name: pattern.search(name) is not None))
 
 
 @rule(
@@ -68,8 +70,8 @@ def warm_up(context: TimeContext) -> Answer:
     rows = np.concatenate((launch[np.isin(launch, new)], setup, memory[h.duration[memory] >= CONTEXT_NS]))
     rows = rows[h.duration[rows] >= FIRST_USE_NS]
     rows = rows[iv.overlap_with(h.start[rows], h.stop[rows], context.idle) > 0]
-    others = _other_causes(context)
-    operators, usual, sized = _first_calls(context, others)
+    others = memo(capture, ("first_use.others",), lambda: _other_causes(context))
+    operators, usual, sized = memo(capture, ("first_use.calls",), lambda: _first_calls(context, others))
     slow = iv.subtract(iv.union(h.start[operators], h.stop[operators] - usual), others)
     spans = iv.union(h.start[rows], h.stop[rows]), _captures(context), slow
     idle = context.ledger.take_idle(iv.intersect(iv.merge(*spans), host_idle(capture)))
