@@ -184,7 +184,7 @@ class Inputs:
 MOST_LETTERS: Final = 20
 """Of one size: 2^63 has 19 digits."""
 _INTEGER: Final = re.compile(r"[+-]?\d{1,40}$")
-_REAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
+_REAL: Final = re.compile(r"[+-]?(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d+)?$")
 _WORDS: Final = {"": None, "None": None, "True": True, "False": False, "inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 
 

@@ -31,7 +31,7 @@ _CDNA2_UNITS: Final = (104, 110)
 """gfx90a reports 9.0 like the older gfx908 and gfx906: only its unit counts tell it apart (MI210 and MI250 104, MI250X 110 per die)."""
 _ALIKE: Final = {"MI210": "MI210 or MI250 die"}
 """What an unnamed board is called whose units and memory a device without a row of its own has too: its limits are the same."""
-_MIG: Final = re.compile(r"\s+MIG\b.*$", re.IGNORECASE)
+_MIG: Final = re.compile(r"(?<!\s)\s+MIG\b.*$", re.IGNORECASE)
 
 
 def match(props: DeviceProps, *, vendor: str = "", book: DeviceBook = EMPTY) -> DeviceSpec | None:

@@ -26,6 +26,7 @@ from isal import igzip
 from werkzeug.exceptions import HTTPException
 from werkzeug.security import safe_join
 
+from tb_sol_plugin import redact
 from tb_sol_plugin.errors import ReadOnlyView, SolError
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.web.wire import Error, ErrorBody
@@ -224,7 +225,7 @@ def sol_error(error: SolError) -> Response:
 
 def body_of(error: SolError) -> ErrorBody:
     """Returns the wire form of an error of ours; what it says is free form, so it is cleaned of secrets."""
-    return ErrorBody(error.code, text(error.message), text(error.hint), error.field, error.file)
+    return ErrorBody(error.code, text(error.message), text(error.hint), error.field, redact.name(error.file) if error.file else error.file)
 
 
 def fault_reply(error: BaseException, what: str) -> Response:

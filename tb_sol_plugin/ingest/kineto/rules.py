@@ -101,8 +101,8 @@ COMMUNICATION_RANGE: Final = re.compile(r"(nccl|gloo|hccl|ucc|mpi|xccl|oneccl):|
 """A host range whose device work is communication whatever its kernels are called."""
 
 # copies ------------------------------------------------------------------------------------------------------
-COPY_KERNEL: Final = re.compile(r"__amd_rocclr_.*copy", re.IGNORECASE)
-_SIDES: Final = re.compile(r"\(\s*([^()]*?)\s*->\s*([^()]*?)\s*\)")
+COPY_KERNEL: Final = re.compile(r"__amd_rocclr_(?:(?!__amd_rocclr_).)*copy", re.IGNORECASE)
+_INNER: Final = re.compile(r"\(([^()]*)\)")
 _SHORT: Final = re.compile(r"(?:(?<![A-Za-z0-9])|(?<=[a-z]))([HDAMPS])(?:to|2)([HDAMPS])(?![A-Za-z0-9])")
 """HtoD, DtoA, PtoP (CUPTI, HIP); H2D, M2D, S2H, "D2D - P2P" (Level Zero: M is memory of the host that no driver allocated, S is shared)."""
 _SHORT_WORD: Final = re.compile(r"(?<![a-z0-9])([hdamps])(?:to|2)([hdamps])(?![a-z0-9])")
@@ -110,7 +110,7 @@ _LONG: Final = re.compile(r"(host|device|array|peer)[\s_]*to[\s_]*(host|device|a
 """CopyHostToDevice2D (roctracer), DEVICE_TO_HOST (MTIA), MEMORY_COPY_HOST_TO_DEVICE (rocprofiler-sdk), PeerToPeer."""
 _SET: Final = re.compile(r"mem(?:ory)?[\s_]*(?:set|fill)|fill[\s_]*buffer|usm[\s_]*fill", re.IGNORECASE)
 """Memset (CUPTI), FillBuffer (roctracer), zeCommandListAppendMemoryFill, urEnqueueUSMFill."""
-_SET_OF: Final = re.compile(r"\(\s*([A-Za-z ]+?)\s*\)")
+_WORDS: Final = re.compile(r"[A-Za-z ]+")
 _END: Final = {"H": "H", "M": "H", "D": "D", "A": "D", "P": "P"}
 """Array ends (CUPTI kinds 3 to 7) fold into the device. Shared memory lies on either side: its copies have no known direction."""
 
@@ -120,11 +120,10 @@ def copy_of(name: str, is_set: bool, kind: str = "") -> tuple[str, str, str]:
 
     Where neither names a direction it is "Unknown", whatever its ends: they are kept as recorded.
     """
+    inner = [text.strip() for text in _INNER.findall(name)]
     if is_set or (_SET.search(name) and not direction_of(name)):
-        found = _SET_OF.search(name)
-        return "Memset", "", found[1] if found else ""
-    ends = _SIDES.search(name)
-    source, target = (ends[1], ends[2]) if ends else ("", "")
+        return "Memset", "", next(filter(_WORDS.fullmatch, inner), "")
+    source, target = next((tuple(side.strip() for side in text.split("->", 1)) for text in inner if "->" in text), ("", ""))
     return direction_of(name) or direction_of(kind) or "Unknown", source, target
 
 

@@ -33,7 +33,7 @@ BINS: Final = ("≤ 4 KiB", "4–64 KiB", "64 KiB–1 MiB", "1–16 MiB", "16–
 
 COPY_API: Final = re.compile(r"^(?:cuda|hip|cu)Mem(cpy|set|Prefetch|Advise)")
 """A call that moves or sets memory, or advises where it should be; the group is which of these."""
-_SUFFIX: Final = re.compile(r"(?:_v\d+|_ptds|_ptsz)+$")
+_SUFFIX: Final = re.compile(r"(?:_v\d{1,9}|_ptds|_ptsz){1,9}$")
 _ASYNC: Final = re.compile(r"Async", re.IGNORECASE)
 _ARRAY: Final = re.compile(r"\b(?:Ato[HDA]|[HD]toA)\b", re.IGNORECASE)
 _PLACED: Final = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)$", re.DOTALL)
@@ -242,7 +242,7 @@ def memory_text(direction: str, src: str, dst: str) -> str:
 
 def kinds_of(text: str) -> tuple[str, str] | None:
     """Returns the two kinds of `kinds_text`; `>` and `->` do for the arrow, and nothing for `?`. None for other texts."""
-    parts = re.split(r"\s*(?:→|->|>)\s*", text.strip())
+    parts = [part.strip() for part in re.split(r"→|->|>", text)]
     if len(parts) != 2:
         return None
     src, dst = ("" if p == "?" else p for p in parts)

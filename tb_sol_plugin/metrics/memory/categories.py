@@ -42,7 +42,7 @@ _TORCH: Final = re.compile(
     r"(?:^|/)torch/(?:_[^/]*|nn|autograd|optim|utils|cuda|xpu|mps|cpu|distributed|profiler|amp|fx|jit|func|ao|testing|functional\.py|"
     r"storage\.py|serialization\.py|random\.py|overrides\.py|library\.py|__init__\.py)(?:/|$)"
 )
-_PASSING: Final = re.compile(r"(?:^|/)(?:contextlib|functools|threading|runpy|concurrent/futures/\w+|importlib/\S+)\.py$|^<")
+_PASSING: Final = re.compile(r"(?:^|/)(?:contextlib|functools|threading|runpy|concurrent/futures/\w{1,400}|importlib/\S{1,400})\.py$|^<")
 _FRAME: Final = re.compile(r"^(?P<file>.*?)\(\d+\): ", re.DOTALL)
 PYTHON: Final = (".py", ".ipynb", ".pyx")
 MOST_LINES: Final = 64

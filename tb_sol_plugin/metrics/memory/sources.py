@@ -29,7 +29,7 @@ SOURCES: Final = {
 }
 """In the order in which they are taken where a reader does not choose."""
 NAMELESS: Final = "the device"
-_NUMBER: Final = re.compile(r"(\d+)$")
+_NUMBER: Final = re.compile(r"(?<!\d)(\d+)$")
 _HOST: Final = ("cpu", "host")
 FEW: Final = 8
 """Names of devices that a message lists."""
@@ -130,7 +130,7 @@ def chosen_memory(capture: Capture, device: str = "", source: Source = "auto") -
 
 
 UNITS: Final = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-_TIME: Final = r"(-?\d{1,18}(?:\.\d{1,9})?)\s*(ns|us|µs|ms|s)?"
+_TIME: Final = r"(-?\d{1,18}(?:\.\d{1,9})?)(?:\s*(ns|us|µs|ms|s))?"
 _MOMENT: Final = re.compile(_TIME)
 _WINDOW: Final = re.compile(rf"{_TIME}\s*[-–~:]\s*{_TIME}")
 _MOST: Final = 1 << 62

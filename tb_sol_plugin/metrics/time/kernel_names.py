@@ -22,10 +22,10 @@ import pandas as pd
 # The full name stays the key everywhere; two kernels may share a short name.
 
 
-ANONYMOUS: Final = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\(anonymous class\)::|_GLOBAL__N__\w+::")
+ANONYMOUS: Final = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\(anonymous class\)::|_GLOBAL__N__(?:(?!_GLOBAL__N__)\w)+::")
 LAMBDA: Final = re.compile(r"::\{lambda.*$|::operator\(\).*$|::\'lambda.*$")
 DULL: Final = re.compile(
-    r"^-?\d+\w*$|^\(.*\)-?\d+\w*$|^(true|false|nullptr|decltype\(nullptr\))$"
+    r"^-?\d\w*$|^\(.*\)-?\d\w*$|^(true|false|nullptr|decltype\(nullptr\))$"
     r"|^(unsigned )?(bool|char|short|int|long|long long|float|double|signed char|unsigned|void)[ *&]*(const[ *&]*)?$"
     r"|^(\w+::)*(Half|BFloat16|half|half_t|bfloat16_t|__nv_bfloat16|__half|float2|float4|half2|__hip_bfloat16|tfloat32_t|Float8\w*|complex)"
     r"(<.*>)?( const)?[ *&]*$"
@@ -236,12 +236,17 @@ UNITS: Final = {"nvidia": "Tensor Core", "amd": "Matrix Core", "xpu": "XMX"}
 
 @cache
 def _compiled() -> tuple[tuple[re.Pattern[str], Rule], ...]:
-    return tuple((re.compile(rule.pattern), rule) for rule in MATRIX)
+    return tuple((_bounded(rule.pattern), rule) for rule in MATRIX)
 
 
 @cache
 def _kinds() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((kind, re.compile(pattern)) for kind, pattern in KINDS)
+    return tuple((kind, _bounded(pattern)) for kind, pattern in KINDS)
+
+
+def _bounded(pattern: str) -> re.Pattern[str]:
+    """Returns the pattern with at most 300 characters between two parts of it: without a bound some names take quadratic time."""
+    return re.compile(pattern.replace(r"\w*", r"\w{0,300}"))
 
 
 def unit_name(vendor: str) -> str:

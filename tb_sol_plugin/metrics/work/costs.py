@@ -150,7 +150,7 @@ def element_of(kernel: str) -> str:
 
     FP32 beside a 16-bit type is its arithmetic.
     """
-    opaque = re.search(r"OpaqueType<(\d+)u?>", kernel)
+    opaque = re.search(r"OpaqueType<(\d{1,9})u?>", kernel)
     if opaque:
         return _OPAQUE.get(int(opaque[1]), "")
     found = {dtype for word, dtype in _WORDS if re.search(rf"\b{re.escape(word)}\b", kernel)}

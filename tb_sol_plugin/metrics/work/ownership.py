@@ -85,7 +85,7 @@ def owners(end: Rows, modeled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats) 
 ENGINE: Final = "autograd::engine::evaluate_function"
 NODE: Final = re.compile(r"(autograd::engine::evaluate_function.*|.*Backward\d*)", re.DOTALL)
 CREATION: Final = re.compile(r"aten::(empty|zeros|ones|full|new_|rand|scalar_tensor|arange|resize|set_|is_|detach|as_strided|\w*_like$)")
-CHECKPOINT: Final = re.compile(r".*checkpoint\w*backward\d*", re.IGNORECASE | re.DOTALL)
+CHECKPOINT: Final = re.compile(r".*checkpoint\w{0,400}backward\d*", re.IGNORECASE | re.DOTALL)
 
 
 def in_backward(capture: Capture) -> Mask:

@@ -265,9 +265,9 @@ def _judged(
 
 SHARDED: Final = re.compile(r"FullyShardedDataParallel|FSDP|DeepSpeedEngine|Stage3")
 """Classes of wrappers whose own parameters are a shard already."""
-EMBEDDING: Final = re.compile(r"(?:^|[._])(?:embed\w*|tok_embeddings|word_embeddings|wte|token_embedding\w*)$")
+EMBEDDING: Final = re.compile(r"(?:^|[._])(?:embed\w{0,400}|tok_embeddings|word_embeddings|wte|token_embedding\w{0,400})$")
 POSITIONS: Final = re.compile(r"pos|wpe|rotary|type")
-HEAD: Final = re.compile(r"(?:^|[._])(?:lm_head|output_layer|output|head|unembed\w*|embed_out)$")
+HEAD: Final = re.compile(r"(?:^|[._])(?:lm_head|output_layer|output|head|unembed\w{0,400}|embed_out)$")
 WHOLE: Final = 0.95
 """Of all numbers of an embedding: it is not divided."""
 DIVIDE: Final = "ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW)  # or fully_shard(model), --use-distributed-optimizer"

@@ -27,11 +27,11 @@ from tb_sol_plugin.units import human
 _TILES: Final = tuple(
     re.compile(p)
     for p in (
-        r"tilesize(\d+)x(\d+)",  # xmma of cuBLAS and cuDNN
-        r"_MT(\d+)x(\d+)x\d+",  # Tensile
-        r"nvjet_\w+?_(\d+)x(\d+)_",  # cuBLASLt since Hopper
-        r"gemm\w*?_(\d+)x(\d+)_\d+x\d+",  # CUTLASS: tile, then depth and stages
-        r"gemm_(?:\w+?_)?(\d+)x(\d+)",  # cuBLAS, older
+        r"tilesize(\d{1,9})x(\d{1,9})",  # xmma of cuBLAS and cuDNN
+        r"_MT(\d{1,9})x(\d{1,9})x\d",  # Tensile
+        r"nvjet_\w{1,400}?_(\d{1,9})x(\d{1,9})_",  # cuBLASLt since Hopper
+        r"gemm\w{0,400}?_(\d{1,9})x(\d{1,9})_\d{1,9}x\d",  # CUTLASS: tile, then depth and stages
+        r"gemm_(?:\w{1,400}?_)?(\d{1,9})x(\d{1,9})",  # cuBLAS, older
     )
 )
 
@@ -49,7 +49,7 @@ def tile_of(kernel: str) -> tuple[int, int] | None:
 @cache
 def aligned_by_name(kernel: str) -> int | None:
     """Returns elements that a CUTLASS kernel loads at once by its name (`align1`), None where the name does not say."""
-    found = re.search(r"_align(\d+)", kernel)
+    found = re.search(r"_align(\d{1,9})", kernel)
     return int(found[1]) if found else None
 
 
@@ -175,7 +175,7 @@ def _blocks(context: TimeContext, p: _Products) -> tuple[Floats, Floats]:
         if found is None or tile is None or grid < 0:
             continue
         count, used[i] = tiles(found, tile)
-        started = prod(int(n) for n in re.findall(r"\d+", str(device["grid"].cat.categories[grid])))
+        started = prod(int(n) for n in re.findall(r"\d{1,18}", str(device["grid"].cat.categories[grid])))
         blocks[i] = max(count, started)
     which = which.reshape(-1)
     return blocks[which], used[which]
@@ -372,7 +372,7 @@ def fp32_matrix(context: TimeContext) -> Answer:
     )
 
 
-FP32_KERNEL: Final = re.compile(r"sgemm|scudnn|_simt_s|(wgrad|dgrad)\w*_engine<float")
+FP32_KERNEL: Final = re.compile(r"sgemm|scudnn|_simt_s|(wgrad|dgrad)\w{0,400}_engine<float")
 """Kernels of cuBLAS, cuDNN and CUTLASS for FP32 operands on plain units."""
 
 

@@ -1,0 +1,77 @@
+"""Texts of a recording or an address, made to backtrack, are understood in time that grows with their length at most."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_sol_plugin.cost import inputs
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.ingest.kineto import rules
+from tb_sol_plugin.metrics.copies import records
+from tb_sol_plugin.metrics.memory import sources
+from tb_sol_plugin.metrics.rules.time import matmul
+from tb_sol_plugin.metrics.time import distinct_names, kernel_names
+from tb_sol_plugin.metrics.work import ownership
+
+CASES: list[tuple[Callable[[str], object], str, str, str]] = [
+    (lambda t: rules.copy_of(t, False), "(", " ", "x"),
+    (lambda t: rules.copy_of(t, False), "(", "a->", "x"),
+    (lambda t: rules.copy_of(t, True), "(", " ", "x"),
+    (lambda t: rules.copy_of(t, True), "", "(", "x"),
+    (rules.COPY_KERNEL.search, "", "__amd_rocclr_", "x"),
+    (sources.span, "1", " ", "x"),
+    (records.kinds_of, "a", " ", "x"),
+    (records.api_name, "", "_ptds", "x"),
+    (inputs._REAL.match, "", "1", "x"),
+    (kernel_names.DULL.match, "", "1", "!"),
+    (lambda t: kernel_names.ANONYMOUS.sub("", t), "", "_GLOBAL__N__", "!"),
+    (lambda t: list(distinct_names._MANGLED.finditer(t)), "", "1", "!"),
+    (matmul.tile_of, "", "gemm_", "!"),
+    (matmul.tile_of, "", "nvjet_", "!"),
+    (kernel_names.matrix_of, "", "sm90_", "!"),
+    (kernel_names.matrix_of, "", "Cijk_", "!"),
+    (kernel_names.matrix_of, "", "aiter", "!"),
+    (matmul.FP32_KERNEL.search, "", "wgrad", "!"),
+    (ownership.CHECKPOINT.fullmatch, "", "checkpoint", "!"),
+]
+
+
+@pytest.mark.parametrize(("call", "before", "piece", "after"), CASES)
+def test_a_hostile_text_costs_as_much_as_its_length(call: Callable[[str], object], before: str, piece: str, after: str) -> None:
+    # GIVEN a text of 5 kB and one of 80 kB WHEN both are understood THEN the longer takes at most twice sixteen times as long
+    spent = []
+    for size in (5_000, 80_000):
+        text = before + piece * (size // len(piece)) + after
+        start = time.process_time()
+        with contextlib.suppress(BadQuery):
+            call(text)
+        spent.append(time.process_time() - start)
+    assert spent[1] < 32 * spent[0] + 0.03, spent
+
+
+PIECES = st.lists(st.sampled_from(["(", ")", " ", "->", "\u2192", ">", "Memset", "Device", "Host", "HtoD", "\n", "1", ".", "e", "-", "ms", "a", "E", "_v2"]), max_size=12)
+
+
+@given(PIECES.map("".join))
+def test_the_linear_forms_understand_what_the_plain_ones_do(text: str) -> None:
+    # GIVEN any short text WHEN understood by the quadratic pattern and by the linear one THEN the same
+    plain = re.search(r"\(\s*([^()]*?)\s*->\s*([^()]*?)\s*\)", text)
+    if not rules._SET.search(text):
+        assert rules.copy_of(text, False)[1:] == ((plain[1], plain[2]) if plain else ("", ""))
+    number = re.match(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$", text)
+    assert (inputs._REAL.match(text) is None) == (number is None)
+    parts = re.split(r"\s*(?:\u2192|->|>)\s*", text.strip())
+    kinds = tuple("" if p == "?" else p for p in parts)
+    assert records.kinds_of(text) == (kinds if len(kinds) == 2 else None)
+    one = r"(-?\d{1,18}(?:\.\d{1,9})?)\s*(ns|us|µs|ms|s)?"
+    window, found = re.fullmatch(rf"{one}\s*[-–~:]\s*{one}", text), sources._WINDOW.fullmatch(text)
+    assert (window and window.groups()) == (found and found.groups())
+    mangled = re.compile(distinct_names._MANGLED.pattern.replace(r"(?<!\d)", ""), re.DOTALL)
+    assert [m.groups() for m in mangled.finditer(text)] == [m.groups() for m in distinct_names._MANGLED.finditer(text)]
