@@ -35,6 +35,7 @@ EFFECTS = {
     "two calls with one correlation": "device events go to the call that starts first",
     "unknown copy direction": "shown as Unknown",
     "copy without bytes": "its time counts, its bytes and bandwidth are unknown",
+    "memory total below what was allocated": "shown as recorded: parts may exceed it, and what is unknown is then below zero",
     "number that no device has": "read as not recorded",
     "copy with an impossible size": "its time counts, its bytes and bandwidth are unknown",
     "copy larger than its device's memory": "kept as recorded and marked",

@@ -425,6 +425,7 @@ def build(columns: Columns, header: dict[str, object], *, source: Source, warnin
     tables["collectives"] = T.collectives(columns, device_order)
     tables["peers"] = T.peers(columns, device_order)
     T.observe(columns, tables, view)
+    T.observe_memory(tables["memory"], columns.health)
     T.observe_copies(tables["device"], H.devices(header), columns.health)
     tables["issues"] = columns.health.table()
     facts = _facts(columns, header, source, tables, origin, (low, high), warnings, truncated)

@@ -458,6 +458,14 @@ def observe(columns: Columns, tables: dict[str, pd.DataFrame], view: link.Host) 
         health.add("step without device events", len(lost), str(lost["name"].iloc[0]) if len(lost) else "")
 
 
+def observe_memory(memory: pd.DataFrame, health: Health) -> None:
+    """Counts totals of memory that are below what the events before them have allocated and not freed: one of the two is wrong."""
+    for _, own in memory.groupby(["device_type", "device_id"], sort=False):
+        change, total = np.cumsum(own["bytes"].to_numpy()), own["total_allocated"].to_numpy()
+        made = change - np.minimum.accumulate(np.minimum(change, 0))
+        health.add("memory total below what was allocated", int(((total >= 0) & (total < made)).sum()))
+
+
 def _stream_overlaps(device: pd.DataFrame) -> int:
     """Counts device events that start before the previous event of their stream has ended."""
     if device.empty:

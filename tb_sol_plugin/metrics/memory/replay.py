@@ -104,7 +104,7 @@ def _replay(capture: Capture, device: Device) -> Replay:
     if len(with_total):  # an event without a total goes on from the last one that has it
         last = np.searchsorted(with_total, np.arange(len(row)), side="right") - 1
         anchor = np.where(last >= 0, total[with_total[last.clip(0)]] - change[with_total[last.clip(0)]], before)
-        allocated = change + anchor
+        allocated = np.maximum(change + anchor, 0 if before >= 0 else np.iinfo(np.int64).min)
     else:
         allocated = np.full(len(row), -1, np.int64)
     tracked = device.type != CPU and bool((reserved > 0).any())

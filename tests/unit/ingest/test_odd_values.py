@@ -12,6 +12,7 @@ import pytest
 from tb_sol_plugin.errors import BadInput, BadQuery
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.goodput import points
+from tb_sol_plugin.metrics.memory.curves import whole
 from tb_sol_plugin.model.query import parse
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.store.open import open_run
@@ -135,3 +136,19 @@ def test_odd_values_warn_of_nothing(tmp_path: Path) -> None:
         capture = read(str(path))
         for name in ("overview", "kernels", "operators", "gpu_breakdown", "memcpy"):
             capture.analyze(name)
+
+
+def test_totals_of_memory_below_what_was_allocated_are_told(tmp_path: Path) -> None:
+    # GIVEN 4 GB allocated and not freed while the total says 512 B, and a free of more than there is without a total
+    def memory(at: int, size: int, **total: int) -> dict[str, object]:
+        args = {"Bytes": size, "Addr": 4096 + at, "Device Id": 0, "Device Type": 1, **total}
+        return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": at, "args": args}
+
+    events = [memory(1, 512, **{"Total Allocated": 512}), memory(2, 4 << 30, **{"Total Allocated": 512}), memory(3, -(8 << 30))]
+    path = tmp_path / "w.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    # WHEN read THEN health says so, and no level of the curve is below zero
+    capture = read(str(path))
+    assert issues(path)["memory total below what was allocated"] == 1
+    for curve in whole(capture):
+        assert curve.relative or (curve.allocated is not None and int(curve.allocated.min()) >= 0)
