@@ -6,7 +6,8 @@ once, so the cost is that of the dictionaries: one pass over their bytes picks t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import string
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -14,9 +15,15 @@ import pandas as pd
 
 from tb_sol_plugin import redact
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.arrays import Bytes, Ints, Mask
 
-_WORD = np.isin(np.arange(256), np.frombuffer(redact.WORD.encode(), np.uint8))
+
+def _members(characters: str) -> Mask:
+    return np.isin(np.arange(256), np.frombuffer(characters.encode(), np.uint8))
+
+
+_WORD, _HEX = _members(redact.WORD), _members(string.hexdigits)
+_DIGIT, _CAPITAL, _SMALL = _members(string.digits), _members(string.ascii_uppercase), _members(string.ascii_lowercase)
 
 
 def without_secrets(capture: Capture) -> Capture:
@@ -24,7 +31,8 @@ def without_secrets(capture: Capture) -> Capture:
 
     Two names that differ only in their secrets stay two: the second ends with ` (2)`.
     """
-    shared = {id(c): c for c in (c.cat.categories for c in _text_columns(capture))}
+    types = (one for table in capture.tables.values() for one in table.dtypes.tolist() if isinstance(one, pd.CategoricalDtype))
+    shared = {id(one.categories): one.categories for one in types}
     known = dict.fromkeys(str(text) for categories in shared.values() for text in categories.tolist())
     shown = _shown(list(known))
     facts = _facts(capture.facts)
@@ -40,13 +48,6 @@ def _facts(facts: Facts) -> Facts:
     held = msgspec.to_builtins(facts)
     clean = _inside(held, labels=False)
     return facts if clean == held else msgspec.convert(clean, Facts)
-
-
-def _text_columns(capture: Capture) -> Iterable[pd.Series]:
-    for table in capture.tables.values():
-        for name, dtype in table.dtypes.items():
-            if isinstance(dtype, pd.CategoricalDtype):
-                yield table[name]
 
 
 def _table(table: pd.DataFrame, renamed: dict[int, pd.Index]) -> pd.DataFrame:
@@ -70,9 +71,11 @@ def _shown(texts: list[str]) -> dict[str, str]:
     """Returns what is shown in place of each text that holds a secret; no two texts become the same one."""
     out: dict[str, str] = {}
     taken = set(texts)
-    for row in _candidates(texts).tolist():
+    shaped, labeled = _candidates(texts)
+    by_shape = set(shaped.tolist())
+    for row in sorted(by_shape.union(labeled.tolist())):
         text = texts[row]
-        clean = shown = _clean(text)
+        clean = shown = _clean(text, shapes=row in by_shape)
         if clean == text:
             continue
         number = 2
@@ -83,28 +86,43 @@ def _shown(texts: list[str]) -> dict[str, str]:
     return out
 
 
-def _candidates(texts: Sequence[str]) -> Ints:
-    """Returns the rows of the texts that can hold a secret: one pass over all bytes, no text is looked at alone.
+def _candidates(texts: Sequence[str]) -> tuple[Ints, Ints]:
+    """Returns the rows of the texts that can hold a secret by its shape, and of those of JSON objects that can under a telling key.
 
-    A text of JSON (one that begins with a brace) can hold one under a telling key too.
+    One pass over all bytes; no text is looked at alone.
     """
     if not texts:
-        return np.zeros(0, np.int64)
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     data = b"\n".join(encoded)
     ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)) + 1)
-    word = np.zeros(len(data) + 2, np.int8)
-    word[1:-1] = _WORD[np.frombuffer(data, np.uint8)]
-    edges = np.flatnonzero(word[1:] != word[:-1])
-    long = edges[::2][edges[1::2] - edges[::2] >= redact.LONG_WORD]
     low = data.lower()
-    found = [np.searchsorted(ends, long, "right")]
+    found = [np.searchsorted(ends, _long_words(np.frombuffer(data, np.uint8)), "right")]
     found += [_rows(low, mark.encode(), ends) for mark in redact.MARKS]
+    labeled = np.zeros(0, np.int64)
     objects = np.fromiter((text.startswith(b"{") for text in encoded), np.bool_, len(encoded))
     if objects.any():
         labeled = np.concatenate([_rows(low, label.encode(), ends) for label in redact.LABELS])
-        found.append(labeled[objects[labeled]])
-    return np.unique(np.concatenate(found)).astype(np.int64)
+        labeled = labeled[objects[labeled]]
+    return np.unique(np.concatenate(found)).astype(np.int64), labeled
+
+
+def _long_words(data: Bytes) -> Ints:
+    """Returns where the long words begin that read like hex or mix digits, capitals and small letters."""
+    word = np.zeros(len(data) + 2, np.int8)
+    word[1:-1] = _WORD[data]
+    edges = np.flatnonzero(word[1:] != word[:-1])
+    long = edges[1::2] - edges[::2] >= redact.LONG_WORD
+    start, end = edges[::2][long], edges[1::2][long]
+    mixed = np.ones(len(start), np.bool_)
+    for kind in (_DIGIT, _CAPITAL, _SMALL):
+        mixed &= _counted(kind[data], start, end) > 0
+    return np.asarray(start[mixed | (_counted(_HEX[data], start, end) >= end - start - 1)], np.int64)
+
+
+def _counted(hit: Mask, start: Ints, end: Ints) -> Ints:
+    total = np.concatenate(([0], np.cumsum(hit)))
+    return np.asarray(total[end] - total[start], np.int64)
 
 
 def _rows(data: bytes, mark: bytes, ends: Ints) -> Ints:
@@ -118,29 +136,29 @@ def _rows(data: bytes, mark: bytes, ends: Ints) -> Ints:
     return np.array(rows, np.int64)
 
 
-def _clean(text: str) -> str:
-    """Returns a text without its secrets; JSON stays JSON."""
+def _clean(text: str, *, shapes: bool = True) -> str:
+    """Returns a text without its secrets; JSON stays JSON. shapes: also those known by their shape, not by a telling key alone."""
     if text[:1] in ("{", "["):
         try:
             content = msgspec.json.decode(text)
-            clean = _inside(content)
+            clean = _inside(content, shapes=shapes)
             return text if clean == content else msgspec.json.encode(clean).decode()
         except RecursionError:
             return redact.HIDDEN
         except (msgspec.MsgspecError, UnicodeError):
             pass  # a name that begins with a bracket
-    return redact.name(text)
+    return redact.name(text) if shapes else text
 
 
-def _inside(content: object, *, labels: bool = True) -> object:
+def _inside(content: object, *, labels: bool = True, shapes: bool = True) -> object:
     """Returns content of JSON without secrets. labels: a text under the name of a secret is one too, unless it is a number."""
     if isinstance(content, str):
-        return redact.name(content)
+        return redact.name(content) if shapes else content
     if isinstance(content, (list, tuple)):
-        return type(content)(_inside(one, labels=labels) for one in content)
+        return type(content)(_inside(one, labels=labels, shapes=shapes) for one in content)
     if isinstance(content, dict):
         pairs = ((key, redact.HIDDEN if labels and _labeled(key, one) else one) for key, one in content.items())
-        return {redact.name(key): _inside(one, labels=labels) for key, one in pairs}
+        return {redact.name(key) if shapes else key: _inside(one, labels=labels, shapes=shapes) for key, one in pairs}
     return content
 
 
