@@ -39,8 +39,8 @@ OF_DICT, OF_LIST, OF_TUPLE, OF_TEXT, OF_NUMBER, OF_PAIR, OF_ITEM = 64, 56, 40, 5
 """Returns the bytes of memory that a value takes, roughly."""
 
 _CODES: Final = {op.name: ord(op.code) for op in pickletools.opcodes}
-PROTO, POP, APPEND, SETITEM, TUPLE1, SETITEMS, APPENDS, DICT, DUP = (
-    _CODES[name] for name in ("PROTO", "POP", "APPEND", "SETITEM", "TUPLE1", "SETITEMS", "APPENDS", "DICT", "DUP")
+PROTO, POP, APPEND, SETITEM, TUPLE1, SETITEMS, APPENDS, DICT, DUP, FRAME = (
+    _CODES[name] for name in ("PROTO", "POP", "APPEND", "SETITEM", "TUPLE1", "SETITEMS", "APPENDS", "DICT", "DUP", "FRAME")
 )
 
 
@@ -275,6 +275,18 @@ def _header(data, op, argument, end):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _frame_end(data, op, argument, end):  # type: ignore[no-untyped-def]
+    """Returns where the frame ends that an opcode begins; 0 where it begins none."""
+    return end + _number(data, argument, 8) if op == FRAME else np.int64(0)
+
+
+@njit(cache=True, nogil=True)
+def _crosses(op, start, end, frame):  # type: ignore[no-untyped-def]
+    """Whether an opcode reaches across the end of its frame, or begins another inside: a reader would go on elsewhere than the walk."""
+    return start < frame and (end > frame or op == FRAME)
+
+
+@njit(cache=True, nogil=True)
 def _last(action, size, opened):  # type: ignore[no-untyped-def]
     """Returns GOOD for STOP with a value on the stack; else why it is wrong, or REFUSED for any other opcode."""
     if action != STOP:
@@ -301,6 +313,7 @@ def walk(data, deepest, most):  # type: ignore[no-untyped-def]
     memo, put = np.zeros(1024, np.int16), 0
     floor = np.int64(0)  # of the stack: the height at the innermost mark
     cost = np.int64(0)
+    frame = np.int64(0)  # where the frame ends that opcodes are in; none reaches across
     i = 0
     while i < n:
         start = i
@@ -308,6 +321,8 @@ def walk(data, deepest, most):  # type: ignore[no-untyped-def]
         argument, i = _argument(data, start + 1, FORM[op])
         if i < 0:
             return CUT, start, op, cost
+        if _crosses(op, start, i, frame):
+            return MALFORMED, start, op, cost
         value = np.int64(-1)  # depth to push; -1: nothing
         why = GOOD
         action = ACTION[op]
@@ -350,6 +365,7 @@ def walk(data, deepest, most):  # type: ignore[no-untyped-def]
             floor = _floor(marks, opened)
         elif action == HEADER:
             why = _header(data, op, argument, i)
+            frame = max(frame, _frame_end(data, op, argument, i))
         else:
             why = _last(action, size, opened)
             return why, i if why == GOOD else start, op, cost
@@ -416,7 +432,7 @@ def load(data: bytes, *, file: str, what: str = "pickle", largest: int = LARGEST
         value: Plain = _Values(stream, encoding="utf-8", errors="replace").load()
     except BadInput as error:
         raise BadInput(error.message, hint=SAFE, file=file) from None
-    except (pickle.UnpicklingError, ValueError, TypeError, EOFError, IndexError, KeyError, OverflowError, AttributeError) as error:
+    except (pickle.UnpicklingError, ValueError, TypeError, EOFError, LookupError, OverflowError, AttributeError, MemoryError) as error:
         raise BadInput(f"this {what} cannot be read: it is damaged ({type(error).__name__})", hint=AGAIN, file=file) from None
     finally:
         if collects:

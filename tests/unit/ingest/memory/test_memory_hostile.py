@@ -130,6 +130,8 @@ def test_a_registered_extension_does_not_run(tmp_path: Path) -> None:
         (b"\x80\x04" + b"]" * 250_000 + b".", "more than 8 MiB"),
         (b"\x80\x04](" + b"}" * 125_000 + b"e.", "more than 8 MiB"),
         (b"\x80\x04](" + b"N" * 1_125_000 + b"e.", "more than 8 MiB"),
+        (b"\x80\x04\x95" + struct.pack("<Q", 3) + b"X\x04\x00\x00\x00abcd.", "damaged"),
+        (b"\x80\x04\x95" + struct.pack("<Q", 11) + b"N0\x95" + struct.pack("<Q", 2) + b"N.", "damaged"),
         (b"\x80\x04.", "damaged"),
         (b"\x80\x040.", "damaged"),
         (b"\x80\x04e.", "damaged"),
