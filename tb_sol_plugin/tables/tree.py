@@ -15,6 +15,8 @@ from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 FEW = 100_000
 """Rows below which a walk in numpy costs less than loading the compiled one for the first time (some 0.2 s)."""
+LEVELS = 64
+"""Levels that `nearest` walks one by one; above them it jumps from one row of the mask to the next."""
 
 
 def preorder(thread: Rows, start: Ints, end: Ints, rank: npt.NDArray[np.int8]) -> Ints:
@@ -70,10 +72,14 @@ def nearest(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints) -> Row
 
     rows: -1 gives -1. end: end time of every row. times: one per entry of `rows`, the moment that must be contained
     (ancestors start no later by construction).
+    Rows whose answer is above `LEVELS` levels are finished by `nearest_far`: no depth makes the walk quadratic.
     """
     if len(rows) <= FEW and not nearest_kernel.signatures:
         return nearest_by_level(mask, parent, end, rows, times)
-    out: Rows = nearest_kernel(mask, parent, end, rows.astype(np.int32), times)
+    out: Rows = nearest_kernel(mask, parent, end, rows.astype(np.int32), times, LEVELS)
+    left = np.flatnonzero(out < -1)
+    if len(left):
+        nearest_far(mask, parent, end, left, -2 - out[left], times, out)
     return out
 
 
@@ -82,13 +88,42 @@ def nearest_by_level(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Int
     out = np.full(len(rows), -1, np.int32)
     left = np.flatnonzero(rows >= 0)
     at = rows[left]
-    while len(left):
+    for _ in range(LEVELS):
+        if not len(left):
+            return out
         found = mask[at] & (end[at] > times[left])
         out[left[found]] = at[found]
         left, at = left[~found], parent[at[~found]]
         inside = at >= 0
         left, at = left[inside], at[inside]
+    if len(left):
+        nearest_far(mask, parent, end, left, at, times, out)
     return out
+
+
+def nearest_far(mask: Mask, parent: Rows, end: Ints, left: Ints, at: Rows, times: Ints, out: Rows) -> None:
+    """Writes into `out[left]` the same, from the rows `at` on, by jumps from one row of the mask to the next above it.
+
+    Jumps and the latest end above each row are found by doubling: n log(depth). Rows that no row of the mask contains end at once.
+    """
+    size = len(parent)
+    jump = np.append(np.where(mask, np.arange(size), np.where(parent < 0, size, parent)), size)  # of the mask or none: itself
+    while not np.array_equal(jump, further := jump[jump]):
+        jump = further
+    above = np.append(np.where(parent < 0, size, parent), size)
+    latest = np.append(np.where(mask, end, np.iinfo(np.int64).min), np.iinfo(np.int64).min)
+    while (above < size).any():
+        latest, above = np.maximum(latest, latest[above]), above[above]
+    above = jump[np.append(np.where(parent < 0, size, parent), size)]
+    ends = np.append(end, 0)
+    at = jump[at]
+    while len(left):
+        inside = (at < size) & (latest[at] > times[left])
+        out[left[~inside]] = -1
+        left, at = left[inside], at[inside]
+        found = ends[at] > times[left]
+        out[left[found]] = at[found]
+        left, at = left[~found], above[at[~found]]
 
 
 def sum_to_ancestors(
@@ -176,15 +211,21 @@ def nest_kernel(thread, start, end):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def nearest_kernel(mask, parent, end, rows, times):  # type: ignore[no-untyped-def]
+def nearest_kernel(mask, parent, end, rows, times, levels):  # type: ignore[no-untyped-def]
+    """Returns what `nearest` does; -2 less the row to go on from where `levels` did not suffice."""
     out = np.full(len(rows), -1, np.int32)
     for i in range(len(rows)):
         row = rows[i]
+        left = levels
         while row >= 0:
+            if left == 0:
+                out[i] = -2 - row
+                break
             if mask[row] and end[row] > times[i]:
                 out[i] = row
                 break
             row = parent[row]
+            left -= 1
     return out
 
 
