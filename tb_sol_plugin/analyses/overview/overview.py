@@ -27,7 +27,7 @@ from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, is_u
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.work.unmodeled import unmodeled
-from tb_sol_plugin.metrics.work.work import group
+from tb_sol_plugin.metrics.work.work import SUMS, group
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis, registry
@@ -331,11 +331,15 @@ def _operator_order(waterfall: Waterfall, without: str) -> str:
     return "sol_ns" if waterfall.has_limits else without
 
 
+_SUMMED: Final = (*SUMS, "name", "shapes", "kind", "modeled", "bound", "estimated", "reason", "recompute", "launches")
+"""Columns of calls that the table of operators is made from."""
+
+
 def _operators(waterfall: Waterfall, most: int = 12) -> TableSection:
     """Builds the table of operators and shapes with most time above their limit; by time where there is no limit."""
     ops = waterfall.work.ops
     by_limit = waterfall.has_limits
-    use = ops[waterfall.counted] if by_limit else ops
+    use = ops[[c for c in _SUMMED if c in ops]][waterfall.counted] if by_limit else ops
     frame = _by_shape(use) if len(use) else pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
     order = _operator_order(waterfall, "flop")
     frame = frame.sort_values(order, ascending=False, kind="stable") if order in frame else frame

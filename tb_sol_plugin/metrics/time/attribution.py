@@ -127,6 +127,17 @@ def launches(capture: Capture) -> Launch:
     return memo(capture, ("attribution.launches",), make)
 
 
+def in_order(capture: Capture) -> tuple[Ints, Ints]:
+    """Returns (device rows in order of their start, those starts)."""
+
+    def make() -> tuple[Ints, Ints]:
+        start = capture.device["start_ns"].to_numpy()
+        order = np.argsort(start, kind="stable")
+        return order, start[order]
+
+    return memo(capture, ("attribution.in_order",), make)
+
+
 def nearest(capture: Capture, kind: int, rows: npt.ArrayLike, times: npt.ArrayLike | None = None, *, strict: bool = False) -> Rows:
     """Returns the innermost host row of a kind around each of `rows` at `times` (default: the row's own start); -1 gives -1.
 

@@ -427,9 +427,13 @@ def _find_idle_causes(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
 
 def recorder_time(capture: Capture) -> iv.Spans:
     """Returns when the profiler itself works on the host: its own records of that, and its Python frames on threads that launch."""
-    h = at.host(capture)
-    own = at.named(capture, S.OTHER, RECORDER.__contains__)
-    return iv.merge(iv.union(h.start[own], h.stop[own]), profiler_time(capture))
+
+    def make() -> iv.Spans:
+        h = at.host(capture)
+        own = at.named(capture, S.OTHER, RECORDER.__contains__)
+        return iv.merge(iv.union(h.start[own], h.stop[own]), profiler_time(capture))
+
+    return memo(capture, ("recorder_time",), make)
 
 
 def _handed_over(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:

@@ -41,6 +41,28 @@ def test_union_covers_what_a_bitmap_covers(pairs):
     assert I.length(found) == bitmap(pairs).sum()
 
 
+@given(PAIRS)
+def test_joining_before_the_sort_covers_the_same(pairs):
+    # GIVEN intervals in any order, empty ones among them
+    start, end = np.array([a for a, _ in pairs], np.int64), np.array([b for _, b in pairs], np.int64)
+    # WHEN those that begin inside of the one before are joined, as `union` does with many
+    first, last = I.join_kernel(start, end)
+    # THEN no empty one is left, and the union is the same
+    assert (last > first).all()
+    assert (bits_of((first, last)) == bitmap(pairs)).all()
+
+
+def test_a_union_of_many_is_that_of_its_parts():
+    # GIVEN more intervals than are sorted at once, most inside of the one before, a few far back
+    number = np.arange(I.MANY + 2_000)
+    start = (number // 4) * 10 - np.where(number % 1_000 == 7, 5_000, 0)
+    end = start + 9 - number % 4
+    # WHEN their union is made in one go, THEN it is what the unions of short parts give
+    whole = I.union(start, end)
+    parts = I.merge(*(I.union(start[at : at + 500], end[at : at + 500]) for at in range(0, len(start), 500)))
+    assert is_clean(whole) and all((a == b).all() for a, b in zip(whole, parts, strict=True))
+
+
 @given(PAIRS, PAIRS)
 def test_set_operations_match_a_bitmap(a, b):
     for operation, expected in (

@@ -109,10 +109,9 @@ def _gaps(context: TimeContext) -> tuple[Ints, Ints, Ints]:
     start, stop = iv.merge(context.idle, iv.intersect(recorder_time(context.capture), context.waterfall.idle))
     free = iv.overlap_with(start, stop, context.idle) > 0
     start, stop = start[free], stop[free]
-    first = context.capture.device["start_ns"].to_numpy()
-    order = np.argsort(first, kind="stable")
-    slot = np.minimum(np.searchsorted(first[order], stop), len(first) - 1) if len(first) else np.zeros(0, np.int64)
-    ends = first[order][slot] == stop if len(first) else np.zeros(len(stop), bool)
+    order, first = at.in_order(context.capture)
+    slot = np.minimum(np.searchsorted(first, stop), len(first) - 1) if len(first) else np.zeros(0, np.int64)
+    ends = first[slot] == stop if len(first) else np.zeros(len(stop), bool)
     return start[ends], stop[ends], order[slot[ends]] if len(first) else np.zeros(0, np.int64)
 
 

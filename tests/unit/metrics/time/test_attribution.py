@@ -92,3 +92,26 @@ def test_row_at_before_the_first_row_is_none(tmp_path: Path) -> None:
     thread = int(at.host(c).thread[host_row(c, "aten::mm")])
     first = host_row(c, "autograd::engine::evaluate_function: AddmmBackward0")
     assert at.row_at(c, thread, [0, int(at.host(c).start[first])]).tolist() == [-1, first]
+
+
+def test_rows_of_a_kind_by_name_are_those_that_the_whole_table_has(tmp_path: Path) -> None:
+    # GIVEN a training trace with operators, calls, ranges and frames
+    c = read_back(training(), tmp_path)
+    names, kinds = c.host["name"].astype(str), c.host["kind"].to_numpy()
+    for kind in (S.OPERATOR, S.CALL, S.ANNOTATION, S.FRAME):
+        for word in ("a", "Launch", "Profiler", "nothing has this"):
+            # WHEN rows of a kind are asked for by their name
+            found = at.named(c, kind, lambda name, word=word: word in name)  # type: ignore[misc]
+            # THEN they are those of a look at every row, in order
+            assert found.tolist() == np.flatnonzero((kinds == kind) & names.str.contains(word, regex=False)).tolist()
+    # AND a name is known to be there or not without a kind
+    assert at.any_named(c, lambda name: "Launch" in name) == names.str.contains("Launch").any()
+    assert not at.any_named(c, "nothing has this".__eq__)
+
+
+def test_calls_that_launch_are_each_counted_once(tmp_path: Path) -> None:
+    # GIVEN a training trace
+    c = read_back(training(), tmp_path)
+    # WHEN the launching calls are asked for, THEN they are the distinct calls of the device table
+    call = c.device["call"].to_numpy()
+    assert at.launching_calls(c).tolist() == sorted(set(call[call >= 0].tolist()))
