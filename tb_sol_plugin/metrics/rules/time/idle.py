@@ -317,10 +317,13 @@ def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     steps[own[own >= 0]] = True
     top = ((above < 0) | steps[np.maximum(above, 0)]) & ~steps[rows]
     rows = rows[top]
-    names = [phase_name(n) for n in arrays.pick(capture.host["name"], rows).tolist()]
+    text = arrays.coded(capture.host["name"])
+    used, place = np.unique(text.codes[rows], return_inverse=True)
+    names, group = np.unique([phase_name(str(text.categories[code]) if code >= 0 else "") for code in used.tolist()], return_inverse=True)
+    group = group.reshape(-1)[place.reshape(-1)] if len(rows) else rows
     start, stop = h.start[rows], h.stop[rows]
     spans = {"idle": iv.overlap_with(start, stop, idle), "all": iv.overlap_with(start, stop, waterfall.windows)}
-    time = pd.DataFrame(spans).groupby(names).sum()
+    time = pd.DataFrame({which: arrays.exact_sums(group, ns, len(names)) for which, ns in spans.items()}, index=names.tolist())
     time = time[(2 * time["idle"] > time["all"]) & (time["all"] < 0.9 * waterfall.total_ns)]
     return (str(time["idle"].idxmax()), int(time["idle"].max())) if len(time) else ("", 0)
 
