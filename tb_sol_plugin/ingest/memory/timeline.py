@@ -37,6 +37,8 @@ SHARE: Final = 16
 LESS: Final = "record fewer steps"
 SHORT: Final = 1 << 16
 """Bytes that no row of either form reaches."""
+LONGEST: Final = 4 << 20
+"""Bytes in which the form of a timeline shows."""
 MOST_BYTES: Final = 1 << 48
 """Bytes that no memory has."""
 LATEST_NS: Final = 1 << 62
@@ -55,7 +57,7 @@ Decoder: TypeAlias = "msgspec.json.Decoder[list[Four]] | msgspec.json.Decoder[li
 _ROWS_OF_4 = msgspec.json.Decoder(list[Four])
 _ROWS_OF_9 = msgspec.json.Decoder(list[Nine])
 _NUMBERS = msgspec.json.Decoder(list[int])
-_ROW = re.compile(rb"\[\s*\[([^\[\]]*)\]\s*,?\s*\[\s*(\[)?")
+_ROW = re.compile(rb"\[\s*\[([^\[\]]*)\]\s*(?:,\s*)?\[\s*(\[)?")
 
 
 def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Report | None = None) -> Capture:
@@ -129,7 +131,7 @@ class _Text:
                 return False  # a list of many times
             if re.match(rb"\[\s*\[[^\[\]]*\]\s*\]\s*$", self._buffer) is not None:
                 return True  # one row alone
-            if not self._buffer.startswith(b"["):
+            if not self._buffer.startswith(b"[") or len(self._buffer) > LONGEST:
                 raise NotATrace("this is no memory timeline", hint=EXPORT, file=self._source.name)
             if not self._more():
                 closed = re.match(rb"\[\s*\[[^\[\]]*\]", self._buffer)

@@ -146,6 +146,14 @@ def test_a_file_that_cannot_be_read_is_one_error(tmp_path: Path, text: bytes) ->
     assert caught.value.file == "memory.json" and caught.value.hint and "memory timeline" in caught.value.message
 
 
+def test_megabytes_of_space_between_the_lists_take_no_time(tmp_path: Path) -> None:
+    # GIVEN a list of times and 3 MB of space behind it, and 6 MB WHEN read THEN the first opens, the second is no timeline (it never ended)
+    times, rows_ = b"[[1, 2]", b", [[0,1,2,3,4,5,6,7,8],[0,1,2,3,4,5,6,7,8]]]"
+    assert ingest.read(str(put(tmp_path, times + b" " * 3_000_000 + rows_))).facts.total_events == 2
+    with pytest.raises(NotATrace):
+        ingest.read(str(put(tmp_path, times + b" " * 6_000_000 + rows_)))
+
+
 def test_a_picture_of_a_timeline_is_refused_with_the_way_out(tmp_path: Path) -> None:
     # GIVEN the HTML form, which holds a picture WHEN opened THEN the message says how to export numbers
     text = b"<html>\n<head><meta charset=\"utf-8\" /><title>GPU Memory Timeline HTML</title></head>\n<body><img src='data:image/png;base64,AAAA'>"
