@@ -83,14 +83,16 @@ def _dispatch(given: list[str]) -> int:
 
 
 def _analyze(given: list[str]) -> int:
-    from tb_sol_plugin.model.registry import registry
+    from tb_sol_plugin.model.registry import get, registry
 
-    known = registry()
-    if not given or given[0] not in known:
+    try:
+        item = get(given[0] if given else "")
+    except NotFound:
+        known = registry()
         overview = Parser("tb-sol analyze", usage="tb-sol analyze NAME PATH [options]", epilog=f"names: {', '.join(known)}")
         overview.add_argument("name", choices=list(known), metavar="NAME", help=f"one of: {', '.join(known)}")
         overview.parse_args(given[:1])
-    item = known[given[0]]
+        raise
     parser = Parser(f"tb-sol analyze {item.name}", description=f"{item.title}: {item.question}")
     what = "logdir, run directory, trace file, or fsspec URL of one"
     if item.without_recording is None:

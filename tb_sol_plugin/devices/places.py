@@ -19,7 +19,7 @@ def user_file() -> str:
     import platformdirs
 
     folder = Path(platformdirs.user_config_dir("tb-sol", appauthor=False))
-    return str(next((p for p in (folder / "devices.json", folder / "devices.csv") if p.is_file()), folder / "devices.json"))
+    return str(next((p for p in (folder / "devices.json", folder / "devices.csv") if os.path.isfile(p)), folder / "devices.json"))
 
 
 def folders_above(folder: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ cannot be imported, or registers wrongly, is kept as failed with the reason; all
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import pkgutil
@@ -263,7 +264,10 @@ def failures() -> Mapping[str, str]:
 
 
 def get(name: str) -> Analysis:
-    """Returns the analysis of that name; NotFound lists the names there are."""
+    """Returns the analysis of that name, importing no other; NotFound lists the names there are."""
+    if name not in _FAILED:
+        with contextlib.suppress(Exception):  # a name that is none, or one that fails: said below, from all that there are
+            return of_process(name)
     try:
         return registry()[name]
     except KeyError:
@@ -275,7 +279,10 @@ def get(name: str) -> Analysis:
 def of_process(name: str) -> Analysis:
     """Returns the analysis of that name in a process that reads recordings: its module is imported, the others are not."""
     if name not in _FOUND:
-        importlib.import_module(next(m.name for m in _modules() if not m.ispkg and m.name.rpartition(".")[2] == name))
+        at = next((m.name for m in _modules() if not m.ispkg and m.name.rpartition(".")[2] == name), None)
+        if at is None:
+            raise KeyError(name)
+        importlib.import_module(at)
     return _FOUND[name]
 
 

@@ -45,7 +45,8 @@ def cache_directory(chosen: str | None) -> Path | None:
     if chosen is None:
         import platformdirs
 
-        return Path(platformdirs.user_cache_dir("tb-sol-plugin", appauthor=False))
+        found = Path(platformdirs.user_cache_dir("tb-sol-plugin", appauthor=False))
+        return found if found.is_absolute() else None  # HOME unset for a user without an account: "~" stays as it is
     return Path(chosen).expanduser() if chosen else None
 
 

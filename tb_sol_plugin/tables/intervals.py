@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from tb_sol_plugin.tables.compiled import compiled
 
 Int: TypeAlias = npt.NDArray[np.int64]
 Spans: TypeAlias = tuple[Int, Int]
@@ -144,7 +145,7 @@ def _arrays(spans: Spans) -> Spans:
 # -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def join_kernel(start, end):  # type: ignore[no-untyped-def]
     """Joins intervals that begin inside of the one before, and leaves out empty ones; what is left covers the same."""
     first = np.empty(len(start), np.int64)
@@ -162,7 +163,7 @@ def join_kernel(start, end):  # type: ignore[no-untyped-def]
     return first[:n].copy(), last[:n].copy()
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def intersect_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
     """Returns what two clean sets both cover, in one pass over both."""
     start = np.empty(len(a_start) + len(b_start), np.int64)
@@ -182,7 +183,7 @@ def intersect_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped
     return start[:n].copy(), end[:n].copy()
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def subtract_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
     """Returns what the first clean set covers and the second does not, in one pass over both."""
     start = np.empty(len(a_start) + len(b_start), np.int64)
@@ -209,7 +210,7 @@ def subtract_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-
     return start[:n].copy(), end[:n].copy()
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def merge_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def]
     """Returns the union of two clean sets, in one pass over both."""
     start = np.empty(len(a_start) + len(b_start), np.int64)
@@ -233,7 +234,7 @@ def merge_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped-def
     return start[:n].copy(), end[:n].copy()
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def reach_kernel(group, start, end):  # type: ignore[no-untyped-def]
     """Merges intervals sorted by (group, start) within their group, in place; returns how many are left."""
     n = 0

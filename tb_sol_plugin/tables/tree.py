@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.compiled import compiled
 
 FEW = 100_000
 """Rows below which a walk in numpy costs less than loading the compiled one for the first time (some 0.2 s)."""
@@ -147,7 +147,7 @@ def sum_to_ancestors(
 # -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def tie_kernel(key, order, end, rank):  # type: ignore[no-untyped-def]
     """Insertion sort inside runs of equal key: end descending, rank, position. In place on `order`."""
     n = len(order)
@@ -174,7 +174,7 @@ def tie_kernel(key, order, end, rank):  # type: ignore[no-untyped-def]
         i = high
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def nest_kernel(thread, start, end):  # type: ignore[no-untyped-def]
     n = len(start)
     parent = np.full(n, -1, np.int32)
@@ -210,7 +210,7 @@ def nest_kernel(thread, start, end):  # type: ignore[no-untyped-def]
     return parent, depth, last, clipped
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def nearest_kernel(mask, parent, end, rows, times, levels):  # type: ignore[no-untyped-def]
     """Returns what `nearest` does; -2 less the row to go on from where `levels` did not suffice."""
     out = np.full(len(rows), -1, np.int32)
@@ -229,7 +229,7 @@ def nearest_kernel(mask, parent, end, rows, times, levels):  # type: ignore[no-u
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def sum_to_ancestors_kernel(rows, times, values, parent, end, group, grouped, out):  # type: ignore[no-untyped-def]
     seen = np.full(len(out) if grouped else 1, -1, np.int64)
     for i in range(len(rows)):

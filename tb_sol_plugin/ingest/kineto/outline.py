@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
+
+from tb_sol_plugin.tables.compiled import compiled
 
 MORE, EVENTS, CLOSED = range(3)
 """Why `Outline.feed` stopped: at the end of the block, behind the bracket that opens `traceEvents`, or behind the last brace."""
@@ -16,7 +17,7 @@ _NAME: Final = np.frombuffer(b"traceEvents", np.uint8)
 _NO_KEY, _KEY, _COLON = range(3)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _follow_escape(c, state):  # type: ignore[no-untyped-def]
     """Sets what of an escape is still to come behind byte c, and whether the half of a pair stands before it."""
     if state[_ESCAPE] == 0:
@@ -33,7 +34,7 @@ def _follow_escape(c, state):  # type: ignore[no-untyped-def]
         state[_ESCAPE] = 0 if state[_ESCAPE] == 2 else state[_ESCAPE] - 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _in_string(c, state, longest):  # type: ignore[no-untyped-def]
     """Returns whether byte c of a string is kept; `state` follows its escapes, so that none is cut in two."""
     boundary = state[_ESCAPE] == 0 and (c & 0xC0) != 0x80 and state[_PAIR] < 2
@@ -53,7 +54,7 @@ def _in_string(c, state, longest):  # type: ignore[no-untyped-def]
     return state[_KEPT] >= 0
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _take(text, out, state, longest):  # type: ignore[no-untyped-def]
     """Returns (why it stopped, bytes read, bytes kept in `out`)."""
     kept = 0

@@ -10,11 +10,11 @@ import math
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from tb_sol_plugin.ingest.kineto import rules
 from tb_sol_plugin.ingest.kineto import words as W
 from tb_sol_plugin.ingest.kineto.spans import STRICT, ends_value, passed, space, string_end, value_end, word_end
+from tb_sol_plugin.tables.compiled import compiled
 
 # what an event's row in `found` holds: offset and length of the raw value of each field (length 0: absent)
 PH, CAT, NAME, PID, TID, TS, DUR, ID, ARGS = range(9)
@@ -51,7 +51,7 @@ _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _digits(text, i, n):  # type: ignore[no-untyped-def]
     """Returns how many decimal digits stand from i on."""
     begin = i
@@ -65,7 +65,7 @@ def _digits(text, i, n):  # type: ignore[no-untyped-def]
     return i - begin
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _eight(text, i, count):  # type: ignore[no-untyped-def]
     """Returns the number that 1 to 8 digits at i write: eight bytes at once, what stands before the digits made zeros."""
     first = i + count - 8
@@ -81,7 +81,7 @@ def _eight(text, i, count):  # type: ignore[no-untyped-def]
     return np.int64((x * np.uint64(42949672960001)) >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _whole(text, i, count):  # type: ignore[no-untyped-def]
     """Returns the number that up to 18 digits at i write."""
     value = np.int64(0)
@@ -93,7 +93,7 @@ def _whole(text, i, count):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _quotient(value, places):  # type: ignore[no-untyped-def]
     """Returns the float nearest to value / 10**places, as its bits. Two bits more than a float has, and one for the rest, decide it."""
     divisor = _POWERS[places]
@@ -107,7 +107,7 @@ def _quotient(value, places):  # type: ignore[no-untyped-def]
     return W.bits(math.ldexp(np.float64(whole | 1 if rest else whole), -shift))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _number(text, i, n):  # type: ignore[no-untyped-def]
     """Returns (index after, value, form) of the number that starts at i: of a decimal without its point. ODD: the caller reads it."""
     negative = W.byte(text, i) == 45
@@ -132,7 +132,7 @@ def _number(text, i, n):  # type: ignore[no-untyped-def]
     return i, value, form
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _time(text, i, n):  # type: ignore[no-untyped-def]
     """Returns (index after, ns, state) of the decimal microseconds that start at i."""
     negative = W.byte(text, i) == 45
@@ -161,7 +161,7 @@ def _time(text, i, n):  # type: ignore[no-untyped-def]
 # -- values to codes --------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _part(text, i, count, n):  # type: ignore[no-untyped-def]
     """Returns `count` (at most 8) bytes from i on as a number, the first lowest."""
     if count <= 0:
@@ -174,7 +174,7 @@ def _part(text, i, count, n):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _hash(text, i, size, n, arena):  # type: ignore[no-untyped-def]
     """Returns a hash of bytes that nobody can predict without the secret, which is the first `SECRET` words of the arena."""
     h = W.word(arena, 0) ^ (np.uint64(size) * _MIX)
@@ -185,7 +185,7 @@ def _hash(text, i, size, n, arena):  # type: ignore[no-untyped-def]
     return W.fold(_part(text, i, min(size, 8), n) ^ W.word(arena, 2), _part(text, i + 8, size - 8, n) ^ h)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _same(text, i, size, n, arena, base):  # type: ignore[no-untyped-def]
     """Whether bytes of the text are those that the arena holds from word `base` on."""
     differ = np.uint64(0)
@@ -197,7 +197,7 @@ def _same(text, i, size, n, arena, base):  # type: ignore[no-untyped-def]
     return differ == 0
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _find(text, i, size, n, table, h):  # type: ignore[no-untyped-def]
     """Returns (code, slot) of a value: -1 and the free slot where it would stand if it is new. A hit is compared byte by byte."""
     slots, entries, arena, sizes = table
@@ -213,7 +213,7 @@ def _find(text, i, size, n, table, h):  # type: ignore[no-untyped-def]
         slot = (slot + 1) & mask
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _intern(text, i, size, n, table):  # type: ignore[no-untyped-def]
     """Returns the code of a value, a new one if it is new; -1 where the tables have no room: the caller makes it for `sizes[2]` words.
 
@@ -240,7 +240,7 @@ def _intern(text, i, size, n, table):  # type: ignore[no-untyped-def]
     return code
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def intern(text, n, offset, length, out, begin, table):  # type: ignore[no-untyped-def]
     """Gives byte ranges of the n bytes at address `text` codes, equal bytes equal codes. Returns the next range to do: short of all
     where a table is full.
@@ -253,7 +253,7 @@ def intern(text, n, offset, length, out, begin, table):  # type: ignore[no-untyp
     return len(offset)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def rehash(slots, entries, count):  # type: ignore[no-untyped-def]
     """Put `count` entries into an empty slot table."""
     mask = np.uint64(len(slots) - 1)
@@ -267,7 +267,7 @@ def rehash(slots, entries, count):  # type: ignore[no-untyped-def]
 # -- events -----------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _field(text, i, length, n):  # type: ignore[no-untyped-def]
     """Returns which event field a key (without quotes) of this length at i is; -1 for others."""
     if length < 2 or length > 4:
@@ -280,7 +280,7 @@ def _field(text, i, length, n):  # type: ignore[no-untyped-def]
     return NAME if key == _NAME else ARGS if key == _ARGS else -1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _expected(text, i, n, which, table):  # type: ignore[no-untyped-def]
     """Returns the index after argument key `which` and its quote if that is what stands at i; else 0."""
     if which < 0:
@@ -293,7 +293,7 @@ def _expected(text, i, n, which, table):  # type: ignore[no-untyped-def]
     return end + 1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _put(which, event, value, kind, room):  # type: ignore[no-untyped-def]
     """Writes an argument of an event; the events since the last that had it get none."""
     rows, _, _, number, form, marks, _ = room
@@ -308,7 +308,7 @@ def _put(which, event, value, kind, room):  # type: ignore[no-untyped-def]
         W.put64(marks, ARGUMENTS + which, event)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _forget(event, room):  # type: ignore[no-untyped-def]
     """Takes back the arguments of an event: a later `args` object of the same event replaces them."""
     rows, _, _, number, form, marks, _ = room
@@ -320,7 +320,7 @@ def _forget(event, room):  # type: ignore[no-untyped-def]
                 W.put64(marks, ARGUMENTS + which, NEVER)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _blank(event, room):  # type: ignore[no-untyped-def]
     """Empties the row of an event."""
     rows, found, code, number, form, _, _ = room
@@ -336,7 +336,7 @@ def _blank(event, room):  # type: ignore[no-untyped-def]
     W.put8(form, FLAGS * rows + event, UNNAMED)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _set(field, event, at, length, first, value, kind, room):  # type: ignore[no-untyped-def]
     """Writes a field of an event. first: the first byte of its value."""
     rows, found, code, number, form, _, _ = room
@@ -355,7 +355,7 @@ def _set(field, event, at, length, first, value, kind, room):  # type: ignore[no
         W.put8(form, (field - TS) * rows + event, kind)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _read(text, v, n, field, which):  # type: ignore[no-untyped-def]
     """Returns (index after, number, kind) of the value at v: a time, a number, or where it stands and what it looks like."""
     c = W.byte(text, v)
@@ -373,7 +373,7 @@ def _read(text, v, n, field, which):  # type: ignore[no-untyped-def]
     return end, number, kind
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _key(text, i, n, opened, last, after, table):  # type: ignore[no-untyped-def]
     """Returns (why it stopped, field, argument, index of the value) of the key whose quote is at i: a field, or an argument where `opened`.
 
@@ -403,7 +403,7 @@ def _key(text, i, n, opened, last, after, table):  # type: ignore[no-untyped-def
     return (GOING if v < n else INCOMPLETE), field, which, v
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@compiled(forceinline=True)
 def _event(text, i, n, event, room, table):  # type: ignore[no-untyped-def]
     """Returns (why it stopped, index after) the event whose content starts at i."""
     _blank(event, room)
@@ -454,7 +454,7 @@ def _event(text, i, n, event, room, table):  # type: ignore[no-untyped-def]
     return INCOMPLETE, i
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def scan(text, n, i, event, room, table, patience, damage):  # type: ignore[no-untyped-def]
     """Cut events out of the n bytes at address `text` from i on, which is at event level of a JSON array, into a room from row `event` on.
 

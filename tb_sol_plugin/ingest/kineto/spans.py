@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tb_sol_plugin.ingest.kineto import words as W
+from tb_sol_plugin.tables.compiled import compiled
 
 _PH, _NAME, _CAT, _TS, _PID, _ARGS = (int.from_bytes(key, "big") for key in (b"ph", b"name", b"cat", b"ts", b"pid", b"args"))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def string_end(text, i, n):  # type: ignore[no-untyped-def]
     """Returns the index after the closing quote of the string that opens at i; n + 1 if it does not close."""
     i += 1
@@ -33,13 +33,13 @@ def string_end(text, i, n):  # type: ignore[no-untyped-def]
     return n + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def ends_value(c):  # type: ignore[no-untyped-def]
     """Whether a byte stands behind a number or word: comma, bracket, brace or space."""
     return c == 44 or c == 125 or c == 93 or c <= 32
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def word_end(text, i, n):  # type: ignore[no-untyped-def]
     """Returns the index after the number or word that i is in; n + 1 if it does not end before n."""
     while i < n:
@@ -49,7 +49,7 @@ def word_end(text, i, n):  # type: ignore[no-untyped-def]
     return n + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def value_end(text, i, n):  # type: ignore[no-untyped-def]
     """Returns the index after the value that starts at i; n + 1 if it does not end before n."""
     c = W.byte(text, i)
@@ -73,7 +73,7 @@ def value_end(text, i, n):  # type: ignore[no-untyped-def]
     return n + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def space(text, i, n):  # type: ignore[no-untyped-def]
     """Returns the index of the next byte that is no space, from i on; n if there is none."""
     if i < n and W.byte(text, i) > 32:
@@ -98,7 +98,7 @@ STRICT = -1
 """No patience: `scan` stops at text that is no event."""
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def entry_end(text, i, n):  # type: ignore[no-untyped-def]
     """Returns the index of the comma or bracket that ends the entry at i, which is no object; n + 1 where it does not end."""
     depth = 0
@@ -120,7 +120,7 @@ def entry_end(text, i, n):  # type: ignore[no-untyped-def]
     return n + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _begins_event(text, i, length):  # type: ignore[no-untyped-def]
     """Whether the key of up to 5 bytes at i is one that events begin with: ph, name, cat, ts, pid or args."""
     key = np.int64(0)
@@ -129,7 +129,7 @@ def _begins_event(text, i, length):  # type: ignore[no-untyped-def]
     return key in (_PH, _NAME, _CAT, _TS, _PID, _ARGS)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def next_event(text, i, n):  # type: ignore[no-untyped-def]
     """Returns the index from i on at which an object begins whose first key is one of an event; n + 1 where there is none."""
     while i < n:
@@ -148,7 +148,7 @@ def next_event(text, i, n):  # type: ignore[no-untyped-def]
     return n + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def passed(text, i, n, stopped, patience, damage):  # type: ignore[no-untyped-def]
     """Returns where to go on after the entry at i, which cannot be read as an event; i where more text is needed to tell.
 

@@ -16,9 +16,9 @@ from typing import Final, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from tb_sol_plugin.errors import BadInput
+from tb_sol_plugin.tables.compiled import compiled
 
 # -- The compiled walk over a pickle's opcodes -----------------------------------------------------------------------
 # It builds nothing and checks every length, position and depth. The stack of the pickle machine is kept as nesting depths only.
@@ -98,7 +98,7 @@ OF_KIND: Final = np.array([0, OF_NUMBER, OF_LIST, OF_DICT, OF_NUMBER + 8, OF_NUM
 """Bytes of memory that each of them takes, roughly, without the characters of a text."""
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _number(data, at, width):  # type: ignore[no-untyped-def]
     """Returns the little-endian number of `width` bytes; at most 2**62."""
     out = np.int64(0)
@@ -110,7 +110,7 @@ def _number(data, at, width):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _line(data, at, n):  # type: ignore[no-untyped-def]
     """Returns the index of the newline from `at` on; n where there is none."""
     while at < n and data[at] != 10:
@@ -118,7 +118,7 @@ def _line(data, at, n):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _decimal(data, at, end):  # type: ignore[no-untyped-def]
     """Returns the decimal number of a line; -1 where it is none or has over ten digits."""
     if at >= end or end - at > 10:
@@ -131,7 +131,7 @@ def _decimal(data, at, end):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _text_bytes(data, at, end):  # type: ignore[no-untyped-def]
     """Returns the bytes that a text takes in memory."""
     seen = np.uint8(0)
@@ -142,7 +142,7 @@ def _text_bytes(data, at, end):  # type: ignore[no-untyped-def]
     return end - at
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _grown(array):  # type: ignore[no-untyped-def]
     """Returns the array with as many zeros after it."""
     out = np.zeros(2 * len(array), array.dtype)
@@ -150,7 +150,7 @@ def _grown(array):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _argument(data, at, form):  # type: ignore[no-untyped-def]
     """Returns (where the argument of an opcode begins, index after it); -1 twice where it is not all there."""
     n = len(data)
@@ -166,7 +166,7 @@ def _argument(data, at, form):  # type: ignore[no-untyped-def]
     return (at + width, at + width + length) if length <= n - at - width else (-1, -1)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _pushed_bytes(data, op, argument, end):  # type: ignore[no-untyped-def]
     """Returns the bytes of memory that a scalar or an empty container takes; -1 for a number that is too long."""
     kind = WHICH[op]
@@ -178,7 +178,7 @@ def _pushed_bytes(data, op, argument, end):  # type: ignore[no-untyped-def]
     return np.int64(-1) if end - argument > (LONGEST_NUMBER if kind == LONG else LONGEST_LINE) else OF_KIND[kind]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _slot(data, action, form, argument, end, put, above):  # type: ignore[no-untyped-def]
     """Returns the memo slot that an opcode fetches or fills, the next one where it has no argument; below 0: minus the reason why it
     cannot.
@@ -198,7 +198,7 @@ def _slot(data, action, form, argument, end, put, above):  # type: ignore[no-unt
     return np.int64(-NO_MEMO) if slot >= put + (action == STORE) else slot
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _deepest(stack, low, high):  # type: ignore[no-untyped-def]
     """Returns the depth of the deepest of the values from `low` to `high`; 0 where there are none."""
     deep = np.int64(0)
@@ -207,13 +207,13 @@ def _deepest(stack, low, high):  # type: ignore[no-untyped-def]
     return deep
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _floor(marks, opened):  # type: ignore[no-untyped-def]
     """Returns the height of the stack at the innermost mark."""
     return marks[opened - 1] if opened > 0 else np.int64(0)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _drop(op, size, marks, opened):  # type: ignore[no-untyped-def]
     """Returns (height of the stack, open marks) after POP or POP_MARK; height -1 where there is nothing to take off."""
     if op == POP and size > _floor(marks, opened):
@@ -221,7 +221,7 @@ def _drop(op, size, marks, opened):  # type: ignore[no-untyped-def]
     return (marks[opened - 1], opened - 1) if opened else (np.int64(-1), opened)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _few(op, stack, size, floor):  # type: ignore[no-untyped-def]
     """Returns what `_many` returns, for opcodes without a mark: APPEND, SETITEM, TUPLE1 to TUPLE3, and DUP, which takes nothing off."""
     into = op in (APPEND, SETITEM)
@@ -241,7 +241,7 @@ def _few(op, stack, size, floor):  # type: ignore[no-untyped-def]
     return low, max(deep, np.int64(stack[low])), np.int64(OF_ITEM if op == APPEND else OF_PAIR) - 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _many(op, stack, size, low, floor, opened):  # type: ignore[no-untyped-def]
     """Turn the values above a mark into a container, or put them into the one below the mark.
 
@@ -266,7 +266,7 @@ def _many(op, stack, size, low, floor, opened):  # type: ignore[no-untyped-def]
     return low - 1, max(container, deep) if items else container, cost - 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _header(data, op, argument, end):  # type: ignore[no-untyped-def]
     """Returns why a protocol, or a frame (its content follows as opcodes), cannot be read; GOOD where it can."""
     if op == PROTO:
@@ -274,19 +274,19 @@ def _header(data, op, argument, end):  # type: ignore[no-untyped-def]
     return CUT if _number(data, argument, 8) > len(data) - end else GOOD
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _frame_end(data, op, argument, end):  # type: ignore[no-untyped-def]
     """Returns where the frame ends that an opcode begins; 0 where it begins none."""
     return end + _number(data, argument, 8) if op == FRAME else np.int64(0)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _crosses(op, start, end, frame):  # type: ignore[no-untyped-def]
     """Whether an opcode reaches across the end of its frame, or begins another inside: a reader would go on elsewhere than the walk."""
     return start < frame and (end > frame or op == FRAME)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _last(action, size, opened):  # type: ignore[no-untyped-def]
     """Returns GOOD for STOP with a value on the stack; else why it is wrong, or REFUSED for any other opcode."""
     if action != STOP:
@@ -294,7 +294,7 @@ def _last(action, size, opened):  # type: ignore[no-untyped-def]
     return MALFORMED if size < 1 or opened else GOOD
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _why_stopped(why, size):  # type: ignore[no-untyped-def]
     """Returns why the walk stops: `why` where it says so, too few values, a key that is no plain one, or a depth above the deepest."""
     if why != GOOD:
@@ -304,7 +304,7 @@ def _why_stopped(why, size):  # type: ignore[no-untyped-def]
     return MALFORMED if size < 0 else DEEP
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def walk(data, deepest, most):  # type: ignore[no-untyped-def]
     """Returns (why it stopped, where, opcode there, bytes of memory the values take). deepest: nesting; most: those bytes at most."""
     n = len(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 import typing
 from collections.abc import Iterator
@@ -108,3 +109,13 @@ def test_what_does_not_fit_is_an_error(given: dict[str, object], words: str) -> 
     with pytest.raises(ValueError, match=words):
         R.analysis(**{**plain, **given})(_of_capture)  # type: ignore[arg-type]
     assert __name__.rpartition(".")[2] not in R._FOUND
+
+
+def test_a_named_analysis_is_imported_without_the_others() -> None:
+    # GIVEN a process of its own WHEN it asks for one analysis
+    code = (
+        "import sys; from tb_sol_plugin.model.registry import get; assert get('kernels').name == 'kernels'\n"
+        "print(*[n for n in sys.modules if n.startswith('tb_sol_plugin.analyses.goodput.') or n == 'scipy.optimize'])"
+    )
+    # THEN those of other rooms, and what only they need, are not there
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
