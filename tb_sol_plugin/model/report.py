@@ -7,8 +7,8 @@ Colors stand as the light hex values of `model/figure.py`; surfaces with a dark 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -217,7 +217,7 @@ class TableSection(Section, tag="table"):
     """
 
     columns: list[Column] = []
-    data: dict[str, list[Scalar]] = {}
+    data: dict[str, Sequence[Scalar]] = {}  # of many rows no lists, but arrays that read like them: model/columns.py
     key: str = ""
     tree: TreeSpec | None = None
     sort: Sort | None = None
@@ -424,7 +424,7 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
         section = self.section(section_id)
         if not isinstance(section, TableSection):
             raise KeyError(f"section {section_id!r} is a {type(section).__name__}, not a table")
-        frame = pandas.DataFrame(section.data, columns=[c.name for c in section.columns])
+        frame = pandas.DataFrame({n: list(v) for n, v in section.data.items()}, columns=[c.name for c in section.columns])
         frame.attrs["units"] = {c.name: c.unit for c in section.columns}
         return frame
 
@@ -465,12 +465,24 @@ class UnavailableReport(msgspec.Struct, kw_only=True):
         return Unavailable(f"{self.analysis} has no {section_id}: {self.because}", hint=self.record_it_with)
 
 
-def column_data(frame: pandas.DataFrame, columns: Sequence[Column]) -> dict[str, list[Scalar]]:
-    """Returns `frame` as plain lists in the order of `columns`; NaN, NaT, infinity and pandas' NA become None.
+MANY_ROWS = 2_000
+"""Rows of a table from which its columns are kept as arrays, and no longer as lists."""
 
-    Extra columns of the frame are left out; a missing one is a KeyError (a wrong table is worse than no table).
+
+def column_data(
+    frame: pandas.DataFrame, columns: Sequence[Column], spelled: Mapping[str, Callable[[Any], list[Scalar]]] | None = None
+) -> dict[str, Sequence[Scalar]]:
+    """Returns `frame` in the order of `columns`, as plain lists, of many rows as arrays; NaN, NaT, infinity and pandas' NA become None.
+
+    spelled: by column that is not in the frame, what makes its values of an array of places. Extra columns of the frame are left out; a
+    missing one is a KeyError (a wrong table is worse than no table).
     """
-    return {c.name: plain_list(frame[c.name]) for c in columns}
+    from tb_sol_plugin.model.columns import Spelled, of_series
+
+    size, made = len(frame), spelled or {}
+    if size > MANY_ROWS:
+        return {c.name: Spelled(size, made[c.name]) if c.name in made else of_series(frame[c.name]) for c in columns}
+    return {c.name: Spelled(size, made[c.name]).tolist() if c.name in made else plain_list(frame[c.name]) for c in columns}
 
 
 def plain_list(values: object) -> list[Scalar]:
@@ -480,7 +492,8 @@ def plain_list(values: object) -> list[Scalar]:
 
     series = values if isinstance(values, pd.Series) else pd.Series(values)  # type: ignore[call-overload]
     if isinstance(series.dtype, pd.CategoricalDtype):
-        series = series.astype(object)
+        texts = [*plain_list(pd.Series(series.cat.categories, dtype=object)), None]
+        return [texts[code] for code in series.cat.codes.tolist()]
     if pd.api.types.is_float_dtype(series.dtype):
         array = series.to_numpy(dtype="float64", na_value=np.nan)
         good = np.isfinite(array)
@@ -510,10 +523,12 @@ def make_table(
     title: str,
     frame: pandas.DataFrame,
     columns: Sequence[Column],
+    spelled: Mapping[str, Callable[[Any], list[Scalar]]] | None = None,
     **more: object,
 ) -> TableSection:
-    """Returns a table section from a DataFrame that has a column for each of `columns`."""
-    return TableSection(id=section_id, title=title, columns=list(columns), data=column_data(frame, columns), **more)  # type: ignore[arg-type]
+    """Returns a table section from a DataFrame that has a column for each of `columns` but those that are `spelled`."""
+    data = column_data(frame, columns, spelled)
+    return TableSection(id=section_id, title=title, columns=list(columns), data=data, **more)  # type: ignore[arg-type]
 
 
 def make_facts(
@@ -555,29 +570,32 @@ def encode(report: Report | UnavailableReport) -> bytes:
 
 def to_plain(report: Report | UnavailableReport) -> dict[str, object]:
     """Returns the report as JSON-ready builtins, with the fields the contract promises even where they are defaults."""
-    body: dict[str, object] = msgspec.to_builtins(report)
     if isinstance(report, UnavailableReport):
+        unavailable: dict[str, object] = msgspec.to_builtins(report)
         if not report.fields:
-            del body["fields"]
-        return body
+            del unavailable["fields"]
+        return unavailable
+    body: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(report, sections=[]))
     body.setdefault("selection", {})
     body["available"] = True
-    sections: list[dict[str, object]] = []
-    for section in report.sections:
-        plain: Mapping[str, object] = msgspec.to_builtins(section)
-        full = dict(plain)
-        if isinstance(section, TableSection):
-            full["columns"] = [
-                {"name": c.name, "label": c.label, "unit": c.unit, "doc": c.doc, **msgspec.to_builtins(c)} for c in section.columns
-            ]
-            full["data"] = section.data
-        if isinstance(section, FactsSection):
-            full["values"], full["units"] = section.values, section.units
-        if isinstance(section, FindingsSection):
-            full["findings"] = msgspec.to_builtins(section.findings)
-        sections.append(full)
-    body["sections"] = sections
+    body["sections"] = [_plain_section(section) for section in report.sections]
     return body
+
+
+def _plain_section(section: AnySection) -> dict[str, object]:
+    if isinstance(section, TableSection):
+        full: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(section, columns=[], data={}))
+        full["columns"] = [
+            {"name": c.name, "label": c.label, "unit": c.unit, "doc": c.doc, **msgspec.to_builtins(c)} for c in section.columns
+        ]
+        full["data"] = {name: values if isinstance(values, list) else list(values) for name, values in section.data.items()}
+        return full
+    full = msgspec.to_builtins(section)
+    if isinstance(section, FactsSection):
+        full["values"], full["units"] = section.values, section.units
+    if isinstance(section, FindingsSection):
+        full["findings"] = msgspec.to_builtins(section.findings)
+    return full
 
 
 def number_of(value: Scalar) -> float | None:

@@ -1,7 +1,6 @@
 """Chooses, orders, counts and sums the rows of one table, and cuts them into pages: the rules of the page's own tables, over columns.
 
-A column is kept as numbers, or as distinct values with a code per row; both take a fraction of a list of Python objects. Rows are named
-by their place in the table of the report, whatever order they are shown in.
+Rows are named by their place in the table of the report, whatever order they are shown in.
 
     rows = TableRows(section)
     rows.page(Choice(find="gemm", sort=Sort("total_ns")), offset=200, limit=100)
@@ -15,18 +14,17 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.model.columns import Distinct, Indices, Mask, Numbers, Spelled, Values, as_distinct, columned, text_of
 from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, Sort, TablePage, TablePages, TableSection
 from tb_sol_plugin.model.tree_rows import Tree
 
-Indices: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
 V = TypeVar("V")
 
 TEXTUAL: Final = frozenset({"text", "code", "symbol", "tree", "shapes", "badge"})
@@ -35,10 +33,11 @@ ADDED_UP: Final = frozenset({"number", "bar", "stack", "share"})
 SPACE: Final = "\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 """White space as the page's language has it, for a class of a regular expression."""
 _WORDS: Final = re.compile(f"[^{SPACE}]+")
-_DIGITS: Final = re.compile("([0-9]+)")
 KEPT: Final = 8
 """Orders, and filters, of a table that are remembered."""
 SAMPLE: Final = 64
+SPELLED: Final = 1_000
+"""Rows whose texts are spelled to know how wide all are."""
 MOST_VALUES: Final = 200
 """Distinct values of a column that a reader is offered to filter by."""
 
@@ -77,141 +76,6 @@ class Choice:
         return bool(self.words or any(v for _, v in self.keep) or self.ranges or self.picked is not None)
 
 
-# -- One column -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Whole or other numbers, all of one type; `known` is False where the value is None."""
-
-    values: npt.NDArray[np.int64] | npt.NDArray[np.float64]
-    known: Mask
-
-    @property
-    def nbytes(self) -> int:
-        return self.values.nbytes + self.known.nbytes
-
-    def at(self, rows: Indices) -> list[Scalar]:
-        """Returns the values of some rows."""
-        return [v if ok else None for v, ok in zip(self.values[rows].tolist(), self.known[rows].tolist(), strict=True)]
-
-    def ranks(self, textual: bool) -> npt.NDArray[np.float64] | npt.NDArray[np.int64]:
-        """Returns numbers that sort as the values do."""
-        if not textual:
-            return self.values
-        return _as_distinct(self.at(np.arange(len(self.values)))).ranks(True)
-
-    def texts_in(self, texts: Collection[str]) -> Mask:
-        """Returns which rows have one of these texts; an unknown value is `null`."""
-        whole = self.values.dtype == np.int64
-        wanted = [n for n in (_whole(t) if whole else _number(t) for t in texts) if n is not None]
-        found = np.isin(self.values, np.array(wanted, dtype=self.values.dtype)) & self.known
-        return found | ~self.known if "null" in texts else found
-
-
-@dataclass(frozen=True)
-class Distinct:
-    """Any values: the distinct ones, and a code per row, -1 for None."""
-
-    codes: npt.NDArray[np.int32]
-    values: list[Scalar]
-
-    @property
-    def nbytes(self) -> int:
-        return self.codes.nbytes + sum(64 + len(v) if isinstance(v, str) else 40 for v in self.values)
-
-    @property
-    def known(self) -> Mask:
-        return self.codes >= 0
-
-    def at(self, rows: Indices) -> list[Scalar]:
-        """Returns the values of some rows."""
-        return [self.values[c] if c >= 0 else None for c in self.codes[rows].tolist()]
-
-    def ranks(self, textual: bool) -> npt.NDArray[np.int64]:
-        """Returns numbers that sort as the values do; values that are the same in order share one."""
-        keys = _text_keys([_text(v) for v in self.values]) if textual else _plain_keys(self.values)
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        rank = np.zeros(len(keys) + 1, dtype=np.int64)
-        step = 0
-        for before, at in zip([None, *order], order, strict=False):
-            step += before is not None and keys[before] != keys[at]
-            rank[at] = step
-        return rank[self.codes]
-
-    def texts_in(self, texts: Collection[str]) -> Mask:
-        """Returns which rows have one of these texts; an unknown value is `null`."""
-        return self.rows_of([_text(v) in texts for v in self.values], "null" in texts)
-
-    def rows_of(self, wanted: Sequence[bool], unknown: bool = False) -> Mask:
-        """Returns which rows have a wanted value, `unknown` for those without one."""
-        return np.array([*wanted, unknown], dtype=bool)[self.codes]
-
-
-Values: TypeAlias = Numbers | Distinct
-
-
-def columned(values: Sequence[Scalar]) -> Values:
-    """Returns a list of values as a column."""
-    kinds = set(map(type, values)) - {type(None)}
-    most = 2**63 if kinds == {int} else 2**53
-    if not kinds or not kinds <= {int, float} or any(abs(v) >= most for v in values if type(v) is int):
-        return _as_distinct(values)
-    known, filled = np.array([v is not None for v in values], dtype=bool), [0 if v is None else v for v in values]
-    return Numbers(np.array(filled, dtype=np.int64) if kinds == {int} else np.array(filled, dtype=np.float64), known)
-
-
-def _as_distinct(values: Sequence[Scalar]) -> Distinct:
-    if all(type(v) is str or v is None for v in values):
-        seen: dict[Scalar, int] = {}
-        codes = [-1 if v is None else seen.setdefault(v, len(seen)) for v in values]
-        return Distinct(np.array(codes, dtype=np.int32), list(seen))
-    typed: dict[tuple[type, Scalar], int] = {}
-    codes = [-1 if v is None else typed.setdefault((type(v), v), len(typed)) for v in values]
-    return Distinct(np.array(codes, dtype=np.int32), [value for _, value in typed])
-
-
-def _text(value: Scalar) -> str:
-    """Returns a value as the page writes it where it is compared as a text."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
-        return str(int(value))
-    return str(value)
-
-
-def _whole(text: str) -> int | None:
-    found = re.fullmatch("-?(0|[1-9][0-9]{0,18})", text)
-    return int(text) if found and abs(int(text)) < 2**63 else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-TextKey: TypeAlias = list[tuple[int, float | str | bytes]]
-
-
-def _text_keys(texts: Sequence[str]) -> list[TextKey]:
-    """Returns keys that sort texts without case, groups of digits by their number, in the order of UTF-16 as browsers do."""
-    lowered = [t.lower() for t in texts]
-    wide = any(t and max(t) >= "\ud800" for t in lowered)
-
-    def key(text: str) -> TextKey:
-        parts = enumerate(_DIGITS.split(text))
-        return [(1, float(p)) if i % 2 else (0, p.encode("utf-16-be", "surrogatepass") if wide else p) for i, p in parts if p]
-
-    return [key(t) for t in lowered]
-
-
-def _plain_keys(values: Sequence[Scalar]) -> list[TextKey]:
-    """Returns keys that sort numbers and truth values before texts, these by their letters."""
-    return [[(2, v.encode("utf-16-be", "surrogatepass")) if isinstance(v, str) else (1, v or 0)] for v in values]
-
-
 class _Recent(Generic[V]):
     """Keeps the values that were used last."""
 
@@ -247,7 +111,7 @@ class TableRows:
         self.id, self.key, self.version = section.id, section.key, version
         self.columns = {c.name: c for c in section.columns}
         self.size = max((len(v) for v in section.data.values()), default=0)
-        self.values = {c.name: columned(section.data.get(c.name) or [None] * self.size) for c in section.columns}
+        self.values = {c.name: columned(section.data[c.name] if section.data.get(c.name) else [None] * self.size) for c in section.columns}
         self.of = self.size + section.truncated
         self.default = section.sort
         self.points = points or {}
@@ -274,7 +138,7 @@ class TableRows:
         every = np.arange(self.size)
         none: list[Scalar] = [None] * self.size
         ids, above = (self.values[n].at(every) if n in self.values else none for n in (section.tree.id, section.tree.parent))
-        tree = Tree([str(i) if v is None else _text(v) for i, v in enumerate(ids)], [None if v is None else _text(v) for v in above])
+        tree = Tree([str(i) if v is None else text_of(v) for i, v in enumerate(ids)], [None if v is None else text_of(v) for v in above])
         self._outside &= tree.up < 0
         return tree
 
@@ -346,8 +210,8 @@ class TableRows:
         for name, column in self.columns.items():
             values = self.values[name]
             if column.show in TEXTUAL:
-                found = values if isinstance(values, Distinct) else _as_distinct(values.at(np.arange(self.size)))
-                out |= found.rows_of([word in _text(v).lower() for v in found.values])
+                found = as_distinct(values)
+                out |= found.rows_of([word in text_of(v).lower() for v in found.values])
         return out
 
     def _column(self, name: str, field: str) -> Values:
@@ -420,7 +284,7 @@ class TableRows:
         """Adds what a reader needs to draw rows of a tree."""
         rows, open_ = np.array(page.rows, dtype=np.int64), self._open(choice)
         above, named = tree.up[rows], next((n for n, c in self.columns.items() if c.show == "tree"), self.key)
-        texts = [None if v is None else _text(v) for v in self.values[named].at(np.maximum(above, 0))] if named in self.values else []
+        texts = [None if v is None else text_of(v) for v in self.values[named].at(np.maximum(above, 0))] if named in self.values else []
         branch = open_ if choice.filters else tree.branch
         return msgspec.structs.replace(
             page,
@@ -445,7 +309,7 @@ class TableRows:
         )
 
     def _keys(self, rows: Indices) -> list[str]:
-        return [_text(k) for k in self.values[self.key].at(rows)] if self.key in self.values else []
+        return [text_of(k) for k in self.values[self.key].at(rows)] if self.key in self.values else []
 
     def pages(self, page: TablePage) -> TablePages:
         """Returns what stands in a report for all rows: a first page, and what a reader's column widths, units and filters need."""
@@ -460,11 +324,18 @@ class TableRows:
     def _profile(self, column: Column) -> list[Scalar]:
         """Returns some values of a column that stand for all: numbers spread over their sizes, else a text as long as nearly all are."""
         values, scaled = self.values[column.name], np.flatnonzero(~self._unscaled)
+        if isinstance(values, Spelled):
+            values = as_distinct(values.at(scaled[:: max(len(scaled) // SPELLED, 1)]))
+            scaled = np.arange(len(values))
         if isinstance(values, Distinct):
-            every = sorted({len(_text(v)): v for v in values.values}.items())
-            lengths = np.array([len(_text(v)) for v in values.values] + [0])[values.codes[scaled]]
+            sizes = np.array([*(len(v) if type(v) is str else len(text_of(v)) for v in values.values), 0])
+            if not values.values:
+                return []
+            lengths = sizes[values.codes[scaled]]
             typical = np.quantile(lengths, 0.97, method="higher") if len(lengths) else 0
-            return [next((v for n, v in every if n >= typical), every[-1][1])] if every else []
+            longer = np.flatnonzero(sizes[:-1] >= typical)
+            near = longer[sizes[longer] == sizes[longer].min()] if len(longer) else np.flatnonzero(sizes[:-1] == sizes.max())
+            return [values.values[int(near[-1])]]
         known = values.values[scaled[values.known[scaled]]]
         known = known[np.argsort(np.abs(known), kind="stable")]
         known = known[known != 0] if (known != 0).any() else known[:1]
@@ -484,7 +355,7 @@ class TableRows:
     def _offered(self, name: str) -> bool:
         """Whether a reader can filter by the values of a column: they are few for the rows there are."""
         column = self.values[name]
-        distinct = len(column.values) if isinstance(column, Distinct) else len(np.unique(column.values[column.known]))
+        distinct = len(np.unique(column.values[column.known])) if isinstance(column, Numbers) else len(as_distinct(column).values)
         return 1 < distinct <= 0.6 * self.size
 
     def _counts(self, name: str) -> list[tuple[str, int]]:
@@ -494,9 +365,9 @@ class TableRows:
         if isinstance(column, Distinct):
             codes = column.codes[inside]
             times = np.bincount(codes[codes >= 0], minlength=len(column.values)).tolist()
-            found = Counter({_text(v): n for v, n in zip(column.values, times, strict=True) if n})
+            found = Counter({text_of(v): n for v, n in zip(column.values, times, strict=True) if n})
         else:
-            found = Counter(_text(v) for v in column.at(inside) if v is not None)
+            found = Counter(text_of(v) for v in column.at(inside) if v is not None)
         return sorted(found.items(), key=lambda item: (-item[1], item[0].encode("utf-16-be", "surrogatepass")))[:MOST_VALUES]
 
     def _partial(self) -> list[str]:
@@ -537,7 +408,8 @@ def adds_up(column: Column, values: npt.NDArray[np.int64] | npt.NDArray[np.float
 
 
 def _within(column: Values, bounds: Bounds) -> Mask:
-    if isinstance(column, Distinct):
+    if not isinstance(column, Numbers):
+        column = as_distinct(column)
         return column.rows_of([isinstance(v, int | float) and not isinstance(v, bool) and _inside(v, bounds) for v in column.values])
     out = column.known.copy()
     if bounds.above is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeAlias, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ Rows: TypeAlias = npt.NDArray[np.int32]
 Places: TypeAlias = npt.NDArray[np.intp]
 Objects: TypeAlias = npt.NDArray[np.object_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
+Coded: TypeAlias = "pd.Categorical[Any]"
+"""Texts with a code per row."""
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:
@@ -92,6 +94,19 @@ def pick(column: pd.Series, rows: npt.ArrayLike) -> Objects:
     used, place = np.unique(text.codes[np.asarray(rows, np.int64)], return_inverse=True)
     names = np.array([str(text.categories[code]) if code >= 0 else "" for code in used.tolist()], dtype=object)
     return np.asarray(names[place.reshape(-1)], object) if len(used) else names
+
+
+def at(column: pd.Series, rows: npt.NDArray[np.integer]) -> Coded:
+    """Returns the texts at rows, none where a row is -1, still dictionary-encoded."""
+    if not len(column):
+        return from_codes(np.full(len(rows), -1, np.int8), [])
+    code = np.where(rows >= 0, column.cat.codes.to_numpy()[np.maximum(rows, 0)], -1)
+    return from_codes(code, column.cat.categories)
+
+
+def from_codes(code: npt.NDArray[np.integer], texts: Sequence[str] | npt.NDArray[np.generic] | pd.Index) -> Coded:
+    """Returns texts by their code, dictionary-encoded; -1 is none."""
+    return pd.Categorical.from_codes(code, pd.Index(texts, dtype=None if isinstance(texts, pd.Index) else object))  # type: ignore[call-overload, no-any-return]
 
 
 def largest(columns: list[pd.Series], rows: npt.ArrayLike, values: npt.NDArray[np.generic]) -> tuple[list[str], float]:

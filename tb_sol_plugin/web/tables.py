@@ -16,13 +16,13 @@ import msgspec
 from werkzeug.datastructures import MultiDict
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model.report import FigureSection, Report, Scalar, Sort, TablePage, TableSection, encode
+from tb_sol_plugin.model.report import MANY_ROWS, FigureSection, Report, Scalar, Sort, TablePage, TableSection, encode
 from tb_sol_plugin.model.rows import Bounds, Choice, TableRows
 from tb_sol_plugin.web.wire import cell
 
 MOST_BYTES = 1_000_000
 """Bytes of JSON of an answer."""
-WHOLE_ROWS = 2_000
+WHOLE_ROWS = MANY_ROWS
 """Rows of a table up to which it comes whole where the report stays below `MOST_BYTES`."""
 FIRST_ROWS = 100
 FIRST_BYTES = 200_000
@@ -53,7 +53,7 @@ def in_pages(report: Report, version: str) -> tuple[bytes, dict[str, TableRows]]
     paged = {s.id: rows_of(report, s, version) for s in large}
     body = _encoded(report, paged)
     if len(body) > MOST_BYTES:
-        rest = {s.id: len(msgspec.json.encode(s)) for s in tables.values() if s.id not in paged and _row_count(s) > FIRST_ROWS}
+        rest = {s.id: _bytes_of(s) for s in tables.values() if s.id not in paged and _row_count(s) > FIRST_ROWS}
         for name in sorted(rest, key=lambda n: (-rest[n], n)):
             paged[name] = rows_of(report, tables[name], version)
             body = _encoded(report, paged)
@@ -70,6 +70,11 @@ def rows_of(report: Report, section: TableSection, version: str) -> TableRows:
 
 def _row_count(section: TableSection) -> int:
     return max((len(values) for values in section.data.values()), default=0)
+
+
+def _bytes_of(section: TableSection) -> int:
+    """Returns the bytes of a table's JSON, as they come whole."""
+    return len(msgspec.json.encode(section, enc_hook=list))
 
 
 def _encoded(report: Report, paged: Mapping[str, TableRows]) -> bytes:

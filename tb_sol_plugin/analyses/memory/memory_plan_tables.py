@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final, Literal, TypeAlias
 
@@ -475,7 +475,7 @@ def formula_table(plan: Plan) -> TableSection:
         }
         for one in explained(plan.model, plan.layout, which)
     ]  # fmt: skip
-    data: dict[str, list[Scalar]] = {c.name: [r[c.name] for r in rows] for c in FORMULAS}
+    data: dict[str, Sequence[Scalar]] = {c.name: [r[c.name] for r in rows] for c in FORMULAS}
     return TableSection(
         id="formulas", title="Formulas", columns=list(FORMULAS), data=data,
         subtitle="each figure with what was put in; of the model, then of a rank of "

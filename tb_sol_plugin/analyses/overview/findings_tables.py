@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, from_step, gap_frame, gaps_of, lines_around, names_at
+from tb_sol_plugin.metrics.report.gap_rows import from_step, gap_table, gaps_of, lines_around
 from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.rules.time.context import time_context
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -70,10 +70,10 @@ def _calls(capture: Capture, part: Scope, waterfall: Waterfall, found: Finding) 
     step, since = from_step(capture, begin)
     known = host >= 0
     frame = pd.DataFrame({
-        "step": arrays.or_none(step, known),
+        "step": arrays.from_codes(np.where(known, step.codes, -1), step.categories),
         "start_ns": pd.array(np.where(known, since, 0), dtype="Int64"),
         "name": arrays.pick(ops["name"], rows), "shapes": _texts(ops["shapes"], rows),
-        "kernel": names_at(capture.device["name"], context.main[rows]), "time_ns": np.rint(context.time[rows]).astype(np.int64),
+        "kernel": arrays.at(capture.device["name"], context.main[rows]), "time_ns": np.rint(context.time[rows]).astype(np.int64),
         "saving_ns": np.rint(saving).astype(np.int64), "layer": _texts(ops["layer"], rows),
         "line": lines_around(capture, host), "id": rows.astype(str),
     })  # fmt: skip
@@ -86,10 +86,9 @@ def _calls(capture: Capture, part: Scope, waterfall: Waterfall, found: Finding) 
 
 def _gaps(capture: Capture, found: Finding) -> TableSection:
     start, stop = found.idle
-    frame = gap_frame(capture, gaps_of(capture, (start, stop)))
-    return make_table(
-        "gaps", "Idle time behind the finding", frame, GAP_COLUMNS, key="id", subtitle="the part of each gap that the finding takes",
-        sort=Sort("duration_ns"), adds=["duration_ns"], filters=["cause", "next", "line"], footer=_note(stop - start),
+    return gap_table(
+        capture, "gaps", "Idle time behind the finding", gaps_of(capture, (start, stop)),
+        subtitle="the part of each gap that the finding takes", footer=_note(stop - start),
     )  # fmt: skip
 
 
@@ -100,7 +99,7 @@ def _events(capture: Capture, found: Finding) -> TableSection:
     step, since = from_step(capture, start)
     frame = pd.DataFrame({
         "step": step, "start_ns": since, "name": arrays.pick(device["name"], rows), "duration_ns": device["duration_ns"].to_numpy()[rows],
-        "saving_ns": np.rint(saving).astype(np.int64), "call": names_at(capture.host["name"], call), "line": lines_around(capture, call),
+        "saving_ns": np.rint(saving).astype(np.int64), "call": arrays.at(capture.host["name"], call), "line": lines_around(capture, call),
         "id": rows.astype(str),
     })  # fmt: skip
     return make_table(

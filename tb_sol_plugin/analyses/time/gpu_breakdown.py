@@ -12,7 +12,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, gap_frame, with_previous
+from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, gap_table, with_previous
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
@@ -30,7 +30,6 @@ from tb_sol_plugin.model.report import (
     Notice,
     Report,
     Scalar,
-    Sort,
     TableSection,
     make_facts,
     make_table,
@@ -402,11 +401,10 @@ def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
 def _gap_table(capture: Capture, gaps: pd.DataFrame, rows: Mask) -> TableSection:
     """Builds the table of single gaps, each of them, the longest first."""
     longest = gaps.iloc[np.argsort(-gaps["duration_ns"].to_numpy(), kind="stable")].reset_index(drop=True)
-    frame = gap_frame(capture, with_previous(capture, longest, rows))
     whole = human(int(gaps["duration_ns"].sum()), "ns")
-    return make_table(
-        "single_gaps", "Single gaps", frame, GAP_COLUMNS, key="id", subtitle="each gap, what ends it and who launches that",
-        sort=Sort("duration_ns"), adds=["duration_ns"], filters=["cause", "next", "line"],
+    return gap_table(
+        capture, "single_gaps", "Single gaps", with_previous(capture, longest, rows),
+        subtitle="each gap, what ends it and who launches that",
         footer=f"{whole} in {human(len(gaps), 'count')} gaps: the idle time of each device, added up.",
         empty="No gap between two pieces of work.",
     )  # fmt: skip

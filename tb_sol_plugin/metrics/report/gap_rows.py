@@ -19,10 +19,10 @@ from tb_sol_plugin.metrics.time.breakdown import CAUSES, KERNEL_WAIT_NS
 from tb_sol_plugin.metrics.time.frames import program_frames
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column
+from tb_sol_plugin.model.report import Column, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Ints, Mask, Objects
+from tb_sol_plugin.tables.arrays import Coded, Ints, Mask
 
 CAUSE_WORDS: Final = {
     "host_wait": "Waits for the host",
@@ -50,34 +50,47 @@ GAP_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def gap_frame(capture: Capture, found: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows of GAP_COLUMNS for gaps as `breakdown.gaps` gives them, with a column `previous` of device rows (-1 none).
+def gap_table(capture: Capture, section_id: str, title: str, found: pd.DataFrame, **more: object) -> TableSection:
+    """Returns the table of GAP_COLUMNS for gaps as `breakdown.gaps` gives them, with a column `previous` of device rows (-1 none).
 
     cause, next: -1 at the edges of the recording. device: -1 where no device of the recording runs anything.
     """
+    own, ids = found["start_ns"].to_numpy() - capture.facts.extent_ns[0], found["device"].to_numpy()
+
+    def named(rows: Ints) -> list[Scalar]:
+        both = zip(own[rows].tolist(), ids[rows].tolist(), strict=True)
+        return [f"{start}@{device}" if device >= 0 else str(start) for start, device in both]
+
+    return make_table(
+        section_id, title, _gap_frame(capture, found), GAP_COLUMNS, {"id": named}, key="id", sort=Sort("duration_ns"), adds=["duration_ns"],
+        filters=["cause", "next", "line"], **more,
+    )  # fmt: skip
+
+
+def _gap_frame(capture: Capture, found: pd.DataFrame) -> pd.DataFrame:
     start = found["start_ns"].to_numpy()
     following, before = found["next"].to_numpy().astype(np.int64), found["previous"].to_numpy().astype(np.int64)
     call = np.append(capture.device["call"].to_numpy(), -1)[following].astype(np.int32)  # -1 takes the last one
     step, since = from_step(capture, start)
-    ids = found["device"].to_numpy()
-    own = start - capture.facts.extent_ns[0]
+    devices, place = np.unique(found["device"].to_numpy(), return_inverse=True)
+    first = int(np.searchsorted(devices, 0))  # before it what is no device
     return pd.DataFrame({
         "step": step, "start_ns": since, "duration_ns": found["duration_ns"].to_numpy(),
-        "cause": _cause_words(capture, found), "next": names_at(capture.device["name"], following),
-        "call": names_at(capture.host["name"], call),
-        "operator": names_at(capture.host["name"], _outermost(capture, call)), "line": lines_around(capture, call),
-        "previous": names_at(capture.device["name"], before), "device": arrays.or_none(ids.astype(str), ids >= 0),
-        "id": own.astype(str).astype(object) + np.where(ids >= 0, "@" + ids.astype(str).astype(object), ""),
-    }, columns=[c.name for c in GAP_COLUMNS])  # fmt: skip
+        "cause": _cause_words(capture, found), "next": arrays.at(capture.device["name"], following),
+        "call": arrays.at(capture.host["name"], call),
+        "operator": arrays.at(capture.host["name"], _outermost(capture, call)), "line": lines_around(capture, call),
+        "previous": arrays.at(capture.device["name"], before),
+        "device": arrays.from_codes(np.maximum(place - first, -1), devices[first:].astype(str)),
+    })  # fmt: skip
 
 
-def _cause_words(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.object_]:
-    words = np.array([*(CAUSE_WORDS[c] for c in CAUSES), EDGES[0], EDGES[1]], object)
+def _cause_words(capture: Capture, found: pd.DataFrame) -> Coded:
+    words = [*(CAUSE_WORDS[c] for c in CAUSES), EDGES[0], EDGES[1], LOADING]
     cause = found["cause"].to_numpy().astype(np.int64)
     if not len(capture.device):
-        return np.full(len(found), LOADING, object)
+        return arrays.from_codes(np.full(len(found), len(words) - 1), words)
     edge = np.where(found["next"].to_numpy() < 0, len(CAUSES) + 1, len(CAUSES))
-    return np.asarray(words[np.where(cause >= 0, cause, edge)], object)
+    return arrays.from_codes(np.where(cause >= 0, cause, edge), words)
 
 
 def with_previous(capture: Capture, found: pd.DataFrame, rows: Mask) -> pd.DataFrame:
@@ -118,35 +131,33 @@ def gaps_of(capture: Capture, spans: iv.Spans) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def from_step(capture: Capture, times: Ints) -> tuple[Objects, Ints]:
+def from_step(capture: Capture, times: Ints) -> tuple[Coded, Ints]:
     """Returns (the step that each moment lies in, None outside; ns since its begin, since that of the recording outside)."""
     origin = np.full(len(times), capture.facts.extent_ns[0], np.int64)
     if capture.facts.pseudo_step or not len(capture.steps):
-        return np.full(len(times), None, object), times - origin
+        return arrays.from_codes(np.full(len(times), -1, np.int8), []), times - origin
     begin, end = capture.steps["start_ns"].to_numpy(), capture.steps["end_ns"].to_numpy()
     order = np.argsort(begin, kind="stable")
     place = order[np.maximum(np.searchsorted(begin[order], times, side="right") - 1, 0)]
     inside = (times >= begin[place]) & (times < end[place])
-    numbers = capture.steps["number"].to_numpy().astype(str)[place]
-    return arrays.or_none(numbers, inside), times - np.where(inside, begin[place], origin)
+    number, numbers = pd.factorize(capture.steps["number"].to_numpy())
+    step = arrays.from_codes(np.where(inside, number[place], -1), numbers.astype(str))
+    return step, times - np.where(inside, begin[place], origin)
 
 
-def names_at(column: pd.Series[str], rows: npt.NDArray[np.integer]) -> Objects:
-    """Returns the name in each row of a column, None for -1."""
-    if not len(column):
-        return np.full(len(rows), None, object)
-    return arrays.or_none(arrays.pick(column, np.maximum(rows, 0)), rows >= 0)
-
-
-def lines_around(capture: Capture, calls: npt.NDArray[np.integer]) -> Objects:
+def lines_around(capture: Capture, calls: npt.NDArray[np.integer]) -> Coded:
     """Returns the innermost line of the program around some host rows, None without one."""
     h = at.host(capture)
     if not len(h.start):
-        return np.full(len(calls), None, object)
+        return arrays.from_codes(np.full(len(calls), -1, np.int8), [])
     rows = np.asarray(calls, np.int32)
     above = tree.nearest(program_frames(capture), h.parent, h.stop, rows, h.start[np.maximum(rows, 0)])
-    text = frame_text(capture, above)
-    return arrays.or_none(text, text != "")
+    used, place = np.unique(above, return_inverse=True)  # a line launches again and again
+    text, lines = pd.factorize(frame_text(capture, used))
+    kept = np.flatnonzero(lines != "")
+    code = np.full(len(lines), -1, np.int32)
+    code[kept] = np.arange(len(kept))
+    return arrays.from_codes(code[text][place], lines[kept])
 
 
 def _before(capture: Capture, rows: npt.NDArray[np.integer], times: Ints) -> Ints:

@@ -1,0 +1,269 @@
+"""Holds columns of tables: numbers, distinct values with a code per row, or values spelled when they are asked for.
+
+Each takes a fraction of a list of Python objects and is a sequence of values as lists are: a reader of a report need not know which it has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.report import Scalar
+else:
+    Scalar = object
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_DIGITS: Final = re.compile("([0-9]+)")
+STEP: Final = 4096
+"""Values that are spelled at once where all are looked at one after the other."""
+
+
+class ColumnValues(Sequence["Scalar"]):
+    """A column as a sequence of values, equal to a list of the same."""
+
+    def at(self, rows: Indices) -> list[Scalar]:
+        """Returns the values of some rows."""
+        raise NotImplementedError
+
+    def tolist(self) -> list[Scalar]:
+        """Returns all values."""
+        return self.at(np.arange(len(self)))
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.at(np.arange(len(self))[index])
+        return self.at(np.array([range(len(self))[index]], dtype=np.int64))[0]
+
+    def __iter__(self) -> Iterator[Scalar]:
+        for start in range(0, len(self), STEP):
+            yield from self.at(np.arange(start, min(start + STEP, len(self))))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and not isinstance(other, str) and len(self) == len(other) and self.tolist() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers(ColumnValues):
+    """Whole or other numbers, all of one type; `known` is False where the value is None."""
+
+    values: npt.NDArray[np.int64] | npt.NDArray[np.float64]
+    known: Mask
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.known.nbytes
+
+    def at(self, rows: Indices) -> list[Scalar]:
+        """Returns the values of some rows."""
+        return [v if ok else None for v, ok in zip(self.values[rows].tolist(), self.known[rows].tolist(), strict=True)]
+
+    def ranks(self, textual: bool) -> npt.NDArray[np.float64] | npt.NDArray[np.int64]:
+        """Returns numbers that sort as the values do."""
+        if not textual:
+            return self.values
+        return as_distinct(self.tolist()).ranks(True)
+
+    def texts_in(self, texts: Collection[str]) -> Mask:
+        """Returns which rows have one of these texts; an unknown value is `null`."""
+        whole = self.values.dtype == np.int64
+        wanted = [n for n in (_whole(t) if whole else _number(t) for t in texts) if n is not None]
+        found = np.isin(self.values, np.array(wanted, dtype=self.values.dtype)) & self.known
+        return found | ~self.known if "null" in texts else found
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct(ColumnValues):
+    """Any values: the distinct ones, and a code per row, -1 for None."""
+
+    codes: npt.NDArray[np.int32]
+    values: list[Scalar]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def nbytes(self) -> int:
+        return self.codes.nbytes + sum(64 + len(v) if isinstance(v, str) else 40 for v in self.values)
+
+    @property
+    def known(self) -> Mask:
+        return self.codes >= 0
+
+    def at(self, rows: Indices) -> list[Scalar]:
+        """Returns the values of some rows."""
+        return [self.values[c] if c >= 0 else None for c in self.codes[rows].tolist()]
+
+    def ranks(self, textual: bool) -> npt.NDArray[np.int64]:
+        """Returns numbers that sort as the values do; values that are the same in order share one."""
+        keys = _text_keys([text_of(v) for v in self.values]) if textual else _plain_keys(self.values)
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        rank = np.zeros(len(keys) + 1, dtype=np.int64)
+        step = 0
+        for before, at in zip([None, *order], order, strict=False):
+            step += before is not None and keys[before] != keys[at]
+            rank[at] = step
+        return rank[self.codes]
+
+    def texts_in(self, texts: Collection[str]) -> Mask:
+        """Returns which rows have one of these texts; an unknown value is `null`."""
+        return self.rows_of([text_of(v) in texts for v in self.values], "null" in texts)
+
+    def rows_of(self, wanted: Sequence[bool], unknown: bool = False) -> Mask:
+        """Returns which rows have a wanted value, `unknown` for those without one."""
+        return np.array([*wanted, unknown], dtype=bool)[self.codes]
+
+
+@dataclass(frozen=True, eq=False)
+class Spelled(ColumnValues):
+    """Texts of `size` rows that a function makes of their places: those of a page alone, all only where they are searched or ordered."""
+
+    size: int
+    spell: Callable[[Indices], list[Scalar]]
+
+    def __len__(self) -> int:
+        return self.size
+
+    @cached_property
+    def distinct(self) -> Distinct:
+        """All of them, spelled out once."""
+        return as_distinct(self.spell(np.arange(self.size)))
+
+    @property
+    def nbytes(self) -> int:
+        return self.distinct.nbytes if "distinct" in self.__dict__ else 0
+
+    @property
+    def known(self) -> Mask:
+        return self.distinct.known
+
+    def at(self, rows: Indices) -> list[Scalar]:
+        """Returns the texts of some rows."""
+        return self.spell(rows)
+
+    def ranks(self, textual: bool) -> npt.NDArray[np.int64]:
+        """Returns numbers that sort as the texts do."""
+        return self.distinct.ranks(textual)
+
+    def texts_in(self, texts: Collection[str]) -> Mask:
+        """Returns which rows have one of these texts."""
+        return self.distinct.texts_in(texts)
+
+
+Values: TypeAlias = Numbers | Distinct | Spelled
+
+
+def columned(values: Sequence[Scalar]) -> Values:
+    """Returns a sequence of values as a column."""
+    if isinstance(values, Numbers | Distinct | Spelled):
+        return values
+    kinds = set(map(type, values)) - {type(None)}
+    most = 2**63 if kinds == {int} else 2**53
+    if not kinds or not kinds <= {int, float} or any(abs(v) >= most for v in values if type(v) is int):
+        return as_distinct(values)
+    known, filled = np.array([v is not None for v in values], dtype=bool), [0 if v is None else v for v in values]
+    return Numbers(np.array(filled, dtype=np.int64) if kinds == {int} else np.array(filled, dtype=np.float64), known)
+
+
+def of_series(series: pd.Series) -> Numbers | Distinct:
+    """Returns a column of a frame, without a Python object per row where it is of numbers or of a dictionary; NaN, NaT, infinity and
+    pandas' NA become None.
+    """
+    dtype = series.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _in_use(series.cat.codes.to_numpy(), series.cat.categories)
+    if isinstance(dtype, np.dtype) and (dtype.kind == "i" or (dtype.kind == "u" and dtype.itemsize < 8)):
+        return Numbers(series.to_numpy().astype(np.int64), np.ones(len(series), dtype=bool))
+    if isinstance(dtype, np.dtype) and dtype.kind == "f":
+        found = series.to_numpy(dtype=np.float64)
+        return Numbers(np.where(np.isfinite(found), found, 0.0), np.isfinite(found))
+    if isinstance(dtype, pd.Int64Dtype):
+        return Numbers(series.to_numpy(dtype=np.int64, na_value=0), series.notna().to_numpy())
+    if isinstance(dtype, pd.StringDtype) or (dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) == "string"):
+        codes, texts = pd.factorize(series)
+        return Distinct(codes.astype(np.int32), [str(t) for t in texts])
+    from tb_sol_plugin.model.report import plain_list
+
+    column = columned(plain_list(series))
+    assert not isinstance(column, Spelled)
+    return column
+
+
+def _in_use(codes: npt.NDArray[np.integer], categories: pd.Index) -> Distinct:
+    """Returns a dictionary-encoded column with the entries of its dictionary that are in use, as plain values."""
+    from tb_sol_plugin.model.report import plain_list
+
+    used = np.flatnonzero(np.bincount(codes.astype(np.int64) + 1, minlength=len(categories) + 1)[1:])
+    place = np.full(len(categories) + 1, -1, dtype=np.int32)
+    place[used] = np.arange(len(used), dtype=np.int32)
+    return Distinct(place[codes], plain_list(pd.Series(categories.take(used), dtype=object)))
+
+
+def as_distinct(values: Sequence[Scalar]) -> Distinct:
+    """Returns any values as distinct ones with a code per row."""
+    if isinstance(values, Spelled):
+        return values.distinct
+    if isinstance(values, Distinct):
+        return values
+    if all(type(v) is str or v is None for v in values):
+        seen: dict[Scalar, int] = {}
+        codes = [-1 if v is None else seen.setdefault(v, len(seen)) for v in values]
+        return Distinct(np.array(codes, dtype=np.int32), list(seen))
+    typed: dict[tuple[type, Scalar], int] = {}
+    codes = [-1 if v is None else typed.setdefault((type(v), v), len(typed)) for v in values]
+    return Distinct(np.array(codes, dtype=np.int32), [value for _, value in typed])
+
+
+def text_of(value: Scalar) -> str:
+    """Returns a value as the page writes it where it is compared as a text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    return str(value)
+
+
+def _whole(text: str) -> int | None:
+    found = re.fullmatch("-?(0|[1-9][0-9]{0,18})", text)
+    return int(text) if found and abs(int(text)) < 2**63 else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+TextKey: TypeAlias = list[tuple[int, float | str | bytes]]
+
+
+def _text_keys(texts: Sequence[str]) -> list[TextKey]:
+    """Returns keys that sort texts without case, groups of digits by their number, in the order of UTF-16 as browsers do."""
+    lowered = [t.lower() for t in texts]
+    wide = any(t and max(t) >= "\ud800" for t in lowered)
+
+    def key(text: str) -> TextKey:
+        parts = enumerate(_DIGITS.split(text))
+        return [(1, float(p)) if i % 2 else (0, p.encode("utf-16-be", "surrogatepass") if wide else p) for i, p in parts if p]
+
+    return [key(t) for t in lowered]
+
+
+def _plain_keys(values: Sequence[Scalar]) -> list[TextKey]:
+    """Returns keys that sort numbers and truth values before texts, these by their letters."""
+    return [[(2, v.encode("utf-16-be", "surrogatepass")) if isinstance(v, str) else (1, v or 0)] for v in values]
