@@ -6,7 +6,7 @@ Each takes a fraction of a list of Python objects and is a sequence of values as
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.model.report import Scalar
+    from tb_sol_plugin.model.report import Column, Scalar
 else:
     Scalar = object
 
@@ -196,8 +196,6 @@ def of_series(series: pd.Series) -> Numbers | Distinct:
     if isinstance(dtype, pd.StringDtype) or (dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) == "string"):
         codes, texts = pd.factorize(series)
         return Distinct(codes.astype(np.int32), [str(t) for t in texts])
-    from tb_sol_plugin.model.report import plain_list
-
     column = columned(plain_list(series))
     assert not isinstance(column, Spelled)
     return column
@@ -205,8 +203,6 @@ def of_series(series: pd.Series) -> Numbers | Distinct:
 
 def _in_use(codes: npt.NDArray[np.integer], categories: pd.Index) -> Distinct:
     """Returns a dictionary-encoded column with the entries of its dictionary that are in use, as plain values."""
-    from tb_sol_plugin.model.report import plain_list
-
     used = np.flatnonzero(np.bincount(codes.astype(np.int64) + 1, minlength=len(categories) + 1)[1:])
     place = np.full(len(categories) + 1, -1, dtype=np.int32)
     place[used] = np.arange(len(used), dtype=np.int32)
@@ -267,3 +263,54 @@ def _text_keys(texts: Sequence[str]) -> list[TextKey]:
 def _plain_keys(values: Sequence[Scalar]) -> list[TextKey]:
     """Returns keys that sort numbers and truth values before texts, these by their letters."""
     return [[(2, v.encode("utf-16-be", "surrogatepass")) if isinstance(v, str) else (1, v or 0)] for v in values]
+
+
+# -- from frames --------------------------------------------------------------------------------------------------------
+
+
+MANY_ROWS = 2_000
+"""Rows of a table from which its columns are kept as arrays, and no longer as lists."""
+
+
+def column_data(
+    frame: pd.DataFrame, columns: Sequence[Column], spelled: Mapping[str, Callable[[Any], list[Scalar]]] | None = None
+) -> dict[str, Sequence[Scalar]]:
+    """Returns `frame` in the order of `columns`, as plain lists, of many rows as arrays; NaN, NaT, infinity and pandas' NA become None.
+
+    spelled: by column that is not in the frame, what makes its values of an array of places. Extra columns of the frame are left out; a
+    missing one is a KeyError (a wrong table is worse than no table).
+    """
+    size, made = len(frame), spelled or {}
+    if size > MANY_ROWS:
+        return {c.name: Spelled(size, made[c.name]) if c.name in made else of_series(frame[c.name]) for c in columns}
+    return {c.name: Spelled(size, made[c.name]).tolist() if c.name in made else plain_list(frame[c.name]) for c in columns}
+
+
+def plain_list(values: object) -> list[Scalar]:
+    """Converts any pandas Series, numpy array or sequence as a list of str, int, float, bool and None."""
+    series = values if isinstance(values, pd.Series) else pd.Series(values)  # type: ignore[call-overload]
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        texts = [*plain_list(pd.Series(series.cat.categories, dtype=object)), None]
+        return [texts[code] for code in series.cat.codes.tolist()]
+    if pd.api.types.is_float_dtype(series.dtype):
+        array = series.to_numpy(dtype="float64", na_value=np.nan)
+        good = np.isfinite(array)
+        return [v if ok else None for v, ok in zip(array.tolist(), good.tolist(), strict=True)]
+    if series.dtype == object or pd.api.types.is_string_dtype(series.dtype):
+        return [_plain(v) for v in series.tolist()]
+    if series.hasnans:
+        return [None if v is pd.NA else v for v in series.tolist()]
+    out: list[Scalar] = series.tolist()
+    return out
+
+
+def _plain(value: object) -> Scalar:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, str | bool | int):
+        return value
+    return None

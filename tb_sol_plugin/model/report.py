@@ -465,59 +465,6 @@ class UnavailableReport(msgspec.Struct, kw_only=True):
         return Unavailable(f"{self.analysis} has no {section_id}: {self.because}", hint=self.record_it_with)
 
 
-MANY_ROWS = 2_000
-"""Rows of a table from which its columns are kept as arrays, and no longer as lists."""
-
-
-def column_data(
-    frame: pandas.DataFrame, columns: Sequence[Column], spelled: Mapping[str, Callable[[Any], list[Scalar]]] | None = None
-) -> dict[str, Sequence[Scalar]]:
-    """Returns `frame` in the order of `columns`, as plain lists, of many rows as arrays; NaN, NaT, infinity and pandas' NA become None.
-
-    spelled: by column that is not in the frame, what makes its values of an array of places. Extra columns of the frame are left out; a
-    missing one is a KeyError (a wrong table is worse than no table).
-    """
-    from tb_sol_plugin.model.columns import Spelled, of_series
-
-    size, made = len(frame), spelled or {}
-    if size > MANY_ROWS:
-        return {c.name: Spelled(size, made[c.name]) if c.name in made else of_series(frame[c.name]) for c in columns}
-    return {c.name: Spelled(size, made[c.name]).tolist() if c.name in made else plain_list(frame[c.name]) for c in columns}
-
-
-def plain_list(values: object) -> list[Scalar]:
-    """Converts any pandas Series, numpy array or sequence as a list of str, int, float, bool and None."""
-    import numpy as np
-    import pandas as pd
-
-    series = values if isinstance(values, pd.Series) else pd.Series(values)  # type: ignore[call-overload]
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        texts = [*plain_list(pd.Series(series.cat.categories, dtype=object)), None]
-        return [texts[code] for code in series.cat.codes.tolist()]
-    if pd.api.types.is_float_dtype(series.dtype):
-        array = series.to_numpy(dtype="float64", na_value=np.nan)
-        good = np.isfinite(array)
-        return [v if ok else None for v, ok in zip(array.tolist(), good.tolist(), strict=True)]
-    if series.dtype == object or pd.api.types.is_string_dtype(series.dtype):
-        return [_plain(v) for v in series.tolist()]
-    if series.hasnans:
-        return [None if v is pd.NA else v for v in series.tolist()]
-    out: list[Scalar] = series.tolist()
-    return out
-
-
-def _plain(value: object) -> Scalar:
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else None
-    if isinstance(value, str | bool | int):
-        return value
-    return None
-
-
 def make_table(
     section_id: str,
     title: str,
@@ -527,6 +474,8 @@ def make_table(
     **more: object,
 ) -> TableSection:
     """Returns a table section from a DataFrame that has a column for each of `columns` but those that are `spelled`."""
+    from tb_sol_plugin.model.columns import column_data
+
     data = column_data(frame, columns, spelled)
     return TableSection(id=section_id, title=title, columns=list(columns), data=data, **more)  # type: ignore[arg-type]
 

@@ -16,7 +16,8 @@ import msgspec
 from werkzeug.datastructures import MultiDict
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.model.report import MANY_ROWS, FigureSection, Report, Scalar, Sort, TablePage, TableSection, encode
+from tb_sol_plugin.model.columns import MANY_ROWS
+from tb_sol_plugin.model.report import FigureSection, Report, Scalar, Sort, TablePage, TableSection, encode
 from tb_sol_plugin.model.rows import Bounds, Choice, TableRows
 from tb_sol_plugin.web.wire import cell
 

@@ -16,6 +16,7 @@ from tb_sol_plugin.metrics.copies.records import COLORS, NAMES, copies
 from tb_sol_plugin.metrics.report.notes import profile_notices
 from tb_sol_plugin.metrics.time.scope import Scope, in_steps, scope
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import plain_list
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import (
     AnySection,
@@ -33,7 +34,6 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
     only_row,
-    plain_list,
 )
 from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human

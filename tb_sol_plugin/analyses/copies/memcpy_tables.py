@@ -19,6 +19,7 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import plain_list
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
@@ -33,7 +34,6 @@ from tb_sol_plugin.model.report import (
     TableSection,
     make_facts,
     make_table,
-    plain_list,
 )
 from tb_sol_plugin.units import capitalized, human
 

@@ -18,6 +18,7 @@ from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import plain_list
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import (
@@ -33,7 +34,6 @@ from tb_sol_plugin.model.report import (
     TableSection,
     make_facts,
     make_table,
-    plain_list,
 )
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Mask

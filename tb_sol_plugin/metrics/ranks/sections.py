@@ -12,6 +12,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.ranks.comparison import Comparison, Ranks
 from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.columns import plain_list
 from tb_sol_plugin.model.report import (
     Column,
     Fact,
@@ -23,7 +24,6 @@ from tb_sol_plugin.model.report import (
     TableSection,
     make_facts,
     make_table,
-    plain_list,
 )
 from tb_sol_plugin.tables.arrays import Floats, Mask
 from tb_sol_plugin.units import human
