@@ -122,7 +122,7 @@ def parse(query: type[Query], raw: dict[str, str]) -> Query:
         found = msgspec.convert(raw, query, strict=False)
         for name in raw:
             if isinstance(value := getattr(found, name), float) and not math.isfinite(value):
-                raise msgspec.ValidationError(f"Expected a finite number - at `$.{name}`")
+                raise BadQuery(f"parameter {name!r} does not fit: {raw[name]!r}", hint="give a finite number", field=name)
         return found
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].rstrip("`") if "$." in str(error) else ""

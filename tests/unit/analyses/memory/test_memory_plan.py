@@ -297,7 +297,7 @@ def test_sizes_that_are_not_said_are_named() -> None:
     ({"device": "H1000"}, "device", "H1000", "H100_SXM"),
     ({"device": "0GB"}, "device", "0GB", "80GB"),
     ({"base_gb": -1}, "base_gb", "-1", "GB"),
-    ({"base_gb": "nan"}, "base_gb", "nan", "GB"),
+    ({"base_gb": "nan"}, "base_gb", "nan", "finite number"),
     ({"preset": "bert"}, "preset", "bert", "llama-7b"),
     ({"tp": "two"}, "tp", "two", "right type"),
     ({"tp": 0}, "tp", "0", "from 1"),
