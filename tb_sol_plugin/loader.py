@@ -64,7 +64,7 @@ class Loader(base_plugin.TBLoader):  # type: ignore[misc]
 # -- the tab that stands in when the plugin could not be made: it needs TensorBoard and Python alone -----------------
 
 
-PACKAGES = ("tensorboard", "flask", "numpy", "pandas", "pyarrow", "plotly", "msgspec", "isal", "fsspec", "numba", "platformdirs")
+PACKAGES = ("tensorboard", "flask", "numpy", "pandas", "pyarrow", "plotly", "msgspec", "isal", "fsspec", "numba", "platformdirs", "xxhash")
 
 _SCRIPT = """const info = %s;
 export function render() {

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PACKAGES = (
     "tb-sol-plugin", "tensorboard", "flask", "werkzeug", "numpy", "pandas", "pyarrow", "plotly", "msgspec", "isal", "fsspec", "numba",
-    "rich", "platformdirs", "torch",
+    "rich", "platformdirs", "xxhash", "torch",
 )  # fmt: skip
 OPTIONAL = ("tb-sol-plugin", "torch")
 MOST = 50

@@ -2,7 +2,8 @@
 
 The cache is the user's, not the logdir's: it lies under the user's cache directory, keyed by path, size, time of change
 and our own versions. An entry is written under a temporary name and renamed, so a reader sees all of it or nothing.
-What cannot be written or read is worked around and described in `note`; a damaged entry is removed and made again.
+What cannot be written or read is worked around and described in `note`. Nothing of an entry is parsed before its checksums hold:
+`facts.json` is sealed under the name of the entry and holds the checksum of every table; a damaged entry is removed and made again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 import time
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 import numpy as np
@@ -24,6 +26,7 @@ import pyarrow as pa
 from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.store import seal
 from tb_sol_plugin.store.options import private
 from tb_sol_plugin.tables.schema import Field, Schema
 from tb_sol_plugin.version import __version__
@@ -39,28 +42,72 @@ class Damaged(ValueError):
     """A cache file that is not what was written."""
 
 
-def write(frame: pd.DataFrame, schema: Schema, path: str) -> int:
-    """Write the columns that `schema` declares; returns the size of the file in bytes."""
+class Sealed(msgspec.Struct, array_like=True, frozen=True):
+    """Size and checksum of one file of an entry."""
+
+    size: int
+    checksum: str
+
+
+def write(frame: pd.DataFrame, schema: Schema, path: str) -> Sealed:
+    """Write the columns that `schema` declares; returns size and checksum of the file, under the name of the table."""
     arrays, fields = [], []
     for name, declared in schema.fields.items():
         array, note = _to_arrow(frame[name], declared)
         arrays.append(array)
         fields.append(pa.field(name, array.type, metadata={b"sol": note.encode()}))
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return os.path.getsize(path)
+    with open(path, "wb") as stream:
+        counted = _Counted(stream, schema.name)
+        with pa.PythonFile(counted, "w") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+    return Sealed(counted.size, counted.state.hexdigest())
 
 
-def read(path: str, schema: Schema) -> pd.DataFrame:
-    """Returns the table of `path`, its numbers views of the mapped file (read-only). Damaged if it does not fit `schema`."""
+class _Counted:
+    """A file that counts and sums up what is written to it, without reading it again."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._stream = stream
+        self.size = 0
+        self.state = seal.started(name)
+
+    def write(self, data: bytes) -> int:
+        self.state.update(data)
+        self.size += len(data)
+        return self._stream.write(data)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def tell(self) -> int:
+        return self.size
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def read(path: str, schema: Schema, expected: Sealed) -> pd.DataFrame:
+    """Returns the table of `path`, its numbers views of the mapped file (read-only).
+
+    Damaged if its size or checksum is not the expected one (then nothing of it was parsed) or it does not fit `schema`.
+    """
     try:
+        if os.path.getsize(path) != expected.size:
+            raise Damaged("another size")
         with pa.memory_map(path) as source:
-            reader = pa.ipc.open_file(source)
-            if reader.num_record_batches != 1:
-                raise Damaged("not one record batch")
-            batch = reader.get_batch(0)
+            mapped = source.read_buffer()
+        if seal.checksum(mapped, schema.name) != expected.checksum:
+            raise Damaged("another checksum")
+        reader = pa.ipc.open_file(pa.BufferReader(mapped))
+        if reader.num_record_batches != 1:
+            raise Damaged("not one record batch")
+        batch = reader.get_batch(0)
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
         raise Damaged(str(error)) from None
     if list(batch.schema.names) != list(schema.fields):
         raise Damaged("other columns")
@@ -103,7 +150,7 @@ def _from_arrow(array: pa.Array, declared: Field, note: str) -> object:
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)  # type: ignore[arg-type]
 
 
-FORMAT = 1
+FORMAT = 2
 """Raised when the layout of an entry or the meaning of a table changes."""
 _PARTIAL = ".partial-"
 _STALE = 3600.0
@@ -135,6 +182,13 @@ def _reader() -> str:
     return str(ingest.FORMAT_VERSION)
 
 
+class Contents(msgspec.Struct, frozen=True):
+    """What `facts.json` of an entry holds. tables: size and checksum of each."""
+
+    tables: dict[str, Sealed]
+    facts: Facts
+
+
 class Cache:
     """A directory of captures. `directory` None keeps nothing. Methods never raise for reasons of the disk."""
 
@@ -142,6 +196,9 @@ class Cache:
         self.directory = directory
         self.limit_bytes = limit_bytes
         self.note = "" if directory else "the cache is switched off"
+        self.replaced = 0
+        """Raised when tables that were handed out must not be touched any more."""
+        self._mapped: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
 
     def has(self, key: str) -> bool:
         """Whether there is an entry of that name; opening it may still fail."""
@@ -153,26 +210,56 @@ class Cache:
             return None
         folder = self.directory / key
         try:
-            facts = msgspec.json.decode((folder / "facts.json").read_bytes(), type=Facts)
-            tables = {name: read(str(folder / f"{name}.arrow"), schema) for name, schema in schemas.ALL.items()}
+            contents = self._contents(key)
+            tables, stamps = {}, []
+            for name, schema in schemas.ALL.items():
+                path = str(folder / f"{name}.arrow")
+                stamps.append((path, _stamp(path)))
+                tables[name] = read(path, schema, contents.tables[name])
         except FileNotFoundError:
-            self._drop(folder)
+            if folder.is_dir():  # else another server has removed it
+                seal.report_damage(f"entry {key}", "a file is missing")
+                self._drop(folder)
             return None
         except (Damaged, msgspec.MsgspecError, OSError, ValueError, KeyError) as error:
             self.note = f"a damaged cache entry was read anew ({type(error).__name__})"
+            seal.report_damage(f"entry {key}", str(error))
             self._drop(folder)
             return None
+        self._mapped[key] = stamps
         with contextlib.suppress(OSError):
             os.utime(folder)
-        return Capture(facts, tables)
+        return Capture(contents.facts, tables)
+
+    def changed(self, key: str) -> bool:
+        """Whether a file of an entry was changed in place since its tables were mapped: they must not be touched any more.
+
+        Takes a microsecond per table. A file that was removed or replaced stays what it was for who has mapped it.
+        """
+        for path, (inode, *stamp) in self._mapped.get(key, ()):
+            now, *state = _stamp(path)
+            if now == inode and state != stamp:
+                seal.report_damage(f"entry {key}", "changed while it was in use")
+                self._drop(Path(path).parent)
+                self.replaced += 1
+                return True
+        return False
+
+    def _contents(self, key: str) -> Contents:
+        """Returns what stands in `facts.json` of an entry. Damaged where it is not what was written for that key; OSError."""
+        assert self.directory is not None
+        body = seal.unsealed((self.directory / key / "facts.json").read_bytes(), f"{key}/facts")
+        if body is None:
+            raise Damaged("facts: another checksum")
+        return msgspec.json.decode(body, type=Contents)
 
     def facts(self, key: str) -> Facts | None:
         """Returns the facts of an entry alone; None if there is none or it is damaged."""
         if self.directory is None:
             return None
         try:
-            return msgspec.json.decode((self.directory / key / "facts.json").read_bytes(), type=Facts)
-        except (msgspec.MsgspecError, OSError):
+            return self._contents(key).facts
+        except (Damaged, msgspec.MsgspecError, OSError):
             return None
 
     def write_note(self, key: str, body: bytes) -> None:
@@ -182,17 +269,23 @@ class Cache:
         with contextlib.suppress(OSError):
             handle, partial = tempfile.mkstemp(prefix="note", dir=self.directory / key)
             with os.fdopen(handle, "wb") as stream:
-                stream.write(body)
+                stream.write(seal.sealed(body, f"{key}/note"))
             os.replace(partial, self.directory / key / "note.json")
 
     def read_note(self, key: str) -> bytes | None:
-        """Returns the note beside an entry, None without one."""
+        """Returns the note beside an entry, None without one or where it is damaged."""
         if self.directory is None:
             return None
         try:
-            return (self.directory / key / "note.json").read_bytes()
+            raw = (self.directory / key / "note.json").read_bytes()
         except OSError:
             return None
+        body = seal.unsealed(raw, f"{key}/note")
+        if body is None:
+            seal.report_damage(f"note of entry {key}", "another checksum")
+            with contextlib.suppress(OSError):
+                os.remove(self.directory / key / "note.json")
+        return body
 
     def size_of(self, key: str) -> int:
         """Returns bytes on disk of an entry."""
@@ -206,22 +299,33 @@ class Cache:
         try:
             private(self.directory)
             partial = tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory)
-            for name, schema in schemas.ALL.items():
-                write(capture.tables[name], schema, os.path.join(partial, f"{name}.arrow"))
+            written = {
+                name: write(capture.tables[name], schema, os.path.join(partial, f"{name}.arrow")) for name, schema in schemas.ALL.items()
+            }
             with open(os.path.join(partial, "facts.json"), "wb") as stream:
-                stream.write(msgspec.json.encode(capture.facts))
-            os.rename(partial, self.directory / key)
+                stream.write(seal.sealed(msgspec.json.encode(Contents(written, capture.facts)), f"{key}/facts"))
+            self._put(partial, key)
         except OSError as error:
             if partial:
                 shutil.rmtree(partial, ignore_errors=True)
-            if self.has(key):
-                return True  # another process was quicker
-            self.note = (
-                f"nothing can be kept in the cache directory ({error.strerror or type(error).__name__}); files are read anew each time"
-            )
+            why = error.strerror or type(error).__name__
+            self.note = f"nothing can be kept in the cache directory ({why}); files are read anew each time"
+            seal.log.warning(self.note)
             return False
         self.evict(keep=key)
         return True
+
+    def _put(self, partial: str, key: str) -> None:
+        """Give a written entry its name, unless another process was quicker; what is no whole entry there gives way. OSError."""
+        assert self.directory is not None
+        try:
+            os.rename(partial, self.directory / key)
+        except OSError:
+            if self.load(key) is None:
+                self._drop(self.directory / key)
+                os.rename(partial, self.directory / key)
+            else:
+                shutil.rmtree(partial, ignore_errors=True)
 
     def evict(self, keep: str = "") -> list[str]:
         """Remove the entries used longest ago until the limit holds, and what broken writers left. Returns their names."""
@@ -257,7 +361,21 @@ class Cache:
 
     def _drop(self, folder: Path) -> None:
         _SIZES.pop(str(folder), None)
-        shutil.rmtree(folder, ignore_errors=True)
+        self._mapped.pop(folder.name, None)
+        gone = folder
+        if not folder.name.startswith(_PARTIAL):
+            with contextlib.suppress(OSError):  # at once, so that nobody sees half of it and nothing new is removed with it
+                gone = folder.rename(folder.with_name(f"{_PARTIAL}{folder.name}-{os.getpid()}-{time.monotonic_ns()}"))
+        shutil.rmtree(gone, ignore_errors=True)
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    """Returns (inode, size, time of change) of a file; zeros where it is gone."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _measured(path: str) -> int:

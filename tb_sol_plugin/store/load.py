@@ -105,6 +105,9 @@ class Loader:
 
     def _joined(self, key: str, recording: Recording, found: Capture, recordings: Sequence[Recording], wait: float) -> Capture:
         attached = attached_to(recording, recordings, found.facts.rank)
+        if any([self._changed_below(cache_key(r)) for r in attached]):  # every one of them, not up to the first
+            self._open.drop(key)
+            key, found = self._newest(recording, wait)
         state = attached_state(attached, self._stamp)
         of_memory = {self._stamp(r) for r in attached if r.kind in MEMORY_KINDS}
         grew = bool(found.attached_state) and of_memory <= set(found.attached_state.split("|"))  # what changed is a SOL capture, or nothing
@@ -229,12 +232,21 @@ class Loader:
 
     def _ready(self, key: str, recording: Recording) -> Capture | None:
         found = self._open.peek(key)
+        if found is not None and self._changed_below(key):
+            found = None
         if found is not None or not self.cache.has(key):
             return found
         try:
             return self._open.get(key, lambda: named(self._cached(key), recording))
         except LookupError:
             return None
+
+    def _changed_below(self, key: str) -> bool:
+        """Whether files of an entry were changed below its tables; then the capture is let go."""
+        if not self.cache.changed(key):
+            return False
+        self._open.drop(key)
+        return True
 
     def _cached(self, key: str) -> Capture:
         found = self.cache.load(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import pickle
 import queue
@@ -37,6 +38,8 @@ R = TypeVar("R")
 IDLE_SECONDS = 300.0
 """A process without work ends after this."""
 WATCH_SECONDS = 0.2
+
+log = logging.getLogger("tb_sol_plugin")
 
 
 @dataclass
@@ -172,7 +175,9 @@ class Workers(Executor):
             good, answer = pickle.loads(receive(process.stdout))
         except Exception:  # a broken pipe, a cut or foreign answer: whatever it is, somebody waits for this future
             _end(process)
-            job.future.set_exception(_killed(job, process))
+            killed = _killed(job, process)
+            log.warning("a reading process was lost: %s", killed.message)
+            job.future.set_exception(killed)
         else:
             if good:
                 job.future.set_result(answer)

@@ -25,7 +25,7 @@ import msgspec
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
 from tb_sol_plugin.model.recordings import Recording, RecordingReduction, Reduced, Reducer, natural
-from tb_sol_plugin.store import files
+from tb_sol_plugin.store import files, seal
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import MEMORY_KINDS, SOL_CAPTURE, attached_state, attached_to, companions, shown_with_another
 from tb_sol_plugin.store.load import SETTLE_SECONDS, State, open_here
@@ -77,10 +77,11 @@ class ReductionFiles:
             return None
         path = self._path(key)
         try:
-            body = path.read_bytes()
+            body = seal.unsealed(path.read_bytes(), key)
         except OSError:
             return None
-        if _decoded(body) is None:
+        if body is None or _decoded(body) is None:
+            seal.report_damage(f"{FOLDER}/{key}", "another checksum" if body is None else "another form")
             _remove(str(path))
             return None
         with contextlib.suppress(OSError):
@@ -97,7 +98,7 @@ class ReductionFiles:
                 private(folder)
             handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=path.parent)
             with os.fdopen(handle, "wb") as stream:
-                stream.write(body)
+                stream.write(seal.sealed(body, key))
             os.replace(partial, path)
         except OSError:
             if partial:

@@ -185,6 +185,10 @@ class Context:
     faults: dict[object, wire.ErrorBody]
     warm_up: WarmUp
 
+    def place(self, version: str, section: str) -> tuple[str, str, int]:
+        """Returns the name under which the columns of a table are kept: another one once cache files were changed below them."""
+        return version, section, self.store.loader.cache.replaced
+
 
 def context() -> Context:
     """Returns the context of the app that answers this request."""
@@ -329,7 +333,7 @@ def _answer(report_request: ReportRequest, asked: AskedReport) -> Response:
         if form == "pages" and isinstance(report, Report):
             body, paged = tables.in_pages(report, asked.version)
             for rows in paged.values() if asked.kept else ():
-                c.rows.put((asked.version, rows.id), rows)
+                c.rows.put(c.place(asked.version, rows.id), rows)
             return pack(body)
         return pack(encode(report))
 
@@ -382,7 +386,7 @@ def table(name: str) -> Response:
             raise BadQuery(f"no table {wanted.section[:40]!r} in this report", hint=f"there is: {', '.join(there)}", field="section")
         return tables.rows_of(report, there[wanted.section], asked.version)
 
-    place = (asked.version, wanted.section)
+    place = c.place(asked.version, wanted.section)
     rows = _unless_broken(("table", *place), name, lambda: c.rows.get(place, made) if asked.kept else made())
     if isinstance(rows, Response):
         return rows

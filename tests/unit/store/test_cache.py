@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import stat
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,10 +17,15 @@ from hypothesis import strategies as st
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture, Facts
+from tb_sol_plugin.model.recordings import Reduced, ReducedFacts
 from tb_sol_plugin.store import cache as arrow
+from tb_sol_plugin.store import seal
 from tb_sol_plugin.store.cache import Cache, key_of
 from tb_sol_plugin.store.reductions import ReductionFiles
 from tb_sol_plugin.tables.schema import Field, Schema
+from tests.support.cache_damage import Kept
+
+REDUCED = msgspec.msgpack.encode(Reduced(ReducedFacts("kineto", None, None, "", "", (), 0, False, (0, 0)), b"x"))
 
 
 def small_capture(rows: int = 3) -> Capture:
@@ -91,8 +98,7 @@ def test_any_table_survives_the_cache_unchanged(tmp_path_factory: pytest.TempPat
         "x": np.array([r[2] for r in rows], np.float64), "b": np.array([r[3] for r in rows], bool), "k": np.array([r[4] for r in rows], np.int8),
     })  # fmt: skip
     path = str(tmp_path_factory.mktemp("arrow") / "t.arrow")
-    arrow.write(frame, SCHEMA, path)
-    back = arrow.read(path, SCHEMA)
+    back = arrow.read(path, SCHEMA, arrow.write(frame, SCHEMA, path))
     pd.testing.assert_frame_equal(frame, back, check_exact=True)
     assert list(back["word"].cat.categories) == known
     assert back["word"].cat.codes.tolist() == frame["word"].cat.codes.tolist()
@@ -121,17 +127,52 @@ def test_a_damaged_entry_is_removed(tmp_path: Path, harm: str) -> None:
     assert cache.save("k", small_capture(50)) and cache.load("k") is not None
 
 
+def test_damaged_files_never_change_an_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # GIVEN two recordings in a cache WHEN files of it are flipped, cut, removed, swapped THEN what comes back is what a fresh read gives
+    kept = Kept(tmp_path)
+    for number in range(16):
+        what = kept.damage(random.Random(f"suite {number}"))
+        assert not kept.differs(), what
+    # AND the log says what was made again, without a path
+    said = [r.getMessage() for r in caplog.records]
+    assert any("made again" in line for line in said) and not any(str(tmp_path) in line for line in said)
+
+
+def test_entries_that_change_places_are_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # GIVEN two whole entries WHEN they change names, and a reduction goes under another's name THEN neither is taken for the other
+    cache, files = Cache(tmp_path), ReductionFiles(tmp_path)
+    cache.save("one", small_capture(3))
+    cache.save("two", small_capture(5))
+    files.save("aa-1", REDUCED)
+    for old, new in (("one", "x"), ("two", "one"), ("x", "two"), ("parts/aa/aa-1.part", "parts/aa/aa-2.part")):
+        (tmp_path / old).rename(tmp_path / new)
+    assert cache.facts("one") is None
+    assert cache.load("one") is None and cache.load("two") is None and files.load("aa-2") is None
+    assert len(caplog.records) == 3
+
+
+def test_an_entry_that_cannot_be_removed_is_written_over(tmp_path: Path) -> None:
+    # GIVEN what is left of an entry: a folder without its facts WHEN the recording is read again THEN it is kept
+    (tmp_path / "k").mkdir()
+    (tmp_path / "k" / "host.arrow").write_bytes(b"x")
+    cache = Cache(tmp_path)
+    assert cache.save("k", small_capture()) and cache.load("k") is not None
+
+
 def test_codes_out_of_range_count_as_damage(tmp_path: Path) -> None:
     # GIVEN a file whose codes point past the words (one byte changed in place) WHEN read THEN it is refused, not read past the end
     schema = Schema("t", "", {"w": Field("category")})
     path = tmp_path / "t.arrow"
-    arrow.write(schema.frame({"w": pd.Categorical(["a", "b", "a", "b", "a", "b", "a", "b"])}), schema, str(path))
+    written = arrow.write(schema.frame({"w": pd.Categorical(["a", "b", "a", "b", "a", "b", "a", "b"])}), schema, str(path))
     raw = path.read_bytes()
     codes = bytes([0, 1, 0, 1, 0, 1, 0, 1])
     assert raw.count(codes) == 1
     path.write_bytes(raw.replace(codes, bytes([0, 1, 0, 99, 0, 1, 0, 1])))
-    with pytest.raises(arrow.Damaged):
-        arrow.read(str(path), schema)
+    with pytest.raises(arrow.Damaged, match="checksum"):
+        arrow.read(str(path), schema, written)
+    # AND where a writer gave it a checksum all the same
+    with pytest.raises(arrow.Damaged, match="word"):
+        arrow.read(str(path), schema, arrow.Sealed(len(raw), seal.checksum(path.read_bytes(), "t")))
 
 
 def test_the_oldest_entries_are_evicted_above_the_limit(tmp_path: Path) -> None:

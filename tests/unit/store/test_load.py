@@ -376,6 +376,19 @@ def test_a_damaged_cache_entry_is_read_anew(threaded: Store, tmp_path: Path) -> 
         assert "damaged" in other.loader.cache.note
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows refuses to cut a mapped file")
+def test_a_cache_file_cut_while_it_is_in_use_is_noticed(threaded: Store, tmp_path: Path) -> None:
+    # GIVEN an opened recording, its tables mapped WHEN a file of its entry is cut in place THEN the next question reads it anew
+    trace(tmp_path / "logs" / "a.json")
+    before = threaded.capture(threaded.recording(), 60)
+    starts = before.tables["host"]["start_ns"].tolist()
+    (table,) = (tmp_path / "cache").rglob("host.arrow")
+    os.truncate(table, 0)
+    found = threaded.capture(threaded.recording(), 60)
+    assert found is not before and found.tables["host"]["start_ns"].tolist() == starts
+    assert threaded.loader.cache.replaced == 1 and threaded.capture(threaded.recording(), 60) is found
+
+
 def test_a_file_that_is_no_recording_says_what_to_do(threaded: Store, tmp_path: Path) -> None:
     (tmp_path / "logs" / "a.pt.trace.json").write_bytes(b"\x00\x01 not json at all")
     with pytest.raises(BadInput) as error:

@@ -270,7 +270,7 @@ def test_the_reductions_used_longest_ago_are_evicted(tmp_path: Path) -> None:
     left = tmp_path / "parts" / "aa" / ".new-x"
     left.write_bytes(b"x")
     os.utime(left, (0, 0))
-    limit = 2 * len(body)
+    limit = 2 * (tmp_path / "parts" / "ab" / "ab-2.part").stat().st_size
     files.limit_bytes = limit
     assert files.evict() == 2 and files.load("aa-1") is None and files.load("ab-2") == body and not left.exists()
     assert ReductionFiles(None).load("x") is None and not ReductionFiles(None).save("x", b"") and ReductionFiles(None).evict() == 0

@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.store import seal
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
@@ -131,8 +132,10 @@ def test_what_another_version_noted_is_unknown(client: FlaskClient, tmp_path: Pa
     client.get("/api/v1/analysis/overview?run=a&wait=20")
     (note,) = (tmp_path / "cache").glob("**/note.json")
     # WHEN another version wrote the note, or a broken one
-    for text in (json.dumps(json.loads(note.read_text()) | {"made_with": "0.0"}), "{"):
-        note.write_text(text)
+    name = f"{note.parent.name}/note"
+    kept = json.loads(seal.unsealed(note.read_bytes(), name) or b"")
+    for body in (seal.sealed(json.dumps(kept | {"made_with": "0.0"}).encode(), name), seal.sealed(b"{", name), b"{"):
+        note.write_bytes(body)
         # THEN step and ratio are unknown, what the facts say stays
         one = client.get("/api/v1/summaries").get_json()["runs"][0]
         assert one["step_ns"] is None and one["ratio"] is None and one["device"]
