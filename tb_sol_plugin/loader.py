@@ -43,6 +43,9 @@ class Loader(base_plugin.TBLoader):  # type: ignore[misc]
             "--sol_serve_original", choices=("auto", "on", "off"), default="auto",
             help="Give out the recordings' own bytes; auto: unless --bind_all or a public --host.",
         )  # fmt: skip
+        group.add_argument(
+            "--sol_hosts", default="", metavar="NAME,NAME", help="Names besides localhost under which a proxy asks for the page; * for any."
+        )
 
     def fix_flags(self, flags: argparse.Namespace) -> None:
         """Refuse values that cannot be meant."""

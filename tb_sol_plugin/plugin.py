@@ -53,7 +53,8 @@ class SolPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
 def web_options(flags: Any) -> WebOptions:
     """Returns what is served, from TensorBoard's flags and ours. A host that others can reach counts like --bind_all."""
     public = bool(getattr(flags, "bind_all", False)) or (getattr(flags, "host", None) or "") not in _PRIVATE
-    return WebOptions(serve_original=getattr(flags, "sol_serve_original", "auto"), bind_all=public)
+    hosts = tuple(filter(None, (getattr(flags, "sol_hosts", "") or "").replace(" ", "").split(",")))
+    return WebOptions(serve_original=getattr(flags, "sol_serve_original", "auto"), bind_all=public, hosts=hosts)
 
 
 def store_options(flags: Any) -> StoreOptions:

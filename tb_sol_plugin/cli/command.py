@@ -302,6 +302,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache-dir", default=None, metavar="DIR", help='where parsed recordings are kept; "" keeps none')
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes that read recordings")
     parser.add_argument("--serve-original", choices=("auto", "on", "off"), default="auto", help="give out the recordings' own bytes")
+    parser.add_argument("--hosts", default="", metavar="NAME,NAME", help="names besides localhost under which a proxy asks; * for any")
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -319,7 +320,10 @@ def _serve(options: argparse.Namespace) -> int:
     from tb_sol_plugin.web.routes import create_app
 
     class Quiet(WSGIRequestHandler):
-        """No line per request."""
+        """No line per request, and no versions in a header."""
+
+        def version_string(self) -> str:
+            return "tb-sol"
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             return
@@ -332,7 +336,8 @@ def _serve(options: argparse.Namespace) -> int:
     workers = options.workers or min(2, os.cpu_count() or 1)
     store = Store(roots, StoreOptions(cache_dir=options.cache_dir, workers=workers, device=options.device))
     open_to_all = options.host not in _PRIVATE
-    web = WebOptions(serve_original=options.serve_original, bind_all=open_to_all)
+    hosts = tuple(filter(None, options.hosts.replace(" ", "").split(",")))
+    web = WebOptions(serve_original=options.serve_original, bind_all=open_to_all, hosts=hosts)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     try:
         server = make_server(options.host, options.port, create_app(store, web), threaded=True, request_handler=Quiet)

@@ -9,6 +9,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, cast
 
 from tb_sol_plugin import format as F
@@ -175,6 +176,27 @@ def opener(path: str, options: Mapping[str, object]) -> Callable[[], BinaryIO]:
         return cast(BinaryIO, fsspec.open(path, "rb", **options).open())
 
     return open_it
+
+
+def inside(path: str, roots: Iterable[str]) -> str | None:
+    """Returns the path that a link leads to where that lies below one of the roots; None where it leads out of them.
+
+    Both may be local or fsspec URLs; a remote file has no links. A root that is a link itself is what it leads to.
+    """
+    own = _on_disk(path)
+    if own is None:
+        return path
+    real = os.path.realpath(own)
+    tops = [Path(os.path.realpath(top)) for root in roots if (top := _on_disk(root)) is not None]
+    return real if any(Path(real).is_relative_to(top) for top in tops) else None
+
+
+def _on_disk(path: str) -> str | None:
+    """Returns the local path that a path or URL means, None for a remote one."""
+    protocol, found, rest = path.rpartition("://")
+    if not found:
+        return path
+    return rest if protocol.rpartition(":")[2] in ("file", "local") else None
 
 
 def head(path: str, options: Mapping[str, object]) -> bytes:

@@ -105,7 +105,8 @@ class Loader:
 
     def _joined(self, key: str, recording: Recording, found: Capture, recordings: Sequence[Recording], wait: float) -> Capture:
         attached = attached_to(recording, recordings, found.facts.rank)
-        if any([self._changed_below(cache_key(r)) for r in attached]):  # every one of them, not up to the first
+        changed = [r for r in attached if self._changed_below(cache_key(r))]
+        if changed:
             self._open.drop(key)
             key, found = self._newest(recording, wait)
         state = attached_state(attached, self._stamp)

@@ -1,4 +1,4 @@
-"""Makes HTTP answers: bytes with their headers, one shape of errors, static files; refuses changing requests from other sites.
+"""Makes HTTP answers: bytes with their headers, one shape of errors, static files; refuses other names and changes from other sites.
 
 Also warms the server up while its first page is being read.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import ipaddress
 import logging
 import mimetypes
 import os
@@ -29,6 +30,7 @@ from werkzeug.security import safe_join
 from tb_sol_plugin import redact
 from tb_sol_plugin.errors import ReadOnlyView, SolError
 from tb_sol_plugin.redact import text
+from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.wire import Error, ErrorBody
 
 if TYPE_CHECKING:
@@ -199,12 +201,13 @@ log = logging.getLogger("tb_sol_plugin")
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; font-src 'self' data:; object-src 'none'"
+    "img-src 'self' data: blob:; font-src 'self' data:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
 )
 
 
-def install(app: Flask) -> None:
-    """Register headers, error shapes and the guard of POST on an app."""
+def install(app: Flask, options: WebOptions) -> None:
+    """Register headers, error shapes and the guards of names and of POST on an app."""
+    app.before_request(lambda: _own_name_only(options))
     app.before_request(_own_site_only)
     app.after_request(_secure)
     app.register_error_handler(SolError, sol_error)
@@ -256,6 +259,33 @@ def _fault(error: Exception) -> Response:
     return fault_reply(error, "this request")
 
 
+def own_name(host: str, names: Iterable[str]) -> bool:
+    """Whether a Host header names this machine: as localhost, by an address, or by one of `names`.
+
+    A page of another site may have its own name point to this machine once it is loaded (DNS rebinding), and would then read what this
+    server answers. It cannot do that with an address.
+    """
+    found = host.strip().lower()
+    bracketed = found.startswith("[") and "]" in found
+    name = (found[1:].partition("]")[0] if bracketed else found.partition(":")[0] if found.count(":") == 1 else found).rstrip(".")
+    if name == "localhost" or name.endswith(".localhost") or any(own in ("*", name) for own in map(str.lower, names)):
+        return True
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _own_name_only(options: WebOptions) -> None:
+    """Refuses requests under a name that is not this machine's, unless the server is open to the network."""
+    host = request.environ.get("HTTP_HOST")
+    if host is None or options.bind_all or own_name(host, options.hosts):
+        return
+    hint = "open it as localhost; behind a proxy, start the server with --sol_hosts NAME (tb-sol serve: --hosts NAME)"
+    raise ReadOnlyView("this server does not answer under that name", hint=hint)
+
+
 def _own_site_only() -> None:
     """Refuses changing requests that do not come from our own page or from a program: never from another site's page."""
     if request.method in ("GET", "HEAD", "OPTIONS"):
@@ -271,9 +301,11 @@ def _secure(response: Response) -> Response:
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers.setdefault("Cache-Control", "no-cache")
     response.headers.setdefault("Referrer-Policy", "same-origin")
+    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
     kind = str(request.environ.get("sol.content_type", response.mimetype))
     if kind.startswith("text/html"):
         response.headers["Content-Security-Policy"] = POLICY
+        response.headers["X-Frame-Options"] = "SAMEORIGIN"
     return response
 
 

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 class WebOptions:
     """serve_original: whether the recordings' own bytes can be fetched; auto means yes unless the server is open to the network.
 
-    bind_all: the server listens on every interface.
+    bind_all: others on the network can reach the server. Where they cannot, requests must name this machine or one of `hosts`: `*` for any.
     first_wait: seconds a request waits for a file before it answers "still loading". memo_bytes: answers kept. rows_bytes: columns of
     large tables kept, for their pages.
     """
 
     serve_original: Literal["auto", "on", "off"] = "auto"
     bind_all: bool = False
+    hosts: tuple[str, ...] = ()
     first_wait: float = 0.2
     memo_bytes: int = 256_000_000
     rows_bytes: int = 256_000_000

@@ -446,15 +446,26 @@ def trace() -> Response:
     request.environ["sol.content_type"] = kind
     name = recording.file.rpartition("/")[2]
     try:
-        found = files.files_of(recording.path, c.store.options.fs_options)
+        found = [(_own(path, recording), size) for path, size, _ in files.files_of(recording.path, c.store.options.fs_options)]
         if "://" not in recording.path and len(found) == 1:
-            return send_file(Path(recording.path), mimetype=kind, as_attachment=True, download_name=name, conditional=True, max_age=0)
-        stream = _chunks([(path, size) for path, size, _ in found], c.store)
+            return send_file(Path(found[0][0]), mimetype=kind, as_attachment=True, download_name=name, conditional=True, max_age=0)
+        stream = _chunks(found, c.store)
     except OSError:
         raise BadInput("the file is not there any more", hint="scan the logdir again", file=recording.file) from None
-    response = Response(stream, mimetype=kind, headers={"Content-Length": str(sum(size for _, size, _ in found))})
+    response = Response(stream, mimetype=kind, headers={"Content-Length": str(sum(size for _, size in found))})
     response.headers["Content-Disposition"] = f'attachment; filename="{re.sub(r"[^A-Za-z0-9._-]+", "_", name)}"'
     return response
+
+
+def _own(path: str, recording: Recording) -> str:
+    """Returns the file that a path of a recording leads to. ReadOnlyView where that lies outside the logdirs: a link to any file of the
+    machine may have the name of a recording.
+    """
+    real = files.inside(path, [root.url for root in context().store.roots])
+    if real is None:
+        hint = "name the folder that the link leads to as a logdir too"
+        raise ReadOnlyView("the original is a link that leads out of the logdir", hint=hint, file=recording.file)
+    return real
 
 
 def _chunks(wanted: list[tuple[str, int]], store: Store) -> Iterator[bytes]:
@@ -585,5 +596,5 @@ def create_app(store: Store, options: WebOptions | None = None) -> Flask:
     app.extensions["sol"] = Context(store, options, answers, rows, {}, WarmUp())
     app.register_blueprint(api)
     app.register_blueprint(pages)
-    http.install(app)
+    http.install(app, options)
     return app

@@ -188,7 +188,7 @@ def test_the_reason_cannot_break_out_of_the_script() -> None:
 def test_flags_have_our_prefix_and_are_checked() -> None:
     given = vars(flags())
     ours = [name for name in given if name.startswith("sol_")]
-    assert len(ours) == 8
+    assert len(ours) == 9
     Loader().fix_flags(flags())
     for name in ("sol_cache_gb", "sol_memory_gb", "sol_scan_seconds", "sol_workers"):
         with pytest.raises(base_plugin.FlagsError, match=name):

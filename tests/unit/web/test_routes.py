@@ -209,6 +209,29 @@ def test_every_answer_has_the_safety_headers(shared: FlaskClient) -> None:
     for address in ("/api/v1/runs", "/api/v1/none", "/api/v1/analysis/health?run=job&wait=20", "/vendor/plotly.min.js", "/none"):
         reply = shared.get(address)
         assert reply.headers["X-Content-Type-Options"] == "nosniff" and reply.headers["Content-Type"] and reply.headers["Cache-Control"]
+        assert reply.headers["Cross-Origin-Resource-Policy"] == "same-origin" and reply.headers["Referrer-Policy"] == "same-origin"
+    page = shared.get("/")
+    assert "frame-ancestors 'self'" in page.headers["Content-Security-Policy"] and page.headers["X-Frame-Options"] == "SAMEORIGIN"
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:6006", "localhost.", "tb.localhost:1", "127.0.0.1:6007", "[::1]:6007", "::1", "192.168.1.5:80"])
+def test_a_private_server_answers_under_names_of_this_machine(shared: FlaskClient, host: str) -> None:
+    assert shared.get("/api/v1/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:6007", "localhost.evil.example", "127.0.0.1.evil.example", "xlocalhost", "", "[::1", "a:b:c"])
+def test_a_private_server_answers_under_no_other_name(shared: FlaskClient, host: str) -> None:
+    # GIVEN the name of another site that points to this machine (DNS rebinding) THEN nothing of a recording is answered, nor the page
+    for address in ("/api/v1/health", "/api/v1/trace?run=job", "/api/v1/runs", "/"):
+        reply = shared.get(address, headers={"Host": host})
+        assert reply.status_code == 403 and reply.get_json()["error"]["code"] == "forbidden", address
+    assert "--sol_hosts" in reply.get_json()["error"]["hint"]
+
+
+def test_names_that_a_proxy_asks_for_can_be_allowed(store: Store) -> None:
+    for options, status in ((WebOptions(hosts=("Hub.example",)), 200), (WebOptions(hosts=("*",)), 200), (WebOptions(bind_all=True), 200), (WebOptions(), 403)):
+        client = create_app(store, options).test_client()
+        assert client.get("/api/v1/health", headers={"Host": "hub.example:443"}).status_code == status
 
 
 # -- the original bytes ----------------------------------------------------------------------------------------------
@@ -241,6 +264,32 @@ def test_the_original_bytes_can_be_switched_off(store: Store, options: WebOption
     assert client.get("/api/v1/runs").get_json()["features"]["original"] is (status == 200)
     if status == 403:
         assert "--sol_serve_original" in reply.get_json()["error"]["hint"]
+
+
+def test_a_link_gives_out_no_file_outside_the_logdir(store: Store, logdir: Path, tmp_path: Path) -> None:
+    # GIVEN links named like recordings: to a file outside, to a file inside, and through a folder outside
+    outside = tmp_path / "outside" / "secret.pt.trace.json"
+    trace(outside)
+    for name, target in (("out.1.pt.trace.json", outside), ("in.1.pt.trace.json.gz", logdir / "job" / "rank2.1.pt.trace.json.gz")):
+        (logdir / "links").mkdir(exist_ok=True)
+        (logdir / "links" / name).symlink_to(target)
+    (logdir / "away").symlink_to(outside.parent)
+    client = create_app(store, WebOptions()).test_client()
+    # WHEN their originals are asked for THEN only that of the link inside comes, the others still open as recordings
+    assert client.get("/api/v1/trace?run=links&worker=in").data == (logdir / "job" / "rank2.1.pt.trace.json.gz").read_bytes()
+    for query in ("run=links&worker=out", "run=away"):
+        reply = client.get(f"/api/v1/trace?{query}")
+        assert reply.status_code == 403 and reply.get_json()["error"]["code"] == "forbidden" and str(tmp_path) not in reply.text
+        assert client.get(f"/api/v1/analysis/kernels?{query}&wait=20").status_code == 200
+
+
+def test_a_logdir_that_is_a_link_gives_out_its_originals(logdir: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(logdir)
+    for root in (str(tmp_path / "link"), f"file://{logdir}", str(logdir / "job" / "rank2.1.pt.trace.json.gz")):
+        with ThreadPoolExecutor(1) as pool:
+            store = Store(single(root), StoreOptions(cache_dir=""), executor=pool)
+            assert create_app(store, WebOptions()).test_client().get("/api/v1/trace").status_code == 200, root
+            store.close()
 
 
 # -- changing requests -----------------------------------------------------------------------------------------------
