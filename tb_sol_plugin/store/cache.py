@@ -106,9 +106,7 @@ def read(path: str, schema: Schema, expected: Sealed) -> pd.DataFrame:
             raise Damaged("not one record batch")
         batch = reader.get_batch(0)
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise Damaged(str(error)) from None
+        raise Damaged(error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)) from None
     if list(batch.schema.names) != list(schema.fields):
         raise Damaged("other columns")
     columns: dict[str, object] = {}
@@ -209,26 +207,33 @@ class Cache:
         if not self.has(key) or self.directory is None:
             return None
         folder = self.directory / key
-        try:
-            contents = self._contents(key)
-            tables, stamps = {}, []
-            for name, schema in schemas.ALL.items():
-                path = str(folder / f"{name}.arrow")
-                stamps.append((path, _stamp(path)))
-                tables[name] = read(path, schema, contents.tables[name])
-        except FileNotFoundError:
-            if folder.is_dir():  # else another server has removed it
-                seal.report_damage(f"entry {key}", "a file is missing")
-                self._drop(folder)
-            return None
-        except (Damaged, msgspec.MsgspecError, OSError, ValueError, KeyError) as error:
-            self.note = f"a damaged cache entry was read anew ({type(error).__name__})"
-            seal.report_damage(f"entry {key}", str(error))
-            self._drop(folder)
-            return None
-        self._mapped[key] = stamps
+        for last in (False, True):  # the second time for an entry that another server removed or replaced meanwhile
+            try:
+                found = self._mapped_now(key)
+            except (Damaged, msgspec.MsgspecError, OSError, ValueError, KeyError) as error:
+                if not folder.is_dir():
+                    return None
+                if last:
+                    self.note = f"a damaged cache entry was read anew ({type(error).__name__})"
+                    seal.report_damage(f"entry {key}", str(error.strerror) if isinstance(error, OSError) else str(error))
+                    self._drop(folder)
+                    return None
+            else:
+                break
         with contextlib.suppress(OSError):
             os.utime(folder)
+        return found
+
+    def _mapped_now(self, key: str) -> Capture:
+        """Returns the capture of an entry. Damaged, OSError and what msgspec raises where it is none."""
+        assert self.directory is not None
+        contents = self._contents(key)
+        tables, stamps = {}, []
+        for name, schema in schemas.ALL.items():
+            path = str(self.directory / key / f"{name}.arrow")
+            stamps.append((path, _stamp(path)))
+            tables[name] = read(path, schema, contents.tables[name])
+        self._mapped[key] = stamps
         return Capture(contents.facts, tables)
 
     def changed(self, key: str) -> bool:
@@ -318,14 +323,15 @@ class Cache:
     def _put(self, partial: str, key: str) -> None:
         """Give a written entry its name, unless another process was quicker; what is no whole entry there gives way. OSError."""
         assert self.directory is not None
-        try:
-            os.rename(partial, self.directory / key)
-        except OSError:
-            if self.load(key) is None:
+        for left in range(4, -1, -1):
+            try:
+                return os.rename(partial, self.directory / key)
+            except OSError:
+                if self.load(key) is not None:
+                    return shutil.rmtree(partial, ignore_errors=True)
+                if not left:
+                    raise
                 self._drop(self.directory / key)
-                os.rename(partial, self.directory / key)
-            else:
-                shutil.rmtree(partial, ignore_errors=True)
 
     def evict(self, keep: str = "") -> list[str]:
         """Remove the entries used longest ago until the limit holds, and what broken writers left. Returns their names."""

@@ -100,9 +100,10 @@ class ReductionFiles:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(seal.sealed(body, key))
             os.replace(partial, path)
-        except OSError:
+        except OSError as error:
             if partial:
                 _remove(partial)
+            seal.log.warning("the result of a recording cannot be kept on disk (%s)", error.strerror or type(error).__name__)
             return False
         return True
 

@@ -31,6 +31,10 @@ def document() -> Node:
         TablePage,
     ]  # fmt: skip
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}", schema_hook=_anything)
+    for kind, there in ((Report, True), (UnavailableReport, False)):  # an answer is one of both, and says which
+        own = schemas[kind.__name__]
+        own["properties"]["available"] = {"const": there}
+        own["required"] = sorted({*own["required"], "available"})
     paths: Node = {
         "/api/v1/runs": {"get": _get("runs", "All runs, the state of the scan, and what was not taken", [], _json(wire.Runs))},
         "/api/v1/run": {"get": _get("run", "One run, with what is known of recordings that were read", [_RUN], _json(wire.Run))},
@@ -91,7 +95,7 @@ def _json(kind: type) -> Node:
 
 
 def _bytes() -> Node:
-    return {kind: {"schema": {"type": "string", "format": "binary"}} for kind in ("application/gzip", "application/json")}
+    return {"application/gzip": {"schema": {"type": "string", "format": "binary"}}, "application/json": {"schema": {}}}
 
 
 def _profile() -> Node:

@@ -15,14 +15,17 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from tb_sol_plugin import ingest
 from tb_sol_plugin.errors import BadInput, NotFound, StillLoading, WorkerKilled
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store import load, processes
+from tb_sol_plugin.store.cache import Cache
 from tb_sol_plugin.store.load import Loader
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.processes import Workers
+from tb_sol_plugin.store.reductions import ReductionFiles
 from tb_sol_plugin.store.store import Store
 from tests.support.tiny import EVENTS, trace
 
@@ -122,12 +125,13 @@ def test_our_errors_cross_whole_and_others_without_their_text(workers: Workers) 
     assert "joe" not in str(theirs.value) and "abc" not in str(theirs.value)
 
 
-def test_a_dead_process_fails_its_job_only(workers: Workers) -> None:
+def test_a_dead_process_fails_its_job_only(workers: Workers, caplog: pytest.LogCaptureFixture) -> None:
     # GIVEN a job that kills its process and one behind it WHEN both ran THEN the first says so, the second is answered
     dead, alive = workers.submit(die), workers.submit(add, 1, 1)
     with pytest.raises(WorkerKilled, match="signal 9"):
         dead.result(60)
     assert alive.result(60) == 2
+    assert "killed by signal 9" in caplog.text
 
 
 def test_a_job_that_needs_too_much_memory_is_ended(workers: Workers) -> None:
@@ -354,7 +358,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_cached(tmp_path: Path, monk
     assert not (tmp_path / "c").exists()
 
 
-def test_without_a_cache_it_works_with_a_note(tmp_path: Path) -> None:
+def test_without_a_cache_it_works_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     # GIVEN a cache directory that cannot be made WHEN a recording is opened THEN it opens, and the note says why it is slow
     (tmp_path / "file").touch()
     trace(tmp_path / "logs" / "a.json")
@@ -363,6 +367,52 @@ def test_without_a_cache_it_works_with_a_note(tmp_path: Path) -> None:
             store = Store(single(str(tmp_path / "logs")), StoreOptions(cache_dir=chosen), executor=pool)
             assert store.capture(store.recording(), 60).facts.total_events == 3
             assert note in store.loader.cache.note
+    assert "nothing can be kept" in caplog.text and str(tmp_path) not in caplog.text
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such limit")
+def test_a_disk_that_fills_up_costs_the_cache_only(threaded: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # GIVEN a disk on which a write fails in the middle of a file
+    import resource
+
+    trace(tmp_path / "logs" / "a.json")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
+    try:
+        # WHEN a recording is opened THEN it opens, the log says why nothing is kept, nothing half is left
+        assert threaded.capture(threaded.recording(), 60).facts.total_events == 3
+        assert not ReductionFiles(tmp_path / "cache").save("aa-1", bytes(5_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "nothing can be kept" in caplog.text and "cannot be kept on disk" in caplog.text
+    assert not [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    # AND with room again it is kept
+    with ThreadPoolExecutor(1) as pool:
+        again = Store(threaded.roots, threaded.options, executor=pool)
+        again.capture(again.recording(), 60)
+        assert again.loader.state(again.recording())[0] == "ready" and any((tmp_path / "cache").rglob("facts.json"))
+
+
+def test_two_servers_on_one_cache_never_see_half_an_entry(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # GIVEN two servers that keep, use and remove the same entries at the same time
+    trace(tmp_path / "a.json")
+    whole = ingest.read(str(tmp_path / "a.json"))
+
+    def work(turn: int) -> int:
+        cache, found = Cache(tmp_path / "cache", limit_bytes=1 if turn % 2 else 0), 0
+        for number in range(15):
+            assert cache.save(f"k{number % 2}", whole)
+            got = cache.load(f"k{number % 2}")
+            assert got is None or (got.facts == whole.facts and got.tables["host"].equals(whole.tables["host"]))
+            found += got is not None
+            if turn % 2:
+                cache.remove(f"k{number % 2}")
+        return found
+
+    # WHEN each has done so THEN what was found was whole, and nobody called anything damaged
+    with ThreadPoolExecutor(3) as pool:
+        assert sum(pool.map(work, range(3))) > 0
+    assert not caplog.records
 
 
 def test_a_damaged_cache_entry_is_read_anew(threaded: Store, tmp_path: Path) -> None:
