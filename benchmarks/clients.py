@@ -1,6 +1,6 @@
 """Many clients at once against `tb-sol serve`: `python -m benchmarks.clients LOGDIR [--clients 100] [--seconds 60]`.
 
-First every report is asked for by all clients at once (cold), then they ask for made ones at random until the time is over (warm). Printed are
+First every report is asked for by all clients at once (cold), then they ask for made ones at random until the time ends (warm). Printed are
 answers, errors, answers whose bytes differ from the first of their kind, percentiles of latency, and memory of the server and its processes
 every tenth of the time. A request beyond `--patience` seconds counts as lost. The status is 1 where one was lost, failed or differed.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import os
 import shutil
 import tempfile
@@ -97,15 +98,19 @@ def read(path: str, schema: Schema, expected: Sealed) -> pd.DataFrame:
     try:
         if os.path.getsize(path) != expected.size:
             raise Damaged("another size")
-        with pa.memory_map(path) as source:
-            mapped = source.read_buffer()
+        with open(path, "rb") as stream:
+            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         if seal.checksum(mapped, schema.name) != expected.checksum:
             raise Damaged("another checksum")
-        reader = pa.ipc.open_file(pa.BufferReader(mapped))
+        if hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)  # what was looked at once counts as memory of this process only where it is used
+        reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped)))
         if reader.num_record_batches != 1:
             raise Damaged("not one record batch")
         batch = reader.get_batch(0)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, Damaged):
+            raise
         raise Damaged(error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)) from None
     if list(batch.schema.names) != list(schema.fields):
         raise Damaged("other columns")

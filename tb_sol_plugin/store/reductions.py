@@ -326,8 +326,8 @@ KEPT_BYTES: Final = 64_000_000
 """Reductions that are on disk are kept in memory up to this size, for the next question."""
 ONLY_HERE_BYTES: Final = 128_000_000
 """Reductions that could not be written are kept up to this size; beyond it a recording fails with a reason."""
-LEASE_SECONDS: Final = 300.0
-"""After the last request for a run its reductions are made for so long."""
+LEASE_SECONDS: Final = 90.0
+"""After the last request for a run its reductions are made for so long: a page asks every second, hidden ones once a minute."""
 AT_ONCE: Final = 16
 """Jobs handed to an executor that does not say how many it runs."""
 MOST_NAMES: Final = 200_000
