@@ -12,10 +12,7 @@ import importlib.util
 import json
 import os
 import platform
-import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -23,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import rest
+from benchmarks.turns import measured
 
-ROOT = Path(__file__).resolve().parent.parent
 STAGES = ("gunzip alone", "read + decode", "trees + links", "cache write", "analyses", "first open")
 
 
@@ -53,22 +50,7 @@ def main() -> None:
 
 def measure(path: Path, repeats: int, *, theirs: bool, with_rest: bool, requests: int) -> dict[str, dict[str, float]]:
     """All figures of one file: {"first", "second", "theirs", "rest"} by name, medians."""
-    out: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory(prefix="tb-sol-bench-") as scratch:
-        env = {**os.environ, "TB_SOL_CACHE_DIR": scratch}
-        runs = []
-        for _ in range(repeats):
-            shutil.rmtree(scratch, ignore_errors=True)
-            os.makedirs(scratch)
-            runs.append(_child([sys.executable, "-m", "benchmarks.stages", "first", str(path)], env))
-        out["first"] = medians(runs)
-        out["second"] = medians([_child([sys.executable, "-m", "benchmarks.stages", "second", str(path)], env) for _ in range(repeats)])
-    if theirs:
-        script = str(ROOT / "benchmarks" / "theirs.py")
-        out["theirs"] = medians([_child([sys.executable, script, str(path)], dict(os.environ)) for _ in range(repeats)])
-    if with_rest:
-        out["rest"] = _rest(path, requests)
-    return out
+    return measured(path, repeats, theirs=theirs) | ({"rest": _rest(path, requests)} if with_rest else {})
 
 
 def _rest(path: Path, requests: int) -> dict[str, float]:
@@ -91,22 +73,6 @@ def _rest(path: Path, requests: int) -> dict[str, float]:
             out[f"{label} p50"] = statistics.median(values)
             out[f"{label} p95"] = sorted(values)[max(int(len(values) * 0.95) - 1, 0)]
     return out
-
-
-def medians(runs: list[dict[str, float]]) -> dict[str, float]:
-    """Median per name over the runs that have it; no run, nothing."""
-    names = dict.fromkeys(name for run in runs for name in run)
-    return {name: statistics.median([run[name] for run in runs if name in run]) for name in names}
-
-
-def _child(command: list[str], env: dict[str, str]) -> dict[str, float]:
-    """The JSON line a child prints; {} with its last words on stderr where it fails."""
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=3600)
-    if done.returncode:
-        print(f"{' '.join(command[1:])}: {done.stderr.strip().splitlines()[-1:] or done.returncode}", file=sys.stderr)
-        return {}
-    figures: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return figures
 
 
 def table(path: Path, result: dict[str, dict[str, float]]) -> Table:

@@ -8,6 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmarks.timing import table as markdown_table
+
 ROWS = (
     ("off", "untracked"),
     ("always on", "always on: 5 phases, step time"),
@@ -131,10 +133,8 @@ def table(figures: dict[str, Any]) -> Table:
 def markdown(figures: dict[str, Any]) -> str:
     """For the docs."""
     head = ["one step", *(c for name in figures["models"] for c in (f"{name}, ms", "more", "µs per call"))]
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *cells(figures)]
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     made = f"{figures['machine']}, one thread, torch {figures['torch']}, Python {figures['python']}; medians of {figures['rounds']} rounds."
-    return "\n".join([made, "", text, "", *(f"- {s}" for s in sentences(figures))])
+    return "\n".join([made, "", markdown_table(head, cells(figures)), *(f"- {s}" for s in sentences(figures))])
 
 
 def into_docs(path: Path, device: str, figures: dict[str, Any]) -> None:

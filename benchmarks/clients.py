@@ -12,8 +12,6 @@ import asyncio
 import hashlib
 import json
 import random
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +20,7 @@ from urllib.parse import urlencode
 
 import psutil
 
+from benchmarks.rest import serving
 from tb_sol_plugin.model.registry import registry
 
 
@@ -83,13 +82,7 @@ def _memory(pid: int) -> float:
 
 
 async def _all(port: int, pid: int, options: argparse.Namespace) -> bool:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            runs = json.loads((await _get(port, "/api/v1/runs?", 20))[1]) if time.monotonic() < deadline else {}
-            break
-        except (OSError, ValueError):
-            await asyncio.sleep(0.2)
+    runs: dict[str, list[dict[str, str]]] = {}
     while not runs.get("runs"):
         await asyncio.sleep(0.3)
         runs = json.loads((await _get(port, "/api/v1/runs", 20))[1])
@@ -125,17 +118,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--patience", type=float, default=120.0)
     options = parser.parse_args()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory(prefix="tb-sol-clients-") as cache:
-        command = [sys.executable, "-m", "tb_sol_plugin.cli", "serve", options.logdir, "--port", str(port), "--cache-dir", cache]
-        server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            return 0 if asyncio.run(_all(port, server.pid, options)) else 1
-        finally:
-            server.terminate()
-            server.wait(20)
+    with (
+        tempfile.TemporaryDirectory(prefix="tb-sol-clients-") as cache,
+        serving(options.logdir, "--cache-dir", cache, quiet=False) as (port, pid),
+    ):
+        return 0 if asyncio.run(_all(port, pid, options)) else 1
 
 
 if __name__ == "__main__":

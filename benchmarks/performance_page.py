@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.timing import table
+
 FIGURES = Path(__file__).resolve().parent / "performance.json"
 PARSER_BYTES_PER_S = 0.85e9
 """What a parser with vector instructions reads of such JSON in a second on one core, unpacking excluded: simdjson, on demand."""
@@ -77,12 +79,6 @@ def _growth(files: Sequence[dict[str, dict[str, float]]]) -> Iterable[list[str]]
     analyses = [name.removeprefix("cpu ") for name in firsts[-1] if name.startswith("cpu analysis ")]
     for name in sorted(analyses, key=lambda n: -firsts[-1][f"cpu {n}"]):
         yield [f"`{name.removeprefix('analysis ')}`", *(_seconds(f.get(f"cpu {name}")) for f in firsts)]
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table in Markdown, the first column left and the others right."""
-    lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *map(list, rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def _both(figures: dict[str, float], name: str) -> str:

@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -24,20 +26,14 @@ PLANS = {
 
 def latencies(logdir: Path, *, requests: int = 30, patience: float = 900.0) -> tuple[dict[str, list[float]], float, float]:
     """Seconds per request by plan, seconds from the first request to the first report, and the peak MB of all its processes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(logdir), "--port", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     peak = 0.0
-    try:
-        _until_up(port, server, 60.0)
+    with serving(str(logdir)) as (port, pid):
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         begin = time.perf_counter()
         selection = _selection(client)
         while True:
             status, body = _get(client, "analysis/health", selection)
-            peak = max(peak, _memory(server.pid))
+            peak = max(peak, _memory(pid))
             if status == 200:
                 break
             if status != 409 or time.perf_counter() - begin > patience:
@@ -55,8 +51,21 @@ def latencies(logdir: Path, *, requests: int = 30, patience: float = 900.0) -> t
                 if status == 200:
                     times.append(time.perf_counter() - clock)
             out[label] = times
-            peak = max(peak, _memory(server.pid))
+            peak = max(peak, _memory(pid))
         return out, first, peak
+
+
+@contextmanager
+def serving(logdir: str, *options: str, quiet: bool = True) -> Iterator[tuple[int, int]]:
+    """Yields (port, process id) of `tb-sol serve` once it answers; it ends with the block. quiet: without its log."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tb_sol_plugin.cli", "serve", logdir, "--port", str(port), *options]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL if quiet else None)
+    try:
+        _until_up(port, server, 60.0)
+        yield port, server.pid
     finally:
         server.terminate()
         server.wait(20)

@@ -1,10 +1,10 @@
-"""What the benchmarks share: the time of a stage."""
+"""What the benchmarks share: the time of a stage, and tables of figures."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
 
@@ -29,3 +29,9 @@ class Stage:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.out[self.name], self.out[f"cpu {self.name}"] = time.perf_counter() - self.wall, time.process_time() - self.cpu
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table in Markdown, the first column left and the others right."""
+    lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *map(list, rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

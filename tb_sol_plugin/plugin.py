@@ -12,7 +12,7 @@ from tensorboard.plugins import base_plugin
 from tb_sol_plugin.store.names import roots_of
 from tb_sol_plugin.store.options import GB, StoreOptions
 from tb_sol_plugin.store.store import Store
-from tb_sol_plugin.web.mount import Mount, WebOptions
+from tb_sol_plugin.web.mount import Mount, WebOptions, host_names
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -53,7 +53,7 @@ class SolPlugin(base_plugin.TBPlugin):  # type: ignore[misc]
 def web_options(flags: Any) -> WebOptions:
     """Returns what is served, from TensorBoard's flags and ours. A host that others can reach counts like --bind_all."""
     public = bool(getattr(flags, "bind_all", False)) or (getattr(flags, "host", None) or "") not in _PRIVATE
-    hosts = tuple(filter(None, (getattr(flags, "sol_hosts", "") or "").replace(" ", "").split(",")))
+    hosts = host_names(getattr(flags, "sol_hosts", "") or "")
     return WebOptions(serve_original=getattr(flags, "sol_serve_original", "auto"), bind_all=public, hosts=hosts)
 
 

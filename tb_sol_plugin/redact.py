@@ -14,7 +14,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
 HIDDEN: Final = "[redacted]"
@@ -205,6 +205,14 @@ def name(shown: str) -> str:
     line = _without_logins(_without_shapes(shown, words=True))
     line = _BEARER_OF_NAMES.sub(rf"\1{HIDDEN}", line)
     return _LONG.sub(lambda m: HIDDEN if _random(m.group()) else m.group(), line)
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """Returns the name, with a number where another has it: names that differ in their secrets alone stay different."""
+    number, free = 2, name
+    while free in taken:
+        free, number = f"{name} ({number})", number + 1
+    return free
 
 
 # -- metadata ------------------------------------------------------------------------------------------------------

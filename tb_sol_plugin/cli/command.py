@@ -316,7 +316,7 @@ def _serve(options: argparse.Namespace) -> int:
     from tb_sol_plugin.store.options import StoreOptions
     from tb_sol_plugin.store.sidecars import check_choice
     from tb_sol_plugin.store.store import Store
-    from tb_sol_plugin.web.mount import WebOptions
+    from tb_sol_plugin.web.mount import WebOptions, host_names
     from tb_sol_plugin.web.routes import create_app
 
     class Quiet(WSGIRequestHandler):
@@ -336,8 +336,7 @@ def _serve(options: argparse.Namespace) -> int:
     workers = options.workers or min(2, os.cpu_count() or 1)
     store = Store(roots, StoreOptions(cache_dir=options.cache_dir, workers=workers, device=options.device))
     open_to_all = options.host not in _PRIVATE
-    hosts = tuple(filter(None, options.hosts.replace(" ", "").split(",")))
-    web = WebOptions(serve_original=options.serve_original, bind_all=open_to_all, hosts=hosts)
+    web = WebOptions(serve_original=options.serve_original, bind_all=open_to_all, hosts=host_names(options.hosts))
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     try:
         server = make_server(options.host, options.port, create_app(store, web), threaded=True, request_handler=Quiet)

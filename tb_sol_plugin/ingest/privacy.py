@@ -15,7 +15,7 @@ import pandas as pd
 
 from tb_sol_plugin import redact
 from tb_sol_plugin.model.capture import Capture, Facts
-from tb_sol_plugin.tables.arrays import Bytes, Ints, Mask
+from tb_sol_plugin.tables.arrays import Bytes, Ints, Mask, coded, from_codes
 
 
 def _members(characters: str) -> Mask:
@@ -52,7 +52,7 @@ def _facts(facts: Facts) -> Facts:
 
 def _table(table: pd.DataFrame, renamed: dict[int, pd.Index]) -> pd.DataFrame:
     new: dict[str, object] = {
-        str(name): pd.Categorical.from_codes(table[name].cat.codes.to_numpy(), dtype=pd.CategoricalDtype(renamed[id(dtype.categories)]))
+        str(name): from_codes(coded(table[name]).codes, renamed[id(dtype.categories)])
         for name, dtype in table.dtypes.items()
         if isinstance(dtype, pd.CategoricalDtype) and renamed[id(dtype.categories)] is not dtype.categories
     }
@@ -75,14 +75,11 @@ def _shown(texts: list[str]) -> dict[str, str]:
     by_shape = set(shaped.tolist())
     for row in sorted(by_shape.union(labeled.tolist())):
         text = texts[row]
-        clean = shown = _clean(text, shapes=row in by_shape)
+        clean = _clean(text, shapes=row in by_shape)
         if clean == text:
             continue
-        number = 2
-        while shown in taken:
-            shown, number = f"{clean} ({number})", number + 1
-        taken.add(shown)
-        out[text] = shown
+        out[text] = redact.free_name(clean, taken)
+        taken.add(out[text])
     return out
 
 

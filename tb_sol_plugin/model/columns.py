@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.tables import arrays
+
 if TYPE_CHECKING:
     from tb_sol_plugin.model.report import Column, Scalar
 else:
@@ -185,7 +187,7 @@ def of_series(series: pd.Series) -> Numbers | Distinct:
     """
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return _in_use(series.cat.codes.to_numpy(), series.cat.categories)
+        return _in_use(arrays.coded(series))
     if isinstance(dtype, np.dtype) and (dtype.kind == "i" or (dtype.kind == "u" and dtype.itemsize < 8)):
         return Numbers(series.to_numpy().astype(np.int64), np.ones(len(series), dtype=bool))
     if isinstance(dtype, np.dtype) and dtype.kind == "f":
@@ -201,9 +203,10 @@ def of_series(series: pd.Series) -> Numbers | Distinct:
     return column
 
 
-def _in_use(codes: npt.NDArray[np.integer], categories: pd.Index) -> Distinct:
+def _in_use(texts: arrays.Coded) -> Distinct:
     """Returns a dictionary-encoded column with the entries of its dictionary that are in use, as plain values."""
-    used = np.flatnonzero(np.bincount(codes.astype(np.int64) + 1, minlength=len(categories) + 1)[1:])
+    codes, categories = texts.codes, texts.categories
+    used = arrays.in_use(codes, len(categories))
     place = np.full(len(categories) + 1, -1, dtype=np.int32)
     place[used] = np.arange(len(used), dtype=np.int32)
     return Distinct(place[codes], plain_list(pd.Series(categories.take(used), dtype=object)))

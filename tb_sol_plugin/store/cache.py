@@ -108,10 +108,12 @@ def read(path: str, schema: Schema, expected: Sealed) -> pd.DataFrame:
         if reader.num_record_batches != 1:
             raise Damaged("not one record batch")
         batch = reader.get_batch(0)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, Damaged):
-            raise
-        raise Damaged(error.strerror or type(error).__name__ if isinstance(error, OSError) else str(error)) from None
+    except Damaged:
+        raise
+    except OSError as error:
+        raise Damaged(error.strerror or type(error).__name__) from None
+    except (pa.ArrowException, ValueError) as error:
+        raise Damaged(str(error)) from None
     if list(batch.schema.names) != list(schema.fields):
         raise Damaged("other columns")
     columns: dict[str, object] = {}

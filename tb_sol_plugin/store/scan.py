@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -148,27 +148,19 @@ def _prefixed(root: Root, file: str) -> str:
     return redact.name(f"{root.name}/{file}" if root.name else file)
 
 
-def _free(name: str, taken: Container[str]) -> str:
-    """Returns the name, with a number where another has it: names that differ in their secrets alone stay different."""
-    number, free = 2, name
-    while free in taken:
-        free, number = f"{name} ({number})", number + 1
-    return free
-
-
 def _runs(taken: Sequence[tuple[Root, Entry, str]]) -> dict[str, tuple[Recording, ...]]:
     folders = {entry.file.rpartition("/")[0] for _, entry, _ in taken}
     by_run: dict[str, list[Recording]] = {}
     of_folder: dict[tuple[Root, str], str] = {}
     for root, entry, kind in sorted(_whole(taken), key=lambda t: natural(t[1].file)):
         folder, _, file_name = entry.file.rpartition("/")
-        run = of_folder.get((root, folder)) or _free(names.run_name(root.name, root.label, folder, folders), by_run)
+        run = of_folder.get((root, folder)) or redact.free_name(names.run_name(root.name, root.label, folder, folders), by_run)
         of_folder[root, folder] = run
         worker, span = names.worker_and_span(file_name)
         present = by_run.setdefault(run, [])
         if any((r.worker, r.span) == (worker, span) for r in present):
             worker = redact.name(file_name)  # x.json beside x.json.gz: both are kept, the second under its whole name
-            worker = _free(worker, {r.worker for r in present if r.span == span})
+            worker = redact.free_name(worker, {r.worker for r in present if r.span == span})
         present.append(Recording(run, worker, span, entry.path, _prefixed(root, entry.file), entry.size, entry.mtime, kind))
     order = sorted(by_run, key=natural)
     return {run: tuple(sorted(by_run[run], key=lambda r: (natural(r.worker), natural(r.span)))) for run in order}

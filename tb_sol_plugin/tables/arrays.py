@@ -50,6 +50,11 @@ def coded(column: pd.Series) -> pd.Categorical:
     return cast("pd.Categorical", column.array)
 
 
+def in_use(code: npt.NDArray[np.integer], count: int) -> npt.NDArray[np.intp]:
+    """Returns which of the codes below `count` are there, ascending; -1 is none."""
+    return np.flatnonzero(np.bincount(code[code >= 0], minlength=count))
+
+
 FEW = 500
 """Distinct texts that are asked about without a look at which of them a column uses."""
 
@@ -61,7 +66,7 @@ def where(column: pd.Series, test: Callable[[str], bool]) -> npt.NDArray[np.bool
     if len(categories) <= FEW:
         hit[:-1] = [bool(test(str(c))) for c in categories]
     else:  # tables share dictionaries: most of a large one may be names of other tables
-        used = np.flatnonzero(np.bincount(code[code >= 0], minlength=len(categories)))
+        used = in_use(code, len(categories))
         hit[used] = [bool(test(str(c))) for c in categories.take(used)]
     return np.asarray(hit[code], np.bool_)
 
@@ -100,13 +105,20 @@ def at(column: pd.Series, rows: npt.NDArray[np.integer]) -> Coded:
     """Returns the texts at rows, none where a row is -1, still dictionary-encoded."""
     if not len(column):
         return from_codes(np.full(len(rows), -1, np.int8), [])
-    code = np.where(rows >= 0, column.cat.codes.to_numpy()[np.maximum(rows, 0)], -1)
-    return from_codes(code, column.cat.categories)
+    text = coded(column)
+    return from_codes(np.where(rows >= 0, text.codes[np.maximum(rows, 0)], -1), text.categories)
 
 
 def from_codes(code: npt.NDArray[np.integer], texts: Sequence[str] | npt.NDArray[np.generic] | pd.Index) -> Coded:
     """Returns texts by their code, dictionary-encoded; -1 is none."""
-    return pd.Categorical.from_codes(code, pd.Index(texts, dtype=None if isinstance(texts, pd.Index) else object))  # type: ignore[call-overload, no-any-return]
+    categories = texts if isinstance(texts, pd.Index) else pd.Index(texts, dtype=object)
+    return pd.Categorical.from_codes(code, categories)  # type: ignore[call-overload, no-any-return]
+
+
+def labels(code: npt.NDArray[np.integer], names: Sequence[str | None] | Objects) -> Coded:
+    """Returns one name per row from its place among `names`; equal names are one label, None is none."""
+    place, distinct = pd.factorize(np.asarray(names, object))
+    return from_codes(place[code].astype(np.int32), distinct)
 
 
 def largest(columns: list[pd.Series], rows: npt.ArrayLike, values: npt.NDArray[np.generic]) -> tuple[list[str], float]:

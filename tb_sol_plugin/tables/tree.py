@@ -107,14 +107,15 @@ def nearest_far(mask: Mask, parent: Rows, end: Ints, left: Ints, at: Rows, times
     Jumps and the latest end above each row are found by doubling: n log(depth). Rows that no row of the mask contains end at once.
     """
     size = len(parent)
-    jump = np.append(np.where(mask, np.arange(size), np.where(parent < 0, size, parent)), size)  # of the mask or none: itself
+    up = np.append(np.where(parent < 0, size, parent), size)  # the last row stands for none, above roots
+    jump = np.append(np.where(mask, np.arange(size), up[:-1]), size)  # of the mask or none: itself
     while not np.array_equal(jump, further := jump[jump]):
         jump = further
-    above = np.append(np.where(parent < 0, size, parent), size)
+    above = up
     latest = np.append(np.where(mask, end, np.iinfo(np.int64).min), np.iinfo(np.int64).min)
     while (above < size).any():
         latest, above = np.maximum(latest, latest[above]), above[above]
-    above = jump[np.append(np.where(parent < 0, size, parent), size)]
+    above = jump[up]
     ends = np.append(end, 0)
     at = jump[at]
     while len(left):

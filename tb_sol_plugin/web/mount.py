@@ -45,3 +45,8 @@ class Mount:
             inner = path[len(self._prefix) :] or "/"
             environ = {**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + self._prefix, "PATH_INFO": inner}
         return self._make()(environ, start_response)
+
+
+def host_names(text: str) -> tuple[str, ...]:
+    """Returns the names of a list `NAME,NAME` as a flag gives it."""
+    return tuple(filter(None, text.replace(" ", "").split(",")))

@@ -49,12 +49,12 @@ def holds(capture: Capture, data: bytes) -> None:
 
 
 def _check_numbers(body: object) -> None:
-    """Checks every column of a report whose values cannot be negative or are shares."""
+    """Checks every column and fact of a report that cannot be negative."""
     if isinstance(body, dict):
-        values = body.get("values")
-        if body.get("name") == "other_ns" and isinstance(values, list):
-            assert all(v is None or v >= 0 for v in values), "other_ns below zero"
-        for one in body.values():
+        for name, one in body.items():
+            values = one if isinstance(one, list) else [one]
+            if name == "other_ns" and all(isinstance(v, int | float) or v is None for v in values):
+                assert all(v is None or v >= 0 for v in values), "other_ns below zero"
             _check_numbers(one)
     elif isinstance(body, list):
         for one in body:

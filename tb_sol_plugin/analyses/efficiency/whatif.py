@@ -41,7 +41,7 @@ from tb_sol_plugin.model.report import (
     make_table,
     number_of,
 )
-from tb_sol_plugin.tables.arrays import Floats, codes, factorize, whole_numbers
+from tb_sol_plugin.tables.arrays import Floats, codes, factorize, labels, whole_numbers
 from tb_sol_plugin.units import capitalized, human, side_by_side
 
 WELL_KNOWN: Final = ("H100_SXM", "H200", "B200", "A100_SXM_80", "L40S", "MI300X", "RTX_4090", "L4")
@@ -309,7 +309,7 @@ def _operators(ops: pd.DataFrame) -> pd.Categorical:
     texts = []
     for name, kind in zip(codes(ops["name"])[first].tolist(), codes(ops["dtype"])[first].tolist(), strict=True):
         texts.append(names[name] + (f" · {types[kind]}" if types[kind] else ""))
-    return W.labels(pair, texts)
+    return labels(pair, texts)
 
 
 # -- Words ------------------------------------------------------------------------------------------------------------

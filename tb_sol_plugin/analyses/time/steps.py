@@ -19,13 +19,14 @@ from msgspec.structs import replace
 
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.metrics.time.scope import Scope, before_steps, is_capture, is_profile, is_uncounted, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.work.columns import MODELED, NO_MODEL, ranked
-from tb_sol_plugin.metrics.work.sums import Performed, calls_of, performed, unowned_by_step, use_of
+from tb_sol_plugin.metrics.work.sums import Calls, Performed, calls_of, performed, unowned_by_step, use_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -323,8 +324,13 @@ class _Steps:
 
     @staticmethod
     def of(capture: Capture, where: Scope, limits: str) -> _Steps:
-        """Puts the calls of a selection in order."""
+        """Returns the calls of a selection in order, put so once per recording."""
         calls = calls_of(capture, where, limits)
+        key = ("steps.calls", calls.done.spec.fingerprint if calls.done.spec else "", where.whole, where.rows)
+        return memo(capture, key, lambda: _Steps._of(capture, calls, limits))
+
+    @staticmethod
+    def _of(capture: Capture, calls: Calls, limits: str) -> _Steps:
         step = calls.ops["step"].to_numpy()
         order = np.argsort(step, kind="stable")
         sol, modeled, owned = (calls.values[n] for n in ("sol_ns", "modelled_sum_ns", "owned_sum_ns"))

@@ -107,12 +107,18 @@ def _quotient(value, places):  # type: ignore[no-untyped-def]
     return W.bits(math.ldexp(np.float64(whole | 1 if rest else whole), -shift))
 
 
+@compiled(forceinline=True)
+def _signed(text, i, n):  # type: ignore[no-untyped-def]
+    """Returns (whether the number at i is negative, where its digits begin, how many there are before a point)."""
+    negative = W.byte(text, i) == 45
+    first = i + 1 if negative else i
+    return negative, first, _digits(text, first, n)
+
+
 @compiled()
 def _number(text, i, n):  # type: ignore[no-untyped-def]
     """Returns (index after, value, form) of the number that starts at i: of a decimal without its point. ODD: the caller reads it."""
-    negative = W.byte(text, i) == 45
-    first = i + 1 if negative else i
-    count = _digits(text, first, n)
+    negative, first, count = _signed(text, i, n)
     i = first + count
     value, form = np.int64(0), ODD
     if i < n and W.byte(text, i) == 46:
@@ -135,9 +141,7 @@ def _number(text, i, n):  # type: ignore[no-untyped-def]
 @compiled()
 def _time(text, i, n):  # type: ignore[no-untyped-def]
     """Returns (index after, ns, state) of the decimal microseconds that start at i."""
-    negative = W.byte(text, i) == 45
-    first = i + 1 if negative else i
-    count = _digits(text, first, n)
+    negative, first, count = _signed(text, i, n)
     i = first + count
     value, state = np.int64(0), EXACT if 0 < count <= 16 else UNUSUAL
     if state == EXACT:

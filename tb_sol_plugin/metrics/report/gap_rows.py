@@ -153,11 +153,8 @@ def lines_around(capture: Capture, calls: npt.NDArray[np.integer]) -> Coded:
     rows = np.asarray(calls, np.int32)
     above = tree.nearest(program_frames(capture), h.parent, h.stop, rows, h.start[np.maximum(rows, 0)])
     used, place = np.unique(above, return_inverse=True)  # a line launches again and again
-    text, lines = pd.factorize(frame_text(capture, used))
-    kept = np.flatnonzero(lines != "")
-    code = np.full(len(lines), -1, np.int32)
-    code[kept] = np.arange(len(kept))
-    return arrays.from_codes(code[text][place], lines[kept])
+    text = frame_text(capture, used)
+    return arrays.labels(place, arrays.or_none(text, text != ""))
 
 
 def _before(capture: Capture, rows: npt.NDArray[np.integer], times: Ints) -> Ints:

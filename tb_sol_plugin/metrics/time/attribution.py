@@ -69,7 +69,7 @@ def named(capture: Capture, kind: int, test: Callable[[str], bool]) -> Ints:
 
     def make() -> tuple[npt.NDArray[np.integer], npt.NDArray[np.intp]]:
         code = names.codes[of_kind(capture, kind)]
-        return code, np.flatnonzero(np.bincount(code[code >= 0], minlength=len(names.categories)))
+        return code, arrays.in_use(code, len(names.categories))
 
     names = arrays.coded(capture.host["name"])
     code, used = memo(capture, ("attribution.names_of_kind", kind), make)
@@ -83,8 +83,8 @@ def any_named(capture: Capture, test: Callable[[str], bool]) -> bool:
     """Tells whether the name of any host row passes a test."""
 
     def make() -> list[str]:
-        code, categories = capture.host["name"].cat.codes.to_numpy(), capture.host["name"].cat.categories
-        return [str(name) for name in categories.take(np.flatnonzero(np.bincount(code[code >= 0], minlength=len(categories))))]
+        names = arrays.coded(capture.host["name"])
+        return [str(name) for name in names.categories.take(arrays.in_use(names.codes, len(names.categories)))]
 
     return any(map(test, memo(capture, ("attribution.names",), make)))
 

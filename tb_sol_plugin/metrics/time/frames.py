@@ -48,7 +48,6 @@ def profiler_frame_rows(capture: Capture) -> Ints:
 
 def launching_threads(capture: Capture) -> Ints:
     """Returns the host threads that launch device work."""
-
     return memo(capture, ("launching_threads",), lambda: np.unique(at.host(capture).thread[at.launching_calls(capture)]))
 
 

@@ -9,7 +9,6 @@ can stand for. Other work keeps its type and its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -101,16 +100,10 @@ def selected(capture: Capture, part: Scope, limits: str = "") -> Selected:
         steps=max(len(rows), 1),
         window_ns=iv.length(windows),
         spent_ns=round(float(np.nansum(calls.values["owned_sum_ns"][inside]))) + _alone(capture, calls, part, rows),
-        phase=labels(phase, names),
+        phase=arrays.labels(phase, names),
         by_pass=by_pass,
         demand=demand(ops),
     )
-
-
-def labels(code: npt.NDArray[np.integer], names: Sequence[str]) -> pd.Categorical:
-    """Returns one name per call from its place among `names`; equal names are one label."""
-    place, distinct = pd.factorize(np.array(names, object))
-    return pd.Categorical.from_codes(place[code].astype(np.int32), pd.Index(distinct, dtype=object))
 
 
 def _alone(capture: Capture, calls: Calls, part: Scope, rows: tuple[int, ...]) -> int:

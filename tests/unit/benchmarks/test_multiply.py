@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from benchmarks.__main__ import medians
 from benchmarks.multiply import multiply
+from benchmarks.turns import medians
 from tb_sol_plugin.ingest import read
 from tests.support.trace_builder import TraceBuilder
 
