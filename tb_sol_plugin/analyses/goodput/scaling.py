@@ -316,10 +316,10 @@ def _numbers(found: Gathered) -> FactsSection:
         "objective": made.objective, "reference_objective": found.plain, **{n: made.known[n] for n in NAMES},
         "points_left_out": len(found.points) - len(found.used),
     }  # fmt: skip
-    return make_facts(
-        "numbers", "The fit in numbers", values, FACTS, span=6, hidden=[n for n in NAMES if made.known[n] is None],
-        marks={n: Mark("unknown", next((r for r in made.rules if n in r), "not determined")) for n in NAMES if made.known[n] is None},
-    )  # fmt: skip
+    marks = {n: Mark("unknown", next((r for r in made.rules if n in r), "not determined")) for n in NAMES if made.known[n] is None}
+    if found.plain is None and len(made.points) == 1:
+        marks["reference_objective"] = Mark("unknown", "one configuration is met exactly, without a search")
+    return make_facts("numbers", "The fit in numbers", values, FACTS, span=6, hidden=[n for n in NAMES if n in marks], marks=marks)
 
 
 __all__ = ["ScalingQuery", "run"]

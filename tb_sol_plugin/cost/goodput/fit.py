@@ -240,6 +240,8 @@ QUICK: Final = (1e-3, 1e-5)
 _TIE: Final = 1e-9
 _NOTHING: Final = 1e-4
 """Of the shortest step; a part of the time below is not seen in it."""
+_CLOSED: Final = 1e-3
+"""Of a step; a single point whose network takes less has no fit in closed form."""
 _FAR: Final = (np.log(LEAST), 100.0)
 """Bounds of the logarithm of a time in seconds."""
 
@@ -291,8 +293,8 @@ def fit(
     """Returns parameters that bring predicted step times (s) closest to the measured, see `objective`.
 
     One value per point in each argument: nodes, replicas, samples per replica and micro-step, seconds of a micro-step without and with
-    synchronization. From five starts, over the logarithms of the times: L-BFGS-B, then Nelder-Mead, both within the bounds; the best
-    wins, at a tie the one with the least overlap. The same points in any order give the same fit, also where `evaluations` of the
+    synchronization. One point is met exactly, see `single`. Several: from five starts, over the logarithms of the times, L-BFGS-B, then
+    Nelder-Mead, both within the bounds; the best wins, at a tie the one with the least overlap. The same points in any order give the same fit, also where `evaluations` of the
     objective end it, which is among the warnings; so is the wall time `limit_s`, after which the fit may be another on another machine.
     Points that cannot be are left out. ValueError if none is left.
     """
@@ -304,6 +306,37 @@ def fit(
     used = given.ordered()
     found = identify(used)
     budget = Budget(evaluations, limit_s)
+    params = single(used)
+    if params is None:
+        params = _searched(used, found, budget)
+    warnings = [f"the fit was ended after {budget.spent}: a better one may exist"] if budget.spent else []
+    warnings += _remarks(used, params, found)
+    return Fit(params, objective(params, used), given, found.known, found.rules, dropped, tuple(warnings), time.perf_counter() - begun)
+
+
+def single(used: Points) -> PerfParams | None:
+    """Returns the parameters that meet a single point exactly; None for several points, or where the optimum is no such closed form.
+
+    Half of the time without synchronization is alpha_c, the rest is per sample, nothing overlaps (gamma = 1), and the network takes what
+    synchronizing adds, all of it in alpha: both errors and both terms that the objective adds for overlap and slope are then 0 but for
+    what is held at its bound. One replica has no network: any compute between both times is as good, and the time without is taken.
+    """
+    if len(used) != 1:
+        return None
+    nodes, replicas, size, accum, optim = (float(getattr(used, name)[0]) for name in COLUMNS)
+    network = optim - accum
+    hidden = replicas > 1 and network < _CLOSED * optim  # alpha is then weighed against its slope and the overlap
+    if hidden or accum / 2 / max(size, 1.0) < LEAST:
+        return None
+    alpha = network - LEAST * max(replicas - 2, LEAST)
+    found = PerfParams(accum / 2, accum / 2 / size, LEAST, LEAST, LEAST, LEAST, GAMMA[0])
+    if replicas > 1:
+        found = found._replace(alpha_n=alpha) if nodes > 1 else found._replace(alpha_r=alpha)
+    return raised(found, used)
+
+
+def _searched(used: Points, found: Identified, budget: Budget) -> PerfParams:
+    """Returns the parameters of the best of the searches from all starts."""
     search = Search(used, found, budget)
     results = []
     for start in starts(used):
@@ -311,10 +344,7 @@ def fit(
         if budget.spent:
             break
     least = min(value for value, _ in results)
-    params = min((p for value, p in results if value <= least + _TIE * (1 + least)), key=lambda p: p.gamma)
-    warnings = [f"the fit was ended after {budget.spent}: a better one may exist"] if budget.spent else []
-    warnings += _remarks(used, params, found)
-    return Fit(params, objective(params, used), given, found.known, found.rules, dropped, tuple(warnings), time.perf_counter() - begun)
+    return min((p for value, p in results if value <= least + _TIE * (1 + least)), key=lambda p: p.gamma)
 
 
 def starts(used: Points) -> list[PerfParams]:
@@ -472,11 +502,13 @@ def _remarks(used: Points, params: PerfParams, found: Identified) -> list[str]:
 
 def plain_objective(points: Points, *, evaluations: int = EVALUATIONS, limit_s: float = LIMIT_S) -> float | None:
     """Returns the objective that L-BFGS-B over the seven parameters reaches from the first start alone; None where the budget ends it,
-    or an iterate lies outside a bound by rounding, which scipy refuses.
+    or an iterate lies outside a bound by rounding, which scipy refuses, or the fit is in closed form, see `single`.
 
     It stalls at the kink of a perfect fit, so that on clean points it can be many times that of `fit`.
     """
-    from scipy.optimize import minimize  # a third of a second that only a fit should pay
+    if single(points) is not None:
+        return None
+    from scipy.optimize import minimize  # a third of a second that only a search should pay
 
     budget = Budget(evaluations, limit_s)
     found = identify(points)

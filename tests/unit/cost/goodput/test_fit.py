@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.cost.goodput import PerfParams, fit, fit_perf_params, objective
-from tb_sol_plugin.cost.goodput.fit import EVALUATIONS, FIRST, LogObjective
+from tb_sol_plugin.cost.goodput.fit import EVALUATIONS, FIRST, Budget, LogObjective, Search, identify, plain_objective, single
 from tb_sol_plugin.cost.goodput.model import accum_time, optim_time
 from tests.unit.cost.goodput import reference as R
 
@@ -168,3 +170,31 @@ def test_no_valid_points_make_a_fit_fail(points):
         found = fit(*R.columns([(n, n * m, b, a, o) for n, m, b, a, o in points]), evaluations=300)
     assert np.isfinite(found.objective) and np.isfinite(found.params).all()
     assert min(found.params[:6]) >= 1e-8 and 1 <= found.params.gamma <= 10 and len(found.points) == len(points)
+
+
+@given(
+    st.sampled_from([(1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (8, 64)]), st.integers(1, 4096), st.floats(1e-3, 10.0), st.floats(1.002, 50.0)
+)
+def test_a_single_configuration_is_met_exactly_and_no_search_does_better(job, size, accum, times):
+    # GIVEN one configuration whose step takes longer with synchronization (one replica: as long) WHEN fitted THEN both times are met
+    optim = accum * times if job[1] > 1 else accum
+    made = fit(*job, size, accum, optim)
+    assert accum_time(made.params, size) == pytest.approx(accum, rel=1e-9)
+    assert optim_time(made.params, *job, size) == pytest.approx(optim, rel=1e-6, abs=2e-8)  # a network is held at 1e-8 s or more
+    # AND a search by slope from the first start, which the closed form replaces, ends no lower
+    used = made.points
+    value, _ = Search(used, identify(used), Budget(20_000, 60.0)).run(FIRST)
+    assert made.objective <= value * 1.001 + 1e-9
+    assert plain_objective(used) is None
+
+
+def test_a_single_configuration_needs_no_scipy():
+    # The import alone is a quarter of a second, and most recordings are of one configuration.
+    code = "import sys; from tb_sol_plugin.cost.goodput.fit import fit; fit(1, 4, 32, 0.17, 0.2); sys.exit('scipy.optimize' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_single_configuration_that_hides_its_network_is_searched():
+    # GIVEN a step that takes no longer with synchronization THEN the optimum weighs alpha against its slope: no closed form
+    assert single(fit(1, 4, 32, 0.17, 0.17).points) is None
+    assert single(fit([1, 1], [1, 2], [32, 32], [0.1, 0.1], [0.1, 0.12]).points) is None
