@@ -294,8 +294,9 @@ def fit(
 
     One value per point in each argument: nodes, replicas, samples per replica and micro-step, seconds of a micro-step without and with
     synchronization. One point is met exactly, see `single`. Several: from five starts, over the logarithms of the times, L-BFGS-B, then
-    Nelder-Mead, both within the bounds; the best wins, at a tie the one with the least overlap. The same points in any order give the same fit, also where `evaluations` of the
-    objective end it, which is among the warnings; so is the wall time `limit_s`, after which the fit may be another on another machine.
+    Nelder-Mead, both within the bounds; the best wins, at a tie the one with the least overlap. The same points in any order give the same
+    fit, also where `evaluations` of the objective end it, which is among the warnings; so is the wall time `limit_s`, after which the fit
+    may be another on another machine.
     Points that cannot be are left out. ValueError if none is left.
     """
     begun = time.perf_counter()
