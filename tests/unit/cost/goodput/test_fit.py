@@ -184,7 +184,7 @@ def test_a_single_configuration_is_met_exactly_and_no_search_does_better(job, si
     # AND a search by slope from the first start, which the closed form replaces, ends no lower
     used = made.points
     value, _ = Search(used, identify(used), Budget(20_000, 60.0)).run(FIRST)
-    assert made.objective <= value * 1.001 + 1e-9
+    assert made.objective <= value * 1.001 + 2e-5  # the logarithm of a time 0.002 % off
     assert plain_objective(used) is None
 
 
