@@ -29,7 +29,7 @@ from tests.support.sol_builder import small
 from tests.support.trace_builder import TraceBuilder
 
 ANALYSES: Final = ("overview", "operators", "kernels", "steps", "memory", "gpu_breakdown", "modules", "memcpy", "health", "phases")
-EVERY: Final = 8
+EVERY: Final = 32
 """One input in so many is analyzed too, by one analysis: what it costs is many times the reading."""
 
 
