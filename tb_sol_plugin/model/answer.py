@@ -20,6 +20,7 @@ from tb_sol_plugin.model.query import Query, parse
 from tb_sol_plugin.model.recordings import Compared, Missing, Recording, RecordingReduction, Reduced, Sidecar, facts_of, natural
 from tb_sol_plugin.model.registry import ONE_RANK, ONE_RECORDING, Analysis, availability, get, of_process
 from tb_sol_plugin.model.report import FieldNow, Notice, Reading, Report, UnavailableReport
+from tb_sol_plugin.tables.strings import python_strings
 from tb_sol_plugin.units import human
 
 if TYPE_CHECKING:
@@ -193,7 +194,8 @@ class Inputs:
         """
         selection = self.request.selection(self.names)
         try:
-            made = self.make()
+            with python_strings():
+                made = self.make()
         except Unavailable as error:
             made = Missing(error.message, error.hint)
         if isinstance(made, Report):
