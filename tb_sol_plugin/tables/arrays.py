@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +28,34 @@ def numbered(key: Ints) -> tuple[Ints, Ints]:
     return code.astype(np.int64), first
 
 
-def factorize(columns: list[Ints]) -> tuple[Ints, Ints]:
+def factorize(columns: Sequence[npt.NDArray[np.integer]]) -> tuple[Ints, Ints]:
     """Returns the same for rows that agree in all of the integer columns; -1 is a value like any other."""
-    key = columns[0].astype(np.int64)
+    key, count = columns[0].astype(np.int64), int(columns[0].max(initial=0)) + 2
     for column in columns[1:]:
-        key = pd.factorize(key)[0].astype(np.int64)
-        key = key * (int(column.max(initial=0)) + 2) + column
+        wide = int(column.max(initial=0)) + 2
+        if count * wide >= _MOST:
+            code, unique = pd.factorize(key)
+            key, count = code.astype(np.int64), len(unique) + 1
+        key = key * wide + column
+        count *= wide
     return numbered(key)
+
+
+_MOST: Final = 2**62
+"""Combinations of values that fit into one number."""
+
+
+def ranked(values: npt.NDArray[np.integer], size: int) -> tuple[Ints, Ints, Rows]:
+    """Returns (values that are there, ascending; the first row of each; per row the place of its value, -1 for one below 0).
+
+    As `np.unique` does, without a sort: all values are below `size`.
+    """
+    first = np.full(size + 1, len(values), np.int64)  # the last for none
+    first[values[::-1]] = np.arange(len(values) - 1, -1, -1)
+    there = np.flatnonzero(first[:-1] < len(values))
+    place = np.full(size + 1, -1, np.int32)
+    place[there] = np.arange(len(there), dtype=np.int32)
+    return there.astype(np.int64, copy=False), first[there], place[values]
 
 
 # -- Dictionary-encoded text columns without spelling every row out --------------------------------------------------

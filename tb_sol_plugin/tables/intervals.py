@@ -115,7 +115,11 @@ def covered_until(spans: Spans, at: npt.ArrayLike) -> Int:
 
 def overlap_with(start: npt.ArrayLike, end: npt.ArrayLike, spans: Spans) -> Int:
     """Returns length of each interval `[start, end)` (any, not a clean set) that `spans` covers; 0 for an empty interval."""
-    return np.asarray(np.maximum(covered_until(spans, end) - covered_until(spans, start), 0), np.int64)
+    first, last = np.asarray(start, np.int64), np.asarray(end, np.int64)
+    if len(first) > MANY:
+        covered: Int = cover_kernel(*_arrays((first, last)), *_arrays(spans))
+        return covered
+    return np.asarray(np.maximum(covered_until(spans, last) - covered_until(spans, first), 0), np.int64)
 
 
 def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike) -> tuple[Int, Int, Int]:
@@ -143,6 +147,27 @@ def _arrays(spans: Spans) -> Spans:
 
 
 # -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
+
+
+@compiled(forceinline=True)
+def _search(values, value, at):  # type: ignore[no-untyped-def]
+    """Returns how many of ascending values are no larger than one: from `at` on in steps that double, before it by halving."""
+    n = len(values)
+    if at == 0 or values[at - 1] <= value:
+        low, step = at, 1
+        while low + step <= n and values[low + step - 1] <= value:
+            low += step
+            step *= 2
+        high = min(low + step - 1, n)
+    else:
+        low, high = 0, at - 1
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @compiled()
@@ -181,6 +206,30 @@ def intersect_kernel(a_start, a_end, b_start, b_end):  # type: ignore[no-untyped
         else:
             j += 1
     return start[:n].copy(), end[:n].copy()
+
+
+@compiled()
+def cover_kernel(start, end, low, high):  # type: ignore[no-untyped-def]
+    """Returns the length of each interval that a clean set covers. Rows are mostly in order: the search goes on from the last."""
+    out = np.zeros(len(start), np.int64)
+    count = len(low)
+    before = np.zeros(count + 1, np.int64)
+    for i in range(count):
+        before[i + 1] = before[i] + high[i] - low[i]
+    at = 0  # spans that begin before the last start
+    for i in range(len(start)):
+        if end[i] <= start[i] or count == 0:
+            continue
+        first = _search(low, start[i], at)
+        last = _search(low, end[i], first)
+        at = first
+        covered = before[last] - before[first]
+        if last > 0:
+            covered -= max(high[last - 1] - end[i], 0)
+        if first > 0:
+            covered += max(high[first - 1] - start[i], 0)
+        out[i] = covered
+    return out
 
 
 @compiled()

@@ -67,14 +67,16 @@ def self_time(start: Ints, duration: Ints, parent: Rows) -> Ints:
     return out
 
 
-def nearest(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints) -> Rows:
+def nearest(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints, last: Rows | None = None) -> Rows:
     """Returns for each of `rows` the innermost row of `mask` among itself and its ancestors whose end lies after `times`.
 
     rows: -1 gives -1. end: end time of every row. times: one per entry of `rows`, the moment that must be contained
-    (ancestors start no later by construction).
+    (ancestors start no later by construction). last: subtree end of every row, where it is at hand: few rows are then found without a walk.
     Rows whose answer is above `LEVELS` levels are finished by `nearest_far`: no depth makes the walk quadratic.
     """
     if len(rows) <= FEW and not nearest_kernel.signatures:
+        if last is not None:
+            return nearest_by_mask(mask, parent, end, rows, times, last)
         return nearest_by_level(mask, parent, end, rows, times)
     out: Rows = nearest_kernel(mask, parent, end, rows.astype(np.int32), times, LEVELS)
     left = np.flatnonzero(out < -1)
@@ -98,6 +100,27 @@ def nearest_by_level(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Int
         left, at = left[inside], at[inside]
     if len(left):
         nearest_far(mask, parent, end, left, at, times, out)
+    return out
+
+
+def nearest_by_mask(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints, last: Rows) -> Rows:
+    """Returns the same from the rows of the mask alone: the last one before each row, then up the tree that they are among themselves."""
+    out = np.full(len(rows), -1, np.int32)
+    own = np.flatnonzero(mask).astype(np.int32)
+    until, ends = last[own], end[own]
+    above, _, _, _ = nest(np.zeros(len(own), np.int32), own.astype(np.int64), until.astype(np.int64))
+    left = np.flatnonzero(rows >= 0)
+    at = (np.searchsorted(own, rows[left], side="right") - 1).astype(np.int32)
+    for _ in range(LEVELS):
+        there = at >= 0
+        left, at = left[there], at[there]
+        if not len(left):
+            return out
+        found = (until[at] > rows[left]) & (ends[at] > times[left])
+        out[left[found]] = own[at[found]]
+        left, at = left[~found], above[at[~found]]
+    if len(left):
+        nearest_far(mask, parent, end, left, rows[left], times, out)
     return out
 
 

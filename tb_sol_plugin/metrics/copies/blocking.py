@@ -123,7 +123,7 @@ def inside_rows(capture: Capture, found: pd.DataFrame, mask: Mask) -> Mask:
     if not len(h.start):
         return np.zeros(len(found), bool)
     call = found["call"].to_numpy()
-    above = tree.nearest(mask, h.parent, h.stop, np.asarray(call, np.int32), h.start[np.maximum(call, 0)])
+    above = tree.nearest(mask, h.parent, h.stop, np.asarray(call, np.int32), h.start[np.maximum(call, 0)], h.end)
     return np.asarray(above >= 0, np.bool_)
 
 

@@ -159,7 +159,7 @@ def _frames(capture: Capture, call: Rows) -> Rows:
     frames = np.flatnonzero(h.kind == S.FRAME)
     placed = np.zeros(len(h.start), bool)
     placed[frames] = _per_name(capture.host["name"], frames, lambda name: _PLACED.match(name) is not None)
-    return tree.nearest(placed, h.parent, h.stop, call, h.start[np.maximum(call, 0)])
+    return tree.nearest(placed, h.parent, h.stop, call, h.start[np.maximum(call, 0)], h.end)
 
 
 def frame_text(capture: Capture, rows: npt.ArrayLike) -> npt.NDArray[np.object_]:

@@ -151,7 +151,7 @@ def lines_around(capture: Capture, calls: npt.NDArray[np.integer]) -> Coded:
     if not len(h.start):
         return arrays.from_codes(np.full(len(calls), -1, np.int8), [])
     rows = np.asarray(calls, np.int32)
-    above = tree.nearest(program_frames(capture), h.parent, h.stop, rows, h.start[np.maximum(rows, 0)])
+    above = tree.nearest(program_frames(capture), h.parent, h.stop, rows, h.start[np.maximum(rows, 0)], h.end)
     used, place = np.unique(above, return_inverse=True)  # a line launches again and again
     text = frame_text(capture, used)
     return arrays.labels(place, arrays.or_none(text, text != ""))

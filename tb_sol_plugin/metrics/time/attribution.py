@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -61,22 +61,50 @@ def host(capture: Capture) -> Host:
 
 def of_kind(capture: Capture, kind: int) -> Ints:
     """Returns the host rows of a kind, ascending; found once per capture."""
-    return memo(capture, ("attribution.of_kind", kind), lambda: np.flatnonzero(host(capture).kind == kind))
+    return memo(capture, ("attribution.of_kind", kind), lambda: np.flatnonzero(host(capture).kind == kind).astype(np.int64, copy=False))
 
 
 def named(capture: Capture, kind: int, test: Callable[[str], bool]) -> Ints:
     """Returns the host rows of a kind whose name passes a test, ascending. Only names of that kind are asked about."""
 
-    def make() -> tuple[npt.NDArray[np.integer], npt.NDArray[np.intp]]:
-        code = names.codes[of_kind(capture, kind)]
-        return code, arrays.in_use(code, len(names.categories))
+    by_name = memo(capture, ("attribution.by_name", kind), lambda: _by_name(capture, kind))
+    found = [place for place, name in enumerate(by_name.names) if test(name)]
+    parts = [by_name.rows[by_name.first[place] : by_name.first[place + 1]] for place in found]
+    if len(parts) < 2:
+        return parts[0].copy() if parts else np.zeros(0, np.int64)
+    if FEW_OF * sum(map(len, parts)) < len(by_name.rows):
+        return np.sort(np.concatenate(parts))
+    hit = np.zeros(len(by_name.names) + 1, np.bool_)
+    hit[found] = True
+    return np.asarray(of_kind(capture, kind)[hit[by_name.place]], np.int64)
 
-    names = arrays.coded(capture.host["name"])
-    code, used = memo(capture, ("attribution.names_of_kind", kind), make)
-    categories = names.categories
-    hit = np.zeros(len(categories) + 1, np.bool_)  # the last for none
-    hit[used] = [bool(test(str(name))) for name in categories.take(used)]
-    return np.asarray(of_kind(capture, kind)[hit[code]], np.int64)
+
+FEW_OF: Final = 8
+"""Rows of some names are sorted where they are fewer than one in so many of their kind; else those of the kind are gone through."""
+
+
+@dataclass(frozen=True)
+class ByName:
+    """Host rows of a kind by their name. names: those in use; rows: of the first name, then of the next, each ascending; first: where the
+    rows of each name begin, and the end; place: per row of the kind its place among the names, the last for none.
+    """
+
+    names: list[str]
+    rows: Ints
+    first: Ints
+    place: npt.NDArray[np.integer]
+
+
+def _by_name(capture: Capture, kind: int) -> ByName:
+    text, rows = arrays.coded(capture.host["name"]), of_kind(capture, kind)
+    code = text.codes[rows]
+    used = arrays.in_use(code, len(text.categories))
+    place = np.full(len(text.categories) + 1, len(used), code.dtype)
+    place[used] = np.arange(len(used))
+    place = place[code]
+    order = np.argsort(place, kind="stable")
+    first = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(place, minlength=len(used) + 1)[: len(used)])))
+    return ByName([str(n) for n in text.categories.take(used)], rows[order], first, place)
 
 
 def any_named(capture: Capture, test: Callable[[str], bool]) -> bool:
@@ -151,7 +179,7 @@ def nearest(capture: Capture, kind: int, rows: npt.ArrayLike, times: npt.ArrayLi
     at = h.start[safe] if times is None else np.asarray(times, np.int64)
     if strict:
         from_rows = np.where(from_rows >= 0, h.parent[safe], -1).astype(np.int32)
-    return tree.nearest(h.kind == kind, h.parent, h.stop, from_rows, at)
+    return tree.nearest(h.kind == kind, h.parent, h.stop, from_rows, at, h.end)
 
 
 def self_among(capture: Capture, kinds: tuple[int, ...]) -> Ints:
@@ -170,7 +198,7 @@ def _self_among(capture: Capture, kinds: tuple[int, ...]) -> Ints:
     if not len(rows):
         return out
     up = np.where(h.parent[rows] >= 0, h.parent[rows], -1).astype(np.int32)
-    above = tree.nearest(mask, h.parent, h.stop, up, h.start[rows])
+    above = tree.nearest(mask, h.parent, h.stop, up, h.start[rows], h.end)
     place = np.full(len(h.start), -1, np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
     parent = np.where(above >= 0, place[np.maximum(above, 0)], -1)
@@ -194,7 +222,7 @@ def sum_by(group: npt.ArrayLike, values: npt.NDArray[Number], size: int) -> npt.
     codes = np.asarray(group)
     keep = codes >= 0
     out = np.zeros(size, values.dtype)
-    np.add.at(out, codes[keep], values[keep])
+    np.add.at(out, *((codes, values) if keep.all() else (codes[keep], values[keep])))
     return out
 
 
@@ -203,6 +231,11 @@ def union_by(group: npt.ArrayLike, start: Ints, stop: Ints, size: int) -> Ints:
     codes = np.asarray(group, np.int64)
     out = np.zeros(size, np.int64)
     keep = np.flatnonzero((codes >= 0) & (stop > start))
+    if not len(keep):
+        return out
+    alone = np.bincount(codes[keep])[codes[keep]] == 1
+    out[codes[keep[alone]]] = (stop - start)[keep[alone]]
+    keep = keep[~alone]
     if not len(keep):
         return out
     names, dense = np.unique(codes[keep], return_inverse=True)
@@ -227,7 +260,7 @@ def backward_root(capture: Capture, rows: npt.ArrayLike, times: npt.ArrayLike | 
     mask = np.zeros(len(h.start), bool)
     mask[roots] = True
     at = h.start[np.maximum(from_rows, 0)] if times is None else np.asarray(times, np.int64)
-    return tree.nearest(mask, h.parent, h.stop, from_rows, at)
+    return tree.nearest(mask, h.parent, h.stop, from_rows, at, h.end)
 
 
 def forward_of(capture: Capture) -> Rows:

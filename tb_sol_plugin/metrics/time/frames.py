@@ -61,7 +61,7 @@ def profiler_time(capture: Capture) -> iv.Spans:
             return iv.empty()
         own, profiler = program_frame_rows(capture), at.mask_of(capture, rows)
         rows = rows[np.isin(h.thread[rows], launching_threads(capture))]
-        inside = own[tree.nearest(profiler, h.parent, h.stop, h.parent[own], h.start[own]) >= 0]
+        inside = own[tree.nearest(profiler, h.parent, h.stop, h.parent[own], h.start[own], h.end) >= 0]
         return iv.subtract(iv.union(h.start[rows], h.stop[rows]), iv.union(h.start[inside], h.stop[inside]))
 
     return memo(capture, ("profiler_time",), make)

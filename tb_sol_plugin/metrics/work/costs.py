@@ -17,7 +17,7 @@ from tb_sol_plugin.cost.ops.conv import GRADIENT_CALLS, GRADIENT_PLACES, result_
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Mask, Rows, factorize
 
 SIGNATURE = ("shapes", "types", "strides", "concrete")
@@ -69,14 +69,14 @@ def _costs(capture: Capture) -> Costs:
     models = [cost.model_for(str(name)) for name in names]
     has_model = np.fromiter((m is not None for m in models), bool, len(models))
     rows = table["host"].to_numpy()
-    name_codes = host["name"].cat.codes.to_numpy()[rows].astype(np.int64)
+    name_codes = arrays.coded(host["name"]).codes[rows].astype(np.int64)
     use = np.flatnonzero(has_model[name_codes] & (host["kind"].to_numpy()[rows] == S.OPERATOR)) if len(rows) else np.zeros(0, np.int64)
     if not len(use):
         return Costs((), of_host, wrapper)
-    codes = [table[c].cat.codes.to_numpy()[use].astype(np.int64) for c in SIGNATURE]
+    codes = [arrays.coded(table[c]).codes[use] for c in SIGNATURE]
     hint = _hints(capture, rows[use])
     compiled = np.fromiter((str(n).startswith(COMPILED) for n in names), bool, len(names))[name_codes[use]]
-    extra = np.where(compiled, table["extra"].cat.codes.to_numpy()[use].astype(np.int64), -1)
+    extra = np.where(compiled, arrays.coded(table["extra"]).codes[use].astype(np.int64), -1)
     around, lengths = _lengths(capture, rows[use], np.fromiter((str(n) in READS_LENGTHS for n in names), bool, len(names))[name_codes[use]])
     below, made = _gradients(capture, rows[use], [str(n) for n in names])
     group, first = factorize([name_codes[use], *codes, hint, extra, around, below])
@@ -115,27 +115,30 @@ def _lengths(capture: Capture, rows: Rows, ask: Mask) -> tuple[npt.NDArray[np.in
         return out, []
     names = [str(n) for n in host["name"].cat.categories]
     names_lengths = np.fromiter((LENGTHS.search(n) is not None for n in names), bool, len(names))
-    mask = (host["kind"].to_numpy() == S.ANNOTATION) & names_lengths[host["name"].cat.codes.to_numpy()]
+    mask = (host["kind"].to_numpy() == S.ANNOTATION) & names_lengths[arrays.coded(host["name"]).codes]
     start = host["start_ns"].to_numpy()
-    row = tree.nearest(mask, host["parent"].to_numpy(), start + host["duration_ns"].to_numpy(), rows[ask], start[rows[ask]])
-    out[ask] = np.where(row >= 0, host["name"].cat.codes.to_numpy()[row], -1)
+    end, last = start + host["duration_ns"].to_numpy(), host["end"].to_numpy()
+    row = tree.nearest(mask, host["parent"].to_numpy(), end, rows[ask], start[rows[ask]], last)
+    out[ask] = np.where(row >= 0, arrays.coded(host["name"]).codes[row], -1)
     return out, names
 
 
 def _gradients(capture: Capture, rows: Rows, names: list[str]) -> tuple[npt.NDArray[np.int64], list[tuple[str, ...]]]:
     """Returns per operator row a place in the list of what is inside it: the calls that make one gradient each, () for most rows."""
     out = np.zeros(len(rows), np.int64)
-    code = capture.host["name"].cat.codes.to_numpy()
+    code = arrays.coded(capture.host["name"]).codes
+    own = code[rows]
     end = capture.host["end"].to_numpy()
     inside: list[tuple[str, ...]] = [()]
     for parent, parts in GRADIENT_CALLS.items():
-        ask = np.flatnonzero(code[rows] == names.index(parent)) if parent in names else np.zeros(0, np.int64)
+        ask = np.flatnonzero(own == names.index(parent)) if parent in names else np.zeros(0, np.int64)
         if not len(ask):
             continue
         bits = np.zeros(len(ask), np.int64)
         for at, part in enumerate(parts):
-            seen = np.concatenate(([0], np.cumsum(code == names.index(part)))) if part in names else np.zeros(len(code) + 1, np.int64)
-            bits |= (seen[end[rows[ask]]] > seen[rows[ask]]).astype(np.int64) << at
+            calls = np.flatnonzero(code == names.index(part)) if part in names else np.zeros(0, np.int64)
+            inside_of = np.searchsorted(calls, end[rows[ask]]) > np.searchsorted(calls, rows[ask])
+            bits |= inside_of.astype(np.int64) << at
         out[ask] = np.where(bits > 0, len(inside) - 1 + bits, 0)
         inside += [tuple(part for at, part in enumerate(parts) if bit >> at & 1) for bit in range(1, 1 << len(parts))]
     return out, inside
@@ -163,12 +166,14 @@ def _hints(capture: Capture, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.int6
     """Returns per operator row the place in ELEMENTS of the type that its first kernel names; only for calls with tensor lists."""
     out = np.zeros(len(rows), np.int64)
     table = capture.tables["operators"]
-    types = table["types"].cat
+    types = arrays.coded(table["types"])
     lists = np.append(np.fromiter(("TensorList" in str(t) for t in types.categories), bool, len(types.categories)), False)
-    ask = np.flatnonzero(lists[types.codes.to_numpy()[capture.operator_of_host[rows]]])
+    ask = np.flatnonzero(lists[types.codes[capture.operator_of_host[rows]]])
+    if not len(ask):
+        return out
     operator = capture.device["operator"].to_numpy()
     launched = np.flatnonzero((operator >= 0) & (capture.device["kind"].to_numpy() == S.KERNEL))
-    if not len(ask) or not len(launched):
+    if not len(launched):
         return out
     launched = launched[np.argsort(operator[launched], kind="stable")]
     slot = np.searchsorted(operator[launched], rows[ask])

@@ -26,10 +26,14 @@ from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows
 
 def outermost(rows: npt.NDArray[np.integer], end: Rows) -> Ints:
     """Returns those of some host rows, ascending, that lie below no other of them. end: subtree end of every host row."""
+    return np.asarray(rows[_outermost(rows, end)], np.int64)
+
+
+def _outermost(rows: npt.NDArray[np.integer], end: Rows) -> Mask:
     if not len(rows):
-        return np.zeros(0, np.int64)
+        return np.zeros(0, bool)
     reach = np.maximum.accumulate(end[rows])
-    return np.asarray(rows[np.concatenate((np.ones(1, bool), rows[1:] >= reach[:-1]))], np.int64)
+    return np.concatenate((np.ones(1, bool), rows[1:] >= reach[:-1]))
 
 
 def above(owners: Ints, end: Rows, rows: npt.NDArray[np.integer]) -> Ints:
@@ -49,19 +53,22 @@ def owners(end: Rows, modeled: Mask, wrapper: Mask, own_ns: Ints, flop: Floats) 
     modeled: rows with a usable cost. own_ns: time that belongs to each row directly (its launches), summed over subtrees here.
     flop: matrix work per row, 0 where it has none or it is unknown.
     """
-    total = np.asarray(tree.subtree_sum(own_ns, end), np.int64)
-    busy = modeled & (total > 0)
-    leaves = outermost(np.flatnonzero(busy & ~wrapper), end)
-    wraps = np.flatnonzero(busy & wrapper)
-    wraps = wraps[above(leaves, end, wraps) < 0]
+    rows = np.flatnonzero(modeled)
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(own_ns)))
+    total = before[end[rows]] - before[rows]
+    rows, total = rows[total > 0], total[total > 0]
+    wraps_others = wrapper[rows]
+    leaves, leaf_ns = rows[~wraps_others], total[~wraps_others]
+    outer = _outermost(leaves, end)
+    leaves, leaf_ns = leaves[outer].astype(np.int64), leaf_ns[outer]
+    wraps, wrap_ns = rows[wraps_others], total[wraps_others]
+    free = above(leaves, end, wraps) < 0
+    wraps, wrap_ns = wraps[free], wrap_ns[free]
     if len(wraps):
-        explained = np.zeros(len(end), np.int64)
-        explained[leaves] = total[leaves]
-        matrix = np.zeros(len(end), np.float64)
-        matrix[leaves] = flop[leaves]
-        covered, done = np.asarray(tree.subtree_sum(explained, end), np.int64), np.asarray(tree.subtree_sum(matrix, end), np.float64)
-        by_time = 2 * covered[wraps] >= total[wraps]
-        by_work = (flop[wraps] > 0) & (2 * done[wraps] >= flop[wraps])
+        low, high = np.searchsorted(leaves, wraps), np.searchsorted(leaves, end[wraps])
+        covered, done = (np.append(np.zeros(1, v.dtype), np.cumsum(v)) for v in (leaf_ns, flop[leaves]))
+        by_time = 2 * (covered[high] - covered[low]) >= wrap_ns
+        by_work = (flop[wraps] > 0) & (2 * (done[high] - done[low]) >= flop[wraps])
         wraps = wraps[~by_time & ~by_work]
     return outermost(np.sort(np.concatenate((leaves, wraps))), end)
 
@@ -126,7 +133,7 @@ def _again(capture: Capture) -> Mask:
     h = attribution.host(capture)
 
     def around(mask: Mask, of: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        return tree.nearest(mask, h.parent, h.stop, h.parent[of], h.start[of])
+        return tree.nearest(mask, h.parent, h.stop, h.parent[of], h.start[of], h.end)
 
     key = _call_keys(capture)
     found = _Candidates(rows[candidate], around(nodes, rows[candidate]), key[candidate])
@@ -207,7 +214,7 @@ def _runs_inside_of_forward(capture: Capture, found: _Candidates, key: Ints) -> 
     mask = np.zeros(len(h.start), bool)
     mask[forward] = True
     called = np.flatnonzero(_of_tensors(capture) & (_below(capture, mask) & ~mask)[rows])
-    up = tree.nearest(h.kind == S.OPERATOR, h.parent, h.stop, h.parent[rows[called]], h.start[rows[called]])
+    up = tree.nearest(h.kind == S.OPERATOR, h.parent, h.stop, h.parent[rows[called]], h.start[rows[called]], h.end)
     each = pd.DataFrame({"parent": up, "key": key[called]})
     pairs = pd.DataFrame({"place": of, "parent": forward}).merge(each, on="parent")
     size = int(key.max()) + 1
@@ -238,7 +245,8 @@ LINK_DIRECTIONS: Final = ("HtoD", "DtoH", "PtoP")
 def over_link(capture: Capture) -> npt.NDArray[np.bool_]:
     """Returns per device row whether it is a copy that leaves or enters the device."""
     device = capture.device
-    return np.asarray((device["kind"].to_numpy() == S.MEMCPY) & device["direction"].isin(LINK_DIRECTIONS).to_numpy())
+    leaves = arrays.where(device["direction"], LINK_DIRECTIONS.__contains__)
+    return np.asarray((device["kind"].to_numpy() == S.MEMCPY) & leaves, np.bool_)
 
 
 def link_bytes(capture: Capture) -> npt.NDArray[np.float64]:

@@ -30,7 +30,7 @@ from tb_sol_plugin.metrics.work.joined import Match, with_counted
 from tb_sol_plugin.metrics.work.ownership import above, in_backward, link_bytes, over_link, owners, recomputed
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import tree
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, factorize, known_sums
 
 NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -106,7 +106,7 @@ def work(capture: Capture, spec: DeviceSpec | None = None, *, dense: bool = Fals
 
 def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     base = memo(capture, ("work.calls",), lambda: _calls(capture))
-    ops = base.ops.copy()
+    ops = base.ops.copy(deep=False)
     if dense:
         every = ops["flop_dense"].to_numpy()
         ops["flop"] = np.where(np.isfinite(every), every, ops["flop"].to_numpy())
@@ -116,7 +116,7 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
         ops["sol_ns"], ops["bound"] = np.nan, pd.Categorical.from_codes(np.zeros(len(ops), np.int8), pd.Index(BOUNDS))
         return replace(base, ops=ops)
     names = dtype.cat.categories.tolist()
-    codes = dtype.cat.codes.to_numpy()
+    codes = arrays.codes(dtype)
     peak = np.array([*(spec.matrix_peak(d) or np.nan for d in names), np.nan])[codes]
     vector_peak = np.array([*(spec.vector_peak(d) or np.nan for d in names), spec.vector_peak("") or np.nan])[codes]
     sol, bound = limit(flop, vector, data, peak, vector_peak, spec.memory_bandwidth or np.nan)
@@ -177,16 +177,13 @@ def _by_device_time(
     owning = owners(end, modeled, wrapper, own, _matrix(known)[of_host])
     owner_host = above(owning, end, operator)
     owner_host = np.where(owner_host < 0, operator, owner_host)
-    rows, first, place = np.unique(owner_host, return_index=True, return_inverse=True)
-    lead = int(len(rows) > 0 and rows[0] < 0)
-    owner: npt.NDArray[np.int32] = (place.reshape(-1) - lead).astype(np.int32)
-    rows, first = rows[lead:].astype(np.int64), first[lead:]
+    rows, first, owner = arrays.ranked(owner_host, len(end))
     size = len(rows)
     owned = np.flatnonzero(owner >= 0)
     group = owner[owned]
     names = device["name"].cat.categories
     tf32 = np.append(np.fromiter((TF32.search(str(n)) is not None for n in names), bool, len(names)), False)[
-        device["name"].cat.codes.to_numpy()
+        arrays.codes(device["name"])
     ]
     link = np.bincount(group, ~over_link(capture)[owned], minlength=size) == 0
     columns = {
@@ -220,7 +217,7 @@ def _by_host_time(
     alone = operators[(below < 0) & (own[operators] > 0)]
     rows = np.sort(np.concatenate((owning, alone)))
     total = tree.subtree_sum(own, end)
-    measured = np.where(np.isin(rows, owning), np.asarray(total[rows], np.int64), own[rows])
+    measured = np.where(_among(rows, owning, len(end)), np.asarray(total[rows], np.int64), own[rows])
     size = len(rows)
     nothing = np.zeros(size, bool)
     columns = {
@@ -242,7 +239,14 @@ def _at(rows: Ints, owning: Ints, of_host: npt.NDArray[np.int32]) -> Ints:
 
     A wrapper keeps its time, not the work of its leaves.
     """
-    return np.where(np.isin(rows, owning), of_host[rows], -1).astype(np.int64)
+    return np.where(_among(rows, owning, len(of_host)), of_host[rows], -1).astype(np.int64)
+
+
+def _among(rows: Ints, some: Ints, size: int) -> Mask:
+    """Returns which host rows are among some others, of `size` in all."""
+    mask = np.zeros(size, bool)
+    mask[some] = True
+    return mask[rows]
 
 
 def _frame(
@@ -266,14 +270,14 @@ def _frame(
     frame = pd.DataFrame(
         {
             "host": rows.astype(np.int32),
-            "name": _sub(host["name"], rows),
+            "name": arrays.at(host["name"], rows),
             "kind": pd.Categorical.from_codes(
                 np.array([*(KINDS.index(c.kind) for c in known), KINDS.index("other")], np.int8)[at], pd.Index(KINDS)
             ),
             "direction": pd.Categorical.from_codes(direction.astype(np.int8), pd.Index(DIRECTIONS)),
             "dtype": _labels(dtype, types),
             "shapes": _labels(*_read(table["shapes"], arguments, readable_shapes)),
-            "shapes_json": _sub(table["shapes"], arguments),
+            "shapes_json": arrays.at(table["shapes"], arguments),
             "flop": np.where(link, np.nan, flop),
             "flop_vector": np.where(link, np.nan, _values(known, "flop_vector")[at]),
             "flop_dense": np.where(link, np.nan, _values(known, "flop_dense")[at]),
@@ -315,7 +319,7 @@ def _values(known: tuple[Cost, ...], field: str) -> Floats:
 
 def _codes(column: pd.Series, rows: npt.NDArray[np.integer]) -> Ints:
     """Returns the category codes at rows; -1 for row -1."""
-    codes = column.cat.codes.to_numpy()
+    codes = arrays.coded(column).codes
     return np.where(rows >= 0, codes[rows], -1).astype(np.int64) if len(codes) else np.full(len(rows), -1, np.int64)
 
 
@@ -337,12 +341,10 @@ def _labels(place: npt.NDArray[np.integer], texts: Sequence[str]) -> pd.Categori
     return pd.Categorical.from_codes(codes, pd.Index(names))  # type: ignore[return-value]
 
 
-def _sub(column: pd.Series, rows: npt.NDArray[np.integer]) -> pd.Categorical:
-    return pd.Categorical.from_codes(_codes(column, rows), column.cat.categories)
-
-
 def _union(group: npt.NDArray[np.integer], device: Ints, start: Ints, duration: Ints, size: int) -> Ints:
     """Returns per group the length of the union of its intervals on each device, summed over devices."""
+    if len(device) and (device == device[0]).all():
+        return attribution.union_by(group, start, start + duration, size)
     pair, first = factorize([group.astype(np.int64), device])
     return attribution.sum_by(group[first], attribution.union_by(pair, start, start + duration, len(first)), size)
 
@@ -382,7 +384,7 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     else:
         names = [by] if isinstance(by, str) else list(by)
         columns = [
-            ops[n].cat.codes.to_numpy().astype(np.int64) if isinstance(ops[n].dtype, pd.CategoricalDtype) else ops[n].to_numpy()
+            arrays.codes(ops[n]) if isinstance(ops[n].dtype, pd.CategoricalDtype) else ops[n].to_numpy()
             for n in names
         ]
         code, first = factorize(columns)
@@ -407,7 +409,7 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     out["wasted_ns"] = np.where(known, timed - least, np.nan)
     out["efficiency"] = ratio(np.where(known, least, np.nan), timed)
     out["modelled_share"] = ratio(out["known_ns"].astype(np.float64), out["measured_ns"].astype(np.float64))
-    side = ops["bound"].cat.codes.to_numpy()
+    side = arrays.coded(ops["bound"]).codes
     parts = [np.bincount(code[limited & (side == s)], sol[limited & (side == s)], minlength=size) for s in (1, 2)]
     out["bound"] = np.where(parts[0] + parts[1] == 0, 0, np.where(parts[0] >= parts[1], 1, 2))
     out["flagged"] = np.nan_to_num(out["efficiency"].astype(np.float64)) > TOLERATED
@@ -465,7 +467,7 @@ def achievable(spec: DeviceSpec, dtype: str) -> float | None:
 def _per_type(column: pd.Series, peak: Callable[[str], float | None]) -> Floats:
     """Returns `peak` of each row's type, NaN where there is none; asked once per type."""
     table = np.array([*(peak(str(d)) or np.nan for d in column.cat.categories), np.nan], np.float64)
-    return np.asarray(table[column.cat.codes.to_numpy()], np.float64)
+    return np.asarray(table[arrays.coded(column).codes], np.float64)
 
 
 # -- Limits against what a good kernel reaches instead of what the data sheet says -----------------------------------
@@ -477,7 +479,7 @@ def _per_type(column: pd.Series, peak: Callable[[str], float | None]) -> Floats:
 def achievable_limits(ops: pd.DataFrame, spec: DeviceSpec) -> Floats | None:
     """Returns per row of `Work.ops` its limit in ns at the achievable rates; None where the device has none, or no matrix work uses it."""
     names = ops["dtype"].cat.categories.tolist()
-    codes = ops["dtype"].cat.codes.to_numpy()
+    codes = arrays.coded(ops["dtype"]).codes
     reached = np.array([*(spec.achievable(d) or np.nan for d in names), np.nan])[codes]
     flop = ops["flop"].to_numpy(dtype=np.float64)
     if not (np.isfinite(reached) & (np.nan_to_num(flop) > 0)).any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.tables.arrays import exact_sums, known, known_sums, known_total, texts, whole_numbers
+from tb_sol_plugin.tables.arrays import exact_sums, factorize, known, known_sums, known_total, ranked, texts, whole_numbers
 
 NAN = float("nan")
 
@@ -25,3 +25,20 @@ def test_unknown_is_never_zero() -> None:
     assert known(np.array([7, -1]), np.array([True, False])).tolist() == [7, None]
     assert whole_numbers(pd.Series([1.6, NAN], index=[4, 2])).to_dict() == {4: 2, 2: None}
     assert whole_numbers(np.array([NAN, 3.0])).tolist() == [None, 3] and texts(["a", "", 3]).tolist() == ["a", None, "3"]
+
+
+def test_values_are_ranked_as_by_a_sort() -> None:
+    # GIVEN values below 9, some of them none
+    there, first, place = ranked(np.array([4, -1, 2, 4, 8, 2]), 9)
+    # THEN the values ascend, with the first row of each, and each row has the place of its value
+    assert there.tolist() == [2, 4, 8] and first.tolist() == [2, 0, 4] and place.tolist() == [1, -1, 0, 1, 2, 0]
+    assert [x.tolist() for x in ranked(np.zeros(0, np.int64), 3)] == [[], [], []]
+
+
+def test_rows_are_alike_only_where_all_columns_agree_however_large_their_numbers() -> None:
+    # GIVEN three columns whose combinations need more than 64 bits, -1 a value like any other
+    large = 2**40
+    columns = [np.array([large, large, -1, large, -1]), np.array([3, large, 3, 3, 3]), np.array([large, 0, -1, large, -1])]
+    # THEN rows 0 and 3 are alike, and 2 and 4, numbered in order of first appearance
+    code, first = factorize(columns)
+    assert code.tolist() == [0, 1, 2, 0, 2] and first.tolist() == [0, 1, 2]

@@ -52,6 +52,16 @@ def test_joining_before_the_sort_covers_the_same(pairs):
     assert (bits_of((first, last)) == bitmap(pairs)).all()
 
 
+@given(PAIRS, PAIRS)
+def test_the_cover_of_many_intervals_is_that_of_each(pairs, cover):
+    # GIVEN intervals in any order, empty ones among them
+    start, end = np.array([a for a, _ in pairs], np.int64), np.array([b for _, b in pairs], np.int64)
+    # WHEN they are gone through in one pass, as `overlap_with` does with many, THEN each is covered as the bitmap says
+    wanted = [int(bitmap(cover)[a:b].sum()) for a, b in pairs]
+    assert I.cover_kernel(start, end, *spans(cover)).tolist() == wanted
+    assert I.overlap_with(start, end, spans(cover)).tolist() == wanted
+
+
 def test_a_union_of_many_is_that_of_its_parts():
     # GIVEN more intervals than are sorted at once, most inside of the one before, a few far back
     number = np.arange(I.MANY + 2_000)

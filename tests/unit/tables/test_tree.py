@@ -95,6 +95,7 @@ def test_sums_and_walks_agree_with_loops(events: list[tuple[int, int, int, int]]
     wanted = [next((i for i in chain if mask[i] and e[i] > moment), -1), -1]
     rows, moments = np.array([row, -1], np.int32), np.array([moment, moment])
     assert tree.nearest_by_level(mask, parent, e, rows, moments).tolist() == wanted
+    assert tree.nearest_by_mask(mask, parent, e, rows, moments, last).tolist() == wanted
     # compiled or not
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree, "FEW", 0)
@@ -104,6 +105,7 @@ def test_sums_and_walks_agree_with_loops(events: list[tuple[int, int, int, int]]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(tree, "LEVELS", levels)
             assert tree.nearest_by_level(mask, parent, e, rows, moments).tolist() == wanted
+            assert tree.nearest_by_mask(mask, parent, e, rows, moments, last).tolist() == wanted
             patch.setattr(tree, "FEW", 0)
             assert tree.nearest(mask, parent, e, rows, moments).tolist() == wanted
 

@@ -10,8 +10,8 @@ every step are no part of a step's findings. Numbers stand in `thresholds`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.copies import records
 from tb_sol_plugin.metrics.copies.blocking import blocking
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT, Thresholds
 from tb_sol_plugin.metrics.rules.copies import patterns as P
-from tb_sol_plugin.metrics.rules.copies.context import CopyContext
+from tb_sol_plugin.metrics.rules.copies.context import CopyColumns, CopyContext
 from tb_sol_plugin.metrics.rules.engine import Finding, Rule, combined_ns, ids_of, run
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
@@ -37,6 +37,8 @@ KEYS: Final = ids_of((P.waiting, *_PROVEN, P.redundant, *_AROUND, *_OTHERS))
 """Every finding by its stable name: rules that report each direction on its own have one per direction."""
 RULES: Final = tuple(dict.fromkeys(next((k.removesuffix(f"_{d}") for d in P.MOVES if k.endswith(f"_{d}")), k) for k in KEYS))
 """Every rule by its stable name, without the direction."""
+Asked: TypeAlias = Callable[[str, bool], bool]
+"""Whether findings of a direction are asked for, about the host or not."""
 KNOWN_KINDS: Final = ("Pageable", "Pinned", "Managed", "Managed Static")
 """Kinds of memory that only a recorder which knows them writes."""
 
@@ -75,13 +77,22 @@ def rules_off(capture: Capture, where: Scope) -> str:
 
 def findings_without(
     capture: Capture, where: Scope, limits: dict[str, tuple[float, str]], thresholds: Thresholds = DEFAULT, *,
-    claimed: Ints | None = None, taken: iv.Spans | None = None,
+    claimed: Ints | None = None, taken: iv.Spans | None = None, asked: Asked = lambda direction, host: True,
 ) -> list[Finding]:  # fmt: skip
-    """Returns the findings of a selection without copies and time that findings of another subject hold: `claimed` rows, `taken` spans."""
+    """Returns the findings of a selection without copies and time that findings of another subject hold: `claimed` rows, `taken` spans.
+
+    asked: those of which directions, about the host or not, are returned.
+    """
     found = records.copies(capture, where.device)
     if not len(found) or not iv.length(windows_of(capture, where)[0]):
         return []
-    return run(_ORDER, copy_context(capture, where, limits, thresholds, claimed=claimed, taken=taken))[0]
+    context = copy_context(capture, where, limits, thresholds, claimed=claimed, taken=taken)
+    context.asked = asked
+    code, names = context.columns.directions
+    there = [names[i] for i in np.flatnonzero(np.bincount(code[context.inside], minlength=len(names))).tolist()]
+    if not any(asked(direction, host) for direction in there for host in (False, True)):
+        return []
+    return [f for f in run(_ORDER, context)[0] if asked(f.direction, f.host)]
 
 
 def copy_context(
@@ -89,11 +100,16 @@ def copy_context(
     claimed: Ints | None = None, taken: iv.Spans | None = None,
 ) -> CopyContext:  # fmt: skip
     """Returns the context of rules about copies, without the copies and the time that other findings hold."""
-    found = records.copies(capture, where.device)
     windows, rows = windows_of(capture, where)
+
+    def make() -> CopyColumns:
+        return CopyColumns(capture, records.copies(capture, where.device), bool(where.rows))
+
+    columns = memo(capture, ("copies.columns", where.label, where.rows, where.window_ns), make)
+    found = columns.copies
     inside = np.isin(found["step"].to_numpy(), rows) if rows else np.ones(len(found), bool)
     if claimed is not None:
         inside[claimed] = False
     free = windows if taken is None else iv.subtract(windows, taken)
     waits = blocking(capture, found, thresholds)
-    return CopyContext(capture, where, found, waits, limits, thresholds, inside, windows, max(len(rows), 1), free)
+    return CopyContext(capture, where, columns, waits, limits, thresholds, inside, windows, max(len(rows), 1), free)

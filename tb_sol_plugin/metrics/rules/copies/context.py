@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,25 +28,155 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Mask, Places
+from tb_sol_plugin.tables.arrays import Ints, Mask, Objects, Places
 from tb_sol_plugin.units import how_many, human
 
+T = TypeVar("T")
 PAGE: Final = "memcpy_findings"
 """The analysis that shows the copies behind a finding."""
+
+
+@dataclass(frozen=True)
+class CopyColumns:
+    """What rules ask of the copies of a selection, whoever has claimed some of them: found once, shared by all contexts of the selection.
+
+    copies: `records.copies` of the selection. stepped: it is of recorded steps.
+    """
+
+    capture: Capture
+    copies: pd.DataFrame
+    stepped: bool
+
+    @cached_property
+    def direction(self) -> Objects:
+        return self.copies["direction"].to_numpy(object)
+
+    @cached_property
+    def directions(self) -> tuple[npt.NDArray[np.intp], list[str]]:
+        """(code per copy, names) of the directions."""
+        code, names = pd.factorize(self.direction)
+        return code, [str(n) for n in names]
+
+    def going(self, *directions: str) -> Mask:
+        """Returns copies of some directions."""
+        code, names = self.directions
+        return np.array([*(n in directions for n in names), False], np.bool_)[code]
+
+    @cached_property
+    def bytes(self) -> Ints:
+        return self.copies["bytes"].to_numpy()
+
+    @cached_property
+    def duration(self) -> Ints:
+        return self.copies["duration_ns"].to_numpy()
+
+    @cached_property
+    def start(self) -> Ints:
+        return self.copies["start_ns"].to_numpy()
+
+    @cached_property
+    def end(self) -> Ints:
+        return self.start + self.duration
+
+    @cached_property
+    def exposed(self) -> Ints:
+        return self.copies["exposed_ns"].to_numpy()
+
+    @cached_property
+    def device(self) -> npt.NDArray[np.integer]:
+        return self.copies["device"].to_numpy()
+
+    @cached_property
+    def lane(self) -> Ints:
+        """A number per device and stream."""
+        return arrays.together(self.device, self.copies["stream"].to_numpy())
+
+    @cached_property
+    def module(self) -> npt.NDArray[np.integer]:
+        return self.copies["module"].to_numpy()
+
+    @cached_property
+    def step(self) -> Ints:
+        """Row of the step, -1 outside; a recording without steps is one."""
+        steps = self.copies["step"].to_numpy().astype(np.int64)
+        return steps if self.stepped else np.zeros(len(steps), np.int64)
+
+    def _kinds(self, test: Callable[[str], bool]) -> Mask:
+        ends = [arrays.each(self.copies[name].to_numpy(object), test) for name in ("src_kind", "dst_kind")]
+        return np.asarray(ends[0] | ends[1], np.bool_)
+
+    @cached_property
+    def pageable(self) -> Mask:
+        return self._kinds("Pageable".__eq__)
+
+    @cached_property
+    def managed(self) -> Mask:
+        return self._kinds(lambda kind: kind.startswith("Managed"))
+
+    @cached_property
+    def path(self) -> Ints:
+        """A number per chain of operators around the call: equal for equal names from the innermost to the outermost."""
+        h = at.host(self.capture)
+        if not len(h.start):
+            return np.zeros(len(self.copies), np.int64)
+        name = arrays.coded(self.capture.host["name"]).codes
+        row = self.copies["operator"].to_numpy().astype(np.int64)
+        distinct, place = np.unique(row, return_inverse=True)
+        code, left = np.zeros(len(distinct), np.int64), np.flatnonzero(distinct >= 0)
+        row = distinct[left]
+        while len(left):
+            counts = h.kind[row] == S.OPERATOR
+            with np.errstate(over="ignore"):
+                code[left[counts]] = code[left[counts]] * 1_000_003 + name[row[counts]].astype(np.int64) + 1
+            row = h.parent[row].astype(np.int64)
+            left, row = left[row >= 0], row[row >= 0]
+        return code[place.reshape(-1)]
+
+    @cached_property
+    def position(self) -> Ints:
+        """Place of each copy among the events of the recording ordered by device, stream and start: neighbors follow each other."""
+        return np.asarray(in_line(self.capture)[self.copies["row"].to_numpy()], np.int64)
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, ...], object]:
+        return {}
+
+    def under(self, expression: str, kind: int) -> Mask:
+        """Returns copies whose call lies inside of a host row of a kind whose name matches an expression from its start on."""
+        if not len(self.capture.host):
+            return np.zeros(len(self.copies), bool)
+
+        def make() -> Mask:
+            match = re.compile(expression).match
+            rows = at.named(self.capture, kind, lambda n: match(n) is not None)
+            none = np.zeros(len(self.copies), bool)
+            return inside_rows(self.capture, self.copies, at.mask_of(self.capture, rows)) if len(rows) else none
+
+        return self._once("under", expression, make=make)
+
+    def fit(self, direction: str) -> tuple[float, float] | None:
+        """Returns (latency in ns, bytes/s) of a direction, None where the copies do not show it."""
+        return self._once("fit", direction, make=lambda: latency_fit(self.copies, direction))
+
+    def _once(self, *key: str, make: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = make()
+        return cast(T, self._known[key])
 
 
 @dataclass
 class CopyContext(RuleContext):
     """The copies of a selection of one recording.
 
-    copies: `records.copies(capture, where.device)`; waits: `blocking` of them, in the same order. peaks: as `bandwidth.peaks` gives
+    columns: what does not depend on what was claimed; waits: `blocking` of the copies, in the same order. peaks: as `bandwidth.peaks` gives
     them. inside: copies that count, those of the selected steps (all where none was recorded) that no finding has claimed. windows:
-    these steps in time. free: the parts of them that no finding has claimed. steps: what a saving divides by.
+    these steps in time. free: the parts of them that no finding has claimed. steps: what a saving divides by. asked: whether a finding
+    of a direction, and about the host or not, is asked for; evidence for others is not written.
     """
 
     subject: ClassVar[Subject] = "copies"
     where: Scope
-    copies: pd.DataFrame
+    columns: CopyColumns
     waits: pd.DataFrame
     peaks: dict[str, tuple[float, str]]
     thresholds: Thresholds
@@ -53,10 +184,21 @@ class CopyContext(RuleContext):
     windows: iv.Spans
     steps: int
     free: iv.Spans
+    asked: Callable[[str, bool], bool] = lambda direction, host: True
+
+    @property
+    def copies(self) -> pd.DataFrame:
+        """Rows of `records.copies`."""
+        return self.columns.copies
+
+    @cached_property
+    def least(self) -> float:
+        """Smallest saving that is shown, in ns per step: a thousandth of a step, or what the thresholds demand."""
+        return self.thresholds.least_share * iv.length(self.windows) / self.steps
 
     def large_enough(self, found: Finding) -> bool:
-        """Tells whether a finding saves at least a thousandth of a step, or what the thresholds demand."""
-        return found.saving >= self.thresholds.least_share * iv.length(self.windows) / self.steps
+        """Tells whether a finding saves enough to be shown."""
+        return found.saving >= self.least
 
     def keep(self, found: Finding) -> None:
         """Notes a finding that is shown: its copies, and the time it would save, are offered to no later rule."""
@@ -66,71 +208,53 @@ class CopyContext(RuleContext):
 
     # -- columns ----------------------------------------------------------------------------------------------
 
-    @cached_property
-    def direction(self) -> npt.NDArray[np.object_]:
-        return self.copies["direction"].to_numpy(object)
+    @property
+    def direction(self) -> Objects:
+        return self.columns.direction
 
-    @cached_property
-    def bytes(self) -> npt.NDArray[np.int64]:
-        return self.copies["bytes"].to_numpy()
+    @property
+    def bytes(self) -> Ints:
+        return self.columns.bytes
 
-    @cached_property
-    def duration(self) -> npt.NDArray[np.int64]:
-        return self.copies["duration_ns"].to_numpy()
+    @property
+    def duration(self) -> Ints:
+        return self.columns.duration
 
-    @cached_property
-    def start(self) -> npt.NDArray[np.int64]:
-        return self.copies["start_ns"].to_numpy()
+    @property
+    def start(self) -> Ints:
+        return self.columns.start
 
-    @cached_property
-    def end(self) -> npt.NDArray[np.int64]:
-        return self.start + self.duration
+    @property
+    def end(self) -> Ints:
+        return self.columns.end
 
-    @cached_property
-    def step(self) -> npt.NDArray[np.int64]:
-        """Row of the step, -1 outside; a recording without steps is one."""
-        steps = self.copies["step"].to_numpy().astype(np.int64)
-        return steps if self.where.rows else np.zeros(len(steps), np.int64)
+    @property
+    def step(self) -> Ints:
+        return self.columns.step
 
-    @cached_property
+    @property
     def pageable(self) -> Mask:
-        return np.asarray((self.copies["src_kind"] == "Pageable") | (self.copies["dst_kind"] == "Pageable"), np.bool_)
+        return self.columns.pageable
 
-    @cached_property
+    @property
     def managed(self) -> Mask:
-        out = np.zeros(len(self.copies), np.bool_)
-        for name in ("src_kind", "dst_kind"):
-            code, kinds = pd.factorize(self.copies[name].to_numpy(object))
-            out |= np.array([str(k).startswith("Managed") for k in kinds], np.bool_)[code] if len(code) else out
-        return out
+        return self.columns.managed
 
-    @cached_property
-    def path(self) -> npt.NDArray[np.int64]:
-        """A number per chain of operators around the call: equal for equal names from the innermost to the outermost."""
-        h = at.host(self.capture)
-        if not len(h.start):
-            return np.zeros(len(self.copies), np.int64)
-        name = arrays.codes(self.capture.host["name"])
-        row = self.copies["operator"].to_numpy().astype(np.int64)
-        distinct, place = np.unique(row, return_inverse=True)
-        code, left = np.zeros(len(distinct), np.int64), np.flatnonzero(distinct >= 0)
-        row = distinct[left]
-        while len(left):
-            counts = h.kind[row] == S.OPERATOR
-            with np.errstate(over="ignore"):
-                code[left[counts]] = code[left[counts]] * 1_000_003 + name[row[counts]] + 1
-            row = h.parent[row].astype(np.int64)
-            left, row = left[row >= 0], row[row >= 0]
-        return code[place.reshape(-1)]
+    @property
+    def path(self) -> Ints:
+        return self.columns.path
+
+    @property
+    def position(self) -> Ints:
+        return self.columns.position
+
+    def going(self, *directions: str) -> Mask:
+        """Returns copies of some directions."""
+        return self.columns.going(*directions)
 
     def under(self, *, operator: str = "", annotation: str = "") -> Mask:
         """Returns copies whose call lies inside of an operator, or of a user range, whose name matches an expression from its start on."""
-        wanted, kind = (operator, S.OPERATOR) if operator else (annotation, S.ANNOTATION)
-        if not len(self.capture.host):
-            return np.zeros(len(self.copies), bool)
-        expression = re.compile(wanted)
-        rows = at.named(self.capture, kind, lambda n: expression.match(n) is not None)
-        return inside_rows(self.capture, self.copies, at.mask_of(self.capture, rows)) if len(rows) else np.zeros(len(self.copies), bool)
+        return self.columns.under(operator or annotation, S.OPERATOR if operator else S.ANNOTATION)
 
     @cached_property
     def once(self) -> Mask:
@@ -167,7 +291,7 @@ class CopyContext(RuleContext):
 
     def on_device(self, rows: Places) -> iv.Spans:
         """Returns when some copies run while no kernel of their device does, inside the free parts of the windows."""
-        device = self.copies["device"].to_numpy()[rows]
+        device = self.columns.device[rows]
         parts = []
         for one in np.unique(device).tolist():
             on_device = rows[device == one]
@@ -182,35 +306,29 @@ class CopyContext(RuleContext):
 
     def fit(self, direction: str) -> tuple[float, float] | None:
         """Returns (latency in ns, bytes/s) of a direction, None where the copies do not show it."""
-        if direction not in self._fits:
-            self._fits[direction] = latency_fit(self.copies, direction)
-        return self._fits[direction]
-
-    @cached_property
-    def _fits(self) -> dict[str, tuple[float, float] | None]:
-        return {}
-
-    @cached_property
-    def position(self) -> npt.NDArray[np.int64]:
-        """Place of each copy among the events of the recording ordered by device, stream and start: neighbors follow each other."""
-        return np.asarray(in_line(self.capture)[self.copies["row"].to_numpy()], np.int64)
+        return self.columns.fit(direction)
 
     # -- findings ---------------------------------------------------------------------------------------------
+
+    def saving(self, spans: iv.Spans, most_ns: float) -> int:
+        """Returns what is saved per step where the time of `spans` is, and no more than `most_ns` over all steps."""
+        return int(min(most_ns, iv.length(spans))) // self.steps
 
     def finding(
         self, rows: Places, *, spans: iv.Spans, most_ns: float = np.inf, note: str = "", direction: str = "", rule: str = "",
         title: str = "", fix: str = "", host: bool = False,
     ) -> Finding | None:  # fmt: skip
-        """Returns a finding whose saving is the time of `spans`, and no more than `most_ns` over all steps; None where that is nothing.
+        """Returns a finding whose saving is the time of `spans`, and no more than `most_ns` over all steps; None where that is too little.
 
         It is possible, not proven, where most of what it is about is uploaded once: later steps may not pay for it.
         """
-        saving = int(min(most_ns, iv.length(spans))) // self.steps
-        if not len(rows) or saving <= 0:
+        saving = self.saving(spans, most_ns)
+        if not len(rows) or saving <= 0 or saving < self.least:
             return None
-        main = direction or str(self.direction[rows][0])
+        main = direction or str(self.direction[rows[0]])
+        told = evidence(self, rows, spans, note, host=host) if self.asked(main, host) else ""
         return Finding(
-            evidence=evidence(self, rows, spans, note, host=host), saving=saving, rule=rule, title=title, fix=fix, page=PAGE,
+            evidence=told, saving=saving, rule=rule, title=title, fix=fix, page=PAGE,
             label="The copy" if len(rows) == 1 else how_many(len(rows), "copy", "copies"),
             color="host" if host else COLORS.get(main, "memcpy"),
             rows=rows, spans=spans, direction=main, host=host, candidate=main == "HtoD" and self.mostly_once(rows),
@@ -348,7 +466,7 @@ def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
     if not (own >= 0).any():
         return own
     start = found["call_start_ns"].to_numpy()
-    better = tree.nearest(program_frames(capture), h.parent, h.stop, own.astype(np.int32), start)
+    better = tree.nearest(program_frames(capture), h.parent, h.stop, own.astype(np.int32), start, h.end)
     return np.asarray(np.where(better >= 0, better, own), np.int64)
 
 

@@ -43,17 +43,14 @@ def redundant(context: CopyContext) -> Answer:
     where the recording names no modules, and then those that come after the step's first kernel on a stream that computes.
     Copies that came from the device in the same step are no constants.
     """
-    ours = (
-        context.inside
-        & (context.direction == "HtoD")
-        & (context.bytes > 0)
-        & (context.step >= 0)
-    )
-    rows = np.flatnonzero(ours & ~context.under(annotation=APART))
-    module = context.copies["module"].to_numpy()
+    ours = np.flatnonzero(context.inside & context.going("HtoD") & (context.bytes > 0) & (context.step >= 0))
+    if not len(ours) or len(context.where.rows) < context.thresholds.again_steps:
+        return None
+    rows = ours[~context.under(annotation=APART)[ours]]
+    module = context.columns.module
     named = bool((context.capture.device["module"].to_numpy() >= 0).any())
-    rows = rows[module[rows] >= 0] if named else rows[_after_first_kernel(context)[rows]]
-    if not len(rows) or len(context.where.rows) < context.thresholds.again_steps:
+    rows = rows[module[rows] >= 0] if named else rows[_after_first_kernel(context, rows)]
+    if not len(rows):
         return None
     name = arrays.codes(context.capture.host["name"])[np.maximum(module[rows], 0)] if len(context.capture.host) else module[rows]
     place = arrays.together(np.where(module[rows] >= 0, name, -1), context.path[rows], context.bytes[rows])
@@ -75,19 +72,18 @@ def _in_a_row(place: Places, step: np.ndarray[tuple[int], np.dtype[np.int64]], l
     return out
 
 
-def _after_first_kernel(context: CopyContext) -> Mask:
-    """Returns copies that start after the first kernel of their step, on a stream on which kernels run."""
+def _after_first_kernel(context: CopyContext, rows: Places) -> Mask:
+    """Returns which copies start after the first kernel of their step, on a stream on which kernels run."""
     device = context.capture.device
-    kernel = device["kind"].to_numpy() == S.KERNEL
+    kernel = np.flatnonzero(device["kind"].to_numpy() == S.KERNEL)
     step = device["step"].to_numpy()[kernel]
     start = device["start_ns"].to_numpy()[kernel]
     first = np.full(max(int(step.max(initial=-1)), int(context.step.max(initial=-1))) + 2, np.iinfo(np.int64).max)
     np.minimum.at(first, step, start)
-    both = (np.concatenate((device[c].to_numpy()[kernel], context.copies[c].to_numpy())) for c in ("device", "stream"))
-    lane = arrays.together(*both)
-    computes = np.zeros(int(lane.max(initial=-1)) + 1, np.bool_)
-    computes[lane[: len(step)]] = True
-    return np.asarray((context.start > first[context.step]) & computes[lane[len(step) :]], np.bool_)
+    stream, streams = pd.factorize(np.concatenate((device["stream"].to_numpy()[kernel], context.copies["stream"].to_numpy()[rows])))
+    lane = np.concatenate((device["device"].to_numpy()[kernel], context.columns.device[rows])).astype(np.int64) * len(streams) + stream
+    computes = np.isin(lane[len(kernel) :], pd.unique(lane[: len(kernel)]))
+    return np.asarray((context.start[rows] > first[context.step[rows]]) & computes, np.bool_)
 
 
 @rule(
@@ -99,7 +95,7 @@ def ping_pong(context: CopyContext) -> Answer:
     order, group = _sizes(context, "device")
     if not len(order):
         return None
-    back = context.direction[order] == "HtoD"
+    back = context.going("HtoD")[order]
     turns = (group[1:] == group[:-1]) & (back[1:] != back[:-1])
     turns &= context.start[order][1:] - context.end[order][:-1] <= context.thresholds.trip_gap_ns
     opens = np.flatnonzero(np.concatenate(([True], ~turns)))
@@ -120,7 +116,7 @@ def through_host(context: CopyContext) -> Answer:
     order, group = _sizes(context, "")
     if not len(order):
         return None
-    device, down = context.copies["device"].to_numpy()[order], context.direction[order] == "DtoH"
+    device, down = context.columns.device[order], context.going("DtoH")[order]
     last = np.maximum.accumulate(np.where(down, np.arange(len(order)), -1))  # the copy to the host before each
     safe = np.maximum(last, 0)
     fits = ~down & (last >= 0) & (group[safe] == group) & (device != device[safe])
@@ -144,18 +140,13 @@ def _sizes(context: CopyContext, by: str) -> tuple[Places, Places]:
 
     Those that are read as values are left out, and so are groups of one direction.
     """
-    ours = (
-        context.inside
-        & np.isin(context.direction, ("HtoD", "DtoH"))
-        & (context.bytes > context.thresholds.read_bytes)
-        & (context.step >= 0)
-    )
-    rows = np.flatnonzero(ours)
+    ours = context.inside & (context.bytes > context.thresholds.read_bytes) & (context.step >= 0)
+    if not (ours & context.going("HtoD")).any() or not (ours & context.going("DtoH")).any():
+        return np.zeros(0, np.intp), np.zeros(0, np.intp)
+    rows = np.flatnonzero(ours & context.going("HtoD", "DtoH"))
     rows = rows[np.argsort(context.start[rows], kind="stable")]
-    if not len(rows):
-        return rows, rows
     code = arrays.together(context.step[rows], context.bytes[rows], *([context.copies[by].to_numpy()[rows]] if by else []))
-    down = context.direction[rows] == "DtoH"
+    down = context.going("DtoH")[rows]
     groups = int(code.max()) + 1
     both = (np.bincount(code[down], minlength=groups) > 0) & (np.bincount(code[~down], minlength=groups) > 0)
     rows, code = rows[both[code]], code[both[code]]
@@ -180,7 +171,7 @@ def exposed(context: CopyContext) -> Answer:
     long = long_exposed(context)
     out = []
     for direction, fix in HIDE.items():
-        rows = np.flatnonzero(long & (context.direction == direction))
+        rows = np.flatnonzero(long & context.going(direction))
         size, time = context.bytes[rows], context.duration[rows]
         known = size >= 0
         peak = context.peaks.get(direction)
@@ -210,7 +201,9 @@ def pageable_loading(context: CopyContext) -> Answer:
     pinned memory can run behind computation; together never more than the exposed time. The host's wait for them comes on top, where
     the device is idle meanwhile.
     """
-    up = context.inside & (context.direction == "HtoD") & (context.bytes >= 0)
+    up = context.inside & context.going("HtoD") & (context.bytes >= 0)
+    if not (up & context.pageable).any():
+        return None
     often = up & ~context.once
     which = ""
     if often.any() and 10 * int(context.bytes[often].sum()) >= int(context.bytes[up].sum()):  # what comes once is left to others
@@ -234,8 +227,8 @@ def pageable_loading(context: CopyContext) -> Answer:
 
 def long_exposed(context: CopyContext) -> Mask:
     """Returns unclaimed copies over a link that take long, more than half of it while nothing computes."""
-    exposed = context.copies["exposed_ns"].to_numpy()
-    long = context.inside & (context.duration > context.thresholds.long_ns) & np.isin(context.direction, list(HIDE))
+    exposed = context.columns.exposed
+    long = context.inside & (context.duration > context.thresholds.long_ns) & context.going(*HIDE)
     return np.asarray(long & (exposed > context.thresholds.exposed_share * context.duration), np.bool_)
 
 
@@ -260,7 +253,9 @@ def faster_ns(context: CopyContext, moved: int, time_ns: int) -> float:
 )  # fmt: skip
 def managed(context: CopyContext) -> Answer:
     """Finds copies with an end in unified memory: they block the host, and pages move when they are touched."""
-    rows = np.flatnonzero(context.inside & context.managed & (context.direction != "Memset"))
+    rows = np.flatnonzero(context.inside & context.managed & ~context.going("Memset"))
+    if not len(rows):
+        return None
     return context.finding(rows, spans=_both(context, rows), note="copies of unified memory wait for the host")
 
 
@@ -286,22 +281,27 @@ def tiny(context: CopyContext) -> Answer:
     small = context.inside & (context.bytes >= 0) & (context.bytes < context.thresholds.tiny_bytes)
     out = []
     for direction in MOVES:
-        rows = np.flatnonzero(small & (context.direction == direction))
+        rows = np.flatnonzero(small & context.going(direction))
+        if len(rows) < context.thresholds.tiny_count:
+            continue
         steps, place, count = np.unique(context.step[rows], return_inverse=True, return_counts=True)
         many = count >= context.thresholds.tiny_count
         rows, place = rows[many[place]], place[many[place]]
         if not len(rows):
             continue
-        fit = context.fit(direction)
         total = np.bincount(place, context.bytes[rows], minlength=len(steps))[many]
         most = _without_longest(context, rows, place, len(steps))[many]
+        spans = context.on_device(rows)
+        if context.saving(spans, float(most.sum())) < context.least:
+            continue
+        fit = context.fit(direction)
         if fit is not None:
             most = np.minimum(most, np.maximum((count[many] - 1) * fit[0] - total / fit[1] * 1e9, 0))
         note = f"each waits about {human(round(fit[0]), 'ns')} before its first byte" if fit else "too few sizes to fit their latency"
         title = f"Many tiny copies, each mostly latency ({NAMES[direction].lower()})"
         fix = PACK.get(direction, PACK[""])
         fix = upload_fix(context, rows, fix) if direction == "HtoD" else fix
-        out.append(context.finding(rows, spans=context.on_device(rows), most_ns=float(most.sum()), note=note, title=title, fix=fix))
+        out.append(context.finding(rows, spans=spans, most_ns=float(most.sum()), note=note, title=title, fix=fix))
     return [found for found in out if found is not None]
 
 
@@ -314,11 +314,14 @@ def coalescable(context: CopyContext) -> Answer:
     run = runs(context)
     out = []
     for direction in MOVES:
-        rows = np.flatnonzero((run >= 0) & (context.direction == direction))
+        rows = np.flatnonzero((run >= 0) & context.going(direction))
         if not len(rows):
             continue
         ids, place, count = np.unique(run[rows], return_inverse=True, return_counts=True)
         most = _without_longest(context, rows, place, len(ids))
+        spans = context.on_device(rows)
+        if context.saving(spans, float(most.sum())) < context.least:
+            continue
         fit = context.fit(direction)
         if fit is not None:
             most = np.minimum(most, (count - 1) * fit[0])
@@ -326,21 +329,21 @@ def coalescable(context: CopyContext) -> Answer:
         title = f"Copies in a row could be one ({NAMES[direction].lower()})"
         fix = PACK.get(direction, PACK[""])
         fix = upload_fix(context, rows, fix) if direction == "HtoD" else fix
-        out.append(context.finding(rows, spans=context.on_device(rows), most_ns=float(most.sum()), note=note, title=title, fix=fix))
+        out.append(context.finding(rows, spans=spans, most_ns=float(most.sum()), note=note, title=title, fix=fix))
     return [found for found in out if found is not None]
 
 
 def runs(context: CopyContext) -> Places:
     """Returns the number of the run per copy, -1 outside."""
     out = np.full(len(context.copies), -1, np.intp)
-    own = context.inside & np.isin(context.direction, MOVES) & (context.bytes >= 0) & (context.bytes < context.thresholds.merge_bytes)
+    own = context.inside & context.going(*MOVES) & (context.bytes >= 0) & (context.bytes < context.thresholds.merge_bytes)
     rows = np.flatnonzero(own)
     at = context.position[rows]
     rows, at = rows[np.argsort(at)], np.sort(at)
     if not len(rows):
         return out
-    lane = context.copies[["device", "stream"]].to_numpy()[rows]
-    follows = (np.diff(at) == 1) & (lane[1:] == lane[:-1]).all(axis=1) & (context.direction[rows][1:] == context.direction[rows][:-1])
+    lane, direction = context.columns.lane[rows], context.columns.directions[0][rows]
+    follows = (np.diff(at) == 1) & (lane[1:] == lane[:-1]) & (direction[1:] == direction[:-1])
     follows &= (context.start[rows][1:] - context.end[rows][:-1] < context.thresholds.merge_gap_ns) & (
         context.step[rows][1:] == context.step[rows][:-1]
     )
@@ -376,10 +379,10 @@ READS: Final = {
 def waiting(context: CopyContext) -> Answer:
     """Finds copies that block the host, by what they are; those that run alone for longer than the device idles for them are left."""
     reason = context.waits["reason"].to_numpy(object)
-    alone = long_exposed(context) & (context.copies["exposed_ns"].to_numpy() > context.waits["idle_ns"].to_numpy())
+    alone = long_exposed(context) & (context.columns.exposed > context.waits["idle_ns"].to_numpy())
     blocks = context.inside & (reason != "") & ~alone
     read, small = reason == "tiny_read", (context.bytes >= 0) & (context.bytes < context.thresholds.tiny_bytes)
-    back, forth, sets = (context.direction == d for d in ("DtoH", "HtoD", "Memset"))
+    back, forth, sets = (context.going(d) for d in ("DtoH", "HtoD", "Memset"))
     masks = {
         "scalar_reads": blocks & read,
         "small_to_host": blocks & back & small & ~read,
@@ -435,14 +438,14 @@ def duplicates(context: CopyContext) -> Answer:
 
     Reported where those of one chain take more than 5 % of the step; the saving is their exposed time.
     """
-    named = context.under(operator=r"aten::(contiguous|clone|copy_)$")
-    rows = np.flatnonzero(context.inside & (context.direction == "DtoD") & (context.bytes > 0) & named)
+    rows = np.flatnonzero(context.inside & context.going("DtoD") & (context.bytes > 0))
+    rows = rows[context.under(operator=r"aten::(contiguous|clone|copy_)$")[rows]] if len(rows) >= 2 else rows
     if len(rows) < 2:
         return None
     at = context.position[rows]
     rows, at = rows[np.argsort(at)], np.sort(at)
-    lane = context.copies[["device", "stream"]].to_numpy()[rows]
-    same = (np.diff(at) == 1) & (lane[1:] == lane[:-1]).all(axis=1) & (context.bytes[rows][1:] == context.bytes[rows][:-1])
+    lane = context.columns.lane[rows]
+    same = (np.diff(at) == 1) & (lane[1:] == lane[:-1]) & (context.bytes[rows][1:] == context.bytes[rows][:-1])
     same &= (context.path[rows][1:] == context.path[rows][:-1]) & (context.step[rows][1:] == context.step[rows][:-1])
     rows = rows[np.append(same, False) | np.insert(same, 0, False)]
     if not len(rows):
@@ -465,9 +468,12 @@ def gradients(context: CopyContext) -> Answer:
 
     Those back out of a bucket prove themselves: only data parallelism without views of its buckets makes them.
     """
+    inside = context.inside & context.going("DtoD")
+    if not inside.any():
+        return None
     stored = context.under(operator=r"(autograd::engine::\S+ )?torch::autograd::AccumulateGrad")
     back = context.under(operator=r"torch\.distributed\.ddp\.reducer::copy_bucket_to_grad$")
-    rows = np.flatnonzero(context.inside & (context.direction == "DtoD") & (stored | back))
+    rows = np.flatnonzero(inside & (stored | back))
     if not len(rows):
         return None
     cloned = context.under(operator=r"aten::clone$")[rows]
@@ -499,9 +505,10 @@ def graph_inputs(context: CopyContext) -> Answer:
 
     Its clones are results that must outlive the next launch, and no inputs.
     """
-    if not _has(context, "cudaGraphLaunch") and not _has(context, "hipGraphLaunch"):
+    mask = context.inside & context.going("DtoD")
+    if not mask.any() or not (_has(context, "cudaGraphLaunch") or _has(context, "hipGraphLaunch")):
         return None
-    mask = context.inside & (context.direction == "DtoD") & context.under(operator=r"CompiledFunction(Backward)?$")
+    mask &= context.under(operator=r"CompiledFunction(Backward)?$")
     mask &= context.under(operator=r"aten::copy_$") & ~context.under(operator=r"aten::clone$")
     rows = np.flatnonzero(mask & ~context.copies["graph"].to_numpy())
     return context.finding(rows, spans=context.on_device(rows), note="copies of a compiled function outside of its graph")

@@ -57,7 +57,7 @@ def _below(context: TimeContext, rows: Ints, name: str) -> Mask:
     if not len(h.start):
         return np.zeros(len(rows), np.bool_)
     named = arrays.where(context.capture.host["name"], lambda n: name in n)
-    return np.asarray(tree.nearest(named, h.parent, h.stop, np.asarray(call, np.int32), h.start[np.maximum(call, 0)]) >= 0, np.bool_)
+    return np.asarray(tree.nearest(named, h.parent, h.stop, np.asarray(call, np.int32), h.start[np.maximum(call, 0)], h.end) >= 0, np.bool_)
 
 
 def _step(context: TimeContext, rows: Ints) -> Ints:
@@ -94,7 +94,7 @@ def buffer_broadcasts(context: TimeContext) -> Answer:
     packs = arrays.where(context.capture.host["name"], lambda n: n in PACKING) & (h.kind == S.OPERATOR)
     calls = np.flatnonzero(packs)
     forward = arrays.where(context.capture.host["name"], lambda n: DDP in n)
-    calls = calls[tree.nearest(forward, h.parent, h.stop, np.asarray(calls, np.int32), h.start[calls]) >= 0]
+    calls = calls[tree.nearest(forward, h.parent, h.stop, np.asarray(calls, np.int32), h.start[calls], h.end) >= 0]
     waits = iv.intersect(iv.union(h.start[calls], h.stop[calls]), host_idle(context.capture))
     idle = context.ledger.take_idle(waits)
     unit = device_word(context.capture)

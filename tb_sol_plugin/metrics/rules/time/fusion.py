@@ -240,7 +240,7 @@ def _below(context: TimeContext, rows: Ints, name: str) -> bool:
     mask = arrays.where(context.capture.host["name"], name.__eq__)
     host = context.ops["host"].to_numpy()[rows]
     host = host[host >= 0]
-    return bool(2 * (tree.nearest(mask, h.parent, h.stop, host, h.start[host]) >= 0).sum() > len(rows))
+    return bool(2 * (tree.nearest(mask, h.parent, h.stop, host, h.start[host], h.end) >= 0).sum() > len(rows))
 
 
 # -- Elementwise kernels that run one after another over the same elements -------------------------------------------

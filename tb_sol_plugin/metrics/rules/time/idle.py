@@ -16,7 +16,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT
-from tb_sol_plugin.metrics.rules.copies import KEYS, copy_context, findings_without
+from tb_sol_plugin.metrics.rules.copies import KEYS, Asked, copy_context, findings_without
 from tb_sol_plugin.metrics.rules.copies.context import CopyContext
 from tb_sol_plugin.metrics.rules.copies.patterns import upload_fix
 from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_text, rule, subject_verb, time_text, times_text
@@ -442,13 +442,13 @@ COPY_RULES: Final = tuple(f"copies_{key}" for key in KEYS)
 @rule(*COPY_RULES)
 def copies_inside(context: TimeContext) -> Answer:
     """Finds copies inside of the device: gradients stored by copying, inputs of graphs, the same bytes again, tiny ones."""
-    return _claimed(context, [f for f in _findings(context) if f.direction == "DtoD" and not f.host])
+    return _claimed(context, _findings(context, lambda direction, host: direction == "DtoD" and not host))
 
 
 @rule(*COPY_RULES)
 def copies(context: TimeContext) -> Answer:
     """Finds copies that block the host while the device is idle, and copies over a link that nothing hides, each by its cause."""
-    return _claimed(context, [f for f in _findings(context) if f.direction != "DtoD" or f.host])
+    return _claimed(context, _findings(context, lambda direction, host: direction != "DtoD" or host))
 
 
 @rule("exposed_copies", title="Copies are not hidden behind computation", page="memcpy", label="Memory copies", color="memcpy")
@@ -487,8 +487,8 @@ def _hide_copies(copies: CopyContext, rows: Ints, direction: str) -> str:
     return upload_fix(copies, np.flatnonzero(of), fix)
 
 
-def _findings(context: TimeContext) -> list[Finding]:
-    """Returns the findings about copies that no other finding holds and time that none has claimed."""
+def _findings(context: TimeContext, asked: Asked) -> list[Finding]:
+    """Returns the findings asked for about copies that no other finding holds and time that none has claimed."""
     copies = records.copies(context.capture, context.part.device)
     row, owner = copies["row"].to_numpy(), context.waterfall.work.owner
     call = owner[row].astype(np.int64) if len(owner) == len(context.ledger.copies) else np.full(len(row), -1)
@@ -497,7 +497,7 @@ def _findings(context: TimeContext) -> list[Finding]:
     held &= context.waterfall.own[row] > 0  # what runs behind other work has no time to claim
     limits, least = bandwidth.peaks(context.spec), replace(DEFAULT, least_share=LEAST)
     taken = iv.subtract(context.waterfall.idle, context.idle)
-    found = findings_without(context.capture, context.part, limits, least, claimed=np.flatnonzero(held), taken=taken)
+    found = findings_without(context.capture, context.part, limits, least, claimed=np.flatnonzero(held), taken=taken, asked=asked)
     return [f for f in found if f.saving >= context.least]
 
 

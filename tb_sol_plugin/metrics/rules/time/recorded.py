@@ -61,7 +61,7 @@ def collectives(capture: Capture, rows: Ints) -> npt.NDArray[np.object_]:
         said = [at.named(capture, kind, lambda n: bool(collective(n))) for kind in (S.OPERATOR, S.ANNOTATION)]
         named = at.mask_of(capture, np.concatenate(said))
         call = device["call"].to_numpy()[rows].astype(np.int64)
-        above = tree.nearest(named, h.parent, h.stop, np.asarray(call, np.int32), h.start[np.maximum(call, 0)])
+        above = tree.nearest(named, h.parent, h.stop, np.asarray(call, np.int32), h.start[np.maximum(call, 0)], h.end)
         out = np.where(above >= 0, _kinds(capture.host["name"], np.maximum(above, 0)), out)
     table = capture.tables["collectives"]
     if len(table):
@@ -88,7 +88,7 @@ def compiled_calls(capture: Capture, rows: Ints) -> Mask:
     if not len(h.start):
         return np.zeros(len(rows), np.bool_)
     region = memo(capture, ("recorded.regions",), lambda: arrays.where(capture.host["name"], lambda n: REGION.match(n) is not None))
-    above = tree.nearest(region, h.parent, h.stop, np.asarray(rows, np.int32), h.start[np.maximum(rows, 0)])
+    above = tree.nearest(region, h.parent, h.stop, np.asarray(rows, np.int32), h.start[np.maximum(rows, 0)], h.end)
     return np.asarray(above >= 0, np.bool_)
 
 
@@ -201,7 +201,7 @@ def busiest_line(capture: Capture, spans: iv.Spans) -> tuple[str, int, Ints]:
     own = at.mask_of(capture, rows)
     time = np.zeros(len(h.start), np.int64)
     time[rows] = iv.overlap_with(h.start[rows], h.stop[rows], spans)
-    above = tree.nearest(own, h.parent, h.stop, h.parent[rows], h.start[rows])
+    above = tree.nearest(own, h.parent, h.stop, h.parent[rows], h.start[rows], h.end)
     inner = time.copy()
     np.subtract.at(inner, above[above >= 0], time[rows[above >= 0]])
     (name,), most = arrays.largest([capture.host["name"]], rows, np.maximum(inner[rows], 0).astype(np.float64))

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tb_sol_plugin.metrics.rules.copies import context, copy_context, findings_without
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.model.query import Query
 from tests.support.copy_findings import KIB, US, found, steps
 from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back
 
 STEP = 20_000 * US
 
@@ -135,3 +139,18 @@ def test_a_copy_to_another_device_through_the_host_is_a_finding(tmp_path: Path) 
 )
 def test_distant_small_or_unequal_copies_do_not_go_through_the_host(trace: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
     assert "through_host" not in found(trips(**{"devices": (0, 1), **trace}), tmp_path)
+
+
+def test_evidence_is_written_only_for_findings_that_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a recording with a finding about uploads
+    c = read_back(uploaded([0, 1, 2]), tmp_path)
+    where = scope(c, Query())
+    written = []
+    monkeypatch.setattr(context, "evidence", lambda *a, **k: written.append(a) or "evidence")
+    # WHEN only copies inside of the device are asked for THEN nothing is found, and nothing is put into words
+    assert findings_without(c, where, {}, asked=lambda direction, host: direction == "DtoD") == [] and not written
+    # AND WHEN all are asked for THEN each finding is put into words once
+    rules = [f.rule for f in findings_without(c, where, {})]
+    assert "redundant_upload" in rules and len(written) == len(rules)
+    # AND what does not depend on claims is found once for both
+    assert copy_context(c, where, {}).columns is copy_context(c, where, {}).columns
