@@ -99,10 +99,10 @@ def each(values: Objects, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
 
 
 def together(*keys: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
-    """Returns one number per row, the same for rows that are equal in every key, in order of first use."""
-    code = np.asarray(pd.factorize(keys[0])[0], np.int64)
+    """Returns one number per row, the same for rows that are equal in every key (nan is equal to nan), in order of first use."""
+    code = np.asarray(pd.factorize(keys[0], use_na_sentinel=False)[0], np.int64)
     for key in keys[1:]:
-        part, distinct = pd.factorize(key)
+        part, distinct = pd.factorize(key, use_na_sentinel=False)
         code = np.asarray(pd.factorize(code * max(len(distinct), 1) + part)[0], np.int64)
     return code
 

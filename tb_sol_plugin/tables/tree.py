@@ -7,6 +7,8 @@ that trusts the ends, level by level, gives a wrong tree.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -34,6 +36,18 @@ def preorder(thread: Rows, start: Ints, end: Ints, rank: npt.NDArray[np.int8]) -
         tie_kernel(key[order], order, end, rank)
         return order
     return np.lexsort((rank, -end, start, thread))
+
+
+def levels(parent: Ints) -> Iterator[Ints]:
+    """Yields the rows of each level, the roots (parent -1) first, ascending within a level; parents in any order. O(n log n)."""
+    children = np.argsort(parent, kind="stable")
+    begin, end = (np.searchsorted(parent[children], np.arange(len(parent)), side) for side in ("left", "right"))
+    level = np.flatnonzero(parent < 0)
+    while len(level):
+        yield level
+        many = end[level] - begin[level]
+        within = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+        level = np.sort(children[np.repeat(begin[level], many) + within])
 
 
 def nest(thread: Rows, start: Ints, end: Ints) -> tuple[Rows, Rows, Rows, Mask]:

@@ -200,6 +200,7 @@ def _figure(table: pd.DataFrame) -> FigureSection:
     across: list[F.Plain] = []
     up: list[F.Plain] = []
     data: list[F.Plain] = []
+    by_direction = {str(d): g.set_index("bin").reindex(range(len(bins))) for d, g in table.groupby("direction", sort=False)}
     for panel, (column, name, unit) in enumerate(PANELS):
         suffix = str(panel + 1) if panel else ""
         top = float(table.groupby("bin")[column].sum().max())
@@ -209,9 +210,8 @@ def _figure(table: pd.DataFrame) -> FigureSection:
         across.append(F.axis(f"{name}, {text}" if text else name, domain=domain, anchor=f"y{suffix}", rangemode="tozero", nticks=5))
         order: F.Plain = {"type": "category", "categoryorder": "array", "categoryarray": bins, "autorange": "reversed"}
         up.append(F.axis(showticklabels=panel == 0, anchor=f"x{suffix}") | order)
-        for direction in [d for d in records.DIRECTIONS if (table["direction"] == d).any()]:
-            subset = table[table["direction"] == direction].set_index("bin").reindex(range(len(bins)))
-            values = subset[column].fillna(0).to_numpy(np.float64)
+        for direction in [d for d in records.DIRECTIONS if d in by_direction]:
+            values = by_direction[direction][column].fillna(0).to_numpy(np.float64)
             data.append({
                 "type": "bar", "orientation": "h", "name": records.NAMES[direction], "y": bins, "x": (values / factor).tolist(),
                 "xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "marker": F.fill(records.COLORS.get(direction, "other")),

@@ -6,12 +6,14 @@ is that of backward operators linked to forward operators inside its calls. A mo
 
 from __future__ import annotations
 
+import math
 import re
 from typing import ClassVar, Final, Literal
 
 import msgspec
 import numpy as np
 import pandas as pd
+import xxhash
 
 from tb_sol_plugin.analyses.time import modules_tables as rows_of
 from tb_sol_plugin.analyses.time.modules_tables import headline, module_source, node_names, notices, row_names, worded
@@ -67,6 +69,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
+from tb_sol_plugin.tables.arrays import Floats
 from tb_sol_plugin.units import capitalized, human
 
 MOST_NAMED = 500
@@ -257,10 +260,19 @@ def _keys(nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str]:
     seen: dict[str, int] = {}
     for row in rows:
         own = f"{row.class_name}×{len(row.nodes)}" if row.merged else row.name
-        path = f"{keys[row.parent]}/{own}" if row.parent >= 0 else own
+        path = _below(keys[row.parent] if row.parent >= 0 else "", own)
         count = seen[path] = seen.get(path, 0) + 1
         keys.append(path if count == 1 else f"{path}~{count}")
     return keys
+
+
+def _below(above: str, own: str) -> str:
+    """Returns the key of what stands below another: its key and the own name, the former as a checksum where modules nest so deeply that
+    keys would outgrow all else.
+    """
+    if len(above) > LONGEST_KEY:
+        above = f"~{xxhash.xxh3_64_hexdigest(above.encode())}"
+    return f"{above}/{own}" if above else own
 
 
 # -- Facts ------------------------------------------------------------------------------------------------------------
@@ -410,6 +422,8 @@ def _facts_section(facts: dict[str, int | None]) -> FactsSection:
 # a box per instance, as wide as its time, in the color of its efficiency.
 
 
+LONGEST_KEY: Final = 2_000
+"""Letters of the key of a row, which below that names all modules around it."""
 CHART_PIXELS: Final = 1150.0
 """Width of the icicle on a usual screen, to choose what its boxes say."""
 
@@ -432,33 +446,34 @@ def icicle(
     """
     row_of = {n: i for i, row in enumerate(rows) for n in row.nodes}
     path: list[str] = []
-    position = {int(n): i for i, n in enumerate(nodes["node"].tolist())}
-    for i, (up, name) in enumerate(zip(nodes["parent"].tolist(), nodes["name"].tolist(), strict=True)):
-        above = position.get(int(up), -1)
-        path.append((path[above] + "/" if above >= 0 else "") + f"{name}#{i}")
+    position = {n: i for i, n in enumerate(nodes["node"].tolist())}
+    above = [position.get(up, -1) for up in nodes["parent"].tolist()]
+    for i, (up, name) in enumerate(zip(above, nodes["name"].tolist(), strict=True)):
+        path.append(_below(path[up] if up >= 0 else "", f"{name}#{i}"))
     has_time = bool(time.sum())
     width = asked if asked != "device" or has_time else "host"
     values = {"device": time, "host": nodes["host_total_ns"], "flop": nodes["flop"]}[width]
     value = np.nan_to_num(values.to_numpy(dtype=np.float64))
-    value = _bounded(nodes, position, value)
-    shown = set(np.argsort(-value, kind="stable")[:limit][value[np.argsort(-value, kind="stable")[:limit]] > 0].tolist())
-    sol, measured = nodes["sol_ns"].to_numpy(float), nodes["measured_ns"].to_numpy(float)
+    value = _bounded(above, value)
+    widest = np.argsort(-value, kind="stable")[:limit]
+    shown = set(widest[value[widest] > 0].tolist())
+    sol, measured = nodes["sol_ns"].to_numpy(float).tolist(), nodes["measured_ns"].to_numpy(float).tolist()
+    kinds = nodes["class_name"].tolist()
     unit = "FLOP" if width == "flop" else "ns"
     pixels = value / max(float(value[nodes["parent"].to_numpy() < 0].sum()), 1.0) * CHART_PIXELS
     boxes: dict[str, list[Scalar]] = {k: [] for k in ("ids", "labels", "parents", "values", "text", "hovertext", "customdata")}
     colors: list[str] = []
     for i in sorted(shown):
-        efficiency = float(sol[i] / measured[i]) if measured[i] > 0 and np.isfinite(sol[i]) else None
-        above = position.get(int(nodes["parent"].iloc[i]), -1)
+        efficiency = sol[i] / measured[i] if measured[i] > 0 and math.isfinite(sol[i]) else None
         name = names[i]
         share = f", {human(value[i] / whole, 'ratio')} of device time" if whole and width == "device" else ""
         text = f"efficiency {human(efficiency, 'ratio')}" if efficiency is not None else "no cost model"
         boxes["ids"].append(path[i])
-        boxes["parents"].append(path[above] if above in shown else "")
+        boxes["parents"].append(path[above[i]] if above[i] in shown else "")
         boxes["labels"].append(name)
         boxes["values"].append(float(value[i]))
         boxes["text"].append(_box_text(name, efficiency, float(pixels[i])))
-        kind = str(nodes["class_name"].iloc[i])
+        kind = str(kinds[i])
         titled = f"<b>{name}</b>" if name.startswith(kind) else f"<b>{name}</b> {kind}"
         boxes["hovertext"].append(f"{titled}<br>{human(float(value[i]), unit)}{share}<br>{text}")
         boxes["customdata"].append(keys[row_of[i]])
@@ -507,13 +522,15 @@ def _box_text(name: str, efficiency: float | None, pixels: float) -> str:
     return ""
 
 
-def _bounded(nodes: pd.DataFrame, position: dict[int, int], value: np.ndarray) -> np.ndarray:
-    """Returns widths in which children never outgrow their parent, as a drawing of totals wants it: parents are raised to the sum."""
-    below = np.zeros(len(value))
-    out = value.copy()
-    for i in reversed(range(len(value))):
+def _bounded(above: list[int], value: Floats) -> Floats:
+    """Returns widths in which children never outgrow their parent, as a drawing of totals wants it: parents are raised to the sum.
+
+    above: place of the parent, before its children; -1 at a root.
+    """
+    out = value.tolist()
+    below = [0.0] * len(out)
+    for i in reversed(range(len(out))):
         out[i] = max(out[i], below[i])
-        up = position.get(int(nodes["parent"].iloc[i]), -1)
-        if up >= 0:
-            below[up] += out[i]
-    return out
+        if above[i] >= 0:
+            below[above[i]] += out[i]
+    return np.array(out, np.float64)

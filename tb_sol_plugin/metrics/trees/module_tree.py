@@ -19,6 +19,7 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays, tree
 
 # -- Names of modules and phases as a person reads them --------------------------------------------------------------
 
@@ -141,7 +142,7 @@ def _tree(capture: Capture) -> ModuleTree:
     place = np.full(len(h.start), -1, np.int64)
     place[rows] = np.arange(len(rows))
     parent = np.where(above >= 0, place[np.maximum(above, 0)], -1)
-    own = pd.factorize(pd.MultiIndex.from_arrays([name, module_id[rows]]))[0].astype(np.int64)
+    own = arrays.together(name, module_id[rows])
     _adopt(capture, rows, place, parent, own)
     parent = _folded(parent, own)
     node, node_parent, first = _nodes(parent, own, h.start[rows])
@@ -232,20 +233,18 @@ def _nodes(parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64], start: npt
     node = np.full(len(parent), -1, np.int64)
     node_parent: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
     first: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    owns = int(own.max(initial=0)) + 1
     count = 0
-    level = np.flatnonzero(parent < 0)
-    while len(level):
+    for level in tree.levels(parent):
         level = level[np.argsort(start[level], kind="stable")]
         up = np.where(parent[level] >= 0, node[np.maximum(parent[level], 0)], -1)
-        code, unique = pd.factorize(pd.MultiIndex.from_arrays([up, own[level]]))
+        code, unique = pd.factorize((up + 1) * owns + own[level])
         node[level] = code + count
         at_first = np.full(len(unique), len(level), np.int64)
         np.minimum.at(at_first, code, np.arange(len(level)))
         node_parent.append(up[at_first])
         first.append(level[at_first])
         count += len(unique)
-        placed = node >= 0
-        level = np.flatnonzero(~placed & (parent >= 0) & placed[np.maximum(parent, 0)])
     return node, np.concatenate(node_parent), np.concatenate(first)
 
 

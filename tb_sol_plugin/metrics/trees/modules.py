@@ -351,15 +351,17 @@ def _by_class(frame: pd.DataFrame) -> list[MergedRow]:
 
 def _below_itself(frame: pd.DataFrame) -> Mask:
     """Returns per row of `module_times` whether a node of the same instance stands above it."""
-    position = {int(n): i for i, n in enumerate(frame["node"].tolist())}
-    names = frame["name"].tolist()
-    above: list[frozenset[str]] = []
+    nodes, ups, names = (frame[c].tolist() for c in ("node", "parent", "name"))
     out = np.zeros(len(frame), bool)
-    for i, up in enumerate(frame["parent"].tolist()):
-        outer = position.get(int(up), -1)
-        around = above[outer] | {names[outer]} if outer >= 0 else frozenset()
-        above.append(around)
-        out[i] = names[i] in around
+    around: list[int] = []
+    """Rows above the present one: rows are in preorder."""
+    inside: dict[str, int] = {}
+    for i, up in enumerate(ups):
+        while around and nodes[around[-1]] != up:
+            inside[names[around.pop()]] -= 1
+        out[i] = inside.get(names[i], 0) > 0
+        around.append(i)
+        inside[names[i]] = inside.get(names[i], 0) + 1
     return out
 
 

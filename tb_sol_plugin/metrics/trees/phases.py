@@ -25,6 +25,7 @@ from tb_sol_plugin.metrics.work.counted import counted_rows
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Rows
 
 STEP: Final = "ProfilerStep"
@@ -57,22 +58,20 @@ def _tree(capture: Capture) -> PhaseTree:
     place = np.full(len(h.start), -1, np.int64)
     place[rows] = np.arange(len(rows))
     parent = np.where(above >= 0, place[np.maximum(above, 0)], -1)
-    name = capture.host["name"].cat.codes.to_numpy()[rows]
+    name = capture.host["name"].cat.codes.to_numpy()[rows].astype(np.int64)
     texts = capture.host["name"].cat.categories
     nodes = _Nodes()
     node = np.full(len(rows), -1, np.int64)
-    level = np.flatnonzero(parent < 0)
-    while len(level):
+    for level in tree.levels(parent):
         up = np.where(parent[level] >= 0, node[np.maximum(parent[level], 0)], -1)
-        code, unique = pd.factorize(pd.MultiIndex.from_arrays([up, name[level]]))
+        code, unique = pd.factorize((up + 1) * len(texts) + name[level])
         earliest = np.full(len(unique), np.iinfo(np.int64).max)
         np.minimum.at(earliest, code, h.start[rows[level]])
         target = np.zeros(len(unique), np.int64)
-        for i, (above_node, text) in enumerate(unique.tolist()):
+        for i, key in enumerate(unique.tolist()):
+            above_node, text = key // len(texts) - 1, key % len(texts)
             target[i] = nodes.below(above_node, phase_parts(str(texts[text])), int(earliest[i]))
         node[level] = target[code]
-        placed = node >= 0
-        level = np.flatnonzero(~placed & (parent >= 0) & placed[np.maximum(parent, 0)])
     return _ordered(capture, rows, node, nodes)
 
 

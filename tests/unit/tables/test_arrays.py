@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.tables.arrays import exact_sums, factorize, known, known_sums, known_total, ranked, texts, whole_numbers
+from tb_sol_plugin.tables.arrays import exact_sums, factorize, known, known_sums, known_total, ranked, texts, together, whole_numbers
 
 NAN = float("nan")
 
@@ -42,3 +42,9 @@ def test_rows_are_alike_only_where_all_columns_agree_however_large_their_numbers
     # THEN rows 0 and 3 are alike, and 2 and 4, numbered in order of first appearance
     code, first = factorize(columns)
     assert code.tolist() == [0, 1, 2, 0, 2] and first.tolist() == [0, 1, 2]
+
+
+def test_rows_are_together_where_every_key_is_equal_nan_included() -> None:
+    # GIVEN a key with nan twice, beside another key that tells two of three rows apart
+    assert together(np.array([NAN, 1.0, NAN, NAN]), np.array([2, 2, 2, 3])).tolist() == [0, 1, 0, 2]
+    assert together(np.array([5, 5, 6]), np.array([NAN, 0.0, NAN])).tolist() == [0, 1, 2]

@@ -152,3 +152,14 @@ def test_the_nearest_row_is_found_in_near_linear_time_at_any_depth(compiled: boo
     seconds(100)
     # AND 100,000 levels take what a walk level by level (some 5e9 steps) never could
     assert seconds(100_000) < 1.5
+
+
+@given(st.lists(st.integers(-1, 30), max_size=30))
+def test_levels_are_those_of_a_walk_from_the_roots(ups: list[int]) -> None:
+    # GIVEN parents in any order, some of them themselves or in a circle THEN each row that a root reaches is in the level of its depth
+    parent = np.array([up if up < len(ups) else -1 for up in ups], np.int64)
+    expected, level = [], [i for i, up in enumerate(parent) if up < 0]
+    while level:
+        expected.append(level)
+        level = sorted(i for i, up in enumerate(parent) if up in level)
+    assert [found.tolist() for found in tree.levels(parent)] == expected
