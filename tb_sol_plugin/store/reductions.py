@@ -6,10 +6,7 @@ thousand captures may be larger than the cache, and their reductions must outlas
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import tempfile
 import threading
 import time
 from collections import OrderedDict
@@ -25,22 +22,19 @@ import msgspec
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook
 from tb_sol_plugin.errors import BadInput, SolError, StillLoading, WorkerKilled
 from tb_sol_plugin.model.recordings import Recording, RecordingReduction, Reduced, Reducer, natural
-from tb_sol_plugin.store import files, seal
+from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import MEMORY_KINDS, SOL_CAPTURE, attached_state, attached_to, companions, shown_with_another
+from tb_sol_plugin.store.kept import KeptFiles
 from tb_sol_plugin.store.load import SETTLE_SECONDS, State, open_here
 from tb_sol_plugin.store.names import rank_in
-from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory, private
+from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
 
 P = TypeVar("P", bound=msgspec.Struct)
 
 LARGEST: Final = 2 << 20
 """Bytes of one encoded reduction at most."""
 FOLDER: Final = "parts"
-KEEP: Final = 20
-"""Reductions get one twentieth of the size that the cache may have."""
-_PARTIAL: Final = ".new-"
-_STALE: Final = 3600.0
 
 
 @dataclass(frozen=True)
@@ -64,88 +58,11 @@ class MadeReduction(NamedTuple):
     kept: bool
 
 
-class ReductionFiles:
-    """Keeps encoded reductions in a directory; None keeps nothing. Methods never raise for reasons of the disk."""
+class ReductionFiles(KeptFiles):
+    """Encoded reductions, each under the key that `WantedReduction` gives it."""
 
     def __init__(self, cache: Path | None, limit_bytes: int = 0) -> None:
-        self.directory = cache / FOLDER if cache is not None else None
-        self.limit_bytes = limit_bytes // KEEP
-
-    def load(self, key: str) -> bytes | None:
-        """Returns an encoded reduction; None if there is none or it is damaged (then it is removed)."""
-        if self.directory is None:
-            return None
-        path = self._path(key)
-        try:
-            body = seal.unsealed(path.read_bytes(), key)
-        except OSError:
-            return None
-        if body is None or _decoded(body) is None:
-            seal.report_damage(f"{FOLDER}/{key}", "another checksum" if body is None else "another form")
-            _remove(str(path))
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)
-        return body
-
-    def save(self, key: str, body: bytes) -> bool:
-        """Write a reduction under a temporary name and rename it; False if the disk does not let us."""
-        if self.directory is None:
-            return False
-        path, partial = self._path(key), ""
-        try:
-            for folder in (self.directory.parent, self.directory, path.parent):
-                private(folder)
-            handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=path.parent)
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(seal.sealed(body, key))
-            os.replace(partial, path)
-        except OSError as error:
-            if partial:
-                _remove(partial)
-            seal.log.warning("the result of a recording cannot be kept on disk (%s)", error.strerror or type(error).__name__)
-            return False
-        return True
-
-    def evict(self) -> int:
-        """Remove the reductions used longest ago until the limit holds, and what broken writers left. Returns how many."""
-        found: list[tuple[float, int, str]] = []
-        gone = 0
-        for folder in self._folders():
-            with contextlib.suppress(OSError):
-                for item in os.scandir(folder):
-                    info = item.stat()
-                    if item.name.startswith(_PARTIAL):
-                        gone += time.time() - info.st_mtime > _STALE and _remove(item.path)
-                    else:
-                        found.append((info.st_mtime, info.st_size, item.path))
-        total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
-            if not self.limit_bytes or total <= self.limit_bytes:
-                break
-            gone += _remove(path)
-            total -= size
-        return gone
-
-    def _folders(self) -> list[str]:
-        if self.directory is None:
-            return []
-        try:
-            return [item.path for item in os.scandir(self.directory) if item.is_dir()]
-        except OSError:
-            return []
-
-    def _path(self, key: str) -> Path:
-        assert self.directory is not None
-        return self.directory / key[:2] / f"{key}.part"
-
-
-def _remove(path: str) -> bool:
-    try:
-        os.remove(path)
-    except OSError:
-        return False
-    return True
+        super().__init__(cache, FOLDER, limit_bytes, lambda body: _decoded(body) is not None)
 
 
 def make_reduction(wanted: WantedReduction, options: StoreOptions) -> MadeReduction:

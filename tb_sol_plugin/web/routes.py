@@ -7,154 +7,34 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-import msgspec
 from flask import Blueprint, Flask, Response, current_app, request, send_file
 
-from tb_sol_plugin.devices import limits as devices
 from tb_sol_plugin.errors import BadInput, BadQuery, Changed, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.answer import AnalysisRequest, Inputs, collect
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import parse
-from tb_sol_plugin.model.recordings import WORDS, Recording
-from tb_sol_plugin.model.registry import availability, failures, get, registry
+from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.model.registry import get, registry
 from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
 from tb_sol_plugin.model.rows import TableRows
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
-from tb_sol_plugin.store.join import MEMORY_KINDS, companions
-from tb_sol_plugin.store.names import labels, rank_in
 from tb_sol_plugin.store.options import Memo
-from tb_sol_plugin.store.scan import Listing
-from tb_sol_plugin.store.store import ScanState, Store
+from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import http, tables, wire
+from tb_sol_plugin.web.answers import KeptAnswers, key_on_disk
 from tb_sol_plugin.web.http import Packed, WarmUp, body_of, fault_body, pack, pack_json, pages, reply
+from tb_sol_plugin.web.listings import catalog, listed_runs, notes, offered_analyses, workers
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.search import search as find
 from tb_sol_plugin.web.summaries import note_overview, summaries
 from tb_sol_plugin.web.wire import csv_of
-
-if TYPE_CHECKING:
-    pass
-
-
-# -- what the listings hold: runs, facts, the catalog of analyses ----------------------------------------------------
-
-
-MOST_REJECTED = 500
-"""Files listed as not taken; the counts go on."""
-
-
-def listed_runs(store: Store, options: WebOptions, state: ScanState, listing: Listing) -> wire.Runs:
-    """Returns all runs with the state of every file, and what was not taken."""
-    errors = [*listing.errors, *([store.failed] if store.failed else [])]
-    scan = wire.Scan(
-        state=state, files=listing.files, unrelated=listing.unrelated, directories=listing.directories, elapsed_ms=listing.elapsed_ms,
-        roots=[root.label for root in store.roots], stopped=listing.stopped, errors=errors,
-    )  # fmt: skip
-    rejected = [wire.Rejected(r.file, r.size, r.what, r.note) for r in listing.rejected[:MOST_REJECTED]]
-    found = [wire.Run(name, workers(store, recordings)) for name, recordings in listing.runs.items()]
-    return wire.Runs(scan, found, rejected, wire.Features(options.original, options.bind_all, __version__), notes(store))
-
-
-def notes(store: Store) -> list[str]:
-    """Returns what a reader should know of the server."""
-    note = store.loader.cache.note
-    return [*([note] if note else []), *store.device_notes()]
-
-
-def workers(store: Store, recordings: Sequence[Recording], facts: bool = False) -> list[wire.Worker]:
-    """Returns workers of a run in natural order; with what is known of files that were read."""
-    by_worker: dict[str, list[Recording]] = {}
-    for recording in recordings:
-        by_worker.setdefault(recording.worker, []).append(recording)
-    pairs = companions(tuple(recordings))
-    out = []
-    for name, every in by_worker.items():
-        own, shown = _in_order(every, pairs)
-        spans = [_span(store, r, shown[r.span], facts, pairs.get(r)) for r in own]
-        recorded = next((s.facts.rank for s in spans if s.facts is not None and s.facts.rank is not None), None)
-        out.append(wire.Worker(name, recorded if recorded is not None else rank_in(name), spans))
-    return out
-
-
-def _in_order(recordings: Sequence[Recording], pairs: Mapping[Recording, Recording]) -> tuple[list[Recording], dict[str, str]]:
-    """Returns (recordings of a worker, what a person calls their spans); what is shown with another one stands first: the last is shown
-    first.
-    """
-    attached = [r for r in recordings if r.kind in MEMORY_KINDS and r in pairs]
-    rest = [r for r in recordings if r not in attached]
-    return attached + rest, {r.span: WORDS[r.kind] for r in attached} | labels(r.span for r in rest)
-
-
-def _span(store: Store, recording: Recording, label: str, facts: bool, other: Recording | None) -> wire.Span:
-    state, error = store.loader.state(recording)
-    span = wire.Span(recording.span, label, recording.file, recording.size, recording.mtime, state, recording.kind)
-    span.companion = wire.Companion(other.worker, other.span, other.file) if other is not None else None
-    if error is not None:
-        span.error = body_of(error)
-    if facts and state == "ready":
-        known = store.loader.cache.facts(cache_key(recording))
-        span.facts = wire.facts_of(known) if known is not None else None
-    return span
-
-
-def catalog() -> wire.Analyses:
-    """Returns every analysis, no recording in mind."""
-    return wire.Analyses("catalogue", _infos(None), [], None, "", list(devices.known_keys()), dict(failures()) or msgspec.UNSET)
-
-
-def offered_analyses(capture: Capture, limits: str = "", workers: int = 1, others: bool = True) -> wire.Analyses:
-    """Returns what can be asked of a capture: analyses, steps, the limits it is measured against.
-
-    workers: of its run. others: whether there is another recording to compare it with.
-    """
-    device, note = _device(capture, limits)
-    return wire.Analyses("ready", _infos(capture, workers, others), _steps(capture), device, note, list(devices.choices(capture.devices)))
-
-
-def _infos(capture: Capture | None, workers: int = 1, others: bool = True) -> list[wire.AnalysisInfo]:
-    out = []
-    for item in registry().values():
-        missing = availability(item, capture, workers, others) if capture is not None else None
-        because, record, argument = (missing.because, missing.record_it_with, missing.argument) if missing is not None else ("", "", "")
-        count = item.count(capture) if item.count is not None and capture is not None else 0
-        fields = [
-            wire.QueryField(f.name, f.type, f.default, f.choices, f.label, f.doc, f.page, f.slider, f.group, f.seldom)
-            for f in item.fields
-            if f.name not in item.query.LOCAL
-        ]
-        out.append(wire.AnalysisInfo(
-            item.name, item.title, item.question, item.group, item.order, item.icon, missing is None, because, record, argument, fields,
-            count, item.under, item.without_recording is not None,
-        ))  # fmt: skip
-    return out
-
-
-def _steps(capture: Capture) -> list[wire.Step]:
-    if capture.facts.pseudo_step:
-        return []
-    table = capture.steps
-    columns = (table["number"], table["name"], table["start_ns"], table["end_ns"], table["complete"])
-    return [wire.Step(n, str(name), start, end - start, ok) for n, name, start, end, ok in zip(*(c.tolist() for c in columns), strict=True)]
-
-
-def _device(capture: Capture, limits: str) -> tuple[wire.Device | None, str]:
-    try:
-        spec = devices.device_for(capture, limits)
-    except BadQuery as error:
-        return None, error.message
-    if spec is None:
-        return None, devices.why_no_limits(capture)
-    figures = [wire.Figure(f.name, f.label, f.value, f.unit, f.provenance, f.source) for f in devices.figures(spec)]
-    unsure = [f.name for f in figures if f.provenance == "unverified"]
-    return wire.Device(spec.key, spec.name, spec.method, unsure, spec.source, spec.notes, devices.caution(spec), figures), ""
-
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
 
@@ -176,7 +56,7 @@ class Gathering(StillLoading):
 
 @dataclass(frozen=True)
 class Context:
-    """What the routes of one app share. rows: of large tables, by version of their report and section."""
+    """What the routes of one app share. rows: of large tables, by version of their report and section. kept: answers on disk."""
 
     store: Store
     options: WebOptions
@@ -184,6 +64,7 @@ class Context:
     rows: Memo[TableRows]
     faults: dict[object, wire.ErrorBody]
     warm_up: WarmUp
+    kept: KeptAnswers
 
     def place(self, version: str, section: str) -> tuple[str, str, int]:
         """Returns the name under which the columns of a table are kept: another one once cache files were changed below them."""
@@ -337,7 +218,16 @@ def _answer(report_request: ReportRequest, asked: AskedReport) -> Response:
             return pack(body)
         return pack(encode(report))
 
-    answer = _unless_broken(key, name, lambda: c.memo.get(key, packed) if asked.kept else packed())
+    def kept_or_packed() -> Packed:
+        place = key_on_disk(key, asked.inputs) if form in ("json", "pages") and asked.kept else ""
+        found = c.kept.load(place) if place else None
+        if found is None:
+            found = packed()
+            if place:
+                c.kept.save(place, found)
+        return found
+
+    answer = _unless_broken(key, name, lambda: c.memo.get(key, kept_or_packed) if asked.kept else packed())
     if isinstance(answer, Response):
         return answer
     response = reply(answer, request, cache="no-cache" if asked.kept else "no-store")
@@ -593,7 +483,7 @@ def create_app(store: Store, options: WebOptions | None = None) -> Flask:
     app.url_map.merge_slashes = False
     answers: Memo[Packed] = Memo(options.memo_bytes, lambda packed: packed.size)
     rows: Memo[TableRows] = Memo(options.rows_bytes, lambda rows: rows.nbytes)
-    app.extensions["sol"] = Context(store, options, answers, rows, {}, WarmUp())
+    app.extensions["sol"] = Context(store, options, answers, rows, {}, WarmUp(), KeptAnswers(store))
     app.register_blueprint(api)
     app.register_blueprint(pages)
     http.install(app, options)

@@ -266,6 +266,14 @@ def _keys(nodes: pd.DataFrame, rows: list[MergedRow]) -> list[str]:
     return keys
 
 
+def _paths(above: list[int], names: list[str]) -> list[str]:
+    """Returns a key per box. above: place of the parent, before its children; -1 at a root."""
+    out: list[str] = []
+    for up, name in zip(above, names, strict=True):
+        out.append(_below(out[up] if up >= 0 else "", name))
+    return out
+
+
 def _below(above: str, own: str) -> str:
     """Returns the key of what stands below another: its key and the own name, the former as a checksum where modules nest so deeply that
     keys would outgrow all else.
@@ -445,11 +453,9 @@ def icicle(
     called, per node.
     """
     row_of = {n: i for i, row in enumerate(rows) for n in row.nodes}
-    path: list[str] = []
     position = {n: i for i, n in enumerate(nodes["node"].tolist())}
     above = [position.get(up, -1) for up in nodes["parent"].tolist()]
-    for i, (up, name) in enumerate(zip(above, nodes["name"].tolist(), strict=True)):
-        path.append(_below(path[up] if up >= 0 else "", f"{name}#{i}"))
+    path = _paths(above, [f"{name}#{i}" for i, name in enumerate(nodes["name"].tolist())])
     has_time = bool(time.sum())
     width = asked if asked != "device" or has_time else "host"
     values = {"device": time, "host": nodes["host_total_ns"], "flop": nodes["flop"]}[width]

@@ -19,7 +19,7 @@ from tb_sol_plugin.model import registry as R
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report
 from tb_sol_plugin.model.requirements import REQUIREMENTS, Requirement
-from tb_sol_plugin.web import routes
+from tb_sol_plugin.web import listings
 
 GOOD = '''"""Good."""
 from tb_sol_plugin.analyses import analysis
@@ -70,13 +70,13 @@ def test_one_broken_analysis_leaves_the_others_alone(broken: None, capsys: pytes
     # AND doctor and the catalog say so
     doctor._parts(Console(width=200, file=sys.stdout))
     assert "wrong_group" in capsys.readouterr().out
-    assert routes.catalog().failed == failed
+    assert listings.catalog().failed == failed
 
 
 def test_where_nothing_fails_nothing_is_said() -> None:
     import msgspec
 
-    assert not R.failures() and "failed" not in msgspec.to_builtins(routes.catalog())
+    assert not R.failures() and "failed" not in msgspec.to_builtins(listings.catalog())
 
 
 def test_requirements_stand_once() -> None:

@@ -1,0 +1,78 @@
+"""Keeps the answers about single recordings on disk, so that the next server, or the next opening, shows a page without computing it.
+
+An answer is found again by the recording (path, size, time of change), by all that is joined to it, by the limits of its devices, by what
+was asked, and by the code that made it: whatever would change the answer changes the name under which it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Hashable
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Final
+
+from isal import igzip
+
+from tb_sol_plugin.cost.plugins import GROUP
+from tb_sol_plugin.model.answer import Inputs
+from tb_sol_plugin.store.kept import KeptFiles, code_state
+from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.web.http import Packed, pack
+
+FOLDER: Final = "answers"
+TIDY: Final = 64
+"""Answers written between two looks at how much there is."""
+
+
+class KeptAnswers:
+    """Answers of one server's store on disk, compressed. Where nothing is cached, nothing is kept."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._made: KeptFiles | None = None
+        self._saved = 0
+
+    @property
+    def _files(self) -> KeptFiles:
+        with self._lock:
+            if self._made is None:
+                cache = self._store.loader.cache
+                self._made = KeptFiles(cache.directory, FOLDER, cache.limit_bytes)
+            return self._made
+
+    def load(self, key: str) -> Packed | None:
+        """Returns an answer as it was sent; None if there is none."""
+        body = self._files.load(key)
+        return pack(igzip.decompress(body)) if body is not None else None
+
+    def save(self, key: str, packed: Packed) -> None:
+        """Keep an answer; nothing where the disk does not let us."""
+        files = self._files
+        if files.save(key, packed.zipped or igzip.compress(packed.body, compresslevel=1, mtime=0)):
+            with self._lock:
+                self._saved += 1
+                tidy = self._saved % TIDY == 1
+            if tidy:
+                files.evict()
+
+
+def key_on_disk(asked: Hashable, inputs: Inputs) -> str:
+    """Returns the name of an answer on disk, "" for one that is not kept there.
+
+    asked: what was asked, in which form and of which state. Kept are answers about one recording, by analyses of this package: what code
+    of others adds may change without being seen here.
+    """
+    item = inputs.request.item
+    ours = item.function.__module__.partition(".")[0] == __name__.partition(".")[0]
+    if item.scope != "capture" or inputs.capture is None or not inputs.kept or not ours or _extended():
+        return ""
+    return hashlib.blake2b(repr((code_state(), asked)).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@cache
+def _extended() -> bool:
+    """Whether other packages add cost models."""
+    return bool(entry_points(group=GROUP))
