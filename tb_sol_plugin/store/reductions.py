@@ -80,10 +80,10 @@ def make_reduction(wanted: WantedReduction, options: StoreOptions) -> MadeReduct
     if len(body) > LARGEST:
         what = f"what is to be compared of this recording is larger than {LARGEST >> 20} MiB"
         raise BadInput(what, hint="choose fewer steps", file=recording.file)
-    return MadeReduction(body, _unchanged(recording, options) and kept.save(wanted.key, body))
+    return MadeReduction(body, unchanged(recording, options) and kept.save(wanted.key, body))
 
 
-def _unchanged(recording: Recording, options: StoreOptions) -> bool:
+def unchanged(recording: Recording, options: StoreOptions) -> bool:
     """Whether the file is still what the key says: it may have grown while it was read."""
     try:
         return files.stat_parts(recording.path, options.fs_options) == (recording.size, recording.mtime)

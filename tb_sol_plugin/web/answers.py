@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Hashable
 from functools import cache
 from importlib.metadata import entry_points
@@ -17,11 +18,14 @@ from isal import igzip
 
 from tb_sol_plugin.cost.plugins import GROUP
 from tb_sol_plugin.model.answer import Inputs
+from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.kept import KeptFiles, code_state
+from tb_sol_plugin.store.reductions import unchanged
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web.http import Packed, pack
 
 FOLDER: Final = "answers"
+RESTS_SECONDS: Final = 600.0
 TIDY: Final = 64
 """Answers written between two looks at how much there is."""
 
@@ -48,10 +52,11 @@ class KeptAnswers:
         body = self._files.load(key)
         return pack(igzip.decompress(body)) if body is not None else None
 
-    def save(self, key: str, packed: Packed) -> None:
-        """Keep an answer; nothing where the disk does not let us."""
+    def save(self, key: str, packed: Packed, recording: Recording) -> None:
+        """Keep an answer; nothing where the disk does not let us, or the file is another one by now: it may have grown meanwhile."""
         files = self._files
-        if files.save(key, packed.zipped or igzip.compress(packed.body, compresslevel=1, mtime=0)):
+        body = packed.zipped or igzip.compress(packed.body, compresslevel=1, mtime=0)
+        if unchanged(recording, self._store.options) and files.save(key, body):
             with self._lock:
                 self._saved += 1
                 tidy = self._saved % TIDY == 1
@@ -63,11 +68,13 @@ def key_on_disk(asked: Hashable, inputs: Inputs) -> str:
     """Returns the name of an answer on disk, "" for one that is not kept there.
 
     asked: what was asked, in which form and of which state. Kept are answers about one recording, by analyses of this package: what code
-    of others adds may change without being seen here.
+    of others adds may change without being seen here. A SOL capture that grows is shown as it was a moment ago: it is kept once it rests.
     """
-    item = inputs.request.item
+    item, shown = inputs.request.item, inputs.request.shown
     ours = item.function.__module__.partition(".")[0] == __name__.partition(".")[0]
-    if item.scope != "capture" or inputs.capture is None or not inputs.kept or not ours or _extended():
+    if item.scope != "capture" or inputs.capture is None or not inputs.kept or not ours or _extended() or shown is None:
+        return ""
+    if shown.kind == "sol_capture" and time.time() - shown.mtime < RESTS_SECONDS:
         return ""
     return hashlib.blake2b(repr((code_state(), asked)).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

@@ -223,8 +223,8 @@ def _answer(report_request: ReportRequest, asked: AskedReport) -> Response:
         found = c.kept.load(place) if place else None
         if found is None:
             found = packed()
-            if place:
-                c.kept.save(place, found)
+            if place and asked.recording is not None:
+                c.kept.save(place, found, asked.recording)
         return found
 
     answer = _unless_broken(key, name, lambda: c.memo.get(key, kept_or_packed) if asked.kept else packed())

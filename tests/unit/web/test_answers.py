@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web import answers
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.routes import create_app
+from tests.support.sol_builder import small
 from tests.support.trace_builder import TraceBuilder
 
 PAGES = ("roofline", "kernels", "overview", "steps")
@@ -138,6 +140,24 @@ def test_nothing_is_kept_without_a_cache_and_of_code_of_others(
     with server(logs, str(tmp_path / "cache")) as client:
         ask(client, "kernels")
     assert not (tmp_path / "cache" / answers.FOLDER).exists()
+
+
+def test_a_recording_that_changes_while_it_is_read_is_not_kept(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "unchanged", lambda recording, options: False)
+    with server(logs, str(tmp_path / "cache")) as client:
+        ask(client, "kernels")
+    assert not (tmp_path / "cache" / answers.FOLDER).exists()
+
+
+@pytest.mark.parametrize(("age", "kept_ones"), [(5, 0), (3_600, 1)])
+def test_a_sol_capture_is_kept_once_it_rests(tmp_path: Path, age: int, kept_ones: int) -> None:
+    path = tmp_path / "logs" / "job" / "host_rank0_1_2.sol.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(line.rstrip(b"\n") + b"\n" for line in small().lines()))
+    os.utime(path, (time.time() - age,) * 2)
+    with server(tmp_path / "logs", str(tmp_path / "cache")) as client:
+        ask(client, "overview")
+    assert len([*(tmp_path / "cache").rglob("*.part")]) == kept_ones
 
 
 def test_the_state_of_the_code_changes_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
