@@ -73,7 +73,7 @@ def coded(column: pd.Series) -> pd.Categorical:
 
 def in_use(code: npt.NDArray[np.integer], count: int) -> npt.NDArray[np.intp]:
     """Returns which of the codes below `count` are there, ascending; -1 is none."""
-    return np.flatnonzero(np.bincount(code[code >= 0], minlength=count))
+    return np.flatnonzero(np.bincount(code.astype(np.int64) + 1, minlength=count + 1)[1:])
 
 
 FEW = 500
@@ -85,10 +85,10 @@ def where(column: pd.Series, test: Callable[[str], bool]) -> npt.NDArray[np.bool
     code, categories = coded(column).codes, coded(column).categories
     hit = np.zeros(len(categories) + 1, np.bool_)  # the last for none
     if len(categories) <= FEW:
-        hit[:-1] = [bool(test(str(c))) for c in categories]
+        hit[:-1] = [bool(test(str(c))) for c in categories.tolist()]
     else:  # tables share dictionaries: most of a large one may be names of other tables
         used = in_use(code, len(categories))
-        hit[used] = [bool(test(str(c))) for c in categories.take(used)]
+        hit[used] = [bool(test(str(c))) for c in categories.take(used).tolist()]
     return np.asarray(hit[code], np.bool_)
 
 
@@ -147,18 +147,39 @@ def largest(columns: list[pd.Series], rows: npt.ArrayLike, values: npt.NDArray[n
     at = np.asarray(rows, np.int64)
     if not len(at):
         return [""] * len(columns), 0.0
-    key = np.zeros(len(at), np.int64)
+    key, count = np.zeros(len(at), np.int64), 1
     for column in columns:
         text = coded(column)
-        key = pd.factorize(key)[0] * (len(text.categories) + 1) + text.codes[at].astype(np.int64) + 1
-    group, unique = pd.factorize(key)
-    total = np.bincount(group, values.astype(np.float64), minlength=len(unique))
-    best = int(total.argmax())
-    row = at[int(np.flatnonzero(group == best)[0])]
-    return [str(pick(column, [row])[0]) for column in columns], float(total[best])
+        wide = len(text.categories) + 1
+        if count * wide > max(FEW, len(at)):  # few enough combinations to count all that could be
+            code, unique = pd.factorize(key)
+            key, count = code.astype(np.int64), len(unique)
+        key = key * wide + text.codes[at] + 1
+        count *= wide
+    if count > max(FEW, len(at)):
+        code, unique = pd.factorize(key)
+        key, count = code.astype(np.int64), len(unique)
+    total = np.bincount(key, values.astype(np.float64), minlength=count)[key]
+    best = int(total.argmax())  # of equal ones the first to appear
+    texts = [coded(column) for column in columns]
+    place = at[best]
+    return [str(t.categories[t.codes[place]]) if t.codes[place] >= 0 else "" for t in texts], float(total[best])
 
 
 # -- Sums per group, and values that may be unknown ------------------------------------------------------------------
+
+
+def medians(code: npt.NDArray[np.integer], values: npt.NDArray[np.generic], count: int) -> Floats:
+    """Returns the median of the values of each code below `count`, NaN where a code has none; values are known."""
+    order = np.lexsort((values, code))
+    size = np.bincount(code, minlength=count)
+    begin = np.cumsum(size) - size
+    ordered = values[order].astype(np.float64)
+    out = np.full(count, np.nan)
+    some = np.flatnonzero(size)
+    low, high = begin[some] + (size[some] - 1) // 2, begin[some] + size[some] // 2
+    out[some] = np.where(low == high, ordered[low], (ordered[low] + ordered[high]) / 2)
+    return out
 
 
 def exact_sums(code: npt.NDArray[np.integer], values: npt.NDArray[np.integer], count: int) -> Ints:

@@ -95,9 +95,9 @@ def exclusive(layers: Sequence[Spans]) -> list[Spans]:
     """Returns layers by priority: each without what the ones before it cover. Their lengths add up to that of the union."""
     out: list[Spans] = []
     taken = empty()
-    for layer in layers:
+    for place, layer in enumerate(layers):
         out.append(subtract(layer, taken))
-        taken = merge(taken, layer)
+        taken = merge(taken, layer) if place < len(layers) - 1 else taken
     return out
 
 

@@ -339,7 +339,8 @@ def _operators(waterfall: Waterfall, most: int = 12) -> TableSection:
     """Builds the table of operators and shapes with most time above their limit; by time where there is no limit."""
     ops = waterfall.work.ops
     by_limit = waterfall.has_limits
-    use = ops[[c for c in _SUMMED if c in ops]][waterfall.counted] if by_limit else ops
+    use = ops[[c for c in _SUMMED if c in ops]]
+    use = use[waterfall.counted] if by_limit and not waterfall.counted.all() else use
     frame = _by_shape(use) if len(use) else pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
     order = _operator_order(waterfall, "flop")
     frame = frame.sort_values(order, ascending=False, kind="stable") if order in frame else frame
@@ -385,9 +386,11 @@ def _operators_title(waterfall: Waterfall, kind_of_time: str) -> str:
 def _by_shape(ops: pd.DataFrame) -> pd.DataFrame:
     """Returns calls summed by operator and shapes, with the part of them that is recomputed."""
     keys = ["name", "shapes", "kind"]
-    number, first = arrays.factorize([arrays.codes(ops[key]) for key in keys])
-    frame: pd.DataFrame = pd.concat([ops[keys].iloc[first].reset_index(drop=True), group(ops, number)], axis=1)
-    return frame.assign(recompute=np.bincount(number, ops["recompute"].to_numpy()) / frame["calls"].to_numpy())
+    number, first = arrays.factorize([arrays.coded(ops[key]).codes for key in keys])
+    sums = group(ops, number)
+    again = np.bincount(number, ops["recompute"].to_numpy()) / sums["calls"].to_numpy()
+    words = {key: arrays.at(ops[key], first) for key in keys}
+    return pd.DataFrame(words | {name: sums[name] for name in sums.columns} | {"recompute": again}, copy=False)
 
 
 def _mark(table: TableSection, frame: pd.DataFrame, where: Link) -> None:

@@ -154,11 +154,9 @@ def waits_by_name(call: str) -> bool:
 def _frames(capture: Capture, call: Rows) -> Rows:
     """Returns the innermost Python frame around each call that has a file: built-in methods have neither file nor line."""
     h = at.host(capture)
-    if not len(h.start) or not (h.kind == S.FRAME).any():
+    if not len(h.start) or not len(at.of_kind(capture, S.FRAME)):
         return np.full(len(call), -1, np.int32)
-    frames = np.flatnonzero(h.kind == S.FRAME)
-    placed = np.zeros(len(h.start), bool)
-    placed[frames] = _per_name(capture.host["name"], frames, lambda name: _PLACED.match(name) is not None)
+    placed = at.mask_of(capture, at.named(capture, S.FRAME, lambda name: _PLACED.match(name) is not None))
     return tree.nearest(placed, h.parent, h.stop, call, h.start[np.maximum(call, 0)], h.end)
 
 

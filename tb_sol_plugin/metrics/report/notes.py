@@ -216,7 +216,8 @@ QUIET: Final = frozenset(("zero-length event", "GPU copy of a user annotation", 
 
 def oddities(capture: Capture) -> int:
     """Returns how many kinds of oddity a reader should know of: headline, badge and facts show this number."""
-    return int((~capture.tables["issues"]["reason"].astype(str).isin(QUIET)).sum())
+    reasons = capture.tables["issues"]["reason"]
+    return len(reasons) - int(arrays.where(reasons, QUIET.__contains__).sum())
 
 
 def _lost(capture: Capture) -> list[str]:

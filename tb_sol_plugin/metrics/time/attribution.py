@@ -67,44 +67,31 @@ def of_kind(capture: Capture, kind: int) -> Ints:
 def named(capture: Capture, kind: int, test: Callable[[str], bool]) -> Ints:
     """Returns the host rows of a kind whose name passes a test, ascending. Only names of that kind are asked about."""
 
-    by_name = memo(capture, ("attribution.by_name", kind), lambda: _by_name(capture, kind))
-    found = [place for place, name in enumerate(by_name.names) if test(name)]
-    parts = [by_name.rows[by_name.first[place] : by_name.first[place + 1]] for place in found]
-    if len(parts) < 2:
-        return parts[0].copy() if parts else np.zeros(0, np.int64)
-    if FEW_OF * sum(map(len, parts)) < len(by_name.rows):
-        return np.sort(np.concatenate(parts))
-    hit = np.zeros(len(by_name.names) + 1, np.bool_)
-    hit[found] = True
-    return np.asarray(of_kind(capture, kind)[hit[by_name.place]], np.int64)
+    code, used, names = memo(capture, ("attribution.names_of_kind", kind), lambda: _names_of_kind(capture, kind))
+    found = [number for number, name in zip(used, names, strict=True) if test(name)]
+    if not found:
+        return np.zeros(0, np.int64)
+    if len(found) <= FEW_NAMES:
+        hit = code == found[0]
+        for number in found[1:]:
+            hit |= code == number
+    else:
+        wanted = np.zeros(used[-1] + 2, np.bool_)  # the last for none
+        wanted[found] = True
+        hit = wanted[code]
+    return np.asarray(of_kind(capture, kind)[np.flatnonzero(hit)], np.int64)
 
 
-FEW_OF: Final = 8
-"""Rows of some names are sorted where they are fewer than one in so many of their kind; else those of the kind are gone through."""
+FEW_NAMES: Final = 8
+"""Names that are looked for one by one: comparing a column with a number is quicker than looking every number up."""
 
 
-@dataclass(frozen=True)
-class ByName:
-    """Host rows of a kind by their name. names: those in use; rows: of the first name, then of the next, each ascending; first: where the
-    rows of each name begin, and the end; place: per row of the kind its place among the names, the last for none.
-    """
-
-    names: list[str]
-    rows: Ints
-    first: Ints
-    place: npt.NDArray[np.integer]
-
-
-def _by_name(capture: Capture, kind: int) -> ByName:
-    text, rows = arrays.coded(capture.host["name"]), of_kind(capture, kind)
-    code = text.codes[rows]
+def _names_of_kind(capture: Capture, kind: int) -> tuple[npt.NDArray[np.integer], list[int], list[str]]:
+    """Returns (code of the name per host row of the kind, codes in use, their names)."""
+    text = arrays.coded(capture.host["name"])
+    code = text.codes[of_kind(capture, kind)]
     used = arrays.in_use(code, len(text.categories))
-    place = np.full(len(text.categories) + 1, len(used), code.dtype)
-    place[used] = np.arange(len(used))
-    place = place[code]
-    order = np.argsort(place, kind="stable")
-    first = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(place, minlength=len(used) + 1)[: len(used)])))
-    return ByName([str(n) for n in text.categories.take(used)], rows[order], first, place)
+    return code, used.tolist(), [str(name) for name in text.categories.take(used).tolist()]
 
 
 def any_named(capture: Capture, test: Callable[[str], bool]) -> bool:
@@ -233,12 +220,12 @@ def union_by(group: npt.ArrayLike, start: Ints, stop: Ints, size: int) -> Ints:
     keep = np.flatnonzero((codes >= 0) & (stop > start))
     if not len(keep):
         return out
-    alone = np.bincount(codes[keep])[codes[keep]] == 1
+    alone = np.bincount(codes[keep], minlength=size)[codes[keep]] == 1
     out[codes[keep[alone]]] = (stop - start)[keep[alone]]
     keep = keep[~alone]
     if not len(keep):
         return out
-    names, dense = np.unique(codes[keep], return_inverse=True)
+    names, _, dense = arrays.ranked(codes[keep], size)
     first, last = start[keep], stop[keep]
     low, stride = int(first.min()), int(last.max()) - int(first.min()) + 1
     per_pass = max((2**62) // stride, 1)

@@ -31,8 +31,8 @@ from tb_sol_plugin.metrics.work.costs import KINDS
 from tb_sol_plugin.metrics.work.work import Work, achievable_limits, work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
 # -- The host's time in exclusive parts, for a recording without device work -----------------------------------------
@@ -102,9 +102,8 @@ def loading_spans(capture: Capture) -> iv.Spans:
     """Returns when some thread fetches a batch: `enumerate(DataLoader)#….__next__` and the like."""
 
     def make() -> iv.Spans:
-        name = capture.host["name"]
         h = at.host(capture)
-        rows = arrays.where(name, lambda n: DATALOADER.match(n) is not None) & np.isin(h.kind, (S.ANNOTATION, S.OPERATOR))
+        rows = np.concatenate([at.named(capture, kind, lambda n: DATALOADER.match(n) is not None) for kind in (S.ANNOTATION, S.OPERATOR)])
         return iv.union(h.start[rows], h.stop[rows])
 
     return memo(capture, ("waterfall.loading",), make)
@@ -277,10 +276,14 @@ def windows_of(capture: Capture, part: Scope) -> tuple[iv.Spans, tuple[int, ...]
     """
     if not part.rows:
         return iv.one(*part.window_ns), ()
-    complete = capture.steps["complete"].to_numpy()
-    rows = tuple(r for r in part.rows if complete[r]) or part.rows
-    chosen = list(rows)
-    return iv.union(capture.steps["start_ns"].to_numpy()[chosen], capture.steps["end_ns"].to_numpy()[chosen]), rows
+
+    def make() -> tuple[iv.Spans, tuple[int, ...]]:
+        complete = capture.steps["complete"].to_numpy()
+        rows = tuple(r for r in part.rows if complete[r]) or part.rows
+        chosen = list(rows)
+        return iv.union(capture.steps["start_ns"].to_numpy()[chosen], capture.steps["end_ns"].to_numpy()[chosen]), rows
+
+    return memo(capture, ("windows_of", part.rows), make)
 
 
 def waterfall(capture: Capture, part: Scope, limits: str = "") -> Waterfall:
@@ -327,8 +330,8 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
     counted = inside & known & np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64))
     devices = len(np.unique(device["device"].to_numpy()[kind != NO_KIND])) or 1
     parallel = _parallel(ops, counted, owner, device["device"].to_numpy(), kind != NO_KIND)
-    by_kind: dict[str, int] = {k: int(op_own[modeled & (code == i)].sum()) for i, k in enumerate(KINDS)}
-    again = ops["recompute"].to_numpy() & modeled
+    by_kind = dict(zip(KINDS, at.sum_by(np.where(modeled, code, -1), op_own, len(KINDS)).tolist(), strict=True))
+    again = np.where(ops["recompute"].to_numpy() & modeled, code, -1)
     return Waterfall(
         windows=windows,
         steps=max(len(rows), 1),
@@ -346,7 +349,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         framework_ns=host.framework_ns if host else 0,
         outside_ns=host.outside_ns if host else 0,
         kind_ns=by_kind,
-        again_ns={k: int(op_own[again & (code == i)].sum()) for i, k in enumerate(KINDS)},
+        again_ns=dict(zip(KINDS, at.sum_by(again, op_own, len(KINDS)).tolist(), strict=True)),
         limits=_limits(done, counted, parallel),
         own=own,
         op_own=op_own,

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.work import Work, group, sides
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints, Mask, numbered
+from tb_sol_plugin.tables.arrays import Ints, Mask, factorize, numbered
 
 By: TypeAlias = Literal["op_shape", "op", "kernel", "module", "layer", "phase", "step", "dtype", "kind"]
 ByLabel: TypeAlias = Literal["forward_phase", "function"]
@@ -89,12 +89,13 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> p
     return frame.sort_values(order, ascending=False, kind="stable").reset_index(drop=True)
 
 
-def ids_of_calls(ops: pd.DataFrame, by: Literal["op_shape", "op"]) -> list[str]:
-    """Returns the ids of the rows that some calls stand in, each once. ops: rows of `Work.ops`."""
-    late = Key(ops["inferred"].to_numpy().astype(np.int64), ("", BEFORE_WINDOW))
-    keys = [*(_plain(ops[c]) for c in ("name", "shapes", "dtype", "direction")[: 4 if by == "op_shape" else 1]), late]
-    first = _number(keys)[1]
-    return _ids([_words(key, first) for key in keys])
+def ids_of_calls(ops: pd.DataFrame, calls: Ints, by: Literal["op_shape", "op"]) -> list[str]:
+    """Returns the ids of the rows that some calls stand in, each once. ops: `Work.ops`; calls: rows of it."""
+    names = ("name", "shapes", "dtype", "direction")[: 4 if by == "op_shape" else 1]
+    late = ops["inferred"].to_numpy()[calls]
+    _, first = factorize([*(arrays.coded(ops[n]).codes[calls] for n in names), late.astype(np.int64)])
+    words = [arrays.pick(ops[n], calls[first]).tolist() for n in names]
+    return _ids([*words, [BEFORE_WINDOW if inferred else "" for inferred in late[first].tolist()]])
 
 
 def _ids(parts: Sequence[Sequence[str]]) -> list[str]:

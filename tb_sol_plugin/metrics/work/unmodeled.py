@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin import cost
@@ -15,16 +14,17 @@ from tb_sol_plugin.metrics.work.counted import ledger_inputs
 from tb_sol_plugin.metrics.work.work import Work, launches_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
 
 # -- Where the arguments of a call stand -----------------------------------------------------------------------------
 # in the operators of a trace, or in the ledger of a SOL capture.
 
 
-def arguments_of(capture: Capture, done: Work, ops: pd.DataFrame) -> tuple[pd.DataFrame, npt.NDArray[np.int64]]:
-    """Returns (table with columns shapes, types, strides, concrete; per call of `ops`, rows of `done.ops`, its row there, -1 none)."""
+def arguments_of(capture: Capture, done: Work, ops: pd.DataFrame, rows: Ints) -> tuple[pd.DataFrame, Ints]:
+    """Returns (table with columns shapes, types, strides, concrete; per call, a row of `ops` out of `done.ops`, its row there, -1 none)."""
     if done.from_ledger:
-        return capture.tables["ledger"], ops["ledger"].to_numpy().astype(np.int64)
-    host = ops["host"].to_numpy()
+        return capture.tables["ledger"], ops["ledger"].to_numpy()[rows].astype(np.int64)
+    host = ops["host"].to_numpy()[rows]
     table = capture.tables["operators"]
     if not len(capture.host):
         return table, np.full(len(host), -1, np.int64)
@@ -50,7 +50,7 @@ def unmodeled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
     unmodeled = np.flatnonzero(~(ops["modeled"] | ops["link"] | ops["collective"] | ops["inferred"]).to_numpy() & ~(time <= 0))
     if not len(unmodeled):
         return pd.DataFrame({c: [] for c in COLUMNS})
-    table, arguments = arguments_of(capture, done, ops.iloc[unmodeled])
+    table, arguments = arguments_of(capture, done, ops, unmodeled)
     name = arrays.codes(ops["name"])[unmodeled]
     parts = [np.where(arguments >= 0, arrays.codes(table[c])[np.maximum(arguments, 0)], -1) for c in SIGNATURE]
     frame = pd.DataFrame({"name": name, **dict(zip(SIGNATURE, parts, strict=True)), "time": time[unmodeled], "argument": arguments})

@@ -181,10 +181,7 @@ def _by_device_time(
     size = len(rows)
     owned = np.flatnonzero(owner >= 0)
     group = owner[owned]
-    names = device["name"].cat.categories
-    tf32 = np.append(np.fromiter((TF32.search(str(n)) is not None for n in names), bool, len(names)), False)[
-        arrays.codes(device["name"])
-    ]
+    tf32 = arrays.where(device["name"], lambda name: TF32.search(name) is not None)
     link = np.bincount(group, ~over_link(capture)[owned], minlength=size) == 0
     columns = {
         "measured_ns": _union(group, device["device"].to_numpy()[owned], device["start_ns"].to_numpy()[owned], duration[owned], size),
@@ -378,48 +375,53 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     limit. A call whose time is unknown counts in the limit and in no ratio of times.
     flagged: efficiency above 102 %. estimated: of any call, reason: of the first such call.
     """
+    out: dict[str, object]
     if isinstance(by, np.ndarray):
         number, first = np.unique(by, return_index=True)
-        code, keys = np.searchsorted(number, by), pd.DataFrame({"group": number})
+        code, out = np.searchsorted(number, by), {"group": number}
     else:
         names = [by] if isinstance(by, str) else list(by)
-        columns = [
-            arrays.codes(ops[n]) if isinstance(ops[n].dtype, pd.CategoricalDtype) else ops[n].to_numpy()
-            for n in names
-        ]
-        code, first = factorize(columns)
-        keys = ops[names].iloc[first].reset_index(drop=True)
+        texts = {n: arrays.coded(ops[n]) for n in names if isinstance(ops[n].dtype, pd.CategoricalDtype)}
+        code, first = factorize([texts[n].codes if n in texts else ops[n].to_numpy() for n in names])
+        out = {n: arrays.from_codes(texts[n].codes[first], texts[n].categories) if n in texts else ops[n].to_numpy()[first] for n in names}
     size = len(first)
-    out: dict[str, npt.NDArray[np.generic]] = {"calls": np.bincount(code, launches_of(ops), minlength=size).astype(np.int64)}
+
+    def total(values: Floats, of: Mask | None = None) -> Floats:
+        some = (code, values) if of is None or of.all() else (code[of], values[of])
+        return np.bincount(*some, minlength=size).astype(np.float64)
+
+    def any_of(rows: Mask) -> Mask:
+        return np.bincount(code[rows], minlength=size) > 0
+
+    out["calls"] = np.bincount(code, launches_of(ops), minlength=size).astype(np.int64)
+    value = {name: ops[name].to_numpy(dtype=np.float64) for name in SUMS}
     for name in SUMS:
-        values = ops[name].to_numpy(dtype=np.float64)
-        good = np.isfinite(values)
-        total = np.bincount(code[good], values[good], minlength=size).astype(np.float64)
-        total[np.bincount(code[good], minlength=size) == 0] = np.nan
-        out[name] = total
-    both = np.isfinite(ops["sol_ns"].to_numpy(dtype=np.float64)) & (ops["measured_ns"].to_numpy() > 0)
-    measured, sol = ops["measured_ns"].to_numpy(dtype=np.float64), ops["sol_ns"].to_numpy(dtype=np.float64)
+        good = np.isfinite(value[name])
+        out[name] = np.where(any_of(good), total(value[name], good), np.nan)
+    measured, sol = value["measured_ns"], value["sol_ns"]
+    both = np.isfinite(sol) & (measured > 0)
     limited = np.isfinite(sol) & ~(measured <= 0)
-    timed = np.bincount(code[both], measured[both], minlength=size).astype(np.float64)
-    least = np.bincount(code[both], sol[both], minlength=size).astype(np.float64)
-    known = np.bincount(code[both], minlength=size) > 0
-    covered = ops["modeled"].to_numpy() & np.isfinite(measured)
-    out["known_ns"] = np.bincount(code[covered], measured[covered], minlength=size).astype(np.float64)
-    out["modelled_ns"] = timed
-    out["wasted_ns"] = np.where(known, timed - least, np.nan)
-    out["efficiency"] = ratio(np.where(known, least, np.nan), timed)
-    out["modelled_share"] = ratio(out["known_ns"].astype(np.float64), out["measured_ns"].astype(np.float64))
+    timed, least, known = total(measured, both), total(sol, both), any_of(both)
+    covered = total(measured, ops["modeled"].to_numpy() & np.isfinite(measured))
+    efficiency = ratio(np.where(known, least, np.nan), timed)
     side = arrays.coded(ops["bound"]).codes
-    parts = [np.bincount(code[limited & (side == s)], sol[limited & (side == s)], minlength=size) for s in (1, 2)]
-    out["bound"] = np.where(parts[0] + parts[1] == 0, 0, np.where(parts[0] >= parts[1], 1, 2))
-    out["flagged"] = np.nan_to_num(out["efficiency"].astype(np.float64)) > TOLERATED
+    parts = [total(sol, limited & (side == s)) for s in (1, 2)]
+    bound = np.where(parts[0] + parts[1] == 0, 0, np.where(parts[0] >= parts[1], 1, 2))
     guessed = np.flatnonzero(ops["estimated"].to_numpy())[::-1]
-    why = np.full(size, "", object)
-    why[code[guessed]] = ops["reason"].astype(object).to_numpy()[guessed]
-    out["estimated"] = np.bincount(code[guessed], minlength=size) > 0
-    frame = pd.concat([keys, pd.DataFrame(out).assign(reason=why)], axis=1)
-    frame["bound"] = pd.Categorical.from_codes(frame["bound"].to_numpy().astype(np.int8), pd.Index(BOUNDS))
-    return frame
+    why = np.full(size, -1, np.int64)
+    why[code[guessed]] = guessed  # the first of each
+    out |= {
+        "known_ns": covered,
+        "modelled_ns": timed,
+        "wasted_ns": np.where(known, timed - least, np.nan),
+        "efficiency": efficiency,
+        "modelled_share": ratio(covered, np.asarray(out["measured_ns"], np.float64)),
+        "bound": arrays.from_codes(bound.astype(np.int8), BOUNDS),
+        "flagged": np.nan_to_num(efficiency) > TOLERATED,
+        "estimated": why >= 0,
+        "reason": pd.Series(np.where(why >= 0, arrays.pick(ops["reason"], why), "") if len(ops) else np.zeros(0, object), dtype=object),
+    }
+    return pd.DataFrame(out, copy=False)
 
 
 # -- Both sides of the limit of every call ---------------------------------------------------------------------------

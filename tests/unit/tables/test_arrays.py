@@ -5,7 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.tables.arrays import exact_sums, factorize, known, known_sums, known_total, ranked, texts, together, whole_numbers
+from tb_sol_plugin.tables.arrays import (
+    exact_sums,
+    factorize,
+    known,
+    known_sums,
+    known_total,
+    largest,
+    medians,
+    ranked,
+    texts,
+    together,
+    whole_numbers,
+)
 
 NAN = float("nan")
 
@@ -48,3 +60,25 @@ def test_rows_are_together_where_every_key_is_equal_nan_included() -> None:
     # GIVEN a key with nan twice, beside another key that tells two of three rows apart
     assert together(np.array([NAN, 1.0, NAN, NAN]), np.array([2, 2, 2, 3])).tolist() == [0, 1, 0, 2]
     assert together(np.array([5, 5, 6]), np.array([NAN, 0.0, NAN])).tolist() == [0, 1, 2]
+
+
+def test_medians_are_those_of_each_group() -> None:
+    # GIVEN groups of three, two, none and one value
+    found = medians(np.array([0, 1, 0, 3, 0, 1]), np.array([9, 4, 1, 7, 2, 5]), 4)
+    # THEN the middle one, the mean of the middle two, none, the only one
+    assert found[[0, 1, 3]].tolist() == [2.0, 4.5, 7.0] and np.isnan(found[2])
+    assert medians(np.zeros(0, np.int64), np.zeros(0), 0).tolist() == []
+
+
+def test_the_largest_of_equal_sums_is_the_first_to_appear() -> None:
+    # GIVEN two columns of many texts (so that combinations are not counted one by one), rows without a text among them
+    names = pd.Series(pd.Categorical.from_codes([2, 0, 1, -1, 0], [f"n{i}" for i in range(900)]))
+    sizes = pd.Series(pd.Categorical.from_codes([5, 5, 0, 1, 5], [f"s{i}" for i in range(900)]))
+    values = np.array([4, 1, 4, 2, 3])
+    # THEN n2 s5 and n0 s5 both have 4, of rows 0 and of 1 and 4: the first is named
+    assert largest([names, sizes], np.arange(5), values) == (["n2", "s5"], 4.0)
+    # AND of few texts alike; a row without one is ""
+    few = names.cat.remove_unused_categories()
+    assert largest([few], np.array([3, 1, 4]), np.array([9, 4, 4])) == ([""], 9.0)
+    assert largest([few, few], np.array([1, 2, 4]), values[[1, 2, 4]]) == (["n0", "n0"], 4.0)
+    assert largest([few], np.zeros(0, np.int64), np.zeros(0)) == ([""], 0.0)

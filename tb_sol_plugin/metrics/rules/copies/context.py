@@ -338,8 +338,9 @@ class CopyContext(RuleContext):
 
 def _distinct(code: npt.NDArray[np.int64], value: npt.NDArray[np.integer], size: int = 0) -> npt.NDArray[np.int64]:
     """Returns how many distinct values each code comes with."""
-    pairs = np.unique(np.stack([code, value.astype(np.int64)]), axis=1)
-    return np.bincount(pairs[0], minlength=size or int(code.max(initial=-1)) + 1)
+    wide = int(value.max(initial=0)) + 2
+    pairs = pd.unique(code * wide + value + 1) // wide
+    return np.bincount(pairs, minlength=size or int(code.max(initial=-1)) + 1)
 
 
 def in_line(capture: Capture) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -83,13 +83,22 @@ class Claim:
         return arrays.largest([self.ops[column]], self.rows, self.ns)[0][0]
 
 
+class Gaps(NamedTuple):
+    """Gaps on the device that end with its work: start, stop, the idle time in it that no rule has claimed, the device row that ends it."""
+
+    start: Ints
+    stop: Ints
+    free: Ints
+    ended: Ints
+
+
 @dataclass
 class TimeContext(RuleContext):
     """One recording (or a selection of its steps).
 
     time: per operator call its exclusive part of the device's time inside the windows; on a recording of the host, of the host's
     time. limit: its limit in ns, NaN unknown (of several devices as in the waterfall). ledger: what no rule has claimed.
-    on_host: a recording without device work.
+    on_host: a recording without device work. gaps: those of some unclaimed idle time.
     """
 
     subject: ClassVar[Subject] = "time"
@@ -99,6 +108,7 @@ class TimeContext(RuleContext):
     limit: Floats
     ledger: Ledger
     on_host: bool
+    gaps: tuple[iv.Spans, Gaps] | None = None
 
     # -- shorthands -------------------------------------------------------------------------------------------
 
@@ -148,11 +158,21 @@ class TimeContext(RuleContext):
 
     def of_kind(self, *kinds: str) -> Mask:
         """Returns calls of some kinds of work."""
-        return arrays.where(self.ops["kind"], frozenset(kinds).__contains__)
+        return self._among("kind", kinds)
 
     def of_type(self, *types: str) -> Mask:
         """Returns calls that compute in one of some types."""
-        return arrays.where(self.ops["dtype"], frozenset(types).__contains__)
+        return self._among("dtype", types)
+
+    def _among(self, column: str, texts: tuple[str, ...]) -> Mask:
+        """Returns calls with one of some texts in a column, found once for all rules; it is not to be changed."""
+        if (column, texts) not in self._masks:
+            self._masks[column, texts] = arrays.where(self.ops[column], frozenset(texts).__contains__)
+        return self._masks[column, texts]
+
+    @cached_property
+    def _masks(self) -> dict[tuple[str, tuple[str, ...]], Mask]:
+        return {}
 
     def each(self, ns: float) -> int:
         """Returns a time over all steps as time per step."""
@@ -185,10 +205,10 @@ class TimeContext(RuleContext):
         """Notes a finding that is shown, with a link that keeps exactly its rows."""
         query = dict(found.query)
         if found.page == "roofline" and len(found.rows):
-            calls = self.ops.iloc[found.rows]
-            ids = ids_of_calls(calls, "op_shape")
+            calls = np.asarray(found.rows, np.int64)
+            ids = ids_of_calls(self.ops, calls, "op_shape")
             many = len(ids) > MOST_IDS
-            query |= ({"by": "op"} if many else {}) | only_rows("ops", "id", ids_of_calls(calls, "op") if many else ids)
+            query |= ({"by": "op"} if many else {}) | only_rows("ops", "id", ids_of_calls(self.ops, calls, "op") if many else ids)
         elif found.page in TABLES and found.names:
             query |= only_rows(found.page, TABLES[found.page], sorted(set(found.names)))
         super().keep(replace(found, query=query))
@@ -225,8 +245,11 @@ class TimeContext(RuleContext):
         if not len(owner):
             return out
         rows = np.flatnonzero((owner >= 0) & (device["kind"].to_numpy() == S.KERNEL))
-        rows = rows[np.argsort(device["duration_ns"].to_numpy()[rows], kind="stable")]
-        out[owner[rows]] = rows
+        call, time = owner[rows], device["duration_ns"].to_numpy()[rows]
+        longest = np.full(len(out), np.iinfo(np.int64).min)
+        np.maximum.at(longest, call, time)
+        most = time == longest[call]
+        out[call[most]] = rows[most]  # of equal ones the last
         return out
 
     @cached_property
@@ -259,11 +282,12 @@ class TimeContext(RuleContext):
 
         Calls that were launched before the window have no arguments of their own.
         """
-        table, place = arguments_of(self.capture, self.waterfall.work, self.ops.iloc[rows])
+        table, place = arguments_of(self.capture, self.waterfall.work, self.ops, rows)
         name = arrays.codes(self.ops["name"])[rows]
-        columns = [np.append(arrays.codes(table[c]), -1)[place] for c in ("shapes", "types", "strides", "concrete")]
+        known = place >= 0
+        columns = [np.where(known, arrays.coded(table[c]).codes[place], -1) if len(table) else place for c in _COLUMNS]
         code, first = factorize([name, *columns])
-        names, categories = self.ops["name"].cat.categories, [table[c].cat.categories for c in _COLUMNS]
+        names, categories = arrays.coded(self.ops["name"]).categories, [arrays.coded(table[c]).categories for c in _COLUMNS]
         read = []
         for codes in zip(name[first].tolist(), *(v[first].tolist() for v in columns), strict=True):
             if codes not in self._read:

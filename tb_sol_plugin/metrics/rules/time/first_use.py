@@ -10,7 +10,6 @@ import re
 from typing import Final
 
 import numpy as np
-import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.rules.engine import Answer, count_text, rule, time_text
@@ -108,17 +107,19 @@ def _first_calls(context: TimeContext, others: iv.Spans) -> tuple[Ints, Ints, bo
     """
     capture, h = context.capture, at.host(context.capture)
     table = capture.tables["operators"]
-    known = np.flatnonzero(arrays.where(table["shapes"], lambda text: text not in ("", "[]")))
-    keys = [arrays.codes(table[column])[known] for column in ("shapes", "concrete")]
-    host = table["host"].to_numpy().astype(np.int64)[known] if len(known) else at.of_kind(capture, S.OPERATOR)
+    known = arrays.where(table["shapes"], lambda text: text not in ("", "[]"))
+    sized = bool(known.any())
+    host, text = table["host"].to_numpy() if sized else at.of_kind(capture, S.OPERATOR), arrays.coded(capture.host["name"])
+    long = np.flatnonzero(h.duration[host] >= FIRST_USE_NS)
+    long = long[np.isin(h.thread[host[long]], launching_threads(capture))]
+    names = np.zeros(len(text.categories) + 1, np.bool_)
+    names[text.codes[host[long[known[long]] if sized else long]]] = True
+    may = np.flatnonzero(names[text.codes[host]])  # all calls of the few names of which a first call may be slow
+    may = may[known[may]] if sized else may
+    host = host[may].astype(np.int64)
     if not len(host):
-        return host, host, bool(len(known))
-    name = capture.host["name"].cat.codes.to_numpy()[host]
-    long = (h.duration[host] >= FIRST_USE_NS) & np.isin(h.thread[host], launching_threads(capture))
-    may = np.isin(name, np.unique(name[long]))  # all calls of the few names of which a first call may be slow
-    host, name, keys = host[may], name[may], [key[may] for key in keys] if len(known) else []
-    if not len(host):
-        return host, host, bool(len(known))
+        return host, host, sized
+    name, keys = text.codes[host], [arrays.coded(table[column]).codes[may] for column in ("shapes", "concrete")] if sized else []
     order = np.argsort(h.start[host], kind="stable")
     host, keys = host[order], [key[order] for key in keys]
     code = arrays.together(name[order], *keys)
@@ -131,12 +132,15 @@ def _first_calls(context: TimeContext, others: iv.Spans) -> tuple[Ints, Ints, bo
     first, time = first[slow], time[slow]
     again = np.isin(code, code[first])  # calls of the few that may be slow
     again[first] = False
-    later = pd.Series(h.duration[host[again]]).groupby(code[again]).agg(["median", "max", "size"])
-    later = later[later["size"] >= USUAL]
-    usual = np.full(int(code.max()) + 1, np.inf)
-    usual[later.index] = later["median" if keys else "max"]
+    later, of, count = h.duration[host[again]], code[again], int(code.max()) + 1
+    usual = np.full(count, -np.inf)
+    if keys:
+        usual = arrays.medians(of, later, count)
+    else:
+        np.maximum.at(usual, of, later)
+    usual[np.bincount(of, minlength=count) < USUAL] = np.inf
     slow = time > (TIMES if keys else BY_NAME) * usual[code[first]]
-    return host[first[slow]], usual[code[first[slow]]].astype(np.int64), bool(len(known))
+    return host[first[slow]], usual[code[first[slow]]].astype(np.int64), sized
 
 
 def _captures(context: TimeContext) -> iv.Spans:

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies.records import frame_name, frame_text
@@ -93,11 +92,10 @@ def _innermost(capture: Capture, rows: Ints, time: Ints, spans: iv.Spans, least:
 
     A frame that calls itself counts once.
     """
-    codes = arrays.codes(capture.host["name"])[rows]
-    h = at.host(capture)
-    sums = pd.Series(time).groupby(codes).sum()
+    h, text = at.host(capture), arrays.coded(capture.host["name"])
+    codes = text.codes[rows]
     best, depth = (-1, 0), -1
-    for code in sums.index[sums >= max(least, 1)]:
+    for code in np.flatnonzero(arrays.exact_sums(codes, time, len(text.categories) + 1)[:-1] >= max(least, 1)).tolist():
         same = rows[codes == code]
         ns = iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), spans))
         below = _depth(h.parent, int(same[0]))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT
 from tb_sol_plugin.metrics.rules.copies import KEYS, Asked, copy_context, findings_without
@@ -21,7 +22,7 @@ from tb_sol_plugin.metrics.rules.copies.context import CopyContext
 from tb_sol_plugin.metrics.rules.copies.patterns import upload_fix
 from tb_sol_plugin.metrics.rules.engine import LEAST, Answer, Finding, count_text, rule, subject_verb, time_text, times_text
 from tb_sol_plugin.metrics.rules.time.collectives import link_text, unclaimed
-from tb_sol_plugin.metrics.rules.time.context import Claim, TimeContext
+from tb_sol_plugin.metrics.rules.time.context import Claim, Gaps, TimeContext
 from tb_sol_plugin.metrics.rules.time.first_use import calls_named
 from tb_sol_plugin.metrics.rules.time.fusion import fused_fix
 from tb_sol_plugin.metrics.rules.time.host_code import inside_text
@@ -85,11 +86,11 @@ def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
     h = at.host(context.capture)
     name = context.capture.host["name"]
     loads = arrays.where(name, lambda n: n.startswith(("enumerate(DataLoader)#", "enumerate(DataPipe)#")))
-    rows = np.flatnonzero(loads)
-    rows = rows[h.kind[rows] != S.FRAME]
+    rows = np.flatnonzero(loads & (h.kind != S.FRAME))
     operators = at.of_kind(context.capture, S.OPERATOR)
     works = np.searchsorted(operators, h.end[rows]) - np.searchsorted(operators, np.minimum(rows + 1, h.end[rows]))
-    last = ~pd.Series(h.thread[rows]).duplicated(keep="last").to_numpy()
+    last = np.zeros(len(rows), np.bool_)
+    last[len(rows) - 1 - np.unique(h.thread[rows][::-1], return_index=True)[1]] = True
     usual = float(np.median(h.duration[rows[~last]])) if (~last).any() else 0.0
     works_usually = bool((works[~last] > 0).any())
     rows = rows[~(last & (10 * h.duration[rows] < usual) & ~((works > 0) & works_usually))]
@@ -101,24 +102,29 @@ def _loads(context: TimeContext) -> tuple[npt.NDArray[np.intp], str]:
 # -- gaps and what ends them ----------------------------------------------------------------------------------
 
 
-def _gaps(context: TimeContext) -> tuple[Ints, Ints, Ints]:
-    """Returns (start, stop, device row that ends it) of the gaps with unclaimed idle time that end with device work.
+def _gaps(context: TimeContext) -> Gaps:
+    """Returns the gaps with unclaimed idle time that end with device work; found again only when some was claimed.
 
     What the profiler does in a gap does not divide it: it is in the gap, and in no ledger.
     """
+    known = context.gaps
+    if known is not None and known[0] is context.idle:
+        return known[1]
     start, stop = iv.merge(context.idle, iv.intersect(recorder_time(context.capture), context.waterfall.idle))
-    free = iv.overlap_with(start, stop, context.idle) > 0
-    start, stop = start[free], stop[free]
+    free = iv.overlap_with(start, stop, context.idle)
+    start, stop, free = (x[free > 0] for x in (start, stop, free))
     order, first = at.in_order(context.capture)
     slot = np.minimum(np.searchsorted(first, stop), len(first) - 1) if len(first) else np.zeros(0, np.int64)
     ends = first[slot] == stop if len(first) else np.zeros(len(stop), bool)
-    return start[ends], stop[ends], order[slot[ends]] if len(first) else np.zeros(0, np.int64)
+    found = Gaps(start[ends], stop[ends], free[ends], order[slot[ends]] if len(first) else np.zeros(0, np.int64))
+    context.gaps = context.idle, found
+    return found
 
 
 @rule("host_sync", page="gpu_breakdown", label="Idle causes", color="host")
 def host_sync(context: TimeContext) -> Answer:
     """Finds gaps that begin while the host waits for the device: it cannot launch ahead. A wait can cost no more than its own length."""
-    start, stop, ended = _gaps(context)
+    start, stop, _, ended = _gaps(context)
     h = at.host(context.capture)
     calls = calls_named(context, WAITING)
     if not len(start) or not len(calls):
@@ -169,9 +175,8 @@ _SYNC_FIXES: Final = {
 )  # fmt: skip
 def launch_bound(context: TimeContext) -> Answer:
     """Finds gaps that end when the host has launched the next kernel, while the device was idle already."""
-    start, stop, ended = _gaps(context)
+    start, stop, free, ended = _gaps(context)
     late, _ = launched(context.capture, start, ended)
-    free = iv.overlap_with(start, stop, context.idle)  # without what the profiler does meanwhile
     hit = late & (free <= LAUNCH_NS)
     if int(hit.sum()) < STRETCH:
         return None
@@ -197,7 +202,7 @@ def launch_bound(context: TimeContext) -> Answer:
 @rule("handover", page="gpu_breakdown", label="Idle causes", color="host")
 def handover(context: TimeContext) -> Answer:
     """Finds gaps between kernels that were queued in time: the device's own change from one to the next."""
-    start, stop, ended = _gaps(context)
+    start, stop, _, ended = _gaps(context)
     _, ready = launched(context.capture, start, ended)
     hit = ready & (stop - start <= HAND_OVER_NS)
     if not hit.any():
@@ -322,16 +327,19 @@ def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     names, group = np.unique([phase_name(str(text.categories[code]) if code >= 0 else "") for code in used.tolist()], return_inverse=True)
     group = group.reshape(-1)[place.reshape(-1)] if len(rows) else rows
     start, stop = h.start[rows], h.stop[rows]
-    spans = {"idle": iv.overlap_with(start, stop, idle), "all": iv.overlap_with(start, stop, waterfall.windows)}
-    time = pd.DataFrame({which: arrays.exact_sums(group, ns, len(names)) for which, ns in spans.items()}, index=names.tolist())
-    time = time[(2 * time["idle"] > time["all"]) & (time["all"] < 0.9 * waterfall.total_ns)]
-    return (str(time["idle"].idxmax()), int(time["idle"].max())) if len(time) else ("", 0)
+    spans = iv.overlap_with(start, stop, idle), iv.overlap_with(start, stop, waterfall.windows)
+    idling, whole = (arrays.exact_sums(group, ns, len(names)) for ns in spans)
+    telling = np.flatnonzero((2 * idling > whole) & (whole < 0.9 * waterfall.total_ns))
+    if not len(telling):
+        return "", 0
+    most = telling[int(idling[telling].argmax())]
+    return str(names[most]), int(idling[most])
 
 
 def _operator_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """Returns the outermost operator during which the device idles longest, and for how long."""
     h = at.host(context.capture)
-    rows = outermost(at.of_kind(context.capture, S.OPERATOR), h.end)
+    rows = memo(context.capture, ("idle.operators",), lambda: outermost(at.of_kind(context.capture, S.OPERATOR), h.end))
     (name,), most = arrays.largest([context.capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
     return name, round(most)
 
@@ -344,7 +352,7 @@ def _call_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
         return "", 0
     column = context.capture.host["name"]
     (name,), _ = arrays.largest([column], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
-    same = rows[(column.iloc[rows] == name).to_numpy()]
+    same = at.named(context.capture, S.CALL, name.__eq__)
     return name, iv.length(iv.intersect(iv.union(h.start[same], h.stop[same]), idle))
 
 

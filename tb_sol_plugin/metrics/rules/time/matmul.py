@@ -9,7 +9,6 @@ from math import prod
 from typing import Final
 
 import numpy as np
-import pandas as pd
 
 from tb_sol_plugin.cost.products import ALIGNED, Product, product
 from tb_sol_plugin.cost.roofline import TOLERATED
@@ -166,10 +165,9 @@ def _blocks(context: TimeContext, p: _Products) -> tuple[Floats, Floats]:
     main = context.main[p.rows]
     names = np.where(main >= 0, arrays.codes(device["name"])[np.maximum(main, 0)], -1)
     grids = np.where(main >= 0, arrays.codes(device["grid"])[np.maximum(main, 0)], -1)
-    pairs = np.stack([p.code, names, grids], axis=1)
-    kinds, which = np.unique(pairs, axis=0, return_inverse=True)
-    blocks, used = np.zeros(len(kinds)), np.ones(len(kinds))
-    for i, (code, name, grid) in enumerate(kinds.tolist()):
+    which, first = arrays.factorize([p.code, names, grids])
+    blocks, used = np.zeros(len(first)), np.ones(len(first))
+    for i, (code, name, grid) in enumerate(zip(*(v[first].tolist() for v in (p.code, names, grids)), strict=True)):
         found = p.found[code]
         tile = tile_of(str(device["name"].cat.categories[name])) if name >= 0 else None
         if found is None or tile is None or grid < 0:
@@ -177,7 +175,6 @@ def _blocks(context: TimeContext, p: _Products) -> tuple[Floats, Floats]:
         count, used[i] = tiles(found, tile)
         started = prod(int(n) for n in re.findall(r"\d{1,18}", str(device["grid"].cat.categories[grid])))
         blocks[i] = max(count, started)
-    which = which.reshape(-1)
     return blocks[which], used[which]
 
 
@@ -238,33 +235,31 @@ def slower_kernel(context: TimeContext) -> Answer:
     rows = np.flatnonzero(context.of_kind("gemm", "conv") & whole & (context.limit >= LARGE_NS))
     if len(rows) < 2 * LEAST_CALLS:
         return None
-    frame = pd.DataFrame(
-        {
-            "sizes": _sizes(context, rows),
-            "kernel": arrays.codes(context.capture.device["name"])[context.main[rows]],
-            "time": context.time[rows],
-        }
-    )
-    kernels = frame.groupby(["sizes", "kernel"])["time"].agg(["median", "size"]).reset_index()
-    kernels = kernels[kernels["size"] >= LEAST_CALLS]
-    best = kernels.loc[kernels.groupby("sizes")["median"].idxmin()].set_index("sizes") if len(kernels) else kernels
-    known = frame["sizes"].isin(best.index).to_numpy() if len(kernels) else np.zeros(len(frame), bool)
-    if not known.any():
+    names, time = arrays.coded(context.capture.device["name"]), context.time[rows]
+    kernel = names.codes[context.main[rows]].astype(np.int64)
+    size, of_sizes = arrays.numbered(_sizes(context, rows))
+    pair, first = arrays.factorize([size, kernel])
+    median = arrays.medians(pair, time, len(first))
+    usual = np.flatnonzero(np.bincount(pair) >= LEAST_CALLS)
+    usual = usual[np.lexsort((kernel[first[usual]], median[usual]))][::-1]  # the fastest of each size comes last
+    best = np.full(len(of_sizes), -1, np.int64)
+    best[size[first[usual]]] = usual
+    best = best[size]
+    if not (best >= 0).any():
         return None
-    reference = best["median"].reindex(frame["sizes"]).to_numpy(dtype=np.float64)
-    other = best["kernel"].reindex(frame["sizes"]).to_numpy(dtype=np.float64) != frame["kernel"].to_numpy()
-    slow = known & other & (frame["time"].to_numpy() > SLOWER * reference)
-    slow = np.flatnonzero(slow & context.explains(rows, frame["time"].to_numpy() - reference))
+    reference = np.where(best >= 0, median[best], np.nan)
+    slow = (best >= 0) & (kernel[first[best]] != kernel) & (time > SLOWER * reference)
+    slow = np.flatnonzero(slow & context.explains(rows, time - reference))
     if not len(slow):
         return None
-    claim = context.claim(rows[slow], frame["time"].to_numpy()[slow] - reference[slow])
+    claim = context.claim(rows[slow], time[slow] - reference[slow])
     worst = slow[claim.worst]
-    kernel = short_name(context.kernel_name(int(rows[worst])))
-    fast = str(context.capture.device["name"].cat.categories[int(best["kernel"].loc[frame["sizes"].iloc[worst]])])
-    ratio = float(frame["time"].iloc[worst] / reference[worst])
+    ran = short_name(context.kernel_name(int(rows[worst])))
+    fast = str(names.categories[kernel[first[best[worst]]]])
+    ratio = float(time[worst] / reference[worst])
     return context.finding(
         f"{subject_verb(len(slow), 'call', 'takes')} up to {ratio:.2f}× as long as the same sizes elsewhere: {claim.most} more in "
-        f"{claim.where}, where `{kernel}` ran instead of `{short_name(fast)}`.",
+        f"{claim.where}, where `{ran}` ran instead of `{short_name(fast)}`.",
         claim,
         fix=_tuned(context, claim, "picks one kernel per size", "one kernel per size, by measurement"),
         names=context.kernel_names(claim.rows[claim.ns > 0]),
@@ -283,26 +278,27 @@ def behind_the_best(context: TimeContext) -> Answer:
     rows = np.flatnonzero(large & (context.left == context.time))
     if len(rows) < 2 * LEAST_CALLS:
         return None
-    frame = pd.DataFrame({"type": arrays.codes(context.ops["dtype"])[rows], "sizes": _sizes(context, rows), "time": context.time[rows]})
-    frame["limit"] = context.limit[rows]
-    groups = frame.groupby(["type", "sizes"]).agg(calls=("time", "size"), time=("time", "median"), limit=("limit", "median")).reset_index()
-    groups["reached"] = groups["limit"] / groups["time"]
-    fair = groups[(groups["calls"] >= LEAST_CALLS) & (groups["reached"] <= TOLERATED)]
-    best = fair.loc[fair.groupby("type")["reached"].idxmax()].set_index("type") if len(fair) else fair
-    reach = best["reached"].reindex(frame["type"]).to_numpy(dtype=np.float64) if len(best) else np.full(len(frame), np.nan)
-    own = groups.set_index("sizes")["reached"].reindex(frame["sizes"]).to_numpy(dtype=np.float64)
-    wanted = (frame["time"] - frame["limit"] / reach).to_numpy()
+    time, limit, sizes = context.time[rows], context.limit[rows], _sizes(context, rows)
+    types, of_types = arrays.numbered(arrays.codes(context.ops["dtype"])[rows])
+    size, first = arrays.numbered(sizes)  # alike only in one type
+    reached = arrays.medians(size, limit, len(first)) / arrays.medians(size, time, len(first))
+    fair = np.flatnonzero((np.bincount(size) >= LEAST_CALLS) & (reached <= TOLERATED))
+    fair = fair[np.lexsort((sizes[first[fair]], -reached[fair]))][::-1]  # the best of each type comes last
+    best = np.full(len(of_types), -1, np.int64)
+    best[types[first[fair]]] = fair
+    best = best[types]
+    reach, own = np.where(best >= 0, reached[best], np.nan), reached[size]
+    wanted = time - limit / reach
     slow = np.flatnonzero((own < BEHIND * reach) & context.explains(rows, wanted))
     wanted = wanted[slow]
     if not len(slow):
         return None
     claim = context.claim(rows[slow], np.maximum(wanted, 0.0))
     worst = claim.worst
-    dtype = frame["type"].iloc[slow[worst]]
-    model = rows[int(np.flatnonzero(frame["sizes"].to_numpy() == best.loc[dtype, "sizes"])[0])]
+    model = rows[first[best[slow[worst]]]]
     good, good_shapes = (str(arrays.pick(context.ops[c], [model])[0]) for c in ("name", "shapes"))
     return context.finding(
-        f"{subject_verb(len(slow), 'product', 'takes')} {time_text(frame['time'].to_numpy()[slow].sum())}; {claim.where} reaches "
+        f"{subject_verb(len(slow), 'product', 'takes')} {time_text(time[slow].sum())}; {claim.where} reaches "
         f"{human(float(own[slow][worst]), 'ratio')} of its limit where {with_sizes(good, good_shapes)} reaches "
         f"{human(float(reach[slow][worst]), 'ratio')}: {claim.most} more than at that rate.",
         claim,

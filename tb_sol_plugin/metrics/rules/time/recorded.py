@@ -87,9 +87,18 @@ def compiled_calls(capture: Capture, rows: Ints) -> Mask:
     h = at.host(capture)
     if not len(h.start):
         return np.zeros(len(rows), np.bool_)
-    region = memo(capture, ("recorded.regions",), lambda: arrays.where(capture.host["name"], lambda n: REGION.match(n) is not None))
+    region = memo(capture, ("recorded.regions",), lambda: _regions(capture))
+    if region is None:
+        return np.zeros(len(rows), np.bool_)
     above = tree.nearest(region, h.parent, h.stop, np.asarray(rows, np.int32), h.start[np.maximum(rows, 0)], h.end)
     return np.asarray(above >= 0, np.bool_)
+
+
+def _regions(capture: Capture) -> Mask | None:
+    """Returns the host rows of compiled code, None where there are none."""
+    if not at.any_named(capture, lambda n: REGION.match(n) is not None):
+        return None
+    return arrays.where(capture.host["name"], lambda n: REGION.match(n) is not None)
 
 
 def compiled_rows(capture: Capture, rows: Ints) -> Mask:
@@ -162,8 +171,7 @@ def recorder_text(capture: Capture, rows: Ints) -> str:
     call = call[call >= 0]
     if not len(call):
         return ""
-    threads, count = np.unique(h.thread[call], return_counts=True)
-    thread = threads[count.argmax()]
+    thread = int(np.bincount(h.thread[call]).argmax())
     every = at.launching_calls(capture)
     start = np.sort(h.start[every[h.thread[every] == thread]])
     between = float(np.median(np.diff(start))) if len(start) > 1 else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,9 @@ def test_union_by_works_where_groups_times_extent_do_not_fit_in_64_bits() -> Non
     start = np.array([0, far, 5, 0, far - 10], np.int64)
     # WHEN each group has one interval of 7 THEN each union is 7
     assert at.union_by(group, start, start + 7, 5).tolist() == [7] * 5
+    # AND WHEN each but the last has a second one that begins 3 later THEN it is 10
+    again, later = np.append(group, group[:4]), np.append(start, start[:4] + 3)
+    assert at.union_by(again, later, later + 7, 5).tolist() == [10] * 4 + [7]
 
 
 def test_sum_by_leaves_out_what_has_no_group() -> None:
@@ -94,8 +98,10 @@ def test_row_at_before_the_first_row_is_none(tmp_path: Path) -> None:
     assert at.row_at(c, thread, [0, int(at.host(c).start[first])]).tolist() == [-1, first]
 
 
-def test_rows_of_a_kind_by_name_are_those_that_the_whole_table_has(tmp_path: Path) -> None:
-    # GIVEN a training trace with operators, calls, ranges and frames
+@pytest.mark.parametrize("few", [0, at.FEW_NAMES])
+def test_rows_of_a_kind_by_name_are_those_that_the_whole_table_has(few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a training trace with operators, calls, ranges and frames, few names looked for one by one and many at once
+    monkeypatch.setattr(at, "FEW_NAMES", few)
     c = read_back(training(), tmp_path)
     names, kinds = c.host["name"].astype(str), c.host["kind"].to_numpy()
     for kind in (S.OPERATOR, S.CALL, S.ANNOTATION, S.FRAME):
