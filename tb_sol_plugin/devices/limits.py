@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -139,7 +139,10 @@ def devices_in_use(capture: Capture) -> list[DeviceProps]:
     """
     if not len(capture.device):
         return _of_a_ledger(capture) if capture.facts.source in (SOL_CAPTURE, PROTON) else []
-    busy = _sums(capture.device["duration_ns"].clip(lower=0), capture.device["device"])
+    key = ("devices_in_use",)
+    if key not in capture.memo:
+        capture.memo[key] = _sums(capture.device["duration_ns"].clip(lower=0), capture.device["device"])
+    busy = cast("dict[int, float]", capture.memo[key])
     known = {props.id: props for props in capture.facts.devices}
     used = [known[i] for i in sorted(busy, key=lambda i: (-busy[i], i)) if i in known]
     return used or list(capture.facts.devices)

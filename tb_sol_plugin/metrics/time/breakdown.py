@@ -310,20 +310,39 @@ def waits(capture: Capture) -> Waits:
 def _waits(capture: Capture) -> Waits:
     start = capture.device["start_ns"].to_numpy()
     stop = start + capture.device["duration_ns"].to_numpy()
-    low, high = iv.gaps(iv.union(start, stop), *extent(capture))
+    low, high = _idle(capture)
     launch, blocked = _causes(capture, low, high, start, stop)
     recorder = iv.subtract(recorder_time(capture), _idle_causes(capture)[1])
     return Waits(iv.subtract((low[launch], high[launch]), recorder), iv.intersect((low[blocked], high[blocked]), host_idle(capture)))
+
+
+def _idle(capture: Capture) -> iv.Spans:
+    """Returns when no device of the recording runs anything, found once."""
+
+    def make() -> iv.Spans:
+        start = capture.device["start_ns"].to_numpy()
+        return iv.gaps(iv.union(start, start + capture.device["duration_ns"].to_numpy()), *extent(capture))
+
+    return memo(capture, ("breakdown.idle",), make)
+
+
+def _working(capture: Capture) -> Ints:
+    """Returns the device rows that take time, in order of their start; found once."""
+
+    def make() -> Ints:
+        order, _ = at.in_order(capture)
+        return order[capture.device["duration_ns"].to_numpy()[order] > 0]
+
+    return memo(capture, ("breakdown.working",), make)
 
 
 def _causes(
     capture: Capture, low: npt.NDArray[np.int64], high: npt.NDArray[np.int64], start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Returns (launch, blocked) per gap."""
-    full = np.flatnonzero(stop > start)
+    full = _working(capture)
     if not len(full):
         return np.zeros(len(low), bool), np.zeros(len(low), bool)
-    full = full[np.argsort(start[full], kind="stable")]
     place = np.searchsorted(start[full], high, side="left")
     ends = place < len(full)
     following = full[np.minimum(place, len(full) - 1)]
@@ -401,13 +420,12 @@ def _find_idle_causes(capture: Capture) -> tuple[iv.Spans, iv.Spans]:
     device = capture.device
     start = device["start_ns"].to_numpy()
     stop = start + device["duration_ns"].to_numpy()
-    full = np.flatnonzero(stop > start)
+    full = _working(capture)
     if not len(full):
         return iv.empty(), iv.empty()
-    gap = iv.gaps(iv.union(start, stop), *extent(capture))
+    gap = _idle(capture)
     last = int(stop[full].max())
     low, high = iv.clip(gap, extent(capture)[0], last)
-    full = full[np.argsort(start[full], kind="stable")]
     following = full[np.searchsorted(start[full], high, side="left")]
     late, before = launched(capture, low, following)
     ready = before & (high - low <= HAND_OVER_NS)

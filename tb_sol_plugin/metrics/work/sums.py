@@ -24,6 +24,7 @@ from tb_sol_plugin.metrics.trees.phases import STEP, device_owners, phase_tree
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Mark
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, exact_sums
 
 VALUES: Final = (
@@ -102,7 +103,7 @@ def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
     modeled = ops["modeled"].to_numpy()
     timed = np.isfinite(sol) & (time > 0)
     limited = timed | (np.isfinite(sol) & np.isnan(time))
-    side = ops["bound"].cat.codes.to_numpy()
+    side = arrays.coded(ops["bound"]).codes
     sol = np.where(limited, sol, np.nan)
     flop = np.where(modeled, ops["flop"].to_numpy(dtype=np.float64), np.nan)
     return {
@@ -115,7 +116,7 @@ def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
         "modelled_sum_ns": np.where(modeled, spent, np.nan),
         "owned_sum_ns": spent,
         "recompute_ns": np.where(ops["recompute"].to_numpy(), spent, 0.0),
-        "backward_flop": np.where(ops["direction"].cat.codes.to_numpy() == 1, flop, np.nan),
+        "backward_flop": np.where(arrays.coded(ops["direction"]).codes == 1, flop, np.nan),
         "estimated_calls": (limited & ops["estimated"].to_numpy()).astype(np.float64),
     }
 
@@ -127,17 +128,15 @@ def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) ->
     if not inside.all():
         code = code[inside]
         values = {name: column[inside] for name, column in values.items()}
+    code = code.astype(np.intp, copy=False)
     each = np.bincount(code, minlength=size)
     for name, column in values.items():
         known = np.isfinite(column)
-        if known.all():
-            total, count = np.bincount(code, column, minlength=size).astype(np.float64), each
-        else:
-            some = code[known]
-            total, count = np.bincount(some, column[known], minlength=size).astype(np.float64), np.bincount(some, minlength=size)
-        total[count == 0] = np.nan
+        every = bool(known.all())
+        total = np.bincount(code, column if every else np.where(known, column, 0.0), minlength=size).astype(np.float64)
+        total[(each if every else np.bincount(code, known, minlength=size)) == 0] = np.nan
         out[name] = total
-    return pd.DataFrame(out)
+    return pd.DataFrame(out, copy=False)
 
 
 def subtree_sums(own: pd.DataFrame, end: npt.NDArray[np.int32]) -> pd.DataFrame:

@@ -232,9 +232,9 @@ def _sum(codes: npt.NDArray[np.integer], size: int, found: Limits | None, steps:
     if found is None:
         return np.full(size, np.nan), np.full(size, None, object)
     known = np.isfinite(found.sol_ns)
-    total = np.bincount(codes[known], found.sol_ns[known], minlength=size) / steps
-    of_compute = known & found.compute
-    compute = np.bincount(codes[of_compute], found.sol_ns[of_compute], minlength=size) / steps
+    sol = found.sol_ns if known.all() else np.where(known, found.sol_ns, 0.0)
+    total = np.bincount(codes, sol, minlength=size) / steps
+    compute = np.bincount(codes, np.where(found.compute, sol, 0.0), minlength=size) / steps
     whole = np.bincount(codes[~known], minlength=size) == 0
     side = np.array([None, "memory", "compute"], object)[np.where(whole & (total > 0), 1 + (2 * compute >= total), 0)]
     return np.where(whole, total, np.nan), side

@@ -51,9 +51,9 @@ def quiet(capture: Capture, rows: Ints) -> Mask:
     h = at.host(capture)
 
     def make() -> Ints:
-        calls = h.kind == S.CALL
-        calls[at.launching_calls(capture)] = True
-        return np.flatnonzero(calls)
+        calls, launching = at.of_kind(capture, S.CALL), at.launching_calls(capture)
+        others = launching[h.kind[launching] != S.CALL]
+        return np.sort(np.concatenate((calls, others))) if len(others) else calls
 
     calls = memo(capture, ("quiet.calls",), make)
     first = np.searchsorted(calls, rows)  # the first call from the row on

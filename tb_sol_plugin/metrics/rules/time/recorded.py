@@ -169,7 +169,7 @@ def recorder_text(capture: Capture, rows: Ints) -> str:
     h = at.host(capture)
     call = capture.device["call"].to_numpy()[rows]
     call = call[call >= 0]
-    if not len(call):
+    if not len(call) or not len(at.of_kind(capture, S.FRAME)):
         return ""
     thread = int(np.bincount(h.thread[call]).argmax())
     every = at.launching_calls(capture)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tb_sol_plugin.metrics.rules.time.context import time_context
+from tb_sol_plugin.metrics.rules.time.idle import _gaps
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import waterfall
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.tables import intervals as iv
 from tests.support.findings import found, step
 from tests.support.trace_builder import TraceBuilder
+from tests.support.training import read_back
 
 
 def synced(*, begin: int, wait: int = 0) -> TraceBuilder:
@@ -141,3 +148,17 @@ def test_kernels_alone_are_no_ground_for_advice(tmp_path: Path) -> None:
     for i in range(20):
         t.kernel("k", 100_000 * i, 5_000)
     assert found(t, tmp_path) == {}
+
+
+def test_gaps_are_found_again_only_when_idle_time_was_claimed(tmp_path: Path) -> None:
+    # GIVEN two gaps: before the first kernel at 10 us, and [390, 460) us
+    c = read_back(synced(begin=210_000), tmp_path)
+    part = scope(c, Query())
+    context = time_context(c, part, waterfall(c, part))
+    first = _gaps(context)
+    assert (first.stop - first.start).tolist() == [10_000, 70_000] and first.free.tolist() == [10_000, 70_000]
+    # WHEN nothing is claimed THEN the same are handed out again
+    assert _gaps(context) is first
+    # AND WHEN the second is claimed but for its last 5 us THEN those are what is left of it
+    context.ledger.take_idle(iv.one(390_000, 455_000))
+    assert _gaps(context).free.tolist() == [10_000, 5_000]
