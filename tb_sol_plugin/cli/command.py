@@ -7,6 +7,7 @@ recording lacks what the analysis needs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import warnings
@@ -306,8 +307,9 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    """Serve until interrupted. Prints the address on stdout once it listens. BadInput if it cannot listen there."""
+    """Serve until interrupted or terminated. Prints the address on stdout once it listens. BadInput if it cannot listen there."""
     import logging
+    import signal
     import socket
 
     from werkzeug.serving import WSGIRequestHandler, make_server
@@ -346,6 +348,8 @@ def _serve(options: argparse.Namespace) -> int:
     print(f"http://{f'[{host}]' if ':' in host else host}:{server.port}/", flush=True)
     if open_to_all:
         print("tb-sol: anybody who reaches this machine can see these recordings", file=sys.stderr)
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # what stands in temporary folders goes with the server
     try:
         server.serve_forever()
     except KeyboardInterrupt:

@@ -39,6 +39,7 @@ class KeptFiles:
         self.folder = folder
         self.limit_bytes = limit_bytes // SHARE
         self._whole = whole
+        self._said = False
 
     def load(self, key: str) -> bytes | None:
         """Returns what was saved under a key; None if there is none or it is damaged (then it is removed)."""
@@ -72,7 +73,9 @@ class KeptFiles:
         except OSError as error:
             if partial:
                 _remove(partial)
-            seal.log.warning("the result of a recording cannot be kept on disk (%s)", error.strerror or type(error).__name__)
+            if not self._said:
+                seal.log.warning("%s cannot be kept on disk (%s)", self.folder, error.strerror or type(error).__name__)
+                self._said = True
             return False
         return True
 

@@ -1,17 +1,22 @@
-"""Compiles loops over arrays, kept on disk where a place for them can be written, else for this process alone.
+"""Compiles loops over arrays and keeps them on disk: beside the package, in the user's cache folder, else in a private temporary folder.
 
 numba refuses at import a function whose compiled form it can keep nowhere: the folder of the package and the user's cache folder are both
-read-only (an installation of another user, a container without a home). Such a process compiles for itself and says so once.
+read-only (an installation of another user, a container without a home). Such processes share a folder of the system's temporary one that
+this user alone may open; without that, each compiles for itself, some ten seconds, and says so once.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from numba import njit
+from numba import config, njit
 
 log = logging.getLogger(__name__)
 
@@ -22,15 +27,65 @@ def compiled(*, forceinline: bool = False) -> Callable[[Callable[..., Any]], Any
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
-            return njit(cache=True, **options)(function)
-        except (RuntimeError, OSError) as error:  # numba 0.59 to 0.68: "cannot cache function 'nest': no locator available for file"
-            _note(type(error).__name__)
-            return njit(**options)(function)
+            if not _homeless():
+                return njit(cache=True, **options)(function)
+        except (RuntimeError, OSError):  # numba 0.59 to 0.68: "cannot cache function 'nest': no locator available for file"
+            pass
+        folder = private_folder()
+        try:
+            if folder:
+                with _kept_in(folder):
+                    return njit(cache=True, **options)(function)
+        except (RuntimeError, OSError) as error:
+            log.debug("%s", error)
+        _note_lost()
+        return njit(**options)(function)
 
     return decorate
 
 
+def _homeless() -> bool:
+    """Whether this user has no home: numba would then make a folder named `~` where the process runs."""
+    return not config.CACHE_DIR and not os.path.isabs(os.path.expanduser("~"))
+
+
+@contextmanager
+def _kept_in(folder: str) -> Iterator[None]:
+    """Lets numba keep what is decorated inside the block in a folder; what others decorate goes where it went."""
+    before, config.CACHE_DIR = config.CACHE_DIR, folder
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
 @cache
-def _note(kind: str) -> None:
+def private_folder() -> str:
+    """Returns a folder for compiled loops in the system's temporary one, made if need be; "" where there is none that is safe.
+
+    Compiled code is run as it is found: the folder must be no link, and belong to this user alone.
+    """
+    if not hasattr(os, "getuid"):
+        return ""
+    folder = os.path.join(tempfile.gettempdir(), f"tb-sol-compiled-{os.getuid()}")
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    except OSError:
+        return ""
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return ""
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077 or not os.access(folder, os.W_OK | os.X_OK):
+        log.warning("%s is not this user's alone: compiled loops are not kept there", folder)
+        return ""
+    log.info("compiled loops are kept in %s: neither the package nor the user's cache folder can be written to", folder)
+    return folder
+
+
+@cache
+def _note_lost() -> None:
     """Logs once per process that compiled loops are not kept."""
-    log.warning("compiled loops cannot be kept (%s): every process compiles them anew; set NUMBA_CACHE_DIR to a folder to write to", kind)
+    log.warning("compiled loops cannot be kept: every process compiles them anew; set NUMBA_CACHE_DIR to a folder to write to")
