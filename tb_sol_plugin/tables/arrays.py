@@ -78,18 +78,30 @@ def in_use(code: npt.NDArray[np.integer], count: int) -> npt.NDArray[np.intp]:
 
 FEW = 500
 """Distinct texts that are asked about without a look at which of them a column uses."""
+FEW_CODES = 16
+"""Codes that are looked for one by one: comparing a column with a number is quicker than looking every number up."""
 
 
 def where(column: pd.Series, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
     """Returns rows whose text passes a test; a row without text does not."""
     code, categories = coded(column).codes, coded(column).categories
-    hit = np.zeros(len(categories) + 1, np.bool_)  # the last for none
     if len(categories) <= FEW:
-        hit[:-1] = [bool(test(str(c))) for c in categories.tolist()]
-    else:  # tables share dictionaries: most of a large one may be names of other tables
-        used = in_use(code, len(categories))
-        hit[used] = [bool(test(str(c))) for c in categories.take(used).tolist()]
-    return np.asarray(hit[code], np.bool_)
+        return having(code, [place for place, text in enumerate(categories.tolist()) if test(str(text))], len(categories))
+    used = in_use(code, len(categories))  # tables share dictionaries: most of a large one may be names of other tables
+    texts = zip(used.tolist(), categories.take(used).tolist(), strict=True)
+    return having(code, [place for place, text in texts if test(str(text))], len(categories))
+
+
+def having(code: npt.NDArray[np.integer], wanted: list[int], count: int) -> Mask:
+    """Returns rows with one of some codes; all are below `count`, -1 is none."""
+    if len(wanted) > FEW_CODES:
+        hit = np.zeros(count + 1, np.bool_)  # the last for none
+        hit[wanted] = True
+        return np.asarray(hit[code], np.bool_)
+    out = code == wanted[0] if wanted else np.zeros(len(code), np.bool_)
+    for one in wanted[1:]:
+        out |= code == one
+    return out
 
 
 def each(values: Objects, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -71,19 +71,7 @@ def named(capture: Capture, kind: int, test: Callable[[str], bool]) -> Ints:
     found = [number for number, name in zip(used, names, strict=True) if test(name)]
     if not found:
         return np.zeros(0, np.int64)
-    if len(found) <= FEW_NAMES:
-        hit = code == found[0]
-        for number in found[1:]:
-            hit |= code == number
-    else:
-        wanted = np.zeros(used[-1] + 2, np.bool_)  # the last for none
-        wanted[found] = True
-        hit = wanted[code]
-    return np.asarray(of_kind(capture, kind)[np.flatnonzero(hit)], np.int64)
-
-
-FEW_NAMES: Final = 8
-"""Names that are looked for one by one: comparing a column with a number is quicker than looking every number up."""
+    return np.asarray(of_kind(capture, kind)[np.flatnonzero(arrays.having(code, found, used[-1] + 1))], np.int64)
 
 
 def _names_of_kind(capture: Capture, kind: int) -> tuple[npt.NDArray[np.integer], list[int], list[str]]:

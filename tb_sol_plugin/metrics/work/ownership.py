@@ -228,11 +228,12 @@ def _runs_inside_of_forward(capture: Capture, found: _Candidates, key: Ints) -> 
 
 def _below(capture: Capture, roots: Mask) -> Mask:
     """Returns per host row whether it is one of `roots` or lies below one."""
-    level = np.zeros(len(roots) + 1, np.int64)
-    rows = np.flatnonzero(roots)
+    end = capture.host["end"].to_numpy()
+    rows = outermost(np.flatnonzero(roots), end)
+    level = np.zeros(len(roots) + 1, np.int8)
     level[rows] += 1
-    np.subtract.at(level, capture.host["end"].to_numpy()[rows], 1)
-    return np.asarray(np.cumsum(level[:-1]) > 0)
+    level[end[rows]] -= 1  # none lies below another: each begins and ends where no other does
+    return np.cumsum(level[:-1], dtype=np.int8).astype(np.bool_)
 
 
 # -- Bytes that device events move over a link -----------------------------------------------------------------------

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tests.support.trace_builder import TraceBuilder
 from tests.support.training import read_back, training
 
@@ -98,10 +99,10 @@ def test_row_at_before_the_first_row_is_none(tmp_path: Path) -> None:
     assert at.row_at(c, thread, [0, int(at.host(c).start[first])]).tolist() == [-1, first]
 
 
-@pytest.mark.parametrize("few", [0, at.FEW_NAMES])
+@pytest.mark.parametrize("few", [0, arrays.FEW_CODES])
 def test_rows_of_a_kind_by_name_are_those_that_the_whole_table_has(few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a training trace with operators, calls, ranges and frames, few names looked for one by one and many at once
-    monkeypatch.setattr(at, "FEW_NAMES", few)
+    monkeypatch.setattr(arrays, "FEW_CODES", few)
     c = read_back(training(), tmp_path)
     names, kinds = c.host["name"].astype(str), c.host["kind"].to_numpy()
     for kind in (S.OPERATOR, S.CALL, S.ANNOTATION, S.FRAME):
