@@ -19,9 +19,11 @@ from tb_sol_plugin.units import human
 from tb_sol_plugin.version import __version__
 
 if TYPE_CHECKING:
+    from tb_sol_plugin.cli.kept import Printed
     from tb_sol_plugin.model.answer import Run
     from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.recordings import Recording
+    from tb_sol_plugin.model.registry import Analysis
 
 
 COMMANDS = {
@@ -84,6 +86,13 @@ def _dispatch(given: list[str]) -> int:
 
 
 def _analyze(given: list[str]) -> int:
+    from tb_sol_plugin.cli.kept import printed
+
+    place = printed(given)
+    before = place.load() if place is not None else None
+    if before is not None:
+        _write(before)
+        return 0
     from tb_sol_plugin.model.registry import get, registry
 
     try:
@@ -118,10 +127,11 @@ def _analyze(given: list[str]) -> int:
             parser.add_argument(*flags, dest=f"q.{field.name}", choices=values, metavar=None if values else "VALUE", help=text)
     options = parser.parse_args(given[1:])
     raw = {name[2:]: str(value) for name, value in vars(options).items() if name.startswith("q.") and value is not None}
-    return _answer(item.name, raw, options)
+    return _answer(item.name, raw, options, place)
 
 
-def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
+def _answer(name: str, raw: dict[str, str], options: argparse.Namespace, place: Printed | None = None) -> int:
+    """Prints a report. place: where it is kept for the next time."""
     from tb_sol_plugin.model.answer import AnalysisRequest, collect
     from tb_sol_plugin.model.query import parse
     from tb_sol_plugin.model.registry import get
@@ -144,7 +154,10 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
     report = inputs.report()
     lacking = isinstance(report, UnavailableReport)
     if options.format == "json":
-        _write(encode(report).decode() + "\n")
+        text = encode(report).decode() + "\n"
+        _write(text)
+        if place is not None and not lacking and _kept(item, inputs.capture):
+            place.save(text)
     elif isinstance(report, UnavailableReport):
         print(f"tb-sol: {_clean(f'{report.title} is not available: {report.because} ({report.record_it_with})')}", file=sys.stderr)
     elif options.format == "file":
@@ -162,6 +175,12 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace) -> int:
             _write(f"{summary(inputs.capture, inputs.request.query, options.unit)}\n\n{NOTES[options.unit]}")
         print_report(console(), report, rows=options.rows, section=options.section)
     return 3 if lacking else 0
+
+
+def _kept(item: Analysis, capture: Capture | None) -> bool:
+    """Whether a report is kept as it was printed: one of a single recording, by an analysis of this package, with nothing on stderr."""
+    ours = item.function.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return ours and item.scope == "capture" and capture is not None and not capture.devices.notes()
 
 
 def _note_progress(done: int, total: int) -> None:
