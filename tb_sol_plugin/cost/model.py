@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -107,7 +107,7 @@ def pattern(regex: str, *, kind: Kind, wrapper: bool = False, replace: bool = Fa
     return register
 
 
-@cache
+@lru_cache(maxsize=4096)
 def find(name: str) -> Model | None:
     """Returns the model of an operator name; None where there is none."""
     for regex, found in _OVERRIDES:

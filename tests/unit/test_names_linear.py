@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -35,6 +37,15 @@ CASES: list[tuple[Callable[[str], object], str, str, str]] = [
     (lambda t: list(distinct_names._MANGLED.finditer(t)), "", "1", "!"),
     (matmul.tile_of, "", "gemm_", "!"),
     (matmul.tile_of, "", "nvjet_", "!"),
+    (kernel_names.plain_name, "", "a<>::", ""),
+    (kernel_names.plain_name, "", "operator<", ""),
+    (kernel_names.plain_name, "", "<", ""),
+    (kernel_names.plain_name, "a<", "::{lambda", "\nx"),
+    (kernel_names.plain_name, "a<", "b,", ">"),
+    (kernel_names.plain_name, "a<", "(,", ""),
+    (kernel_names.plain_name, "_ZN", "1a", "!"),
+    (kernel_names.plain_name, "_ZN6kernel", "N1", "!"),
+    (kernel_names.plain_name, "_ZN", "9", ""),
     (kernel_names.matrix_of, "", "sm90_", "!"),
     (kernel_names.matrix_of, "", "Cijk_", "!"),
     (kernel_names.matrix_of, "", "aiter", "!"),
@@ -56,7 +67,46 @@ def test_a_hostile_text_costs_as_much_as_its_length(call: Callable[[str], object
     assert spent[1] < 32 * spent[0] + 0.03, spent
 
 
-PIECES = st.lists(st.sampled_from(["(", ")", " ", "->", "\u2192", ">", "Memset", "Device", "Host", "HtoD", "\n", "1", ".", "e", "-", "ms", "a", "E", "_v2"]), max_size=12)
+PIECES_OF_NAMES = (
+    "void ",
+    "at::native::",
+    "(",
+    ")",
+    "<",
+    ">",
+    "::",
+    ",",
+    "{lambda(int)#1}",
+    "operator()",
+    "Kernel",
+    "Functor",
+    "float",
+    "_ZN",
+    "4abcd",
+    "conv",
+    "Convert",
+    "Conve",
+    "norm",
+    "normal_",
+    "norma",
+    "Normalize",
+    "sm90_",
+    "_gemm_",
+    "kernel",
+    "16816",
+    "Cijk_",
+    "_MI16x16x1",
+    "triton_poi_",
+    "ü",
+    "\n",
+    "nccl",
+)
+PIECES = st.lists(
+    st.sampled_from(
+        ["(", ")", " ", "->", "\u2192", ">", "Memset", "Device", "Host", "HtoD", "\n", "1", ".", "e", "-", "ms", "a", "E", "_v2"]
+    ),
+    max_size=12,
+)
 
 
 @given(PIECES.map("".join))
@@ -75,3 +125,33 @@ def test_the_linear_forms_understand_what_the_plain_ones_do(text: str) -> None:
     assert (window and window.groups()) == (found and found.groups())
     mangled = re.compile(distinct_names._MANGLED.pattern.replace(r"(?<!\d)", ""), re.DOTALL)
     assert [m.groups() for m in mangled.finditer(text)] == [m.groups() for m in distinct_names._MANGLED.finditer(text)]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([*PIECES_OF_NAMES]), max_size=8).map("".join), min_size=1, max_size=40),
+    st.sampled_from(["", "nvidia", "amd"]),
+)
+def test_many_names_are_judged_as_each_alone(names: list[str], vendor: str) -> None:
+    # GIVEN names WHEN judged one by one, and all at once as from 1,000 on THEN alike
+    many = names * (kernel_names.MANY // len(names) + 1)
+    assert kernel_names.matrices_of(many, vendor)[: len(names)] == [kernel_names.matrix_of(n, vendor) for n in names]
+    assert kernel_names.kinds_of([kernel_names.plain_name(n) for n in many])[: len(names)] == [kernel_names.kind_of(n) for n in names]
+
+
+def test_nothing_keeps_every_text_that_it_was_asked_about() -> None:
+    # GIVEN the functions of the package that keep their answers without a bound and take arguments
+    package = Path(kernel_names.__file__).parents[2]
+    unbounded = ("cache", "lru_cache(maxsize=None)")
+    found = {
+        f"{file.relative_to(package).as_posix()}:{node.name}"
+        for file in package.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.args.args and any(ast.unparse(d) in unbounded for d in node.decorator_list)
+    }
+    # THEN none of them is asked about texts of a recording: one takes classes of queries, the others run beside the training loop itself
+    assert found <= {
+        "model/query.py:fields",
+        "tables/compiled.py:_note",
+        "capture/work/costs.py:has_model",
+        "capture/work/costs.py:op_type_of",
+    }, found

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -221,7 +221,7 @@ class Copied(NamedTuple):
     dst_kind: str
 
 
-@cache
+@lru_cache(maxsize=4096)
 def copied(name: str, kind: str) -> Copied | None:
     """Returns what a frame copies, by its name and the type of the frame; None where it is no copy. An unknown direction is `Unknown`."""
     if kind.lower() == "kernel":

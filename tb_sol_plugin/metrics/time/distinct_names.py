@@ -1,6 +1,6 @@
 """Gives kernels short names that no other kernel of the recording has: where two are alike, what tells them apart is added.
 
-    short_names(["void fill<4, Fill<float>>(…)", "void fill<4, Fill<int>>(…)"])   # "fill<Fill> · float", "fill<Fill> · int"
+short_names(["void fill<4, Fill<float>>(…)", "void fill<4, Fill<int>>(…)"])   # "fill<Fill> · float", "fill<Fill> · int"
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MANGLED: Final = re.compile(
 )
 
 
-def short_names(names: Sequence[str]) -> list[str]:
-    """Returns the short name of each of several different names, uncut: no two are the same."""
-    out = [plain_name(n) for n in names]
+def short_names(names: Sequence[str], plain: Sequence[str] = ()) -> list[str]:
+    """Returns the short name of each of several different names, uncut: no two are the same. plain: their `plain_name`, where known."""
+    out = list(plain or map(plain_name, names))
     alike = defaultdict(list)
     for i, text in enumerate(out):
         alike[text].append(i)

@@ -9,7 +9,8 @@ as they stand in recordings; the first rows of the NVIDIA part are the names tha
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ import pandas as pd
 
 
 ANONYMOUS: Final = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\(anonymous class\)::|_GLOBAL__N__(?:(?!_GLOBAL__N__)\w)+::")
-LAMBDA: Final = re.compile(r"::\{lambda.*$|::operator\(\).*$|::\'lambda.*$")
+LAMBDA: Final = re.compile(r"::(\{lambda|operator\(\)|\'lambda).*", re.DOTALL)
 DULL: Final = re.compile(
     r"^-?\d\w*$|^\(.*\)-?\d\w*$|^(true|false|nullptr|decltype\(nullptr\))$"
     r"|^(unsigned )?(bool|char|short|int|long|long long|float|double|signed char|unsigned|void)[ *&]*(const[ *&]*)?$"
@@ -39,9 +40,12 @@ WRAPPERS: Final = frozenset(
 BARE: Final = frozenset(("Kernel", "Kernel2", "device_kernel", "kernel", "run_kernel", "kernel_impl"))
 """Entry points whose first argument is the kernel."""
 LONGEST: Final = 96
+KEPT: Final = 4_096
+"""Names whose reading is kept: more than a recording of a training step has, and few enough that hostile ones do not fill the memory."""
+MANY: Final = 1_000
+"""Names from which on the patterns are searched in all of them at once, by RE2."""
 
 
-@cache
 def short_name(name: str) -> str:
     """Shortens `void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, …>(int, …)` to
     `vectorized_elementwise_kernel<CUDAFunctor_add>`; a name that is no C++ stays, cut in the middle when very long."""
@@ -51,21 +55,26 @@ def short_name(name: str) -> str:
     return text[: LONGEST // 2] + "…" + text[-(LONGEST // 2 - 1) :]
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def plain_name(name: str) -> str:
     """Returns the short name, uncut."""
     text = _mangled(name.strip()) if name.startswith("_Z") else name.strip()
     text = ANONYMOUS.sub("", text)
     if "(" in text or "<" in text:
-        text = _short(re.sub(r"^(void|std::enable_if<.*?>::type|static) +", "", text), 0) or text
+        text = _short(_RETURNED.sub("", text), 0) or text
     return text
+
+
+_RETURNED: Final = re.compile(r"^(void|std::enable_if<.*?>::type|static) +")
+_BRACKET: Final = re.compile(r"[<({\[>)}\],]")
+_OPENING: Final = re.compile(r"\(|(?<!operator)<")
 
 
 def _short(text: str, depth: int) -> str:
     head, arguments = _apart(text)
     base = head.rpartition("::")[2].strip() or head
-    inner = next((a for a in arguments if not DULL.match(a)), "")
-    if not inner or depth > 3:
+    inner = next((a for a in arguments if not DULL.match(a)), "") if depth <= 3 else ""
+    if not inner:
         return base
     inner_name = _short(inner, depth + 1)
     if base in BARE and inner_name.endswith(("Params", "ParamsEx")):  # the argument is no kernel: the namespace tells more
@@ -75,67 +84,77 @@ def _short(text: str, depth: int) -> str:
     return f"{base}<{inner_name}>" if depth == 0 and inner_name else base
 
 
-def _apart(text: str) -> tuple[str, list[str]]:
+def _apart(text: str) -> tuple[str, Iterator[str]]:
     """Returns the name before its first template list or parameter list, and the members of that template list."""
-    text = LAMBDA.sub("", text) if not text.startswith("{") else text
-    for at, char in enumerate(text):
-        if char == "(":
-            return text[:at], []
-        if char == "<" and not text[:at].endswith("operator"):
-            end = _closing(text, at)
-            rest = text[end + 1 :]
-            if rest.startswith("::"):  # a member of a template: its own name counts
-                head, arguments = _apart(rest[2:])
-                return (head, arguments) if arguments else (head, _members(text[at + 1 : end]))
-            return text[:at], _members(text[at + 1 : end])
-    return text, []
+    if "lambda" in text or "operator()" in text:
+        text = LAMBDA.sub("", text) if not text.startswith("{") else text
+    start, members = 0, (0, 0)
+    while found := _OPENING.search(text, start):
+        at = found.start()
+        if found[0] == "(":
+            return text[start:at], _members(text, *members)
+        end = _closing(text, at)
+        if text[at + 1 : end].replace(",", "").strip():
+            members = at + 1, end
+        if not text.startswith("::", end + 1):
+            return text[start:at], _members(text, *members)
+        start = end + 3  # a member of a template: its own name counts
+    return text[start:], _members(text, *members)
 
 
 def _closing(text: str, at: int) -> int:
-    depth = 0
-    for i in range(at, len(text)):
-        if text[i] == "<":
-            depth += 1
-        elif text[i] == ">" and text[i - 1] != "-":
+    """Returns where the template list that opens at a place ends; the length of the text if nowhere."""
+    depth, start, end = 0, at, text.find(">", at)
+    while end >= 0:
+        depth += text.count("<", start, end)
+        if text[end - 1] != "-":
             depth -= 1
             if depth == 0:
-                return i
+                return end
+        start, end = end + 1, text.find(">", end + 1)
     return len(text)
 
 
-def _members(text: str) -> list[str]:
-    out, depth, start = [], 0, 0
-    for i, char in enumerate(text):
-        if char in "<({[":
-            depth += 1
-        elif char in ">)}]":
-            depth -= 1
-        elif char == "," and depth == 0:
-            out.append(text[start:i].strip())
-            start = i + 1
-    return [a for a in (*out, text[start:].strip()) if a]
+def _members(text: str, start: int, end: int) -> Iterator[str]:
+    """Yields the members of a list between two places of a text, those that are not empty."""
+    depth = 0
+    for found in _BRACKET.finditer(text, start, end) if text.find(",", start, end) >= 0 else ():
+        char = found[0]
+        if char != ",":
+            depth += 1 if char in "<({[" else -1
+        elif depth == 0:
+            if member := text[start : found.start()].strip():
+                yield member
+            start = found.end()
+    if member := text[start:end].strip():
+        yield member
 
 
 def _mangled(name: str) -> str:
     """Returns the nested name of an Itanium-mangled symbol, with the first template argument where the name alone says nothing;
     the symbol itself where it does not parse."""
-    found = re.match(r"_ZN?K?", name)
+    found = _NESTED.match(name)
     parts, at = _identifiers(name, found.end() if found else 2)
     if not parts:
         return name
     if parts[-1] in BARE or parts[-1] == "kentry":
-        for inner in re.finditer(r"N(?:S\w?_)?(?=\d)", name[at:]):
-            inner_name, _ = _identifiers(name, at + inner.end())
+        for inner in _ARGUMENT.finditer(name, at):
+            inner_name, _ = _identifiers(name, inner.end())
             if inner_name:
                 return inner_name[-1]
     return "::".join(parts)
 
 
+_NESTED: Final = re.compile(r"_ZN?K?")
+_ARGUMENT: Final = re.compile(r"N(?:S\w?_)?(?=\d)")
+_LENGTH: Final = re.compile(r"\d{1,9}", re.ASCII)
+
+
 def _identifiers(name: str, at: int) -> tuple[list[str], int]:
     """Returns the length-prefixed identifiers from a position on, and where they end."""
     parts = []
-    while number := re.match(r"\d+", name[at:]):
-        length, at = int(number[0]), at + number.end()
+    while number := _LENGTH.match(name, at):
+        length, at = int(number[0]), number.end()
         parts.append(name[at : at + length])
         at += length
     return [p for p in parts if p and not p.startswith("_GLOBAL__N")], at
@@ -222,8 +241,8 @@ MATRIX: Final = (
 KINDS: Final = (
     ("communication", r"nccl|rccl|cross_device_reduce|multimem_|nvshmem|deep_?ep|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"),
     ("attention", r"flash|fmha|[Aa]ttention|attn_|sdpa|mla_"),
-    ("conv", r"[Cc]onv(?!ert)|scudnn|wgrad|dgrad|fprop|[Ww]inograd|miopen|igemm_"),
-    ("norm", r"[Ss]oft_?[Mm]ax|[Nn]orm(?!al_)|bn_(fw|bw)|RowwiseMoments|GammaBeta"),
+    ("conv", r"[Cc]onv($|[^e]|e($|[^r]|r($|[^t])))|scudnn|wgrad|dgrad|fprop|[Ww]inograd|miopen|igemm_"),
+    ("norm", r"[Ss]oft_?[Mm]ax|[Nn]orm($|[^a]|a($|[^l]|l($|[^_])))|bn_(fw|bw)|RowwiseMoments|GammaBeta"),
     ("gemm", r"gemm|gemv|Cijk_|nvjet|^(void )?bmm_|matmul|splitKreduce|cublas|tensorop|fused_moe|_MI\d+x\d+|triton_tem_|marlin|machete"),
     ("elementwise", r"elementwise|multi_tensor_apply|triton_poi|[Cc]opy|[Ff]ill|[Cc]at[A-Z]|dropout|_act_|silu|gelu|rotary|quantize"
                     r"|globalKernel|Functor"),
@@ -246,7 +265,7 @@ def _kinds() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 def _bounded(pattern: str) -> re.Pattern[str]:
     """Returns the pattern with at most 300 characters between two parts of it: without a bound some names take quadratic time."""
-    return re.compile(pattern.replace(r"\w*", r"\w{0,300}"))
+    return re.compile(pattern.replace(r"\w*", r"\w{0,300}"), re.ASCII)
 
 
 def unit_name(vendor: str) -> str:
@@ -254,39 +273,86 @@ def unit_name(vendor: str) -> str:
     return UNITS.get(vendor, "matrix unit")
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def matrix_of(name: str, vendor: str = "") -> Match:
     """Returns whether a kernel of that name runs on matrix units of `vendor` ("" unknown), with the rule that says so."""
     for pattern, rule in _compiled():
-        if rule.vendor and vendor and rule.vendor != vendor:
-            continue
-        if pattern.search(name):
-            unit = " ".join(filter(None, (unit_name(rule.vendor or vendor), f"({rule.generation} or newer)" if rule.generation else "")))
-            return Match(rule.uses, unit if rule.uses else "", f"{rule.why}: {rule.pattern}")
-    return Match(None, "", "")
+        if _asked(rule, vendor) and pattern.search(name):
+            return _match(rule, vendor)
+    return UNKNOWN
 
 
-@cache
+UNKNOWN: Final = Match(None, "", "")
+
+
+def _asked(rule: Rule, vendor: str) -> bool:
+    return not (rule.vendor and vendor and rule.vendor != vendor)
+
+
+def _match(rule: Rule, vendor: str) -> Match:
+    unit = " ".join(filter(None, (unit_name(rule.vendor or vendor), f"({rule.generation} or newer)" if rule.generation else "")))
+    return Match(rule.uses, unit if rule.uses else "", f"{rule.why}: {rule.pattern}")
+
+
 def kind_of(name: str) -> str:
     """Returns the kind of work: gemm, attention, conv, norm, elementwise, communication or other. Judged without the parameters' types."""
-    plain = plain_name(name)
-    for kind, pattern in _kinds():
-        if pattern.search(plain):
-            return kind
-    return "other"
+    return _kind_of_plain(plain_name(name))
+
+
+@lru_cache(maxsize=KEPT)
+def _kind_of_plain(plain: str) -> str:
+    return next((kind for kind, pattern in _kinds() if pattern.search(plain)), "other")
+
+
+# -- Many names at once ----------------------------------------------------------------------------------------------
+
+
+def matrices_of(names: Sequence[str], vendor: str = "") -> list[Match]:
+    """Returns `matrix_of` each name."""
+    if len(names) < MANY:
+        return [matrix_of(n, vendor) for n in names]
+    rules = [rule for rule in MATRIX if _asked(rule, vendor)]
+    matches = [*(_match(rule, vendor) for rule in rules), UNKNOWN]
+    return [matches[i] for i in _first_matches(names, [rule.pattern for rule in rules])]
+
+
+def kinds_of(plain: Sequence[str]) -> list[str]:
+    """Returns `kind_of` each name, given the plain names."""
+    if len(plain) < MANY:
+        return [_kind_of_plain(n) for n in plain]
+    kinds = [*(kind for kind, _ in KINDS), "other"]
+    return [kinds[i] for i in _first_matches(plain, [pattern for _, pattern in KINDS])]
+
+
+def _first_matches(names: Sequence[str], patterns: Sequence[str]) -> list[int]:
+    """Returns for each name the place of the first pattern that it matches; their number where none does.
+
+    A letter outside ASCII is `?` here: no pattern names one, and in none of them is it part of a word.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    out = np.full(len(names), len(patterns))
+    rest, left = pa.array([n.encode("ascii", "replace").removesuffix(b"\n") for n in names], pa.large_binary()), np.arange(len(names))
+    for place, pattern in enumerate(patterns):
+        found = pc.match_substring_regex(rest, pattern).to_numpy(zero_copy_only=False)
+        out[left[found]] = place
+        rest, left = rest.filter(pa.array(~found)), left[~found]
+    return out.tolist()  # type: ignore[no-any-return]
 
 
 def classify(names: pd.Series[str], vendor: str) -> pd.DataFrame:
     """Returns one row per distinct name of a categorical column, in the order of its codes.
 
-    Columns: name, tensor_core (1 yes, 0 no, -1 unknown), unit, rule, kind.
+    Columns: name, plain (see `plain_name`), tensor_core (1 yes, 0 no, -1 unknown), unit, rule, kind.
     """
     found = [str(n) for n in names.cat.categories]
-    matches = [matrix_of(n, vendor) for n in found]
+    plain = [plain_name(n) for n in found]
+    matches = matrices_of(found, vendor)
     code: npt.NDArray[np.int8] = np.array([-1 if m.tensor_core is None else int(m.tensor_core) for m in matches], np.int8)
     return pd.DataFrame({
-        "name": found, "tensor_core": code, "unit": [m.unit for m in matches], "rule": [m.rule for m in matches],
-        "kind": [kind_of(n) for n in found],
+        "name": found, "plain": plain, "tensor_core": code, "unit": [m.unit for m in matches], "rule": [m.rule for m in matches],
+        "kind": kinds_of(plain),
     })  # fmt: skip
 
 

@@ -95,11 +95,13 @@ def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.int
 
 def kernel_classes(capture: Capture) -> pd.DataFrame:
     """Returns one row per distinct device name: see `kernel_names.classify`; and short_name, which no two of them share."""
-    names = capture.device["name"]
-    return memo(
-        capture, ("kernel_classes",),
-        lambda: classify(names, capture.facts.vendor).assign(short_name=short_names([str(n) for n in names.cat.categories])),
-    )  # fmt: skip
+    return memo(capture, ("kernel_classes",), lambda: _classes(capture))
+
+
+def _classes(capture: Capture) -> pd.DataFrame:
+    found = classify(capture.device["name"], capture.facts.vendor)
+    found["short_name"] = short_names(found["name"].tolist(), found.pop("plain").tolist())
+    return found
 
 
 def short_kernel_names(capture: Capture) -> dict[str, str]:

@@ -66,10 +66,12 @@ def _costs(capture: Capture) -> Costs:
     of_host = np.full(len(host), -1, np.int32)
     wrapper = np.zeros(len(host), bool)
     names = host["name"].cat.categories.tolist()
-    models = [cost.model_for(str(name)) for name in names]
-    has_model = np.fromiter((m is not None for m in models), bool, len(models))
     rows = table["host"].to_numpy()
     name_codes = arrays.coded(host["name"]).codes[rows].astype(np.int64)
+    models: list[cost.Model | None] = [None] * len(names)
+    for code in np.unique(name_codes).tolist():  # names of kernels are among the categories too
+        models[code] = cost.model_for(str(names[code]))
+    has_model = np.fromiter((m is not None for m in models), bool, len(models))
     use = np.flatnonzero(has_model[name_codes] & (host["kind"].to_numpy()[rows] == S.OPERATOR)) if len(rows) else np.zeros(0, np.int64)
     if not len(use):
         return Costs((), of_host, wrapper)

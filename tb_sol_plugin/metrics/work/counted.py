@@ -19,7 +19,7 @@ from tb_sol_plugin.cost import Cost, Inputs
 from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import scope
-from tb_sol_plugin.metrics.time.kernel_names import kind_of
+from tb_sol_plugin.metrics.time.kernel_names import kinds_of, plain_name
 from tb_sol_plugin.metrics.work.costs import DIRECTIONS, KINDS
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -262,7 +262,7 @@ def profile_calls(capture: Capture) -> pd.DataFrame:
 def _kinds(capture: Capture) -> tuple[Codes, Mask]:
     """Returns (kind of work per row, whether it communicates), judged by the kernel's name."""
     names = capture.tables[S.LEDGER.name]["name"]
-    words = [kind_of(str(name)) for name in names.cat.categories]
+    words = kinds_of([plain_name(str(name)) for name in names.cat.categories])
     places = {word: i for i, word in enumerate(KINDS)}
     other = places["other"]
     known = np.array([*(places.get(word, other) for word in words), other], np.int8)  # type: ignore[call-overload]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from math import prod
 from typing import Final
 
@@ -35,7 +35,7 @@ _TILES: Final = tuple(
 )
 
 
-@cache
+@lru_cache(maxsize=4096)
 def tile_of(kernel: str) -> tuple[int, int] | None:
     """Returns the part of the result that one block computes, by the kernel's name; None where the name does not say."""
     for pattern in _TILES:
@@ -45,7 +45,7 @@ def tile_of(kernel: str) -> tuple[int, int] | None:
     return None
 
 
-@cache
+@lru_cache(maxsize=4096)
 def aligned_by_name(kernel: str) -> int | None:
     """Returns elements that a CUTLASS kernel loads at once by its name (`align1`), None where the name does not say."""
     found = re.search(r"_align(\d{1,9})", kernel)
