@@ -17,6 +17,17 @@ Neither holds a local absolute path: `file` is logdir-relative or a base name.
 
 from __future__ import annotations
 
+MOST_SHOWN = 600
+"""Characters of a message or a hint that are shown."""
+
+
+def shown(text: str) -> str:
+    """Returns a text that quotes what it was given, cut in the middle where it is long: its start and its end say what does not fit."""
+    if len(text) <= MOST_SHOWN:
+        return text
+    kept = MOST_SHOWN // 2
+    return f"{text[:kept]} … ({len(text) - 2 * kept:,} characters left out) … {text[-kept:]}"
+
 
 class SolError(Exception):
     """Base of all errors of the product.
@@ -46,8 +57,8 @@ class SolError(Exception):
     def line(self) -> str:
         """Returns one line for a terminal."""
         where = f"{self.file}: " if self.file else ""
-        hint = f" ({self.hint})" if self.hint else ""
-        return f"{where}{self.message}{hint}"
+        hint = f" ({shown(self.hint)})" if self.hint else ""
+        return f"{where}{shown(self.message)}{hint}"
 
 
 def _rebuild(kind: type[SolError], message: str, hint: str, field: str, file: str) -> SolError:

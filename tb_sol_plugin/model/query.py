@@ -12,6 +12,11 @@ import msgspec
 
 from tb_sol_plugin.errors import BadQuery
 
+MOST_SHORT = 500
+"""Characters of a field that every analysis has: a step, limits."""
+MOST_LONG = 16_000
+"""Characters of another one: it may name hundreds of runs."""
+
 
 class Query(msgspec.Struct, kw_only=True, frozen=True):
     """Fields that every analysis understands.
@@ -117,7 +122,10 @@ def parse(query: type[Query], raw: dict[str, str]) -> Query:
     known = {f.name: f for f in fields(query)}
     for name in raw:
         if name not in known:
-            raise BadQuery(f"unknown parameter {name!r}", hint=f"known: {', '.join(known)}", field=name)
+            raise BadQuery(f"unknown parameter {name[:40]!r}", hint=f"known: {', '.join(known)}", field=name[:40])
+        most = MOST_SHORT if name in Query.__struct_fields__ else MOST_LONG
+        if len(raw[name]) > most:
+            raise BadQuery(f"parameter {name!r} is too long: {len(raw[name]):,} characters", hint=f"give at most {most:,}", field=name)
     try:
         found = msgspec.convert(raw, query, strict=False)
         for name in raw:

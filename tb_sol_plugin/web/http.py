@@ -28,7 +28,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.security import safe_join
 
 from tb_sol_plugin import redact
-from tb_sol_plugin.errors import ReadOnlyView, SolError
+from tb_sol_plugin.errors import MOST_SHOWN, ReadOnlyView, SolError, shown
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.wire import Error, ErrorBody
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 
-# -- a finished answer: bytes, the same gzipped, and an ETag; kept as such, so that a repeated question costs nothing 
+# -- a finished answer: bytes, the same gzipped, and an ETag; kept as such, so that a repeated question costs nothing
 
 
 JSON = "application/json"
@@ -227,8 +227,9 @@ def sol_error(error: SolError) -> Response:
 
 
 def body_of(error: SolError) -> ErrorBody:
-    """Returns the wire form of an error of ours; what it says is free form, so it is cleaned of secrets."""
-    return ErrorBody(error.code, text(error.message), text(error.hint), error.field, redact.name(error.file) if error.file else error.file)
+    """Returns the wire form of an error of ours; what it says is free form, so it is cleaned of secrets and, where it is long, cut."""
+    file = redact.name(error.file) if error.file else error.file
+    return ErrorBody(error.code, shown(text(error.message)), shown(text(error.hint)), error.field[:MOST_SHOWN], file)
 
 
 def fault_reply(error: BaseException, what: str) -> Response:

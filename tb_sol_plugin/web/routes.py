@@ -17,7 +17,7 @@ from flask import Blueprint, Flask, Response, current_app, request, send_file
 from tb_sol_plugin.errors import BadInput, BadQuery, Changed, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.answer import AnalysisRequest, Inputs, collect
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.query import parse
+from tb_sol_plugin.model.query import Query, parse
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.model.registry import get, registry
 from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
@@ -42,6 +42,8 @@ ReportRequest: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
 """Name of an analysis, format, section, query fields."""
 V = TypeVar("V")
 LONGEST_WAIT = 30.0
+LONGEST_RUN = 4_096
+"""Characters of the name of a run: those of a path."""
 MOST_FAULTS = 200
 """Faults remembered, so that each is logged once; beyond them they are forgotten together."""
 
@@ -109,7 +111,7 @@ def analyses() -> Response:
         return reply(pack_json(catalog()), request)
     recording = _recording()
     capture = _capture(recording)
-    limits = request.args.get("device_limits", "")
+    limits = _limits()
     workers, others = c.store.worker_count(recording), c.store.has_other(recording)
     key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.attached_state, workers, others)
     made = c.memo.get(key, lambda: pack_json(offered_analyses(capture, limits, workers, others)))
@@ -169,6 +171,8 @@ def _asked_report(name: str, more: Sequence[str], *, early: bool) -> AskedReport
     """
     item = get(name)
     raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "wait", *more)}
+    if len(run := request.args.get("run", "")) > LONGEST_RUN:
+        raise NotFound(f"no run {run[:40]!r}", hint=f"a name has at most {LONGEST_RUN:,} characters", field="run")
     parse(item.query, raw)
     local = next((n for n in item.query.LOCAL if raw.get(n)), "")
     if local:
@@ -176,7 +180,7 @@ def _asked_report(name: str, more: Sequence[str], *, early: bool) -> AskedReport
         raise BadQuery("a server reads no file that a request names", hint=hint, field=local)
     names_one = item.scope != "runs" and (item.scope != "none" or any(request.args.get(k) for k in ("run", "worker", "span")))
     recording = _recording() if names_one else None
-    inputs = collect(AnalysisRequest(name, raw, recording, request.args.get("run", "")), context().store.source(_wait()))
+    inputs = collect(AnalysisRequest(name, raw, recording, run), context().store.source(_wait()))
     early = early and inputs.partial and _takes_early_answers() and inputs.waiting < len(inputs.ranks)
     if inputs.waiting and not early:
         raise _gathering(inputs)
@@ -294,7 +298,7 @@ def search() -> Response:
     """Returns kernels, operators, modules and findings of a recording by words of their names."""
     _only("run", "worker", "span", "q", "wait", "device_limits")
     capture = _capture(_recording())
-    return reply(pack_json(find(capture, request.args.get("q", ""), request.args.get("device_limits", ""))), request)
+    return reply(pack_json(find(capture, request.args.get("q", ""), _limits())), request)
 
 
 @api.get("/summaries")
@@ -436,6 +440,10 @@ def _required(name: str) -> str:
     if not value:
         raise BadQuery(f"parameter {name!r} is missing", hint="see api/v1/openapi.json", field=name)
     return value
+
+
+def _limits() -> str:
+    return parse(Query, {"device_limits": request.args.get("device_limits", "")}).device_limits
 
 
 def _only(*names: str) -> None:

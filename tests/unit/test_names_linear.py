@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tb_sol_plugin import cost
 from tb_sol_plugin.cost import inputs
+from tb_sol_plugin.cost.ops import attention
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest.kineto import rules
 from tb_sol_plugin.metrics.copies import records
@@ -21,6 +23,11 @@ from tb_sol_plugin.metrics.memory import sources
 from tb_sol_plugin.metrics.rules.time import matmul
 from tb_sol_plugin.metrics.time import distinct_names, kernel_names
 from tb_sol_plugin.metrics.work import ownership
+
+
+def _modelled(text: str) -> object:
+    return cost.model_for(text)
+
 
 CASES: list[tuple[Callable[[str], object], str, str, str]] = [
     (lambda t: rules.copy_of(t, False), "(", " ", "x"),
@@ -50,6 +57,10 @@ CASES: list[tuple[Callable[[str], object], str, str, str]] = [
     (kernel_names.matrix_of, "", "Cijk_", "!"),
     (kernel_names.matrix_of, "", "aiter", "!"),
     (matmul.FP32_KERNEL.search, "", "wgrad", "!"),
+    (_modelled, "triton_tem_", "flex_attention", "!"),
+    (_modelled, "triton_tem_", "flex_attention", "backward"),
+    (_modelled, "triton_tem_", "flex_attention_backward", "!"),
+    (_modelled, "flashinfer::", "paged", "!"),
     (ownership.CHECKPOINT.fullmatch, "", "checkpoint", "!"),
 ]
 
@@ -155,3 +166,13 @@ def test_nothing_keeps_every_text_that_it_was_asked_about() -> None:
         "capture/work/costs.py:has_model",
         "capture/work/costs.py:op_type_of",
     }, found
+
+
+@given(st.lists(st.sampled_from(["flex_attention", "_backward", "backward", "_", "a", "!", "flex_"]), max_size=6).map("".join))
+def test_templates_of_attention_are_known_as_by_the_plain_patterns(text: str) -> None:
+    # GIVEN any name of a template WHEN its model is looked up THEN the one that the patterns say which look at everything behind each place
+    found = cost.model_for(f"triton_tem_{text}")
+    forward = re.fullmatch(r"triton_tem_\w*flex_attention(?!\w*backward)\w*", f"triton_tem_{text}")
+    backward = re.fullmatch(r"triton_tem_\w*flex_attention_backward\w*", f"triton_tem_{text}")
+    expected = attention.flex if forward else attention.flex_backward if backward else None
+    assert (found.formula if found else None) is expected

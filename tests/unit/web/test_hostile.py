@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from flask.testing import FlaskClient
 
+from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
@@ -60,6 +61,34 @@ def test_very_long_and_odd_parameters_are_errors(client: FlaskClient) -> None:
         assert reply.status_code == 404 and "Set-Cookie" not in reply.headers and len(reply.data) < 4000
 
 
+@pytest.mark.parametrize("text", ["x" * 30_000, "1," * 15_000, "flops=" + "9" * 30_000, "ü" * 20_000])
+def test_no_answer_quotes_a_long_parameter(shared: FlaskClient, text: str) -> None:
+    # GIVEN a text of 30 kB WHEN it is the value of any field of any analysis, and of the other parameters
+    one = {"run": "job", "worker": "rank2", "span": "1", "wait": "20"}
+    addresses = [(f"analysis/{n}", f.name) for n, item in registry().items() for f in item.fields]
+    addresses += [(f"analysis/{n}", p) for n in ("overview", "scaling") for p in ("run", "section", "tables", "format", "zzz")]
+    addresses += [
+        ("analyses", "device_limits"),
+        ("search", "device_limits"),
+        ("export", "by"),
+        ("table/kernels", "find"),
+        ("table/kernels", "key"),
+    ]
+    for route, name in addresses:
+        reply = shared.get(
+            f"/api/v1/{route}", query_string={"section": "kernels"} | one | {name: text} if "table" in route else one | {name: text}
+        )
+        # THEN the answer holds a few hundred characters of it at most
+        assert len(reply.data) < 5_000 or text[:2_000] not in reply.get_data(as_text=True), (
+            route,
+            name,
+            reply.status_code,
+            len(reply.data),
+        )
+        if reply.status_code != 200:
+            assert len(reply.data) < 2_500, (route, name, reply.data[:300])
+
+
 def test_hostile_names_arrive_escaped_and_unchanged(client: FlaskClient, store: Store) -> None:
     # GIVEN a file whose name holds markup, quotes, percent and umlaut WHEN listed and opened THEN the same name, as JSON
     store.rescan()
@@ -98,7 +127,9 @@ def test_secrets_of_a_recording_appear_nowhere(tmp_path: Path, caplog: pytest.Lo
     assert b"acme/m" in b"".join(kept)
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd|'/C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1+1", "＋1", "－2+3", "＠SUM(A1)"])
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+cmd|'/C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1+1", "＋1", "－2+3", "＠SUM(A1)"]
+)
 def test_a_cell_of_a_csv_is_never_a_formula(text: str) -> None:
     assert cell(text) == "'" + text
     assert cell(-2) == -2 and cell("aten::mm") == "aten::mm" and cell(None) == "" and cell(True) == "true"
