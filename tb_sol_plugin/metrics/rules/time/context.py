@@ -21,7 +21,7 @@ from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, Ledger, RuleContext, Subject, time_text, with_sizes
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import explained_idle
-from tb_sol_plugin.metrics.time.kernels import kernel_classes
+from tb_sol_plugin.metrics.time.kernel_names import matrix_of
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall
 from tb_sol_plugin.metrics.trees.phases import phase_tree
@@ -255,9 +255,15 @@ class TimeContext(RuleContext):
     @cached_property
     def matrix_unit(self) -> npt.NDArray[np.int8]:
         """Per call whether its longest kernel runs on matrix units: 1 yes, 0 no, -1 unknown or without a kernel."""
-        codes = arrays.codes(self.capture.device["name"])
-        found = np.append(kernel_classes(self.capture)["tensor_core"].to_numpy(), -1)
-        return np.asarray(np.where(self.main >= 0, found[codes[np.maximum(self.main, 0)]], -1) if len(codes) else self.main, np.int8)
+        out, vendor = np.full(len(self.main), -1, np.int8), self.capture.facts.vendor
+
+        def uses(name: str) -> int:
+            found = matrix_of(name, vendor).tensor_core
+            return -1 if found is None else int(found)
+
+        some = self.main >= 0
+        out[some] = arrays.per_text(self.capture.device["name"], self.main[some], uses, np.int8)
+        return out
 
     def kernel_names(self, rows: Ints) -> list[str]:
         """Returns the names of the longest kernels of calls, each once."""
