@@ -389,10 +389,7 @@ def flex(call: Inputs) -> Cost | None:
     return _flex(call, "fwd")
 
 
-@pattern(
-    r"(higher_order::)?flex_attention_backward|triton_tem_\w*flex_attention_backward(?:(?!flex_attention_backward)\w)*",
-    kind="attention",
-)
+@pattern(r"(higher_order::)?flex_attention_backward|triton_tem_(?=\w*flex_attention_backward)\w*", kind="attention")
 def flex_backward(call: Inputs) -> Cost | None:
     """flex_attention_backward(q 0, k 1, v 2, ...): as forward, five products."""
     return _flex(call, "bwd")
@@ -596,7 +593,7 @@ def batch_prefill(call: Inputs) -> Cost | None:
     "aiter::pa_fwd_asm", "aiter::paged_attention_v1", "aiter::paged_attention_rocm", "_C::sm100_cutlass_mla_decode",
     "sgl_kernel::cutlass_mla_decode", "_vllm_fa2_C::fwd_kvcache", kind="attention",
 )  # fmt: skip
-@pattern(r"flashinfer::\w*paged(?:(?!paged)\w)*", kind="attention")
+@pattern(r"flashinfer::(?=\w*paged)\w*", kind="attention")
 def paged(call: Inputs) -> Cost | None:
     """Attention over a paged key cache: reads nothing. A query meets as many keys as its sequence is long, and that length is data;
     the least that the sizes allow, one key per query, would be no limit to compare with."""
