@@ -527,11 +527,12 @@ def to_plain(report: Report | UnavailableReport) -> dict[str, object]:
     body: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(report, sections=[]))
     body.setdefault("selection", {})
     body["available"] = True
-    body["sections"] = [_plain_section(section) for section in report.sections]
+    body["sections"] = [plain_section(section) for section in report.sections]
     return body
 
 
-def _plain_section(section: AnySection) -> dict[str, object]:
+def plain_section(section: AnySection) -> dict[str, object]:
+    """Returns a section as JSON-ready builtins."""
     if isinstance(section, TableSection):
         full: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(section, columns=[], data={}))
         full["columns"] = [

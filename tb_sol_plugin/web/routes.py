@@ -20,7 +20,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query, parse
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.model.registry import get, registry
-from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport, encode
+from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport
 from tb_sol_plugin.model.rows import TableRows
 from tb_sol_plugin.store import files
 from tb_sol_plugin.store.cache import cache_key
@@ -29,6 +29,7 @@ from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import http, tables, wire
 from tb_sol_plugin.web.answers import KeptAnswers, key_on_disk
+from tb_sol_plugin.web.bounds import bounded
 from tb_sol_plugin.web.http import Packed, WarmUp, body_of, fault_body, pack, pack_json, pages, reply
 from tb_sol_plugin.web.listings import catalog, listed_runs, notes, offered_analyses, workers
 from tb_sol_plugin.web.mount import WebOptions
@@ -220,7 +221,7 @@ def _answer(report_request: ReportRequest, asked: AskedReport) -> Response:
             for rows in paged.values() if asked.kept else ():
                 c.rows.put(c.place(asked.version, rows.id), rows)
             return pack(body)
-        return pack(encode(report))
+        return pack(bounded(report))
 
     def kept_or_packed() -> Packed:
         place = key_on_disk(key, asked.inputs) if form in ("json", "pages") and asked.kept else ""

@@ -1,7 +1,7 @@
 """Puts large tables of reports into pages, reads what a request asks of a table's rows, and streams them as CSV.
 
 A report that is requested with `tables=pages` has no more than `MOST_BYTES`, unless figures alone are larger: of its large tables it
-holds the first rows and what a reader needs of the others.
+holds the first rows and what a reader needs of the others. What bounds every answer is in `bounds`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -17,8 +17,9 @@ from werkzeug.datastructures import MultiDict
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.columns import MANY_ROWS
-from tb_sol_plugin.model.report import FigureSection, Report, Scalar, Sort, TablePage, TableSection, encode
+from tb_sol_plugin.model.report import FigureSection, Report, Scalar, Sort, TablePage, TableSection, UnavailableReport, encode
 from tb_sol_plugin.model.rows import Bounds, Choice, TableRows
+from tb_sol_plugin.web.bounds import bounded, section_json
 from tb_sol_plugin.web.wire import cell
 
 MOST_BYTES = 1_000_000
@@ -43,24 +44,38 @@ NAMES = ("section", "offset", "limit", "sort", "find", "keep", "range", "key", "
 # -- a report whose large tables are in pages ------------------------------------------------------------------------
 
 
-def in_pages(report: Report, version: str) -> tuple[bytes, dict[str, TableRows]]:
+def in_pages(report: Report | UnavailableReport, version: str) -> tuple[bytes, dict[str, TableRows]]:
     """Returns the JSON of a report with its large tables in pages, and the rows of these tables by the id of their section.
 
     Tables of more than `WHOLE_ROWS` rows are in pages; so are further ones, the largest first, while the report is larger than
     `MOST_BYTES`.
     """
+    if isinstance(report, UnavailableReport):
+        return bounded(report), {}
+    places = {s.id: i for i, s in enumerate(report.sections) if isinstance(s, TableSection) and not s.error}
     tables = {s.id: s for s in report.sections if isinstance(s, TableSection) and not s.error}
-    large = [s for s in tables.values() if _row_count(s) > WHOLE_ROWS]
-    paged = {s.id: rows_of(report, s, version) for s in large}
-    body = _encoded(report, paged)
-    if len(body) > MOST_BYTES:
+    sections, paged = list(report.sections), {}
+
+    def put(name: str) -> None:
+        paged[name] = rows_of(report, tables[name], version)
+        sections[places[name]] = _first_page(tables[name], paged[name])
+
+    for s in tables.values():
+        if _row_count(s) > WHOLE_ROWS:
+            put(s.id)
+    parts = [section_json(s) for s in sections]
+    size = len(encode(msgspec.structs.replace(report, sections=[]))) + sum(len(part) + 1 for part in parts)
+    if size > MOST_BYTES + 1:
         rest = {s.id: _bytes_of(s) for s in tables.values() if s.id not in paged and _row_count(s) > FIRST_ROWS}
         for name in sorted(rest, key=lambda n: (-rest[n], n)):
-            paged[name] = rows_of(report, tables[name], version)
-            body = _encoded(report, paged)
-            if len(body) <= MOST_BYTES:
+            put(name)
+            at = places[name]
+            size -= len(parts[at])
+            parts[at] = section_json(sections[at])
+            size += len(parts[at])
+            if size <= MOST_BYTES + 1:
                 break
-    return body, paged
+    return bounded(msgspec.structs.replace(report, sections=sections), parts), paged
 
 
 def rows_of(report: Report, section: TableSection, version: str) -> TableRows:
@@ -76,11 +91,6 @@ def _row_count(section: TableSection) -> int:
 def _bytes_of(section: TableSection) -> int:
     """Returns the bytes of a table's JSON, as they come whole."""
     return len(msgspec.json.encode(section, enc_hook=list))
-
-
-def _encoded(report: Report, paged: Mapping[str, TableRows]) -> bytes:
-    sections = [_first_page(s, paged[s.id]) if isinstance(s, TableSection) and s.id in paged else s for s in report.sections]
-    return encode(msgspec.structs.replace(report, sections=sections))
 
 
 def _first_page(section: TableSection, rows: TableRows) -> TableSection:
