@@ -59,7 +59,10 @@ def test_the_cover_of_many_intervals_is_that_of_each(pairs, cover):
     # WHEN they are gone through in one pass, as `overlap_with` does with many, THEN each is covered as the bitmap says
     wanted = [int(bitmap(cover)[a:b].sum()) for a, b in pairs]
     assert I.cover_kernel(start, end, *spans(cover)).tolist() == wanted
-    assert I.overlap_with(start, end, spans(cover)).tolist() == wanted
+    with pytest.MonkeyPatch.context() as patch:
+        for few in (0, I.MANY):
+            patch.setattr(I, "MANY", few)
+            assert I.overlap_with(start, end, spans(cover)).tolist() == wanted
 
 
 def test_a_union_of_many_is_that_of_its_parts():
