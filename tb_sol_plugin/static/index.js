@@ -1189,6 +1189,8 @@ function getRows(name, w, query, rows, body, signal) {
 	});
 }
 var postCancel = (w) => ask$1(address("api/v1/cancel", where$1(w)), { method: "POST" });
+/** Says that this page waits no more, also while it is being closed. */
+var postLeave = () => navigator.sendBeacon("api/v1/leave");
 var postRescan = () => ask$1("api/v1/rescan", { method: "POST" });
 var traceAddress = (w) => address("api/v1/trace", where$1(w));
 var exportAddress = (w, form) => address("api/v1/export", {
@@ -1978,8 +1980,14 @@ function startData() {
 		});
 	});
 	let stopReport = new AbortController();
+	const leave = () => {
+		const { state, value } = report.peek();
+		if (!stopReport.signal.aborted && (state === "loading" || state === "ready" && unfinished(value))) postLeave();
+	};
+	window.addEventListener("pagehide", leave);
 	x(() => {
 		const key = reportKey.value;
+		leave();
 		stopReport.abort();
 		if (!key) return;
 		stopReport = new AbortController();

@@ -245,6 +245,8 @@ ONLY_HERE_BYTES: Final = 128_000_000
 """Reductions that could not be written are kept up to this size; beyond it a recording fails with a reason."""
 LEASE_SECONDS: Final = 90.0
 """After the last request for a run its reductions are made for so long: a page asks every second, hidden ones once a minute."""
+LEAVING_SECONDS: Final = 5.0
+"""When a page says that it leaves, what nobody asks for again within this time is not made: other pages that wait ask every second."""
 AT_ONCE: Final = 16
 """Jobs handed to an executor that does not say how many it runs."""
 MOST_NAMES: Final = 200_000
@@ -343,6 +345,12 @@ class PartialResults:
             stop: Callable[[Future[MadeReduction]], bool] = getattr(self._executor(wanted.recording), "stop", Future.cancel)
             stop(future)
         return bool(queued or running)
+
+    def leave(self) -> None:
+        """Somebody waits no more: what nobody asks for again in a moment need not be made. What is being read is read to its end."""
+        with self._news:
+            latest = time.monotonic() - LEASE_SECONDS + LEAVING_SECONDS
+            self._requested = {run: min(at, latest) for run, at in self._requested.items()}
 
     def forget_errors(self) -> None:
         """Let recordings that failed be tried again."""

@@ -282,6 +282,11 @@ class Store:
         others = self._partial_results is not None and self._partial_results.cancel(recording.run)
         return self.loader.cancel(recording) or others
 
+    def leave(self) -> None:
+        """A page that waited for the workers of runs waits no more."""
+        if self._partial_results is not None:
+            self._partial_results.leave()
+
     def companion(self, recording: Recording) -> Recording | None:
         """Returns the other recording of the same worker: of a trace its SOL capture, of a SOL capture its trace."""
         return companion(recording, self._listing.runs.get(recording.run, ()))

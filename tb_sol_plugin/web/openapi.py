@@ -52,6 +52,7 @@ def document() -> Node:
             "get": _get("export", "A recording in the form of another tool", [*_WHICH, _FORM, _BY, _WAIT], _profile(), loads=True)
         },
         "/api/v1/cancel": {"post": _get("cancel", "Stop reading a recording", _WHICH, _json(wire.Done))},
+        "/api/v1/leave": {"post": _get("leave", "Wait no more for the workers of runs", [], _json(wire.Done))},
         "/api/v1/rescan": {"post": _get("rescan", "Look for new, grown and vanished files now", [], _json(wire.Done))},
         "/api/v1/health": {"get": _get("health", "Whether the server is up", [], _json(wire.Health))},
         "/api/v1/openapi.json": {"get": _get("openapi", "This document", [], {"application/json": {"schema": {"type": "object"}}})},

@@ -385,6 +385,13 @@ def cancel() -> Response:
     return reply(pack_json(wire.Done(c.store.cancel(recording))), request)
 
 
+@api.post("/leave")
+def leave() -> Response:
+    """A page that waited for the workers of runs was closed, or shows something else: what nobody else waits for need not be read."""
+    context().store.leave()
+    return reply(pack_json(wire.Done(True)), request)
+
+
 @api.post("/rescan")
 def rescan() -> Response:
     """Look for new, grown and vanished files now; files that failed may be tried again."""

@@ -81,3 +81,31 @@ def test_nothing_is_wider_than_a_narrow_window(serve: Server, view: Callable[...
     v = view(viewport={"width": 700, "height": 900})
     open_ranks(v, serve)
     assert v.page.evaluate("document.documentElement.scrollWidth") <= 700
+
+
+@pytest.mark.parametrize("goes", ["to another page", "away"])
+def test_a_page_that_no_longer_waits_says_so(serve: Server, view: Callable[..., Any], goes: str) -> None:
+    # GIVEN a page whose workers are still being read
+    v = view()
+    body = serve.api(f"analysis/memcpy_ranks?run={RUN}&wait=30")[1] | {
+        "reading": {"done": 1, "total": 4},
+        "notices": [{"text": "1 of 4 workers", "level": "info"}],
+    }
+    v.page.route(
+        "**/api/v1/analysis/memcpy_ranks*", lambda r: r.fulfill(status=200, content_type="application/json", body=json.dumps(body))
+    )
+    # what is sent while a page closes is not shown to the test: the page notes it
+    v.page.add_init_script(
+        "const send = navigator.sendBeacon.bind(navigator);"
+        "navigator.sendBeacon = (url, data) => { localStorage.left = (localStorage.left ?? '') + ' ' + url; return send(url, data); };"
+    )
+    v.open(serve.home + hash_of(v="1", page="memcpy_ranks", run=RUN))
+    v.page.wait_for_selector("text=1 of 4 workers")
+    assert v.page.evaluate("localStorage.left") is None
+    # WHEN it shows another page, or is left THEN the server hears of it
+    if goes == "to another page":
+        v.page.evaluate("() => { location.hash = location.hash.replace('memcpy_ranks', 'kernels'); }")
+        v.page.wait_for_selector("[data-section=kernels] tbody tr")
+    else:
+        v.page.goto(f"{serve.home}api/v1/health")
+    assert set((v.page.evaluate("localStorage.left") or "").split()) == {"api/v1/leave"}

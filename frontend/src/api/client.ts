@@ -88,6 +88,8 @@ export function getRows(name: string, w: Where | null, query: Record<string, str
   return ask<TablePage>(url, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" }, signal });
 }
 export const postCancel = (w: Where): Promise<unknown> => ask(address("api/v1/cancel", where(w)), { method: "POST" });
+/** Says that this page waits no more, also while it is being closed. */
+export const postLeave = (): boolean => navigator.sendBeacon("api/v1/leave");
 export const postRescan = (): Promise<unknown> => ask("api/v1/rescan", { method: "POST" });
 export const traceAddress = (w: Where): string => address("api/v1/trace", where(w));
 export const exportAddress = (w: Where, form: "hatchet"): string => address("api/v1/export", { ...where(w), form });

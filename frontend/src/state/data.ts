@@ -235,8 +235,14 @@ export function startData(): void {
   });
 
   let stopReport = new AbortController();
+  const leave = (): void => {
+    const { state, value } = report.peek();
+    if (!stopReport.signal.aborted && (state === "loading" || (state === "ready" && unfinished(value)))) api.postLeave();
+  };
+  window.addEventListener("pagehide", leave);
   effect(() => {
     const key = reportKey.value;
+    leave();
     stopReport.abort();
     if (!key) return;
     stopReport = new AbortController();

@@ -133,6 +133,24 @@ def test_stopping_a_run(client: FlaskClient, gate: Gate) -> None:
     until(lambda: client.get(f"{ASK}&wait=30").status_code == 200)
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_a_page_that_leaves_ends_the_reading_unless_others_wait(
+    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    # GIVEN a run that is being read for a page WHEN the page leaves, and another one asks again or nobody does
+    monkeypatch.setattr(reductions, "LEAVING_SECONDS", 0.0)
+    assert client.post("/api/v1/leave").status_code == 200, "nothing is being read: nothing to leave"
+    assert client.get(ASK).status_code == 409
+    assert client.post("/api/v1/leave").get_json()["done"] is True
+    assert not others or client.get(ASK).status_code == 409
+    gate.open()
+    # THEN the rest is read only where somebody waits; what was being read is read to its end
+    results = client.application.extensions["sol"].store.partial_results  # type: ignore[attr-defined]
+    until(lambda: not results._running and not results._queue)
+    read = len(results._on_disk)
+    assert read >= 10 if others else read < 10
+
+
 def test_wrong_fields_and_runs_are_errors(read: FlaskClient) -> None:
     assert read.get(f"{ASK}&what=color").status_code == 400
     assert read.get("/api/v1/analysis/memcpy_ranks?run=no").status_code == 404
