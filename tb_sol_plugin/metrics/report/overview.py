@@ -16,7 +16,7 @@ from tb_sol_plugin.metrics.report.notes import oddities
 from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes, device_word
-from tb_sol_plugin.metrics.time.kernel_names import kind_of
+from tb_sol_plugin.metrics.time.kernels import kinds_at
 from tb_sol_plugin.metrics.time.scope import Scope, source_of
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture, recorded_ns
@@ -210,9 +210,7 @@ def kernel_time(capture: Capture, waterfall: Waterfall) -> dict[str, int]:
         return dict.fromkeys(KINDS, 0)
     kind, places = waterfall.kind[rows].astype(np.int64), {name: place for place, name in enumerate(KINDS)}
     unnamed = kind == NO_KIND
-    kind[unnamed] = arrays.per_text(
-        capture.device["name"], rows[unnamed], lambda name: places.get(kind_of(name), places["other"]), np.int64
-    )
+    kind[unnamed] = [places.get(name, places["other"]) for name in kinds_at(capture, rows[unnamed])]
     return dict(zip(KINDS, arrays.exact_sums(kind, waterfall.own[rows], len(KINDS)).tolist(), strict=True))
 
 

@@ -11,12 +11,13 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time.distinct_names import short_names
-from tb_sol_plugin.metrics.time.kernel_names import classify
+from tb_sol_plugin.metrics.time.kernel_names import MANY, classify, kind_of, matrix_of
 from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums, values_of
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Mask
 
 GroupBy: TypeAlias = Literal["name", "name_op", "properties"]
@@ -102,6 +103,24 @@ def _classes(capture: Capture) -> pd.DataFrame:
     found = classify(capture.device["name"], capture.facts.vendor)
     found["short_name"] = short_names(found["name"].tolist(), found.pop("plain").tolist())
     return found
+
+
+def kinds_at(capture: Capture, rows: npt.NDArray[np.integer]) -> list[str]:
+    """Returns the kind of work of rows on devices by their names; where there are many names, what is known of them all is kept."""
+    names = capture.device["name"]
+    if len(names.cat.categories) < MANY:
+        return arrays.per_text(names, rows, kind_of, object).tolist()  # type: ignore[no-any-return]
+    known = np.array([*kernel_classes(capture)["kind"], "other"], object)
+    return known[arrays.coded(names).codes[rows]].tolist()  # type: ignore[no-any-return]
+
+
+def matrix_units_at(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
+    """Returns whether rows on devices run on matrix units, by their names: 1 yes, 0 no, -1 unknown."""
+    names, vendor = capture.device["name"], capture.facts.vendor
+    if len(names.cat.categories) < MANY:
+        return arrays.per_text(names, rows, lambda name: {True: 1, False: 0, None: -1}[matrix_of(name, vendor).tensor_core], np.int8)
+    known: npt.NDArray[np.int8] = np.array([*kernel_classes(capture)["tensor_core"], -1], np.int8)
+    return known[np.asarray(arrays.coded(names).codes, np.int64)[rows]]  # type: ignore[no-any-return]
 
 
 def short_kernel_names(capture: Capture) -> dict[str, str]:

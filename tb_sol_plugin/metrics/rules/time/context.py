@@ -21,7 +21,7 @@ from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, Ledger, RuleContext, Subject, time_text, with_sizes
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import explained_idle
-from tb_sol_plugin.metrics.time.kernel_names import matrix_of
+from tb_sol_plugin.metrics.time.kernels import matrix_units_at
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall
 from tb_sol_plugin.metrics.trees.phases import phase_tree
@@ -255,14 +255,8 @@ class TimeContext(RuleContext):
     @cached_property
     def matrix_unit(self) -> npt.NDArray[np.int8]:
         """Per call whether its longest kernel runs on matrix units: 1 yes, 0 no, -1 unknown or without a kernel."""
-        out, vendor = np.full(len(self.main), -1, np.int8), self.capture.facts.vendor
-
-        def uses(name: str) -> int:
-            found = matrix_of(name, vendor).tensor_core
-            return -1 if found is None else int(found)
-
-        some = self.main >= 0
-        out[some] = arrays.per_text(self.capture.device["name"], self.main[some], uses, np.int8)
+        out, some = np.full(len(self.main), -1, np.int8), self.main >= 0
+        out[some] = matrix_units_at(self.capture, self.main[some])
         return out
 
     def kernel_names(self, rows: Ints) -> list[str]:
