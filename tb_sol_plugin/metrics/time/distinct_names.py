@@ -23,7 +23,7 @@ BUILTIN: Final = {
 }  # fmt: skip
 NAMESPACE: Final = re.compile(r"(?:\b\w+::)+")
 _MANGLED: Final = re.compile(
-    r"(?:L[a-z]|E)(?P<literal>n?\d+)E|(?P<length>(?<!\d)\d+)(?=[A-Za-z_])|(?P<type>DF16[_b]|[fdbilxjmhas])|.", re.DOTALL
+    r"(?:L[a-z]|E)(?P<literal>n?\d+)E|(?P<length>(?<!\d)\d{1,9})(?=[A-Za-z_])|(?P<type>DF16[_b]|[fdbilxjmhas])|.", re.DOTALL
 )
 
 
