@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError
+from tb_sol_plugin.process import claim
 from tb_sol_plugin.units import human
 from tb_sol_plugin.version import __version__
 
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     warnings.filterwarnings("ignore", category=UserWarning, module="tb_sol_plugin")
+    if arguments is None:
+        claim()
     try:
         return _dispatch(given)
     except SolError as error:

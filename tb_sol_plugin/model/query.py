@@ -82,11 +82,10 @@ class Field(msgspec.Struct, frozen=True):
 def fields(query: type[Query]) -> tuple[Field, ...]:
     """Returns the fields of a Query class, in order; docs come from `name: text` lines of the docstrings."""
     docs = _docs(query)
-    hints = typing.get_type_hints(query)
     groups = {name: group for group, names in query.GROUPS.items() for name in names}
     out = []
     for info in msgspec.structs.fields(query):
-        hint = hints[info.name]
+        hint = info.type
         default = "" if info.default is msgspec.NODEFAULT else str(info.default)
         kind: Literal["text", "choice", "number", "flag"] = "text"
         choices = query.CHOICES.get(info.name, ())
@@ -107,7 +106,7 @@ def fields(query: type[Query]) -> tuple[Field, ...]:
 
 
 def _docs(query: type[Query]) -> dict[str, str]:
-    names = {f.name for f in msgspec.structs.fields(query)}
+    names = set(query.__struct_fields__)
     docs: dict[str, str] = {}
     for base in reversed(query.__mro__):
         for line in (base.__doc__ or "").splitlines():

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from tb_sol_plugin.errors import WorkerKilled
+from tb_sol_plugin.process import claim, keep_loaded
 from tb_sol_plugin.units import human
 
 if TYPE_CHECKING:
@@ -378,7 +379,9 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a library prints must not mix with the answers
     sys.stdout = sys.stderr
     threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+    claim()
     _warm()
+    keep_loaded()
     while True:
         try:
             function, args, kwargs = pickle.loads(receive(inward))

@@ -7,6 +7,7 @@ this user alone may open; without that, each compiles for itself, some ten secon
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import stat
@@ -17,6 +18,8 @@ from functools import cache
 from typing import Any
 
 from numba import config, njit
+
+from tb_sol_plugin.process import is_ours
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,29 @@ def compiled(*, forceinline: bool = False) -> Callable[[Callable[..., Any]], Any
         return njit(**options)(function)
 
     return decorate
+
+
+def without_linear_algebra() -> None:
+    """Keeps numba from loading `scipy.linalg` with its first loop: 0.2 s and 15 MB for matrix products, of which no loop here has one.
+
+    Only for a process that is ours: `np.cov` and `np.corrcoef` are not there for compiled functions after this. Costs nothing where numba
+    has changed: then `scipy.linalg` is loaded as before.
+    """
+    try:
+        import numba.np.linalg as linear_algebra
+
+        look = linear_algebra.ensure_blas
+        linear_algebra.ensure_blas = _absent
+        try:
+            importlib.import_module("numba.np.arraymath")
+        finally:
+            linear_algebra.ensure_blas = look
+    except (ImportError, AttributeError) as error:
+        log.debug("%s", error)
+
+
+def _absent() -> None:
+    raise ImportError("this process multiplies no matrices in compiled loops")
 
 
 def _homeless() -> bool:
@@ -89,3 +115,7 @@ def private_folder() -> str:
 def _note_lost() -> None:
     """Logs once per process that compiled loops are not kept."""
     log.warning("compiled loops cannot be kept: every process compiles them anew; set NUMBA_CACHE_DIR to a folder to write to")
+
+
+if is_ours():
+    without_linear_algebra()

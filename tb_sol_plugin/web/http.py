@@ -29,6 +29,7 @@ from werkzeug.security import safe_join
 
 from tb_sol_plugin import redact
 from tb_sol_plugin.errors import MOST_SHOWN, ReadOnlyView, SolError, shown
+from tb_sol_plugin.process import keep_loaded
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.wire import Error, ErrorBody
@@ -130,6 +131,7 @@ def warm() -> None:
 
         first = next(iter(registry()))
         answer_capture(first, smallest_capture(), {})
+        keep_loaded()
 
 
 # -- the built frontend and Plotly: nothing comes from another host ---------------------------------------------------

@@ -1,0 +1,56 @@
+"""A process of our own collects garbage less often and loads no linear algebra; a guest in another program changes neither."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SAMPLE = Path(__file__).parents[2] / "samples" / "simulated_gpu_llm"
+SCRIPT = """
+import gc, json, sys
+from tb_sol_plugin import process
+before = gc.get_threshold()
+if {ours}:
+    process.claim()
+from tb_sol_plugin.ingest import read
+report = read({path!r}).analyze("kernels")
+process.keep_loaded()
+loaded = "scipy.linalg" in sys.modules
+import numpy as np
+from numba import njit
+@njit
+def product(a):
+    return np.dot(a, a)
+square = product(np.eye(2)).tolist()
+print(json.dumps([gc.get_threshold() != before, gc.get_freeze_count() > 0, loaded, square, report.headline]))
+"""
+
+
+def _run(ours: bool) -> list[object]:
+    path = next(SAMPLE.glob("*.json.gz"))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(ours=ours, path=str(path))], capture_output=True, text=True, timeout=300, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> tuple[list[object], list[object]]:
+    return _run(True), _run(False)
+
+
+def test_our_own_process_loads_no_linear_algebra_and_collects_less_often(outcomes: tuple[list[object], list[object]]) -> None:
+    assert outcomes[0][:4] == [True, True, False, [[1.0, 0.0], [0.0, 1.0]]]
+
+
+def test_a_guest_leaves_the_collector_and_the_compiler_of_its_host_alone(outcomes: tuple[list[object], list[object]]) -> None:
+    assert outcomes[1][:2] == [False, False]
+    assert outcomes[1][3] == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_both_give_the_same_answer(outcomes: tuple[list[object], list[object]]) -> None:
+    assert outcomes[0][4] == outcomes[1][4]
