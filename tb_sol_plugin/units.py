@@ -12,6 +12,7 @@ Units
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
@@ -30,17 +31,18 @@ SECONDS_FROM: Final = 1e10
 """ns from which a time is written in seconds: 10 s, so that a step and its parts have one unit, ms."""
 
 
+_FROM: Final = {
+    unit: tuple((SECONDS_FROM if name == "s" else factor) * 0.9995 for factor, name in steps[1:]) for unit, steps in _STEPS.items()
+}
+"""Of every unit of `_STEPS`: the magnitude from which each step after the first is taken."""
+
+
 def scale_of(value: float, unit: str) -> tuple[float, str]:
     """Returns the divisor and the name of the unit a person would pick for `value` (base units)."""
     steps = _STEPS.get(unit)
     if steps is None:
         return (0.01, "%") if unit == "ratio" else (1.0, "" if unit == "count" else unit)
-    magnitude = abs(value)
-    best = steps[0]
-    for step in steps:
-        if magnitude >= (SECONDS_FROM if step[1] == "s" else step[0]) * 0.9995:
-            best = step
-    return best
+    return steps[bisect_right(_FROM[unit], abs(value))] if value == value else steps[0]
 
 
 def side_by_side(values: Sequence[float | None], unit: str) -> list[str]:
@@ -72,9 +74,14 @@ def digits(value: float) -> int:
 
 def number(value: float, decimals: int) -> str:
     """Returns `value` with thousands separated by a narrow space and a real minus sign."""
-    text = f"{abs(value):,.{decimals}f}".replace(",", NARROW)
-    negative = value < 0 and any(c not in "0.\u202f" for c in text)
-    return (MINUS if negative else "") + text
+    text = f"{abs(value):,.{decimals}f}"
+    if "," in text:
+        text = text.replace(",", NARROW)
+    return MINUS + text if value < 0 and not _ZERO.issuperset(text) else text
+
+
+_ZERO: Final = frozenset("0." + NARROW)
+"""The characters of a number that was rounded to nothing: it has no sign."""
 
 
 def human(value: float | int | None, unit: str = "") -> str:

@@ -292,19 +292,35 @@ def column_data(
 def plain_list(values: object) -> list[Scalar]:
     """Converts any pandas Series, numpy array or sequence as a list of str, int, float, bool and None."""
     series = values if isinstance(values, pd.Series) else pd.Series(values)  # type: ignore[call-overload]
-    if isinstance(series.dtype, pd.CategoricalDtype):
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype):
+        array = series.to_numpy()
+        if dtype.kind in "iub":
+            whole: list[Scalar] = array.tolist()
+            return whole
+        if dtype.kind == "f":
+            return _plain_floats(array)
+    if isinstance(dtype, pd.CategoricalDtype):
         texts = [*plain_list(pd.Series(series.cat.categories, dtype=object)), None]
         return [texts[code] for code in series.cat.codes.tolist()]
-    if pd.api.types.is_float_dtype(series.dtype):
-        array = series.to_numpy(dtype="float64", na_value=np.nan)
-        good = np.isfinite(array)
-        return [v if ok else None for v, ok in zip(array.tolist(), good.tolist(), strict=True)]
-    if series.dtype == object or pd.api.types.is_string_dtype(series.dtype):
-        return [_plain(v) for v in series.tolist()]
+    if pd.api.types.is_float_dtype(dtype):
+        return _plain_floats(series.to_numpy(dtype="float64", na_value=np.nan))
+    if pd.api.types.is_object_dtype(dtype) or pd.api.types.is_string_dtype(dtype):
+        objects: list[Scalar] = series.tolist()
+        return objects if _PLAIN.issuperset(map(type, objects)) else [_plain(v) for v in objects]
     if series.hasnans:
         return [None if v is pd.NA else v for v in series.tolist()]
     out: list[Scalar] = series.tolist()
     return out
+
+
+_PLAIN: Final = frozenset((str, bool, int, type(None)))
+
+
+def _plain_floats(array: npt.NDArray[Any]) -> list[Scalar]:
+    good = np.isfinite(array)
+    floats: list[Scalar] = array.tolist()
+    return floats if good.all() else [v if ok else None for v, ok in zip(floats, good.tolist(), strict=True)]
 
 
 def _plain(value: object) -> Scalar:

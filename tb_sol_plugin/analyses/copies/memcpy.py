@@ -86,17 +86,18 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     totals = memcpy_tables.totals(directions, launched, where)
     per_step = exposure.per_step(capture, where)
     worst = exposure.worst_step(per_step)
+    fitted = bandwidth.fits(found)
     counted_in_log = memcpy_counted.compared_with_trace(capture, where)
     sections: list[AnySection] = [
         *memcpy_tables.cards(capture, found, directions, limits, query.step),
-        bandwidth_chart(found, limits, bandwidth.fits(found), keyed=query.by == "direction"),
+        bandwidth_chart(found, limits, fitted, keyed=query.by == "direction"),
         _findings(capture, where, limits, query.step),
         *memcpy_tables.sections(capture, per_step, where, worst),
         *lanes_sections(capture, found, where, worst),
         memcpy_tables.breakdown_section(capture, found, table, query.by, totals, where, unsure, query.step),
         *memcpy_tables.calls_section(capture, where),
         *([counted_in_log] if counted_in_log is not None else []),
-        memcpy_tables.numbers(totals, {d: fit for d in directions["direction"] if (fit := bandwidth.latency_fit(found, d)) is not None}),
+        memcpy_tables.numbers(totals, {d: fit for d in directions["direction"] if (fit := bandwidth.latency_fit(found, d, fitted))}),
     ]
     return Report(
         analysis="memcpy",

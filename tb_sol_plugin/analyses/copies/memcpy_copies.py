@@ -280,26 +280,28 @@ def _owner(capture: Capture, row: npt.NDArray[np.int32]) -> list[str]:
 def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
     """Draws when the shown copies ran, and for how long; the points carry the keys of their rows."""
     title = "When, and how long"
-    some = shown[shown["duration_ns"] > 0]
-    if not len(some):
+    took = shown["duration_ns"].to_numpy() > 0
+    if not took.any():
         return FigureSection(id="when", title=title, height=120, figure=F.figure([]), summary="No copy to draw.", table="copies")
-    start = some["start_ns"].to_numpy() - capture.facts.extent_ns[0]
+    duration, size, row, kind = (shown[n].to_numpy()[took] for n in ("duration_ns", "bytes", "row", "direction"))
+    start = shown["start_ns"].to_numpy()[took] - capture.facts.extent_ns[0]
     first, last = int(start.min()), int(start.max())
     factor, unit = F.time_scale(float(last))
     data: list[F.Plain] = []
-    for direction in [d for d in records.DIRECTIONS if (some["direction"] == d).any()]:
-        moved = some[some["direction"] == direction]
-        at = moved["start_ns"].to_numpy() - capture.facts.extent_ns[0]
+    for direction in records.DIRECTIONS:
+        moved = np.flatnonzero(kind == direction)
+        if not len(moved):
+            continue
         color = records.COLORS.get(direction, "other")
         data.append({
-            "type": "scattergl" if len(some) > 4000 else "scatter", "mode": "markers", "name": records.NAMES[direction],
-            "x": (at / factor).tolist(), "y": moved["duration_ns"].tolist(), "customdata": [str(r) for r in moved["row"]],
+            "type": "scattergl" if len(start) > 4000 else "scatter", "mode": "markers", "name": records.NAMES[direction],
+            "x": (start[moved] / factor).tolist(), "y": duration[moved].tolist(), "customdata": [str(r) for r in row[moved].tolist()],
             "marker": {"symbol": F.symbol(direction), "size": 8, "color": F.light(color), "opacity": 0.8,
                        "line": {"width": 0.8, "color": F.light("surface")}},
-            "hovertext": [_hover(b, d, t) for b, d, t in zip(moved["bytes"], moved["duration_ns"], at, strict=True)],
+            "hovertext": [_hover(*one) for one in zip(size[moved].tolist(), duration[moved].tolist(), start[moved].tolist(), strict=True)],
             "hovertemplate": f"<b>{records.NAMES[direction]}</b><br>%{{hovertext}}<extra></extra>",
         })  # fmt: skip
-    low, high = float(some["duration_ns"].min()), float(some["duration_ns"].max())
+    low, high = float(duration.min()), float(duration.max())
     pad = max((last - first) * 0.02, 1.0)
     return FigureSection(
         id="when",
@@ -314,7 +316,7 @@ def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
             showlegend=True,
             margin={"l": 70, "r": 14, "t": 10, "b": 46},
         ),
-        summary=f"{human(len(some), 'count')} copies, {human(first, 'ns')} to {human(last, 'ns')}; the longest takes {human(high, 'ns')}.",
+        summary=f"{human(len(start), 'count')} copies, {human(first, 'ns')} to {human(last, 'ns')}; the longest takes {human(high, 'ns')}.",
     )
 
 

@@ -6,6 +6,7 @@ its limit is an assumption, and copies that contradict it are shown (`evidence`)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -16,7 +17,8 @@ import pandas as pd
 from tb_sol_plugin.devices.spec import PCIE_BYTES_PER_S, DeviceSpec
 from tb_sol_plugin.metrics.copies.records import BINS, DIRECTIONS, EDGES
 from tb_sol_plugin.metrics.time.attribution import sum_by
-from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 from tb_sol_plugin.units import human
 
 # -- How long a copy takes by its size -------------------------------------------------------------------------------
@@ -68,38 +70,48 @@ def resolution_ns(found: pd.DataFrame) -> int:
 
 def fits(found: pd.DataFrame) -> list[Fit]:
     """Returns one fit per direction and pair of kinds that has copies with a size and a time, in order of display."""
-    known = sized(found[_columns(found)])
+    rows = np.flatnonzero(_sized(found))
+    columns = [found[name].to_numpy(object)[rows] for name in ("direction", "src_kind", "dst_kind")]
+    codes, names = zip(*(pd.factorize(column) for column in columns), strict=True)
+    code = arrays.together(*codes)
+    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
+    kinds = sorted((*(str(texts[c[at]]) for c, texts in zip(codes, names, strict=True)), group) for group, at in enumerate(first.tolist()))
     place = {d: i for i, d in enumerate(DIRECTIONS)}
+    kinds.sort(key=lambda kind: place.get(kind[0], len(place)))
     resolution = resolution_ns(found)
-    parts = [
-        (str(direction), str(src), str(dst), part)
-        for (direction, src, dst), part in known.groupby(["direction", "src_kind", "dst_kind"], sort=True)
-    ]
-    parts.sort(key=lambda p: place.get(p[0], len(place)))
-    return [_fit(part, direction, src, dst, resolution) for direction, src, dst, part in parts]
+    size, time = (found[name].to_numpy()[rows] for name in ("bytes", "duration_ns"))
+    return [_fit(size[code == g], time[code == g], direction, src, dst, resolution) for direction, src, dst, g in kinds]
 
 
-def latency_fit(found: pd.DataFrame, direction: str) -> tuple[float, float] | None:
-    """Returns (latency in ns, bytes/s) of a direction whatever the kinds of memory; None where its copies do not determine both."""
-    known = sized(found.loc[(found["direction"] == direction).to_numpy(), _columns(found)])
-    fit = _fit(known, direction, "", "", resolution_ns(found))
+def latency_fit(found: pd.DataFrame, direction: str, fitted: Sequence[Fit] = ()) -> tuple[float, float] | None:
+    """Returns (latency in ns, bytes/s) of a direction whatever the kinds of memory; None where its copies do not determine both.
+
+    fitted: `fits(found)`, where it is known: a direction between one pair of kinds is fitted already.
+    """
+    same = [fit for fit in fitted if fit.direction == direction]
+    if len(same) == 1:
+        fit = same[0]
+    else:
+        good = _sized(found) & (found["direction"] == direction).to_numpy()
+        size, time = (found[name].to_numpy()[good] for name in ("bytes", "duration_ns"))
+        fit = _fit(size, time, direction, "", "", resolution_ns(found))
     return None if fit.why else (fit.latency_ns, fit.bytes_per_s)
 
 
-def _columns(found: pd.DataFrame) -> list[str]:
-    return [c for c in ("direction", "src_kind", "dst_kind", "bytes", "duration_ns", "oversize") if c in found]
+def _sized(found: pd.DataFrame) -> Mask:
+    good: Mask = (found["bytes"].to_numpy() > 0) & (found["duration_ns"].to_numpy() > 0)
+    if "oversize" in found:
+        good &= ~found["oversize"].to_numpy()
+    return good
 
 
 def sized(found: pd.DataFrame) -> pd.DataFrame:
     """Returns copies with a size and a time, without those that are larger than the memory of their device."""
-    good = (found["bytes"].to_numpy() > 0) & (found["duration_ns"].to_numpy() > 0)
-    if "oversize" in found:
-        good &= ~found["oversize"].to_numpy()
-    return found[good]
+    return found[_sized(found)]
 
 
-def _fit(known: pd.DataFrame, direction: str, src: str, dst: str, resolution: int) -> Fit:
-    size, time = known["bytes"].to_numpy().astype(np.float64), known["duration_ns"].to_numpy().astype(np.float64)
+def _fit(bytes_: Ints, time_ns: Ints, direction: str, src: str, dst: str, resolution: int) -> Fit:
+    size, time = bytes_.astype(np.float64), time_ns.astype(np.float64)
     bins = len(np.unique(np.searchsorted(np.array(EDGES), size, side="left")))
 
     def fit(latency: float = np.nan, rate: float = np.nan, residual: float = np.nan, why: str = "") -> Fit:
@@ -142,17 +154,16 @@ def _line(x: Floats, t: Floats, resolution: int) -> tuple[tuple[float, float], t
     unit = float(x.max())
     design = np.stack((np.ones(len(x)), x / unit), axis=1)
     answer = _through_most(x / unit, t, resolution)
-    covariance: Floats = np.full((2, 2), np.inf)
     for _ in range(10):
         model = design @ answer
         on_line = _off(t, model, resolution) <= FAR
         weight = on_line / np.sqrt((SCATTER * np.maximum(model, SCATTER * t)) ** 2 + resolution**2)
-        before = answer
-        answer = np.asarray(np.linalg.lstsq(design * weight[:, None], t * weight, rcond=None)[0], np.float64)
-        spread = max(1.0, float(np.sum((weight * (t - design @ answer)) ** 2)) / max(int(on_line.sum()) - 2, 1))
-        covariance = np.asarray(np.linalg.pinv((design * weight[:, None]).T @ (design * weight[:, None])) * spread, np.float64)
-        if np.allclose(before, answer, rtol=1e-9, atol=0):
+        before, weighted = answer, design * weight[:, None]
+        answer = np.asarray(np.linalg.lstsq(weighted, t * weight, rcond=None)[0], np.float64)
+        if (np.abs(before - answer) <= 1e-9 * np.abs(answer)).all():
             break
+    spread = max(1.0, float(np.sum((weight * (t - design @ answer)) ** 2)) / max(int(on_line.sum()) - 2, 1))
+    covariance = np.asarray(np.linalg.pinv(weighted.T @ weighted) * spread, np.float64)
     start_error, slope_error = np.sqrt(np.maximum(np.diag(covariance), 0)).tolist()
     return (float(answer[0]), float(answer[1]) / unit), (float(start_error), float(slope_error) / unit)
 
