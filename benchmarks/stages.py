@@ -116,8 +116,11 @@ def _served(path: str, name: str) -> bytes:
 
 
 def _warm(read: object) -> None:
+    from tb_sol_plugin.tables import intervals, tree
     from tests.support.trace_builder import TraceBuilder
 
+    tree.load()
+    intervals.load()
     trace = TraceBuilder()
     trace.step(1, 0, 1_000)
     trace.op("aten::mm", 0, 500, shapes=[[2, 2], [2, 2]], types=["float", "float"], sequence=1)

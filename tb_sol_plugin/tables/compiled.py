@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from numba import config, njit
 
 from tb_sol_plugin.process import is_ours
@@ -45,6 +47,16 @@ def compiled(*, forceinline: bool = False) -> Callable[[Callable[..., Any]], Any
         return njit(**options)(function)
 
     return decorate
+
+
+def fixed(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Returns values as a compiled loop takes what it only reads: contiguous, of one type, read-only.
+
+    pandas hands out arrays of which some may be written to and some not; numba compiles and loads a loop once for each mixture of them.
+    """
+    out = np.ascontiguousarray(values, dtype).view()
+    out.flags.writeable = False
+    return out
 
 
 def without_linear_algebra() -> None:

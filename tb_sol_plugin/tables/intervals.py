@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.tables.compiled import compiled
+from tb_sol_plugin.tables.compiled import compiled, fixed
 
 Int: TypeAlias = npt.NDArray[np.int64]
 Spans: TypeAlias = tuple[Int, Int]
@@ -124,6 +124,12 @@ def overlap_with(start: npt.ArrayLike, end: npt.ArrayLike, spans: Spans) -> Int:
     return np.asarray(np.maximum(covered_until(spans, last) - covered_until(spans, first), 0), np.int64)
 
 
+def load() -> None:
+    """Loads the compiled pass ahead of time, as `tree.load` does."""
+    none = np.zeros(0, np.int64)
+    cover_kernel(*_arrays((none, none)), *_arrays((none, none)))
+
+
 def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike) -> tuple[Int, Int, Int]:
     """Returns `union` of many groups at once: (group, start, end) of the merged intervals, by group and start.
 
@@ -144,8 +150,8 @@ def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike)
 
 
 def _arrays(spans: Spans) -> Spans:
-    """Returns contiguous int64, which is what the compiled loops take."""
-    return np.ascontiguousarray(spans[0], np.int64), np.ascontiguousarray(spans[1], np.int64)
+    """Returns what the compiled loops take."""
+    return fixed(spans[0], np.int64), fixed(spans[1], np.int64)
 
 
 # -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------

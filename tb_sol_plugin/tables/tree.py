@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
-from tb_sol_plugin.tables.compiled import compiled
+from tb_sol_plugin.tables.compiled import compiled, fixed
 
 FEW = 100_000
 """Rows below which a walk in numpy costs less than loading the compiled one for the first time (some 0.2 s)."""
@@ -92,11 +92,23 @@ def nearest(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints, last: 
         if last is not None:
             return nearest_by_mask(mask, parent, end, rows, times, last)
         return nearest_by_level(mask, parent, end, rows, times)
-    out: Rows = nearest_kernel(mask, parent, end, rows.astype(np.int32), times, LEVELS)
+    out = _walk(mask, parent, end, rows, times)
     left = np.flatnonzero(out < -1)
     if len(left):
         nearest_far(mask, parent, end, left, -2 - out[left], times, out)
     return out
+
+
+def load() -> None:
+    """Loads the compiled walk ahead of time: a server has the moment for it that one short command has not."""
+    none = np.zeros(0, np.int64)
+    _walk(none.astype(np.bool_), none.astype(np.int32), none, none.astype(np.int32), none)
+
+
+def _walk(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints) -> Rows:
+    read = (fixed(mask, np.bool_), fixed(parent, np.int32), fixed(end, np.int64), fixed(rows, np.int32), fixed(times, np.int64))
+    found: Rows = nearest_kernel(*read, LEVELS)
+    return found
 
 
 def nearest_by_level(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints) -> Rows:

@@ -128,7 +128,10 @@ def warm() -> None:
         from tb_sol_plugin.model.answer import answer_capture
         from tb_sol_plugin.model.registry import registry
         from tb_sol_plugin.store.processes import smallest_capture
+        from tb_sol_plugin.tables import intervals, tree
 
+        tree.load()
+        intervals.load()
         first = next(iter(registry()))
         answer_capture(first, smallest_capture(), {})
         keep_loaded()

@@ -75,12 +75,14 @@ def fits(found: pd.DataFrame) -> list[Fit]:
     codes, names = zip(*(pd.factorize(column) for column in columns), strict=True)
     code = arrays.together(*codes)
     first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
-    kinds = sorted((*(str(texts[c[at]]) for c, texts in zip(codes, names, strict=True)), group) for group, at in enumerate(first.tolist()))
     place = {d: i for i, d in enumerate(DIRECTIONS)}
-    kinds.sort(key=lambda kind: place.get(kind[0], len(place)))
+    kinds: list[tuple[int, str, str, str, int]] = []
+    for group, at in enumerate(first.tolist()):
+        direction, src, dst = (str(texts[c[at]]) for c, texts in zip(codes, names, strict=True))
+        kinds.append((place.get(direction, len(place)), direction, src, dst, group))
     resolution = resolution_ns(found)
     size, time = (found[name].to_numpy()[rows] for name in ("bytes", "duration_ns"))
-    return [_fit(size[code == g], time[code == g], direction, src, dst, resolution) for direction, src, dst, g in kinds]
+    return [_fit(size[code == g], time[code == g], direction, src, dst, resolution) for _, direction, src, dst, g in sorted(kinds)]
 
 
 def latency_fit(found: pd.DataFrame, direction: str, fitted: Sequence[Fit] = ()) -> tuple[float, float] | None:
