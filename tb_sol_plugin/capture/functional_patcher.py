@@ -22,7 +22,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 from tb_sol_plugin.capture.loop.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, OpRecord, OpType
 from tb_sol_plugin.capture.work import dispatch
-from tb_sol_plugin.capture.work.dispatch import can_run_eagerly, force_eager, release_eager
+from tb_sol_plugin.capture.work.compiling import can_run_eagerly, force_eager, release_eager
 from tb_sol_plugin.capture.work.sums import merged
 
 PATCHED: Final[dict[str, OpType]] = {

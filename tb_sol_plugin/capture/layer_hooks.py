@@ -23,7 +23,7 @@ from tb_sol_plugin.capture.loop.labels import NONE, Labels, Stack
 from tb_sol_plugin.capture.loop.timing import EventPool, Pair
 from tb_sol_plugin.capture.operation_registry import CapturedOp, OpRecord
 from tb_sol_plugin.capture.work import dispatch
-from tb_sol_plugin.capture.work.dispatch import can_run_eagerly, force_eager, release_eager
+from tb_sol_plugin.capture.work.compiling import can_run_eagerly, force_eager, release_eager
 from tb_sol_plugin.capture.work.sums import merged
 
 if TYPE_CHECKING:

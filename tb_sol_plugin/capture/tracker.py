@@ -323,7 +323,7 @@ class SOLTracker:
 
     def _prepare(self) -> None:
         """Put in place what the next iteration needs."""
-        if not self._sampling.begin() and self._schedule.traced(compiled=self._tracked.compiled):
+        if not self._sampling.begin() and self._schedule.traced(compiled=self._tracked.compiled or bool(self._tracked.around)):
             self._traces.start()
 
     def _begin_after(self, began: int, own: int) -> None:

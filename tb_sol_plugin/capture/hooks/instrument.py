@@ -25,9 +25,9 @@ from tb_sol_plugin.capture.operation_registry import OpRecord, OpType
 from tb_sol_plugin.capture.report.output import Rows
 from tb_sol_plugin.capture.work import attribution
 from tb_sol_plugin.capture.work.attribution import Attribution, Row, RowKey, ThreadState, current_node
+from tb_sol_plugin.capture.work.compiling import CompiledEagerly, can_run_eagerly
 from tb_sol_plugin.capture.work.copies import CopyCounts
 from tb_sol_plugin.capture.work.costs import op_type_of
-from tb_sol_plugin.capture.work.dispatch import CompiledEagerly, can_run_eagerly
 from tb_sol_plugin.capture.work.ledger import UNTIMED, Ledger, LedgerMode
 from tb_sol_plugin.capture.work.signatures import Signature
 from tb_sol_plugin.capture.work.sums import LazySequence
@@ -369,6 +369,7 @@ class Instrumentation:
         self.sizes = InputSizes()
         self.on = False
         self._open = contextlib.ExitStack()
+        self._eagerly = CompiledEagerly()
         self._thread = 0
         self._counting: LedgerMode | None = None
         self._left_behind: list[tuple[int, LedgerMode]] = []
@@ -396,7 +397,7 @@ class Instrumentation:
         self.hooks.events = events if layers else None
         self.on = True
         try:
-            self._open.enter_context(CompiledEagerly())
+            self._open.enter_context(self._eagerly)
             self._open.callback(self.hooks.remove)
             self.hooks.attach(model)
             for root in roots:
@@ -409,6 +410,11 @@ class Instrumentation:
             self.leave()
             raise
         return True
+
+    @property
+    def saw_compiled(self) -> bool:
+        """Whether a part of the last sampled step is compiled: a module of the model, or whatever else called compiled code."""
+        return self.hooks.saw_compiled or self._eagerly.ran
 
     def _hook_sizes(self, model: object) -> None:
         register = getattr(model, "register_forward_pre_hook", None)

@@ -191,15 +191,17 @@ def any_compiled(model: object) -> bool:
     return any(_is_compiled(module) or type(module).__name__ == "OptimizedModule" for module in modules)
 
 
-def compiled_and_random(model: object) -> bool:
+def compiled_and_random(model: object, *, compiled: bool = False) -> bool:
     """Return whether a compiled part of the model draws random numbers in this mode, other ones than it would draw eagerly.
 
+    compiled: compiled code runs the model, though no mark of it is on the model itself.
     Known are modules in training that drop something: those of torch, and those with a share of that name (`dropout`, `drop_path`,
     `attention_dropout`) above 0. Inductor draws numbers of its own unless `fallback_random` is set.
     """
-    if not any_compiled(model) or getattr(sys.modules.get("torch._inductor.config"), "fallback_random", False):
+    if not (compiled or any_compiled(model)) or getattr(sys.modules.get("torch._inductor.config"), "fallback_random", False):
         return False
-    return any(place.compiled and place.module.training and _drops(place.module) for place in places(model))
+    marked = any_compiled(model)
+    return any((place.compiled or not marked) and place.module.training and _drops(place.module) for place in places(model))
 
 
 def _drops(module: nn.Module) -> bool:

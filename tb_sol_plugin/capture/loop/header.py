@@ -7,12 +7,13 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from tb_sol_plugin.capture.hooks.module_names import any_compiled, models_in
 from tb_sol_plugin.capture.loop.guard import Clock
 from tb_sol_plugin.capture.loop.phases import PhaseStack, nvtx_usable
 from tb_sol_plugin.capture.loop.timing import EventPool, event_pool
+from tb_sol_plugin.capture.work.compiling import compiled_around, compilers_made
 from tb_sol_plugin.format import SUFFIX, file_name
 from tb_sol_plugin.version import __version__
 
@@ -146,7 +147,7 @@ def model_facts(models: list[object]) -> Json:
             counts["local_parameters"] += local
             counts["local_bytes"] += local * size[1]
         counts["modules"] += value_or_none(lambda model=model: sum(1 for _ in model.modules())) or 0  # type: ignore[attr-defined,misc]
-    return {"class": ", ".join(dict.fromkeys(names)), **counts, "compiled": compiled(models)}
+    return {"class": ", ".join(dict.fromkeys(names)), **counts}
 
 
 def _flat_sizes(model: object) -> dict[int, int]:
@@ -243,10 +244,11 @@ def header(
     ranks: tuple[int, int],
     copies: bool = False,
     plan: Mapping[str, object] | None = None,
+    is_compiled: bool = False,
 ) -> Json:
     """Return the header without its file's own fields (format, version, part), see `format.py`. ranks: (rank, world size).
 
-    plan: sizes of the model and its layout, see `memory_plan`.
+    is_compiled: a part of the models, or what calls them, is compiled. plan: sizes of the model and its layout, see `memory_plan`.
     """
     torch = sys.modules.get("torch")
     return {
@@ -269,7 +271,7 @@ def header(
         "every_n_steps": every_n_steps,
         "copies": copies,
         "time_source": time_source,
-        "model": value_or_none(lambda: model_facts(models)) or {},
+        "model": (value_or_none(lambda: model_facts(models)) or {}) | {"compiled": is_compiled},
         "plan": dict(plan or {}),
     }
 
@@ -310,6 +312,7 @@ class HeaderMaker:
             ranks=environment.ranks(),
             copies=self._instrumentation.copies is not None,
             plan=self._planned(),
+            is_compiled=self._tracked.compiled or self._tracked.around == "wrapper",
         )
 
     def _planned(self) -> Mapping[str, object]:
@@ -327,7 +330,8 @@ class HeaderMaker:
 class TrackedModels:
     """Has the models that are tracked.
 
-    given: as the script passed them, one or several in a list or dict. compiled: a part of them runs under torch.compile. inputs: (samples,
+    given: as the script passed them, one or several in a list or dict. compiled: a part of them is compiled by torch.compile, or compiled
+    code ran in a sampled iteration. around: what the script has compiled that may run them, see `compiled_around`. inputs: (samples,
     length) of each call of the first sampled iteration that was called with token ids.
     """
 
@@ -335,6 +339,8 @@ class TrackedModels:
         self.given: object = None
         self.models: list[object] = []
         self.compiled = False
+        self.around: Literal["", "wrapper", "function"] = ""
+        self._compilers = 0
         self.inputs: Sequence[tuple[int, int]] = ()
 
     def same(self, given: object) -> bool:
@@ -346,6 +352,16 @@ class TrackedModels:
         """Track these models from now on."""
         self.given, self.models = given, list(models_in(given))
         self.compiled = compiled(self.models)
+        self._compilers = 0
+        self.look_around()
+
+    def look_around(self) -> None:
+        """Find out what is compiled around the models: often that happens only after the recorder got to know them."""
+        made = value_or_none(compilers_made)
+        if made is not None and made != self._compilers and not self.compiled:
+            self._compilers = made
+            ids = {id(module) for model in self.models for module in value_or_none(lambda model=model: list(model.modules())) or ()}  # type: ignore[attr-defined,misc]
+            self.around = value_or_none(lambda: compiled_around(ids)) or ""
 
     def clear(self) -> None:
         """Let go of the models."""

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.loop.options import Sizes
 
 
+SPOILT: Final = 5
+"""Traces in a row that may be dropped, since something was compiled meanwhile, before no more are tried."""
+
+
 class Schedule:
     """Decides by the index of an iteration, counted from 0 at the start of the process, what is due in it.
 
@@ -32,6 +36,8 @@ class Schedule:
         self.index = 0
         self.owed = False
         self._last_sampled = -2
+        self._trace_owed = False
+        self._spoilt = 0
 
     def samples(self) -> bool:
         """Return whether the iteration that begins now is due to be sampled."""
@@ -47,12 +53,26 @@ class Schedule:
     def traced(self, *, compiled: bool = False) -> bool:
         """Return whether the iteration that begins now, which is not sampled, is due to be traced.
 
-        compiled: the fourth in place of the third, which is the first to run compiled code, and is spent on compiling it.
+        compiled: the fourth in place of the third, which is the first to run compiled code, and is spent on compiling it. One that is
+        due is not due again, unless `trace_again` says so.
         """
-        after = self._last_sampled == self.index - 1
+        after = self._trace_owed or self._last_sampled == self.index - 1
         if compiled and self.index < 4:
             after = self.index == 3 and self._last_sampled >= 1
-        return self.traces > 0 and self.index >= 2 and after
+        due = self.traces > 0 and self.index >= 2 and after
+        self._trace_owed = self._trace_owed and not due
+        return due
+
+    def trace_again(self) -> bool:
+        """Let the next iteration that is not sampled be traced in the place of one that was spoilt; False after `SPOILT` in a row."""
+        self._spoilt += 1
+        self._trace_owed = self._spoilt < SPOILT
+        self.traces += self._trace_owed
+        return self._trace_owed
+
+    def trace_taken(self) -> None:
+        """Take note that a trace was written."""
+        self._spoilt = 0
 
     def reported(self, iteration: int, *, sampled: bool) -> bool:
         """Return whether the iteration that ends now gets a detailed report: every `report`-th, by index or by its own number."""
@@ -64,7 +84,7 @@ class Schedule:
         Those counted are not reported, and none of them is followed by a sampled or traced one.
         """
         index = self.index
-        if self.owed or (self.every and index < 1) or (self.traces and index < 4) or index % self.report == 0:
+        if self.owed or self._trace_owed or (self.every and index < 1) or (self.traces and index < 4) or index % self.report == 0:
             return 0
         until = self.report - index % self.report
         return min(until, self.every - 1 - index % self.every) if self.every else until
@@ -221,6 +241,9 @@ RANDOM: Final = (
 )
 
 
+LATER: Final = "code that torch.compile has compiled runs in later iterations, and did not in the first ones that were counted"
+
+
 class Sampling:
     """Counts the work of the iterations that the schedule names. time_layers: with a pair of device events around each lowest module.
 
@@ -243,6 +266,7 @@ class Sampling:
         self.instrumentation = instrumentation
         self._schedule, self._tracked, self._environment = schedule, tracked, environment
         self._guard, self._note, self._time_layers, self._sample_random = guard, note, time_layers, sample_random
+        self._known_eager = False
 
     @property
     def on(self) -> bool:
@@ -253,6 +277,8 @@ class Sampling:
         """Instrument the iteration that begins, if it is due. Returns whether it was; one that could not be had is made up for later."""
         schedule = self._schedule
         schedule.owed = due = schedule.samples()
+        if due:
+            self._guard.attempt("compiled", self._tracked.look_around, None)
         if due and not self._sample_random and self._guard.attempt("random", self._would_draw_others, False):
             self._note("random", RANDOM)
             schedule.pass_over()
@@ -269,7 +295,8 @@ class Sampling:
     def _would_draw_others(self) -> bool:
         from tb_sol_plugin.capture.hooks.module_names import compiled_and_random
 
-        return compiled_and_random(self._tracked.given)
+        tracked = self._tracked
+        return compiled_and_random(tracked.given, compiled=tracked.compiled or bool(tracked.around))
 
     def _enter(self) -> bool:
         tracked = self._tracked
@@ -283,7 +310,11 @@ class Sampling:
     def collect(self) -> Collected:
         """Return what the sampled iteration left, after `leave`."""
         tracked, instrumentation = self._tracked, self.instrumentation
-        tracked.compiled = tracked.compiled or instrumentation.hooks.saw_compiled
+        if instrumentation.saw_compiled and not tracked.compiled:
+            tracked.compiled = True
+            if self._known_eager:
+                self._note("compiled", LATER)
+        self._known_eager = self._known_eager or not tracked.compiled
         found = instrumentation.collect(compiled=tracked.compiled)
         tracked.inputs = tracked.inputs or instrumentation.sizes.ids
         return found

@@ -1,4 +1,4 @@
-"""Makes dispatch modes quick and compiled code countable: around look-ups of torch, torch.compile and TorchScript.
+"""Makes dispatch modes quick and scripted code countable: around look-ups of torch and TorchScript.
 
 Before torch hands a call to a mode it asks whether somebody has registered a rule for that operator and the class of that mode
 (`torch.library.register_torch_dispatch`). Nobody has for ours, but to find that out takes three functions and the entry of the operator,
@@ -12,10 +12,9 @@ alone.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,80 +77,6 @@ def _fits(function: FunctionType) -> bool:
     code = function.__code__
     known = (code.co_argcount, {*code.co_names}) == _KNOWN
     return known and function.__defaults__ is None and not code.co_freevars and "singleton" in function.__globals__
-
-
-# -- Compiled code while a step is sampled ---------------------------------------------------------------------------
-# it runs eagerly for that step, and is the same compiled code afterwards.
-#
-# Left to itself, torch.compile gives up for good on every function that is called under a dispatch mode (torch 2.13: its frame is marked
-# to be skipped and stays eager for the rest of the process), and compiles again whatever is called with hooks or replaced functions.
-
-
-_eager_users: Final[set[int]] = set()
-_stance_set: Final[list[tuple[AbstractContextManager[object], object]]] = []
-"""While somebody uses it: what ends the stance, and the stance as it was set."""
-
-
-def can_run_eagerly() -> bool:
-    """Returns whether compiled code can be made to run eagerly; where it cannot (torch before 2.6), nothing may be recorded."""
-    import torch
-
-    return hasattr(torch.compiler, "set_stance") or not torch_compile_used()
-
-
-def torch_compile_used() -> bool:
-    """Returns whether torch.compile was used in this process; also True where that is unknown."""
-    frames = sys.modules.get("torch._dynamo.eval_frame")
-    if frames is None:
-        return False
-    backends = getattr(frames, "cached_backends", None)
-    # every optimizer of torch before 2.6 is kept from being compiled, which notes the backend None
-    return not isinstance(backends, dict) or any(backend is not None and backend is not False for backend in backends.values())
-
-
-def force_eager(user: object) -> None:
-    """Makes compiled functions of the process run eagerly, and lets none be compiled, until every user has called `release_eager`.
-
-    Never raises: where there is no compiler for this Python or platform, nothing is compiled.
-    """
-    import torch
-
-    with _lock:
-        _eager_users.add(id(user))
-        make = getattr(torch.compiler, "set_stance", None)
-        if make is None or _stance_set:
-            return
-        try:
-            _stance_set.append((make("force_eager"), _stance()))
-        except (ImportError, RuntimeError):
-            return
-
-
-def release_eager(user: object) -> None:
-    """Ends what `force_eager` began, once no user is left. A stance that somebody else has set since then stays."""
-    with _lock:
-        _eager_users.discard(id(user))
-        if _eager_users or not _stance_set:
-            return
-        stance, ours = _stance_set.pop()
-        if _stance() is ours:
-            stance.__exit__(None, None, None)
-
-
-class CompiledEagerly:
-    """Runs compiled functions eagerly from enter to exit. It goes around hooks, replaced functions and the dispatch mode."""
-
-    def __enter__(self) -> CompiledEagerly:
-        force_eager(self)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        release_eager(self)
-
-
-def _stance() -> object:
-    """Returns the compiler's stance; None where this torch keeps it elsewhere."""
-    return getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
 
 
 # -- TorchScript during a sampled step -------------------------------------------------------------------------------

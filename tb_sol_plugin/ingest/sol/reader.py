@@ -154,6 +154,11 @@ def limits(header: Mapping[str, object]) -> DeviceSpec | None:
     )
 
 
+def _compiled(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """Returns that the model is compiled where the work of an iteration says so: often that was not yet so when the header was written."""
+    return {"model.compiled": "true"} if tables["ledger"]["compiled"].any() else {}
+
+
 def metadata(header: Mapping[str, object]) -> dict[str, str]:
     """Returns settings of the recorder, sizes of the model and its layout, groups of ranks; nothing else of the header leaves the
     reader.
@@ -508,7 +513,7 @@ def _capture(reading: Reading, name: str) -> Capture:
             rank=rank,
             world_size=world,
             host_name=host(header),
-            metadata=metadata(header) | counted_copies(header, columns.copies.iterations),
+            metadata=metadata(header) | _compiled(found) | counted_copies(header, columns.copies.iterations),
             warnings=_warnings(reading, found),
             truncated=reading.truncated,
             pseudo_step=bool((found["steps"]["number"] < 0).all()),

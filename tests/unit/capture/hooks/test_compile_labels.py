@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from tb_sol_plugin.capture.functional_patcher import PATCHED, FunctionalPatcher  # noqa: E402
 from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks  # noqa: E402
-from tb_sol_plugin.capture.work import dispatch  # noqa: E402
-from tb_sol_plugin.capture.work.dispatch import CompiledEagerly, force_eager, release_eager  # noqa: E402
+from tb_sol_plugin.capture.work import compiling  # noqa: E402
+from tb_sol_plugin.capture.work.compiling import CompiledEagerly, force_eager, release_eager  # noqa: E402
 
 nn = torch.nn
 @pytest.fixture(autouse=True)
@@ -312,7 +312,7 @@ def test_no_hooks_are_put_on_where_compiled_code_cannot_run_eagerly(monkeypatch:
     hooks, patcher, layer = LayerSOLHooks(Labels(), Clock()), FunctionalPatcher(Labels()), nn.Linear(1, 1)
     before = torch.matmul
     # THEN neither hooks nor functions are put in place, and that is said
-    assert not dispatch.can_run_eagerly()
+    assert not compiling.can_run_eagerly()
     assert hooks.attach(layer) == 0 and not layer._forward_hooks
     assert hooks.lost == {"compiled code cannot be watched by this torch (before 2.6)": 1}
     patcher.install()
@@ -321,5 +321,5 @@ def test_no_hooks_are_put_on_where_compiled_code_cannot_run_eagerly(monkeypatch:
     hooks.remove()
     # AND with nothing compiled they are
     monkeypatch.setattr(torch._dynamo.eval_frame, "cached_backends", {}, raising=False)
-    assert dispatch.can_run_eagerly() and hooks.attach(layer) == 1
+    assert compiling.can_run_eagerly() and hooks.attach(layer) == 1
     hooks.remove()

@@ -656,7 +656,7 @@ def test_functorch_is_counted_at_its_lowest_level():
 def test_higher_order_attention_is_counted_by_its_formula():
     from torch.nn.attention.flex_attention import flex_attention
 
-    from tb_sol_plugin.capture.work.dispatch import CompiledEagerly
+    from tb_sol_plugin.capture.work.compiling import CompiledEagerly
 
     q = torch.randn(1, 2, 128, 16)
     plain = flex_attention(q, q, q)
