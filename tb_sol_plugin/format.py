@@ -25,7 +25,8 @@ recorder itself. `wall_ns` is the time of day at 0. Unknown is null; NaN and inf
     step         iteration, start_ns, duration_ns, device_ns, sampled, signature (of the sizes of the model's inputs), batch, tokens,
                  overhead_ns (measured own work inside of it), before_ns (the same since the end of the one before),
                  totals {ops, flop, flop_vector, bytes, sol_ns, unknown}, lost {reason: count},
-                 compiled (true: the model is compiled, its work was counted by running it eagerly: the times are not its own)
+                 compiled (true: the model is compiled, its work was counted by running it eagerly: the times are not its own),
+                 evaluation_ns (of a sampled step that trains: time in which it evaluated the model; its work is in the ledger too)
     copies       iteration, rows: COPY_ROW. Copies between memories in a sampled step, one row per sort of copy and labels
     phase_time   iteration, rows: TIME_ROW of phase labels
     module_time  iteration, rows: TIME_ROW of module labels; of every call in a sampled step

@@ -305,6 +305,8 @@ class SOLTracker:
             seen = self.instrumentation.sizes
             sizes = (given[0] or seen.samples, given[1] or seen.tokens)
             step.signature, step.batch, step.tokens = found.signature, *sizes
+            step.evaluation_ns = seen.evaluation_ns
+            step.unlike = schedule.evaluated(step.evaluation_ns > 0)
             self._sizes.signatures.add(found.signature, given=given, sizes=sizes)
         else:
             step.signature, step.batch, step.tokens = self._sizes.signatures.guess(given)

@@ -358,6 +358,7 @@ ITERATIONS = Schema(
         "bytes": F("float64", "B"),
         "sol_ns": F("float64", "ns", "at the limits in use while recording"),
         "unknown": F("int64", "", "calls without a cost; -1 where it was not sampled"),
+        "evaluation_ns": F("int64", "ns", "of a sampled one that trains: time in which it evaluated the model; -1 where it has no record"),
     },
 )
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, Literal
@@ -16,6 +15,7 @@ from torch.utils import _python_dispatch
 
 from tb_sol_plugin.capture.functional_patcher import PATCHED, FunctionalPatcher
 from tb_sol_plugin.capture.hooks.closed_forms import Form, function_forms, layer_forms, signature_of
+from tb_sol_plugin.capture.hooks.inputs import InputSizes, short_hash
 from tb_sol_plugin.capture.layer_hooks import Call, LayerSOLHooks, Site
 from tb_sol_plugin.capture.loop.guard import Clock
 from tb_sol_plugin.capture.loop.labels import NONE, Labels
@@ -257,10 +257,6 @@ def _is_matrix(signature: Signature) -> bool:
     return bool(cost.flop) if cost.flop is not None else op_type_of(signature.op, cost.kind) in MATRIX
 
 
-DEPTH: Final = 3
-"""How deep tensors are looked for in a model's inputs."""
-
-
 @dataclass
 class Collected:
     """Has what was counted in a sampled step.
@@ -275,64 +271,6 @@ class Collected:
     lost: Counter[str]
     signature: str
     copies: list[CopyRow] | None = None
-
-
-class InputSizes:
-    """Notes the sizes of the inputs of the outermost modules, as their hook. Keeps no tensors.
-
-    samples, tokens: of calls that train on a batch of token ids, [samples, length] integers; None where there is no such call.
-    ids: (samples, length) of each such call.
-    """
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[object, ...]] = []
-        self.samples: int | None = None
-        self.tokens: int | None = None
-        self.ids: list[tuple[int, int]] = []
-
-    def __call__(self, module: object, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        if torch.jit.is_tracing() or torch.compiler.is_compiling():
-            return
-        with contextlib.suppress(Exception):  # a tensor without sizes (nested, not materialized) is left out
-            tensors = list(tensors_in([args, kwargs], DEPTH))
-            self.calls.append(tuple((tuple(map(int, t.shape)), str(t.dtype)) for t in tensors))
-            if tensors and torch.is_grad_enabled() and getattr(module, "training", False):
-                ids = tensors[0]
-                if ids.ndim == 2 and ids.dtype in (torch.int64, torch.int32):
-                    self.samples = (self.samples or 0) + int(ids.shape[0])
-                    self.tokens = (self.tokens or 0) + int(ids.numel())
-                    self.ids.append((int(ids.shape[0]), int(ids.shape[1])))
-
-    @property
-    def signature(self) -> str:
-        return short_hash(self.calls) if self.calls else ""
-
-    def __deepcopy__(self, memo: object) -> Callable[..., object]:
-        return _NOTHING
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return getattr, (contextlib.nullcontext, "__exit__")
-
-
-_NOTHING: Final[Callable[..., object]] = contextlib.nullcontext.__exit__
-"""Takes any arguments and does nothing: what becomes of our hook in a copy of a model. It is in every Python, so pickles can name it."""
-
-
-def tensors_in(value: object, depth: int) -> Iterable[torch.Tensor]:
-    """Yield the tensors in nested lists, tuples and mappings, down to `depth` levels below the outermost."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif depth >= 0 and isinstance(value, Mapping):
-        for one in value.values():
-            yield from tensors_in(one, depth - 1)
-    elif depth >= 0 and isinstance(value, (list, tuple)):
-        for one in value:
-            yield from tensors_in(one, depth - 1)
-
-
-def short_hash(value: object) -> str:
-    """Return twelve hexadecimal digits that stand for the text of a value."""
-    return hashlib.sha1(repr(value).encode(), usedforsecurity=False).hexdigest()[:12]
 
 
 def modes_on_stack() -> list[object]:
@@ -366,7 +304,7 @@ class Instrumentation:
         self.patcher = FunctionalPatcher(labels)
         self.ledger = Ledger(labels)
         self.copies = CopyCounts() if copies and self.mode == "dispatch" else None
-        self.sizes = InputSizes()
+        self.sizes = InputSizes(clock, phases)
         self.on = False
         self._open = contextlib.ExitStack()
         self._eagerly = CompiledEagerly()
@@ -419,8 +357,10 @@ class Instrumentation:
     def _hook_sizes(self, model: object) -> None:
         register = getattr(model, "register_forward_pre_hook", None)
         if register is not None and not isinstance(model, torch.jit.ScriptModule):
-            handle: RemovableHandle = register(self.sizes, with_kwargs=True)
-            self._open.callback(handle.remove)
+            before: RemovableHandle = register(self.sizes, with_kwargs=True)
+            self._open.callback(before.remove)
+            after: RemovableHandle = model.register_forward_hook(self.sizes, with_kwargs=True, always_call=True)  # type: ignore[attr-defined]
+            self._open.callback(after.remove)
 
     def _count(self, *, timed: bool) -> None:
         if self.mode == "hooks":
@@ -502,9 +442,7 @@ class Instrumentation:
         if self.copies is not None:
             self.copies.clear()
         self.hooks.clear()
-        self.sizes.calls.clear()
-        self.sizes.samples = self.sizes.tokens = None
-        self.sizes.ids = []
+        self.sizes.clear()
         self.replays = 0
 
     def records(self, rows: Mapping[RowKey, Row] | None = None) -> list[OpRecord]:

@@ -6,6 +6,7 @@ import weakref
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.loop.options import Sizes
 
 
+SEED: Final = 4
+"""Of the iterations that are sampled in the place of those that evaluate: the same ones on each rank and in each run."""
 SPOILT: Final = 5
 """Traces in a row that may be dropped, since something was compiled meanwhile, before no more are tried."""
 
@@ -38,12 +41,15 @@ class Schedule:
         self._last_sampled = -2
         self._trace_owed = False
         self._spoilt = 0
+        self._offset = 0
+        self._again = self._each = False
+        self._random = Random(SEED)
 
     def samples(self) -> bool:
         """Return whether the iteration that begins now is due to be sampled."""
         if not self.every:
             return False
-        return self.owed or self.index < 2 or self.index % self.every == 0
+        return self.owed or self.index < 2 or self.index % self.every == self._offset
 
     def pass_over(self) -> None:
         """Let the iteration that begins go unsampled for good; traced is the one after it, as if it had been sampled."""
@@ -62,6 +68,23 @@ class Schedule:
         due = self.traces > 0 and self.index >= 2 and after
         self._trace_owed = self._trace_owed and not due
         return due
+
+    def evaluated(self, evaluated: bool) -> bool:
+        """Take note whether the sampled iteration that ends also evaluated the model: then the next one is sampled too.
+
+        Returns whether its work is that of no other iteration.
+
+        And those after it lie elsewhere: who evaluates every 100 iterations would else be sampled only where that happens. Where the next
+        one evaluates too, that belongs to each iteration.
+        """
+        self._each = evaluated and (self._each or self._again)
+        self._again = evaluated and not self._each
+        if not self._again:
+            return False
+        self.owed = True
+        if self.index > 1 and self.every > 2:
+            self._offset = self._random.randrange(1, self.every)
+        return True
 
     def trace_again(self) -> bool:
         """Let the next iteration that is not sampled be traced in the place of one that was spoilt; False after `SPOILT` in a row."""
@@ -87,7 +110,7 @@ class Schedule:
         if self.owed or self._trace_owed or (self.every and index < 1) or (self.traces and index < 4) or index % self.report == 0:
             return 0
         until = self.report - index % self.report
-        return min(until, self.every - 1 - index % self.every) if self.every else until
+        return min(until, self.every - 1 - (index - self._offset) % self.every) if self.every else until
 
     def ended(self, *, sampled: bool) -> None:
         """End the iteration. sampled: its work was counted."""
@@ -116,6 +139,8 @@ class StepRecord:
     lost: things that could not be recorded, by reason. phase_times, module_times: TimeRow. totals: of a sampled step, filled by the
     analysis: {ops, flop, flop_vector, bytes, sol_ns, unknown}. compiled: the model is compiled, and its work was counted by running
     it eagerly, so that the times of this step are not those of the model. copies: CopyRow, None where copies were not counted.
+    evaluation_ns: of a sampled step, time in which it evaluated the model between training; its work is counted with the rest.
+    unlike: its work is that of no other step, since only some evaluate.
     """
 
     iteration: int
@@ -134,6 +159,8 @@ class StepRecord:
     totals: dict[str, int | float | None] = field(default_factory=dict)
     compiled: bool = False
     copies: list[CopyRow] | None = None
+    evaluation_ns: int = 0
+    unlike: bool = False
 
 
 # -- Command-line options of SOL tracking, and what is read from a script's parsed arguments -------------------------

@@ -261,7 +261,7 @@ class Output:
             found = replace(found, notes=(*found.notes, line)) if line else found
         if self.iterations == 1:
             found = replace(found, notes=(*found.notes, "this is the first iteration: its times contain what arises once"))
-        self._sample, self._alike, self._totals = (step.signature, found), None, None
+        self._sample, self._alike, self._totals = ("" if step.unlike else step.signature, found), None, None
         step.totals = totals_of(found)
         return True
 

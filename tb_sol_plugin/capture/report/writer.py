@@ -391,7 +391,7 @@ def _records(step: StepRecord, rows: str) -> Iterable[bytes]:
         "kind": "step", "iteration": step.iteration, "start_ns": step.start_ns, "duration_ns": step.duration_ns, "sampled": step.sampled,
         "device_ns": step.device_ns, "signature": step.signature or None, "batch": step.batch, "tokens": step.tokens,
         "overhead_ns": step.overhead_ns, "before_ns": step.before_ns, "totals": step.totals or None, "lost": step.lost or None,
-        "compiled": step.compiled or None,
+        "compiled": step.compiled or None, "evaluation_ns": step.evaluation_ns or None,
     }  # fmt: skip
     yield _line({k: v for k, v in known.items() if v is not None})
     if step.sampled:

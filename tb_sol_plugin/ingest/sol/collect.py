@@ -522,7 +522,7 @@ class Signatures:
 class Iterations:
     """Iterations in the order of the file. An instance is the records of one iteration; a number may come again."""
 
-    WHOLE: Final = ("number", "start_ns", "duration_ns", "batch", "tokens", "overhead_ns", "before_ns", "ops", "unknown")
+    WHOLE: Final = ("number", "start_ns", "duration_ns", "batch", "tokens", "overhead_ns", "before_ns", "ops", "unknown", "evaluation_ns")
     FLOATS: Final = ("device_ns", "flop", "flop_vector", "bytes", "sol_ns")
 
     def __init__(self, health: Health) -> None:
@@ -574,7 +574,7 @@ class Iterations:
         self.reported[at], self.sampled[at], self.compiled[at] = 1, bool(step.sampled), bool(step.compiled)
         self.signature[at] = self.signatures[text_of(step.signature)[:200]]
         values = {"start_ns": int(start) + offset, "duration_ns": max(int(length), 0), "overhead_ns": _whole(step.overhead_ns, 0)}
-        values |= {"before_ns": _whole(step.before_ns, 0)}
+        values |= {"before_ns": _whole(step.before_ns, 0), "evaluation_ns": max(_whole(step.evaluation_ns, 0), 0)}
         values |= {"batch": _whole(step.batch), "tokens": _whole(step.tokens)}
         totals = step.totals
         if totals is not None:

@@ -107,6 +107,7 @@ class Step(msgspec.Struct, tag_field="kind", tag="step"):
     totals: Totals | None = None
     lost: dict[str, Number] | None = None
     compiled: bool | None = False
+    evaluation_ns: Number = None
 
 
 class Packed(msgspec.Struct, tag_field="kind", tag="packed"):

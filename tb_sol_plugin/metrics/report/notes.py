@@ -203,11 +203,22 @@ def _what(capture: Capture, part: Scope) -> str:
 
 def _left_out(capture: Capture) -> str:
     """Returns sampled iterations whose work is not read, in a sentence of its own."""
-    lost = len(capture.steps) - len(scope.counted_steps(capture))
+    counted = scope.counted_steps(capture)
+    evaluates = scope.evaluating_steps(capture)
+    apart = 0 if evaluates[counted].any() else int(evaluates.sum())
+    said = ""
+    if apart:
+        table = capture.tables["iterations"]
+        spent = table["evaluation_ns"].to_numpy()
+        mean = human(round(float(spent[spent > 0].mean())), "ns")
+        which = "one that also evaluated the model is" if apart == 1 else f"{human(apart, 'count')} that also evaluated the model are"
+        each = " in each" if apart > 1 else ""
+        said = f" Of the sampled ones {which} left out: evaluation took {mean}{each} and is no part of a training step."
+    lost = len(capture.steps) - len(counted) - apart
     if lost <= 0:
-        return ""
+        return said
     most = human(scope.MOST_CALLS, "count")
-    return f" {human(lost, 'count')} earlier sampled ones are left out: together they hold more than {most} calls."
+    return f" {human(lost, 'count')} earlier sampled ones are left out: together they hold more than {most} calls.{said}"
 
 
 QUIET: Final = frozenset(("zero-length event", "GPU copy of a user annotation", "digits past nanoseconds"))

@@ -37,10 +37,11 @@ class Iterations:
 
     id (unique name), number, start_ns, since_ns (since the start of the first), host_ns, device_ns (NaN not timed), time_ns (the device's
     where timed, else the host's), sampled, first (one-time costs: the first of the recording and of each restart), restart (its number
-    does not follow), missing (iterations left out before it), signature, batch, tokens (NaN unknown), overhead_ns (own work of the
-    recorder in it, and after it up to the next), setup_ns (of a first one: own work before it), WORK (NaN unknown), age (iterations since
-    the work was counted; 0 for a sampled one, -1 unknown), eager (counted by running compiled code eagerly: no measure), life (restarts
-    so far), segment (restarts and gaps so far: what follows each other has one),
+    does not follow), missing (iterations left out before it), evaluation_ns (of a sampled one: time in which it evaluated the model),
+    signature, batch, tokens (NaN unknown), overhead_ns (own work of the recorder in it, and after it up to the next), setup_ns (of a first
+    one: own work before it), WORK (NaN unknown), age (iterations since the work was counted; 0 for a sampled one, -1 unknown), eager
+    (counted by running compiled code eagerly: no measure), life (restarts so far), segment (restarts and gaps so far: what follows each
+    other has one),
     sol_ratio, mfu, hfu, bandwidth_utilisation, tokens_per_s, samples_per_s, traced (a profiler trace recorded it too).
 
     recorded_limits: sol_ns is as the recorder worked it out, for want of limits here.
@@ -82,6 +83,7 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
             "missing": np.where(restart, 0, number - before - 1),
             "life": np.cumsum(restart),
             "segment": np.cumsum(restart | (number > before + 1)),
+            "evaluation_ns": np.maximum(table["evaluation_ns"].to_numpy(), 0),
             "signature": table["signature"],
             "batch": _known(table["batch"]),
             "tokens": _known(table["tokens"]),
@@ -90,7 +92,9 @@ def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
         }
     )
     work, recorded, eager = _work(capture, frame, table, spec)
-    source = last_alike(sampled, np.where(arrays.where(table["signature"], bool), arrays.codes(table["signature"]), -1))
+    evaluates = table["evaluation_ns"].to_numpy() > 0
+    counted = sampled & ~evaluates if (sampled & ~evaluates).any() else sampled  # what an iteration evaluates is the work of no other
+    source = last_alike(counted, np.where(arrays.where(table["signature"], bool), arrays.codes(table["signature"]), -1))
     known = source >= 0
     for name in WORK:
         values = work[name][np.maximum(source, 0)]

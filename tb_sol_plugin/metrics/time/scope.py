@@ -85,20 +85,31 @@ def calls_timed(capture: Capture) -> bool:
 
 
 def counted_steps(capture: Capture) -> Rows:
-    """Returns rows of `steps` of a SOL capture whose work is counted: all sampled ones, the last where they hold more than MOST_CALLS."""
+    """Returns rows of `steps` of a SOL capture whose work is counted: all sampled ones, the last where they hold more than MOST_CALLS.
+
+    Those that evaluated the model too are left out where others did not: no other iteration does their work.
+    """
 
     def make() -> Rows:
         ledger = capture.tables["ledger"]
         steps = np.arange(len(capture.steps), dtype=np.int64)
         own = ledger["step"].to_numpy().astype(np.int64)
+        evaluates = evaluating_steps(capture)
         use = own >= 0
         calls = np.bincount(own[use], ledger["count"].to_numpy().clip(min=0)[use], minlength=len(steps))
         kept = np.cumsum(calls[::-1])[::-1] <= MOST_CALLS
         if len(kept):
             kept[-1] = True
-        return steps[kept]
+        return steps[kept & ~evaluates] if (kept & ~evaluates).any() else steps[kept]
 
     return memo(capture, ("source.steps",), make)
+
+
+def evaluating_steps(capture: Capture) -> Mask:
+    """Returns which rows of `steps` of a SOL capture trained and evaluated the model in one iteration."""
+    table = capture.tables["iterations"]
+    numbers = table["number"].to_numpy()[table["evaluation_ns"].to_numpy() > 0]
+    return np.isin(capture.steps["number"].to_numpy(), numbers)
 
 
 @dataclass(frozen=True)
