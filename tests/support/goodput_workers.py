@@ -14,6 +14,7 @@ from typing import Any
 from tests.support.forked import python
 
 SIZE, INITIAL = 6, 8
+SHORT = 600
 
 
 def launch(kind: str, folder: Path, *, ranks: int) -> list[Any]:
@@ -90,7 +91,9 @@ def train(kind: str, folder: Path, rank: int, ranks: int) -> None:
                 states = [optimizer.state[p] for p in model.parameters()]
                 over = [((s["exp_avg_sq"] / (1 - 0.999**update)).sqrt() + 1e-8).flatten() for s in states]
             count = ranks * micro
-            expected.update([sum(norm(p, over) for p in parts) / count], [norm(mean, over)], count, count * SIZE / INITIAL, preconditioned=adam)
+            expected.update(
+                [sum(norm(p, over) for p in parts) / count], [norm(mean, over)], count, count * SIZE / INITIAL, preconditioned=adam
+            )
             distributed.barrier()
             for k, x in enumerate(data):
                 last = k == micro - 1
@@ -110,10 +113,10 @@ def train(kind: str, folder: Path, rank: int, ranks: int) -> None:
                 if last:
                     optimizer.step()
                 G.profile_step_commit(not last)
+            watch.flush()  # every update is measured where each sum arrives before the next one
             if whole is not None:
                 whole = [w - rate * m.view_as(w) for w, m in zip(whole, mean, strict=True)]
             tracker.step()
-        watch.flush()
     assert watch.averages.updates == 8, watch.averages
     found, wanted = watch.averages.grad_params(), expected.grad_params()
     assert all(abs(a - b) <= 1e-3 * abs(b) + 1e-6 for a, b in zip(found, wanted, strict=True)), (found, wanted)
@@ -122,6 +125,64 @@ def train(kind: str, folder: Path, rank: int, ranks: int) -> None:
     assert 0 <= counts.optim_sync_time < counts.optim_step_time, counts
     if rank == 1 and kind.startswith("ddp"):  # a sharded model on this backend waits within its backward pass, for each module
         assert counts.optim_sync_time > 8 * slow * 0.5, counts
+
+
+class Late:
+    """A sum over replicas that arrives 12 ms after it was started, as on a network of many replicas."""
+
+    def __init__(self, work: Any) -> None:
+        self._work, self._from = work, time.perf_counter() + 0.012
+
+    def is_completed(self) -> bool:
+        return time.perf_counter() >= self._from and self._work.is_completed()
+
+    def wait(self, *timeout: Any) -> Any:
+        return self._work.wait(*timeout)
+
+
+def short(rank: int, ranks: int) -> None:
+    """Steps of 5 ms, shorter than a sum over the replicas takes."""
+    import torch
+    from torch import distributed
+
+    from tb_sol_plugin.capture import get_goodput_fn
+    from tb_sol_plugin.capture.goodput import steps as G
+    from tb_sol_plugin.capture.goodput.gradients import watch_gradients
+
+    torch.manual_seed(1)
+    model = torch.nn.parallel.DistributedDataParallel(small())
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)  # the weights stay: what is measured has one value
+    G.set_replicas(1, ranks)
+    G.set_batch_sizes(INITIAL, 4 * INITIAL)
+    reduce = distributed.all_reduce
+    distributed.all_reduce = lambda *args, **options: Late(reduce(*args, **options))
+    watch = watch_gradients(model, optimizer)
+    data = [torch.randn(SIZE, 5) for _ in range(16)]
+    parts = [list(torch.autograd.grad(model.module(x).square().mean(), list(model.parameters()))) for x in data]
+    local = sum(norm(p) for p in parts) / len(parts)
+    chosen = torch.randint(len(data), (SHORT,), generator=torch.Generator().manual_seed(rank)).tolist()
+    for update in range(SHORT):
+        optimizer.zero_grad()
+        G.profile_step_start(SIZE)
+        if update < 20 and rank == 0:
+            time.sleep(0.05)  # a slow start, whose waits stand for no later step
+        time.sleep(0.004)
+        model(data[chosen[update]]).square().mean().backward()
+        optimizer.step()
+        G.profile_step_commit()
+    watch.flush()
+    counts = G.recorder().state.profile[1, ranks, SIZE]
+    accum, optim = counts.times() or (0.0, 0.0)
+    # waits are measured to the end, and no time is below 0 or above the step
+    assert counts.sync_count == counts.optim_count == SHORT, counts
+    assert 0 < accum <= optim, counts
+    # and so are gradients, now and then: many of them, of the whole run
+    assert watch.averages.updates >= SHORT // 20 and watch.averages.skipped == 0, watch.averages
+    sqr, var = watch.averages.grad_params() or (0.0, 0.0)
+    assert abs(sqr + var * INITIAL / SIZE - local) < 0.3 * local, (sqr, var, local)  # E|g|^2 of one replica
+    assert not {"gradients", "behind", "commit hook"} & G.recorder()._warned_of, G.recorder()._warned_of
+    assert get_goodput_fn() is None and get_goodput_fn(fit=True) is not None
+    distributed.barrier()
 
 
 def accumulate(kind: str, folder: Path, rank: int, ranks: int) -> None:
@@ -153,7 +214,10 @@ def main(kind: str, folder: str, rank: int, ranks: int) -> None:
     torch.set_num_threads(1)
     meeting = Path(folder) / f"meeting-{kind}"
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
-    (accumulate if kind.startswith("accumulator") else train)(kind, Path(folder), rank, ranks)
+    if kind == "ddp-short":
+        short(rank, ranks)
+    else:
+        (accumulate if kind.startswith("accumulator") else train)(kind, Path(folder), rank, ranks)
     print("measured", flush=True)
     distributed.barrier()
     distributed.destroy_process_group()

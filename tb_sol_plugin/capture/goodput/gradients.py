@@ -10,15 +10,13 @@ measured step is all it communicates, on a group of its own; nothing waits for i
 from __future__ import annotations
 
 import math
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
-from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Final
 
+from tb_sol_plugin.capture.goodput.pending import Pending, Schedule, own_group
 from tb_sol_plugin.capture.goodput.state import Key
 from tb_sol_plugin.capture.goodput.steps import StepRecorder, recorder
 
@@ -105,85 +103,6 @@ class Averages:
         return new
 
 
-# -- Numbers on their way from a device, and over the replicas of a job; nothing waits for them ----------------------
-# They are added up by gloo on a group of its own: a replica that stops sending holds up neither the training's collectives nor a device.
-
-
-@dataclass
-class Processes:
-    """Names a group for small numbers, and how many processes it has."""
-
-    group: Any
-    size: int
-
-
-def own_group(like: object = None) -> Processes | None:
-    """Return a group of the same processes (default all), on gloo; None for one process. A collective of these processes.
-
-    RuntimeError where there are several, and no gloo.
-    """
-    distributed = getattr(sys.modules.get("torch"), "distributed", None)
-    if distributed is None or not (distributed.is_available() and distributed.is_initialized()):
-        return None
-    if distributed.get_world_size() > 1 and not distributed.is_gloo_available():
-        raise RuntimeError("gradient statistics over several replicas need gloo")
-    if like is None:
-        group = distributed.new_group(backend="gloo")
-    else:  # several such groups may be made at once, one for each part of the model
-        ranks = distributed.get_process_group_ranks(like)
-        group = distributed.new_group(ranks, backend="gloo", use_local_synchronization=True)
-    size = distributed.get_world_size(group)
-    return Processes(group, size) if size > 1 else None
-
-
-class Pending:
-    """Waits for a sum over processes that is under way.
-
-    values: once `done`. sent: numbers as they lie on the device; processes: those over which they are added up, None for this one
-    alone.
-
-    about: count, scale, biased, preconditioned.
-    """
-
-    def __init__(self, sent: Tensor, processes: Processes | None, about: tuple[int, float, bool, bool]) -> None:
-        self.about = about
-        self.values: list[float] = []
-        self._processes = processes
-        self._work: Any = None
-        self._event: Any = None
-        self._sent = sent  # kept: the copy reads it
-        self._here: Tensor = sent
-        if sent.device.type == "cuda":
-            import torch
-
-            self._here = torch.empty(sent.shape, dtype=sent.dtype, pin_memory=True)
-            self._here.copy_(sent, non_blocking=True)
-            self._event = torch.cuda.Event()
-            self._event.record()
-
-    def done(self, seconds: float = 0.0) -> bool:
-        """Return whether the values are there, after so long at the most. Replicas start their sums in the order of their measurements."""
-        until = perf_counter() + seconds
-        while self._event is not None and not self._event.query():
-            if perf_counter() >= until:
-                return False
-            sleep(0.001)
-        self._event = None
-        if self._processes is not None:
-            if self._work is None:
-                import torch
-
-                self._work = torch.distributed.all_reduce(self._here, group=self._processes.group, async_op=True)
-            while not self._work.is_completed():
-                if perf_counter() >= until:
-                    return False
-                sleep(0.001)
-            self._work.wait(timedelta(seconds=1))
-            self._work = self._processes = None
-        self.values = self._here.tolist()
-        return True
-
-
 # -- The scale that Adam and its kin divide gradients by -------------------------------------------------------------
 # sqrt(v) + eps, v without its bias towards 0.
 
@@ -234,7 +153,9 @@ class Preconditioner:
 
 
 MOST_PENDING: Final = 64
-"""Measurements on their way, and waits that a device has not passed yet."""
+"""Measurements that a device has not finished yet, and waits that it has not passed."""
+LATE_S: Final = 60.0
+"""Seconds after which a sum over replicas that has not arrived is reported."""
 
 
 def watch_gradients(
@@ -277,7 +198,8 @@ class GradientMonitor:
         self._sharded = any(_is_sharded(m) for m in model.modules())
         self._groups = _groups(model, None if self._sharded else optimizer)
         self._preconditioner = Preconditioner(None if self._sharded else optimizer)
-        self._every, self._divided, self._scaler, self._steps = max(int(every), 1), loss_divided, scaler, steps
+        self._schedule = Schedule(max(int(every), 1))
+        self._divided, self._scaler, self._steps = loss_divided, scaler, steps
         self._processes = own_group(group)
         self.averages = Averages.of(steps.state.noise)
         self._handles: list[Any] = []
@@ -286,7 +208,8 @@ class GradientMonitor:
         self._inside = False  # a backward pass runs whose end is waited for
         self._began: Any = None
         self._waits: list[tuple[Any, Any]] = []
-        self._unresolved_waits: list[tuple[Key, list[tuple[Any, Any]]]] = []
+        self._unresolved_waits: list[tuple[Key, float, list[tuple[Any, Any]]]] = []
+        self._chosen: bool | None = None  # whether this update is measured; None before its first backward pass
         self._accumulates = False
         self._local: list[list[Any]] = [[] for _ in self._groups]
         self._total: list[Any] | None = None
@@ -365,12 +288,15 @@ class GradientMonitor:
         from torch.autograd import Variable
 
         self._inside = True
+        if self._chosen is None:
+            self._resolve()
+            self._chosen = self._choose()
         Variable._execution_engine.queue_callback(lambda: self._guarded(lambda: self._through(device)))
 
     def _gradient(self, grad: Tensor, p: Tensor | None, place: int) -> None:
         """Measure the gradient of one parameter from one backward pass, before any reduction."""
         self._begin(grad.device)
-        if not self._measuring:
+        if not self._chosen:
             return
         import torch
 
@@ -390,13 +316,21 @@ class GradientMonitor:
         if device.type in ("cpu", "cuda"):  # others have clocks of their own
             self._waits = [*self._waits[-MOST_PENDING:], (self._began, _moment(device))]
         alone = self._steps.replicas()[1] == 1 and not self._accumulates and not self._steps.micro_steps
-        next_one = alone and (self._updates + 1) % self._every == 0
-        if self._measuring or next_one:
+        next_one = alone and (self._updates + 1) % self._schedule.every == 0
+        if self._chosen or next_one:
             self._whole(alone)
 
-    @property
-    def _measuring(self) -> bool:
-        return self._updates % self._every == 0
+    def _choose(self) -> bool:
+        """Return whether to measure the update that begins: all replicas the same one, and none while the last one's sum is under way."""
+        if self._processes is None or self._steps.replicas()[1] == 1:
+            return self._updates % self._schedule.every == 0 and len(self._pending) < MOST_PENDING
+        if not self._pending:
+            return self._updates >= self._schedule.next
+        self._schedule.passed()
+        if self._pending[0].age > LATE_S:
+            text = "for {:.0f} s the sum over replicas of an update's gradients has not arrived: another replica does not send its part"
+            self._steps.warn_once("behind", text.format(self._pending[0].age) + "; gradients are measured again when it does")
+        return False
 
     def _whole(self, alone: bool) -> None:
         """Measure squared norms of the gradients as they stand; for a lone replica, also of their mean with those of the update before."""
@@ -430,12 +364,13 @@ class GradientMonitor:
         """Close a micro-step: with the last one of an update, what was measured becomes one step of the averages."""
         waits, self._waits, self._inside = self._waits, [], False
         if not accumulation and key.num_replicas > 1:
-            self._unresolved_waits = [*self._unresolved_waits[-MOST_PENDING:], (key, waits)]
+            self._unresolved_waits = [*self._unresolved_waits[-MOST_PENDING:], (key, self._steps.took, waits)]
         self._unresolved_waits = [one for one in self._unresolved_waits if not self._report_wait(*one)]
         self._resolve()
         if accumulation:
             return
-        measuring, self._updates, self._accumulates = self._measuring, self._updates + 1, micro_steps > 1
+        measuring, self._chosen = self._chosen, None
+        self._updates, self._accumulates = self._updates + 1, micro_steps > 1
         local, total, difference = self._local, self._total, self._difference
         self._local, self._total, self._difference = [[] for _ in self._groups], None, None
         about = self._preconditioner.on
@@ -475,21 +410,24 @@ class GradientMonitor:
     def _send(self, local: list[Any], total: list[Any], about: tuple[int, float, bool, bool], *, sums: bool) -> None:
         import torch
 
-        if len(self._pending) >= MOST_PENDING:
-            self._steps.warn_once("behind", "gradients are not measured any more: other replicas have ended")
-            return self.remove()
         values = torch.stack([v.to(torch.float32) for v in (*local, *total)])
-        self._pending.append(Pending(values, self._processes if sums else None, about))
+        shared = self._processes if sums else None
+        lag = 0 if shared is None else self._schedule.sending()
+        self._pending.append(Pending(values, shared, about, update=self._updates - 1, lag=lag))
         self._resolve()
 
     def _resolve(self, *, seconds: float = 0.0) -> None:
         """Add the sums that have arrived, in their order."""
+        arrived = False
         while self._pending and self._pending[0].done(seconds):
             one = self._pending.pop(0)
+            if one.shared and not self._schedule.arrived(one):
+                continue
             values, (count, scale, biased, preconditioned) = one.values, one.about
             half = len(values) // 2
             self.averages.update(values[:half], values[half:], count, scale, biased=biased, preconditioned=preconditioned)
-        found = self.averages.grad_params()
+            arrived = True
+        found = self.averages.grad_params() if arrived else None
         if found is not None:
             self._steps.set_grad_params(*found, biased=self.averages.biased)
             self._steps.state.noise = self.averages.state()
@@ -498,15 +436,15 @@ class GradientMonitor:
         """Wait that long for what was measured."""
         self._resolve(seconds=seconds)
 
-    def _report_wait(self, key: Key, waits: list[tuple[Any, Any]]) -> bool:
+    def _report_wait(self, key: Key, took: float, waits: list[tuple[Any, Any]]) -> bool:
         """Report how long a step waited; False while the device has not passed it."""
         if all(isinstance(began, float) for began, _ in waits):
             if waits:
-                self._steps.waited(key, sum(ended - began for began, ended in waits))
+                self._steps.waited(key, sum(ended - began for began, ended in waits), took)
             return True
         if not all(ended.query() for _, ended in waits):
             return False
-        self._steps.waited(key, sum(began.elapsed_time(ended) for began, ended in waits) / 1e3)
+        self._steps.waited(key, sum(began.elapsed_time(ended) for began, ended in waits) / 1e3, took)
         return True
 
 

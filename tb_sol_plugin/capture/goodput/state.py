@@ -1,7 +1,7 @@
 """Keeps what a job measures from one start to the next: steps counted by configuration, fitted parameters, batch sizes, sums of replicas.
 
-    state.save(file)                 # versioned JSON, to an open file; save_file(path) writes under another name first and renames
-    state.load(file)                 # once per process start; counters go on from there, also with another number of replicas
+state.save(file)                 # versioned JSON, to an open file; save_file(path) writes under another name first and renames
+state.load(file)                 # once per process start; counters go on from there, also with another number of replicas
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class Key(NamedTuple):
 
 @dataclass
 class Counts:
-    """Counts the steps of one configuration; times in s. sync_count: of optim_count, steps whose wait for gradients is in optim_sync_time.
+    """Counts the steps of one configuration; times in s.
 
-    A device reports waits a little late, so that a few of the last may be missing: their mean stands for them.
+    sync_count: of optim_count, the steps whose wait for gradients was measured; these waits are optim_sync_time, and those steps lasted
+    sync_step_time. Waits are set against these steps only, and stand for no other.
     """
 
     accum_step_time: float = 0.0
@@ -47,6 +48,7 @@ class Counts:
     optim_sync_time: float = 0.0
     optim_count: int = 0
     sync_count: int = 0
+    sync_step_time: float = 0.0
 
     def less(self, other: Counts | None) -> Counts:
         """Return these counts less the others."""
@@ -54,24 +56,24 @@ class Counts:
             return self
         return Counts(*(getattr(self, name) - getattr(other, name) for name in Counts.__dataclass_fields__))
 
-    @property
-    def sync_time(self) -> float | None:
-        """The seconds that all synchronized steps waited; None where no wait was measured."""
-        return self.optim_sync_time / self.sync_count * self.optim_count if self.sync_count else None
+    def synced(self, took: float, wait: float) -> None:
+        """Add a synchronized step that took and waited so long; a wait is at most its step."""
+        self.optim_sync_time += min(max(wait, 0.0), took)
+        self.sync_step_time += took
+        self.sync_count += 1
 
     def times(self) -> tuple[float, float] | None:
         """Return (T_accum, T_optim) in seconds per step; None where they are not known.
 
-        Without a measured wait, a synchronized step says nothing of its compute: then only steps that accumulate do.
+        Both are of the steps whose waits were measured, and of those that accumulate. Without a measured wait, a synchronized step says
+        nothing of its compute: then only steps that accumulate do.
         """
         if self.optim_count <= 0:
             return None
-        optim = self.optim_step_time / self.optim_count
-        sync = self.sync_time
-        if sync is None:
-            return (self.accum_step_time / self.accum_count, optim) if self.accum_count else None
-        compute = self.accum_step_time + self.optim_step_time - sync
-        return compute / (self.accum_count + self.optim_count), optim
+        if not self.sync_count:
+            return (self.accum_step_time / self.accum_count, self.optim_step_time / self.optim_count) if self.accum_count else None
+        compute = self.accum_step_time + self.sync_step_time - self.optim_sync_time
+        return compute / (self.accum_count + self.sync_count), self.sync_step_time / self.sync_count
 
 
 @dataclass
@@ -137,7 +139,9 @@ class MetricsState:
                 _time(row.get("optim_sync_time", 0.0), "optim_sync_time"),
                 _whole(row.get("optim_count", 0), "optim_count"),
                 _whole(row.get("sync_count", 0), "sync_count"),
+                _time(row.get("sync_step_time", 0.0), "sync_step_time"),
             )
+            _complete(profile[key], "sync_step_time" in row)
         perf, grad = found.get("perf_params"), found.get("grad_params")
         bounds = found.get("local_bsz_bounds")
         new = MetricsState(
@@ -204,6 +208,16 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _complete(counts: Counts, measured: bool) -> None:
+    """Set the time of the steps with a measured wait, where a state that says nothing of it says that all of them have one; else drop
+    the waits."""
+    if not measured and counts.sync_count == counts.optim_count:
+        counts.sync_step_time = counts.optim_step_time
+    elif not measured:
+        counts.sync_count, counts.optim_sync_time = 0, 0.0
+    counts.optim_sync_time = min(counts.optim_sync_time, counts.sync_step_time)
 
 
 def _a(value: object, kind: type[T], name: str) -> T:

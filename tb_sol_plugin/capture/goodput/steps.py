@@ -36,12 +36,16 @@ _MODEL_GROUPS: Final = ("tp", "pp", "cp")
 
 
 class StepRecorder:
-    """Counts steps into `state`. clock: seconds. on_commit: what else is to happen at a commit, with the key, before the step is closed."""
+    """Counts steps into `state`. clock: seconds. on_commit: what else is to happen at a commit, with the key, before the step is closed.
+
+    took: seconds of the last step.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.perf_counter, interval_s: float = INTERVAL_S) -> None:
         self.state = MetricsState()
         self.supervisor: Supervisor | None = None
         self.micro_steps = 0
+        self.took = 0.0
         self.on_commit: list[Callable[[Key, int, bool], None]] = []
         self._clock, self._interval = clock, interval_s
         self._given: tuple[int, int] | None = None
@@ -124,6 +128,7 @@ class StepRecorder:
         if self._began is None:
             return self.warn_once("commit", "profile_step_commit without profile_step_start: this step is not counted")
         took, self._began = max(now - self._began, 0.0), None
+        self.took = took
         if os.getpid() != self._pid:
             return
         nodes, replicas = self.replicas()
@@ -140,8 +145,7 @@ class StepRecorder:
                     if self._sync > took:
                         text = f"a wait for gradients of {self._sync:g} s in a step of {took:g} s: it counts as all of the step"
                         self.warn_once("long", text)
-                    counts.optim_sync_time += min(self._sync, took)
-                    counts.sync_count += 1
+                    counts.synced(took, self._sync)
         self.micro_steps += 1
         for hook in self.on_commit:
             try:
@@ -157,13 +161,12 @@ class StepRecorder:
             self._last = now
             self.report()
 
-    def waited(self, key: Key, seconds: float) -> None:
-        """Add the wait of an earlier, synchronized step of that key, which a device has reported only now."""
+    def waited(self, key: Key, seconds: float, took: float) -> None:
+        """Add the wait of an earlier, synchronized step of that key that took so long, which a device has reported only now."""
         with self._lock:
             counts = self.state.profile.get(key)
             if counts is not None and counts.sync_count < counts.optim_count:
-                counts.optim_sync_time += max(seconds, 0.0)
-                counts.sync_count += 1
+                counts.synced(took, seconds)
 
     # --- Fits ---
 
@@ -196,9 +199,14 @@ class StepRecorder:
         self.state.perf_params = tuple(fit(*columns).params)
         return True
 
-    def goodput_fn(self) -> GoodputFunction | None:
-        """Return goodput at other sizes, by what is known now; None while parameters of steps, gradient statistics or M0 are missing."""
+    def goodput_fn(self, *, fit: bool = False) -> GoodputFunction | None:
+        """Return goodput at other sizes, by what is known now; None while parameters of steps, gradient statistics or M0 are missing.
+
+        fit: to what was counted until now, which takes up to 5 s.
+        """
         s = self.state
+        if fit:
+            self.fit()
         if s.perf_params is None or s.grad_sqr is None or s.grad_var is None or s.init_batch_size is None:
             return None
         from tb_sol_plugin.cost.goodput.model import GoodputFunction
@@ -227,7 +235,7 @@ class StepRecorder:
             own = {key: counts.less(self._base.get(key)) for key, counts in sorted(s.profile.items())}
             if last:
                 self._base = {k: replace(v) for k, v in s.profile.items()}
-        rows = [_row(key, c) for key, c in own.items() if c.accum_count or c.optim_count]
+        rows = [row for key, c in own.items() for row in _rows(key, c)]
         if not rows:
             return None
         return {
@@ -250,12 +258,19 @@ class StepRecorder:
             log.warning("goodput: %s", text)
 
 
-def _row(key: Key, counts: Counts) -> list[int | None]:
-    sync = counts.sync_time
-    accum_ns, optim_ns = round(counts.accum_step_time * 1e9), round(counts.optim_step_time * 1e9)
-    row = [*key, counts.accum_count, accum_ns, counts.optim_count, optim_ns, None if sync is None else round(sync * 1e9)]
-    assert len(row) == len(PROFILE_ROW)
-    return row
+def _rows(key: Key, counts: Counts) -> list[list[int | None]]:
+    """Return the rows of one configuration: where only some of its steps have a measured wait, these and the others apart."""
+    accum = counts.accum_count, round(counts.accum_step_time * 1e9)
+    unknown = counts.optim_count - counts.sync_count
+    rows: list[list[int | None]] = []
+    if counts.sync_count:
+        rows.append([*key, *accum, counts.sync_count, round(counts.sync_step_time * 1e9), round(counts.optim_sync_time * 1e9)])
+        accum = 0, 0
+    rest = round(max(counts.optim_step_time - counts.sync_step_time, 0.0) * 1e9)
+    if accum[0] or (unknown > 0 and rest):
+        rows.append([*key, *accum, unknown, rest, None])
+    assert all(len(row) == len(PROFILE_ROW) for row in rows)
+    return rows
 
 
 def replicas_found() -> tuple[int, int]:
@@ -321,9 +336,12 @@ def profile_step_commit(accumulation_step: bool = False) -> None:
     _process.recorder.commit(accumulation_step)
 
 
-def get_goodput_fn() -> GoodputFunction | None:
-    """Return goodput at other sizes, by what is known now; None while parameters of steps, gradient statistics or M0 are missing."""
-    return _process.recorder.goodput_fn()
+def get_goodput_fn(fit: bool = False) -> GoodputFunction | None:
+    """Return goodput at other sizes, by what is known now; None while parameters of steps, gradient statistics or M0 are missing.
+
+    fit: to what was counted until now, which takes up to 5 s; else by the last fit, which rank 0 makes every 30 s.
+    """
+    return _process.recorder.goodput_fn(fit=fit)
 
 
 def set_batch_sizes(

@@ -82,14 +82,17 @@ def of_run(run: str, workers: Sequence[RecordingReduction[ScalingPart]]) -> tupl
 
 
 def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
-    """Makes points from the sums that the program kept: each rank has its own, the slowest represents a configuration."""
+    """Makes points from the sums that the program kept: each rank has its own, the slowest represents a configuration.
+
+    Steps whose wait for gradients is known take precedence over others of the same configuration.
+    """
     slowest: dict[tuple[int, int, int], Counted] = {}
     for part in parts:
         for c in part.counted:
             if c.optim_count <= 0:
                 continue
             key = c.num_nodes, c.num_replicas, c.atomic_bsz
-            if key not in slowest or c.optim_step_time / c.optim_count > slowest[key].optim_step_time / slowest[key].optim_count:
+            if key not in slowest or _precedence(c) > _precedence(slowest[key]):
                 slowest[key] = c
     out = []
     for key, c in sorted(slowest.items()):
@@ -106,6 +109,10 @@ def _recorded(run: str, parts: Sequence[ScalingPart]) -> list[Point]:
         words = (guessed,) if guessed else ()
         out.append(checked(Point(run, *key, accum, optim, sync, c.optim_count, c.accum_count, "recorded", 0, words)))
     return out
+
+
+def _precedence(c: Counted) -> tuple[bool, float]:
+    return c.optim_sync_time is not None, c.optim_step_time / c.optim_count
 
 
 def _traced(run: str, parts: Sequence[tuple[RecordingReduction[ScalingPart], ScalingPart]], reasons: list[str]) -> list[Point]:

@@ -33,6 +33,12 @@ def test_two_replicas_measure_what_their_gradients_are(tmp_path: Path, kind: str
         assert 0 <= t["sync_time_ns"][0] < t["optim_time_ns"][0] and t["init_batch_size"][0] == 8 and t["grad_var"].notna().all()
 
 
+def test_steps_shorter_than_a_sum_of_replicas_are_measured_to_the_end(tmp_path: Path) -> None:
+    # GIVEN 600 steps of 5 ms whose sums of gradients take 12 ms to arrive, the first twenty slow WHEN two replicas train
+    # THEN every wait is measured, gradients now and then, nothing is given up, and there is a fit (they check it themselves)
+    assert all("measured" in text for text in finished(launch("ddp-short", tmp_path, ranks=2), SECONDS))
+
+
 def test_sums_of_four_replicas_across_a_restart_are_exact(tmp_path: Path) -> None:
     # GIVEN four replicas that end after six steps, with a checkpoint of the fourth WHEN started again THEN every step counts once
     for process in launch("accumulator-killed", tmp_path, ranks=4):

@@ -55,7 +55,7 @@ def test_sums_and_means_by_hand(clock):
         r.commit()
     # THEN sums and means: T_accum = (12 + 10 - 3) / 6, T_optim = 5
     counts = r.state.profile[Key(2, 8, 32)]
-    assert counts == Counts(12.0, 4, 10.0, 3.0, 2, 2) and counts.times() == (19 / 6, 5.0)
+    assert counts == Counts(12.0, 4, 10.0, 3.0, 2, 2, 10.0) and counts.times() == (19 / 6, 5.0)
     assert r.state.points() == ([2], [8], [32], [19 / 6], [5.0])
     # AND three micro-steps of 32 samples on 8 replicas made one batch
     assert r.global_batch_size == 3 * 32 * 8
@@ -72,7 +72,7 @@ def test_steps_without_a_measured_wait_for_gradients_are_not_fitted(clock):
     r.set_replicas(1, 1)
     step(r, clock, 16, 2.0)
     assert r.state.profile[1, 1, 16].times() == (2.0, 2.0)
-    # AND of steps of which some told theirs, the mean stands for the others; keys without an update are left out
+    # AND of steps of which some told theirs, these alone count; keys without an update are left out
     r.set_replicas(1, 2)
     step(r, clock, 8, 2.0, sync=0.5)
     step(r, clock, 8, 2.0)
@@ -84,10 +84,39 @@ def test_a_wait_that_a_device_reports_late_is_added_to_its_step(clock):
     r = made(clock)
     r.set_replicas(1, 2)
     step(r, clock, 8, 2.0)
-    r.waited(Key(1, 2, 8), 0.5)
-    r.waited(Key(1, 2, 8), 9.0)  # there is no step left that it could be of
-    r.waited(Key(9, 9, 9), 1.0)
-    assert r.state.profile == {Key(1, 2, 8): Counts(0.0, 0, 2.0, 0.5, 1, 1)}
+    r.waited(Key(1, 2, 8), 0.5, r.took)
+    r.waited(Key(1, 2, 8), 9.0, 2.0)  # there is no step left that it could be of
+    r.waited(Key(9, 9, 9), 1.0, 2.0)
+    assert r.state.profile == {Key(1, 2, 8): Counts(0.0, 0, 2.0, 0.5, 1, 1, 2.0)}
+
+
+def test_waits_of_a_slow_start_stand_for_no_later_step(clock):
+    # GIVEN ten steps of 1 s that waited for 0.9 s, then a hundred of 0.1 s whose waits nobody measured
+    r = made(clock)
+    r.set_replicas(1, 2)
+    for _ in range(10):
+        step(r, clock, 8, 1.0, sync=0.9)
+    for _ in range(100):
+        step(r, clock, 8, 0.1)
+    # WHEN times are asked for THEN they are of the measured steps, computing 0.1 s, and the fit takes them
+    assert r.state.profile[1, 2, 8].times() == pytest.approx((0.1, 1.0)) and r.fit()
+    # AND the file has the measured steps and the others apart
+    rows = r.record()["rows"]
+    assert rows == [[1, 2, 8, 0, 0, 10, 10_000_000_000, 9_000_000_000], [1, 2, 8, 0, 0, 100, pytest.approx(10_000_000_000), None]]
+
+
+def test_a_saved_state_without_times_of_measured_steps(clock):
+    # GIVEN states that were saved before these were kept WHEN loaded THEN waits count where every step has one
+    for measured, waited in ((2, 1.0), (1, 0.0)):
+        text = json.dumps({
+            "format": "tb-sol-metrics", "version": 1,
+            "profile": [{"num_nodes": 1, "num_replicas": 2, "atomic_bsz": 8, "optim_step_time": 4.0, "optim_count": 2,
+                         "optim_sync_time": 1.0, "sync_count": measured}],
+        })  # fmt: skip
+        state = MetricsState()
+        state.load(io.StringIO(text))
+        counts = state.profile[1, 2, 8]
+        assert counts.optim_sync_time == waited and counts.sync_step_time == 4.0 * waited
 
 
 def test_wrong_calls_warn_once_and_count_nothing(clock, caplog):
@@ -103,7 +132,7 @@ def test_wrong_calls_warn_once_and_count_nothing(clock, caplog):
             r.sync(wait)
         clock.now += 1.0
         r.commit()
-    assert r.state.profile == {Key(1, 1, 4): Counts(0.0, 0, 1.0, 0.0, 1, 1)}
+    assert r.state.profile == {Key(1, 1, 4): Counts(0.0, 0, 1.0, 0.0, 1, 1, 1.0)}
     assert [w.message for w in caplog.records if "without profile_step_start" in w.message] == [
         "goodput: profile_step_commit without profile_step_start: this step is not counted"
     ]
@@ -159,7 +188,11 @@ def test_counted_steps_give_the_parameters_they_were_made_of(clock):
     fn = r.goodput_fn()
     assert fn(4, 32, 64, 0) == pytest.approx(1592.752, rel=1e-3)
     hints = r.hints()
-    assert hints["maxProfiledReplicas"] == 16 and hints["gradParams"] == {"norm": 1.0, "var": 2000.0} and hints["globalBatchSize"] == 16 * 64 * 2
+    assert (
+        hints["maxProfiledReplicas"] == 16
+        and hints["gradParams"] == {"norm": 1.0, "var": 2000.0}
+        and hints["globalBatchSize"] == 16 * 64 * 2
+    )
     assert list(hints["perfParams"].values()) == list(r.state.perf_params)
 
 
@@ -216,7 +249,10 @@ def test_a_state_goes_through_its_file_and_counters_go_on_with_other_replicas(tm
     step(again, clock, 8, 3.0, sync=0.25)
     again.set_replicas(1, 2)
     step(again, clock, 8, 2.0, sync=0.5)
-    assert again.state.profile == {Key(1, 2, 8): Counts(0.0, 0, 4.0, 1.0, 2, 2), Key(1, 4, 8): Counts(0.0, 0, 3.0, 0.25, 1, 1)}
+    assert again.state.profile == {
+        Key(1, 2, 8): Counts(0.0, 0, 4.0, 1.0, 2, 2, 4.0),
+        Key(1, 4, 8): Counts(0.0, 0, 3.0, 0.25, 1, 1, 3.0),
+    }
     # AND a capture file has only what this process counted
     assert again.record()["rows"] == [[1, 2, 8, 0, 0, 1, 2_000_000_000, 500_000_000], [1, 4, 8, 0, 0, 1, 3_000_000_000, 250_000_000]]
     assert r.record()["rows"] == [[1, 2, 8, 0, 0, 1, 2_000_000_000, 500_000_000]] and len(PROFILE_ROW) == 8

@@ -1,0 +1,147 @@
+"""Brings numbers from a device and adds them up over the replicas of a job; nothing waits for them.
+
+They are added up by gloo on a group of its own: a replica that stops sending holds up neither the training's collectives nor a device.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass
+class Processes:
+    """Names a group for small numbers, and how many processes it has."""
+
+    group: Any
+    size: int
+
+
+def own_group(like: object = None) -> Processes | None:
+    """Return a group of the same processes (default all), on gloo; None for one process. A collective of these processes.
+
+    RuntimeError where there are several, and no gloo.
+    """
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is None or not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    if distributed.get_world_size() > 1 and not distributed.is_gloo_available():
+        raise RuntimeError("gradient statistics over several replicas need gloo")
+    if like is None:
+        group = distributed.new_group(backend="gloo")
+    else:  # several such groups may be made at once, one for each part of the model
+        ranks = distributed.get_process_group_ranks(like)
+        group = distributed.new_group(ranks, backend="gloo", use_local_synchronization=True)
+    size = distributed.get_world_size(group)
+    return Processes(group, size) if size > 1 else None
+
+
+class Pending:
+    """Waits for a sum over processes that is under way.
+
+    values: once `done`. sent: numbers as they lie on the device; processes: those over which they are added up, None for this one
+    alone. update: the one that was measured; lag: backward passes that began before the sum before this one was there; these are
+    compared over the processes, and of all of them `newest`, `oldest` and `lag` are the extremes once it is done.
+
+    shared: whether there are other processes. about: count, scale, biased, preconditioned.
+    """
+
+    def __init__(
+        self, sent: Tensor, processes: Processes | None, about: tuple[int, float, bool, bool], *, update: int = 0, lag: int = 0
+    ) -> None:
+        self.about = about
+        self.values: list[float] = []
+        self.newest = self.oldest = update
+        self.lag = lag
+        self._began = perf_counter()
+        self.shared = processes is not None
+        self._processes = processes
+        self._works: list[Any] = []
+        self._extremes: Any = None
+        self._event: Any = None
+        self._sent = sent  # kept: the copy reads it
+        self._here: Tensor = sent
+        if sent.device.type == "cuda":
+            import torch
+
+            self._here = torch.empty(sent.shape, dtype=sent.dtype, pin_memory=True)
+            self._here.copy_(sent, non_blocking=True)
+            self._event = torch.cuda.Event()
+            self._event.record()
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was sent."""
+        return perf_counter() - self._began
+
+    def done(self, seconds: float = 0.0) -> bool:
+        """Return whether the values are there, after so long at the most. Each process has one sum under way, so that all match."""
+        until = perf_counter() + seconds
+        while self._event is not None and not self._event.query():
+            if perf_counter() >= until:
+                return False
+            sleep(0.001)
+        self._event = None
+        if self._processes is not None:
+            self._start(self._processes.group)
+            while not all(work.is_completed() for work in self._works):
+                if perf_counter() >= until:
+                    return False
+                sleep(0.001)
+            for work in self._works:
+                work.wait(timedelta(seconds=1))
+            newest, oldest, self.lag = self._extremes.tolist()
+            self.newest, self.oldest = newest, -oldest
+            self._works, self._processes = [], None
+        self.values = self._here.tolist()
+        return True
+
+    def _start(self, group: Any) -> None:
+        """Begin the sum, and the maximum of what is compared, once."""
+        if self._works:
+            return
+        import torch
+
+        self._extremes = torch.tensor([self.newest, -self.oldest, self.lag], dtype=torch.int64)
+        distributed = torch.distributed
+        self._works = [
+            distributed.all_reduce(self._here, group=group, async_op=True),
+            distributed.all_reduce(self._extremes, op=distributed.ReduceOp.MAX, group=group, async_op=True),
+        ]
+
+
+class Schedule:
+    """Chooses the updates that all replicas measure, at the rate at which their sums arrive.
+
+    A replica has one sum under way; until it is there, nothing is measured. Each sum also tells which update it is of, and how many
+    updates passed while its sender waited for the last one: from that, all replicas choose the same next update. Where one learned of it
+    too late and measured a later update, all see that the updates differ, leave that sum out, and choose anew.
+    """
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.next = 0
+        self.left_out = 0
+        self._missed = self._lag = 0
+
+    def passed(self) -> None:
+        """Count an update that is not measured since a sum is still under way."""
+        self._missed += 1
+
+    def sending(self) -> int:
+        """Return the lag to send with a sum; a long one is forgotten by 1 per sum."""
+        self._lag, self._missed = max(self._missed, self._lag - 1, 0), 0
+        return self._lag
+
+    def arrived(self, one: Pending) -> bool:
+        """Take in what a sum tells, the same on all replicas; False where it is of different updates."""
+        self.next = one.newest + max(self.every, one.lag + 1)
+        if one.newest != one.oldest:
+            self.left_out += 1
+        return one.newest == one.oldest
