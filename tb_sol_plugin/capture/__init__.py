@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher as FunctionalPatcher
     from tb_sol_plugin.capture.goodput.gradients import watch_gradients as watch_gradients
     from tb_sol_plugin.capture.goodput.hints import post_sched_hints as post_sched_hints
+    from tb_sol_plugin.capture.goodput.sampler import ElasticSampler as ElasticSampler
     from tb_sol_plugin.capture.goodput.state import Accumulator as Accumulator
     from tb_sol_plugin.capture.goodput.steps import get_goodput_fn as get_goodput_fn
     from tb_sol_plugin.capture.goodput.steps import load_metrics as load_metrics
@@ -66,6 +67,7 @@ _HOMES: Final = {
     "functional_patcher": ("FunctionalPatcher",),
     "goodput.gradients": ("watch_gradients",),
     "goodput.hints": ("post_sched_hints",),
+    "goodput.sampler": ("ElasticSampler",),
     "goodput.state": ("Accumulator",),
     "goodput.steps": (
         "get_goodput_fn", "load_metrics", "profile_step_commit", "profile_step_start", "profile_sync_time", "save_metrics",
