@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.context import capture as capture
     from tb_sol_plugin.capture.device_specs import DeviceSpec as DeviceSpec
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher as FunctionalPatcher
+    from tb_sol_plugin.capture.goodput.adaptive import AdaptiveBatchSize as AdaptiveBatchSize
     from tb_sol_plugin.capture.goodput.gradients import watch_gradients as watch_gradients
     from tb_sol_plugin.capture.goodput.hints import post_sched_hints as post_sched_hints
     from tb_sol_plugin.capture.goodput.sampler import ElasticSampler as ElasticSampler
@@ -65,6 +66,7 @@ _HOMES: Final = {
     "work.memcpy_probe": ("MemcpyProbe",),
     "memory.records": ("MemoryRecord", "record_base_memory", "record_memory"),
     "functional_patcher": ("FunctionalPatcher",),
+    "goodput.adaptive": ("AdaptiveBatchSize",),
     "goodput.gradients": ("watch_gradients",),
     "goodput.hints": ("post_sched_hints",),
     "goodput.sampler": ("ElasticSampler",),

@@ -15,6 +15,7 @@ from tests.support.forked import python
 
 SIZE, INITIAL = 6, 8
 SHORT = 600
+SAMPLES = 2003
 
 
 def launch(kind: str, folder: Path, *, ranks: int) -> list[Any]:
@@ -185,6 +186,64 @@ def short(rank: int, ranks: int) -> None:
     distributed.barrier()
 
 
+def adapt(folder: Path, rank: int, ranks: int, until: float) -> None:
+    """Train a data set until a part of its epoch is passed, from where the job before this one stopped; propose sizes and take them."""
+    import contextlib
+    import json
+
+    import torch
+    from torch.utils.data import DataLoader
+
+    from tb_sol_plugin import capture as C
+
+    torch.manual_seed(1)
+    model = torch.nn.parallel.DistributedDataParallel(small())
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    C.set_replicas(1, ranks)
+    C.set_batch_sizes(INITIAL, 16 * INITIAL, (1, 4 * INITIAL), gradient_accumulation=True)
+    C.load_metrics(folder / "metrics")
+    C.watch_gradients(model, optimizer)
+    sampler = C.ElasticSampler(SAMPLES, INITIAL // ranks, seed=5)
+    adaptive = C.AdaptiveBatchSize(sampler, optimizer)
+    path, proposals, seen, asked = folder / "checkpoint", [], [], 0
+    if path.exists():
+        state = json.loads(path.read_text())
+        sampler.load_state_dict(state["sampler"])
+        adaptive.load_state_dict(state["adaptive"])
+        model.module.load_state_dict({name: torch.tensor(value) for name, value in state["model"].items()})
+    start = sampler.position
+    generator = torch.Generator().manual_seed(2)
+    data = torch.randn(SAMPLES, 5, generator=generator)
+    targets = 3 * torch.randn(SAMPLES, 1, generator=generator)  # gradients are mostly noise, and large batches pay
+    for index in DataLoader(torch.arange(SAMPLES), batch_sampler=sampler):
+        C.profile_step_start(len(index))
+        time.sleep(0.002 + 0.0002 * len(index))
+        with contextlib.nullcontext() if sampler.last else model.no_sync():
+            ((model(data[index]) - targets[index]).square().mean() / sampler.micro_steps).backward()
+        last = sampler.last
+        if last:
+            optimizer.step()
+            optimizer.zero_grad()
+        C.profile_step_commit(not last)
+        sampler.advance()
+        seen += index.tolist()
+        if last and len(seen) >= asked + 80 // ranks:
+            asked = len(seen)
+            proposal = adaptive.propose()
+            proposals.append(proposal)
+            if proposal is not None and proposal.gain > 1:
+                adaptive.apply(proposal)
+        if last and start <= sampler.position and sampler.position >= until * SAMPLES:
+            break
+    assert sampler.epoch == (until == 1) and optimizer.param_groups[0]["lr"] == 0.01
+    assert any(proposals), "no size was proposed"
+    weights = {name: value.tolist() for name, value in model.module.state_dict().items()}
+    (folder / f"seen-{until}-{rank}").write_text(json.dumps({"seen": seen, "proposals": proposals, "weights": weights}))
+    C.save_metrics(folder / "metrics")
+    if rank == 0:
+        path.write_text(json.dumps({"sampler": sampler.state_dict(), "adaptive": adaptive.state_dict(), "model": weights}))
+
+
 def accumulate(kind: str, folder: Path, rank: int, ranks: int) -> None:
     """Adds 1000 rank + step, 8 steps; the first start is killed after the sixth, its checkpoint is of the fourth."""
     from tb_sol_plugin.capture.goodput.state import Accumulator
@@ -216,6 +275,8 @@ def main(kind: str, folder: str, rank: int, ranks: int) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
     if kind == "ddp-short":
         short(rank, ranks)
+    elif kind.startswith("adaptive-"):
+        adapt(Path(folder), rank, ranks, float(kind.removeprefix("adaptive-")))
     else:
         (accumulate if kind.startswith("accumulator") else train)(kind, Path(folder), rank, ranks)
     print("measured", flush=True)

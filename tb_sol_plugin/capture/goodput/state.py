@@ -358,7 +358,7 @@ class Accumulator(MutableMapping[str, Value]):
 
     def _sync(self) -> None:
         own = {name: _sum(parts) for name, parts in self._own.items()}
-        everyone = _gathered(own, self._group)
+        everyone = gathered(own, self._group)
         for name in sorted({name for one in everyone for name in one}):
             self._total[name] = _exactly([self._total.get(name, 0.0), *(one[name] for one in everyone if name in one)])
         self._own.clear()
@@ -427,8 +427,8 @@ def _exactly(values: list[float]) -> float:
         return sum(values)
 
 
-def _gathered(own: dict[str, float], group: object) -> list[dict[str, float]]:
-    """Return what each replica has, in their order."""
+def gathered(own: dict[str, T], group: object) -> list[dict[str, T]]:
+    """Return what each replica has, values of JSON, in their order. A collective."""
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if torch is None or distributed is None or not (distributed.is_available() and distributed.is_initialized()):

@@ -225,6 +225,12 @@ class StepRecorder:
         with self._lock:
             self._base = {k: replace(v) for k, v in self.state.profile.items()}
 
+    def largest_batch(self) -> int:
+        """Return the most samples of a micro-step that this process counted; 0 for none."""
+        with self._lock:
+            own = {key: counts.less(self._base.get(key)) for key, counts in self.state.profile.items()}
+        return max((key.atomic_bsz for key, c in own.items() if c.accum_count or c.optim_count), default=0)
+
     def record(self, *, last: bool = False) -> dict[str, object] | None:
         """Return the record `profile` of a capture file: what this process counted.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import tb_sol_plugin as sol
-from tests.support.goodput_workers import SIZE, launch
+from tb_sol_plugin.capture.goodput.adaptive import Proposal
+from tests.support.goodput_workers import SAMPLES, SIZE, launch
 from tests.support.sol_workers import finished
 
 torch = pytest.importorskip("torch", reason="trains")
@@ -37,6 +39,23 @@ def test_steps_shorter_than_a_sum_of_replicas_are_measured_to_the_end(tmp_path: 
     # GIVEN 600 steps of 5 ms whose sums of gradients take 12 ms to arrive, the first twenty slow WHEN two replicas train
     # THEN every wait is measured, gradients now and then, nothing is given up, and there is a fit (they check it themselves)
     assert all("measured" in text for text in finished(launch("ddp-short", tmp_path, ranks=2), SECONDS))
+
+
+def test_an_epoch_over_two_replicas_one_and_two_has_each_sample_once(tmp_path: Path) -> None:
+    # GIVEN a job of two replicas that restarts as one and as two again, and takes the sizes that are proposed WHEN an epoch is over
+    everything: list[int] = []
+    for until, ranks in (("0.3", 2), ("0.6", 1), ("1.0", 2)):
+        assert all("measured" in text for text in finished(launch(f"adaptive-{until}", tmp_path, ranks=ranks), SECONDS))
+        found = [json.loads((tmp_path / f"seen-{until}-{rank}").read_text()) for rank in range(ranks)]
+        # THEN replicas were proposed the same, and have the same weights
+        assert all(one["proposals"] == found[0]["proposals"] and one["weights"] == found[0]["weights"] for one in found)
+        everything += [index for one in found for index in one["seen"]]
+        # AND gradients that are mostly noise make larger batches than the first one worth while
+        assert any(Proposal(*one).batch_size > 8 for one in found[0]["proposals"] if one)
+    # AND each sample came once; a checkpoint's position is that of all replicas
+    assert sorted(everything) == list(range(SAMPLES))
+    saved = json.loads((tmp_path / "checkpoint").read_text())
+    assert (saved["sampler"]["epoch"], saved["sampler"]["position"], saved["adaptive"]["applied"]) == (1, 0, True)
 
 
 def test_sums_of_four_replicas_across_a_restart_are_exact(tmp_path: Path) -> None:

@@ -326,7 +326,7 @@ def test_every_public_name_is_in_the_library_and_on_its_page():
     from tb_sol_plugin.capture.goodput.hints import JOB, TOKEN, URL
 
     names = {
-        "Accumulator", "get_goodput_fn", "load_metrics", "post_sched_hints", "profile_step_commit", "profile_step_start", "profile_sync_time",
+        "Accumulator", "AdaptiveBatchSize", "ElasticSampler", "get_goodput_fn", "load_metrics", "post_sched_hints", "profile_step_commit", "profile_step_start", "profile_sync_time",
         "save_metrics", "set_batch_sizes", "set_grad_params", "set_replicas", "set_supervisor", "watch_gradients",
     }  # fmt: skip
     text = (ROOT / "docs" / "capture.md").read_text(encoding="utf-8")
