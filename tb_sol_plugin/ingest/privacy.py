@@ -7,7 +7,8 @@ once, so the cost is that of the dictionaries: one pass over their bytes picks t
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -22,6 +23,8 @@ def _members(characters: str) -> Mask:
     return np.isin(np.arange(256), np.frombuffer(characters.encode(), np.uint8))
 
 
+PIECE: Final = 1 << 20
+"""Characters of text in one pass, which takes some thirty times as many bytes of memory."""
 _WORD, _HEX = _members(redact.WORD), _members(string.hexdigits)
 _DIGIT, _CAPITAL, _SMALL = _members(string.digits), _members(string.ascii_uppercase), _members(string.ascii_lowercase)
 
@@ -33,8 +36,7 @@ def without_secrets(capture: Capture) -> Capture:
     """
     types = (one for table in capture.tables.values() for one in table.dtypes.tolist() if isinstance(one, pd.CategoricalDtype))
     shared = {id(one.categories): one.categories for one in types}
-    known = dict.fromkeys(str(text) for categories in shared.values() for text in categories.tolist())
-    shown = _shown(list(known))
+    shown = _shown([*dict.fromkeys(str(text) for categories in shared.values() for text in categories.tolist())])
     facts = _facts(capture.facts)
     if not shown and facts is capture.facts:
         return capture
@@ -70,10 +72,13 @@ def _renamed(categories: pd.Index, shown: dict[str, str]) -> pd.Index:
 def _shown(texts: list[str]) -> dict[str, str]:
     """Returns what is shown in place of each text that holds a secret; no two texts become the same one."""
     out: dict[str, str] = {}
-    taken = set(texts)
-    shaped, labeled = _candidates(texts)
-    by_shape = set(shaped.tolist())
-    for row in sorted(by_shape.union(labeled.tolist())):
+    by_shape: set[int] = set()
+    labeled: set[int] = set()
+    for begin, end in _pieces(texts):
+        for rows, found in zip((by_shape, labeled), _candidates(texts[begin:end]), strict=True):
+            rows.update((begin + found).tolist())
+    taken = set(texts) if by_shape or labeled else set()
+    for row in sorted(by_shape | labeled):
         text = texts[row]
         clean = _clean(text, shapes=row in by_shape)
         if clean == text:
@@ -83,13 +88,23 @@ def _shown(texts: list[str]) -> dict[str, str]:
     return out
 
 
+def _pieces(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yields (first, last + 1) of runs of texts that together hold `PIECE` characters, or a little more by their last one."""
+    begin = size = 0
+    for row, text in enumerate(texts):
+        size += len(text)
+        if size >= PIECE:
+            yield begin, row + 1
+            begin, size = row + 1, 0
+    if begin < len(texts):
+        yield begin, len(texts)
+
+
 def _candidates(texts: Sequence[str]) -> tuple[Ints, Ints]:
     """Returns the rows of the texts that can hold a secret by its shape, and of those of JSON objects that can under a telling key.
 
     One pass over all bytes; no text is looked at alone.
     """
-    if not texts:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     data = b"\n".join(encoded)
     ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)) + 1)
@@ -118,7 +133,8 @@ def _long_words(data: Bytes) -> Ints:
 
 
 def _counted(hit: Mask, start: Ints, end: Ints) -> Ints:
-    total = np.concatenate(([0], np.cumsum(hit)))
+    total = np.zeros(len(hit) + 1, np.int64)
+    np.cumsum(hit, out=total[1:])
     return np.asarray(total[end] - total[start], np.int64)
 
 

@@ -148,8 +148,10 @@ def communication(
     kernel = device["kind"].to_numpy() == S.KERNEL
     if len(codes) == 0:
         return np.zeros(0, bool), np.zeros(0, bool)
-    wide = np.fromiter((bool(rules.WIDE.search(n)) for n in names), bool, len(names))[codes] & kernel
-    narrow = np.fromiter((bool(rules.NARROW.search(n)) for n in names), bool, len(names))[codes] & kernel
+    wider = np.fromiter((bool(rules.WIDE.search(n)) for n in names), bool, len(names))
+    narrower = wider.copy()  # what the narrow pattern matches, the wide one does
+    narrower[wider] = [bool(rules.NARROW.search(n)) for n in names[wider]]
+    wide, narrow = wider[codes] & kernel, narrower[codes] & kernel
     inside = host.matching(rules.COMMUNICATION_RANGE)
     for owner in (annotation, operator):
         has = owner >= 0

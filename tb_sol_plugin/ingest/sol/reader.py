@@ -45,7 +45,6 @@ _HIGHEST: Final = 1e21
 """FLOP/s, bytes/s or bytes that no device has."""
 
 
-
 def check_version(header: Mapping[str, object], file: str) -> tuple[int, int]:
     """Returns (major, minor). BadInput for another major version, with what to do."""
     given = header.get("version")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from pathlib import Path
 
 import pandas as pd
@@ -114,3 +115,28 @@ def test_names_cost_as_much_as_their_length(shape: str) -> None:
             privacy._shown(texts)
             spent.append(time.process_time() - start)
         assert spent[1] < 32 * spent[0] + 0.03, spent
+
+
+def test_many_names_are_looked_at_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN secrets in the first, a middle and the last of many names WHEN pieces hold a few names each, or all
+    names = [f"void kernel_{i}<float, 4>(float*, int)" + (" " + TOKENS[0] if i in (0, 501, 999) else "") for i in range(1000)]
+    whole = privacy._shown(names)
+    assert list(whole) == [names[0], names[501], names[999]]
+    for piece in (1, 100, 4000):
+        monkeypatch.setattr(privacy, "PIECE", piece)
+        pieces = list(privacy._pieces(names))
+        # THEN the same is found, and each name is in one piece
+        assert privacy._shown(names) == whole
+        assert [a for a, _ in pieces] == [0, *(b for _, b in pieces[:-1])] and pieces[-1][1] == len(names)
+
+
+def test_memory_does_not_grow_with_the_number_of_names() -> None:
+    # GIVEN 10 MB of names WHEN they are searched for secrets THEN that takes what a piece takes: 30 times the text would be 300 MB
+    names = [f"void some_kernel_{i}<float, 4>(float*, int, long)" for i in range(200_000)]
+    tracemalloc.start()
+    try:
+        privacy._shown(names)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 80_000_000
