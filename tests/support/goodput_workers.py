@@ -157,7 +157,7 @@ def short(rank: int, ranks: int) -> None:
     G.set_batch_sizes(INITIAL, 4 * INITIAL)
     reduce = distributed.all_reduce
     distributed.all_reduce = lambda *args, **options: Late(reduce(*args, **options))
-    watch = watch_gradients(model, optimizer)
+    watch = watch_gradients(model, optimizer, every=1)
     data = [torch.randn(SIZE, 5) for _ in range(16)]
     parts = [list(torch.autograd.grad(model.module(x).square().mean(), list(model.parameters()))) for x in data]
     local = sum(norm(p) for p in parts) / len(parts)
@@ -180,7 +180,7 @@ def short(rank: int, ranks: int) -> None:
     # and so are gradients, now and then: many of them, of the whole run
     assert watch.averages.updates >= SHORT // 20 and watch.averages.skipped == 0, watch.averages
     sqr, var = watch.averages.grad_params() or (0.0, 0.0)
-    assert abs(sqr + var * INITIAL / SIZE - local) < 0.3 * local, (sqr, var, local)  # E|g|^2 of one replica
+    assert abs(sqr + var * INITIAL / SIZE - local) < 0.4 * local, (sqr, var, local)  # E|g|^2 of one replica
     assert not {"gradients", "behind", "commit hook"} & G.recorder()._warned_of, G.recorder()._warned_of
     assert get_goodput_fn() is None and get_goodput_fn(fit=True) is not None
     distributed.barrier()

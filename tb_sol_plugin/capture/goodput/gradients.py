@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tb_sol_plugin.capture.goodput.pending import Pending, Schedule, own_group
+from tb_sol_plugin.capture.goodput.pending import Pending, Processes, Schedule, own_group
 from tb_sol_plugin.capture.goodput.state import Key
 from tb_sol_plugin.capture.goodput.steps import StepRecorder, recorder
 
@@ -162,7 +162,7 @@ def watch_gradients(
     model: nn.Module,
     optimizer: Optimizer | None = None,
     *,
-    every: int = 1,
+    every: int | None = None,
     group: object = None,
     loss_divided: bool = True,
     scaler: object = None,
@@ -171,9 +171,10 @@ def watch_gradients(
     """Measure gradients of a model from now on, for the recorder of steps; `remove()` ends it. On every replica at the same place.
 
     optimizer: with Adam and its kin, norms are of gradients over its scale sqrt(v) + eps, from its fifth step on; its groups are measured
-    apart and summed. every: measure each so manieth update. group: the data-parallel processes, default all. loss_divided: with
-    accumulation the loss is divided by the number of micro-steps, as is usual. scaler: a GradScaler, whose factor is taken out.
-    Gradients of sharded parameters are not divided by Adam's scale, which no replica has whole.
+    apart and summed. every: measure each so manieth update; default: 20, and then as many as take 2 % of the time of steps. group: the
+    data-parallel processes, default all. loss_divided: with accumulation the loss is divided by the number of micro-steps, as is usual.
+    scaler: a GradScaler, whose factor is taken out. Gradients of sharded parameters are not divided by Adam's scale, which no replica
+    has whole.
     """
     return GradientMonitor(
         model, optimizer, every=every, group=group, loss_divided=loss_divided, scaler=scaler, steps=steps or recorder()
@@ -188,7 +189,7 @@ class GradientMonitor:
         model: nn.Module,
         optimizer: Optimizer | None,
         *,
-        every: int,
+        every: int | None,
         group: object,
         loss_divided: bool,
         scaler: object,
@@ -198,7 +199,8 @@ class GradientMonitor:
         self._sharded = any(_is_sharded(m) for m in model.modules())
         self._groups = _groups(model, None if self._sharded else optimizer)
         self._preconditioner = Preconditioner(None if self._sharded else optimizer)
-        self._schedule = Schedule(max(int(every), 1))
+        self._schedule = Schedule(None if every is None else max(int(every), 1))
+        self._spent = self._sending = self._took = 0.0  # seconds: in hooks, in sending the last measurement, in steps of this update
         self._divided, self._scaler, self._steps = loss_divided, scaler, steps
         self._processes = own_group(group)
         self.averages = Averages.of(steps.state.noise)
@@ -263,8 +265,10 @@ class GradientMonitor:
 
     def _guarded(self, call: Callable[[], None]) -> None:
         """Run the work of a hook; an error ends the measurement and does not reach training."""
+        began = time.perf_counter()
         try:
             call()
+            self._spent += time.perf_counter() - began
         except Exception as error:
             self._steps.warn_once("gradients", f"gradients are not measured any more: {type(error).__name__}: {error}"[:300])
             self.remove()
@@ -316,14 +320,14 @@ class GradientMonitor:
         if device.type in ("cpu", "cuda"):  # others have clocks of their own
             self._waits = [*self._waits[-MOST_PENDING:], (self._began, _moment(device))]
         alone = self._steps.replicas()[1] == 1 and not self._accumulates and not self._steps.micro_steps
-        next_one = alone and (self._updates + 1) % self._schedule.every == 0
+        next_one = alone and self._updates + 1 >= self._schedule.next
         if self._chosen or next_one:
             self._whole(alone)
 
     def _choose(self) -> bool:
         """Return whether to measure the update that begins: all replicas the same one, and none while the last one's sum is under way."""
         if self._processes is None or self._steps.replicas()[1] == 1:
-            return self._updates % self._schedule.every == 0 and len(self._pending) < MOST_PENDING
+            return self._updates >= self._schedule.next and len(self._pending) < MOST_PENDING
         if not self._pending:
             return self._updates >= self._schedule.next
         self._schedule.passed()
@@ -362,7 +366,9 @@ class GradientMonitor:
 
     def _commit(self, key: Key, micro_steps: int, accumulation: bool) -> None:
         """Close a micro-step: with the last one of an update, what was measured becomes one step of the averages."""
+        began = time.perf_counter()
         waits, self._waits, self._inside = self._waits, [], False
+        self._took += self._steps.took
         if not accumulation and key.num_replicas > 1:
             self._unresolved_waits = [*self._unresolved_waits[-MOST_PENDING:], (key, self._steps.took, waits)]
         self._unresolved_waits = [one for one in self._unresolved_waits if not self._report_wait(*one)]
@@ -375,8 +381,13 @@ class GradientMonitor:
         self._local, self._total, self._difference = [[] for _ in self._groups], None, None
         about = self._preconditioner.on
         self._preconditioner.passed()
+        share = (self._spent + self._sending) / self._took if self._took > 0 else 0.0
+        self._spent = self._took = 0.0
         if not measuring or total is None:
             return
+        gap = self._schedule.gap(share)
+        if self._processes is None or key.num_replicas == 1:
+            self._schedule.measured(self._updates - 1, gap)
         initial = self._steps.state.init_batch_size
         if initial is None:
             return self._steps.warn_once("initial", "gradients are measured, but not used: call set_batch_sizes(init_batch_size=...)")
@@ -386,9 +397,11 @@ class GradientMonitor:
             square = (micro_steps if self._divided else 1) ** 2 / count / self._scale**2
             copies = self._copies() * (1 if self._divided else micro_steps**2)
             parts = [_squares(norms) * square for norms in local]
-            self._send(parts, [one / copies for one in total], (count, scale, False, about), sums=key.num_replicas > 1)
+            processes = self._processes if key.num_replicas > 1 else None
+            self._send(parts, [one / copies for one in total], (count, scale, False, about), processes, gap)
         elif difference is not None:
-            self._send(*difference, (2, 2 * scale, True, about), sums=False)
+            self._send(*difference, (2, 2 * scale, True, about), None, gap)
+        self._sending = time.perf_counter() - began
 
     def _copies(self) -> int:
         """Return on how many processes the same part of the gradients lies."""
@@ -407,13 +420,13 @@ class GradientMonitor:
     def _first_parameter(self) -> Any:
         return next(p for params in self._groups for p in params)
 
-    def _send(self, local: list[Any], total: list[Any], about: tuple[int, float, bool, bool], *, sums: bool) -> None:
+    def _send(
+        self, local: list[Any], total: list[Any], about: tuple[int, float, bool, bool], processes: Processes | None, gap: int
+    ) -> None:
         import torch
 
         values = torch.stack([v.to(torch.float32) for v in (*local, *total)])
-        shared = self._processes if sums else None
-        lag = 0 if shared is None else self._schedule.sending()
-        self._pending.append(Pending(values, shared, about, update=self._updates - 1, lag=lag))
+        self._pending.append(Pending(values, processes, about, update=self._updates - 1, gap=gap))
         self._resolve()
 
     def _resolve(self, *, seconds: float = 0.0) -> None:

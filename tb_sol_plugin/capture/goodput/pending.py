@@ -5,11 +5,12 @@ They are added up by gloo on a group of its own: a replica that stops sending ho
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,19 +47,19 @@ class Pending:
     """Waits for a sum over processes that is under way.
 
     values: once `done`. sent: numbers as they lie on the device; processes: those over which they are added up, None for this one
-    alone. update: the one that was measured; lag: backward passes that began before the sum before this one was there; these are
-    compared over the processes, and of all of them `newest`, `oldest` and `lag` are the extremes once it is done.
+    alone. update: the one that was measured; gap: updates until the next one, as this process wants it; these are compared over the
+    processes, and `newest`, `oldest` and `gap` are the extremes of all once it is done.
 
     shared: whether there are other processes. about: count, scale, biased, preconditioned.
     """
 
     def __init__(
-        self, sent: Tensor, processes: Processes | None, about: tuple[int, float, bool, bool], *, update: int = 0, lag: int = 0
+        self, sent: Tensor, processes: Processes | None, about: tuple[int, float, bool, bool], *, update: int = 0, gap: int = 1
     ) -> None:
         self.about = about
         self.values: list[float] = []
         self.newest = self.oldest = update
-        self.lag = lag
+        self.gap = gap
         self._began = perf_counter()
         self.shared = processes is not None
         self._processes = processes
@@ -96,7 +97,7 @@ class Pending:
                 sleep(0.001)
             for work in self._works:
                 work.wait(timedelta(seconds=1))
-            newest, oldest, self.lag = self._extremes.tolist()
+            newest, oldest, self.gap = self._extremes.tolist()
             self.newest, self.oldest = newest, -oldest
             self._works, self._processes = [], None
         self.values = self._here.tolist()
@@ -108,7 +109,7 @@ class Pending:
             return
         import torch
 
-        self._extremes = torch.tensor([self.newest, -self.oldest, self.lag], dtype=torch.int64)
+        self._extremes = torch.tensor([self.newest, -self.oldest, self.gap], dtype=torch.int64)
         distributed = torch.distributed
         self._works = [
             distributed.all_reduce(self._here, group=group, async_op=True),
@@ -116,32 +117,50 @@ class Pending:
         ]
 
 
-class Schedule:
-    """Chooses the updates that all replicas measure, at the rate at which their sums arrive.
+FIRST: Final = 20
+"""Measurements of a job's start that may cost what they do, so that a short job has some."""
+SHARE: Final = 0.02
+"""Of a step's time, what measurements may take after these."""
+LONGEST: Final = 100
+"""Updates between two measurements that cost more."""
 
-    A replica has one sum under way; until it is there, nothing is measured. Each sum also tells which update it is of, and how many
-    updates passed while its sender waited for the last one: from that, all replicas choose the same next update. Where one learned of it
-    too late and measured a later update, all see that the updates differ, leave that sum out, and choose anew.
+
+class Schedule:
+    """Chooses the updates that all replicas measure, at the rate that their cost allows and at which their sums arrive.
+
+    every: each so manieth at the most, whatever it costs; None: as the cost allows. A replica has one sum under way; until it is there,
+    nothing is measured. Each sum also tells which update it is of, and how many updates from there its sender wants the next one: from
+    that, all replicas choose the same. Where one learned of it too late and measured a later update, all see that the updates differ,
+    leave that sum out, and choose anew.
     """
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int | None) -> None:
         self.every = every
         self.next = 0
         self.left_out = 0
-        self._missed = self._lag = 0
+        self._missed = self._lag = self._measured = 0
 
     def passed(self) -> None:
         """Count an update that is not measured since a sum is still under way."""
         self._missed += 1
 
-    def sending(self) -> int:
-        """Return the lag to send with a sum; a long one is forgotten by 1 per sum."""
+    def gap(self, share: float) -> int:
+        """Return how many updates from this measured one the next should be. share: of the update's time that its measurement took.
+
+        As many as passed before the last sum was there; a long delay is forgotten by 1 per sum.
+        """
         self._lag, self._missed = max(self._missed, self._lag - 1, 0), 0
-        return self._lag
+        free = self.every is not None or self._measured < FIRST
+        return max(self._lag + 1, self.every or 1, 1 if free else min(math.ceil(share / SHARE), LONGEST))
+
+    def measured(self, newest: int, gap: int) -> None:
+        """Choose the next update after a measured one."""
+        self._measured += 1
+        self.next = newest + gap
 
     def arrived(self, one: Pending) -> bool:
         """Take in what a sum tells, the same on all replicas; False where it is of different updates."""
-        self.next = one.newest + max(self.every, one.lag + 1)
+        self.measured(one.newest, one.gap)
         if one.newest != one.oldest:
             self.left_out += 1
         return one.newest == one.oldest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 from hypothesis import given
@@ -13,14 +14,17 @@ from tb_sol_plugin.capture.goodput.pending import Schedule
 class Sum:
     """What a sum over replicas tells of their updates."""
 
-    def __init__(self, updates: list[int], lags: list[int]) -> None:
-        self.newest, self.oldest, self.lag = max(updates), min(updates), max(lags)
+    def __init__(self, updates: list[int], gaps: list[int]) -> None:
+        self.newest, self.oldest, self.gap = max(updates), min(updates), max(gaps)
 
 
-def simulate(every: int, latency, updates: int, replicas: int) -> tuple[list[int], int]:
-    """Measured updates, and sums left out. latency: of (replica, sum), updates until that replica sees that it is there."""
+def simulate(every: int | None, latency, updates: int, replicas: int, share: float = 0.0) -> tuple[list[int], int]:
+    """Measured updates, and sums left out. latency: of (replica, sum), updates until that replica sees that it is there.
+
+    share: of the first replica's step that a measurement takes.
+    """
     own = [Schedule(every) for _ in range(replicas)]
-    sent: list[list[tuple[int, int]]] = [[] for _ in own]  # (update, lag) of each sum
+    sent: list[list[tuple[int, int]]] = [[] for _ in own]  # (update, gap) of each sum
     waiting: list[int | None] = [None for _ in own]
     measured: list[set[int]] = [set() for _ in own]
     for update in range(updates):
@@ -28,13 +32,13 @@ def simulate(every: int, latency, updates: int, replicas: int) -> tuple[list[int
             sums = len(sent[i])
             if sums and waiting[i] is not None and all(len(x) >= sums for x in sent) and update >= waiting[i]:
                 parts = [x[sums - 1] for x in sent]
-                if s.arrived(Sum([u for u, _ in parts], [lag for _, lag in parts])):
+                if s.arrived(Sum([u for u, _ in parts], [gap for _, gap in parts])):
                     measured[i].add(parts[i][0])
                 waiting[i] = None
             if waiting[i] is not None:
                 s.passed()
             elif update >= s.next:
-                sent[i].append((update, s.sending()))
+                sent[i].append((update, s.gap(share if i == 0 else 0.0)))
                 waiting[i] = update + 1 + latency(i, sums)
     sizes = {len(x) for x in sent}
     assert max(sizes) - min(sizes) <= 1  # nobody is more than one sum ahead
@@ -49,6 +53,16 @@ def test_where_sums_arrive_at_once_each_update_is_measured() -> None:
     # AND with `every`, each so manieth
     measured, left_out = simulate(3, lambda *_: 0, 50, 2)
     assert measured == list(range(0, 49, 3)) and not left_out
+
+
+def test_measurements_that_cost_more_than_two_percent_are_rarer_after_the_first_twenty() -> None:
+    # GIVEN a replica where they take 15 % of a step THEN all measure each eighth update; half a step each 25th; no rarer than each hundredth
+    for share, gap in ((0.15, 8), (0.5, 25), (9.0, 100)):
+        measured, left_out = simulate(None, lambda *_: 0, 320, 2, share)
+        assert measured[:20] == list(range(20)) and not left_out
+        assert {b - a for a, b in itertools.pairwise(measured[20:])} == {gap}
+    # AND where each so manieth is asked for, that is done
+    assert simulate(3, lambda *_: 0, 50, 2, 9.0)[0] == list(range(0, 49, 3))
 
 
 def test_where_sums_take_three_updates_each_fourth_is_measured() -> None:
