@@ -239,3 +239,34 @@ def test_the_factor_of_a_scaler_is_taken_out(micro):
                 steps.commit(k < micro - 1)
         found.append(watch.averages.grad_params())
     assert found[1] == pytest.approx(found[0], rel=1e-4) and watch.averages.updates >= 8
+
+
+def test_a_sum_that_does_not_arrive_is_reported_as_what_it_is_and_measuring_goes_on_when_it_does(caplog):
+    # GIVEN two replicas, and a sum of theirs that was sent a minute ago
+    class Sum:
+        shared, age, there = True, 61.0, False
+        newest = oldest = 7
+        gap = 2
+        values, about = (5.0, 4.0), (2, 2.0, False, False)
+
+        def done(self, seconds):
+            return self.there
+
+    model, _ = model_and_data(1)
+    steps = recorder()
+    steps.set_replicas(1, 2)
+    watch = watch_gradients(model, None, steps=steps)
+    watch._processes, sent = object(), Sum()
+    watch._pending.append(sent)
+    # WHEN updates begin THEN none is measured, and the log says once why
+    watch._updates = 8
+    for _ in range(3):
+        watch._resolve()
+        assert not watch._choose()
+    assert caplog.text.count("for 61 s the sum over replicas of an update's gradients has not arrived") == 1 and "ended" not in caplog.text
+    # AND once it is there, it counts, and the update that it names is measured
+    sent.there = True
+    watch._resolve()
+    assert watch.averages.updates == 1 and not watch._choose()
+    watch._updates = 9
+    assert watch._choose() and steps.on_commit
