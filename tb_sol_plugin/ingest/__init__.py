@@ -12,6 +12,7 @@ from tb_sol_plugin.errors import NotATrace
 from tb_sol_plugin.format import FORMAT, SUFFIX
 from tb_sol_plugin.ingest.source import Progress, Report, base_name, head
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.process import give_back
 
 CERTAIN = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 """Names that torch's own handler writes: worker, span."""
@@ -129,7 +130,18 @@ def read(path: str, *, fs_options: dict[str, object] | None = None, progress: Re
     """
     from tb_sol_plugin.ingest.privacy import without_secrets
 
-    return without_secrets(_read(path, fs_options=fs_options, progress=progress))
+    capture = _read(path, fs_options=fs_options, progress=progress)
+    many = capture.facts.total_events > MANY
+    if many:
+        give_back()
+    capture = without_secrets(capture)
+    if many:
+        give_back()
+    return capture
+
+
+MANY: Final = 200_000
+"""Events from which on what reading needed is given back to the system at once: some 100 bytes each, for 10 ms."""
 
 
 def _read(path: str, *, fs_options: dict[str, object] | None, progress: Report | None) -> Capture:

@@ -189,10 +189,13 @@ def of_series(series: pd.Series) -> Numbers | Distinct:
     if isinstance(dtype, pd.CategoricalDtype):
         return _in_use(arrays.coded(series))
     if isinstance(dtype, np.dtype) and (dtype.kind == "i" or (dtype.kind == "u" and dtype.itemsize < 8)):
-        return Numbers(series.to_numpy().astype(np.int64), np.ones(len(series), dtype=bool))
+        return Numbers(series.to_numpy().astype(np.int64, copy=False), np.ones(len(series), dtype=bool))
     if isinstance(dtype, np.dtype) and dtype.kind == "f":
         found = series.to_numpy(dtype=np.float64)
-        return Numbers(np.where(np.isfinite(found), found, 0.0), np.isfinite(found))
+        good = np.isfinite(found)
+        if good.all():
+            return Numbers(found, good)
+        return Numbers(np.where(good, found, 0.0) if good.any() else np.zeros(len(found)), good)
     if isinstance(dtype, pd.Int64Dtype):
         return Numbers(series.to_numpy(dtype=np.int64, na_value=0), series.notna().to_numpy())
     if isinstance(dtype, pd.StringDtype) or (dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) == "string"):

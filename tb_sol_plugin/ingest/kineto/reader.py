@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import re
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
 from types import TracebackType
 
@@ -333,21 +331,7 @@ def read(
 ) -> Capture:
     """Read one trace file (local path or fsspec URL). BadInput or NotATrace where it holds no trace."""
     with Source(path, fs_options) as source:
-        capture = read_from(source, progress=progress, decoder=decoder)
-    if capture.facts.total_events > MANY:
-        _give_back()
-    return capture
-
-
-MANY = 200_000
-"""Events from which on what reading needed is given back to the system at once: some 100 bytes each, for 10 ms."""
-
-
-def _give_back() -> None:
-    """Gives memory that is free inside of the process back to the system, where the C library is one that keeps it (glibc)."""
-    if sys.platform.startswith("linux"):
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)
+        return read_from(source, progress=progress, decoder=decoder)
 
 
 def read_from(source: Source, *, progress: Report | None = None, decoder: Decoder | None = None) -> Capture:

@@ -43,7 +43,9 @@ LONGEST: Final = 96
 KEPT: Final = 4_096
 """Names whose reading is kept: more than a recording of a training step has, and few enough that hostile ones do not fill the memory."""
 MANY: Final = 1_000
-"""Names from which on the patterns are searched in all of them at once, by RE2."""
+"""Names from which on the patterns are searched in many of them at once, by RE2."""
+AT_ONCE: Final = 50_000
+"""Names that are handed to RE2 together: copies of no more than these are in memory."""
 
 
 def short_name(name: str) -> str:
@@ -332,13 +334,17 @@ def _first_matches(names: Sequence[str], patterns: Sequence[str]) -> list[int]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    out = np.full(len(names), len(patterns))
-    rest, left = pa.array([n.encode("ascii", "replace").removesuffix(b"\n") for n in names], pa.large_binary()), np.arange(len(names))
-    for place, pattern in enumerate(patterns):
-        found = pc.match_substring_regex(rest, pattern).to_numpy(zero_copy_only=False)
-        out[left[found]] = place
-        rest, left = rest.filter(pa.array(~found)), left[~found]
-    return out.tolist()  # type: ignore[no-any-return]
+    out: list[int] = []
+    for begin in range(0, len(names), AT_ONCE):
+        piece = names[begin : begin + AT_ONCE]
+        first = np.full(len(piece), len(patterns))
+        rest, left = pa.array([n.encode("ascii", "replace").removesuffix(b"\n") for n in piece], pa.large_binary()), np.arange(len(piece))
+        for place, pattern in enumerate(patterns):
+            found = pc.match_substring_regex(rest, pattern).to_numpy(zero_copy_only=False)
+            first[left[found]] = place
+            rest, left = rest.filter(pa.array(~found)), left[~found]
+        out += first.tolist()
+    return out
 
 
 def classify(names: pd.Series[str], vendor: str) -> pd.DataFrame:

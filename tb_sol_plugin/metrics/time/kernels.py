@@ -11,12 +11,13 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time.distinct_names import short_names
-from tb_sol_plugin.metrics.time.kernel_names import MANY, classify, kind_of, matrix_of
+from tb_sol_plugin.metrics.time.kernel_names import AT_ONCE, MANY, classify, kind_of, matrix_of
 from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums, values_of
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.process import give_back
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Mask
 
@@ -51,18 +52,24 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
     total = stats["total_ns"]
     whole = int(total.sum())
     graph, known = device["graph"].to_numpy()[at], np.isin(device["link"].to_numpy()[at], (S.BY_CORRELATION, S.BY_FLOW))
-    out = table.assign(
+    order = np.lexsort((table.pop("crc").to_numpy(), -stats["calls"], -total))
+    place = np.empty(count, np.int64)
+    place[order] = np.arange(count)
+    codes, total, table = place[codes], total[order], table.take(order).reset_index(drop=True)  # from here on in the final order
+    stats = {name: column[order] for name, column in stats.items()}
+    columns: dict[str, object] = {
         **stats,
-        share=total / whole if whole else np.nan,
-        streams=_distinct(codes, device["device"].to_numpy()[at] * 1_000_003 + device["stream"].to_numpy()[at], count),
-        graph_share=_part(codes, duration, graph, count),
-        linked_share=_part(codes, duration, known, count),
-        blocks_per_sm=_weighted(codes, device["blocks_per_sm"].to_numpy()[at], duration, count),
-        occupancy_pct=_weighted(codes, device["occupancy_pct"].to_numpy()[at], duration, count),
-    )
+        "share": total / whole if whole else np.full(count, np.nan),
+        "streams": _distinct(codes, device["device"].to_numpy()[at] * 1_000_003 + device["stream"].to_numpy()[at], count),
+        "graph_share": _part(codes, duration, graph, count),
+        "linked_share": _part(codes, duration, known, count),
+        "blocks_per_sm": _weighted(codes, device["blocks_per_sm"].to_numpy()[at], duration, count),
+        "occupancy_pct": _weighted(codes, device["occupancy_pct"].to_numpy()[at], duration, count),
+    }
+    parts = [table, pd.DataFrame(columns, copy=False)]
     if done is not None:
-        out = out.assign(**ratios(sums(parts_of(done, device["duration_ns"].to_numpy(), at), codes, count)))
-    return out.sort_values(["total_ns", "calls", "id"], ascending=[False, False, True], kind="stable", ignore_index=True)
+        parts.append(ratios(sums(parts_of(done, device["duration_ns"].to_numpy(), at), codes, count)))
+    return pd.concat(parts, axis=1)
 
 
 def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
@@ -102,6 +109,8 @@ def kernel_classes(capture: Capture) -> pd.DataFrame:
 def _classes(capture: Capture) -> pd.DataFrame:
     found = classify(capture.device["name"], capture.facts.vendor)
     found["short_name"] = short_names(found["name"].tolist(), found.pop("plain").tolist())
+    if len(found) > AT_ONCE:
+        give_back()
     return found
 
 
@@ -130,7 +139,7 @@ def short_kernel_names(capture: Capture) -> dict[str, str]:
 
 
 def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
-    """Returns the group of each kernel, and a row per group: keys, id, short name, class."""
+    """Returns the group of each kernel, and a row per group: keys, id and the number it writes (crc), short name, class."""
     device = capture.device
     name = device["name"].cat.codes.to_numpy()[at].astype(np.int64)
     columns: dict[str, npt.NDArray[np.int64]] = {"name": name}
@@ -154,7 +163,8 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
         for c in ("registers", "shared_memory"):
             table[c] = np.where(picked[c] >= 0, picked[c], np.nan)
     texts = zip(*(table[c].tolist() for c in KEYS[by]), strict=True)
-    table["id"] = [f"{crc32(repr(t).encode()):08x}" for t in texts]
+    table["crc"] = np.fromiter((crc32(repr(t).encode()) for t in texts), np.int64, len(table))
+    table["id"] = [f"{crc:08x}" for crc in table["crc"].tolist()]
     return codes, table
 
 

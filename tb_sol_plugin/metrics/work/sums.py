@@ -130,8 +130,12 @@ def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) ->
         values = {name: column[inside] for name, column in values.items()}
     code = code.astype(np.intp, copy=False)
     each = np.bincount(code, minlength=size)
+    nothing = np.full(size, np.nan)  # one for all columns that nothing is known of
     for name, column in values.items():
         known = np.isfinite(column)
+        if not known.any():
+            out[name] = nothing
+            continue
         every = bool(known.all())
         total = np.bincount(code, column if every else np.where(known, column, 0.0), minlength=size).astype(np.float64)
         total[(each if every else np.bincount(code, known, minlength=size)) == 0] = np.nan
