@@ -8,6 +8,7 @@ that trusts the ends, level by level, gives a wrong tree.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -176,21 +177,66 @@ def nearest_far(mask: Mask, parent: Rows, end: Ints, left: Ints, at: Rows, times
         left, at = left[~found], above[at[~found]]
 
 
+def outermost(mask: Mask, parent: Rows, rows: Rows) -> Rows:
+    """Returns for each of `rows` the outermost row of `mask` among itself and its ancestors; -1 where there is none, or for -1.
+
+    `LEVELS` levels are walked one by one; what is deeper is found by doubling, n log(depth).
+    """
+    out = np.full(len(rows), -1, np.int32)
+    left = np.flatnonzero(rows >= 0)
+    at = rows[left]
+    for _ in range(LEVELS):
+        if not len(left):
+            return out
+        found = mask[at]
+        out[left[found]] = at[found]
+        at = parent[at]
+        left, at = left[at >= 0], at[at >= 0]
+    if len(left):
+        size = len(parent)
+        up = np.append(np.where(parent < 0, size, parent), size)  # the last row stands for none, above roots
+        top = np.append(np.where(mask, np.arange(size), -1), -1)
+        while (up < size).any():
+            top, up = np.where(top[up] >= 0, top[up], top), up[up]
+        out[left] = np.where(top[at] >= 0, top[at], out[left])
+    return out
+
+
 def sum_to_ancestors(
-    rows: Rows, times: Ints, values: npt.NDArray[np.generic], parent: Rows, end: Ints, group: Rows | None = None
+    rows: Rows, times: Ints, values: npt.NDArray[np.generic], parent: Rows, end: Ints, last: Rows, group: Rows | None = None
 ) -> npt.NDArray[np.generic]:
     """Add each value to its row and to every ancestor whose interval contains its time.
 
-    rows: host row per value, -1 skipped. end: end time per host row. Exact also where events overlap in part,
+    rows: host row per value, -1 skipped. end: end time per host row; last: subtree end. Exact also where events overlap in part,
     which a sum over preorder ranges is not. With `group` (int per host row, -1 none) the sums are per group
     and a value counts once per group however often the group nests in itself; without it they are per row.
+    Chains of ancestors that are long for the number of rows are not walked: n log n at any depth.
     """
     size = len(parent) if group is None else (int(group.max()) + 1 if len(group) else 0)
     out = np.zeros(size, np.float64 if values.dtype.kind == "f" else np.int64)
-    use = group if group is not None else np.zeros(0, np.int32)
-    sum_to_ancestors_kernel(
-        rows.astype(np.int32), times, values.astype(out.dtype), parent, end, use.astype(np.int32), group is not None, out
-    )
+    own = np.arange(size, dtype=np.int32) if group is None else group.astype(np.int32)
+    use = rows.astype(np.int32), times, values.astype(out.dtype)
+    if sum_to_ancestors_kernel(*use, parent, end, own, group is not None, LEVELS * (len(rows) + len(parent)), out):
+        return out
+    return _sum_in_order_of_time(*use, end, last, reached_kernel(end, last, own, size), own, np.zeros_like(out))
+
+
+def _sum_in_order_of_time(
+    rows: Rows, times: Ints, values: npt.NDArray[np.generic], end: Ints, last: Rows, reached: Ints, group: Rows, out: npt.NDArray[Any]
+) -> npt.NDArray[np.generic]:
+    """Adds to each row's group the values of its subtree whose times are below its end, less those that its group has already.
+
+    reached: the latest end that the row's group has above it. What a subtree holds of values up to a time is two sums over the rows before
+    its first and its last one, kept in a binary indexed tree while time goes on.
+    """
+    known = np.flatnonzero(rows >= 0)
+    known = known[np.argsort(times[known], kind="stable")]
+    asked = np.flatnonzero((group >= 0) & (end > reached))
+    row = np.concatenate([asked, asked]).astype(np.int32)
+    until = np.concatenate([end[asked], reached[asked]])
+    sign = np.repeat(np.array([1, -1], np.int64), len(asked))
+    order = np.argsort(until, kind="stable")
+    sum_in_order_kernel(rows[known], times[known], values[known], row[order], until[order], sign[order], last, group, out)
     return out
 
 
@@ -280,11 +326,15 @@ def nearest_kernel(mask, parent, end, rows, times, levels):  # type: ignore[no-u
 
 
 @compiled()
-def sum_to_ancestors_kernel(rows, times, values, parent, end, group, grouped, out):  # type: ignore[no-untyped-def]
+def sum_to_ancestors_kernel(rows, times, values, parent, end, group, grouped, most, out):  # type: ignore[no-untyped-def]
+    """Returns whether `most` steps up sufficed; `out` holds the sums only then."""
     seen = np.full(len(out) if grouped else 1, -1, np.int64)
     for i in range(len(rows)):
         row = rows[i]
         while row >= 0:
+            if most == 0:
+                return False
+            most -= 1
             if end[row] > times[i]:
                 if not grouped:
                     out[row] += values[i]
@@ -294,3 +344,52 @@ def sum_to_ancestors_kernel(rows, times, values, parent, end, group, grouped, ou
                         seen[g] = i
                         out[g] += values[i]
             row = parent[row]
+    return True
+
+
+@compiled()
+def reached_kernel(end, last, group, groups):  # type: ignore[no-untyped-def]
+    """Returns per row in preorder the latest end among the rows of its group above it; the least int64 where there is none."""
+    none = np.iinfo(np.int64).min
+    n = len(end)
+    out = np.full(n, none, np.int64)
+    latest = np.full(groups, none, np.int64)
+    stack = np.zeros(n, np.int32)
+    top = 0
+    for i in range(n):
+        while top > 0 and last[stack[top - 1]] <= i:
+            top -= 1
+            left = stack[top]
+            latest[group[left]] = out[left]
+        g = group[i]
+        if g >= 0:
+            out[i] = latest[g]
+            latest[g] = max(latest[g], end[i])
+            stack[top] = i
+            top += 1
+    return out
+
+
+@compiled()
+def sum_in_order_kernel(rows, times, values, row, until, sign, last, group, out):  # type: ignore[no-untyped-def]
+    """Adds, times ascending, to the group of each `row` the values of its subtree whose times are below `until`, with a sign."""
+    n = len(last)
+    sums = np.zeros(n + 1, values.dtype)
+    k = 0
+    for q in range(len(row)):
+        while k < len(rows) and times[k] < until[q]:
+            i = rows[k] + 1
+            while i <= n:
+                sums[i] += values[k]
+                i += i & -i
+            k += 1
+        total = sums[0]
+        i = last[row[q]]
+        while i > 0:
+            total += sums[i]
+            i -= i & -i
+        i = row[q]
+        while i > 0:
+            total -= sums[i]
+            i -= i & -i
+        out[group[row[q]]] += sign[q] * total

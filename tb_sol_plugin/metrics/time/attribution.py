@@ -189,7 +189,7 @@ def inclusive(capture: Capture, rows: Rows, times: Ints, values: npt.NDArray[Num
     h = host(capture)
     if not len(h.start):
         return np.zeros(0, values.dtype)
-    return cast(npt.NDArray[Number], tree.sum_to_ancestors(rows, times, values, h.parent, h.stop, group))
+    return cast(npt.NDArray[Number], tree.sum_to_ancestors(rows, times, values, h.parent, h.stop, h.end, group))
 
 
 def sum_by(group: npt.ArrayLike, values: npt.NDArray[Number], size: int) -> npt.NDArray[Number]:

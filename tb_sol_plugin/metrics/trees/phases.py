@@ -28,6 +28,8 @@ from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Rows
 
+LONGEST: Final = 2_048
+"""Characters of a path of phases that is written in full."""
 STEP: Final = "ProfilerStep"
 
 
@@ -115,6 +117,14 @@ class _Nodes:
         return tuple(reversed(out))
 
 
+def _path(above: str, name: str, node: int) -> str:
+    """Returns the path of a node: of more than `LONGEST` characters its beginning, the number of the node and its name, so that thousands
+    of levels do not make paths that grow with their square.
+    """
+    path = f"{above}/{name}"
+    return path if len(path) <= LONGEST else f"{path[: LONGEST // 2]}…{node}…/{name}"
+
+
 def _ordered(capture: Capture, rows: npt.NDArray[np.intp], node: npt.NDArray[np.int64], nodes: _Nodes) -> PhaseTree:
     """Returns nodes in preorder, siblings by first start."""
     count = len(nodes.name)
@@ -142,7 +152,7 @@ def _ordered(capture: Capture, rows: npt.NDArray[np.intp], node: npt.NDArray[np.
         up = nodes.parent[i]
         if up >= 0:
             parent[at_rank], depth[at_rank] = rank[up], depth[rank[up]] + 1
-        path.append(f"{path[rank[up]]}/{nodes.name[i]}" if up >= 0 else nodes.name[i])
+        path.append(_path(path[rank[up]], nodes.name[i], at_rank) if up >= 0 else nodes.name[i])
     return PhaseTree(of_host, path, [nodes.name[i] for i in order], parent, depth, end)
 
 
@@ -268,10 +278,16 @@ def _device(capture: Capture, part: Scope, tree: PhaseTree, owners: Owners) -> d
     low = np.searchsorted(node, np.arange(size))
     high = np.searchsorted(node, tree.end)
     out = {name: np.zeros(size, np.int64) for name in ("device_ns", "compute_ns", "exposed_communication_ns", "exposed_memcpy_ns")}
+    before = -1, -1, 0
     for i in range(size):
         own = slice(int(low[i]), int(high[i]))
         if low[i] == high[i]:
             continue
+        if before[:2] == (own.start, own.stop):  # the same rows as the node above it
+            for column in out.values():
+                column[i] = column[before[2]]
+            continue
+        before = own.start, own.stop, i
         spans = {k: iv.union(start[own][kind[own] == k], stop[own][kind[own] == k]) for k in (COMPUTATION, COMMUNICATION, MEMCPY)}
         out["device_ns"][i] = iv.length(iv.merge(*spans.values()))
         out["compute_ns"][i] = iv.length(spans[COMPUTATION])

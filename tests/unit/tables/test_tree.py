@@ -84,7 +84,7 @@ def test_sums_and_walks_agree_with_loops(events: list[tuple[int, int, int, int]]
     # AND a value reaches exactly the ancestors (itself included) whose interval contains its time
     row = data.draw(st.integers(0, len(s) - 1))
     moment = int(s[row])
-    got = tree.sum_to_ancestors(np.array([row], np.int32), np.array([moment]), np.array([7]), parent, e)
+    got = tree.sum_to_ancestors(np.array([row], np.int32), np.array([moment]), np.array([7]), parent, e, last)
     chain, i = [], row
     while i >= 0:
         chain.append(i)
@@ -110,27 +110,80 @@ def test_sums_and_walks_agree_with_loops(events: list[tuple[int, int, int, int]]
             assert tree.nearest(mask, parent, e, rows, moments).tolist() == wanted
 
 
+@given(st.lists(EVENT, min_size=1, max_size=40), st.data())
+@settings(max_examples=200, deadline=None)
+def test_sums_and_outermost_rows_are_the_same_at_any_depth(events: list[tuple[int, int, int, int]], data: st.DataObject) -> None:
+    # GIVEN values at rows and times, some of ranges that are over, and groups that nest in themselves
+    thread, start, end, rank = arrays(events)
+    order = tree.preorder(thread, start, end, rank)
+    t, s, e = thread[order], start[order], end[order]
+    parent, _, last, _ = tree.nest(t, s, e)
+    many = st.lists(st.tuples(st.integers(-1, len(s) - 1), st.integers(0, 3), st.integers(-9, 9)), min_size=1, max_size=20)
+    drawn = data.draw(many)
+    rows = np.array([r for r, _, _ in drawn], np.int32)
+    times = np.array([int(s[max(r, 0)]) + later for r, later, _ in drawn], np.int64)
+    values = np.array([v for _, _, v in drawn], np.int64)
+    group = np.array(data.draw(st.lists(st.integers(-1, 3), min_size=len(s), max_size=len(s))), np.int32)
+    by_row, by_group = np.zeros(len(s), np.int64), np.zeros(int(group.max()) + 1, np.int64)
+    top = []
+    for row, moment, value in zip(rows.tolist(), times.tolist(), values.tolist(), strict=True):
+        chain = []
+        while row >= 0:
+            chain.append(row)
+            row = int(parent[row])
+        around = [i for i in chain if e[i] > moment]
+        by_row[around] += value
+        by_group[sorted({int(group[i]) for i in around} - {-1})] += value
+        top.append(next((i for i in reversed(chain) if group[i] == 0), -1))
+    # WHEN chains of ancestors are walked, and where none may be THEN the sums and rows are those of the loop
+    for levels in (tree.LEVELS, 1, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tree, "LEVELS", levels)
+            assert tree.sum_to_ancestors(rows, times, values, parent, e, last).tolist() == by_row.tolist()
+            assert tree.sum_to_ancestors(rows, times, values, parent, e, last, group).tolist() == by_group.tolist()
+            assert tree.outermost(group == 0, parent, rows).tolist() == top
+
+
+def test_sums_of_rows_nested_in_one_another_take_near_linear_time() -> None:
+    def seconds(depth: int) -> float:
+        rows = np.arange(depth, dtype=np.int32)
+        end, last = np.arange(2 * depth, depth, -1, dtype=np.int64), np.full(depth, depth, np.int32)
+        times, ones = rows.astype(np.int64), np.ones(depth, np.int64)
+        began = time.process_time()
+        found = tree.sum_to_ancestors(rows, times, ones, rows - 1, end, last)
+        grouped = tree.sum_to_ancestors(rows, times, ones, rows - 1, end, last, rows % 7)
+        top = tree.outermost(rows % 2 == 1, rows - 1, rows)
+        spent = time.process_time() - began
+        # THEN each row has the values of those below it, each of the first groups all that are in it or below
+        assert (found == depth - rows).all() and grouped.tolist() == [depth - g for g in range(7)] and (top[1:] == 1).all()
+        return spent
+
+    seconds(100)
+    # AND 100,000 levels take what walks (some 1e10 steps) never could
+    assert seconds(100_000) < 3
+
+
 def test_an_ancestor_that_is_over_gets_nothing() -> None:
     # GIVEN A [0, 10), B [5, 15) that outlives it, and a launch at 12 under B
     start, end = np.array([0, 5, 12], np.int64), np.array([10, 15, 13], np.int64)
-    parent = tree.nest(np.zeros(3, np.int32), start, end)[0]
+    parent, _, last, _ = tree.nest(np.zeros(3, np.int32), start, end)
     assert parent.tolist() == [-1, 0, 1]
     # WHEN 7 ns are credited THEN the launch and B get them, A does not
-    assert tree.sum_to_ancestors(np.array([2], np.int32), np.array([12]), np.array([7]), parent, end).tolist() == [0, 7, 7]
+    assert tree.sum_to_ancestors(np.array([2], np.int32), np.array([12]), np.array([7]), parent, end, last).tolist() == [0, 7, 7]
 
 
 def test_a_group_that_nests_in_itself_counts_a_value_once() -> None:
     # GIVEN a module (group 0) that calls itself, and a launch in the inner call
     start, end = np.array([0, 2, 3], np.int64), np.array([10, 8, 4], np.int64)
-    parent = tree.nest(np.zeros(3, np.int32), start, end)[0]
+    parent, _, last, _ = tree.nest(np.zeros(3, np.int32), start, end)
     group = np.array([0, 0, -1], np.int32)
     # THEN the group's sum is 5, not 10
-    assert tree.sum_to_ancestors(np.array([2], np.int32), np.array([3]), np.array([5]), parent, end, group).tolist() == [5]
+    assert tree.sum_to_ancestors(np.array([2], np.int32), np.array([3]), np.array([5]), parent, end, last, group).tolist() == [5]
 
 
 def test_missing_rows_add_nothing() -> None:
-    parent, end = np.array([-1], np.int32), np.array([10], np.int64)
-    assert tree.sum_to_ancestors(np.array([-1], np.int32), np.array([3]), np.array([5]), parent, end).tolist() == [0]
+    parent, end, last = np.array([-1], np.int32), np.array([10], np.int64), np.array([1], np.int32)
+    assert tree.sum_to_ancestors(np.array([-1], np.int32), np.array([3]), np.array([5]), parent, end, last).tolist() == [0]
     assert tree.preorder(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int8)).tolist() == []
 
 

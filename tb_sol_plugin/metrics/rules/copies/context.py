@@ -474,11 +474,4 @@ def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
 def outermost_operator(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
     """Returns the host row of the outermost operator around each copy's call, -1 without one."""
     h = at.host(capture)
-    row = found["operator"].to_numpy().astype(np.int64)
-    best, left = row.copy(), np.flatnonzero(row >= 0)
-    while len(left):
-        row = h.parent[row[row >= 0]].astype(np.int64)
-        left, row = left[row >= 0], row[row >= 0]
-        found_one = h.kind[row] == S.OPERATOR
-        best[left[found_one]] = row[found_one]
-    return best
+    return tree.outermost(h.kind == S.OPERATOR, h.parent, found["operator"].to_numpy().astype(np.int32)).astype(np.int64)

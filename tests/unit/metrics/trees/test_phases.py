@@ -9,7 +9,7 @@ import pytest
 
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.trees.module_tree import phase_name, phase_parts
-from tb_sol_plugin.metrics.trees.phases import STEP, host_shares, phase_times, phase_tree
+from tb_sol_plugin.metrics.trees.phases import LONGEST, STEP, host_shares, phase_times, phase_tree
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tests.support.trace_builder import TraceBuilder
@@ -131,7 +131,10 @@ def test_ranges_nested_deeper_than_pythons_recursion_limit_make_a_tree(tmp_path:
     tree = phase_tree(read_back(t, tmp_path))
     # THEN each has a node of its own, one below the other, and each subtree goes on to the end
     assert tree.depth.tolist() == list(range(1_500)) and tree.parent.tolist() == list(range(-1, 1_499))
-    assert set(tree.end.tolist()) == {1_500} and tree.path[-1].count("/") == 1_499
+    assert set(tree.end.tolist()) == {1_500} and tree.path[100] == "/".join((["even", "odd"] * 51)[:101])
+    # AND each has a path of its own that ends with its name; none grows with the depth
+    assert len(set(tree.path)) == 1_500 and max(map(len, tree.path)) <= LONGEST
+    assert all(path.rpartition("/")[2] == name for path, name in zip(tree.path, tree.name, strict=True))
 
 
 # -- The parts of an average step on the host ------------------------------------------------------------------------
