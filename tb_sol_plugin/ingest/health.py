@@ -52,13 +52,14 @@ EFFECTS = {
     # SOL captures
     "line that is not a record": "skipped; all others are kept",
     "line above the length limit": "skipped; all others are kept",
+    "line of too many values": "skipped; all others are kept",
     "damaged packed record": "the lines before the damage are kept",
     "packed record above the size limit": "skipped; all others are kept",
     "packed record with a nested or header record": "these are skipped; all others are kept",
     "record of an unknown kind": "passed over: a newer version wrote it",
     "record with missing fields": "skipped",
     "value of the wrong type": "read as not recorded",
-    "row that cannot be read": "skipped; the other rows of its record are kept",
+    "row that cannot be read": "skipped; the other rows of its record are kept, but for those after 100,000 such rows",
     "truncated last line": "the record being written when the recorder was ended; all before it are kept",
     "truncated file": "read up to where it is whole",
     "no close record": "the recorder is still running, or was ended from outside; all finished iterations are there",
@@ -119,6 +120,10 @@ class Health:
         self._counts[reason] = self._counts.get(reason, 0) + int(count)
         self._examples.setdefault(reason, example[:200])
         self._effects.setdefault(reason, effect or EFFECTS.get(reason, ""))
+
+    def count(self, reason: str) -> int:
+        """Returns how often a reason was counted so far."""
+        return self._counts.get(reason, 0)
 
     def table(self) -> pd.DataFrame:
         order = sorted(self._counts, key=lambda r: (-self._counts[r], r))

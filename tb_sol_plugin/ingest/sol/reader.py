@@ -245,6 +245,10 @@ LONGEST: Final = 64 << 20
 """Bytes of a line; longer ones are passed over."""
 
 
+MOST_VALUES: Final = 4_000_000
+"""Values of a line, each some 60 bytes of memory while it is read; what a recorder packs into one record has fewer."""
+
+
 class Line(NamedTuple):
     """number: from 1. ended: a line feed stood behind it. text: without line feed, b"" for a line above the length limit."""
 
@@ -366,6 +370,9 @@ class Reading:
             if not line.text:
                 health.add("line above the length limit", 1, f"line {number}: {line.length:,} bytes")
                 continue
+            if line.text.count(b",") > MOST_VALUES:
+                health.add("line of too many values", 1, f"line {number}: more than {MOST_VALUES:,} in {line.length:,} bytes")
+                continue
             if not line.ended and R.plain(line.text, health) is None:
                 health.add("truncated last line", 1, f"line {number}: {line.length:,} bytes")
                 self.truncated = True
@@ -485,6 +492,8 @@ def _capture(reading: Reading, name: str) -> Capture:
             message = (
                 "the file is empty: its recorder has written nothing yet" if empty else "this is no SOL capture: no line of it is a record"
             )
+            if columns.health.count("line above the length limit") or columns.health.count("line of too many values"):
+                message = f"no line of it can be read: they are longer than {LONGEST >> 20} MiB or hold more than {MOST_VALUES:,} values"
             hint = "try again when the training runs" if empty else OPEN
             raise (BadInput if empty else NotATrace)(message, hint=hint, file=name)
         columns.health.add("no readable header", 1)

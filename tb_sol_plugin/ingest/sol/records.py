@@ -168,6 +168,11 @@ _decode: Final[Callable[[bytes], Record]] = msgspec.json.Decoder(Record).decode
 S = TypeVar("S", bound=msgspec.Struct)
 
 
+UNREADABLE: Final = "row that cannot be read"
+MOST_UNREADABLE: Final = 100_000
+"""Rows of a recording that are tried in vain, 10 us each, before the rest of a record is passed over with the next one."""
+
+
 def record_of(line: bytes, health: Health, number: int) -> Record | None:
     """Returns the record of a line; None for what is passed over, which is counted. number: of the line in its file, from 1."""
     try:
@@ -243,12 +248,18 @@ def _rows(value: object, row_type: object, health: Health, number: int) -> list[
     """Returns the rows that can be read; longer rows by a newer writer are cut to what is known."""
     length = len(row_type.__args__)  # type: ignore[attr-defined]
     out = []
-    for row in value if isinstance(value, list) else [value]:
+    rows = value if isinstance(value, list) else [value]
+    left = MOST_UNREADABLE - health.count(UNREADABLE)
+    for place, row in enumerate(rows):
         good, read = _read(row[:length], row_type) if isinstance(row, list) else (False, None)
         if good:
             out.append(read)
+        elif left <= 0:
+            health.add(UNREADABLE, len(rows) - place)
+            break
         else:
-            health.add("row that cannot be read", 1, f"line {number}: {shown(row)}")
+            left -= 1
+            health.add(UNREADABLE, 1, f"line {number}: {shown(row)}")
     return out
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin import ingest
-from tb_sol_plugin.ingest.sol import collect
+from tb_sol_plugin.errors import NotATrace
+from tb_sol_plugin.ingest.sol import collect, reader, records
 from tb_sol_plugin.ingest.sol.reader import lines
 from tb_sol_plugin.model.capture import Capture
 from tests.support.check_capture import host_tree_is_whole
@@ -319,3 +320,27 @@ def test_many_reasons_are_one_line_and_no_count_is_lost(tmp_path: Path) -> None:
         b.iteration(number, number * 100, 90, lost={f"operator {number}": 2})
     found = issues(read(tmp_path, plain(b)))
     assert len(found) == 51 and found["not recorded: other reasons"] == 60 and sum(found.values()) == 160
+
+
+def test_a_line_of_too_many_values_is_passed_over_before_it_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a line of 30,000 lists, and a limit below it WHEN the file is read THEN the others are, and this one is not parsed
+    long = b'{"kind":"ledger","iteration":5,"rows":[' + b",".join([b"[]"] * 30_000) + b"]}\n"
+    parsed: list[int] = []
+    monkeypatch.setattr(reader, "MOST_VALUES", 20_000)
+    monkeypatch.setattr(records, "_rows", lambda *a: parsed.append(len(a[0])) or [])
+    c = read(tmp_path, plain(small()) + long)
+    assert issues(c) == {"line of too many values": 1} and parsed == []
+    # AND a file of nothing else says so
+    with pytest.raises(NotATrace, match="hold more than 20,000 values"):
+        read(tmp_path, long, "y.sol.jsonl")
+
+
+def test_rows_that_cannot_be_read_are_tried_so_many_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN two records of rows that cannot be read, good ones between them WHEN 5 may be tried in vain
+    b = one()
+    rows = next(r for r in b.records if r["kind"] == "ledger")["rows"]
+    ledger_of(b, [[], [], [], *rows, [], [], [], [], *rows])
+    monkeypatch.setattr(records, "MOST_UNREADABLE", 5)
+    c = read(tmp_path, plain(b))
+    # THEN what follows the fifth and one more is passed over, and every row is counted
+    assert len(c.tables["ledger"]) == len(rows) and issues(c)["row that cannot be read"] == 7 + len(rows)
