@@ -17,6 +17,8 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 OPEN_ROWS: Final = 24
 """Rows up to which the heaviest branches stand open from the start, and the share of the heaviest root that they have at the least."""
 HEAVY: Final = 0.04
+MOST_PATH: Final = 500_000
+"""Characters of the ids above a row that one answer holds."""
 
 
 class Tree:
@@ -84,9 +86,10 @@ class Tree:
         return np.asarray((natural ^ turned) & self.branch)
 
     def path(self, row: int) -> list[str]:
-        """Returns the ids above a row, the nearest first."""
-        out = []
-        while (row := int(self.up[row])) >= 0:
+        """Returns the ids above a row, the nearest first, as many as hold `MOST_PATH` characters together."""
+        out: list[str] = []
+        left = MOST_PATH
+        while (row := int(self.up[row])) >= 0 and (left := left - len(self.ids[row])) >= 0:
             out.append(self.ids[row])
         return out
 

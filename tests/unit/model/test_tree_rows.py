@@ -11,7 +11,7 @@ import pytest
 
 from tb_sol_plugin.model.report import Column, Report, Sort, TableSection, TreeSpec
 from tb_sol_plugin.model.rows import Bounds, Choice, TableRows
-from tb_sol_plugin.model.tree_rows import Tree
+from tb_sol_plugin.model.tree_rows import MOST_PATH, Tree
 from tb_sol_plugin.web import tables
 from tests.conftest import ROOT
 
@@ -94,3 +94,12 @@ def test_circles_are_cut_and_no_row_is_lost(parents: list[int]) -> None:
     assert sorted(order.tolist()) == [0, 1, 2, 3] and (tree.up < 0).any()
     place = {row: at for at, row in enumerate(order.tolist())}
     assert all(tree.up[r] < 0 or place[int(tree.up[r])] < place[r] for r in range(4))
+
+
+def test_the_path_of_a_row_under_thousands_of_levels_is_bounded() -> None:
+    # GIVEN 3,000 rows below one another, whose ids have 1,000 characters WHEN the path of the deepest is asked for
+    ids = [f"{i:01000d}" for i in range(3_000)]
+    found = Tree(ids, [None, *ids[:-1]]).path(2_999)
+    # THEN it holds the nearest ones, in half a megabyte; a path that fits is whole
+    assert found == ids[2_998:2_498:-1] and sum(map(len, found)) == MOST_PATH
+    assert Tree(ids, [None, *ids[:-1]]).path(100) == ids[99::-1]
