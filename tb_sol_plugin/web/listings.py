@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -18,6 +19,7 @@ from tb_sol_plugin.store.scan import Listing
 from tb_sol_plugin.store.store import ScanState, Store
 from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import wire
+from tb_sol_plugin.web.bounds import MOST_ANSWER, ROOM
 from tb_sol_plugin.web.http import body_of
 from tb_sol_plugin.web.mount import WebOptions
 
@@ -33,8 +35,31 @@ def listed_runs(store: Store, options: WebOptions, state: ScanState, listing: Li
         roots=[root.label for root in store.roots], stopped=listing.stopped, errors=errors,
     )  # fmt: skip
     rejected = [wire.Rejected(r.file, r.size, r.what, r.note) for r in listing.rejected[:MOST_REJECTED]]
-    found = [wire.Run(name, workers(store, recordings)) for name, recordings in listing.runs.items()]
-    return wire.Runs(scan, found, rejected, wire.Features(options.original, options.bind_all, __version__), notes(store))
+    every = [wire.Run(name, workers(store, recordings)) for name, recordings in listing.runs.items()]
+    found, said = within(every, MOST_ANSWER - ROOM)
+    return wire.Runs(scan, found, rejected, wire.Features(options.original, options.bind_all, __version__), [*notes(store), *said])
+
+
+def within(runs: Sequence[wire.Run], most: int) -> tuple[list[wire.Run], list[str]]:
+    """Returns the first runs that have no more than `most` bytes of JSON, the last of them with its first workers alone, and what is left
+    out in words.
+    """
+    found: list[wire.Run] = []
+    left = most
+    for run in runs:
+        sizes = [len(part) + 1 for part in map(msgspec.json.encode, run.workers)]
+        left -= len(msgspec.json.encode(wire.Run(run.name, []))) + 1
+        if sum(sizes) > left:
+            fits = [worker for worker, until in zip(run.workers, accumulate(sizes), strict=True) if until <= left]
+            found += [wire.Run(run.name, fits)] if fits else []
+            break
+        left -= sum(sizes)
+        found.append(run)
+    shown, total = (sum(len(run.workers) for run in some) for some in (found, runs))
+    if shown == total:
+        return found, []
+    hint = "give a folder further down as the logdir to see the others"
+    return found, [f"{total - shown:,} of {total:,} workers are not listed: an answer has at most {MOST_ANSWER // 10**6} MB; {hint}"]
 
 
 def notes(store: Store) -> list[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import msgspec
+
 from tb_sol_plugin.model.report import Column, FigureSection, Link, Report, TableSection, UnavailableReport, encode
-from tb_sol_plugin.web import tables
+from tb_sol_plugin.web import tables, wire
 from tb_sol_plugin.web.bounds import MOST_ANSWER, bounded
+from tb_sol_plugin.web.listings import within
 
 
 def _table(rows: int, text: str = "", **more: object) -> TableSection:
@@ -69,3 +72,22 @@ def test_what_has_no_answer_has_no_pages() -> None:
     # GIVEN a report that is not available WHEN put in pages THEN it is sent as it is
     missing = UnavailableReport(analysis="a", title="A", because="nothing", record_it_with="")
     assert tables.in_pages(missing, "v") == (encode(missing), {})
+
+
+def test_of_too_many_runs_the_first_are_listed_and_the_others_counted() -> None:
+    # GIVEN 30 runs of 4 workers with long names WHEN they may have so many bytes
+    runs = [wire.Run(f"run{i:02}", [wire.Worker(f"{k}" * 100, None, []) for k in range(4)]) for i in range(30)]
+    whole = len(encode_all(runs))
+    assert within(runs, whole + 30) == (runs, [])
+    for most in (0, 100, whole // 30 - 100, whole // 2, whole - 100):
+        found, said = within(runs, most)
+        # THEN the answer fits, what is there is the beginning, and the rest is counted
+        shown = [worker for run in found for worker in run.workers]
+        assert len(encode_all(found)) <= most + 2
+        assert shown == [worker for run in runs for worker in run.workers][: len(shown)]
+        assert said[0].startswith(f"{120 - len(shown)} of 120 workers are not listed") and len(said) == 1
+    assert len(shown) > 110
+
+
+def encode_all(runs: list[wire.Run]) -> bytes:
+    return msgspec.json.encode(runs)
