@@ -17,7 +17,7 @@ from tb_sol_plugin.devices.limits import device_for, why_no_limits
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.report.notes import edge_notices, source_notices
-from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
+from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, is_capture, scope, step_time
 from tb_sol_plugin.metrics.work import whatif as W
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.model import figure as fig
@@ -148,7 +148,7 @@ def whatif(capture: Capture, query: WhatifQuery) -> Report:
     lacking = W.total(then, chosen.steps).lacking if then is not None else ""
     values = _values(chosen, frames["phases"], now, then, here, there, query)
     report = Report(
-        analysis="whatif", title="What if", headline=_headline(values, devices, there, lacking, stepped=bool(part.rows), host=host_only)
+        analysis="whatif", title="What if", headline=_headline(values, devices, there, lacking, whose=_whose(capture, part), host=host_only)
     )
     report.notices = _notices(capture, part, chosen, values, here, there, query)
     named = {"phases": "By pass" if chosen.by_pass else "By phase", "kinds": "By kind", "operators": "By operator"}
@@ -315,10 +315,7 @@ def _operators(ops: pd.DataFrame) -> pd.Categorical:
 # -- Words ------------------------------------------------------------------------------------------------------------
 
 
-def _headline(
-    values: dict[str, Scalar], devices: pd.DataFrame, there: DeviceSpec | None, lacking: str, *, stepped: bool, host: bool
-) -> str:
-    whose = "of a step" if stepped else "recorded"
+def _headline(values: dict[str, Scalar], devices: pd.DataFrame, there: DeviceSpec | None, lacking: str, *, whose: str, host: bool) -> str:
     sol, after = number_of(values["sol_ns"]), number_of(values["sol_then_ns"])
     best, least = _best(devices)
     takes, limit, then, lowest = side_by_side([number_of(values["measured_ns"]), sol, after, least], "ns")
@@ -336,9 +333,13 @@ def _headline(
     if values["device"] == values["device_then"] and not kind:
         other = f" and {lowest} on {best}" if best not in ("", there.name) else ""
         return f"{first}; its limit is **{limit}** on {there.name}{other}."
-    return (
-        f"{first}; its limit is {limit} as recorded on {values['device']}, and **{then}** on {there.name}{kind}."
-    )
+    return f"{first}; its limit is {limit} as recorded on {values['device']}, and **{then}** on {there.name}{kind}."
+
+
+def _whose(capture: Capture, part: Scope) -> str:
+    if not part.rows:
+        return "recorded"
+    return "of a sampled step" if is_capture(capture) and step_time(capture, part.rows) is not None else "of a step"
 
 
 def _far_from(values: dict[str, Scalar], here: DeviceSpec | None, there: DeviceSpec | None, *, host: bool) -> Notice | None:

@@ -14,7 +14,7 @@ from tb_sol_plugin.devices.limits import why_no_limits
 from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, a_device, shown_ratio, why_no_ratio
 from tb_sol_plugin.metrics.time.breakdown import average, device_word, split_steps, split_windows
 from tb_sol_plugin.metrics.time.scope import Scope, is_uncounted, step_time
-from tb_sol_plugin.metrics.time.waterfall import Waterfall, windows_of
+from tb_sol_plugin.metrics.time.waterfall import SCALED, Waterfall, windows_of
 from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_times
 from tb_sol_plugin.metrics.trees.profile_tree import ScopeWork, scope_tree, scope_work
@@ -116,7 +116,6 @@ class Tiles:
 
 
 NOT_TIMED = "a SOL capture has no time of single operators on this device: record a profiler trace"
-BEYOND = "operators take longer than the step: several threads at once, or slower while they are counted"
 COUNTED_ONLY = "work that the trace does not name takes the limit of the matrix operations that a SOL capture counted in its phase"
 BY_CALLS = "Of the counted calls: single calls were not timed."
 
@@ -192,18 +191,14 @@ def _ratio(tiles: Tiles, capture: Capture, waterfall: Waterfall) -> None:
         waterfall.busy_ns / waterfall.total_ns if waterfall.total_ns and timed else None,
         label=f"{unit} busy",
         more=f"{busy} / {step}." if timed else "",
-        mark=Mark("unknown", NOT_TIMED)
-        if not timed
-        else Mark("flagged", BEYOND)
-        if waterfall.busy_ns > TOLERATED * waterfall.total_ns
-        else None,
+        mark=_scaled(waterfall) if timed else Mark("unknown", NOT_TIMED),
     )
     efficiency = waterfall.sol_ns / waterfall.busy_ns if ratio is not None and waterfall.busy_ns and timed else None
     tiles.add(
         "efficiency_while_busy",
         efficiency,
         more=f"{least} / {busy}." if efficiency is not None else "",
-        mark=_mark(capture, waterfall, ratio) if timed else Mark("unknown", NOT_TIMED),
+        mark=_mark(capture, waterfall, ratio) or _scaled(waterfall) if timed else Mark("unknown", NOT_TIMED),
     )
     achievable = best / waterfall.total_ns if ratio is not None and best is not None and waterfall.total_ns else None
     tiles.add("speed_of_light_achievable", achievable, hidden=True)
@@ -224,6 +219,10 @@ def _mark(capture: Capture, waterfall: Waterfall, ratio: float | None) -> Mark |
     if share is not None and share < PLAIN:
         return Mark("partial", f"a cost model covers {human(share, 'ratio')} of the work")
     return Mark("estimated", COUNTED_ONLY) if waterfall.work.takes_counted else None
+
+
+def _scaled(waterfall: Waterfall) -> Mark | None:
+    return Mark("estimated", f"times of operators are {SCALED}") if waterfall.scaled else None
 
 
 def step_words(capture: Capture, part: Scope, waterfall: Waterfall) -> str:
@@ -456,7 +455,8 @@ def counted_tiles(capture: Capture, part: Scope, waterfall: Waterfall) -> FactsS
     tiles.add("matrix_flop", round(flop), note="per step" if waterfall.stepped else "")
     tiles.add("matrix_flop_per_s", flop / step * 1e9 if step else None)
     if waterfall.work.timed:
-        tiles.add("operator_share", waterfall.busy_ns / waterfall.total_ns if waterfall.total_ns else None)
+        share = waterfall.busy_ns / waterfall.total_ns if waterfall.total_ns else None
+        tiles.add("operator_share", share, mark=_scaled(waterfall))
     tiles.add("operator_calls", len(waterfall.work.ops))
     tiles.add("vector_flop", round(vector), hidden=True)
     return tiles.section("Counted work", "tiles", {"matrix_flop": Link("roofline")})

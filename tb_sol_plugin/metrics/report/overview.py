@@ -18,7 +18,7 @@ from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMPUTATION, classes, device_word
 from tb_sol_plugin.metrics.time.kernels import kinds_at
 from tb_sol_plugin.metrics.time.scope import Scope, source_of
-from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall, windows_of
+from tb_sol_plugin.metrics.time.waterfall import NO_KIND, SCALED, Waterfall, windows_of
 from tb_sol_plugin.model.capture import Capture, recorded_ns
 from tb_sol_plugin.model.report import Mark, Scalar
 from tb_sol_plugin.tables import arrays
@@ -98,7 +98,9 @@ def _waits(capture: Capture, waterfall: Waterfall) -> list[Part]:
         Part(f"{unit} waits for input", waterfall.input_wait_ns / each, "idle", "Nothing runs while a batch is fetched."),
         *_host_waits(unit, waterfall),
         Part(
-            "Exposed communication", waterfall.exposed_communication_ns / each, "communication",
+            "Exposed communication",
+            waterfall.exposed_communication_ns / each,
+            "communication",
             "Communication runs and nothing computes.",
         ),
         Part("Exposed copies", waterfall.exposed_copies_ns / each, "memcpy", "Only copies run."),
@@ -112,7 +114,8 @@ def _host_waits(unit: str, waterfall: Waterfall) -> list[Part]:
         ("Launch gaps", waterfall.launch_gap_ns, "Nothing runs while the host prepares the next launch, and from one kernel to the next."),
         ("Host blocked", waterfall.blocked_ns, "Nothing runs after the host waited for the device, or while it is in runtime calls."),
         (
-            f"{unit} waits, not for the host", waterfall.device_wait_ns,
+            f"{unit} waits, not for the host",
+            waterfall.device_wait_ns,
             "The next work was launched before, or its launch is not recorded, or the profiler itself holds the host.",
         ),
     )
@@ -136,15 +139,12 @@ def _unsplit(waterfall: Waterfall, start: Part) -> Parts:
 
 def _counted_parts(waterfall: Waterfall) -> list[Part]:
     """Returns the parts of a SOL capture of a CPU: what is in no operator, and communication."""
-    each, rest = waterfall.steps, waterfall.outside_ns
-    name, meaning = "Outside operators", "Python, dispatch, and what the recorder does not time."
-    if rest < 0:
-        name, meaning = (
-            "Operators beyond the step",
-            "Their times add up to more than the step: several threads at once, or slower while they are counted.",
-        )
-    communication = Part("Communication", waterfall.exposed_communication_ns / each, "communication", "Collectives, by the wall clock.")
-    return [Part(name, rest / each, "idle", meaning), communication]
+    each, scaled = waterfall.steps, f", {SCALED}" if waterfall.scaled else ""
+    outside = f"Python, dispatch, and what the recorder does not time{scaled}."
+    return [
+        Part("Outside operators", waterfall.outside_ns / each, "idle", outside),
+        Part("Communication", waterfall.exposed_communication_ns / each, "communication", f"Collectives, by the wall clock{scaled}."),
+    ]
 
 
 def _host_parts(waterfall: Waterfall) -> list[Part]:
@@ -164,7 +164,7 @@ def _above_limit(waterfall: Waterfall, whole: float) -> list[Part]:
         time = waterfall.kind_ns[kind] - waterfall.again_ns[kind]
         least = waterfall.limits.by_kind[kind] - waterfall.limits.again_by_kind[kind]
         over = (time - least) / each
-        meaning = f"{human(round(time / each), 'ns')} measured, {human(round(least / each), 'ns')} at the limit."
+        meaning = f"{human(round(time / each), 'ns')} {_measured(waterfall)}, {human(round(least / each), 'ns')} at the limit."
         name = f"{word} above limit" if over >= 0 else f"{word} below limit"
         kinds.append(
             Part(name, over, kind, meaning if over >= 0 else f"{meaning} Data stayed in a cache, or the limit or the work is wrong.")
@@ -175,7 +175,7 @@ def _above_limit(waterfall: Waterfall, whole: float) -> list[Part]:
             "Recomputed work above limit",
             (again - waterfall.limits.again) / each,
             "other",
-            f"Forward work that runs again in the backward pass: {human(round(again / each), 'ns')} measured, "
+            f"Forward work that runs again in the backward pass: {human(round(again / each), 'ns')} {_measured(waterfall)}, "
             f"{human(round(waterfall.limits.again / each), 'ns')} at the limit.",
         )
     )
@@ -187,6 +187,10 @@ def _above_limit(waterfall: Waterfall, whole: float) -> list[Part]:
         return [*large, *small]
     rest = sum(p.ns for p in small)
     return [*large, Part("Small kinds above limit", rest, "other", "Kinds of work, and work without a limit, below 1 % of the step each.")]
+
+
+def _measured(waterfall: Waterfall) -> str:
+    return SCALED if waterfall.scaled else "measured"
 
 
 def _by_kind(capture: Capture, waterfall: Waterfall, whole: float) -> list[Part]:

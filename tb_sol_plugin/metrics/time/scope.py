@@ -117,7 +117,7 @@ class StepTime:
     """Lengths of the iterations that were not sampled, but do the same work as the sampled ones.
 
     median_ns: of their host time; device_ns: of their device time, NaN where it was not measured. count: how many there are.
-    sampled_ns, sampled_device_ns: mean over the sampled iterations.
+    sampled_ns, sampled_device_ns: mean over the sampled iterations. each_ns: host median of the iterations like it, per sampled one.
     """
 
     median_ns: float
@@ -125,6 +125,7 @@ class StepTime:
     count: int
     sampled_ns: float
     sampled_device_ns: float
+    each_ns: tuple[float, ...]
 
     @property
     def length_ns(self) -> float:
@@ -185,7 +186,8 @@ def _step_time(capture: Capture, rows: tuple[int, ...]) -> StepTime | None:
         own.append(float(duration[here]))
         own_device.append(float(device[here]))
     count = len(np.unique(np.concatenate(alike)))
-    return StepTime(float(np.mean(median)), float(np.mean(on_device)), count, float(np.mean(own)), float(np.mean(own_device)))
+    mean = [float(np.mean(values)) for values in (median, on_device, own, own_device)]
+    return StepTime(mean[0], mean[1], count, mean[2], mean[3], tuple(median))
 
 
 @dataclass(frozen=True)

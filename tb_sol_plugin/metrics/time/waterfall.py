@@ -33,7 +33,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables import tree
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 
 # -- The host's time in exclusive parts, for a recording without device work -----------------------------------------
 #     window = loading of batches + modeled operators + operators without a model + framework + outside every operator
@@ -48,7 +48,7 @@ class HostSplit:
 
     own: exclusive ns per row of Work.ops, 0 for one without a model. busy: when any operator runs outside loading; busy_ns its length.
 
-    total_ns: length of the windows; the parts add up to it.
+    total_ns: length of the windows; the parts add up to it. scaled: times of operators are on another clock than they were taken on.
     """
 
     own: Ints
@@ -60,6 +60,7 @@ class HostSplit:
     framework_ns: int
     outside_ns: int
     communication_ns: int = 0
+    scaled: bool = False
 
 
 def split_host(capture: Capture, done: Work, windows: iv.Spans) -> HostSplit:
@@ -117,8 +118,13 @@ def loading_spans(capture: Capture) -> iv.Spans:
 # Counting makes the host slower, so a step lasts as long as the iterations of the same inputs in which nothing was counted (their median);
 # where there are none, as long as the sampled ones. Of a device it is the time between the events at both ends. The recorder times the
 # operators of a CPU one by one, so their times add up where they run one after another; everything else is Python, dispatch and what the
-# recorder does not see. It is negative where operators take longer than the step: several threads at once, or slower while they are
-# counted. A device's operators are not timed: its steps stay whole.
+# recorder does not see. The parts of a sampled step are set against that step, and then scaled to the length of the others: an operator
+# takes the same part of both. Operators of several threads at once that add up to more than their step share it by their times. A device's
+# operators are not timed: its steps stay whole.
+
+
+SCALED: Final = "scaled from sampled steps"
+"""Of times that were taken while work was counted, and are set against steps in which it was not."""
 
 
 def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[int, ...]) -> HostSplit:
@@ -127,17 +133,19 @@ def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[in
     time = np.nan_to_num(ops["measured_ns"].to_numpy(dtype=np.float64))
     if rows:
         time[~np.isin(ops["step"].to_numpy(), rows)] = 0.0
+    whole = scope.is_profile(capture)  # sums of a whole profile: nothing is known of what lies between
+    usual = scope.step_time(capture, rows)
+    factor = np.ones(len(ops)) if whole or not done.timed else _factors(capture, time, ops["step"].to_numpy(), rows, windows)
+    scaled = bool((factor[time > 0] != 1).any())
+    time = np.floor(time * factor) if scaled else np.rint(time)
     modeled, apart = ops["modeled"].to_numpy(), ops["collective"].to_numpy()
-    own = np.where(modeled, np.rint(time), 0.0).astype(np.int64)
+    own = np.where(modeled, time, 0.0).astype(np.int64)
     unmodeled = round(float(time[~modeled & ~apart].sum()))
     moving = round(float(time[~modeled & apart].sum()))
-    total = iv.length(windows)
-    if scope.is_profile(capture):  # sums of a whole profile: nothing is known of what lies between
-        total = int(own.sum()) + unmodeled + moving
-    usual = scope.step_time(capture, rows)
+    busy = int(own.sum()) + unmodeled + moving
+    total = busy if whole else iv.length(windows)
     if usual is not None:
         total = round(usual.length_ns * len(rows))
-    busy = int(own.sum()) + unmodeled + moving
     return HostSplit(
         own=own,
         busy=iv.empty(),
@@ -148,7 +156,29 @@ def split_ledger(capture: Capture, done: Work, windows: iv.Spans, rows: tuple[in
         framework_ns=0,
         outside_ns=total - busy if done.timed else 0,
         communication_ns=moving,
+        scaled=scaled,
     )
+
+
+def _factors(capture: Capture, time: Floats, step: Ints, rows: tuple[int, ...], windows: iv.Spans) -> Floats:
+    """Returns per operator call the length that its step is shown with over the length that it was timed in.
+
+    time: of each call; step: the row of `steps` of each call. The length that it was timed in is that of the sampled step, or of all its
+    operators where these take longer.
+    """
+    if not rows:
+        busy = float(time.sum())
+        return np.full(len(time), min(1.0, iv.length(windows) / busy) if busy else 1.0)
+    start, end = (capture.steps[c].to_numpy()[list(rows)].astype(np.float64) for c in ("start_ns", "end_ns"))
+    usual = scope.step_time(capture, rows)
+    shown = end - start if usual is None else np.array(usual.each_ns)
+    place = np.full(len(capture.steps), -1, np.int64)
+    place[list(rows)] = np.arange(len(rows))
+    of = np.where(step >= 0, place[step], -1) if len(step) else np.zeros(0, np.int64)
+    busy_ns = np.bincount(of[of >= 0], time[of >= 0], minlength=len(rows))
+    timed_in = np.maximum(end - start, busy_ns)
+    factor = np.divide(shown, timed_in, out=np.ones(len(rows)), where=timed_in > 0)
+    return np.asarray(np.where(of >= 0, factor[of], 1.0), np.float64)
 
 
 NO_KIND: Final = len(KINDS)
@@ -183,10 +213,11 @@ class Waterfall:
     device_wait_ns: the next work was launched before, or its launch is not recorded, or the profiler works, so the device does not wait for
     the program.
     By host time only: framework_ns, operators that only call others; outside_ns, time in no operator (of a SOL capture all that is not
-    in an operator it timed; negative where these took longer than the step).
+    in an operator it timed).
     unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).
     devices: how many the modeled work ran on. parallel: limits of all work over those of the device with most of it, 1 to `devices`: what
-    to divide the limit of a call by, so that the limits of all calls sum up to that device's.
+    to divide the limit of a call by, so that the limits of all calls sum up to that device's. scaled: times of operators are those of
+    sampled steps, scaled to the length of the others.
     """
 
     windows: iv.Spans
@@ -218,6 +249,7 @@ class Waterfall:
     parallel: float
     work: Work
     unsplit_ns: int = 0
+    scaled: bool = False
 
     @property
     def limit_ns(self) -> Mapping[str, float]:
@@ -362,6 +394,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         parallel=parallel,
         work=done,
         unsplit_ns=0 if done.timed else total,
+        scaled=host is not None and host.scaled,
     )
 
 

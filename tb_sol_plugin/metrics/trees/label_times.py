@@ -62,9 +62,15 @@ def phase_device_ns(capture: Capture, part: Scope) -> Floats:
 
     Of a step the time of its iteration; of a level that only names make, the sum of the levels below. Counting slows the host down, and
     with it a device that waits for it: where iterations of the same inputs were not sampled, it is their mean, as often as there are steps.
+    A phase that only sampled ones have takes the same part of these.
     """
     own, usual = _sampled_device_ns(capture, part), usual_phase_ns(capture, part)
-    return own if usual is None else np.where(np.isfinite(usual.device_ns), usual.device_ns * len(part.rows), own)
+    if usual is None:
+        return own
+    steps = [node for node, path in enumerate(phase_tree(capture).path) if path == STEP and own[node] > 0]
+    shorter = usual.device_ns[steps[0]] * len(part.rows) / own[steps[0]] if steps else 1.0
+    own = own * (shorter if np.isfinite(shorter) else 1.0)
+    return np.where(np.isfinite(usual.device_ns), usual.device_ns * len(part.rows), own)
 
 
 def _sampled_device_ns(capture: Capture, part: Scope) -> Floats:

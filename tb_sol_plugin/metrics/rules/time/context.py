@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import explained_idle
 from tb_sol_plugin.metrics.time.kernels import matrix_units_at
 from tb_sol_plugin.metrics.time.scope import Scope
-from tb_sol_plugin.metrics.time.waterfall import NO_KIND, Waterfall
+from tb_sol_plugin.metrics.time.waterfall import NO_KIND, SCALED, Waterfall
 from tb_sol_plugin.metrics.trees.phases import phase_tree
 from tb_sol_plugin.metrics.work.joined import COUNTED
 from tb_sol_plugin.metrics.work.rows import ids_of_calls
@@ -227,7 +227,8 @@ class TimeContext(RuleContext):
         """
         taken = np.flatnonzero(claim.ns > 0) if claim is not None else np.zeros(0, np.int64)
         rows, claimed = (claim.rows[taken], claim.ns[taken]) if claim is not None else (taken, np.zeros(0))
-        many = f"In {self.waterfall.steps} steps: " if self.waterfall.steps > 1 else ""
+        many = f"In {self.waterfall.steps} steps" if self.waterfall.steps > 1 else "In this step" if self.waterfall.scaled else ""
+        many += (f", {SCALED}: " if self.waterfall.scaled else ": ") if many else ""
         spans = iv.empty() if idle is None else idle
         return Finding(
             evidence=many + evidence, saving=self.each(ns + iv.length(spans) + float(claimed.sum())), rule=rule, title=title, fix=fix,
