@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from tb_sol_plugin.version import __version__
 
-__all__ = ["__version__", "analyses", "analyze", "capture", "open", "open_capture"]
+__all__ = ["__version__", "analyses", "analyze", "capture", "loader", "open", "open_capture", "phase"]
 
 if TYPE_CHECKING:
     from tb_sol_plugin.api import analyses, analyze, open, open_capture
     from tb_sol_plugin.capture.context import capture
+    from tb_sol_plugin.capture.current import loader, phase
 
 
 def __getattr__(name: str) -> object:
@@ -25,4 +26,12 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module("tb_sol_plugin.capture")
+    if name in ("loader", "phase"):
+        from tb_sol_plugin.capture import current
+
+        return getattr(current, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

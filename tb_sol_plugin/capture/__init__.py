@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.context import capture as capture
+    from tb_sol_plugin.capture.current import loader as loader
+    from tb_sol_plugin.capture.current import phase as phase
     from tb_sol_plugin.capture.device_specs import DeviceSpec as DeviceSpec
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher as FunctionalPatcher
     from tb_sol_plugin.capture.goodput.adaptive import AdaptiveBatchSize as AdaptiveBatchSize
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "context": ("capture",),
+    "current": ("loader", "phase"),
     "tracker": ("SOLTracker",),
     "sol_integration": ("clear_sol_captures", "get_sol_tracker", "initialize_sol", "log_training_sol", "sol_nvtx_range"),
     "loop.schedule": ("add_sol_arguments",),

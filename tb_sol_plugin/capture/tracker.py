@@ -12,6 +12,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal
 
+from tb_sol_plugin.capture.current import make_current
 from tb_sol_plugin.capture.loop.fast_path import FastPath, IterationTimes
 from tb_sol_plugin.capture.loop.guard import follow, guarded
 from tb_sol_plugin.capture.loop.options import CaptureOptions, Mode, Profile, Sizes
@@ -19,11 +20,7 @@ from tb_sol_plugin.capture.loop.parts import make_parts
 from tb_sol_plugin.capture.loop.phases import PhaseRange
 from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, ScriptOptions, SizePair, StepRecord, read_arguments
 from tb_sol_plugin.capture.loop.timing import Pair
-from tb_sol_plugin.capture.memory.records import (
-    MemoryRecord,
-    kept_by,
-    take_waiting,
-)  # fmt: skip
+from tb_sol_plugin.capture.memory.records import MemoryRecord, take_waiting
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, CapturedOp, OpRecord
 from tb_sol_plugin.capture.report.output import NO_ROWS, Finished
 
@@ -171,7 +168,7 @@ class SOLTracker:
             self._tracked.set(model)
             self._environment.find_events()
             if not self._running:
-                kept_by(self)
+                make_current(self)
                 for record in take_waiting() if self.logdir is not None else ():
                     self.memory.keep(record, running=False)
                 self._times.own_at_end = own
@@ -396,7 +393,7 @@ class SOLTracker:
         return self._record(tag, walk=True, model=self._tracked.given if model is None else model, optimizer=optimizer)
 
     def keeps(self) -> bool:
-        """Return whether records of memory go here."""
+        """Return whether phases of this process, and records of its memory, go here."""
         return self._running and not self.off and os.getpid() == self._pid
 
     def _record(self, tag: str, *, walk: bool, model: object = None, optimizer: object = None) -> MemoryRecord:
@@ -447,6 +444,11 @@ class SOLTracker:
     @property
     def logdir(self) -> str | None:
         return self._environment.logdir
+
+    @property
+    def first_rank(self) -> bool:
+        """Whether this process logs metrics."""
+        return self._environment.is_first_rank()
 
     @property
     def models(self) -> list[object]:

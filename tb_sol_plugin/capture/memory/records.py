@@ -19,8 +19,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 from types import ModuleType, TracebackType
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
+from tb_sol_plugin.capture.current import current_tracker
 from tb_sol_plugin.capture.loop.guard import Clock, log
 from tb_sol_plugin.capture.loop.header import rank_of, value_or_none
 from tb_sol_plugin.capture.loop.labels import NONE, Labels
@@ -113,14 +114,12 @@ class MemoryRecord:
 class Keeper(Protocol):
     """Is a tracker that runs and takes records."""
 
-    def keeps(self) -> bool: ...
     def record_base_memory(self, tag: str) -> MemoryRecord: ...
     def record_memory(self, tag: str, model: object = None, optimizer: object = None) -> MemoryRecord: ...
 
 
 class _State:
     def __init__(self) -> None:
-        self.keeper: weakref.ref[Keeper] | None = None
         self.waiting: list[MemoryRecord] = []
         self.pid = os.getpid()
 
@@ -155,11 +154,6 @@ def record_memory(tag: str, model: object = None, optimizer: object = None) -> M
 # --- Who takes them ---
 
 
-def kept_by(keeper: Keeper) -> None:
-    """Give records to that tracker from now on, while it runs."""
-    _state.keeper = weakref.ref(keeper)
-
-
 def take_waiting() -> list[MemoryRecord]:
     """Return the records that were made before there was a tracker, and forget them."""
     waiting, _state.waiting = _state.waiting, []
@@ -167,8 +161,7 @@ def take_waiting() -> list[MemoryRecord]:
 
 
 def _keeper() -> Keeper | None:
-    found = None if _state.keeper is None else _state.keeper()
-    return found if found is not None and found.keeps() else None
+    return cast("Keeper | None", current_tracker())
 
 
 def _keep(record: MemoryRecord) -> MemoryRecord:
