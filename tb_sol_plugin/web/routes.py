@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from flask import Blueprint, Flask, Response, current_app, request, send_file
+from flask import Blueprint, Flask, Response, request, send_file
 
 from tb_sol_plugin.errors import BadInput, BadQuery, Changed, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.answer import AnalysisRequest, Inputs, collect
-from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.query import Query, parse
+from tb_sol_plugin.model.query import parse
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.model.registry import get, registry
 from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport
@@ -30,11 +29,28 @@ from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import http, tables, wire
 from tb_sol_plugin.web.answers import KeptAnswers, key_on_disk
 from tb_sol_plugin.web.bounds import bounded
-from tb_sol_plugin.web.http import Packed, WarmUp, body_of, fault_body, pack, pack_json, pages, reply
+from tb_sol_plugin.web.context import (
+    TILE_BYTES,
+    Context,
+    Gathering,
+    capture_asked,
+    context,
+    file_name,
+    limits_asked,
+    only,
+    recording_asked,
+    required,
+    still_loading,
+    takes_early_answers,
+    wait_asked,
+)  # fmt: skip
+from tb_sol_plugin.web.http import Packed, WarmUp, fault_body, pack, pack_json, pages, reply
 from tb_sol_plugin.web.listings import catalog, listed_runs, notes, offered_analyses, workers
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.search import search as find
 from tb_sol_plugin.web.summaries import note_overview, summaries
+from tb_sol_plugin.web.tiles import Block
+from tb_sol_plugin.web.timeline import timeline_api
 from tb_sol_plugin.web.wire import csv_of
 
 api = Blueprint("api", __name__, url_prefix="/api/v1")
@@ -42,43 +58,10 @@ api = Blueprint("api", __name__, url_prefix="/api/v1")
 ReportRequest: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
 """Name of an analysis, format, section, query fields."""
 V = TypeVar("V")
-LONGEST_WAIT = 30.0
 LONGEST_RUN = 4_096
 """Characters of the name of a run: those of a path."""
 MOST_FAULTS = 200
 """Faults remembered, so that each is logged once; beyond them they are forgotten together."""
-
-
-class Gathering(StillLoading):
-    """Workers of a run are being read; carries how far that is."""
-
-    def __init__(self, progress: wire.LoadProgress) -> None:
-        super().__init__("the workers of this run are being read", hint="ask again in a moment")
-        self.progress = progress
-
-
-@dataclass(frozen=True)
-class Context:
-    """What the routes of one app share. rows: of large tables, by version of their report and section. kept: answers on disk."""
-
-    store: Store
-    options: WebOptions
-    memo: Memo[Packed]
-    rows: Memo[TableRows]
-    faults: dict[object, wire.ErrorBody]
-    warm_up: WarmUp
-    kept: KeptAnswers
-
-    def place(self, version: str, section: str) -> tuple[str, str, int]:
-        """Returns the name under which the columns of a table are kept: another one once cache files were changed below them."""
-        return version, section, self.store.loader.cache.replaced
-
-
-def context() -> Context:
-    """Returns the context of the app that answers this request."""
-    found = current_app.extensions["sol"]
-    assert isinstance(found, Context)
-    return found
 
 
 @api.get("/runs")
@@ -99,7 +82,7 @@ def runs() -> Response:
 def run() -> Response:
     """Returns one run, with the facts of the recordings that were read."""
     c = context()
-    recordings = c.store.recordings(_required("run"))
+    recordings = c.store.recordings(required("run"))
     return reply(pack_json(wire.Run(recordings[0].run, workers(c.store, recordings, facts=True))), request)
 
 
@@ -107,12 +90,12 @@ def run() -> Response:
 def analyses() -> Response:
     """Returns what can be asked of a recording; without `run` the catalog alone."""
     c = context()
-    _only("run", "worker", "span", "wait", "device_limits")
+    only("run", "worker", "span", "wait", "device_limits")
     if not request.args.get("run"):
         return reply(pack_json(catalog()), request)
-    recording = _recording()
-    capture = _capture(recording)
-    limits = _limits()
+    recording = recording_asked()
+    capture = capture_asked(recording)
+    limits = limits_asked()
     workers, others = c.store.worker_count(recording), c.store.has_other(recording)
     key = ("analyses", cache_key(recording), limits, capture.devices.fingerprint, capture.attached_state, workers, others)
     made = c.memo.get(key, lambda: pack_json(offered_analyses(capture, limits, workers, others)))
@@ -180,9 +163,9 @@ def _asked_report(name: str, more: Sequence[str], *, early: bool) -> AskedReport
         hint = f"use the command line: tb-sol analyze {name} --{local} FILE, or lay the file beside the runs"
         raise BadQuery("a server reads no file that a request names", hint=hint, field=local)
     names_one = item.scope != "runs" and (item.scope != "none" or any(request.args.get(k) for k in ("run", "worker", "span")))
-    recording = _recording() if names_one else None
-    inputs = collect(AnalysisRequest(name, raw, recording, run), context().store.source(_wait()))
-    early = early and inputs.partial and _takes_early_answers() and inputs.waiting < len(inputs.ranks)
+    recording = recording_asked() if names_one else None
+    inputs = collect(AnalysisRequest(name, raw, recording, run), context().store.source(wait_asked()))
+    early = early and inputs.partial and takes_early_answers() and inputs.waiting < len(inputs.ranks)
     if inputs.waiting and not early:
         raise _gathering(inputs)
     state = hashlib.blake2b(inputs.state.encode(), digest_size=16).digest()
@@ -237,7 +220,7 @@ def _answer(report_request: ReportRequest, asked: AskedReport) -> Response:
         return answer
     response = reply(answer, request, cache="no-cache" if asked.kept else "no-store")
     if answer.mimetype == "text/csv":
-        response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(asked.recording, name, section)}.csv"'
+        response.headers["Content-Disposition"] = f'attachment; filename="{file_name(asked.recording, name, section)}.csv"'
     return response
 
 
@@ -287,7 +270,7 @@ def table(name: str) -> Response:
         return rows
     if wanted.form == "csv":
         response = Response(tables.as_csv(rows, wanted), content_type="text/csv; charset=utf-8", headers={"Cache-Control": "no-store"})
-        response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(asked.recording, name, wanted.section)}.csv"'
+        response.headers["Content-Disposition"] = f'attachment; filename="{file_name(asked.recording, name, wanted.section)}.csv"'
         request.environ["sol.content_type"] = response.content_type
         return response
     page = tables.page_within(rows, wanted.choice, offset=wanted.offset, limit=wanted.limit, key=wanted.key)
@@ -297,15 +280,15 @@ def table(name: str) -> Response:
 @api.get("/search")
 def search() -> Response:
     """Returns kernels, operators, modules and findings of a recording by words of their names."""
-    _only("run", "worker", "span", "q", "wait", "device_limits")
-    capture = _capture(_recording())
-    return reply(pack_json(find(capture, request.args.get("q", ""), _limits())), request)
+    only("run", "worker", "span", "q", "wait", "device_limits")
+    capture = capture_asked(recording_asked())
+    return reply(pack_json(find(capture, request.args.get("q", ""), limits_asked())), request)
 
 
 @api.get("/summaries")
 def run_summaries() -> Response:
     """Returns what is known of each run without opening it."""
-    _only()
+    only()
     return reply(pack_json(wire.Summaries(summaries(context().store))), request)
 
 
@@ -314,17 +297,17 @@ def export() -> Response:
     """Returns a recording in the form of another tool: `hatchet`, the tree that Proton writes."""
     from tb_sol_plugin.metrics.hatchet import hatchet
 
-    _only("run", "worker", "span", "form", "by", "wait")
+    only("run", "worker", "span", "form", "by", "wait")
     form, by = request.args.get("form", "hatchet"), request.args.get("by", "auto")
     if form != "hatchet":
         raise BadQuery(f"no form {form[:40]!r}", hint="choose hatchet", field="form")
-    recording = _recording()
+    recording = recording_asked()
     try:
-        pieces = hatchet(_capture(recording), by)
+        pieces = hatchet(capture_asked(recording), by)
     except Unavailable as error:  # a download is a file or an error, never a page
         raise NotFound(error.message, hint=error.hint) from None
     response = Response(pieces, mimetype="application/json", headers={"Cache-Control": "no-store"})
-    response.headers["Content-Disposition"] = f'attachment; filename="{_file_name(recording, recording.span, "")}.hatchet"'
+    response.headers["Content-Disposition"] = f'attachment; filename="{file_name(recording, recording.span, "")}.hatchet"'
     return response
 
 
@@ -335,7 +318,7 @@ def trace() -> Response:
     if not c.options.original:
         hint = "start the server with --sol_serve_original on"
         raise ReadOnlyView("this server does not give out the original files", hint=hint)
-    recording = _recording()
+    recording = recording_asked()
     gzipped = recording.file.endswith(".gz")
     kind = "application/gzip" if gzipped else "application/json"
     request.environ["sol.content_type"] = kind
@@ -381,7 +364,7 @@ def _chunks(wanted: list[tuple[str, int]], store: Store) -> Iterator[bytes]:
 def cancel() -> Response:
     """Stop reading a recording, and the other workers of its run."""
     c = context()
-    recording = _recording()
+    recording = recording_asked()
     return reply(pack_json(wire.Done(c.store.cancel(recording))), request)
 
 
@@ -417,78 +400,6 @@ def openapi() -> Response:
     return reply(pack_json(document()), request)
 
 
-# -- parameters ------------------------------------------------------------------------------------------------------
-
-
-def _recording() -> Recording:
-    values = {**request.form, **request.args} if request.method == "POST" else request.args
-    return context().store.recording(values.get("run", ""), values.get("worker", ""), values.get("span", ""))
-
-
-def _capture(recording: Recording) -> Capture:
-    c = context()
-    return c.store.capture(recording, _wait())
-
-
-def _wait() -> float:
-    given = request.args.get("wait", "")
-    if not given:
-        return context().options.first_wait
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= LONGEST_WAIT:
-        raise BadQuery(f"parameter 'wait' does not fit: {given[:40]!r}", hint="give seconds from 0 to 30", field="wait")
-    return seconds
-
-
-def _required(name: str) -> str:
-    value = request.args.get(name, "")
-    if not value:
-        raise BadQuery(f"parameter {name!r} is missing", hint="see api/v1/openapi.json", field=name)
-    return value
-
-
-def _limits() -> str:
-    return parse(Query, {"device_limits": request.args.get("device_limits", "")}).device_limits
-
-
-def _only(*names: str) -> None:
-    for name in request.args:
-        if name not in names:
-            raise BadQuery(f"unknown parameter {name[:40]!r}", hint=f"known: {', '.join(names)}", field=name[:40])
-
-
-def _file_name(recording: Recording | None, analysis_name: str, section: str) -> str:
-    parts = [*((recording.run, recording.worker) if recording is not None else ()), analysis_name, section]
-    return "_".join(filter(None, (re.sub(r"[^A-Za-z0-9.-]+", "_", p).strip("_") for p in parts)))[:150] or "table"
-
-
-@api.errorhandler(StillLoading)
-def still_loading(error: StillLoading) -> Response:
-    """Answers 409 with how far the read is; 202 for who says `Prefer: respond-async`, so that a browser logs no failure."""
-    progress = None
-    if isinstance(error, Gathering):
-        progress = error.progress
-    else:
-        try:
-            found = context().store.progress(_recording())
-        except SolError:
-            found = None
-        if found is not None:
-            progress = wire.LoadProgress(found.bytes, found.total, found.events, found.stage, found.elapsed_s, found.queue_position)
-    status = 202 if _takes_early_answers() else error.status
-    response = reply(pack_json(wire.Error(body_of(error), progress)), request, status=status, cache="no-store")
-    response.headers["Retry-After"] = "1"
-    response.headers["Vary"] = "Prefer, Accept-Encoding"
-    return response
-
-
-def _takes_early_answers() -> bool:
-    return "respond-async" in request.headers.get("Prefer", "")
-
-
 # -- the application -------------------------------------------------------------------------------------------------
 
 
@@ -499,8 +410,11 @@ def create_app(store: Store, options: WebOptions | None = None) -> Flask:
     app.url_map.merge_slashes = False
     answers: Memo[Packed] = Memo(options.memo_bytes, lambda packed: packed.size)
     rows: Memo[TableRows] = Memo(options.rows_bytes, lambda rows: rows.nbytes)
-    app.extensions["sol"] = Context(store, options, answers, rows, {}, WarmUp(), KeptAnswers(store))
+    tiles: Memo[Block] = Memo(TILE_BYTES, lambda block: block.size)
+    app.extensions["sol"] = Context(store, options, answers, rows, {}, WarmUp(), KeptAnswers(store), tiles)
     app.register_blueprint(api)
+    app.register_blueprint(timeline_api)
     app.register_blueprint(pages)
     http.install(app, options)
+    app.register_error_handler(StillLoading, still_loading)
     return app

@@ -1,0 +1,119 @@
+"""Reads what a recording counts over time: memory of each device, and the counter samples of the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints
+
+_CPU: Final = 0
+"""Device type of host memory in a [memory] instant."""
+MOST_SERIES: Final = 200
+"""Counters that are shown; a file may name a new one in every sample."""
+_ARGUMENT = msgspec.json.Decoder(dict[str, object])
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values over time: from each time on, until the next. label: of what. device: id, -1 the host or none. time_ns ascending."""
+
+    label: str
+    unit: str
+    device: int
+    time_ns: Ints
+    value: Floats
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """A stretch of a counter: times (ns), and the lowest, highest and last value from each on. before: value at its begin, NaN unknown.
+
+    exact: every sample is a point of its own.
+    """
+
+    time_ns: Ints
+    low: Floats
+    high: Floats
+    last: Floats
+    before: float
+    exact: bool
+
+
+def series_of(capture: Capture) -> list[Series]:
+    """Returns the counters of a recording, those of memory first."""
+    return [*_memory(capture), *_samples(capture)][:MOST_SERIES]
+
+
+def bucketed(series: Series, z: int, begin: int, end: int, most: int = 1024) -> Buckets:
+    """Returns a counter in a window: every sample where there are at most `most`, else lowest, highest and last per bucket of `2^z` ns."""
+    low, high = (int(i) for i in np.searchsorted(series.time_ns, (begin, end), "left"))
+    time, value = series.time_ns[low:high], series.value[low:high]
+    before = float(series.value[low - 1]) if low else float("nan")
+    if high - low <= most:
+        return Buckets(time, value, value, value, before, True)
+    bucket = time >> z
+    first = np.flatnonzero(np.append(True, bucket[1:] != bucket[:-1]))
+    last = np.append(first[1:], len(time)) - 1
+    return Buckets(bucket[first] << z, np.minimum.reduceat(value, first), np.maximum.reduceat(value, first), value[last], before, False)
+
+
+def _memory(capture: Capture) -> list[Series]:
+    table = capture.tables["memory"]
+    if not len(table):
+        return []
+    out = []
+    kind, device = table["device_type"].to_numpy(), table["device_id"].to_numpy()
+    for type_, number in sorted(set(zip(kind.tolist(), device.tolist(), strict=True)), key=lambda k: (k[0] == _CPU, k)):
+        rows = np.flatnonzero((kind == type_) & (device == number))
+        rows = rows[np.argsort(table["time_ns"].to_numpy()[rows], kind="stable")]
+        where = "host memory" if type_ == _CPU else "memory"
+        for column, word in (("total_allocated", "allocated"), ("total_reserved", "reserved")):
+            value = table[column].to_numpy()[rows].astype(np.float64)
+            known = value >= 0
+            if known.any() and value[known].any():
+                time = table["time_ns"].to_numpy()[rows[known]]
+                out.append(Series(f"{where} {word}", "B", -1 if type_ == _CPU else number, time, value[known]))
+    return out
+
+
+def _samples(capture: Capture) -> list[Series]:
+    table = capture.tables["instants"]
+    rows = np.flatnonzero(arrays.where(table["phase"], lambda phase: phase == "C")) if len(table) else np.zeros(0, np.int64)
+    if not len(rows):
+        return []
+    rows = rows[np.argsort(table["time_ns"].to_numpy()[rows], kind="stable")]
+    text = arrays.coded(table["args"])
+    parsed = {code: _values(str(text.categories[code])) for code in np.unique(text.codes[rows]).tolist() if code >= 0}
+    names, time = arrays.coded(table["name"]), table["time_ns"].to_numpy()
+    found: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+    for row, name, code in zip(rows.tolist(), names.codes[rows].tolist(), text.codes[rows].tolist(), strict=True):
+        for key, value in parsed.get(code, {}).items():
+            place = (str(names.categories[name]) if name >= 0 else "", key)
+            if place not in found and len(found) >= MOST_SERIES:
+                continue
+            times, values = found.setdefault(place, ([], []))
+            times.append(int(time[row]))
+            values.append(value)
+    return [
+        Series(name if key in ("value", name) else f"{name} {key}".strip(), "", -1, np.array(times, np.int64), np.array(values))
+        for (name, key), (times, values) in found.items()
+    ]
+
+
+def _values(text: str) -> dict[str, float]:
+    """Returns the numbers among the arguments of a counter sample."""
+    try:
+        found = _ARGUMENT.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    out = {}
+    for key, value in found.items():
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
+            out[key] = float(value)
+    return out

@@ -1,0 +1,180 @@
+"""Numbers the events of all tables of a recording in one row of ids, with their times, their names and what kind of work they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time.breakdown import classes
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Rows
+
+Ids = npt.NDArray[np.uint32]
+
+TABLES: Final = ("host", "device", "annotations_device", "sync", "instants")
+"""Ids begin with the rows of the first table, go on with those of the second, and so on."""
+
+COMPUTE, COMMUNICATION, MEMCPY, MEMSET = range(4)
+OPERATOR, ANNOTATION, CALL, FRAME, MODULE, OTHER = range(4, 10)
+SYNC, INSTANT = 10, 11
+
+CATEGORIES: Final = (
+    ("compute", "Compute", "compute"),
+    ("communication", "Communication", "communication"),
+    ("memcpy", "Copies", "memcpy"),
+    ("memset", "Memset", "memset"),
+    ("operator", "Operators", "host"),
+    ("annotation", "Annotations", "accent"),
+    ("call", "Runtime and driver calls", "host"),
+    ("frame", "Python functions", "line-strong"),
+    ("module", "Modules", "accent"),
+    ("other", "Other host events", "other"),
+    ("sync", "Synchronization", "idle"),
+    ("instant", "Instants", "warn"),
+)
+"""Name, label, member of the palette."""
+HOST_CATEGORY: Final = np.array([OPERATOR, ANNOTATION, CALL, FRAME, MODULE, OTHER], np.int64)
+"""By kind of a host row."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Distinct pairs of name and category. text: names; category: index into CATEGORIES per name."""
+
+    text: list[str]
+    category: npt.NDArray[np.uint8]
+
+
+class Events:
+    """The events of one recording by id."""
+
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+        self.counts = [len(capture.tables[name]) for name in TABLES]
+        self.bases = np.concatenate(([0], np.cumsum(self.counts))).astype(np.int64)
+
+    def __len__(self) -> int:
+        return int(self.bases[-1])
+
+    def base(self, table: str) -> int:
+        """Returns the id of the first row of a table."""
+        return int(self.bases[TABLES.index(table)])
+
+    def place(self, event: int) -> tuple[str, int]:
+        """Returns table and row of an event. IndexError for an id that there is not."""
+        if not 0 <= event < len(self):
+            raise IndexError(event)
+        table = int(np.searchsorted(self.bases, event, "right")) - 1
+        return TABLES[table], event - int(self.bases[table])
+
+    @cached_property
+    def _times(self) -> list[tuple[Ints, Ints]]:
+        out = []
+        for name in TABLES:
+            table = self.capture.tables[name]
+            start = table["time_ns" if name == "instants" else "start_ns"].to_numpy()
+            out.append((start, np.zeros(len(start), np.int64) if name == "instants" else table["duration_ns"].to_numpy()))
+        return out
+
+    def times(self, ids: Ids) -> tuple[Ints, Ints]:
+        """Returns start and duration of events, ns."""
+        if not len(ids):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        low, high = (int(np.searchsorted(self.bases, int(i), "right")) - 1 for i in (ids.min(), ids.max()))
+        if low == high:  # the common case: a lane is of one table
+            rows = ids - np.uint32(self.bases[low])
+            start, duration = self._times[low]
+            return start[rows], duration[rows]
+        start, duration = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
+        for table in range(low, high + 1):
+            here = (ids >= self.bases[table]) & (ids < self.bases[table + 1])
+            rows = ids[here] - np.uint32(self.bases[table])
+            start[here], duration[here] = self._times[table][0][rows], self._times[table][1][rows]
+        return start, duration
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _coded(self) -> tuple[Names, list[npt.NDArray[np.int32]]]:
+        """Returns the names, and per table the id by name code and category; the last row of each stands for no name."""
+        text: list[str] = []
+        category: list[npt.NDArray[np.uint8]] = []
+        lookups = []
+        for name in TABLES:
+            column = arrays.coded(self.capture.tables[name]["name"])
+            words = len(column.categories)
+            lookup = np.full((words + 1, len(CATEGORIES)), -1, np.int32)
+            if len(column.codes):
+                key = column.codes.astype(np.int64) % (words + 1) * len(CATEGORIES) + self._category_of(name)
+                used = np.flatnonzero(np.bincount(key, minlength=lookup.size))
+                lookup.flat[used] = len(text) + np.arange(len(used), dtype=np.int32)
+                word = used // len(CATEGORIES)
+                spelled = column.categories.take(np.minimum(word, max(words - 1, 0))).tolist() if words else [""] * len(used)
+                text += [str(one) if code < words else "" for one, code in zip(spelled, word.tolist(), strict=True)]
+                category.append((used % len(CATEGORIES)).astype(np.uint8))
+            lookups.append(lookup)
+        return Names(text, np.concatenate(category) if category else np.zeros(0, np.uint8)), lookups
+
+    def _category_of(self, name: str) -> npt.NDArray[np.integer] | int:
+        table = self.capture.tables[name]
+        if name == "host":
+            found: npt.NDArray[np.int64] = HOST_CATEGORY[table["kind"].to_numpy()]
+            return found
+        if name == "device":
+            kind = classes(self.capture).astype(np.int64)  # computation, communication, memcpy: as CATEGORIES begins
+            return np.where(table["kind"].to_numpy() == S.MEMSET, MEMSET, kind)
+        return {"annotations_device": ANNOTATION, "sync": SYNC, "instants": INSTANT}[name]
+
+    @property
+    def names(self) -> Names:
+        return self._coded[0]
+
+    def name_ids(self, ids: Ids) -> Rows:
+        """Returns the place in `names` per event."""
+        out = np.zeros(len(ids), np.int32)
+        if not len(ids):
+            return out
+        low, high = (int(np.searchsorted(self.bases, int(i), "right")) - 1 for i in (ids.min(), ids.max()))
+        for table in range(low, high + 1):
+            here: slice | npt.NDArray[np.bool_] = slice(None)
+            if low != high:
+                here = (ids >= self.bases[table]) & (ids < self.bases[table + 1])
+            out[here] = self._name_ids(table, ids[here] - np.uint32(self.bases[table]))
+        return out
+
+    def _name_ids(self, table: int, rows: npt.NDArray[np.integer]) -> Rows:
+        lookup = self._coded[1][table]
+        frame = self.capture.tables[TABLES[table]]
+        code = arrays.coded(frame["name"]).codes[rows].astype(np.int64)
+        category = self._category_of(TABLES[table])
+        found: Rows = lookup[code, category if isinstance(category, int) else self._kept_category(table)[rows]]
+        return found
+
+    def _kept_category(self, table: int) -> npt.NDArray[np.uint8]:
+        key = ("timeline.category", table)
+        made: npt.NDArray[np.uint8] = memo(self.capture, key, lambda: np.asarray(self._category_of(TABLES[table]), np.uint8))
+        return made
+
+    def all_name_ids(self) -> Rows:
+        """Returns the place in `names` of every event, by id."""
+        return np.concatenate([self._name_ids(table, np.arange(count)) for table, count in enumerate(self.counts)])
+
+
+def events_of(capture: Capture) -> Events:
+    """Returns the events of a recording, numbered once."""
+    return memo(capture, ("timeline.events",), lambda: Events(capture))
+
+
+def column_text(frame: pd.DataFrame, column: str, row: int) -> str:
+    """Returns the text of one cell of a dictionary-encoded column, "" for none."""
+    coded = arrays.coded(frame[column])
+    code = int(coded.codes[row])
+    return str(coded.categories[code]) if code >= 0 else ""

@@ -1,0 +1,326 @@
+"""Arranges the events of a recording in tracks and lanes: threads by process, streams, ranges and synchronization by device, instants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.metrics.time.breakdown import CLASSES, classes, device_word
+from tb_sol_plugin.metrics.timeline.events import CATEGORIES, Events, Ids
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Rows
+from tb_sol_plugin.tables.lanes import lanes, overlapping
+from tb_sol_plugin.tables.tree import preorder
+
+Kind = Literal["worker", "process", "device", "thread", "stream", "annotations", "sync", "instants", "counter"]
+GROUPS: Final = ("worker", "process", "device")
+"""Kinds that hold other tracks; of them a summary is shown."""
+_AUTOGRAD: Final = "autograd::engine::"
+_FEW_STREAMS: Final = 8
+_WORDS: Final = {"computation": "compute", "communication": "communication", "memcpy": "copies"}
+
+
+@dataclass
+class Track:
+    """A group of rows of the timeline. lanes: of its events, from `first_lane` on among those of the recording; 0 of a group.
+
+    path: where it is, stable over recordings of one job. parent: place among the tracks, -1 for none. detail: a second, quieter label.
+    launches: device events that this thread launched. open: shown at first. category: index into CATEGORIES of most of its time, or -1.
+    series: of a counter, its place among the recording's counters.
+    """
+
+    kind: Kind
+    label: str
+    path: str
+    parent: int = -1
+    detail: str = ""
+    pid: str = ""
+    tid: str = ""
+    device: int = -1
+    stream: int = -1
+    first_lane: int = 0
+    lanes: int = 0
+    events: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    launches: int = 0
+    category: int = -1
+    open: bool = True
+    series: int = -1
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    children: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """Tracks, parents first, and the events in lanes. order: event ids by lane, then start; lane i has `order[bounds[i]:bounds[i + 1]]`."""
+
+    tracks: list[Track]
+    order: Ids
+    bounds: Ints
+
+
+@dataclass
+class _Part:
+    """Events of one table, and the group (thread, stream) of each, numbered from 0. rows: by group, then lane, then start."""
+
+    rows: Ints
+    group: Rows
+    lane: Rows
+
+
+@dataclass(frozen=True)
+class _Thread:
+    """A host thread. row: of `threads`. launches: device events that it launched. autograd: it runs the backward pass."""
+
+    row: int
+    pid: str
+    tid: str
+    process: str
+    name: str
+    events: int
+    instants: int
+    launches: int
+    autograd: bool
+
+
+def arrange(capture: Capture, events: Events) -> Arranged:
+    """Returns the tracks of a recording and which events are in which lane. Every event of a table of events is in exactly one lane."""
+    return _Builder(capture, events).made()
+
+
+class _Builder:
+    def __init__(self, capture: Capture, events: Events) -> None:
+        self.capture, self.events = capture, events
+        self.root = capture.worker or (f"rank {capture.facts.rank}" if capture.facts.rank is not None else "worker")
+        self.tracks: list[Track] = []
+        self.order: list[Ids] = []
+        self.counts: list[Ints] = []
+        self.lanes = 0
+        self.names: dict[str, int] = {}
+
+    def made(self) -> Arranged:
+        root = self._add(Track("worker", self.root, self.root))
+        self._devices(root)
+        self._processes(root)
+        counts = np.concatenate(self.counts) if self.counts else np.zeros(0, np.int64)
+        bounds = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        order = np.concatenate(self.order) if self.order else np.zeros(0, np.uint32)
+        return Arranged(self.tracks, order, bounds)
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    def _devices(self, root: int) -> None:
+        device = self.capture.device
+        parts = {
+            "stream": self._by_stream("device", device["device"].to_numpy(), device["stream"].to_numpy()),
+            "annotations": self._by_stream("annotations_device"),
+            "sync": self._by_stream("sync"),
+        }
+        ids = sorted({d for found, _ in parts.values() for d, _ in found}, key=lambda d: (d < 0, d))
+        kind = classes(self.capture)
+        for number in ids:
+            word = device_word(self.capture)
+            label = (f"{word[0].upper()}{word[1:]} {number}" if number >= 0 else f"{word[0].upper()}{word[1:]} not recorded")
+            model = next((d.name for d in self.capture.facts.devices if d.id == number), "")
+            group = self._add(Track("device", label, self._path(root, label), root, detail=model, device=number))
+            for name, what in (("annotations", "ranges"), ("stream", ""), ("sync", "synchronization")):
+                found, part = parts[name]
+                for place, (device_id, stream) in enumerate(found):
+                    if device_id != number:
+                        continue
+                    text = f"stream {stream}" if stream >= 0 else "no stream"
+                    track = Track(
+                        name, text if not what else f"{text} {what}", "", group, device=number, stream=stream,  # type: ignore[arg-type]
+                        open=name == "stream",
+                    )  # fmt: skip
+                    rows = self._lanes_of(part, place)
+                    if name == "stream":
+                        track.detail, track.category = self._work(kind[rows], device["duration_ns"].to_numpy()[rows])
+                    self._add(track, part, place, {"annotations": "annotations_device", "stream": "device"}.get(name, name))
+
+    def _processes(self, root: int) -> None:
+        part, marks = _Part(*self._host_lanes()), self._instants()
+        threads = self._threads(part, marks)
+        main = next((t.row for t in threads if not t.autograd), -1)
+        for pid in dict.fromkeys(t.pid for t in threads):
+            mine = [t for t in threads if t.pid == pid]
+            label = next((t.process for t in mine if t.process), "") or (pid if pid and not pid.lstrip("-").isdigit() else "process")
+            group = self._add(
+                Track(
+                    "process", label, self._path(root, f"{label} {pid}".strip()), root, detail=f"pid {pid}" if pid.isdigit() else "",
+                    pid=pid, open=any(t.launches or t.row == main for t in mine),
+                )
+            )  # fmt: skip
+            for t in mine:
+                self._add_thread(group, t, t.row == main, part, marks)
+        if (part.group < 0).any() or (marks.group < 0).any():
+            group = self._add(Track("process", "no thread", self._path(root, "no thread"), root, open=False))
+            if (part.group < 0).any():
+                self._add(Track("thread", "events of no thread", "", group, open=False), part, -1, "host")
+            if (marks.group < 0).any():
+                self._add(Track("instants", "instants of no thread", "", group, open=False), marks, -1, "instants")
+
+    def _add_thread(self, group: int, t: _Thread, main: bool, part: _Part, marks: _Part) -> None:
+        label = "autograd" if t.autograd else "main" if main else _plain(t.name, t.tid) or "thread"
+        if t.events:
+            track = Track(
+                "thread", label, self._path(group, f"thread {t.tid}"), group, detail=f"thread {t.tid}", pid=t.pid, tid=t.tid,
+                launches=t.launches, open=bool(t.launches) or main,
+            )  # fmt: skip
+            self._add(track, part, t.row, "host")
+        if t.instants:
+            self._add(Track("instants", f"{label} instants", "", group, pid=t.pid, tid=t.tid, open=False), marks, t.row, "instants")
+
+    def _threads(self, part: _Part, marks: _Part) -> list[_Thread]:
+        """Returns the threads that have events, those that launched most device work first, then those with most events."""
+        table = self.capture.tables["threads"]
+        count = len(table)
+        thread, call = self.capture.host["thread"].to_numpy(), self.capture.device["call"].to_numpy()
+        launches = np.bincount(thread[call[call >= 0]], minlength=count)
+        events, instants = (np.bincount(one.group[one.group >= 0], minlength=count) for one in (part, marks))
+        autograd = self._autograd(thread, count)
+        columns = (table[c].astype(str).tolist() for c in ("process", "thread", "process_name", "thread_name"))
+        out = [
+            _Thread(i, *texts, int(events[i]), int(instants[i]), int(launches[i]), bool(autograd[i]))
+            for i, texts in enumerate(zip(*columns, strict=True))
+            if events[i] or instants[i]
+        ]
+        return sorted(out, key=lambda t: (-t.launches, -t.events, t.row))
+
+    def _instants(self) -> _Part:
+        """Returns the instants by thread and time; samples of counters are none."""
+        table = self.capture.tables["instants"]
+        rows = np.flatnonzero(~arrays.where(table["phase"], lambda phase: phase == "C")) if len(table) else np.zeros(0, np.int64)
+        thread = table["thread"].to_numpy()
+        rows = rows[np.lexsort((table["time_ns"].to_numpy()[rows], thread[rows]))]
+        return _Part(rows, thread[rows], np.zeros(len(rows), np.int32))
+
+    def _autograd(self, thread: Rows, count: int) -> npt.NDArray[np.bool_]:
+        """Returns which threads run the backward pass: half of their root operators are those of its engine."""
+        host = self.capture.host
+        backward = self.capture.tables["backward"]["backward"].to_numpy()
+        roots = np.flatnonzero(host["parent"].to_numpy() < 0)
+        engine = arrays.where(host["name"], lambda name: name.startswith(_AUTOGRAD))[roots]
+        at = np.maximum(thread[roots], 0)
+        own = np.bincount(at, engine, minlength=count) * 2 > np.bincount(at, minlength=count)
+        at = np.maximum(thread[backward[backward >= 0]], 0)  # recordings before 2021 have no ranges of the engine
+        return np.asarray(own | (np.bincount(at, minlength=count) * 2 > np.bincount(np.maximum(thread[roots], 0), minlength=count)), np.bool_)
+
+    # -- lanes ---------------------------------------------------------------------------------------------------------
+
+    def _host_lanes(self) -> tuple[Ints, Rows, Rows]:
+        """Returns (row, thread, lane) by thread, lane, start: the depth in the tree; where events overlap in part, the first free lane."""
+        host = self.capture.host
+        thread, start = host["thread"].to_numpy(), host["start_ns"].to_numpy()
+        end = start + host["duration_ns"].to_numpy()
+        lane = host["depth"].to_numpy()
+        if host["clipped"].to_numpy().any():
+            lane = lane.copy()
+            odd = np.zeros(int(thread.max()) + 2, np.bool_)
+            odd[thread[host["clipped"].to_numpy()]] = True
+            rows = np.flatnonzero(odd[thread])
+            lane[rows] = lanes(thread[rows], start[rows], end[rows])
+        return _sorted(np.arange(len(host)), thread, lane)
+
+    def _by_stream(self, name: str, device: Ints | None = None, stream: Ints | None = None) -> tuple[list[tuple[int, int]], _Part]:
+        """Returns the streams of a table as (device, stream), ascending, and its rows in lanes by them."""
+        table = self.capture.tables[name]
+        device = table["device"].to_numpy() if device is None else device
+        stream = table["stream"].to_numpy() if stream is None else stream
+        if not len(table):
+            none = np.zeros(0, np.int32)
+            return [], _Part(np.zeros(0, np.int64), none, none)
+        code, first = arrays.factorize([device, stream])
+        places = np.lexsort((stream[first], device[first]))
+        rank = np.empty(len(places), np.int32)
+        rank[places] = np.arange(len(places), dtype=np.int32)
+        group = rank[code]
+        start = table["start_ns"].to_numpy()
+        end = start + table["duration_ns"].to_numpy()
+        rows = preorder(group, start, end, np.zeros(len(start), np.int8))
+        lane = lanes(group[rows], start[rows], end[rows])
+        found = [(int(device[i]), int(stream[i])) for i in first[places].tolist()]
+        return found, _Part(*_sorted(rows, group[rows], lane))
+
+    def _lanes_of(self, part: _Part, place: int) -> Ints:
+        low, high = np.searchsorted(part.group, (place, place + 1))
+        return part.rows[int(low) : int(high)]
+
+    def _work(self, kind: npt.NDArray[np.int8], duration: Ints) -> tuple[str, int]:
+        """Returns a word for what a stream does and the category of most of its time."""
+        time = np.bincount(kind, np.maximum(duration, 1), minlength=len(CLASSES))
+        most = int(time.argmax())
+        return (_WORDS[CLASSES[most]] if time[most] >= 0.9 * time.sum() else "mixed"), most
+
+    # -- tracks --------------------------------------------------------------------------------------------------------
+
+    def _path(self, parent: int, label: str) -> str:
+        return f"{self.tracks[parent].path}/{label}"
+
+    def _add(self, track: Track, part: _Part | None = None, place: int = 0, table: str = "") -> int:
+        """Append a track, with the events of a group where one is given, and count it into those above it. Returns its place."""
+        track.path = track.path or self._path(track.parent, track.label)
+        again = self.names[track.path] = self.names.get(track.path, 0) + 1
+        if again > 1:
+            track.path += f" ({again})"
+        at = len(self.tracks)
+        self.tracks.append(track)
+        if track.parent >= 0:
+            self.tracks[track.parent].children.append(at)
+        if part is None:
+            return at
+        low, high = (int(i) for i in np.searchsorted(part.group, (place, place + 1)))
+        ids = (part.rows[low:high] + self.events.base(table)).astype(np.uint32)
+        counts = np.bincount(part.lane[low:high])
+        self.order.append(ids)
+        self.counts.append(counts)
+        track.first_lane, track.lanes, track.events = self.lanes, len(counts), len(ids)
+        self.lanes += len(counts)
+        if len(ids):
+            start, duration = self.events.times(ids)
+            track.first_ns, track.last_ns = int(start.min()), int((start + duration).max())
+        above, empty = track.parent, not len(ids)
+        while above >= 0 and not empty:
+            one = self.tracks[above]
+            one.first_ns = track.first_ns if not one.events else min(one.first_ns, track.first_ns)
+            one.last_ns = track.last_ns if not one.events else max(one.last_ns, track.last_ns)
+            one.events += track.events
+            one.launches += track.launches
+            above = one.parent
+        return at
+
+
+def _sorted(rows: Ints, group: Rows, lane: Rows) -> tuple[Ints, Rows, Rows]:
+    """Returns rows, groups and lanes by group and lane, else in order."""
+    if not len(rows):
+        return rows.astype(np.int64), group.astype(np.int32), lane.astype(np.int32)
+    wide = int(lane.max()) + 1
+    key = (group.astype(np.int64) + 1) * wide + lane
+    if wide * (int(group.max()) + 2) <= 2**16:
+        key = key.astype(np.uint16)  # a stable sort of short integers takes linear time
+    order = np.argsort(key, kind="stable")
+    return rows[order], group[order].astype(np.int32), lane[order].astype(np.int32)
+
+
+def _plain(name: str, tid: str) -> str:
+    """Returns the name of a thread where it says more than its number; kineto writes `thread 123 (name)`."""
+    inner = re.fullmatch(r"thread -?\d+ \((.*)\)", name)
+    name = inner[1] if inner else name
+    return "" if name in (tid, f"thread {tid}") else name
+
+
+def shown_categories() -> Sequence[tuple[str, str, str]]:
+    """Returns name, label and color of each category."""
+    return CATEGORIES
+
+
+__all__ = ["GROUPS", "Arranged", "Track", "arrange", "overlapping", "shown_categories"]

@@ -1,0 +1,107 @@
+"""Writes tiles of the timeline in bytes: columns of items, a difference and a byte plane at a time, so that gzip finds what repeats.
+
+Layout, little endian: `SLT1`, length of the header (uint32), the header as JSON padded with spaces to 4 bytes, then per block its columns
+in order, each padded to 4. Times are in units of `2^shift` ns after the begin of the tile. `docs/http-api.md` describes every column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.metrics.timeline.counters import Buckets
+from tb_sol_plugin.tables.pyramid import TILE, Items
+
+MAGIC: Final = b"SLT1"
+VERSION: Final = 1
+_SHARP: Final = 19
+"""Level up to which a tile's positions fit exactly into 32 bits."""
+_MOST: Final = 65_535
+
+
+@dataclass(frozen=True)
+class Block:
+    """One track of one tile: its entry in the header, without `offset`, and its bytes."""
+
+    header: dict[str, Any]
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + 400 + 6 * len(self.header.get("names", ())) + 4 * len(self.header.get("lanes", ()))
+
+
+def join(z: int, blocks: Iterable[Block]) -> bytes:
+    """Returns the bytes of some blocks of level z."""
+    offset, headers, bodies = 0, [], []
+    for block in blocks:
+        headers.append({**block.header, "offset": offset})
+        bodies.append(block.body)
+        offset += len(block.body)
+    header = msgspec.json.encode({"v": VERSION, "z": z, "blocks": headers})
+    header += b" " * (-len(header) % 4)
+    return b"".join((MAGIC, len(header).to_bytes(4, "little"), header, *bodies))
+
+
+def slices(i: int, track: int, z: int, lanes: Sequence[Items], names: npt.NDArray[np.integer], shifted: int = 0) -> Block:
+    """Returns the block of a track of events. lanes: items of each in ns after the tile's begin less `shifted`. names: name id per item."""
+    start, end, event, count, busy = (
+        np.concatenate([getattr(one, column) for one in lanes]) if lanes else np.zeros(0, np.int64)
+        for column in ("start", "end", "event", "count", "busy")
+    )
+    start, end = start + shifted, end + shifted
+    whole = bool((count == 1).all())
+    shift = 0 if whole and z <= _SHARP else max(0, z - 8)
+    width = 1 << (z + TILE)
+    low = np.maximum(start, -width) >> shift
+    high = np.maximum(np.minimum(end, 2 * width) >> shift, low + 1)
+    used, place = np.unique(names, return_inverse=True)
+    name_bytes = 2 if len(used) <= _MOST + 1 else 4
+    share = np.where(end > start, 255 * busy // np.maximum(end - start, 1), 255)
+    columns = (
+        _planes(np.diff(low, prepend=0).astype(np.int32)),
+        _planes((high - low).astype(np.uint32)),
+        _planes(np.diff(event.astype(np.int64), prepend=0).astype(np.uint32)),
+        _planes(place.astype(np.uint16 if name_bytes == 2 else np.uint32)),
+        _planes(np.minimum(count, _MOST).astype(np.uint16)),
+        np.clip(share, 0, 255).astype(np.uint8).tobytes(),
+    )
+    header = {
+        "i": i, "track": track, "kind": "slices", "shift": shift, "items": len(start), "lanes": [len(one) for one in lanes],
+        "names": used.tolist(), "name_bytes": name_bytes, "complete": whole and shift == 0,
+    }  # fmt: skip
+    return Block(header, b"".join(map(_padded, columns)))
+
+
+def counter(i: int, track: int, z: int, points: Buckets, begin: int) -> Block:
+    """Returns the block of a counter. begin: of the tile, on the counter's clock."""
+    shift = 0 if points.exact and z <= _SHARP else max(0, z - 8)
+    time = ((points.time_ns - begin) >> shift).astype(np.uint32)
+    known = points.before == points.before
+    header = {
+        "i": i, "track": track, "kind": "counter", "shift": shift, "items": len(time), "exact": points.exact and shift == 0,
+        "before": points.before if known else None, "complete": points.exact and shift == 0,
+    }  # fmt: skip
+    values = (one.astype("<f8").tobytes() for one in (points.low, points.high, points.last))
+    return Block(header, b"".join((time.astype("<u4").tobytes(), *values)))
+
+
+def summary(i: int, track: int, columns: Sequence[npt.NDArray[np.uint8]]) -> Block:
+    """Returns the block of a group: category, busy share and depth per bucket."""
+    header = {"i": i, "track": track, "kind": "summary", "shift": 0, "items": len(columns[0]), "complete": False}
+    return Block(header, b"".join(_padded(column.tobytes()) for column in columns))
+
+
+def _planes(values: npt.NDArray[np.integer]) -> bytes:
+    """Returns all lowest bytes, then all second ones, and so on."""
+    width = values.dtype.itemsize
+    return np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<")).view(np.uint8).reshape(-1, width).T).tobytes()
+
+
+def _padded(body: bytes) -> bytes:
+    return body + b"\0" * (-len(body) % 4)

@@ -1,0 +1,441 @@
+"""Serves the timeline: its tracks, tiles of merged events, single events, search and links between events.
+
+A tile holds what can be seen: its size is bound by pixels, not by events. Tiles carry the fingerprint of the recordings they are of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+from flask import Blueprint, Response, request
+
+from tb_sol_plugin.errors import BadQuery, Changed, NotFound
+from tb_sol_plugin.metrics.timeline import counters, find, links
+from tb_sol_plugin.metrics.timeline.detail import detail
+from tb_sol_plugin.metrics.timeline.phases import bands
+from tb_sol_plugin.metrics.timeline.summary import NOTHING
+from tb_sol_plugin.metrics.timeline.timeline import VERSION, Timeline, timeline_of
+from tb_sol_plugin.metrics.timeline.tracks import GROUPS, shown_categories
+from tb_sol_plugin.metrics.timeline.workers import METHODS, Workers
+from tb_sol_plugin.store.cache import cache_key
+from tb_sol_plugin.store.options import Memo
+from tb_sol_plugin.tables.pyramid import TILE, Items
+from tb_sol_plugin.web import tiles
+from tb_sol_plugin.web import timeline_wire as shapes
+from tb_sol_plugin.web.context import context, limits_asked, only, wait_asked
+from tb_sol_plugin.web.http import pack, pack_json, reply
+
+timeline_api = Blueprint("timeline", __name__, url_prefix="/api/v1/timeline")
+
+MOST_TILES: Final = 8
+MOST_TRACKS: Final = 64
+MOST_WORKERS: Final = 64
+MOST_EVENTS: Final = 1_000
+MOST_FLOWS: Final = 2_000
+MOST_NAMES: Final = 10_000
+COARSEST: Final = 52
+_WHICH: Final = ("run", "worker", "span", "wait", "fp")
+_FOREVER: Final = "private, max-age=31536000, immutable"
+_BINARY: Final = "application/octet-stream"
+
+
+class Shown:
+    """The timelines of a request, and the name of their state."""
+
+    def __init__(self, workers: Workers, fingerprint: str) -> None:
+        self.workers = workers
+        self.fingerprint = fingerprint
+
+
+def shown() -> Shown:
+    """Returns the timelines that run, worker and span name; several workers of one run stand under each other. StillLoading; Changed."""
+    store = context().store
+    names = request.args.getlist("worker") or [""]
+    spans = request.args.getlist("span") or [""]
+    if len(names) > MOST_WORKERS:
+        raise BadQuery(f"{len(names)} workers", hint=f"choose at most {MOST_WORKERS}", field="worker")
+    wanted = [(worker, spans[i] if i < len(spans) else "") for i, worker in enumerate(names)]
+    recordings = [store.recording(request.args.get("run", ""), worker, span) for worker, span in wanted]
+    captures = [store.capture(one, wait_asked()) for one in recordings]
+    state = repr((VERSION, [(cache_key(one), capture.attached_state) for one, capture in zip(recordings, captures, strict=True)]))
+    fingerprint = hashlib.blake2b(state.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
+    if request.args.get("fp", fingerprint) != fingerprint:
+        raise Changed("the recording has changed since this timeline was shown", hint="request api/v1/timeline again", field="fp")
+    return Shown(_joined([timeline_of(capture) for capture in captures]), fingerprint)
+
+
+def _joined(timelines: list[Timeline]) -> Workers:
+    first = timelines[0]
+    key = ("timeline.workers", tuple(id(t) for t in timelines))
+    kept = first.capture.memo.get(key)
+    if not isinstance(kept, Workers):
+        kept = first.capture.memo[key] = Workers(timelines)
+    return kept
+
+
+def _blocks() -> Memo[tiles.Block]:
+    return context().tiles
+
+
+@timeline_api.get("")
+def timeline() -> Response:
+    """Returns tracks, steps, phases and categories of the timeline."""
+    only(*_WHICH)
+    seen = shown()
+    made = context().memo.get(("timeline", seen.fingerprint), lambda: pack_json(_timeline(seen)))
+    return reply(made, request)
+
+
+def _timeline(seen: Shown) -> shapes.TimelineShape:
+    w = seen.workers
+    tracks: list[shapes.TrackShape] = []
+    steps, phases, outliers, focus = [], [], [], []
+    for worker, (one, aligned) in enumerate(zip(w.timelines, w.alignment, strict=True)):
+        for local, t in enumerate(one.tracks):
+            parent = w.number(worker, t.parent) if t.parent >= 0 else -1
+            tracks.append(
+                shapes.TrackShape(
+                    w.number(worker, local), parent, t.path, t.kind, t.label, t.detail, worker, t.pid, t.tid, t.device, t.stream, t.lanes,
+                    t.events, t.first_ns + aligned.offset_ns, t.last_ns + aligned.offset_ns, t.low, t.high, t.unit, t.open, t.launches,
+                    t.category,
+                )
+            )  # fmt: skip
+        table, by = one.capture.steps, aligned.offset_ns
+        columns = zip(*(table[c].to_list() for c in ("number", "name", "host_start_ns", "host_end_ns", "complete")), strict=True)
+        steps += [shapes.StepShape(worker, str(name), n, a + by, b + by, bool(c)) for n, name, a, b, c in columns if n >= 0]
+        phases += [shapes.PhaseShape(worker, p.label, p.start_ns + by, p.end_ns + by, p.depth) for p in bands(one.capture)]
+        low, high, far = one.focus()
+        focus.append((low + by, high + by))
+        outliers += [shapes.OutlierShape(time + by, count) for time, count in far]
+    query = "&".join(f"{k}={_quoted(v)}" for k in ("run", "worker", "span") for v in request.args.getlist(k) if v)
+    origin = w.origin_ns
+    return shapes.TimelineShape(
+        origin_ns="" if origin is None else str(origin),
+        absolute=origin is not None,
+        span_ns=w.span_ns,
+        focus=(min(a for a, _ in focus), max(b for _, b in focus)),
+        outliers=outliers[:100],
+        fingerprint=seen.fingerprint,
+        alignment=[
+            shapes.AlignmentShape(a.worker, a.span, a.offset_ns, a.method, a.uncertainty_ns, METHODS[a.method]) for a in w.alignment
+        ],
+        tracks=tracks,
+        steps=steps,
+        phases=phases,
+        categories=[shapes.CategoryShape(*one) for one in shown_categories()],
+        events=sum(len(t.events) for t in w.timelines),
+        names=len(w.names),
+        names_url=f"api/v1/timeline/names?{query}&fp={seen.fingerprint}",
+    )
+
+
+def _quoted(value: str) -> str:
+    from urllib.parse import quote
+
+    return quote(value, safe="", errors="surrogatepass")
+
+
+@timeline_api.get("/names")
+def names() -> Response:
+    """Returns the distinct names of events."""
+    only(*_WHICH)
+    seen = shown()
+    w = seen.workers
+    made = context().memo.get(("timeline.names", seen.fingerprint), lambda: pack_json(shapes.NamesShape(w.names, w.name_categories)))
+    return reply(made, request, cache=_kept())
+
+
+def _kept() -> str:
+    return _FOREVER if request.args.get("fp") else "no-cache"
+
+
+# -- tiles -----------------------------------------------------------------------------------------------------------
+
+
+@timeline_api.get("/tiles")
+def tiles_of() -> Response:
+    """Returns tiles of some tracks, as bytes or as JSON."""
+    only(*_WHICH, "z", "i", "tracks", "format")
+    z = _whole("z", 0, COARSEST)
+    first, last = _range("i", request.args.get("i", "0"))
+    if last - first >= MOST_TILES:
+        raise BadQuery(f"{last - first + 1} tiles", hint=f"ask for at most {MOST_TILES}", field="i")
+    form = request.args.get("format", "binary")
+    if form not in ("binary", "json"):
+        raise BadQuery(f"no format {form[:40]!r}", hint="choose binary or json", field="format")
+    seen = shown()
+    wanted = _tracks(seen.workers, MOST_TRACKS)
+    if wanted is None:
+        raise BadQuery("parameter 'tracks' is missing", hint="give numbers and ranges of tracks as 0-5,9", field="tracks")
+    if form == "json":
+        found = [_columns(seen.workers, track, z, i) for i in range(first, last + 1) for track in wanted]
+        return reply(pack(msgspec.json.encode(shapes.TilesShape(tiles.VERSION, z, found))), request, cache=_kept())
+    blocks = _blocks()
+
+    def made() -> Iterator[tiles.Block]:
+        for i in range(first, last + 1):
+            for track in wanted:
+                yield blocks.get((seen.fingerprint, track, z, i), _maker(seen.workers, track, z, i))
+
+    return reply(pack(tiles.join(z, made()), _BINARY), request, cache=_kept())
+
+
+def _maker(workers: Workers, track: int, z: int, i: int) -> Callable[[], tiles.Block]:
+    return lambda: _block(workers, track, z, i)
+
+
+def _block(workers: Workers, track: int, z: int, i: int) -> tiles.Block:
+    one, shape, local, offset = workers.at(track)
+    begin = (i << (z + TILE)) - offset
+    if shape.kind in GROUPS:
+        return tiles.summary(i, track, one.summary(local).tile(begin + (np.arange(1025, dtype=np.int64) << z)))
+    if shape.series >= 0:
+        return tiles.counter(i, track, z, counters.bucketed(one.series[shape.series], z, begin, begin + (1 << (z + TILE))), begin)
+    lanes = _window(one, local, z, begin)
+    worker, _ = workers.worker_of(track)
+    events = np.concatenate([items.event for items in lanes]) if lanes else np.zeros(0, np.uint32)
+    moved = [Items(items.start - begin, items.end - begin, items.event, items.count, items.busy) for items in lanes]
+    return tiles.slices(i, track, z, moved, workers.name_ids(worker, events))
+
+
+def _window(one: Timeline, track: int, z: int, begin: int) -> list[Items]:
+    """Returns the items of a tile whose begin an offset may have moved off the edges of buckets."""
+    end = begin + (1 << (z + TILE))
+    low, high = begin >> z << z, -(-end >> z << z)
+    found = one.items(track, z, low, high)
+    if (low, high) == (begin, end):
+        return found
+    return [x.at((x.end > begin) & (x.start < end) | (x.start == x.end) & (x.start == begin)) for x in found]
+
+
+def _columns(workers: Workers, track: int, z: int, i: int) -> dict[str, object]:
+    one, shape, local, offset = workers.at(track)
+    begin = (i << (z + TILE)) - offset
+    out: dict[str, object] = {"i": i, "track": track}
+    if shape.kind in GROUPS:
+        category, busy, depth = one.summary(local).tile(begin + (np.arange(1025, dtype=np.int64) << z))
+        return out | {"kind": "summary", "none": NOTHING, "category": category.tolist(), "busy": busy.tolist(), "depth": depth.tolist()}
+    if shape.series >= 0:
+        p = counters.bucketed(one.series[shape.series], z, begin, begin + (1 << (z + TILE)))
+        before = p.before if p.before == p.before else None
+        values: dict[str, object] = {"min": p.low.tolist(), "max": p.high.tolist(), "last": p.last.tolist()}
+        return out | {"kind": "counter", "exact": p.exact, "before": before, "time_ns": (p.time_ns + offset).tolist()} | values
+    lanes = _window(one, local, z, begin)
+    worker, _ = workers.worker_of(track)
+    columns = ("start", "end", "event", "count", "busy")
+    found = {c: np.concatenate([np.zeros(0, np.int64), *(getattr(x, c) for x in lanes)]) for c in columns}
+    return out | {
+        "kind": "slices", "complete": bool((found["count"] == 1).all()), "lanes": [len(x) for x in lanes],
+        "start_ns": (found["start"] + offset).tolist(), "end_ns": (found["end"] + offset).tolist(), "event": found["event"].tolist(),
+        "name": workers.name_ids(worker, found["event"].astype(np.uint32)).tolist(), "count": found["count"].tolist(),
+        "busy_ns": found["busy"].tolist(),
+    }  # fmt: skip
+
+
+# -- single events ---------------------------------------------------------------------------------------------------
+
+
+@timeline_api.get("/event")
+def event() -> Response:
+    """Returns all that is known of one event, named by its id, or by its start and duration."""
+    only(*_WHICH, "track", "event", "start_ns", "duration_ns", "device_limits")
+    w = shown().workers
+    track = _track(w)
+    one, _, local, offset = w.at(track)
+    if request.args.get("event"):
+        number, exact = _whole("event", 0, len(one.events) - 1), True
+    else:
+        start, duration = _whole("start_ns", -(2**62), 2**62) - offset, _whole("duration_ns", 0, 2**62)
+        number = one.find(local, start, duration)
+        exact = number >= 0 and [int(x[0]) for x in one.events.times(np.array([number], np.uint32))] == [start, duration]
+    if number < 0:
+        raise NotFound(f"track {track} has no events", hint="choose a thread or a stream", field="track")
+    worker, _ = w.worker_of(track)
+    found = detail(one, number, limits_asked())
+    (shape,) = _events(w, worker, [number])
+    flows, count = _flows(w, worker, links.of_event(one, number), 100)
+    return reply(
+        pack_json(
+            shapes.DetailShape(
+                shape.track, shape.lane, number, shape.name, shape.category, shape.start_ns, shape.duration_ns, found.self_ns, found.depth,
+                exact, [shapes.FieldShape(f.label, f.value, f.unit, f.mark) for f in found.fields], found.arguments,
+                _events(w, worker, found.parents),
+                shapes.ChildrenShape(found.children, [shapes.ChildShape(*c) for c in found.child_names]), flows, count, found.links,
+            )
+        ),
+        request,
+        cache="no-cache",
+    )  # fmt: skip
+
+
+def _events(w: Workers, worker: int, ids: list[int]) -> list[shapes.EventShape]:
+    one, offset = w.timelines[worker], w.alignment[worker].offset_ns
+    found = np.array(ids, np.uint32)
+    start, duration = one.events.times(found)
+    track, lane = one.located(found) if len(found) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    names = one.events.names
+    place = one.events.name_ids(found).tolist()
+    return [
+        shapes.EventShape(e, w.number(worker, t), at, names.text[n], int(names.category[n]), a + offset, d, at)
+        for e, t, at, n, a, d in zip(ids, track.tolist(), lane.tolist(), place, start.tolist(), duration.tolist(), strict=True)
+    ]
+
+
+@timeline_api.get("/events")
+def events() -> Response:
+    """Returns the exact events of a track in a window, in order of time, a page at a time."""
+    only(*_WHICH, "track", "lane", "start_ns", "end_ns", "cursor", "limit")
+    w = shown().workers
+    track = _track(w)
+    one, shape, local, offset = w.at(track)
+    lane = _whole("lane", 0, max(shape.lanes - 1, 0)) if request.args.get("lane") else None
+    begin, end = _times(w)
+    limit = _whole("limit", 1, MOST_EVENTS, MOST_EVENTS)
+    after = _whole("cursor", 0, 2**40, 0)
+    found, _, _, _ = find.listed(one, local, lane, begin - offset, end - offset)
+    page = found[after : after + limit]
+    worker, _ = w.worker_of(track)
+    out = _events(w, worker, page.tolist())
+    host, parent = one.events.base("device"), one.capture.host["parent"].to_numpy()
+    for item in out:
+        item.parent = int(parent[item.event]) if item.event < host else -1
+    cursor = str(after + limit) if after + limit < len(found) else ""
+    return reply(pack_json(shapes.EventsShape(out, len(found), cursor)), request)
+
+
+@timeline_api.get("/search")
+def search() -> Response:
+    """Returns events by name: how many, where, and the next ones from a time on."""
+    only(*_WHICH, "names", "text", "start_ns", "end_ns", "tracks", "after_ns", "direction", "limit")
+    w = shown().workers
+    begin, end = _times(w)
+    limit = _whole("limit", 1, MOST_EVENTS, 100)
+    after = _whole("after_ns", -(2**62), 2**62, begin)
+    direction = request.args.get("direction", "next")
+    if direction not in ("next", "previous"):
+        raise BadQuery(f"no direction {direction[:40]!r}", hint="choose next or previous", field="direction")
+    given, text = request.args.get("names", ""), request.args.get("text", "")
+    if not given and not text:
+        raise BadQuery("nothing to search for", hint="give names (ids) or text", field="text")
+    ids = _numbers("names", given, len(w.names), MOST_NAMES) if given else None
+    wanted = _tracks(w, w.track_count)
+    total, histogram, tracks, hits = 0, np.zeros(find.BUCKETS, np.int64), [], []
+    for worker, one in enumerate(w.timelines):
+        offset = w.alignment[worker].offset_ns
+        local = find.matching(one.events.names.text, text) if ids is None else w.local_names(worker, np.array(ids))
+        mine = None if wanted is None else [t for number in wanted for at, t in [w.worker_of(number)] if at == worker]
+        found = find.search(one, local, mine, begin - offset, end - offset)
+        total += len(found.event)
+        histogram += np.array(found.histogram(begin - offset, end - offset), np.int64)
+        tracks += [shapes.TrackCount(w.number(worker, t), n) for t, n in found.per_track()]
+        at = int(np.searchsorted(found.start, after - offset, "left"))
+        chosen = found.event[at : at + limit] if direction == "next" else found.event[max(at - limit, 0) : at][::-1]
+        hits += _events(w, worker, chosen.tolist())
+    hits.sort(key=lambda hit: hit.start_ns, reverse=direction == "previous")
+    return reply(pack_json(shapes.HitsShape(total, tracks, histogram.tolist(), hits[:limit])), request)
+
+
+@timeline_api.get("/flows")
+def flows() -> Response:
+    """Returns links between events: of some events, or of a window; the longest latencies first."""
+    only(*_WHICH, "events", "start_ns", "end_ns", "kind")
+    w = shown().workers
+    kind = request.args.get("kind", "")
+    if kind and kind not in links.KINDS:
+        raise BadQuery(f"no kind {kind[:40]!r}", hint=f"choose {' or '.join(links.KINDS)}", field="kind")
+    chosen = [k for k in links.KINDS if k == kind or not kind]
+    out: list[shapes.FlowShape] = []
+    total = 0
+    given = request.args.get("events", "")
+    if given:
+        for one in given.split(",")[:MOST_EVENTS]:
+            track, _, number = one.partition(":")
+            worker, _ = w.worker_of(_number("events", track, 0, w.track_count - 1))
+            timeline = w.timelines[worker]
+            pairs = links.of_event(timeline, _number("events", number, 0, len(timeline.events) - 1))
+            found, count = _flows(w, worker, [p for p in pairs if p.kind in chosen], MOST_FLOWS)
+            out, total = out + found, total + count
+    else:
+        begin, end = _times(w)
+        for worker, timeline in enumerate(w.timelines):
+            offset = w.alignment[worker].offset_ns
+            found, count = _flows(w, worker, links.in_window(timeline, chosen, begin - offset, end - offset), MOST_FLOWS)
+            out, total = out + found, total + count
+    out.sort(key=lambda flow: -flow.latency_ns)
+    return reply(pack_json(shapes.FlowsShape(out[:MOST_FLOWS], total)), request)
+
+
+def _flows(w: Workers, worker: int, pairs: list[links.Pairs], most: int) -> tuple[list[shapes.FlowShape], int]:
+    """Returns the links with the longest latencies, and how many there are."""
+    out: list[shapes.FlowShape] = []
+    for one in pairs:
+        best = one.at(np.argsort(-one.latency, kind="stable")[:most])
+        source, target = (_events(w, worker, ids.tolist()) for ids in (best.source, best.target))
+        out += [
+            shapes.FlowShape(one.kind, _end(a), _end(b), ns) for a, b, ns in zip(source, target, best.latency.tolist(), strict=True)
+        ]
+    return out[:most], sum(len(one) for one in pairs)
+
+
+def _end(one: shapes.EventShape) -> shapes.FlowEnd:
+    return shapes.FlowEnd(one.event, one.track, one.lane, one.start_ns, one.start_ns + one.duration_ns, one.name)
+
+
+# -- parameters ------------------------------------------------------------------------------------------------------
+
+
+def _number(field: str, text: str, low: int, high: int) -> int:
+    try:
+        value = int(text) if len(text) <= 24 and text.isascii() else None
+    except ValueError:
+        value = None
+    if value is None or not low <= value <= high:
+        raise BadQuery(f"parameter {field!r} does not fit: {text[:40]!r}", hint=f"give a whole number from {low} to {high}", field=field)
+    return value
+
+
+def _whole(field: str, low: int, high: int, default: int | None = None) -> int:
+    text = request.args.get(field, "")
+    if not text and default is not None:
+        return default
+    return _number(field, text, low, high)
+
+
+def _range(field: str, text: str, high: int = 2**40) -> tuple[int, int]:
+    begin, dash, end = text.partition("-")
+    first = _number(field, begin, 0, high)
+    return first, _number(field, end, first, high) if dash else first
+
+
+def _numbers(field: str, text: str, count: int, most: int) -> list[int]:
+    """Returns the numbers of a list of numbers and ranges, all below `count`."""
+    out: list[int] = []
+    for part in text.split(","):
+        first, last = _range(field, part, max(count - 1, 0))
+        if len(out) + last - first >= most:
+            raise BadQuery(f"more than {most:,} {field}", hint="ask for fewer at a time", field=field)
+        out += range(first, last + 1)
+    return list(dict.fromkeys(out))
+
+
+def _tracks(w: Workers, most: int) -> list[int] | None:
+    text = request.args.get("tracks", "")
+    return _numbers("tracks", text, w.track_count, most) if text else None
+
+
+def _track(w: Workers) -> int:
+    return _whole("track", 0, w.track_count - 1)
+
+
+def _times(w: Workers) -> tuple[int, int]:
+    begin = _whole("start_ns", -(2**62), 2**62, 0)
+    end = _whole("end_ns", -(2**62), 2**62, w.span_ns)
+    if end < begin:
+        raise BadQuery("the window ends before it begins", hint="give end_ns at or after start_ns", field="end_ns")
+    return begin, end
+
+
