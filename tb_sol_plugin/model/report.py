@@ -326,10 +326,18 @@ class FindingsSection(Section, tag="findings"):
 
 
 class TimelineSection(Section, tag="timeline"):
-    """Lanes and events of one window; the data is fetched by window."""
+    """A stretch of the timeline; its events are fetched as tiles of what can be seen.
 
-    window_ns: tuple[int, int] = (0, 0)
-    source: str = ""
+    start_ns, end_ns: the window it opens with, ns since the start of the recording; None for everything. tracks: paths of those that are
+    shown, none for all. highlight: stretches to mark, each with a word. height: pixels of a small one inside another page; 0: as the
+    page needs.
+    """
+
+    start_ns: int | None = None
+    end_ns: int | None = None
+    tracks: list[str] = []
+    highlight: list[tuple[int, int, str]] = []
+    height: int = 0
 
 
 AnySection: TypeAlias = FactsSection | TableSection | FigureSection | FindingsSection | TimelineSection

@@ -16,7 +16,8 @@ from tb_sol_plugin.model.query import Field
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report, TablePage, UnavailableReport
 from tb_sol_plugin.version import __version__
-from tb_sol_plugin.web import tables, wire
+from tb_sol_plugin.web import tables, timeline, wire
+from tb_sol_plugin.web import timeline_wire as shapes
 
 FILE = Path(__file__).with_name("openapi.json")
 Node = dict[str, Any]
@@ -28,7 +29,8 @@ def document() -> Node:
     """Returns the whole document."""
     types = [
         wire.Runs, wire.Run, wire.Analyses, wire.Found, wire.Summaries, wire.Done, wire.Health, wire.Error, Report, UnavailableReport,
-        TablePage,
+        TablePage, shapes.TimelineShape, shapes.NamesShape, shapes.TilesShape, shapes.DetailShape, shapes.EventsShape, shapes.HitsShape,
+        shapes.FlowsShape,
     ]  # fmt: skip
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}", schema_hook=_anything)
     for kind, there in ((Report, True), (UnavailableReport, False)):  # an answer is one of both, and says which
@@ -57,6 +59,10 @@ def document() -> Node:
         "/api/v1/health": {"get": _get("health", "Whether the server is up", [], _json(wire.Health))},
         "/api/v1/openapi.json": {"get": _get("openapi", "This document", [], {"application/json": {"schema": {"type": "object"}}})},
     }
+    for name, (summary, parameters, content) in _TIMELINE.items():
+        path = f"/api/v1/timeline/{name}".rstrip("/")
+        common = [*_WHICH_SEVERAL, *parameters, _FINGERPRINT, _WAIT]
+        paths[path] = {"get": _get(f"timeline_{name}".rstrip("_"), summary, common, content, loads=True)}
     for name, item in registry().items():
         which = _WHICH_IF_ANY if item.without_recording is not None else _WHICH
         parameters = [*which, *(_field(f) for f in item.fields), _FORMAT, _SECTION, _TABLES, _WAIT]
@@ -169,6 +175,71 @@ _ROWS = [
     _query("version", "of the report that the rows belong to; 409 if it has changed", {"type": "string"}),
     _FORMAT,
 ]  # fmt: skip
+_WHOLE: Node = {"type": "integer"}
+_TEXT: Node = {"type": "string"}
+_WHICH_SEVERAL = [
+    _WHICH[0],
+    *(
+        _query(name, f"{doc}; several stand under each other", {"type": "array", "items": _TEXT, "maxItems": timeline.MOST_WORKERS})
+        for name, doc in (("worker", "name of a worker"), ("span", "name of a span, in the order of the workers"))
+    ),
+]
+_FINGERPRINT = _query("fp", "fingerprint of the timeline; 409 if it has changed", _TEXT)
+_WINDOW = [
+    _query("start_ns", "begin of the window, ns after the origin of the timeline; of everything if absent", _WHOLE),
+    _query("end_ns", "end of the window", _WHOLE),
+]
+_SOME_TRACKS = _query("tracks", "numbers and ranges of tracks, as 0-5,9; all if absent", _TEXT)
+_MANY: Node = {"type": "integer", "minimum": 1, "maximum": timeline.MOST_EVENTS}
+_TIMELINE: dict[str, tuple[str, list[Node], Node]] = {
+    "": ("Tracks, steps, phases and categories of the timeline", [], _json(shapes.TimelineShape)),
+    "names": ("Distinct names of events, by id", [], _json(shapes.NamesShape)),
+    "tiles": (
+        "Merged events of some tracks in stretches of 1,024 buckets",
+        [
+            _query("z", "level: a bucket is 2^z ns", {"type": "integer", "minimum": 0, "maximum": timeline.COARSEST}, True),
+            _query("i", f"number of the tile, or a range of at most {timeline.MOST_TILES}", _TEXT),
+            _query("tracks", f"numbers and ranges of at most {timeline.MOST_TRACKS} tracks, as 0-5,9", _TEXT, True),
+            _query("format", "binary, or json", {"type": "string", "enum": ["binary", "json"], "default": "binary"}),
+        ],
+        {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}, **_json(shapes.TilesShape)},
+    ),
+    "event": (
+        "All that is known of one event: named by its id, or by start and duration",
+        [
+            _query("track", "number of its track", _WHOLE, True), _query("event", "its id", _WHOLE), _WINDOW[0],
+            _query("duration_ns", "its duration", _WHOLE), _LIMITS,
+        ],
+        _json(shapes.DetailShape),
+    ),
+    "events": (
+        "Exact events of a track in a window, in order of time",
+        [
+            _query("track", "number of the track", _WHOLE, True), _query("lane", "one lane of it", _WHOLE), *_WINDOW,
+            _query("cursor", "where the page begins, from the answer before", _TEXT), _query("limit", "events of the page", _MANY),
+        ],
+        _json(shapes.EventsShape),
+    ),
+    "search": (
+        "Events by name: how many, where, and the next ones from a time on",
+        [
+            _query("names", "ids of names, as 1,5-9", _TEXT), _query("text", "part of a name, in any case", _TEXT), *_WINDOW, _SOME_TRACKS,
+            _query("after_ns", "where the next hits begin", _WHOLE),
+            _query("direction", "which way to go on", {"type": "string", "enum": ["next", "previous"], "default": "next"}),
+            _query("limit", "hits", _MANY),
+        ],
+        _json(shapes.HitsShape),
+    ),
+    "flows": (
+        "Links between events: launch to device work, forward to backward; the longest latencies first",
+        [
+            _query("events", "TRACK:EVENT, joined by commas; the window if absent", _TEXT), *_WINDOW,
+            _query("kind", "one kind; all if absent", {"type": "string", "enum": ["launch", "backward"]}),
+        ],
+        _json(shapes.FlowsShape),
+    ),
+}  # fmt: skip
+"""By route below `timeline`: summary, parameters, content."""
 _KINDS = {"text": "string", "choice": "string", "number": "number", "flag": "boolean"}
 
 

@@ -81,6 +81,15 @@ class Timeline:
         return [pyramid.window(lane, z, begin, end) for lane in range(one.first_lane, one.first_lane + one.lanes)]
 
     @cached_property
+    def overflow(self) -> int:
+        """Events that overlap another one of their track without lying inside it: host events that end after what encloses them, and
+        device events in a lane below the first.
+        """
+        clipped = int(self.capture.host["clipped"].to_numpy().sum())
+        lanes = np.diff(self.arranged.bounds)
+        return clipped + sum(int(lanes[t.first_lane + 1 : t.first_lane + t.lanes].sum()) for t in self.tracks if t.kind == "stream")
+
+    @cached_property
     def _positions(self) -> npt.NDArray[np.uint32]:
         out = np.zeros(len(self.events), np.uint32)
         out[self.arranged.order] = np.arange(len(self.arranged.order), dtype=np.uint32)

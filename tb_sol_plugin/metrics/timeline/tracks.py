@@ -190,8 +190,8 @@ class _Builder:
         autograd = self._autograd(thread, count)
         columns = (table[c].astype(str).tolist() for c in ("process", "thread", "process_name", "thread_name"))
         out = [
-            _Thread(i, *texts, int(events[i]), int(instants[i]), int(launches[i]), bool(autograd[i]))
-            for i, texts in enumerate(zip(*columns, strict=True))
+            _Thread(i, pid, tid, process, name, int(events[i]), int(instants[i]), int(launches[i]), bool(autograd[i]))
+            for i, (pid, tid, process, name) in enumerate(zip(*columns, strict=True))
             if events[i] or instants[i]
         ]
         return sorted(out, key=lambda t: (-t.launches, -t.events, t.row))
@@ -207,13 +207,11 @@ class _Builder:
     def _autograd(self, thread: Rows, count: int) -> npt.NDArray[np.bool_]:
         """Returns which threads run the backward pass: half of their root operators are those of its engine."""
         host = self.capture.host
-        backward = self.capture.tables["backward"]["backward"].to_numpy()
         roots = np.flatnonzero(host["parent"].to_numpy() < 0)
         engine = arrays.where(host["name"], lambda name: name.startswith(_AUTOGRAD))[roots]
         at = np.maximum(thread[roots], 0)
-        own = np.bincount(at, engine, minlength=count) * 2 > np.bincount(at, minlength=count)
-        at = np.maximum(thread[backward[backward >= 0]], 0)  # recordings before 2021 have no ranges of the engine
-        return np.asarray(own | (np.bincount(at, minlength=count) * 2 > np.bincount(np.maximum(thread[roots], 0), minlength=count)), np.bool_)
+        found: npt.NDArray[np.bool_] = np.bincount(at, engine, minlength=count) * 2 > np.bincount(at, minlength=count)
+        return found
 
     # -- lanes ---------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,241 @@
+"""Selection of the timeline: what lies in a window of time on some tracks, added up.
+
+Times are cut to the window. Device time is a union over the chosen streams; groups hold plain sums, with their distribution.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import pandas as pd
+
+from tb_sol_plugin.errors import BadQuery, Unavailable
+from tb_sol_plugin.metrics.time.breakdown import device_word
+from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.timeline.events import CATEGORIES
+from tb_sol_plugin.metrics.timeline.selection import Selection, everything, select
+from tb_sol_plugin.metrics.timeline.timeline import Timeline, timeline_of
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Report, Scalar, Sort, TableSection, make_facts, make_table
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.units import human
+
+MOST_GROUPS: Final = 100_000
+PAGES: Final = {
+    "compute": "kernels", "communication": "kernels", "memcpy": "memcpy", "memset": "memcpy", "module": "modules", "annotation": "phases",
+}  # fmt: skip
+FACTS: Final = (
+    Fact("compute_ns", "Compute", "ns", "kernels that are neither communication nor copies, and sets of memory", "compute"),
+    Fact("communication_ns", "Exposed communication", "ns", "communication that no computation hides", "communication"),
+    Fact("copies_ns", "Exposed copies", "ns", "copies that neither computation nor communication hides", "memcpy"),
+    Fact("idle_ns", "Idle", "ns", "no chosen stream is busy", "idle"),
+    Fact("start_ns", "Begins at", "ns", "since the start of the recording"),
+    Fact("duration_ns", "Length", "ns", "of the window"),
+    Fact("events", "Events", "count", "on the chosen tracks, cut ones too"),
+    Fact("host_busy_ns", "Host busy", "ns", "time in which any chosen thread is inside an event"),
+    Fact("device_busy_ns", "Device busy", "ns", "union over the chosen streams"),
+    Fact("device_idle_ns", "Device idle", "ns", "the rest of the window; of tracks without a stream it is not known"),
+    Fact("largest_gap_ns", "Longest gap", "ns", "longest stretch in which no chosen stream of a device is busy"),
+)  # fmt: skip
+GROUPS: Final = (
+    Column("name", "Name", "", "name of the events, kind of work, or track", "code"),
+    Column("category", "Kind", "", "kind of work", "badge", rank=2),
+    Column("count", "Events", "count", "events in the window, cut ones too"),
+    Column("total_ns", "Time", "ns", "sum of their times in the window; nested events count on every level", "bar", color_by="color"),
+    Column("share", "Share", "ratio", "of the window", "share", rank=2),
+    Column("self_ns", "Self", "ns", "without the time of events directly inside", rank=2),
+    Column("mean_ns", "Mean", "ns", "time per event", per="call"),
+    Column("min_ns", "Shortest", "ns", "", rank=3, per="call"),
+    Column("p50_ns", "Median", "ns", "", rank=2, per="call"),
+    Column("p95_ns", "95 %", "ns", "95 of 100 events are at most so long", rank=2, per="call"),
+    Column("max_ns", "Longest", "ns", "", rank=2, per="call"),
+    Column("device_total_ns", "Device time launched", "ns", "device time of all that was launched inside", rank=2,
+           missing="not a host event"),
+    Column("color", "Color", "", "member of the palette", rank=3),
+)  # fmt: skip
+TRACKS: Final = (
+    Column("path", "Track", "", "worker, process or device, thread or stream", "code"),
+    Column("kind", "Kind", "", "thread, stream, ranges, waiting or instants", "badge"),
+    Column("events", "Events", "count", "in the window"),
+    Column("busy_ns", "Busy", "ns", "union of the events of the track", "bar", color="bar-ink"),
+    Column("busy_share", "Busy share", "ratio", "of the window", "share"),
+)
+GAPS: Final = (
+    Column("device", "Device", "", "index of the device", rank=2),
+    Column("start_ns", "Begins at", "ns", "since the start of the recording"),
+    Column("duration_ns", "Gap", "ns", "no chosen stream of the device is busy", "bar", color="idle"),
+    Column("host_event", "Host meanwhile", "", "innermost event in the middle of the gap, on the thread that launches most",
+           "code", missing="no host event"),
+    Column("host_thread", "Thread", "", "of that event", rank=2, missing="no host event"),
+)  # fmt: skip
+COUNTERS: Final = (
+    Column("counter", "Counter", "", "what is counted", "text"),
+    Column("unit", "Unit", "", "of the values", "text"),
+    Column("first", "First", "", "value at the begin of the window"),
+    Column("last", "Last", "", "value at its end"),
+    Column("min", "Lowest"),
+    Column("max", "Highest"),
+    Column("delta", "Change", "", "last less first"),
+)
+
+
+class SelectionQuery(Query, kw_only=True, frozen=True):
+    """start_ns: begin of the window, ns since the start of the recording ("" = that of the step, or of everything)
+    end_ns: its end
+    tracks: numbers and ranges of tracks as 0-5,9, or paths with `;` between them ("" = all threads and streams)
+    group_by: what one row of the groups is
+    clip: count only the part of an event inside the window
+    """
+
+    start_ns: int | None = None
+    end_ns: int | None = None
+    tracks: str = ""
+    group_by: Literal["name", "category", "track"] = "name"
+    clip: bool = True
+
+
+@analysis(
+    title="Selection",
+    question="What lies in a part of the timeline?",
+    group="Time",
+    order=3,
+    requirements=("events",),
+    query=SelectionQuery,
+    tables={"groups": GROUPS, "tracks": TRACKS, "gaps": GAPS, "counters": COUNTERS},
+    facts=FACTS,
+    under="timeline",
+)
+def run(capture: Capture, query: SelectionQuery) -> Report:
+    shown = timeline_of(capture)
+    if not len(shown.events):
+        raise Unavailable("no event with a time in this recording", hint="record at least one step")
+    low, high = scope(capture, query).window_ns
+    begin = low if query.start_ns is None else query.start_ns
+    end = high if query.end_ns is None else query.end_ns
+    if end <= begin:
+        raise BadQuery("the window ends before it begins", hint="give end_ns after start_ns", field="end_ns")
+    tracks = _tracks(shown, query.tracks)
+    chosen = select(shown, begin, end, tracks, clip=query.clip)
+    gaps = chosen.gaps()
+    values = _values(chosen, gaps)
+    found = (_split(values), _facts(values), _groups(chosen, query.group_by), _gaps(gaps), _busy(chosen), _counters(chosen))
+    return Report(
+        analysis="timeline_selection",
+        title="Selection",
+        headline=_headline(capture, chosen, values),
+        sections=[s for s in found if s],
+    )
+
+
+def _tracks(shown: Timeline, text: str) -> list[int]:
+    """Returns the tracks that a query names. BadQuery for one that there is not."""
+    if not text:
+        return everything(shown)
+    paths = {t.path: i for i, t in enumerate(shown.tracks)}
+    if any(part in paths for part in text.split(";")):
+        unknown = [part for part in text.split(";") if part not in paths]
+        if unknown:
+            raise BadQuery(f"no track {unknown[0][:80]!r}", hint=f"tracks begin with {next(iter(paths))!r}", field="tracks")
+        return [paths[part] for part in text.split(";")]
+    out: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            low, high = int(first[:9]), int(last[:9]) if dash else int(first[:9])
+        except ValueError:
+            raise BadQuery(f"no tracks {text[:80]!r}", hint="give numbers and ranges as 0-5,9, or paths", field="tracks") from None
+        if not 0 <= low <= high < len(shown.tracks):
+            raise BadQuery(f"no tracks {part[:40]}", hint=f"there are tracks 0 to {len(shown.tracks) - 1}", field="tracks")
+        out += range(low, high + 1)
+    return out
+
+
+def _values(chosen: Selection, gaps: pd.DataFrame) -> dict[str, Scalar]:
+    length = chosen.end - chosen.begin
+    streams = any(chosen.timeline.tracks[t].kind == "stream" for t in chosen.tracks)
+    layers = chosen.device_layers
+    compute, communication, copies = (iv.length(iv.clip(one, chosen.begin, chosen.end)) for one in layers.exclusive)
+    busy = compute + communication + copies
+    known: dict[str, Scalar] = {
+        "compute_ns": compute, "communication_ns": communication, "copies_ns": copies, "idle_ns": length - busy, "device_busy_ns": busy,
+        "device_idle_ns": length - busy, "largest_gap_ns": int(gaps["duration_ns"].max()) if len(gaps) else 0,
+    }  # fmt: skip
+    return {
+        **(known if streams else dict.fromkeys(known)),
+        "start_ns": chosen.begin,
+        "duration_ns": length,
+        "events": len(chosen.event),
+        "host_busy_ns": chosen.host_busy_ns if chosen.on_host.any() or not streams else None,
+    }
+
+
+def _headline(capture: Capture, chosen: Selection, values: dict[str, Scalar]) -> str:
+    length, busy = int(values["duration_ns"] or 0), values["device_busy_ns"]
+    text = f"**{human(length, 'ns')}** with {human(len(chosen.event), 'count')} events"
+    if not isinstance(busy, int):
+        return text + "."
+    return f"{text}: the {device_word(capture)} is busy for {human(busy / length, 'ratio')} of it."
+
+
+def _split(values: dict[str, Scalar]) -> FactsSection | None:
+    parts = ("compute_ns", "communication_ns", "copies_ns", "idle_ns")
+    length = int(values["duration_ns"] or 0)
+    if values["compute_ns"] is None or not length:
+        return None
+    notes = {n: human(int(values[n] or 0) / length, "ratio") for n in parts}
+    return make_facts(
+        "split", "Device time", {n: values[n] for n in parts}, FACTS, style="split", notes=notes, span=8,
+        subtitle=f"exclusive parts of {human(length, 'ns')}, over the chosen streams",
+    )  # fmt: skip
+
+
+def _facts(values: dict[str, Scalar]) -> FactsSection:
+    names = ("start_ns", "duration_ns", "events", "host_busy_ns", "device_busy_ns", "device_idle_ns", "largest_gap_ns")
+    return make_facts("facts", "Selection", {n: values[n] for n in names}, FACTS, span=4, hidden=[n for n in names if values[n] is None])
+
+
+def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> TableSection:
+    frame = chosen.groups(by)
+    left = len(frame) - MOST_GROUPS
+    frame = frame.head(MOST_GROUPS)
+    category = frame["category"].tolist()
+    group = frame["group"].tolist()
+    text = chosen.timeline.events.names.text
+    host = {CATEGORIES[i][0] for i in range(4, 10)}
+    frame = frame.assign(
+        name=[text[i] if by == "name" else CATEGORIES[i][1] if by == "category" else chosen.timeline.tracks[i].path for i in group],
+        category=[CATEGORIES[c][0] for c in category],
+        color=[CATEGORIES[c][2] for c in category],
+        share=frame["total_ns"] / (chosen.end - chosen.begin),
+    )
+    frame["device_total_ns"] = frame["device_total_ns"].astype("Int64").where(frame["category"].isin(host))
+    return make_table(
+        "groups", {"name": "By name", "category": "By kind of work", "track": "By track"}[by], frame, GROUPS, sort=Sort("total_ns"),
+        filters=["category"] if by == "name" else [], empty="No event in this selection.",
+        footer=f"{left:,} more with less time" if left > 0 else "",
+        row_links={str(i): _link(*one) for i, one in enumerate(zip(frame["category"], frame["name"], strict=True)) if by == "name"},
+    )  # fmt: skip
+
+
+def _link(category: str, name: str) -> Link:
+    """Returns the page that holds events of that name."""
+    found = PAGES.get(category, "operators")
+    return Link(found, {} if found == "memcpy" else {"find": name}, "Open its page")
+
+
+def _gaps(gaps: pd.DataFrame) -> TableSection | None:
+    if not len(gaps):
+        return None
+    named = gaps.assign(host_event=gaps["host_event"].replace("", None), host_thread=gaps["host_thread"].replace("", None))
+    return make_table("gaps", "Longest gaps", named, GAPS, sort=Sort("duration_ns"), subtitle="no chosen stream of the device is busy")
+
+
+def _busy(chosen: Selection) -> TableSection:
+    return make_table("tracks", "Tracks", chosen.busy(), TRACKS, sort=Sort("busy_ns"), empty="No track was chosen.")
+
+
+def _counters(chosen: Selection) -> TableSection | None:
+    frame = chosen.counters()
+    return make_table("counters", "Counters", frame, COUNTERS) if len(frame) else None

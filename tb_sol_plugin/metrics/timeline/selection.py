@@ -1,0 +1,228 @@
+"""Adds up what lies in an area of the timeline: a window of time on some tracks. Times are cut to the window unless asked otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time import breakdown
+from tb_sol_plugin.metrics.timeline.events import column_text
+from tb_sol_plugin.metrics.timeline.timeline import Timeline
+from tb_sol_plugin.metrics.timeline.tracks import GROUPS
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+GroupBy = Literal["name", "category", "track"]
+MOST_GAPS: Final = 20
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Events of some tracks that are in `[begin, end)`, by track, lane, start.
+
+    event: ids. track: of each. start, duration: whole, ns. first, last: cut to the window, or whole where `clip` is off.
+    """
+
+    timeline: Timeline
+    begin: int
+    end: int
+    tracks: tuple[int, ...]
+    event: npt.NDArray[np.uint32]
+    track: Ints
+    start: Ints
+    duration: Ints
+    clip: bool
+
+    @cached_property
+    def first(self) -> Ints:
+        return np.maximum(self.start, self.begin) if self.clip else self.start
+
+    @cached_property
+    def last(self) -> Ints:
+        end = self.start + self.duration
+        return np.minimum(end, self.end) if self.clip else end
+
+    @property
+    def time(self) -> Ints:
+        """Duration of each event that counts."""
+        return self.last - self.first
+
+    @cached_property
+    def on_device(self) -> Mask:
+        base = self.timeline.events.base("device")
+        return (self.event >= base) & (self.event < base + self.timeline.events.counts[1])
+
+    @cached_property
+    def on_host(self) -> Mask:
+        return self.event < self.timeline.events.base("device")
+
+    # -- sums ----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def device_layers(self) -> breakdown.Layers:
+        """Unions of device time in the window by class; over all devices of the chosen tracks."""
+        rows = self.event[self.on_device] - np.uint32(self.timeline.events.base("device"))
+        kind = breakdown.classes(self.timeline.capture)[rows]
+        first, last = self.first[self.on_device], self.last[self.on_device]
+        return breakdown.Layers(*(iv.union(first[kind == k], last[kind == k]) for k in range(len(breakdown.CLASSES))))
+
+    @cached_property
+    def host_busy_ns(self) -> int:
+        """Time in which any chosen thread is inside an event."""
+        return iv.length(iv.union(self.first[self.on_host], self.last[self.on_host]))
+
+    @cached_property
+    def self_ns(self) -> Ints:
+        """Per event its time less that of events it encloses directly, both as they count here; of device events all of it."""
+        out = self.time.copy()
+        rows = self.event[self.on_host].astype(np.int64)
+        if not len(rows):
+            return out
+        parent = self.timeline.capture.host["parent"].to_numpy()
+        place = np.full(len(parent), -1, np.int64)
+        at = np.flatnonzero(self.on_host)
+        place[rows] = at
+        above = parent[rows]
+        inner = at[above >= 0]
+        outer = place[above[above >= 0]]
+        inner, outer = inner[outer >= 0], outer[outer >= 0]
+        covered = np.minimum(self.last[inner], self.last[outer]) - self.first[inner]
+        np.subtract.at(out, outer, np.maximum(covered, 0))
+        return np.maximum(out, 0)
+
+    @cached_property
+    def launched_ns(self) -> Ints:
+        """Per host event the device time of all that was launched inside it, anywhere in the recording; 0 of others."""
+        capture = self.timeline.capture
+        sums = memo(capture, ("timeline.launched",), partial(_launched, capture))
+        out = np.zeros(len(self.event), np.int64)
+        rows = self.event[self.on_host].astype(np.int64)
+        out[self.on_host] = sums[capture.host["end"].to_numpy()[rows]] - sums[rows]
+        return out
+
+    def groups(self, by: GroupBy) -> pd.DataFrame:
+        """Returns one row per name, kind of work or track: count, sums and distribution of the times."""
+        names = self.timeline.events.names
+        ids = self.timeline.events.name_ids(self.event)
+        key = {"name": ids, "category": names.category[ids] if len(ids) else ids, "track": self.track}[by].astype(np.int64)
+        time = self.time
+        order = np.lexsort((time, key))
+        ordered, first = time[order], np.flatnonzero(np.diff(key[order], prepend=-1))
+        groups = key[order][first]
+        count = np.diff(np.append(first, len(order)))
+        total = np.add.reduceat(ordered, first) if len(first) else np.zeros(0, np.int64)
+
+        def rank(share: float) -> Ints:
+            found: Ints = ordered[first + np.minimum(np.ceil(share * count).astype(np.int64), count) - 1]
+            return found
+
+        place = np.repeat(np.arange(len(groups)), count)
+        frame = pd.DataFrame(
+            {
+                "group": groups,
+                "count": count,
+                "total_ns": total,
+                "self_ns": _sums(place, self.self_ns[order], len(groups)),
+                "mean_ns": np.round(total / np.maximum(count, 1)).astype(np.int64),
+                "min_ns": ordered[first],
+                "p50_ns": rank(0.5),
+                "p95_ns": rank(0.95),
+                "max_ns": ordered[first + count - 1],
+                "device_total_ns": _sums(place, self.launched_ns[order], len(groups)),
+                "category": names.category[ids][order][first] if len(ids) else np.zeros(0, np.uint8),
+            }
+        )
+        return frame.sort_values(["total_ns", "count"], ascending=False, kind="stable").reset_index(drop=True)
+
+    def busy(self) -> pd.DataFrame:
+        """Returns one row per chosen track: events, union of their time, its share of the window."""
+        rows = []
+        for track in self.tracks:
+            here = self.track == track
+            busy = iv.length(iv.union(self.first[here], self.last[here]))
+            one = self.timeline.tracks[track]
+            rows.append((track, one.path, one.kind, int(here.sum()), busy, busy / max(self.end - self.begin, 1)))
+        return pd.DataFrame(rows, columns=["track", "path", "kind", "events", "busy_ns", "busy_share"])
+
+    def gaps(self) -> pd.DataFrame:
+        """Returns the longest stretches of the window in which no chosen stream of a device is busy, and what the host does meanwhile."""
+        found = []
+        device = self.timeline.capture.device["device"].to_numpy()
+        base = self.timeline.events.base("device")
+        of = device[self.event[self.on_device] - np.uint32(base)]
+        for number in sorted({self.timeline.tracks[t].device for t in self.tracks if self.timeline.tracks[t].kind == "stream"}):
+            mine = of == number
+            busy = iv.union(self.first[self.on_device][mine], self.last[self.on_device][mine])
+            start, end = iv.gaps(iv.clip(busy, self.begin, self.end), self.begin, self.end)
+            found += [(number, int(a), int(b)) for a, b in zip(start.tolist(), end.tolist(), strict=True)]
+        found.sort(key=lambda gap: (gap[1] - gap[2], gap[1]))
+        rows = [(d, a, b - a, *self._host_over((a + b) // 2)) for d, a, b in found[:MOST_GAPS]]
+        return pd.DataFrame(rows, columns=["device", "start_ns", "duration_ns", "host_event", "host_thread"])
+
+    def _host_over(self, time: int) -> tuple[str, str]:
+        """Returns the innermost host event at a time, and its thread, of the threads that launch most; "" where none is inside an event."""
+        pyramid = self.timeline.pyramid
+        for track in (t for t in self.timeline.tracks if t.kind == "thread" and t.launches):
+            best = -1
+            for lane in range(track.first_lane, track.first_lane + track.lanes):
+                inside = pyramid.events(lane, time, time + 1)
+                best = int(inside.event[0]) if len(inside) else best
+            if best >= 0:
+                return column_text(self.timeline.capture.host, "name", best), track.label
+        return "", ""
+
+    def counters(self) -> pd.DataFrame:
+        """Returns one row per counter: first, last, lowest and highest value in the window."""
+        rows = []
+        for one in self.timeline.series:
+            low, high = (int(i) for i in np.searchsorted(one.time_ns, (self.begin, self.end), "left"))
+            value = one.value[max(low - 1, 0) : high]
+            if len(value):
+                where = f"GPU {one.device}" if one.device >= 0 else ""
+                label = f"{where} {one.label}".strip()
+                rows.append((label, one.unit, *(float(x) for x in (value[0], value[-1], value.min(), value.max()))))
+        frame = pd.DataFrame(rows, columns=["counter", "unit", "first", "last", "min", "max"])
+        return frame.assign(delta=frame["last"] - frame["first"])
+
+
+def select(timeline: Timeline, begin: int, end: int, tracks: Sequence[int], *, clip: bool = True) -> Selection:
+    """Returns the events of some tracks in `[begin, end)`; of a group those of all tracks inside it."""
+    chosen = tuple(dict.fromkeys(t for track in tracks for t in timeline.below(track)))
+    pyramid = timeline.pyramid
+    parts = []
+    for track in chosen:
+        one = timeline.tracks[track]
+        lanes = [pyramid.events(lane, begin, end) for lane in range(one.first_lane, one.first_lane + one.lanes)]
+        parts += [(track, items) for items in lanes if len(items)]
+    event, start, busy = (
+        np.concatenate([np.zeros(0, kind), *(getattr(items, column) for _, items in parts)])
+        for column, kind in (("event", np.uint32), ("start", np.int64), ("busy", np.int64))
+    )
+    of = np.repeat(np.array([t for t, _ in parts], np.int64), [len(items) for _, items in parts])
+    return Selection(timeline, begin, end, chosen, event, of, start, busy, clip)
+
+
+def everything(timeline: Timeline) -> list[int]:
+    """Returns all tracks of streams and threads: what a selection takes where no track is named."""
+    return [i for i, t in enumerate(timeline.tracks) if t.kind in ("stream", "thread") and t.kind not in GROUPS]
+
+
+def _launched(capture: Capture) -> Ints:
+    call = capture.device["call"].to_numpy()
+    out = np.zeros(len(capture.host) + 1, np.int64)
+    np.add.at(out, call[call >= 0] + 1, capture.device["duration_ns"].to_numpy()[call >= 0])
+    return np.cumsum(out)
+
+
+def _sums(place: Ints, values: Ints, count: int) -> Ints:
+    out = np.zeros(count, np.int64)
+    np.add.at(out, place, values)
+    return out
