@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tb_sol_plugin.capture.context import capture
+from tb_sol_plugin.capture.current import DATA_LOADING as DATA_LOADING
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
     from tb_sol_plugin.capture.tracker import SOLTracker
 
+CHECKPOINT = "checkpoint"
 
 # -- Opens, steps and closes one capture by the events of a trainer; the callbacks share it --------------------------
 
@@ -26,10 +28,11 @@ class Tracking:
         self._tracker: SOLTracker | None = None
         self._open: list[str] = []
 
-    def start(self, logdir: str | None, model: Module | None, first: int) -> None:
+    def start(self, logdir: str | None, model: Module | None, first: int, optimizer: object = None) -> None:
         """Open the capture; `first` is the number of the first iteration, after a resumed run above 0."""
         self.stop(complete=False)
-        self._tracker = capture(logdir, model=model, first_iteration=first, **self._options)  # type: ignore[arg-type]
+        given = {"optimizer": optimizer, **self._options}
+        self._tracker = capture(logdir, model=model, first_iteration=first, **given)  # type: ignore[arg-type]
 
     def step(self) -> None:
         """End the iteration."""
@@ -37,12 +40,17 @@ class Tracking:
         if self._tracker is not None:
             self._tracker.step()
 
-    def enter(self, phase: str) -> None:
-        """Begin a phase; the phase of the event before ends, since trainers' phases follow each other."""
-        self.leave()
+    def enter(self, phase: str, *, inside: bool = False) -> None:
+        """Begin a phase. That of the event before ends, since trainers' phases follow each other, unless this one is `inside` of it."""
+        if not inside:
+            self.leave()
         if self._tracker is not None:
             self._tracker.push_phase(phase)
             self._open.append(phase)
+
+    def within(self, phase: str) -> bool:
+        """Return whether that phase is open."""
+        return phase in self._open
 
     def leave(self, phase: str = "") -> None:
         """End the open phase; with a name, only that one."""
