@@ -120,7 +120,7 @@ class LayerSOLHooks:
             self.saw_compiled = self.saw_compiled or place.compiled
             if id(place.module) not in self._sites:
                 self._hook(place)
-        dispatch.hide_hooks(self, _Hook)
+        dispatch.hide_hooks(self, OwnHook)
         return (len(self._handles) - before) // 2
 
     def remove(self) -> None:
@@ -223,19 +223,23 @@ class LayerSOLHooks:
         return label
 
 
-class _Hook:
+class OwnHook:
     """Is a hook that copies and pickles of its module do not take along: in a copy it takes itself off, in a pickle it does nothing."""
 
-    __slots__ = ("owner", "site")
-
-    def __init__(self, owner: LayerSOLHooks, site: Site) -> None:
-        self.owner, self.site = owner, site
+    __slots__ = ()
 
     def __deepcopy__(self, memo: object) -> _Leftover:
         return _Leftover()
 
     def __reduce__(self) -> tuple[object, ...]:
         return getattr, (contextlib.nullcontext, "__exit__")  # takes any arguments, does nothing, is in every Python
+
+
+class _Hook(OwnHook):
+    __slots__ = ("owner", "site")
+
+    def __init__(self, owner: LayerSOLHooks, site: Site) -> None:
+        self.owner, self.site = owner, site
 
 
 class _Enter(_Hook):

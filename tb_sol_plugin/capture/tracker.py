@@ -26,10 +26,13 @@ from tb_sol_plugin.capture.report.output import NO_ROWS, Finished
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.functional_patcher import FunctionalPatcher
+    from tb_sol_plugin.capture.hooks.inputs import Seen
     from tb_sol_plugin.capture.layer_hooks import LayerSOLHooks
     from tb_sol_plugin.capture.report.analysis import Analysis
     from tb_sol_plugin.capture.work.ledger import Ledger
 
+WATCHED: Final = 2
+"""Iterations before the sizes of inputs are noted in those that are not sampled: who compiles or graphs a model does so before."""
 WAITING: Final = 2
 """Finished iterations that may wait for the device to pass their events; if there are more, the oldest is written without."""
 
@@ -130,10 +133,11 @@ class SOLTracker:
         self._schedule, self._tracked, self._environment, self._plan = parts.schedule, parts.tracked, parts.environment, parts.plan
         self._sampling, self._traces, self._sizes, self._range = parts.sampling, parts.traces, parts.sizes, parts.phase_range
         self._busy = threading.Lock()
-        self._fast_path = FastPath(self.clock, self.phases, self._busy, first=options.first_iteration)
+        self._inputs = parts.inputs
+        self._fast_path = FastPath(self.clock, self.phases, self._busy, self._inputs.seen, first=options.first_iteration)
         self._times: IterationTimes = self._fast_path
         self._pid = os.getpid()
-        self.off = self._running = self._began = False
+        self.off = self._running = self._began = self._by_inputs = False
         self._whole: Pair | None = None
         self._waiting: deque[Finished] = deque()
         self._kept: Sequence[OpRecord] = []
@@ -162,6 +166,7 @@ class SOLTracker:
                 self._plan.read_args(args)
             else:
                 self._sampling.abandon()
+                self._inputs.remove()
                 self._sizes.forget()
                 self.output.forget()
                 self._note("model", "another model is tracked from here on; the file's header describes the first one")
@@ -225,6 +230,7 @@ class SOLTracker:
             self._kept = []
             if self._running:
                 self.instrumentation.clear()
+                self._inputs.seen.clear()
                 self._traces.restart()
                 self.phases.end_step(self.clock.now())
                 self._begin_after(began, own)
@@ -269,6 +275,8 @@ class SOLTracker:
                 self._whole.stop()
             number = self._times.number if iteration is None else int(iteration)
             finished = self._end(number, end, batch, tokens)
+            seen = self._inputs.seen.copy()
+            self._inputs.seen.clear()
             self._times.advance(number)
             self._kept = [] if clear else finished.records
             self._write(finished)
@@ -276,7 +284,7 @@ class SOLTracker:
                 self.guard.attempt("memory", lambda: self._record_memory_at_end(number, end, finished.report), None)
             self._prepare()
             self._begin_after(began, own)  # where this one ended
-            self._arm(finished.step, (batch, tokens))
+            self._arm(finished.step, (batch, tokens), seen)
         finally:
             self._busy.release()
 
@@ -305,11 +313,22 @@ class SOLTracker:
             step.evaluation_ns = seen.evaluation_ns
             step.unlike = schedule.evaluated(step.evaluation_ns > 0)
             self._sizes.signatures.add(found.signature, given=given, sizes=sizes)
+            self._by_inputs = bool(seen.signature)
         else:
-            step.signature, step.batch, step.tokens = self._sizes.signatures.guess(given)
+            step.signature, step.batch, step.tokens = self._inputs_of(given)
         report = schedule.reported(number, sampled=sampled)
         schedule.ended(sampled=sampled)
         return Finished(step, pending, calls, self._whole, self._environment.events, rows, records, report, inside)
+
+    def _inputs_of(self, given: SizePair) -> tuple[str, int | None, int | None]:
+        """Return signature, samples and tokens of an iteration that was not sampled. One of unseen sizes has the next one sampled."""
+        signatures, watch = self._sizes.signatures, self._inputs
+        if not watch.on or not self._by_inputs:
+            return signatures.guess(given)
+        signature, samples, tokens = self.guard.attempt("inputs", watch.inputs, None) or ("", None, None)
+        if signature and not signatures.sampled(signature):
+            self._schedule.unseen()
+        return signature, given[0] or samples, given[1] or tokens
 
     def _write(self, finished: Finished) -> None:
         """Write the iteration, in its turn, when the device has passed its events."""
@@ -322,8 +341,14 @@ class SOLTracker:
 
     def _prepare(self) -> None:
         """Put in place what the next iteration needs."""
-        if not self._sampling.begin() and self._schedule.traced(compiled=self._tracked.compiled or bool(self._tracked.around)):
+        tracked, watch, schedule = self._tracked, self._inputs, self._schedule
+        compiled = tracked.compiled or bool(tracked.around)
+        if not self._sampling.begin() and schedule.traced(compiled=compiled):
             self._traces.start()
+        if watch.on and compiled:
+            watch.remove()
+        elif not watch.on and not compiled and schedule.index >= WATCHED and schedule.every > 1:
+            self.guard.attempt("inputs", lambda: watch.attach(tracked.models), None)
 
     def _begin_after(self, began: int, own: int) -> None:
         """Begin the next iteration. All since `began` (by `perf_counter_ns`, when the own work was `own`) was own work."""
@@ -351,8 +376,11 @@ class SOLTracker:
 
     # --- The fast path ---
 
-    def _arm(self, like: StepRecord, given: SizePair) -> None:
-        """Let iterations like the one that has ended take the fast path, as many as nothing is due in. The next one has begun."""
+    def _arm(self, like: StepRecord, given: SizePair, seen: list[Seen]) -> None:
+        """Let iterations like the one that has ended take the fast path, as many as nothing is due in. The next one has begun.
+
+        seen: the inputs of the one that has ended.
+        """
         schedule = self._schedule
         left = schedule.until_due()
         if left < 1 or self._sampling.on or like.sampled or self._environment.events is not None or self._waiting or self._kept:
@@ -363,7 +391,7 @@ class SOLTracker:
             return
         plain, writer, wandb = self.output.fast_path(like)
         if plain and f"a{like.signature}".isalnum():
-            self._fast_path.arm(left, writer, given=given, like=like, labels=self.labels, wandb=wandb)
+            self._fast_path.arm(left, writer, given=given, like=like, expected=seen, labels=self.labels, wandb=wandb)
 
     def _settle(self) -> None:
         """Let the other parts know of the iterations that took the fast path."""
@@ -505,6 +533,7 @@ class SOLTracker:
         self._leave_fast_path()
         self._running = False
         self._sampling.abandon()
+        self._inputs.remove()
         self._traces.stop(None)
 
     def close(self) -> None:
@@ -540,6 +569,7 @@ class SOLTracker:
         self.phases.events = None
         self._fast_path.ended = self._fast_path.left = 0
         self._sampling.abandon()
+        self._inputs.remove()
 
     def __enter__(self) -> SOLTracker:
         return self

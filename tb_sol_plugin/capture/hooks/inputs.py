@@ -1,17 +1,22 @@
-"""Sizes of the inputs of the outermost modules in a sampled step, and which of their calls evaluate in a loop that trains."""
+"""Sizes of the inputs of the outermost modules, and which of their calls evaluate in a loop that trains."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import torch
 
+from tb_sol_plugin.capture.layer_hooks import OwnHook
 from tb_sol_plugin.capture.loop.guard import Clock
 from tb_sol_plugin.capture.loop.labels import NONE
 from tb_sol_plugin.capture.loop.phases import PhaseStack
+from tb_sol_plugin.capture.work import dispatch
+
+if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
 
 DEPTH: Final = 3
 """How deep tensors are looked for in a model's inputs."""
@@ -110,6 +115,98 @@ class InputSizes:
 
     def __reduce__(self) -> tuple[object, ...]:
         return getattr, (contextlib.nullcontext, "__exit__")
+
+
+class InputWatch(OwnHook):
+    """Notes the sizes of the inputs of the outermost modules in iterations that are not sampled: one hook per model, a µs or two per call.
+
+    seen: of each call of the iteration whether it trains, and size and type of each of its tensors; at most MOST_CALLS. Keeps no tensors.
+    """
+
+    __slots__ = ("_handles", "_known", "seen")
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self._handles: list[RemovableHandle] = []
+        self._known: dict[tuple[Seen, ...], Inputs] = {}
+
+    @property
+    def on(self) -> bool:
+        """Whether the hooks are on a model."""
+        return bool(self._handles)
+
+    def attach(self, models: Sequence[object]) -> None:
+        """Put a hook on each of these models that takes one."""
+        for model in models:
+            register = getattr(model, "register_forward_pre_hook", None)
+            if register is not None and not isinstance(model, torch.jit.ScriptModule):
+                self._handles.append(register(self, with_kwargs=True))
+        if self._handles:
+            dispatch.hide_hooks(self, OwnHook)
+
+    def remove(self) -> None:
+        """Take the hooks off, and forget what they noted."""
+        for handle in self._handles:
+            handle.remove()
+        if self._handles:
+            dispatch.show_hooks(self)
+        self._handles.clear()
+        self.seen.clear()
+
+    def __call__(self, module: object, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+            return
+        seen = self.seen
+        if len(seen) >= MOST_CALLS:
+            return
+        with contextlib.suppress(Exception):  # a tensor without sizes (nested, not materialized) is left out
+            trains = torch.is_grad_enabled() and bool(getattr(module, "training", False))
+            sizes: list[object] = [trains]
+            for one in (*args, *kwargs.values()) if kwargs else args:
+                if isinstance(one, torch.Tensor):
+                    sizes += (one.shape, one.dtype)
+                elif one is not None:
+                    for tensor in tensors_in(one, DEPTH - 2):
+                        sizes += (tensor.shape, tensor.dtype)
+            seen.append(tuple(sizes))
+
+    def inputs(self) -> Inputs | None:
+        """Return what the calls of the iteration say of its work; None where there were none, or too many."""
+        if not self.seen or len(self.seen) >= MOST_CALLS:
+            return None
+        key = tuple(self.seen)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            found = self._known[key] = inputs_of(key)
+        return found
+
+
+Seen: TypeAlias = "tuple[object, ...]"
+"""Of one call: whether it trains, then size and type of each tensor in turn."""
+Inputs: TypeAlias = "tuple[str, int | None, int | None]"
+"""Signature, samples and tokens of an iteration."""
+MOST_CALLS: Final = 4096
+MOST_KNOWN: Final = 256
+
+
+def inputs_of(seen: Sequence[Seen]) -> Inputs:
+    """Return signature, samples and tokens of calls as `InputSizes` has them for the same calls: of those that train, else of all."""
+    calls = [call for call in seen if call[0]] or seen
+    samples: int | None = None
+    tokens: int | None = None
+    listed = []
+    for call in calls:
+        try:
+            sizes = [(tuple(map(int, shape)), dtype) for shape, dtype in zip(call[1::2], call[2::2], strict=True)]  # type: ignore[call-overload]
+        except (TypeError, ValueError, RuntimeError):  # a size that is no number
+            continue
+        listed.append(tuple((shape, str(dtype)) for shape, dtype in sizes))
+        if sizes and call[0] and len(sizes[0][0]) == 2 and sizes[0][1] in (torch.int64, torch.int32):
+            rows, length = sizes[0][0]
+            samples, tokens = (samples or 0) + rows, (tokens or 0) + rows * length
+    return short_hash(listed), samples, tokens
 
 
 _NOTHING: Final[Callable[..., object]] = contextlib.nullcontext.__exit__

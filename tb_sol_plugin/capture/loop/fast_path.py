@@ -19,6 +19,7 @@ from tb_sol_plugin.capture.loop.schedule import StepRecord
 from tb_sol_plugin.capture.report.output import wandb_open
 
 if TYPE_CHECKING:
+    from tb_sol_plugin.capture.hooks.inputs import Seen
     from tb_sol_plugin.capture.loop.guard import Clock
     from tb_sol_plugin.capture.loop.labels import Label, Labels
     from tb_sol_plugin.capture.loop.phases import PhaseStack
@@ -59,12 +60,13 @@ class FastPath(IterationTimes):
 
     # All that the common iteration needs, in one object.
     __slots__ = (
-        "_batch", "_clock", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes", "_open", "_phases", "_room", "_texts", "_thread",
-        "_tokens", "_wandb", "_writer", "_written", "ended", "last", "left", "size",
+        "_batch", "_clock", "_expected", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes", "_open", "_phases", "_room", "_seen",
+        "_texts", "_thread", "_tokens", "_wandb", "_writer", "_written", "ended", "last", "left", "size",
     )  # fmt: skip
 
-    def __init__(self, clock: Clock, phases: PhaseStack, lock: threading.Lock, *, first: int = 0) -> None:
+    def __init__(self, clock: Clock, phases: PhaseStack, lock: threading.Lock, seen: list[Seen], *, first: int = 0) -> None:
         super().__init__(first)
+        self._seen, self._expected = seen, list(seen)
         self._clock, self._phases, self._lock, self._monotonic_ns = clock, phases, lock, clock.monotonic_ns
         self.left = self.ended = self.size = 0
         self.last = 0, 0, 0
@@ -79,14 +81,16 @@ class FastPath(IterationTimes):
         self._texts: dict[int, str] = {}
 
     def arm(
-        self, left: int, writer: CaptureWriter | None, *, given: tuple[int | None, int | None], like: StepRecord, labels: Labels,
-        wandb: bool,
+        self, left: int, writer: CaptureWriter | None, *, given: tuple[int | None, int | None], like: StepRecord, expected: list[Seen],
+        labels: Labels, wandb: bool,
     ) -> None:  # fmt: skip
         """Take the next `left` iterations.
 
-        given: the sizes that the script gave and must give again; like: the iteration before, whose signature and sizes theirs are. wandb:
-        iterations are logged to Weights & Biases, and so do not end here, once that has a run.
+        given: the sizes that the script gave and must give again; like: the iteration before, whose signature and sizes theirs are;
+        expected: what `InputWatch` saw of its inputs, and must see again. wandb: iterations are logged to Weights & Biases, and so do not
+        end here, once that has a run.
         """
+        self._expected = expected
         self._thread, self._open = get_ident(), self._phases.open
         self._batch, self._tokens = given
         self._wandb = wandb
@@ -113,6 +117,7 @@ class FastPath(IterationTimes):
             (number is not None and number != self.number)
             or batch != self._batch
             or tokens != self._tokens
+            or self._seen != self._expected
             or self._open
             or self._notes
             or phases.sums
@@ -132,6 +137,7 @@ class FastPath(IterationTimes):
             times = phases.times
             phases.times = []
             phases.step_start = end
+            self._seen.clear()
             inside, before = own - self.own_at_start, self.before_ns
             self.last = number, start, duration
             self.number = number + self.stride
@@ -181,6 +187,7 @@ class FastPath(IterationTimes):
             clock = self._clock
             own = clock.own_ns
             phases.times = []
+            self._seen.clear()
             phases.step_start = self.start_ns = began - self._monotonic_ns - own
             own += perf_counter_ns() - began
             self.before_ns = own - self.own_at_end

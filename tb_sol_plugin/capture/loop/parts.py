@@ -20,6 +20,7 @@ from tb_sol_plugin.capture.report.output import Output, Places
 
 if TYPE_CHECKING:
 
+    from tb_sol_plugin.capture.hooks.inputs import InputWatch
     from tb_sol_plugin.capture.hooks.instrument import Instrumentation
     from tb_sol_plugin.capture.loop.guard import Guard
     from tb_sol_plugin.capture.loop.header import Environment
@@ -46,11 +47,13 @@ class Parts:
     sampling: Sampling
     traces: ProfilerTraces
     sizes: IterationSizes
+    inputs: InputWatch
 
 
 def make_parts(options: CaptureOptions, give_up: Callable[[str], None]) -> Parts:
     """Return the parts for these options. give_up: called with a sentence when tracking cannot go on."""
-    from tb_sol_plugin.capture.hooks.instrument import Instrumentation  # which loads torch
+    from tb_sol_plugin.capture.hooks.inputs import InputWatch  # which loads torch
+    from tb_sol_plugin.capture.hooks.instrument import Instrumentation
 
     def note(code: str, text: str) -> None:
         """Write a remark. The output refers to parts that make remarks, so these do not keep it alive."""
@@ -102,4 +105,5 @@ def make_parts(options: CaptureOptions, give_up: Callable[[str], None]) -> Parts
         ),
         traces=ProfilerTraces(schedule, environment, guard, note, stacks=options.trace_stacks, memory=memory.on),
         sizes=IterationSizes(options.batch, options.tokens, guard),
+        inputs=InputWatch(),
     )

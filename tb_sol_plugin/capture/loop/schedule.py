@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SEED: Final = 4
 """Of the iterations that are sampled in the place of those that evaluate: the same ones on each rank and in each run."""
+MADE_UP: Final = 4
+"""Samples out of turn, of inputs of a size that no sample had, that may come in a row; one more each `every` iterations."""
 SPOILT: Final = 5
 """Traces in a row that may be dropped, since something was compiled meanwhile, before no more are tried."""
 
@@ -44,6 +46,7 @@ class Schedule:
         self._offset = 0
         self._again = self._each = False
         self._random = Random(SEED)
+        self._made_up = 0
 
     def samples(self) -> bool:
         """Return whether the iteration that begins now is due to be sampled."""
@@ -85,6 +88,12 @@ class Schedule:
         if self.index > 1 and self.every > 2:
             self._offset = self._random.randrange(1, self.every)
         return True
+
+    def unseen(self) -> None:
+        """Let the next iteration be sampled, as the one that ends had inputs of a size that no sampled one had; but not too often."""
+        if self.every and self._made_up < MADE_UP + self.index // self.every:
+            self._made_up += 1
+            self.owed = True
 
     def trace_again(self) -> bool:
         """Let the next iteration that is not sampled be traced in the place of one that was spoilt; False after `SPOILT` in a row."""
@@ -364,27 +373,36 @@ class Sampling:
 # -- Samples and tokens of iterations, and which iterations had inputs of the same sizes -----------------------------
 
 
+MOST_SIGNATURES: Final = 4096
 SizePair: TypeAlias = "tuple[int | None, int | None]"
 """(samples, tokens) of an iteration on this rank."""
 
 
 class InputSignatures:
-    """Guesses the inputs of iterations that were not sampled.
+    """Guesses the inputs of iterations that were not sampled, where no module that is tracked said what they were.
 
-    Nothing of the recorder is on the model in such an iteration, so its inputs are known by what the script says (`batch`, `tokens`): it is
-    like the sampled iterations of the same numbers, if those were all alike. Where the script says nothing, it is taken to be like the
-    sampled iteration before, if that had inputs of the same sizes as the sampled one before it.
+    They are known by what the script says (`batch`, `tokens`): the iteration is like the sampled ones of the same numbers, if those were
+    all alike. Where the script says nothing, it is taken to be like the sampled iteration before, if that had inputs of the same sizes as
+    the sampled one before it.
     """
 
     def __init__(self) -> None:
         self._by_size: dict[SizePair, str] = {}
         self._last: list[tuple[str, int | None, int | None]] = []
+        self._sampled: set[str] = set()
 
     def add(self, signature: str, *, given: SizePair, sizes: SizePair) -> None:
         """Add a sampled iteration: the signature of its inputs, the sizes that the script gave, and those that are shown."""
         if given != (None, None):
             self._by_size[given] = signature if self._by_size.get(given, signature) == signature else ""
         self._last = [*self._last[-1:], (signature, *sizes)]
+        if len(self._sampled) >= MOST_SIGNATURES:
+            self._sampled.clear()
+        self._sampled.add(signature)
+
+    def sampled(self, signature: str) -> bool:
+        """Return whether an iteration of that signature was sampled."""
+        return signature in self._sampled
 
     def guess(self, given: SizePair) -> tuple[str, int | None, int | None]:
         """Return (signature or "", samples, tokens) of an iteration that was not sampled."""

@@ -36,6 +36,9 @@ PATIENCE: Final = 2.0
 MOST_MEMORY: Final = 400
 """Records of memory that wait until the file is open."""
 
+KEPT_SAMPLES: Final = 4
+"""Sizes of inputs whose last analysis is kept, for iterations that have them again."""
+
 WAITED: Final = 0.02
 """Own work in a sampled iteration, relative to its time on the device, above which its times are reported to contain waiting."""
 
@@ -139,6 +142,7 @@ class Output:
         self._memory: list[dict[str, object]] = []
         self._closed = False
         self._sample: tuple[str, Analysis] | None = None
+        self._samples: dict[str, Analysis] = {}
         self._alike: tuple[StepRecord, PhaseTimes | None] | None = None
         self._totals: Analysis | None = None
         self._fold_cache: FoldCache | None = None
@@ -173,8 +177,7 @@ class Output:
         attempt, step = self.guard.attempt, done.step
         self.iterations += 1
         if done.plain:
-            sample = self._sample
-            known = sample is not None and step.signature != "" and step.signature == sample[0]
+            known = self._recall(step.signature)
             if known:
                 self._alike = step, None
             attempt("file", lambda: self._write_plain(done), None)
@@ -231,7 +234,7 @@ class Output:
     def _analyze(self, done: Finished) -> bool:
         """Analyzes an iteration; returns whether its work is known: counted in it, or in a sampled one like it."""
         step = done.step
-        if not step.sampled and (self._sample is None or not step.signature or step.signature != self._sample[0]):
+        if not step.sampled and not self._recall(step.signature):
             return False
         from tb_sol_plugin.capture.report import analysis as work
         from tb_sol_plugin.capture.work.sums import FoldCache
@@ -262,8 +265,22 @@ class Output:
         if self.iterations == 1:
             found = replace(found, notes=(*found.notes, "this is the first iteration: its times contain what arises once"))
         self._sample, self._alike, self._totals = ("" if step.unlike else step.signature, found), None, None
+        if self._sample[0]:
+            self._samples.pop(step.signature, None)
+            self._samples[step.signature] = found
+            if len(self._samples) > KEPT_SAMPLES:
+                del self._samples[next(iter(self._samples))]
         step.totals = totals_of(found)
         return True
+
+    def _recall(self, signature: str) -> bool:
+        """Returns whether iterations of that signature do the work of a sampled one, which is then the sample in use."""
+        if self._sample is not None and signature != "" and signature == self._sample[0]:
+            return True
+        found = self._samples.get(signature) if signature else None
+        if found is not None:
+            self._sample, self._alike, self._totals = (signature, found), None, None
+        return found is not None
 
     @property
     def analysis(self) -> Analysis | None:
@@ -278,6 +295,7 @@ class Output:
     def forget(self) -> None:
         """Forgets earlier iterations: none from now on is like one of them."""
         self._sample = self._alike = self._totals = None
+        self._samples.clear()
 
     def _logged(self, done: Finished) -> Analysis | None:
         """Returns the analysis to log: of an iteration that is like a sampled one and was not timed on a device, only the totals.

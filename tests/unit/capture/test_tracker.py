@@ -16,6 +16,7 @@ from tests.support.sol_reading import only
 from tests.support.toy import FORWARD, fused_qkv, some_tokens
 
 torch = pytest.importorskip("torch", reason="tracks training loops")
+from tb_sol_plugin.capture.hooks.inputs import InputWatch  # noqa: E402  (needs torch)
 from tb_sol_plugin.capture.loop import header  # noqa: E402  (needs torch)
 from tb_sol_plugin.capture.loop.timing import EventPool  # noqa: E402
 from tb_sol_plugin.capture.report import output  # noqa: E402
@@ -37,8 +38,10 @@ LINEAR = 2 * 8 * 16 * 16
 
 
 def put_on(model: Any) -> tuple[bool, bool, bool]:
-    """Whether there is anything of ours on the model, on torch's functions, and on the stack of modes."""
-    hooks = any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    """Whether there is anything of ours on the model but the one hook that looks at its inputs, on torch's functions, and on the modes."""
+    hooks = [hook for m in model.modules() for hook in (*m._forward_hooks.values(), *m._forward_pre_hooks.values())]
+    assert sum(isinstance(hook, InputWatch) for hook in hooks) <= 1
+    hooks = any(not isinstance(hook, InputWatch) for hook in hooks)
     return hooks, hasattr(torch.nn.functional.linear, "_sol_patch"), torch._C._len_torch_dispatch_stack() > 0
 
 
@@ -134,7 +137,7 @@ def test_there_is_nothing_of_ours_outside_of_sampled_iterations() -> None:
     tracker.close()
     # THEN hooks, functions and mode are there in iterations 0, 1 and 3, and in no other
     assert seen == [ALL, ALL, NOTHING, ALL, NOTHING, NOTHING]
-    assert put_on(model) == NOTHING and torch.nn.functional.linear is before
+    assert put_on(model) == NOTHING and torch.nn.functional.linear is before and not model._forward_pre_hooks
 
 
 def test_a_second_initialize_adds_nothing() -> None:

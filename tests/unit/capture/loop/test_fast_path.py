@@ -102,7 +102,16 @@ def many_phases(t: SOLTracker, layer: Any, time: Time) -> None:
         t.step()
 
 
-@pytest.mark.parametrize("loop", [plain, numbered, changing, without_phases, many_phases])
+def sizes(t: SOLTracker, layer: Any, time: Time) -> None:
+    for at in range(40):
+        layer(X if at % 16 != 5 else X[:4])
+        if at % 16 == 9:
+            t.start_step()
+        time.pass_(9)
+        t.step()
+
+
+@pytest.mark.parametrize("loop", [plain, numbered, changing, without_phases, many_phases, sizes])
 def test_the_fast_path_writes_the_same_file(loop: Loop, tmp_path: Path, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a loop, and a clock on which nothing of the recorder takes time but a write, which takes 1000 ns
     found: list[list[dict[str, Any]]] = []
