@@ -89,7 +89,7 @@ def test_accelerate(tmp_path: Path) -> None:
     # THEN an epoch has three iterations, the last of one batch, and each batch is waited for
     recorded = only(tmp_path)
     batch = ["data loading", "forward", "backward", "optimizer"]
-    assert recorded.closed and recorded.sampled == [0, 1] and len(recorded.steps) == 6
+    assert recorded.closed and recorded.sampled[:2] == [0, 1] and len(recorded.steps) == 6
     assert [[p for p in phases if p != "data loading"] for phases in phases_of(recorded)] == [batch[1:] * n for n in (2, 2, 1, 2, 2, 1)]
     assert all("data loading" in phases for phases in phases_of(recorded))
     assert recorded.flop(1) == 2 * 5 * LINEAR
