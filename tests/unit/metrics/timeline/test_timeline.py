@@ -1,0 +1,191 @@
+"""Tracks of a recording: where each event stands, what they are called, how they are merged, searched, linked and added up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tb_sol_plugin import ingest
+from tb_sol_plugin.metrics.timeline import counters, find, links
+from tb_sol_plugin.metrics.timeline.detail import detail
+from tb_sol_plugin.metrics.timeline.phases import bands
+from tb_sol_plugin.metrics.timeline.selection import everything, select
+from tb_sol_plugin.metrics.timeline.timeline import Timeline, timeline_of
+from tb_sol_plugin.metrics.timeline.tracks import Track
+from tb_sol_plugin.metrics.timeline.workers import Workers
+from tests.support.trace_builder import TraceBuilder
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Timeline:
+    """Two steps' worth of one: an operator around a launch, a kernel on stream 7, a copy on stream 9 beside it, a range, memory."""
+    t = TraceBuilder(base_ns=1_700_000_000_000_000_000)
+    t.step(3, 0, 10_000)
+    t.annotation("forward", 100, 4_000)
+    t.op("aten::mm", 200, 1_000, shapes=[[8, 8], [8, 8]], types=["float", "float"])
+    t.launch("gemm", at=300, start=2_000, duration=5_000)
+    t.copy("HtoD", 3_000, 1_000, src="Pageable", stream=9, bytes=4_096)
+    t.kernel("lost", 8_000, 500)
+    t.memory(400, 512, allocated=512, reserved=1_024)
+    t.memory(5_000, -512, allocated=0, reserved=1_024)
+    return timeline_of(ingest.read(str(t.write(tmp_path / "a.json"))))
+
+
+def track(shown: Timeline, path: str) -> int:
+    (found,) = [i for i, t in enumerate(shown.tracks) if t.path.endswith(path)]
+    return found
+
+
+def names(shown: Timeline, ids: np.ndarray) -> list[str]:
+    return [shown.events.names.text[i] for i in shown.events.name_ids(ids.astype(np.uint32)).tolist()]
+
+
+def test_every_event_stands_in_one_lane_of_its_thread_or_stream(shown: Timeline) -> None:
+    # GIVEN a small recording THEN all of its events are in lanes, once
+    assert sorted(shown.arranged.order.tolist()) == list(range(len(shown.events)))
+    # AND threads stand below their process, streams below their device, devices first
+    kinds = [t.kind for t in shown.tracks]
+    assert kinds[:2] == ["worker", "device"] and kinds.index("process") > max(i for i, k in enumerate(kinds) if k == "stream")
+    assert all(t.parent < i for i, t in enumerate(shown.tracks))
+    # AND the nested ones are one lane deeper each
+    main = shown.tracks[track(shown, "/thread 1")] if any(t.path.endswith("/thread 1") for t in shown.tracks) else _thread(shown)
+    lanes = [names(shown, shown.pyramid.events(main.first_lane + i, 0, 10**9).event) for i in range(main.lanes)]
+    assert lanes == [["ProfilerStep#3"], ["forward"], ["aten::mm"], ["cudaLaunchKernel"]]
+    assert (main.label, main.launches, main.open) == ("main", 1, True)
+
+
+def _thread(shown: Timeline) -> Track:
+    (found,) = [t for t in shown.tracks if t.kind == "thread"]
+    return found
+
+
+def test_streams_say_what_they_do(shown: Timeline) -> None:
+    seven, nine = (shown.tracks[track(shown, f"/stream {n}")] for n in (7, 9))
+    assert (seven.detail, nine.detail, seven.events, nine.events) == ("compute", "copies", 2, 1)
+    assert (seven.first_ns, seven.last_ns) == (2_000, 8_500)
+
+
+def test_events_that_overlap_in_part_are_all_shown(tmp_path: Path) -> None:
+    # GIVEN kernels of one stream that overlap, and a host event that ends after the one around it
+    t = TraceBuilder()
+    t.kernel("a", 0, 100)
+    t.kernel("b", 50, 100)
+    t.kernel("c", 160, 10)
+    t.op("outer", 0, 100)
+    t.op("inner", 50, 100)
+    t.op("next", 120, 10)
+    shown = Timeline(ingest.read(str(t.write(tmp_path / "a.json"))))
+    # THEN both stand on lanes of their own, and they are counted
+    one = shown.tracks[track(shown, "/stream 7")]
+    assert [names(shown, shown.pyramid.events(one.first_lane + i, 0, 999).event) for i in range(one.lanes)] == [["a", "c"], ["b"]]
+    host = _thread(shown)
+    assert [names(shown, shown.pyramid.events(host.first_lane + i, 0, 999).event) for i in range(host.lanes)] == [
+        ["outer"], ["inner"], ["next"],
+    ]  # fmt: skip
+    assert shown.overflow == 2
+
+
+def test_memory_is_a_counter_of_its_device(shown: Timeline) -> None:
+    allocated, reserved = shown.series[:2]
+    assert (allocated.label, allocated.unit, allocated.value.tolist()) == ("memory allocated", "B", [512.0, 0.0])
+    assert shown.tracks[track(shown, "/memory allocated")].parent == track(shown, "/GPU 0")
+    window = counters.bucketed(reserved, 4, 4_096, 8_192)
+    assert window.exact and window.before == 1_024.0 and window.last.tolist() == [1_024.0]
+
+
+def test_a_long_counter_keeps_its_extremes() -> None:
+    # GIVEN more samples than pixels, with one peak THEN a bucket has its lowest, highest and last value, and the one before it
+    time, value = np.arange(5_000, dtype=np.int64), np.zeros(5_000)
+    value[777], value[4_000] = 9.0, -1.0
+    found = counters.bucketed(counters.Series("x", "", 0, time, value), 3, 8, 4_104)
+    assert not found.exact and found.before == 0.0 and len(found.time_ns) == 512
+    assert (found.high.max(), found.low.min()) == (9.0, -1.0) and found.high[np.flatnonzero(found.time_ns == 776)[0]] == 9.0
+
+
+def test_a_summary_is_the_share_of_each_bucket(shown: Timeline) -> None:
+    # GIVEN the device: a kernel from 2,000 to 7,000, a copy inside that, another kernel from 8,000 to 8,500
+    category, busy, _ = shown.summary(track(shown, "/GPU 0")).tile(np.array([0, 2_000, 4_000, 8_000, 9_000]))
+    assert busy.tolist() == [0, 255, 191, 127] and category.tolist() == [255, 0, 0, 0]
+
+
+def test_search_counts_everywhere(shown: Timeline) -> None:
+    found = find.search(shown, find.matching(shown.events.names.text, "GEMM"), None, 0, 10**6)
+    assert names(shown, found.event) == ["gemm"] and found.per_track() == [(track(shown, "/stream 7"), 1)]
+    assert sum(found.histogram(0, 10_240)) == 1 and found.histogram(0, 10_240)[200] == 1
+    assert not len(find.search(shown, find.matching(shown.events.names.text, "gemm"), [track(shown, "/stream 9")], 0, 10**6).event)
+
+
+def test_links_follow_the_launch(shown: Timeline) -> None:
+    (pairs,) = links.in_window(shown, ["launch"], 0, 10**6)
+    assert names(shown, pairs.source) == ["cudaLaunchKernel"] and names(shown, pairs.target) == ["gemm"]
+    assert pairs.latency.tolist() == [1_700]
+    # AND an operator has those of what it launched, a kernel its own
+    (mm,) = find.search(shown, find.matching(shown.events.names.text, "aten::mm"), None, 0, 10**6).event.tolist()
+    assert [len(p) for p in links.of_event(shown, mm)] == [1]
+    assert [p.source.tolist() for p in links.of_event(shown, int(pairs.target[0]))] == [pairs.source.tolist()]
+
+
+def test_the_details_of_a_kernel_and_an_operator(shown: Timeline) -> None:
+    (kernel,) = find.search(shown, find.matching(shown.events.names.text, "gemm"), None, 0, 10**6).event.tolist()
+    found = detail(shown, kernel)
+    values = {f.label: f.value for f in found.fields}
+    assert values["From its launch"] == 1_700 and values["Operator"] == "aten::mm" and values["Kind"] == "kernel"
+    assert [(x.analysis, x.query.get("find", x.query.get("step"))) for x in found.links] == [
+        ("kernels", "gemm"), ("operators", "aten::mm"), ("roofline", "aten::mm"), ("overview", "3"),
+    ]  # fmt: skip
+    (mm,) = find.search(shown, find.matching(shown.events.names.text, "aten::mm"), None, 0, 10**6).event.tolist()
+    found = detail(shown, mm)
+    assert found.self_ns == 900 and found.child_names == [("cudaLaunchKernel", 1, 100)]
+    assert names(shown, np.array(found.parents)) == ["forward", "ProfilerStep#3"]
+    assert found.arguments["Input Dims"] == "[[8,8],[8,8]]"
+    assert {f.label: f.value for f in found.fields}["Their device time"] == 5_000
+
+
+def test_a_selection_adds_up_what_lies_in_it(shown: Timeline) -> None:
+    # GIVEN 2,500 to 8,100 on everything: 4,500 ns of gemm, the copy inside that, 100 ns of another kernel
+    chosen = select(shown, 2_500, 8_100, everything(shown))
+    assert chosen.device_layers.busy_ns == 4_600
+    groups = chosen.groups("name").assign(name=lambda f: [shown.events.names.text[i] for i in f["group"]]).set_index("name")
+    assert groups.loc["gemm", ["count", "total_ns", "max_ns"]].tolist() == [1, 4_500, 4_500]
+    assert groups.loc["ProfilerStep#3", ["total_ns", "self_ns"]].tolist() == [5_600, 5_600 - 1_600]
+    # AND whole events where they are not to be cut
+    assert select(shown, 2_500, 8_100, everything(shown), clip=False).groups("name")["total_ns"].max() == 10_000
+    # AND the gap between the kernels, with the host event over it
+    assert chosen.gaps()[["start_ns", "duration_ns", "host_event"]].to_numpy().tolist() == [[7_000, 1_000, "ProfilerStep#3"]]
+    # AND memory: what was there before, what changed
+    assert chosen.counters()[["counter", "first", "last", "delta"]].to_numpy().tolist()[0] == ["GPU 0 memory allocated", 512.0, 0.0, -512.0]
+
+
+def test_phases_are_the_ranges_below_a_step(shown: Timeline) -> None:
+    assert [(b.label, b.start_ns, b.end_ns) for b in bands(shown.capture)] == [("forward", 100, 4_100)]
+
+
+def test_an_event_at_time_zero_does_not_stretch_the_axis(tmp_path: Path) -> None:
+    # GIVEN 3,000 kernels an hour after one at time 0 THEN the axis is where they are, and the one is named
+    t = TraceBuilder(base_ns=None)
+    t.kernel("early", 0, 10)
+    for i in range(3_000):
+        t.kernel("k", 3_600_000_000_000 + i * 1_000, 500)
+    shown = Timeline(ingest.read(str(t.write(tmp_path / "a.json"))))
+    low, high, far = shown.focus()
+    assert high - low < 10_000_000 and [count for _, count in far] == [1]
+
+
+def test_two_workers_stand_on_one_clock(tmp_path: Path) -> None:
+    # GIVEN a second worker that began 5,000 ns later by the absolute time in both files
+    shown = []
+    for i, base in enumerate((1_700_000_000_000_000_000, 1_700_000_000_000_005_000)):
+        t = TraceBuilder(base_ns=base)
+        t.op("aten::mm", 0, 100)
+        shown.append(Timeline(ingest.read(str(t.write(tmp_path / f"{i}.json")))))
+    both = Workers(shown)
+    assert [(a.offset_ns, a.method) for a in both.alignment] == [(0, "clock"), (5_000, "clock")]
+    assert both.names == ["aten::mm"] and both.worker_of(len(shown[0].tracks)) == (1, 0)
+    # AND without absolute times nothing is moved, and that is said
+    t = TraceBuilder(base_ns=None)
+    t.op("x", 0, 100)
+    other = Timeline(ingest.read(str(t.write(tmp_path / "c.json"))))
+    assert not other.capture.facts.absolute
+    assert [a.method for a in Workers([shown[0], other]).alignment] == ["none", "none"]

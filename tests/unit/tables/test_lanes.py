@@ -1,0 +1,69 @@
+"""Lanes: nested intervals below each other, others on the first free lane, as a slow reference says."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_sol_plugin.tables import lanes as L
+from tests.support.timeline_reference import lane_of_each
+
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=60)
+
+
+def in_order(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return sorted(((start, start + length) for start, length in spans), key=lambda s: (s[0], -s[1]))
+
+
+def lanes(spans: list[tuple[int, int]], track: list[int] | None = None) -> list[int]:
+    start, end = (np.array([s[i] for s in spans], np.int64) for i in (0, 1))
+    return L.lanes(np.array(track if track is not None else [0] * len(spans), np.int32), start, end).tolist()
+
+
+@given(SPANS)
+def test_lanes_are_those_of_the_reference(spans: list[tuple[int, int]]) -> None:
+    # GIVEN any intervals of one track THEN each lies in the lane that plain loops find
+    events = in_order(spans)
+    found = lanes(events)
+    assert found == lane_of_each(events)
+    # AND none of a lane overlaps the one before it
+    for lane in set(found):
+        own = [e for e, at in zip(events, found, strict=True) if at == lane]
+        assert all(b[0] >= a[1] for a, b in itertools.pairwise(own))
+
+
+@given(SPANS)
+def test_the_compiled_loop_agrees_with_the_plain_one(spans: list[tuple[int, int]]) -> None:
+    events = in_order(spans)
+    start, end = (np.array([s[i] for s in events], np.int64) for i in (0, 1))
+    if len(events):
+        assert L.lanes_kernel(start, end).tolist() == L.lanes_kernel.py_func(start, end).tolist()
+
+
+@pytest.mark.parametrize(
+    ("spans", "wanted"),
+    [
+        ([(0, 10), (2, 5), (5, 8), (12, 13)], [0, 1, 1, 0]),  # nested, one begins where the other ends
+        ([(0, 10), (5, 15), (12, 14)], [0, 1, 2]),  # partly overlapping; the third lies inside the second
+        ([(0, 10), (5, 15), (10, 20)], [0, 1, 0]),  # the first lane is free again
+        ([(3, 3), (3, 3)], [0, 0]),  # without length they take no room
+        ([(0, 5), (0, 5)], [0, 1]),  # equal ones nest
+    ],
+)
+def test_known_lanes(spans: list[tuple[int, int]], wanted: list[int]) -> None:
+    assert lanes(spans) == wanted
+
+
+def test_tracks_do_not_see_each_other() -> None:
+    assert lanes([(0, 10), (5, 15), (0, 10), (5, 15)], [0, 0, 1, 1]) == [0, 1, 0, 1]
+
+
+def test_a_staircase_of_many_overlaps_takes_a_lane_each() -> None:
+    # GIVEN 30,000 intervals that all overlap, each ending after the one before it THEN they are found without looking through all lanes
+    n = 30_000
+    start = np.arange(n, dtype=np.int64)
+    assert L.lanes(np.zeros(n, np.int32), start, start + n).tolist() == list(range(n))

@@ -1,0 +1,105 @@
+"""Merged levels: every event in exactly one item of every level, windows equal to plain loops over single events."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_sol_plugin.tables import pyramid as P
+from tests.support.timeline_reference import Event, merged, window
+
+GAPS_AND_LENGTHS = st.lists(
+    st.tuples(st.sampled_from([0, 0, 1, 3, 40, 700]), st.one_of(st.sampled_from([0, 1, 2, 900, 5000]), st.integers(0, 130))), max_size=80
+)
+LANES = st.lists(GAPS_AND_LENGTHS, min_size=1, max_size=4)
+
+
+def events_of(lanes: list[list[tuple[int, int]]], base: int = 0) -> list[list[Event]]:
+    """Events of each lane that do not overlap, ids in order over all of them."""
+    out, number = [], 0
+    for lane in lanes:
+        at, events = base, []
+        for gap, length in lane:
+            at += gap
+            events.append((at, length, number))
+            at += length
+            number += 1
+        out.append(events)
+    return out
+
+
+def made(lanes: list[list[Event]]) -> P.Pyramid:
+    flat = [e for lane in lanes for e in lane]
+    start, duration = (np.array([e[i] for e in flat], np.int64) for i in (0, 1))
+    order = np.arange(len(flat), dtype=np.uint32)
+    bounds = np.concatenate(([0], np.cumsum([len(lane) for lane in lanes]))).astype(np.int64)
+    levels = P.build(order, bounds, start, duration)
+    return P.Pyramid(order, bounds, levels, lambda ids: (start[ids], duration[ids]), int((start + duration).max(initial=0)))
+
+
+def rows(items: P.Items) -> list[tuple[int, ...]]:
+    columns = (items.start, items.end, items.event, items.count, items.busy)
+    return list(zip(*(c.tolist() for c in columns), strict=True))
+
+
+@given(LANES, st.integers(0, 14), st.integers(0, 40), st.sampled_from([0, -(2**40), 2**60]))
+def test_a_window_holds_what_plain_loops_find(lanes: list[list[tuple[int, int]]], z: int, at: int, base: int) -> None:
+    # GIVEN lanes of any events, at any distance from time 0
+    events = events_of(lanes, base)
+    pyramid = made(events)
+    q = 1 << z
+    begin = (base >> z << z) + at * q
+    for lane, own in enumerate(events):
+        # THEN a window has the merged items that reach into it
+        want = window(merged(own, z), begin, begin + 5 * q)
+        assert rows(pyramid.window(lane, z, begin, begin + 5 * q)) == want
+        # AND those of a wider window, where it is asked for
+        assert window(want, begin + q, begin + 2 * q) == rows(pyramid.window(lane, z, begin + q, begin + 2 * q))
+        # AND the single events of any window are those of the lane
+        low, high = begin + 3, begin + 3 + 4 * q
+        single = pyramid.events(lane, low, high)
+        assert list(zip(single.start.tolist(), single.event.tolist(), strict=True)) == [
+            (s, e) for s, d, e in own if (s + d > low and s < high) or (d == 0 and s == low)
+        ]
+
+
+@given(LANES)
+def test_every_event_is_in_one_item_of_every_level(lanes: list[list[tuple[int, int]]]) -> None:
+    events = events_of(lanes)
+    pyramid = made(events)
+    flat = [e for lane in events for e in lane]
+    for level in pyramid.levels:
+        items = level.items(slice(None), len(flat))
+        assert int(items.count.sum()) == len(flat) and int(items.busy.sum()) == sum(d for _, d, _ in flat)
+    # AND the coarsest level fits into one tile, the finest has at most half as many items as events
+    if pyramid.levels:
+        assert pyramid.levels[-1].z + P.TILE >= (pyramid.span - 1).bit_length()
+        assert 2 * len(pyramid.levels[0]) <= len(flat)
+        assert [b.z - a.z for a, b in zip(pyramid.levels, pyramid.levels[1:], strict=False)] == [P.STRIDE] * (len(pyramid.levels) - 1)
+
+
+@given(GAPS_AND_LENGTHS, st.integers(0, 12))
+def test_a_level_follows_from_the_one_below(lane: list[tuple[int, int]], z: int) -> None:
+    ((*events,),) = (events_of([lane])[0],)
+    start, duration = (np.array([e[i] for e in events], np.int64) for i in (0, 1))
+    one = P.single(start, duration, np.arange(len(events), dtype=np.uint32))
+    same = np.zeros(len(events), np.int8)
+    below = P.merged(one, same, duration, z)
+    assert rows(P.merged(*below, z + 1)[0]) == rows(P.merged(one, same, duration, z + 1)[0]) == merged(events, z + 1)
+
+
+@pytest.mark.parametrize("lanes", [[[]], [[(0, 0)]], [[(5, 10**9)]], [[], [(0, 1)]]])
+def test_few_events(lanes: list[list[tuple[int, int]]]) -> None:
+    events = events_of(lanes)
+    pyramid = made(events)
+    for lane, own in enumerate(events):
+        assert rows(pyramid.window(lane, 20, 0, 1 << 31)) == merged(own, 20)
+
+
+def test_ten_thousand_events_at_one_moment_are_one_item() -> None:
+    pyramid = made([[(7, 0, i) for i in range(10_000)] + [(8, 4, 10_000)]])
+    assert rows(pyramid.window(0, 0, 0, 1024)) == [(7, 7, 0, 10_000, 0), (8, 12, 10_000, 1, 4)]
+    assert rows(pyramid.window(0, 3, 0, 1024)) == [(7, 7, 0, 10_000, 0), (8, 12, 10_000, 1, 4)]
+    assert rows(pyramid.window(0, 4, 0, 1024)) == [(7, 12, 10_000, 10_001, 4)]

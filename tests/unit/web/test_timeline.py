@@ -1,0 +1,251 @@
+"""The timeline over HTTP: tiles as plain loops say, in both forms; bad requests, stale fingerprints, several workers, links."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from tb_sol_plugin.store.names import single
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.routes import create_app
+from tests.support.timeline_reference import decoded, merged, window
+from tests.support.trace_builder import TraceBuilder
+
+BASE = 1_700_000_000_000_000_000
+
+
+def busy_trace(path: Path, seed: int, base_ns: int | None = BASE) -> None:
+    """Write a trace of some thousand nested operators, launches, kernels on two streams that overlap, and memory."""
+    r = random.Random(seed)
+    t = TraceBuilder(base_ns=base_ns)
+    t.step(1, 0, 4_000_000)
+    at = 100
+    for i in range(400):
+        t.op(f"aten::op{i % 7}", at, 5_000)
+        t.launch(
+            f"kernel{i % 11}", at=at + 50, start=at + r.randrange(2_000, 9_000), duration=r.choice([3, 40, 900, 30_000]), stream=7 + i % 2
+        )
+        if i % 5 == 0:
+            t.memory(at, 512, allocated=512 * (i + 1), reserved=10**6)
+        at += 9_000
+    t.write(path)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
+    root = tmp_path_factory.mktemp("timeline")
+    (root / "logs" / "job").mkdir(parents=True)
+    busy_trace(root / "logs" / "job" / "rank0.1.pt.trace.json", 1)
+    busy_trace(root / "logs" / "job" / "rank1.1.pt.trace.json", 2, BASE + 1_500)
+    with ThreadPoolExecutor(1) as pool:
+        store = Store(single(str(root / "logs")), StoreOptions(cache_dir=str(root / "cache")), executor=pool)
+        yield create_app(store, WebOptions()).test_client()
+        store.close()
+
+
+def get(client: FlaskClient, path: str, **query: object) -> Any:
+    reply = client.get(f"/api/v1/timeline{path}", query_string={"run": "job", "worker": "rank0", "wait": 20, **query})
+    assert reply.status_code == 200, reply.text
+    return reply.json
+
+
+def binary(client: FlaskClient, **query: object) -> list[dict[str, Any]]:
+    reply = client.get("/api/v1/timeline/tiles", query_string={"run": "job", "worker": "rank0", "wait": 20, **query})
+    assert reply.status_code == 200, reply.text
+    return decoded(reply.data)
+
+
+def tracks(client: FlaskClient, kind: str, **query: object) -> list[dict[str, Any]]:
+    return [t for t in get(client, "", **query)["tracks"] if t["kind"] == kind]
+
+
+def test_tiles_are_what_plain_loops_find_in_the_events(client: FlaskClient) -> None:
+    # GIVEN all events of each thread and stream
+    shown = get(client, "")
+    names = get(client, "/names")["names"]
+    for track in (t for t in shown["tracks"] if t["kind"] in ("thread", "stream")):
+        listed: list[dict[str, Any]] = []
+        cursor = "0"
+        while cursor:
+            page = get(client, "/events", track=track["track"], cursor=cursor, limit=700)
+            listed, cursor = listed + page["events"], page["cursor"]
+        assert len(listed) == track["events"] == page["total"]
+        lanes = [[(e["start_ns"], e["duration_ns"], e["event"]) for e in listed if e["lane"] == lane] for lane in range(track["lanes"])]
+        name_of = {e["event"]: e["name"] for e in listed}
+        for z in (0, 4, 8, 11, 13):
+            wide = 1 << (z + 10)
+            for i in sorted({0, 1, (track["last_ns"] - 1) // wide}):
+                want = [window(merged(own, z), i * wide, (i + 1) * wide) for own in lanes]
+                flat = [item for own in want for item in own]
+                # THEN the tile has them as JSON, exactly
+                (block,) = get(client, "/tiles", z=z, i=i, tracks=track["track"], format="json")["blocks"]
+                assert list(zip(*(block[c] for c in ("start_ns", "end_ns", "event", "count", "busy_ns")), strict=True)) == flat
+                assert [names[n] for n in block["name"]] == [name_of[item[2]] for item in flat]
+                assert block["lanes"] == [len(own) for own in want]
+                # AND as bytes, within a unit
+                (packed,) = binary(client, z=z, i=i, tracks=track["track"])
+                unit, begin = 1 << packed["shift"], i * wide
+                assert (packed["event"], packed["count"], packed["name"]) == (block["event"], block["count"], block["name"])
+                assert packed["complete"] == (all(item[3] == 1 for item in flat) and z <= 19)
+                for start, end, item in zip(packed["start"], packed["end"], flat, strict=True):
+                    assert start == max(item[0] - begin, -wide) // unit * unit
+                    assert end == max(min(item[1] - begin, 2 * wide) // unit * unit, start + unit)
+                if packed["complete"]:
+                    assert unit == 1
+
+
+def test_counters_and_summaries_agree_in_both_forms(client: FlaskClient) -> None:
+    shown = get(client, "")
+    for track in (t for t in shown["tracks"] if t["kind"] in ("counter", "device", "process", "worker")):
+        for z in (2, 12):
+            (block,) = get(client, "/tiles", z=z, i=0, tracks=track["track"], format="json")["blocks"]
+            (packed,) = binary(client, z=z, i=0, tracks=track["track"])
+            same = ("min", "max", "last", "before") if track["kind"] == "counter" else ("category", "busy", "depth")
+            assert {k: packed[k] for k in same} == {k: block[k] for k in same}
+            if track["kind"] == "counter":
+                assert packed["time"] == block["time_ns"]
+
+
+def test_several_tiles_and_tracks_come_in_one_answer(client: FlaskClient) -> None:
+    found = binary(client, z=10, i="0-2", tracks="0-3")
+    assert [(b["i"], b["track"]) for b in found] == [(i, t) for i in range(3) for t in range(4)]
+
+
+def test_what_is_named_by_its_fingerprint_may_be_kept(client: FlaskClient) -> None:
+    # GIVEN the fingerprint of the timeline THEN names and tiles may be kept for good, without it they are asked for again
+    print_ = get(client, "")["fingerprint"]
+    for path, query in (("names", {}), ("tiles", {"z": 3, "i": 0, "tracks": "0"})):
+        for fp, wanted in (({"fp": print_}, "immutable"), ({}, "no-cache")):
+            reply = client.get(f"/api/v1/timeline/{path}", query_string={"run": "job", "worker": "rank0", "wait": 20, **query, **fp})
+            assert wanted in reply.headers["Cache-Control"] and "Accept-Encoding" in reply.headers["Vary"]
+    # AND a stale one is refused, with what to do
+    reply = client.get(
+        "/api/v1/timeline/tiles", query_string={"run": "job", "worker": "rank0", "wait": 20, "z": 3, "i": 0, "tracks": "0", "fp": "old"}
+    )
+    assert reply.status_code == 409 and reply.json["error"]["code"] == "changed" and reply.json["error"]["field"] == "fp"
+
+
+def test_bytes_are_packed_only_when_asked_for(client: FlaskClient) -> None:
+    query = {"run": "job", "worker": "rank0", "wait": 20, "z": 12, "i": 0, "tracks": "0-4"}
+    plain = client.get("/api/v1/timeline/tiles", query_string=query)
+    packed = client.get("/api/v1/timeline/tiles", query_string=query, headers={"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in plain.headers and packed.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.data) == plain.data and plain.mimetype == "application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "field"),
+    [
+        ("tiles", {"z": 53, "i": 0, "tracks": 0}, "z"),
+        ("tiles", {"z": "x", "i": 0, "tracks": 0}, "z"),
+        ("tiles", {"z": 3, "i": "0-8", "tracks": 0}, "i"),
+        ("tiles", {"z": 3, "i": "5-3", "tracks": 0}, "i"),
+        ("tiles", {"z": 3, "i": -1, "tracks": 0}, "i"),
+        ("tiles", {"z": 3, "i": 0, "tracks": "0-99999"}, "tracks"),
+        ("tiles", {"z": 3, "i": 0}, "tracks"),
+        ("tiles", {"z": 3, "i": 0, "tracks": "0", "format": "xml"}, "format"),
+        ("tiles", {"z": "9" * 5_000, "i": 0, "tracks": "0"}, "z"),
+        ("event", {"track": 99, "event": 0}, "track"),
+        ("event", {"track": 4, "event": 10**9}, "event"),
+        ("event", {"track": 4, "event": "٣"}, "event"),
+        ("events", {"track": 4, "limit": 1_001}, "limit"),
+        ("events", {"track": 4, "start_ns": 10, "end_ns": 5}, "end_ns"),
+        ("events", {"track": 4, "lane": 99}, "lane"),
+        ("search", {}, "text"),
+        ("search", {"text": "a", "direction": "up"}, "direction"),
+        ("search", {"names": "0-999999999"}, "names"),
+        ("flows", {"kind": "guess"}, "kind"),
+        ("flows", {"events": "x:1"}, "events"),
+        ("", {"color": "red"}, "color"),
+    ],
+)
+def test_bad_requests_name_the_parameter(client: FlaskClient, path: str, query: dict[str, object], field: str) -> None:
+    reply = client.get(f"/api/v1/timeline{'/' if path else ''}{path}", query_string={"run": "job", "worker": "rank0", "wait": 20, **query})
+    assert reply.status_code == 400, reply.text
+    assert reply.json["error"]["field"] == field and reply.json["error"]["hint"]
+
+
+def test_an_event_by_its_place_and_its_neighbours(client: FlaskClient) -> None:
+    # GIVEN an operator, found by name
+    hit = get(client, "/search", text="aten::op3", limit=1)["hits"][0]
+    by_id = get(client, "/event", track=hit["track"], event=hit["event"])
+    # THEN it is found by start and duration too, and the nearest one where that is not there
+    again = get(client, "/event", track=hit["track"], start_ns=hit["start_ns"], duration_ns=hit["duration_ns"])
+    assert (again["event"], again["exact"]) == (hit["event"], True) and by_id["name"] == "aten::op3"
+    near = get(client, "/event", track=hit["track"], start_ns=hit["start_ns"] + 3, duration_ns=hit["duration_ns"])
+    assert (near["event"], near["exact"]) == (hit["event"], False)
+    # AND it knows what it launched, what encloses it and where to go on
+    (flow,) = by_id["flows"]
+    assert (
+        flow["kind"] == "launch"
+        and flow["target"]["name"] == "kernel3"
+        and flow["latency_ns"] == flow["target"]["start_ns"] - flow["source"]["start_ns"]
+    )
+    assert [p["name"] for p in by_id["parents"]] == ["ProfilerStep#1"]
+    assert by_id["links"][0] == {"analysis": "operators", "query": {"find": "aten::op3"}, "label": "Operator"}
+
+
+def test_search_goes_on_in_both_directions(client: FlaskClient) -> None:
+    everything = get(client, "/search", text="kernel5", limit=1_000)
+    hits = everything["hits"]
+    assert everything["total"] == len(hits) == sum(everything["histogram"]) == sum(t["count"] for t in everything["tracks"])
+    middle = hits[len(hits) // 2]["start_ns"]
+    after = get(client, "/search", text="kernel5", after_ns=middle, limit=1)["hits"]
+    before = get(client, "/search", text="kernel5", after_ns=middle, direction="previous", limit=2)["hits"]
+    assert (
+        after[0]["start_ns"] == middle
+        and [h["start_ns"] for h in before] == [h["start_ns"] for h in hits if h["start_ns"] < middle][-2:][::-1]
+    )
+    # AND ids of names find the same
+    names = get(client, "/names")["names"]
+    by_id = get(client, "/search", names=names.index("kernel5"), limit=1_000)
+    assert by_id["hits"] == hits
+
+
+def test_links_of_a_window_the_longest_first(client: FlaskClient) -> None:
+    found = get(client, "/flows", kind="launch")
+    assert found["total"] == len(found["flows"]) == 400
+    latencies = [f["latency_ns"] for f in found["flows"]]
+    assert latencies == sorted(latencies, reverse=True)
+    shown = {t["track"]: t for t in get(client, "")["tracks"]}
+    assert {shown[f["source"]["track"]]["kind"] for f in found["flows"]} == {"thread"}
+    assert {shown[f["target"]["track"]]["stream"] for f in found["flows"]} == {7, 8}
+
+
+def test_two_workers_stand_under_each_other_on_one_clock(client: FlaskClient) -> None:
+    # GIVEN two workers whose recordings begin 1,500 ns apart
+    get(client, "", worker="rank1")
+    one = get(client, "", worker=["rank0", "rank1"])
+    assert [(a["worker"], a["method"], a["offset_ns"]) for a in one["alignment"]] == [("rank0", "clock", 0), ("rank1", "clock", 1_500)]
+    second = next(t for t in one["tracks"] if t["worker"] == 1 and t["kind"] == "stream")
+    alone = next(t for t in tracks(client, "stream", worker="rank1") if t["path"] == second["path"])
+    assert (second["first_ns"], second["events"]) == (alone["first_ns"] + 1_500, alone["events"])
+    # THEN tiles of the second have its events, moved
+    (block,) = get(client, "/tiles", worker=["rank0", "rank1"], z=12, i=0, tracks=second["track"], format="json")["blocks"]
+    (own,) = get(client, "/tiles", worker="rank1", z=12, i=0, tracks=alone["track"], format="json")["blocks"]
+    assert block["start_ns"][:50] == [s + 1_500 for s in own["start_ns"][:50]]
+    names, own_names = get(client, "/names", worker=["rank0", "rank1"])["names"], get(client, "/names", worker="rank1")["names"]
+    assert [names[n] for n in block["name"][:50]] == [own_names[n] for n in own["name"][:50]]
+
+
+def test_a_selection_names_its_tracks_by_path_or_number(client: FlaskClient) -> None:
+    stream = tracks(client, "stream")[0]
+    reports = [
+        client.get(
+            "/api/v1/analysis/timeline_selection",
+            query_string={"run": "job", "worker": "rank0", "wait": 20, "start_ns": 1_000, "end_ns": 900_000, "tracks": tracks_},
+        ).json
+        for tracks_ in (stream["path"], str(stream["track"]))
+    ]
+    assert reports[0]["sections"] == reports[1]["sections"]
+    groups = next(s for s in reports[0]["sections"] if s["id"] == "groups")
+    assert all(name.startswith("kernel") for name in groups["data"]["name"])
