@@ -114,6 +114,8 @@ def run(capture: Capture, query: SelectionQuery) -> Report:
     low, high = scope(capture, query).window_ns
     begin = low if query.start_ns is None else query.start_ns
     end = high if query.end_ns is None else query.end_ns
+    if end == begin and query.end_ns is None:
+        raise Unavailable("the chosen step has no length", hint="choose another step, or a window with start_ns and end_ns")
     if end <= begin:
         raise BadQuery("the window ends before it begins", hint="give end_ns after start_ns", field="end_ns")
     tracks = _tracks(shown, query.tracks)
@@ -213,7 +215,7 @@ def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> Tabl
     frame["device_total_ns"] = frame["device_total_ns"].astype("Int64").where(frame["category"].isin(host))
     return make_table(
         "groups", {"name": "By name", "category": "By kind of work", "track": "By track"}[by], frame, GROUPS, sort=Sort("total_ns"),
-        filters=["category"] if by == "name" else [], empty="No event in this selection.",
+        filters=["category"] if by == "name" else [], adds=["count", "self_ns"], empty="No event in this selection.",
         footer=f"{left:,} more with less time" if left > 0 else "",
         row_links={str(i): _link(*one) for i, one in enumerate(zip(frame["category"], frame["name"], strict=True)) if by == "name"},
     )  # fmt: skip

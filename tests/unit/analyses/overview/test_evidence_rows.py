@@ -63,6 +63,7 @@ NO_SUM = {
     ("iterations", "iterations"): "its first row is of medians, with which no sum compares",
     ("operators", "operators"): "on a recording of the host the bar holds what an operator calls; its own time adds up",
     ("memory_plan", "layouts"): "rows are alternatives",
+    ("timeline_selection", "groups"): "nested events count on every level; their own time adds up",
     ("modules", "classes"): "classes lie inside of each other; what is their own adds up",
 }
 """Tables with a filter whose bars do not add up, with the reason."""
