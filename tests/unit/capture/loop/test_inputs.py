@@ -177,6 +177,7 @@ def test_a_compiled_model_has_no_hook() -> None:
     # AND one that is compiled later runs as it did, without a break
     whole = torch.compile(model, backend="eager", fullgraph=True)
     assert torch.equal(whole(ids(2)), model(ids(2)))
+    watch.remove()
 
 
 def test_an_iteration_without_end_keeps_little() -> None:
@@ -187,6 +188,7 @@ def test_an_iteration_without_end_keeps_little() -> None:
     for _ in range(inputs.MOST_CALLS + 10):
         model(1)
     assert len(watch.seen) == inputs.MOST_CALLS and watch.inputs() is None
+    watch.remove()
 
 
 def test_training_is_the_same_with_the_hook() -> None:
