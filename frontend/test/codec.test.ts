@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { decode, emptyTable, emptyView, encode, HOME, type TableState, type View } from "../src/state/codec";
+import { decode, emptyTable, emptyView, encode, HOME, type TableState, TIMELINE_KEYS, type View } from "../src/state/codec";
 import { activeTab, readHash, writeHash } from "../src/state/hash";
 import { joinIds, joinList, splitIds, splitList } from "../src/state/lists";
 
@@ -23,6 +23,7 @@ const view: fc.Arbitrary<View> = fc.record({
   query: fc.dictionary(id, filled, { maxKeys: 3 }),
   tables: fc.dictionary(id, table.filter((t) => JSON.stringify(t) !== JSON.stringify(emptyTable())), { maxKeys: 3 }),
   figures: fc.dictionary(id, filled, { maxKeys: 2 }),
+  timeline: fc.dictionary(fc.constantFrom(...TIMELINE_KEYS), filled, { maxKeys: 4 }),
 });
 const plainObject = (v: unknown): unknown => JSON.parse(JSON.stringify(v));
 

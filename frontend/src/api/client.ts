@@ -1,4 +1,5 @@
 // The only file that talks to the server. Every address is relative: path prefixes and proxies work by that.
+import type { EventDetail, EventPage, Flows, Hits, Names, TimelineShape } from "./timeline";
 import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, TablePage, Unavailable } from "./types";
 
 /** What a recording is addressed by; empty parts are left out. */
@@ -31,15 +32,21 @@ export function address(path: string, query: Record<string, string | undefined>)
   return text ? `${path}?${text}` : path;
 }
 
-async function ask<T>(url: string, init: RequestInit): Promise<T> {
-  let reply: Response;
+async function reach(url: string, init: RequestInit): Promise<Response> {
   try {
     // "still reading" is an answer to the page, not a failure that the browser should log
-    reply = await fetch(url, { ...init, headers: { ...init.headers, Prefer: "respond-async" } });
+    return await fetch(url, { ...init, headers: { ...init.headers, Prefer: "respond-async" } });
   } catch (cause) {
     if (init.signal?.aborted) throw cause;
     throw new ApiError({ code: "unreachable", message: "The server does not answer.", hint: "Is it still running? Try again when it is." }, 0);
   }
+}
+
+async function ask<T>(url: string, init: RequestInit): Promise<T> {
+  return bodyOf<T>(await reach(url, init));
+}
+
+async function bodyOf<T>(reply: Response): Promise<T> {
   const text = await reply.text();
   let body: unknown;
   try {
@@ -93,3 +100,35 @@ export const postLeave = (): boolean => navigator.sendBeacon("api/v1/leave");
 export const postRescan = (): Promise<unknown> => ask("api/v1/rescan", { method: "POST" });
 export const traceAddress = (w: Where): string => address("api/v1/trace", where(w));
 export const exportAddress = (w: Where, form: "hatchet"): string => address("api/v1/export", { ...where(w), form });
+
+// -- timeline -------------------------------------------------------------------------------------------------------------
+
+/** `where` of one recording, or of several workers of one run: lists in the same order. */
+export interface Places {
+  run: string;
+  workers: readonly string[];
+  spans: readonly string[];
+}
+
+/** Query of a route of the timeline; undefined and "" are left out. */
+type TimelineQuery = Record<string, string | number | undefined>;
+
+export function timelineAddress(route: string, at: Places, query: TimelineQuery): string {
+  const texts = Object.fromEntries(Object.entries(query).map(([k, v]) => [k, v === undefined ? undefined : String(v)]));
+  const lists = [...at.workers.map((w) => ["worker", w]), ...at.spans.map((s) => ["span", s])].filter(([, v]) => v);
+  const url = address(`api/v1/timeline${route && `/${route}`}`, { run: at.run, ...texts });
+  return url + lists.map(([k, v]) => `&${k}=${encodeURIComponent(v!)}`).join("");
+}
+
+export const getTimeline = (at: Places, signal?: AbortSignal): Promise<TimelineShape> => get<TimelineShape>(timelineAddress("", at, {}), signal);
+export const getTimelineNames = (at: Places, fp: string, signal?: AbortSignal): Promise<Names> => get<Names>(timelineAddress("names", at, { fp }), signal);
+export const getEvent = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<EventDetail> => get<EventDetail>(timelineAddress("event", at, query), signal);
+export const getEvents = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<EventPage> => get<EventPage>(timelineAddress("events", at, query), signal);
+export const getHits = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Hits> => get<Hits>(timelineAddress("search", at, query), signal);
+export const getFlows = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Flows> => get<Flows>(timelineAddress("flows", at, query), signal);
+
+/** Tiles of the timeline, in bytes. */
+export async function getTiles(at: Places, query: TimelineQuery, signal: AbortSignal): Promise<ArrayBuffer> {
+  const reply = await reach(timelineAddress("tiles", at, query), { signal });
+  return reply.ok && reply.status !== 202 ? reply.arrayBuffer() : bodyOf<never>(reply);
+}

@@ -185,8 +185,15 @@ export interface FindingsSection extends SectionBase {
 
 export interface TimelineSection extends SectionBase {
   kind: "timeline";
-  window_ns?: [number, number];
-  source?: string;
+  /** the window to open with, ns after the start of the recording; null: everything */
+  start_ns?: number | null;
+  end_ns?: number | null;
+  /** paths of tracks; none: all */
+  tracks?: string[];
+  /** begin, end, word */
+  highlight?: [number, number, string][];
+  /** px; 0: as the page has room */
+  height?: number;
 }
 
 export type Section = FactsSection | TableSection | FigureSection | FindingsSection | TimelineSection;

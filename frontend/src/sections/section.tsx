@@ -13,7 +13,7 @@ import { Figure } from "./figure/figure";
 import { FigureTools } from "./figure/tools";
 import { figureSubtitle } from "./figure/window";
 import { hasChart, linkReport, linkedTables, pickedOf } from "./linked";
-import { Timeline } from "./timeline";
+import { Timeline } from "./timeline/timeline";
 import { Chips, countText } from "./table/filters";
 import { isRanked, rankedSubtitle } from "./table/ranked";
 import { ColumnChooser, FindField } from "./table/tools";
@@ -102,7 +102,7 @@ function Body({ section, report, lead, main }: CardProps & { main: boolean }): J
   switch (section.kind) {
     case "facts": return <Facts s={section} lead={lead} headline={report.headline ?? ""} />;
     case "findings": return <Findings s={section} />;
-    case "timeline": return <Timeline s={section} />;
+    case "timeline": return <Timeline s={section} report={report} cards={(r) => <div class="grid">{r.sections.map((one) => <SectionCard key={one.id} section={one} report={r} lead="" />)}</div>} />;
     case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} twins={linkedTables(section, report)} />;
     case "figure": {
       const table = (report.sections.find((s) => s.kind === "table" && s.id === section.table) as TableSection | undefined) ?? null;

@@ -9,6 +9,7 @@
 //   t.ID.h         list of `+column`, `-column`    t.ID.k         selected row's key
 //   t.ID.x         opened rows of a tree: d, a or n (start from default, all, none), then the rows that differ
 //   f.ID           zoom and selected areas of a figure: a short text that the figure understands
+//   of the timeline: t window, ev event, area, pin hide open rows, lay layout, al alignment, q search, mk marks, y scrolled to
 import { joinIds, joinList, splitIds, splitList } from "./lists";
 
 export interface Sort {
@@ -48,6 +49,8 @@ export interface View {
   query: Record<string, string>;
   tables: Record<string, TableState>;
   figures: Record<string, string>;
+  /** of the timeline, by key */
+  timeline: Record<string, string>;
 }
 
 export type Pairs = Record<string, string>;
@@ -56,10 +59,11 @@ export const HOME = "overview";
 const VERSION = "1";
 const ID = /^[A-Za-z0-9_-]{1,80}$/;
 const PLAIN = ["page", "run", "worker", "span", "step", "device", "find"] as const;
+export const TIMELINE_KEYS = ["t", "ev", "area", "pin", "hide", "open", "lay", "al", "q", "mk", "y"] as const;
 
 export const emptyTable = (): TableState => ({ sort: null, find: "", keep: {}, ranges: {}, columns: {}, opened: { base: "d", ids: [] }, row: "" });
 export const emptyView = (): View => ({
-  page: HOME, run: "", worker: "", span: "", step: "", device: "", find: "", query: {}, tables: {}, figures: {},
+  page: HOME, run: "", worker: "", span: "", step: "", device: "", find: "", query: {}, tables: {}, figures: {}, timeline: {},
 });
 
 /** The pairs of a view, in a fixed order, without what is at its default. */
@@ -69,6 +73,7 @@ export function encode(view: View): Pairs {
   for (const [name, value] of sorted(view.query)) if (value !== "") out[`q.${name}`] = value;
   for (const [id, table] of sorted(view.tables)) Object.assign(out, encodeTable(id, table));
   for (const [id, zoom] of sorted(view.figures)) if (zoom) out[`f.${id}`] = zoom;
+  for (const key of TIMELINE_KEYS) if (view.timeline[key]) out[key] = view.timeline[key]!;
   return Object.keys(out).length ? { v: VERSION, ...out } : out;
 }
 
@@ -78,6 +83,7 @@ export function decode(pairs: Pairs): View {
   if (pairs["v"] !== undefined && pairs["v"] !== VERSION) return view;
   for (const name of PLAIN) if (pairs[name]) view[name] = pairs[name]!;
   if (!ID.test(view.page)) view.page = HOME;
+  for (const key of TIMELINE_KEYS) if (pairs[key]) view.timeline[key] = pairs[key]!;
   for (const [key, value] of Object.entries(pairs)) {
     const [head, id, field, ...rest] = key.split(".");
     if (value === "" || id === undefined || !ID.test(id)) continue;

@@ -101,6 +101,8 @@ export interface ReportRequest {
 }
 
 const requests = new WeakMap<object, ReportRequest>();
+/** Remembers what a report was requested with. */
+export const noteRequest = (value: Report | Unavailable, request: ReportRequest): void => void requests.set(value, request);
 export const requestOf = (value: Report | Unavailable): ReportRequest | null => requests.get(value) ?? null;
 
 /** The query fields of the last report of a page with a card of fields; where its first report failed, those of the report at its defaults. */
@@ -256,7 +258,7 @@ export function startData(): void {
     const ask = async (s: AbortSignal): Promise<Report | Unavailable> => {
       if (moved) await pause(SETTLES, s);
       const value = await api.getReport(name, w, q, s);
-      requests.set(value, { name, where: w, query: q });
+      noteRequest(value, { name, where: w, query: q });
       return value;
     };
     void poll(report, key, ask, stopReport.signal).then((value) => {

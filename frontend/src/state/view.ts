@@ -1,6 +1,6 @@
 // The one view: read from the address, changed by the page, written back to the address.
 import { computed, signal } from "@preact/signals";
-import { decode, emptyTable, emptyView, encode, HOME, sameView, type TableState, type View } from "./codec";
+import { decode, emptyTable, emptyView, encode, HOME, sameView, type TableState, TIMELINE_KEYS, type View } from "./codec";
 import * as host from "./host";
 import type { Link } from "../api/types";
 
@@ -58,6 +58,10 @@ export function changeFigure(id: string, text: string, how: How = "replace"): vo
   change({ figures: { ...view.value.figures, [id]: text } }, how);
 }
 
+export function changeTimeline(part: Record<string, string>, how: How): void {
+  change({ timeline: { ...view.value.timeline, ...part } }, how);
+}
+
 // -- places ---------------------------------------------------------------------------------------------------------------
 
 /** Another page of the same selection. */
@@ -68,14 +72,14 @@ export function pageView(name: string): View {
 
 /**
  * What a link of a report leads to. `find` filters the main table; step, device_limits, run, worker and span change the selection;
- * keys of the address that begin with `t.` or `f.` set a table or a figure.
+ * keys of the address that begin with `t.` or `f.` set a table or a figure, those of the timeline its window, event and rows.
  */
 export function linkView(link: Link): View {
   const { find = "", step, device_limits: device, run, worker, span, ...rest } = link.query ?? {};
-  const placed = (key: string): boolean => /^[tf]\./.test(key);
+  const placed = (key: string): boolean => /^[tf]\./.test(key) || (link.analysis === "timeline" && (TIMELINE_KEYS as readonly string[]).includes(key));
   const query = Object.fromEntries(Object.entries(rest).filter(([key]) => !placed(key)));
-  const { tables, figures } = decode(Object.fromEntries(Object.entries(rest).filter(([key]) => placed(key))));
-  const next = { ...pageView(link.analysis || HOME), find, query, tables, figures };
+  const { tables, figures, timeline } = decode(Object.fromEntries(Object.entries(rest).filter(([key]) => placed(key))));
+  const next = { ...pageView(link.analysis || HOME), find, query, tables, figures, timeline };
   const other = run !== undefined && run !== next.run;
   if (other) Object.assign(next, { run, worker: "", span: "", step: "" });
   if (worker !== undefined) Object.assign(next, { worker, span: "" });

@@ -27,6 +27,9 @@ const PATHS: Record<string, string> = {
   sun: "M8 5.2a2.8 2.8 0 1 0 0 5.6 2.8 2.8 0 0 0 0-5.6z M8 1.5V3 M8 13v1.5 M1.5 8H3 M13 8h1.5 M3.4 3.4l1 1 M11.6 11.6l1 1 M12.6 3.4l-1 1 M4.4 11.6l-1 1",
   down: "M5 6.5l3 3 3-3",
   right: "M6.5 5l3 3-3 3",
+  left: "M9.5 5l-3 3 3 3",
+  plus: "M8 3.5v9 M3.5 8h9",
+  minus: "M3.5 8h9",
   close: "M4.5 4.5l7 7 M11.5 4.5l-7 7",
   search: "M10.8 7a3.8 3.8 0 1 1-7.6 0 3.8 3.8 0 0 1 7.6 0z M9.8 9.8l3.7 3.7",
   columns: "M2.5 3.5h11v9h-11z M6.2 3.5v9 M9.8 3.5v9",
@@ -40,6 +43,11 @@ const PATHS: Record<string, string> = {
   again: "M3 8a5 5 0 1 0 1.5-3.6 M4.5 2v2.6h2.6",
   area: "M2.5 5V2.5H5 M8 2.5h1 M11 2.5h2.5V5 M13.5 8v1 M13.5 11v2.5H11 M9 13.5H8 M5 13.5H2.5V11 M2.5 9V8",
   filter: "M2.5 3.5h11 M4.5 8h7 M6.5 12.5h3",
+  timeline: "M2.5 4h5 M5.5 8h6 M9 12h4.5 M2.5 12h3",
+  timeline_selection: "M2.5 4h5 M5.5 8h6 M9 12h4.5 M2.5 12h3",
+  pin: "M6 2.5h4 M6.8 2.5v4L5 9h6L9.2 6.5v-4 M8 9v4.5",
+  unpin: "M6 2.5h4 M6.8 2.5v4L5 9h6L9.2 6.5v-4 M8 9v4.5 M2.5 13.5l11-11",
+  table: "M2.5 3.5h11v9h-11z M2.5 6.5h11 M2.5 9.5h11",
   image: "M2.5 3h11v10h-11z M2.5 11l3.2-3.2 2.3 2.3 2-2 3.5 3.4 M10.5 6h.01",
 };
 

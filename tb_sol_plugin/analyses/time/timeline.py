@@ -52,7 +52,7 @@ class TimelineQuery(Query, kw_only=True, frozen=True):
     order=2,
     requirements=("events",),
     query=TimelineQuery,
-    tables={"tracks": TRACKS},
+    tables={"track_list": TRACKS},
     facts=FACTS,
 )
 def run(capture: Capture, query: TimelineQuery) -> Report:
@@ -83,9 +83,9 @@ def run(capture: Capture, query: TimelineQuery) -> Report:
             TimelineSection(
                 id="timeline", title="", start_ns=opened[0] if opened else None, end_ns=opened[1] if opened else None, weight="full"
             ),
-            make_table("tracks", "Tracks", frame, TRACKS, sort=Sort("busy_ns"), span=8, empty="No thread and no stream has an event here."),
+            make_table("track_list", "Rows", frame, TRACKS, sort=Sort("busy_ns"), span=8, empty="No thread and no stream has an event here."),
             make_facts(
-                "facts", "Numbers", values, FACTS, span=4, hidden=[n for n in ("overflow_events", "outliers") if not values[n]],
+                "numbers", "Numbers", values, FACTS, span=4, hidden=[n for n in ("overflow_events", "outliers") if not values[n]],
             ),
         ],
     )  # fmt: skip

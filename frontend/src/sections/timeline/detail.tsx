@@ -1,0 +1,103 @@
+// All that is known of the selected event, with links to the pages that hold it.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import type { EventDetail, Flow, FlowEnd } from "../../api/timeline";
+import { linkView } from "../../state/view";
+import { human } from "../../units";
+import { Copy } from "../../ui/copy";
+import { Icon } from "../../ui/icons";
+import { ViewLink } from "../../ui/link";
+import { Text } from "../../ui/text";
+import type { TimelineModel } from "./model";
+
+const LONG = 8;
+const WORDS: Record<string, [string, string]> = { launch: ["launches", "launched by"], backward: ["backward", "forward"] };
+
+const Row = ({ label, value, unit, mark }: { label: string; value: string | number; unit?: string; mark?: string }): JSX.Element => (
+  <div class="fact"><dt>{label}</dt><dd class="value">{mark === "estimated" ? "≈ " : ""}{typeof value === "number" ? human(value, unit ?? "") : value}</dd></div>
+);
+
+export function Detail({ model }: { model: TimelineModel }): JSX.Element | null {
+  const found = model.detail.value;
+  if (!found || !model.paneOpen.value) return null;
+  const track = model.tracks.value[found.track];
+  const parent = found.parents[0];
+  return (
+    <section class="card tl-detail-card" aria-label={`Selected event ${found.name}`} data-event={found.event}>
+      <div class="card-head">
+        <div class="card-title"><h2 class="code">{found.name}</h2><span class="subtitle">{track?.path}</span></div>
+        <div class="card-tools">
+          <Copy class="text-button" what="the name" text={() => found.name}>Copy name</Copy>
+          <button type="button" class="text-button" data-tip="Zoom to it (F)" onClick={() => model.fit()}>Zoom to it</button>
+          <button type="button" class="ghost" aria-label="Close details" data-tip="Close (Esc)" onClick={() => model.select(null)}><Icon name="close" /></button>
+        </div>
+      </div>
+      <div class="tl-columns">
+        <dl class="facts">
+          <Row label="Start" value={found.start_ns} unit="ns" />
+          <Row label="Duration" value={found.duration_ns} unit="ns" />
+          {found.self_ns !== found.duration_ns && <Row label="Self" value={found.self_ns} unit="ns" />}
+          {parent && parent.duration_ns > 0 && <Row label="Share of parent" value={found.duration_ns / parent.duration_ns} unit="ratio" />}
+          {found.fields.map((f) => <Row label={f.label} value={f.value} unit={f.unit} mark={f.mark} />)}
+        </dl>
+        <Around model={model} d={found} />
+        <Arguments key={`${found.track}/${found.event}`} d={found} />
+      </div>
+      {found.links.length > 0 && <div class="tl-links">{found.links.map((link) => <ViewLink view={linkView(link)} class="link"><Text text={link.label || "Open"} /></ViewLink>)}</div>}
+    </section>
+  );
+}
+
+function Around({ model, d }: { model: TimelineModel; d: EventDetail }): JSX.Element {
+  return (
+    <div class="tl-around">
+      {d.parents.length > 0 && (
+        <div>
+          <h3>Inside of</h3>
+          <ol class="tl-chain">{[...d.parents].reverse().map((p) => <li><button type="button" class="link code" onClick={() => model.go(p)}>{p.name}</button> <span class="quiet">{human(p.duration_ns, "ns")}</span></li>)}</ol>
+        </div>
+      )}
+      {d.children.count > 0 && (
+        <div>
+          <h3>Directly inside <span class="count">{human(d.children.count, "count")}</span></h3>
+          <ul class="tl-list">{d.children.names.slice(0, LONG).map((c) => <li><span class="code">{c.name}</span> <span class="quiet">{c.count > 1 ? `${c.count}× ` : ""}{human(c.total_ns, "ns")}</span></li>)}</ul>
+          {d.children.names.length > LONG && <p class="quiet">and {d.children.names.length - LONG} more names</p>}
+        </div>
+      )}
+      {d.flow_count > 0 && <Flows model={model} d={d} />}
+    </div>
+  );
+}
+
+function Flows({ model, d }: { model: TimelineModel; d: EventDetail }): JSX.Element {
+  const out = (f: Flow): boolean => f.source.event === d.event && f.source.track === d.track;
+  const text = (f: Flow): string => (WORDS[f.kind] ?? [f.kind, f.kind])[out(f) ? 0 : 1];
+  const end = (f: Flow): FlowEnd => (out(f) ? f.target : f.source);
+  return (
+    <div>
+      <h3>Links <span class="count">{human(d.flow_count, "count")}</span></h3>
+      <ul class="tl-list">
+        {d.flows.slice(0, LONG).map((f) => (
+          <li>
+            <span class="quiet">{text(f)}</span> <button type="button" class="link code" onClick={() => model.go({ track: end(f).track, start_ns: end(f).start_ns, duration_ns: end(f).end_ns - end(f).start_ns })}>{end(f).name}</button>{" "}
+            <span class="quiet">{out(f) ? "after" : "before"} {human(Math.abs(f.latency_ns), "ns")}</span>
+          </li>
+        ))}
+      </ul>
+      {d.flow_count > LONG && <p class="quiet">and {human(d.flow_count - Math.min(LONG, d.flows.length), "count")} more, of shorter latency</p>}
+    </div>
+  );
+}
+
+function Arguments({ d }: { d: EventDetail }): JSX.Element | null {
+  const [all, setAll] = useState(false);
+  const entries = Object.entries(d.arguments);
+  if (!entries.length) return null;
+  return (
+    <div>
+      <h3>Arguments</h3>
+      <dl class="facts tl-arguments">{(all ? entries : entries.slice(0, LONG)).map(([k, v]) => <div class="fact"><dt>{k}</dt><dd class="code">{v}</dd></div>)}</dl>
+      {entries.length > LONG && <button type="button" class="link" onClick={() => setAll(!all)}>{all ? "Fewer" : `All ${entries.length}`}</button>}
+    </div>
+  );
+}

@@ -1,0 +1,41 @@
+// The card at the pointer: what an item is, from the tiles at once, from the server a moment later.
+import type { JSX } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { human } from "../../units";
+import type { TimelineModel } from "./model";
+
+const BESIDE = 14;
+
+export function HoverCard({ model }: { model: TimelineModel }): JSX.Element | null {
+  const item = model.hover.value;
+  const card = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const el = card.current;
+    const plot = el?.closest(".tl")?.querySelector(".tl-canvas")?.getBoundingClientRect();
+    if (!el || !plot || !item) return;
+    const { width, height } = el.getBoundingClientRect();
+    const [x, y] = [plot.left + item.x, plot.top + item.y];
+    el.style.left = `${x + BESIDE + width > window.innerWidth - 8 ? Math.max(8, x - BESIDE - width) : x + BESIDE}px`;
+    el.style.top = `${y + BESIDE + height > window.innerHeight - 8 ? Math.max(8, y - BESIDE - height) : y + BESIDE}px`;
+  });
+  if (!item) return null;
+  const known = model.hovered.value;
+  const detail = known && known.event === item.event && known.track === item.track.track && item.count === 1 ? known : null;
+  const parent = detail?.parents[0];
+  const rows: [string, string][] = item.count > 1
+    ? [["Events", `${item.count === 65535 ? "≥ " : ""}${human(item.count, "count")}, merged below one pixel`], ["From", human(item.start, "ns")], ["Length", human(item.end - item.start, "ns")], ["Busy", human(item.busy, "ratio")]]
+    : [
+        ["Duration", detail ? human(detail.duration_ns, "ns") : human(item.end - item.start, "ns")], ["Start", human(detail?.start_ns ?? item.start, "ns")],
+        ...(detail && detail.self_ns !== detail.duration_ns ? [["Self", human(detail.self_ns, "ns")] as [string, string]] : []),
+        ...(parent?.duration_ns ? [["Of its parent", human(detail!.duration_ns / parent.duration_ns, "ratio")] as [string, string]] : []),
+        ...(detail?.fields ?? []).filter((f) => ["Limit", "Limit of the operator call", "Speed of light", "Speed of light of the call", "From its launch", "Bandwidth", "Operator"].includes(f.label)).map((f): [string, string] => [f.label, `${f.mark === "estimated" ? "≈ " : ""}${typeof f.value === "number" ? human(f.value, f.unit) : f.value}`]),
+      ];
+  return (
+    <div class="tl-hover" ref={card} role="tooltip">
+      <strong class="code">{item.count > 1 ? `longest: ${model.names.value.at(item.name)}` : model.names.value.at(item.name)}</strong>
+      <span class="quiet">{item.track.label}</span>
+      <dl>{rows.map(([k, v]) => <div><dt>{k}</dt><dd>{v}</dd></div>)}</dl>
+      {item.count > 1 && <span class="quiet">Click: zoom until they stand apart</span>}
+    </div>
+  );
+}

@@ -1,0 +1,103 @@
+// Keys of the timeline. They act while it has the focus and nobody types.
+import { typing } from "../../state/host";
+import type { TimelineModel } from "./model";
+
+export interface KeyTargets {
+  search: () => void;
+  findTrack: () => void;
+  help: () => void;
+  table: () => void;
+}
+
+/** What each key does, for the card of keys. */
+export const KEYS: [string, string][] = [
+  ["W S", "zoom in and out at the pointer"], ["A D", "pan; with Shift a page"], ["F", "zoom to the selection; again: fill the view"], ["0", "everything"], ["Alt+← →", "back and forward in the places you zoomed to"],
+  ["Enter", "select what is under the pointer; in the search, the next hit"], ["R", "the selected event as an area"], ["Ctrl+A", "the view as an area"], [". ,", "next and previous event of the lane"], ["↑ ↓", "parent and first child"],
+  ["] [", "follow a link out, in"], ["M", "mark the time under the pointer; Shift+M: next mark"], ["/", "search; N, Shift+N: next and previous hit"], ["T", "find a row"], ["P H E", "pin, hide, open the row of the selection; Shift+E: all rows"],
+  ["Q", "details"], ["L", "events as a table"], ["Esc", "leave the search, the selection, the area"], ["?", "this card"],
+];
+
+/** The track that a key of rows is about: of the pointer, else of the selection. */
+function trackOf(model: TimelineModel) {
+  const focused = document.activeElement instanceof HTMLElement ? document.activeElement.closest<HTMLElement>("[data-track]")?.dataset["track"] : undefined;
+  const at = focused !== undefined ? Number(focused) : (model.hover.peek()?.track.track ?? model.detail.peek()?.track);
+  return at === undefined ? null : (model.tracks.peek()[at] ?? null);
+}
+
+/** Whether a key was one of the timeline's. */
+export function onKey(event: KeyboardEvent, model: TimelineModel, to: KeyTargets): boolean {
+  if (typing(event.target)) return false;
+  const { code, key } = event;
+  if (event.altKey) {
+    if (key === "ArrowLeft") return model.history(-1), true;
+    if (key === "ArrowRight") return model.history(1), true;
+    return false;
+  }
+  if (event.ctrlKey || event.metaKey) {
+    if (code !== "KeyA") return false;
+    const now = model.window.peek();
+    model.choose({ start: Math.max(0, Math.round(now.start)), end: Math.round(now.end), paths: [] });
+    return true;
+  }
+  const page = event.shiftKey ? 0.9 : 0.15;
+  const letter = code.startsWith("Key") ? code.slice(3) : "";
+  if ("WASD".includes(letter) && letter) {
+    if (letter === "W") model.zoom(0.7);
+    else if (letter === "S") model.zoom(1 / 0.7);
+    else model.pan(letter === "A" ? -page : page);
+    return true;
+  }
+  switch (key) {
+    case "+": case "=": return model.zoom(0.7), true;
+    case "-": return model.zoom(1 / 0.7), true;
+    case "ArrowLeft": return model.pan(-page), true;
+    case "ArrowRight": return model.pan(page), true;
+    case "ArrowUp": return model.detail.peek() ? (model.parent(), true) : false;
+    case "ArrowDown": return model.detail.peek() ? (void model.child(), true) : false;
+    case "0": return model.everything(), true;
+    case ".": return void model.beside(1), true;
+    case ",": return void model.beside(-1), true;
+    case "]": return model.flow(1), true;
+    case "[": return model.flow(-1), true;
+    case "/": return to.search(), true;
+    case "?": return to.help(), true;
+    case "Enter": {
+      const item = model.hover.peek();
+      if (!item) return false;
+      void model.pick(item);
+      return true;
+    }
+    case "Escape": return escape(model);
+  }
+  switch (letter) {
+    case "F": return model.fit(), true;
+    case "M": return event.shiftKey ? model.nextMark() : model.mark(model.pointer ?? model.selection()?.start ?? middle(model)), true;
+    case "N": return void model.step(event.shiftKey ? -1 : 1), true;
+    case "T": return to.findTrack(), true;
+    case "Q": return (model.paneOpen.value = !model.paneOpen.peek()), true;
+    case "L": return to.table(), true;
+    case "R": {
+      const event = model.selected.peek();
+      if (event) model.choose({ start: event.start, end: event.start + Math.max(event.duration, 1), paths: [event.path] });
+      return true;
+    }
+  }
+  const track = trackOf(model);
+  if (letter === "E" && event.shiftKey) return model.expandAll(), true;
+  if (letter === "E") return track && model.toggle(track), true;
+  if (letter === "P") return track && model.pin(track), true;
+  if (letter === "H") return track && model.hide(track), true;
+  return false;
+}
+
+const middle = (model: TimelineModel): number => (model.window.peek().start + model.window.peek().end) / 2;
+
+function escape(model: TimelineModel): boolean {
+  if (model.compared.peek().length) model.compared.value = [];
+  else if (model.search.peek().text) void model.find("", "quiet");
+  else if (model.selected.peek()) model.select(null);
+  else if (model.area.peek()) model.choose(null);
+  else return false;
+  return true;
+}
+

@@ -1,0 +1,608 @@
+// A timeline while it is shown: its tracks, tiles, window and selection, and what happens when these change. One per section.
+import { batch, computed, effect, signal, untracked } from "@preact/signals";
+import * as api from "../../api/client";
+import type { EventDetail, Hits, TimelineShape, Track } from "../../api/timeline";
+import type { TimelineSection } from "../../api/types";
+import { changeTimeline, view as address, type How } from "../../state/view";
+import { TileCache } from "./cache";
+import { Loader, type Wanted } from "./loader";
+import { matching, MOST_IDS, MOST_SEARCHED, NameTable, NO_NAMES, patternOf } from "./names";
+import { type Area, areaText, eventText, type EventPlace, readArea, readArrangement, readEvent, readMarks, readSpan, spanText, toggled, trackOf } from "./place";
+import { type Arrangement, childrenOf, isGroup, openAtFirst, type Row, rowsOf } from "./rows";
+import { around, inside, lengthOf, moved, Places, type Span, topOf, zoomed } from "./viewport";
+
+/** What the pointer is over: an item of a lane in the tiles that are here. */
+export interface Hover {
+  track: Track;
+  lane: number;
+  event: number;
+  name: number;
+  category: number;
+  start: number;
+  end: number;
+  count: number;
+  busy: number;
+  x: number;
+  y: number;
+}
+
+export interface Search {
+  text: string;
+  wrong: string;
+  /** names that match, null without a search */
+  found: ReadonlySet<number> | null;
+  hits: Hits | null;
+  waiting: boolean;
+}
+
+const NO_SEARCH: Search = { text: "", wrong: "", found: null, hits: null, waiting: false };
+const RETRY = 300;
+/** px of the canvas that an event is given when it is looked at from afar. */
+const LOOK = 0.25;
+
+export class TimelineModel {
+  readonly shape = signal<TimelineShape | null>(null);
+  readonly error = signal<api.ApiError | null>(null);
+  readonly names = signal<NameTable>(NO_NAMES);
+  readonly window = signal<Span>({ start: 0, end: 1 });
+  readonly hover = signal<Hover | null>(null);
+  readonly detail = signal<EventDetail | null>(null);
+  /** all of the event under the pointer, a moment later */
+  readonly hovered = signal<EventDetail | null>(null);
+  readonly selected = signal<EventPlace | null>(null);
+  readonly area = signal<Area | null>(null);
+  readonly marks = signal<number[]>([]);
+  readonly search = signal<Search>(NO_SEARCH);
+  readonly arrangement = signal<Arrangement>({ pinned: [], hidden: [], toggled: [], find: "", layout: "" });
+  /** events chosen with Ctrl, the last two of them: the gap between */
+  readonly compared = signal<EventPlace[]>([]);
+  /** a notice under the tools: what a link asked for and is not here */
+  readonly notice = signal("");
+  readonly waiting = signal(false);
+  readonly tally = signal({ items: 0, events: 0, more: false });
+  readonly letters = signal(false);
+  readonly paneOpen = signal(true);
+  readonly scroll = signal(0);
+  /** px of the plot */
+  readonly width = signal(1000);
+  readonly height = signal(400);
+  /** grows with every tile that arrives */
+  readonly drawn = signal(0);
+
+  readonly tracks = computed<readonly Track[]>(() => this.shape.value?.tracks ?? []);
+  readonly shown = computed(() => rowsOf(this.tracks.value, this.arrangement.value));
+  readonly all = computed<Span>(() => ({ start: 0, end: Math.max(this.shape.value?.span_ns ?? 1, 1) }));
+
+  cache = new TileCache(0);
+  private loader: Loader | null = null;
+  private readonly places = new Places();
+  private readonly ends: (() => void)[] = [];
+  private ask = new AbortController();
+  private askEvent = new AbortController();
+  private asked = new AbortController();
+  private askHover = new AbortController();
+  private timer = 0;
+  private wrote = "";
+  /** where the last search went on from */
+  private from: number | null = null;
+
+  /** embedded: a small one inside another page, which leaves the address alone. */
+  constructor(private section: TimelineSection, public at: api.Places, readonly embedded: boolean) {}
+
+  start(): void {
+    void this.load();
+    if (this.embedded) return;
+    this.ends.push(effect(() => {
+      const keys = address.value.timeline;
+      const text = JSON.stringify(keys);
+      if (text === this.wrote || !this.shape.value) return;
+      this.wrote = text;
+      untracked(() => this.read(keys));
+    }));
+  }
+
+  stop(): void {
+    this.ask.abort();
+    this.askEvent.abort();
+    this.asked.abort();
+    this.askHover.abort();
+    this.loader?.stop();
+    window.clearTimeout(this.timer);
+    for (const end of this.ends) end();
+  }
+
+  // -- loading ------------------------------------------------------------------------------------------------------------
+
+  private async load(): Promise<void> {
+    this.ask.abort();
+    const stop = (this.ask = new AbortController()).signal;
+    try {
+      const shape = await this.untilRead(() => api.getTimeline(this.at, stop), stop);
+      if (stop.aborted || !shape) return;
+      this.loader?.stop();
+      this.cache = new TileCache(topOf(shape.span_ns));
+      this.loader = new Loader({
+        get: (z, from, to, tracks, signal) => api.getTiles(this.at, { z, i: from === to ? String(from) : `${from}-${to}`, tracks: tracks.join(","), fp: shape.fingerprint }, signal),
+        has: (track, z, i) => this.cache.covering(track, z, i).sharp,
+        arrived: (tile) => this.cache.put(tile),
+        settled: () => { this.drawn.value++; },
+        failed: (error) => this.failed(error),
+      });
+      batch(() => {
+        this.error.value = null;
+        this.shape.value = shape;
+        const keys = this.embedded ? {} : address.peek().timeline;
+        this.wrote = JSON.stringify(keys);
+        this.read(keys);
+      });
+      void api.getTimelineNames(this.at, shape.fingerprint, stop).then((names) => {
+        this.names.value = new NameTable(names);
+        if (this.search.peek().text) void this.find(this.search.peek().text, "quiet");
+      }, (error) => this.failed(error));
+    } catch (error) {
+      if (!stop.aborted) this.failed(error);
+    }
+  }
+
+  private async untilRead<T>(get: () => Promise<T>, stop: AbortSignal): Promise<T | null> {
+    for (;;) {
+      try {
+        return await get();
+      } catch (error) {
+        if (stop.aborted) return null;
+        if (!(error instanceof api.ApiError) || !error.loading) throw error;
+        await new Promise((done) => window.setTimeout(done, RETRY));
+      }
+    }
+  }
+
+  private failed(error: unknown): void {
+    if (error instanceof api.ApiError && error.status === 409) return void this.load(); // the recording has changed: its tracks anew
+    if (error instanceof api.ApiError && error.loading) {
+      window.setTimeout(() => { this.loader?.forgive(); this.drawn.value++; }, RETRY);
+      return;
+    }
+    this.error.value = error instanceof api.ApiError ? error : new api.ApiError({ code: "error", message: String(error instanceof Error ? error.message : error) }, 0);
+  }
+
+  again(): void {
+    this.error.value = null;
+    this.loader?.forgive();
+    if (this.shape.peek()) this.drawn.value++;
+    else void this.load();
+  }
+
+  /** Other workers, or another window to open with. */
+  update(section: TimelineSection, at: api.Places): void {
+    const elsewhere = JSON.stringify(at) !== JSON.stringify(this.at);
+    const other = section.start_ns !== this.section.start_ns || section.end_ns !== this.section.end_ns;
+    this.section = section;
+    this.at = at;
+    if (elsewhere) void this.load();
+    else if (other && this.shape.peek()) {
+      this.leave();
+      this.window.value = this.opening();
+      if (!this.embedded) this.write({ t: "" }, "quiet");
+    }
+  }
+
+  want(wanted: readonly Wanted[]): void {
+    this.loader?.want(wanted);
+    this.waiting.value = this.loader?.busy ?? false;
+  }
+
+  // -- the address --------------------------------------------------------------------------------------------------------
+
+  /** The window of the section: of its step, else where nearly all events are. */
+  opening(): Span {
+    const { start_ns: start, end_ns: end } = this.section;
+    const all = this.all.peek();
+    if (typeof start === "number" && typeof end === "number" && end > start) return around({ start, end }, all, this.embedded ? 0.04 : 0.01);
+    const [low, high] = this.shape.peek()?.focus ?? [0, all.end];
+    return high > low ? inside({ start: low, end: high }, all) : all;
+  }
+
+  private read(keys: Readonly<Record<string, string>>): void {
+    batch(() => {
+      const all = this.all.peek();
+      const lost: string[] = [];
+      this.arrangement.value = { ...readArrangement(keys), find: this.arrangement.peek().find };
+      if (this.embedded && this.section.tracks?.length) this.only(this.section.tracks);
+      const window = readSpan(keys["t"] ?? "");
+      this.window.value = window ? inside(window, all) : this.opening();
+      if (window && (window.start >= all.end || window.end <= 0)) lost.push(`the window ${spanText(window)} ns`);
+      this.marks.value = readMarks(keys["mk"] ?? "");
+      const area = readArea(keys["area"] ?? "");
+      this.area.value = area;
+      const gone = area?.paths.filter((p) => !trackOf(this.tracks.peek(), p)) ?? [];
+      if (gone.length) lost.push(`the row ${gone[0]}`);
+      const event = readEvent(keys["ev"] ?? "");
+      if (event && !trackOf(this.tracks.peek(), event.path)) lost.push(`the row ${event.path}`);
+      else void this.fetchEvent(event, !window);
+      this.scroll.value = Number(keys["y"]) || 0;
+      if ((keys["q"] ?? "") !== this.search.peek().text) void this.find(keys["q"] ?? "", "quiet");
+      this.notice.value = lost.length ? `Not found here: ${lost.join(", ")}. What is shown is the nearest there is.` : "";
+    });
+  }
+
+  /** Writes keys of the address: changes of the view after a rest, selections as a new place. */
+  private write(part: Record<string, string>, how: How): void {
+    if (this.embedded) return;
+    const next = { ...address.peek().timeline, ...part };
+    this.wrote = JSON.stringify(next);
+    changeTimeline(part, how);
+    this.wrote = JSON.stringify(address.peek().timeline);
+  }
+
+  /** In an embedded one: these rows alone, and what leads to them. */
+  private only(paths: readonly string[]): void {
+    const tracks = this.tracks.peek();
+    const keep = new Set<number>();
+    for (const path of paths) {
+      for (let at = trackOf(tracks, path); at; at = at.parent >= 0 ? tracks[at.parent]! : null) keep.add(at.track);
+    }
+    const children = childrenOf(tracks);
+    const workers = children.get(-1)?.length ?? 1;
+    const hidden = keep.size ? tracks.filter((t) => !keep.has(t.track)).map((t) => t.path) : [];
+    const opened = tracks.filter((t) => keep.has(t.track) && !openAtFirst(t, workers)).map((t) => t.path);
+    this.arrangement.value = { ...this.arrangement.peek(), hidden, toggled: opened };
+  }
+
+  // -- the window ---------------------------------------------------------------------------------------------------------
+
+  /** Shows another stretch of time; `place`: Alt + left comes back from it. */
+  show(next: Span, place = false): void {
+    const now = this.window.peek();
+    if (place) this.leave();
+    const to = inside(next, this.all.peek());
+    if (to.start === now.start && to.end === now.end) return;
+    this.window.value = to;
+    this.write({ t: spanText(to) }, "replace");
+  }
+
+  leave(): void {
+    this.places.leave(this.window.peek());
+  }
+
+  history(direction: -1 | 1): void {
+    const found = this.places.step(direction, this.window.peek());
+    if (found) this.show(found);
+  }
+
+  zoom(factor: number, at?: number): void {
+    const now = this.window.peek();
+    this.show(zoomed(now, factor, at ?? this.pointer ?? (now.start + now.end) / 2, this.all.peek()));
+  }
+
+  pan(part: number): void {
+    this.show(moved(this.window.peek(), part * lengthOf(this.window.peek()), this.all.peek()));
+  }
+
+  everything(): void {
+    this.show(this.all.peek(), true);
+  }
+
+  /** Zooms to the selection; where it fills the view already, to the window that was opened with. */
+  fit(): void {
+    const part = this.selection();
+    if (!part) return this.show(this.opening(), true);
+    const to = around(part, this.all.peek());
+    const now = this.window.peek();
+    const same = Math.abs(now.start - to.start) + Math.abs(now.end - to.end) < lengthOf(to) * 0.01;
+    this.show(same ? inside(part, this.all.peek()) : to, true);
+  }
+
+  /** The area, else the event that is selected. */
+  selection(): Span | null {
+    const [area, event] = [this.area.peek(), this.selected.peek()];
+    return area ?? (event && { start: event.start, end: event.start + event.duration });
+  }
+
+  /** time under the pointer */
+  pointer: number | null = null;
+
+  get highlight(): readonly [number, number, string][] {
+    return this.section.highlight ?? [];
+  }
+
+  /** Notes how far the rows are scrolled. */
+  scrolled(top: number): void {
+    this.scroll.value = Math.round(top);
+    this.write({ y: top >= 1 ? String(Math.round(top)) : "" }, "replace");
+  }
+
+  /** Brings a stretch into view without losing the place: moved if it is big enough to see, else zoomed to. */
+  look(part: Span): void {
+    const now = this.window.peek();
+    const seen = part.start >= now.start && part.end <= now.end;
+    const px = (lengthOf(part) / lengthOf(now)) * this.width.peek();
+    if (seen && px >= 2) return;
+    if (px >= 2 && lengthOf(part) < lengthOf(now)) {
+      const start = part.start - (lengthOf(now) - lengthOf(part)) / 2;
+      this.show({ start, end: start + lengthOf(now) }, true);
+    } else this.show(around(part, this.all.peek(), 0.5 / LOOK - 0.5), true);
+  }
+
+  // -- selection ----------------------------------------------------------------------------------------------------------
+
+  trackAt(path: string): Track | null {
+    return trackOf(this.tracks.peek(), path);
+  }
+
+  select(event: EventPlace | null, how: How = "push"): void {
+    this.compared.value = [];
+    this.write({ ev: event ? eventText(event) : "" }, how);
+    void this.fetchEvent(event, false);
+  }
+
+  private async fetchEvent(event: EventPlace | null, look: boolean): Promise<void> {
+    this.askEvent.abort();
+    const stop = (this.askEvent = new AbortController()).signal;
+    this.selected.value = event;
+    const track = event && this.trackAt(event.path);
+    if (!event || !track) {
+      this.detail.value = null;
+      return;
+    }
+    if (look) this.look({ start: event.start, end: event.start + event.duration });
+    this.reveal(track);
+    try {
+      const found = await api.getEvent(this.at, { track: track.track, start_ns: event.start, duration_ns: event.duration }, stop);
+      if (stop.aborted) return;
+      batch(() => {
+        this.detail.value = found;
+        if (!found.exact) {
+          this.notice.value = "Not found here: the event of this link. Selected is the nearest one of its row.";
+          this.selected.value = { ...event, start: found.start_ns, duration: found.duration_ns };
+          this.look({ start: found.start_ns, end: found.start_ns + found.duration_ns });
+        }
+      });
+    } catch (error) {
+      if (!stop.aborted) this.failed(error);
+    }
+  }
+
+  /** Selects what an item shows; one of several events is zoomed to until they stand apart. */
+  async pick(item: Hover): Promise<void> {
+    if (item.count > 1) {
+      const now = this.window.peek();
+      const span = { start: item.start, end: item.end };
+      if (lengthOf(span) > 40 && lengthOf(span) < lengthOf(now)) return this.show(around(span, this.all.peek(), 0.5), true);
+    }
+    const stop = (this.askEvent = new AbortController()).signal;
+    try {
+      const found = await api.getEvent(this.at, { track: item.track.track, event: item.event }, stop);
+      this.detail.value = found;
+      this.select({ path: item.track.path, start: found.start_ns, duration: found.duration_ns });
+    } catch (error) {
+      if (!stop.aborted) this.failed(error);
+    }
+  }
+
+  /** Requests what is known of the event under the pointer, if it is still there. */
+  async hoverDetail(item: Hover): Promise<void> {
+    if (this.hover.peek()?.event !== item.event || this.hover.peek()?.track !== item.track) return;
+    this.askHover.abort();
+    const stop = (this.askHover = new AbortController()).signal;
+    try {
+      const found = await api.getEvent(this.at, { track: item.track.track, event: item.event }, stop);
+      if (!stop.aborted) this.hovered.value = found;
+    } catch (error) {
+      if (!stop.aborted && !(error instanceof api.ApiError)) throw error; // the card then shows what the tile says
+    }
+  }
+
+  /** Adds an event to those compared; the gap between the last two is shown. */
+  async compare(item: Hover): Promise<void> {
+    try {
+      const found = await api.getEvent(this.at, { track: item.track.track, event: item.event });
+      const one = { path: item.track.path, start: found.start_ns, duration: found.duration_ns };
+      const before = this.compared.peek().length ? this.compared.peek() : this.selected.peek() ? [this.selected.peek()!] : [];
+      this.compared.value = [...before, one].slice(-2);
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  choose(area: Area | null, how: How = "push"): void {
+    this.area.value = area;
+    this.write({ area: area ? areaText(area) : "" }, how);
+  }
+
+  /** The next event of the lane, or the one before. */
+  async beside(direction: -1 | 1): Promise<void> {
+    const now = this.detail.peek();
+    if (!now) return;
+    const end = now.start_ns + now.duration_ns;
+    const lane = { track: now.track, lane: now.lane };
+    try {
+      if (direction > 0) {
+        const { events } = await api.getEvents(this.at, { ...lane, start_ns: end, end_ns: this.all.peek().end + 1, limit: 3 });
+        this.go(events.find((e) => e.event !== now.event && e.start_ns >= now.start_ns));
+      } else {
+        const { total } = await api.getEvents(this.at, { ...lane, start_ns: 0, end_ns: Math.max(now.start_ns, 0), limit: 1 });
+        if (!total) return;
+        const { events } = await api.getEvents(this.at, { ...lane, start_ns: 0, end_ns: now.start_ns, cursor: String(total - 1), limit: 1 });
+        this.go(events[0]);
+      }
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  parent(): void {
+    this.go(this.detail.peek()?.parents[0]);
+  }
+
+  async child(): Promise<void> {
+    const now = this.detail.peek();
+    if (!now?.children.count) return;
+    try {
+      const { events } = await api.getEvents(this.at, { track: now.track, lane: now.lane + 1, start_ns: now.start_ns, end_ns: now.start_ns + Math.max(now.duration_ns, 1), limit: 1 });
+      this.go(events[0]);
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  /** Follows the first link out of the event, or into it. */
+  flow(direction: -1 | 1): void {
+    const now = this.detail.peek();
+    const found = now?.flows.find((f) => (direction > 0 ? f.source.event === now.event && f.source.track === now.track : f.target.event === now.event && f.target.track === now.track));
+    const to = found && (direction > 0 ? found.target : found.source);
+    if (to) this.go({ track: to.track, start_ns: to.start_ns, duration_ns: to.end_ns - to.start_ns });
+  }
+
+  go(to: { track: number; start_ns: number; duration_ns: number } | undefined): void {
+    const track = to && this.tracks.peek()[to.track];
+    if (!to || !track) return;
+    this.select({ path: track.path, start: to.start_ns, duration: to.duration_ns });
+    this.look({ start: to.start_ns, end: to.start_ns + to.duration_ns });
+  }
+
+  /** Marks a time, or takes its mark away. */
+  mark(time: number): void {
+    const at = Math.round(time);
+    const near = lengthOf(this.window.peek()) / Math.max(this.width.peek(), 1) * 4;
+    const old = this.marks.peek().find((m) => Math.abs(m - at) <= near);
+    this.marks.value = old === undefined ? [...this.marks.peek(), at].sort((a, b) => a - b) : this.marks.peek().filter((m) => m !== old);
+    this.write({ mk: this.marks.peek().join(",") }, "quiet");
+  }
+
+  nextMark(): void {
+    const marks = this.marks.peek();
+    if (!marks.length) return;
+    const now = this.window.peek();
+    const middle = (now.start + now.end) / 2;
+    const next = marks.find((m) => m > middle + lengthOf(now) * 0.001) ?? marks[0]!;
+    this.show({ start: next - lengthOf(now) / 2, end: next + lengthOf(now) / 2 });
+  }
+
+  // -- rows ---------------------------------------------------------------------------------------------------------------
+
+  private arrange(part: Partial<Arrangement>): void {
+    const next = { ...this.arrangement.peek(), ...part };
+    this.arrangement.value = next;
+    const list = (paths: readonly string[]): string => paths.map((p) => p.replace(/[\\,]/g, "\\$&")).join(",");
+    this.write({ pin: list(next.pinned), hide: list(next.hidden), open: list(next.toggled), lay: next.layout }, "quiet");
+  }
+
+  toggle(track: Track): void {
+    this.arrange({ toggled: toggled(this.arrangement.peek().toggled, track.path) });
+  }
+
+  pin(track: Track): void {
+    this.arrange({ pinned: toggled(this.arrangement.peek().pinned, track.path) });
+  }
+
+  hide(track: Track): void {
+    this.arrange({ hidden: toggled(this.arrangement.peek().hidden, track.path) });
+  }
+
+  showHidden(): void {
+    this.arrange({ hidden: [] });
+  }
+
+  /** Opens all rows; where all are open, as they were at first. */
+  expandAll(): void {
+    const tracks = this.tracks.peek();
+    const workers = tracks.filter((t) => t.parent < 0).length;
+    const closed = tracks.filter((t) => !openAtFirst(t, workers)).map((t) => t.path);
+    const now = this.arrangement.peek().toggled;
+    this.arrange({ toggled: closed.length && closed.every((p) => now.includes(p)) ? [] : closed });
+  }
+
+  layout(layout: Arrangement["layout"]): void {
+    this.arrange({ layout });
+  }
+
+  filter(text: string): void {
+    this.arrangement.value = { ...this.arrangement.peek(), find: text };
+  }
+
+  /** Opens and unhides what a track is in. */
+  reveal(track: Track): void {
+    const tracks = this.tracks.peek();
+    const how = this.arrangement.peek();
+    const workers = tracks.filter((t) => t.parent < 0).length;
+    const chain: Track[] = [];
+    for (let at: Track | null = track; at; at = at.parent >= 0 ? tracks[at.parent]! : null) chain.push(at);
+    const closed = chain.filter((t) => openAtFirst(t, workers) === how.toggled.includes(t.path));
+    const hidden = chain.some((t) => how.hidden.includes(t.path));
+    if (!closed.length && !hidden) return;
+    let next = how.toggled;
+    for (const t of closed) next = toggled(next, t.path);
+    this.arrange({ toggled: next, hidden: how.hidden.filter((p) => !chain.some((t) => t.path === p)) });
+  }
+
+  rowOf(track: number): Row | null {
+    const { pinned, rows } = this.shown.peek();
+    return pinned.find((r) => r.track.track === track) ?? rows.find((r) => r.track.track === track) ?? null;
+  }
+
+  // -- search -------------------------------------------------------------------------------------------------------------
+
+  async find(text: string, how: How = "replace"): Promise<void> {
+    this.asked.abort();
+    const stop = (this.asked = new AbortController()).signal;
+    this.write({ q: text }, how);
+    this.from = null;
+    if (!text) {
+      this.search.value = NO_SEARCH;
+      return;
+    }
+    const names = this.names.peek();
+    const plain = !/^\/.+\/$/s.test(text);
+    const pattern = patternOf(text);
+    const few = names.text.length <= MOST_SEARCHED;
+    const ids = few ? matching(names, pattern) : [];
+    const wrong = pattern.wrong || (!plain && (!few || ids.length > MOST_IDS) ? `${few ? "more than 2,000 names match" : "too many names for a regular expression"}: search for plain text` : "");
+    this.search.value = { text, wrong, found: few && names.text.length ? new Set(ids) : null, hits: null, waiting: !wrong };
+    if (wrong || (few && names.text.length && !ids.length)) {
+      this.search.value = { ...this.search.peek(), waiting: false, hits: wrong ? null : { total: 0, tracks: [], histogram: [], hits: [] } };
+      return;
+    }
+    const hits = await this.hits({}, stop);
+    if (hits && !stop.aborted) this.search.value = { ...this.search.peek(), hits, waiting: false };
+  }
+
+  private async hits(query: Record<string, string | number>, stop: AbortSignal): Promise<Hits | null> {
+    const { text, found } = this.search.peek();
+    const plain = !/^\/.+\/$/s.test(text);
+    try {
+      return await api.getHits(this.at, { ...(plain ? { text } : { names: [...(found ?? [])].join(",") }), limit: 1, ...query }, stop);
+    } catch (error) {
+      if (stop.aborted) return null;
+      this.search.value = { ...this.search.peek(), waiting: false, wrong: error instanceof api.ApiError ? error.message : "the search failed" };
+      return null;
+    }
+  }
+
+  /** Selects the next hit after the selection, else from the begin of the view; hidden rows are searched, too. */
+  async step(direction: -1 | 1): Promise<void> {
+    const { text, wrong } = this.search.peek();
+    if (!text || wrong) return;
+    const event = this.selected.peek();
+    const after = this.from ?? event?.start ?? this.window.peek().start;
+    const query = { direction: direction > 0 ? "next" : "previous", after_ns: Math.round(direction > 0 ? after + (this.from === null && !event ? 0 : 1) : after) };
+    let found = await this.hits(query, this.asked.signal);
+    if (found && !found.hits.length) found = await this.hits({ ...query, after_ns: direction > 0 ? 0 : Math.round(this.all.peek().end) + 1 }, this.asked.signal);
+    const hit = found?.hits[0];
+    if (!hit) return;
+    this.from = hit.start_ns;
+    this.go(hit);
+  }
+
+  /** Tracks of an area for the server: numbers within the worker of the report; "" for all. */
+  tracksOf(area: Area): number[] {
+    return area.paths.flatMap((p) => this.trackAt(p)?.track ?? []);
+  }
+
+  hasDevices(): boolean {
+    return this.tracks.peek().some((t) => t.kind === "device" && t.events > 0);
+  }
+
+  groups(): Track[] {
+    return this.tracks.peek().filter((t) => isGroup(t) && t.events > 0);
+  }
+}

@@ -1,0 +1,52 @@
+// Names of events by number, the category of each, and the search in them. Pure.
+import type { Names } from "../../api/timeline";
+
+export class NameTable {
+  readonly text: readonly string[];
+  readonly categories: Uint8Array;
+
+  constructor(names: Names) {
+    this.text = names.names;
+    this.categories = Uint8Array.from(names.categories);
+  }
+
+  at(id: number): string {
+    return this.text[id] ?? "…";
+  }
+}
+
+export const NO_NAMES = new NameTable({ names: [], categories: [] });
+/** Names above which only plain text is looked for, and not here. */
+export const MOST_SEARCHED = 200_000;
+/** Ids that one request may carry; of more, the text itself is sent. */
+export const MOST_IDS = 2_000;
+
+export const categoryOf = (categories: Uint8Array, name: number): number => categories[name] ?? 0;
+
+export interface Pattern {
+  test: (name: string) => boolean;
+  /** why a pattern is none, "" where it is one */
+  wrong: string;
+}
+
+/** `/…/` is a regular expression, anything else plain text; letters of both cases are the same. */
+export function patternOf(text: string): Pattern {
+  const found = /^\/(.+)\/$/s.exec(text);
+  if (!found) {
+    const plain = text.toLowerCase();
+    return { test: (name) => name.toLowerCase().includes(plain), wrong: "" };
+  }
+  try {
+    const expression = new RegExp(found[1]!, "i");
+    return { test: (name) => expression.test(name), wrong: "" };
+  } catch {
+    return { test: () => false, wrong: `${text} is no regular expression` };
+  }
+}
+
+/** Ids of the names that match. */
+export function matching(names: NameTable, pattern: Pattern): number[] {
+  const out: number[] = [];
+  names.text.forEach((name, id) => { if (pattern.test(name)) out.push(id); });
+  return out;
+}

@@ -1,0 +1,454 @@
+// The plot: two canvases, and what the pointer does on them.
+import { useSignalEffect } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { dark, themed, token } from "../../ui/theme";
+import { type Paint, paintOf } from "./colors";
+import { Painter, placed, type Scene, type Tokens } from "./draw";
+import { BAND, HeadPainter, OVERVIEW, partsOf, type Parts } from "./head";
+import type { Hover, TimelineModel } from "./model";
+import { itemAt } from "./raster";
+import { laneAt, type Row, withBelow } from "./rows";
+import { Tree } from "./tree";
+import { lengthOf, levelOf, type Span, timeOf, topOf, xOf } from "./viewport";
+
+const SNAP = 6;
+/** px that a press must move until it selects an area. */
+const MOVES = 4;
+const LINKS_AFTER = 80;
+const SLOW_FRAME = 20;
+const SLOW_FOR = 500;
+
+export function tokensNow(): Tokens {
+  return {
+    surface: token("surface"), sunken: token("sunken"), line: token("line"), strong: token("line-strong"), ink: token("ink"), ink2: token("ink-2"), ink3: token("ink-3"),
+    accent: token("accent"), accentBg: token("accent-bg"), onAccent: token("on-accent"), warn: token("warn"), bar: token("bar-ink"),
+  };
+}
+
+/** Fills of host work: cool and quiet, so that device work stands out; annotations and modules in accent tint. */
+const QUIET: Record<string, [string, string]> = {
+  operator: ["#C9D1DC", "#3D4754"], call: ["#AEB9C7", "#4D5967"], frame: ["#E1E6EC", "#2C343E"], annotation: ["#CFCBF2", "#403C78"], module: ["#DFDCF7", "#332F5E"], other: ["#D5D9DE", "#39404A"],
+  sync: ["#D9DEE5", "#39424D"],
+};
+
+/** Colors of the categories of a timeline: those of the other pages for device work. */
+export function paintFor(categories: readonly { name: string; color: string }[]): Paint {
+  const which = dark.value ? 1 : 0;
+  return paintOf(categories.map((c) => QUIET[c.name]?.[which] ?? token(c.color)), token("surface"), dark.value);
+}
+
+export const fillOf = (category: { name: string; color: string }): string => QUIET[category.name]?.[dark.value ? 1 : 0] ?? themed(token(category.color));
+
+type Drag = { kind: "area" | "pan" | "window" | "left" | "right"; x: number; y: number; from: Span; moved: boolean; free: boolean } | null;
+
+interface PlotProps {
+  model: TimelineModel;
+  /** px of the visible part of the rows */
+  height: number;
+  onOpen?: () => void;
+}
+
+/** Everything about drawing and pointing that is not state of the timeline. */
+class Surface {
+  readonly painter = new Painter();
+  readonly headPainter = new HeadPainter();
+  body: HTMLCanvasElement | null = null;
+  head: HTMLCanvasElement | null = null;
+  scroller: HTMLElement | null = null;
+  drag: Drag = null;
+  dragSpan: Span | null = null;
+  private frame = 0;
+  private slowSince = 0;
+  private reduced = false;
+  private idle = 0;
+  private linkTimer = 0;
+  /** script time of the last frames, ms: for the benchmark */
+  readonly times: number[] = [];
+
+  constructor(readonly model: TimelineModel, private readonly compact: boolean) {}
+
+  parts(): Parts {
+    const shape = this.model.shape.peek();
+    return partsOf(shape?.steps.filter((s) => s.worker === 0) ?? [], shape?.phases.filter((p) => p.worker === 0) ?? [], this.compact);
+  }
+
+  schedule(): void {
+    if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
+  }
+
+  stop(): void {
+    cancelAnimationFrame(this.frame);
+    window.clearTimeout(this.idle);
+    window.clearTimeout(this.linkTimer);
+    this.frame = 0;
+  }
+
+  private ratio(): number {
+    return this.reduced ? 1 : Math.min(4, Math.max(0.5, window.devicePixelRatio || 1));
+  }
+
+  private fit(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
+    const [w, h] = [Math.max(1, Math.round(width * this.ratio())), Math.max(1, Math.round(height * this.ratio()))];
+    if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+    return canvas.getContext("2d", { alpha: false });
+  }
+
+  draw(): void {
+    const { model, body, head } = this;
+    const shape = model.shape.peek();
+    if (!body || !head || !shape || document.visibilityState === "hidden") return;
+    const began = performance.now();
+    const [width, height] = [model.width.peek(), model.height.peek()];
+    const tokens = tokensNow();
+    const paint = paintFor(shape.categories);
+    const context = this.fit(body, width, height);
+    if (!context) return;
+    const drawn = this.painter.draw(context, this.scene(paint, tokens, width, height));
+    const parts = this.parts();
+    const top = this.fit(head, width, parts.height);
+    if (top) {
+      this.headPainter.draw(top, {
+        view: model.window.peek(), all: model.all.peek(), width, ratio: this.ratio(), cache: model.cache, paint, tokens, steps: shape.steps.filter((s) => s.worker === 0),
+        phases: shape.phases.filter((p) => p.worker === 0), groups: overviewRows(model), marks: model.marks.peek(), density: model.search.peek().hits?.histogram ?? null,
+        area: this.dragSpan ?? model.area.peek(), pointer: model.pointer,
+      }, parts);
+    }
+    const lacking = overviewRows(model).filter((t) => !model.cache.has(t.track, topOf(shape.span_ns), 0)).map((t) => t.track);
+    model.want([...(lacking.length && !this.compact ? [{ z: model.cache.top, from: 0, to: 0, tracks: lacking, rank: 0 }] : []), ...drawn.wanted]);
+    const tally = model.tally.peek();
+    if (tally.items !== drawn.items || tally.events !== drawn.events) model.tally.value = { items: drawn.items, events: drawn.events, more: drawn.more };
+    this.pace(performance.now() - began);
+  }
+
+  /** At a high device ratio slow frames are drawn at ratio 1, and sharply again at rest. */
+  private pace(ms: number): void {
+    this.times.push(ms);
+    if (this.times.length > 2000) this.times.splice(0, 1000);
+    const now = performance.now();
+    if (ms <= SLOW_FRAME) this.slowSince = now;
+    else if (!this.reduced && (window.devicePixelRatio || 1) > 1 && now - this.slowSince > SLOW_FOR) this.reduced = true;
+    window.clearTimeout(this.idle);
+    if (this.reduced) this.idle = window.setTimeout(() => { this.reduced = false; this.schedule(); }, 400);
+  }
+
+  private scene(paint: Paint, tokens: Tokens, width: number, height: number): Scene {
+    const { model } = this;
+    const shape = model.shape.peek()!;
+    const [hover, detail, selected, area] = [model.hover.peek(), model.detail.peek(), model.selected.peek(), model.area.peek()];
+    const outlines: Scene["outlines"][number][] = [];
+    if (detail && selected) {
+      outlines.push({ track: detail.track, lane: detail.lane, start: detail.start_ns, end: detail.start_ns + detail.duration_ns, strong: true });
+      for (const f of detail.flows.slice(0, 20)) for (const e of [f.source, f.target]) if (e.event !== detail.event || e.track !== detail.track) outlines.push({ track: e.track, lane: e.lane, start: e.start_ns, end: e.end_ns, strong: false });
+    }
+    if (hover && hover.count === 1) outlines.push({ track: hover.track.track, lane: hover.lane, start: hover.start, end: hover.end, strong: false });
+    const compared = model.compared.peek();
+    return {
+      view: model.window.peek(), span: model.all.peek().end, shown: model.shown.peek(), scroll: this.scroller?.scrollTop ?? 0, width, height, ratio: this.ratio(), cache: model.cache,
+      names: model.names.peek(), paint, tokens, how: { same: hover && hover.count === 1 ? hover.name : -1, found: model.search.peek().found },
+      letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null, steps: this.compact ? [] : shape.steps.filter((s) => s.worker === 0), marks: model.marks.peek(), highlight: model.highlight,
+      area: area && { start: area.start, end: area.end, tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null },
+      outlines, flows: detail && selected ? detail.flows.slice(0, 20) : [], drag: null, compared: compared.map((e) => ({ start: e.start, end: e.start + e.duration })),
+    };
+  }
+
+  // -- pointing -----------------------------------------------------------------------------------------------------------
+
+  rowAt(y: number): { row: Row; y: number } | null {
+    const all = placed(this.model.shown.peek(), this.scroller?.scrollTop ?? 0, this.model.height.peek());
+    const top = this.model.shown.peek().pinnedHeight;
+    return all.find(({ row, y: at }) => y >= at && y < at + row.height && (row.pinned || y >= top || !top)) ?? null;
+  }
+
+  /** The item of the tiles that are here at a place of the rows. */
+  hit(x: number, y: number): Hover | null {
+    const { model } = this;
+    const found = this.rowAt(y);
+    if (!found || !found.row.lanes) return null;
+    const { row } = found;
+    const lane = laneAt(row, y - found.y + row.y);
+    const view = model.window.peek();
+    const width = model.width.peek();
+    const time = timeOf(x, view, width);
+    const z = Math.min(levelOf(view, width), model.cache.top);
+    const i = Math.max(0, Math.floor(time / 2 ** (z + 10)));
+    const covering = model.cache.covering(row.track.track, z, i);
+    for (const tile of [...covering.finer, covering.tile]) {
+      if (tile?.kind !== "slices") continue;
+      const k = itemAt(tile, lane, time, (3 / width) * lengthOf(view));
+      if (k >= 0) return { track: row.track, lane, event: tile.event[k]!, name: tile.name[k]!, category: model.names.peek().categories[tile.name[k]!] ?? 0, start: tile.start[k]!, end: tile.end[k]!, count: tile.count[k]!, busy: tile.busy[k]! / 255, x, y };
+    }
+    return null;
+  }
+
+  /** A time moved to the edge of an event near by, or of a step. */
+  snapped(x: number, y: number, free: boolean): number {
+    const view = this.model.window.peek();
+    const width = this.model.width.peek();
+    const time = timeOf(x, view, width);
+    if (free) return time;
+    const item = this.hit(x, y);
+    const steps = this.model.shape.peek()?.steps ?? [];
+    const edges = [...(item ? [item.start, item.end] : []), ...steps.flatMap((s) => [s.start_ns, s.end_ns]), ...this.model.marks.peek()];
+    let best = time;
+    let least = (SNAP / width) * lengthOf(view);
+    for (const edge of edges) if (Math.abs(edge - time) < least) [best, least] = [edge, Math.abs(edge - time)];
+    return best;
+  }
+
+  hover(x: number, y: number): void {
+    const { model } = this;
+    const item = this.hit(x, y);
+    const old = model.hover.peek();
+    model.pointer = timeOf(x, model.window.peek(), model.width.peek());
+    if (item || old) model.hover.value = item;
+    window.clearTimeout(this.linkTimer);
+    if (item && item.count === 1 && !model.embedded) this.linkTimer = window.setTimeout(() => void model.hoverDetail(item), LINKS_AFTER);
+    this.schedule();
+  }
+
+  leave(): void {
+    window.clearTimeout(this.linkTimer);
+    this.model.pointer = null;
+    this.model.hover.value = null;
+    this.schedule();
+  }
+}
+
+/** Rows of the overview: devices, or processes where there is none. */
+export function overviewRows(model: TimelineModel): ReturnType<TimelineModel["groups"]> {
+  const groups = model.groups();
+  const devices = groups.filter((t) => t.kind === "device");
+  return devices.length ? devices : groups.filter((t) => t.kind === "process");
+}
+
+export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
+  const keep = useRef<Surface | null>(null);
+  const surface = (keep.current ??= new Surface(model, model.embedded));
+  const box = useRef<HTMLDivElement>(null);
+
+  useSignalEffect(() => {
+    void [model.window.value, model.shown.value, model.hover.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.search.value, model.letters.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value];
+    surface.schedule();
+  });
+
+  useEffect(() => {
+    const el = surface.body!;
+    const measure = (): void => {
+      model.width.value = Math.max(40, el.clientWidth);
+      model.height.value = el.clientHeight;
+      surface.schedule();
+    };
+    const watcher = new ResizeObserver(measure);
+    watcher.observe(el);
+    measure();
+    const shown = (): void => surface.schedule();
+    document.addEventListener("visibilitychange", shown);
+    const wheel = (event: WheelEvent): void => onWheel(surface, event, el);
+    const headWheel = (event: WheelEvent): void => onWheel(surface, event, surface.head!);
+    el.addEventListener("wheel", wheel, { passive: false });
+    surface.head!.addEventListener("wheel", headWheel, { passive: false });
+    (box.current as unknown as { timeline?: unknown }).timeline = surface; // for measuring frames from outside
+    return () => {
+      watcher.disconnect();
+      document.removeEventListener("visibilitychange", shown);
+      surface.stop();
+    };
+  }, []);
+
+  useEffect(() => { if (surface.scroller && Math.abs(surface.scroller.scrollTop - model.scroll.peek()) > 1) surface.scroller.scrollTop = model.scroll.peek(); }, [model.scroll.value, model.shape.value]);
+
+  const parts = surface.parts();
+  const shown = model.shown.value;
+  return (
+    <div class="tl-plot" ref={box}>
+      <div class="tl-head">
+        <HeadLabels model={model} parts={parts} />
+        <canvas ref={(el) => { surface.head = el; }} class="tl-canvas-head" style={{ height: `${parts.height}px` }} aria-hidden="true" onPointerDown={(e) => headDown(surface, e)} onPointerMove={(e) => headMove(surface, e)} onPointerUp={(e) => headUp(surface, e)} onPointerLeave={() => surface.leave()} onDblClick={(e) => headDouble(surface, e)} />
+      </div>
+      <div class="tl-body" ref={(el) => { surface.scroller = el; }} style={{ height: `${height}px` }} onScroll={() => { model.scrolled(surface.scroller!.scrollTop); surface.schedule(); }}>
+        <div class="tl-space" style={{ height: `${shown.height + shown.pinnedHeight}px` }}>
+          <canvas
+            ref={(el) => { surface.body = el; }} class="tl-canvas" role="img" aria-label="Events by time" style={{ height: `${height}px` }}
+            onPointerDown={(e) => bodyDown(surface, e)} onPointerMove={(e) => bodyMove(surface, e)} onPointerUp={(e) => bodyUp(surface, e, onOpen)} onPointerLeave={() => { if (!surface.drag) surface.leave(); }} onPointerCancel={() => { surface.drag = surface.dragSpan = null; }} onDblClick={() => model.fit()}
+          />
+          <Tree model={model} from={model.scroll.value} height={height} />
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function HeadLabels({ model, parts }: { model: TimelineModel; parts: Parts }): JSX.Element {
+  const shape = model.shape.value;
+  const rows = shape ? overviewRows(model) : [];
+  const device = rows[0]?.kind === "device";
+  return (
+    <div class="tl-side" style={{ height: `${parts.height}px` }}>
+      {parts.overview[1] > 0 && <div class="tl-side-overview" style={{ height: `${OVERVIEW + 8}px` }}><strong>Everything</strong><span class="quiet">{device ? (rows.length > 1 ? `use of ${rows.length} devices` : `${rows[0]!.label} use`) : "host use"}</span></div>}
+      <div class="tl-side-ruler quiet" style={{ height: `${parts.ruler[1] - parts.ruler[0]}px` }} data-tip={shape ? clockTip(model) : undefined}>{shape && (shape.absolute ? "time" : "time, no base clock")}</div>
+      {parts.steps && <div style={{ height: `${BAND}px` }}>Steps</div>}
+      {parts.phases && <div style={{ height: `${parts.phases[1] - parts.phases[0]}px` }}>Phases</div>}
+    </div>
+  );
+}
+
+function clockTip(model: TimelineModel): string {
+  const shape = model.shape.value!;
+  const lines = shape.alignment.map((a) => `${a.worker || "recording"}: ${a.text}${a.uncertainty_ns ? `, ± ${a.uncertainty_ns} ns` : ""}`);
+  return [`ns after the first event${shape.origin_ns ? `, which began ${shape.origin_ns} ns after the epoch` : ""}`, ...lines.slice(0, 12)].join("\n");
+}
+
+// -- pointer -----------------------------------------------------------------------------------------------------------
+
+const place = (event: PointerEvent | MouseEvent): [number, number] => {
+  const at = (event.currentTarget as HTMLElement).getBoundingClientRect();
+  return [event.clientX - at.left, event.clientY - at.top];
+};
+
+function onWheel(surface: Surface, event: WheelEvent, el: HTMLElement): void {
+  const { model } = surface;
+  const x = event.clientX - el.getBoundingClientRect().left;
+  const unit = event.deltaMode === 1 ? 16 : 1;
+  if (event.ctrlKey || event.metaKey) {
+    event.preventDefault();
+    model.zoom(Math.exp(event.deltaY * unit * 0.0035), timeOf(x, model.window.peek(), model.width.peek()));
+  } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
+    event.preventDefault();
+    model.pan(((event.deltaX || event.deltaY) * unit) / model.width.peek());
+  }
+}
+
+function bodyDown(surface: Surface, event: PointerEvent): void {
+  if (event.button !== 0) return;
+  const [x, y] = place(event);
+  (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
+  const pan = event.shiftKey || event.pointerType === "touch" || surface.model.embedded;
+  surface.drag = { kind: pan ? "pan" : "area", x, y, from: surface.model.window.peek(), moved: false, free: event.altKey };
+}
+
+function bodyMove(surface: Surface, event: PointerEvent): void {
+  const [x, y] = place(event);
+  const { drag, model } = surface;
+  if (!drag) return surface.hover(x, y);
+  drag.moved ||= Math.abs(x - drag.x) > MOVES;
+  if (!drag.moved) return;
+  if (drag.kind === "pan") {
+    const by = ((drag.x - x) / model.width.peek()) * lengthOf(drag.from);
+    model.show({ start: drag.from.start + by, end: drag.from.end + by });
+  } else {
+    const [a, b] = [surface.snapped(drag.x, drag.y, drag.free || event.altKey), surface.snapped(x, y, drag.free || event.altKey)];
+    const span = { start: Math.max(0, Math.min(a, b)), end: Math.max(a, b) };
+    surface.dragSpan = span;
+    model.area.value = { ...span, paths: pathsBetween(surface, drag.y, y) };
+  }
+}
+
+/** Paths of the rows between two heights; none where they are all that is shown. */
+function pathsBetween(surface: Surface, a: number, b: number): string[] {
+  const rows = placed(surface.model.shown.peek(), surface.scroller?.scrollTop ?? 0, surface.model.height.peek());
+  const [low, high] = [Math.min(a, b), Math.max(a, b)];
+  const touched = rows.filter(({ row, y }) => y < high + 1 && y + row.height > low);
+  return touched.length === rows.length && rows.length > 1 ? [] : touched.map(({ row }) => row.track.path);
+}
+
+function bodyUp(surface: Surface, event: PointerEvent, onOpen?: () => void): void {
+  const { drag, model } = surface;
+  const [x, y] = place(event);
+  surface.drag = null;
+  surface.dragSpan = null;
+  if (!drag) return;
+  if (drag.moved) {
+    const area = model.area.peek();
+    if (drag.kind === "area" && area && lengthOf(area) >= 1) model.choose({ ...area, start: Math.round(area.start), end: Math.max(Math.round(area.end), Math.round(area.start) + 1) });
+    return;
+  }
+  if (onOpen) return onOpen();
+  const item = surface.hit(x, y);
+  if (!item) {
+    if (model.area.peek()) model.choose(null);
+    if (model.selected.peek()) model.select(null);
+    return;
+  }
+  if (event.ctrlKey || event.metaKey) void model.compare(item);
+  else void model.pick(item);
+}
+
+function headDown(surface: Surface, event: PointerEvent): void {
+  if (event.button !== 0) return;
+  const [x, y] = place(event);
+  const { model } = surface;
+  const parts = surface.parts();
+  (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
+  const from = model.window.peek();
+  const inOverview = y < parts.overview[1];
+  if (!inOverview) surface.drag = { kind: y < parts.ruler[1] ? "pan" : "area", x, y, from, moved: false, free: true };
+  else {
+    const [x0, x1] = [xOf(from.start, model.all.peek(), model.width.peek()), xOf(from.end, model.all.peek(), model.width.peek())];
+    const kind = Math.abs(x - x0) < 6 ? "left" : Math.abs(x - x1) < 6 ? "right" : "window";
+    model.leave();
+    surface.drag = { kind, x, y, from, moved: false, free: true };
+  }
+}
+
+function headMove(surface: Surface, event: PointerEvent): void {
+  const [x, y] = place(event);
+  const { drag, model } = surface;
+  const width = model.width.peek();
+  if (!drag) {
+    model.pointer = y >= surface.parts().overview[1] ? timeOf(x, model.window.peek(), width) : null;
+    return surface.schedule();
+  }
+  drag.moved ||= Math.abs(x - drag.x) > MOVES;
+  if (!drag.moved) return;
+  const all = model.all.peek();
+  const time = timeOf(x, all, width);
+  if (drag.kind === "pan") {
+    const by = ((drag.x - x) / width) * lengthOf(drag.from);
+    model.show({ start: drag.from.start + by, end: drag.from.end + by });
+  } else if (drag.kind === "window") {
+    const began = timeOf(drag.x, all, width);
+    model.show({ start: Math.min(began, time), end: Math.max(began, time) });
+  } else if (drag.kind === "left") model.show({ start: Math.min(time, drag.from.end - 20), end: drag.from.end });
+  else if (drag.kind === "right") model.show({ start: drag.from.start, end: Math.max(time, drag.from.start + 20) });
+}
+
+/** A band of steps or phases at a place of the head. */
+function bandAt(surface: Surface, x: number, y: number): Span | null {
+  const { model } = surface;
+  const parts = surface.parts();
+  const shape = model.shape.peek();
+  const time = timeOf(x, model.window.peek(), model.width.peek());
+  const holds = (s: { start_ns: number; end_ns: number }): boolean => s.start_ns <= time && time < s.end_ns;
+  if (parts.steps && y >= parts.steps[0] && y < parts.steps[1]) {
+    const found = shape?.steps.find((s) => s.worker === 0 && holds(s));
+    return found ? { start: found.start_ns, end: found.end_ns } : null;
+  }
+  if (parts.phases && y >= parts.phases[0]) {
+    const depth = Math.floor((y - parts.phases[0]) / BAND);
+    const found = shape?.phases.find((p) => p.worker === 0 && p.depth === depth && holds(p));
+    return found ? { start: found.start_ns, end: found.end_ns } : null;
+  }
+  return null;
+}
+
+function headUp(surface: Surface, event: PointerEvent): void {
+  const { drag, model } = surface;
+  const [x, y] = place(event);
+  surface.drag = null;
+  if (!drag || drag.moved) return;
+  const now = model.window.peek();
+  if (drag.kind === "pan") model.mark(timeOf(x, now, model.width.peek()));
+  else if (drag.kind === "area") {
+    const band = bandAt(surface, x, y);
+    if (band) model.choose({ ...band, paths: [] });
+  } else {
+    const middle = timeOf(x, model.all.peek(), model.width.peek());
+    model.show({ start: middle - lengthOf(now) / 2, end: middle + lengthOf(now) / 2 });
+  }
+}
+
+function headDouble(surface: Surface, event: MouseEvent): void {
+  const band = bandAt(surface, ...place(event));
+  if (band) surface.model.show(band, true);
+}

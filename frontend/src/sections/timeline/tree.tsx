@@ -1,0 +1,63 @@
+// The names of the rows beside the plot: a tree, of which only the visible rows exist.
+import type { JSX } from "preact";
+import { Icon } from "../../ui/icons";
+import { Middle } from "../../ui/text";
+import { human } from "../../units";
+import type { TimelineModel } from "./model";
+import { type Row, visible } from "./rows";
+
+interface TreeProps {
+  model: TimelineModel;
+  /** px scrolled and px of the plot */
+  from: number;
+  height: number;
+}
+
+const tipOf = (row: Row): string => {
+  const { track: t } = row;
+  const what = [t.path, t.detail && t.detail !== t.label ? t.detail : ""].filter(Boolean).join(" · ");
+  const counts = t.kind === "counter" ? (t.max_value === null ? "" : `most ${human(t.max_value, t.unit)}`) : `${human(t.events, "count")} events${t.lanes > 1 ? ` in ${t.lanes} lanes` : ""}${t.launches ? `, launched ${human(t.launches, "count")} device events` : ""}`;
+  return [what, counts].filter(Boolean).join("\n");
+};
+
+function RowLabel({ model, row, top }: { model: TimelineModel; row: Row; top: number }): JSX.Element {
+  const { track } = row;
+  const branch = row.group || track.lanes > 1 || track.kind === "counter";
+  const hits = model.search.value.hits?.tracks.find((t) => t.track === track.track)?.count;
+  const actions: [string, string, () => void][] = model.embedded ? [] : [
+    [row.pinned ? "Unpin (P)" : "Pin above the others (P)", row.pinned ? "unpin" : "pin", () => model.pin(track)],
+    ["Hide (H)", "close", () => model.hide(track)],
+  ];
+  return (
+    <div
+      class={`tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"}`} style={{ top: `${top}px`, height: `${row.height}px`, paddingLeft: `${6 + row.level * 10}px` }}
+      role="treeitem" aria-level={row.level + 1} aria-expanded={branch ? row.open : undefined} aria-label={`${track.label}${track.detail ? `, ${track.detail}` : ""}, ${track.events} events`}
+      tabIndex={-1} data-track={track.track} data-path={track.path}
+    >
+      {branch
+        ? <button type="button" class={`caret ${row.open ? "open" : ""}`} tabIndex={-1} aria-label={`${row.open ? "Close" : "Open"} ${track.label}`} data-tip={`${row.open ? "Close" : "Open"} (E)`} onClick={() => model.toggle(track)}><Icon name="right" size={11} /></button>
+        : <span class="caret" />}
+      <div class="tl-name" data-tip={tipOf(row)}>
+        <span class="tl-title"><Middle text={track.label} tip="" /></span>
+        {track.detail && row.height >= 24 && track.detail !== track.label && <span class="tl-detail">{track.detail}</span>}
+      </div>
+      {hits !== undefined && <span class="tl-hits" data-tip={`${hits} found here`}>{human(hits, "count")}</span>}
+      <span class="tl-actions">
+        {actions.map(([label, icon, act]) => <button type="button" class="ghost" tabIndex={-1} aria-label={`${label}: ${track.label}`} data-tip={label} onClick={act}><Icon name={icon} size={12} /></button>)}
+      </span>
+    </div>
+  );
+}
+
+export function Tree({ model, from, height }: TreeProps): JSX.Element {
+  const shown = model.shown.value;
+  const [first, last] = visible(shown.rows, from, from + height);
+  return (
+    <div class="tl-tree" role="tree" aria-label="Rows of the timeline">
+      <div class="tl-pinned" style={{ height: `${shown.pinnedHeight}px` }}>
+        {shown.pinned.map((row) => <RowLabel key={row.track.track} model={model} row={row} top={row.y} />)}
+      </div>
+      {shown.rows.slice(first, last).map((row) => <RowLabel key={row.track.track} model={model} row={row} top={row.y + shown.pinnedHeight} />)}
+    </div>
+  );
+}
