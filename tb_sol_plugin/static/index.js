@@ -12505,9 +12505,18 @@ function AreaReport({ model, where, device, cards }) {
 }
 // src/sections/timeline/detail.tsx
 var LONG = 8;
+/** Of a link out of the event, into it, and out of what lies inside of it. */
 var WORDS$1 = {
-	launch: ["launches", "launched by"],
-	backward: ["backward", "forward"]
+	launch: [
+		"launches",
+		"launched by",
+		"inside, launches"
+	],
+	backward: [
+		"backward pass:",
+		"forward pass:",
+		"inside, backward pass:"
+	]
 };
 var Row = ({ label, value, unit, mark }) => /* @__PURE__ */ a("div", {
 	class: "fact",
@@ -12673,8 +12682,13 @@ function Around({ model, d }) {
 }
 function Flows({ model, d }) {
 	const out = (f) => f.source.event === d.event && f.source.track === d.track;
-	const text = (f) => (WORDS$1[f.kind] ?? [f.kind, f.kind])[out(f) ? 0 : 1];
-	const end = (f) => out(f) ? f.target : f.source;
+	const into = (f) => f.target.event === d.event && f.target.track === d.track;
+	const text = (f) => (WORDS$1[f.kind] ?? [
+		f.kind,
+		f.kind,
+		f.kind
+	])[out(f) ? 0 : into(f) ? 1 : 2];
+	const end = (f) => into(f) ? f.source : f.target;
 	return /* @__PURE__ */ a("div", { children: [
 		/* @__PURE__ */ a("h3", { children: ["Links ", /* @__PURE__ */ a("span", {
 			class: "count",
@@ -12702,7 +12716,7 @@ function Flows({ model, d }) {
 				/* @__PURE__ */ a("span", {
 					class: "quiet",
 					children: [
-						out(f) ? "after" : "before",
+						into(f) ? "before" : "after",
 						" ",
 						human(Math.abs(f.latency_ns), "ns")
 					]
@@ -14069,7 +14083,7 @@ var contrast = (a, b) => {
 	const [x, y] = [luminance(a), luminance(b)];
 	return (Math.max(x, y) + .05) / (Math.min(x, y) + .05);
 };
-var INKS = ["#14181F", "#FFFFFF"];
+var INKS = ["#000000", "#FFFFFF"];
 /** The ink that reads best on a fill. */
 var inkOn = (fill) => contrast(fill, INKS[0]) >= contrast(fill, INKS[1]) ? INKS[0] : INKS[1];
 // src/sections/timeline/raster.ts
@@ -14483,7 +14497,6 @@ var Painter = class {
 		ctx.stroke();
 		ctx.setLineDash([]);
 		if (s.area) this.areaOf(ctx, s, rows, s.area);
-		if (s.drag) this.band(ctx, s, s.drag, 0, s.height, true);
 		this.compare(ctx, s);
 		ctx.fillStyle = s.tokens.warn;
 		for (const mark of s.marks) ctx.fillRect(Math.round(xOf(mark, s.view, s.width)), 0, 1, s.height);
@@ -14891,6 +14904,11 @@ function paintFor(categories) {
 	return paintOf(categories.map((c) => QUIET[c.name]?.[which] ?? token(c.color)), token("surface"), dark.value);
 }
 var fillOf = (category) => QUIET[category.name]?.[dark.value ? 1 : 0] ?? themed(token(category.color));
+/** Links of an event itself; of what lies inside of it, a few with the longest latencies. */
+var drawnFlows = (d) => {
+	const own = d.flows.filter((f) => [f.source, f.target].some((e) => e.event === d.event && e.track === d.track));
+	return own.length ? own.slice(0, 20) : d.flows.slice(0, 6);
+};
 /** Everything about drawing and pointing that is not state of the timeline. */
 var Surface = class {
 	model;
@@ -15016,7 +15034,7 @@ var Surface = class {
 				end: detail.start_ns + detail.duration_ns,
 				strong: true
 			});
-			for (const f of detail.flows.slice(0, 20)) for (const e of [f.source, f.target]) if (e.event !== detail.event || e.track !== detail.track) outlines.push({
+			for (const f of drawnFlows(detail)) for (const e of [f.source, f.target]) if (e.event !== detail.event || e.track !== detail.track) outlines.push({
 				track: e.track,
 				lane: e.lane,
 				start: e.start_ns,
@@ -15058,8 +15076,7 @@ var Surface = class {
 				tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null
 			},
 			outlines,
-			flows: detail && selected ? detail.flows.slice(0, 20) : [],
-			drag: null,
+			flows: detail && selected ? drawnFlows(detail) : [],
 			compared: compared.map((e) => ({
 				start: e.start,
 				end: e.start + e.duration
@@ -15739,16 +15756,6 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 				]
 			}),
 			/* @__PURE__ */ a("div", {
-				class: "tl-legend",
-				"aria-label": "Colors",
-				children: legendOf(categories).map((c) => /* @__PURE__ */ a("span", { children: [/* @__PURE__ */ a("i", { style: { background: fillOf(c) } }), c.label.toLowerCase()] }))
-			}),
-			/* @__PURE__ */ a("span", {
-				class: "tl-tally quiet",
-				"data-tip": "Events in view on the open rows; those shorter than a pixel are merged and counted, never left out",
-				children: shape ? `${human(tally.items, "count")} items of ${tally.more ? "≥ " : ""}${human(tally.events, "count")} events` : "reading…"
-			}),
-			/* @__PURE__ */ a("div", {
 				class: "tl-buttons",
 				children: [
 					/* @__PURE__ */ a("button", {
@@ -15810,6 +15817,18 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 						onHelp
 					})
 				]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "tl-line",
+				children: [/* @__PURE__ */ a("div", {
+					class: "tl-legend",
+					"aria-label": "Colors",
+					children: legendOf(categories).map((c) => /* @__PURE__ */ a("span", { children: [/* @__PURE__ */ a("i", { style: { background: fillOf(c) } }), c.label.toLowerCase()] }))
+				}), /* @__PURE__ */ a("span", {
+					class: "tl-tally quiet",
+					"data-tip": "Events in view on the open rows; those shorter than a pixel are merged and counted, never left out",
+					children: shape ? `${human(tally.items, "count")} items of ${tally.more ? "≥ " : ""}${human(tally.events, "count")} events` : "reading…"
+				})]
 			})
 		]
 	});

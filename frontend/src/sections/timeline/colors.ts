@@ -62,7 +62,7 @@ export const contrast = (a: string, b: string): number => {
   return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
 };
 
-const INKS = ["#14181F", "#FFFFFF"] as const;
+const INKS = ["#000000", "#FFFFFF"] as const;
 
 /** The ink that reads best on a fill. */
 export const inkOn = (fill: string): string => (contrast(fill, INKS[0]) >= contrast(fill, INKS[1]) ? INKS[0] : INKS[1]);

@@ -11,7 +11,8 @@ import { Text } from "../../ui/text";
 import type { TimelineModel } from "./model";
 
 const LONG = 8;
-const WORDS: Record<string, [string, string]> = { launch: ["launches", "launched by"], backward: ["backward", "forward"] };
+/** Of a link out of the event, into it, and out of what lies inside of it. */
+const WORDS: Record<string, [string, string, string]> = { launch: ["launches", "launched by", "inside, launches"], backward: ["backward pass:", "forward pass:", "inside, backward pass:"] };
 
 const Row = ({ label, value, unit, mark }: { label: string; value: string | number; unit?: string; mark?: string }): JSX.Element => (
   <div class="fact"><dt>{label}</dt><dd class="value">{mark === "estimated" ? "≈ " : ""}{typeof value === "number" ? human(value, unit ?? "") : value}</dd></div>
@@ -71,8 +72,9 @@ function Around({ model, d }: { model: TimelineModel; d: EventDetail }): JSX.Ele
 
 function Flows({ model, d }: { model: TimelineModel; d: EventDetail }): JSX.Element {
   const out = (f: Flow): boolean => f.source.event === d.event && f.source.track === d.track;
-  const text = (f: Flow): string => (WORDS[f.kind] ?? [f.kind, f.kind])[out(f) ? 0 : 1];
-  const end = (f: Flow): FlowEnd => (out(f) ? f.target : f.source);
+  const into = (f: Flow): boolean => f.target.event === d.event && f.target.track === d.track;
+  const text = (f: Flow): string => (WORDS[f.kind] ?? [f.kind, f.kind, f.kind])[out(f) ? 0 : into(f) ? 1 : 2];
+  const end = (f: Flow): FlowEnd => (into(f) ? f.source : f.target);
   return (
     <div>
       <h3>Links <span class="count">{human(d.flow_count, "count")}</span></h3>
@@ -80,7 +82,7 @@ function Flows({ model, d }: { model: TimelineModel; d: EventDetail }): JSX.Elem
         {d.flows.slice(0, LONG).map((f) => (
           <li>
             <span class="quiet">{text(f)}</span> <button type="button" class="link code" onClick={() => model.go({ track: end(f).track, start_ns: end(f).start_ns, duration_ns: end(f).end_ns - end(f).start_ns })}>{end(f).name}</button>{" "}
-            <span class="quiet">{out(f) ? "after" : "before"} {human(Math.abs(f.latency_ns), "ns")}</span>
+            <span class="quiet">{into(f) ? "before" : "after"} {human(Math.abs(f.latency_ns), "ns")}</span>
           </li>
         ))}
       </ul>

@@ -52,7 +52,6 @@ export interface Scene {
   /** event to outline: track, lane, start, end */
   outlines: readonly { track: number; lane: number; start: number; end: number; strong: boolean }[];
   flows: readonly Flow[];
-  drag: Span | null;
   compared: readonly Span[];
 }
 
@@ -309,7 +308,6 @@ export class Painter {
     ctx.stroke();
     ctx.setLineDash([]);
     if (s.area) this.areaOf(ctx, s, rows, s.area);
-    if (s.drag) this.band(ctx, s, s.drag, 0, s.height, true);
     this.compare(ctx, s);
     ctx.fillStyle = s.tokens.warn;
     for (const mark of s.marks) ctx.fillRect(Math.round(xOf(mark, s.view, s.width)), 0, 1, s.height);

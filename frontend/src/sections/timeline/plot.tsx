@@ -2,6 +2,7 @@
 import { useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import type { EventDetail, Flow } from "../../api/timeline";
 import { dark, themed, token } from "../../ui/theme";
 import { type Paint, paintOf } from "./colors";
 import { Painter, placed, type Scene, type Tokens } from "./draw";
@@ -48,6 +49,12 @@ interface PlotProps {
   height: number;
   onOpen?: () => void;
 }
+
+/** Links of an event itself; of what lies inside of it, a few with the longest latencies. */
+const drawnFlows = (d: EventDetail): Flow[] => {
+  const own = d.flows.filter((f) => [f.source, f.target].some((e) => e.event === d.event && e.track === d.track));
+  return own.length ? own.slice(0, 20) : d.flows.slice(0, 6);
+};
 
 /** Everything about drawing and pointing that is not state of the timeline. */
 class Surface {
@@ -139,7 +146,7 @@ class Surface {
     const outlines: Scene["outlines"][number][] = [];
     if (detail && selected) {
       outlines.push({ track: detail.track, lane: detail.lane, start: detail.start_ns, end: detail.start_ns + detail.duration_ns, strong: true });
-      for (const f of detail.flows.slice(0, 20)) for (const e of [f.source, f.target]) if (e.event !== detail.event || e.track !== detail.track) outlines.push({ track: e.track, lane: e.lane, start: e.start_ns, end: e.end_ns, strong: false });
+      for (const f of drawnFlows(detail)) for (const e of [f.source, f.target]) if (e.event !== detail.event || e.track !== detail.track) outlines.push({ track: e.track, lane: e.lane, start: e.start_ns, end: e.end_ns, strong: false });
     }
     if (hover && hover.count === 1) outlines.push({ track: hover.track.track, lane: hover.lane, start: hover.start, end: hover.end, strong: false });
     const compared = model.compared.peek();
@@ -148,7 +155,7 @@ class Surface {
       names: model.names.peek(), paint, tokens, how: { same: hover && hover.count === 1 ? hover.name : -1, found: model.search.peek().found },
       letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null, steps: this.compact ? [] : shape.steps.filter((s) => s.worker === 0), marks: model.marks.peek(), highlight: model.highlight,
       area: area && { start: area.start, end: area.end, tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null },
-      outlines, flows: detail && selected ? detail.flows.slice(0, 20) : [], drag: null, compared: compared.map((e) => ({ start: e.start, end: e.start + e.duration })),
+      outlines, flows: detail && selected ? drawnFlows(detail) : [], compared: compared.map((e) => ({ start: e.start, end: e.start + e.duration })),
     };
   }
 

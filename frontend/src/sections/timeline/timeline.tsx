@@ -164,10 +164,6 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProp
       <label class="find tl-track-find" data-tip="Rows by name, worker, process, device or kind (T)">
         <Icon name="filter" /><input ref={trackBox} class="tl-input" type="search" placeholder="Find a row" aria-label="Find a row" value={model.arrangement.value.find} onInput={(e) => model.filter(e.currentTarget.value)} onKeyDown={leaveOnEscape} /><kbd>T</kbd>
       </label>
-      <div class="tl-legend" aria-label="Colors">
-        {legendOf(categories).map((c) => <span><i style={{ background: fillOf(c) }} />{c.label.toLowerCase()}</span>)}
-      </div>
-      <span class="tl-tally quiet" data-tip="Events in view on the open rows; those shorter than a pixel are merged and counted, never left out">{shape ? `${human(tally.items, "count")} items of ${tally.more ? "≥ " : ""}${human(tally.events, "count")} events` : "reading…"}</span>
       <div class="tl-buttons">
         <button type="button" class="ghost" aria-label="Zoom in" data-tip="Zoom in (W, +, Ctrl + wheel)" onClick={() => model.zoom(0.6)}><Icon name="plus" /></button>
         <button type="button" class="ghost" aria-label="Zoom out" data-tip="Zoom out (S, -)" onClick={() => model.zoom(1 / 0.6)}><Icon name="minus" /></button>
@@ -177,6 +173,12 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProp
         <button type="button" class="button" data-tip="The whole recording" onClick={() => model.everything()}>All <kbd>0</kbd></button>
         <button type="button" class={`button ${table ? "on" : ""}`} aria-pressed={table} data-tip="The events in view as a table (L)" onClick={onTable}>Table</button>
         <More model={model} onHelp={onHelp} />
+      </div>
+      <div class="tl-line">
+        <div class="tl-legend" aria-label="Colors">
+          {legendOf(categories).map((c) => <span><i style={{ background: fillOf(c) }} />{c.label.toLowerCase()}</span>)}
+        </div>
+        <span class="tl-tally quiet" data-tip="Events in view on the open rows; those shorter than a pixel are merged and counted, never left out">{shape ? `${human(tally.items, "count")} items of ${tally.more ? "≥ " : ""}${human(tally.events, "count")} events` : "reading…"}</span>
       </div>
     </div>
   );

@@ -1,0 +1,98 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { contrast, inkOn, paintOf, shadeOf } from "../../src/sections/timeline/colors";
+import { chosen, Cutter, MOST, type Label } from "../../src/sections/timeline/labels";
+import { matching, NameTable, patternOf } from "../../src/sections/timeline/names";
+import { drawLane, drawSummary, itemAt, PLAIN, type Raster } from "../../src/sections/timeline/raster";
+import type { Slices, Summary } from "../../src/sections/timeline/tile";
+import palette from "../../src/palette.json";
+
+const paint = paintOf(["#0E67C1", "#E48330"], "#FFFFFF", false);
+const lane = (items: [start: number, end: number, name: number, count: number, busy: number][]): Slices => ({
+  kind: "slices", track: 0, z: 4, i: 0, bounds: Uint32Array.of(0, items.length), start: Float64Array.from(items, (x) => x[0]), end: Float64Array.from(items, (x) => x[1]), event: Uint32Array.from(items, (_, k) => k),
+  name: Uint32Array.from(items, (x) => x[2]), count: Uint16Array.from(items, (x) => x[3]), busy: Uint8Array.from(items, (x) => x[4]), complete: false, bytes: 1,
+});
+const items = fc.array(fc.tuple(fc.nat(90), fc.integer({ min: 1, max: 120 }), fc.nat(1), fc.constantFrom(1, 1, 4), fc.nat(255)), { maxLength: 30 }).map((list) => {
+  let at = -50;
+  return list.map(([gap, length, name, count, busy]): [number, number, number, number, number] => {
+    const start = at + gap;
+    at = start + length;
+    return [start, at, name, count, busy];
+  });
+});
+
+describe("raster", () => {
+  test("GIVEN any items WHEN drawn THEN every pixel is that of a loop over pixels and items", () => {
+    fc.assert(fc.property(items, fc.integer({ min: 3, max: 200 }), (list, width) => {
+      const view = { start: 0, end: 1000 };
+      const raster: Raster = { pixels: new Uint32Array(width * 2), width };
+      const drawn = drawLane(raster, 1, lane(list), 0, view, -Infinity, Infinity, Uint8Array.of(0, 1), paint, PLAIN);
+      const want = new Uint32Array(width);
+      let count = 0;
+      for (const [start, end, name, many, busy] of list) {
+        if (end <= 0 || start >= 1000) continue;
+        count++;
+        const x0 = Math.max(0, Math.floor((start / 1000) * width));
+        const x1 = Math.max(x0 + 1, Math.min(width, Math.round((end / 1000) * width)));
+        for (let x = x0; x < x1; x++) want[x] = x1 - x0 >= 4 && x === x1 - 1 ? paint.edge[name]! : shadeOf(paint, name, many > 1 ? busy : 255);
+      }
+      expect([...raster.pixels.slice(width)]).toEqual([...want]);
+      expect(raster.pixels.slice(0, width).every((p) => p === 0)).toBe(true);
+      expect(drawn).toBe(count);
+    }));
+  });
+
+  test("GIVEN a time WHEN the item there is looked up THEN it is that of a loop, and a near one within the tolerance", () => {
+    fc.assert(fc.property(items, fc.integer({ min: -60, max: 2000 }), (list, time) => {
+      const found = itemAt(lane(list), 0, time, 5);
+      const holds = list.findIndex(([start, end]) => start <= time && time < end);
+      if (holds >= 0) expect(found).toBe(holds);
+      else {
+        const distances = list.map(([start, end]) => (time < start ? start - time : time - end));
+        const least = Math.min(Infinity, ...distances);
+        if (least > 5) expect(found).toBe(-1);
+        else expect(distances[found]).toBe(least);
+      }
+    }));
+  });
+
+  test("GIVEN buckets half busy WHEN a summary is drawn THEN half of its height is filled, in the color of most of the time", () => {
+    const tile: Summary = { kind: "summary", track: 0, z: 0, i: 0, category: Uint8Array.of(1, 1, 255, 0), busy: Uint8Array.of(128, 128, 0, 255), depth: new Uint8Array(4), complete: false, bytes: 1 };
+    const raster: Raster = { pixels: new Uint32Array(4 * 10), width: 4 };
+    drawSummary(raster, 0, 10, tile, { start: 0, end: 4 }, 0, 4, paint);
+    const column = (x: number): number[] => Array.from({ length: 10 }, (_, y) => raster.pixels[y * 4 + x]!);
+    expect(column(0).map((p) => (p ? 1 : 0)).join("")).toBe("0000011111");
+    expect(column(0)[9]).toBe(shadeOf(paint, 1, 255));
+    expect(column(2).every((p) => p === 0)).toBe(true);
+    expect(column(3).every((p) => p === shadeOf(paint, 0, 255))).toBe(true);
+  });
+
+  test("GIVEN every color of the palette WHEN ink is chosen THEN its contrast is at least 4.5", () => {
+    for (const [name, hexes] of Object.entries(palette.tokens as unknown as Record<string, string[]>)) for (const hex of hexes) if (/^#[0-9A-F]{6}$/i.test(hex)) expect(contrast(hex, inkOn(hex)), `${name} ${hex}`).toBeGreaterThanOrEqual(4.5);
+  });
+});
+
+describe("labels and names", () => {
+  test("GIVEN a thousand labels WHEN chosen THEN the widest, and pieces of one event are one", () => {
+    const label = (x: number, width: number, name = 1): Label => ({ x, y: 0, width, height: 19, name, category: 0, count: 1 });
+    expect(chosen([label(0, 50), label(50, 30), label(200, 25)]).map((l) => l.width)).toEqual([80, 25]);
+    const many = chosen(Array.from({ length: 1000 }, (_, k) => label(k * 100, 24 + (k % 60), k)));
+    expect(many.length).toBe(MOST);
+    expect(Math.min(...many.map((l) => l.width))).toBeGreaterThanOrEqual(53);
+  });
+
+  test("GIVEN a text WHEN cut THEN it fits", () => {
+    const cutter = new Cutter((text) => text.length * 6);
+    expect(cutter.cut("aten::addmm", 100)).toBe("aten::addmm");
+    expect(cutter.cut("aten::addmm_backward", 60)).toMatch(/^aten::a.*…$/);
+    expect(cutter.cut("aten::addmm", 18)).toBe("");
+  });
+
+  test("GIVEN plain text, a regular expression and a wrong one WHEN names are looked for THEN found by it, without an error", () => {
+    const names = new NameTable({ names: ["aten::mm", "aten::addmm", "ncclKernel (AllReduce)"], categories: [4, 4, 1] });
+    expect(matching(names, patternOf("MM"))).toEqual([0, 1]);
+    expect(matching(names, patternOf("/^aten::.mm|nccl/"))).toEqual([2]);
+    expect(matching(names, patternOf("(all"))).toEqual([2]);
+    expect(patternOf("/(/").wrong).toContain("regular expression");
+  });
+});
