@@ -14194,7 +14194,7 @@ function collect(out, tile, lane, view, width, y, height, from, to, categories) 
 		const start = tile.start[k];
 		if (start >= to || start >= view.end) break;
 		const end = tile.end[k];
-		if (end - start < least) continue;
+		if (end - start < least || tile.count[k] > 1) continue;
 		const x0 = Math.max(0, (Math.max(start, from) - view.start) * scale);
 		const x1 = Math.min(width, (Math.min(end, to) - view.start) * scale);
 		if (x1 - x0 >= 24) out.push({
@@ -14204,7 +14204,7 @@ function collect(out, tile, lane, view, width, y, height, from, to, categories) 
 			height,
 			name: tile.name[k],
 			category: categoryOf(categories, tile.name[k]),
-			count: tile.count[k]
+			event: tile.event[k]
 		});
 	}
 }
@@ -14213,7 +14213,7 @@ function chosen(all) {
 	const joined = [];
 	const ends = /* @__PURE__ */ new Map();
 	for (const one of all) {
-		const key = `${one.y}/${one.name}/${one.count}`;
+		const key = `${one.y}/${one.event}`;
 		const before = ends.get(key);
 		if (before && Math.abs(before.x + before.width - one.x) < 1.5) before.width = one.x + one.width - before.x;
 		else {

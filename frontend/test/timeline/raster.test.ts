@@ -74,8 +74,8 @@ describe("raster", () => {
 
 describe("labels and names", () => {
   test("GIVEN a thousand labels WHEN chosen THEN the widest, and pieces of one event are one", () => {
-    const label = (x: number, width: number, name = 1): Label => ({ x, y: 0, width, height: 19, name, category: 0, count: 1 });
-    expect(chosen([label(0, 50), label(50, 30), label(200, 25)]).map((l) => l.width)).toEqual([80, 25]);
+    const label = (x: number, width: number, event = 1): Label => ({ x, y: 0, width, height: 19, name: 7, category: 0, event });
+    expect(chosen([label(0, 50), label(50, 30), label(80, 25, 2)]).map((l) => l.width)).toEqual([80, 25]);
     const many = chosen(Array.from({ length: 1000 }, (_, k) => label(k * 100, 24 + (k % 60), k)));
     expect(many.length).toBe(MOST);
     expect(Math.min(...many.map((l) => l.width))).toBeGreaterThanOrEqual(53);

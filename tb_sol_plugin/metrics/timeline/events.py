@@ -105,8 +105,7 @@ class Events:
     @cached_property
     def _coded(self) -> tuple[Names, list[npt.NDArray[np.int32]]]:
         """Returns the names, and per table the id by name code and category; the last row of each stands for no name."""
-        text: list[str] = []
-        category: list[npt.NDArray[np.uint8]] = []
+        place: dict[tuple[str, int], int] = {}
         lookups = []
         for name in TABLES:
             column = arrays.coded(self.capture.tables[name]["name"])
@@ -115,13 +114,13 @@ class Events:
             if len(column.codes):
                 key = column.codes.astype(np.int64) % (words + 1) * len(CATEGORIES) + self._category_of(name)
                 used = np.flatnonzero(np.bincount(key, minlength=lookup.size))
-                lookup.flat[used] = len(text) + np.arange(len(used), dtype=np.int32)
                 word = used // len(CATEGORIES)
                 spelled = column.categories.take(np.minimum(word, max(words - 1, 0))).tolist() if words else [""] * len(used)
-                text += [str(one) if code < words else "" for one, code in zip(spelled, word.tolist(), strict=True)]
-                category.append((used % len(CATEGORIES)).astype(np.uint8))
+                texts = (str(one) if code < words else "" for one, code in zip(spelled, word.tolist(), strict=True))
+                pairs = zip(texts, (used % len(CATEGORIES)).tolist(), strict=True)
+                lookup.flat[used] = np.fromiter((place.setdefault(pair, len(place)) for pair in pairs), np.int32, len(used))
             lookups.append(lookup)
-        return Names(text, np.concatenate(category) if category else np.zeros(0, np.uint8)), lookups
+        return Names([text for text, _ in place], np.fromiter((category for _, category in place), np.uint8, len(place))), lookups
 
     def _category_of(self, name: str) -> npt.NDArray[np.integer] | int:
         table = self.capture.tables[name]

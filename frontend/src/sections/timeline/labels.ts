@@ -16,7 +16,7 @@ export interface Label {
   height: number;
   name: number;
   category: number;
-  count: number;
+  event: number;
 }
 
 /** Candidates of one lane. y, height: of the lane in px; width: of the view. */
@@ -29,10 +29,10 @@ export function collect(out: Label[], tile: Slices, lane: number, view: Span, wi
     const start = tile.start[k]!;
     if (start >= to || start >= view.end) break;
     const end = tile.end[k]!;
-    if (end - start < least) continue;
+    if (end - start < least || tile.count[k]! > 1) continue;
     const x0 = Math.max(0, (Math.max(start, from) - view.start) * scale);
     const x1 = Math.min(width, (Math.min(end, to) - view.start) * scale);
-    if (x1 - x0 >= LEAST) out.push({ x: x0, y, width: x1 - x0, height, name: tile.name[k]!, category: categoryOf(categories, tile.name[k]!), count: tile.count[k]! });
+    if (x1 - x0 >= LEAST) out.push({ x: x0, y, width: x1 - x0, height, name: tile.name[k]!, category: categoryOf(categories, tile.name[k]!), event: tile.event[k]! });
   }
 }
 
@@ -41,7 +41,7 @@ export function chosen(all: Label[]): Label[] {
   const joined: Label[] = [];
   const ends = new Map<string, Label>();
   for (const one of all) {
-    const key = `${one.y}/${one.name}/${one.count}`;
+    const key = `${one.y}/${one.event}`;
     const before = ends.get(key);
     if (before && Math.abs(before.x + before.width - one.x) < 1.5) before.width = one.x + one.width - before.x;
     else {

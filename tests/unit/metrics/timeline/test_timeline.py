@@ -117,6 +117,22 @@ def test_search_counts_everywhere(shown: Timeline) -> None:
     assert not len(find.search(shown, find.matching(shown.events.names.text, "gemm"), [track(shown, "/stream 9")], 0, 10**6).event)
 
 
+def test_a_name_in_two_tables_is_one_name(tmp_path: Path) -> None:
+    # GIVEN a range that the host and the device both have, and one more name after it
+    t = TraceBuilder()
+    t.annotation("forward", 0, 4_000, gpu=(2_000, 500))
+    t.launch("gemm", at=300, start=2_000, duration=500)
+    t.annotation("later", 4_100, 50, gpu=(3_000, 500))
+    one = timeline_of(ingest.read(str(t.write(tmp_path / "a.json"))))
+    # THEN each pair of name and kind is there once, and what is sent to the page is among them
+    text, category = one.events.names.text, one.events.names.category.tolist()
+    assert len(set(zip(text, category, strict=True))) == len(text)
+    w = Workers([one])
+    ids = w.name_ids(0, np.arange(len(one.events), dtype=np.uint32))
+    assert w.names == text and int(ids.max()) < len(text)
+    assert sorted(w.names[i] for i in ids.tolist()) == sorted(names(one, np.arange(len(one.events))))
+
+
 def test_links_follow_the_launch(shown: Timeline) -> None:
     (pairs,) = links.in_window(shown, ["launch"], 0, 10**6)
     assert names(shown, pairs.source) == ["cudaLaunchKernel"] and names(shown, pairs.target) == ["gemm"]

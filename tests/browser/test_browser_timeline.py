@@ -1,0 +1,375 @@
+"""The timeline as a person uses it: by mouse, by keys, by link; its pixels are those of the tiles."""
+
+from __future__ import annotations
+
+import random
+import urllib.parse
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import HOSTILE_RUN, TENSORBOARD_RUN, Server, hash_of
+
+pytestmark = pytest.mark.browser
+RUN = "simulated_gpu_train"
+SURFACE = "document.querySelector('.tl-plot').timeline"
+QUIET = (
+    f"() => !!document.querySelector('.tl[data-ready]') && {SURFACE}.model.names.peek().text.length > 0 && !{SURFACE}.model.waiting.peek()"
+)
+
+
+def shown(v: Any) -> None:
+    """Waits until all tiles of the view are there."""
+    v.frame().wait_for_selector(".tl[data-ready]")
+    v.frame().wait_for_function(QUIET)
+    v.frame().evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    v.frame().wait_for_function(QUIET)
+
+
+def timeline(v: Any, server: Server, run: str = RUN, **state: str) -> None:
+    v.open(server.home + hash_of(v="1", page="timeline", run=run, **state))
+    shown(v)
+
+
+def model(v: Any, text: str) -> Any:
+    return v.frame().evaluate(f"() => {SURFACE}.model.{text}")
+
+
+def window(v: Any) -> tuple[float, float]:
+    found = model(v, "window.peek()")
+    return found["start"], found["end"]
+
+
+def tracks(server: Server, run: str = RUN) -> list[dict[str, Any]]:
+    return server.api(f"timeline?run={urllib.parse.quote(run)}")[1]["tracks"]  # type: ignore[return-value]
+
+
+def place(v: Any, path: str, time: float, lane: int = 0) -> tuple[float, float]:
+    """Where a time of a lane is on the screen."""
+    at = v.frame().evaluate(
+        """([path, time, lane]) => {
+            const surface = document.querySelector('.tl-plot').timeline, model = surface.model;
+            const row = model.rowOf(model.trackAt(path).track), view = model.window.peek();
+            const box = document.querySelector('.tl-canvas').getBoundingClientRect();
+            const top = row.pinned ? row.y : row.y + model.shown.peek().pinnedHeight - surface.scroller.scrollTop;
+            return [box.left + (time - view.start) / (view.end - view.start) * model.width.peek(), box.top + top + 2 + (lane + 0.5) * row.lane];
+        }""",
+        [path, time, lane],
+    )
+    return at[0], at[1]
+
+
+def longest(server: Server, kind: str, run: str = RUN) -> tuple[str, dict[str, Any]]:
+    """Path of the first track of a kind, and its longest event."""
+    track = next(t for t in tracks(server, run) if t["kind"] == kind and t["lanes"])
+    found = server.api(f"timeline/events?run={urllib.parse.quote(run)}&track={track['track']}")[1]["events"]
+    return track["path"], max(found, key=lambda e: e["duration_ns"])  # type: ignore[union-attr, index, call-overload]
+
+
+def test_every_pixel_of_a_stream_is_that_of_its_events(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the timeline of a recording
+    v = view()
+    timeline(v, serve)
+    track = next(t for t in tracks(serve) if t["kind"] == "stream")
+    events = serve.api(f"timeline/events?run={RUN}&track={track['track']}")[1]["events"]
+    view_start, view_end = window(v)
+    width = model(v, "width.peek()")
+    # WHEN the middle line of a stream is read from the canvas THEN it is painted where an event is longer than two pixels, nowhere else
+    _, y = place(v, track["path"], 0)
+    row = v.frame().evaluate(
+        """([y, width]) => {
+            const canvas = document.querySelector('.tl-canvas'), box = canvas.getBoundingClientRect();
+            const data = canvas.getContext('2d').getImageData(0, Math.round(y - box.top), width, 1).data;
+            return Array.from({ length: width }, (_, x) => `${data[4 * x]},${data[4 * x + 1]},${data[4 * x + 2]}`);
+        }""",
+        [y - 9, width],
+    )
+    scale = width / (view_end - view_start)
+    painted, wide = set(), 0
+    for e in events:  # type: ignore[union-attr, attr-defined]
+        x0, x1 = (e["start_ns"] - view_start) * scale, (e["start_ns"] + e["duration_ns"] - view_start) * scale
+        painted |= set(range(int(x0) - 1, int(x1) + 3))
+        if x1 - x0 >= 4:
+            wide += 1
+            inner = {row[x] for x in range(int(x0) + 1, int(x1) - 1)}
+            assert "255,255,255" not in inner, e
+    assert wide >= 3
+    empty = {row[x] for x in range(width) if x not in painted}
+    assert all(all(int(c) >= 200 for c in color.split(",")) for color in empty), empty  # background, grid, edges of steps
+    # AND the words beside say how many events are in view
+    assert "events" in v.frame().locator(".tl-tally").inner_text()
+
+
+def test_a_click_selects_and_the_link_shows_the_same_event(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a kernel WHEN it is clicked THEN all of it is shown, and the address names it by its row, start and duration
+    v = view()
+    timeline(v, serve)
+    path, event = longest(serve, "stream")
+    v.page.mouse.click(*place(v, path, event["start_ns"] + event["duration_ns"] / 2))
+    card = v.frame().locator(".tl-detail-card")
+    card.wait_for()
+    assert card.locator("h2").inner_text() == event["name"]
+    v.page.wait_for_function("location.hash.includes('p.sol.ev=')")
+    assert f"{event['start_ns']}:{event['duration_ns']}" in urllib.parse.unquote(v.page.url)
+    # AND its launch is linked: `[` goes there and `]` comes back
+    v.page.keyboard.press("[")
+    v.frame().wait_for_function(f"() => {SURFACE}.model.detail.peek()?.name.includes('Launch')")
+    v.page.keyboard.press("]")
+    v.frame().wait_for_function(f"(name) => {SURFACE}.model.detail.peek()?.name === name", arg=event["name"])
+    # AND a teammate who opens the link sees it, zoomed to
+    other = view()
+    other.open(v.page.url)
+    shown(other)
+    other.frame().locator(".tl-detail-card").wait_for()
+    assert other.frame().locator(".tl-detail-card h2").inner_text() == event["name"]
+    # AND the way leads back to the page of the kernel
+    other.frame().locator(".tl-links a", has_text="Kernel").click()
+    other.frame().wait_for_selector("[data-section=kernels]")
+    assert event["name"][:20] in other.frame().locator("[data-section=kernels] tbody").inner_text()
+
+
+def test_an_area_is_added_up_by_the_report(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a drag over a stretch of a stream
+    v = view()
+    timeline(v, serve)
+    path, event = longest(serve, "stream")
+    low, high = window(v)
+    x, y = place(v, path, low + (high - low) * 0.3)
+    v.page.mouse.move(x, y)
+    v.page.mouse.down()
+    v.page.mouse.move(x + 60, y)
+    v.page.mouse.move(x + 200, y)
+    v.page.mouse.up()
+    # THEN the report of that area is below, with the facts that the server has for it, and the address holds it
+    v.frame().wait_for_selector(".tl-area:not(.waiting) [data-section=groups]")
+    area = model(v, "area.peek()")
+    assert area["paths"] == [path]
+    query = urllib.parse.urlencode({"run": RUN, "start_ns": area["start"], "end_ns": area["end"], "tracks": path})
+    report = serve.api(f"analysis/timeline_selection?{query}")[1]
+    facts = {k: x for s in report["sections"] if s["kind"] == "facts" for k, x in s["values"].items()}  # type: ignore[attr-defined]
+    assert facts["duration_ns"] == area["end"] - area["start"]
+    groups = next(s for s in report["sections"] if s["id"] == "groups")  # type: ignore[attr-defined]
+    shown_rows = v.frame().locator("[data-section=groups] tbody tr:not(.total)").count()
+    assert shown_rows == len(groups["data"]["name"]) > 0
+    assert f"p.sol.area={area['start']}-{area['end']}:" in urllib.parse.unquote(v.page.url)
+    # AND Escape takes it away
+    v.page.keyboard.press("Escape")
+    v.frame().wait_for_selector(".tl-area", state="detached")
+    # AND a selected event becomes an area by R
+    v.page.mouse.click(*place(v, path, event["start_ns"] + event["duration_ns"] / 2))
+    v.frame().locator(".tl-detail-card").wait_for()
+    v.page.keyboard.press("r")
+    v.frame().wait_for_selector(".tl-area")
+    assert model(v, "area.peek()")["start"] == event["start_ns"]
+
+
+def test_keys_move_zoom_and_come_back(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the whole recording
+    v = view()
+    timeline(v, serve)
+    v.frame().locator(".tl").focus()
+    v.page.keyboard.press("0")
+    whole = window(v)
+    # WHEN keys are pressed THEN the window does what they say
+    v.page.keyboard.press("w")
+    near = window(v)
+    assert near[1] - near[0] == pytest.approx((whole[1] - whole[0]) * 0.7, rel=1e-6)
+    v.page.keyboard.press("d")
+    assert window(v)[0] > near[0] and window(v)[1] - window(v)[0] == pytest.approx(near[1] - near[0])
+    v.page.keyboard.press("a")
+    assert window(v) == pytest.approx(near)
+    v.page.keyboard.press("s")
+    assert window(v)[1] - window(v)[0] == pytest.approx(whole[1] - whole[0], rel=1e-6)
+    # AND a mark, the area of the view, and the next mark
+    v.page.keyboard.press("m")
+    assert len(model(v, "marks.peek()")) == 1
+    v.page.keyboard.press("Control+a")
+    v.frame().wait_for_selector(".tl-area")
+    # AND a place that was zoomed to is left and found again
+    path, event = longest(serve, "stream")
+    v.frame().evaluate(
+        f"(e) => {SURFACE}.model.go(e)", {"track": event["track"], "start_ns": event["start_ns"], "duration_ns": event["duration_ns"]}
+    )
+    v.page.keyboard.press("Escape")
+    before = window(v)
+    v.page.keyboard.press("f")
+    zoomed = window(v)
+    if zoomed != before:
+        v.page.keyboard.press("Alt+ArrowLeft")
+        assert window(v) == pytest.approx(before)
+    # AND no key acts while someone types
+    v.page.keyboard.press("/")
+    assert v.frame().evaluate("() => document.activeElement.getAttribute('aria-label')") == "Find events by name"
+    kept = window(v)
+    v.page.keyboard.type("wasd0")
+    assert window(v) == kept
+    assert path
+
+
+def test_search_counts_like_the_server_and_steps_through_the_hits(serve: Server, view: Callable[..., Any]) -> None:
+    v = view()
+    timeline(v, serve)
+    path, event = longest(serve, "stream")
+    word = event["name"][:12]
+    total = serve.api(f"timeline/search?{urllib.parse.urlencode({'run': RUN, 'text': word})}")[1]["total"]
+    # WHEN a part of a kernel's name is typed THEN the count is that of the server
+    field = v.frame().locator(".tl-search input")
+    field.fill(word)
+    v.frame().wait_for_function(
+        "(n) => document.querySelector('.tl-found')?.textContent.replace(/\\D/g, '').startsWith(String(n))", arg=total
+    )
+    # AND Enter selects one, and N the next one
+    field.press("Enter")
+    v.frame().wait_for_function(f"(w) => {SURFACE}.model.detail.peek()?.name.toLowerCase().includes(w.toLowerCase())", arg=word)
+    first = model(v, "detail.peek()")
+    v.frame().locator(".tl").focus()
+    v.page.keyboard.press("n")
+    v.frame().wait_for_function(f"(e) => {SURFACE}.model.detail.peek()?.event !== e", arg=first["event"])
+    second = model(v, "detail.peek()")
+    assert second["start_ns"] >= first["start_ns"] and word.lower() in second["name"].lower()
+    # AND a wrong pattern is said
+    field.fill("/(/")
+    v.frame().wait_for_selector(".tl-found .warn-text")
+    assert path
+
+
+def test_rows_are_opened_pinned_hidden_and_found(serve: Server, view: Callable[..., Any]) -> None:
+    v = view()
+    timeline(v, serve)
+    path, _ = longest(serve, "stream")
+    label = v.frame().locator(f'.tl-label[data-path="{path}"]')
+    # WHEN a row is pinned THEN it stands above the others, in the address, and again after a reload
+    label.hover()
+    label.get_by_role("button", name="Pin above").click()
+    assert v.frame().locator(f'.tl-pinned .tl-label[data-path="{path}"]').count() == 1
+    v.page.wait_for_function("location.hash.includes('p.sol.pin=')")
+    v.page.reload()
+    shown(v)
+    assert v.frame().locator(f'.tl-pinned .tl-label[data-path="{path}"]').count() == 1
+    # AND hidden by its button, shown again from the menu
+    v.frame().locator(f'.tl-label[data-path="{path}"]').hover()
+    v.frame().locator(f'.tl-label[data-path="{path}"]').get_by_role("button", name="Unpin").click()
+    v.frame().locator(f'.tl-label[data-path="{path}"]').hover()
+    v.frame().locator(f'.tl-label[data-path="{path}"]').get_by_role("button", name="Hide").click()
+    assert v.frame().locator(f'.tl-label[data-path="{path}"]').count() == 0
+    v.frame().get_by_role("button", name="Rows and view").click()
+    v.frame().get_by_role("button", name="Show 1 hidden rows").click()
+    assert v.frame().locator(f'.tl-label[data-path="{path}"]').count() == 1
+    # AND a filter leaves only what matches
+    v.frame().get_by_label("Find a row").fill("stream")
+    rows = v.frame().locator(".tl-label:not(.is-group)").all_inner_texts()
+    assert rows and all("stream" in r for r in rows)
+
+
+def test_the_table_lists_the_same_events_and_stands_in_without_a_canvas(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a browser without a canvas WHEN the page opens THEN the events are a table, with the reason
+    v = view(locale="en-US")  # of its own: what is taken from it must not be missing in others
+    v.page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
+    v.open(serve.home + hash_of(v="1", page="timeline", run=RUN))
+    v.frame().wait_for_selector(".tl-table tbody tr")
+    assert "no canvas" in v.frame().locator(".tl-table .notice").inner_text()
+    stream = next(t for t in tracks(serve) if t["kind"] == "stream")
+    v.frame().locator(".tl-table select").select_option(str(stream["track"]))
+    count = min(200, stream["events"])
+    v.frame().wait_for_function("(n) => document.querySelectorAll('.tl-table tbody tr').length === n", arg=count)
+    # AND a row selects its event
+    v.frame().locator(".tl-table tbody tr").nth(3).click()
+    v.frame().locator(".tl-detail-card").wait_for()
+
+
+def test_a_link_to_what_is_gone_says_so(serve: Server, view: Callable[..., Any]) -> None:
+    v = view()
+    v.open(serve.home + hash_of(v="1", page="timeline", run=RUN, ev="rank9/GPU 7/stream 3:100:5", area="5-90:no such row"))
+    shown(v)
+    assert "Not found here" in v.frame().locator(".tl .notice").inner_text()
+    path, event = longest(serve, "stream")
+    v.open(serve.home + hash_of(v="1", page="timeline", run=RUN, ev=f"{path}:{event['start_ns'] + 1}:{event['duration_ns']}", q="a"))
+    shown(v)
+    v.frame().wait_for_function("() => document.querySelector('.tl .notice')?.textContent.includes('nearest')")
+
+
+def test_hostile_names_are_text(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a run whose every name is hostile WHEN its kernels are hovered, selected and searched THEN nothing of them runs
+    v = view()
+    timeline(v, serve, HOSTILE_RUN)
+    path, event = longest(serve, "stream", HOSTILE_RUN)
+    at = place(v, path, event["start_ns"] + event["duration_ns"] / 2)
+    v.page.mouse.move(*at)
+    v.page.mouse.click(*at)
+    v.frame().locator(".tl-detail-card").wait_for()
+    v.frame().locator(".tl-search input").fill("<script>")
+    v.frame().wait_for_selector(".tl-found:has-text('found')")
+    assert v.frame().evaluate("() => window.__pwned") is None
+
+
+def test_random_input_raises_no_error(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a seeded person who presses, drags and scrolls wildly
+    v = view(color_scheme="dark")
+    timeline(v, serve)
+    chance = random.Random(7)
+    box = v.frame().locator(".tl-canvas").bounding_box()
+    v.frame().locator(".tl").focus()
+    keys = [
+        "w",
+        "s",
+        "a",
+        "d",
+        "f",
+        "0",
+        "m",
+        "Shift+m",
+        ".",
+        ",",
+        "ArrowUp",
+        "ArrowDown",
+        "]",
+        "[",
+        "p",
+        "h",
+        "e",
+        "Shift+e",
+        "r",
+        "q",
+        "l",
+        "n",
+        "Escape",
+        "Alt+ArrowLeft",
+        "Enter",
+    ]
+    for _ in range(120):
+        x, y = box["x"] + chance.random() * box["width"], box["y"] + chance.random() * min(box["height"], 400)
+        match chance.randrange(4):
+            case 0:
+                v.page.keyboard.press(chance.choice(keys))
+            case 1:
+                v.page.mouse.move(x, y)
+                v.page.mouse.wheel(chance.randrange(-200, 200), chance.randrange(-200, 200))
+            case 2:
+                v.page.mouse.move(x, y)
+                v.page.mouse.down()
+                v.page.mouse.move(x + chance.randrange(-200, 200), y + chance.randrange(-50, 50))
+                v.page.mouse.up()
+            case 3:
+                v.page.mouse.click(x, y)
+    # THEN the timeline is still there, whole, and its tiles below their cap (errors of the page fail every test)
+    shown(v)
+    assert v.frame().evaluate(f"() => {SURFACE}.model.cache.bytes + {SURFACE}.model.cache.pinnedBytes") <= 64 * 2**20
+    assert v.frame().locator(".notice.error").count() == 0
+
+
+def test_inside_tensorboard_it_is_left_and_found_again(tensorboard: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the timeline in TensorBoard, zoomed in
+    v = view()
+    v.open(tensorboard.root + hash_of(v="1", page="timeline", run=TENSORBOARD_RUN))
+    shown(v)
+    v.frame().locator(".tl").focus()
+    v.page.keyboard.press("w")
+    at = window(v)
+    v.page.wait_for_function("location.hash.includes('p.sol.t=')")
+    # WHEN another page is opened and left THEN the window is the same
+    v.frame().locator(".nav-item", has_text="Kernels").click()
+    v.frame().wait_for_selector("[data-section=kernels]")
+    v.page.go_back()
+    shown(v)
+    assert window(v) == pytest.approx(at, abs=2)
