@@ -204,6 +204,18 @@ class TablePages(msgspec.Struct, frozen=True, omit_defaults=True):
     partial: list[str] = []
 
 
+class OnTimeline(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which columns of a table say when each row was: such a row has a link to that stretch of the timeline.
+
+    column: where the link stands. start, duration: columns, ns. offset_ns: of the start column after the timeline's begin.
+    """
+
+    column: str
+    start: str
+    duration: str
+    offset_ns: int = 0
+
+
 class TableSection(Section, tag="table"):
     """Rows in columns: `data[column][row]`.
 
@@ -212,7 +224,7 @@ class TableSection(Section, tag="table"):
     last: row keys of rows that stand outside the sum (launched before the window …): always last, in quiet ink.
     apart: row keys of rows whose values set no scale (a first iteration with one-time costs): units and bars are those of the others.
     marks[column][str(row)] and cell_links[column][str(row)] are sparse. row_links[str(row)]: opened by Enter.
-    footer: definitions a reader needs. truncated: rows left out of `data`, 0 if none.
+    timeline: where its rows are on the timeline. footer: definitions a reader needs. truncated: rows left out of `data`, 0 if none.
     pages: of a large table, where the report was asked for in pages; then `data` is empty and the marks are those of the total.
     """
 
@@ -229,6 +241,7 @@ class TableSection(Section, tag="table"):
     cell_links: dict[str, dict[str, Link]] = {}
     row_links: dict[str, Link] = {}
     filters: list[str] = []
+    timeline: OnTimeline | None = None
     footer: str = ""
     empty: str = ""
     truncated: int = 0

@@ -4858,7 +4858,7 @@ var LEAST$3 = 6;
 /** Letters up to which a part begins where the names around it branch: the tile before the alignment. */
 var USUAL = 30;
 /** Names on each side that are looked at for that. */
-var AROUND$2 = 48;
+var AROUND$3 = 48;
 /** Letters of a part that has to tell a name from several others. */
 var WIDEST = 64;
 /** Times that parts are widened. */
@@ -4909,7 +4909,7 @@ function branches(pairs, at, least) {
 	const out = /* @__PURE__ */ new Set();
 	for (const step of [-1, 1]) {
 		let head = Infinity;
-		for (let n = 0, i = step < 0 ? at - 1 : at; n < AROUND$2 && pairs[i]; n++, i += step) {
+		for (let n = 0, i = step < 0 ? at - 1 : at; n < AROUND$3 && pairs[i]; n++, i += step) {
 			head = Math.min(head, pairs[i].head);
 			if (head < least) break;
 			out.add(head);
@@ -8609,7 +8609,7 @@ function Cell({ s, layoutOf, row, onToggle }) {
 	const at = String(row.index);
 	const value = cell(s, c.name, row.index);
 	const mark = s.marks?.[c.name]?.[at];
-	const link = s.cell_links?.[c.name]?.[at];
+	const link = s.cell_links?.[c.name]?.[at] ?? timelineLink(s, c.name, row.index);
 	if (c.show === "tree") return /* @__PURE__ */ a(TreeCell, {
 		s,
 		c,
@@ -8628,6 +8628,26 @@ function Cell({ s, layoutOf, row, onToggle }) {
 			mark
 		})
 	});
+}
+/** ns around a stretch of the timeline, at least, and as parts of it. */
+var LEAST_AROUND = 2e3;
+var AROUND$2 = 1.5;
+/** The stretch of the timeline that a row is about, from the column that says when it was. */
+function timelineLink(s, column, index) {
+	const on = s.timeline;
+	if (!on || on.column !== column) return void 0;
+	const [start, duration] = [cell(s, on.start, index), cell(s, on.duration, index)];
+	if (typeof start !== "number" || typeof duration !== "number") return void 0;
+	const [from, to] = [Math.round(start + (on.offset_ns ?? 0)), Math.round(start + (on.offset_ns ?? 0) + Math.max(duration, 1))];
+	const room = Math.max((to - from) * AROUND$2, LEAST_AROUND);
+	return {
+		analysis: "timeline",
+		query: {
+			t: `${Math.max(0, Math.round(from - room))}-${Math.round(to + room)}`,
+			area: `${from}-${to}`
+		},
+		label: "Show in timeline"
+	};
 }
 /** The same cell in the total row, where values come from `total`. */
 function TotalCell({ s, layoutOf }) {

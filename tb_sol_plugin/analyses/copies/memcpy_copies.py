@@ -31,6 +31,7 @@ from tb_sol_plugin.model.report import (
     Link,
     Mark,
     Notice,
+    OnTimeline,
     Report,
     Scalar,
     Sort,
@@ -148,6 +149,7 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
         sort=Sort("start_ns", descending=False) if query.first == "time" else Sort(_ORDER[query.first]),
         filters=[] if query.direction else ["direction"],
         adds=["bytes", "duration_ns", "hidden_ns", "exposed_ns"],
+        timeline=OnTimeline("start_ns", "start_ns", "duration_ns", capture.facts.extent_ns[0]),
         marks={"link_share": marks} if marks else {},
         truncated=left,
         footer=(f"{human(left, 'count')} more copies are not shown; `most` asks for more, `first` for others. " if left else "")

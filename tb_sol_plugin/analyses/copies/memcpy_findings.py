@@ -37,6 +37,7 @@ from tb_sol_plugin.model.report import (
     FindingsSection,
     Link,
     Notice,
+    OnTimeline,
     Report,
     Scalar,
     Sort,
@@ -195,6 +196,7 @@ def evidence_table(
     return make_table(
         "evidence", title, frame, _used_columns(EVIDENCE, frame), key="id", subtitle=where.label, sort=Sort("start_ns", descending=False),
         filters=["kinds", "step"], adds=["bytes", "duration_ns", "exposed_ns", "host_ns", "idle_ns"],
+        timeline=OnTimeline("start_ns", "start_ns", "duration_ns", capture.facts.extent_ns[0]),
         empty=f"The rule {rule} finds nothing in this selection." if rule else "No finding, no evidence.",
     )  # fmt: skip
 

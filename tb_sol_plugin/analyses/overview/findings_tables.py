@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics.report.gap_rows import from_step, gap_table, gaps_of, lines_around
+from tb_sol_plugin.metrics.report.gap_rows import RECORDED, from_step, gap_table, gaps_of, lines_around
 from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.rules.time.context import time_context
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, OnTimeline, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
 
@@ -33,6 +33,8 @@ CALL_COLUMNS: Final = (
     Column("layer", "Layer", doc="Class of the innermost module around it.", show="code", rank=2, missing="outside every module"),
     Column("line", "Python line", doc="Innermost line of the program around it.", show="code", rank=2,
            missing="no Python stack of the program around the call"),
+    RECORDED,
+    Column("host_ns", "On the host", "ns", "Duration of the call on the host.", rank=3, missing="launched before the recording"),
     Column("id", "Id", doc="Place of the call in the table of operator calls.", rank=3),
 )  # fmt: skip
 EVENT_COLUMNS: Final = (
@@ -45,6 +47,7 @@ EVENT_COLUMNS: Final = (
     Column("call", "Launched by", doc="Host call that launched it.", show="code", missing="no launch was recorded"),
     Column("line", "Python line", doc="Innermost line of the program around that call.", show="code", rank=2,
            missing="no Python stack of the program around the call"),
+    RECORDED,
     Column("id", "Id", doc="Place of its event in the table of device events.", rank=3),
 )  # fmt: skip
 
@@ -76,12 +79,19 @@ def _calls(capture: Capture, part: Scope, waterfall: Waterfall, found: Finding) 
         "kernel": arrays.at(capture.device["name"], context.main[rows]), "time_ns": np.rint(context.time[rows]).astype(np.int64),
         "saving_ns": np.rint(saving).astype(np.int64), "layer": _texts(ops["layer"], rows),
         "line": lines_around(capture, host), "id": rows.astype(str),
+        "recorded_ns": pd.array(begin, dtype="Int64"), "host_ns": pd.array(_host_time(capture, host), dtype="Int64"),
     })  # fmt: skip
-    frame.loc[~known, "start_ns"] = pd.NA
+    frame.loc[~known, ["start_ns", "recorded_ns", "host_ns"]] = pd.NA
     return make_table(
         "calls", "Calls behind the finding", frame, CALL_COLUMNS, key="id", sort=Sort("saving_ns"), adds=["time_ns", "saving_ns"],
-        filters=["name", "shapes", "kernel", "line"], footer=_note(saving),
+        filters=["name", "shapes", "kernel", "line"], footer=_note(saving), timeline=OnTimeline("start_ns", "recorded_ns", "host_ns"),
     )  # fmt: skip
+
+
+def _host_time(capture: Capture, host: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Returns the duration of rows of the host table, 0 for -1."""
+    time = capture.host["duration_ns"].to_numpy()
+    return np.where(host >= 0, time[np.maximum(host, 0)], 0) if len(time) else np.zeros(len(host), np.int64)
 
 
 def _gaps(capture: Capture, found: Finding) -> TableSection:
@@ -100,11 +110,12 @@ def _events(capture: Capture, found: Finding) -> TableSection:
     frame = pd.DataFrame({
         "step": step, "start_ns": since, "name": arrays.pick(device["name"], rows), "duration_ns": device["duration_ns"].to_numpy()[rows],
         "saving_ns": np.rint(saving).astype(np.int64), "call": arrays.at(capture.host["name"], call), "line": lines_around(capture, call),
-        "id": rows.astype(str),
+        "id": rows.astype(str), "recorded_ns": start,
     })  # fmt: skip
     return make_table(
         "events", "Device events behind the finding", frame, EVENT_COLUMNS, key="id", sort=Sort("saving_ns"),
         adds=["duration_ns", "saving_ns"], filters=["name", "call", "line"], footer=_note(saving),
+        timeline=OnTimeline("start_ns", "recorded_ns", "duration_ns"),
     )  # fmt: skip
 
 

@@ -52,6 +52,7 @@ from tb_sol_plugin.model.report import (
     FigureSection,
     Link,
     Notice,
+    OnTimeline,
     Report,
     Scalar,
     Sort,
@@ -214,6 +215,7 @@ VALUES: Final = (
     Column("p95_ns", "p95", "ns", "95 % of the calls take no longer (nearest rank)", rank=2, per="call"),
     Column("min_ns", "Min", "ns", "shortest call", rank=3, per="call"),
     Column("max_ns", "Max", "ns", "longest call", per="call"),
+    Column("longest_ns", "Longest at", "ns", "start of the longest call, since the start of the recording", rank=3),
     Column(
         "tensor_core", "Matrix units", doc="whether the kernel runs on matrix units, judged by its name", show="badge",
         missing="no rule knows this name",
@@ -314,6 +316,7 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
         last=frame.loc[outside, "id"].tolist(),
         filters=["short_name", "name", *(["operator"] if "operator" in frame else []), "kind", "tensor_core"],
         row_links=_links(frame, query),
+        timeline=OnTimeline("max_ns", "longest_ns", "max_ns"),
         footer="Total is a plain sum and adds up to all kernel time. A kernel takes the part of its operator's limit that its time is of "
         "the operator's time: estimated (≈) where an operator ran several. Matrix units are judged by name.",
         empty="No kernel was launched in this selection.",

@@ -39,6 +39,7 @@ from tb_sol_plugin.model.report import (
     Link,
     Mark,
     Notice,
+    OnTimeline,
     Report,
     Scalar,
     Sort,
@@ -178,6 +179,7 @@ def run(capture: Capture, query: StepsQuery) -> Report:
                 total=total,
                 marks={"step": marks} if marks else {},
                 sort=Sort("start_ns", False),
+                timeline=OnTimeline("step", "start_ns", "duration_ns"),
                 footer="Speed of light is the limit over the duration: waiting, copies over a link and communication are not in the limit. "
                 "The first row is the average over the complete steps. Kernels outrank copies, copies outrank sets, device work "
                 "outranks the host: a part is only what nothing before it covers.",

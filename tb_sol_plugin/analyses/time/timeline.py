@@ -83,7 +83,7 @@ def run(capture: Capture, query: TimelineQuery) -> Report:
             TimelineSection(
                 id="timeline", title="", start_ns=opened[0] if opened else None, end_ns=opened[1] if opened else None, weight="full"
             ),
-            make_table("track_list", "Rows", frame, TRACKS, sort=Sort("busy_ns"), span=8, empty="No thread and no stream has an event here."),
+            make_table("track_list", "Rows", frame, TRACKS, sort=Sort("busy_ns"), span=8, empty="No thread and no stream is busy."),
             make_facts(
                 "numbers", "Numbers", values, FACTS, span=4, hidden=[n for n in ("overflow_events", "outliers") if not values[n]],
             ),

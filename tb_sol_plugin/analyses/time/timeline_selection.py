@@ -18,7 +18,19 @@ from tb_sol_plugin.metrics.timeline.timeline import Timeline, timeline_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Report, Scalar, Sort, TableSection, make_facts, make_table
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    Link,
+    OnTimeline,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    make_facts,
+    make_table,
+)
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
@@ -231,7 +243,8 @@ def _gaps(gaps: pd.DataFrame) -> TableSection | None:
     if not len(gaps):
         return None
     named = gaps.assign(host_event=gaps["host_event"].replace("", None), host_thread=gaps["host_thread"].replace("", None))
-    return make_table("gaps", "Longest gaps", named, GAPS, sort=Sort("duration_ns"), subtitle="no chosen stream of the device is busy")
+    return make_table("gaps", "Longest gaps", named, GAPS, sort=Sort("duration_ns"), subtitle="no chosen stream of the device is busy",
+                      timeline=OnTimeline("start_ns", "start_ns", "duration_ns"))  # fmt: skip
 
 
 def _busy(chosen: Selection) -> TableSection:

@@ -19,7 +19,7 @@ from tb_sol_plugin.metrics.time.breakdown import CAUSES, KERNEL_WAIT_NS
 from tb_sol_plugin.metrics.time.frames import program_frames
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, OnTimeline, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Coded, Ints, Mask
@@ -33,6 +33,7 @@ CAUSE_WORDS: Final = {
 EDGES: Final = ("Before the first work", "After the last work")
 LOADING: Final = "Loads a batch"
 """Cause of the waits of a recording of the host."""
+RECORDED: Final = Column("recorded_ns", "Recorded at", "ns", "Start, since the start of the recording.", rank=3)
 GAP_COLUMNS: Final = (
     Column("step", "Step", doc="Step in which the gap begins.", missing="outside every recorded step"),
     Column("start_ns", "Start in the step", "ns", "Start of the gap from the begin of its step; without a step from that of the "
@@ -46,6 +47,7 @@ GAP_COLUMNS: Final = (
            missing="no Python stack of the program around the call"),
     Column("previous", "Previous", doc="Device event that ended before the gap.", show="code", rank=2, missing="nothing ran before"),
     Column("device", "Device", doc="Device id as recorded.", rank=3, missing="all devices of the recording"),
+    RECORDED,
     Column("id", "Id", doc="Start of the gap in ns since the recording began, and its device.", rank=3),
 )  # fmt: skip
 
@@ -63,7 +65,7 @@ def gap_table(capture: Capture, section_id: str, title: str, found: pd.DataFrame
 
     return make_table(
         section_id, title, _gap_frame(capture, found), GAP_COLUMNS, {"id": named}, key="id", sort=Sort("duration_ns"), adds=["duration_ns"],
-        filters=["cause", "next", "line"], **more,
+        filters=["cause", "next", "line"], timeline=OnTimeline("start_ns", "recorded_ns", "duration_ns"), **more,
     )  # fmt: skip
 
 
@@ -80,7 +82,7 @@ def _gap_frame(capture: Capture, found: pd.DataFrame) -> pd.DataFrame:
         "call": arrays.at(capture.host["name"], call),
         "operator": arrays.at(capture.host["name"], _outermost(capture, call)), "line": lines_around(capture, call),
         "previous": arrays.at(capture.device["name"], before),
-        "device": arrays.from_codes(np.maximum(place - first, -1), devices[first:].astype(str)),
+        "device": arrays.from_codes(np.maximum(place - first, -1), devices[first:].astype(str)), "recorded_ns": start,
     })  # fmt: skip
 
 

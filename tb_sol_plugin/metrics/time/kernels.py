@@ -40,8 +40,9 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
     done: the work of the capture; adds the columns of `work_sums`: VALUES and what `ratios` makes of them.
 
     Columns: the keys; id (stable text), short_name, kind, tensor_core (True, False, None unknown), unit, rule, calls, total_ns,
-    mean_ns, median_ns, p95_ns, min_ns, max_ns, share (of kernel time), streams, graph_share and linked_share (of the group's
-    time), blocks_per_sm and occupancy_pct (duration-weighted means over the calls that carry them; NaN where none does).
+    mean_ns, median_ns, p95_ns, min_ns, max_ns, longest_ns (start of the longest call), share (of kernel time), streams, graph_share
+    and linked_share (of the group's time), blocks_per_sm and occupancy_pct (duration-weighted means over the calls that carry them;
+    NaN where none does).
     """
     at = np.flatnonzero(rows & (capture.device["kind"].to_numpy() == S.KERNEL))
     codes, table = _keys(capture, at, by)
@@ -49,6 +50,7 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
     device = capture.device
     duration = device["duration_ns"].to_numpy()[at]
     stats = _spread(codes, duration, count)
+    stats["longest_ns"] = device["start_ns"].to_numpy()[at][stats["longest_ns"]]
     total = stats["total_ns"]
     whole = int(total.sum())
     graph, known = device["graph"].to_numpy()[at], np.isin(device["link"].to_numpy()[at], (S.BY_CORRELATION, S.BY_FLOW))
@@ -185,18 +187,23 @@ def _operator_names(capture: Capture, codes: npt.NDArray[np.int64]) -> list[str]
 
 
 def _spread(codes: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], count: int) -> dict[str, npt.NDArray[np.int64]]:
-    """Returns exact integer statistics per group; the median is the mean of the middle two, p95 the nearest rank, both whole ns."""
+    """Returns exact integer statistics per group; the median is the mean of the middle two, p95 the nearest rank, both whole ns.
+
+    longest_ns: the row of the longest call, instead of its start.
+    """
     order = np.lexsort((duration, codes))
     value = duration[order]
     calls = np.bincount(codes, minlength=count).astype(np.int64)
     start = np.concatenate((np.zeros(1, np.int64), np.cumsum(calls)))[:-1]
     if not count:
-        return dict.fromkeys(("calls", "total_ns", "mean_ns", "median_ns", "p95_ns", "min_ns", "max_ns"), np.zeros(0, np.int64))
+        names = ("calls", "total_ns", "mean_ns", "median_ns", "p95_ns", "min_ns", "max_ns", "longest_ns")
+        return dict.fromkeys(names, np.zeros(0, np.int64))
     total = np.add.reduceat(value, start)
     middle = value[start + (calls - 1) // 2] + value[start + calls // 2]
     return {
         "calls": calls, "total_ns": total, "mean_ns": (2 * total + calls) // (2 * calls), "median_ns": middle // 2,
         "p95_ns": value[start + (95 * calls + 99) // 100 - 1], "min_ns": value[start], "max_ns": value[start + calls - 1],
+        "longest_ns": order[start + calls - 1],
     }  # fmt: skip
 
 
