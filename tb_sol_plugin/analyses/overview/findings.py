@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.analyses.overview.findings_tables import CALL_COLUMNS, EVENT_COLUMNS, evidence_tables
+from tb_sol_plugin.analyses.overview.findings_tables import CALL_COLUMNS, EVENT_COLUMNS, evidence
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS
 from tb_sol_plugin.metrics.report.notes import edge_notices, graph_notices, source_notices
@@ -149,7 +149,7 @@ def _one(capture: Capture, part: Scope, waterfall: Waterfall, found: list[Findin
         return report
     cards = _cards(waterfall, chosen)
     cards.title, cards.findings = "The finding", [to_report(f, pages=registry(), step_ns=_step(waterfall), rows=False) for f in chosen]
-    report.sections = [cards, *evidence_tables(capture, part, waterfall, chosen[0])]
+    report.sections = [cards, *evidence(capture, part, waterfall, chosen[0])]
     return report
 
 

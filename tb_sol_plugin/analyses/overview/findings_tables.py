@@ -12,13 +12,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.metrics.report.gap_rows import RECORDED, from_step, gap_table, gaps_of, lines_around
+from tb_sol_plugin.metrics.report.stretch import stretch
 from tb_sol_plugin.metrics.rules.engine import Finding
 from tb_sol_plugin.metrics.rules.time.context import time_context
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import Column, OnTimeline, Sort, TableSection, make_table
+from tb_sol_plugin.model.report import Column, OnTimeline, Sort, TableSection, TimelineSection, make_table
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
 CALL_COLUMNS: Final = (
@@ -52,9 +54,10 @@ EVENT_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def evidence_tables(capture: Capture, part: Scope, waterfall: Waterfall, found: Finding) -> list[TableSection]:
-    """Builds a table each of the calls, gaps and device events that make a finding's saving."""
-    out = []
+def evidence(capture: Capture, part: Scope, waterfall: Waterfall, found: Finding) -> list[TableSection | TimelineSection]:
+    """Builds a timeline of the longest stretch, and a table each of the calls, gaps and device events, that make a finding's saving."""
+    when = stretch(capture, "when", "On the timeline", _spans(capture, waterfall, found), "marked: what the finding is about")
+    out: list[TableSection | TimelineSection] = [when] if when is not None else []
     if len(found.rows):
         out.append(_calls(capture, part, waterfall, found))
     if len(found.idle[0]):
@@ -62,6 +65,20 @@ def evidence_tables(capture: Capture, part: Scope, waterfall: Waterfall, found: 
     if len(found.events):
         out.append(_events(capture, found))
     return out
+
+
+def _spans(capture: Capture, waterfall: Waterfall, found: Finding) -> iv.Spans:
+    """Returns the idle time, device events and device work of the calls that a finding is about."""
+    owner = waterfall.work.owner
+    rows = found.events.astype(np.int64)
+    if len(found.rows) and len(owner) == len(capture.device):
+        mine = np.zeros(len(waterfall.work.ops) + 1, np.bool_)
+        mine[found.rows.astype(np.int64)] = True
+        rows = np.union1d(rows, np.flatnonzero(mine[owner]))
+    start = capture.device["start_ns"].to_numpy()[rows]
+    end = start + capture.device["duration_ns"].to_numpy()[rows]
+    idle = found.idle
+    return np.concatenate((start, idle[0])), np.concatenate((end, idle[1]))
 
 
 def _calls(capture: Capture, part: Scope, waterfall: Waterfall, found: Finding) -> TableSection:
