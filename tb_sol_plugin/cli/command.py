@@ -275,29 +275,58 @@ def _report(options: argparse.Namespace) -> int:
 
 BY = ("auto", "module", "phase", "operator")
 """As `metrics.hatchet.CHOICES`, which is not loaded before it is needed."""
+TIMELINE = "a window of the timeline as a trace file, for Perfetto and to be opened again"
 HATCHET = "the tree of modules (or phases), operators, kernels and copies, as Proton writes it: for llnl-hatchet and proton-viewer"
 
 
 def _export_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("form", choices=("hatchet",), metavar="FORM", help=f"hatchet: {HATCHET}")
+    parser.add_argument("form", choices=("hatchet", "timeline"), metavar="FORM", help=f"hatchet: {HATCHET}; timeline: {TIMELINE}")
     parser.add_argument("path", metavar="PATH", help="logdir, run directory, trace file, or fsspec URL of one")
     parser.add_argument("-o", "--output", default="-", metavar="OUT", help="file to write (default: -, the standard output)")
     parser.add_argument("--by", choices=BY, default="auto", help="what the tree is made of (default: modules where any were recorded)")
     _which_flags(parser)
     parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
+    window = parser.add_argument_group("of a timeline")
+    window.add_argument("--start", type=int, default=None, metavar="NS", help="begin of the window, ns after the first event")
+    window.add_argument("--end", type=int, default=None, metavar="NS", help="its end")
+    window.add_argument("--tracks", default="", metavar="TRACKS", help="numbers and ranges as 0-5,9, or paths; default all")
+    window.add_argument("--clip", action="store_true", help="cut events to the window")
+    window.add_argument("--no-flows", action="store_true", help="leave out links between events")
+    window.add_argument("--split-overlaps", action="store_true", help="overlapping events of a stream on threads of their own")
 
 
 def _export(options: argparse.Namespace) -> int:
-    from tb_sol_plugin.metrics.hatchet import hatchet
+    pieces: Iterable[bytes]
+    if options.form == "timeline":
+        pieces = _timeline_pieces(options)
+    else:
+        from tb_sol_plugin.metrics.hatchet import hatchet
 
-    pieces = hatchet(open_one(options), options.by)
+        pieces = hatchet(open_one(options), options.by)
     if options.output == "-":
-        sys.stdout.writelines(piece.decode() for piece in pieces)
         sys.stdout.flush()
+        sys.stdout.buffer.writelines(pieces)
+        sys.stdout.buffer.flush()
         return 0
     _replace_file(options.output, pieces)
     print(f"tb-sol: wrote {options.output}", file=sys.stderr)
     return 0
+
+
+def _timeline_pieces(options: argparse.Namespace) -> Iterable[bytes]:
+    """Returns the bytes of the trace file that `export timeline` writes. BadQuery for a window or tracks that there are not."""
+    from tb_sol_plugin.metrics.timeline import export as X
+    from tb_sol_plugin.metrics.timeline.selection import named_tracks
+    from tb_sol_plugin.metrics.timeline.timeline import timeline_of
+
+    shown = timeline_of(open_one(options))
+    begin = X.EVERYTHING[0] if options.start is None else options.start
+    end = X.EVERYTHING[1] if options.end is None else options.end
+    if end < begin:
+        raise BadQuery("the window ends before it begins", hint="give --end at or after --start", field="end")
+    tracks = named_tracks(shown, options.tracks) if options.tracks else X.all_tracks(shown)
+    below = [i for track in tracks for i in (shown.below(track) or [track])]
+    return X.export(shown, X.Window(begin, end, below, not options.no_flows, options.clip, options.split_overlaps))
 
 
 def _replace_file(path: str, pieces: Iterable[bytes]) -> None:

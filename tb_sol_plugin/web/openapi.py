@@ -191,6 +191,7 @@ _WINDOW = [
 ]
 _SOME_TRACKS = _query("tracks", "numbers and ranges of tracks, as 0-5,9; all if absent", _TEXT)
 _MANY: Node = {"type": "integer", "minimum": 1, "maximum": timeline.MOST_EVENTS}
+_SWITCH: Node = {"type": "string", "enum": ["0", "1"]}
 _TIMELINE: dict[str, tuple[str, list[Node], Node]] = {
     "": ("Tracks, steps, phases and categories of the timeline", [], _json(shapes.TimelineShape)),
     "names": ("Distinct names of events, by id", [], _json(shapes.NamesShape)),
@@ -229,6 +230,15 @@ _TIMELINE: dict[str, tuple[str, list[Node], Node]] = {
             _query("limit", "hits", _MANY),
         ],
         _json(shapes.HitsShape),
+    ),
+    "export": (
+        "A window of the timeline as a trace file, of one worker",
+        [
+            *_WINDOW, _SOME_TRACKS, _query("flows", "1: with links between events", _SWITCH),
+            _query("clip", "1: events are cut to the window", _SWITCH),
+            _query("split_overlaps", "1: overlapping device events go to threads of their own, as some viewers drop them", _SWITCH),
+        ],
+        {"application/gzip": {"schema": {"type": "string", "format": "binary"}}},
     ),
     "flows": (
         "Links between events: launch to device work, forward to backward; the longest latencies first",

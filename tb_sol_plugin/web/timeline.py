@@ -6,6 +6,7 @@ A tile holds what can be seen: its size is bound by pixels, not by events. Tiles
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -16,6 +17,8 @@ from flask import Blueprint, Response, request
 from tb_sol_plugin.errors import BadQuery, Changed, NotFound
 from tb_sol_plugin.metrics.timeline import counters, find, links
 from tb_sol_plugin.metrics.timeline.detail import detail
+from tb_sol_plugin.metrics.timeline.export import EVERYTHING, Window, all_tracks
+from tb_sol_plugin.metrics.timeline.export import export as write
 from tb_sol_plugin.metrics.timeline.phases import bands
 from tb_sol_plugin.metrics.timeline.summary import NOTHING
 from tb_sol_plugin.metrics.timeline.timeline import VERSION, Timeline, timeline_of
@@ -385,6 +388,29 @@ def _end(one: shapes.EventShape) -> shapes.FlowEnd:
     return shapes.FlowEnd(one.event, one.track, one.lane, one.start_ns, one.start_ns + one.duration_ns, one.name)
 
 
+@timeline_api.get("/export")
+def export() -> Response:
+    """Returns a window of the timeline as a trace file, gzip: for Perfetto, and to be read again."""
+    only(*_WHICH, "start_ns", "end_ns", "tracks", "flows", "clip", "split_overlaps")
+    seen = shown()
+    w = seen.workers
+    if len(w.timelines) > 1:
+        raise BadQuery("several workers", hint="ask for one worker at a time", field="worker")
+    one = w.timelines[0]
+    begin, end = (_whole("start_ns", *EVERYTHING, EVERYTHING[0]), _whole("end_ns", *EVERYTHING, EVERYTHING[1]))
+    if end < begin:
+        raise BadQuery("the window ends before it begins", hint="give end_ns at or after start_ns", field="end_ns")
+    asked = _tracks(w, w.track_count)
+    tracks = all_tracks(one) if asked is None else [i for track in asked for i in (one.below(track) or [track])]
+    window = Window(
+        begin, end, tracks, flows=_switch("flows", True), clip=_switch("clip", False), split_overlaps=_switch("split_overlaps", False)
+    )
+    response = Response(write(one, window, seen.fingerprint), mimetype="application/gzip", headers={"Cache-Control": "no-store"})
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{one.capture.worker or 'worker'}.{one.capture.span or 'timeline'}")[:100]
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}.pt.trace.json.gz"'
+    return response
+
+
 # -- parameters ------------------------------------------------------------------------------------------------------
 
 
@@ -403,6 +429,13 @@ def _whole(field: str, low: int, high: int, default: int | None = None) -> int:
     if not text and default is not None:
         return default
     return _number(field, text, low, high)
+
+
+def _switch(field: str, default: bool) -> bool:
+    text = request.args.get(field, "")
+    if text not in ("", "0", "1"):
+        raise BadQuery(f"parameter {field!r} does not fit: {text[:40]!r}", hint="give 0 or 1", field=field)
+    return default if not text else text == "1"
 
 
 def _range(field: str, text: str, high: int = 2**40) -> tuple[int, int]:

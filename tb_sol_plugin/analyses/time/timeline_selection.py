@@ -13,8 +13,8 @@ from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.timeline.events import CATEGORIES
-from tb_sol_plugin.metrics.timeline.selection import Selection, everything, select
-from tb_sol_plugin.metrics.timeline.timeline import Timeline, timeline_of
+from tb_sol_plugin.metrics.timeline.selection import Selection, named_tracks, select
+from tb_sol_plugin.metrics.timeline.timeline import timeline_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -130,7 +130,7 @@ def run(capture: Capture, query: SelectionQuery) -> Report:
         raise Unavailable("the chosen step has no length", hint="choose another step, or a window with start_ns and end_ns")
     if end <= begin:
         raise BadQuery("the window ends before it begins", hint="give end_ns after start_ns", field="end_ns")
-    tracks = _tracks(shown, query.tracks)
+    tracks = named_tracks(shown, query.tracks)
     chosen = select(shown, begin, end, tracks, clip=query.clip)
     gaps = chosen.gaps()
     values = _values(chosen, gaps)
@@ -141,29 +141,6 @@ def run(capture: Capture, query: SelectionQuery) -> Report:
         headline=_headline(capture, chosen, values),
         sections=[s for s in found if s],
     )
-
-
-def _tracks(shown: Timeline, text: str) -> list[int]:
-    """Returns the tracks that a query names. BadQuery for one that there is not."""
-    if not text:
-        return everything(shown)
-    paths = {t.path: i for i, t in enumerate(shown.tracks)}
-    if any(part in paths for part in text.split(";")):
-        unknown = [part for part in text.split(";") if part not in paths]
-        if unknown:
-            raise BadQuery(f"no track {unknown[0][:80]!r}", hint=f"tracks begin with {next(iter(paths))!r}", field="tracks")
-        return [paths[part] for part in text.split(";")]
-    out: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        try:
-            low, high = int(first[:9]), int(last[:9]) if dash else int(first[:9])
-        except ValueError:
-            raise BadQuery(f"no tracks {text[:80]!r}", hint="give numbers and ranges as 0-5,9, or paths", field="tracks") from None
-        if not 0 <= low <= high < len(shown.tracks):
-            raise BadQuery(f"no tracks {part[:40]}", hint=f"there are tracks 0 to {len(shown.tracks) - 1}", field="tracks")
-        out += range(low, high + 1)
-    return out
 
 
 def _values(chosen: Selection, gaps: pd.DataFrame) -> dict[str, Scalar]:

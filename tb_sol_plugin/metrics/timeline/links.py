@@ -13,6 +13,8 @@ from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.tables.arrays import Ints
 
 Kind = Literal["launch", "backward"]
+FLOW: Final = 0
+"""Method of pairs that the recording links itself."""
 KINDS: Final[tuple[Kind, ...]] = ("launch", "backward")
 
 
@@ -33,12 +35,12 @@ class Pairs:
         return Pairs(self.kind, self.source[rows], self.target[rows], self.latency[rows])
 
 
-def pairs_of(timeline: Timeline, kind: Kind) -> Pairs:
-    """Returns all links of a kind, by source."""
-    return memo(timeline.capture, ("timeline.pairs", kind), lambda: _pairs(timeline, kind))
+def pairs_of(timeline: Timeline, kind: Kind, *, recorded: bool = False) -> Pairs:
+    """Returns all links of a kind, by source; recorded: without those of the backward pass that follow from sequence numbers."""
+    return memo(timeline.capture, ("timeline.pairs", kind, recorded), lambda: _pairs(timeline, kind, recorded))
 
 
-def _pairs(timeline: Timeline, kind: Kind) -> Pairs:
+def _pairs(timeline: Timeline, kind: Kind, recorded: bool) -> Pairs:
     capture, events = timeline.capture, timeline.events
     if kind == "launch":
         call = capture.device["call"].to_numpy()
@@ -48,6 +50,8 @@ def _pairs(timeline: Timeline, kind: Kind) -> Pairs:
         table = capture.tables["backward"]
         source, target = (table[c].to_numpy().astype(np.int64) for c in ("forward", "backward"))
         known = (source >= 0) & (target >= 0)
+        if recorded:
+            known &= table["method"].to_numpy() == FLOW
         source, target = source[known], target[known]
     order = np.argsort(source, kind="stable")
     source, target = source[order], target[order]

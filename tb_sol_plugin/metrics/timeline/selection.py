@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import breakdown
 from tb_sol_plugin.metrics.timeline.events import column_text
@@ -225,4 +226,27 @@ def _launched(capture: Capture) -> Ints:
 def _sums(place: Ints, values: Ints, count: int) -> Ints:
     out = np.zeros(count, np.int64)
     np.add.at(out, place, values)
+    return out
+
+
+def named_tracks(shown: Timeline, text: str) -> list[int]:
+    """Returns the tracks that a text names: numbers and ranges, or paths with `;` between them; "" all threads and streams. BadQuery."""
+    if not text:
+        return everything(shown)
+    paths = {t.path: i for i, t in enumerate(shown.tracks)}
+    if any(part in paths for part in text.split(";")):
+        unknown = [part for part in text.split(";") if part not in paths]
+        if unknown:
+            raise BadQuery(f"no track {unknown[0][:80]!r}", hint=f"tracks begin with {next(iter(paths))!r}", field="tracks")
+        return [paths[part] for part in text.split(";")]
+    out: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            low, high = int(first[:9]), int(last[:9]) if dash else int(first[:9])
+        except ValueError:
+            raise BadQuery(f"no tracks {text[:80]!r}", hint="give numbers and ranges as 0-5,9, or paths", field="tracks") from None
+        if not 0 <= low <= high < len(shown.tracks):
+            raise BadQuery(f"no tracks {part[:40]}", hint=f"there are tracks 0 to {len(shown.tracks) - 1}", field="tracks")
+        out += range(low, high + 1)
     return out

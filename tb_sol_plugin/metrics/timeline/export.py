@@ -1,0 +1,475 @@
+"""Writes a window of the timeline as Trace Event JSON: for Perfetto and other viewers, and to be read again.
+
+Events keep their names, times, threads, streams and the arguments that are read from recordings; links between launches and device work
+are those of the recording. What overlaps the window is written whole, unless it is to be cut.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
+from tb_sol_plugin.metrics.timeline.timeline import Timeline
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
+
+_BLOCK: Final = 20_000
+EVERYTHING: Final = (-(2**62), 2**62)
+"""Window of all times: a mark can come before the first event."""
+_CATEGORY: Final = {"annotations_device": "gpu_user_annotation", "sync": "cuda_sync"}
+_OPERATOR: Final = (("shapes", "Input Dims"), ("types", "Input type"), ("strides", "Input Strides"), ("concrete", "Concrete Inputs"))
+_DEVICE_NUMBERS: Final = (
+    ("device", "device"), ("stream", "stream"), ("correlation", "correlation"), ("external_id", "External id"), ("bytes", "bytes"),
+    ("registers", "registers per thread"), ("shared_memory", "shared memory"), ("context", "context"), ("graph_node", "graph node id"),
+)  # fmt: skip
+_DEVICE_RATES: Final = (
+    ("bandwidth", "memory bandwidth (GB/s)"), ("blocks_per_sm", "blocks per SM"), ("warps_per_sm", "warps per SM"),
+    ("occupancy_pct", "est. achieved occupancy %"),
+)  # fmt: skip
+_COLLECTIVE: Final = (
+    ("name", "Collective name"), ("dtype", "dtype"), ("process_group", "Process Group Name"),
+    ("process_group_description", "Process Group Description"), ("ranks", "Process Group Ranks"), ("in_split", "In split size"),
+    ("out_split", "Out split size"),
+)  # fmt: skip
+_COLLECTIVE_NUMBERS: Final = (("in_elements", "In msg nelems"), ("out_elements", "Out msg nelems"), ("group_size", "Group size"))
+_SYNC_NUMBERS: Final = (
+    ("device", "device"), ("stream", "stream"), ("correlation", "correlation"),
+    ("event_record_correlation", "wait_on_cuda_event_record_corr_id"), ("wait_on_stream", "wait_on_stream"),
+)  # fmt: skip
+_MTIA: Final = "mtia_ccp_events"
+
+
+@dataclass(frozen=True)
+class Window:
+    """What is written. tracks: places among the timeline's tracks. clip: events are cut to the window.
+
+    split_overlaps: device events that overlap another of their stream go to threads of their own, as some viewers drop them.
+    """
+
+    start_ns: int
+    end_ns: int
+    tracks: Sequence[int]
+    flows: bool = True
+    clip: bool = False
+    split_overlaps: bool = False
+
+
+def export(timeline: Timeline, window: Window, fingerprint: str = "") -> Iterator[bytes]:
+    """Yields the gzip bytes of a trace file with what overlaps a window on some tracks."""
+    packed = _Packer()
+    yield packed.add(_head(timeline, window, fingerprint).encode())
+    first = True
+    for lines in _Writer(timeline, window).lines():
+        if lines:
+            yield packed.add(("\n" if first else ",\n").encode() + ",\n".join(lines).encode())
+            first = False
+    yield packed.add(b"\n]}\n") + packed.end()
+
+
+def whole(timeline: Timeline) -> Window:
+    """Returns the window of everything, counters too."""
+    return Window(EVERYTHING[0], EVERYTHING[1], all_tracks(timeline))
+
+
+def all_tracks(timeline: Timeline) -> list[int]:
+    """Returns every track that holds something: threads, streams, ranges, waiting, instants and counters."""
+    return [i for i, t in enumerate(timeline.tracks) if t.lanes or t.series >= 0]
+
+
+class _Packer:
+    """Compresses as it goes."""
+
+    def __init__(self) -> None:
+        import io
+
+        self._out = io.BytesIO()
+        self._gzip = gzip.GzipFile(fileobj=self._out, mode="wb", compresslevel=1, mtime=0)
+
+    def add(self, data: bytes) -> bytes:
+        self._gzip.write(data)
+        return self._taken()
+
+    def end(self) -> bytes:
+        self._gzip.close()
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        out = self._out.getvalue()
+        self._out.seek(0)
+        self._out.truncate()
+        return out
+
+
+def _head(timeline: Timeline, window: Window, fingerprint: str) -> str:
+    """Returns the text up to the first event: what the recording says of itself, and what is written of it."""
+    facts = timeline.capture.facts
+    head: dict[str, Any] = dict(facts.metadata)
+    head.update({name: int(value) if value.isdigit() else value for name, value in facts.versions.items()})
+    head.update({name: int(value) for name, value in facts.flags.items() if value is not None})
+    head["deviceProperties"] = [
+        {
+            "id": d.id, "name": d.name, "totalGlobalMem": d.memory_bytes, "numSms": d.units, "warpSize": d.warp_size,
+            "maxThreadsPerMultiprocessor": d.max_threads_per_unit, "regsPerBlock": d.registers_per_block,
+            "sharedMemPerBlock": d.shared_memory_per_block, **_capability(d.compute_capability),
+        }
+        for d in facts.devices
+    ]
+    if facts.rank is not None:
+        head["distributedInfo"] = {"rank": facts.rank, "world_size": facts.world_size, "backend": facts.backend}
+    if facts.absolute:
+        head["baseTimeNanoseconds"] = facts.origin_ns
+    head["displayTimeUnit"] = "ms"
+    if (window.start_ns, window.end_ns) != EVERYTHING:
+        head["exported_window"] = f"{window.start_ns}-{window.end_ns} ns after the first event"
+    head["exported_from"] = f"{facts.file} {fingerprint}".strip()
+    return json.dumps(head)[:-1] + ', "traceEvents": ['
+
+
+def _capability(text: str | None) -> dict[str, int]:
+    major, dot, minor = (text or "").partition(".")
+    return {"computeMajor": int(major), "computeMinor": int(minor)} if dot and major.isdigit() and minor.isdigit() else {}
+
+
+def _number(text: str) -> str:
+    """Returns the JSON of an id that was a number or a text."""
+    return text if text.lstrip("-").isdigit() and len(text) < 18 and str(int(text)) == text else json.dumps(text)
+
+
+def _time(ns: int) -> str:
+    """Returns ns as a number of µs, exactly."""
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    return f"{sign}{ns // 1000}.{ns % 1000:03d}"
+
+
+def _quoted(frame: pd.DataFrame, column: str, rows: Ints) -> list[str]:
+    """Returns the JSON of the texts of a column, made once per distinct one."""
+    coded = arrays.coded(frame[column])
+    spelled = [json.dumps(str(one)) for one in coded.categories]
+    spelled.append('""')  # of -1
+    return [spelled[code] for code in np.asarray(coded.codes)[rows].tolist()]
+
+
+def _plain(frame: pd.DataFrame, column: str, rows: Ints) -> list[str]:
+    coded = arrays.coded(frame[column])
+    texts = [*(str(one) for one in coded.categories), ""]
+    return [texts[code] for code in np.asarray(coded.codes)[rows].tolist()]
+
+
+class _Arguments:
+    """Arguments of some rows, gathered column by column."""
+
+    def __init__(self, count: int) -> None:
+        self.parts: list[list[str]] = [[] for _ in range(count)]
+
+    def numbers(self, values: npt.NDArray[np.integer], key: str, rows: Iterable[int] | None = None) -> None:
+        """Add whole numbers; a negative one is none."""
+        name = json.dumps(key)
+        for row, value in zip(range(len(self.parts)) if rows is None else rows, values.tolist(), strict=True):
+            if value >= 0:
+                self.parts[row].append(f"{name}: {value}")
+
+    def rates(self, values: npt.NDArray[np.floating], key: str) -> None:
+        name = json.dumps(key)
+        for part, value in zip(self.parts, values.tolist(), strict=True):
+            if value == value:
+                part.append(f"{name}: {value!r}")
+
+    def raw(self, texts: Iterable[str], key: str, rows: Iterable[int] | None = None) -> None:
+        """Add values that are JSON already; "" is none."""
+        name = json.dumps(key)
+        for row, text in zip(range(len(self.parts)) if rows is None else rows, texts, strict=True):
+            if text and text != '""':
+                self.parts[row].append(f"{name}: {text}")
+
+    def text(self) -> list[str]:
+        return [", ".join(part) for part in self.parts]
+
+
+class _Writer:
+    def __init__(self, timeline: Timeline, window: Window) -> None:
+        self.timeline, self.window = timeline, window
+        self.capture, self.events = timeline.capture, timeline.events
+        self.threads = self.capture.tables["threads"]
+        names = ("process", "thread", "process_name", "thread_name")
+        columns = [self.threads[c].astype(str).tolist() for c in names] if len(self.threads) else [[]] * 4
+        self.pid, self.tid = ([_number(one) for one in column] for column in columns[:2])
+        self.pid_name, self.tid_name = columns[2:]
+        self.written: dict[str, npt.NDArray[np.bool_]] = {}
+        self.lane: dict[int, int] = {}
+
+    def lines(self) -> Iterator[list[str]]:
+        """Yields events as JSON, some at a time."""
+        chosen = self._chosen()
+        yield self._metadata(chosen)
+        for name, make in (("host", self._host), ("device", self._device), ("annotations_device", self._other), ("sync", self._other)):
+            rows = chosen.get(name, np.zeros(0, np.int64))
+            self.written[name] = np.zeros(len(self.capture.tables[name]), np.bool_)
+            self.written[name][rows] = True
+            for at in range(0, len(rows), _BLOCK):
+                yield make(rows[at : at + _BLOCK], name)
+        yield self._instants(chosen.get("instants", np.zeros(0, np.int64)))
+        if not self.timeline.series or any(self.timeline.tracks[t].series >= 0 for t in self.window.tracks):
+            yield self._memory()
+            yield self._counters()
+        if self.window.flows:
+            yield from self._flows()
+
+    def _chosen(self) -> dict[str, Ints]:
+        """Returns the rows of each table that overlap the window on the tracks, in the order of the file."""
+        found: list[npt.NDArray[np.integer]] = []
+        bounds, order = self.timeline.arranged.bounds, self.timeline.arranged.order
+        for track in sorted(set(self.window.tracks)):
+            one = self.timeline.tracks[track]
+            for lane in range(one.lanes):
+                ids = order[int(bounds[one.first_lane + lane]) : int(bounds[one.first_lane + lane + 1])]
+                start, duration = self.events.times(ids)
+                low, high = self.window.start_ns, self.window.end_ns
+                ids = ids[(start < high) & ((start + duration > low) | (start >= low))]
+                found.append(ids)
+                if lane and one.kind == "stream" and self.window.split_overlaps:
+                    self.lane.update(dict.fromkeys(ids.tolist(), lane))
+        every = np.sort(np.concatenate(found)) if found else np.zeros(0, np.uint32)
+        out = {}
+        for name in ("host", "device", "annotations_device", "sync", "instants"):
+            base = self.events.base(name)
+            rows = every[(every >= base) & (every < base + len(self.capture.tables[name]))].astype(np.int64) - base
+            table = self.capture.tables[name]
+            out[name] = rows[np.argsort(table["index"].to_numpy()[rows], kind="stable")] if "index" in table else rows
+        return out
+
+    def _metadata(self, chosen: dict[str, Ints]) -> list[str]:
+        used = set(np.unique(self.capture.host["thread"].to_numpy()[chosen["host"]]).tolist())
+        used |= set(np.unique(self.capture.tables["instants"]["thread"].to_numpy()[chosen["instants"]]).tolist())
+        out, streams = [], {(t.device, t.stream) for t in (self.timeline.tracks[i] for i in self.window.tracks) if t.kind == "stream"}
+        for i, (pid, tid) in enumerate(zip(self.pid, self.tid, strict=True)):
+            device = _place(pid), _place(tid)
+            if i not in used and device not in streams:
+                continue
+            if self.pid_name[i]:
+                out.append(_meta("process_name", pid, tid, "name", json.dumps(self.pid_name[i])))
+            if self.tid_name[i]:
+                out.append(_meta("thread_name", pid, tid, "name", json.dumps(self.tid_name[i])))
+        base = self.events.base("device")
+        devices, numbers = (self.capture.device[c].to_numpy() for c in ("device", "stream"))
+        for number, stream, lane in dict.fromkeys((int(devices[e - base]), int(numbers[e - base]), lane) for e, lane in self.lane.items()):
+            where = self._stream(number, stream, lane)
+            out.append(_meta("thread_name", *where, "name", json.dumps(f"stream {stream} ({lane + 1})")))
+        return out
+
+    def _times(self, start: Ints, duration: Ints) -> tuple[list[str], list[str]]:
+        if self.window.clip:
+            end = np.minimum(start + duration, self.window.end_ns)
+            start = np.maximum(start, self.window.start_ns)
+            duration = np.maximum(end - start, 0)
+        return [_time(ns) for ns in start.tolist()], [_time(ns) for ns in duration.tolist()]
+
+    def _host(self, rows: Ints, _: str) -> list[str]:
+        host, tables = self.capture.host, self.capture.tables
+        arguments = _Arguments(len(rows))
+        place = np.full(len(host), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+
+        def some(name: str) -> tuple[pd.DataFrame, Ints, list[int]]:
+            table = tables[name]
+            at = place[table["host"].to_numpy()] if len(table) else np.zeros(0, np.int64)
+            mine = np.flatnonzero(at >= 0)
+            return table, mine, at[mine].tolist()
+
+        operators, mine, at = some("operators")
+        for column, key in (("external_id", "External id"), ("sequence", "Sequence number"), ("forward_thread", "Fwd thread id")):
+            arguments.numbers(operators[column].to_numpy()[mine], key, at)
+        for column, key in _OPERATOR:
+            arguments.raw(_plain(operators, column, mine), key, at)
+        for row, extra in zip(at, _plain(operators, "extra", mine), strict=True):
+            if len(extra) > 2:
+                arguments.parts[row].append(extra[1:-1])
+        calls, mine, at = some("calls")
+        for column, key in (("correlation", "correlation"), ("external_id", "External id"), ("cbid", "cbid")):
+            arguments.numbers(calls[column].to_numpy()[mine], key, at)
+        frames, mine, at = some("frames")
+        for column, key in (("python_id", "Python id"), ("python_parent_id", "Python parent id"), ("module_id", "Python module id")):
+            arguments.numbers(frames[column].to_numpy()[mine], key, at)
+        start, duration = self._times(host["start_ns"].to_numpy()[rows], host["duration_ns"].to_numpy()[rows])
+        thread = host["thread"].to_numpy()[rows].tolist()
+        category, name = _quoted(host, "category", rows), _quoted(host, "name", rows)
+        where = zip(category, name, thread, start, duration, arguments.text(), strict=True)
+        return [_complete(c, n, self.pid[t], self.tid[t], a, d, args) for c, n, t, a, d, args in where]
+
+    def _stream(self, device: int, stream: int, lane: int = 0) -> tuple[str, str]:
+        return str(device) if device >= 0 else '"no device"', json.dumps(f"stream {stream} ({lane + 1})") if lane else (
+            str(stream) if stream >= 0 else '"no stream"'
+        )
+
+    def _device(self, rows: Ints, _: str) -> list[str]:
+        device = self.capture.device
+        arguments = _Arguments(len(rows))
+        category = _plain(device, "category", rows)
+        mtia = [c == _MTIA for c in category]
+        size = device["bytes"].to_numpy()[rows]
+        for column, key in _DEVICE_NUMBERS:
+            if column != "bytes" or not any(mtia):
+                arguments.numbers(device[column].to_numpy()[rows], key)
+        if any(mtia):  # its recorder says `size` of a copy, which is told by its direction
+            copies = np.array(mtia) & (device["kind"].to_numpy()[rows] == 1)
+            arguments.numbers(np.where(copies, -1, size), "bytes")
+            arguments.numbers(np.where(copies, size, -1), "size")
+            directions = _quoted(device, "direction", rows)
+            arguments.raw([d if copy else "" for d, copy in zip(directions, copies.tolist(), strict=True)], "direction")
+        for column, key in _DEVICE_RATES:
+            arguments.rates(device[column].to_numpy()[rows], key)
+        for column in ("grid", "block"):
+            arguments.raw(_plain(device, column, rows), column)
+        self._collectives(rows, arguments)
+        start, duration = self._times(device["start_ns"].to_numpy()[rows], device["duration_ns"].to_numpy()[rows])
+        numbers = (device[c].to_numpy()[rows].tolist() for c in ("device", "stream"))
+        lanes = [self.lane.get(e, 0) for e in (rows + self.events.base("device")).tolist()] if self.lane else [0] * len(rows)
+        name = _quoted(device, "name", rows)
+        where = zip(category, name, *numbers, lanes, start, duration, arguments.text(), strict=True)
+        return [_complete(json.dumps(c), n, *self._stream(d, s, lane), a, t, args) for c, n, d, s, lane, a, t, args in where]
+
+    def _collectives(self, rows: Ints, arguments: _Arguments) -> None:
+        table = self.capture.tables["collectives"]
+        if not len(table):
+            return
+        place = np.full(len(self.capture.device), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        at = place[table["device"].to_numpy()]
+        mine = np.flatnonzero(at >= 0)
+        for column, key in _COLLECTIVE:
+            arguments.raw(_quoted(table, column, mine), key, at[mine].tolist())
+        for column, key in _COLLECTIVE_NUMBERS:
+            arguments.numbers(table[column].to_numpy()[mine], key, at[mine].tolist())
+
+    def _other(self, rows: Ints, name: str) -> list[str]:
+        """Writes ranges that the device repeats, and records of waiting."""
+        table = self.capture.tables[name]
+        arguments = _Arguments(len(rows))
+        for column, key in _SYNC_NUMBERS if name == "sync" else (("external_id", "External id"),):
+            arguments.numbers(table[column].to_numpy()[rows], key)
+        start, duration = self._times(table["start_ns"].to_numpy()[rows], table["duration_ns"].to_numpy()[rows])
+        numbers = (table[c].to_numpy()[rows].tolist() for c in ("device", "stream"))
+        category = json.dumps(_CATEGORY[name])
+        where = zip(_quoted(table, "name", rows), *numbers, start, duration, arguments.text(), strict=True)
+        return [_complete(category, n, *self._stream(d, s), a, t, args) for n, d, s, a, t, args in where]
+
+    # -- moments -------------------------------------------------------------------------------------------------------
+
+    def _instants(self, rows: Ints) -> list[str]:
+        table = self.capture.tables["instants"]
+        columns = (_quoted(table, "name", rows), _quoted(table, "category", rows), _plain(table, "args", rows))
+        thread, time = (table[c].to_numpy()[rows].tolist() for c in ("thread", "time_ns"))
+        return [
+            f'{{"ph": "i", "s": "t"{_cat(c)}, "name": {n}, {self._at(t)}, "ts": {_time(ns)}{_args(a)}}}'
+            for n, c, a, t, ns in zip(*columns, thread, time, strict=True)
+        ]
+
+    def _at(self, thread: int) -> str:
+        return f'"pid": {self.pid[thread]}, "tid": {self.tid[thread]}' if 0 <= thread < len(self.pid) else '"pid": 0, "tid": 0'
+
+    def _with_before(self, time: Ints, group: Ints) -> Ints:
+        """Returns rows inside the window, and the last one before it of each group."""
+        inside = np.flatnonzero((time >= self.window.start_ns) & (time < self.window.end_ns))
+        before = np.flatnonzero(time < self.window.start_ns)
+        before = before[np.lexsort((time[before], group[before]))]
+        last = before[np.append(group[before][1:] != group[before][:-1], True)] if len(before) else before
+        return np.sort(np.concatenate((last, inside)))
+
+    def _memory(self) -> list[str]:
+        table = self.capture.tables["memory"]
+        if not len(table):
+            return []
+        device, number = (table[c].to_numpy() for c in ("device_type", "device_id"))
+        rows = self._with_before(table["time_ns"].to_numpy(), device * 1_000 + number)
+        names = ("time_ns", "thread", "device_type", "device_id", "address", "bytes", "total_allocated", "total_reserved")
+        out = []
+        for ns, thread, kind, device_id, address, size, allocated, reserved in zip(
+            *(table[c].to_numpy()[rows].tolist() for c in names), strict=True
+        ):
+            args = f'"Device Type": {kind}, "Device Id": {device_id}, "Addr": {address}, "Bytes": {size}'
+            args += f', "Total Allocated": {allocated}' if allocated >= 0 else ""
+            args += f', "Total Reserved": {reserved}' if reserved >= 0 else ""
+            what = f'"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", {self._at(thread)}, "ts": {_time(ns)}'
+            out.append(f'{{{what}, "args": {{{args}}}}}')
+        return out
+
+    def _counters(self) -> list[str]:
+        table = self.capture.tables["instants"]
+        samples = np.flatnonzero(arrays.where(table["phase"], lambda phase: phase == "C")) if len(table) else np.zeros(0, np.int64)
+        if not len(samples):
+            return []
+        group = np.asarray(arrays.coded(table["name"]).codes)[samples].astype(np.int64)
+        rows = samples[self._with_before(table["time_ns"].to_numpy()[samples], group)]
+        thread, time = (table[c].to_numpy()[rows].tolist() for c in ("thread", "time_ns"))
+        both = zip(_quoted(table, "name", rows), _plain(table, "args", rows), thread, time, strict=True)
+        return [f'{{"ph": "C", "name": {n}, {self._at(t)}, "ts": {_time(ns)}{_args(a)}}}' for n, a, t, ns in both]
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def _flows(self) -> Iterator[list[str]]:
+        """Yields both ends of the links whose events are both written."""
+        number = 0
+        for kind in KINDS:
+            pairs = pairs_of(self.timeline, kind, recorded=True)
+            here = np.flatnonzero(self._is_written(pairs.source) & self._is_written(pairs.target))
+            category = '"ac2g"' if kind == "launch" else '"fwdbwd"'
+            for at in range(0, len(here), _BLOCK):
+                out = []
+                chosen = pairs.at(here[at : at + _BLOCK])
+                for source, target in zip(self._ends(chosen.source), self._ends(chosen.target), strict=True):
+                    number += 1
+                    out.append(f'{{"ph": "s", "id": {number}, {source}, "cat": {category}, "name": {category}}}')
+                    out.append(f'{{"ph": "f", "id": {number}, {target}, "cat": {category}, "name": {category}, "bp": "e"}}')
+                yield out
+
+    def _is_written(self, ids: Ints) -> npt.NDArray[np.bool_]:
+        out = np.zeros(len(ids), np.bool_)
+        for name in ("host", "device"):
+            base, count = self.events.base(name), len(self.capture.tables[name])
+            mine = (ids >= base) & (ids < base + count)
+            out[mine] = self.written[name][ids[mine] - base]
+        return out
+
+    def _ends(self, ids: Ints) -> list[str]:
+        start, _ = self.events.times(ids.astype(np.uint32))
+        if self.window.clip:
+            start = np.maximum(start, self.window.start_ns)
+        base = self.events.base("device")
+        host = self.capture.host["thread"].to_numpy()
+        device, stream = (self.capture.device[c].to_numpy() for c in ("device", "stream"))
+        out = []
+        for event, ns in zip(ids.tolist(), start.tolist(), strict=True):
+            if event >= base:
+                pid, tid = self._stream(int(device[event - base]), int(stream[event - base]), self.lane.get(event, 0))
+                out.append(f'"pid": {pid}, "tid": {tid}, "ts": {_time(ns)}')
+            else:
+                out.append(f'{self._at(int(host[event]))}, "ts": {_time(ns)}')
+        return out
+
+
+def _place(text: str) -> int:
+    return int(text) if text.lstrip("-").isdigit() else -1
+
+
+def _meta(what: str, pid: str, tid: str, key: str, value: str) -> str:
+    return f'{{"ph": "M", "name": "{what}", "pid": {pid}, "tid": {tid}, "ts": 0, "args": {{"{key}": {value}}}}}'
+
+
+def _complete(category: str, name: str, pid: str, tid: str, start: str, duration: str, arguments: str) -> str:
+    where = f'"pid": {pid}, "tid": {tid}, "ts": {start}, "dur": {duration}'
+    return f'{{"ph": "X"{_cat(category)}, "name": {name}, {where}, "args": {{{arguments}}}}}'
+
+
+def _cat(category: str) -> str:
+    return f', "cat": {category}' if category not in ('""', '"unknown"') else ""
+
+
+def _args(text: str) -> str:
+    return f', "args": {text}' if text else ""
