@@ -1247,11 +1247,14 @@ var getTimelineNames = (at, fp, signal) => get(timelineAddress("names", at, { fp
 var getEvent = (at, query, signal) => get(timelineAddress("event", at, query), signal);
 var getEvents = (at, query, signal) => get(timelineAddress("events", at, query), signal);
 var getHits = (at, query, signal) => get(timelineAddress("search", at, query), signal);
-/** Tiles of the timeline, in bytes. */
-async function getTiles(at, query, signal) {
-	const reply = await reach(timelineAddress("tiles", at, query), { signal });
+async function bytes(url, init) {
+	const reply = await reach(url, init);
 	return reply.ok && reply.status !== 202 ? reply.arrayBuffer() : bodyOf$1(reply);
 }
+/** Tiles of the timeline, in bytes. */
+var getTiles = (at, query, signal) => bytes(timelineAddress("tiles", at, query), { signal });
+/** A window of the timeline as a trace file. */
+var getTimelineFile = (at, query) => bytes(timelineAddress("export", at, query), {});
 // src/state/select.ts
 function choose$1(runs, view) {
 	if (!view.run && !runs.runs.length) return { state: "none" };
@@ -5093,7 +5096,7 @@ var Paged = class {
 		order.asked.add(offset);
 		const { name, where, query } = this.request;
 		const wanted = {
-			...queryOf$1(order.choice),
+			...queryOf$2(order.choice),
 			section: this.s.id,
 			version: this.s.pages.version,
 			limit: String(limit),
@@ -5178,7 +5181,7 @@ var Paged = class {
 				continue;
 			}
 			const page = await getRows(name, where, query, {
-				...queryOf$1(order.choice),
+				...queryOf$2(order.choice),
 				section: this.s.id,
 				version: this.s.pages.version,
 				limit: "1000",
@@ -5193,7 +5196,7 @@ var Paged = class {
 	csvAddress(choice, columns) {
 		const { name, where, query } = this.request;
 		return rowsAddress(name, where, query, {
-			...queryOf$1(choice),
+			...queryOf$2(choice),
 			section: this.s.id,
 			version: this.s.pages.version,
 			format: "csv",
@@ -5215,7 +5218,7 @@ function bodyOf(c) {
 		...c.opened?.ids.length && { toggled: c.opened.ids }
 	};
 }
-function queryOf$1(c) {
+function queryOf$2(c) {
 	const number = (value) => value === null ? "" : String(value);
 	return {
 		sort: c.sort ? (c.sort.descending ? "-" : "") + c.sort.column : "",
@@ -9150,10 +9153,10 @@ function Bounds({ s, l, close }) {
 }
 // src/sections/table/ranked.tsx
 var NARROW_CARD = 5;
-var LONGEST = 20;
+var LONGEST$1 = 20;
 var barOf = (s) => s.columns.find((c) => c.show === "bar");
 /** Is this a list to read from the top: narrow, short, and of one bar per row? */
-var isRanked = (s) => (s.span ?? 12) <= NARROW_CARD && !s.tree && !s.total && rowCount(s) <= LONGEST && s.columns.filter((c) => c.show === "bar").length === 1;
+var isRanked = (s) => (s.span ?? 12) <= NARROW_CARD && !s.tree && !s.total && rowCount(s) <= LONGEST$1 && s.columns.filter((c) => c.show === "bar").length === 1;
 /** `ms, with running share`: the unit of the numbers, then the subtitle of the section. */
 function rankedSubtitle(s) {
 	const bar = barOf(s);
@@ -12414,7 +12417,7 @@ var answer = y$1({
 });
 var SETTLES$2 = 120;
 /** What the report of an area is requested with; null where no row of the area belongs to the recording of the page. */
-function queryOf(model, worker) {
+function queryOf$1(model, worker) {
 	const area = model.area.value;
 	const tracks = model.tracks.value;
 	const root = tracks.find((t) => t.worker === worker && t.parent < 0)?.track ?? 0;
@@ -12431,7 +12434,7 @@ function AreaReport({ model, where, device, cards }) {
 	const area = model.area.value;
 	const shape = model.shape.value;
 	const worker = Math.max(0, shape?.alignment.findIndex((a) => !where?.worker || a.worker === where.worker) ?? 0);
-	const query = area && shape ? queryOf(model, worker) : null;
+	const query = area && shape ? queryOf$1(model, worker) : null;
 	const key = query ? JSON.stringify([
 		where,
 		query,
@@ -12956,6 +12959,162 @@ function Rows({ model, page, track }) {
 				});
 			}) })]
 		})
+	});
+}
+// src/sections/timeline/perfetto.ts
+var PERFETTO = "https://ui.perfetto.dev";
+var EVERY = 100;
+var LONGEST = 3e4;
+/** Sends `PING` until `PONG` comes from that tab and origin, then the trace, then the window in seconds. */
+function handOver(tab, trace, origin = PERFETTO, { every = EVERY, longest = LONGEST } = {}) {
+	return new Promise((done) => {
+		const began = performance.now();
+		const end = (outcome) => {
+			window.clearInterval(timer);
+			window.removeEventListener("message", heard);
+			done(outcome);
+		};
+		const heard = (event) => {
+			if (event.origin !== origin || event.source !== tab || event.data !== "PONG") return;
+			tab.postMessage({ perfetto: {
+				buffer: trace.buffer,
+				title: trace.title,
+				fileName: trace.fileName,
+				localOnly: true,
+				keepApiOpen: true
+			} }, origin);
+			if (trace.view) tab.postMessage({ perfetto: {
+				timeStart: trace.view.start / 1e9,
+				timeEnd: trace.view.end / 1e9,
+				viewPercentage: .9
+			} }, origin);
+			end("taken");
+		};
+		window.addEventListener("message", heard);
+		const timer = window.setInterval(() => {
+			if (tab.closed) return end("closed");
+			if (performance.now() - began > longest) return end("silent");
+			tab.postMessage("PING", origin);
+		}, every);
+	});
+}
+// src/sections/timeline/handover.tsx
+/** Events from which on a part is proposed instead of everything: about 200 MB of text. */
+var MANY = 1e6;
+function queryOf(model, part, split) {
+	const [now, area] = [model.window.value, model.area.value];
+	const span = part === "view" ? now : part === "area" ? area : null;
+	const tracks = part === "area" && area?.paths.length ? rangesOf(withBelow(model.tracksOf(area), model.tracks.value)) : "";
+	return {
+		span,
+		query: {
+			...span && {
+				start_ns: String(Math.floor(span.start)),
+				end_ns: String(Math.ceil(span.end))
+			},
+			...tracks && { tracks },
+			...split && { split_overlaps: "1" }
+		}
+	};
+}
+var TEXT = {
+	reading: "The trace is being written…",
+	waiting: "Waiting for Perfetto to answer…",
+	taken: "Perfetto has the trace.",
+	silent: "Perfetto did not answer within 30 seconds: it may not be reachable from here. Save the trace and open it there.",
+	closed: "The tab was closed before Perfetto answered.",
+	blocked: "The browser blocked the new tab. The trace is ready: open it now."
+};
+function TraceFile({ model }) {
+	const several = (model.shape.value?.alignment.length ?? 1) > 1;
+	return /* @__PURE__ */ a(Popover, {
+		button: "Trace file",
+		class: "button",
+		label: "Save as a trace file, or open in Perfetto",
+		tip: "Save the view, the selection or everything as a trace file; open it in Perfetto",
+		align: "right",
+		disabled: !model.shape.value || several,
+		children: () => /* @__PURE__ */ a(Card$1, { model })
+	});
+}
+function Card$1({ model }) {
+	const large = (model.shape.value?.events ?? 0) > MANY;
+	const area = model.area.value;
+	const [part, setPart] = d$2(area ? "area" : large ? "view" : "all");
+	const [state, setState] = d$2("");
+	const [ready, setReady] = d$2(null);
+	const { query, span } = queryOf(model, part, false);
+	const name = `${model.at.workers[0] || "timeline"}.pt.trace.json.gz`;
+	const send = async (tab, buffer) => {
+		if (!tab) {
+			setReady(buffer);
+			return setState("blocked");
+		}
+		setState("waiting");
+		setState(await handOver(tab, {
+			buffer,
+			title: `${model.at.run} ${model.at.workers[0] ?? ""}`.trim(),
+			fileName: name,
+			view: span
+		}));
+	};
+	const open = () => {
+		const tab = window.open(PERFETTO);
+		if (ready) return void send(tab, ready);
+		setState("reading");
+		getTimelineFile(model.at, {
+			...queryOf(model, part, true).query,
+			fp: model.shape.peek().fingerprint
+		}).then((buffer) => send(tab, buffer), (error) => setState(error instanceof Error ? error.message : String(error)));
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "tl-menu tl-file",
+		children: [
+			/* @__PURE__ */ a(Switch, {
+				label: "What to write",
+				value: part,
+				choices: [
+					{
+						value: "view",
+						text: "View"
+					},
+					...area ? [{
+						value: "area",
+						text: "Selection"
+					}] : [],
+					{
+						value: "all",
+						text: "Everything"
+					}
+				],
+				onPick: (value) => {
+					setPart(value);
+					setReady(null);
+					setState("");
+				}
+			}),
+			/* @__PURE__ */ a("p", {
+				class: "quiet",
+				children: [span ? `${human(span.end - span.start, "ns")} of ${human(model.all.value.end, "ns")}` : `all ${human(model.shape.value?.events ?? 0, "count")} events`, part === "all" && large ? ": more than Perfetto may open; the view is a smaller part." : ""]
+			}),
+			/* @__PURE__ */ a("button", {
+				type: "button",
+				class: "button",
+				onClick: () => downloadFrom(timelineAddress("export", model.at, query), name),
+				children: "Save as a trace file"
+			}),
+			/* @__PURE__ */ a("button", {
+				type: "button",
+				class: "button",
+				onClick: open,
+				children: ready ? "Open it now" : "Open in Perfetto"
+			}),
+			/* @__PURE__ */ a("p", {
+				class: "quiet",
+				role: "status",
+				children: TEXT[state] ?? (state || "Perfetto is an outside page, loaded from ui.perfetto.dev. The trace is given to its tab and stays in this browser.")
+			})
+		]
 	});
 }
 // src/sections/timeline/hover.tsx
@@ -15832,6 +15991,7 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 						onClick: onTable,
 						children: "Table"
 					}),
+					/* @__PURE__ */ a(TraceFile, { model }),
 					/* @__PURE__ */ a(More, {
 						model,
 						onHelp

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 import urllib.parse
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -408,3 +411,22 @@ def test_rows_of_other_pages_are_shown_on_the_timeline(
         )
     )
     assert found
+
+
+def test_the_view_is_saved_as_a_trace_file(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a window zoomed in WHEN it is saved THEN the file holds the events that overlap it, and no other page was loaded
+    v = view()
+    timeline(v, serve)
+    path, event = longest(serve, "stream")
+    v.frame().evaluate(
+        f"([a, b]) => {SURFACE}.model.show({{ start: a, end: b }})", [event["start_ns"], event["start_ns"] + event["duration_ns"]]
+    )
+    v.frame().get_by_role("button", name="Save as a trace file, or open in Perfetto").click()
+    v.frame().get_by_role("radio", name="View").click()
+    with v.page.expect_download() as saved:
+        v.frame().get_by_role("button", name="Save as a trace file", exact=True).click()
+    found = json.loads(gzip.decompress(Path(saved.value.path()).read_bytes()))["traceEvents"]
+    low, high = (x / 1000 for x in window(v))
+    written = [e for e in found if e["ph"] == "X"]
+    assert event["name"] in {e["name"] for e in written} and path
+    assert all(e["ts"] < high + 0.002 and e["ts"] + e["dur"] >= low - 0.002 for e in written)

@@ -127,8 +127,12 @@ export const getEvents = (at: Places, query: TimelineQuery, signal?: AbortSignal
 export const getHits = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Hits> => get<Hits>(timelineAddress("search", at, query), signal);
 export const getFlows = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Flows> => get<Flows>(timelineAddress("flows", at, query), signal);
 
-/** Tiles of the timeline, in bytes. */
-export async function getTiles(at: Places, query: TimelineQuery, signal: AbortSignal): Promise<ArrayBuffer> {
-  const reply = await reach(timelineAddress("tiles", at, query), { signal });
+async function bytes(url: string, init: RequestInit): Promise<ArrayBuffer> {
+  const reply = await reach(url, init);
   return reply.ok && reply.status !== 202 ? reply.arrayBuffer() : bodyOf<never>(reply);
 }
+
+/** Tiles of the timeline, in bytes. */
+export const getTiles = (at: Places, query: TimelineQuery, signal: AbortSignal): Promise<ArrayBuffer> => bytes(timelineAddress("tiles", at, query), { signal });
+/** A window of the timeline as a trace file. */
+export const getTimelineFile = (at: Places, query: TimelineQuery): Promise<ArrayBuffer> => bytes(timelineAddress("export", at, query), {});

@@ -14,6 +14,7 @@ import { Popover } from "../../ui/popover";
 import { AreaReport } from "./area";
 import { Detail } from "./detail";
 import { EventTable } from "./events";
+import { TraceFile } from "./handover";
 import { HoverCard } from "./hover";
 import { KEYS, onKey } from "./keys";
 import { TimelineModel } from "./model";
@@ -172,6 +173,7 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProp
         <button type="button" class="button" data-tip="Zoom to the selection; again: fill the view. Without one: the step" onClick={() => model.fit()}>Fit <kbd>F</kbd></button>
         <button type="button" class="button" data-tip="The whole recording" onClick={() => model.everything()}>All <kbd>0</kbd></button>
         <button type="button" class={`button ${table ? "on" : ""}`} aria-pressed={table} data-tip="The events in view as a table (L)" onClick={onTable}>Table</button>
+        <TraceFile model={model} />
         <More model={model} onHelp={onHelp} />
       </div>
       <div class="tl-line">
