@@ -13575,10 +13575,16 @@ var TimelineModel = class {
 		start: 0,
 		end: Math.max(this.shape.value?.span_ns ?? 1, 1)
 	}));
+	/** last moment of each worker */
+	ends = O(() => {
+		const out = [];
+		for (const t of this.tracks.value) out[t.worker] = Math.max(out[t.worker] ?? 0, t.last_ns);
+		return out;
+	});
 	cache = new TileCache(0);
 	loader = null;
 	places = new Places();
-	ends = [];
+	undo = [];
 	ask = new AbortController();
 	askEvent = new AbortController();
 	asked = new AbortController();
@@ -13596,7 +13602,7 @@ var TimelineModel = class {
 	start() {
 		this.load();
 		if (this.embedded) return;
-		this.ends.push(x$1(() => {
+		this.undo.push(x$1(() => {
 			const keys = view.value.timeline;
 			const text = JSON.stringify(keys);
 			if (text === this.wrote || !this.shape.value) return;
@@ -13611,7 +13617,7 @@ var TimelineModel = class {
 		this.askHover.abort();
 		this.loader?.stop();
 		window.clearTimeout(this.timer);
-		for (const end of this.ends) end();
+		for (const end of this.undo) end();
 	}
 	async load() {
 		this.ask.abort();
@@ -14618,7 +14624,7 @@ var Painter = class {
 			const parts = found.tile && !found.finer.length ? [found.tile] : [...found.tile ? [found.tile] : [], ...found.finer];
 			for (const tile of parts) if (tile.kind === "counter") value = this.points(s, tile, value, step, line, at, i * 2 ** (z + 10), (i + 1) * 2 ** (z + 10));
 		}
-		step(Math.min(s.width, xOf(Math.min(s.view.end, s.span), s.view, s.width)), value);
+		step(Math.min(s.width, xOf(Math.min(s.view.end, s.ends[track.worker] ?? s.span), s.view, s.width)), value);
 		ctx.globalAlpha = .16;
 		ctx.fillStyle = s.tokens.bar;
 		ctx.fill(fill);
@@ -14947,6 +14953,7 @@ var tipOf = (row) => {
 };
 function RowLabel({ model, row, top }) {
 	const { track } = row;
+	const detail = model.arrangement.value.layout === "worker" && row.group ? model.shape.value?.alignment[track.worker]?.worker ?? "" : track.detail;
 	const branch = row.group || track.lanes > 1 || track.kind === "counter";
 	const hits = model.search.value.hits?.tracks.find((t) => t.track === track.track)?.count;
 	const actions = model.embedded ? [] : [[
@@ -14994,9 +15001,9 @@ function RowLabel({ model, row, top }) {
 						text: track.label,
 						tip: ""
 					})
-				}), track.detail && row.height >= 24 && track.detail !== track.label && /* @__PURE__ */ a("span", {
+				}), detail && row.height >= 24 && detail !== track.label && /* @__PURE__ */ a("span", {
 					class: "tl-detail",
-					children: track.detail
+					children: detail
 				})]
 			}),
 			hits !== void 0 && /* @__PURE__ */ a("span", {
@@ -15232,6 +15239,7 @@ var Surface = class {
 		return {
 			view: model.window.peek(),
 			span: model.all.peek().end,
+			ends: model.ends.peek(),
 			shown: model.shown.peek(),
 			scroll: this.scroller?.scrollTop ?? 0,
 			width,

@@ -32,6 +32,8 @@ export interface Tokens {
 export interface Scene {
   view: Span;
   span: number;
+  /** last moment of each worker */
+  ends: readonly number[];
   shown: Shown;
   scroll: number;
   /** CSS px of the plot */
@@ -241,7 +243,7 @@ export class Painter {
       const parts = found.tile && !found.finer.length ? [found.tile] : [...(found.tile ? [found.tile] : []), ...found.finer];
       for (const tile of parts) if (tile.kind === "counter") value = this.points(s, tile, value, step, line, at, i * 2 ** (z + 10), (i + 1) * 2 ** (z + 10));
     }
-    step(Math.min(s.width, xOf(Math.min(s.view.end, s.span), s.view, s.width)), value);
+    step(Math.min(s.width, xOf(Math.min(s.view.end, s.ends[track.worker] ?? s.span), s.view, s.width)), value);
     ctx.globalAlpha = 0.16;
     ctx.fillStyle = s.tokens.bar;
     ctx.fill(fill);

@@ -73,10 +73,17 @@ export class TimelineModel {
   readonly shown = computed(() => rowsOf(this.tracks.value, this.arrangement.value));
   readonly all = computed<Span>(() => ({ start: 0, end: Math.max(this.shape.value?.span_ns ?? 1, 1) }));
 
+  /** last moment of each worker */
+  readonly ends = computed(() => {
+    const out: number[] = [];
+    for (const t of this.tracks.value) out[t.worker] = Math.max(out[t.worker] ?? 0, t.last_ns);
+    return out;
+  });
+
   cache = new TileCache(0);
   private loader: Loader | null = null;
   private readonly places = new Places();
-  private readonly ends: (() => void)[] = [];
+  private readonly undo: (() => void)[] = [];
   private ask = new AbortController();
   private askEvent = new AbortController();
   private asked = new AbortController();
@@ -92,7 +99,7 @@ export class TimelineModel {
   start(): void {
     void this.load();
     if (this.embedded) return;
-    this.ends.push(effect(() => {
+    this.undo.push(effect(() => {
       const keys = address.value.timeline;
       const text = JSON.stringify(keys);
       if (text === this.wrote || !this.shape.value) return;
@@ -108,7 +115,7 @@ export class TimelineModel {
     this.askHover.abort();
     this.loader?.stop();
     window.clearTimeout(this.timer);
-    for (const end of this.ends) end();
+    for (const end of this.undo) end();
   }
 
   // -- loading ------------------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ class Surface {
     if (hover && hover.count === 1) outlines.push({ track: hover.track.track, lane: hover.lane, start: hover.start, end: hover.end, strong: false });
     const compared = model.compared.peek();
     return {
-      view: model.window.peek(), span: model.all.peek().end, shown: model.shown.peek(), scroll: this.scroller?.scrollTop ?? 0, width, height, ratio: this.ratio(), cache: model.cache,
+      view: model.window.peek(), span: model.all.peek().end, ends: model.ends.peek(), shown: model.shown.peek(), scroll: this.scroller?.scrollTop ?? 0, width, height, ratio: this.ratio(), cache: model.cache,
       names: model.names.peek(), paint, tokens, how: { same: hover && hover.count === 1 ? hover.name : -1, found: model.search.peek().found },
       letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null, steps: this.compact ? [] : shape.steps.filter((s) => s.worker === 0), marks: model.marks.peek(), highlight: model.highlight,
       area: area && { start: area.start, end: area.end, tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null },

@@ -22,6 +22,8 @@ const tipOf = (row: Row): string => {
 
 function RowLabel({ model, row, top }: { model: TimelineModel; row: Row; top: number }): JSX.Element {
   const { track } = row;
+  const together = model.arrangement.value.layout === "worker" && row.group; // rows of several workers under each other: whose is it
+  const detail = together ? (model.shape.value?.alignment[track.worker]?.worker ?? "") : track.detail;
   const branch = row.group || track.lanes > 1 || track.kind === "counter";
   const hits = model.search.value.hits?.tracks.find((t) => t.track === track.track)?.count;
   const actions: [string, string, () => void][] = model.embedded ? [] : [
@@ -39,7 +41,7 @@ function RowLabel({ model, row, top }: { model: TimelineModel; row: Row; top: nu
         : <span class="caret" />}
       <div class="tl-name" data-tip={tipOf(row)}>
         <span class="tl-title"><Middle text={track.label} tip="" /></span>
-        {track.detail && row.height >= 24 && track.detail !== track.label && <span class="tl-detail">{track.detail}</span>}
+        {detail && row.height >= 24 && detail !== track.label && <span class="tl-detail">{detail}</span>}
       </div>
       {hits !== undefined && <span class="tl-hits" data-tip={`${hits} found here`}>{human(hits, "count")}</span>}
       <span class="tl-actions">
