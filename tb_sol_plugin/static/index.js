@@ -1536,7 +1536,7 @@ function splitIds(text) {
 var HOME = "overview";
 var VERSION = "1";
 var ID = /^[A-Za-z0-9_-]{1,80}$/;
-var PLAIN = [
+var PLAIN$1 = [
 	"page",
 	"run",
 	"worker",
@@ -1586,7 +1586,7 @@ var emptyView = () => ({
 /** The pairs of a view, in a fixed order, without what is at its default. */
 function encode(view) {
 	const out = {};
-	for (const name of PLAIN) if (view[name] !== "" && !(name === "page" && view.page === "overview")) out[name] = view[name];
+	for (const name of PLAIN$1) if (view[name] !== "" && !(name === "page" && view.page === "overview")) out[name] = view[name];
 	for (const [name, value] of sorted(view.query)) if (value !== "") out[`q.${name}`] = value;
 	for (const [id, table] of sorted(view.tables)) Object.assign(out, encodeTable(id, table));
 	for (const [id, zoom] of sorted(view.figures)) if (zoom) out[`f.${id}`] = zoom;
@@ -1600,7 +1600,7 @@ function encode(view) {
 function decode(pairs) {
 	const view = emptyView();
 	if (pairs["v"] !== void 0 && pairs["v"] !== VERSION) return view;
-	for (const name of PLAIN) if (pairs[name]) view[name] = pairs[name];
+	for (const name of PLAIN$1) if (pairs[name]) view[name] = pairs[name];
 	if (!ID.test(view.page)) view.page = HOME;
 	for (const key of TIMELINE_KEYS) if (pairs[key]) view.timeline[key] = pairs[key];
 	for (const [key, value] of Object.entries(pairs)) {
@@ -14272,6 +14272,10 @@ var INKS = ["#000000", "#FFFFFF"];
 /** The ink that reads best on a fill. */
 var inkOn = (fill) => contrast(fill, INKS[0]) >= contrast(fill, INKS[1]) ? INKS[0] : INKS[1];
 // src/sections/timeline/raster.ts
+var PLAIN = {
+	same: -1,
+	found: null
+};
 /** Pixels from which on an item has a lighter one at its right end. */
 var EDGED = 4;
 /** First item of a lane that ends after a time. Items of a lane are in order and do not overlap. */
@@ -15120,6 +15124,25 @@ var Surface = class {
 	parts() {
 		const shape = this.model.shape.peek();
 		return partsOf(shape?.steps.filter((s) => s.worker === 0) ?? [], shape?.phases.filter((p) => p.worker === 0) ?? [], this.compact);
+	}
+	/** Fills of the categories. */
+	fills() {
+		return paintFor(this.model.shape.peek().categories).fills;
+	}
+	/** Draws tiles of rows as strips, one below the other, and nothing else: what a benchmark sets beside rectangles. */
+	strips(tiles, context) {
+		const width = Math.round(this.model.width.peek());
+		const view = this.model.window.peek();
+		const lines = Math.max(1, tiles.reduce((sum, [row]) => sum + row.lanes, 0));
+		const image = new ImageData(width, lines);
+		const raster = {
+			pixels: new Uint32Array(image.data.buffer),
+			width
+		};
+		const paint = paintFor(this.model.shape.peek().categories);
+		let line = 0;
+		for (const [row, tile] of tiles) for (let lane = 0; lane < row.lanes; lane++, line++) drawLane(raster, line, tile, lane, view, -Infinity, Infinity, this.model.names.peek().categories, paint, PLAIN);
+		context.putImageData(image, 0, 0);
 	}
 	schedule() {
 		if (!this.frame) this.frame = requestAnimationFrame(() => {

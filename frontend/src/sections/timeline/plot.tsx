@@ -8,8 +8,9 @@ import { type Paint, paintOf } from "./colors";
 import { Painter, placed, type Scene, type Tokens } from "./draw";
 import { BAND, HeadPainter, OVERVIEW, partsOf, type Parts } from "./head";
 import type { Hover, TimelineModel } from "./model";
-import { itemAt } from "./raster";
+import { drawLane, itemAt, PLAIN } from "./raster";
 import { laneAt, type Row, withBelow } from "./rows";
+import type { Slices } from "./tile";
 import { Tree } from "./tree";
 import { lengthOf, levelOf, type Span, timeOf, topOf, xOf } from "./viewport";
 
@@ -78,6 +79,24 @@ class Surface {
   parts(): Parts {
     const shape = this.model.shape.peek();
     return partsOf(shape?.steps.filter((s) => s.worker === 0) ?? [], shape?.phases.filter((p) => p.worker === 0) ?? [], this.compact);
+  }
+
+  /** Fills of the categories. */
+  fills(): readonly string[] {
+    return paintFor(this.model.shape.peek()!.categories).fills;
+  }
+
+  /** Draws tiles of rows as strips, one below the other, and nothing else: what a benchmark sets beside rectangles. */
+  strips(tiles: readonly [Row, Slices][], context: CanvasRenderingContext2D): void {
+    const width = Math.round(this.model.width.peek());
+    const view = this.model.window.peek();
+    const lines = Math.max(1, tiles.reduce((sum, [row]) => sum + row.lanes, 0));
+    const image = new ImageData(width, lines);
+    const raster = { pixels: new Uint32Array(image.data.buffer), width };
+    const paint = paintFor(this.model.shape.peek()!.categories);
+    let line = 0;
+    for (const [row, tile] of tiles) for (let lane = 0; lane < row.lanes; lane++, line++) drawLane(raster, line, tile, lane, view, -Infinity, Infinity, this.model.names.peek().categories, paint, PLAIN);
+    context.putImageData(image, 0, 0);
   }
 
   schedule(): void {

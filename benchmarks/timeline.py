@@ -1,0 +1,228 @@
+"""Measures the timeline: `python -m benchmarks.timeline FILE... [--seconds 10]`.
+
+By file: what the server takes to arrange events in lanes and to merge them, latencies of its routes over HTTP, and in a headless Chromium
+the script time per frame while a script pans, zooms and scrolls, the time between frames, the time until the view is sharp, and the same
+items drawn as plain rectangles in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.rest import serving
+from benchmarks.timing import table, timed
+from tests.browser.conftest import CHROMIUM, FLAGS
+
+SURFACE = "document.querySelector('.tl-plot').timeline"
+DRIVE = """async ([seconds]) => {
+    const surface = document.querySelector('.tl-plot').timeline, model = surface.model, gaps = [];
+    surface.times.length = 0;
+    const whole = model.all.peek(), began = performance.now();
+    let last = began, frame = 0;
+    await new Promise((done) => {
+        const step = (now) => {
+            if (frame) gaps.push(now - last);
+            last = now;
+            frame += 1;
+            const part = frame % 240;
+            if (part < 60) model.zoom(0.95, whole.end * 0.37);
+            else if (part < 120) model.pan(0.02);
+            else if (part < 180) model.zoom(1 / 0.95, whole.end * 0.37);
+            else surface.scroller.scrollTop = (part - 180) * 12;
+            if (now - began > seconds * 1000) done();
+            else requestAnimationFrame(step);
+        };
+        requestAnimationFrame(step);
+    });
+    model.everything();
+    return { script: surface.times, gaps, tiles: model.cache.bytes + model.cache.pinnedBytes };
+}"""
+SHARP = """async () => {
+    const surface = document.querySelector('.tl-plot').timeline, model = surface.model, out = [];
+    const span = model.all.peek().end;
+    for (const [at, part] of [[0.2, 0.3], [0.5, 0.05], [0.7, 0.01], [0.4, 0.5], [0.61, 0.002]]) {
+        const began = performance.now();
+        model.show({ start: span * at, end: span * (at + part) });
+        await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+        while (model.waiting.peek()) await new Promise((done) => requestAnimationFrame(done));
+        out.push(performance.now() - began);
+    }
+    model.everything();
+    return out;
+}"""
+RECTANGLES = """() => {
+    const surface = document.querySelector('.tl-plot').timeline, model = surface.model, view = model.window.peek();
+    const canvas = document.createElement('canvas');
+    Object.assign(canvas, { width: model.width.peek(), height: model.height.peek() });
+    const context = canvas.getContext('2d', { alpha: false }), tiles = [];
+    for (const row of model.shown.peek().rows) if (row.lanes) for (let i = 0; i < 9; i++) {
+        const z = Math.max(0, Math.floor(Math.log2((view.end - view.start) / model.width.peek())));
+        const found = model.cache.covering(row.track.track, z, i).tile;
+        if (found && found.kind === 'slices') tiles.push([row, found]);
+    }
+    const once = (draw) => {
+        const began = performance.now();
+        draw();
+        context.getImageData(0, 0, 1, 1);
+        return performance.now() - began;
+    };
+    const time = (draw) => Array.from({ length: 15 }, () => once(draw)).sort((a, b) => a - b)[7];
+    const fills = surface.fills(), categories = model.names.peek().categories;
+    let items = 0;
+    const rectangles = time(() => {
+        items = 0;
+        const scale = model.width.peek() / (view.end - view.start);
+        for (const [row, tile] of tiles) for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++)
+          for (let k = tile.bounds[lane]; k < tile.bounds[lane + 1]; k++) {
+            context.fillStyle = fills[categories[tile.name[k]]];
+            const wide = Math.max(1, (tile.end[k] - tile.start[k]) * scale);
+            context.fillRect((tile.start[k] - view.start) * scale, row.y + lane * row.lane, wide, row.lane - 2);
+            items += 1;
+        }
+    });
+    const strips = time(() => surface.strips(tiles, context));
+    return { rectangles, strips, items };
+}"""
+ROUTES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "tracks": lambda _: "timeline?{}",
+    "names": lambda s: f"timeline/names?{{}}&fp={s['fingerprint']}",
+    "tiles, all of it": lambda s: f"timeline/tiles?{{}}&z={max(0, (s['span_ns'] // 1600).bit_length() - 1)}&i=0-3&tracks={_lanes(s)}",
+    "tiles, 1 % of it": lambda s: f"timeline/tiles?{{}}&z={_level(s, 0.01)}&i={_tile(s, 0.01)}&tracks={_lanes(s)}",
+    "event": lambda s: f"timeline/event?{{}}&track={_stream(s)}&start_ns={s['span_ns'] // 2}&duration_ns=0",
+    "search": lambda _: "timeline/search?{}&text=kernel",
+    "selection of everything": lambda s: f"analysis/timeline_selection?{{}}&start_ns=0&end_ns={s['span_ns']}",
+    "selection of 1 %": lambda s: (
+        f"analysis/timeline_selection?{{}}&start_ns={s['span_ns'] // 2}&end_ns={s['span_ns'] // 2 + s['span_ns'] // 100}"
+    ),
+}
+
+
+def _lanes(shape: dict[str, Any]) -> str:
+    return ",".join(str(t["track"]) for t in shape["tracks"][:60])
+
+
+def _level(shape: dict[str, Any], part: float) -> int:
+    return max(0, int(shape["span_ns"] * part / 1600).bit_length() - 1)
+
+
+def _tile(shape: dict[str, Any], part: float) -> str:
+    first = int(shape["span_ns"] * 0.5) >> (_level(shape, part) + 10)
+    return f"{first}-{first + 3}"
+
+
+def _stream(shape: dict[str, Any]) -> int:
+    return next(t["track"] for t in shape["tracks"] if t["lanes"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.timeline", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--seconds", type=float, default=10, help="of panning, zooming and scrolling")
+    parser.add_argument("--repeats", type=int, default=15)
+    options = parser.parse_args()
+    for path in options.files:
+        print(f"\n### {path.name}\n")
+        print(_built(path))
+        with tempfile.TemporaryDirectory() as folder:
+            run = Path(folder) / "run"
+            run.mkdir()
+            shutil.copy(path, run / f"worker.{path.name}")
+            with serving(folder) as (port, _):
+                print(_routes(port, options.repeats))
+                print(_page(port, options.seconds))
+
+
+def _built(path: Path) -> str:
+    from tb_sol_plugin import ingest
+    from tb_sol_plugin.metrics.timeline.timeline import Timeline
+
+    capture = ingest.read(str(path))
+    count = len(Timeline(capture).events)
+
+    def arranged() -> object:
+        return Timeline(capture).arranged
+
+    shown = Timeline(capture)
+    shown.arranged  # noqa: B018  (made when asked for)
+    rows = [("events arranged in lanes", timed(arranged, 3))]
+    began = time.perf_counter()
+    shown.pyramid.levels  # noqa: B018  (made when asked for)
+    rows.append(("merged to levels", time.perf_counter() - began))
+    return table(("server, in memory", f"{count:,} events, ms"), [(name, f"{1000 * s:.1f}") for name, s in rows])
+
+
+def _routes(port: int, repeats: int) -> str:
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    while not (runs := json.loads(_get(client, "runs"))["runs"]):
+        time.sleep(0.1)
+    query = f"run={runs[0]['name']}&wait=30"
+    while "tracks" not in (shape := json.loads(_get(client, f"timeline?{query}"))):
+        if shape.get("error", {}).get("code") not in ("still_loading", None):
+            raise RuntimeError(shape)
+        time.sleep(0.1)
+    rows = []
+    for name, address in ROUTES.items():
+        times, size = [], 0
+        for _ in range(repeats):
+            clock = time.perf_counter()
+            size = len(_get(client, address(shape).format(query)))
+            times.append(1000 * (time.perf_counter() - clock))
+        rows.append((name, f"{times[0]:.1f}", f"{statistics.median(times):.1f}", f"{max(times[1:] or times):.1f}", f"{size / 1024:.0f}"))
+    return table(("route over HTTP", "first, ms", "median", "longest", "KiB, gzip"), rows)
+
+
+def _get(client: http.client.HTTPConnection, route: str) -> bytes:
+    client.request("GET", f"/api/v1/{route}", headers={"Accept-Encoding": "gzip"})
+    reply = client.getresponse()
+    body = reply.read()
+    if reply.getheader("Content-Encoding") == "gzip" and not route.startswith(("timeline/tiles", "timeline/names", "analysis")):
+        import gzip
+
+        return gzip.decompress(body)
+    return body
+
+
+def _page(port: int, seconds: float) -> str:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1920, "height": 1080})
+        began = time.perf_counter()
+        page.goto(f"http://127.0.0.1:{port}/#sol&p.sol.v=1&p.sol.page=timeline")
+        drawn = f"() => document.querySelector('.tl[data-ready]') && {SURFACE}.model.tally.peek().items > 0"
+        page.wait_for_function(drawn, timeout=600_000)
+        first = time.perf_counter() - began
+        page.wait_for_function(f"() => !{SURFACE}.model.waiting.peek()")
+        sharp = page.evaluate(SHARP)
+        moved = page.evaluate(DRIVE, [seconds])
+        page.wait_for_function(f"() => !{SURFACE}.model.waiting.peek()")
+        plain = page.evaluate(RECTANGLES)
+        browser.close()
+    script, gaps = sorted(moved["script"]), sorted(moved["gaps"])
+    rows = [
+        ("first picture, from the address", f"{1000 * first:.0f} ms"),
+        ("script per frame, p50 / p95", f"{_at(script, 0.5):.1f} / {_at(script, 0.95):.1f} ms"),
+        ("between frames, p50 / p95", f"{_at(gaps, 0.5):.1f} / {_at(gaps, 0.95):.1f} ms"),
+        ("until sharp, p50 / longest", f"{statistics.median(sharp):.0f} / {max(sharp):.0f} ms"),
+        ("tiles kept", f"{moved['tiles'] / 2**20:.1f} MiB"),
+        (f"{plain['items']:,} items as strips / as rectangles", f"{plain['strips']:.2f} / {plain['rectangles']:.2f} ms"),
+    ]
+    return table(("page, 1920 x 1080, no GPU", f"{len(script)} frames"), rows)
+
+
+def _at(values: list[float], part: float) -> float:
+    return values[min(len(values) - 1, int(part * len(values)))] if values else float("nan")
+
+
+if __name__ == "__main__":
+    main()
