@@ -14,11 +14,12 @@ import pandas as pd
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import breakdown
-from tb_sol_plugin.metrics.timeline.events import column_text
+from tb_sol_plugin.metrics.timeline.events import CATEGORIES, column_text
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
 GroupBy = Literal["name", "category", "track"]
@@ -82,22 +83,27 @@ class Selection:
 
     @cached_property
     def self_ns(self) -> Ints:
-        """Per event its time less that of events it encloses directly, both as they count here; of device events all of it."""
+        """Per event its time less that of events it encloses directly, both cut if events are; of device events all of it.
+
+        What lies in the window whole has what it encloses in it, too: only events across its edges are counted anew.
+        """
         out = self.time.copy()
         rows = self.event[self.on_host].astype(np.int64)
         if not len(rows):
             return out
-        parent = self.timeline.capture.host["parent"].to_numpy()
-        place = np.full(len(parent), -1, np.int64)
-        at = np.flatnonzero(self.on_host)
-        place[rows] = at
-        above = parent[rows]
-        inner = at[above >= 0]
-        outer = place[above[above >= 0]]
-        inner, outer = inner[outer >= 0], outer[outer >= 0]
-        covered = np.minimum(self.last[inner], self.last[outer]) - self.first[inner]
-        np.subtract.at(out, outer, np.maximum(covered, 0))
-        return np.maximum(out, 0)
+        capture = self.timeline.capture
+        out[self.on_host] = memo(capture, ("timeline.self",), partial(_self_ns, capture))[rows]
+        cut = np.flatnonzero(self.on_host & ((self.first != self.start) | (self.last != self.start + self.duration)))
+        if len(cut):
+            parent = capture.host["parent"].to_numpy()
+            place = np.full(len(parent) + 1, -1, np.int64)  # the last for no parent
+            place[self.event[cut]] = np.arange(len(cut))
+            at = place[parent[rows]]
+            inner = np.flatnonzero(self.on_host)[at >= 0]
+            covered = np.minimum(self.last[inner], self.last[cut[at[at >= 0]]]) - self.first[inner]
+            inside = np.bincount(at[at >= 0], np.maximum(covered, 0), minlength=len(cut)).astype(np.int64)
+            out[cut] = np.maximum(self.time[cut] - inside, 0)
+        return out
 
     @cached_property
     def launched_ns(self) -> Ints:
@@ -113,32 +119,34 @@ class Selection:
         """Returns one row per name, kind of work or track: count, sums and distribution of the times."""
         names = self.timeline.events.names
         ids = self.timeline.events.name_ids(self.event)
-        key = {"name": ids, "category": names.category[ids] if len(ids) else ids, "track": self.track}[by].astype(np.int64)
-        time = self.time
-        order = np.lexsort((time, key))
-        ordered, first = time[order], np.flatnonzero(np.diff(key[order], prepend=-1))
-        groups = key[order][first]
-        count = np.diff(np.append(first, len(order)))
+        kind: npt.NDArray[np.uint8] = names.category[ids] if len(ids) else np.zeros(0, np.uint8)
+        key = np.asarray(ids if by == "name" else kind if by == "category" else self.track, np.int64)
+        number = np.bincount(key)
+        groups = np.flatnonzero(number)
+        count = number[groups]
+        first = np.cumsum(count) - count
+        ordered = _sorted_within(key, self.time)
         total = np.add.reduceat(ordered, first) if len(first) else np.zeros(0, np.int64)
 
         def rank(share: float) -> Ints:
             found: Ints = ordered[first + np.minimum(np.ceil(share * count).astype(np.int64), count) - 1]
             return found
 
-        place = np.repeat(np.arange(len(groups)), count)
+        wide = len(number)
+        per_kind = np.bincount(key * len(CATEGORIES) + kind, self.time + 1, minlength=wide * len(CATEGORIES)).reshape(wide, len(CATEGORIES))
         frame = pd.DataFrame(
             {
                 "group": groups,
                 "count": count,
                 "total_ns": total,
-                "self_ns": _sums(place, self.self_ns[order], len(groups)),
+                "self_ns": _sums(key, self.self_ns, wide)[groups],
                 "mean_ns": np.round(total / np.maximum(count, 1)).astype(np.int64),
                 "min_ns": ordered[first],
                 "p50_ns": rank(0.5),
                 "p95_ns": rank(0.95),
                 "max_ns": ordered[first + count - 1],
-                "device_total_ns": _sums(place, self.launched_ns[order], len(groups)),
-                "category": names.category[ids][order][first] if len(ids) else np.zeros(0, np.uint8),
+                "device_total_ns": _sums(key, self.launched_ns, wide)[groups],
+                "category": per_kind.argmax(axis=1).astype(np.uint8)[groups] if wide else kind,
             }
         )
         return frame.sort_values(["total_ns", "count"], ascending=False, kind="stable").reset_index(drop=True)
@@ -155,17 +163,19 @@ class Selection:
 
     def gaps(self) -> pd.DataFrame:
         """Returns the longest stretches of the window in which no chosen stream of a device is busy, and what the host does meanwhile."""
-        found = []
+        found: list[tuple[int, Ints, Ints]] = []
         device = self.timeline.capture.device["device"].to_numpy()
         base = self.timeline.events.base("device")
         of = device[self.event[self.on_device] - np.uint32(base)]
         for number in sorted({self.timeline.tracks[t].device for t in self.tracks if self.timeline.tracks[t].kind == "stream"}):
             mine = of == number
             busy = iv.union(self.first[self.on_device][mine], self.last[self.on_device][mine])
-            start, end = iv.gaps(iv.clip(busy, self.begin, self.end), self.begin, self.end)
-            found += [(number, int(a), int(b)) for a, b in zip(start.tolist(), end.tolist(), strict=True)]
-        found.sort(key=lambda gap: (gap[1] - gap[2], gap[1]))
-        rows = [(d, a, b - a, *self._host_over((a + b) // 2)) for d, a, b in found[:MOST_GAPS]]
+            found.append((number, *iv.gaps(iv.clip(busy, self.begin, self.end), self.begin, self.end)))
+        start, end = (np.concatenate([np.zeros(0, np.int64), *(one[k] for one in found)]) for k in (1, 2))
+        number_of = np.repeat(np.array([one[0] for one in found], np.int64), [len(one[1]) for one in found])
+        best = np.lexsort((start, start - end))[:MOST_GAPS]
+        gaps = zip(number_of[best].tolist(), start[best].tolist(), end[best].tolist(), strict=True)
+        rows = [(d, a, b - a, *self._host_over((a + b) // 2)) for d, a, b in gaps]
         return pd.DataFrame(rows, columns=["device", "start_ns", "duration_ns", "host_event", "host_thread"])
 
     def _host_over(self, time: int) -> tuple[str, str]:
@@ -221,6 +231,20 @@ def _launched(capture: Capture) -> Ints:
     out = np.zeros(len(capture.host) + 1, np.int64)
     np.add.at(out, call[call >= 0] + 1, capture.device["duration_ns"].to_numpy()[call >= 0])
     return np.cumsum(out)
+
+
+def _self_ns(capture: Capture) -> Ints:
+    """Returns the time of each host event outside of those it encloses."""
+    host = capture.host
+    return tree.self_time(*(host[c].to_numpy() for c in ("start_ns", "duration_ns", "parent")))
+
+
+def _sorted_within(key: Ints, value: Ints) -> Ints:
+    """Returns the values by key, ascending within each. Values are not negative."""
+    bits = int(value.max()).bit_length() if len(value) else 0
+    if len(key) and int(key.max()).bit_length() + bits <= 62:  # one sort of whole numbers instead of two by places
+        return np.sort(key << bits | value) & ((1 << bits) - 1)
+    return value[np.lexsort((value, key))]
 
 
 def _sums(place: Ints, values: Ints, count: int) -> Ints:

@@ -205,3 +205,36 @@ def test_two_workers_stand_on_one_clock(tmp_path: Path) -> None:
     other = Timeline(ingest.read(str(t.write(tmp_path / "c.json"))))
     assert not other.capture.facts.absolute
     assert [a.method for a in Workers([shown[0], other]).alignment] == ["none", "none"]
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_groups_of_any_window_are_those_of_plain_loops(tmp_path: Path, clip: bool) -> None:
+    # GIVEN nested operators with kernels WHEN windows cut them anywhere THEN counts, sums and self times are those of loops over events
+    t = TraceBuilder()
+    for at in range(0, 20_000, 4_000):
+        t.op("outer", at, 3_500)
+        t.op("middle", at + 200, 2_500)
+        t.launch("gemm", at=at + 400, start=at + 1_000, duration=2_200)
+        t.op("inner", at + 1_500, 700)
+    one = timeline_of(ingest.read(str(t.write(tmp_path / "a.json"))))
+    host = one.capture.host
+    start, end = host["start_ns"].tolist(), (host["start_ns"] + host["duration_ns"]).tolist()
+    parent, name = host["parent"].tolist(), host["name"].astype(str).tolist()
+    for low in range(0, 20_000, 650):
+        for high in (low + 300, low + 3_000, 25_000):
+            got = select(one, low, high, everything(one), clip=clip).groups("name")
+            want: dict[str, list[int]] = {}
+            for i, (a, b) in enumerate(zip(start, end, strict=True)):
+                if a >= high or b <= low:
+                    continue
+                cut = (lambda x, y: (max(x, low), min(y, high))) if clip else (lambda x, y: (x, y))  # noqa: B023
+                first, last = cut(a, b)
+                own = last - first
+                for j, above in enumerate(parent):
+                    if above == i and (not clip or (start[j] < high and end[j] > low)):
+                        x, y = cut(start[j], end[j])
+                        own -= y - x
+                found = want.setdefault(name[i], [0, 0, 0, 10**9, 0])
+                found[:] = [found[0] + 1, found[1] + last - first, found[2] + own, min(found[3], last - first), max(found[4], last - first)]
+            rows = {one.events.names.text[g]: r for g, *r in got[["group", "count", "total_ns", "self_ns", "min_ns", "max_ns"]].values.tolist()}
+            assert {k: v for k, v in rows.items() if k != "gemm"} == want, (low, high)
