@@ -357,7 +357,8 @@ def _fit(place: Ints, found: Trend, factor: float) -> tuple[list[F.Plain], list[
     elif found.growing and slope is not None:
         middle = float(np.median(number))
         start, stop = (found.level_ns + slope.value * (float(number[i]) - middle) for i in (0, last))
-        pieces = [(0, last, start, stop, f"{'+' if slope.value > 0 else ''}{human(slope.value * 100, 'ns')} in 100 iterations")]
+        over = found.over_stretch(slope.value)
+        pieces = [(0, last, start, stop, f"{'+' if over > 0 else ''}{human(over, 'ns')} in {found.stretch} iterations")]
     else:
         pieces, color = [(0, last, found.level_ns, found.level_ns, f"median {human(round(found.level_ns), 'ns')}")], "ink-3"
     lines: list[F.Plain] = []

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED
-from tb_sol_plugin.metrics.time.iterations import Trend, alike, counted, recorder_overhead, thinned
+from tb_sol_plugin.metrics.time.iterations import STRETCH, Trend, alike, counted, recorder_overhead, thinned
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import FLAGGED
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Mark, Scalar, Sort, TableSection, make_facts, make_table
@@ -24,8 +24,8 @@ FACTS: Final = (
     Fact("sol_ratio", "Speed of light", "ratio", "Limits over usual step times, of iterations whose work is known; usual is the median "
          "of those with inputs of one size."),
     Fact("mfu", "MFU", "ratio", "Matrix work over usual step times times dense peak, without recomputed work."),
-    Fact("trend_ns", "Trend, in 100 iterations", "ns", "Change of step time in 100 iterations: median of the slopes between all pairs "
-         "of stretches (Theil-Sen)."),
+    Fact("trend_ns", "Trend, in 100 iterations", "ns", "Change of step time in 100 iterations, or in all where there are fewer: median of "
+         "the slopes between all pairs of stretches (Theil-Sen)."),
     Fact("sampled", "Sampled", "count", "Iterations whose work was counted."),
     Fact("overhead_share", "Recorder", "ratio", "Measured work of the recorder over all time of the job, that work included; the first "
          "iteration is left out."),
@@ -93,12 +93,12 @@ class IterationSummary:
             "p95_ns": round(float(np.quantile(times, 0.95))) if len(times) else None,
             "sol_ratio": _over(use["sol_ns"], use["usual_ns"]),
             "mfu": _over(matrix["matrix_ns"], matrix["usual_ns"]),
-            "trend_ns": slope.value * 100 if slope is not None else None,
+            "trend_ns": found.over_stretch(slope.value) if slope is not None else None,
             "sampled": int(frame["sampled"].sum()),
             "overhead_share": own.share,
             "iterations": len(frame),
-            "trend_low_ns": slope.low * 100 if slope is not None else None,
-            "trend_high_ns": slope.high * 100 if slope is not None else None,
+            "trend_low_ns": found.over_stretch(slope.low) if slope is not None else None,
+            "trend_high_ns": found.over_stretch(slope.high) if slope is not None else None,
             "rising_share": slope.rising if slope is not None else None,
             "regression_iteration": of_change,
             "regression_share": change.share if change is not None else None,
@@ -150,7 +150,8 @@ def facts(summary: IterationSummary) -> tuple[FactsSection, FactsSection]:
     top, below = ({n: m for n, m in marks.items() if (n in TILES) == tile} for tile in (True, False))
     return (
         make_facts(
-            "answer", "The whole job", {n: values[n] for n in TILES}, FACTS, style="tiles", hidden=absent, notes=_notes(summary), marks=top
+            "answer", "The whole job", {n: values[n] for n in TILES}, FACTS, style="tiles", hidden=absent, notes=_notes(summary), marks=top,
+            labels={"trend_ns": f"Trend, in {how_many(summary.trend.stretch, 'iteration')}"},
         ),
         make_facts("facts", "More numbers", {n: values[n] for n in rest}, FACTS, span=4, hidden=hidden, marks=below),
     )
@@ -164,7 +165,7 @@ def _notes(summary: IterationSummary) -> dict[str, str]:
     if values["sol_ns"] is not None:
         notes["sol_ratio"] = f"limit {human(values['sol_ns'], 'ns')}"  # type: ignore[arg-type]
     if slope is not None:
-        ends = f"{_signed(slope.low * 100)} to {_signed(slope.high * 100)}"
+        ends = " to ".join(_signed(summary.trend.over_stretch(end)) for end in (slope.low, slope.high))
         notes["trend_ns"] = f"95 %: {ends}" if slope.sure else f"within chance: {ends}"
     if values["overhead_sampled_share"] is not None:
         notes["overhead_share"] = f"{human(values['overhead_sampled_share'], 'ratio')} of a sampled one"  # type: ignore[arg-type]
@@ -224,8 +225,9 @@ def _trend_text(summary: IterationSummary, frame: pd.DataFrame) -> str:
         until = human(int(number[change.until - 1]), "count")
         return f"; it took {grown} {more} from iteration {since} to {until}"
     if found.growing and found.slope is not None and found.level_ns:
-        share = human(abs(found.slope.value) * 100 / found.level_ns, "ratio")
-        return f"; it {'grows' if found.slope.value > 0 else 'falls'} by **{share} every 100 iterations**"
+        share = human(abs(found.over_stretch(found.slope.value)) / found.level_ns, "ratio")
+        often = f"every {STRETCH} iterations" if found.stretch == STRETCH else f"over {how_many(found.stretch, 'iteration')}"
+        return f"; it {'grows' if found.slope.value > 0 else 'falls'} by **{share} {often}**"
     return "; it is stable" if found.stable else ""
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
@@ -376,9 +377,16 @@ def save_metrics(path: str | os.PathLike[str]) -> None:
         _process.recorder.state.save_file(path)
 
 
-def load_metrics(path: str | os.PathLike[str]) -> bool:
-    """Take up the state of an earlier start, on every rank, before the first step; False where there is none. ValueError: no such state."""
-    found = _process.recorder.state.load_file(path)
+def load_metrics(path: str | os.PathLike[str]) -> bool | None:
+    """Take up the state of an earlier start, on every rank, before the first step.
+
+    False where there is none; None, with a warning, where the file is cut or no saved state: training goes on without it.
+    """
+    try:
+        found = _process.recorder.state.load_file(path)
+    except (ValueError, OSError) as error:
+        warnings.warn(f"no counters of an earlier start were taken up from {os.fspath(path)}: {error}", stacklevel=2)
+        return None
     if found:
         _process.recorder.loaded()
     return found

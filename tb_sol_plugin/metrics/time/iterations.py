@@ -317,6 +317,10 @@ def phase_times(capture: Capture, frame: pd.DataFrame) -> PhaseTimes:
 # -- over time --------------------------------------------------------------------------------------------------------
 
 
+STRETCH: Final = 100
+"""Iterations in which a change of step time is stated."""
+
+
 @dataclass(frozen=True)
 class Trend:
     """How step time changes over the iterations that count (`counted`).
@@ -332,6 +336,15 @@ class Trend:
     growing: bool
     stable: bool
     rows: Ints
+
+    @property
+    def stretch(self) -> int:
+        """Iterations that a trend is stated over: 100, or all there are."""
+        return int(min(STRETCH, max(self.rows[-1] - self.rows[0], 1))) if len(self.rows) else STRETCH
+
+    def over_stretch(self, ns_per_iteration: float) -> float:
+        """Returns the change of a slope over the stretch, never more than the whole step time."""
+        return max(ns_per_iteration * self.stretch, -self.level_ns)
 
 
 def counted(frame: pd.DataFrame) -> Mask:

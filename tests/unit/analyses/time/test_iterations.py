@@ -207,7 +207,7 @@ def test_restarts_and_gaps_are_told(tmp_path: Path) -> None:
 def test_a_lasting_rise_and_a_drift_are_told_apart(tmp_path: Path) -> None:
     # GIVEN steps that take 11 ms from iteration 45 on, steps that grow by 0.1 ms each, and steps that stay
     risen = report(opened(loop(range(100), time=lambda i: 10 * MS if i < 45 else 11 * MS), tmp_path / "a"))
-    grown = report(opened(loop(range(100), time=lambda i: 10 * MS + i * 100_000), tmp_path / "b"))
+    grown = report(opened(loop(range(120), time=lambda i: 10 * MS + i * 100_000), tmp_path / "b"))
     same = report(opened(loop(range(100)), tmp_path / "c"))
     fallen = report(opened(loop(range(100), time=lambda i: 10 * MS if i < 45 else 8 * MS), tmp_path / "d"))
     wild = report(opened(loop(range(30), time=lambda i: (i * 7 % 10 + 5) * MS), tmp_path / "e"))
@@ -220,6 +220,15 @@ def test_a_lasting_rise_and_a_drift_are_told_apart(tmp_path: Path) -> None:
     assert grown.facts["regression_iteration"] is None and grown.facts["trend_ns"] == pytest.approx(10 * MS, rel=1e-6)
     assert "every 100 iterations" in grown.headline
     assert same.facts["trend_ns"] == 0 and same.headline.endswith("; it is stable.")
+
+
+def test_no_trend_falls_by_more_than_a_step(tmp_path: Path) -> None:
+    # GIVEN thirty steps, each 0.3 ms shorter than the one before: in 100 iterations they would fall by 30 ms of 15
+    short = report(opened(loop(range(30), time=lambda i: 20 * MS - i * 300_000), tmp_path))
+    # THEN the trend is stated over the iterations there are, and is smaller than a step
+    trend, low, median = (float(short.facts[n]) for n in ("trend_ns", "trend_low_ns", "median_ns"))
+    assert -median <= low <= trend < 0 and trend == pytest.approx(-300_000 * 28, rel=0.08)
+    assert short.headline.endswith("iterations**.") and "falls by" in short.headline and "every 100" not in short.headline
 
 
 def test_what_the_recorder_cost_is_over_the_time_of_the_job(tmp_path: Path) -> None:

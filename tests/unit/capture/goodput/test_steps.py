@@ -320,6 +320,20 @@ def test_the_functions_use_the_recorder_of_the_process(clock, tmp_path):
         G.use_recorder(old)
 
 
+@pytest.mark.parametrize("content", ["", '{"format": "tb-sol-', "[]", '{"format": "another", "version": 1}'])
+def test_a_cut_file_of_counters_is_none_and_a_warning(tmp_path, content):
+    # GIVEN a file that ends early, or is another WHEN it is to be taken up THEN training goes on without it, and is told
+    (tmp_path / "m").write_text(content)
+    old = G.recorder()
+    try:
+        G.use_recorder(made(Clock()))
+        with pytest.warns(UserWarning, match="no counters of an earlier start"):
+            assert G.load_metrics(tmp_path / "m") is None
+        assert G.load_metrics(tmp_path / "absent") is False
+    finally:
+        G.use_recorder(old)
+
+
 def test_every_public_name_is_in_the_library_and_on_its_page():
 
     from tb_sol_plugin import capture
