@@ -372,6 +372,10 @@ class Cache:
         if self.directory is not None:
             self._drop(self.directory / key)
 
+    def grew(self, key: str) -> None:
+        """Measure an entry anew: something was added to it."""
+        _SIZES.pop(str(self.directory / key) if self.directory is not None else "", None)
+
     def _drop(self, folder: Path) -> None:
         _SIZES.pop(str(folder), None)
         self._mapped.pop(folder.name, None)

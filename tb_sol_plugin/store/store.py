@@ -16,6 +16,7 @@ import msgspec
 from tb_sol_plugin.errors import NotFound, StillLoading
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.redact import text
+from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import companion
 from tb_sol_plugin.store.names import Root, near
 from tb_sol_plugin.store.options import StoreOptions
@@ -168,7 +169,11 @@ class Store:
         """See `Loader.capture`; with the rows of device files and the SOL logs attached to it as they are now."""
         if self._partial_results is not None:
             self._after_its_reduction(recording, wait)
-        return self.loader.capture(recording, wait, self.book(recording), self._listing.runs.get(recording.run, ()))
+        from tb_sol_plugin.store.timelines import keep
+
+        found = self.loader.capture(recording, wait, self.book(recording), self._listing.runs.get(recording.run, ()))
+        keep(found, self.loader.cache, cache_key(recording))
+        return found
 
     def _after_its_reduction(self, recording: Recording, wait: float) -> None:
         """Wait for a file that is being read for its reduction: it is not read twice at once. StillLoading after `wait` seconds."""

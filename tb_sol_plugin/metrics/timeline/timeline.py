@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.timeline.counters import Series, series_of
 from tb_sol_plugin.metrics.timeline.events import Events, events_of
 from tb_sol_plugin.metrics.timeline.summary import Summary, summary_of
-from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arrange
+from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arrange, root_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.tables.pyramid import Items, Level, Pyramid, build
@@ -26,25 +26,44 @@ _FAR: Final = 20
 _NEARLY_ALL: Final = 0.9995
 
 
+KEPT: Final = ("timeline.kept",)
+"""Where a capture's memo has the place that its timeline is kept in, see `Keeper`."""
+
+
 @dataclass(frozen=True)
 class Stored:
-    """Lanes and levels as they are kept on disk. lane_counts: events per lane."""
+    """Tracks, lanes and levels as they are kept on disk; order and bounds as in `Arranged`. Tracks are without counters."""
 
+    tracks: list[Track]
     order: npt.NDArray[np.uint32]
-    lane_counts: Ints
+    bounds: Ints
     levels: tuple[Level, ...]
+
+
+class Keeper(Protocol):
+    """A place that keeps a timeline: `store.timelines`. root: label of the first track. events: how many there are."""
+
+    def load(self, root: str, events: int) -> Stored | None: ...
+
+    def save(self, root: str, stored: Stored) -> bool: ...
 
 
 class Timeline:
     """Tracks and lanes of one recording. Times are ns since its start, as in its tables.
 
-    stored: lanes and levels that were built before, None to build them.
+    keeper: where they may have been kept, and will be.
     """
 
-    def __init__(self, capture: Capture, stored: Stored | None = None) -> None:
+    def __init__(self, capture: Capture, keeper: Keeper | None = None) -> None:
         self.capture = capture
         self.events: Events = events_of(capture)
-        self.arranged: Arranged = arrange(capture, self.events)
+        self._root = root_of(capture)
+        stored = keeper.load(self._root, len(self.events)) if keeper is not None else None
+        self._keeper = keeper if stored is None else None
+        self.arranged: Arranged = (
+            arrange(capture, self.events) if stored is None else Arranged(stored.tracks, stored.order, stored.bounds)
+        )
+        self._own = len(self.arranged.tracks)
         self.series: list[Series] = series_of(capture)
         self._add_counters()
         self._lock = threading.Lock()
@@ -68,7 +87,14 @@ class Timeline:
             if self._levels is None:
                 start, duration = self.events.times(self.arranged.order)
                 self._levels = build(self.arranged.order, self.arranged.bounds, start, duration)
+                if self._keeper is not None:
+                    threading.Thread(target=self._keeper.save, args=(self._root, self._to_keep(self._levels)), daemon=True).start()
         return Pyramid(self.arranged.order, self.arranged.bounds, self._levels, self.events.times, self.span_ns)
+
+    def _to_keep(self, levels: tuple[Level, ...]) -> Stored:
+        """Returns what is kept: of the tracks those of events, which do not depend on what is attached to a recording."""
+        own = [replace(t, children=[c for c in t.children if c < self._own]) for t in self.tracks[: self._own]]
+        return Stored(own, self.arranged.order, self.arranged.bounds, levels)
 
     @property
     def top(self) -> int:
@@ -180,4 +206,4 @@ class Timeline:
 
 def timeline_of(capture: Capture) -> Timeline:
     """Returns the timeline of a recording, arranged once."""
-    return memo(capture, ("timeline",), lambda: Timeline(capture))
+    return memo(capture, ("timeline",), lambda: Timeline(capture, cast("Keeper | None", capture.memo.get(KEPT))))

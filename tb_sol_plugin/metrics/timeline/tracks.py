@@ -97,10 +97,15 @@ def arrange(capture: Capture, events: Events) -> Arranged:
     return _Builder(capture, events).made()
 
 
+def root_of(capture: Capture) -> str:
+    """Returns the label of the track that holds all others: the worker."""
+    return capture.worker or (f"rank {capture.facts.rank}" if capture.facts.rank is not None else "worker")
+
+
 class _Builder:
     def __init__(self, capture: Capture, events: Events) -> None:
         self.capture, self.events = capture, events
-        self.root = capture.worker or (f"rank {capture.facts.rank}" if capture.facts.rank is not None else "worker")
+        self.root = root_of(capture)
         self.tracks: list[Track] = []
         self.order: list[Ids] = []
         self.counts: list[Ints] = []

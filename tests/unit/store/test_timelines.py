@@ -1,0 +1,127 @@
+"""Lanes and levels of a timeline beside the cache entry: the same when read again; damaged, old or foreign ones are built anew."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from tb_sol_plugin import ingest
+from tb_sol_plugin.metrics.timeline import timeline as T
+from tb_sol_plugin.metrics.timeline.timeline import KEPT, Timeline, timeline_of
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.store import timelines
+from tb_sol_plugin.store.cache import Cache
+from tb_sol_plugin.store.timelines import KeptTimeline, keep
+from tests.support.trace_builder import TraceBuilder
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Cache, Capture]:
+    """A recording in a cache; of any size a timeline is kept."""
+    monkeypatch.setattr(timelines, "FEWEST", 1)
+    chance = random.Random(3)
+    t = TraceBuilder()
+    t.step(1, 0, 4_000_000)
+    for at in range(0, 200_000, 200):
+        t.op("outer", at, 150)
+        t.launch("gemm", at=at + 10, start=at + 70, duration=chance.randrange(20, 400), stream=7)
+    t.memory(400, 512, allocated=512, reserved=1_024)
+    capture = ingest.read(str(t.write(tmp_path / "w.1.pt.trace.json")))
+    cache = Cache(tmp_path / "cache")
+    assert cache.save("key", capture)
+    return cache, capture
+
+
+def saved(cache: Cache, capture: Capture) -> Timeline:
+    """The timeline of a capture, built and written."""
+    keep(capture, cache, "key")
+    shown = timeline_of(capture)
+    assert shown.pyramid.levels
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and thread.daemon:
+            thread.join(10)
+    assert (cache.directory / "key" / "timeline.json").exists()  # type: ignore[operator]
+    return shown
+
+
+def again(cache: Cache) -> tuple[Timeline, bool]:
+    """The timeline of the entry as another process opens it, and whether it was taken from there."""
+    capture = cache.load("key")
+    assert capture is not None
+    keep(capture, cache, "key")
+    stored = capture.memo[KEPT].load(T.root_of(capture), len(T.events_of(capture)))  # type: ignore[attr-defined]
+    return timeline_of(capture), stored is not None
+
+
+def same(a: Timeline, b: Timeline) -> None:
+    assert [msgspec.json.encode(t) for t in a.tracks] == [msgspec.json.encode(t) for t in b.tracks]
+    assert np.array_equal(a.arranged.order, b.arranged.order) and np.array_equal(a.arranged.bounds, b.arranged.bounds)
+    for one, other in zip(a.pyramid.levels, b.pyramid.levels, strict=True):
+        assert one.z == other.z and all(
+            np.array_equal(getattr(one, c), getattr(other, c)) for c in ("start", "end", "event", "first", "busy", "bounds")
+        )
+
+
+def test_what_was_kept_is_what_was_built(kept: tuple[Cache, Capture], monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a timeline that was built once WHEN it is opened again THEN nothing is arranged or merged, and all of it is the same
+    cache, capture = kept
+    built = saved(cache, capture)
+    monkeypatch.setattr(T, "arrange", lambda *_: pytest.fail("arranged again"))
+    monkeypatch.setattr(T, "build", lambda *_: pytest.fail("merged again"))
+    read, taken = again(cache)
+    assert taken
+    same(built, read)
+    # AND counters of what is attached now stand there once, as before
+    assert [t.path for t in read.tracks if t.kind == "counter"] == [t.path for t in built.tracks if t.kind == "counter"]
+
+
+@pytest.mark.parametrize("name", ["timeline.json", "lanes.arrow", "levels.arrow"])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "removed"])
+def test_a_damaged_file_is_built_again(kept: tuple[Cache, Capture], name: str, damage: str) -> None:
+    cache, capture = kept
+    built = saved(cache, capture)
+    path = cache.directory / "key" / name  # type: ignore[operator]
+    body = bytearray(path.read_bytes())
+    if damage == "flipped":
+        body[len(body) // 2] ^= 1
+    os.remove(path)
+    if damage != "removed":
+        path.write_bytes({"flipped": body, "cut": body[: len(body) // 2], "empty": b""}[damage])
+    # WHEN it is opened THEN it is built again, and equal
+    read, taken = again(cache)
+    assert not taken
+    same(built, read)
+
+
+def test_files_of_another_version_or_recording_are_not_taken(kept: tuple[Cache, Capture], monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, capture = kept
+    saved(cache, capture)
+    assert KeptTimeline(cache, "key").load("w", len(T.events_of(capture)) + 1) is None
+    assert cache.save("other", capture)
+    for name in ("timeline.json", "lanes.arrow", "levels.arrow"):
+        (cache.directory / "other" / name).write_bytes((cache.directory / "key" / name).read_bytes())  # type: ignore[operator]
+    assert KeptTimeline(cache, "other").load("w", len(T.events_of(capture))) is None
+    monkeypatch.setattr(timelines, "VERSION", T.VERSION + 1)
+    assert KeptTimeline(cache, "key").load("w", len(T.events_of(capture))) is None
+
+
+def test_paths_follow_the_name_that_the_worker_has_now(kept: tuple[Cache, Capture]) -> None:
+    cache, capture = kept
+    saved(cache, capture)
+    found = KeptTimeline(cache, "key").load("rank 7", len(T.events_of(capture)))
+    assert found is not None and found.tracks[0].label == "rank 7"
+    assert all(t.path == "rank 7" or t.path.startswith("rank 7/") for t in found.tracks)
+
+
+def test_without_an_entry_or_a_disk_nothing_is_kept(kept: tuple[Cache, Capture], tmp_path: Path) -> None:
+    _, capture = kept
+    for cache in (Cache(None), Cache(tmp_path / "empty")):
+        one = Timeline(capture, KeptTimeline(cache, "key"))
+        assert one.pyramid.levels
+        assert KeptTimeline(cache, "key").load("w", len(one.events)) is None
