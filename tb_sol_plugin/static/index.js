@@ -12649,25 +12649,36 @@ function Detail({ model }) {
 	});
 }
 function Around({ model, d }) {
+	const [all, setAll] = d$2(false);
+	const inner = all ? d.parents : d.parents.slice(0, LONG);
 	return /* @__PURE__ */ a("div", {
 		class: "tl-around",
 		children: [
-			d.parents.length > 0 && /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("h3", { children: "Inside of" }), /* @__PURE__ */ a("ol", {
-				class: "tl-chain",
-				children: [...d.parents].reverse().map((p) => /* @__PURE__ */ a("li", { children: [
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: "link code",
-						onClick: () => model.go(p),
-						children: p.name
-					}),
-					" ",
-					/* @__PURE__ */ a("span", {
-						class: "quiet",
-						children: human(p.duration_ns, "ns")
-					})
-				] }))
-			})] }),
+			d.parents.length > 0 && /* @__PURE__ */ a("div", { children: [
+				/* @__PURE__ */ a("h3", { children: "Inside of" }),
+				d.parents.length > LONG && /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "link",
+					onClick: () => setAll(!all),
+					children: all ? "Only the innermost" : `${d.parents.length - LONG} more around these`
+				}),
+				/* @__PURE__ */ a("ol", {
+					class: "tl-chain",
+					children: [...inner].reverse().map((p) => /* @__PURE__ */ a("li", { children: [
+						/* @__PURE__ */ a("button", {
+							type: "button",
+							class: "link code",
+							onClick: () => model.go(p),
+							children: p.name
+						}),
+						" ",
+						/* @__PURE__ */ a("span", {
+							class: "quiet",
+							children: human(p.duration_ns, "ns")
+						})
+					] }))
+				})
+			] }),
 			d.children.count > 0 && /* @__PURE__ */ a("div", { children: [
 				/* @__PURE__ */ a("h3", { children: ["Directly inside ", /* @__PURE__ */ a("span", {
 					class: "count",
@@ -15405,6 +15416,15 @@ function Plot({ model, height, onOpen }) {
 	A$1(() => {
 		if (surface.scroller && Math.abs(surface.scroller.scrollTop - model.scroll.peek()) > 1) surface.scroller.scrollTop = model.scroll.peek();
 	}, [model.scroll.value, model.shape.value]);
+	useSignalEffect(() => {
+		const found = model.detail.value;
+		const row = found && model.rowOf(found.track);
+		const el = surface.scroller;
+		if (!found || !row || !el || row.pinned || !row.lanes) return;
+		const top = laneTop(row, Math.min(found.lane, row.lanes - 1));
+		const room = el.clientHeight - model.shown.peek().pinnedHeight;
+		if (top < el.scrollTop || top + row.lane > el.scrollTop + room) el.scrollTop = Math.max(0, top - room / 2);
+	});
 	const parts = surface.parts();
 	const shown = model.shown.value;
 	return /* @__PURE__ */ a("div", {

@@ -50,12 +50,15 @@ export function Detail({ model }: { model: TimelineModel }): JSX.Element | null 
 }
 
 function Around({ model, d }: { model: TimelineModel; d: EventDetail }): JSX.Element {
+  const [all, setAll] = useState(false);
+  const inner = all ? d.parents : d.parents.slice(0, LONG);
   return (
     <div class="tl-around">
       {d.parents.length > 0 && (
         <div>
           <h3>Inside of</h3>
-          <ol class="tl-chain">{[...d.parents].reverse().map((p) => <li><button type="button" class="link code" onClick={() => model.go(p)}>{p.name}</button> <span class="quiet">{human(p.duration_ns, "ns")}</span></li>)}</ol>
+          {d.parents.length > LONG && <button type="button" class="link" onClick={() => setAll(!all)}>{all ? "Only the innermost" : `${d.parents.length - LONG} more around these`}</button>}
+          <ol class="tl-chain">{[...inner].reverse().map((p) => <li><button type="button" class="link code" onClick={() => model.go(p)}>{p.name}</button> <span class="quiet">{human(p.duration_ns, "ns")}</span></li>)}</ol>
         </div>
       )}
       {d.children.count > 0 && (

@@ -9,7 +9,7 @@ import { Painter, placed, type Scene, type Tokens } from "./draw";
 import { BAND, HeadPainter, OVERVIEW, partsOf, type Parts } from "./head";
 import type { Hover, TimelineModel } from "./model";
 import { drawLane, itemAt, PLAIN } from "./raster";
-import { laneAt, type Row, withBelow } from "./rows";
+import { laneAt, laneTop, type Row, withBelow } from "./rows";
 import type { Slices } from "./tile";
 import { Tree } from "./tree";
 import { lengthOf, levelOf, type Span, timeOf, topOf, xOf } from "./viewport";
@@ -283,6 +283,17 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
   }, []);
 
   useEffect(() => { if (surface.scroller && Math.abs(surface.scroller.scrollTop - model.scroll.peek()) > 1) surface.scroller.scrollTop = model.scroll.peek(); }, [model.scroll.value, model.shape.value]);
+
+  // what was selected elsewhere, by a link, a key or the search, is scrolled to
+  useSignalEffect(() => {
+    const found = model.detail.value;
+    const row = found && model.rowOf(found.track);
+    const el = surface.scroller;
+    if (!found || !row || !el || row.pinned || !row.lanes) return;
+    const top = laneTop(row, Math.min(found.lane, row.lanes - 1));
+    const room = el.clientHeight - model.shown.peek().pinnedHeight;
+    if (top < el.scrollTop || top + row.lane > el.scrollTop + room) el.scrollTop = Math.max(0, top - room / 2);
+  });
 
   const parts = surface.parts();
   const shown = model.shown.value;
