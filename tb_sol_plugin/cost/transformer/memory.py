@@ -117,9 +117,18 @@ PRESETS: Final[dict[str, Model]] = {
     "llama-7b": Model(hidden=4096, layers=32, vocab=32000, ffn=11008, heads=32),
     "llama-13b": Model(hidden=5120, layers=40, vocab=32000, ffn=13824, heads=40),
     "llama-70b": Model(hidden=8192, layers=80, vocab=32000, ffn=28672, heads=64, kv_heads=8),
+    "llama3-8b": Model(hidden=4096, layers=32, vocab=128256, ffn=14336, heads=32, kv_heads=8),
+    "llama3-70b": Model(hidden=8192, layers=80, vocab=128256, ffn=28672, heads=64, kv_heads=8),
+    "llama3-405b": Model(hidden=16384, layers=126, vocab=128256, ffn=53248, heads=128, kv_heads=8),
+    "mistral-7b": Model(hidden=4096, layers=32, vocab=32000, ffn=14336, heads=32, kv_heads=8),
+    "mixtral-8x7b": Model(hidden=4096, layers=32, vocab=32000, ffn=14336, heads=32, kv_heads=8, experts=8),
     "gpt3-175b": Model(hidden=12288, layers=96, vocab=51200, ffn=49152, heads=96, gated=False, rms_norm=False, tied=True),
 }
-"""Published sizes; the vocabulary of GPT-3 as padded for tensor parallel training."""
+"""Published sizes; the vocabulary of GPT-3 as padded for tensor parallel training.
+
+Sources: Touvron et al. 2023 (LLaMA, Llama 2 70B); Llama team 2024, table 3 (Llama 3); Jiang et al. 2023 and 2024 (Mistral 7B, Mixtral 8x7B);
+Brown et al. 2020 (GPT-3).
+"""
 
 
 # -- Bytes per parameter ---------------------------------------------------------------------------------------------

@@ -441,7 +441,9 @@ class TrainingQuery(Query, kw_only=True, frozen=True):
     head_placement: own: on the last stage, over tp; all: on every stage, over tp; all_full: whole on every rank
     """
 
-    preset: Literal["", "llama-7b", "llama-13b", "llama-70b", "gpt3-175b"] = ""
+    preset: Literal[
+        "", "llama-7b", "llama-13b", "llama-70b", "llama3-8b", "llama3-70b", "llama3-405b", "mistral-7b", "mixtral-8x7b", "gpt3-175b"
+    ] = ""  # fmt: skip
     hidden: int | None = None
     layers: int | None = None
     vocab: int | None = None

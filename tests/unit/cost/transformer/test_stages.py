@@ -27,6 +27,32 @@ def test_sizes_of_the_presets():
     assert round(PRESETS["gpt3-175b"].parameters / GB) == 175
 
 
+PUBLISHED = {
+    "llama3-8b": 8_030_261_248, "llama3-70b": 70_553_706_496, "llama3-405b": 405_853_388_800, "mistral-7b": 7_241_732_096,
+    "mixtral-8x7b": 46_702_792_704,
+}  # fmt: skip
+
+
+def test_presets_have_the_parameters_of_the_published_weights():
+    assert {name: PRESETS[name].parameters for name in PUBLISHED} == PUBLISHED
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_presets_are_as_large_as_the_models_that_a_library_builds(name):
+    # GIVEN a configuration of those sizes WHEN another library builds the model without memory THEN it has as many parameters
+    torch = pytest.importorskip("torch", reason="builds the model")
+    transformers = pytest.importorskip("transformers", reason="knows the architecture")
+    m = PRESETS[name]
+    kind, more = ("MixtralConfig", {"num_local_experts": m.experts}) if m.experts else ("LlamaConfig", {})
+    config = getattr(transformers, kind)(
+        hidden_size=m.hidden, num_hidden_layers=2, num_attention_heads=m.heads, num_key_value_heads=m.kv_heads, intermediate_size=m.ffn,
+        vocab_size=m.vocab, tie_word_embeddings=False, **more,
+    )  # fmt: skip
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    assert sum(p.numel() for p in model.parameters()) == replace(m, layers=2).parameters
+
+
 def test_gpt3_by_the_closed_form_of_the_literature():
     # Narayanan et al. 2021, section 3.2: P = 12 L h² (1 + 13/(12 h) + (V + s)/(12 L h)), with biases (9 h a layer) and positions (s h),
     # which the model here has not; it has the final norm (2 h), which theirs has not
