@@ -126,8 +126,8 @@ PRESETS: Final[dict[str, Model]] = {
 }
 """Published sizes; the vocabulary of GPT-3 as padded for tensor parallel training.
 
-Sources: Touvron et al. 2023 (LLaMA, Llama 2 70B); Llama team 2024, table 3 (Llama 3); Jiang et al. 2023 and 2024 (Mistral 7B, Mixtral 8x7B);
-Brown et al. 2020 (GPT-3).
+Sources: Touvron et al. 2023 (LLaMA, Llama 2 70B); Llama team 2024, table 3 (Llama 3); Jiang et al. 2023 and 2024 (Mistral 7B, Mixtral
+8x7B); Brown et al. 2020 (GPT-3).
 """
 
 
