@@ -430,3 +430,23 @@ def test_the_view_is_saved_as_a_trace_file(serve: Server, view: Callable[..., An
     written = [e for e in found if e["ph"] == "X"]
     assert event["name"] in {e["name"] for e in written} and path
     assert all(e["ts"] < high + 0.002 and e["ts"] + e["dur"] >= low - 0.002 for e in written)
+
+
+def test_a_finding_shows_its_stretch_and_leads_to_the_timeline(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a finding with its rows WHEN its page opens THEN a small timeline is drawn with its spans marked
+    report = serve.api(f"analysis/findings?run={RUN}")[1]
+    rules = [f["rule"] for s in report["sections"] if s["kind"] == "findings" for f in s["findings"] if f.get("rows")]  # type: ignore[attr-defined]
+    v = view()
+    v.open(serve.home + hash_of(v="1", page="findings", run=RUN, **{"q.rule": rules[0]}))
+    v.frame().wait_for_selector(".tl-small[data-ready]")
+    v.frame().wait_for_function(QUIET.replace(".tl[data-ready]", ".tl-small[data-ready]"))
+    marked = model(v, "highlight")
+    low, high = window(v)
+    assert marked and any(low <= a and b <= high for a, b, _ in marked)
+    # AND its link opens that stretch, the proof selected
+    v.frame().locator(".tl-small a", has_text="Open in the timeline").click()
+    v.frame().wait_for_selector(".tl:not(.tl-small)[data-ready]")
+    shown(v)
+    area = model(v, "area.peek()")
+    assert [area["start"], area["end"]] == marked[0][:2]
+    assert window(v) == pytest.approx((low, high), abs=2)
