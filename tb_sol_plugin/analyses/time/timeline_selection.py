@@ -157,14 +157,14 @@ def _values(chosen: Selection, gaps: pd.DataFrame) -> dict[str, Scalar]:
         **(known if streams else dict.fromkeys(known)),
         "start_ns": chosen.begin,
         "duration_ns": length,
-        "events": len(chosen.event),
-        "host_busy_ns": chosen.host_busy_ns if chosen.on_host.any() or not streams else None,
+        "events": sum(chosen.counts.values()),
+        "host_busy_ns": chosen.host_busy_ns if chosen.has_host or not streams else None,
     }
 
 
 def _headline(capture: Capture, chosen: Selection, values: dict[str, Scalar]) -> str:
     length, busy = int(values["duration_ns"] or 0), values["device_busy_ns"]
-    text = f"**{human(length, 'ns')}** with {human(len(chosen.event), 'count')} events"
+    text = f"**{human(length, 'ns')}** with {human(sum(chosen.counts.values()), 'count')} events"
     if not isinstance(busy, int):
         return text + "."
     return f"{text}: the {device_word(capture)} is busy for {human(busy / length, 'ratio')} of it."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Final, Literal
 
@@ -21,6 +21,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.pyramid import Items
 
 GroupBy = Literal["name", "category", "track"]
 MOST_GAPS: Final = 20
@@ -28,7 +29,7 @@ MOST_GAPS: Final = 20
 
 @dataclass(frozen=True)
 class Selection:
-    """Events of some tracks that are in `[begin, end)`, by track, lane, start.
+    """Events of some tracks that are in `[begin, end)`, by track, lane, start; gathered when they are asked for.
 
     event: ids. track: of each. start, duration: whole, ns. first, last: cut to the window, or whole where `clip` is off.
     """
@@ -37,11 +38,70 @@ class Selection:
     begin: int
     end: int
     tracks: tuple[int, ...]
-    event: npt.NDArray[np.uint32]
-    track: Ints
-    start: Ints
-    duration: Ints
     clip: bool
+
+    @cached_property
+    def _parts(self) -> list[tuple[int, Items]]:
+        out = []
+        for track in self.tracks:
+            one = self.timeline.tracks[track]
+            lanes = [self._lane(lane) for lane in range(one.first_lane, one.first_lane + one.lanes)]
+            out += [(track, items) for items in lanes if len(items)]
+        return out
+
+    def _lane(self, lane: int) -> Items:
+        return self.timeline.pyramid.events(lane, self.begin, self.end)
+
+    @cached_property
+    def event(self) -> npt.NDArray[np.uint32]:
+        return np.concatenate([np.zeros(0, np.uint32), *(items.event for _, items in self._parts)])
+
+    @cached_property
+    def start(self) -> Ints:
+        return np.concatenate([np.zeros(0, np.int64), *(items.start for _, items in self._parts)])
+
+    @cached_property
+    def duration(self) -> Ints:
+        return np.concatenate([np.zeros(0, np.int64), *(items.busy for _, items in self._parts)])
+
+    @cached_property
+    def track(self) -> Ints:
+        return np.repeat(np.array([t for t, _ in self._parts], np.int64), [len(items) for _, items in self._parts])
+
+    @cached_property
+    def counts(self) -> dict[int, int]:
+        """Events of each chosen track; those of the whole recording need no look at them."""
+        arranged = self.timeline.arranged
+        if self.begin <= 0 and self.end >= self.timeline.span_ns and len(arranged.order):
+            ends = arranged.bounds[1:][np.diff(arranged.bounds) > 0] - 1
+            if int(self.timeline.events.times(arranged.order[ends])[0].max()) < self.end:  # else one of no length at the very end
+                return {t: self.timeline.tracks[t].events for t in self.tracks}
+        out = dict.fromkeys(self.tracks, 0)
+        for track, items in self._parts:
+            out[track] += len(items)
+        return out
+
+    @property
+    def has_host(self) -> bool:
+        """Whether an event of a thread is in it."""
+        return any(count and self.timeline.tracks[t].kind == "thread" for t, count in self.counts.items())
+
+    @cached_property
+    def _device(self) -> Selection:
+        """The chosen streams alone: without the host's events, of which there are many more."""
+        return replace(self, tracks=tuple(t for t in self.tracks if self.timeline.tracks[t].kind == "stream"))
+
+    def _covered(self, track: int) -> iv.Spans:
+        """Returns the time in which a track is busy. What nests inside of host events adds nothing to their outermost ones."""
+        one = self.timeline.tracks[track]
+        if one.kind == "thread":
+            of, start, end = self.timeline.outermost
+            mine = (of == track) & (start < self.end) & (end > self.begin)
+            start, end = start[mine], end[mine]
+        else:
+            found = [self._lane(lane) for lane in range(one.first_lane, one.first_lane + one.lanes)]
+            start, end = (np.concatenate([np.zeros(0, np.int64), *(getattr(items, c) for items in found)]) for c in ("start", "end"))
+        return iv.union(*(np.clip(edge, self.begin, self.end) if self.clip else edge for edge in (start, end)))
 
     @cached_property
     def first(self) -> Ints:
@@ -71,15 +131,17 @@ class Selection:
     @cached_property
     def device_layers(self) -> breakdown.Layers:
         """Unions of device time in the window by class; over all devices of the chosen tracks."""
-        rows = self.event[self.on_device] - np.uint32(self.timeline.events.base("device"))
+        one = self._device
+        rows = one.event - np.uint32(self.timeline.events.base("device"))
         kind = breakdown.classes(self.timeline.capture)[rows]
-        first, last = self.first[self.on_device], self.last[self.on_device]
+        first, last = one.first, one.last
         return breakdown.Layers(*(iv.union(first[kind == k], last[kind == k]) for k in range(len(breakdown.CLASSES))))
 
     @cached_property
     def host_busy_ns(self) -> int:
         """Time in which any chosen thread is inside an event."""
-        return iv.length(iv.union(self.first[self.on_host], self.last[self.on_host]))
+        found = [self._covered(t) for t in self.tracks if self.timeline.tracks[t].kind == "thread"]
+        return iv.length(iv.union(*(np.concatenate([np.zeros(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))))
 
     @cached_property
     def self_ns(self) -> Ints:
@@ -155,10 +217,9 @@ class Selection:
         """Returns one row per chosen track: events, union of their time, its share of the window."""
         rows = []
         for track in self.tracks:
-            here = self.track == track
-            busy = iv.length(iv.union(self.first[here], self.last[here]))
+            busy = iv.length(self._covered(track))
             one = self.timeline.tracks[track]
-            rows.append((track, one.path, one.kind, int(here.sum()), busy, busy / max(self.end - self.begin, 1)))
+            rows.append((track, one.path, one.kind, self.counts[track], busy, busy / max(self.end - self.begin, 1)))
         return pd.DataFrame(rows, columns=["track", "path", "kind", "events", "busy_ns", "busy_share"])
 
     def gaps(self) -> pd.DataFrame:
@@ -166,13 +227,14 @@ class Selection:
         found: list[tuple[int, Ints, Ints]] = []
         device = self.timeline.capture.device["device"].to_numpy()
         base = self.timeline.events.base("device")
-        of = device[self.event[self.on_device] - np.uint32(base)]
+        one = self._device
+        of = device[one.event - np.uint32(base)]
         for number in sorted({self.timeline.tracks[t].device for t in self.tracks if self.timeline.tracks[t].kind == "stream"}):
             mine = of == number
-            busy = iv.union(self.first[self.on_device][mine], self.last[self.on_device][mine])
+            busy = iv.union(one.first[mine], one.last[mine])
             found.append((number, *iv.gaps(iv.clip(busy, self.begin, self.end), self.begin, self.end)))
-        start, end = (np.concatenate([np.zeros(0, np.int64), *(one[k] for one in found)]) for k in (1, 2))
-        number_of = np.repeat(np.array([one[0] for one in found], np.int64), [len(one[1]) for one in found])
+        start, end = (np.concatenate([np.zeros(0, np.int64), *(spans[k] for spans in found)]) for k in (1, 2))
+        number_of = np.repeat(np.array([spans[0] for spans in found], np.int64), [len(spans[1]) for spans in found])
         best = np.lexsort((start, start - end))[:MOST_GAPS]
         gaps = zip(number_of[best].tolist(), start[best].tolist(), end[best].tolist(), strict=True)
         rows = [(d, a, b - a, *self._host_over((a + b) // 2)) for d, a, b in gaps]
@@ -207,18 +269,7 @@ class Selection:
 def select(timeline: Timeline, begin: int, end: int, tracks: Sequence[int], *, clip: bool = True) -> Selection:
     """Returns the events of some tracks in `[begin, end)`; of a group those of all tracks inside it."""
     chosen = tuple(dict.fromkeys(t for track in tracks for t in timeline.below(track)))
-    pyramid = timeline.pyramid
-    parts = []
-    for track in chosen:
-        one = timeline.tracks[track]
-        lanes = [pyramid.events(lane, begin, end) for lane in range(one.first_lane, one.first_lane + one.lanes)]
-        parts += [(track, items) for items in lanes if len(items)]
-    event, start, busy = (
-        np.concatenate([np.zeros(0, kind), *(getattr(items, column) for _, items in parts)])
-        for column, kind in (("event", np.uint32), ("start", np.int64), ("busy", np.int64))
-    )
-    of = np.repeat(np.array([t for t, _ in parts], np.int64), [len(items) for _, items in parts])
-    return Selection(timeline, begin, end, chosen, event, of, start, busy, clip)
+    return Selection(timeline, begin, end, chosen, clip)
 
 
 def everything(timeline: Timeline) -> list[int]:

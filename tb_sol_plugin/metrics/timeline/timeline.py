@@ -107,6 +107,18 @@ class Timeline:
         return [pyramid.window(lane, z, begin, end) for lane in range(one.first_lane, one.first_lane + one.lanes)]
 
     @cached_property
+    def outermost(self) -> tuple[Ints, Ints, Ints]:
+        """Returns (track, start, end) of the host events inside of no other, and of those that end after what encloses them.
+
+        The time that they cover is that of all host events: every other one lies within one of them.
+        """
+        host = self.capture.host
+        rows = np.flatnonzero((host["parent"].to_numpy() < 0) | host["clipped"].to_numpy())
+        ids = (rows + self.events.base("host")).astype(np.uint32)
+        start, duration = self.events.times(ids)
+        return (self.located(ids)[0] if len(ids) else rows), start, start + duration
+
+    @cached_property
     def overflow(self) -> int:
         """Events that overlap another one of their track without lying inside it: host events that end after what encloses them, and
         device events in a lane below the first.

@@ -216,6 +216,7 @@ def test_groups_of_any_window_are_those_of_plain_loops(tmp_path: Path, clip: boo
         t.op("middle", at + 200, 2_500)
         t.launch("gemm", at=at + 400, start=at + 1_000, duration=2_200)
         t.op("inner", at + 1_500, 700)
+    t.op("late", 3_400, 450)  # ends after the one it begins inside of
     one = timeline_of(ingest.read(str(t.write(tmp_path / "a.json"))))
     host = one.capture.host
     start, end = host["start_ns"].tolist(), (host["start_ns"] + host["duration_ns"]).tolist()
@@ -233,8 +234,12 @@ def test_groups_of_any_window_are_those_of_plain_loops(tmp_path: Path, clip: boo
                 for j, above in enumerate(parent):
                     if above == i and (not clip or (start[j] < high and end[j] > low)):
                         x, y = cut(start[j], end[j])
-                        own -= y - x
+                        own -= max(min(y, last) - x, 0)
                 found = want.setdefault(name[i], [0, 0, 0, 10**9, 0])
                 found[:] = [found[0] + 1, found[1] + last - first, found[2] + own, min(found[3], last - first), max(found[4], last - first)]
             rows = {one.events.names.text[g]: r for g, *r in got[["group", "count", "total_ns", "self_ns", "min_ns", "max_ns"]].values.tolist()}
             assert {k: v for k, v in rows.items() if k != "gemm"} == want, (low, high)
+            # AND a thread is busy in every ns that one of its events covers
+            busy = select(one, low, high, everything(one), clip=True).busy().set_index("kind")["busy_ns"]["thread"]
+            covered = {ns for a, b in zip(start, end, strict=True) for ns in range(max(a, low) // 50, -(-min(b, high) // 50))}
+            assert busy == 50 * len(covered), (low, high)
