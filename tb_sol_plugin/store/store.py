@@ -16,7 +16,6 @@ import msgspec
 from tb_sol_plugin.errors import NotFound, StillLoading
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.redact import text
-from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.join import companion
 from tb_sol_plugin.store.names import Root, near
 from tb_sol_plugin.store.options import StoreOptions
@@ -169,6 +168,7 @@ class Store:
         """See `Loader.capture`; with the rows of device files and the SOL logs attached to it as they are now."""
         if self._partial_results is not None:
             self._after_its_reduction(recording, wait)
+        from tb_sol_plugin.store.cache import cache_key
         from tb_sol_plugin.store.timelines import keep
 
         found = self.loader.capture(recording, wait, self.book(recording), self._listing.runs.get(recording.run, ()))

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Track, TrackKind } from "../../src/api/timeline";
 import { plan } from "../../src/sections/timeline/loader";
+import { trackOf } from "../../src/sections/timeline/place";
 import { laneAt, laneTop, rangesOf, rowAt, rowsOf, visible, withBelow, type Arrangement } from "../../src/sections/timeline/rows";
 
 const track = (n: number, parent: number, kind: TrackKind, label: string, more: Partial<Track> = {}, path = label): Track => ({
@@ -33,6 +34,13 @@ describe("rows", () => {
     expect(pinned.map((r) => r.track.label)).toEqual(["GPU 0", "stream 7"]);
     expect(rows.map((r) => r.track.label)).toEqual(["python", "main", "idle"]);
     expect(pinnedHeight).toBe(52 + 5);
+  });
+
+  test("GIVEN a path of another worker WHEN one worker is shown THEN it is the same row of this one", () => {
+    expect(trackOf(tracks, "rank0/GPU 0/stream 7")?.track).toBe(2);
+    expect(trackOf(tracks, "rank5/GPU 0/stream 7")?.track).toBe(2);
+    expect(trackOf(tracks, "rank5/GPU 1/stream 7")).toBeNull();
+    expect(trackOf([...tracks, track(6, -1, "worker", "rank1")], "rank5/GPU 0/stream 7")).toBeNull();
   });
 
   test("GIVEN nine workers WHEN laid out THEN they open as summaries", () => {

@@ -45,7 +45,10 @@ Verdict: TypeAlias = Literal["fits", "tight", "too large"]
 TIGHT: Final = 0.1
 """Share of a device's memory that should be left for what the formulas do not hold."""
 DEFAULT_DEVICE: Final = "H100_SXM"
-CALLED: Final[dict[str, str]] = {"llama-7b": "LLaMA-7B", "llama-13b": "LLaMA-13B", "llama-70b": "LLaMA-70B", "gpt3-175b": "GPT-3 175B"}
+CALLED: Final[dict[str, str]] = {
+    "llama-7b": "LLaMA-7B", "llama-13b": "LLaMA-13B", "llama-70b": "LLaMA-70B", "llama3-8b": "Llama 3 8B", "llama3-70b": "Llama 3 70B",
+    "llama3-405b": "Llama 3 405B", "mistral-7b": "Mistral 7B", "mixtral-8x7b": "Mixtral 8x7B", "gpt3-175b": "GPT-3 175B",
+}  # fmt: skip
 """Presets as a person calls them."""
 LARGEST: Final = 1 << 53
 """Bytes on one device beyond which nothing is computed: whole numbers stay whole on the way to a browser."""

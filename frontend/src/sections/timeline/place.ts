@@ -47,8 +47,14 @@ export function readArrangement(keys: Readonly<Record<string, string>>): Arrange
   return { pinned: list("pin"), hidden: list("hide"), toggled: list("open"), find: "", layout: layout === "worker" || layout === "compact" ? (layout as Layout) : "" };
 }
 
-/** The track of a path; with `near`, one of the same end of the path where there is none: another worker's, another process number. */
-export const trackOf = (tracks: readonly Track[], path: string): Track | null => tracks.find((t) => t.path === path) ?? null;
+const belowWorker = (path: string): string => path.slice(path.indexOf("/") + 1);
+
+/** The track of a path. Where one worker is shown and the path is another worker's, the same row of this one: a selection follows from rank to rank. */
+export function trackOf(tracks: readonly Track[], path: string): Track | null {
+  const exact = tracks.find((t) => t.path === path);
+  if (exact || !path.includes("/") || tracks.filter((t) => t.parent < 0).length !== 1) return exact ?? null;
+  return tracks.find((t) => t.parent >= 0 && belowWorker(t.path) === belowWorker(path)) ?? null;
+}
 
 /** Adds a path to a list, or takes it out. */
 export const toggled = (list: readonly string[], path: string): string[] => (list.includes(path) ? list.filter((p) => p !== path) : [...list, path]);

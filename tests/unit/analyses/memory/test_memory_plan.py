@@ -320,3 +320,12 @@ def test_an_analysis_of_recordings_needs_one() -> None:
     with pytest.raises(BadQuery) as error:
         sol.analyze("kernels")
     assert error.value.field == "path" and get("memory_plan").without_recording is not None
+
+
+def test_every_preset_has_a_plan_and_a_name():
+    from tb_sol_plugin.analyses.memory.memory_plan_tables import CALLED
+    from tb_sol_plugin.cost.transformer.memory import PRESETS
+
+    assert set(CALLED) == set(PRESETS)
+    for name in PRESETS:
+        assert CALLED[name] in plan(preset=name).sections[0].values.values() or any(CALLED[name] in str(s) for s in plan(preset=name).sections)
