@@ -12001,8 +12001,13 @@ function readArrangement(keys) {
 		layout: layout === "worker" || layout === "compact" ? layout : ""
 	};
 }
-/** The track of a path; with `near`, one of the same end of the path where there is none: another worker's, another process number. */
-var trackOf$1 = (tracks, path) => tracks.find((t) => t.path === path) ?? null;
+var belowWorker = (path) => path.slice(path.indexOf("/") + 1);
+/** The track of a path. Where one worker is shown and the path is another worker's, the same row of this one: a selection follows from rank to rank. */
+function trackOf$1(tracks, path) {
+	const exact = tracks.find((t) => t.path === path);
+	if (exact || !path.includes("/") || tracks.filter((t) => t.parent < 0).length !== 1) return exact ?? null;
+	return tracks.find((t) => t.parent >= 0 && belowWorker(t.path) === belowWorker(path)) ?? null;
+}
 /** Adds a path to a list, or takes it out. */
 var toggled = (list, path) => list.includes(path) ? list.filter((p) => p !== path) : [...list, path];
 var THIN = 9;
