@@ -21,13 +21,17 @@ _ARGUMENT = msgspec.json.Decoder(dict[str, object])
 
 @dataclass(frozen=True)
 class Series:
-    """Values over time: from each time on, until the next. label: of what. device: id, -1 the host or none. time_ns ascending."""
+    """Values over time: from each time on, until the next. label: of what. device: id, -1 the host or none. time_ns ascending.
+
+    source: device type and id of memory, or the name of a counter of the file.
+    """
 
     label: str
     unit: str
     device: int
     time_ns: Ints
     value: Floats
+    source: tuple[int, int] | str = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def _memory(capture: Capture) -> list[Series]:
             known = value >= 0
             if known.any() and value[known].any():
                 time = table["time_ns"].to_numpy()[rows[known]]
-                out.append(Series(f"{where} {word}", "B", -1 if type_ == _CPU else number, time, value[known]))
+                out.append(Series(f"{where} {word}", "B", -1 if type_ == _CPU else number, time, value[known], (type_, number)))
     return out
 
 
@@ -89,7 +93,7 @@ def _samples(capture: Capture) -> list[Series]:
         return []
     rows = rows[np.argsort(table["time_ns"].to_numpy()[rows], kind="stable")]
     text = arrays.coded(table["args"])
-    parsed = {code: _values(str(text.categories[code])) for code in np.unique(text.codes[rows]).tolist() if code >= 0}
+    parsed = {code: values_of(str(text.categories[code])) for code in np.unique(text.codes[rows]).tolist() if code >= 0}
     names, time = arrays.coded(table["name"]), table["time_ns"].to_numpy()
     found: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
     for row, name, code in zip(rows.tolist(), names.codes[rows].tolist(), text.codes[rows].tolist(), strict=True):
@@ -101,12 +105,12 @@ def _samples(capture: Capture) -> list[Series]:
             times.append(int(time[row]))
             values.append(value)
     return [
-        Series(name if key in ("value", name) else f"{name} {key}".strip(), "", -1, np.array(times, np.int64), np.array(values))
+        Series(name if key in ("value", name) else f"{name} {key}".strip(), "", -1, np.array(times, np.int64), np.array(values), name)
         for (name, key), (times, values) in found.items()
     ]
 
 
-def _values(text: str) -> dict[str, float]:
+def values_of(text: str) -> dict[str, float]:
     """Returns the numbers among the arguments of a counter sample."""
     try:
         found = _ARGUMENT.decode(text)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tb_sol_plugin.metrics.timeline.counters import values_of
 from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.tables import arrays
@@ -112,7 +113,7 @@ def _head(timeline: Timeline, window: Window, fingerprint: str) -> str:
     """Returns the text up to the first event: what the recording says of itself, and what is written of it."""
     facts = timeline.capture.facts
     head: dict[str, Any] = dict(facts.metadata)
-    head.update({name: int(value) if value.isdigit() else value for name, value in facts.versions.items()})
+    head.update({name: int(value) if _is_whole(value) else value for name, value in facts.versions.items()})
     head.update({name: int(value) for name, value in facts.flags.items() if value is not None})
     head["deviceProperties"] = [
         {
@@ -140,7 +141,12 @@ def _capability(text: str | None) -> dict[str, int]:
 
 def _number(text: str) -> str:
     """Returns the JSON of an id that was a number or a text."""
-    return text if text.lstrip("-").isdigit() and len(text) < 18 and str(int(text)) == text else json.dumps(text)
+    return text if _is_whole(text) and str(int(text)) == text else json.dumps(text)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text is a whole number of a size that every reader knows exactly; `²` and `--5` are none."""
+    return len(text) < 18 and text.isascii() and text.removeprefix("-").isdigit()
 
 
 def _time(ns: int) -> str:
@@ -216,9 +222,9 @@ class _Writer:
             for at in range(0, len(rows), _BLOCK):
                 yield make(rows[at : at + _BLOCK], name)
         yield self._instants(chosen.get("instants", np.zeros(0, np.int64)))
-        if not self.timeline.series or any(self.timeline.tracks[t].series >= 0 for t in self.window.tracks):
-            yield self._memory()
-            yield self._counters()
+        sources = self._sources()
+        yield self._memory(sources)
+        yield self._counters(sources)
         if self.window.flows:
             yield from self._flows()
 
@@ -374,6 +380,12 @@ class _Writer:
     def _at(self, thread: int) -> str:
         return f'"pid": {self.pid[thread]}, "tid": {self.tid[thread]}' if 0 <= thread < len(self.pid) else '"pid": 0, "tid": 0'
 
+    def _sources(self) -> set[tuple[int, int] | str] | None:
+        """Returns which memory and counters are written: those of the chosen tracks; None all, as where every counter is chosen."""
+        series = self.timeline.series
+        chosen = {self.timeline.tracks[t].series for t in self.window.tracks} - {-1}
+        return None if len(chosen) == len(series) else {series[i].source for i in chosen}
+
     def _with_before(self, time: Ints, group: Ints) -> Ints:
         """Returns rows inside the window, and the last one before it of each group."""
         inside = np.flatnonzero((time >= self.window.start_ns) & (time < self.window.end_ns))
@@ -382,12 +394,17 @@ class _Writer:
         last = before[np.append(group[before][1:] != group[before][:-1], True)] if len(before) else before
         return np.sort(np.concatenate((last, inside)))
 
-    def _memory(self) -> list[str]:
+    def _memory(self, sources: set[tuple[int, int] | str] | None) -> list[str]:
         table = self.capture.tables["memory"]
         if not len(table):
             return []
-        device, number = (table[c].to_numpy() for c in ("device_type", "device_id"))
-        rows = self._with_before(table["time_ns"].to_numpy(), device * 1_000 + number)
+        known = (table[c].to_numpy() >= 0 for c in ("total_allocated", "total_reserved"))  # without a total it is no value before
+        kinds = np.column_stack([*(table[c].to_numpy() for c in ("device_type", "device_id")), *known]).astype(np.int64)
+        distinct, group = np.unique(kinds, axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        mine = np.array([sources is None or (int(kind), int(number)) in sources for kind, number, *_ in distinct])
+        written = np.flatnonzero(mine[group])
+        rows = written[self._with_before(table["time_ns"].to_numpy()[written], group[written])]
         names = ("time_ns", "thread", "device_type", "device_id", "address", "bytes", "total_allocated", "total_reserved")
         out = []
         for ns, thread, kind, device_id, address, size, allocated, reserved in zip(
@@ -400,12 +417,19 @@ class _Writer:
             out.append(f'{{{what}, "args": {{{args}}}}}')
         return out
 
-    def _counters(self) -> list[str]:
+    def _counters(self, sources: set[tuple[int, int] | str] | None) -> list[str]:
         table = self.capture.tables["instants"]
         samples = np.flatnonzero(arrays.where(table["phase"], lambda phase: phase == "C")) if len(table) else np.zeros(0, np.int64)
         if not len(samples):
             return []
-        group = np.asarray(arrays.coded(table["name"]).codes)[samples].astype(np.int64)
+        names = _plain(table, "name", samples)
+        if sources is not None:
+            mine = np.array([name in sources for name in names], np.bool_)
+            samples, names = samples[mine], [name for name in names if name in sources]
+        keys = {text: tuple(values_of(text)) for text in set(_plain(table, "args", samples))}
+        place: dict[tuple[str, tuple[str, ...]], int] = {}  # a sample can hold some of the values of its counter
+        both_of = zip(names, _plain(table, "args", samples), strict=True)
+        group = np.array([place.setdefault((name, keys[text]), len(place)) for name, text in both_of], np.int64)
         rows = samples[self._with_before(table["time_ns"].to_numpy()[samples], group)]
         thread, time = (table[c].to_numpy()[rows].tolist() for c in ("thread", "time_ns"))
         both = zip(_quoted(table, "name", rows), _plain(table, "args", rows), thread, time, strict=True)
@@ -455,7 +479,7 @@ class _Writer:
 
 
 def _place(text: str) -> int:
-    return int(text) if text.lstrip("-").isdigit() else -1
+    return int(text) if _is_whole(text) else -1
 
 
 def _meta(what: str, pid: str, tid: str, key: str, value: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -166,6 +167,12 @@ def test_bytes_are_packed_only_when_asked_for(client: FlaskClient) -> None:
         ("flows", {"kind": "guess"}, "kind"),
         ("flows", {"events": "x:1"}, "events"),
         ("", {"color": "red"}, "color"),
+        ("export", {"start_ns": 10, "end_ns": 5}, "end_ns"),
+        ("export", {"start_ns": "soon"}, "start_ns"),
+        ("export", {"tracks": "0-99999"}, "tracks"),
+        ("export", {"clip": "perhaps"}, "clip"),
+        ("export", {"worker": ["rank0", "rank1"]}, "worker"),
+        ("export", {"color": "red"}, "color"),
     ],
 )
 def test_bad_requests_name_the_parameter(client: FlaskClient, path: str, query: dict[str, object], field: str) -> None:
@@ -192,6 +199,28 @@ def test_an_event_by_its_place_and_its_neighbours(client: FlaskClient) -> None:
     )
     assert [p["name"] for p in by_id["parents"]] == ["ProfilerStep#1"]
     assert by_id["links"][0] == {"analysis": "operators", "query": {"find": "aten::op3"}, "label": "Operator"}
+
+
+def test_a_window_is_a_trace_file(client: FlaskClient) -> None:
+    # GIVEN a stream, and what is listed of it in a window
+    stream = tracks(client, "stream")[0]
+    asked = {"start_ns": 100_000, "end_ns": 200_000}
+    listed = get(client, "/events", track=stream["track"], limit=1_000, **asked)["events"]
+    query = {"run": "job", "worker": "rank0", "wait": 20, "tracks": stream["track"], **asked}
+    # WHEN exported THEN the body itself is gzip, with a name to save it under
+    reply = client.get("/api/v1/timeline/export", query_string=query, headers={"Accept-Encoding": "gzip"})
+    assert (reply.status_code, reply.mimetype) == (200, "application/gzip") and "Content-Encoding" not in reply.headers
+    assert reply.headers["Content-Disposition"].startswith('attachment; filename="rank0')
+    assert reply.headers["Content-Disposition"].endswith('.pt.trace.json.gz"')
+    made = json.loads(gzip.decompress(reply.data))
+    # AND holds the same events at the same times, the window and the fingerprint
+    written = sorted((round(e["ts"] * 1000), round(e["dur"] * 1000)) for e in made["traceEvents"] if e["ph"] == "X")
+    assert written == sorted((e["start_ns"], e["duration_ns"]) for e in listed) and written
+    assert "100000-200000" in made["exported_window"] and get(client, "")["fingerprint"] in made["exported_from"]
+    # AND one that begins earlier is cut where that is asked for
+    cut = client.get("/api/v1/timeline/export", query_string={**query, "clip": 1})
+    ends = [(e["ts"], e["ts"] + e["dur"]) for e in json.loads(gzip.decompress(cut.data))["traceEvents"] if e["ph"] == "X"]
+    assert min(a for a, _ in ends) >= 100 and max(b for _, b in ends) <= 200.0005
 
 
 def test_search_goes_on_in_both_directions(client: FlaskClient) -> None:

@@ -111,6 +111,40 @@ def test_links_have_both_ends_inside(tmp_path: Path) -> None:
     assert not [e for e in events(b"".join(export(shown, Window(0, 10_000, tracks, flows=False)))) if e["ph"] in "sf"]
 
 
+def test_ids_and_versions_that_look_like_numbers_come_back(tmp_path: Path) -> None:
+    # GIVEN ids and versions of characters that count as digits but are no numbers WHEN exported THEN they are the texts that they were
+    t = TraceBuilder(header={"schemaVersion": "²"})
+    for at, odd in enumerate(("²", "--5", "-", "٣", "007", "9" * 30)):
+        t.add({"ph": "X", "cat": "cpu_op", "name": f"op{at}", "pid": odd, "tid": odd, "ts": at, "dur": 1, "args": {}})
+    shown = timeline_of(ingest.read(str(t.write(tmp_path / "a.pt.trace.json"))))
+    back = again(shown, whole(shown), tmp_path)
+    pd.testing.assert_frame_equal(plain(shown.capture, "host"), plain(back.capture, "host"))
+    assert lanes(shown) == lanes(back) and back.capture.facts.versions == shown.capture.facts.versions
+
+
+def test_counters_have_the_value_before_and_only_those_chosen(tmp_path: Path) -> None:
+    # GIVEN a counter whose samples hold one of two values in turn, another counter, and memory whose last row has no total
+    t = TraceBuilder()
+    t.op("aten::mm", 0, 5_000)
+    for at, (name, key, value) in enumerate((("queue", "a", 1), ("queue", "b", 2), ("power", "W", 3), ("queue", "a", 4))):
+        t.add({"ph": "C", "name": name, "pid": 0, "tid": 0, "ts": t.ts(1_000 * at), "args": {key: value}})
+    t.memory(1_000, 512, allocated=512, reserved=1_024)
+    t.memory(2_000, 256, allocated=None, reserved=None)
+    shown = timeline_of(ingest.read(str(t.write(tmp_path / "a.pt.trace.json"))))
+
+    def written(chosen: list[int]) -> list[dict[str, Any]]:
+        return [e["args"] for e in events(b"".join(export(shown, Window(2_500, 9_000, chosen)))) if e["ph"] in "Ci"]
+
+    # WHEN a window after most of them is exported THEN each value has what it was before
+    found = written(all_tracks(shown))
+    assert {"a": 1} in found and {"b": 2} in found and {"W": 3} in found and {"a": 4} in found
+    assert 512 in [one.get("Total Allocated") for one in found]
+    # AND of one chosen counter only its own samples
+    counters = {t.label: i for i, t in enumerate(shown.tracks) if t.kind == "counter"}
+    assert written([counters["power W"]]) == [{"W": 3}]
+    assert {one["Device Type"] for one in written([counters["memory allocated"]])} == {1}
+
+
 def test_overlapping_events_of_a_stream_can_stand_apart(tmp_path: Path) -> None:
     # GIVEN two kernels of stream 7 that overlap in part WHEN split THEN the second is on a named thread of its own, for viewers that drop it
     shown = made(tmp_path)
