@@ -324,9 +324,8 @@ def _timeline_pieces(options: argparse.Namespace) -> Iterable[bytes]:
     end = X.EVERYTHING[1] if options.end is None else options.end
     if end < begin:
         raise BadQuery("the window ends before it begins", hint="give --end at or after --start", field="end")
-    tracks = named_tracks(shown, options.tracks) if options.tracks else X.all_tracks(shown)
-    below = [i for track in tracks for i in (shown.below(track) or [track])]
-    return X.export(shown, X.Window(begin, end, below, not options.no_flows, options.clip, options.split_overlaps))
+    tracks = X.rows_of(shown, named_tracks(shown, options.tracks) if options.tracks else None)
+    return X.export(shown, X.Window(begin, end, tracks, not options.no_flows, options.clip, options.split_overlaps))
 
 
 def _replace_file(path: str, pieces: Iterable[bytes]) -> None:

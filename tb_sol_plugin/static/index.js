@@ -12031,6 +12031,12 @@ function childrenOf(tracks) {
 	}
 	return out;
 }
+/** A track and all it stands in, from itself up. */
+function chainOf(track, tracks) {
+	const out = [];
+	for (let at = track; at; at = at.parent >= 0 ? tracks[at.parent] : null) out.push(at);
+	return out;
+}
 /** Whether a track is open before anyone touched it. More than eight workers open as summaries. */
 function openAtFirst(t, workers) {
 	if (t.kind === "worker") return workers <= MOST_WORKERS$1;
@@ -12108,10 +12114,7 @@ function rowsOf(tracks, how) {
 		hidden: tracks.filter((t) => hidden.has(t.path)).length
 	};
 }
-function above(t, tracks, among) {
-	for (let at = t.parent; at >= 0; at = tracks[at].parent) if (among.has(tracks[at].path)) return true;
-	return false;
-}
+var above = (t, tracks, among) => chainOf(t, tracks).some((one) => one !== t && among.has(one.path));
 /** Devices of all workers under each other, then their processes: one row of each worker beside the others. */
 function acrossWorkers(children) {
 	const roots = children.get(-1) ?? [];
@@ -13506,6 +13509,7 @@ function patternOf(text) {
 		const plain = text.toLowerCase();
 		return {
 			test: (name) => name.toLowerCase().includes(plain),
+			plain: true,
 			wrong: ""
 		};
 	}
@@ -13513,11 +13517,13 @@ function patternOf(text) {
 		const expression = new RegExp(found[1], "i");
 		return {
 			test: (name) => expression.test(name),
+			plain: false,
 			wrong: ""
 		};
 	} catch {
 		return {
 			test: () => false,
+			plain: false,
 			wrong: `${text} is no regular expression`
 		};
 	}
@@ -13535,8 +13541,7 @@ var NO_SEARCH = {
 	text: "",
 	wrong: "",
 	found: null,
-	hits: null,
-	waiting: false
+	hits: null
 };
 var RETRY = 300;
 /** px of the canvas that an event is given when it is looked at from afar. */
@@ -13591,6 +13596,9 @@ var TimelineModel = class {
 		start: 0,
 		end: Math.max(this.shape.value?.span_ns ?? 1, 1)
 	}));
+	/** of the first worker: what stands in the head */
+	steps = O(() => this.shape.value?.steps.filter((s) => s.worker === 0) ?? []);
+	phases = O(() => this.shape.value?.phases.filter((p) => p.worker === 0) ?? []);
 	/** last moment of each worker */
 	ends = O(() => {
 		const out = [];
@@ -13605,7 +13613,6 @@ var TimelineModel = class {
 	askEvent = new AbortController();
 	asked = new AbortController();
 	askHover = new AbortController();
-	timer = 0;
 	wrote = "";
 	/** where the last search went on from */
 	from = null;
@@ -13632,7 +13639,6 @@ var TimelineModel = class {
 		this.asked.abort();
 		this.askHover.abort();
 		this.loader?.stop();
-		window.clearTimeout(this.timer);
 		for (const end of this.undo) end();
 	}
 	async load() {
@@ -13772,7 +13778,10 @@ var TimelineModel = class {
 	only(paths) {
 		const tracks = this.tracks.peek();
 		const keep = /* @__PURE__ */ new Set();
-		for (const path of paths) for (let at = trackOf$1(tracks, path); at; at = at.parent >= 0 ? tracks[at.parent] : null) keep.add(at.track);
+		for (const path of paths) {
+			const found = trackOf$1(tracks, path);
+			if (found) for (const t of chainOf(found, tracks)) keep.add(t.track);
+		}
 		const workers = childrenOf(tracks).get(-1)?.length ?? 1;
 		const hidden = keep.size ? tracks.filter((t) => !keep.has(t.track)).map((t) => t.path) : [];
 		const opened = tracks.filter((t) => keep.has(t.track) && !openAtFirst(t, workers)).map((t) => t.path);
@@ -13852,12 +13861,13 @@ var TimelineModel = class {
 	trackAt(path) {
 		return trackOf$1(this.tracks.peek(), path);
 	}
-	select(event, how = "push") {
+	/** known: all of that event, where it is here already. */
+	select(event, how = "push", known) {
 		this.compared.value = [];
 		this.write({ ev: event ? eventText(event) : "" }, how);
-		this.fetchEvent(event, false);
+		this.fetchEvent(event, false, known);
 	}
-	async fetchEvent(event, look) {
+	async fetchEvent(event, look, known) {
 		this.askEvent.abort();
 		const stop = (this.askEvent = new AbortController()).signal;
 		this.selected.value = event;
@@ -13872,7 +13882,7 @@ var TimelineModel = class {
 		});
 		this.reveal(track);
 		try {
-			const found = await getEvent(this.at, {
+			const found = known ?? await getEvent(this.at, {
 				track: track.track,
 				start_ns: event.start,
 				duration_ns: event.duration
@@ -13913,12 +13923,11 @@ var TimelineModel = class {
 				track: item.track.track,
 				event: item.event
 			}, stop);
-			this.detail.value = found;
 			this.select({
 				path: item.track.path,
 				start: found.start_ns,
 				duration: found.duration_ns
-			});
+			}, "push", found);
 		} catch (error) {
 			if (!stop.aborted) this.failed(error);
 		}
@@ -14067,11 +14076,10 @@ var TimelineModel = class {
 			...part
 		};
 		this.arrangement.value = next;
-		const list = (paths) => paths.map((p) => p.replace(/[\\,]/g, "\\$&")).join(",");
 		this.write({
-			pin: list(next.pinned),
-			hide: list(next.hidden),
-			open: list(next.toggled),
+			pin: joinList(next.pinned),
+			hide: joinList(next.hidden),
+			open: joinList(next.toggled),
 			lay: next.layout
 		}, "quiet");
 	}
@@ -14109,8 +14117,7 @@ var TimelineModel = class {
 		const tracks = this.tracks.peek();
 		const how = this.arrangement.peek();
 		const workers = tracks.filter((t) => t.parent < 0).length;
-		const chain = [];
-		for (let at = track; at; at = at.parent >= 0 ? tracks[at.parent] : null) chain.push(at);
+		const chain = chainOf(track, tracks);
 		const closed = chain.filter((t) => openAtFirst(t, workers) === how.toggled.includes(t.path));
 		const hidden = chain.some((t) => how.hidden.includes(t.path));
 		if (!closed.length && !hidden) return;
@@ -14135,22 +14142,19 @@ var TimelineModel = class {
 			return;
 		}
 		const names = this.names.peek();
-		const plain = !/^\/.+\/$/s.test(text);
 		const pattern = patternOf(text);
 		const few = names.text.length <= MOST_SEARCHED;
 		const ids = few ? matching(names, pattern) : [];
-		const wrong = pattern.wrong || (!plain && (!few || ids.length > 2e3) ? `${few ? "more than 2,000 names match" : "too many names for a regular expression"}: search for plain text` : "");
+		const wrong = pattern.wrong || (!pattern.plain && (!few || ids.length > 2e3) ? `${few ? "more than 2,000 names match" : "too many names for a regular expression"}: search for plain text` : "");
 		this.search.value = {
 			text,
 			wrong,
 			found: few && names.text.length ? new Set(ids) : null,
-			hits: null,
-			waiting: !wrong
+			hits: null
 		};
 		if (wrong || few && names.text.length && !ids.length) {
 			this.search.value = {
 				...this.search.peek(),
-				waiting: false,
 				hits: wrong ? null : {
 					total: 0,
 					tracks: [],
@@ -14163,16 +14167,14 @@ var TimelineModel = class {
 		const hits = await this.hits({}, stop);
 		if (hits && !stop.aborted) this.search.value = {
 			...this.search.peek(),
-			hits,
-			waiting: false
+			hits
 		};
 	}
 	async hits(query, stop) {
 		const { text, found } = this.search.peek();
-		const plain = !/^\/.+\/$/s.test(text);
 		try {
 			return await getHits(this.at, {
-				...plain ? { text } : { names: [...found ?? []].join(",") },
+				...patternOf(text).plain ? { text } : { names: [...found ?? []].join(",") },
 				limit: 1,
 				...query
 			}, stop);
@@ -14180,7 +14182,6 @@ var TimelineModel = class {
 			if (stop.aborted) return null;
 			this.search.value = {
 				...this.search.peek(),
-				waiting: false,
 				wrong: error instanceof ApiError ? error.message : "the search failed"
 			};
 			return null;
@@ -14206,12 +14207,9 @@ var TimelineModel = class {
 		this.from = hit.start_ns;
 		this.go(hit);
 	}
-	/** Tracks of an area for the server: numbers within the worker of the report; "" for all. */
+	/** Numbers of the rows that an area names; none for all. */
 	tracksOf(area) {
 		return area.paths.flatMap((p) => this.trackAt(p)?.track ?? []);
-	}
-	hasDevices() {
-		return this.tracks.peek().some((t) => t.kind === "device" && t.events > 0);
 	}
 	groups() {
 		return this.tracks.peek().filter((t) => isGroup(t) && t.events > 0);
@@ -15106,10 +15104,10 @@ var QUIET = {
 };
 /** Colors of the categories of a timeline: those of the other pages for device work. */
 function paintFor(categories) {
-	const which = dark.value ? 1 : 0;
-	return paintOf(categories.map((c) => QUIET[c.name]?.[which] ?? token(c.color)), token("surface"), dark.value);
+	return paintOf(categories.map(fillOf), token("surface"), dark.value);
 }
-var fillOf = (category) => QUIET[category.name]?.[dark.value ? 1 : 0] ?? themed(token(category.color));
+/** The fill of a category. */
+var fillOf = (category) => QUIET[category.name]?.[dark.value ? 1 : 0] ?? token(category.color);
 /** Links of an event itself; of what lies inside of it, a few with the longest latencies. */
 var drawnFlows = (d) => {
 	const own = d.flows.filter((f) => [f.source, f.target].some((e) => e.event === d.event && e.track === d.track));
@@ -15138,8 +15136,7 @@ var Surface = class {
 		this.compact = compact;
 	}
 	parts() {
-		const shape = this.model.shape.peek();
-		return partsOf(shape?.steps.filter((s) => s.worker === 0) ?? [], shape?.phases.filter((p) => p.worker === 0) ?? [], this.compact);
+		return partsOf(this.model.steps.peek(), this.model.phases.peek(), this.compact);
 	}
 	/** Fills of the categories. */
 	fills() {
@@ -15204,8 +15201,8 @@ var Surface = class {
 			cache: model.cache,
 			paint,
 			tokens,
-			steps: shape.steps.filter((s) => s.worker === 0),
-			phases: shape.phases.filter((p) => p.worker === 0),
+			steps: model.steps.peek(),
+			phases: model.phases.peek(),
 			groups: overviewRows(model),
 			marks: model.marks.peek(),
 			density: model.search.peek().hits?.histogram ?? null,
@@ -15293,7 +15290,7 @@ var Surface = class {
 				found: model.search.peek().found
 			},
 			letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null,
-			steps: this.compact ? [] : shape.steps.filter((s) => s.worker === 0),
+			steps: this.compact ? [] : model.steps.peek(),
 			marks: model.marks.peek(),
 			highlight: model.highlight,
 			area: area && {
@@ -15683,11 +15680,10 @@ function headMove(surface, event) {
 function bandAt(surface, x, y) {
 	const { model } = surface;
 	const parts = surface.parts();
-	const shape = model.shape.peek();
 	const time = timeOf(x, model.window.peek(), model.width.peek());
 	const holds = (s) => s.start_ns <= time && time < s.end_ns;
 	if (parts.steps && y >= parts.steps[0] && y < parts.steps[1]) {
-		const found = shape?.steps.find((s) => s.worker === 0 && holds(s));
+		const found = model.steps.peek().find(holds);
 		return found ? {
 			start: found.start_ns,
 			end: found.end_ns
@@ -15695,7 +15691,7 @@ function bandAt(surface, x, y) {
 	}
 	if (parts.phases && y >= parts.phases[0]) {
 		const depth = Math.floor((y - parts.phases[0]) / 17);
-		const found = shape?.phases.find((p) => p.worker === 0 && p.depth === depth && holds(p));
+		const found = model.phases.peek().find((p) => p.depth === depth && holds(p));
 		return found ? {
 			start: found.start_ns,
 			end: found.end_ns

@@ -17,7 +17,7 @@ from flask import Blueprint, Response, request
 from tb_sol_plugin.errors import BadQuery, Changed, NotFound
 from tb_sol_plugin.metrics.timeline import counters, find, links
 from tb_sol_plugin.metrics.timeline.detail import detail
-from tb_sol_plugin.metrics.timeline.export import EVERYTHING, Window, all_tracks
+from tb_sol_plugin.metrics.timeline.export import EVERYTHING, Window, rows_of
 from tb_sol_plugin.metrics.timeline.export import export as write
 from tb_sol_plugin.metrics.timeline.phases import bands
 from tb_sol_plugin.metrics.timeline.summary import NOTHING
@@ -400,11 +400,10 @@ def export() -> Response:
     begin, end = (_whole("start_ns", *EVERYTHING, EVERYTHING[0]), _whole("end_ns", *EVERYTHING, EVERYTHING[1]))
     if end < begin:
         raise BadQuery("the window ends before it begins", hint="give end_ns at or after start_ns", field="end_ns")
-    asked = _tracks(w, w.track_count)
-    tracks = all_tracks(one) if asked is None else [i for track in asked for i in (one.below(track) or [track])]
     window = Window(
-        begin, end, tracks, flows=_switch("flows", True), clip=_switch("clip", False), split_overlaps=_switch("split_overlaps", False)
-    )
+        begin, end, rows_of(one, _tracks(w, w.track_count)),
+        flows=_switch("flows", True), clip=_switch("clip", False), split_overlaps=_switch("split_overlaps", False),
+    )  # fmt: skip
     response = Response(write(one, window, seen.fingerprint), mimetype="application/gzip", headers={"Cache-Control": "no-store"})
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{one.capture.worker or 'worker'}.{one.capture.span or 'timeline'}")[:100]
     response.headers["Content-Disposition"] = f'attachment; filename="{name}.pt.trace.json.gz"'

@@ -1,5 +1,5 @@
 // The only file that talks to the server. Every address is relative: path prefixes and proxies work by that.
-import type { EventDetail, EventPage, Flows, Hits, Names, TimelineShape } from "./timeline";
+import type { EventDetail, EventPage, Hits, Names, TimelineShape } from "./timeline";
 import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, TablePage, Unavailable } from "./types";
 
 /** What a recording is addressed by; empty parts are left out. */
@@ -125,7 +125,6 @@ export const getTimelineNames = (at: Places, fp: string, signal?: AbortSignal): 
 export const getEvent = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<EventDetail> => get<EventDetail>(timelineAddress("event", at, query), signal);
 export const getEvents = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<EventPage> => get<EventPage>(timelineAddress("events", at, query), signal);
 export const getHits = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Hits> => get<Hits>(timelineAddress("search", at, query), signal);
-export const getFlows = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Flows> => get<Flows>(timelineAddress("flows", at, query), signal);
 
 async function bytes(url: string, init: RequestInit): Promise<ArrayBuffer> {
   const reply = await reach(url, init);

@@ -146,8 +146,3 @@ export interface Hits {
   histogram: number[];
   hits: TimelineEvent[];
 }
-
-export interface Flows {
-  flows: Flow[];
-  total: number;
-}

@@ -7,6 +7,7 @@ are those of the recording. What overlaps the window is written whole, unless it
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.timeline.counters import values_of
 from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
+from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
 
@@ -85,12 +87,15 @@ def all_tracks(timeline: Timeline) -> list[int]:
     return [i for i, t in enumerate(timeline.tracks) if t.lanes or t.series >= 0]
 
 
+def rows_of(timeline: Timeline, tracks: Sequence[int] | None) -> list[int]:
+    """Returns the tracks that hold what some tracks stand for: of a worker, process or device those inside of it. None: all."""
+    return all_tracks(timeline) if tracks is None else [i for track in tracks for i in (timeline.below(track) or [track])]
+
+
 class _Packer:
     """Compresses as it goes."""
 
     def __init__(self) -> None:
-        import io
-
         self._out = io.BytesIO()
         self._gzip = gzip.GzipFile(fileobj=self._out, mode="wb", compresslevel=1, mtime=0)
 
@@ -324,7 +329,7 @@ class _Writer:
             if column != "bytes" or not any(mtia):
                 arguments.numbers(device[column].to_numpy()[rows], key)
         if any(mtia):  # its recorder says `size` of a copy, which is told by its direction
-            copies = np.array(mtia) & (device["kind"].to_numpy()[rows] == 1)
+            copies = np.array(mtia) & (device["kind"].to_numpy()[rows] == S.MEMCPY)
             arguments.numbers(np.where(copies, -1, size), "bytes")
             arguments.numbers(np.where(copies, size, -1), "size")
             directions = _quoted(device, "direction", rows)

@@ -118,11 +118,6 @@ class Selection:
         return self.last - self.first
 
     @cached_property
-    def on_device(self) -> Mask:
-        base = self.timeline.events.base("device")
-        return (self.event >= base) & (self.event < base + self.timeline.events.counts[1])
-
-    @cached_property
     def on_host(self) -> Mask:
         return self.event < self.timeline.events.base("device")
 

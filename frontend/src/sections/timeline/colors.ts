@@ -48,7 +48,6 @@ export function paintOf(fills: readonly string[], background: string, dark: bool
   return { fills, inks: fills.map(inkOn), pixels, bright, faded, edge, background: pixel(ground) };
 }
 
-export const levelOf = (busy: number): number => busy >> 4;
 export const shadeOf = (paint: Paint, category: number, busy: number): number => paint.pixels[category * LEVELS + (busy >> 4)]!;
 
 /** Relative luminance of a color (WCAG 2). */

@@ -3,12 +3,13 @@ import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import * as api from "../../api/client";
 import type { EventDetail, Hits, TimelineShape, Track } from "../../api/timeline";
 import type { TimelineSection } from "../../api/types";
+import { joinList } from "../../state/lists";
 import { changeTimeline, view as address, type How } from "../../state/view";
 import { TileCache } from "./cache";
 import { Loader, type Wanted } from "./loader";
 import { matching, MOST_IDS, MOST_SEARCHED, NameTable, NO_NAMES, patternOf } from "./names";
 import { type Area, areaText, eventText, type EventPlace, readArea, readArrangement, readEvent, readMarks, readSpan, spanText, toggled, trackOf } from "./place";
-import { type Arrangement, childrenOf, isGroup, openAtFirst, type Row, rowsOf } from "./rows";
+import { type Arrangement, chainOf, childrenOf, isGroup, openAtFirst, type Row, rowsOf } from "./rows";
 import { around, inside, lengthOf, moved, Places, type Span, topOf, zoomed } from "./viewport";
 
 /** What the pointer is over: an item of a lane in the tiles that are here. */
@@ -31,11 +32,11 @@ export interface Search {
   wrong: string;
   /** names that match, null without a search */
   found: ReadonlySet<number> | null;
+  /** null while they are being counted */
   hits: Hits | null;
-  waiting: boolean;
 }
 
-const NO_SEARCH: Search = { text: "", wrong: "", found: null, hits: null, waiting: false };
+const NO_SEARCH: Search = { text: "", wrong: "", found: null, hits: null };
 const RETRY = 300;
 /** px of the canvas that an event is given when it is looked at from afar. */
 const LOOK = 0.25;
@@ -73,6 +74,9 @@ export class TimelineModel {
   readonly shown = computed(() => rowsOf(this.tracks.value, this.arrangement.value));
   readonly all = computed<Span>(() => ({ start: 0, end: Math.max(this.shape.value?.span_ns ?? 1, 1) }));
 
+  /** of the first worker: what stands in the head */
+  readonly steps = computed(() => this.shape.value?.steps.filter((s) => s.worker === 0) ?? []);
+  readonly phases = computed(() => this.shape.value?.phases.filter((p) => p.worker === 0) ?? []);
   /** last moment of each worker */
   readonly ends = computed(() => {
     const out: number[] = [];
@@ -88,7 +92,6 @@ export class TimelineModel {
   private askEvent = new AbortController();
   private asked = new AbortController();
   private askHover = new AbortController();
-  private timer = 0;
   private wrote = "";
   /** where the last search went on from */
   private from: number | null = null;
@@ -114,7 +117,6 @@ export class TimelineModel {
     this.asked.abort();
     this.askHover.abort();
     this.loader?.stop();
-    window.clearTimeout(this.timer);
     for (const end of this.undo) end();
   }
 
@@ -246,7 +248,8 @@ export class TimelineModel {
     const tracks = this.tracks.peek();
     const keep = new Set<number>();
     for (const path of paths) {
-      for (let at = trackOf(tracks, path); at; at = at.parent >= 0 ? tracks[at.parent]! : null) keep.add(at.track);
+      const found = trackOf(tracks, path);
+      if (found) for (const t of chainOf(found, tracks)) keep.add(t.track);
     }
     const children = childrenOf(tracks);
     const workers = children.get(-1)?.length ?? 1;
@@ -336,13 +339,14 @@ export class TimelineModel {
     return trackOf(this.tracks.peek(), path);
   }
 
-  select(event: EventPlace | null, how: How = "push"): void {
+  /** known: all of that event, where it is here already. */
+  select(event: EventPlace | null, how: How = "push", known?: EventDetail): void {
     this.compared.value = [];
     this.write({ ev: event ? eventText(event) : "" }, how);
-    void this.fetchEvent(event, false);
+    void this.fetchEvent(event, false, known);
   }
 
-  private async fetchEvent(event: EventPlace | null, look: boolean): Promise<void> {
+  private async fetchEvent(event: EventPlace | null, look: boolean, known?: EventDetail): Promise<void> {
     this.askEvent.abort();
     const stop = (this.askEvent = new AbortController()).signal;
     this.selected.value = event;
@@ -354,7 +358,7 @@ export class TimelineModel {
     if (look) this.look({ start: event.start, end: event.start + event.duration });
     this.reveal(track);
     try {
-      const found = await api.getEvent(this.at, { track: track.track, start_ns: event.start, duration_ns: event.duration }, stop);
+      const found = known ?? (await api.getEvent(this.at, { track: track.track, start_ns: event.start, duration_ns: event.duration }, stop));
       if (stop.aborted) return;
       batch(() => {
         this.detail.value = found;
@@ -379,8 +383,7 @@ export class TimelineModel {
     const stop = (this.askEvent = new AbortController()).signal;
     try {
       const found = await api.getEvent(this.at, { track: item.track.track, event: item.event }, stop);
-      this.detail.value = found;
-      this.select({ path: item.track.path, start: found.start_ns, duration: found.duration_ns });
+      this.select({ path: item.track.path, start: found.start_ns, duration: found.duration_ns }, "push", found);
     } catch (error) {
       if (!stop.aborted) this.failed(error);
     }
@@ -490,8 +493,7 @@ export class TimelineModel {
   private arrange(part: Partial<Arrangement>): void {
     const next = { ...this.arrangement.peek(), ...part };
     this.arrangement.value = next;
-    const list = (paths: readonly string[]): string => paths.map((p) => p.replace(/[\\,]/g, "\\$&")).join(",");
-    this.write({ pin: list(next.pinned), hide: list(next.hidden), open: list(next.toggled), lay: next.layout }, "quiet");
+    this.write({ pin: joinList(next.pinned), hide: joinList(next.hidden), open: joinList(next.toggled), lay: next.layout }, "quiet");
   }
 
   toggle(track: Track): void {
@@ -532,8 +534,7 @@ export class TimelineModel {
     const tracks = this.tracks.peek();
     const how = this.arrangement.peek();
     const workers = tracks.filter((t) => t.parent < 0).length;
-    const chain: Track[] = [];
-    for (let at: Track | null = track; at; at = at.parent >= 0 ? tracks[at.parent]! : null) chain.push(at);
+    const chain = chainOf(track, tracks);
     const closed = chain.filter((t) => openAtFirst(t, workers) === how.toggled.includes(t.path));
     const hidden = chain.some((t) => how.hidden.includes(t.path));
     if (!closed.length && !hidden) return;
@@ -559,28 +560,26 @@ export class TimelineModel {
       return;
     }
     const names = this.names.peek();
-    const plain = !/^\/.+\/$/s.test(text);
     const pattern = patternOf(text);
     const few = names.text.length <= MOST_SEARCHED;
     const ids = few ? matching(names, pattern) : [];
-    const wrong = pattern.wrong || (!plain && (!few || ids.length > MOST_IDS) ? `${few ? "more than 2,000 names match" : "too many names for a regular expression"}: search for plain text` : "");
-    this.search.value = { text, wrong, found: few && names.text.length ? new Set(ids) : null, hits: null, waiting: !wrong };
+    const wrong = pattern.wrong || (!pattern.plain && (!few || ids.length > MOST_IDS) ? `${few ? "more than 2,000 names match" : "too many names for a regular expression"}: search for plain text` : "");
+    this.search.value = { text, wrong, found: few && names.text.length ? new Set(ids) : null, hits: null };
     if (wrong || (few && names.text.length && !ids.length)) {
-      this.search.value = { ...this.search.peek(), waiting: false, hits: wrong ? null : { total: 0, tracks: [], histogram: [], hits: [] } };
+      this.search.value = { ...this.search.peek(), hits: wrong ? null : { total: 0, tracks: [], histogram: [], hits: [] } };
       return;
     }
     const hits = await this.hits({}, stop);
-    if (hits && !stop.aborted) this.search.value = { ...this.search.peek(), hits, waiting: false };
+    if (hits && !stop.aborted) this.search.value = { ...this.search.peek(), hits };
   }
 
   private async hits(query: Record<string, string | number>, stop: AbortSignal): Promise<Hits | null> {
     const { text, found } = this.search.peek();
-    const plain = !/^\/.+\/$/s.test(text);
     try {
-      return await api.getHits(this.at, { ...(plain ? { text } : { names: [...(found ?? [])].join(",") }), limit: 1, ...query }, stop);
+      return await api.getHits(this.at, { ...(patternOf(text).plain ? { text } : { names: [...(found ?? [])].join(",") }), limit: 1, ...query }, stop);
     } catch (error) {
       if (stop.aborted) return null;
-      this.search.value = { ...this.search.peek(), waiting: false, wrong: error instanceof api.ApiError ? error.message : "the search failed" };
+      this.search.value = { ...this.search.peek(), wrong: error instanceof api.ApiError ? error.message : "the search failed" };
       return null;
     }
   }
@@ -600,13 +599,9 @@ export class TimelineModel {
     this.go(hit);
   }
 
-  /** Tracks of an area for the server: numbers within the worker of the report; "" for all. */
+  /** Numbers of the rows that an area names; none for all. */
   tracksOf(area: Area): number[] {
     return area.paths.flatMap((p) => this.trackAt(p)?.track ?? []);
-  }
-
-  hasDevices(): boolean {
-    return this.tracks.peek().some((t) => t.kind === "device" && t.events > 0);
   }
 
   groups(): Track[] {

@@ -25,6 +25,8 @@ export const categoryOf = (categories: Uint8Array, name: number): number => cate
 
 export interface Pattern {
   test: (name: string) => boolean;
+  /** plain text, not a regular expression */
+  plain: boolean;
   /** why a pattern is none, "" where it is one */
   wrong: string;
 }
@@ -34,13 +36,13 @@ export function patternOf(text: string): Pattern {
   const found = /^\/(.+)\/$/s.exec(text);
   if (!found) {
     const plain = text.toLowerCase();
-    return { test: (name) => name.toLowerCase().includes(plain), wrong: "" };
+    return { test: (name) => name.toLowerCase().includes(plain), plain: true, wrong: "" };
   }
   try {
     const expression = new RegExp(found[1]!, "i");
-    return { test: (name) => expression.test(name), wrong: "" };
+    return { test: (name) => expression.test(name), plain: false, wrong: "" };
   } catch {
-    return { test: () => false, wrong: `${text} is no regular expression` };
+    return { test: () => false, plain: false, wrong: `${text} is no regular expression` };
   }
 }
 

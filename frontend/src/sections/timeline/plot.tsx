@@ -3,7 +3,7 @@ import { useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { EventDetail, Flow } from "../../api/timeline";
-import { dark, themed, token } from "../../ui/theme";
+import { dark, token } from "../../ui/theme";
 import { type Paint, paintOf } from "./colors";
 import { Painter, placed, type Scene, type Tokens } from "./draw";
 import { BAND, HeadPainter, OVERVIEW, partsOf, type Parts } from "./head";
@@ -36,11 +36,11 @@ const QUIET: Record<string, [string, string]> = {
 
 /** Colors of the categories of a timeline: those of the other pages for device work. */
 export function paintFor(categories: readonly { name: string; color: string }[]): Paint {
-  const which = dark.value ? 1 : 0;
-  return paintOf(categories.map((c) => QUIET[c.name]?.[which] ?? token(c.color)), token("surface"), dark.value);
+  return paintOf(categories.map(fillOf), token("surface"), dark.value);
 }
 
-export const fillOf = (category: { name: string; color: string }): string => QUIET[category.name]?.[dark.value ? 1 : 0] ?? themed(token(category.color));
+/** The fill of a category. */
+export const fillOf = (category: { name: string; color: string }): string => QUIET[category.name]?.[dark.value ? 1 : 0] ?? token(category.color);
 
 type Drag = { kind: "area" | "pan" | "window" | "left" | "right"; x: number; y: number; from: Span; moved: boolean; free: boolean } | null;
 
@@ -77,8 +77,7 @@ class Surface {
   constructor(readonly model: TimelineModel, private readonly compact: boolean) {}
 
   parts(): Parts {
-    const shape = this.model.shape.peek();
-    return partsOf(shape?.steps.filter((s) => s.worker === 0) ?? [], shape?.phases.filter((p) => p.worker === 0) ?? [], this.compact);
+    return partsOf(this.model.steps.peek(), this.model.phases.peek(), this.compact);
   }
 
   /** Fills of the categories. */
@@ -135,8 +134,8 @@ class Surface {
     const top = this.fit(head, width, parts.height);
     if (top) {
       this.headPainter.draw(top, {
-        view: model.window.peek(), all: model.all.peek(), width, ratio: this.ratio(), cache: model.cache, paint, tokens, steps: shape.steps.filter((s) => s.worker === 0),
-        phases: shape.phases.filter((p) => p.worker === 0), groups: overviewRows(model), marks: model.marks.peek(), density: model.search.peek().hits?.histogram ?? null,
+        view: model.window.peek(), all: model.all.peek(), width, ratio: this.ratio(), cache: model.cache, paint, tokens, steps: model.steps.peek(),
+        phases: model.phases.peek(), groups: overviewRows(model), marks: model.marks.peek(), density: model.search.peek().hits?.histogram ?? null,
         area: this.dragSpan ?? model.area.peek(), pointer: model.pointer,
       }, parts);
     }
@@ -172,7 +171,7 @@ class Surface {
     return {
       view: model.window.peek(), span: model.all.peek().end, ends: model.ends.peek(), shown: model.shown.peek(), scroll: this.scroller?.scrollTop ?? 0, width, height, ratio: this.ratio(), cache: model.cache,
       names: model.names.peek(), paint, tokens, how: { same: hover && hover.count === 1 ? hover.name : -1, found: model.search.peek().found },
-      letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null, steps: this.compact ? [] : shape.steps.filter((s) => s.worker === 0), marks: model.marks.peek(), highlight: model.highlight,
+      letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null, steps: this.compact ? [] : model.steps.peek(), marks: model.marks.peek(), highlight: model.highlight,
       area: area && { start: area.start, end: area.end, tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null },
       outlines, flows: detail && selected ? drawnFlows(detail) : [], compared: compared.map((e) => ({ start: e.start, end: e.start + e.duration })),
     };
@@ -454,16 +453,15 @@ function headMove(surface: Surface, event: PointerEvent): void {
 function bandAt(surface: Surface, x: number, y: number): Span | null {
   const { model } = surface;
   const parts = surface.parts();
-  const shape = model.shape.peek();
   const time = timeOf(x, model.window.peek(), model.width.peek());
   const holds = (s: { start_ns: number; end_ns: number }): boolean => s.start_ns <= time && time < s.end_ns;
   if (parts.steps && y >= parts.steps[0] && y < parts.steps[1]) {
-    const found = shape?.steps.find((s) => s.worker === 0 && holds(s));
+    const found = model.steps.peek().find(holds);
     return found ? { start: found.start_ns, end: found.end_ns } : null;
   }
   if (parts.phases && y >= parts.phases[0]) {
     const depth = Math.floor((y - parts.phases[0]) / BAND);
-    const found = shape?.phases.find((p) => p.worker === 0 && p.depth === depth && holds(p));
+    const found = model.phases.peek().find((p) => p.depth === depth && holds(p));
     return found ? { start: found.start_ns, end: found.end_ns } : null;
   }
   return null;

@@ -55,6 +55,13 @@ export function childrenOf(tracks: readonly Track[]): Map<number, Track[]> {
   return out;
 }
 
+/** A track and all it stands in, from itself up. */
+export function chainOf(track: Track, tracks: readonly Track[]): Track[] {
+  const out: Track[] = [];
+  for (let at: Track | null = track; at; at = at.parent >= 0 ? tracks[at.parent]! : null) out.push(at);
+  return out;
+}
+
 /** Whether a track is open before anyone touched it. More than eight workers open as summaries. */
 export function openAtFirst(t: Track, workers: number): boolean {
   if (t.kind === "worker") return workers <= MOST_WORKERS;
@@ -109,10 +116,7 @@ export function rowsOf(tracks: readonly Track[], how: Arrangement): Shown {
   return { pinned: top, rows: out, pinnedHeight: place(top), height: place(out), hidden: tracks.filter((t) => hidden.has(t.path)).length };
 }
 
-function above(t: Track, tracks: readonly Track[], among: ReadonlySet<string>): boolean {
-  for (let at = t.parent; at >= 0; at = tracks[at]!.parent) if (among.has(tracks[at]!.path)) return true;
-  return false;
-}
+const above = (t: Track, tracks: readonly Track[], among: ReadonlySet<string>): boolean => chainOf(t, tracks).some((one) => one !== t && among.has(one.path));
 
 /** Devices of all workers under each other, then their processes: one row of each worker beside the others. */
 function acrossWorkers(children: ReadonlyMap<number, Track[]>): Track[] {
