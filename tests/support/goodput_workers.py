@@ -205,13 +205,13 @@ def adapt(folder: Path, rank: int, ranks: int, until: float) -> None:
     C.watch_gradients(model, optimizer)
     sampler = C.ElasticSampler(SAMPLES, INITIAL // ranks, seed=5)
     adaptive = C.AdaptiveBatchSize(sampler, optimizer)
-    path, proposals, seen, asked = folder / "checkpoint", [], [], 0
+    path, proposals, seen = folder / "checkpoint", [], []
     if path.exists():
         state = json.loads(path.read_text())
         sampler.load_state_dict(state["sampler"])
         adaptive.load_state_dict(state["adaptive"])
         model.module.load_state_dict({name: torch.tensor(value) for name, value in state["model"].items()})
-    start = sampler.position
+    start = asked = sampler.position
     generator = torch.Generator().manual_seed(2)
     data = torch.randn(SAMPLES, 5, generator=generator)
     targets = 3 * torch.randn(SAMPLES, 1, generator=generator)  # gradients are mostly noise, and large batches pay
@@ -227,8 +227,9 @@ def adapt(folder: Path, rank: int, ranks: int, until: float) -> None:
         C.profile_step_commit(not last)
         sampler.advance()
         seen += index.tolist()
-        if last and len(seen) >= asked + 80 // ranks:
-            asked = len(seen)
+        reached = sampler.position or SAMPLES  # the same on all replicas, whose batches may differ by a sample
+        if last and reached >= asked + 80:
+            asked = reached
             proposal = adaptive.propose()
             proposals.append(proposal)
             if proposal is not None and proposal.gain > 1:
