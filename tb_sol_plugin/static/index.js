@@ -17057,6 +17057,7 @@ function Palette() {
 	const back = T$1(document.activeElement);
 	const asked = useFound(text.trim());
 	const groups = ordered(text, localGroups(text, pages.value.value?.analyses ?? catalog.value, w$2(() => (runs.value.value?.runs ?? []).map((r) => r.name), [runs.value.value]), chosen$3.value?.run.name ?? ""), foundGroups(asked.found, text));
+	const isComplete = !where.value || asked.state === "error" || asked.found?.query === text.trim();
 	const results = groups.flatMap((g) => g.results);
 	const place = Math.min(at, results.length - 1);
 	F$1(() => {
@@ -17134,6 +17135,7 @@ function Palette() {
 					ref: list,
 					role: "listbox",
 					"aria-label": "Results",
+					"aria-busy": !isComplete,
 					children: groups.map((g) => /* @__PURE__ */ a("div", {
 						role: "group",
 						"aria-label": g.title,

@@ -32,7 +32,7 @@ def test_search_finds_a_kernel_by_keys_and_opens_its_row(serve: Server, view: Ca
     v.page.keyboard.press("Control+k")
     v.page.wait_for_selector(FIELD)
     v.page.keyboard.type("flash bwd")
-    v.page.wait_for_selector(".palette [role=group][aria-label=Kernels] [role=option]")
+    v.page.wait_for_selector(".palette [role=listbox][aria-busy=false] [role=group][aria-label=Kernels] [role=option]")
     names = v.page.locator(".palette [role=option]").all_inner_texts()
     assert len(names) > 1 and all("flash" in n and "bwd" in n for n in names)
 

@@ -57,6 +57,7 @@ function Palette(): JSX.Element {
   const names = useMemo(() => (runs.value.value?.runs ?? []).map((r) => r.name), [runs.value.value]);
   const here = chosen.value?.run.name ?? "";
   const groups = ordered(text, localGroups(text, all, names, here), foundGroups(asked.found, text));
+  const isComplete = !where.value || asked.state === "error" || asked.found?.query === text.trim();
   const results = groups.flatMap((g) => g.results);
   const place = Math.min(at, results.length - 1);
 
@@ -94,7 +95,7 @@ function Palette(): JSX.Element {
           />
           <kbd>Esc</kbd>
         </label>
-        <div class="palette-results" id="search-results" ref={list} role="listbox" aria-label="Results">
+        <div class="palette-results" id="search-results" ref={list} role="listbox" aria-label="Results" aria-busy={!isComplete}>
           {groups.map((g) => (
             <div role="group" aria-label={g.title}>
               <div class="palette-group" role="presentation"><span>{g.title}</span>{g.more > 0 && <span class="quiet">{g.more.toLocaleString("en-US")} more; type to narrow</span>}</div>
