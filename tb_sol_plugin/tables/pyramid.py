@@ -24,6 +24,10 @@ STRIDE = 2
 """Every second level is stored: one between two of them is merged when it is asked for."""
 
 
+_EDGE = 256
+"""Events that are read at once to find where a window begins in a lane."""
+
+
 @dataclass(frozen=True)
 class Items:
     """Items by lane, then start, at bucket `2^z` ns; of a stored level those of all lanes.
@@ -143,24 +147,27 @@ class Pyramid:
             longest = found.busy
         if at < 0 or self.levels[at].z != z:
             found, _, _ = merged(found, np.zeros(len(found), np.int8), longest, z)
-        return found.at((found.end > begin) & (found.start < end) | (found.start == found.end) & (found.start == begin))
+        return found.at(_inside(found.start, found.end, begin, end))
 
     def _events(self, lane: int, z: int, begin: int, end: int) -> Items:
         """Returns single events of a lane that the items of a window at level z are made of; the finest level says where they are."""
-        low, high = int(self.bounds[lane]), int(self.bounds[lane + 1])
-        if self.levels:
-            level = self.levels[0]
-            a, b = int(level.bounds[lane]), int(level.bounds[lane + 1])
-            rows = _rows(level.start[a:b], level.end[a:b], max(z, level.z), begin, end)
-            if rows.start == rows.stop:
-                high = low
-            else:
-                high = int(level.first[a + rows.stop]) if a + rows.stop < b else high
-                low = int(level.first[a + rows.start])
+        low, high = self._near(lane, z, begin, end)
         event = np.asarray(self.order[low:high])
         start, duration = self.times(event)
         rows = _rows(start, start + duration, z, begin, end)
         return single(start[rows], duration[rows], event[rows])
+
+    def _near(self, lane: int, z: int, begin: int, end: int) -> tuple[int, int]:
+        """Returns positions of a lane between which the events of a window are, as the finest level knows them."""
+        low, high = int(self.bounds[lane]), int(self.bounds[lane + 1])
+        if not self.levels:
+            return low, high
+        level = self.levels[0]
+        a, b = int(level.bounds[lane]), int(level.bounds[lane + 1])
+        rows = _rows(level.start[a:b], level.end[a:b], max(z, level.z), begin, end)
+        if rows.start == rows.stop:
+            return low, low
+        return int(level.first[a + rows.start]), int(level.first[a + rows.stop]) if a + rows.stop < b else high
 
     def _longest(self, items: Items) -> Longs:
         out = items.busy.copy()
@@ -169,10 +176,32 @@ class Pyramid:
             out[several] = self.times(items.event[several])[1]
         return out
 
+    def positions(self, lane: int, begin: int, end: int) -> slice:
+        """Returns where in `order` the single events of a lane are that are in a window of any bounds; only those at its edges are read."""
+        low, high = self._near(lane, 0, begin, end)
+        first = self._edge(low, high, begin, end)
+        return slice(low, low) if first < 0 else slice(first, 1 + self._edge(first, high, begin, end, last=True))
+
+    def _edge(self, low: int, high: int, begin: int, end: int, *, last: bool = False) -> int:
+        """Returns the first position in a window, or the last one; -1 for none."""
+        for done in range(0, high - low, _EDGE):
+            part = slice(max(high - done - _EDGE, low), high - done) if last else slice(low + done, min(low + done + _EDGE, high))
+            start, duration = self.times(np.asarray(self.order[part]))
+            inside = np.flatnonzero(_inside(start, start + duration, begin, end))
+            if len(inside):
+                return part.start + int(inside[-1 if last else 0])
+        return -1
+
     def events(self, lane: int, begin: int, end: int) -> Items:
         """Returns the single events of a lane that are in a window of any bounds, by start."""
         found = self._events(lane, 0, begin, end)
-        return found.at((found.end > begin) & (found.start < end) | (found.start == found.end) & (found.start == begin))
+        return found.at(_inside(found.start, found.end, begin, end))
+
+
+def _inside(start: Longs, end: Longs, begin: int, stop: int) -> npt.NDArray[np.bool_]:
+    """Returns which events or items are in a window; one of no length at its begin is."""
+    inside: npt.NDArray[np.bool_] = (end > begin) & (start < stop) | (start == end) & (start == begin)
+    return inside
 
 
 def _rows(start: Longs, end: Longs, z: int, begin: int, stop: int) -> slice:

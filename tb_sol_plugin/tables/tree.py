@@ -72,12 +72,20 @@ def subtree_sum(values: npt.NDArray[np.generic], end: Rows) -> npt.NDArray[np.ge
 
 def self_time(start: Ints, duration: Ints, parent: Rows) -> Ints:
     """Returns duration less the part that direct children cover; a child that ends after its parent is clipped. Never negative."""
+    if len(start) <= FEW and not self_kernel.signatures:
+        return self_time_by_columns(start, duration, parent)
+    out: Ints = duration.astype(np.int64)  # a copy
+    self_kernel(fixed(start, np.int64), fixed(duration, np.int64), fixed(parent, np.int32), out)
+    return np.maximum(out, 0, out=out)
+
+
+def self_time_by_columns(start: Ints, duration: Ints, parent: Rows) -> Ints:
+    """Returns what `self_time` does, without a compiled loop that a small table would wait for."""
     end = start + duration
-    has = parent >= 0
+    rows = np.flatnonzero(parent >= 0)
+    inside = np.minimum(end[rows], end[parent[rows]]) - start[rows]
     covered = np.zeros(len(start), np.int64)
-    if has.any():
-        inside = np.minimum(end[has], end[parent[has]]) - start[has]
-        np.add.at(covered, parent[has], np.maximum(inside, 0))
+    np.add.at(covered, parent[rows], np.maximum(inside, 0))
     out: Ints = np.maximum(duration - covered, 0)
     return out
 
@@ -304,6 +312,15 @@ def nest_kernel(thread, start, end):  # type: ignore[no-untyped-def]
         top -= 1
         last[stack[top]] = n
     return parent, depth, last, clipped
+
+
+@compiled()
+def self_kernel(start: Ints, duration: Ints, parent: Rows, out: Ints) -> None:
+    """Takes from each row's duration in `out` what its direct children cover."""
+    for row in range(len(start)):
+        above = parent[row]
+        if above >= 0:
+            out[above] -= max(min(start[row] + duration[row], start[above] + duration[above]) - start[row], 0)
 
 
 @compiled()

@@ -12,7 +12,7 @@ from tb_sol_plugin.ingest import read
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 TRACE = "simulated_gpu_train/rank0_4000.1700000000000000000.pt.trace.json.gz"
 SNAPSHOT = "simulated_memory/before/sim0_rank0.pickle.gz"
-ANALYSES = ("gpu_breakdown", "operators", "modules", "memcpy", "memory")
+ANALYSES = ("gpu_breakdown", "operators", "modules", "memcpy", "memory", "timeline_selection")
 
 
 def main() -> None:

@@ -41,8 +41,10 @@ CATEGORIES: Final = (
     ("instant", "Instants", "warn"),
 )
 """Name, label, member of the palette."""
-HOST_CATEGORY: Final = np.array([OPERATOR, ANNOTATION, CALL, FRAME, MODULE, OTHER], np.int64)
+HOST_CATEGORY: Final = np.array([OPERATOR, ANNOTATION, CALL, FRAME, MODULE, OTHER], np.uint8)
 """By kind of a host row."""
+OF_TABLE: Final = {"annotations_device": ANNOTATION, "sync": SYNC, "instants": INSTANT}
+"""Of tables whose rows are of one category."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +109,12 @@ class Events:
         """Returns the names, and per table the id by name code and category; the last row of each stands for no name."""
         place: dict[tuple[str, int], int] = {}
         lookups = []
-        for name in TABLES:
+        for table, name in enumerate(TABLES):
             column = arrays.coded(self.capture.tables[name]["name"])
             words = len(column.categories)
             lookup = np.full((words + 1, len(CATEGORIES)), -1, np.int32)
             if len(column.codes):
-                key = column.codes.astype(np.int64) % (words + 1) * len(CATEGORIES) + self._category_of(name)
+                key = column.codes.astype(np.int64) % (words + 1) * len(CATEGORIES) + self._category_of(table)
                 used = np.flatnonzero(np.bincount(key, minlength=lookup.size))
                 word = used // len(CATEGORIES)
                 spelled = column.categories.take(np.minimum(word, max(words - 1, 0))).tolist() if words else [""] * len(used)
@@ -122,15 +124,21 @@ class Events:
             lookups.append(lookup)
         return Names([text for text, _ in place], np.fromiter((category for _, category in place), np.uint8, len(place))), lookups
 
-    def _category_of(self, name: str) -> npt.NDArray[np.integer] | int:
-        table = self.capture.tables[name]
-        if name == "host":
-            found: npt.NDArray[np.int64] = HOST_CATEGORY[table["kind"].to_numpy()]
-            return found
-        if name == "device":
-            kind = classes(self.capture).astype(np.int64)  # computation, communication, memcpy: as CATEGORIES begins
-            return np.where(table["kind"].to_numpy() == S.MEMSET, MEMSET, kind)
-        return {"annotations_device": ANNOTATION, "sync": SYNC, "instants": INSTANT}[name]
+    def _category_of(self, table: int) -> npt.NDArray[np.uint8] | int:
+        """Returns the category of each row of a table, or of all; found once."""
+        name, capture = TABLES[table], self.capture
+        if name in OF_TABLE:
+            return OF_TABLE[name]
+
+        def made() -> npt.NDArray[np.uint8]:
+            kind = capture.tables[name]["kind"].to_numpy()
+            if name == "host":
+                found: npt.NDArray[np.uint8] = HOST_CATEGORY[kind]
+                return found
+            # computation, communication, memcpy: as CATEGORIES begins
+            return np.where(kind == S.MEMSET, MEMSET, classes(capture)).astype(np.uint8)
+
+        return memo(capture, ("timeline.category", table), made)
 
     @property
     def names(self) -> Names:
@@ -151,16 +159,18 @@ class Events:
 
     def _name_ids(self, table: int, rows: npt.NDArray[np.integer]) -> Rows:
         lookup = self._coded[1][table]
-        frame = self.capture.tables[TABLES[table]]
-        code = arrays.coded(frame["name"]).codes[rows].astype(np.int64)
-        category = self._category_of(TABLES[table])
-        found: Rows = lookup[code, category if isinstance(category, int) else self._kept_category(table)[rows]]
+        code = arrays.coded(self.capture.tables[TABLES[table]]["name"]).codes[rows]
+        category = self._category_of(table)
+        found: Rows = lookup[code, category if isinstance(category, int) else category[rows]]
         return found
 
-    def _kept_category(self, table: int) -> npt.NDArray[np.uint8]:
-        key = ("timeline.category", table)
-        made: npt.NDArray[np.uint8] = memo(self.capture, key, lambda: np.asarray(self._category_of(TABLES[table]), np.uint8))
-        return made
+    def name_ids_of(self, table: str, rows: npt.NDArray[np.integer]) -> Rows:
+        """Returns the place in `names` per row of a table."""
+        return self._name_ids(TABLES.index(table), rows)
+
+    def columns(self, table: str) -> tuple[Ints, Ints]:
+        """Returns start and duration of the rows of a table, ns."""
+        return self._times[TABLES.index(table)]
 
     def all_name_ids(self) -> Rows:
         """Returns the place in `names` of every event, by id."""

@@ -8,20 +8,18 @@ from functools import cached_property, partial
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time import breakdown
-from tb_sol_plugin.metrics.timeline.events import CATEGORIES, column_text
+from tb_sol_plugin.metrics.timeline.events import CATEGORIES, TABLES, Ids, column_text
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import grouped, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables import tree
-from tb_sol_plugin.tables.arrays import Ints, Mask
-from tb_sol_plugin.tables.pyramid import Items
+from tb_sol_plugin.tables.arrays import Ints, Rows
 
 GroupBy = Literal["name", "category", "track"]
 MOST_GAPS: Final = 20
@@ -29,9 +27,9 @@ MOST_GAPS: Final = 20
 
 @dataclass(frozen=True)
 class Selection:
-    """Events of some tracks that are in `[begin, end)`, by track, lane, start; gathered when they are asked for.
+    """Events of some tracks that are in `[begin, end)`; gathered when they are asked for.
 
-    event: ids. track: of each. start, duration: whole, ns. first, last: cut to the window, or whole where `clip` is off.
+    clip: times are cut to the window.
     """
 
     timeline: Timeline
@@ -40,46 +38,48 @@ class Selection:
     tracks: tuple[int, ...]
     clip: bool
 
+    def _ids(self, track: int) -> Ids:
+        """Returns the events of a track, by lane and start."""
+        one, arranged = self.timeline.tracks[track], self.timeline.arranged
+        if self._is_whole:
+            return np.asarray(arranged.order[int(arranged.bounds[one.first_lane]) : int(arranged.bounds[one.first_lane + one.lanes])])
+        return np.concatenate([np.zeros(0, np.uint32), *(arranged.order[part] for part in self._positions(track))])
+
+    def _positions(self, track: int) -> list[slice]:
+        """Returns where the events of a track are, one range per lane that has any."""
+        one, pyramid = self.timeline.tracks[track], self.timeline.pyramid
+        found = (pyramid.positions(lane, self.begin, self.end) for lane in range(one.first_lane, one.first_lane + one.lanes))
+        return [part for part in found if part.start < part.stop]
+
     @cached_property
-    def _parts(self) -> list[tuple[int, Items]]:
-        out = []
+    def _is_whole(self) -> bool:
+        """Whether every event of the recording is in the window."""
+        arranged = self.timeline.arranged
+        if not (self.begin <= 0 and self.end >= self.timeline.span_ns and len(arranged.order)):
+            return False
+        ends = arranged.bounds[1:][np.diff(arranged.bounds) > 0] - 1
+        return int(self.timeline.events.times(arranged.order[ends])[0].max()) < self.end  # else one of no length stands at the very end
+
+    @cached_property
+    def event(self) -> Ints:
+        """The events' ids, ascending."""
+        chosen = np.zeros(len(self.timeline.events), np.bool_)
         for track in self.tracks:
-            one = self.timeline.tracks[track]
-            lanes = [self._lane(lane) for lane in range(one.first_lane, one.first_lane + one.lanes)]
-            out += [(track, items) for items in lanes if len(items)]
-        return out
-
-    def _lane(self, lane: int) -> Items:
-        return self.timeline.pyramid.events(lane, self.begin, self.end)
+            chosen[self._ids(track)] = True
+        return np.flatnonzero(chosen)
 
     @cached_property
-    def event(self) -> npt.NDArray[np.uint32]:
-        return np.concatenate([np.zeros(0, np.uint32), *(items.event for _, items in self._parts)])
-
-    @cached_property
-    def start(self) -> Ints:
-        return np.concatenate([np.zeros(0, np.int64), *(items.start for _, items in self._parts)])
-
-    @cached_property
-    def duration(self) -> Ints:
-        return np.concatenate([np.zeros(0, np.int64), *(items.busy for _, items in self._parts)])
-
-    @cached_property
-    def track(self) -> Ints:
-        return np.repeat(np.array([t for t, _ in self._parts], np.int64), [len(items) for _, items in self._parts])
+    def _track_of(self) -> Rows:
+        """The track of each event."""
+        track = np.zeros(len(self.timeline.events), np.int32)
+        for one in self.tracks:
+            track[self._ids(one)] = one
+        return track[self.event]
 
     @cached_property
     def counts(self) -> dict[int, int]:
-        """Events of each chosen track; those of the whole recording need no look at them."""
-        arranged = self.timeline.arranged
-        if self.begin <= 0 and self.end >= self.timeline.span_ns and len(arranged.order):
-            ends = arranged.bounds[1:][np.diff(arranged.bounds) > 0] - 1
-            if int(self.timeline.events.times(arranged.order[ends])[0].max()) < self.end:  # else one of no length at the very end
-                return {t: self.timeline.tracks[t].events for t in self.tracks}
-        out = dict.fromkeys(self.tracks, 0)
-        for track, items in self._parts:
-            out[track] += len(items)
-        return out
+        """Events of each chosen track."""
+        return {t: self.timeline.tracks[t].events if self._is_whole else len(self._ids(t)) for t in self.tracks}
 
     @property
     def has_host(self) -> bool:
@@ -99,27 +99,16 @@ class Selection:
             mine = (of == track) & (start < self.end) & (end > self.begin)
             start, end = start[mine], end[mine]
         else:
-            found = [self._lane(lane) for lane in range(one.first_lane, one.first_lane + one.lanes)]
-            start, end = (np.concatenate([np.zeros(0, np.int64), *(getattr(items, c) for items in found)]) for c in ("start", "end"))
+            start, duration = self.timeline.events.times(self._ids(track))
+            end = start + duration
         return iv.union(*(np.clip(edge, self.begin, self.end) if self.clip else edge for edge in (start, end)))
 
     @cached_property
-    def first(self) -> Ints:
-        return np.maximum(self.start, self.begin) if self.clip else self.start
-
-    @cached_property
-    def last(self) -> Ints:
-        end = self.start + self.duration
-        return np.minimum(end, self.end) if self.clip else end
-
-    @property
-    def time(self) -> Ints:
-        """Duration of each event that counts."""
-        return self.last - self.first
-
-    @cached_property
-    def on_host(self) -> Mask:
-        return self.event < self.timeline.events.base("device")
+    def _spans(self) -> tuple[Ints, Ints]:
+        """Begins and ends of the events as they count."""
+        start, duration = self.timeline.events.times(self.event.astype(np.uint32))
+        end = start + duration
+        return (np.maximum(start, self.begin), np.minimum(end, self.end)) if self.clip else (start, end)
 
     # -- sums ----------------------------------------------------------------------------------------------------------
 
@@ -127,9 +116,8 @@ class Selection:
     def device_layers(self) -> breakdown.Layers:
         """Unions of device time in the window by class; over all devices of the chosen tracks."""
         one = self._device
-        rows = one.event - np.uint32(self.timeline.events.base("device"))
-        kind = breakdown.classes(self.timeline.capture)[rows]
-        first, last = one.first, one.last
+        kind = breakdown.classes(self.timeline.capture)[one.event - self.timeline.events.base("device")]
+        first, last = one._spans
         return breakdown.Layers(*(iv.union(first[kind == k], last[kind == k]) for k in range(len(breakdown.CLASSES))))
 
     @cached_property
@@ -138,75 +126,87 @@ class Selection:
         found = [self._covered(t) for t in self.tracks if self.timeline.tracks[t].kind == "thread"]
         return iv.length(iv.union(*(np.concatenate([np.zeros(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))))
 
-    @cached_property
-    def self_ns(self) -> Ints:
-        """Per event its time less that of events it encloses directly, both cut if events are; of device events all of it.
-
-        What lies in the window whole has what it encloses in it, too: only events across its edges are counted anew.
-        """
-        out = self.time.copy()
-        rows = self.event[self.on_host].astype(np.int64)
-        if not len(rows):
-            return out
-        capture = self.timeline.capture
-        out[self.on_host] = memo(capture, ("timeline.self",), partial(_self_ns, capture))[rows]
-        cut = np.flatnonzero(self.on_host & ((self.first != self.start) | (self.last != self.start + self.duration)))
-        if len(cut):
-            parent = capture.host["parent"].to_numpy()
-            place = np.full(len(parent) + 1, -1, np.int64)  # the last for no parent
-            place[self.event[cut]] = np.arange(len(cut))
-            at = place[parent[rows]]
-            inner = np.flatnonzero(self.on_host)[at >= 0]
-            covered = np.minimum(self.last[inner], self.last[cut[at[at >= 0]]]) - self.first[inner]
-            inside = np.bincount(at[at >= 0], np.maximum(covered, 0), minlength=len(cut)).astype(np.int64)
-            out[cut] = np.maximum(self.time[cut] - inside, 0)
-        return out
-
-    @cached_property
-    def launched_ns(self) -> Ints:
-        """Per host event the device time of all that was launched inside it, anywhere in the recording; 0 of others."""
-        capture = self.timeline.capture
-        sums = memo(capture, ("timeline.launched",), partial(_launched, capture))
-        out = np.zeros(len(self.event), np.int64)
-        rows = self.event[self.on_host].astype(np.int64)
-        out[self.on_host] = sums[capture.host["end"].to_numpy()[rows]] - sums[rows]
-        return out
-
     def groups(self, by: GroupBy) -> pd.DataFrame:
         """Returns one row per name, kind of work or track: count, sums and distribution of the times."""
-        names = self.timeline.events.names
-        ids = self.timeline.events.name_ids(self.event)
-        kind: npt.NDArray[np.uint8] = names.category[ids] if len(ids) else np.zeros(0, np.uint8)
-        key = np.asarray(ids if by == "name" else kind if by == "category" else self.track, np.int64)
-        number = np.bincount(key)
-        groups = np.flatnonzero(number)
-        count = number[groups]
-        first = np.cumsum(count) - count
-        ordered = _sorted_within(key, self.time)
-        total = np.add.reduceat(ordered, first) if len(first) else np.zeros(0, np.int64)
-
-        def rank(share: float) -> Ints:
-            found: Ints = ordered[first + np.minimum(np.ceil(share * count).astype(np.int64), count) - 1]
-            return found
-
-        wide = len(number)
-        per_kind = np.bincount(key * len(CATEGORIES) + kind, self.time + 1, minlength=wide * len(CATEGORIES)).reshape(wide, len(CATEGORIES))
+        events = self.timeline.events
+        names = events.names
+        wide = {"name": len(names.text), "category": len(CATEGORIES), "track": len(self.timeline.tracks)}[by]
+        begin, end = (self.begin, self.end) if self.clip else (-grouped.EVER, grouped.EVER)
+        sums, keys, times = grouped.Sums(wide), [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+        kinds = np.zeros(wide * len(CATEGORIES), np.float64)
+        edges = np.searchsorted(self.event, events.bases)
+        for table, low, high in zip(TABLES, edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            if low == high:
+                continue
+            rows = self.event[low:high] - events.base(table)
+            ids = events.name_ids_of(table, rows)
+            key = ids if by == "name" else names.category[ids].astype(np.int32) if by == "category" else self._track_of[low:high]
+            of = self._times(table)
+            time = sums.add(rows, key, of, begin, end)
+            if table == "host" and self.clip and not self._is_whole:
+                self._cut(sums.own, rows, key, of)
+            if by == "track":
+                kinds += np.bincount(key * len(CATEGORIES) + names.category[ids], time + 1, minlength=len(kinds))
+            keys, times = [*keys, key], [*times, time]
+        p50, p95 = grouped.quantiles(np.concatenate(keys), np.concatenate(times), sums.count, (0.5, 0.95))
+        groups = np.flatnonzero(sums.count)
+        count, total = sums.count[groups], sums.total[groups]
+        category = names.category if by == "name" else np.arange(wide) if by == "category" else kinds.reshape(wide, -1).argmax(axis=1)
         frame = pd.DataFrame(
             {
                 "group": groups,
                 "count": count,
                 "total_ns": total,
-                "self_ns": _sums(key, self.self_ns, wide)[groups],
+                "self_ns": sums.own[groups],
                 "mean_ns": np.round(total / np.maximum(count, 1)).astype(np.int64),
-                "min_ns": ordered[first],
-                "p50_ns": rank(0.5),
-                "p95_ns": rank(0.95),
-                "max_ns": ordered[first + count - 1],
-                "device_total_ns": _sums(key, self.launched_ns, wide)[groups],
-                "category": per_kind.argmax(axis=1).astype(np.uint8)[groups] if wide else kind,
+                "min_ns": sums.low[groups],
+                "p50_ns": p50[groups],
+                "p95_ns": p95[groups],
+                "max_ns": sums.high[groups],
+                "device_total_ns": sums.inside[groups],
+                "category": category[groups].astype(np.uint8),
             }
         )
         return frame.sort_values(["total_ns", "count"], ascending=False, kind="stable").reset_index(drop=True)
+
+    def _times(self, table: str) -> grouped.Times:
+        """Returns the times of a table's rows; of host events also those outside of what they enclose, and what was launched inside."""
+        capture, none = self.timeline.capture, np.zeros(0, np.int64)
+        start, duration = self.timeline.events.columns(table)
+        if table != "host":
+            return grouped.Times(start, duration, none, none, none.astype(np.int32))
+        own = memo(capture, ("timeline.self",), partial(_self_ns, capture))
+        launched = memo(capture, ("timeline.launched",), partial(_launched, capture))
+        return grouped.Times(start, duration, own, launched, capture.host["end"].to_numpy())
+
+    def _cut(self, sums: Ints, rows: Ints, key: Rows, of: grouped.Times) -> None:
+        """Puts right the sums of own time, where the window cuts a host event: the first or the last one of a lane.
+
+        What lies in the window whole has what it encloses in it, too.
+        """
+        order, threads = self.timeline.arranged.order, [t for t in self.tracks if self.timeline.tracks[t].kind == "thread"]
+        ends = {order[at] for t in threads for part in self._positions(t) for at in (part.start, part.stop - 1)}
+        cut = np.array(sorted(ends), np.int64) - self.timeline.events.base("host")
+        first, last = of.start[cut], of.start[cut] + of.duration[cut]
+        cut = cut[(first < self.begin) | (last > self.end)]
+        if not len(cut):
+            return
+        parent = self.timeline.capture.host["parent"].to_numpy()
+        is_cut = np.zeros(len(parent) + 1, np.bool_)  # the last for no parent
+        is_cut[cut] = True
+        inner = rows[is_cut[parent[rows]]]
+        at, above = np.searchsorted(cut, parent[inner]), parent[inner]
+
+        def begins(events: Ints) -> Ints:
+            return np.maximum(of.start[events], self.begin)
+
+        def ends_at(events: Ints) -> Ints:
+            ends: Ints = of.start[events] + of.duration[events]
+            return np.minimum(ends, self.end)
+
+        covered = np.maximum(np.minimum(ends_at(inner), ends_at(above)) - begins(inner), 0)
+        own = ends_at(cut) - begins(cut) - np.bincount(at, covered, minlength=len(cut)).astype(np.int64)
+        np.add.at(sums, key[np.searchsorted(rows, cut)], np.maximum(own, 0) - of.own[cut])
 
     def busy(self) -> pd.DataFrame:
         """Returns one row per chosen track: events, union of their time, its share of the window."""
@@ -223,10 +223,11 @@ class Selection:
         device = self.timeline.capture.device["device"].to_numpy()
         base = self.timeline.events.base("device")
         one = self._device
-        of = device[one.event - np.uint32(base)]
+        of = device[one.event - base]
+        first, last = one._spans
         for number in sorted({self.timeline.tracks[t].device for t in self.tracks if self.timeline.tracks[t].kind == "stream"}):
             mine = of == number
-            busy = iv.union(one.first[mine], one.last[mine])
+            busy = iv.union(first[mine], last[mine])
             found.append((number, *iv.gaps(iv.clip(busy, self.begin, self.end), self.begin, self.end)))
         start, end = (np.concatenate([np.zeros(0, np.int64), *(spans[k] for spans in found)]) for k in (1, 2))
         number_of = np.repeat(np.array([spans[0] for spans in found], np.int64), [len(spans[1]) for spans in found])
@@ -274,29 +275,17 @@ def everything(timeline: Timeline) -> list[int]:
 
 def _launched(capture: Capture) -> Ints:
     call = capture.device["call"].to_numpy()
+    duration = capture.device["duration_ns"].to_numpy()
+    rows = np.flatnonzero(call >= 0)
     out = np.zeros(len(capture.host) + 1, np.int64)
-    np.add.at(out, call[call >= 0] + 1, capture.device["duration_ns"].to_numpy()[call >= 0])
-    return np.cumsum(out)
+    np.add.at(out, call[rows] + 1, duration[rows])
+    return np.cumsum(out, out=out)
 
 
 def _self_ns(capture: Capture) -> Ints:
     """Returns the time of each host event outside of those it encloses."""
     host = capture.host
     return tree.self_time(*(host[c].to_numpy() for c in ("start_ns", "duration_ns", "parent")))
-
-
-def _sorted_within(key: Ints, value: Ints) -> Ints:
-    """Returns the values by key, ascending within each. Values are not negative."""
-    bits = int(value.max()).bit_length() if len(value) else 0
-    if len(key) and int(key.max()).bit_length() + bits <= 62:  # one sort of whole numbers instead of two by places
-        return np.sort(key << bits | value) & ((1 << bits) - 1)
-    return value[np.lexsort((value, key))]
-
-
-def _sums(place: Ints, values: Ints, count: int) -> Ints:
-    out = np.zeros(count, np.int64)
-    np.add.at(out, place, values)
-    return out
 
 
 def named_tracks(shown: Timeline, text: str) -> list[int]:

@@ -63,6 +63,11 @@ def test_a_window_holds_what_plain_loops_find(lanes: list[list[tuple[int, int]]]
         assert list(zip(single.start.tolist(), single.event.tolist(), strict=True)) == [
             (s, e) for s, d, e in own if (s + d > low and s < high) or (d == 0 and s == low)
         ]
+        # AND where they stand in the order of all events is found without reading more than its edges, however few are read at once
+        for few in (1, 2, P._EDGE):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(P, "_EDGE", few)
+                assert pyramid.order[pyramid.positions(lane, low, high)].tolist() == single.event.tolist()
 
 
 @given(LANES)

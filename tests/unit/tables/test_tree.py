@@ -75,8 +75,14 @@ def test_sums_and_walks_agree_with_loops(events: list[tuple[int, int, int, int]]
     # THEN a subtree's sum is the sum over its rows
     assert tree.subtree_sum(values, last).tolist() == [int(values[i : last[i]].sum()) for i in range(len(s))]
     # AND self time is never negative and never more than the duration
-    own = tree.self_time(s, e - s, parent)
+    own = tree.self_time_by_columns(s, e - s, parent)
     assert ((own >= 0) & (own <= e - s)).all()
+    for i in range(len(s)):
+        inside = sum(min(int(e[j]), int(e[i])) - int(s[j]) for j in np.flatnonzero(parent == i) if s[j] < e[i])
+        assert own[i] == max(int(e[i] - s[i]) - inside, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree, "FEW", 0)  # compiled
+        assert tree.self_time(s, e - s, parent).tolist() == own.tolist()
     # AND where nothing is clipped, self times of a tree sum to its root's duration
     if not tree.nest(t, s, e)[3].any():
         total = tree.subtree_sum(own, last)
