@@ -99,7 +99,8 @@ class CapturedFunctionalOp:
 class OpRecord:
     """Sums calls that are alike in operator, sizes, types, labels, direction: one row of the ledger. flops, bytes: of all `count` calls.
 
-    flops: matrix class, flops_vector: everything else that computes; None is unknown. bytes: least traffic to device memory.
+    flops: matrix class, flops_vector: everything else that computes; None is unknown. bytes: least traffic to device memory. flops_again:
+    the part of flops that these calls do a second time themselves, the scores of a fused attention's backward.
     layer_name: path of the innermost supported layer, layer_type its class, "" outside. module_context: path of the innermost module.
     func_name: the outermost patched function, "". phase: innermost pushed name, `(no phase)`. forward_phase: of backward work, that
     of its forward operator. measured_time_us: of all `count` calls, None when not timed. source: dispatch, hook, patch, trace.
@@ -129,3 +130,4 @@ class OpRecord:
     forward_phase: str = ""
     reason: str = ""
     compiled: bool = False
+    flops_again: int = 0

@@ -23,7 +23,9 @@ Convention `{CONVENTION}`:
 
 - One multiply-add is 2 FLOP. A bias counts as bytes, not as FLOP.
 - Matrix work (products, convolutions, attention) and vector work (elementwise, norms, softmax, reductions) are counted apart; only
-  matrix work enters MFU.
+  matrix work enters MFU and HFU.
+- The backward pass of fused attention runs five products, 2.5 times its forward, since it computes the scores again. HFU counts all
+  five; MFU, which leaves out what is done again, takes twice the forward, as for every other layer.
 - Bytes are the least traffic to device memory: each operand read once, each result written once, each at its own element size. A
   dimension of stride 0 is one element wide. Caches may save less than that, never more.
 - Compute type: from all matrix operands; FP8 with FP8 is FP8, a mix runs at the wider type, a quantized weight at that of the

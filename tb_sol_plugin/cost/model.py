@@ -24,7 +24,8 @@ Direction: TypeAlias = Literal["fwd", "bwd"]
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """Work of one call.
 
-    flop: matrix class (GEMM, convolution, attention; causal-aware). flop_dense: the same with causal pairs at full cost.
+    flop: matrix class (GEMM, convolution, attention; causal-aware). flop_dense: the same with causal pairs at full cost. flop_again: the
+    part of flop that the call computes a second time (the scores, in the backward pass of fused attention).
     flop_vector: elementwise, norms, reductions. bytes: least traffic to device memory, inputs read and outputs written once.
     None is unknown; 0 means that there is none. dtype: what the matrix or vector units compute in, "" unknown.
     estimated, reason: a shape, type or mask had to be assumed.
@@ -32,6 +33,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     flop: int | None = 0
     flop_dense: int | None = None
+    flop_again: int = 0
     flop_vector: int | None = 0
     bytes: int | None = None
     dtype: str = ""

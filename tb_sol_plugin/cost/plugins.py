@@ -83,7 +83,7 @@ def run(model: Model, call: Inputs) -> Cost | None:
         return None
     if not isinstance(found, Cost):
         return _failed(model, f"its answer is a {type(found).__name__}, not a Cost")
-    wrong = [name for name in ("flop", "flop_dense", "flop_vector", "bytes") if not _sane(getattr(found, name))]
+    wrong = [name for name in ("flop", "flop_dense", "flop_again", "flop_vector", "bytes") if not _sane(getattr(found, name))]
     return _failed(model, f"{wrong[0]} is {getattr(found, wrong[0])!r}") if wrong else found
 
 

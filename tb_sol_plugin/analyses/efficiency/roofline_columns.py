@@ -191,8 +191,8 @@ FACTS: Final = (
     Fact("achievable_flop_per_s", "Achievable, main type", "FLOP/s", "Rate that a good product of the main type reaches in practice: "
          "the dashed line."),
     Fact("mfu", "MFU", "ratio", "Model FLOP utilization: matrix FLOP at the peak of their type over the time of the complete steps, "
-         "recomputation left out."),
-    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilization: the same with recomputed work."),
+         "without work that is done again: of fused attention, twice the forward for the backward pass."),
+    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilization: the same with all work that ran, recomputed forward calls and scores too."),
     Fact("bandwidth_utilisation", "Bandwidth utilization", "ratio", "Least memory traffic of the modeled calls over the time of the "
          "complete steps and the memory bandwidth."),
     Fact("steps_ns", "Time of the steps", "ns", "Time of the complete steps that mfu, hfu and bandwidth_utilisation are over."),

@@ -31,9 +31,10 @@ FACTS: Final = (
     Fact("gpu_busy", "Device busy", "ratio", "Part of the step in which at least one device event runs; of a host recording, in which an "
          "operator runs."),
     Fact("efficiency_while_busy", "Efficiency while busy", "ratio", "Time at the limits over the busy time."),
-    Fact("mfu", "MFU", "ratio", "Model FLOP utilization: matrix operations without recomputed ones, over the step at the "
-         "dense peak of their type."),
-    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilization: the same with recomputed work."),
+    Fact("mfu", "MFU", "ratio", "Model FLOP utilization: matrix operations over the step at the dense peak of their type, "
+         "without work that is done again: of fused attention, twice the forward for the backward pass."),
+    Fact("hfu", "HFU", "ratio", "Hardware FLOP utilization: the same with all work that ran: forward calls that run again, and the scores "
+         "that a fused attention computes again in its backward pass (2.5 times its forward)."),
     Fact("bandwidth_utilisation", "Memory bandwidth", "ratio", "Least memory traffic of the modeled work over the step at the memory "
          "bandwidth."),
     Fact("modelled_share", "Own work modeled", "ratio", "Part of the device's own work, communication and copies over a link set "
@@ -243,7 +244,7 @@ def _utilizations(tiles: Tiles, capture: Capture, waterfall: Waterfall, part: Sc
     if partial is None and spec is not None and spec.method == "derived":
         partial = Mark("estimated", "the peaks follow from units, rate and clock of a device that is not in the table")
     model, again = use.model_flop or 0, use.recompute_flop or 0
-    first = inside.take(np.flatnonzero(~inside.again))
+    first = inside._replace(flop=inside.flop - inside.again)
     many = f" × {waterfall.devices} devices" if waterfall.devices > 1 else ""
     dtype = f", {use.dtype} {spec.density if spec else 'dense'}" if use.dtype else ""
     why = Mark("unknown", "no matrix work with a known peak and recorded shapes")
@@ -259,7 +260,7 @@ def _utilizations(tiles: Tiles, capture: Capture, waterfall: Waterfall, part: Sc
     tiles.add(
         "hfu",
         use.hfu,
-        note=f"{human(again / each, 'FLOP')} recomputed" if again else "",
+        note=f"{human(again / each, 'FLOP')} done again" if again else "",
         more=_joined(_over_peaks(inside, waterfall, step, many), which),
         mark=why if use.hfu is None else partial,
         hidden=not again,

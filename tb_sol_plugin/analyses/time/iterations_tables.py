@@ -23,7 +23,8 @@ FACTS: Final = (
     Fact("p95_ns", "95 % within", "ns", "Step time that 95 % of those iterations do not exceed."),
     Fact("sol_ratio", "Speed of light", "ratio", "Limits over usual step times, of iterations whose work is known; usual is the median "
          "of those with inputs of one size."),
-    Fact("mfu", "MFU", "ratio", "Matrix work over usual step times times dense peak, without recomputed work."),
+    Fact("mfu", "MFU", "ratio", "Matrix work over usual step times times dense peak, without work that is done again: of fused "
+         "attention, twice the forward for the backward pass."),
     Fact("trend_ns", "Trend, in 100 iterations", "ns", "Change of step time in 100 iterations, or in all where there are fewer: median of "
          "the slopes between all pairs of stretches (Theil-Sen)."),
     Fact("sampled", "Sampled", "count", "Iterations whose work was counted."),
@@ -38,7 +39,7 @@ FACTS: Final = (
          "%, chance below 1 %)."),
     Fact("regression_share", "Slower by", "ratio", "Growth of the median step time there."),
     Fact("sol_ns", "Limit", "ns", "Average limit of an iteration, of those iterations whose work is known."),
-    Fact("hfu", "HFU", "ratio", "MFU with recomputed work."),
+    Fact("hfu", "HFU", "ratio", "The same with all work that ran, recomputed forward calls and scores too."),
     Fact("bandwidth_utilisation", "Bandwidth utilization", "ratio", "Least memory traffic over usual step times times bandwidth."),
     Fact("tokens_per_s", "Tokens/s", "", "Tokens of those iterations over their time."),
     Fact("samples_per_s", "Samples/s", "", "Samples of those iterations over their time."),
@@ -269,8 +270,8 @@ COLUMNS: Final = (
     ),
     Column("sol_ns", "Limit", "ns", "Least time of the counted work on this device.", missing=NO_LIMIT),
     Column("sol_ratio", "Speed of light", "ratio", "Limit over step time.", "efficiency", missing=NO_LIMIT),
-    Column("mfu", "MFU", "ratio", "Matrix work over step time times dense peak, without recomputed work.", "share", missing=MFU),
-    Column("hfu", "HFU", "ratio", "The same with recomputed work.", "share", rank=3, missing=MFU),
+    Column("mfu", "MFU", "ratio", "Matrix work over step time times dense peak, without work that is done again.", "share", missing=MFU),
+    Column("hfu", "HFU", "ratio", "The same with all work that ran.", "share", rank=3, missing=MFU),
     Column(
         "bandwidth_utilisation",
         "Bandwidth",
@@ -280,9 +281,21 @@ COLUMNS: Final = (
         rank=3,
         missing=NO_LIMIT,
     ),
-    Column("flop", "Model FLOP", "FLOP", "Matrix work without recomputed work.", rank=2, missing=NO_WORK),
     Column(
-        "recompute_flop", "Recomputed", "FLOP", "Matrix work of forward calls that ran again in the backward pass.", rank=3, missing=NO_WORK
+        "flop",
+        "Model FLOP",
+        "FLOP",
+        "Matrix work without what is done again; of fused attention, twice the forward for the backward pass.",
+        rank=2,
+        missing=NO_WORK,
+    ),
+    Column(
+        "recompute_flop",
+        "Done again",
+        "FLOP",
+        "Matrix work that is done again in the backward pass: forward calls of checkpoints, the scores of fused attention.",
+        rank=3,
+        missing=NO_WORK,
     ),
     Column("bytes", "Bytes", "B", "Least memory traffic of the counted work.", rank=3, missing=NO_WORK),
     Column("tokens_per_s", "Tokens/s", "", "Tokens over step time.", rank=2, missing="no token count was given to the recorder"),

@@ -92,8 +92,11 @@ COLUMNS: Final = (
             name, label, "ns", f"{doc}; exclusive, the parts of a row add up to its duration", color=color, rank=1 if name in MAIN else 2)
         for name, (label, color, doc) in PARTS.items()
     ),
-    Column("mfu", "MFU", "ratio", "matrix work over duration times dense peak, without recomputed work", show="share", rank=2, missing=MFU),
-    Column("hfu", "HFU", "ratio", "the same with recomputed work", show="share", rank=3, missing=MFU),
+    Column(
+        "mfu", "MFU", "ratio", "matrix work over duration times dense peak, without work that is done again", show="share", rank=2,
+        missing=MFU,
+    ),
+    Column("hfu", "HFU", "ratio", "the same with all work that ran", show="share", rank=3, missing=MFU),
     Column(
         "bandwidth_utilisation", "Bandwidth", "ratio", "least memory traffic over duration times bandwidth", show="share", rank=3,
         missing=NO_MODEL,
@@ -115,9 +118,9 @@ FACTS: Final = (
     Fact("before_events", "Events before", "count", "device events launched before the first step"),
     Fact("sol_ns", "Limit", "ns", "least time of the modeled work of a step, average of the complete steps"),
     Fact("sol_ratio", "Speed of light", "ratio", "limits over durations of the complete steps"),
-    Fact("mfu", "MFU", "ratio", "model FLOP utilization over the complete steps: matrix work over time times dense peak, recomputed "
-         "work left out"),
-    Fact("hfu", "HFU", "ratio", "the same with recomputed work"),
+    Fact("mfu", "MFU", "ratio", "model FLOP utilization over the complete steps: matrix work over time times dense peak, without "
+         "work that is done again: of fused attention, twice the forward for the backward pass"),
+    Fact("hfu", "HFU", "ratio", "the same with all work that ran, recomputed forward calls and scores too"),
     Fact("bandwidth_utilisation", "Bandwidth utilization", "ratio", "least memory traffic over time times bandwidth, over the complete "
          "steps"),
 )  # fmt: skip

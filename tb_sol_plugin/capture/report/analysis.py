@@ -155,7 +155,7 @@ class Analysis:
     """Describes one step and how it compares with the limits.
 
     layers and phases sum to the total, functions are a second view of the same work. step_us: wall time of the step. model_us: time of
-    its matrix FLOP at the peaks of their types, without recomputed work; hardware_us with it. time_source: cpu (each operation by
+    its matrix FLOP at the peaks of their types, without work that is done again; hardware_us with it. time_source: cpu (each operation by
     wall clock), event (between device events), "" none. reason: why there are no limits. age: iterations since its work was
     counted, 0 in a sampled step. sample: of a step whose work was not counted, the sampled one that it has its work from.
     """
@@ -183,12 +183,13 @@ class Analysis:
 
     @property
     def mfu(self) -> float | None:
-        """Model FLOP utilization: matrix FLOP without recomputed work, over step time and peak."""
+        """Model FLOP utilization: matrix FLOP over step time and peak, without work that is done again; attention's backward as twice
+        its forward."""
         return efficiency(self.model_us, self.step_us)
 
     @property
     def hfu(self) -> float | None:
-        """Hardware FLOP utilization: as `mfu`, with recomputed work."""
+        """Hardware FLOP utilization: as `mfu`, with all work that ran: checkpoints, five products of a fused attention's backward."""
         return efficiency(self.hardware_us, self.step_us)
 
 

@@ -25,7 +25,8 @@ COLLECTIVES: Final = frozenset(("c10d", "_c10d_functional", "c10d_functional", "
 class CallCost(NamedTuple):
     """Has the work of one call. flop: matrix class, flop_vector: everything else that computes, bytes: least traffic to device memory.
 
-    None is unknown, and `reason` says why. dtype: what it computes in, as the cost models name it. kind: class of work (gemm, conv, …).
+    None is unknown, and `reason` says why. flop_again: the part of flop that the call does a second time, see `cost.Cost`. dtype: what it
+    computes in, as the cost models name it. kind: class of work (gemm, conv, …).
     """
 
     flop: int | None = None
@@ -36,6 +37,7 @@ class CallCost(NamedTuple):
     direction: str = "fwd"
     estimated: bool = False
     reason: str = ""
+    flop_again: int = 0
 
 
 @cache
@@ -78,7 +80,8 @@ def cost_of(signature: Signature) -> CallCost:
     except Exception as problem:  # a model of another package may raise anything; the training loop must not feel it
         return CallCost(reason=f"the cost model failed: {type(problem).__name__}")
     return CallCost(
-        answer.flop, answer.flop_vector, traffic, answer.dtype, answer.kind, answer.direction, answer.estimated, answer.reason
+        answer.flop, answer.flop_vector, traffic, answer.dtype, answer.kind, answer.direction, answer.estimated, answer.reason,
+        answer.flop_again,
     )  # fmt: skip
 
 

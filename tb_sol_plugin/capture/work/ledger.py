@@ -90,6 +90,7 @@ def record(
         forward_phase=_name(forward_phase, labels),
         reason=cost.reason,
         compiled=bool(flags & COMPILED),
+        flops_again=cost.flop_again * count,
     )
 
 

@@ -233,7 +233,7 @@ class Folded:
 
     rows: each operation with its roofline. groups: of each sort (TOTAL, LAYERS, FUNCTIONS, PHASES) by name. pickers: of each group what
     takes, from a list with an item per row, the items whose time counts, and those whose time can be compared with an estimate; None
-    without any. model_us, hardware_us: time of the matrix FLOP at the peaks, without and with recomputed work.
+    without any. model_us, hardware_us: time of the matrix FLOP at the peaks, without and with work that is done again.
     """
 
     rows: Sequence[Row]
@@ -292,13 +292,18 @@ def folded(records: Iterable[OpRecord], spec: DeviceSpec | None, precision: Prec
     whole = groups[TOTAL].setdefault("total", sum_of("total", [])).estimated_us
     groups = [{name: shared(group, whole) for name, group in of.items()} for of in groups]
     pickers[TOTAL].setdefault("total", None)
-    model = time_at_peak(row for row in rows if not row.record.is_recompute)
-    return Folded(rows, tuple(groups), tuple(pickers), model, time_at_peak(rows))
+    return Folded(rows, tuple(groups), tuple(pickers), time_at_peak(rows, again=False), time_at_peak(rows, again=True))
 
 
-def time_at_peak(rows: Iterable[Row]) -> float | None:
-    """Time in µs of the matrix FLOP at the peak of each type; those without a peak are left out, None without any."""
-    return known_sum(row.record.flops / row.result.peak_used * 1e6 for row in rows if row.record.flops and row.result.peak_used)
+def time_at_peak(rows: Iterable[Row], *, again: bool) -> float | None:
+    """Time in µs of the matrix FLOP at the peak of each type; those without a peak are left out, None without any.
+
+    again: with what is done a second time, by recomputed calls and within the backward pass of fused attention.
+    """
+    used = [(row.record, row.result.peak_used) for row in rows if row.record.flops and row.result.peak_used]
+    if again:
+        return known_sum((one.flops or 0) / (peak or 1) * 1e6 for one, peak in used)
+    return known_sum(((one.flops or 0) - one.flops_again) / (peak or 1) * 1e6 for one, peak in used if not one.is_recompute)
 
 
 class FoldCache:

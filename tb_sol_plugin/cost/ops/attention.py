@@ -1,6 +1,7 @@
 """Attention: the sizes, the pairs, the work and the traffic of one fused call, whichever backend runs it.
 
-FLOP: 2 B H P (Dqk + Dv) forward, 2 B H P (3 Dqk + 2 Dv) for a backward that computes the scores again (five products).
+FLOP: 2 B H P (Dqk + Dv) forward, 2 B H P (3 Dqk + 2 Dv) for a backward that computes the scores again (five products): 2.5 times the
+forward where Dqk = Dv. Of these, the scores, 2 B H P Dqk, are work done again: they count in HFU, and MFU takes twice the forward.
 P is the number of (query, key) pairs computed: all of them, half of a square causal mask, else the exact triangle or band.
 `flop` is causal-aware, `flop_dense` counts every pair.
 Bytes: Q, K, V read and O written once, K and V with their own heads; the log-sum-exp, 4 bytes per row of scores, where it is kept;
@@ -10,16 +11,14 @@ for `flop_dense` as torch.utils.flop_counter does. Limits: softmax and dropout a
 in a recording, a block mask of flex attention neither; a result is taken in the type of its queries.
 
 Attention of PyTorch itself: `scaled_dot_product_attention`, its backends forward and backward, and flex attention.
-
-FLOP, bytes, source and limits as in `attention.py`. Layouts differ: `_scaled_dot_product_*` is [B, H, S, D],
+Layouts differ: `_scaled_dot_product_*` is [B, H, S, D],
 `_flash_attention_*` and `_efficient_attention_*` are [B, S, H, D]. A causal mask of a rectangle is aligned top-left in
 `_scaled_dot_product_*`, bottom-right in `_flash_attention_*`; `_efficient_attention_*` says which.
 Source: argument positions of native_functions.yaml, PyTorch 2.0 to 2.13.
 Limits: the backward passes count dQ, dK and dV whether or not all are asked for, and no gradient of a bias.
 
 Attention of other packages: flash-attn 2 and 3, serving engines' builds of them, AMD's aiter, and paged attention.
-
-FLOP, bytes and limits as in `attention.py`; causal masks are aligned bottom-right, layouts are [B, S, H, D] or packed [T, H, D].
+Causal masks are aligned bottom-right, layouts are [B, S, H, D] or packed [T, H, D].
 Source: the operator schemas the packages register (flash-attn 2.7 and 3, vLLM 0.4 to 0.11, sgl-kernel 0.1 to 0.3, aiter 2025).
 Limits: attention over a paged cache has key lengths in device memory, a recording has only the cache's size. It has a model only where
 the serving engine names its step by them.
@@ -123,27 +122,27 @@ def sizes_of(q: Tensor, k: Tensor, v: Tensor, *, sequence_first: bool) -> Sizes 
     return Sizes(batch, heads, q.shape[length], k.shape[length], q.shape[-1], v.shape[-1])
 
 
-def work(sizes: Sizes, mask: Mask, direction: Direction, window: Window = EVERYWHERE) -> tuple[int, int]:
-    """(causal-aware, dense-equivalent) FLOP. The forward has 2 products, the backward 5 (the scores are computed again)."""
+def work(sizes: Sizes, mask: Mask, direction: Direction, window: Window = EVERYWHERE) -> tuple[int, int, int]:
+    """(causal-aware, dense-equivalent, done again) FLOP. The forward has 2 products, the backward 5: it computes the scores again."""
     width = sizes.dqk + sizes.dv if direction == "fwd" else 3 * sizes.dqk + 2 * sizes.dv
     per_pair = 2 * sizes.batch * sizes.heads * width
     dense = per_pair * sizes.queries * sizes.keys
-    if mask in ("none", "unknown") and window == EVERYWHERE:
-        return dense, dense
-    seen = pairs(sizes.queries, sizes.keys, mask, window)
-    return (per_pair * seen if isinstance(seen, int) else dense // 2), dense
+    every = mask in ("none", "unknown") and window == EVERYWHERE
+    seen = sizes.queries * sizes.keys if every else pairs(sizes.queries, sizes.keys, mask, window)
+    aware = per_pair * seen if isinstance(seen, int) else dense // 2
+    return aware, dense, 0 if direction == "fwd" else aware * sizes.dqk // max(width, 1)
 
 
 def _cost(
-    q: Tensor, k: Tensor, v: Tensor, flops: tuple[int, int], *, out: int, logsumexp: int, direction: Direction, extra: Tensor | None = None,
-    reason: str = "",
+    q: Tensor, k: Tensor, v: Tensor, flops: tuple[int, int, int], *, out: int, logsumexp: int, direction: Direction,
+    extra: Tensor | None = None, reason: str = "",
 ) -> Cost:  # fmt: skip
     traffic = [q.bytes, k.bytes, v.bytes, size_of(out, q.dtype), 4 * logsumexp, 0 if extra is None else extra.bytes]
     if direction == "bwd":
         traffic += [size_of(out, q.dtype), *(size_of(t.numel, t.dtype) for t in (q, k, v))]
     return Cost(
-        flop=flops[0], flop_dense=flops[1], bytes=total(*traffic), dtype=compute_dtype(q, k, v), kind="attention", direction=direction,
-        estimated=bool(reason), reason=reason,
+        flop=flops[0], flop_dense=flops[1], flop_again=flops[2], bytes=total(*traffic), dtype=compute_dtype(q, k, v), kind="attention",
+        direction=direction, estimated=bool(reason), reason=reason,
     )  # fmt: skip
 
 
@@ -211,7 +210,8 @@ def _packed(
     for queries, along, times in lengths:
         every += times * queries * along
         seen += times * min(_band(queries, along, mask, window), queries * along)
-    flops = (round(2 * heads * width * seen), round(2 * heads * width * every))
+    again = dqk if direction == "bwd" else 0
+    flops = (round(2 * heads * width * seen), round(2 * heads * width * every), round(2 * heads * again * seen))
     reason = f"{PACKED}; {NOT_RECORDED}" if mask == "unknown" else PACKED
     return _cost(q, k, v, flops, out=tokens * heads * dv, logsumexp=tokens * heads, direction=direction, extra=offsets, reason=reason)
 

@@ -24,7 +24,8 @@ from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 WORK: Final = ("flop", "recompute_flop", "flop_vector", "bytes", "sol_ns", "matrix_ns", "matrix_again_ns", "ops", "unknown")
 """Columns of work: what an iteration that was not sampled takes from a sampled one.
 
-flop: matrix, without recomputed work. matrix_ns: time of that work at the matrix peaks of its types, matrix_again_ns with recomputed work.
+flop: matrix, without the work that is done again (recompute_flop: checkpoints, the scores of a fused attention's backward). matrix_ns:
+time of that work at the matrix peaks of its types, matrix_again_ns with all of it.
 """
 NO_PHASE: Final = "(no phase)"
 
@@ -152,7 +153,7 @@ def _work(capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: Devi
     known = ledger_costs(capture)
     flop, vector, data = known.flop, known.flop_vector, known.bytes
     apart = arrays.where(ledger["name"], lambda name: COLLECTIVE.match(name) is not None)
-    again = ledger["recompute"].to_numpy()
+    repeats = np.where(np.isfinite(flop), known.flop_again, np.nan)
     matrix, sol = _times(known, apart, spec)
 
     def total(values: Floats, use: Mask | None = None) -> Floats:
@@ -164,15 +165,14 @@ def _work(capture: Capture, frame: pd.DataFrame, table: pd.DataFrame, spec: Devi
 
     has = np.bincount(row[row >= 0], minlength=size) > 0
     reported = {n: table[n].to_numpy(dtype=np.float64) for n in ("flop", "flop_vector", "bytes", "sol_ns", "ops", "unknown")}
-    repeated = total(flop, again & (flop > 0))
-    apart_again = bool((again & (flop > 0)).any())  # what was stated includes recomputed work, and not how much
+    apart_again = bool((known.flop_again > 0).any())  # what was stated includes work done again, and not how much
     values = {
-        "flop": np.where(has, total(flop, ~again), np.nan if apart_again else reported["flop"]),
-        "recompute_flop": np.where(has, np.nan_to_num(repeated), np.nan),
+        "flop": np.where(has, total(flop - repeats), np.nan if apart_again else reported["flop"]),
+        "recompute_flop": np.where(has, np.nan_to_num(total(repeats)), np.nan),
         "flop_vector": np.where(has, total(vector), reported["flop_vector"]),
         "bytes": np.where(has, total(data, ~apart), reported["bytes"]),
         "sol_ns": total(sol) if spec is not None else reported["sol_ns"],
-        "matrix_ns": total(matrix, ~again),
+        "matrix_ns": total(matrix * (1 - known.flop_again / np.where(flop > 0, flop, 1))),
         "matrix_again_ns": total(matrix),
         "ops": np.where(has, np.nan_to_num(total(np.ones(len(ledger)))), _or_nan(reported["ops"])),
         "unknown": np.where(has, np.nan_to_num(total(np.ones(len(ledger)), ~known.usable & ~apart)), _or_nan(reported["unknown"])),

@@ -36,9 +36,10 @@ TF32_MATMUL: Final = ("high", "medium")
 
 
 class LedgerCosts(NamedTuple):
-    """Work of one call per row of the ledger, NaN unknown; dtype, kind, reason as texts."""
+    """Work of one call per row of the ledger, NaN unknown; dtype, kind, reason as texts. flop_again: 0 where flop is unknown."""
 
     flop: Floats
+    flop_again: Floats
     flop_dense: Floats
     flop_vector: Floats
     bytes: Floats
@@ -67,7 +68,7 @@ def ledger_costs(capture: Capture) -> LedgerCosts:
 def _costs(capture: Capture) -> LedgerCosts:
     table = capture.tables["ledger"]
     flop, vector, data = (table[c].to_numpy(dtype=np.float64).copy() for c in ("flop", "flop_vector", "bytes"))
-    dense = np.full(len(table), np.nan)
+    dense, again = np.full(len(table), np.nan), np.zeros(len(table))
     dtype, kind_word, reason = (arrays.pick(table[c], np.arange(len(table))) for c in ("dtype", "kind", "reason"))
     kind = np.array([KINDS.index(k) if k in KINDS else -1 for k in kind_word.tolist()], np.int8)
     estimated = table["estimated"].to_numpy(dtype=bool).copy()
@@ -84,6 +85,7 @@ def _costs(capture: Capture) -> LedgerCosts:
             guessed = np.array([c is not None and c.estimated for c in found], bool)[code] & fresh & (name != "flop_dense")
             estimated[ask[guessed]] = True
             reason[ask[guessed]] = np.array([c.reason if c is not None else "" for c in found], object)[code][guessed]
+        again[ask] = np.array([0 if c is None else c.flop_again for c in found], np.float64)[code]
         words = np.array([c.dtype if c is not None else "" for c in found], object)[code]
         dtype[ask] = np.where(dtype[ask] == "", words, dtype[ask])
         kinds = np.array([KINDS.index(c.kind) if c is not None else -1 for c in found], np.int8)[code]
@@ -95,7 +97,8 @@ def _costs(capture: Capture) -> LedgerCosts:
         known = {text: first_dtype(text) for text in set(types.tolist())}
         dtype[untyped] = np.array([known[t] for t in types.tolist()], object)
     _tf32(capture, dtype, kind, flop)
-    return LedgerCosts(flop, dense, vector, data, dtype, kind, estimated, reason)
+    again = np.minimum(np.where(table["recompute"].to_numpy(dtype=bool), np.inf, again), np.nan_to_num(flop))
+    return LedgerCosts(flop, again, dense, vector, data, dtype, kind, estimated, reason)
 
 
 def _model(capture: Capture, row: int) -> Cost | None:
@@ -151,6 +154,7 @@ def ledger_calls(capture: Capture) -> pd.DataFrame:
             "shapes": _read(table["shapes"], at),
             "shapes_json": _taken(table["shapes"], at),
             "flop": np.where(collective, np.nan, known.flop[at]),  # what a collective moves is not counted, and not 0
+            "flop_again": np.where(collective, 0, known.flop_again[at]),
             "flop_vector": np.where(collective, np.nan, known.flop_vector[at]),
             "flop_dense": known.flop_dense[at],
             "bytes": np.where(collective, np.nan, known.bytes[at]),
@@ -235,6 +239,7 @@ def profile_calls(capture: Capture) -> pd.DataFrame:
             "shapes": empty,
             "shapes_json": empty,
             "flop": flop,
+            "flop_again": np.zeros(size),
             "flop_vector": np.full(size, np.nan),
             "flop_dense": flop,
             "bytes": data,

@@ -115,6 +115,7 @@ def _frame(ops: pd.DataFrame, found: pd.DataFrame, total: Ints, step: npt.NDArra
     return added.assign(
         name=np.where(one == other, one, one + " or " + other), shapes=shapes, shapes_json=text, layer="", host=-1, module=-1,
         annotation=-1, measured_ns=total, device_sum_ns=total, step=step, estimated=True, reason=REASON, inferred=True, recompute=False,
+        flop_again=np.where(added["recompute"], 0, added["flop_again"]),
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from tb_sol_plugin.metrics.work.counted import COLLECTIVE, ledger_costs
 from tb_sol_plugin.metrics.work.inferred import stacked
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
 
 COUNTED: Final = "(work counted by the SOL capture)"
 """Name of a call that stands for the unnamed work of a phase."""
@@ -47,13 +47,14 @@ MAIN: Final = 0.99
 class Step(NamedTuple):
     """A step of the trace, and what the SOL capture counted in an iteration of the same work. flop: by home (a phase node or NO_HOME).
 
-    explained: matrix FLOP that the trace itself explains in that step.
+    explained: matrix FLOP that the trace itself explains in that step. again: of the work that it does not, the part that is done again.
     """
 
     row: int
     iteration: int
     flop: dict[int, float]
     explained: dict[int, float]
+    again: dict[int, float]
 
     @property
     def counted(self) -> float:
@@ -122,7 +123,8 @@ def with_counted(capture: Capture, ops: pd.DataFrame, owner: npt.NDArray[np.int3
                 continue
             of_op[calls], of_event[event_rows] = len(rows), len(rows)
             placed += flop * scale
-            rows.append(_row(capture, step, place, flop * scale, time, event_rows))
+            again = min(step.again.get(place, 0.0), flop) * scale
+            rows.append(_row(capture, step, place, flop * scale, again, time, event_rows))
     match = Match(tuple(steps), placed)
     if not rows:
         return Joined(ops, owner, (none, none), match)
@@ -196,11 +198,11 @@ def _homes(capture: Capture) -> Ints:
     return out
 
 
-def _counted_by_home(capture: Capture, iteration: int) -> dict[int, float]:
-    """Returns matrix FLOP of an iteration by the phase of the trace that holds it."""
+def _counted_by_home(capture: Capture, iteration: int, values: Floats) -> dict[int, float]:
+    """Returns FLOP of an iteration by the phase of the trace that holds it. values: of one call per row of the ledger."""
     found: dict[int, float] = {}
     rows = _work_rows(capture, iteration)
-    flop = np.nan_to_num(ledger_costs(capture).flop[rows]) * capture.tables["ledger"]["count"].to_numpy()[rows]
+    flop = np.nan_to_num(values[rows]) * capture.tables["ledger"]["count"].to_numpy()[rows]
     place = _label_homes(capture)[capture.tables["ledger"]["phase"].to_numpy()[rows]]
     for home, value in zip(place.tolist(), flop.tolist(), strict=True):
         found[home] = found.get(home, 0.0) + value
@@ -230,7 +232,10 @@ def _step(capture: Capture, ops: pd.DataFrame, home: Ints, row: int, number: int
     use = (ops["step"].to_numpy() == row) & ops["modeled"].to_numpy() & ~ops["recompute"].to_numpy()
     flop = np.where(use, np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)), 0.0)
     explained = {int(h): float(flop[home == h].sum()) for h in np.unique(home[flop > 0]).tolist()}
-    return Step(row, number, _counted_by_home(capture, number), explained)
+    costs, known = ledger_costs(capture), np.where(use, ops["flop_again"].to_numpy(dtype=np.float64), 0.0)
+    again = {h: f - float(known[home == h].sum()) for h, f in _counted_by_home(capture, number, costs.flop_again).items()}
+    counted = _counted_by_home(capture, number, costs.flop)
+    return Step(row, number, counted, explained, {home: max(value, 0.0) for home, value in again.items()})
 
 
 # -- unnamed time -----------------------------------------------------------------------------------------------
@@ -258,7 +263,7 @@ def _time(capture: Capture, ops: pd.DataFrame, calls: Ints, events: Ints, *, by_
     return _Time(int(united.sum()), int(duration.sum()), len(events))
 
 
-def _row(capture: Capture, step: Step, home: int, flop: float, time: _Time, events: Ints) -> dict[str, object]:
+def _row(capture: Capture, step: Step, home: int, flop: float, again: float, time: _Time, events: Ints) -> dict[str, object]:
     dtype, direction, several = _main_types(capture, step.iteration, home)
     names = arrays.pick(capture.device["name"], events).tolist() if len(events) else []
     if dtype == "fp32" and any(TF32.search(str(name)) for name in names):
@@ -266,8 +271,9 @@ def _row(capture: Capture, step: Step, home: int, flop: float, time: _Time, even
     types = f"; types {several}, at the rate of {dtype}" if several else ""
     return {
         "host": -1, "name": COUNTED, "kind": "other", "direction": direction, "dtype": dtype, "shapes": "", "shapes_json": "",
-        "flop": float(round(flop)), "flop_vector": np.nan, "flop_dense": np.nan, "bytes": np.nan, "measured_ns": time.union,
-        "device_sum_ns": time.total, "device_events": time.events, "module": -1, "annotation": _range_of(capture, step.row, home),
+        "flop": float(round(flop)), "flop_again": float(round(again)), "flop_vector": np.nan, "flop_dense": np.nan, "bytes": np.nan,
+        "measured_ns": time.union, "device_sum_ns": time.total, "device_events": time.events, "module": -1,
+        "annotation": _range_of(capture, step.row, home),
         "step": step.row, "estimated": True, "modeled": True, "link": False, "link_bytes": np.nan, "collective": False,
         "recompute": False, "inferred": False, "layer": "",
         "reason": f"matrix work that the SOL capture counted in iteration {step.iteration} and this trace does not name{types}",

@@ -205,12 +205,14 @@ def marks_of(efficiency: Sequence[object], flags: Sequence[object], share: Seque
 # -- How much of the device a stretch of time used -------------------------------------------------------------------
 # model FLOP utilization, hardware FLOP utilization, bandwidth utilization.
 #
-#     MFU = sum over types d of F[d] / P[d], over the time; F without recomputed work
-#     HFU = the same with recomputed work
+#     MFU = sum over types d of F[d] / P[d], over the time; F without work that is done again
+#     HFU = the same with all work that ran
 #     bandwidth utilization = least bytes / (time x bandwidth)
 #
 # F: matrix FLOP (products, convolutions, attention; causal-aware). P: dense matrix peak. The definitions of MFU and HFU are those of
-# Chowdhery et al., PaLM (2022), appendix B; with several types the time at the peak of each is summed.
+# Chowdhery et al., PaLM (2022), appendix B; with several types the time at the peak of each is summed. Done again are the forward calls
+# that run a second time in the backward pass, and the scores that a fused attention computes a second time in its own: MFU counts
+# twice the forward for it, HFU the five products that ran.
 
 
 @dataclass(frozen=True)
@@ -219,8 +221,8 @@ class Utilization:
 
     mfu, hfu, bandwidth_utilisation: ratios, None where the peak, the work or the time is unknown.
 
-    model_flop, recompute_flop: matrix FLOP, None without any matrix work. without_peak_flop: the part in types without a peak, which
-    is in no ratio. dtype: the type that holds most of the matrix work, "" without.
+    model_flop, recompute_flop: matrix FLOP without and of what is done again, None without any matrix work. without_peak_flop: the part in
+    types without a peak, which is in no ratio. dtype: the type that holds most of the matrix work, "" without.
     """
 
     mfu: float | None
@@ -233,13 +235,13 @@ class Utilization:
 
 
 class Performed(NamedTuple):
-    """What calls do that the use of a device follows from: matrix FLOP, whether it is recomputed, its type, and traffic.
+    """What calls do that the use of a device follows from: matrix FLOP, the part of it that is done again, its type, and traffic.
 
     type: place in `types`, the last for unknown. data: bytes of modeled calls, NaN unknown.
     """
 
     flop: Floats
-    again: Mask
+    again: Floats
     type: npt.NDArray[np.integer]
     data: Floats
     types: tuple[str, ...]
@@ -255,7 +257,7 @@ def performed(ops: pd.DataFrame) -> Performed:
     names = (*ops["dtype"].cat.categories.astype(str), "")
     return Performed(
         flop=np.nan_to_num(ops["flop"].to_numpy(dtype=np.float64)),
-        again=ops["recompute"].to_numpy(),
+        again=ops["flop_again"].to_numpy(dtype=np.float64),
         type=np.where(codes < 0, len(names) - 1, codes),
         data=np.where(ops["modeled"].to_numpy(), ops["bytes"].to_numpy(dtype=np.float64), np.nan),
         types=names,
@@ -270,9 +272,7 @@ def utilization(ops: pd.DataFrame, spec: DeviceSpec | None, time_ns: int, *, dev
 def use_of(done: Performed, spec: DeviceSpec | None, time_ns: int, *, devices: int = 1) -> Utilization:
     """Returns the same for calls of which only this is known."""
     flop, names = done.flop, done.types
-    parts = (("first", ~done.again), ("again", done.again))
-    by_type = {part: np.bincount(done.type[mask], flop[mask], minlength=len(names)) for part, mask in parts}
-    both = by_type["first"] + by_type["again"]
+    both, again = (np.bincount(done.type, values, minlength=len(names)) for values in (flop, done.again))
     if not both.sum() > 0:
         return Utilization(None, None, None, None, _bandwidth(done.data, spec, time_ns, devices), "")
     peaks = np.array([(spec.matrix_peak(name) or np.nan) if spec is not None else np.nan for name in names])
@@ -283,10 +283,10 @@ def use_of(done: Performed, spec: DeviceSpec | None, time_ns: int, *, devices: i
         return seconds * 1e9 / (time_ns * devices) if time_ns > 0 and both[~lost].sum() > 0 else None
 
     return Utilization(
-        ratio(by_type["first"]),
+        ratio(both - again),
         ratio(both),
-        round(float(by_type["first"].sum())),
-        round(float(by_type["again"].sum())),
+        round(float((both - again).sum())),
+        round(float(again.sum())),
         _bandwidth(done.data, spec, time_ns, devices),
         names[int(np.argmax(both))],
         round(float(both[lost].sum())) if spec is not None else 0,

@@ -42,7 +42,8 @@ class Work:
 
     ops: one row per operator call that owns work, by host row. NaN is unknown, -1 a row that is not there.
 
-    host, name, kind, direction, dtype, shapes (readable), shapes_json; flop (matrix), flop_vector, bytes; measured_ns (union of
+    host, name, kind, direction, dtype, shapes (readable), shapes_json; flop (matrix), flop_again (the part of it that is done again: all
+    of a recomputed call, the scores of a fused attention's backward; 0 where flop is unknown), flop_vector, bytes; measured_ns (union of
     its device intervals, summed over devices), device_sum_ns, device_events; sol_ns, bound; estimated, reason, modeled, link (it
     only copies between host and device, whose limit is the link); collective (all its device work is communication); link_bytes (what
     copies and collectives move over a link); inferred (launched before the window, likened to recorded calls; host, module and
@@ -108,8 +109,10 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     base = memo(capture, ("work.calls",), lambda: _calls(capture))
     ops = base.ops.copy(deep=False)
     if dense:
-        every = ops["flop_dense"].to_numpy()
-        ops["flop"] = np.where(np.isfinite(every), every, ops["flop"].to_numpy())
+        every, aware = ops["flop_dense"].to_numpy(), ops["flop"].to_numpy()
+        known = np.isfinite(every)
+        ops["flop_again"] = ops["flop_again"].to_numpy() * np.where(known & (aware > 0), every / np.maximum(aware, 1), 1)
+        ops["flop"] = np.where(known, every, aware)
     flop, vector, data = (ops[c].to_numpy() for c in ("flop", "flop_vector", "bytes"))
     dtype = ops["dtype"]
     if spec is None:
@@ -263,6 +266,7 @@ def _frame(
     flop = _values(known, "flop")[at]
     single = np.array([name == "fp32" for name in types])
     dtype = np.where(use_tf32 & single[dtype] & (flop > 0), len(types) - 1, dtype)
+    again = recomputed(capture)[rows]
     direction = np.where(in_backward(capture)[rows], 1, np.array([*(int(c.direction == "bwd") for c in known), 0], np.int8)[at])
     frame = pd.DataFrame(
         {
@@ -276,6 +280,7 @@ def _frame(
             "shapes": _labels(*_read(table["shapes"], arguments, readable_shapes)),
             "shapes_json": arrays.at(table["shapes"], arguments),
             "flop": np.where(link, np.nan, flop),
+            "flop_again": np.where(link, 0, np.nan_to_num(np.where(again, flop, _values(known, "flop_again")[at]))),
             "flop_vector": np.where(link, np.nan, _values(known, "flop_vector")[at]),
             "flop_dense": np.where(link, np.nan, _values(known, "flop_dense")[at]),
             "bytes": np.where(link, np.nan, _values(known, "bytes")[at]),
@@ -286,7 +291,7 @@ def _frame(
             "link": link,
             "collective": columns["collective"] > 0,
             "link_bytes": columns["link_bytes"],
-            "recompute": recomputed(capture)[rows],
+            "recompute": again,
             "inferred": False,
         }
     )

@@ -27,7 +27,8 @@ H100 = table()["H100_SXM"]
 
 def _ops(*rows: tuple[float | None, float | None, str, bool]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["flop", "bytes", "dtype", "recompute"])
-    return frame.assign(dtype=frame["dtype"].astype("category"), modeled=True)
+    again = np.where(frame["recompute"], frame["flop"], 0.0)
+    return frame.assign(dtype=frame["dtype"].astype("category"), modeled=True, flop_again=again)
 
 
 def test_recomputed_work_counts_in_hfu_alone() -> None:
@@ -39,6 +40,31 @@ def test_recomputed_work_counts_in_hfu_alone() -> None:
     # 6.7 GB at 3.35 TB/s are 2 ms
     assert used.bandwidth_utilisation == pytest.approx(0.5)
     assert (used.model_flop, used.recompute_flop, used.dtype) == (989_400_000_000, 329_800_000_000, "bf16")
+
+
+def test_scores_that_fused_attention_computes_again_count_in_hfu_alone(tmp_path: Path) -> None:
+    # GIVEN causal attention of 2 x 8 heads, 1024 x 1024 pairs, heads of 64, forward and backward, in a step of 1 ms
+    sizes = [[2, 8, 1024, 64]] * 3
+    t = TraceBuilder()
+    t.annotation("ProfilerStep#1", 0, 1000)
+    t.op("aten::_scaled_dot_product_flash_attention", 10, 100, shapes=[*sizes, [], []], types=[BF16] * 3 + ["Scalar"] * 2, concrete=["", "", "", "0.", "True"])
+    t.launch("flash_fwd", at=20, start=50, duration=100)
+    grown = [*[[2, 8, 1024, 64]] * 5, [2, 8, 1024], [], [], [], [], [], []]
+    t.op(
+        "aten::_scaled_dot_product_flash_attention_backward", 200, 100, shapes=grown, types=[BF16] * 5 + ["float"] + ["Scalar"] * 6,
+        concrete=["", "", "", "", "", "", "", "", "1024", "1024", "0.", "True"],
+    )  # fmt: skip
+    t.launch("flash_bwd", at=210, start=300, duration=700)
+    capture = read(str(t.write(tmp_path / "flash.json")))
+    # WHEN the use of the device is worked out
+    used = utilization(work(capture, H100).ops, H100, 1_000_000)
+    # THEN a product over half of the pairs is 2 x 2 x 8 x 2^19 x 64 FLOP: two forward and four backward for MFU, two and five for HFU
+    product = 2 * 2 * 8 * (1024 * 1024 // 2) * 64
+    assert (used.model_flop, used.recompute_flop) == (6 * product, product)
+    assert used.mfu == pytest.approx(6 * product / 989.4e12 / 1e-3) and used.hfu == pytest.approx(7 * product / 989.4e12 / 1e-3)
+    # AND with every pair both are twice as much
+    dense = utilization(work(capture, H100, dense=True).ops, H100, 1_000_000)
+    assert (dense.model_flop, dense.recompute_flop) == (12 * product, 2 * product)
 
 
 def test_types_are_summed_as_time_at_their_own_peak() -> None:
