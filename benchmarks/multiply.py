@@ -11,10 +11,12 @@ import gzip
 import io
 import json
 import sys
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TextIO
+
+import numpy as np
+from isal import igzip
 
 from tests.support.trace_builder import Raw, _value
 
@@ -23,6 +25,8 @@ IDS = {
     "Sequence number": "s", "Record function id": "r",
 }  # fmt: skip
 """Argument -> the family of numbers it belongs to; flow ids are of family c (launches) or f (autograd)."""
+_TIME, _NUMBER = "\x00", "\x01"
+"""Characters that JSON never writes as they are: places of a time and of a number."""
 ONCE = {"Record Window End", "PyTorch Profiler (0)"}
 
 
@@ -42,12 +46,61 @@ def multiply(source: Path, copies: int, target: TextIO) -> int:
     for key, value in trace.items():
         target.write(f"{'{' if key == next(iter(trace)) else ','}\n  {json.dumps(key)}: {_value(_raw(value))}")
     target.write(("," if trace else "{") + '\n  "traceEvents": [\n')
-    written = 0
-    for event in _copies(repeated, once, copies, span, widths, stride):
-        target.write((",\n" if written else "") + _text(event))
-        written += 1
+    form = _Form(repeated, span, widths, stride)
+    texts = [*(form.copy(k) for k in range(copies)), *([",\n".join(map(_text, once))] if once else [])] if repeated or once else []
+    for at, text in enumerate(texts):
+        target.write((",\n" if at else "") + text)
     target.write("\n  ]\n}\n")
-    return written
+    return len(repeated) * copies + len(once)
+
+
+class _Form:
+    """The text of one copy with a place for each of its numbers that differ from copy to copy: filled in at once, not event by event."""
+
+    def __init__(self, events: list[dict[str, Any]], span: Decimal, widths: dict[str, int], stride: int) -> None:
+        self._base: list[int] = []
+        self._step: list[int] = []
+        times = [Decimal(e["ts"]) for e in events]
+        self._digits = max([0, *(-int(t.as_tuple().exponent) for t in [*times, span])])
+        self._time = [int(t.scaleb(self._digits)) for t in times]
+        self._span = int(span.scaleb(self._digits))
+        texts = [_text(self._with_places(e, widths, stride)) for e in events]
+        self._text = ",\n".join(texts).replace("%", "%%").replace(_TIME, "%s").replace(_NUMBER, "%d")
+        self._is_time = np.array([c == _TIME for c in "".join(c for text in texts for c in text if c in (_TIME, _NUMBER))], np.bool_)
+
+    def _with_places(self, event: dict[str, Any], widths: dict[str, int], stride: int) -> dict[str, Any]:
+        moved = dict(event)
+        for key, value in event.items():  # in the order in which they are written
+            if key == "ts":
+                moved[key] = Raw(_TIME)
+            elif key == "name" and str(value).startswith("ProfilerStep#"):
+                moved[key] = self._place(int(value.partition("#")[2]), stride, "ProfilerStep#")
+            elif key == "id" and event.get("ph") in "stf" and isinstance(value, int):
+                moved[key] = self._place(value, widths[_flow(event)])
+            elif key == "args" and isinstance(value, dict):
+                moved[key] = {
+                    k: self._place(v, widths[IDS[k]]) if k in IDS and isinstance(v, int) and v < 2**53 else v for k, v in value.items()
+                }
+        return moved
+
+    def _place(self, value: int, step: int, word: str = "") -> Raw:
+        self._base.append(value)
+        self._step.append(step)
+        return Raw(f'"{word}{_NUMBER}"' if word else _NUMBER)
+
+    def copy(self, k: int) -> str:
+        """Returns the text of the events of one copy."""
+        values = np.empty(len(self._is_time), object)
+        values[self._is_time] = [_fixed(t + k * self._span, self._digits) for t in self._time]
+        values[~self._is_time] = [base + k * step for base, step in zip(self._base, self._step, strict=True)]
+        return self._text % tuple(values)
+
+
+def _fixed(value: int, digits: int) -> str:
+    """Returns a whole number of 10^-digits as decimal text."""
+    sign, whole = ("-", -value) if value < 0 else ("", value)
+    text = str(whole).rjust(digits + 1, "0")
+    return sign + (f"{text[:-digits]}.{text[-digits:]}" if digits else text)
 
 
 def _widths(events: list[dict[str, Any]]) -> dict[str, int]:
@@ -65,27 +118,6 @@ def _widths(events: list[dict[str, Any]]) -> dict[str, int]:
 
 def _flow(event: dict[str, Any]) -> str:
     return "f" if event.get("cat") in ("fwdbwd", "forward_backward") else "c"
-
-
-def _copies(
-    repeated: list[dict[str, Any]], once: list[dict[str, Any]], copies: int, span: Decimal, widths: dict[str, int], stride: int
-) -> Iterator[dict[str, Any]]:
-    for k in range(copies):
-        for event in repeated:
-            moved = dict(event)
-            moved["ts"] = Decimal(event["ts"]) + k * span
-            name = str(event.get("name", ""))
-            if name.startswith("ProfilerStep#"):
-                moved["name"] = f"ProfilerStep#{int(name.partition('#')[2]) + k * stride}"
-            if event.get("ph") in "stf" and isinstance(event.get("id"), int):
-                moved["id"] = event["id"] + k * widths[_flow(event)]
-            if k and isinstance(event.get("args"), dict):
-                moved["args"] = {
-                    key: value + k * widths[IDS[key]] if key in IDS and isinstance(value, int) and value < 2**53 else value
-                    for key, value in event["args"].items()
-                }
-            yield moved
-    yield from once
 
 
 def _text(event: dict[str, Any]) -> str:
@@ -113,7 +145,7 @@ def main() -> None:
     parser.add_argument("target", type=Path, metavar="OUT")
     options = parser.parse_args()
     with options.target.open("wb") as stored:
-        packed = gzip.GzipFile(fileobj=stored, mode="wb", compresslevel=6, mtime=0) if options.target.suffix == ".gz" else stored
+        packed = igzip.GzipFile(fileobj=stored, mode="wb", compresslevel=2, mtime=0) if options.target.suffix == ".gz" else stored
         with io.TextIOWrapper(io.BufferedWriter(packed, 1 << 20), encoding="utf-8", write_through=False) as text:  # type: ignore[type-var]
             written = multiply(options.source, options.copies, text)
     print(f"{written:,} events, {options.target.stat().st_size / 1e6:.1f} MB stored", file=sys.stderr)

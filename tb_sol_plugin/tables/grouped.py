@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tb_sol_plugin.tables.arrays import Ints, Rows
 from tb_sol_plugin.tables.compiled import compiled, fixed
+from tb_sol_plugin.tables.intervals import search_from
 
 EVER: Final = 2**62
 """A time, ns, before and after which nothing is."""
@@ -18,18 +19,30 @@ MANY: Final = 1_000
 
 
 @dataclass(frozen=True)
-class Times:
-    """When each row of a table is, ns, and what lies inside of it.
+class Inside:
+    """What lies inside of each row of a table.
 
-    own: time outside of the rows directly inside, per row; empty: all of it. before: sums of another amount up to each row (one more than
-    rows), last: the row after those inside of each; both empty: no such amount.
+    parent: the row directly around each, -1 for none. last: the row after those inside of each. at, before: rows with another amount,
+    ascending, and sums of it up to each (one more than `at`).
+    """
+
+    parent: Rows
+    last: Rows
+    at: Ints
+    before: Ints
+
+
+@dataclass(frozen=True)
+class Times:
+    """When each row of a table is, ns.
+
+    own: time outside of the rows directly inside, where not all of those are added, too; None: it follows from them.
     """
 
     start: Ints
     duration: Ints
-    own: Ints
-    before: Ints
-    last: Rows
+    inside: Inside | None = None
+    own: Ints | None = None
 
 
 class Sums:
@@ -41,12 +54,22 @@ class Sums:
         self.low[:], self.high[:] = EVER, -EVER
 
     def add(self, rows: npt.NDArray[np.integer], group: Rows, times: Times, begin: int, end: int) -> Ints:
-        """Add rows of a table, their times cut to `[begin, end)`, and return these. rows: ascending is quickest. group: of each."""
+        """Add rows of a table, their times cut to `[begin, end)`, and return these. rows: ascending. group: of each.
+
+        The time of a row of its own is never negative, however much those inside of it overlap.
+        """
         time = np.empty(len(rows), np.int64)
-        if len(rows):
-            columns = (times.start, times.duration, times.own, times.before)
-            read = (*(fixed(c, np.int64) for c in columns), fixed(times.last, np.int32))
-            add_kernel(fixed(rows, np.int64), fixed(group, np.int32), *read, begin, end, time, self._all)
+        if not len(rows):
+            return time
+        of = (fixed(rows, np.int64), fixed(group, np.int32), fixed(times.start, np.int64), fixed(times.duration, np.int64))
+        add_kernel(*of, begin, end, time, self._all)
+        inside, own = times.inside, times.own
+        if inside is not None and own is None:
+            own = np.zeros(len(times.start), np.int64)  # only what is written to is taken from the system
+            own_kernel(of[0], of[2], of[3], fixed(inside.parent, np.int32), begin, end, own)
+        add_own_kernel(*of[:2], time, fixed(() if own is None else own, np.int64), self._all)
+        if inside is not None and len(inside.at):
+            add_amount_kernel(*of[:2], fixed(inside.last, np.int32), fixed(inside.at, np.int64), fixed(inside.before, np.int64), self._all)
         return time
 
 
@@ -83,23 +106,49 @@ def _sorted_within(group: Ints, value: Ints) -> Ints:
 
 
 @compiled()
-def add_kernel(
-    rows: Ints, group: Rows, start: Ints, duration: Ints, own: Ints, before: Ints, last: Rows, begin: int, end: int, time: Ints, sums: Ints
-) -> None:  # fmt: skip
+def add_kernel(rows: Ints, group: Rows, start: Ints, duration: Ints, begin: int, end: int, time: Ints, sums: Ints) -> None:
     """Adds the times of rows, cut to a window, to those of their groups."""
-    count, total, own_sum, inside, low, high = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]
-    has_own, has_inside = len(own) > 0, len(before) > 0
+    count, total, low, high = sums[0], sums[1], sums[4], sums[5]
     for i in range(len(rows)):
         row, to = rows[i], group[i]
         spent = min(start[row] + duration[row], end) - max(start[row], begin)
         time[i] = spent
         count[to] += 1
         total[to] += spent
-        own_sum[to] += own[row] if has_own else spent
-        if has_inside:
-            inside[to] += before[last[row]] - before[row]
         low[to] = min(low[to], spent)
         high[to] = max(high[to], spent)
+
+
+@compiled()
+def own_kernel(rows: Ints, start: Ints, duration: Ints, parent: Rows, begin: int, end: int, own: Ints) -> None:
+    """Adds the cut time of each row to its own, and takes what it covers of the row around it from that one's."""
+    for i in range(len(rows)):
+        row = rows[i]
+        first, last = max(start[row], begin), min(start[row] + duration[row], end)
+        own[row] += last - first
+        above = parent[row]
+        if above >= 0:
+            own[above] -= max(min(last, start[above] + duration[above]) - max(first, start[above]), 0)
+
+
+@compiled()
+def add_own_kernel(rows: Ints, group: Rows, time: Ints, own: Ints, sums: Ints) -> None:
+    """Adds the time of rows of their own to those of their groups; all of it where nothing is known to be inside."""
+    total = sums[2]
+    for i in range(len(rows)):
+        total[group[i]] += max(own[rows[i]], 0) if len(own) > 0 else time[i]
+
+
+@compiled()
+def add_amount_kernel(rows: Ints, group: Rows, last: Rows, at: Ints, before: Ints, sums: Ints) -> None:
+    """Adds the other amount inside of rows to those of their groups. Rows ascend: the search goes on from the last."""
+    total = sums[3]
+    place = 0
+    for i in range(len(rows)):
+        row = rows[i]
+        place = search_from(at, row - 1, place)
+        if place < len(at) and at[place] < last[row]:
+            total[group[i]] += before[search_from(at, last[row] - 1, place)] - before[place]
 
 
 @compiled()

@@ -158,8 +158,8 @@ def _arrays(spans: Spans) -> Spans:
 
 
 @compiled(forceinline=True)
-def _search(values, value, at):  # type: ignore[no-untyped-def]
-    """Returns how many of ascending values are no larger than one: from `at` on in steps that double, before it by halving."""
+def search_from(values, value, at):  # type: ignore[no-untyped-def]
+    """Returns, inside of compiled loops, how many of ascending values are no larger than one: from `at` on in steps that double, before it by halving."""
     n = len(values)
     if at == 0 or values[at - 1] <= value:
         low, step = at, 1
@@ -228,8 +228,8 @@ def cover_kernel(start, end, low, high):  # type: ignore[no-untyped-def]
     for i in range(len(start)):
         if end[i] <= start[i] or count == 0:
             continue
-        first = _search(low, start[i], at)
-        last = _search(low, end[i], first)
+        first = search_from(low, start[i], at)
+        last = search_from(low, end[i], first)
         at = first
         covered = before[last] - before[first]
         if last > 0:

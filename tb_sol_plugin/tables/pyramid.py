@@ -7,13 +7,15 @@ Nothing is dropped: every event is in exactly one item of every level.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.compiled import compiled, fixed
 
 Longs = npt.NDArray[np.int64]
 TILE = 10
@@ -22,8 +24,10 @@ FINEST_PART = 2
 """The finest level that is stored has at most one item per so many events."""
 STRIDE = 2
 """Every second level is stored: one between two of them is merged when it is asked for."""
-
-
+LOADING_PAYS = 50_000
+"""Events from which on loading the compiled loops pays."""
+_NEVER = 255
+"""What stands for the level at which the first event of a lane merges with the one before."""
 _EDGE = 256
 """Events that are read at once to find where a window begins in a lane."""
 
@@ -87,11 +91,6 @@ def _joined(start: Longs, lane: npt.NDArray[np.signedinteger], longest: Longs, z
     out = np.zeros(len(start), np.bool_)
     out[1:] = short[1:] & short[:-1] & (bucket[1:] == bucket[:-1]) & (lane[1:] == lane[:-1])
     return out
-
-
-def count_at(start: Longs, lane: npt.NDArray[np.signedinteger], longest: Longs, z: int) -> int:
-    """Returns how many items level z has."""
-    return len(start) - int(np.count_nonzero(_joined(start, lane, longest, z)))
 
 
 @dataclass(frozen=True)
@@ -216,27 +215,108 @@ def _rows(start: Longs, end: Longs, z: int, begin: int, stop: int) -> slice:
 def build(order: npt.NDArray[np.uint32], bounds: Longs, start: Longs, duration: Longs) -> tuple[Level, ...]:
     """Returns the levels to store: the first with at most half as many items as events, then every second one until one tile holds the run.
 
-    order, bounds: as in `Pyramid`. start, duration: by position in `order`. O(n log n) with a small factor.
+    order, bounds: as in `Pyramid`. start, duration: by position in `order`. One pass over the events, and one over each level.
     """
     count = len(order)
     if not count:
         return ()
-    lane = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+    compiled_pays = count > LOADING_PAYS or bool(join_kernel.signatures)
+    joins = joined_at(start, duration, compiled_pays=compiled_pays)
+    joins[bounds[:-1][np.diff(bounds) > 0]] = _NEVER
+    above = np.cumsum(np.bincount(joins, minlength=_NEVER + 1)[::-1])[::-1]  # pairs that join at a level or above it
+    low = next((z for z in range(_NEVER) if int(above[z + 1]) * FINEST_PART <= count), _NEVER)
     top = max(int((start + duration).max()) - 1, 0).bit_length() - TILE
-    low, high = 0, 62
-    while low < high:  # the count falls from level to level
-        middle = (low + high) // 2
-        if count_at(start, lane, duration, middle) * FINEST_PART <= count:
-            high = middle
-        else:
-            low = middle + 1
-    if low >= 62 or low > max(top, 0):
+    if low > max(top, 0):
         return ()
+    wanted = range(low, max(top, low) + STRIDE, STRIDE)
+    if not compiled_pays:
+        return levels_by_columns(order, bounds, start, duration, wanted)
     levels: list[Level] = []
-    items, longest = single(start, duration, order), duration
-    for z in range(low, max(top, low) + STRIDE, STRIDE):
+    below: tuple[npt.NDArray[Any], ...] = (start, start + duration, order, np.arange(count, dtype=np.uint32), duration, duration, joins)
+    ends: Longs = bounds
+    for z in wanted:
+        made = tuple(np.empty(int(above[z + 1]), column.dtype) for column in below)
+        ends = merge_kernel(*(fixed(column, column.dtype) for column in below), *made, fixed(ends, np.int64), z)
+        levels.append(Level(z, *made[:5], ends))
+        below = made
+    return tuple(levels)
+
+
+def joined_at(start: Longs, duration: Longs, *, compiled_pays: bool = True) -> npt.NDArray[np.uint8]:
+    """Returns the lowest level at which each event merges with the one before: both are shorter than a bucket and start in the same one.
+
+    That is how many bits are needed to write what differs in their starts, and their durations. 64: starts of different signs.
+    """
+    out = np.zeros(len(start), np.uint8)
+    if compiled_pays:
+        join_kernel(fixed(start, np.int64), fixed(duration, np.int64), out)
+        return out
+    bits = duration[1:] | duration[:-1] | (start[1:] ^ start[:-1])
+    half = bits >> 31
+    out[1:] = np.where(bits < 0, 64, np.where(half > 0, 31 + np.frexp(half.astype(np.float64))[1], np.frexp(bits.astype(np.float64))[1]))
+    return out
+
+
+def levels_by_columns(
+    order: npt.NDArray[np.uint32], bounds: Longs, start: Longs, duration: Longs, wanted: Iterable[int]
+) -> tuple[Level, ...]:  # fmt: skip
+    """Returns what `build` does, without a compiled loop that few events would wait for."""
+    lane: npt.NDArray[np.signedinteger] = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+    items, longest, levels = single(start, duration, order), duration, []
+    for z in wanted:
         items, lane, longest = merged(items, lane, longest, z)
         first = np.zeros(len(items), np.uint32)
         first[1:] = np.cumsum(items.count[:-1])
         levels.append(Level(z, items.start, items.end, items.event, first, items.busy, np.searchsorted(lane, np.arange(len(bounds)))))
     return tuple(levels)
+
+
+# -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
+
+
+@compiled()
+def join_kernel(start: Longs, duration: Longs, joins: npt.NDArray[np.uint8]) -> None:
+    """Writes the level at which each event merges with the one before, as `joined_at` says."""
+    for i in range(1, len(start)):
+        bits = duration[i] | duration[i - 1] | (start[i] ^ start[i - 1])
+        level = 0
+        if bits < 0:
+            level = 64
+        else:
+            for step in (32, 16, 8, 4, 2, 1):
+                if bits >> step:
+                    level += step
+                    bits >>= step
+            level += bits
+        joins[i] = level
+
+
+@compiled()
+def merge_kernel(  # type: ignore[no-untyped-def]
+    start, end, event, first, busy, longest, joins, to_start, to_end, to_event, to_first, to_busy, to_longest, to_joins, bounds, z
+):  # fmt: skip
+    """Merges items that join at level z or below; returns the bounds of the lanes."""
+    n = -1
+    ends = np.zeros(len(bounds), np.int64)
+    lane = 0
+    for i in range(len(start)):
+        if joins[i] <= z:
+            to_end[n] = end[i]
+            to_busy[n] += busy[i]
+            if longest[i] > to_longest[n]:
+                to_longest[n] = longest[i]
+                to_event[n] = event[i]
+            continue
+        n += 1
+        while bounds[lane + 1] <= i:
+            lane += 1
+            ends[lane] = n
+        to_start[n] = start[i]
+        to_end[n] = end[i]
+        to_event[n] = event[i]
+        to_first[n] = first[i]
+        to_busy[n] = busy[i]
+        to_longest[n] = longest[i]
+        to_joins[n] = joins[i]
+    ends[lane + 1 :] = n + 1
+    return ends

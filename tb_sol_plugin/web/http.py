@@ -310,7 +310,7 @@ def _secure(response: Response) -> Response:
     response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
     kind = str(request.environ.get("sol.content_type", response.mimetype))
     if kind.startswith("text/html"):
-        response.headers["Content-Security-Policy"] = POLICY
+        response.headers.setdefault("Content-Security-Policy", POLICY)
         response.headers["X-Frame-Options"] = "SAMEORIGIN"
     return response
 

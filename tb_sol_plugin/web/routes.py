@@ -47,6 +47,7 @@ from tb_sol_plugin.web.context import (
 from tb_sol_plugin.web.http import Packed, WarmUp, fault_body, pack, pack_json, pages, reply
 from tb_sol_plugin.web.listings import catalog, listed_runs, notes, offered_analyses, workers
 from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.perfetto import perfetto_pages
 from tb_sol_plugin.web.search import search as find
 from tb_sol_plugin.web.summaries import note_overview, summaries
 from tb_sol_plugin.web.tiles import Block
@@ -414,6 +415,7 @@ def create_app(store: Store, options: WebOptions | None = None) -> Flask:
     app.extensions["sol"] = Context(store, options, answers, rows, {}, WarmUp(), KeptAnswers(store), tiles)
     app.register_blueprint(api)
     app.register_blueprint(timeline_api)
+    app.register_blueprint(perfetto_pages)
     app.register_blueprint(pages)
     http.install(app, options)
     app.register_error_handler(StillLoading, still_loading)

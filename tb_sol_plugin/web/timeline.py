@@ -27,7 +27,7 @@ from tb_sol_plugin.metrics.timeline.workers import METHODS, Workers
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.options import Memo
 from tb_sol_plugin.tables.pyramid import TILE, Items
-from tb_sol_plugin.web import tiles
+from tb_sol_plugin.web import perfetto, tiles
 from tb_sol_plugin.web import timeline_wire as shapes
 from tb_sol_plugin.web.context import context, limits_asked, only, wait_asked
 from tb_sol_plugin.web.http import pack, pack_json, reply
@@ -133,6 +133,7 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
         events=sum(len(t.events) for t in w.timelines),
         names=len(w.names),
         names_url=f"api/v1/timeline/names?{query}&fp={seen.fingerprint}",
+        perfetto=perfetto.address(),
     )
 
 

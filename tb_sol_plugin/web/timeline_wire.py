@@ -75,7 +75,10 @@ class OutlierShape(msgspec.Struct):
 
 
 class TimelineShape(msgspec.Struct):
-    """What there is on the timeline. focus: where nearly all events are; outliers lie far outside of it."""
+    """What there is on the timeline. focus: where nearly all events are; outliers lie far outside of it.
+
+    perfetto: where this server has Perfetto's interface, relative to the page; "" where no installed package carries it.
+    """
 
     origin_ns: str
     absolute: bool
@@ -91,6 +94,7 @@ class TimelineShape(msgspec.Struct):
     events: int
     names: int
     names_url: str
+    perfetto: str
 
 
 class NamesShape(msgspec.Struct):

@@ -12,7 +12,7 @@ import pandas as pd
 from tb_sol_plugin.errors import BadQuery, Unavailable
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import scope
-from tb_sol_plugin.metrics.timeline.events import CATEGORIES
+from tb_sol_plugin.metrics.timeline.events import CATEGORIES, OPERATOR, OTHER
 from tb_sol_plugin.metrics.timeline.selection import Selection, named_tracks, select
 from tb_sol_plugin.metrics.timeline.timeline import timeline_of
 from tb_sol_plugin.model.capture import Capture
@@ -191,22 +191,24 @@ def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> Tabl
     frame = chosen.groups(by)
     left = len(frame) - MOST_GROUPS
     frame = frame.head(MOST_GROUPS)
-    category = frame["category"].tolist()
-    group = frame["group"].tolist()
+    category, group, total = frame["category"].tolist(), frame["group"].tolist(), frame["total_ns"]
     text = chosen.timeline.events.names.text
-    host = {CATEGORIES[i][0] for i in range(4, 10)}
+    texts = {
+        "name": [text[i] if by == "name" else CATEGORIES[i][1] if by == "category" else chosen.timeline.tracks[i].path for i in group],
+        "category": [CATEGORIES[c][0] for c in category],
+        "color": [CATEGORIES[c][2] for c in category],
+    }
+    host = frame["category"].between(OPERATOR, OTHER)
     frame = frame.assign(
-        name=[text[i] if by == "name" else CATEGORIES[i][1] if by == "category" else chosen.timeline.tracks[i].path for i in group],
-        category=[CATEGORIES[c][0] for c in category],
-        color=[CATEGORIES[c][2] for c in category],
-        share=frame["total_ns"] / (chosen.end - chosen.begin),
+        **{name: pd.Series(values, dtype=object) for name, values in texts.items()},
+        share=total / (chosen.end - chosen.begin),
+        device_total_ns=frame["device_total_ns"].astype("Int64").where(host),
     )
-    frame["device_total_ns"] = frame["device_total_ns"].astype("Int64").where(frame["category"].isin(host))
     return make_table(
         "groups", {"name": "By name", "category": "By kind of work", "track": "By track"}[by], frame, GROUPS, sort=Sort("total_ns"),
         filters=["category"] if by == "name" else [], adds=["count", "self_ns"], empty="No event in this selection.",
         footer=f"{left:,} more with less time" if left > 0 else "",
-        row_links={str(i): _link(*one) for i, one in enumerate(zip(frame["category"], frame["name"], strict=True)) if by == "name"},
+        row_links={str(i): _link(*one) for i, one in enumerate(zip(texts["category"], texts["name"], strict=True)) if by == "name"},
     )  # fmt: skip
 
 

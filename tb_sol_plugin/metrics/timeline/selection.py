@@ -23,6 +23,8 @@ from tb_sol_plugin.tables.arrays import Ints, Rows
 
 GroupBy = Literal["name", "category", "track"]
 MOST_GAPS: Final = 20
+_FEW: Final = 20
+"""Of fewer than one in so many events the ids are sorted; of more, all are gone through."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,17 @@ class Selection:
         one, arranged = self.timeline.tracks[track], self.timeline.arranged
         if self._is_whole:
             return np.asarray(arranged.order[int(arranged.bounds[one.first_lane]) : int(arranged.bounds[one.first_lane + one.lanes])])
-        return np.concatenate([np.zeros(0, np.uint32), *(arranged.order[part] for part in self._positions(track))])
+        return np.concatenate([np.zeros(0, np.uint32), *(arranged.order[part] for part in self._positions[track])])
 
-    def _positions(self, track: int) -> list[slice]:
-        """Returns where the events of a track are, one range per lane that has any."""
-        one, pyramid = self.timeline.tracks[track], self.timeline.pyramid
-        found = (pyramid.positions(lane, self.begin, self.end) for lane in range(one.first_lane, one.first_lane + one.lanes))
-        return [part for part in found if part.start < part.stop]
+    @cached_property
+    def _positions(self) -> dict[int, list[slice]]:
+        """Where the events of each track are, one range per lane that has any."""
+        pyramid, out = self.timeline.pyramid, {}
+        for track in self.tracks:
+            one = self.timeline.tracks[track]
+            found = (pyramid.positions(lane, self.begin, self.end) for lane in range(one.first_lane, one.first_lane + one.lanes))
+            out[track] = [part for part in found if part.start < part.stop]
+        return out
 
     @cached_property
     def _is_whole(self) -> bool:
@@ -63,6 +69,8 @@ class Selection:
     @cached_property
     def event(self) -> Ints:
         """The events' ids, ascending."""
+        if not self._is_whole and sum(self.counts.values()) * _FEW < len(self.timeline.events):
+            return np.sort(np.concatenate([np.zeros(0, np.uint32), *map(self._ids, self.tracks)])).astype(np.int64)
         chosen = np.zeros(len(self.timeline.events), np.bool_)
         for track in self.tracks:
             chosen[self._ids(track)] = True
@@ -79,7 +87,9 @@ class Selection:
     @cached_property
     def counts(self) -> dict[int, int]:
         """Events of each chosen track."""
-        return {t: self.timeline.tracks[t].events if self._is_whole else len(self._ids(t)) for t in self.tracks}
+        if self._is_whole:
+            return {t: self.timeline.tracks[t].events for t in self.tracks}
+        return {t: sum(part.stop - part.start for part in parts) for t, parts in self._positions.items()}
 
     @property
     def has_host(self) -> bool:
@@ -143,8 +153,6 @@ class Selection:
             key = ids if by == "name" else names.category[ids].astype(np.int32) if by == "category" else self._track_of[low:high]
             of = self._times(table)
             time = sums.add(rows, key, of, begin, end)
-            if table == "host" and self.clip and not self._is_whole:
-                self._cut(sums.own, rows, key, of)
             if by == "track":
                 kinds += np.bincount(key * len(CATEGORIES) + names.category[ids], time + 1, minlength=len(kinds))
             keys, times = [*keys, key], [*times, time]
@@ -170,43 +178,16 @@ class Selection:
         return frame.sort_values(["total_ns", "count"], ascending=False, kind="stable").reset_index(drop=True)
 
     def _times(self, table: str) -> grouped.Times:
-        """Returns the times of a table's rows; of host events also those outside of what they enclose, and what was launched inside."""
-        capture, none = self.timeline.capture, np.zeros(0, np.int64)
+        """Returns the times of a table's rows; of host events also what is inside of each: host events, and device time launched there."""
+        capture = self.timeline.capture
         start, duration = self.timeline.events.columns(table)
         if table != "host":
-            return grouped.Times(start, duration, none, none, none.astype(np.int32))
-        own = memo(capture, ("timeline.self",), partial(_self_ns, capture))
-        launched = memo(capture, ("timeline.launched",), partial(_launched, capture))
-        return grouped.Times(start, duration, own, launched, capture.host["end"].to_numpy())
-
-    def _cut(self, sums: Ints, rows: Ints, key: Rows, of: grouped.Times) -> None:
-        """Puts right the sums of own time, where the window cuts a host event: the first or the last one of a lane.
-
-        What lies in the window whole has what it encloses in it, too.
-        """
-        order, threads = self.timeline.arranged.order, [t for t in self.tracks if self.timeline.tracks[t].kind == "thread"]
-        ends = {order[at] for t in threads for part in self._positions(t) for at in (part.start, part.stop - 1)}
-        cut = np.array(sorted(ends), np.int64) - self.timeline.events.base("host")
-        first, last = of.start[cut], of.start[cut] + of.duration[cut]
-        cut = cut[(first < self.begin) | (last > self.end)]
-        if not len(cut):
-            return
-        parent = self.timeline.capture.host["parent"].to_numpy()
-        is_cut = np.zeros(len(parent) + 1, np.bool_)  # the last for no parent
-        is_cut[cut] = True
-        inner = rows[is_cut[parent[rows]]]
-        at, above = np.searchsorted(cut, parent[inner]), parent[inner]
-
-        def begins(events: Ints) -> Ints:
-            return np.maximum(of.start[events], self.begin)
-
-        def ends_at(events: Ints) -> Ints:
-            ends: Ints = of.start[events] + of.duration[events]
-            return np.minimum(ends, self.end)
-
-        covered = np.maximum(np.minimum(ends_at(inner), ends_at(above)) - begins(inner), 0)
-        own = ends_at(cut) - begins(cut) - np.bincount(at, covered, minlength=len(cut)).astype(np.int64)
-        np.add.at(sums, key[np.searchsorted(rows, cut)], np.maximum(own, 0) - of.own[cut])
+            return grouped.Times(start, duration)
+        parent, last = (capture.host[c].to_numpy() for c in ("parent", "end"))
+        at, before = memo(capture, ("timeline.launched",), partial(_launched, capture))
+        # whole events count what is inside of them even where that is outside of the window
+        own = None if self.clip else tree.self_time(start, duration, parent)
+        return grouped.Times(start, duration, grouped.Inside(parent, last, at, before), own)
 
     def busy(self) -> pd.DataFrame:
         """Returns one row per chosen track: events, union of their time, its share of the window."""
@@ -232,21 +213,27 @@ class Selection:
         start, end = (np.concatenate([np.zeros(0, np.int64), *(spans[k] for spans in found)]) for k in (1, 2))
         number_of = np.repeat(np.array([spans[0] for spans in found], np.int64), [len(spans[1]) for spans in found])
         best = np.lexsort((start, start - end))[:MOST_GAPS]
-        gaps = zip(number_of[best].tolist(), start[best].tolist(), end[best].tolist(), strict=True)
-        rows = [(d, a, b - a, *self._host_over((a + b) // 2)) for d, a, b in gaps]
-        return pd.DataFrame(rows, columns=["device", "start_ns", "duration_ns", "host_event", "host_thread"])
+        start, end = start[best], end[best]
+        meanwhile = self._host_over((start + end) // 2)
+        texts = {c: pd.Series([one[i] for one in meanwhile], dtype=object) for i, c in enumerate(("host_event", "host_thread"))}
+        return pd.DataFrame({"device": number_of[best], "start_ns": start, "duration_ns": end - start, **texts})
 
-    def _host_over(self, time: int) -> tuple[str, str]:
-        """Returns the innermost host event at a time, and its thread, of the threads that launch most; "" where none is inside an event."""
-        pyramid = self.timeline.pyramid
+    def _host_over(self, times: Ints) -> list[tuple[str, str]]:
+        """Returns the innermost host event at each time, and its thread, of the threads that launch most; "" where none is inside an event."""
+        host, arranged = self.timeline.capture.host, self.timeline.arranged
+        thread, start, duration, parent = (host[c].to_numpy() for c in ("thread", "start_ns", "duration_ns", "parent"))
+        out = [("", "")] * len(times)
         for track in (t for t in self.timeline.tracks if t.kind == "thread" and t.launches):
-            best = -1
-            for lane in range(track.first_lane, track.first_lane + track.lanes):
-                inside = pyramid.events(lane, time, time + 1)
-                best = int(inside.event[0]) if len(inside) else best
-            if best >= 0:
-                return column_text(self.timeline.capture.host, "name", best), track.label
-        return "", ""
+            own = thread[arranged.order[int(arranged.bounds[track.first_lane])]]
+            first, last = (int(i) for i in np.searchsorted(thread, np.array([own, own + 1], thread.dtype)))
+            rows = np.searchsorted(start[first:last], times, "right") - 1
+            for place, (row, time) in enumerate(zip(rows.tolist(), times.tolist(), strict=True)):
+                row = row + first if row >= 0 else -1
+                while row >= 0 and start[row] + duration[row] <= time:
+                    row = int(parent[row])
+                if row >= 0 and not out[place][1]:
+                    out[place] = (column_text(host, "name", row), track.label)
+        return out
 
     def counters(self) -> pd.DataFrame:
         """Returns one row per counter: first, last, lowest and highest value in the window."""
@@ -273,19 +260,12 @@ def everything(timeline: Timeline) -> list[int]:
     return [i for i, t in enumerate(timeline.tracks) if t.kind in ("stream", "thread") and t.kind not in GROUPS]
 
 
-def _launched(capture: Capture) -> Ints:
+def _launched(capture: Capture) -> tuple[Ints, Ints]:
+    """Returns the host rows that launched device work, ascending, and sums of its time up to each."""
     call = capture.device["call"].to_numpy()
-    duration = capture.device["duration_ns"].to_numpy()
     rows = np.flatnonzero(call >= 0)
-    out = np.zeros(len(capture.host) + 1, np.int64)
-    np.add.at(out, call[rows] + 1, duration[rows])
-    return np.cumsum(out, out=out)
-
-
-def _self_ns(capture: Capture) -> Ints:
-    """Returns the time of each host event outside of those it encloses."""
-    host = capture.host
-    return tree.self_time(*(host[c].to_numpy() for c in ("start_ns", "duration_ns", "parent")))
+    rows = rows[np.argsort(call[rows], kind="stable")]
+    return call[rows].astype(np.int64), np.concatenate(([0], np.cumsum(capture.device["duration_ns"].to_numpy()[rows]))).astype(np.int64)
 
 
 def named_tracks(shown: Timeline, text: str) -> list[int]:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tb_sol_plugin.tables import pyramid as P
 from tests.support.timeline_reference import Event, merged, window
 
+P.joined_at(*(np.zeros(1, np.int64) for _ in range(2)))  # loads the compiled loops: levels are built by them from here on
+
 GAPS_AND_LENGTHS = st.lists(
     st.tuples(st.sampled_from([0, 0, 1, 3, 40, 700]), st.one_of(st.sampled_from([0, 1, 2, 900, 5000]), st.integers(0, 130))), max_size=80
 )
@@ -83,6 +85,23 @@ def test_every_event_is_in_one_item_of_every_level(lanes: list[list[tuple[int, i
         assert pyramid.levels[-1].z + P.TILE >= (pyramid.span - 1).bit_length()
         assert 2 * len(pyramid.levels[0]) <= len(flat)
         assert [b.z - a.z for a, b in zip(pyramid.levels, pyramid.levels[1:], strict=False)] == [P.STRIDE] * (len(pyramid.levels) - 1)
+
+
+@given(LANES, st.sampled_from([0, -(2**40), 2**60, -3]))
+def test_compiled_loops_build_the_same_levels_bit_for_bit(lanes: list[list[tuple[int, int]]], base: int) -> None:
+    # GIVEN lanes of any events WHEN their levels are built by columns and by compiled loops THEN every column is the same
+    flat = [e for lane in events_of(lanes, base) for e in lane]
+    start, duration = (np.array([e[i] for e in flat], np.int64) for i in (0, 1))
+    bounds = np.concatenate(([0], np.cumsum([len(lane) for lane in lanes]))).astype(np.int64)
+    order = np.arange(len(flat), dtype=np.uint32)[::-1].copy()
+    compiled = P.build(order, bounds, start, duration)
+    assert compiled == () or P.join_kernel.signatures, "compiled loops are not used in this process"
+    assert P.joined_at(start, duration).tolist() == P.joined_at(start, duration, compiled_pays=False).tolist() if flat else True
+    columns = P.levels_by_columns(order, bounds, start, duration, [level.z for level in compiled])
+    for one, other in zip(compiled, columns, strict=True):
+        for name in ("start", "end", "event", "first", "busy", "bounds"):
+            a, b = getattr(one, name), getattr(other, name)
+            assert a.dtype == b.dtype and a.tolist() == b.tolist(), (one.z, name)
 
 
 @given(GAPS_AND_LENGTHS, st.integers(0, 12))
