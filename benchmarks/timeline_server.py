@@ -1,7 +1,7 @@
 """Measures what the server does for the timeline: `python -m benchmarks.timeline_server FILE...`.
 
-By file: lanes and levels in memory; every route over HTTP from a server that has just been started on a filled cache, whose files were let go
-from memory where the system allows it, and then warm; private memory that the timeline adds to the server, and bytes of its files, per event.
+By file: lanes and levels in memory; every route over HTTP from a server that has just been started on a filled cache, whose files the
+system let go from memory, and then warm; private memory that the timeline adds to the server, and bytes of its files per event.
 """
 
 from __future__ import annotations

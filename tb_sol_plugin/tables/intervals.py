@@ -159,7 +159,7 @@ def _arrays(spans: Spans) -> Spans:
 
 @compiled(forceinline=True)
 def search_from(values, value, at):  # type: ignore[no-untyped-def]
-    """Returns, inside of compiled loops, how many of ascending values are no larger than one: from `at` on in steps that double, before it by halving."""
+    """Returns how many of ascending values are no larger than one: from `at` on in steps that double, before it by halving."""
     n = len(values)
     if at == 0 or values[at - 1] <= value:
         low, step = at, 1

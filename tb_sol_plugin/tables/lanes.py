@@ -16,13 +16,16 @@ LOADING_PAYS = 20_000
 """Overlapping intervals from which on loading the compiled loop pays."""
 
 
-def lanes(track: Rows, start: Ints, end: Ints) -> Rows:
-    """Returns the lane of each interval within its track, from 0. Rows sorted by track, start, end descending. O(n log n)."""
+def lanes(track: Rows, start: Ints, end: Ints, *, nested: bool = True) -> Rows:
+    """Returns the lane of each interval within its track, from 0. Rows sorted by track, start, end descending. O(n log n).
+
+    nested: one that lies inside of another is in a deeper lane; otherwise each is on the first that is free, on as few as there can be.
+    """
     if not len(start):
         return np.zeros(0, np.int32)
     out = np.zeros(len(start), np.int32)
     for first, last in overlapping(track, start, end):
-        out[first:last] = _lanes(start[first:last], end[first:last])
+        out[first:last] = _lanes(start[first:last], end[first:last], nested)
     return out
 
 
@@ -35,14 +38,14 @@ def overlapping(track: Rows, start: Ints, end: Ints) -> list[tuple[int, int]]:
     return [(int(bounds[i]), int(bounds[i + 1])) for i in np.flatnonzero(some)]
 
 
-def _lanes(start: Ints, end: Ints) -> Rows:
+def _lanes(start: Ints, end: Ints, nested: bool) -> Rows:
     kernel = lanes_kernel if len(start) > LOADING_PAYS or lanes_kernel.signatures else lanes_kernel.py_func
-    found: Rows = kernel(fixed(start, np.int64), fixed(end, np.int64))
+    found: Rows = kernel(fixed(start, np.int64), fixed(end, np.int64), nested)
     return found
 
 
 @compiled()
-def lanes_kernel(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+def lanes_kernel(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], nested: bool) -> npt.NDArray[np.int32]:
     """Returns the lane of each interval of one track.
 
     A stack holds the intervals that contain the current one; a tree over the lanes holds where each is free, so that many lanes cost log n.
@@ -57,7 +60,7 @@ def lanes_kernel(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> np
     for row in range(count):
         while top >= 0 and (stack_end[top] <= start[row] or stack_end[top] < end[row]):
             top -= 1
-        base = stack_lane[top] + 1 if top >= 0 else 0
+        base = stack_lane[top] + 1 if top >= 0 and nested else 0
         lane = -1
         while lane < 0:
             node = base + size if base < size else 0

@@ -236,8 +236,8 @@ def build(order: npt.NDArray[np.uint32], bounds: Longs, start: Longs, duration: 
     ends: Longs = bounds
     for z in wanted:
         made = tuple(np.empty(int(above[z + 1]), column.dtype) for column in below)
-        ends = merge_kernel(*(fixed(column, column.dtype) for column in below), *made, fixed(ends, np.int64), z)
-        levels.append(Level(z, *made[:5], ends))
+        ends = merge_kernel(tuple(fixed(column, column.dtype) for column in below), made, fixed(ends, np.int64), z)
+        levels.append(Level(z, made[0], made[1], made[2], made[3], made[4], ends))
         below = made
     return tuple(levels)
 
@@ -292,10 +292,13 @@ def join_kernel(start: Longs, duration: Longs, joins: npt.NDArray[np.uint8]) -> 
 
 
 @compiled()
-def merge_kernel(  # type: ignore[no-untyped-def]
-    start, end, event, first, busy, longest, joins, to_start, to_end, to_event, to_first, to_busy, to_longest, to_joins, bounds, z
-):  # fmt: skip
-    """Merges items that join at level z or below; returns the bounds of the lanes."""
+def merge_kernel(items: tuple[npt.NDArray[Any], ...], to: tuple[npt.NDArray[Any], ...], bounds: Longs, z: int) -> Longs:
+    """Merges items that join at level z or below; returns the bounds of the lanes.
+
+    items, to: start, end, event, position of the first event, busy, longest, and the level of joining.
+    """
+    start, end, event, first, busy, longest, joins = items
+    to_start, to_end, to_event, to_first, to_busy, to_longest, to_joins = to
     n = -1
     ends = np.zeros(len(bounds), np.int64)
     lane = 0

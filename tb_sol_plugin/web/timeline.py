@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 import numpy as np
@@ -16,14 +16,15 @@ from flask import Blueprint, Response, request
 
 from tb_sol_plugin.errors import BadQuery, Changed, NotFound
 from tb_sol_plugin.metrics.timeline import counters, find, links
+from tb_sol_plugin.metrics.timeline.align import Alignment, aligned, choices, common_steps
 from tb_sol_plugin.metrics.timeline.detail import detail
 from tb_sol_plugin.metrics.timeline.export import EVERYTHING, Window, rows_of
 from tb_sol_plugin.metrics.timeline.export import export as write
 from tb_sol_plugin.metrics.timeline.phases import bands
 from tb_sol_plugin.metrics.timeline.summary import NOTHING
-from tb_sol_plugin.metrics.timeline.timeline import VERSION, Timeline, timeline_of
+from tb_sol_plugin.metrics.timeline.timeline import VERSION, Layout, Timeline, timeline_of
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS, shown_categories
-from tb_sol_plugin.metrics.timeline.workers import METHODS, Workers
+from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.options import Memo
 from tb_sol_plugin.tables.pyramid import TILE, Items
@@ -40,8 +41,9 @@ MOST_WORKERS: Final = 64
 MOST_EVENTS: Final = 1_000
 MOST_FLOWS: Final = 2_000
 MOST_NAMES: Final = 10_000
+MOST_STEPS: Final = 10_000
 COARSEST: Final = 52
-_WHICH: Final = ("run", "worker", "span", "wait", "fp")
+_WHICH: Final = ("run", "worker", "span", "wait", "fp", "al", "lay")
 _FOREVER: Final = "private, max-age=31536000, immutable"
 _BINARY: Final = "application/octet-stream"
 
@@ -64,20 +66,29 @@ def shown() -> Shown:
     wanted = [(worker, spans[i] if i < len(spans) else "") for i, worker in enumerate(names)]
     recordings = [store.recording(request.args.get("run", ""), worker, span) for worker, span in wanted]
     captures = [store.capture(one, wait_asked()) for one in recordings]
-    state = repr((VERSION, [(cache_key(one), capture.attached_state) for one, capture in zip(recordings, captures, strict=True)]))
+    timelines = [timeline_of(capture, _layout()) for capture in captures]
+    alignment = aligned(timelines, request.args.get("al", ""))
+    state = repr((VERSION, alignment, _layout(), [(cache_key(r), c.attached_state) for r, c in zip(recordings, captures, strict=True)]))
     fingerprint = hashlib.blake2b(state.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
     if request.args.get("fp", fingerprint) != fingerprint:
         raise Changed("the recording has changed since this timeline was shown", hint="request api/v1/timeline again", field="fp")
-    return Shown(_joined([timeline_of(capture) for capture in captures]), fingerprint)
+    return Shown(_joined(timelines, alignment), fingerprint)
 
 
-def _joined(timelines: list[Timeline]) -> Workers:
+def _layout() -> Layout:
+    text = request.args.get("lay", "process")
+    if text not in get_args(Layout):
+        raise BadQuery(f"no layout {text[:40]!r}", hint=f"choose {' or '.join(get_args(Layout))}", field="lay")
+    return "compact" if text == "compact" else "process"
+
+
+def _joined(timelines: list[Timeline], alignment: list[Alignment]) -> Workers:
     first = timelines[0]
     key = ("timeline.workers", tuple(id(t) for t in timelines))
     kept = first.capture.memo.get(key)
     if not isinstance(kept, Workers):
-        kept = first.capture.memo[key] = Workers(timelines)
-    return kept
+        kept = first.capture.memo[key] = Workers(timelines, alignment)
+    return kept if kept.alignment == alignment else kept.aligned(alignment)
 
 
 def _blocks() -> Memo[tiles.Block]:
@@ -97,24 +108,24 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
     w = seen.workers
     tracks: list[shapes.TrackShape] = []
     steps, phases, outliers, focus = [], [], [], []
-    for worker, (one, aligned) in enumerate(zip(w.timelines, w.alignment, strict=True)):
+    for worker, (one, moved) in enumerate(zip(w.timelines, w.alignment, strict=True)):
         for local, t in enumerate(one.tracks):
             parent = w.number(worker, t.parent) if t.parent >= 0 else -1
             tracks.append(
                 shapes.TrackShape(
                     w.number(worker, local), parent, t.path, t.kind, t.label, t.detail, worker, t.pid, t.tid, t.device, t.stream, t.lanes,
-                    t.events, t.first_ns + aligned.offset_ns, t.last_ns + aligned.offset_ns, t.low, t.high, t.unit, t.open, t.launches,
+                    t.events, t.first_ns + moved.offset_ns, t.last_ns + moved.offset_ns, t.low, t.high, t.unit, t.open, t.launches,
                     t.category,
                 )
             )  # fmt: skip
-        table, by = one.capture.steps, aligned.offset_ns
+        table, by = one.capture.steps, moved.offset_ns
         columns = zip(*(table[c].to_list() for c in ("number", "name", "host_start_ns", "host_end_ns", "complete")), strict=True)
         steps += [shapes.StepShape(worker, str(name), n, a + by, b + by, bool(c)) for n, name, a, b, c in columns if n >= 0]
         phases += [shapes.PhaseShape(worker, p.label, p.start_ns + by, p.end_ns + by, p.depth) for p in bands(one.capture)]
         low, high, far = one.focus()
         focus.append((low + by, high + by))
         outliers += [shapes.OutlierShape(time + by, count) for time, count in far]
-    query = "&".join(f"{k}={_quoted(v)}" for k in ("run", "worker", "span") for v in request.args.getlist(k) if v)
+    query = "&".join(f"{k}={_quoted(v)}" for k in ("run", "worker", "span", "al", "lay") for v in request.args.getlist(k) if v)
     origin = w.origin_ns
     return shapes.TimelineShape(
         origin_ns="" if origin is None else str(origin),
@@ -124,8 +135,10 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
         outliers=outliers[:100],
         fingerprint=seen.fingerprint,
         alignment=[
-            shapes.AlignmentShape(a.worker, a.span, a.offset_ns, a.method, a.uncertainty_ns, METHODS[a.method]) for a in w.alignment
+            shapes.AlignmentShape(a.worker, a.span, a.offset_ns, a.method, a.uncertainty_ns, a.text) for a in w.alignment
         ],
+        alignments=[shapes.AlignmentChoice(c.asked, c.label, c.why_not) for c in choices(w.timelines)],
+        align_steps=common_steps(w.timelines)[:MOST_STEPS] if len(w.timelines) > 1 else [],
         tracks=tracks,
         steps=steps,
         phases=phases,
@@ -319,9 +332,9 @@ def search() -> Response:
     begin, end = _times(w)
     limit = _whole("limit", 1, MOST_EVENTS, 100)
     after = _whole("after_ns", -(2**62), 2**62, begin)
-    direction = request.args.get("direction", "next")
-    if direction not in ("next", "previous"):
-        raise BadQuery(f"no direction {direction[:40]!r}", hint="choose next or previous", field="direction")
+    direction: find.Direction = "previous" if (way := request.args.get("direction", "next")) == "previous" else "next"
+    if way != direction:
+        raise BadQuery(f"no direction {way[:40]!r}", hint="choose next or previous", field="direction")
     given, text = request.args.get("names", ""), request.args.get("text", "")
     if not given and not text:
         raise BadQuery("nothing to search for", hint="give names (ids) or text", field="text")
@@ -332,13 +345,11 @@ def search() -> Response:
         offset = w.alignment[worker].offset_ns
         local = find.matching(one.events.names.text, text) if ids is None else w.local_names(worker, np.array(ids))
         mine = None if wanted is None else [t for number in wanted for at, t in [w.worker_of(number)] if at == worker]
-        found = find.search(one, local, mine, begin - offset, end - offset)
-        total += len(found.event)
-        histogram += np.array(found.histogram(begin - offset, end - offset), np.int64)
-        tracks += [shapes.TrackCount(w.number(worker, t), n) for t, n in found.per_track()]
-        at = int(np.searchsorted(found.start, after - offset, "left"))
-        chosen = found.event[at : at + limit] if direction == "next" else found.event[max(at - limit, 0) : at][::-1]
-        hits += _events(w, worker, chosen.tolist())
+        found = find.search(one, local, mine, begin - offset, end - offset, after=after - offset, limit=limit, direction=direction)
+        total += found.total
+        histogram += found.histogram
+        tracks += [shapes.TrackCount(w.number(worker, t), n) for t, n in found.per_track]
+        hits += _events(w, worker, found.event.tolist())
     hits.sort(key=lambda hit: hit.start_ns, reverse=direction == "previous")
     return reply(pack_json(shapes.HitsShape(total, tracks, histogram.tolist(), hits[:limit])), request)
 

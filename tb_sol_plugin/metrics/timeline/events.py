@@ -172,9 +172,14 @@ class Events:
         """Returns start and duration of the rows of a table, ns."""
         return self._times[TABLES.index(table)]
 
-    def all_name_ids(self) -> Rows:
-        """Returns the place in `names` of every event, by id."""
-        return np.concatenate([self._name_ids(table, np.arange(count)) for table, count in enumerate(self.counts)])
+    def coded(self, table: str) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        """Returns of a table the name code (-1 none) and category per row, the latter as one value where it is the same for all, and the
+        place in `names` by both; its last row stands for no name, and -1 for a pair that no event has.
+        """
+        number = TABLES.index(table)
+        category = self._category_of(number)
+        one = np.array([category], np.uint8) if isinstance(category, int) else category
+        return arrays.coded(self.capture.tables[table]["name"]).codes, one, self._coded[1][number]
 
 
 def events_of(capture: Capture) -> Events:

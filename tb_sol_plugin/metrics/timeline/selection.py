@@ -219,7 +219,7 @@ class Selection:
         return pd.DataFrame({"device": number_of[best], "start_ns": start, "duration_ns": end - start, **texts})
 
     def _host_over(self, times: Ints) -> list[tuple[str, str]]:
-        """Returns the innermost host event at each time, and its thread, of the threads that launch most; "" where none is inside an event."""
+        """Returns the innermost host event at each time, and its thread, of the threads that launch most; "" outside of all."""
         host, arranged = self.timeline.capture.host, self.timeline.arranged
         thread, start, duration, parent = (host[c].to_numpy() for c in ("thread", "start_ns", "duration_ns", "parent"))
         out = [("", "")] * len(times)

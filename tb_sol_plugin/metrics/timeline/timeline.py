@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Protocol, cast
+from typing import Final, Literal, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.timeline.counters import Series, series_of
 from tb_sol_plugin.metrics.timeline.events import Events, events_of
 from tb_sol_plugin.metrics.timeline.summary import Summary, summary_of
-from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arrange, root_of
+from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arrange, compacted, root_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.tables.pyramid import Items, Level, Pyramid, build
@@ -26,6 +26,8 @@ _FAR: Final = 20
 _NEARLY_ALL: Final = 0.9995
 
 
+Layout = Literal["process", "compact"]
+"""compact: the streams of each device are one track."""
 KEPT: Final = ("timeline.kept",)
 """Where a capture's memo has the place that its timeline is kept in, see `Keeper`."""
 
@@ -51,23 +53,30 @@ class Keeper(Protocol):
 class Timeline:
     """Tracks and lanes of one recording. Times are ns since its start, as in its tables.
 
-    keeper: where they may have been kept, and will be.
+    keeper: where they may have been kept, and will be. compact: the same with the streams of each device as one track.
     """
 
-    def __init__(self, capture: Capture, keeper: Keeper | None = None) -> None:
+    def __init__(self, capture: Capture, keeper: Keeper | None = None, *, compact: Timeline | None = None) -> None:
         self.capture = capture
         self.events: Events = events_of(capture)
         self._root = root_of(capture)
+        if compact is not None:
+            arranged = compacted(self.events, compact.own_tracks, compact.arranged.order, compact.arranged.bounds)
+            self._begin(arranged, None, None)
+            return
         stored = keeper.load(self._root, len(self.events)) if keeper is not None else None
-        self._keeper = keeper if stored is None else None
-        self.arranged: Arranged = (
-            arrange(capture, self.events) if stored is None else Arranged(stored.tracks, stored.order, stored.bounds)
-        )
-        self._own = len(self.arranged.tracks)
-        self.series: list[Series] = series_of(capture)
+        if stored is None:
+            self._begin(arrange(capture, self.events), None, keeper)
+        else:
+            self._begin(Arranged(stored.tracks, stored.order, stored.bounds), stored.levels, None)
+
+    def _begin(self, arranged: Arranged, levels: tuple[Level, ...] | None, keeper: Keeper | None) -> None:
+        self.arranged = arranged
+        self._own = len(arranged.tracks)
+        self.series: list[Series] = series_of(self.capture)
         self._add_counters()
         self._lock = threading.Lock()
-        self._levels = stored.levels if stored is not None else None
+        self._levels, self._keeper = levels, keeper
         self._summaries: dict[int, Summary] = {}
 
     @property
@@ -88,13 +97,20 @@ class Timeline:
                 start, duration = self.events.times(self.arranged.order)
                 self._levels = build(self.arranged.order, self.arranged.bounds, start, duration)
                 if self._keeper is not None:
-                    threading.Thread(target=self._keeper.save, args=(self._root, self._to_keep(self._levels)), daemon=True).start()
+                    threading.Thread(target=self._keep, args=(self._keeper, self._levels), daemon=True).start()
         return Pyramid(self.arranged.order, self.arranged.bounds, self._levels, self.events.times, self.span_ns)
 
-    def _to_keep(self, levels: tuple[Level, ...]) -> Stored:
-        """Returns what is kept: of the tracks those of events, which do not depend on what is attached to a recording."""
-        own = [replace(t, children=[c for c in t.children if c < self._own]) for t in self.tracks[: self._own]]
-        return Stored(own, self.arranged.order, self.arranged.bounds, levels)
+    def _keep(self, keeper: Keeper, levels: tuple[Level, ...]) -> None:
+        """Keeps lanes and levels, and goes on with what was kept: it is mapped, and takes no memory of this process."""
+        if keeper.save(self._root, Stored(self.own_tracks, self.arranged.order, self.arranged.bounds, levels)):
+            stored = keeper.load(self._root, len(self.events))
+            if stored is not None:
+                self._levels, self.arranged = stored.levels, replace(self.arranged, order=stored.order)
+
+    @property
+    def own_tracks(self) -> list[Track]:
+        """The tracks of events, which do not depend on what is attached to a recording: those without counters."""
+        return [replace(t, children=[c for c in t.children if c < self._own]) for t in self.tracks[: self._own]]
 
     @property
     def top(self) -> int:
@@ -216,6 +232,7 @@ class Timeline:
             tracks.append(track)
 
 
-def timeline_of(capture: Capture) -> Timeline:
-    """Returns the timeline of a recording, arranged once."""
-    return memo(capture, ("timeline",), lambda: Timeline(capture, cast("Keeper | None", capture.memo.get(KEPT))))
+def timeline_of(capture: Capture, layout: Layout = "process") -> Timeline:
+    """Returns the timeline of a recording, arranged once in each layout."""
+    shown: Timeline = memo(capture, ("timeline",), lambda: Timeline(capture, cast("Keeper | None", capture.memo.get(KEPT))))
+    return shown if layout == "process" else memo(capture, ("timeline", layout), lambda: Timeline(capture, compact=shown))

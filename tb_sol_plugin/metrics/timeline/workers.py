@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.metrics.timeline.align import Alignment, aligned
 from tb_sol_plugin.metrics.timeline.events import Ids
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.tracks import Track
 from tb_sol_plugin.tables.arrays import Rows
-
-Method = Literal["clock", "collective", "step", "manual", "none"]
-METHODS: Final = {
-    "clock": "by the absolute time in the files",
-    "collective": "by the ends of matched collectives",
-    "step": "by the start of a step",
-    "manual": "by hand",
-    "none": "not aligned: at least one file has no absolute time",
-}
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """How the clock of one recording was put beside the others. offset_ns: added to its times. uncertainty_ns: None unknown."""
-
-    worker: str
-    span: str
-    offset_ns: int
-    method: Method
-    uncertainty_ns: int | None = None
 
 
 class Workers:
@@ -41,21 +20,27 @@ class Workers:
 
     def __init__(self, timelines: Sequence[Timeline], alignment: Sequence[Alignment] | None = None) -> None:
         self.timelines = list(timelines)
-        self.alignment = list(alignment) if alignment is not None else by_clock(timelines)
+        self.alignment = list(alignment) if alignment is not None else aligned(timelines)
         counts = [len(t.tracks) for t in self.timelines]
         self._firsts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
     @property
     def origin_ns(self) -> int | None:
-        """Time since 1970 at which time begins; None where the clock is not known."""
+        """Time since 1970 at which time begins; None where the recordings do not stand at their own."""
         facts = [t.capture.facts for t in self.timelines]
-        if not all(f.absolute for f in facts):
+        if any(a.method != "clock" for a in self.alignment):
             return None
         return min(f.origin_ns - a.offset_ns for f, a in zip(facts, self.alignment, strict=True))
 
     @cached_property
     def span_ns(self) -> int:
         return max(t.span_ns + a.offset_ns for t, a in zip(self.timelines, self.alignment, strict=True))
+
+    def aligned(self, alignment: Sequence[Alignment]) -> Workers:
+        """Returns the same recordings with other offsets; they share what does not depend on these."""
+        other = Workers(self.timelines, alignment)
+        other.__dict__["_names"] = self._names
+        return other
 
     @property
     def track_count(self) -> int:
@@ -116,16 +101,3 @@ class Workers:
     def local_names(self, worker: int, ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Returns which names of a recording are among some places in `names`."""
         return np.flatnonzero(np.isin(self._names[2][worker], ids))
-
-
-def by_clock(timelines: Sequence[Timeline]) -> list[Alignment]:
-    """Returns alignments by the absolute time in the files where every one has it, else none: each begins at 0."""
-    facts = [t.capture.facts for t in timelines]
-    names = [(t.capture.worker, t.capture.span) for t in timelines]
-    if not all(f.absolute for f in facts):
-        return [Alignment(worker, span, 0, "none") for worker, span in names]
-    first = min(f.origin_ns for f in facts)
-    alone = len(timelines) == 1
-    return [
-        Alignment(worker, span, f.origin_ns - first, "clock", 0 if alone else None) for (worker, span), f in zip(names, facts, strict=True)
-    ]

@@ -41,7 +41,8 @@ def test_the_compiled_loop_agrees_with_the_plain_one(spans: list[tuple[int, int]
     events = in_order(spans)
     start, end = (np.array([s[i] for s in events], np.int64) for i in (0, 1))
     if len(events):
-        assert L.lanes_kernel(start, end).tolist() == L.lanes_kernel.py_func(start, end).tolist()
+        for nested in (True, False):
+            assert L.lanes_kernel(start, end, nested).tolist() == L.lanes_kernel.py_func(start, end, nested).tolist()
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,17 @@ def test_a_staircase_of_many_overlaps_takes_a_lane_each() -> None:
     n = 30_000
     start = np.arange(n, dtype=np.int64)
     assert L.lanes(np.zeros(n, np.int32), start, start + n).tolist() == list(range(n))
+
+
+@given(SPANS)
+def test_lanes_that_need_not_nest_are_as_few_as_run_at_one_time(spans: list[tuple[int, int]]) -> None:
+    events = in_order(spans)
+    start, end = (np.array([s[i] for s in events], np.int64) for i in (0, 1))
+    found = L.lanes(np.zeros(len(events), np.int32), start, end, nested=False).tolist()
+    # THEN no two of a lane overlap
+    for lane in set(found):
+        own = [events[i] for i in range(len(events)) if found[i] == lane]
+        assert all(b[0] >= a[1] for a, b in itertools.pairwise(own))
+    # AND there are as many lanes as there are events at the busiest moment, those without length counted as one
+    most = max((sum(1 for a, b in events if a <= time < b) + ((time, time) in events) for time, _ in events), default=0)
+    assert len(set(found)) == most

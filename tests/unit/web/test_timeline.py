@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -167,6 +168,9 @@ def test_bytes_are_packed_only_when_asked_for(client: FlaskClient) -> None:
         ("flows", {"kind": "guess"}, "kind"),
         ("flows", {"events": "x:1"}, "events"),
         ("", {"color": "red"}, "color"),
+        ("", {"al": "sideways"}, "al"),
+        ("tiles", {"z": 3, "i": 0, "tracks": "0", "al": "manual:x"}, "al"),
+        ("", {"lay": "upside down"}, "lay"),
         ("export", {"start_ns": 10, "end_ns": 5}, "end_ns"),
         ("export", {"start_ns": "soon"}, "start_ns"),
         ("export", {"tracks": "0-99999"}, "tracks"),
@@ -264,6 +268,54 @@ def test_two_workers_stand_under_each_other_on_one_clock(client: FlaskClient) ->
     assert block["start_ns"][:50] == [s + 1_500 for s in own["start_ns"][:50]]
     names, own_names = get(client, "/names", worker=["rank0", "rank1"])["names"], get(client, "/names", worker="rank1")["names"]
     assert [names[n] for n in block["name"][:50]] == [own_names[n] for n in own["name"][:50]]
+
+
+def test_workers_are_aligned_as_asked_and_tiles_of_another_alignment_are_others(client: FlaskClient) -> None:
+    both = {"worker": ["rank0", "rank1"]}
+    shown = {al: get(client, "", **both, **({"al": al} if al else {})) for al in ("", "clock", "step", "manual:0,99", "none")}
+    # GIVEN what can be chosen, and the step that both have
+    assert {c["al"] for c in shown[""]["alignments"] if not c["why_not"]} == {"clock", "step", "manual", "none"}
+    assert shown[""]["align_steps"] == [1] and get(client, "")["alignments"] == []
+    # THEN each is used where it is asked for, with its own name for tiles, of which another one does not stand in for it
+    assert [one["alignment"][1]["method"] for one in shown.values()] == ["clock", "clock", "step", "manual", "none"]
+    assert shown["manual:0,99"]["alignment"][1]["offset_ns"] == 99 and not shown["step"]["absolute"]
+    assert shown[""]["fingerprint"] == shown["clock"]["fingerprint"] and len({s["fingerprint"] for s in shown.values()}) == 4
+    stale = {"run": "job", "wait": 20, **both, "al": "none", "z": 3, "i": 0, "tracks": "0", "fp": shown[""]["fingerprint"]}
+    assert client.get("/api/v1/timeline/tiles", query_string=stale).status_code == 409
+    # AND tiles have the second worker's events where it was put
+    second = next(t["track"] for t in shown[""]["tracks"] if t["worker"] == 1 and t["kind"] == "stream")
+    starts = {
+        al: get(client, "/tiles", **both, al=al, z=12, i=0, tracks=second, format="json")["blocks"][0]["start_ns"][:50]
+        for al in ("clock", "none", "manual:0,99")
+    }
+    assert starts["manual:0,99"] == [s + 99 for s in starts["none"]] and starts["clock"] == [s + 1_500 for s in starts["none"]]
+
+
+def test_compact_streams_stand_on_as_few_lanes_as_run_at_one_time(client: FlaskClient) -> None:
+    # GIVEN two streams WHEN their device is shown compact
+    streams, (packed,) = tracks(client, "stream"), tracks(client, "stream", lay="compact")
+    assert packed["path"].endswith("GPU 0/streams") and packed["label"] == "2 streams" and packed["stream"] == -1
+    assert packed["events"] == sum(t["events"] for t in streams) and packed["lanes"] <= 8
+    # THEN all of their events are in its lanes, none over another
+    listed = [e for t in streams for e in get(client, "/events", track=t["track"], limit=1_000)["events"]]
+    again = get(client, "/events", track=packed["track"], limit=1_000, lay="compact")["events"]
+    assert {(e["event"], e["start_ns"], e["name"]) for e in again} == {(e["event"], e["start_ns"], e["name"]) for e in listed}
+    for lane in range(packed["lanes"]):
+        own = [e for e in again if e["lane"] == lane]
+        assert all(b["start_ns"] >= a["start_ns"] + a["duration_ns"] for a, b in itertools.pairwise(own)) and own
+    # AND the details of one say which stream it is on, selections and files take the track by its number
+    one = get(client, "/event", track=packed["track"], event=again[0]["event"], lay="compact")
+    assert {f["label"]: f["value"] for f in one["fields"]}["Stream"] in ("7", "8") and one["track"] == packed["track"]
+    query = {"run": "job", "worker": "rank0", "wait": 20, "lay": "compact", "tracks": packed["track"]}
+    report = client.get("/api/v1/analysis/timeline_selection", query_string={**query, "start_ns": 0, "end_ns": 4_000_000}).json
+    chosen = next(s for s in report["sections"] if s["id"] == "tracks")["data"]
+    assert chosen["path"] == [packed["path"]] and chosen["events"] == [packed["events"]]
+    made = json.loads(gzip.decompress(client.get("/api/v1/timeline/export", query_string=query).data))
+    assert {e["tid"] for e in made["traceEvents"] if e["ph"] == "X"} == {7, 8}
+    # AND tiles of threads are as they were
+    thread, same = tracks(client, "thread")[0], tracks(client, "thread", lay="compact")[0]
+    a, b = (get(client, "/tiles", z=8, i=0, tracks=t["track"], format="json", **lay) for t, lay in ((thread, {}), (same, {"lay": "compact"})))
+    assert {**a["blocks"][0], "track": 0} == {**b["blocks"][0], "track": 0}
 
 
 def test_a_selection_names_its_tracks_by_path_or_number(client: FlaskClient) -> None:

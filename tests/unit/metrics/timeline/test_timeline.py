@@ -112,8 +112,9 @@ def test_a_summary_is_the_share_of_each_bucket(shown: Timeline) -> None:
 
 def test_search_counts_everywhere(shown: Timeline) -> None:
     found = find.search(shown, find.matching(shown.events.names.text, "GEMM"), None, 0, 10**6)
-    assert names(shown, found.event) == ["gemm"] and found.per_track() == [(track(shown, "/stream 7"), 1)]
-    assert sum(found.histogram(0, 10_240)) == 1 and found.histogram(0, 10_240)[200] == 1
+    assert names(shown, found.event) == ["gemm"] and found.per_track == [(track(shown, "/stream 7"), 1)]
+    found = find.search(shown, find.matching(shown.events.names.text, "GEMM"), None, 0, 10_240)
+    assert found.total == found.histogram.sum() == found.histogram[200] == 1
     assert not len(find.search(shown, find.matching(shown.events.names.text, "gemm"), [track(shown, "/stream 9")], 0, 10**6).event)
 
 
