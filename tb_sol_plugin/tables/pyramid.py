@@ -242,6 +242,13 @@ def build(order: npt.NDArray[np.uint32], bounds: Longs, start: Longs, duration: 
     return tuple(levels)
 
 
+def load() -> None:
+    """Loads the compiled loops ahead of time, as `tree.load` does: levels are built by them from here on."""
+    none = np.zeros(2, np.int64)
+    joined_at(none, none)
+    build(np.arange(2, dtype=np.uint32), np.array([0, 2]), none, none)
+
+
 def joined_at(start: Longs, duration: Longs, *, compiled_pays: bool = True) -> npt.NDArray[np.uint8]:
     """Returns the lowest level at which each event merges with the one before: both are shorter than a bucket and start in the same one.
 

@@ -128,10 +128,11 @@ def warm() -> None:
         from tb_sol_plugin.model.answer import answer_capture
         from tb_sol_plugin.model.registry import registry
         from tb_sol_plugin.store.processes import smallest_capture
-        from tb_sol_plugin.tables import intervals, tree
+        from tb_sol_plugin.tables import intervals, pyramid, tree
 
         tree.load()
         intervals.load()
+        pyramid.load()
         first = next(iter(registry()))
         answer_capture(first, smallest_capture(), {})
         keep_loaded()

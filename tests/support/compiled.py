@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics.timeline import find
+from tb_sol_plugin.metrics.timeline.timeline import timeline_of
+from tb_sol_plugin.tables import pyramid
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 TRACE = "simulated_gpu_train/rank0_4000.1700000000000000000.pt.trace.json.gz"
@@ -20,6 +25,8 @@ def main() -> None:
     capture = read(str(SAMPLES / TRACE))
     for name in ANALYSES:
         capture.analyze(name)
+    find.search(timeline_of(capture), np.zeros(1, np.int64), None, 0, 1)
+    pyramid.load()
     read(str(SAMPLES / SNAPSHOT))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tb_sol_plugin.tables import pyramid as P
 from tests.support.timeline_reference import Event, merged, window
 
-P.joined_at(*(np.zeros(1, np.int64) for _ in range(2)))  # loads the compiled loops: levels are built by them from here on
+P.load()
 
 GAPS_AND_LENGTHS = st.lists(
     st.tuples(st.sampled_from([0, 0, 1, 3, 40, 700]), st.one_of(st.sampled_from([0, 1, 2, 900, 5000]), st.integers(0, 130))), max_size=80
