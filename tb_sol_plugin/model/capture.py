@@ -14,6 +14,7 @@ import pandas as pd
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.requirements import Requirement, missing
+from tb_sol_plugin.tables.table import Table
 
 __all__ = ["Capture", "DeviceProps", "Facts"]
 
@@ -76,7 +77,9 @@ class Capture:
         attached_state: str = "",
     ) -> None:
         self.facts: Facts = facts
-        self.tables: dict[str, pd.DataFrame] = {name: tables[name] if name in tables else schema.empty() for name, schema in S.ALL.items()}
+        self.tables: dict[str, pd.DataFrame] = {
+            name: Table(tables[name] if name in tables else schema.empty()) for name, schema in S.ALL.items()
+        }
         self.run = run
         self.worker = worker
         self.span = span

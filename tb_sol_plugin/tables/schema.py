@@ -53,7 +53,14 @@ class Schema:
         for name, field in self.fields.items():
             value = columns.get(name)
             out[name] = _none(field, length) if value is None else _typed(value, field)
-        return pd.DataFrame(out, copy=False)
+        made = pd.DataFrame(out, copy=False)
+        made.columns = self._columns
+        return made
+
+    @cached_property
+    def _columns(self) -> pd.Index:
+        """The names of the columns, one index for all tables: how pandas keeps texts may differ where they are made (see `strings`)."""
+        return pd.Index(list(self.fields))
 
 
 _UNNAMED: Final = pd.CategoricalDtype(pd.Index([""], dtype=object))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tb_sol_plugin.ingest import read
+from tb_sol_plugin.tables.schema import Field, Schema
 from tb_sol_plugin.tables.strings import OPTION, python_strings
 from tests.support.trace_builder import TraceBuilder
 
@@ -58,3 +60,11 @@ def test_an_answer_leaves_the_option_as_it_was(tmp_path, chosen):
     capture = read(str(trace.write(tmp_path / "worker.pt.trace.json")))
     assert capture.analyze("kernels").sections
     assert pd.get_option(OPTION) == chosen
+
+
+def test_tables_have_the_same_columns_wherever_they_are_made() -> None:
+    # GIVEN a table that is first made while an answer is made THEN it equals one that is made later
+    schema = Schema("t", "one per row", {"time": Field("int64", "ns")})
+    with python_strings():
+        inside = schema.frame({"time": np.array([1])})
+    pd.testing.assert_frame_equal(inside, schema.frame({"time": np.array([1])}))
