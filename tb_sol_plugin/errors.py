@@ -88,10 +88,11 @@ class StillLoading(SolError):
 
 
 class Changed(SolError):
-    """Rows were requested of a report whose recording has changed since."""
+    """Rows were requested of a report whose recording has changed since. now: name of the state that there is now, where it has one."""
 
     code = "changed"
     status = 409
+    now = ""
 
 
 class ReadOnlyView(SolError):

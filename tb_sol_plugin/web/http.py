@@ -13,6 +13,9 @@ import logging
 import mimetypes
 import os
 import secrets
+import select
+import socket
+import ssl
 import threading
 import traceback
 from collections.abc import Callable, Iterable
@@ -24,11 +27,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from flask import Blueprint, Flask, Request, Response, abort, request
 from isal import igzip
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import ClientDisconnected, HTTPException
 from werkzeug.security import safe_join
 
 from tb_sol_plugin import redact
-from tb_sol_plugin.errors import MOST_SHOWN, ReadOnlyView, SolError, shown
+from tb_sol_plugin.errors import MOST_SHOWN, Changed, ReadOnlyView, SolError, shown
 from tb_sol_plugin.process import keep_loaded
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.web.mount import WebOptions
@@ -222,6 +225,20 @@ def install(app: Flask, options: WebOptions) -> None:
     app.wsgi_app = KeepType(app.wsgi_app)  # type: ignore[method-assign]
 
 
+def while_connected() -> None:
+    """Raises ClientDisconnected where who asked has closed the connection: nobody will read the answer.
+
+    Called between parts of a long answer. Under werkzeug, and so TensorBoard, the environment has the socket; of another server it is not known.
+    """
+    connection = request.environ.get("werkzeug.socket")
+    if not isinstance(connection, socket.socket) or isinstance(connection, ssl.SSLSocket):
+        return
+    with contextlib.suppress(OSError, ValueError):
+        readable, _, _ = select.select([connection], [], [], 0)
+        if readable and not connection.recv(1, socket.MSG_PEEK):
+            raise ClientDisconnected
+
+
 def error_reply(body: ErrorBody, status: int) -> Response:
     """Returns an error in its one shape."""
     return reply(pack_json(Error(body)), request, status=status, cache="no-store")
@@ -235,7 +252,8 @@ def sol_error(error: SolError) -> Response:
 def body_of(error: SolError) -> ErrorBody:
     """Returns the wire form of an error of ours; what it says is free form, so it is cleaned of secrets and, where it is long, cut."""
     file = redact.name(error.file) if error.file else error.file
-    return ErrorBody(error.code, shown(text(error.message)), shown(text(error.hint)), error.field[:MOST_SHOWN], file)
+    now = error.now if isinstance(error, Changed) else ""
+    return ErrorBody(error.code, shown(text(error.message)), shown(text(error.hint)), error.field[:MOST_SHOWN], file, now=now)
 
 
 def fault_reply(error: BaseException, what: str) -> Response:

@@ -31,7 +31,7 @@ from tb_sol_plugin.tables.pyramid import TILE, Items
 from tb_sol_plugin.web import perfetto, tiles
 from tb_sol_plugin.web import timeline_wire as shapes
 from tb_sol_plugin.web.context import context, limits_asked, only, wait_asked
-from tb_sol_plugin.web.http import pack, pack_json, reply
+from tb_sol_plugin.web.http import pack, pack_json, reply, while_connected
 
 timeline_api = Blueprint("timeline", __name__, url_prefix="/api/v1/timeline")
 
@@ -71,7 +71,9 @@ def shown() -> Shown:
     state = repr((VERSION, alignment, _layout(), [(cache_key(r), c.attached_state) for r, c in zip(recordings, captures, strict=True)]))
     fingerprint = hashlib.blake2b(state.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
     if request.args.get("fp", fingerprint) != fingerprint:
-        raise Changed("the recording has changed since this timeline was shown", hint="request api/v1/timeline again", field="fp")
+        stale = Changed("the recording has changed since this timeline was shown", hint="request api/v1/timeline again", field="fp")
+        stale.now = fingerprint
+        raise stale
     return Shown(_joined(timelines, alignment), fingerprint)
 
 
@@ -189,13 +191,18 @@ def tiles_of() -> Response:
     if wanted is None:
         raise BadQuery("parameter 'tracks' is missing", hint="give numbers and ranges of tracks as 0-5,9", field="tracks")
     if form == "json":
-        found = [_columns(seen.workers, track, z, i) for i in range(first, last + 1) for track in wanted]
+        found = []
+        for i in range(first, last + 1):
+            for track in wanted:
+                while_connected()
+                found.append(_columns(seen.workers, track, z, i))
         return reply(pack(msgspec.json.encode(shapes.TilesShape(tiles.VERSION, z, found))), request, cache=_kept())
     blocks = _blocks()
 
     def made() -> Iterator[tiles.Block]:
         for i in range(first, last + 1):
             for track in wanted:
+                while_connected()
                 yield blocks.get((seen.fingerprint, track, z, i), _maker(seen.workers, track, z, i))
 
     return reply(pack(tiles.join(z, made()), _BINARY), request, cache=_kept())

@@ -16,7 +16,10 @@ from tb_sol_plugin.redact import text
 
 
 class ErrorBody(msgspec.Struct, omit_defaults=True):
-    """code: stable word. message: what is wrong. hint: what to do. field: the parameter. file: the recording. id: of a logged fault."""
+    """code: stable word. message: what is wrong. hint: what to do. field: the parameter. file: the recording. id: of a logged fault.
+
+    now: name of the state that there is now, where another one was asked for: the fingerprint of a timeline.
+    """
 
     code: str
     message: str
@@ -24,6 +27,7 @@ class ErrorBody(msgspec.Struct, omit_defaults=True):
     field: str = ""
     file: str = ""
     id: str = ""
+    now: str = ""
 
 
 class LoadProgress(msgspec.Struct):

@@ -6,6 +6,8 @@ import gzip
 import itertools
 import json
 import random
+import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,11 +16,14 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.web import timeline as web_timeline
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.routes import create_app
+from tb_sol_plugin.web.tiles import Block
 from tests.support.timeline_reference import decoded, merged, window
 from tests.support.trace_builder import TraceBuilder
 
@@ -134,6 +139,59 @@ def test_what_is_named_by_its_fingerprint_may_be_kept(client: FlaskClient) -> No
         "/api/v1/timeline/tiles", query_string={"run": "job", "worker": "rank0", "wait": 20, "z": 3, "i": 0, "tracks": "0", "fp": "old"}
     )
     assert reply.status_code == 409 and reply.json["error"]["code"] == "changed" and reply.json["error"]["field"] == "fp"
+    # AND which one there is now
+    assert reply.json["error"]["now"] == print_
+
+
+def test_a_closed_connection_stops_the_work_at_the_next_track(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN the socket of a request, closed by who asked while the first of three tracks is computed
+    made: list[int] = []
+    ours, theirs = socket.socketpair()
+    block = web_timeline._block
+
+    def counted(workers: Workers, track: int, z: int, i: int) -> Block:
+        made.append(track)
+        theirs.close()
+        return block(workers, track, z, i)
+
+    monkeypatch.setattr(web_timeline, "_block", counted)
+    query = {"run": "job", "worker": "rank0", "wait": 20, "z": 9, "i": 5, "tracks": "0-2"}
+    asked = {"query_string": query, "environ_overrides": {"werkzeug.socket": ours}}
+    # WHEN it is answered THEN the others are not computed
+    assert client.get("/api/v1/timeline/tiles", **asked).status_code == 400 and made == [0]
+    assert client.get("/api/v1/timeline/tiles", **{**asked, "query_string": {**query, "format": "json"}}).status_code == 400
+    ours.close()
+    # AND one that waits, or has asked for more, is answered, and so is one of a server that does not say
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(web_timeline, "_block", block)
+    for say in (b"", b"GET /"):
+        theirs.sendall(say)
+        assert client.get("/api/v1/timeline/tiles", query_string=query, environ_overrides={"werkzeug.socket": ours}).status_code == 200
+    ours.close()
+    theirs.close()
+    assert client.get("/api/v1/timeline/tiles", **asked).status_code == 200, "a socket that cannot be asked"
+
+
+def test_a_tile_that_is_being_computed_is_waited_for(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a tile whose computation begins and waits
+    begun, go_on, made = threading.Event(), threading.Event(), []
+    block = web_timeline._block
+
+    def slow(workers: Workers, track: int, z: int, i: int) -> Block:
+        made.append(track)
+        begun.set()
+        assert go_on.wait(60)
+        return block(workers, track, z, i)
+
+    monkeypatch.setattr(web_timeline, "_block", slow)
+    query = {"run": "job", "worker": "rank0", "wait": 20, "z": 7, "i": 1, "tracks": "4"}
+    with ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(client.application.test_client().get, "/api/v1/timeline/tiles", query_string=query)]
+        assert begun.wait(60)
+        # WHEN the same is asked meanwhile THEN it is computed once, and both have it
+        answers.append(pool.submit(client.application.test_client().get, "/api/v1/timeline/tiles", query_string=query))
+        go_on.set()
+        assert answers[0].result().data == answers[1].result().data and made == [4]
 
 
 def test_bytes_are_packed_only_when_asked_for(client: FlaskClient) -> None:
