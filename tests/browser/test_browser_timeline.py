@@ -432,6 +432,27 @@ def test_the_view_is_saved_as_a_trace_file(serve: Server, view: Callable[..., An
     assert all(e["ts"] < high + 0.002 and e["ts"] + e["dur"] >= low - 0.002 for e in written)
 
 
+def test_a_trace_is_handed_to_the_page_of_perfetto_that_is_installed(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN a server beside a package with Perfetto's page, and no network but that server
+    v = view()
+    timeline(v, serve)
+    asked: list[str] = []
+    v.context.on("request", lambda request: asked.append(request.url))
+    v.frame().get_by_role("button", name="Save as a trace file, or open in Perfetto").click()
+    v.frame().get_by_role("radio", name="View").click()
+    # WHEN the view is opened in Perfetto THEN it is that page that answers, under its policy, and it gets the bytes and then the window, in s
+    with v.page.expect_popup() as opened:
+        v.frame().get_by_role("button", name="Open in Perfetto", exact=True).click()
+    v.frame().get_by_text("Perfetto has the trace.").wait_for()
+    opened.value.locator("p").nth(1).wait_for()
+    trace, stretch = map(json.loads, opened.value.locator("p").all_inner_texts())
+    low, high = (x / 1e9 for x in window(v))
+    assert trace["bytes"] > 100 and trace["localOnly"] and trace["keepApiOpen"] and trace["fileName"].endswith(".json.gz")
+    assert (stretch["timeStart"], stretch["timeEnd"]) == pytest.approx((low, high))
+    assert asked and all(url.startswith(serve.home) for url in asked)
+    opened.value.close()
+
+
 def test_a_finding_shows_its_stretch_and_leads_to_the_timeline(serve: Server, view: Callable[..., Any]) -> None:
     # GIVEN a finding with its rows WHEN its page opens THEN a small timeline is drawn with its spans marked
     report = serve.api(f"analysis/findings?run={RUN}")[1]

@@ -83,6 +83,8 @@ export interface TimelineShape {
   events: number;
   names: number;
   names_url: string;
+  /** where this server has Perfetto's page, relative to this one; "" nowhere */
+  perfetto?: string;
 }
 
 /** Distinct names, and the place of each one's category. */

@@ -28,6 +28,9 @@ const TEXT: Record<string, string> = {
   closed: "The tab was closed before Perfetto answered.", blocked: "The browser blocked the new tab. The trace is ready: open it now.",
 };
 
+const OUTSIDE = "Perfetto is an outside page, loaded from ui.perfetto.dev. The trace is given to its tab and stays in this browser.";
+const HERE = "Perfetto is served from here, by a package installed beside this one: nothing is loaded from outside. The trace stays in this browser; ui.perfetto.dev is an outside page.";
+
 export function TraceFile({ model }: { model: TimelineModel }): JSX.Element {
   const several = (model.shape.value?.alignment.length ?? 1) > 1;
   return (
@@ -45,28 +48,32 @@ function Card({ model }: { model: TimelineModel }): JSX.Element {
   const [ready, setReady] = useState<ArrayBuffer | null>(null);
   const { query, span } = queryOf(model, part, false);
   const name = `${model.at.workers[0] || "timeline"}.pt.trace.json.gz`;
-  const send = async (tab: Window | null, buffer: ArrayBuffer): Promise<void> => {
+  const offline = model.shape.value?.perfetto;
+  const send = async (tab: Window | null, buffer: ArrayBuffer, origin: string): Promise<void> => {
     if (!tab) {
       setReady(buffer);
       return setState("blocked");
     }
     setState("waiting");
-    setState(await handOver(tab, { buffer, title: `${model.at.run} ${model.at.workers[0] ?? ""}`.trim(), fileName: name, view: span }));
+    setState(await handOver(tab, { buffer, title: `${model.at.run} ${model.at.workers[0] ?? ""}`.trim(), fileName: name, view: span }, origin));
   };
-  const open = (): void => {
-    const tab = window.open(PERFETTO);
-    if (ready) return void send(tab, ready);
+  const open = (address: string): void => {
+    const tab = window.open(address);
+    const origin = new URL(address).origin;
+    if (ready) return void send(tab, ready, origin);
     setState("reading");
-    api.getTimelineFile(model.at, { ...queryOf(model, part, true).query, fp: model.shape.peek()!.fingerprint }).then((buffer) => send(tab, buffer), (error: unknown) => setState(error instanceof Error ? error.message : String(error)));
+    api.getTimelineFile(model.at, { ...queryOf(model, part, true).query, fp: model.shape.peek()!.fingerprint }).then((buffer) => send(tab, buffer, origin), (error: unknown) => setState(error instanceof Error ? error.message : String(error)));
   };
+  const own = offline ? new URL(offline, document.baseURI).href : "";
   const choices = [{ value: "view", text: "View" }, ...(area ? [{ value: "area", text: "Selection" }] : []), { value: "all", text: "Everything" }];
   return (
     <div class="tl-menu tl-file">
       <Switch label="What to write" value={part} choices={choices} onPick={(value) => { setPart(value as Part); setReady(null); setState(""); }} />
       <p class="quiet">{span ? `${human(span.end - span.start, "ns")} of ${human(model.all.value.end, "ns")}` : `all ${human(model.shape.value?.events ?? 0, "count")} events`}{part === "all" && large ? ": more than Perfetto may open; the view is a smaller part." : ""}</p>
       <button type="button" class="button" onClick={() => downloadFrom(api.timelineAddress("export", model.at, query), name)}>Save as a trace file</button>
-      <button type="button" class="button" onClick={open}>{ready ? "Open it now" : "Open in Perfetto"}</button>
-      <p class="quiet" role="status">{TEXT[state] ?? (state || "Perfetto is an outside page, loaded from ui.perfetto.dev. The trace is given to its tab and stays in this browser.")}</p>
+      <button type="button" class="button" onClick={() => open(own || PERFETTO)}>{ready ? "Open it now" : "Open in Perfetto"}</button>
+      {own && !ready && <button type="button" class="button" onClick={() => open(PERFETTO)}>Open at ui.perfetto.dev</button>}
+      <p class="quiet" role="status">{TEXT[state] ?? (state || (own ? HERE : OUTSIDE))}</p>
     </div>
   );
 }
