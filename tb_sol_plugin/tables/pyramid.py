@@ -30,6 +30,8 @@ _NEVER = 255
 """What stands for the level at which the first event of a lane merges with the one before."""
 _EDGE = 256
 """Events that are read at once to find where a window begins in a lane."""
+MANY_LANES = 512
+"""Lanes above which a window is looked for in all of them at once, not in one after the other."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,27 @@ class Pyramid:
             found, _, _ = merged(found, np.zeros(len(found), np.int8), longest, z)
         return found.at(_inside(found.start, found.end, begin, end))
 
+    def windows(self, lanes: range, z: int, begin: int, end: int) -> tuple[Items, Longs]:
+        """Returns what `window` does for some lanes in a row: their items, lane after lane, and how many each has."""
+        if len(lanes) <= MANY_LANES:
+            return _in_a_row([self.window(lane, z, begin, end) for lane in lanes])
+        at = next((i for i in range(len(self.levels) - 1, -1, -1) if self.levels[i].z <= z), -1)
+        bounds = self.levels[at].bounds if at >= 0 else self.bounds
+        low, high = int(bounds[lanes.start]), int(bounds[lanes.stop])
+        found = self.levels[at].items(slice(low, high), len(self.order)) if at >= 0 else self._singles(low, high)
+        lane = np.repeat(np.arange(len(lanes), dtype=np.int32), np.diff(bounds[lanes.start : lanes.stop + 1]))
+        near = np.flatnonzero((found.end >= begin - (2 << z)) & (found.start < end))  # what may merge with the first one inside
+        found, lane = found.at(near), lane[near]
+        if at < 0 or self.levels[at].z != z:
+            found, lane, _ = merged(found, lane, self._longest(found), z)
+        inside = np.flatnonzero(_inside(found.start, found.end, begin, end))
+        return found.at(inside), np.bincount(lane[inside], minlength=len(lanes))
+
+    def _singles(self, low: int, high: int) -> Items:
+        event = np.asarray(self.order[low:high])
+        start, duration = self.times(event)
+        return single(start, duration, event)
+
     def _events(self, lane: int, z: int, begin: int, end: int) -> Items:
         """Returns single events of a lane that the items of a window at level z are made of; the finest level says where they are."""
         low, high = self._near(lane, z, begin, end)
@@ -195,6 +218,24 @@ class Pyramid:
         """Returns the single events of a lane that are in a window of any bounds, by start."""
         found = self._events(lane, 0, begin, end)
         return found.at(_inside(found.start, found.end, begin, end))
+
+    def events_of(self, lanes: range, begin: int, end: int) -> tuple[Items, Longs]:
+        """Returns what `events` does for some lanes in a row: their events, lane after lane, and how many each has."""
+        if len(lanes) <= MANY_LANES:
+            return _in_a_row([self.events(lane, begin, end) for lane in lanes])
+        found = self._singles(int(self.bounds[lanes.start]), int(self.bounds[lanes.stop]))
+        lane = np.repeat(np.arange(len(lanes), dtype=np.int32), np.diff(self.bounds[lanes.start : lanes.stop + 1]))
+        inside = np.flatnonzero(_inside(found.start, found.end, begin, end))
+        return found.at(inside), np.bincount(lane[inside], minlength=len(lanes))
+
+
+def _in_a_row(lanes: list[Items]) -> tuple[Items, Longs]:
+    """Returns the items of all lanes, and how many each has."""
+    if len(lanes) == 1:
+        return lanes[0], np.array([len(lanes[0])], np.int64)
+    none = single(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint32))
+    columns = (np.concatenate([getattr(one, c) for one in (none, *lanes)]) for c in ("start", "end", "event", "count", "busy"))
+    return Items(*columns), np.array([len(one) for one in lanes], np.int64)
 
 
 def _inside(start: Longs, end: Longs, begin: int, stop: int) -> npt.NDArray[np.bool_]:

@@ -48,13 +48,12 @@ def join(z: int, blocks: Iterable[Block]) -> bytes:
     return b"".join((MAGIC, len(header).to_bytes(4, "little"), header, *bodies))
 
 
-def slices(i: int, track: int, z: int, lanes: Sequence[Items], names: npt.NDArray[np.integer], shifted: int = 0) -> Block:
-    """Returns the block of a track of events. lanes: items of each in ns after the tile's begin less `shifted`. names: name id per item."""
-    start, end, event, count, busy = (
-        np.concatenate([getattr(one, column) for one in lanes]) if lanes else np.zeros(0, np.int64)
-        for column in ("start", "end", "event", "count", "busy")
-    )
-    start, end = start + shifted, end + shifted
+def slices(i: int, track: int, z: int, begin: int, items: Items, lanes: npt.NDArray[np.integer], names: npt.NDArray[np.integer]) -> Block:
+    """Returns the block of a track of events. begin: of the tile, on the clock of the items, which stand lane after lane.
+
+    lanes: how many items each has. names: name id per item.
+    """
+    start, end, event, count, busy = items.start - begin, items.end - begin, items.event, items.count, items.busy
     whole = bool((count == 1).all())
     shift = 0 if whole and z <= _SHARP else max(0, z - 8)
     width = 1 << (z + TILE)
@@ -72,7 +71,7 @@ def slices(i: int, track: int, z: int, lanes: Sequence[Items], names: npt.NDArra
         np.clip(share, 0, 255).astype(np.uint8).tobytes(),
     )
     header = {
-        "i": i, "track": track, "kind": "slices", "shift": shift, "items": len(start), "lanes": [len(one) for one in lanes],
+        "i": i, "track": track, "kind": "slices", "shift": shift, "items": len(start), "lanes": lanes.tolist(),
         "names": used.tolist(), "name_bytes": name_bytes, "complete": whole and shift == 0,
     }  # fmt: skip
     return Block(header, b"".join(map(_padded, columns)))

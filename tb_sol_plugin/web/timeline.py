@@ -27,6 +27,7 @@ from tb_sol_plugin.metrics.timeline.tracks import GROUPS, shown_categories
 from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.options import Memo
+from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.tables.pyramid import TILE, Items
 from tb_sol_plugin.web import perfetto, tiles
 from tb_sol_plugin.web import timeline_wire as shapes
@@ -219,21 +220,21 @@ def _block(workers: Workers, track: int, z: int, i: int) -> tiles.Block:
         return tiles.summary(i, track, one.summary(local).tile(begin + (np.arange(1025, dtype=np.int64) << z)))
     if shape.series >= 0:
         return tiles.counter(i, track, z, counters.bucketed(one.series[shape.series], z, begin, begin + (1 << (z + TILE))), begin)
-    lanes = _window(one, local, z, begin)
+    items, lanes = _window(one, local, z, begin)
     worker, _ = workers.worker_of(track)
-    events = np.concatenate([items.event for items in lanes]) if lanes else np.zeros(0, np.uint32)
-    moved = [Items(items.start - begin, items.end - begin, items.event, items.count, items.busy) for items in lanes]
-    return tiles.slices(i, track, z, moved, workers.name_ids(worker, events))
+    return tiles.slices(i, track, z, begin, items, lanes, workers.name_ids(worker, items.event))
 
 
-def _window(one: Timeline, track: int, z: int, begin: int) -> list[Items]:
-    """Returns the items of a tile whose begin an offset may have moved off the edges of buckets."""
+def _window(one: Timeline, track: int, z: int, begin: int) -> tuple[Items, Ints]:
+    """Returns the items of a tile, whose begin an offset may have moved off the edges of buckets, and how many each lane has."""
     end = begin + (1 << (z + TILE))
     low, high = begin >> z << z, -(-end >> z << z)
-    found = one.items(track, z, low, high)
+    found, lanes = one.items(track, z, low, high)
     if (low, high) == (begin, end):
-        return found
-    return [x.at((x.end > begin) & (x.start < end) | (x.start == x.end) & (x.start == begin)) for x in found]
+        return found, lanes
+    inside = (found.end > begin) & (found.start < end) | (found.start == found.end) & (found.start == begin)
+    lane = np.repeat(np.arange(len(lanes)), lanes)
+    return found.at(inside), np.bincount(lane[inside], minlength=len(lanes))
 
 
 def _columns(workers: Workers, track: int, z: int, i: int) -> dict[str, object]:
@@ -248,15 +249,12 @@ def _columns(workers: Workers, track: int, z: int, i: int) -> dict[str, object]:
         before = p.before if p.before == p.before else None
         values: dict[str, object] = {"min": p.low.tolist(), "max": p.high.tolist(), "last": p.last.tolist()}
         return out | {"kind": "counter", "exact": p.exact, "before": before, "time_ns": (p.time_ns + offset).tolist()} | values
-    lanes = _window(one, local, z, begin)
+    items, lanes = _window(one, local, z, begin)
     worker, _ = workers.worker_of(track)
-    columns = ("start", "end", "event", "count", "busy")
-    found = {c: np.concatenate([np.zeros(0, np.int64), *(getattr(x, c) for x in lanes)]) for c in columns}
     return out | {
-        "kind": "slices", "complete": bool((found["count"] == 1).all()), "lanes": [len(x) for x in lanes],
-        "start_ns": (found["start"] + offset).tolist(), "end_ns": (found["end"] + offset).tolist(), "event": found["event"].tolist(),
-        "name": workers.name_ids(worker, found["event"].astype(np.uint32)).tolist(), "count": found["count"].tolist(),
-        "busy_ns": found["busy"].tolist(),
+        "kind": "slices", "complete": bool((items.count == 1).all()), "lanes": lanes.tolist(),
+        "start_ns": (items.start + offset).tolist(), "end_ns": (items.end + offset).tolist(), "event": items.event.tolist(),
+        "name": workers.name_ids(worker, items.event).tolist(), "count": items.count.tolist(), "busy_ns": items.busy.tolist(),
     }  # fmt: skip
 
 

@@ -85,16 +85,11 @@ def _columns(timeline: Timeline, table: str, wanted: Mask) -> tuple[npt.NDArray[
 def listed(timeline: Timeline, track: int, lane: int | None, begin: int, end: int) -> tuple[npt.NDArray[np.uint32], Ints, Ints, Ints]:
     """Returns (event, lane, start, duration) of the events of a track that are in a window, by start, then lane."""
     one, pyramid = timeline.tracks[track], timeline.pyramid
-    lanes = range(one.lanes) if lane is None else [lane]
-    found = [(i, pyramid.events(one.first_lane + i, begin, end)) for i in lanes]
-    found = [(i, items) for i, items in found if len(items)]
-    if not found:
-        none = np.zeros(0, np.int64)
-        return np.zeros(0, np.uint32), none, none, none
-    event, start, duration = (np.concatenate([getattr(items, c) for _, items in found]) for c in ("event", "start", "busy"))
-    at = np.repeat([i for i, _ in found], [len(items) for _, items in found])
-    order = np.lexsort((at, start))
-    return event[order], at[order], start[order], duration[order]
+    lanes = range(one.lanes) if lane is None else range(lane, lane + 1)
+    found, counts = pyramid.events_of(range(one.first_lane + lanes.start, one.first_lane + lanes.stop), begin, end)
+    at = np.repeat(np.arange(lanes.start, lanes.stop), counts)
+    order = np.lexsort((at, found.start))
+    return found.event[order], at[order], found.start[order], found.busy[order]
 
 
 @compiled()

@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.timeline.summary import Summary, summary_of
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arrange, compacted, root_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints
-from tb_sol_plugin.tables.pyramid import Items, Level, Pyramid, build
+from tb_sol_plugin.tables.pyramid import MANY_LANES, Items, Level, Pyramid, build
 
 VERSION: Final = 1
 """Raised when lanes or levels change: what was stored is built again."""
@@ -117,10 +117,12 @@ class Timeline:
         """The level at which one tile holds everything."""
         return max(0, (self.span_ns - 1).bit_length() - 10)
 
-    def items(self, track: int, z: int, begin: int, end: int) -> list[Items]:
-        """Returns the items of a track by lane in a window at level z; its bounds stand at edges of buckets."""
-        one, pyramid = self.tracks[track], self.pyramid
-        return [pyramid.window(lane, z, begin, end) for lane in range(one.first_lane, one.first_lane + one.lanes)]
+    def items(self, track: int, z: int, begin: int, end: int) -> tuple[Items, Ints]:
+        """Returns the items of a track, lane after lane, in a window at level z whose bounds stand at edges of buckets; and how many
+        each lane has.
+        """
+        one = self.tracks[track]
+        return self.pyramid.windows(range(one.first_lane, one.first_lane + one.lanes), z, begin, end)
 
     @cached_property
     def outermost(self) -> tuple[Ints, Ints, Ints]:
@@ -166,6 +168,10 @@ class Timeline:
     def find(self, track: int, start_ns: int, duration_ns: int) -> int:
         """Returns the event of a track with that start and duration, the nearest one where there is none; -1 in a track without events."""
         one, best = self.tracks[track], (-1, -1)
+        if one.lanes > MANY_LANES:
+            every = self.arranged.order[int(self.arranged.bounds[one.first_lane]) : int(self.arranged.bounds[one.first_lane + one.lanes])]
+            start, duration = self.events.times(every)
+            return int(every[int(np.argmin(np.abs(start - start_ns) + np.abs(duration - duration_ns)))])
         for lane in range(one.first_lane, one.first_lane + one.lanes):
             ids = self.arranged.order[int(self.arranged.bounds[lane]) : int(self.arranged.bounds[lane + 1])]
             start, duration = self.events.times(ids)

@@ -72,6 +72,25 @@ def test_a_window_holds_what_plain_loops_find(lanes: list[list[tuple[int, int]]]
                 assert pyramid.order[pyramid.positions(lane, low, high)].tolist() == single.event.tolist()
 
 
+@given(LANES, st.integers(0, 14), st.integers(0, 40), st.sampled_from([0, -(2**40)]), st.integers(0, 3))
+def test_many_lanes_at_once_hold_what_each_alone_does(
+    lanes: list[list[tuple[int, int]]], z: int, at: int, base: int, first: int
+) -> None:  # fmt: skip
+    # GIVEN some of the lanes WHEN looked at in one pass, as thousands are, and one after the other THEN the same
+    pyramid = made(events_of(lanes, base))
+    asked = range(min(first, len(lanes) - 1), len(lanes))
+    begin = (base >> z << z) + (at << z)
+    end = begin + (3 << z)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(P, "MANY_LANES", 0)
+        found, single = pyramid.windows(asked, z, begin, end), pyramid.events_of(asked, begin + 3, end + 1)
+    one, few = pyramid.windows(asked, z, begin, end), pyramid.events_of(asked, begin + 3, end + 1)
+    for (items, counts), (wanted, each) in ((found, one), (single, few)):
+        assert rows(items) == rows(wanted) and counts.tolist() == each.tolist()
+    assert rows(one[0]) == [row for lane in asked for row in rows(pyramid.window(lane, z, begin, end))]
+    assert few[1].tolist() == [len(pyramid.events(lane, begin + 3, end + 1)) for lane in asked]
+
+
 @given(LANES)
 def test_every_event_is_in_one_item_of_every_level(lanes: list[list[tuple[int, int]]]) -> None:
     events = events_of(lanes)
