@@ -138,17 +138,32 @@ def _first_rows(section: TableSection, kept: int) -> TableSection:
     )
 
 
+def short(text: str) -> str:
+    """Returns a text without its middle where it has more than `MOST_TEXT` characters; texts that differ stay different."""
+    if len(text) <= MOST_TEXT:
+        return text
+    mark = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"{text[: MOST_TEXT - 600]} … ({len(text) - MOST_TEXT + 100:,} characters left out, {mark}) … {text[-500:]}"
+
+
+def fitting(items: Sequence[object], most: int) -> int:
+    """Returns how many of some items, from the first on, have no more than `most` bytes of JSON."""
+    left = most
+    for count, item in enumerate(items):
+        left -= len(msgspec.json.encode(item)) + 1
+        if left < 0:
+            return count
+    return len(items)
+
+
 def _cut_texts(value: object) -> tuple[object, int]:
     """Returns plain data with the middle of long texts left out, and of how many."""
     cut = 0
 
     def text(given: str) -> str:
         nonlocal cut
-        if len(given) <= MOST_TEXT:
-            return given
-        cut += 1
-        mark = hashlib.blake2b(given.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()  # what differs stays different
-        return f"{given[: MOST_TEXT - 600]} … ({len(given) - MOST_TEXT + 100:,} characters left out, {mark}) … {given[-500:]}"
+        cut += len(given) > MOST_TEXT
+        return short(given)
 
     def walk(found: object) -> object:
         if isinstance(found, str):

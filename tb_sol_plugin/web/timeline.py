@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
-from typing import Final, get_args
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar, get_args
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from tb_sol_plugin.metrics.timeline.export import export as write
 from tb_sol_plugin.metrics.timeline.phases import bands
 from tb_sol_plugin.metrics.timeline.summary import NOTHING
 from tb_sol_plugin.metrics.timeline.timeline import VERSION, Layout, Timeline, timeline_of
-from tb_sol_plugin.metrics.timeline.tracks import GROUPS, shown_categories
+from tb_sol_plugin.metrics.timeline.tracks import GROUPS, short_label, shown_categories
 from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.store.options import Memo
@@ -31,9 +31,11 @@ from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.tables.pyramid import TILE, Items
 from tb_sol_plugin.web import perfetto, tiles
 from tb_sol_plugin.web import timeline_wire as shapes
+from tb_sol_plugin.web.bounds import MOST_ANSWER, MOST_TEXT, ROOM, fitting, short
 from tb_sol_plugin.web.context import context, limits_asked, only, wait_asked
 from tb_sol_plugin.web.http import pack, pack_json, reply, while_connected
 
+P = TypeVar("P")
 timeline_api = Blueprint("timeline", __name__, url_prefix="/api/v1/timeline")
 
 MOST_TILES: Final = 8
@@ -44,6 +46,10 @@ MOST_FLOWS: Final = 2_000
 MOST_NAMES: Final = 10_000
 MOST_STEPS: Final = 10_000
 COARSEST: Final = 52
+_ROOM: Final = MOST_ANSWER // 2 - ROOM
+"""Bytes of JSON of the rows; the steps have half as much, and so have the phases."""
+_SHORTER: Final = (MOST_TEXT, 400, 100, 40, 20, 12)
+"""Characters that each name may have where all of them are too many for an answer, the first that does."""
 _WHICH: Final = ("run", "worker", "span", "wait", "fp", "al", "lay")
 _FOREVER: Final = "private, max-age=31536000, immutable"
 _BINARY: Final = "application/octet-stream"
@@ -116,18 +122,22 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
             parent = w.number(worker, t.parent) if t.parent >= 0 else -1
             tracks.append(
                 shapes.TrackShape(
-                    w.number(worker, local), parent, t.path, t.kind, t.label, t.detail, worker, t.pid, t.tid, t.device, t.stream, t.lanes,
+                    w.number(worker, local), parent, t.path, t.kind, t.label, t.detail, worker, short_label(t.pid), short_label(t.tid),
+                    t.device, t.stream, t.lanes,
                     t.events, t.first_ns + moved.offset_ns, t.last_ns + moved.offset_ns, t.low, t.high, t.unit, t.open, t.launches,
                     t.category,
                 )
             )  # fmt: skip
         table, by = one.capture.steps, moved.offset_ns
         columns = zip(*(table[c].to_list() for c in ("number", "name", "host_start_ns", "host_end_ns", "complete")), strict=True)
-        steps += [shapes.StepShape(worker, str(name), n, a + by, b + by, bool(c)) for n, name, a, b, c in columns if n >= 0]
-        phases += [shapes.PhaseShape(worker, p.label, p.start_ns + by, p.end_ns + by, p.depth) for p in bands(one.capture)]
+        steps += [shapes.StepShape(worker, short(str(name)), n, a + by, b + by, bool(c)) for n, name, a, b, c in columns if n >= 0]
+        phases += [shapes.PhaseShape(worker, short(p.label), p.start_ns + by, p.end_ns + by, p.depth) for p in bands(one.capture)]
         low, high, far = one.focus()
         focus.append((low + by, high + by))
         outliers += [shapes.OutlierShape(time + by, count) for time, count in far]
+    kept = {"rows": fitting(tracks, _ROOM), "steps": fitting(steps, _ROOM // 2), "phases": fitting(phases, _ROOM // 2)}
+    every = {"rows": len(tracks), "steps": len(steps), "phases": len(phases)}
+    left = [f"{every[what] - n:,} of {every[what]:,} {what}" for what, n in kept.items() if n < every[what]]
     query = "&".join(f"{k}={_quoted(v)}" for k in ("run", "worker", "span", "al", "lay") for v in request.args.getlist(k) if v)
     origin = w.origin_ns
     return shapes.TimelineShape(
@@ -142,14 +152,15 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
         ],
         alignments=[shapes.AlignmentChoice(c.asked, c.label, c.why_not) for c in choices(w.timelines)],
         align_steps=common_steps(w.timelines)[:MOST_STEPS] if len(w.timelines) > 1 else [],
-        tracks=tracks,
-        steps=steps,
-        phases=phases,
+        tracks=tracks[: kept["rows"]],
+        steps=steps[: kept["steps"]],
+        phases=phases[: kept["phases"]],
         categories=[shapes.CategoryShape(*one) for one in shown_categories()],
         events=sum(len(t.events) for t in w.timelines),
         names=len(w.names),
         names_url=f"api/v1/timeline/names?{query}&fp={seen.fingerprint}",
         perfetto=perfetto.address(),
+        notice=f"An answer has at most {MOST_ANSWER // 10**6} MB. Left out here: {', '.join(left)}." if left else "",
     )
 
 
@@ -164,9 +175,23 @@ def names() -> Response:
     """Returns the distinct names of events."""
     only(*_WHICH)
     seen = shown()
-    w = seen.workers
-    made = context().memo.get(("timeline.names", seen.fingerprint), lambda: pack_json(shapes.NamesShape(w.names, w.name_categories)))
+    made = context().memo.get(("timeline.names", seen.fingerprint), lambda: pack_json(_names(seen.workers)))
     return reply(made, request, cache=_kept())
+
+
+def _names(w: Workers) -> shapes.NamesShape:
+    """Returns the names; of too many or too long ones the middle of each is left out, or the last of them."""
+    found, categories = w.names, w.name_categories
+    room = MOST_ANSWER - ROOM - 3 * len(categories)
+    body = sum(map(len, found)) + 3 * len(found)
+    if body <= room // 6 or len(msgspec.json.encode(found)) <= room:  # a character has up to six bytes of JSON
+        return shapes.NamesShape(found, categories)
+    for most in _SHORTER:
+        cut = [name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - 1) // 2 :]}" for name in found]
+        if (size := len(msgspec.json.encode(cut))) <= room:
+            return shapes.NamesShape(cut, categories)
+    count = max(int(len(found) * (MOST_ANSWER - ROOM) / (size + 3 * len(found)) * 0.9), 1)
+    return shapes.NamesShape(cut[:count], categories[:count])
 
 
 def _kept() -> str:
@@ -191,22 +216,33 @@ def tiles_of() -> Response:
     wanted = _tracks(seen.workers, MOST_TRACKS)
     if wanted is None:
         raise BadQuery("parameter 'tracks' is missing", hint="give numbers and ranges of tracks as 0-5,9", field="tracks")
+    places = _places(wanted, first, last)
     if form == "json":
-        found = []
-        for i in range(first, last + 1):
-            for track in wanted:
-                while_connected()
-                found.append(_columns(seen.workers, track, z, i))
-        return reply(pack(msgspec.json.encode(shapes.TilesShape(tiles.VERSION, z, found))), request, cache=_kept())
+        found = _bounded((msgspec.Raw(msgspec.json.encode(_columns(seen.workers, track, z, i))) for track, i in places), len)
+        return reply(pack(msgspec.json.encode({"v": tiles.VERSION, "z": z, "blocks": found})), request, cache=_kept())
     blocks = _blocks()
+    made = (blocks.get((seen.fingerprint, track, z, i), _maker(seen.workers, track, z, i)) for track, i in places)
+    return reply(pack(tiles.join(z, _bounded(made, lambda block: block.size)), _BINARY), request, cache=_kept())
 
-    def made() -> Iterator[tiles.Block]:
-        for i in range(first, last + 1):
-            for track in wanted:
-                while_connected()
-                yield blocks.get((seen.fingerprint, track, z, i), _maker(seen.workers, track, z, i))
 
-    return reply(pack(tiles.join(z, made()), _BINARY), request, cache=_kept())
+def _places(tracks: list[int], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yields tracks and numbers of tiles while the client is there."""
+    for i in range(first, last + 1):
+        for track in tracks:
+            while_connected()
+            yield track, i
+
+
+def _bounded(parts: Iterable[P], size: Callable[[P], int]) -> list[P]:
+    """Returns the parts of an answer. BadQuery where they are too large for one."""
+    out, total = [], 0
+    for part in parts:
+        total += size(part)
+        if total > MOST_ANSWER - ROOM:
+            large = f"these tiles have more than {MOST_ANSWER // 10**6} MB"
+            raise BadQuery(large, hint="ask for fewer tracks or tiles at a time", field="tracks")
+        out.append(part)
+    return out
 
 
 def _maker(workers: Workers, track: int, z: int, i: int) -> Callable[[], tiles.Block]:
@@ -279,14 +315,16 @@ def event() -> Response:
     worker, _ = w.worker_of(track)
     found = detail(one, number, limits_asked())
     (shape,) = _events(w, worker, [number])
+    name = one.events.names.text[int(one.events.name_ids(np.array([number], np.uint32))[0])]
+    children = shapes.ChildrenShape(found.children, [shapes.ChildShape(short(text), n, ns) for text, n, ns in found.child_names])
     flows, count = _flows(w, worker, links.of_event(one, number), 100)
     return reply(
         pack_json(
             shapes.DetailShape(
-                shape.track, shape.lane, number, shape.name, shape.category, shape.start_ns, shape.duration_ns, found.self_ns, found.depth,
+                shape.track, shape.lane, number, name, shape.category, shape.start_ns, shape.duration_ns, found.self_ns, found.depth,
                 exact, [shapes.FieldShape(f.label, f.value, f.unit, f.mark) for f in found.fields], found.arguments,
                 _events(w, worker, found.parents),
-                shapes.ChildrenShape(found.children, [shapes.ChildShape(*c) for c in found.child_names]), flows, count, found.links,
+                children, flows, count, found.links,
             )
         ),
         request,
@@ -302,7 +340,7 @@ def _events(w: Workers, worker: int, ids: list[int]) -> list[shapes.EventShape]:
     names = one.events.names
     place = one.events.name_ids(found).tolist()
     return [
-        shapes.EventShape(e, w.number(worker, t), at, names.text[n], int(names.category[n]), a + offset, d, at)
+        shapes.EventShape(e, w.number(worker, t), at, short(names.text[n]), int(names.category[n]), a + offset, d, at)
         for e, t, at, n, a, d in zip(ids, track.tolist(), lane.tolist(), place, start.tolist(), duration.tolist(), strict=True)
     ]
 
@@ -372,12 +410,15 @@ def flows() -> Response:
     total = 0
     given = request.args.get("events", "")
     if given:
-        for one in given.split(",")[:MOST_EVENTS]:
+        of_worker: dict[int, list[links.Pairs]] = {}
+        for one in given.split(",", MOST_EVENTS)[:MOST_EVENTS]:
             track, _, number = one.partition(":")
             worker, _ = w.worker_of(_number("events", track, 0, w.track_count - 1))
             timeline = w.timelines[worker]
             pairs = links.of_event(timeline, _number("events", number, 0, len(timeline.events) - 1))
-            found, count = _flows(w, worker, [p for p in pairs if p.kind in chosen], MOST_FLOWS)
+            of_worker.setdefault(worker, []).extend(p for p in pairs if p.kind in chosen)
+        for worker, pairs in of_worker.items():
+            found, count = _flows(w, worker, links.joined(pairs), MOST_FLOWS)
             out, total = out + found, total + count
     else:
         begin, end = _times(w)

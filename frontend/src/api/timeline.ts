@@ -85,6 +85,8 @@ export interface TimelineShape {
   names_url: string;
   /** where this server has Perfetto's page, relative to this one; "" nowhere */
   perfetto?: string;
+  /** what the answer leaves out, "" where it has everything */
+  notice: string;
 }
 
 /** Distinct names, and the place of each one's category. */

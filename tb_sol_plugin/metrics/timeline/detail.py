@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from tb_sol_plugin.tables import tree
 
 MOST_PARENTS: Final = 256
 MOST_NAMES: Final = 10
+MOST_ARGUMENTS: Final = 500
 LONGEST: Final = 2_000
 """Characters of an argument that are shown."""
 _LAUNCH: Final = (("occupancy_pct", "Occupancy", "%"), ("registers", "Registers", ""), ("shared_memory", "Shared memory", "B"))
@@ -59,7 +61,7 @@ def detail(timeline: Timeline, event: int, limits: str = "") -> Detail:
     """Returns what is known of an event. limits: the device limits that the page uses."""
     table, row = timeline.events.place(event)
     capture = timeline.capture
-    fields, arguments = list(_fields(timeline, table, row, limits)), dict(_arguments(timeline, table, row))
+    fields, arguments = list(_fields(timeline, table, row, limits)), dict(islice(_arguments(timeline, table, row), MOST_ARGUMENTS))
     parents: list[int] = []
     children, names, self_ns, depth = 0, [], 0, 0
     if table == "host":
@@ -195,7 +197,7 @@ def _more(text: str) -> Iterator[tuple[str, str]]:
     except msgspec.DecodeError:
         found = {}
     for key, value in found.items() if isinstance(found, dict) else ():
-        yield from _text(str(key), value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        yield from _text(str(key)[:LONGEST], value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
 def _links(timeline: Timeline, table: str, row: int) -> Iterator[Link]:

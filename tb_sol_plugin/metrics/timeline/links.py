@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
@@ -68,9 +69,27 @@ def of_event(timeline: Timeline, event: int) -> list[Pairs]:
     for kind in KINDS:
         pairs = pairs_of(timeline, kind)
         low, high = (int(i) for i in np.searchsorted(pairs.source, (event, end)))
-        rows = np.union1d(np.arange(low, high), np.flatnonzero(pairs.target == event))
+        by_target, target = memo(timeline.capture, ("timeline.by_target", kind), partial(_by_target, pairs))
+        caused = slice(*(int(i) for i in np.searchsorted(target, (event, event + 1))))
+        rows = np.union1d(np.arange(low, high), by_target[caused])
         if len(rows):
             out.append(pairs.at(rows))
+    return out
+
+
+def _by_target(pairs: Pairs) -> tuple[Ints, Ints]:
+    """Returns the pairs in order of their targets, and the targets in that order."""
+    order = np.argsort(pairs.target, kind="stable")
+    return order, pairs.target[order]
+
+
+def joined(pairs: Iterable[Pairs]) -> list[Pairs]:
+    """Returns the links of all, those of one kind together."""
+    every = list(pairs)
+    out = []
+    for kind in dict.fromkeys(one.kind for one in every):
+        mine = [one for one in every if one.kind == kind]
+        out.append(Pairs(kind, *(np.concatenate([getattr(one, c) for one in mine]) for c in ("source", "target", "latency"))))
     return out
 
 

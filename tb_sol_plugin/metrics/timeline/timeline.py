@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.timeline.counters import Series, series_of
 from tb_sol_plugin.metrics.timeline.events import Events, events_of
 from tb_sol_plugin.metrics.timeline.summary import Summary, summary_of
-from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arrange, compacted, root_of
+from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arrange, compacted, root_of, short_label
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.tables.pyramid import MANY_LANES, Items, Level, Pyramid, build
@@ -229,8 +229,8 @@ class Timeline:
         by_device = {t.device: i for i, t in enumerate(tracks) if t.kind == "device"}
         for place, one in enumerate(self.series):
             parent = by_device.get(one.device, 0) if one.device >= 0 else 0
-            path = f"{tracks[parent].path}/{one.label}"
-            track = Track("counter", one.label, path, parent, device=one.device, series=place, unit=one.unit)
+            label = short_label(one.label)
+            track = Track("counter", label, f"{tracks[parent].path}/{label}", parent, device=one.device, series=place, unit=one.unit)
             track.first_ns, track.last_ns = int(one.time_ns[0]), int(one.time_ns[-1])
             track.events, track.low, track.high = len(one.time_ns), float(one.value.min()), float(one.value.max())
             track.open = place < 2

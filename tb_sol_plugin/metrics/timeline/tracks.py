@@ -23,6 +23,8 @@ GROUPS: Final = ("worker", "process", "device")
 """Kinds that hold other tracks; of them a summary is shown."""
 _AUTOGRAD: Final = "autograd::engine::"
 _FEW_STREAMS: Final = 8
+LONGEST_LABEL: Final = 200
+"""Characters of the label of a row."""
 _WORDS: Final = {"computation": "compute", "communication": "communication", "memcpy": "copies"}
 
 
@@ -173,16 +175,18 @@ class _Builder:
         }
         ids = sorted({d for found, _ in parts.values() for d, _ in found}, key=lambda d: (d < 0, d))
         kind = classes(self.capture)
+        models = {d.id: d.name for d in reversed(self.capture.facts.devices)}
+        streams: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for name, (found, _) in parts.items():
+            for place, (device_id, stream) in enumerate(found):
+                streams.setdefault((name, device_id), []).append((place, stream))
         for number in ids:
             word = device_word(self.capture)
             label = (f"{word[0].upper()}{word[1:]} {number}" if number >= 0 else f"{word[0].upper()}{word[1:]} not recorded")
-            model = next((d.name for d in self.capture.facts.devices if d.id == number), "")
-            group = self._add(Track("device", label, self._path(root, label), root, detail=model, device=number))
+            group = self._add(Track("device", label, self._path(root, label), root, detail=models.get(number, ""), device=number))
             for name, what in (("annotations", "ranges"), ("stream", ""), ("sync", "synchronization")):
-                found, part = parts[name]
-                for place, (device_id, stream) in enumerate(found):
-                    if device_id != number:
-                        continue
+                _, part = parts[name]
+                for place, stream in streams.get((name, number), ()):
                     text = f"stream {stream}" if stream >= 0 else "no stream"
                     track = Track(
                         name, text if not what else f"{text} {what}", "", group, device=number, stream=stream,  # type: ignore[arg-type]
@@ -197,8 +201,10 @@ class _Builder:
         part, marks = _Part(*self._host_lanes()), self._instants()
         threads = self._threads(part, marks)
         main = next((t.row for t in threads if not t.autograd), -1)
-        for pid in dict.fromkeys(t.pid for t in threads):
-            mine = [t for t in threads if t.pid == pid]
+        by_process: dict[str, list[_Thread]] = {}
+        for t in threads:
+            by_process.setdefault(t.pid, []).append(t)
+        for pid, mine in by_process.items():
             label = next((t.process for t in mine if t.process), "") or (pid if pid and not pid.lstrip("-").isdigit() else "process")
             group = self._add(
                 Track(
@@ -308,10 +314,11 @@ class _Builder:
     # -- tracks --------------------------------------------------------------------------------------------------------
 
     def _path(self, parent: int, label: str) -> str:
-        return f"{self.tracks[parent].path}/{label}"
+        return f"{self.tracks[parent].path}/{short_label(label)}"
 
     def _add(self, track: Track, part: _Part | None = None, place: int = 0, table: str = "") -> int:
         """Append a track, with the events of a group where one is given, and count it into those above it. Returns its place."""
+        track.label, track.detail = short_label(track.label), short_label(track.detail)
         track.path = track.path or self._path(track.parent, track.label)
         again = self.names[track.path] = self.names.get(track.path, 0) + 1
         if again > 1:
@@ -353,6 +360,11 @@ def _sorted(rows: Ints, group: Rows, lane: Rows) -> tuple[Ints, Rows, Rows]:
         key = key.astype(np.uint16)  # a stable sort of short integers takes linear time
     order = np.argsort(key, kind="stable")
     return rows[order], group[order].astype(np.int32), lane[order].astype(np.int32)
+
+
+def short_label(label: str) -> str:
+    """Returns a label without its middle where it is longer than any row shows."""
+    return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 60]}…{label[-59:]}"
 
 
 def _plain(name: str, tid: str) -> str:
