@@ -146,6 +146,19 @@ def test_the_linear_forms_understand_what_the_plain_ones_do(text: str) -> None:
 
 
 @given(
+    st.lists(
+        st.sampled_from(
+            ["nccl", "RCCL", "cross_device_", "reduce", "multimem_", "nvshmem", "nv\u017fhmem", "deep", "_ep", "EP", "all", "_", "gather", "scatter", "to",
+             "one", "two", "_shot", "_\u017fhot", "x", "mult\u0131mem_", "mult\u0130mem_"]
+        ),
+        max_size=6,
+    ).map("".join)
+)  # fmt: skip
+def test_kernels_of_communication_are_those_that_the_plain_pattern_says(name: str) -> None:
+    assert rules.is_communication(name) == bool(rules.WIDE.search(name))
+
+
+@given(
     st.lists(st.lists(st.sampled_from([*PIECES_OF_NAMES]), max_size=8).map("".join), min_size=1, max_size=40),
     st.sampled_from(["", "nvidia", "amd"]),
 )

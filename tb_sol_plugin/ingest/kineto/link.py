@@ -148,7 +148,7 @@ def communication(
     kernel = device["kind"].to_numpy() == S.KERNEL
     if len(codes) == 0:
         return np.zeros(0, bool), np.zeros(0, bool)
-    wider = np.fromiter((bool(rules.WIDE.search(n)) for n in names), bool, len(names))
+    wider = np.fromiter(map(rules.is_communication, names), bool, len(names))
     narrower = wider.copy()  # what the narrow pattern matches, the wide one does
     narrower[wider] = [bool(rules.NARROW.search(n)) for n in names[wider]]
     wide, narrow = wider[codes] & kernel, narrower[codes] & kernel
