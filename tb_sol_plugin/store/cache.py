@@ -238,7 +238,7 @@ class Cache:
         tables, stamps = {}, []
         for name, schema in schemas.ALL.items():
             path = str(self.directory / key / f"{name}.arrow")
-            stamps.append((path, _stamp(path)))
+            stamps.append((path, stamp(path)))
             tables[name] = read(path, schema, contents.tables[name])
         self._mapped[key] = stamps
         return Capture(contents.facts, tables)
@@ -248,14 +248,18 @@ class Cache:
 
         Takes a microsecond per table. A file that was removed or replaced stays what it was for who has mapped it.
         """
-        for path, (inode, *stamp) in self._mapped.get(key, ()):
-            now, *state = _stamp(path)
-            if now == inode and state != stamp:
+        for path, (inode, *before) in self._mapped.get(key, ()):
+            now, *state = stamp(path)
+            if now == inode and state != before:
                 seal.report_damage(f"entry {key}", "changed while it was in use")
                 self._drop(Path(path).parent)
                 self.replaced += 1
                 return True
         return False
+
+    def watch(self, key: str, stamps: list[tuple[str, tuple[int, ...]]]) -> None:
+        """Look at more mapped files of an entry in `changed`. stamps: path and `stamp` of each from before it was mapped."""
+        self._mapped.setdefault(key, []).extend(one for one in stamps if one not in self._mapped.get(key, ()))
 
     def _contents(self, key: str) -> Contents:
         """Returns what stands in `facts.json` of an entry. Damaged where it is not what was written for that key; OSError."""
@@ -348,12 +352,12 @@ class Cache:
         try:
             for item in os.scandir(self.directory):
                 path = Path(item.path)
-                stamp = item.stat().st_mtime
+                used = item.stat().st_mtime
                 if item.name.startswith(_PARTIAL):
-                    if time.time() - stamp > _STALE:
+                    if time.time() - used > _STALE:
                         self._drop(path)
                 elif item.path in _SIZES or (path / "facts.json").exists():
-                    entries.append((stamp, _measured(item.path), path))
+                    entries.append((used, _measured(item.path), path))
         except OSError:
             return []
         total = sum(size for _, size, _ in entries)
@@ -386,7 +390,7 @@ class Cache:
         shutil.rmtree(gone, ignore_errors=True)
 
 
-def _stamp(path: str) -> tuple[int, ...]:
+def stamp(path: str) -> tuple[int, ...]:
     """Returns (inode, size, time of change) of a file; zeros where it is gone."""
     try:
         found = os.stat(path)

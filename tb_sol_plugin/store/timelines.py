@@ -22,7 +22,7 @@ from tb_sol_plugin.metrics.timeline.timeline import VERSION, Stored
 from tb_sol_plugin.metrics.timeline.tracks import Track
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.store import seal
-from tb_sol_plugin.store.cache import Cache
+from tb_sol_plugin.store.cache import Cache, stamp
 from tb_sol_plugin.tables.pyramid import Level
 
 _LANES: Final = "lanes.arrow"
@@ -70,6 +70,7 @@ class KeptTimeline:
             head = msgspec.json.decode(body, type=_Head)
             if head.version != VERSION or head.events != events:
                 return None
+            stamps = [(str(folder / name), stamp(str(folder / name))) for name in (_LANES, _LEVELS)]
             (lanes,) = _batches(folder / _LANES, f"{self._key}/{_LANES}", head.files[_LANES], {"order": np.uint32})
             order, bounds = lanes["order"], np.array(head.bounds, np.int64)
             if len(order) != events or int(bounds[-1]) != events or (len(order) and int(order.max()) >= events):
@@ -81,6 +82,7 @@ class KeptTimeline:
             with contextlib.suppress(OSError):
                 os.remove(folder / _HEAD)
             return None
+        self._cache.watch(self._key, stamps)
         return Stored([_renamed(t, head.root, root) for t in head.tracks], np.asarray(order), bounds, levels)
 
     def save(self, root: str, stored: Stored) -> bool:

@@ -46,6 +46,8 @@ MOST_FLOWS: Final = 2_000
 MOST_NAMES: Final = 10_000
 MOST_STEPS: Final = 10_000
 COARSEST: Final = 52
+_LATEST: Final = 2**62
+"""Times that are asked for, ns, are no later, and no earlier than as much below 0."""
 _ROOM: Final = MOST_ANSWER // 2 - ROOM
 """Bytes of JSON of the rows; the steps have half as much, and so have the phases."""
 _SHORTER: Final = (MOST_TEXT, 400, 100, 40, 20, 12)
@@ -209,6 +211,8 @@ def tiles_of() -> Response:
     first, last = _range("i", request.args.get("i", "0"))
     if last - first >= MOST_TILES:
         raise BadQuery(f"{last - first + 1} tiles", hint=f"ask for at most {MOST_TILES}", field="i")
+    if (last + 1) << (z + TILE) > _LATEST:
+        raise BadQuery(f"no tile {last} at level {z}", hint="ask for tiles that end before 2^62 ns", field="i")
     form = request.args.get("format", "binary")
     if form not in ("binary", "json"):
         raise BadQuery(f"no format {form[:40]!r}", hint="choose binary or json", field="format")
@@ -307,7 +311,7 @@ def event() -> Response:
     if request.args.get("event"):
         number, exact = _whole("event", 0, len(one.events) - 1), True
     else:
-        start, duration = _whole("start_ns", -(2**62), 2**62) - offset, _whole("duration_ns", 0, 2**62)
+        start, duration = _whole("start_ns", -_LATEST, _LATEST) - offset, _whole("duration_ns", 0, _LATEST)
         number = one.find(local, start, duration)
         exact = number >= 0 and [int(x[0]) for x in one.events.times(np.array([number], np.uint32))] == [start, duration]
     if number < 0:
@@ -374,7 +378,7 @@ def search() -> Response:
     w = shown().workers
     begin, end = _times(w)
     limit = _whole("limit", 1, MOST_EVENTS, 100)
-    after = _whole("after_ns", -(2**62), 2**62, begin)
+    after = _whole("after_ns", -_LATEST, _LATEST, begin)
     direction: find.Direction = "previous" if (way := request.args.get("direction", "next")) == "previous" else "next"
     if way != direction:
         raise BadQuery(f"no direction {way[:40]!r}", hint="choose next or previous", field="direction")
@@ -522,8 +526,8 @@ def _track(w: Workers) -> int:
 
 
 def _times(w: Workers) -> tuple[int, int]:
-    begin = _whole("start_ns", -(2**62), 2**62, 0)
-    end = _whole("end_ns", -(2**62), 2**62, w.span_ns)
+    begin = _whole("start_ns", -_LATEST, _LATEST, 0)
+    end = _whole("end_ns", -_LATEST, _LATEST, w.span_ns)
     if end < begin:
         raise BadQuery("the window ends before it begins", hint="give end_ns at or after start_ns", field="end_ns")
     return begin, end

@@ -1,19 +1,24 @@
-"""One function per reader that takes any bytes: it may answer, or raise an error of the product; anything else is a fault.
+"""One function per reader, and one for the routes, that takes any bytes: it may answer, or raise an error of the product; anything else is a fault.
 
 What is found must also hold: no memory below zero, no time that is left over below zero, reports that can be sent, no warning of numpy.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import pickle
+import shutil
+import tempfile
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from flask.testing import FlaskClient
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.devices import files as device_files
@@ -24,11 +29,21 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import fields, parse
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import encode
+from tb_sol_plugin.store.names import single
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.web.bounds import MOST_ANSWER
+from tb_sol_plugin.web.mount import WebOptions
+from tb_sol_plugin.web.routes import create_app
 from tests.support import memory_snapshot, proton_profile
 from tests.support.sol_builder import small
 from tests.support.trace_builder import TraceBuilder
 
 ANALYSES: Final = ("overview", "operators", "kernels", "steps", "memory", "gpu_breakdown", "modules", "memcpy", "health", "phases")
+ROUTES: Final = (
+    "timeline", "timeline/names", "timeline/tiles", "timeline/event", "timeline/events", "timeline/search", "timeline/flows", "timeline/export",
+    "analysis/timeline_selection", "analysis/kernels", "table/kernels", "search", "summaries", "analyses", "run", "runs", "export",
+)  # fmt: skip
 EVERY: Final = 32
 """One input in so many is analyzed too, by one analysis: what it costs is many times the reading."""
 
@@ -90,6 +105,28 @@ def _query(data: bytes, folder: Path) -> None:
     parse(query, {k: v for k, v in raw.items() if k in names} if zlib.crc32(data) % 2 else raw)
 
 
+def _request(data: bytes, folder: Path) -> None:
+    """Asks a route of a server over one small recording: `ROUTE?QUERY`, where the route is none another one of `ROUTES`."""
+    route, _, query = data.decode("utf-8", "replace").partition("?")
+    route = route if route in ROUTES else ROUTES[zlib.crc32(route.encode()) % len(ROUTES)]
+    reply = _client().get(f"/api/v1/{route}", query_string=query)
+    assert reply.status_code in (200, 202, 400, 404, 409, 416), f"{route}: status {reply.status_code}: {reply.data[:300]!r}"
+    assert len(reply.data) < MOST_ANSWER, f"{route}: {len(reply.data)} bytes"
+
+
+@cache
+def _client() -> FlaskClient:
+    """A server that lives as long as this process."""
+    folder = Path(tempfile.mkdtemp(prefix="tb-sol-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "job").mkdir()
+    (folder / "job" / "worker.1.pt.trace.json").write_bytes(_trace())
+    store = Store(single(str(folder)), StoreOptions(cache_dir=""), executor=ThreadPoolExecutor(1))
+    client = create_app(store, WebOptions(first_wait=20.0)).test_client()
+    assert client.get("/api/v1/timeline?wait=20").status_code == 200
+    return client
+
+
 def run(name: str, data: bytes, folder: Path) -> None:
     """Runs one target; errors of the product are answers."""
     try:
@@ -111,6 +148,7 @@ TARGETS: Final[dict[str, Callable[[bytes, Path], None]]] = {
     "device_file": _device_file,
     "scaling_file": _scaling_file,
     "query": _query,
+    "request": _request,
 }
 
 
@@ -123,6 +161,20 @@ def _trace() -> bytes:
     memory = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1.5,
               "args": {"Total Reserved": 1024, "Total Allocated": 512, "Bytes": 512, "Addr": 4096, "Device Id": 0, "Device Type": 1}}  # fmt: skip
     return t.data().replace(b'"traceEvents": [', b'"traceEvents": [' + json.dumps(memory).encode() + b",", 1)
+
+
+_REQUESTS: Final = (
+    ("timeline", "worker=worker&span=1&wait=1&fp=0"), ("timeline/names", "fp=0"), ("timeline/tiles", "z=3&i=0-1&tracks=0-2,4&format=json"),
+    ("timeline/tiles", "z=52&i=1099511627776&tracks=0&format=binary"), ("timeline/event", "track=4&event=1&device_limits=H100_SXM"),
+    ("timeline/event", "track=4&start_ns=1&duration_ns=-2"), ("timeline/events", "track=4&lane=0&start_ns=0&end_ns=9&cursor=3&limit=1000"),
+    ("timeline/search", "text=a&names=0-3,2&tracks=0-4&after_ns=4611686018427387904&direction=previous&limit=3"),
+    ("timeline/flows", "events=4:1,4:2&kind=launch&start_ns=-4611686018427387904"),
+    ("timeline/export", "start_ns=1&end_ns=9&tracks=1-3&flows=0&clip=1&split_overlaps=1"),
+    ("analysis/timeline_selection", "start_ns=1&end_ns=4611686018427387904&tracks=0,1&tables=pages&group_by=name&find=a&step=1"),
+    ("analysis/kernels", "format=csv&section=kernels&step=1-2"),
+    ("table/kernels", "section=kernels&from=0&count=9&sort=-total_ns&find=a&key=b&filter=x"),
+    ("search", "q=gemm&device_limits=H100_SXM"), ("export", "by=name"), ("run", "x=1"),
+)  # fmt: skip
 
 
 @cache
@@ -146,6 +198,7 @@ def seeds() -> dict[str, tuple[bytes, ...]]:
         "proton_trace": (json.dumps({"displayTimeUnit": "us", "traceEvents": [scope, event]}).encode(),),
         "device_file": (b"key,name,based_on,mem_bw_gb_per_s\nmine,My GPU,H100_SXM,3000\n", b'{"devices":[{"key":"mine","based_on":"H100_SXM","mem_bw_gb_per_s":3000}]}'),
         "scaling_file": (json.dumps(scaling).encode(), b"num_nodes,num_replicas,atomic_bsz,accum_step_time,optim_step_time\n1,4,32,0.3,0.34\n2,8,32,0.3,0.41\n"),
+        "request": tuple(f"{route}?run=job&{query}".encode() for route, query in _REQUESTS),
         "query": tuple(f"{n}?step=1-2&device_limits=H100_SXM&gap_us=5&top=10&search=a".encode() for n in ("gpu_breakdown", "kernels", "scaling", "memory_plan")),
     }  # fmt: skip
 

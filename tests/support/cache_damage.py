@@ -1,6 +1,7 @@
 """Damages what a cache holds at random and asks for it again: `python -m tests.support.cache_damage --count 2000`. The status is 1 for a fault.
 
-Every time the tables, facts and reductions that come back must be those of a fresh read. A crash ends the program, which is a fault too.
+Every time the tables, facts, reductions, answers and timelines that come back must be those of a fresh read. A crash ends the program,
+which is a fault too.
 """
 
 from __future__ import annotations
@@ -15,19 +16,25 @@ import time
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
+from tb_sol_plugin.metrics.timeline.timeline import Stored, Timeline, root_of
 from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording, Reduced, ReducedFacts
-from tb_sol_plugin.store.cache import cache_key
+from tb_sol_plugin.store import timelines
+from tb_sol_plugin.store.cache import Cache, cache_key
+from tb_sol_plugin.store.kept import KeptFiles
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.reductions import ReductionFiles
+from tb_sol_plugin.store.timelines import KeptTimeline
+from tb_sol_plugin.web.answers import FOLDER
 from tests.support.trace_builder import TraceBuilder
 
 
 class Kept:
-    """Two recordings in a cache, with a reduction each, and what fresh reads of them give."""
+    """Two recordings in a cache, with a reduction, an answer and a timeline each, and what fresh reads of them give."""
 
     def __init__(self, folder: Path) -> None:
         self.cache = folder / "cache"
@@ -36,6 +43,9 @@ class Kept:
         none = StoreOptions(cache_dir="")
         self.fresh = [open_here(recording, none) for recording in self.recordings]
         self.parts = {f"{cache_key(r)}-part": _part(r) for r in self.recordings}
+        self.answers = {f"{cache_key(r)[::-1]}": r.file.encode() * 99 for r in self.recordings}
+        self.timelines = [Timeline(capture) for capture in self.fresh]
+        assert all(one.pyramid.levels for one in self.timelines)
         self.fill()
 
     def fill(self) -> None:
@@ -43,14 +53,24 @@ class Kept:
         files = ReductionFiles(self.cache)
         for key, body in self.parts.items():
             files.save(key, body)
-        for recording in self.recordings:
+        for key, body in self.answers.items():
+            self._answers.save(key, body)
+        for recording, shown in zip(self.recordings, self.timelines, strict=True):
             open_here(recording, self.options)
+            kept = KeptTimeline(Cache(self.cache), cache_key(recording))
+            if kept.load(root_of(shown.capture), len(shown.events)) is None:
+                assert kept.save(root_of(shown.capture), _stored(shown)), "timelines of few events are kept where `store.timelines.FEWEST` is 1"
+
+    @property
+    def _answers(self) -> KeptFiles:
+        return KeptFiles(self.cache, FOLDER)
 
     def damage(self, dice: random.Random) -> str:
         """Damages one or two files; returns how."""
         what = dice.choice(("flip", "flip", "flip", "cut", "grow", "swap", "swap", "swap entries", "remove", "zeros"))
         files = sorted(path for path in self.cache.rglob("*") if path.is_file())
-        path = dice.choice([p for p in files if p.suffix == ".part"] if dice.random() < 0.15 else files)
+        apart = [p for p in files if p.suffix == ".part" or p.name in ("timeline.json", "lanes.arrow", "levels.arrow")]
+        path = dice.choice(apart if dice.random() < 0.3 else files)
         body = bytearray(path.read_bytes())
         if what == "flip":
             for _ in range(dice.choice((1, 1, 2, 20))):
@@ -81,6 +101,13 @@ class Kept:
         for key, body in self.parts.items():
             if files.load(key) not in (None, body):
                 return f"reduction {key}"
+        for key, body in self.answers.items():
+            if self._answers.load(key) not in (None, body):
+                return f"answer {key}"
+        for recording, shown in zip(self.recordings, self.timelines, strict=True):
+            kept = KeptTimeline(Cache(self.cache), cache_key(recording)).load(root_of(shown.capture), len(shown.events))
+            if kept is not None and (other := different_timeline(kept, _stored(shown))):
+                return f"timeline of {recording.file}: {other}"
         self.fill()
         return ""
 
@@ -92,12 +119,32 @@ def different(found: Capture, fresh: Capture) -> str:
     return next((name for name in schemas.ALL if not found.tables[name].equals(fresh.tables[name])), "")
 
 
+def different_timeline(found: Stored, fresh: Stored) -> str:
+    """Returns which part of a kept timeline is another one, "" for none."""
+    if found.tracks != fresh.tracks:
+        return "tracks"
+    if not (np.array_equal(found.order, fresh.order) and np.array_equal(found.bounds, fresh.bounds)):
+        return "lanes"
+    columns = ("start", "end", "event", "first", "busy", "bounds")
+    same = len(found.levels) == len(fresh.levels) and all(
+        one.z == other.z and all(np.array_equal(getattr(one, c), getattr(other, c)) for c in columns)
+        for one, other in zip(found.levels, fresh.levels, strict=True)
+    )
+    return "" if same else "levels"
+
+
+def _stored(shown: Timeline) -> Stored:
+    return Stored(shown.own_tracks, shown.arranged.order, shown.arranged.bounds, shown.pyramid.levels)
+
+
 def _recording(folder: Path, name: str) -> Recording:
     trace = TraceBuilder()
     trace.step(1, 1_000, 90_000)
     for i in range(40 if name == "a" else 43):
         trace.op(f"aten::{name}{i % 7}", 2_000 + 1_000 * i, 500)
         trace.launch(f"gemm_{name}{i % 5}", at=2_100 + 1_000 * i, start=2_200 + 1_000 * i, duration=600)
+    for i in range(400):  # more than one to a bucket, so that the timeline has levels
+        trace.op("short", 60_000 + 20 * i, 3)
     path = trace.write(folder / f"{name}.json")
     info = path.stat()
     return Recording("", name, "", str(path), path.name, info.st_size, info.st_mtime, "kineto")
@@ -120,6 +167,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     faulthandler.enable()
+    timelines.FEWEST = 1  # type: ignore[misc]
     faults = 0
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tb-sol-damage-") as folder:

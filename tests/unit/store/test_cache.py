@@ -19,7 +19,7 @@ from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.model.recordings import Reduced, ReducedFacts
 from tb_sol_plugin.store import cache as arrow
-from tb_sol_plugin.store import seal
+from tb_sol_plugin.store import seal, timelines
 from tb_sol_plugin.store.cache import Cache, key_of
 from tb_sol_plugin.store.reductions import ReductionFiles
 from tb_sol_plugin.tables.schema import Field, Schema
@@ -127,8 +127,11 @@ def test_a_damaged_entry_is_removed(tmp_path: Path, harm: str) -> None:
     assert cache.save("k", small_capture(50)) and cache.load("k") is not None
 
 
-def test_damaged_files_never_change_an_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_files_never_change_an_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
     # GIVEN two recordings in a cache WHEN files of it are flipped, cut, removed, swapped THEN what comes back is what a fresh read gives
+    monkeypatch.setattr(timelines, "FEWEST", 1)
     kept = Kept(tmp_path)
     for number in range(16):
         what = kept.damage(random.Random(f"suite {number}"))

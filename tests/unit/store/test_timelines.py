@@ -99,6 +99,23 @@ def test_a_damaged_file_is_built_again(kept: tuple[Cache, Capture], name: str, d
     same(built, read)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows refuses to cut a mapped file")
+@pytest.mark.parametrize("name", ["lanes.arrow", "levels.arrow"])
+def test_a_file_cut_while_it_is_in_use_is_noticed(kept: tuple[Cache, Capture], name: str) -> None:
+    # GIVEN a timeline whose files are mapped WHEN another server puts an equal file in the place of one THEN all stays as it is
+    cache, capture = kept
+    saved(cache, capture)
+    assert again(cache)[1] and not cache.changed("key")
+    path = cache.directory / "key" / name  # type: ignore[operator]
+    path.with_suffix(".new").write_bytes(path.read_bytes())
+    os.replace(path.with_suffix(".new"), path)
+    assert not cache.changed("key")
+    # WHEN a mapped one is cut in place, which would end the process at the next look at it THEN the entry is let go
+    assert again(cache)[1]
+    os.truncate(path, 0)
+    assert cache.changed("key") and not cache.has("key") and cache.replaced == 1
+
+
 def test_files_of_another_version_or_recording_are_not_taken(kept: tuple[Cache, Capture], monkeypatch: pytest.MonkeyPatch) -> None:
     cache, capture = kept
     saved(cache, capture)

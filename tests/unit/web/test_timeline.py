@@ -210,6 +210,8 @@ def test_bytes_are_packed_only_when_asked_for(client: FlaskClient) -> None:
         ("tiles", {"z": 3, "i": "0-8", "tracks": 0}, "i"),
         ("tiles", {"z": 3, "i": "5-3", "tracks": 0}, "i"),
         ("tiles", {"z": 3, "i": -1, "tracks": 0}, "i"),
+        ("tiles", {"z": 52, "i": 1, "tracks": 0}, "i"),
+        ("tiles", {"z": 30, "i": 2**40, "tracks": 0}, "i"),
         ("tiles", {"z": 3, "i": 0, "tracks": "0-99999"}, "tracks"),
         ("tiles", {"z": 3, "i": 0}, "tracks"),
         ("tiles", {"z": 3, "i": 0, "tracks": "0", "format": "xml"}, "format"),
