@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import logging
 import pickle
@@ -11,8 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from flask.testing import FlaskClient
 
 from tb_sol_plugin.cli import command as cli
+from tb_sol_plugin.store import timelines
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
@@ -138,6 +141,7 @@ def answers(root: Path, cache: Path) -> Iterator[tuple[str, bytes]]:
                 yield "search", client.get("/api/v1/search", query_string={**query, "q": "ghp"}).data
                 yield "export", client.get("/api/v1/export", query_string=query).data
                 yield "summaries", client.get("/api/v1/summaries", query_string=query).data
+                yield from timeline_answers(client, query)
                 for item in (listed.get_json() or {}).get("analyses", []):
                     for form in ("json", "csv"):
                         reply = client.get(f"/api/v1/analysis/{item['name']}", query_string={**query, "format": form})
@@ -151,12 +155,39 @@ def answers(root: Path, cache: Path) -> Iterator[tuple[str, bytes]]:
         store.close()
 
 
+def timeline_answers(client: FlaskClient, query: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+    """What the timeline of a recording says: its rows, names, all events, one by one too, links, what a search finds, the saved file."""
+    shown = client.get("/api/v1/timeline", query_string=query)
+    if shown.status_code != 200:
+        return
+    yield "timeline", shown.data
+    yield "timeline/names", client.get("/api/v1/timeline/names", query_string=query).data
+    for track in shown.get_json()["tracks"]:
+        if track["lanes"]:
+            listed = client.get("/api/v1/timeline/events", query_string={**query, "track": track["track"]})
+            yield "timeline/events", listed.data
+            for event in listed.get_json()["events"]:
+                yield "timeline/event", client.get("/api/v1/timeline/event", query_string={**query, "track": track["track"], "event": event["event"]}).data
+    for path, more in (("search", {"text": "ghp_"}), ("search", {"text": "e", "limit": "1000"}), ("flows", {})):
+        yield f"timeline/{path}", client.get(f"/api/v1/timeline/{path}", query_string={**query, **more}).data
+    yield "timeline/export", gzip.decompress(client.get("/api/v1/timeline/export", query_string=query).data)
+    area = {**query, "start_ns": "0", "end_ns": str(2**60)}
+    yield "timeline/selection", client.get("/api/v1/analysis/timeline_selection", query_string=area).data
+
+
+def plain(path: Path) -> bytes:
+    """What a file of the cache holds: answers are compressed behind their checksum."""
+    body = path.read_bytes()
+    return gzip.decompress(body[33:]) if body[33:35] == b"\x1f\x8b" else body
+
+
 def test_no_planted_token_comes_out_anywhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # GIVEN a logdir with a token in every free text that a trace, a SOL capture, a snapshot, a profile and files beside them have
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("TB_SOL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(timelines, "FEWEST", 1)
     plant = Plants()
     planted_logdir(tmp_path / "logs", plant)
     # WHEN every page is asked for, reports and exports are written, and the command line is used
@@ -171,19 +202,22 @@ def test_no_planted_token_comes_out_anywhere(
             continue
         out = str(written / str(number))
         shown = ["analyze", "health", name, "--format", "text"]
-        for arguments in (shown, ["report", name], ["export", "hatchet", name, "-o", out]):
+        for arguments in (shown, ["report", name], ["export", "hatchet", name, "-o", out], ["export", "timeline", name, "-o", f"{out}.gz"]):
             with contextlib.suppress(SystemExit):
                 cli.main(arguments)
     with contextlib.suppress(SystemExit):
         cli.main(["doctor", "."])
     printed = capfd.readouterr()
     bodies += [("printed", printed.out.encode()), ("errors", printed.err.encode()), ("log", caplog.text.encode())]
-    bodies += [(f"cache {p.name}", p.read_bytes()) for p in (tmp_path / "cache").rglob("*") if p.is_file()]
-    bodies += [(f"written {p.name}", p.read_bytes()) for p in written.rglob("*") if p.is_file()]
+    bodies += [(f"cache {p.name}", plain(p)) for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    bodies += [(f"written {p.name}", gzip.decompress(p.read_bytes()) if p.suffix == ".gz" else p.read_bytes()) for p in written.rglob("*") if p.is_file()]
     bodies += [(f"name in the cache {p.name}", p.name.encode()) for p in (tmp_path / "cache").rglob("*")]
     # THEN none of them holds a token
     leaks = {(where, place) for where, body in bodies for place in plant.found_in(body)}
     assert not leaks, sorted(leaks)
     assert not any(TAIL[::-1].encode() in body for _, body in bodies)
     assert sum(b"[redacted]" in body for _, body in bodies) > 20
-    assert len(list(written.iterdir())) >= 4 and "usage:" not in printed.err
+    assert len(list(written.iterdir())) >= 6 and "usage:" not in printed.err
+    there = {where.partition(" ")[0] for where, _ in bodies} | {where for where, _ in bodies}
+    assert {"timeline/names", "timeline/event", "timeline/export", "cache timeline.json"} <= there and list(written.glob("*.gz"))
+    assert list((tmp_path / "cache" / "answers").rglob("*.part"))
