@@ -16234,35 +16234,42 @@ function More({ model, onHelp }) {
 		})
 	});
 }
-/** How the clocks of several workers were put beside each other, and events far outside of the others. */
+/** How the clocks of several workers were put beside each other, what is not shown, and events far outside of the others. */
 function Clock({ model }) {
 	const shape = model.shape.value;
 	const unknown = shape.alignment.length > 1 && shape.alignment.some((a) => a.method === "none");
 	const far = shape.outliers.reduce((sum, o) => sum + o.events, 0);
-	if (!unknown && !far && shape.alignment.length < 2) return null;
+	if (!unknown && !far && !shape.notice && shape.alignment.length < 2) return null;
 	return /* @__PURE__ */ a("div", {
 		class: "tl-clock",
-		children: [shape.alignment.length > 1 && /* @__PURE__ */ a(Notice, { notice: {
-			level: unknown ? "warn" : "info",
-			text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0].text}.`
-		} }), far > 0 && /* @__PURE__ */ a(Notice, {
-			notice: {
+		children: [
+			shape.alignment.length > 1 && /* @__PURE__ */ a(Notice, { notice: {
+				level: unknown ? "warn" : "info",
+				text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0].text}.`
+			} }),
+			shape.notice && /* @__PURE__ */ a(Notice, { notice: {
 				level: "info",
-				text: `${human(far, "count")} events lie far outside of where nearly all are.`
-			},
-			children: /* @__PURE__ */ a("button", {
-				type: "button",
-				class: "link",
-				onClick: () => {
-					const at = shape.outliers[0].time_ns;
-					model.show({
-						start: at - 1e6,
-						end: at + 1e6
-					}, true);
+				text: shape.notice
+			} }),
+			far > 0 && /* @__PURE__ */ a(Notice, {
+				notice: {
+					level: "info",
+					text: `${human(far, "count")} events lie far outside of where nearly all are.`
 				},
-				children: "Show the first"
+				children: /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "link",
+					onClick: () => {
+						const at = shape.outliers[0].time_ns;
+						model.show({
+							start: at - 1e6,
+							end: at + 1e6
+						}, true);
+					},
+					children: "Show the first"
+				})
 			})
-		})]
+		]
 	});
 }
 function KeyCard({ onClose }) {

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 import numpy as np
@@ -137,9 +137,7 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
         low, high, far = one.focus()
         focus.append((low + by, high + by))
         outliers += [shapes.OutlierShape(time + by, count) for time, count in far]
-    kept = {"rows": fitting(tracks, _ROOM), "steps": fitting(steps, _ROOM // 2), "phases": fitting(phases, _ROOM // 2)}
-    every = {"rows": len(tracks), "steps": len(steps), "phases": len(phases)}
-    left = [f"{every[what] - n:,} of {every[what]:,} {what}" for what, n in kept.items() if n < every[what]]
+    notice = _cut_to_fit({"rows": (tracks, _ROOM), "steps": (steps, _ROOM // 2), "phases": (phases, _ROOM // 2)})
     query = "&".join(f"{k}={_quoted(v)}" for k in ("run", "worker", "span", "al", "lay") for v in request.args.getlist(k) if v)
     origin = w.origin_ns
     return shapes.TimelineShape(
@@ -154,16 +152,26 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
         ],
         alignments=[shapes.AlignmentChoice(c.asked, c.label, c.why_not) for c in choices(w.timelines)],
         align_steps=common_steps(w.timelines)[:MOST_STEPS] if len(w.timelines) > 1 else [],
-        tracks=tracks[: kept["rows"]],
-        steps=steps[: kept["steps"]],
-        phases=phases[: kept["phases"]],
+        tracks=tracks,
+        steps=steps,
+        phases=phases,
         categories=[shapes.CategoryShape(*one) for one in shown_categories()],
         events=sum(len(t.events) for t in w.timelines),
         names=len(w.names),
         names_url=f"api/v1/timeline/names?{query}&fp={seen.fingerprint}",
         perfetto=perfetto.address(),
-        notice=f"An answer has at most {MOST_ANSWER // 10**6} MB. Left out here: {', '.join(left)}." if left else "",
+        notice=notice,
     )
+
+
+def _cut_to_fit(lists: Mapping[str, tuple[list[Any], int]]) -> str:
+    """Cut each list to the bytes of JSON that it may have; returns what is left out, in words, "" where nothing is."""
+    left = []
+    for what, (every, most) in lists.items():
+        if (kept := fitting(every, most)) < len(every):
+            left.append(f"{len(every) - kept:,} of {len(every):,} {what}")
+            del every[kept:]
+    return f"An answer has at most {MOST_ANSWER // 10**6} MB. Left out here: {', '.join(left)}." if left else ""
 
 
 def _quoted(value: str) -> str:
