@@ -1,6 +1,7 @@
 """What tracking costs, as a table: three decoders in training, untracked and tracked in every way, interleaved.
 
     python -m benchmarks.capture [--rounds 7] [--device cpu] [--json OUT]
+    python -m benchmarks.capture --process   # process CPU of what is always on, for steps of about 4, 6 and 90 ms
     python -m benchmarks.capture --check     # prints each figure with its bound; exit status 1 beyond, or 25 % above the committed figures
     python -m benchmarks.capture --docs      # also write the table into docs/capture.md, and the figures that --check compares with
 
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import capture_steps
+from benchmarks import capture_process, capture_steps
 from benchmarks.capture_table import budget, into_docs, regressions, table, verdicts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +33,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write all figures there")
     parser.add_argument("--check", action="store_true", help="fail beyond the budget or 25 %% above the committed figures")
     parser.add_argument("--docs", action="store_true", help="write the table into the docs, and the figures into the folder of this file")
+    parser.add_argument("--process", action="store_true", help="only the process CPU of what is always on, over steps of several lengths")
     options = parser.parse_args()
+    if options.process:
+        print(capture_process.table(capture_process.measure(rounds=options.rounds, device=options.device)))
+        return
     with tempfile.TemporaryDirectory(prefix="tb-sol-bench-") as folder:
         figures = capture_steps.measure(Path(folder), rounds=options.rounds, device=options.device)
     Console(width=110, highlight=False).print(table(figures))

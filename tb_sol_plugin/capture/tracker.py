@@ -389,9 +389,9 @@ class SOLTracker:
             left = min(left, self.memory.quiet(schedule.index, schedule.report))
         if self._sizes.by_function or self._traces.running:
             return
-        plain, writer, wandb = self.output.fast_path(like)
+        plain, writer, logged = self.output.fast_path(like)
         if plain and f"a{like.signature}".isalnum():
-            self._fast_path.arm(left, writer, given=given, like=like, expected=seen, labels=self.labels, wandb=wandb)
+            self._fast_path.arm(left, writer, given=given, like=like, expected=seen, labels=self.labels, logged=logged)
 
     def _settle(self) -> None:
         """Let the other parts know of the iterations that took the fast path."""

@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING, Final
 
 from tb_sol_plugin.capture.loop.schedule import StepRecord
 from tb_sol_plugin.capture.report.output import wandb_open
+from tb_sol_plugin.capture.report.scalars import Alike
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tb_sol_plugin.capture.hooks.inputs import Seen
     from tb_sol_plugin.capture.loop.guard import Clock
     from tb_sol_plugin.capture.loop.labels import Label, Labels
     from tb_sol_plugin.capture.loop.phases import PhaseStack
+    from tb_sol_plugin.capture.report.output import Logged
+    from tb_sol_plugin.capture.report.scalars import Entry, Plain
     from tb_sol_plugin.capture.report.writer import CaptureWriter
 
 MOST_TEXTS: Final = 32
@@ -60,8 +65,8 @@ class FastPath(IterationTimes):
 
     # All that the common iteration needs, in one object.
     __slots__ = (
-        "_batch", "_clock", "_expected", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes", "_open", "_phases", "_room", "_seen",
-        "_texts", "_thread", "_tokens", "_wandb", "_writer", "_written", "ended", "last", "left", "size",
+        "_add", "_alike", "_batch", "_board", "_clock", "_due", "_expected", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes", "_open",
+        "_phases", "_room", "_seen", "_texts", "_thread", "_tokens", "_writer", "_written", "ended", "last", "left", "size",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, phases: PhaseStack, lock: threading.Lock, seen: list[Seen], *, first: int = 0) -> None:
@@ -70,7 +75,10 @@ class FastPath(IterationTimes):
         self._clock, self._phases, self._lock, self._monotonic_ns = clock, phases, lock, clock.monotonic_ns
         self.left = self.ended = self.size = 0
         self.last = 0, 0, 0
-        self._fd, self._room, self._thread, self._wandb = -1, 0, 0, False
+        self._fd, self._room, self._thread = -1, 0, 0
+        self._add: Callable[[Plain | Entry], None] | None = None
+        self._alike = Alike(None, None, None)
+        self._due, self._board = 0, False
         self._writer: CaptureWriter | None = None
         self._open: list[int] = []
         self._labels: list[Label] = []
@@ -82,18 +90,18 @@ class FastPath(IterationTimes):
 
     def arm(
         self, left: int, writer: CaptureWriter | None, *, given: tuple[int | None, int | None], like: StepRecord, expected: list[Seen],
-        labels: Labels, wandb: bool,
+        labels: Labels, logged: Logged,
     ) -> None:  # fmt: skip
         """Take the next `left` iterations.
 
         given: the sizes that the script gave and must give again; like: the iteration before, whose signature and sizes theirs are;
-        expected: what `InputWatch` saw of its inputs, and must see again. wandb: iterations are logged to Weights & Biases, and so do not
-        end here, once that has a run.
+        expected: what `InputWatch` saw of its inputs, and must see again. logged: where their scalars go; one that is due elsewhere does
+        not end here.
         """
         self._expected = expected
         self._thread, self._open = get_ident(), self._phases.open
         self._batch, self._tokens = given
-        self._wandb = wandb
+        self._add, self._alike, self._due, self._board = logged
         self._writer = writer if writer is not None and not writer.problem else None
         self._labels = labels.known
         count = len(labels.known)
@@ -124,7 +132,7 @@ class FastPath(IterationTimes):
             or len(self._labels) != self._written[3]
             or self.size > self._room
             or get_ident() != self._thread
-            or (self._wandb and wandb_open())
+            or (began >= self._due and (self._board or wandb_open()))
             or not self._lock.acquire(False)
         ):
             return False
@@ -168,6 +176,8 @@ class FastPath(IterationTimes):
                     self.size += done
                     if done != len(line):
                         self._complete(line, done)
+            if self._add is not None:
+                self._add((began, number, duration, times, self._alike))
             spent = perf_counter_ns() - began
             self.before_ns = spent
             self.own_at_start = clock.own_ns = own + spent

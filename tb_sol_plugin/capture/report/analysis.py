@@ -340,18 +340,30 @@ LONGEST: Final = 200
 """Characters of a group's name in the name of a metric."""
 
 
-def scalars(analysis: Analysis) -> dict[str, float]:
-    """Returns every scalar of a step by name; what is not known is left out, never 0."""
-    total = analysis.total
-    found: dict[str, float | None] = {
+def totals(sample: Analysis, device_ns: int | None) -> dict[str, float]:
+    """Returns the scalars of the work of a step that did that of `sample`. device_ns: its time on the device, None where not measured."""
+    total = untimed(sample.total)
+    return _known(_totals(total if device_ns is None else event_timed(total, device_ns / 1e3, total.estimated_us)))
+
+
+def _totals(total: Group) -> dict[str, float | None]:
+    return {
         "sol/total_ops": total.count,
         "sol/total_tflops": _per(total.flops, 1e12),
         "sol/total_memory_gb": _per(total.bytes, 1e9),
         "sol/estimated_time_ms": _per(total.estimated_us, 1e3),
         "sol/measured_time_ms": _per(total.measured_us, 1e3),
         "sol/efficiency_pct": _percent(total.efficiency),
-        AGE: analysis.age,
     }
+
+
+def _known(found: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def scalars(analysis: Analysis) -> dict[str, float]:
+    """Returns every scalar of the work of a step by name; what is not known is left out, never 0."""
+    found = {**_totals(analysis.total), AGE: analysis.age}
     sections = (("sol_layer", analysis.layers), ("sol_func", analysis.functions), ("sol_phase", analysis.phases))
     for prefix, groups in sections:
         for group in groups:
@@ -360,7 +372,7 @@ def scalars(analysis: Analysis) -> dict[str, float]:
             found[f"{name}/estimated_ms"] = _per(group.estimated_us, 1e3)
             found[f"{name}/measured_ms"] = _per(group.measured_us, 1e3)
             found[f"{name}/efficiency_pct"] = _percent(group.efficiency)
-    return {name: value for name, value in found.items() if value is not None}
+    return _known(found)
 
 
 def tables(analysis: Analysis) -> dict[str, tuple[tuple[str, ...], list[list[Cell]]]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Final, TypeAlias
+from time import perf_counter, perf_counter_ns, sleep
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from tb_sol_plugin.capture.loop.guard import Guard, log
 from tb_sol_plugin.capture.loop.labels import Labels
@@ -17,6 +16,7 @@ from tb_sol_plugin.capture.loop.phases import PendingTimes
 from tb_sol_plugin.capture.loop.schedule import StepRecord, TimeRow
 from tb_sol_plugin.capture.loop.timing import EventPool, Pair
 from tb_sol_plugin.capture.operation_registry import OpRecord
+from tb_sol_plugin.capture.report.scalars import Alike, Entry, Plain, ScalarLog, of_iteration
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec
@@ -35,6 +35,10 @@ PATIENCE: Final = 2.0
 
 MOST_MEMORY: Final = 400
 """Records of memory that wait until the file is open."""
+
+LEAST_NS: Final = 50_000_000
+"""Least time between two iterations of those that Weights & Biases, or a writer of torch that was given, gets: each costs half a ms."""
+NEVER: Final = 1 << 62
 
 KEPT_SAMPLES: Final = 4
 """Sizes of inputs whose last analysis is kept, for iterations that have them again."""
@@ -116,6 +120,18 @@ class Places:
     console: bool | str = True
 
 
+class Logged(NamedTuple):
+    """How ordinary iterations are logged. add: takes one for the event file, with what it shares with others; None: there is none.
+
+    due: when by `perf_counter_ns` one is to be logged otherwise: by a writer that was given (board), or by a run of Weights & Biases.
+    """
+
+    add: Callable[[Plain | Entry], None] | None
+    alike: Alike
+    due: int
+    board: bool
+
+
 class Output:
     """Writes and logs finished iterations in their order. Belongs to the process that made it: a forked one writes nothing.
 
@@ -137,7 +153,10 @@ class Output:
         self._pid = os.getpid()
         self._writer: CaptureWriter | None = None
         self._board: Writer | None = None
-        self._own_board = False
+        self._own: ScalarLog | None = None
+        self._rated = True
+        self._due = 0
+        self._shared = Alike(None, None, None)
         self._notes: list[tuple[str, str, int]] = []
         self._memory: list[dict[str, object]] = []
         self._closed = False
@@ -161,11 +180,8 @@ class Output:
             preload()
         if self.places.logdir is not None:
             import tb_sol_plugin.capture.report.writer
-
-            if self.places.tensorboard is True and self._first_rank():
-                with contextlib.suppress(ImportError):
-                    import torch.utils.tensorboard  # noqa: F401
         if self.places.tensorboard and self._first_rank():
+            import tb_sol_plugin.capture.report.events
             import tb_sol_plugin.capture.report.loggers  # noqa: F401
 
     # --- Finished iterations ---
@@ -189,21 +205,41 @@ class Output:
             attempt("profile", self._profile, None)
         if self._first is None:
             self._first = self._first_rank()
-        if not known or not self._first:
-            return
-        board = bool(self.places.tensorboard) and attempt("tensorboard", self._find_board, None) is not None
-        wandb = self.places.wandb and wandb_open()
-        if not (board or wandb or done.report):
-            return
-        found = attempt("analysis", lambda: self._logged(done), None)
-        if found is None:
-            return
-        if board:
-            attempt("tensorboard", lambda: self._log_board(found, step.iteration, done.report), None)
-        if wandb:
-            attempt("wandb", lambda: _log_wandb(found, step.iteration, done.report), None)
-        if self.places.console and done.report:
+        if self._first:
+            attempt("scalars", lambda: self._log(done, known), None)
+
+    def _log(self, done: Finished, known: bool) -> None:
+        """Log one iteration. known: its work is."""
+        step, attempt = done.step, self.guard.attempt
+        now = perf_counter_ns()
+        sample = self._sample[1] if known and self._sample is not None else None
+        plain: Plain = (now, step.iteration, step.duration_ns, step.phase_times, self._like(step, sample))
+        own = self._own_log()
+        if own is not None:
+            counted = sample if step.sampled else None
+            own.add(plain if counted is None and done.plain and not done.report else Entry(plain, step.device_ns, counted, done.report))
+        due = now >= self._due or step.sampled or done.report
+        board = self._board if due or not self._rated else None
+        wandb = due and self.places.wandb and wandb_open()
+        found = None
+        if known and (board is not None or wandb or done.report):
+            found = attempt("analysis", lambda: self._logged(done), None)
+        if board is not None or wandb:
+            self._due = now + LEAST_NS
+            times = of_iteration(plain, step.device_ns, self.labels)
+            if board is not None:
+                attempt("tensorboard", lambda: _log_tensorboard(found, step.iteration, board, done.report, times), None)
+            if wandb:
+                attempt("wandb", lambda: _log_wandb(found, step.iteration, done.report, times), None)
+        if self.places.console and done.report and found is not None:
             self._report(found)
+
+    def _like(self, step: StepRecord, sample: Analysis | None) -> Alike:
+        """Returns what the iteration has in common with others of its sizes; the same object as long as that is so."""
+        like = Alike(step.batch, step.tokens, sample, step.sampled and step.compiled)
+        if like[:2] != self._shared[:2] or like.sample is not self._shared.sample or like.compiled != self._shared.compiled:
+            self._shared = like
+        return self._shared
 
     def _write_plain(self, done: Finished) -> None:
         """Write what most iterations are: not sampled, no device to wait for. Few calls, since each meets cold caches."""
@@ -212,12 +248,16 @@ class Output:
         if writer is not None:
             writer.step(done.step, done.ledger, self.labels)
 
-    def fast_path(self, like: StepRecord) -> tuple[bool, CaptureWriter | None, bool]:
-        """Returns whether iterations like that one are only written, by which writer, and whether a run of W&B would change that."""
-        known = self._sample is not None and like.signature != "" and like.signature == self._sample[0] and bool(self._first)
+    def fast_path(self, like: StepRecord) -> tuple[bool, CaptureWriter | None, Logged]:
+        """Returns whether iterations like that one are only written and kept for their scalars; by which writer; how they are logged."""
+        known = self._sample is not None and like.signature != "" and like.signature == self._sample[0]
         ready = self._writer is not None or self.places.logdir is None
-        plain = ready and not self._closed and not (known and (bool(self.places.tensorboard) or (self.places.wandb and wandb_open())))
-        return plain, self._writer, known and self.places.wandb
+        first = bool(self._first)
+        plain = ready and not self._closed and not (first and self._board is not None and not self._rated)
+        own = self._own if first else None
+        alike = self._like(like, self._sample[1] if known and self._sample is not None else None)
+        due = self._due if first and (self._board is not None or self.places.wandb) else NEVER
+        return plain, self._writer, Logged(None if own is None else own.add, alike, due, self._board is not None)
 
     def count_fast(self, count: int, last: StepRecord, size: int) -> None:
         """Counts iterations that were written without a call of this class, up to `last`. size: of the file since then."""
@@ -360,28 +400,19 @@ class Output:
 
     # --- Metrics ---
 
-    def _log_board(self, analysis: Analysis, iteration: int, tables: bool) -> None:
-        board = self._find_board()
-        if board is not None:
-            from tb_sol_plugin.capture.report.loggers import log_tensorboard
-
-            log_tensorboard(analysis, iteration, board, tables)
-
-    def _find_board(self) -> Writer | None:
+    def _own_log(self) -> ScalarLog | None:
+        """Returns what writes the event file in the folder of the capture, where one is wanted; else finds the writer that was given."""
         wanted = self.places.tensorboard
-        if self._board is None and wanted:
-            if wanted is not True:
-                self._board = wanted  # type: ignore[assignment]
-            elif self.places.logdir is not None:
-                try:
-                    from torch.utils.tensorboard import SummaryWriter
-                except ImportError:
-                    self.places.tensorboard = False
-                    self.note("tensorboard", "TensorBoard is not installed here: no scalars are logged")
-                    return None
-                self._board = SummaryWriter(self.places.logdir)
-                self._own_board = True
-        return self._board
+        if wanted is True:
+            if self._own is None and self.places.logdir is not None:
+                self._own = ScalarLog(self.places.logdir, self.labels, self.guard)
+            return self._own
+        if wanted and self._board is None:
+            from tb_sol_plugin.capture.report.loggers import is_torch_writer
+
+            self._board = wanted  # type: ignore[assignment]
+            self._rated = is_torch_writer(wanted)
+        return None
 
     def close(self, waiting: list[Finished], *, report: bool, own: Callable[[], int] = lambda: 0) -> None:
         """Write what waits, then close the file. Waits for the device for PATIENCE seconds at most.
@@ -407,8 +438,8 @@ class Output:
         if self._writer is not None:
             writer = self._writer
             self.guard.attempt("close", lambda: writer.close(self.iterations, own()), None)
-        if self._own_board and self._board is not None:
-            self.guard.attempt("close", self._board.close, None)  # type: ignore[attr-defined]
+        if self._own is not None:
+            self.guard.attempt("close", self._own.close, None)
         self._closed = True
 
 
@@ -430,10 +461,16 @@ def wandb_open() -> bool:
     return getattr(sys.modules.get("wandb"), "run", None) is not None
 
 
-def _log_wandb(analysis: Analysis, iteration: int, tables: bool) -> None:
+def _log_wandb(analysis: Analysis | None, iteration: int, tables: bool, times: Mapping[str, float]) -> None:
     from tb_sol_plugin.capture.report.loggers import log_wandb
 
-    log_wandb(analysis, iteration, tables)
+    log_wandb(analysis, iteration, tables, times=times)
+
+
+def _log_tensorboard(analysis: Analysis | None, iteration: int, board: Writer, tables: bool, times: Mapping[str, float]) -> None:
+    from tb_sol_plugin.capture.report.loggers import log_tensorboard
+
+    log_tensorboard(analysis, iteration, board, tables, times=times)
 
 
 def _print(analysis: Analysis, tables: bool) -> None:

@@ -568,6 +568,13 @@ def test_tensorboard_scalars_are_sums_of_the_file(name: str) -> None:
         assert got["sol/total_memory_gb"][number] == pytest.approx(mine.bytes / 1e9, rel=1e-6)
         assert got["sol/estimated_time_ms"][number] == pytest.approx(mine.sol / 1e6, rel=1e-6)
         assert got["sol/capture_age_iters"][number] == number - base
+        time = raw.steps[number]["duration_ns"]
+        assert got["sol/step_time_ms"][number] == pytest.approx(time / 1e6, rel=1e-6)
+        assert got["sol/mfu_pct"][number] == pytest.approx(100 * (mine.peak - mine.again_peak) / time, rel=1e-6)
+        assert got["sol/hfu_pct"][number] == pytest.approx(100 * mine.peak / time, rel=1e-6)
+        for size in ("tokens", "samples"):
+            count = raw.steps[number].get("batch" if size == "samples" else size)
+            assert got.get(f"sol/{size}_per_s", {}).get(number) == (pytest.approx(count * 1e9 / time, rel=1e-6) if count else None)
         if base == number:
             assert got["sol/measured_time_ms"][number] == pytest.approx(mine.time / 1e6, rel=1e-6)
             assert got["sol/efficiency_pct"][number] == pytest.approx(100 * mine.sol / mine.timed, rel=1e-6)

@@ -58,9 +58,9 @@ def test_every_reason_of_a_loss_is_explained() -> None:
 
 def test_metrics_have_their_documented_names() -> None:
     # GIVEN the source of the metrics THEN the documented scalars and tables are those
-    from tb_sol_plugin.capture.report import analysis
+    from tb_sol_plugin.capture.report import analysis, scalars
 
-    source = inspect.getsource(analysis)
+    source = inspect.getsource(analysis) + inspect.getsource(scalars)
     names = set(re.findall(r'"(sol/\w+)"', source)) | {analysis.AGE}
     assert names == {q for q in QUOTED if re.fullmatch(r"sol/\w+", q)}
     assert ", ".join(analysis.GROUP_COLUMNS) in QUOTED

@@ -223,7 +223,11 @@ def test_what_is_not_ordinary_goes_the_long_way(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(run=object()))
     monkeypatch.setattr("tb_sol_plugin.capture.report.output._log_wandb", lambda *args: logged.append(args[1]))
     logged: list[int] = []
+    monkeypatch.setattr("tb_sol_plugin.capture.report.output.LEAST_NS", 0)
     assert not ended() and not ended() and len(logged) == 2
+    # AND where that one is not due yet the way stays short
+    monkeypatch.setattr("tb_sol_plugin.capture.report.output.LEAST_NS", 1 << 60)
+    assert not ended() and ended() and ended() and len(logged) == 3
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(run=None))
     t.close()
     # AND every iteration is in the file once
