@@ -352,6 +352,10 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
     parser.add_argument("--cache-dir", default=None, metavar="DIR", help='where parsed recordings are kept; "" keeps none')
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes that read recordings")
+    share = "memory one of them may use (default: 40 %% of the machine's)"
+    parser.add_argument("--memory-gb", type=float, default=0.0, metavar="GB", help=share)
+    time = "time one recording may take to read (default: an hour)"
+    parser.add_argument("--load-seconds", type=float, default=3600.0, metavar="S", help=time)
     parser.add_argument("--serve-original", choices=("auto", "on", "off"), default="auto", help="give out the recordings' own bytes")
     parser.add_argument("--hosts", default="", metavar="NAME,NAME", help="names besides localhost under which a proxy asks; * for any")
 
@@ -365,7 +369,7 @@ def _serve(options: argparse.Namespace) -> int:
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     from tb_sol_plugin.store.names import is_url, named, single
-    from tb_sol_plugin.store.options import StoreOptions
+    from tb_sol_plugin.store.options import GB, StoreOptions
     from tb_sol_plugin.store.sidecars import check_choice
     from tb_sol_plugin.store.store import Store
     from tb_sol_plugin.web.mount import WebOptions, host_names
@@ -386,7 +390,10 @@ def _serve(options: argparse.Namespace) -> int:
             raise BadInput("there is no such directory", hint="check the path", file=root.label)
     check_choice(options.device)
     workers = options.workers or min(2, os.cpu_count() or 1)
-    store = Store(roots, StoreOptions(cache_dir=options.cache_dir, workers=workers, device=options.device))
+    if not (0 <= options.memory_gb < 1e9 and 0 <= options.load_seconds < 1e9):
+        raise BadQuery("--memory-gb and --load-seconds are numbers from 0 to a billion", hint="leave them out for the defaults")
+    limits = {"worker_bytes": int(options.memory_gb * GB), "load_seconds": options.load_seconds}
+    store = Store(roots, StoreOptions(cache_dir=options.cache_dir, workers=workers, device=options.device, **limits))
     open_to_all = options.host not in _PRIVATE
     web = WebOptions(serve_original=options.serve_original, bind_all=open_to_all, hosts=host_names(options.hosts))
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

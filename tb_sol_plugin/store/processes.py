@@ -258,9 +258,8 @@ def resident_bytes(pid: int) -> int:
 
 def _killed(job: _Job, process: subprocess.Popen[bytes]) -> WorkerKilled:
     if job.stopped:
-        return WorkerKilled(
-            f"reading was ended: {job.stopped}", hint="raise the limit (--sol_memory_gb, --sol_load_seconds) and scan again"
-        )
+        flags = "--sol_memory_gb, --sol_load_seconds; tb-sol serve: --memory-gb, --load-seconds"
+        return WorkerKilled(f"reading was ended: {job.stopped}", hint=f"raise the limit ({flags}), then scan again")
     try:
         code = process.wait(5)
     except subprocess.TimeoutExpired:

@@ -23,6 +23,10 @@ from tb_sol_plugin.web.bounds import MOST_ANSWER, ROOM
 from tb_sol_plugin.web.http import body_of
 from tb_sol_plugin.web.mount import WebOptions
 
+MOST_STEPS = 100_000
+"""Steps of a recording that can be chosen one by one: the first."""
+LONGEST_STEP = 80
+"""Characters of the name of a step."""
 MOST_REJECTED = 500
 """Files listed as not taken; the counts go on."""
 
@@ -139,9 +143,10 @@ def _infos(capture: Capture | None, workers: int = 1, others: bool = True) -> li
 def _steps(capture: Capture) -> list[wire.Step]:
     if capture.facts.pseudo_step:
         return []
-    table = capture.steps
+    table = capture.steps.iloc[:MOST_STEPS]
     columns = (table["number"], table["name"], table["start_ns"], table["end_ns"], table["complete"])
-    return [wire.Step(n, str(name), start, end - start, ok) for n, name, start, end, ok in zip(*(c.tolist() for c in columns), strict=True)]
+    rows = zip(*(c.tolist() for c in columns), strict=True)
+    return [wire.Step(n, str(name)[:LONGEST_STEP], start, end - start, ok) for n, name, start, end, ok in rows]
 
 
 def _device(capture: Capture, limits: str) -> tuple[wire.Device | None, str]:

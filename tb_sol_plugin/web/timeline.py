@@ -193,15 +193,21 @@ def _names(w: Workers) -> shapes.NamesShape:
     """Returns the names; of too many or too long ones the middle of each is left out, or the last of them."""
     found, categories = w.names, w.name_categories
     room = MOST_ANSWER - ROOM - 3 * len(categories)
-    body = sum(map(len, found)) + 3 * len(found)
-    if body <= room // 6 or len(msgspec.json.encode(found)) <= room:  # a character has up to six bytes of JSON
-        return shapes.NamesShape(found, categories)
-    for most in _SHORTER:
-        cut = [name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - 1) // 2 :]}" for name in found]
-        if (size := len(msgspec.json.encode(cut))) <= room:
+    lengths = np.fromiter(map(len, found), np.int64, len(found))
+    cut, size = found, 0
+    for most in (int(lengths.max(initial=0)), *_SHORTER):
+        least = int(np.minimum(lengths, most).sum()) + 3 * len(found)
+        if least > room and most != _SHORTER[-1]:
+            continue  # without writing it
+        cut = found if most >= lengths.max(initial=0) else [_ends(name, most) for name in found]
+        if least * 6 <= room or (size := len(msgspec.json.encode(cut))) <= room:  # a character has up to six bytes of JSON
             return shapes.NamesShape(cut, categories)
     count = max(int(len(found) * (MOST_ANSWER - ROOM) / (size + 3 * len(found)) * 0.9), 1)
     return shapes.NamesShape(cut[:count], categories[:count])
+
+
+def _ends(name: str, most: int) -> str:
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[-((most - 1) // 2) :]}"
 
 
 def _kept() -> str:

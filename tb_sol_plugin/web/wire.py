@@ -270,7 +270,8 @@ class Device(msgspec.Struct):
 
 
 class Analyses(msgspec.Struct):
-    """state: ready, or catalog where no recording was named (then all count as available). devices: keys to choose from.
+    """state: ready, or catalog where no recording was named (then all count as available). devices: keys to choose from. steps: the first
+    100,000.
 
     failed: analyses that could not be loaded, and why; absent where all could.
     """

@@ -74,6 +74,9 @@ class Workers:
 
     @cached_property
     def _names(self) -> tuple[list[str], list[int], list[Rows]]:
+        if len(self.timelines) == 1:
+            only = self.timelines[0].events.names
+            return only.text, only.category.tolist(), [np.arange(len(only.text), dtype=np.int32)]
         place: dict[tuple[str, int], int] = {}
         lookups = []
         for one in self.timelines:

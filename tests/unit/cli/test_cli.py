@@ -126,6 +126,8 @@ def test_unavailable_is_status_3(tmp_path: Path, capsys: Capsys) -> None:
         ([], 2, "COMMAND"),
         (["report", "/not/there"], 1, "no such file"),
         (["serve", "/not/there"], 1, "no such directory"),
+        (["serve", ".", "--load-seconds", "-1"], 2, "from 0 to a billion"),
+        (["serve", ".", "--memory-gb", "nan"], 2, "from 0 to a billion"),
     ],
 )
 def test_errors_are_one_line_on_stderr(file: Path, tmp_path: Path, capsys: Capsys, arguments: list[str], status: int, words: str) -> None:
@@ -198,7 +200,7 @@ def test_doctor_knows_a_missing_package(capsys: Capsys, monkeypatch: pytest.Monk
 
 def test_serve_listens_and_answers(file: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(file.parent.parent), "--port", "0"],
+        [sys.executable, "-m", "tb_sol_plugin.cli", "serve", str(file.parent.parent), "--port", "0", "--memory-gb", "2", "--load-seconds", "600"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ},
         # a background job of a shell ignores Ctrl-C, and so would its children
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import msgspec
+import pytest
 
+from tb_sol_plugin import ingest
 from tb_sol_plugin.model.report import Column, FigureSection, Link, Report, TableSection, UnavailableReport, encode
-from tb_sol_plugin.web import tables, wire
+from tb_sol_plugin.web import listings, tables, wire
 from tb_sol_plugin.web.bounds import MOST_ANSWER, bounded
 from tb_sol_plugin.web.listings import within
+from tests.support.trace_builder import TraceBuilder
 
 
 def _table(rows: int, text: str = "", **more: object) -> TableSection:
@@ -87,6 +91,16 @@ def test_of_too_many_runs_the_first_are_listed_and_the_others_counted() -> None:
         assert shown == [worker for run in runs for worker in run.workers][: len(shown)]
         assert said[0].startswith(f"{120 - len(shown)} of 120 workers are not listed") and len(said) == 1
     assert len(shown) > 110
+
+
+def test_of_too_many_steps_the_first_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a recording of nine steps, where five may be listed WHEN its analyses are listed THEN five steps come with them
+    trace = TraceBuilder()
+    for number in range(9):
+        trace.step(number, number * 1_000, 900)
+    capture = ingest.read(str(trace.write(tmp_path / "w.pt.trace.json")))
+    monkeypatch.setattr(listings, "MOST_STEPS", 5)
+    assert [step.number for step in listings.offered_analyses(capture).steps] == [0, 1, 2, 3, 4]
 
 
 def encode_all(runs: list[wire.Run]) -> bytes:
