@@ -22,6 +22,8 @@ VERSION: Final = 1
 _SHARP: Final = 19
 """Level up to which a tile's positions fit exactly into 32 bits."""
 _MOST: Final = 65_535
+_EXACT: Final = 2**54
+"""Nanoseconds, half a year, of which 255 times as many can still be counted."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ def slices(i: int, track: int, z: int, begin: int, items: Items, lanes: npt.NDAr
     high = np.maximum(np.minimum(end, 2 * width) >> shift, low + 1)
     used, place = np.unique(names, return_inverse=True)
     name_bytes = 2 if len(used) <= _MOST + 1 else 4
-    share = np.where(end > start, 255 * busy // np.maximum(end - start, 1), 255)
+    length = np.maximum(end - start, 1)
+    share = np.where(end > start, np.where(busy < _EXACT, 255 * np.minimum(busy, _EXACT) // length, 255 * (busy / length)), 255)
     columns = (
         _planes(np.diff(low, prepend=0).astype(np.int32)),
         _planes((high - low).astype(np.uint32)),

@@ -7,6 +7,13 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from tb_sol_plugin.metrics.timeline.timeline import Timeline
+from tb_sol_plugin.metrics.timeline.workers import Workers
+from tb_sol_plugin.web.tiles import join
+from tb_sol_plugin.web.timeline import _block
+
 Event = tuple[int, int, int]
 """start, duration, id"""
 Item = tuple[int, int, int, int, int]
@@ -103,3 +110,42 @@ def _slices(body: bytes, at: int, block: dict[str, Any]) -> dict[str, list[int]]
         "count": counts,
         "busy": busy,
     }
+
+
+def check_tiles(shown: Timeline, levels: Sequence[int], *, most: int = 64) -> int:
+    """Asserts that tiles of every track of events are what plain loops find in its lanes, column by column. Returns how many items there were.
+
+    levels: those to look at; of one with more than `most` tiles, those around some events.
+    """
+    workers, total = Workers([shown]), 0
+    for track, one in enumerate(shown.tracks):
+        lanes = []
+        for lane in range(one.first_lane, one.first_lane + one.lanes):
+            ids = shown.arranged.order[int(shown.arranged.bounds[lane]) : int(shown.arranged.bounds[lane + 1])]
+            start, duration = shown.events.times(ids)
+            lanes.append(list(zip(start.tolist(), duration.tolist(), ids.tolist(), strict=True)))
+        for z in levels if lanes else ():
+            wide, count, busy = 1 << (z + 10), 0, 0
+            last = max(0, (shown.span_ns - 1) // wide)
+            every = last < most
+            some = {0, last, *(e[0] // wide for lane in lanes for e in lane[:: max(1, len(lane) // 4)])}
+            level = [merged(own, z) for own in lanes]
+            for i in range(last + 1) if every else sorted(at for at in some if at >= 0):
+                want = [window(items, i * wide, (i + 1) * wide) for items in level]
+                flat = [item for own in want for item in own]
+                (packed,) = decoded(join(z, [_block(workers, track, z, i)]))
+                names = workers.name_ids(0, np.array([item[2] for item in flat], np.uint32)).tolist()
+                assert (packed["event"], packed["name"]) == ([item[2] for item in flat], names), (one.path, z, i)
+                assert packed["count"] == [min(item[3], 65_535) for item in flat] and packed["lanes"] == [len(own) for own in want]
+                begin, unit = i * wide, 1 << packed["shift"]
+                low = [max(item[0] - begin, -wide) // unit * unit for item in flat]
+                high = [max(min(item[1] - begin, 2 * wide) // unit * unit, a + unit) for item, a in zip(flat, low, strict=True)]
+                assert (packed["start"], packed["end"]) == (low, high), (one.path, z, i)
+                assert packed["busy"] == [min(255 * b // (e - s), 255) if e > s else 255 for s, e, _, _, b in flat]
+                own_items = [item for item in flat if item[0] >= begin]
+                count, busy, total = count + sum(x[3] for x in own_items), busy + sum(x[4] for x in own_items), total + len(flat)
+            early = [item for own in level for item in own if item[0] < 0]
+            if every:  # each event is in one tile, but for those carried into others
+                assert count == one.events - sum(x[3] for x in early), (one.path, z)
+                assert busy == sum(e[1] for lane in lanes for e in lane) - sum(x[4] for x in early), (one.path, z)
+    return total
