@@ -102,6 +102,17 @@ class Events:
             start[here], duration[here] = self._times[table][0][rows], self._times[table][1][rows]
         return start, duration
 
+    def extent(self, ids: Ids) -> tuple[int, int]:
+        """Returns the first start and the last end of events, at least one, none of them twice."""
+        low, high = int(ids.min()), int(ids.max())
+        table = int(np.searchsorted(self.bases, low, "right")) - 1
+        if len(ids) == high - low + 1 and high < self.bases[table + 1]:  # all between two rows of a table: nothing is gathered
+            rows = slice(low - int(self.bases[table]), high + 1 - int(self.bases[table]))
+            start, duration = (column[rows] for column in self._times[table])
+        else:
+            start, duration = self.times(ids)
+        return int(start.min()), int((start + duration).max())
+
     # -- names ---------------------------------------------------------------------------------------------------------
 
     @cached_property

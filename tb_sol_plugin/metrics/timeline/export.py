@@ -6,16 +6,16 @@ are those of the recording. What overlaps the window is written whole, unless it
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from isal import igzip
 
 from tb_sol_plugin.metrics.timeline.counters import values_of
 from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
@@ -23,8 +23,9 @@ from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.lines import Lines
 
-_BLOCK: Final = 20_000
+_BLOCK: Final = 50_000
 EVERYTHING: Final = (-(2**62), 2**62)
 """Window of all times: a mark can come before the first event."""
 _CATEGORY: Final = {"annotations_device": "gpu_user_annotation", "sync": "cuda_sync"}
@@ -47,6 +48,7 @@ _SYNC_NUMBERS: Final = (
     ("device", "device"), ("stream", "stream"), ("correlation", "correlation"),
     ("event_record_correlation", "wait_on_cuda_event_record_corr_id"), ("wait_on_stream", "wait_on_stream"),
 )  # fmt: skip
+_MEMORY: Final = (("device_type", "Device Type"), ("device_id", "Device Id"), ("address", "Addr"), ("bytes", "Bytes"))
 _MTIA: Final = "mtia_ccp_events"
 
 
@@ -72,7 +74,7 @@ def export(timeline: Timeline, window: Window, fingerprint: str = "") -> Iterato
     first = True
     for lines in _Writer(timeline, window).lines():
         if lines:
-            yield packed.add(("\n" if first else ",\n").encode() + ",\n".join(lines).encode())
+            yield packed.add((b"\n" if first else b",\n") + lines)
             first = False
     yield packed.add(b"\n]}\n") + packed.end()
 
@@ -97,7 +99,7 @@ class _Packer:
 
     def __init__(self) -> None:
         self._out = io.BytesIO()
-        self._gzip = gzip.GzipFile(fileobj=self._out, mode="wb", compresslevel=1, mtime=0)
+        self._gzip = igzip.GzipFile(fileobj=self._out, mode="wb", compresslevel=1, mtime=0)
 
     def add(self, data: bytes) -> bytes:
         self._gzip.write(data)
@@ -160,12 +162,17 @@ def _time(ns: int) -> str:
     return f"{sign}{ns // 1000}.{ns % 1000:03d}"
 
 
-def _quoted(frame: pd.DataFrame, column: str, rows: Ints) -> list[str]:
-    """Returns the JSON of the texts of a column, made once per distinct one."""
+def _texts(frame: pd.DataFrame, column: str, rows: Ints, *, quoted: bool = False) -> tuple[Ints, list[str]]:
+    """Returns the place of each row's text in a list of those that are used, -1 for none. quoted: as JSON, a row without text as ""."""
     coded = arrays.coded(frame[column])
-    spelled = [json.dumps(str(one)) for one in coded.categories]
-    spelled.append('""')  # of -1
-    return [spelled[code] for code in np.asarray(coded.codes)[rows].tolist()]
+    code = np.asarray(coded.codes)[rows].astype(np.int64)
+    known = arrays.in_use(code, len(coded.categories))
+    rank = np.full(len(coded.categories) + 1, len(known), np.int64)  # the last for no text
+    rank[known] = np.arange(len(known))
+    place, spelled = rank[code], [*map(str, coded.categories.take(known).tolist()), ""]
+    if quoted:
+        return place, [json.dumps(text) for text in spelled]
+    return np.where([bool(text) for text in spelled], np.arange(len(spelled)), -1)[place], spelled
 
 
 def _plain(frame: pd.DataFrame, column: str, rows: Ints) -> list[str]:
@@ -174,34 +181,44 @@ def _plain(frame: pd.DataFrame, column: str, rows: Ints) -> list[str]:
     return [texts[code] for code in np.asarray(coded.codes)[rows].tolist()]
 
 
-class _Arguments:
-    """Arguments of some rows, gathered column by column."""
+def _quoted(frame: pd.DataFrame, column: str, rows: Ints) -> list[str]:
+    place, texts = _texts(frame, column, rows, quoted=True)
+    return [texts[i] for i in place.tolist()]
 
-    def __init__(self, count: int) -> None:
-        self.parts: list[list[str]] = [[] for _ in range(count)]
 
-    def numbers(self, values: npt.NDArray[np.integer], key: str, rows: Iterable[int] | None = None) -> None:
-        """Add whole numbers; a negative one is none."""
-        name = json.dumps(key)
-        for row, value in zip(range(len(self.parts)) if rows is None else rows, values.tolist(), strict=True):
-            if value >= 0:
-                self.parts[row].append(f"{name}: {value}")
+class _Spread:
+    """Columns of a table about some of the rows that are written, spread over all of these."""
 
-    def rates(self, values: npt.NDArray[np.floating], key: str) -> None:
-        name = json.dumps(key)
-        for part, value in zip(self.parts, values.tolist(), strict=True):
-            if value == value:
-                part.append(f"{name}: {value!r}")
+    def __init__(self, lines: Lines, table: pd.DataFrame, place: Ints, count: int, column: str) -> None:
+        self._lines, self._table, self._count = lines, table, count
+        at = place[table[column].to_numpy()] if len(table) else np.zeros(0, np.int64)
+        self.mine = np.flatnonzero(at >= 0)
+        self._at = at[self.mine]
 
-    def raw(self, texts: Iterable[str], key: str, rows: Iterable[int] | None = None) -> None:
-        """Add values that are JSON already; "" is none."""
-        name = json.dumps(key)
-        for row, text in zip(range(len(self.parts)) if rows is None else rows, texts, strict=True):
-            if text and text != '""':
-                self.parts[row].append(f"{name}: {text}")
+    def _over(self, values: npt.NDArray[np.integer]) -> Ints:
+        out = np.full(self._count, -1, np.int64)
+        out[self._at] = values
+        return out
 
-    def text(self) -> list[str]:
-        return [", ".join(part) for part in self.parts]
+    def number(self, column: str, key: str) -> None:
+        """Add a whole number; a negative one is none."""
+        if len(self.mine):
+            self._lines.number(self._over(self._table[column].to_numpy()[self.mine]), _key(key))
+
+    def text(self, column: str, key: str, *, quoted: bool = False, inside: bool = False) -> None:
+        """Add a text that is JSON already, or quoted; "" is none. inside: what stands inside the braces of an object."""
+        if not len(self.mine):
+            return
+        place, texts = _texts(self._table, column, self.mine)
+        if inside:
+            some = np.array([len(one) > 2 for one in texts])
+            place, texts = np.where(some[place] & (place >= 0), place, -1), [one[1:-1] for one in texts]
+        spelled = [json.dumps(one) for one in texts] if quoted else texts
+        self._lines.text(self._over(place), spelled, _key(key) if key else "", part=True)
+
+
+def _key(name: str) -> str:
+    return f"{json.dumps(name)}: "
 
 
 class _Writer:
@@ -216,20 +233,20 @@ class _Writer:
         self.written: dict[str, npt.NDArray[np.bool_]] = {}
         self.lane: dict[int, int] = {}
 
-    def lines(self) -> Iterator[list[str]]:
+    def lines(self) -> Iterator[bytes]:
         """Yields events as JSON, some at a time."""
         chosen = self._chosen()
-        yield self._metadata(chosen)
+        yield _lined(self._metadata(chosen))
         for name, make in (("host", self._host), ("device", self._device), ("annotations_device", self._other), ("sync", self._other)):
             rows = chosen.get(name, np.zeros(0, np.int64))
             self.written[name] = np.zeros(len(self.capture.tables[name]), np.bool_)
             self.written[name][rows] = True
             for at in range(0, len(rows), _BLOCK):
                 yield make(rows[at : at + _BLOCK], name)
-        yield self._instants(chosen.get("instants", np.zeros(0, np.int64)))
+        yield _lined(self._instants(chosen.get("instants", np.zeros(0, np.int64))))
         sources = self._sources()
         yield self._memory(sources)
-        yield self._counters(sources)
+        yield _lined(self._counters(sources))
         if self.window.flows:
             yield from self._flows()
 
@@ -275,101 +292,110 @@ class _Writer:
             out.append(_meta("thread_name", *where, "name", json.dumps(f"stream {stream} ({lane + 1})")))
         return out
 
-    def _times(self, start: Ints, duration: Ints) -> tuple[list[str], list[str]]:
+    def _times(self, lines: Lines, start: Ints, duration: Ints) -> None:
         if self.window.clip:
             end = np.minimum(start + duration, self.window.end_ns)
             start = np.maximum(start, self.window.start_ns)
             duration = np.maximum(end - start, 0)
-        return [_time(ns) for ns in start.tolist()], [_time(ns) for ns in duration.tolist()]
+        lines.time(start, ', "ts": ')
+        lines.time(duration, ', "dur": ')
 
-    def _host(self, rows: Ints, _: str) -> list[str]:
-        host, tables = self.capture.host, self.capture.tables
-        arguments = _Arguments(len(rows))
+    def _begun(self, count: int, category: tuple[Ints, list[str]], name: tuple[Ints, list[str]]) -> Lines:
+        """Returns lines of complete events up to their names."""
+        lines = Lines(count)
+        lines.constant('{"ph": "X"')
+        place, words = category
+        lines.text(np.where([bool(_cat(one)) for one in words], np.arange(len(words)), -1)[place], words, ', "cat": ')
+        lines.text(*name, ', "name": ')
+        return lines
+
+    def _host(self, rows: Ints, _: str) -> bytes:
+        host, tables, count = self.capture.host, self.capture.tables, len(rows)
+        lines = self._begun(count, *(_texts(host, c, rows, quoted=True) for c in ("category", "name")))
+        self._on_threads(lines, rows)
+        self._times(lines, host["start_ns"].to_numpy()[rows], host["duration_ns"].to_numpy()[rows])
+        lines.constant(', "args": {')
         place = np.full(len(host), -1, np.int64)
-        place[rows] = np.arange(len(rows))
-
-        def some(name: str) -> tuple[pd.DataFrame, Ints, list[int]]:
-            table = tables[name]
-            at = place[table["host"].to_numpy()] if len(table) else np.zeros(0, np.int64)
-            mine = np.flatnonzero(at >= 0)
-            return table, mine, at[mine].tolist()
-
-        operators, mine, at = some("operators")
+        place[rows] = np.arange(count)
+        operators, calls, frames = (_Spread(lines, tables[name], place, count, "host") for name in ("operators", "calls", "frames"))
         for column, key in (("external_id", "External id"), ("sequence", "Sequence number"), ("forward_thread", "Fwd thread id")):
-            arguments.numbers(operators[column].to_numpy()[mine], key, at)
+            operators.number(column, key)
         for column, key in _OPERATOR:
-            arguments.raw(_plain(operators, column, mine), key, at)
-        for row, extra in zip(at, _plain(operators, "extra", mine), strict=True):
-            if len(extra) > 2:
-                arguments.parts[row].append(extra[1:-1])
-        calls, mine, at = some("calls")
+            operators.text(column, key)
+        operators.text("extra", "", inside=True)
         for column, key in (("correlation", "correlation"), ("external_id", "External id"), ("cbid", "cbid")):
-            arguments.numbers(calls[column].to_numpy()[mine], key, at)
-        frames, mine, at = some("frames")
+            calls.number(column, key)
         for column, key in (("python_id", "Python id"), ("python_parent_id", "Python parent id"), ("module_id", "Python module id")):
-            arguments.numbers(frames[column].to_numpy()[mine], key, at)
-        start, duration = self._times(host["start_ns"].to_numpy()[rows], host["duration_ns"].to_numpy()[rows])
-        thread = host["thread"].to_numpy()[rows].tolist()
-        category, name = _quoted(host, "category", rows), _quoted(host, "name", rows)
-        where = zip(category, name, thread, start, duration, arguments.text(), strict=True)
-        return [_complete(c, n, self.pid[t], self.tid[t], a, d, args) for c, n, t, a, d, args in where]
+            frames.number(column, key)
+        lines.constant("}}")
+        return lines.written()
+
+    def _on_threads(self, lines: Lines, rows: Ints) -> None:
+        """Add where host events stand."""
+        threads = [f", {self._at(thread)}" for thread in range(-1, len(self.pid))]
+        lines.text(self.capture.host["thread"].to_numpy()[rows].astype(np.int64) + 1, threads)
 
     def _stream(self, device: int, stream: int, lane: int = 0) -> tuple[str, str]:
         return str(device) if device >= 0 else '"no device"', json.dumps(f"stream {stream} ({lane + 1})") if lane else (
             str(stream) if stream >= 0 else '"no stream"'
         )
 
-    def _device(self, rows: Ints, _: str) -> list[str]:
-        device = self.capture.device
-        arguments = _Arguments(len(rows))
-        category = _plain(device, "category", rows)
-        mtia = [c == _MTIA for c in category]
-        size = device["bytes"].to_numpy()[rows]
+    def _on_streams(self, lines: Lines, rows: Ints, name: str) -> None:
+        """Add where rows of a table of device work stand."""
+        device, stream = (self.capture.tables[name][c].to_numpy()[rows].astype(np.int64) for c in ("device", "stream"))
+        lane = np.zeros(len(rows), np.int64)
+        if self.lane and name == "device":
+            lane = np.array([self.lane.get(e, 0) for e in (rows + self.events.base("device")).tolist()], np.int64)
+        distinct, place = np.unique(np.column_stack((device, stream, lane)), axis=0, return_inverse=True)
+        where = [self._stream(*one) for one in distinct.tolist()]
+        lines.text(place.reshape(-1), [f', "pid": {pid}, "tid": {tid}' for pid, tid in where])
+
+    def _device(self, rows: Ints, _: str) -> bytes:
+        device, count = self.capture.device, len(rows)
+        category, words = _texts(device, "category", rows, quoted=True)
+        mtia = np.array([word == json.dumps(_MTIA) for word in words])[category]
+        lines = self._begun(count, (category, words), _texts(device, "name", rows, quoted=True))
+        self._on_streams(lines, rows, "device")
+        self._times(lines, device["start_ns"].to_numpy()[rows], device["duration_ns"].to_numpy()[rows])
+        lines.constant(', "args": {')
         for column, key in _DEVICE_NUMBERS:
-            if column != "bytes" or not any(mtia):
-                arguments.numbers(device[column].to_numpy()[rows], key)
-        if any(mtia):  # its recorder says `size` of a copy, which is told by its direction
-            copies = np.array(mtia) & (device["kind"].to_numpy()[rows] == S.MEMCPY)
-            arguments.numbers(np.where(copies, -1, size), "bytes")
-            arguments.numbers(np.where(copies, size, -1), "size")
-            directions = _quoted(device, "direction", rows)
-            arguments.raw([d if copy else "" for d, copy in zip(directions, copies.tolist(), strict=True)], "direction")
+            if column != "bytes" or not mtia.any():
+                lines.number(device[column].to_numpy()[rows], _key(key))
+        if mtia.any():  # its recorder says `size` of a copy, which is told by its direction
+            copies, size = mtia & (device["kind"].to_numpy()[rows] == S.MEMCPY), device["bytes"].to_numpy()[rows]
+            lines.number(np.where(copies, -1, size), _key("bytes"))
+            lines.number(np.where(copies, size, -1), _key("size"))
+            place, directions = _texts(device, "direction", rows)
+            lines.text(np.where(copies, place, -1), [json.dumps(one) for one in directions], _key("direction"), part=True)
         for column, key in _DEVICE_RATES:
-            arguments.rates(device[column].to_numpy()[rows], key)
+            rate = device[column].to_numpy()[rows]
+            distinct, at = np.unique(rate, return_inverse=True)
+            lines.text(np.where(rate == rate, at, -1), [repr(one) for one in distinct.tolist()], _key(key), part=True)
         for column in ("grid", "block"):
-            arguments.raw(_plain(device, column, rows), column)
-        self._collectives(rows, arguments)
-        start, duration = self._times(device["start_ns"].to_numpy()[rows], device["duration_ns"].to_numpy()[rows])
-        numbers = (device[c].to_numpy()[rows].tolist() for c in ("device", "stream"))
-        lanes = [self.lane.get(e, 0) for e in (rows + self.events.base("device")).tolist()] if self.lane else [0] * len(rows)
-        name = _quoted(device, "name", rows)
-        where = zip(category, name, *numbers, lanes, start, duration, arguments.text(), strict=True)
-        return [_complete(json.dumps(c), n, *self._stream(d, s, lane), a, t, args) for c, n, d, s, lane, a, t, args in where]
-
-    def _collectives(self, rows: Ints, arguments: _Arguments) -> None:
-        table = self.capture.tables["collectives"]
-        if not len(table):
-            return
-        place = np.full(len(self.capture.device), -1, np.int64)
-        place[rows] = np.arange(len(rows))
-        at = place[table["device"].to_numpy()]
-        mine = np.flatnonzero(at >= 0)
+            lines.text(*_texts(device, column, rows), _key(column), part=True)
+        place = np.full(len(device), -1, np.int64)
+        place[rows] = np.arange(count)
+        collectives = _Spread(lines, self.capture.tables["collectives"], place, count, "device")
         for column, key in _COLLECTIVE:
-            arguments.raw(_quoted(table, column, mine), key, at[mine].tolist())
+            collectives.text(column, key, quoted=True)
         for column, key in _COLLECTIVE_NUMBERS:
-            arguments.numbers(table[column].to_numpy()[mine], key, at[mine].tolist())
+            collectives.number(column, key)
+        lines.constant("}}")
+        return lines.written()
 
-    def _other(self, rows: Ints, name: str) -> list[str]:
+    def _other(self, rows: Ints, name: str) -> bytes:
         """Writes ranges that the device repeats, and records of waiting."""
         table = self.capture.tables[name]
-        arguments = _Arguments(len(rows))
+        lines = self._begun(
+            len(rows), (np.zeros(len(rows), np.int64), [json.dumps(_CATEGORY[name])]), _texts(table, "name", rows, quoted=True)
+        )  # fmt: skip
+        self._on_streams(lines, rows, name)
+        self._times(lines, table["start_ns"].to_numpy()[rows], table["duration_ns"].to_numpy()[rows])
+        lines.constant(', "args": {')
         for column, key in _SYNC_NUMBERS if name == "sync" else (("external_id", "External id"),):
-            arguments.numbers(table[column].to_numpy()[rows], key)
-        start, duration = self._times(table["start_ns"].to_numpy()[rows], table["duration_ns"].to_numpy()[rows])
-        numbers = (table[c].to_numpy()[rows].tolist() for c in ("device", "stream"))
-        category = json.dumps(_CATEGORY[name])
-        where = zip(_quoted(table, "name", rows), *numbers, start, duration, arguments.text(), strict=True)
-        return [_complete(category, n, *self._stream(d, s), a, t, args) for n, d, s, a, t, args in where]
+            lines.number(table[column].to_numpy()[rows], _key(key))
+        lines.constant("}}")
+        return lines.written()
 
     # -- moments -------------------------------------------------------------------------------------------------------
 
@@ -399,10 +425,10 @@ class _Writer:
         last = before[np.append(group[before][1:] != group[before][:-1], True)] if len(before) else before
         return np.sort(np.concatenate((last, inside)))
 
-    def _memory(self, sources: set[tuple[int, int] | str] | None) -> list[str]:
+    def _memory(self, sources: set[tuple[int, int] | str] | None) -> bytes:
         table = self.capture.tables["memory"]
         if not len(table):
-            return []
+            return b""
         known = (table[c].to_numpy() >= 0 for c in ("total_allocated", "total_reserved"))  # without a total it is no value before
         kinds = np.column_stack([*(table[c].to_numpy() for c in ("device_type", "device_id")), *known]).astype(np.int64)
         distinct, group = np.unique(kinds, axis=0, return_inverse=True)
@@ -410,17 +436,18 @@ class _Writer:
         mine = np.array([sources is None or (int(kind), int(number)) in sources for kind, number, *_ in distinct])
         written = np.flatnonzero(mine[group])
         rows = written[self._with_before(table["time_ns"].to_numpy()[written], group[written])]
-        names = ("time_ns", "thread", "device_type", "device_id", "address", "bytes", "total_allocated", "total_reserved")
-        out = []
-        for ns, thread, kind, device_id, address, size, allocated, reserved in zip(
-            *(table[c].to_numpy()[rows].tolist() for c in names), strict=True
-        ):
-            args = f'"Device Type": {kind}, "Device Id": {device_id}, "Addr": {address}, "Bytes": {size}'
-            args += f', "Total Allocated": {allocated}' if allocated >= 0 else ""
-            args += f', "Total Reserved": {reserved}' if reserved >= 0 else ""
-            what = f'"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", {self._at(thread)}, "ts": {_time(ns)}'
-            out.append(f'{{{what}, "args": {{{args}}}}}')
-        return out
+        lines, known_thread = Lines(len(rows)), [self._at(thread) for thread in range(-1, len(self.pid))]
+        lines.constant('{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", ')
+        lines.text(np.minimum(table["thread"].to_numpy()[rows], len(self.pid)) + 1, known_thread)
+        lines.time(table["time_ns"].to_numpy()[rows], ', "ts": ')
+        lines.constant(', "args": {')
+        for column, key in _MEMORY:
+            distinct, at = np.unique(table[column].to_numpy()[rows], return_inverse=True)  # addresses and sizes may be negative
+            lines.text(at, [str(value) for value in distinct.tolist()], _key(key), part=True)
+        for column, key in (("total_allocated", "Total Allocated"), ("total_reserved", "Total Reserved")):
+            lines.number(table[column].to_numpy()[rows], _key(key))
+        lines.constant("}}")
+        return lines.written()
 
     def _counters(self, sources: set[tuple[int, int] | str] | None) -> list[str]:
         table = self.capture.tables["instants"]
@@ -442,7 +469,7 @@ class _Writer:
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
-    def _flows(self) -> Iterator[list[str]]:
+    def _flows(self) -> Iterator[bytes]:
         """Yields both ends of the links whose events are both written."""
         number = 0
         for kind in KINDS:
@@ -450,13 +477,11 @@ class _Writer:
             here = np.flatnonzero(self._is_written(pairs.source) & self._is_written(pairs.target))
             category = '"ac2g"' if kind == "launch" else '"fwdbwd"'
             for at in range(0, len(here), _BLOCK):
-                out = []
                 chosen = pairs.at(here[at : at + _BLOCK])
-                for source, target in zip(self._ends(chosen.source), self._ends(chosen.target), strict=True):
-                    number += 1
-                    out.append(f'{{"ph": "s", "id": {number}, {source}, "cat": {category}, "name": {category}}}')
-                    out.append(f'{{"ph": "f", "id": {number}, {target}, "cat": {category}, "name": {category}, "bp": "e"}}')
-                yield out
+                numbers = number + 1 + np.arange(len(chosen))
+                yield self._ends("s", "", numbers, chosen.source, category)
+                yield self._ends("f", ', "bp": "e"', numbers, chosen.target, category)
+                number += len(chosen)
 
     def _is_written(self, ids: Ints) -> npt.NDArray[np.bool_]:
         out = np.zeros(len(ids), np.bool_)
@@ -466,21 +491,26 @@ class _Writer:
             out[mine] = self.written[name][ids[mine] - base]
         return out
 
-    def _ends(self, ids: Ints) -> list[str]:
+    def _ends(self, phase: str, more: str, number: Ints, ids: Ints, category: str) -> bytes:
         start, _ = self.events.times(ids.astype(np.uint32))
         if self.window.clip:
             start = np.maximum(start, self.window.start_ns)
+        lines = Lines(len(ids))
+        lines.constant(f'{{"ph": "{phase}", "id": ')
+        lines.number(number, "", part=False)
         base = self.events.base("device")
-        host = self.capture.host["thread"].to_numpy()
-        device, stream = (self.capture.device[c].to_numpy() for c in ("device", "stream"))
-        out = []
-        for event, ns in zip(ids.tolist(), start.tolist(), strict=True):
-            if event >= base:
-                pid, tid = self._stream(int(device[event - base]), int(stream[event - base]), self.lane.get(event, 0))
-                out.append(f'"pid": {pid}, "tid": {tid}, "ts": {_time(ns)}')
-            else:
-                out.append(f'{self._at(int(host[event]))}, "ts": {_time(ns)}')
-        return out
+        rows = ids - base
+        if (rows >= 0).all():
+            self._on_streams(lines, rows, "device")
+        else:  # sources, and ends of a backward pass
+            self._on_threads(lines, ids)
+        lines.time(start, ', "ts": ')
+        lines.constant(f', "cat": {category}, "name": {category}{more}}}')
+        return lines.written()
+
+
+def _lined(lines: list[str]) -> bytes:
+    return ",\n".join(lines).encode()
 
 
 def _place(text: str) -> int:
@@ -489,11 +519,6 @@ def _place(text: str) -> int:
 
 def _meta(what: str, pid: str, tid: str, key: str, value: str) -> str:
     return f'{{"ph": "M", "name": "{what}", "pid": {pid}, "tid": {tid}, "ts": 0, "args": {{"{key}": {value}}}}}'
-
-
-def _complete(category: str, name: str, pid: str, tid: str, start: str, duration: str, arguments: str) -> str:
-    where = f'"pid": {pid}, "tid": {tid}, "ts": {start}, "dur": {duration}'
-    return f'{{"ph": "X"{_cat(category)}, "name": {name}, {where}, "args": {{{arguments}}}}}'
 
 
 def _cat(category: str) -> str:

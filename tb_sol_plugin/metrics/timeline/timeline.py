@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal, Protocol, cast
@@ -241,4 +242,7 @@ class Timeline:
 def timeline_of(capture: Capture, layout: Layout = "process") -> Timeline:
     """Returns the timeline of a recording, arranged once in each layout."""
     shown: Timeline = memo(capture, ("timeline",), lambda: Timeline(capture, cast("Keeper | None", capture.memo.get(KEPT))))
-    return shown if layout == "process" else memo(capture, ("timeline", layout), lambda: Timeline(capture, compact=shown))
+    streams = Counter(t.device for t in shown.tracks if t.kind == "stream")
+    if layout == "process" or max(streams.values(), default=0) < 2:
+        return shown
+    return memo(capture, ("timeline", layout), lambda: Timeline(capture, compact=shown))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from functools import cached_property
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -70,13 +71,38 @@ class Arranged:
     bounds: Ints
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Part:
-    """Events of one table, and the group (thread, stream) of each, numbered from 0. rows: by group, then lane, then start."""
+    """Events of one table in groups (threads, streams; -1 none) and lanes. rows: by group, then lane, then start.
+
+    group, lane, count: of each lane that has any, in this order, and how many events it has.
+    """
 
     rows: Ints
-    group: Rows
-    lane: Rows
+    group: Ints
+    lane: Ints
+    count: Ints
+
+    def of(self, group: int) -> tuple[Ints, Ints]:
+        """Returns the rows of a group, and how many each of its lanes has."""
+        low, high = (int(i) for i in np.searchsorted(self.group, (group, group + 1)))
+        begin, size = int(self.ends[low]), int(self.ends[high] - self.ends[low])
+        return self.rows[begin : begin + size], np.bincount(self.lane[low:high], self.count[low:high]).astype(np.int64)
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Rows before each lane, and all of them."""
+        return np.concatenate(([0], np.cumsum(self.count))).astype(np.int64)
+
+    def sizes(self, groups: int) -> Ints:
+        """Returns how many events each group has; those of none are left out."""
+        some = self.group >= 0
+        return np.bincount(self.group[some], self.count[some], minlength=groups).astype(np.int64)
+
+    @property
+    def has_none(self) -> bool:
+        """Whether events belong to no group."""
+        return bool(len(self.group)) and int(self.group[0]) < 0
 
 
 @dataclass(frozen=True)
@@ -192,13 +218,13 @@ class _Builder:
                         name, text if not what else f"{text} {what}", "", group, device=number, stream=stream,  # type: ignore[arg-type]
                         open=name == "stream",
                     )  # fmt: skip
-                    rows = self._lanes_of(part, place)
+                    rows, _ = part.of(place)
                     if name == "stream":
                         track.detail, track.category = self._work(kind[rows], device["duration_ns"].to_numpy()[rows])
                     self._add(track, part, place, {"annotations": "annotations_device", "stream": "device"}.get(name, name))
 
     def _processes(self, root: int) -> None:
-        part, marks = _Part(*self._host_lanes()), self._instants()
+        part, marks = self._host_lanes(), self._instants()
         threads = self._threads(part, marks)
         main = next((t.row for t in threads if not t.autograd), -1)
         by_process: dict[str, list[_Thread]] = {}
@@ -214,11 +240,11 @@ class _Builder:
             )  # fmt: skip
             for t in mine:
                 self._add_thread(group, t, t.row == main, part, marks)
-        if (part.group < 0).any() or (marks.group < 0).any():
+        if part.has_none or marks.has_none:
             group = self._add(Track("process", "no thread", self._path(root, "no thread"), root, open=False))
-            if (part.group < 0).any():
+            if part.has_none:
                 self._add(Track("thread", "events of no thread", "", group, open=False), part, -1, "host")
-            if (marks.group < 0).any():
+            if marks.has_none:
                 self._add(Track("instants", "instants of no thread", "", group, open=False), marks, -1, "instants")
 
     def _add_thread(self, group: int, t: _Thread, main: bool, part: _Part, marks: _Part) -> None:
@@ -238,7 +264,7 @@ class _Builder:
         count = len(table)
         thread, call = self.capture.host["thread"].to_numpy(), self.capture.device["call"].to_numpy()
         launches = np.bincount(thread[call[call >= 0]], minlength=count)
-        events, instants = (np.bincount(one.group[one.group >= 0], minlength=count) for one in (part, marks))
+        events, instants = part.sizes(count), marks.sizes(count)
         autograd = self._autograd(thread, count)
         columns = (table[c].astype(str).tolist() for c in ("process", "thread", "process_name", "thread_name"))
         out = [
@@ -254,7 +280,7 @@ class _Builder:
         rows = np.flatnonzero(~arrays.where(table["phase"], lambda phase: phase == "C")) if len(table) else np.zeros(0, np.int64)
         thread = table["thread"].to_numpy()
         rows = rows[np.lexsort((table["time_ns"].to_numpy()[rows], thread[rows]))]
-        return _Part(rows, thread[rows], np.zeros(len(rows), np.int32))
+        return _sorted(rows, thread[rows], np.zeros(len(rows), np.int32))
 
     def _autograd(self, thread: Rows, count: int) -> npt.NDArray[np.bool_]:
         """Returns which threads run the backward pass: half of their root operators are those of its engine."""
@@ -267,8 +293,8 @@ class _Builder:
 
     # -- lanes ---------------------------------------------------------------------------------------------------------
 
-    def _host_lanes(self) -> tuple[Ints, Rows, Rows]:
-        """Returns (row, thread, lane) by thread, lane, start: the depth in the tree; where events overlap in part, the first free lane."""
+    def _host_lanes(self) -> _Part:
+        """Returns host events by thread and lane: the depth in the tree; where events overlap in part, the first free lane."""
         host = self.capture.host
         thread, start = host["thread"].to_numpy(), host["start_ns"].to_numpy()
         end = start + host["duration_ns"].to_numpy()
@@ -279,7 +305,7 @@ class _Builder:
             odd[thread[host["clipped"].to_numpy()]] = True
             rows = np.flatnonzero(odd[thread])
             lane[rows] = lanes(thread[rows], start[rows], end[rows])
-        return _sorted(np.arange(len(host)), thread, lane)
+        return _sorted(None, thread, lane)
 
     def _by_stream(self, name: str, device: Ints | None = None, stream: Ints | None = None) -> tuple[list[tuple[int, int]], _Part]:
         """Returns the streams of a table as (device, stream), ascending, and its rows in lanes by them."""
@@ -288,7 +314,7 @@ class _Builder:
         stream = table["stream"].to_numpy() if stream is None else stream
         if not len(table):
             none = np.zeros(0, np.int32)
-            return [], _Part(np.zeros(0, np.int64), none, none)
+            return [], _sorted(None, none, none)
         code, first = arrays.factorize([device, stream])
         places = np.lexsort((stream[first], device[first]))
         rank = np.empty(len(places), np.int32)
@@ -299,11 +325,7 @@ class _Builder:
         rows = preorder(group, start, end, np.zeros(len(start), np.int8))
         lane = lanes(group[rows], start[rows], end[rows])
         found = [(int(device[i]), int(stream[i])) for i in first[places].tolist()]
-        return found, _Part(*_sorted(rows, group[rows], lane))
-
-    def _lanes_of(self, part: _Part, place: int) -> Ints:
-        low, high = np.searchsorted(part.group, (place, place + 1))
-        return part.rows[int(low) : int(high)]
+        return found, _sorted(rows, group[rows], lane)
 
     def _work(self, kind: npt.NDArray[np.int8], duration: Ints) -> tuple[str, int]:
         """Returns a word for what a stream does and the category of most of its time."""
@@ -329,16 +351,14 @@ class _Builder:
             self.tracks[track.parent].children.append(at)
         if part is None:
             return at
-        low, high = (int(i) for i in np.searchsorted(part.group, (place, place + 1)))
-        ids = (part.rows[low:high] + self.events.base(table)).astype(np.uint32)
-        counts = np.bincount(part.lane[low:high])
+        rows, counts = part.of(place)
+        ids = rows.astype(np.uint32) + np.uint32(self.events.base(table))
         self.order.append(ids)
         self.counts.append(counts)
         track.first_lane, track.lanes, track.events = self.lanes, len(counts), len(ids)
         self.lanes += len(counts)
         if len(ids):
-            start, duration = self.events.times(ids)
-            track.first_ns, track.last_ns = int(start.min()), int((start + duration).max())
+            track.first_ns, track.last_ns = self.events.extent(ids)
         above, empty = track.parent, not len(ids)
         while above >= 0 and not empty:
             one = self.tracks[above]
@@ -350,16 +370,24 @@ class _Builder:
         return at
 
 
-def _sorted(rows: Ints, group: Rows, lane: Rows) -> tuple[Ints, Rows, Rows]:
-    """Returns rows, groups and lanes by group and lane, else in order."""
-    if not len(rows):
-        return rows.astype(np.int64), group.astype(np.int32), lane.astype(np.int32)
+def _sorted(rows: Ints | None, group: Rows, lane: Rows) -> _Part:
+    """Returns events by group and lane, else in order. rows: None for all of a table."""
+    if not len(lane):
+        none = np.zeros(0, np.int64)
+        return _Part(none, none, none, none)
     wide = int(lane.max()) + 1
-    key = (group.astype(np.int64) + 1) * wide + lane
-    if wide * (int(group.max()) + 2) <= 2**16:
-        key = key.astype(np.uint16)  # a stable sort of short integers takes linear time
+    short = wide * (int(group.max()) + 2) <= 2**16
+    kind = np.uint16 if short else np.int64  # a stable sort of short integers takes linear time
+    key: npt.NDArray[Any] = (group + group.dtype.type(1)).astype(kind)
+    key = key * kind(wide) + lane.astype(kind)
     order = np.argsort(key, kind="stable")
-    return rows[order], group[order].astype(np.int32), lane[order].astype(np.int32)
+    if short:
+        counts = np.bincount(key)
+        there = np.flatnonzero(counts)
+        counts = counts[there]
+    else:
+        there, counts = np.unique(key, return_counts=True)
+    return _Part(order if rows is None else rows[order], there // wide - 1, there % wide, counts)
 
 
 def short_label(label: str) -> str:
