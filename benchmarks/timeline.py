@@ -64,7 +64,7 @@ RECTANGLES = """() => {
     const canvas = document.createElement('canvas');
     Object.assign(canvas, { width: model.width.peek(), height: model.height.peek() });
     const context = canvas.getContext('2d', { alpha: false }), tiles = [];
-    for (const row of model.shown.peek().rows) if (row.lanes) for (let i = 0; i < 9; i++) {
+    for (const row of model.rows.shown.peek().rows) if (row.lanes) for (let i = 0; i < 9; i++) {
         const z = Math.max(0, Math.floor(Math.log2((view.end - view.start) / model.width.peek())));
         const found = model.cache.covering(row.track.track, z, i).tile;
         if (found && found.kind === 'slices') tiles.push([row, found]);

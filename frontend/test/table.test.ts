@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { TableSection } from "../src/api/types";
-import { wordsOf } from "../src/sections/table/card";
+import { wordsOf } from "../src/sections/table/words";
 import { columnsFor, fit, twoLines } from "../src/sections/table/columns";
 import { csvField, csvOf, rowText } from "../src/sections/table/csv";
 import { below, passingKeys, pathTo, shownRows, sortOf, valueCounts, withOpen } from "../src/sections/table/model";

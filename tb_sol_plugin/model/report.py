@@ -207,13 +207,15 @@ class TablePages(msgspec.Struct, frozen=True, omit_defaults=True):
 class OnTimeline(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which columns of a table say when each row was: such a row has a link to that stretch of the timeline.
 
-    column: where the link stands. start, duration: columns, ns. offset_ns: of the start column after the timeline's begin.
+    column: where the link stands. start, duration: columns, ns. offset_ns: of the start column after the timeline's begin. what: what is
+    shown of a row that is more than one stretch (`its longest call`), "" for the row itself.
     """
 
     column: str
     start: str
     duration: str
     offset_ns: int = 0
+    what: str = ""
 
 
 class TableSection(Section, tag="table"):

@@ -4857,7 +4857,7 @@ var MOST$2 = 36;
 /** Letters by which a part grows to the beginning and the end of a word. */
 var WORD = 12;
 /** Letters before a part, at least: a part that begins earlier is on the screen anyway. */
-var LEAST$3 = 6;
+var LEAST$4 = 6;
 /** Letters up to which a part begins where the names around it branch: the tile before the alignment. */
 var USUAL = 30;
 /** Names on each side that are looked at for that. */
@@ -4885,7 +4885,7 @@ function inWords(name, from, to) {
 	let [a, b] = [from, to];
 	for (let n = 0; n < WORD && a > 0 && inWord(name, a - 1); n++) a--;
 	for (let n = 0; n < WORD && b < name.length && inWord(name, b); n++) b++;
-	return [a >= LEAST$3 ? a : from, b];
+	return [a >= LEAST$4 ? a : from, b];
 }
 /**
 * [from, to) of the part of each name in which it differs from those that look like it, in whole words; none for a name that its first
@@ -4902,7 +4902,7 @@ function distinctParts(names, shown = HEAD) {
 		const from = Math.min(...alike.map((p) => p.head), name.length - 1);
 		const to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
 		const [a, b] = inWords(name, branches(pairs, i, shown).find((h) => h < from && to - h <= USUAL) ?? from, to);
-		if (a >= LEAST$3) out.set(name, [a, Math.min(b, a + MOST$2)]);
+		if (a >= LEAST$4) out.set(name, [a, Math.min(b, a + MOST$2)]);
 	});
 	for (let n = 0; n < ROUNDS && apart(sorted, out); n++);
 	return out;
@@ -4938,8 +4938,8 @@ function apart(sorted, out) {
 		for (const name of alike) {
 			const now = out.get(name);
 			const [from, to] = inWords(name, Math.min(head, name.length - 1), Math.max(name.length - tail, head + 1));
-			const wide = Math.max(LEAST$3, Math.min(from, now?.[0] ?? from));
-			const a = to - wide > WIDEST ? Math.max(LEAST$3, from) : wide;
+			const wide = Math.max(LEAST$4, Math.min(from, now?.[0] ?? from));
+			const a = to - wide > WIDEST ? Math.max(LEAST$4, from) : wide;
 			const b = Math.min(name.length, Math.max(to, now?.[1] ?? to), a + WIDEST);
 			if (b > a && (now?.[0] !== a || now?.[1] !== b)) changed = !!out.set(name, [a, b]);
 		}
@@ -8525,19 +8525,4494 @@ function shapeText(text) {
 	const groups = [...(/^\[\s*[[(]/.test(trimmed) || /^\(\s*[[(]/.test(trimmed) ? trimmed.slice(1, -1) : trimmed).matchAll(/[[(]([\d\s,]*)[\])]/g)].map((m) => m[1].split(",").map((d) => d.trim()).filter(Boolean).join("×")).filter(Boolean);
 	return groups.length ? groups.join(" ") : text.replace(/[[\]]/g, "").trim() || "—";
 }
-// src/sections/table/card.tsx
+// src/sections/timeline/place.ts
+var spanText = (s) => `${Math.round(s.start)}-${Math.round(s.end)}`;
+function readSpan(text) {
+	const found = /^(-?\d{1,18})-(-?\d{1,18})$/.exec(text);
+	const [start, end] = found ? [Number(found[1]), Number(found[2])] : [0, 0];
+	return end > start ? {
+		start,
+		end
+	} : null;
+}
+var eventText = (e) => `${e.path}:${Math.round(e.start)}:${Math.round(e.duration)}`;
+function readEvent(text) {
+	const found = /^(.+):(-?\d{1,18}):(\d{1,18})$/s.exec(text);
+	return found ? {
+		path: found[1],
+		start: Number(found[2]),
+		duration: Number(found[3])
+	} : null;
+}
+var areaText = (a) => spanText(a) + (a.paths.length ? `:${joinList([...a.paths])}` : "");
+function readArea(text) {
+	const cut = text.indexOf(":");
+	const span = readSpan(cut < 0 ? text : text.slice(0, cut));
+	return span && {
+		...span,
+		paths: cut < 0 ? [] : splitList(text.slice(cut + 1))
+	};
+}
+var readMarks = (text) => [...new Set(text.split(",").filter((t) => /^\d{1,18}$/.test(t)).map(Number))].sort((a, b) => a - b).slice(0, 50);
+function readArrangement(keys) {
+	const list = (name) => splitList(keys[name] ?? "");
+	const layout = keys["lay"];
+	return {
+		pinned: list("pin"),
+		hidden: list("hide"),
+		toggled: list("open"),
+		find: "",
+		layout: layout === "worker" || layout === "compact" ? layout : ""
+	};
+}
+var belowWorker = (path) => path.slice(path.indexOf("/") + 1);
+/** The track of a path. Where one worker is shown and the path is another worker's, the same row of this one: a selection follows from rank to rank. */
+function trackOf$1(tracks, path) {
+	const exact = tracks.find((t) => t.path === path);
+	if (exact || !path.includes("/") || tracks.filter((t) => t.parent < 0).length !== 1) return exact ?? null;
+	return tracks.find((t) => t.parent >= 0 && belowWorker(t.path) === belowWorker(path)) ?? null;
+}
+/** Adds a path to a list, or takes it out. */
+var toggled = (list, path) => list.includes(path) ? list.filter((p) => p !== path) : [...list, path];
+var THIN = 9;
+var GAP$1 = 5;
+var GROUPS$1 = /* @__PURE__ */ new Set([
+	"worker",
+	"process",
+	"device"
+]);
+var isGroup = (t) => GROUPS$1.has(t.kind);
+/** Lines of a track from which on it is closed at first. */
+var MOST_OPEN_LANES = 60;
+var MOST_WORKERS$1 = 8;
+/** Tracks by parent, in their order. */
+function childrenOf(tracks) {
+	const out = /* @__PURE__ */ new Map();
+	for (const t of tracks) {
+		const list = out.get(t.parent);
+		if (list) list.push(t);
+		else out.set(t.parent, [t]);
+	}
+	return out;
+}
+/** How many workers there are. */
+var workersOf = (tracks) => tracks.filter((t) => t.parent < 0).length;
+/** A track and all it stands in, from itself up. */
+function chainOf(track, tracks) {
+	const out = [];
+	for (let at = track; at; at = at.parent >= 0 ? tracks[at.parent] : null) out.push(at);
+	return out;
+}
+/** Whether a track is open before anyone touched it. More than eight workers open as summaries. */
+function openAtFirst(t, workers) {
+	if (t.kind === "worker") return workers <= MOST_WORKERS$1;
+	return t.open && t.lanes <= MOST_OPEN_LANES;
+}
+var isOpen = (t, workers, toggled) => openAtFirst(t, workers) !== toggled.has(t.path);
+var laneHeight = (t, layout) => layout === "compact" ? THIN : t.kind === "stream" && t.lanes === 1 ? 26 : 19;
+function heightOf(t, open, layout) {
+	if (isGroup(t)) return [
+		26,
+		0,
+		0
+	];
+	if (t.kind === "counter") return [
+		open ? 44 : 22,
+		0,
+		0
+	];
+	if (!open) return [
+		22,
+		Math.min(t.lanes, 1),
+		17
+	];
+	const lane = laneHeight(t, layout);
+	return [
+		t.lanes * lane + GAP$1,
+		t.lanes,
+		lane
+	];
+}
+/** The rows of some tracks. Only the one worker of a recording has no row of its own. */
+function rowsOf(tracks, how) {
+	const children = childrenOf(tracks);
+	const workers = workersOf(tracks);
+	const [pinned, hidden, toggled] = [
+		new Set(how.pinned),
+		new Set(how.hidden),
+		new Set(how.toggled)
+	];
+	const words = how.find.toLowerCase().split(/\s+/).filter(Boolean);
+	const kept = words.length ? matching$1(tracks, words) : null;
+	const out = [];
+	const top = [];
+	const add = (t, level, list, inPin) => {
+		if (!inPin && (hidden.has(t.path) || kept && !kept.has(t.track))) return;
+		const below = children.get(t.track) ?? [];
+		const open = kept && !inPin && isGroup(t) || isOpen(t, workers, toggled);
+		const alone = t.kind === "worker" && workers === 1;
+		if (!alone) {
+			const [height, lanes, lane] = heightOf(t, open, how.layout);
+			list.push({
+				track: t,
+				y: 0,
+				height,
+				lanes,
+				lane,
+				level,
+				open,
+				group: isGroup(t),
+				pinned: pinned.has(t.path)
+			});
+		}
+		if (open || alone) {
+			for (const one of below) if (inPin || !pinned.has(one.path)) add(one, alone ? level : level + 1, list, inPin);
+		}
+	};
+	const roots = how.layout === "worker" ? acrossWorkers(children) : children.get(-1) ?? [];
+	for (const t of tracks) if (pinned.has(t.path) && !above(t, tracks, pinned)) add(t, 0, top, true);
+	for (const t of roots) if (!pinned.has(t.path)) add(t, 0, out, false);
+	return {
+		pinned: top,
+		rows: out,
+		pinnedHeight: place$2(top),
+		height: place$2(out),
+		hidden: tracks.filter((t) => hidden.has(t.path)).length
+	};
+}
+var above = (t, tracks, among) => chainOf(t, tracks).some((one) => one !== t && among.has(one.path));
+/** Devices of all workers under each other, then their processes: one row of each worker beside the others. */
+function acrossWorkers(children) {
+	const roots = children.get(-1) ?? [];
+	const seconds = roots.map((r) => children.get(r.track) ?? []);
+	const most = Math.max(0, ...seconds.map((s) => s.length));
+	const out = [];
+	for (let k = 0; k < most; k++) for (const list of seconds) if (list[k]) out.push(list[k]);
+	return roots.length > 1 ? out : roots;
+}
+function matching$1(tracks, words) {
+	const out = /* @__PURE__ */ new Set();
+	const direct = (t) => words.every((w) => `${t.path} ${t.label} ${t.detail} ${t.kind}`.toLowerCase().includes(w));
+	for (const t of tracks) {
+		const parent = t.parent >= 0 ? tracks[t.parent] : null;
+		if (!direct(t) && !(parent && out.has(parent.track) && direct(parent))) continue;
+		for (let at = t; at && !out.has(at.track); at = at.parent >= 0 ? tracks[at.parent] : null) out.add(at.track);
+	}
+	return out;
+}
+function place$2(rows) {
+	let y = 0;
+	for (const row of rows) {
+		row.y = y;
+		y += row.height;
+	}
+	return y;
+}
+/** Rows between two heights: the first and one past the last. */
+function visible(rows, from, to) {
+	return [lowest(rows, (r) => r.y + r.height > from), lowest(rows, (r) => r.y >= to)];
+}
+function lowest(rows, passes) {
+	let [low, high] = [0, rows.length];
+	while (low < high) {
+		const middle = low + high >> 1;
+		if (passes(rows[middle])) high = middle;
+		else low = middle + 1;
+	}
+	return low;
+}
+/** The lane of a row at a height inside it, -1 where there is none. */
+function laneAt(row, y) {
+	if (!row.lanes) return -1;
+	const lane = Math.floor((y - row.y - GAP$1 / 2) / row.lane);
+	return lane >= 0 && lane < row.lanes ? lane : -1;
+}
+var laneTop = (row, lane) => row.y + Math.floor(GAP$1 / 2) + lane * row.lane;
+/** All tracks below some, with themselves. */
+function withBelow(chosen, tracks) {
+	const wanted = new Set(chosen);
+	for (const t of tracks) if (t.parent >= 0 && wanted.has(t.parent)) wanted.add(t.track);
+	return [...wanted].sort((a, b) => a - b);
+}
+/** Numbers as ranges: 0-3,7. */
+function rangesOf(numbers) {
+	const out = [];
+	for (let k = 0; k < numbers.length; k++) {
+		const from = numbers[k];
+		while (numbers[k + 1] === numbers[k] + 1) k++;
+		out.push(numbers[k] === from ? `${from}` : `${from}-${numbers[k]}`);
+	}
+	return out.join(",");
+}
+var MAGIC = 827608147;
+var padded = (n) => n + 3 & -4;
+/** Values whose lowest bytes stand first, then all second ones, and so on. */
+function planes2(bytes, at, n, out) {
+	for (let k = 0; k < n; k++) out[k] = bytes[at + k] | bytes[at + n + k] << 8;
+}
+function planes4(bytes, at, n, out) {
+	for (let k = 0; k < n; k++) out[k] = bytes[at + k] | bytes[at + n + k] << 8 | bytes[at + 2 * n + k] << 16 | bytes[at + 3 * n + k] << 24;
+}
+/** Reads the tiles of an answer one by one, so that a caller can pause between them. Error for bytes that are no tiles. */
+function* readTiles(buffer) {
+	const view = new DataView(buffer);
+	if (buffer.byteLength < 8 || view.getUint32(0, true) !== MAGIC) throw new Error("The server sent no tiles of a timeline.");
+	const length = view.getUint32(4, true);
+	if (8 + length > buffer.byteLength) throw new Error("The server sent a part of a tile.");
+	const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
+	if (header.v !== 1) throw new Error(`Tiles of version ${header.v}; this page reads version 1. Reload the page.`);
+	const base = 8 + length;
+	for (const block of header.blocks) {
+		const at = {
+			...block,
+			z: header.z,
+			from: base + block.offset
+		};
+		yield block.kind === "slices" ? slices(buffer, at) : block.kind === "counter" ? counter(buffer, at) : summary(buffer, at);
+	}
+}
+function slices(buffer, b) {
+	const { items: n, z, i } = b;
+	const bytes = new Uint8Array(buffer);
+	const wide = b.name_bytes ?? 2;
+	let from = b.from;
+	const column = (size) => {
+		const at = from;
+		from += padded(n * size);
+		if (from > buffer.byteLength) throw new Error("The server sent a part of a tile.");
+		return at;
+	};
+	const delta = new Int32Array(n);
+	const extent = new Uint32Array(n);
+	const event = new Uint32Array(n);
+	const place = wide === 2 ? new Uint16Array(n) : new Uint32Array(n);
+	const count = new Uint16Array(n);
+	planes4(bytes, column(4), n, delta);
+	planes4(bytes, column(4), n, extent);
+	planes4(bytes, column(4), n, event);
+	if (wide === 2) planes2(bytes, column(2), n, place);
+	else planes4(bytes, column(4), n, place);
+	planes2(bytes, column(2), n, count);
+	const busyAt = column(1);
+	const busy = bytes.slice(busyAt, busyAt + n);
+	const [start, end, name] = [
+		new Float64Array(n),
+		new Float64Array(n),
+		new Uint32Array(n)
+	];
+	const unit = 2 ** b.shift;
+	const origin = i * 2 ** (z + 10);
+	const names = b.names ?? [];
+	for (let k = 0, t = 0, e = 0; k < n; k++) {
+		t += delta[k];
+		e = e + event[k] >>> 0;
+		start[k] = origin + t * unit;
+		end[k] = origin + (t + extent[k]) * unit;
+		event[k] = e;
+		name[k] = names[place[k]] ?? 0;
+	}
+	const lanes = b.lanes ?? [];
+	const bounds = new Uint32Array(lanes.length + 1);
+	for (let k = 0; k < lanes.length; k++) bounds[k + 1] = bounds[k] + lanes[k];
+	return {
+		kind: "slices",
+		track: b.track,
+		z,
+		i,
+		bounds,
+		start,
+		end,
+		event,
+		name,
+		count,
+		busy,
+		complete: b.complete,
+		bytes: 27 * n + 4 * bounds.length + 200
+	};
+}
+function counter(buffer, b) {
+	const { items: n, z, i } = b;
+	const view = new DataView(buffer);
+	if (b.from + n * 28 > buffer.byteLength) throw new Error("The server sent a part of a tile.");
+	const [time, low, high, last] = [
+		new Float64Array(n),
+		new Float64Array(n),
+		new Float64Array(n),
+		new Float64Array(n)
+	];
+	const origin = i * 2 ** (z + 10);
+	for (let k = 0; k < n; k++) {
+		time[k] = origin + view.getUint32(b.from + 4 * k, true) * 2 ** b.shift;
+		low[k] = view.getFloat64(b.from + 4 * n + 8 * k, true);
+		high[k] = view.getFloat64(b.from + 12 * n + 8 * k, true);
+		last[k] = view.getFloat64(b.from + 20 * n + 8 * k, true);
+	}
+	return {
+		kind: "counter",
+		track: b.track,
+		z,
+		i,
+		time,
+		low,
+		high,
+		last,
+		before: b.before ?? null,
+		complete: b.complete,
+		bytes: 32 * n + 200
+	};
+}
+function summary(buffer, b) {
+	const bytes = new Uint8Array(buffer);
+	const step = padded(b.items);
+	const part = (k) => bytes.slice(b.from + k * step, b.from + k * step + b.items);
+	return {
+		kind: "summary",
+		track: b.track,
+		z: b.z,
+		i: b.i,
+		category: part(0),
+		busy: part(1),
+		depth: part(2),
+		complete: b.complete,
+		bytes: 3 * b.items + 200
+	};
+}
+/** How far past the recording's ends the view may go, as a part of its own length. */
+var BEYOND = .02;
+var lengthOf = (s) => s.end - s.start;
+/** A stretch moved and cut so that it stays on the recording, with a little room at its ends. */
+function inside(view, all) {
+	const room = Math.max(lengthOf(all), 1);
+	const length = Math.min(Math.max(lengthOf(view), 20), room * 1.04);
+	const beyond = Math.min(length, room) * BEYOND;
+	const middle = (view.start + view.end) / 2;
+	const start = Math.min(Math.max(middle - length / 2, all.start - beyond), all.end + beyond - length);
+	return {
+		start,
+		end: start + length
+	};
+}
+/** Shorter by `factor` below 1, longer above; the time at `at` stays where it is. */
+function zoomed(view, factor, at, all) {
+	const length = Math.min(Math.max(lengthOf(view) * factor, 20), lengthOf(all) * 1.04);
+	const scale = length / lengthOf(view);
+	const start = at - (at - view.start) * scale;
+	return inside({
+		start,
+		end: start + length
+	}, all);
+}
+var moved = (view, by, all) => inside({
+	start: view.start + by,
+	end: view.end + by
+}, all);
+/** A stretch with room around it; one without length gets a little. */
+function around(part, all, room = .08) {
+	const length = Math.max(lengthOf(part), 20);
+	return inside({
+		start: part.start - length * room,
+		end: part.start + length * (1 + room)
+	}, all);
+}
+/** Level of tiles whose buckets are half a CSS pixel to one. */
+var levelOf = (view, width) => Math.max(0, Math.floor(Math.log2(lengthOf(view) / Math.max(width, 1))));
+/** Level at which one tile holds the whole recording. */
+function topOf(span) {
+	let z = 0;
+	while (2 ** (z + 10) < span + 1) z++;
+	return z;
+}
+/** First and last tile of a level that a stretch touches, within the recording. */
+function tilesOf(view, z, span) {
+	const width = 2 ** (z + 10);
+	const last = Math.max(0, Math.floor(span / width));
+	const clamp = (i) => Math.min(Math.max(i, 0), last);
+	return [clamp(Math.floor(view.start / width)), clamp(Math.ceil(view.end / width) - 1)];
+}
+var STEPS = [
+	1,
+	2,
+	5
+];
+var UNITS$1 = [
+	[1e9, "s"],
+	[1e6, "ms"],
+	[1e3, "µs"],
+	[1, "ns"]
+];
+/** Ticks at round times, at least `apart` px from each other; the first of a unit names it. Times count from `zero`. */
+function ticksOf(view, width, zero = 0, apart = 84) {
+	const least = lengthOf(view) / Math.max(width, 1) * apart;
+	let step = 1;
+	for (let power = 0; power < 20 && step < least; power++) for (const s of STEPS) if ((step = s * 10 ** power) >= least) break;
+	const first = Math.ceil((view.start - zero) / step);
+	const last = Math.floor((view.end - zero) / step);
+	const [factor, unit] = UNITS$1.find(([f]) => step >= f) ?? UNITS$1.at(-1);
+	const out = [];
+	for (let k = first; k <= last && out.length < 60; k++) {
+		const value = k * step / factor;
+		out.push({
+			time: zero + k * step,
+			text: `${group(value)}${out.length ? "" : `\u202f${unit}`}`
+		});
+	}
+	return out;
+}
+function group(value) {
+	const text = String(Math.abs(Math.round(value * 1e6) / 1e6)).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
+	return (value < 0 ? "−" : "") + text;
+}
+/** Where a time stands, in px. */
+var xOf = (time, view, width) => (time - view.start) / lengthOf(view) * width;
+var timeOf = (x, view, width) => view.start + x / Math.max(width, 1) * lengthOf(view);
+/** The zoom history: places to go back and forward to. */
+var Places = class {
+	back = [];
+	ahead = [];
+	leave(view) {
+		const last = this.back.at(-1);
+		if (!last || last.start !== view.start || last.end !== view.end) this.back.push(view);
+		if (this.back.length > 100) this.back.shift();
+		this.ahead = [];
+	}
+	step(direction, now) {
+		const [from, to] = direction < 0 ? [this.back, this.ahead] : [this.ahead, this.back];
+		const found = from.pop();
+		if (!found) return null;
+		to.push(now);
+		return found;
+	}
+};
+// src/sections/timeline/area.tsx
+var answer = y$1({
+	key: "",
+	report: null,
+	error: ""
+});
+var SETTLES$2 = 120;
+/** What the report of an area is requested with; null where no row of the area belongs to the recording of the page. */
+function queryOf$1(model, worker) {
+	const area = model.area.value;
+	const tracks = model.tracks.value;
+	const root = tracks.find((t) => t.worker === worker && t.parent < 0)?.track ?? 0;
+	const offset = model.shape.value?.alignment[worker]?.offset_ns ?? 0;
+	const mine = withBelow(model.tracksOf(area), tracks).filter((t) => tracks[t].worker === worker).map((t) => t - root);
+	if (area.paths.length && !mine.length) return null;
+	return {
+		start_ns: String(Math.round(area.start - offset)),
+		end_ns: String(Math.round(area.end - offset)),
+		...area.paths.length && { tracks: rangesOf(mine) }
+	};
+}
+function AreaReport({ model, where, device, cards }) {
+	const area = model.area.value;
+	const shape = model.shape.value;
+	const worker = Math.max(0, shape?.alignment.findIndex((a) => !where?.worker || a.worker === where.worker) ?? 0);
+	const query = area && shape ? queryOf$1(model, worker) : null;
+	const key = query ? JSON.stringify([
+		where,
+		query,
+		device
+	]) : "";
+	A$1(() => {
+		if (!key || !query) return;
+		const stop = new AbortController();
+		const asked = {
+			...query,
+			...device && { device_limits: device }
+		};
+		const timer = window.setTimeout(() => {
+			getReport("timeline_selection", where, asked, stop.signal).then((value) => {
+				if (value.available) noteRequest(value, {
+					name: "timeline_selection",
+					where,
+					query: asked
+				});
+				answer.value = {
+					key,
+					report: value.available ? value : null,
+					error: value.available ? "" : value.because
+				};
+			}, (e) => {
+				if (!stop.signal.aborted) answer.value = {
+					key,
+					report: null,
+					error: e instanceof Error ? e.message : String(e)
+				};
+			});
+		}, SETTLES$2);
+		return () => {
+			window.clearTimeout(timer);
+			stop.abort();
+		};
+	}, [key]);
+	if (!area || !shape) return null;
+	const { report, error } = answer.value;
+	const waiting = answer.value.key !== key;
+	return /* @__PURE__ */ a("div", {
+		class: `tl-area ${waiting ? "waiting" : ""}`,
+		"aria-busy": waiting,
+		children: [/* @__PURE__ */ a("div", {
+			class: "tl-area-head",
+			children: [
+				/* @__PURE__ */ a("h2", { children: ["Selection ", /* @__PURE__ */ a("span", {
+					class: "subtitle",
+					children: [
+						human(area.start, "ns"),
+						" to ",
+						human(area.end, "ns"),
+						", ",
+						area.paths.length ? area.paths.length === 1 ? area.paths[0] : `${area.paths.length} rows` : "all rows"
+					]
+				})] }),
+				report?.headline && /* @__PURE__ */ a("p", {
+					class: "tl-area-line",
+					children: /* @__PURE__ */ a(Text, { text: report.headline })
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					"data-tip": "Zoom to it (F)",
+					onClick: () => model.show({
+						start: area.start - lengthOf(area) * .05,
+						end: area.end + lengthOf(area) * .05
+					}, true),
+					children: "Zoom to it"
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "ghost",
+					"aria-label": "Clear the selection",
+					"data-tip": "Clear (Esc)",
+					onClick: () => model.choose(null),
+					children: /* @__PURE__ */ a(Icon, { name: "close" })
+				})
+			]
+		}), query === null ? /* @__PURE__ */ a("p", {
+			class: "prose",
+			children: "The rows of this area belong to another worker: choose it above."
+		}) : error && !waiting ? /* @__PURE__ */ a("p", {
+			class: "prose",
+			children: error
+		}) : report ? cards(report) : /* @__PURE__ */ a("p", {
+			class: "quiet",
+			children: "Adding up…"
+		})]
+	});
+}
+// src/sections/timeline/detail.tsx
+var LONG$1 = 8;
+/** Of a link out of the event, into it, and out of what lies inside of it. */
+var WORDS$2 = {
+	launch: [
+		"launches",
+		"launched by",
+		"inside, launches"
+	],
+	backward: [
+		"backward pass:",
+		"forward pass:",
+		"inside, backward pass:"
+	]
+};
+var Row = ({ label, value, unit, mark }) => /* @__PURE__ */ a("div", {
+	class: "fact",
+	children: [/* @__PURE__ */ a("dt", { children: label }), /* @__PURE__ */ a("dd", {
+		class: "value",
+		children: [mark === "estimated" ? "≈ " : "", typeof value === "number" ? human(value, unit ?? "") : value]
+	})]
+});
+function Detail({ model }) {
+	const found = model.detail.value;
+	if (!found || !model.paneOpen.value) return null;
+	const track = model.tracks.value[found.track];
+	const parent = found.parents[0];
+	return /* @__PURE__ */ a("section", {
+		class: "card tl-detail-card",
+		"aria-label": `Selected event ${found.name}`,
+		"data-event": found.event,
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "card-head",
+				children: [/* @__PURE__ */ a("div", {
+					class: "card-title",
+					children: [/* @__PURE__ */ a("h2", {
+						class: "code",
+						children: found.name
+					}), /* @__PURE__ */ a("span", {
+						class: "subtitle",
+						children: track?.path
+					})]
+				}), /* @__PURE__ */ a("div", {
+					class: "card-tools",
+					children: [
+						/* @__PURE__ */ a(Copy, {
+							class: "text-button",
+							what: "the name",
+							text: () => found.name,
+							children: "Copy name"
+						}),
+						/* @__PURE__ */ a("button", {
+							type: "button",
+							class: "text-button",
+							"data-tip": "Zoom to it (F)",
+							onClick: () => model.fit(),
+							children: "Zoom to it"
+						}),
+						/* @__PURE__ */ a("button", {
+							type: "button",
+							class: "ghost",
+							"aria-label": "Close details",
+							"data-tip": "Close (Esc)",
+							onClick: () => model.select(null),
+							children: /* @__PURE__ */ a(Icon, { name: "close" })
+						})
+					]
+				})]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "tl-columns",
+				children: [
+					/* @__PURE__ */ a("dl", {
+						class: "facts",
+						children: [
+							/* @__PURE__ */ a(Row, {
+								label: "Start",
+								value: found.start_ns,
+								unit: "ns"
+							}),
+							/* @__PURE__ */ a(Row, {
+								label: "Duration",
+								value: found.duration_ns,
+								unit: "ns"
+							}),
+							found.self_ns !== found.duration_ns && /* @__PURE__ */ a(Row, {
+								label: "Self",
+								value: found.self_ns,
+								unit: "ns"
+							}),
+							parent && parent.duration_ns > 0 && /* @__PURE__ */ a(Row, {
+								label: "Share of parent",
+								value: found.duration_ns / parent.duration_ns,
+								unit: "ratio"
+							}),
+							found.fields.map((f) => /* @__PURE__ */ a(Row, {
+								label: f.label,
+								value: f.value,
+								unit: f.unit,
+								mark: f.mark
+							}))
+						]
+					}),
+					/* @__PURE__ */ a(Around, {
+						model,
+						d: found
+					}),
+					/* @__PURE__ */ a(Arguments, { d: found }, `${found.track}/${found.event}`)
+				]
+			}),
+			found.links.length > 0 && /* @__PURE__ */ a("div", {
+				class: "tl-links",
+				children: found.links.map((link) => /* @__PURE__ */ a(ViewLink, {
+					view: linkView(link),
+					class: "link",
+					children: /* @__PURE__ */ a(Text, { text: link.label || "Open" })
+				}))
+			})
+		]
+	});
+}
+function Around({ model, d }) {
+	const [all, setAll] = d$2(false);
+	const inner = all ? d.parents : d.parents.slice(0, LONG$1);
+	return /* @__PURE__ */ a("div", {
+		class: "tl-around",
+		children: [
+			d.parents.length > 0 && /* @__PURE__ */ a("div", { children: [
+				/* @__PURE__ */ a("h3", { children: "Inside of" }),
+				d.parents.length > LONG$1 && /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "link",
+					onClick: () => setAll(!all),
+					children: all ? "Only the innermost" : `${d.parents.length - LONG$1} more around these`
+				}),
+				/* @__PURE__ */ a("ol", {
+					class: "tl-chain",
+					children: [...inner].reverse().map((p) => /* @__PURE__ */ a("li", { children: [
+						/* @__PURE__ */ a("button", {
+							type: "button",
+							class: "link code",
+							onClick: () => model.go(p),
+							children: p.name
+						}),
+						" ",
+						/* @__PURE__ */ a("span", {
+							class: "quiet",
+							children: human(p.duration_ns, "ns")
+						})
+					] }))
+				})
+			] }),
+			d.children.count > 0 && /* @__PURE__ */ a("div", { children: [
+				/* @__PURE__ */ a("h3", { children: ["Directly inside ", /* @__PURE__ */ a("span", {
+					class: "count",
+					children: human(d.children.count, "count")
+				})] }),
+				/* @__PURE__ */ a("ul", {
+					class: "tl-list",
+					children: d.children.names.slice(0, LONG$1).map((c) => /* @__PURE__ */ a("li", { children: [
+						/* @__PURE__ */ a("span", {
+							class: "code",
+							children: c.name
+						}),
+						" ",
+						/* @__PURE__ */ a("span", {
+							class: "quiet",
+							children: [c.count > 1 ? `${c.count}× ` : "", human(c.total_ns, "ns")]
+						})
+					] }))
+				}),
+				d.children.names.length > LONG$1 && /* @__PURE__ */ a("p", {
+					class: "quiet",
+					children: [
+						"and ",
+						d.children.names.length - LONG$1,
+						" more names"
+					]
+				})
+			] }),
+			d.flow_count > 0 && /* @__PURE__ */ a(Flows, {
+				model,
+				d
+			})
+		]
+	});
+}
+function Flows({ model, d }) {
+	const out = (f) => f.source.event === d.event && f.source.track === d.track;
+	const into = (f) => f.target.event === d.event && f.target.track === d.track;
+	const text = (f) => (WORDS$2[f.kind] ?? [
+		f.kind,
+		f.kind,
+		f.kind
+	])[out(f) ? 0 : into(f) ? 1 : 2];
+	const end = (f) => into(f) ? f.source : f.target;
+	return /* @__PURE__ */ a("div", { children: [
+		/* @__PURE__ */ a("h3", { children: ["Links ", /* @__PURE__ */ a("span", {
+			class: "count",
+			children: human(d.flow_count, "count")
+		})] }),
+		/* @__PURE__ */ a("ul", {
+			class: "tl-list",
+			children: d.flows.slice(0, LONG$1).map((f) => /* @__PURE__ */ a("li", { children: [
+				/* @__PURE__ */ a("span", {
+					class: "quiet",
+					children: text(f)
+				}),
+				" ",
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "link code",
+					onClick: () => model.go({
+						track: end(f).track,
+						start_ns: end(f).start_ns,
+						duration_ns: end(f).end_ns - end(f).start_ns
+					}),
+					children: end(f).name
+				}),
+				" ",
+				/* @__PURE__ */ a("span", {
+					class: "quiet",
+					children: [
+						into(f) ? "before" : "after",
+						" ",
+						human(Math.abs(f.latency_ns), "ns")
+					]
+				})
+			] }))
+		}),
+		d.flow_count > LONG$1 && /* @__PURE__ */ a("p", {
+			class: "quiet",
+			children: [
+				"and ",
+				human(d.flow_count - Math.min(LONG$1, d.flows.length), "count"),
+				" more, of shorter latency"
+			]
+		})
+	] });
+}
+function Arguments({ d }) {
+	const [all, setAll] = d$2(false);
+	const entries = Object.entries(d.arguments);
+	if (!entries.length) return null;
+	return /* @__PURE__ */ a("div", { children: [
+		/* @__PURE__ */ a("h3", { children: "Arguments" }),
+		/* @__PURE__ */ a("dl", {
+			class: "facts tl-arguments",
+			children: (all ? entries : entries.slice(0, LONG$1)).map(([k, v]) => /* @__PURE__ */ a("div", {
+				class: "fact",
+				children: [/* @__PURE__ */ a("dt", { children: k }), /* @__PURE__ */ a("dd", {
+					class: "code",
+					children: v
+				})]
+			}))
+		}),
+		entries.length > LONG$1 && /* @__PURE__ */ a("button", {
+			type: "button",
+			class: "link",
+			onClick: () => setAll(!all),
+			children: all ? "Fewer" : `All ${entries.length}`
+		})
+	] });
+}
+// src/sections/timeline/events.tsx
+var PAGE = 200;
+var SETTLES$1 = 200;
+function EventTable({ model, why }) {
+	const tracks = model.tracks.value.filter((t) => t.lanes > 0);
+	const [chosen, choose] = d$2(null);
+	const selected = model.detail.value?.track;
+	const track = tracks.find((t) => t.track === (chosen ?? selected)) ?? tracks.find((t) => t.kind === "stream") ?? tracks[0];
+	const window = model.window.value;
+	const [offset, setOffset] = d$2(0);
+	const [page, setPage] = d$2(null);
+	const [error, setError] = d$2("");
+	const [from, to] = [Math.max(0, Math.floor(window.start)), Math.ceil(window.end)];
+	const key = JSON.stringify([
+		track?.track,
+		from,
+		to,
+		offset
+	]);
+	A$1(() => {
+		if (!track) return;
+		const stop = new AbortController();
+		const timer = globalThis.setTimeout(() => {
+			getEvents(model.at, {
+				track: track.track,
+				start_ns: from,
+				end_ns: Math.max(to, from),
+				cursor: offset ? String(offset) : "",
+				limit: PAGE
+			}, stop.signal).then((value) => {
+				setPage({
+					of: key,
+					value
+				});
+				setError("");
+			}, (e) => {
+				if (!stop.signal.aborted) setError(e instanceof Error ? e.message : String(e));
+			});
+		}, SETTLES$1);
+		return () => {
+			globalThis.clearTimeout(timer);
+			stop.abort();
+		};
+	}, [key]);
+	if (!track) return /* @__PURE__ */ a("p", {
+		class: "prose pad",
+		children: "No row of this timeline has events."
+	});
+	const total = page?.value.total ?? 0;
+	return /* @__PURE__ */ a("div", {
+		class: "tl-table",
+		"aria-busy": page?.of !== key,
+		children: [
+			why && /* @__PURE__ */ a(Notice, { notice: {
+				level: "info",
+				text: why
+			} }),
+			error && /* @__PURE__ */ a(Notice, { notice: {
+				level: "error",
+				text: `The events could not be read: ${error}`
+			} }),
+			/* @__PURE__ */ a("div", {
+				class: "tl-table-head",
+				children: [
+					/* @__PURE__ */ a("label", {
+						class: "field",
+						children: ["Row ", /* @__PURE__ */ a("select", {
+							value: String(track.track),
+							onChange: (e) => {
+								choose(Number(e.currentTarget.value));
+								setOffset(0);
+							},
+							children: tracks.map((t) => /* @__PURE__ */ a("option", {
+								value: String(t.track),
+								children: t.path
+							}))
+						})]
+					}),
+					/* @__PURE__ */ a("span", {
+						class: "quiet",
+						children: total ? `${human(Math.min(offset + 1, total), "count")} to ${human(Math.min(offset + PAGE, total), "count")} of ${human(total, "count")} in view` : page ? "no event in view" : "reading…"
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "button",
+						disabled: offset === 0,
+						onClick: () => setOffset(Math.max(0, offset - PAGE)),
+						children: "Previous"
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "button",
+						disabled: offset + PAGE >= total,
+						onClick: () => setOffset(offset + PAGE),
+						children: "Next"
+					})
+				]
+			}),
+			/* @__PURE__ */ a(Rows, {
+				model,
+				page: page?.value ?? null,
+				track
+			})
+		]
+	});
+}
+/** Duration of rows in one unit, so that the points line up. */
+function Rows({ model, page, track }) {
+	const most = Math.max(1, ...page?.events.map((e) => e.duration_ns) ?? [1]);
+	const at = model.selected.value;
+	return /* @__PURE__ */ a("div", {
+		class: "tl-table-scroll",
+		tabIndex: 0,
+		role: "region",
+		"aria-label": `Events of ${track.path}`,
+		children: /* @__PURE__ */ a("table", {
+			class: "table",
+			children: [/* @__PURE__ */ a("thead", { children: /* @__PURE__ */ a("tr", { children: [
+				/* @__PURE__ */ a("th", {
+					scope: "col",
+					class: "num",
+					"aria-sort": "ascending",
+					children: "Start"
+				}),
+				/* @__PURE__ */ a("th", {
+					scope: "col",
+					class: "num",
+					children: "Duration"
+				}),
+				/* @__PURE__ */ a("th", {
+					scope: "col",
+					children: "Name"
+				}),
+				/* @__PURE__ */ a("th", {
+					scope: "col",
+					class: "num",
+					children: "Depth"
+				})
+			] }) }), /* @__PURE__ */ a("tbody", { children: page?.events.map((e) => {
+				const on = at?.path === track.path && at.start === e.start_ns && at.duration === e.duration_ns;
+				const parts = humanParts(e.duration_ns, "ns");
+				return /* @__PURE__ */ a("tr", {
+					class: on ? "selected" : "",
+					"aria-selected": on,
+					onClick: () => model.go(e),
+					children: [
+						/* @__PURE__ */ a("td", {
+							class: "num",
+							children: human(e.start_ns, "ns")
+						}),
+						/* @__PURE__ */ a("td", {
+							class: "num",
+							children: [
+								/* @__PURE__ */ a("span", {
+									class: "tl-mini",
+									style: { width: `${Math.max(1, e.duration_ns / most * 60)}px` }
+								}),
+								parts.text,
+								" ",
+								/* @__PURE__ */ a("span", {
+									class: "quiet",
+									children: parts.unit
+								})
+							]
+						}),
+						/* @__PURE__ */ a("td", { children: /* @__PURE__ */ a("button", {
+							type: "button",
+							class: "link code",
+							style: { paddingLeft: `${(e.depth ?? 0) * 10}px` },
+							children: e.name
+						}) }),
+						/* @__PURE__ */ a("td", {
+							class: "num",
+							children: e.lane
+						})
+					]
+				});
+			}) })]
+		})
+	});
+}
+// src/sections/timeline/perfetto.ts
+var PERFETTO = "https://ui.perfetto.dev";
+var EVERY = 100;
+var LONGEST$1 = 3e4;
+/** Sends `PING` until `PONG` comes from that tab and origin, then the trace, then the window in seconds. */
+function handOver(tab, trace, origin = PERFETTO, { every = EVERY, longest = LONGEST$1 } = {}) {
+	return new Promise((done) => {
+		const began = performance.now();
+		const end = (outcome) => {
+			window.clearInterval(timer);
+			window.removeEventListener("message", heard);
+			done(outcome);
+		};
+		const heard = (event) => {
+			if (event.origin !== origin || event.source !== tab || event.data !== "PONG") return;
+			tab.postMessage({ perfetto: {
+				buffer: trace.buffer,
+				title: trace.title,
+				fileName: trace.fileName,
+				localOnly: true,
+				keepApiOpen: true
+			} }, origin);
+			if (trace.view) tab.postMessage({ perfetto: {
+				timeStart: trace.view.start / 1e9,
+				timeEnd: trace.view.end / 1e9,
+				viewPercentage: .9
+			} }, origin);
+			end("taken");
+		};
+		window.addEventListener("message", heard);
+		const timer = window.setInterval(() => {
+			if (tab.closed) return end("closed");
+			if (performance.now() - began > longest) return end("silent");
+			tab.postMessage("PING", origin);
+		}, every);
+	});
+}
+// src/sections/timeline/handover.tsx
+/** Events from which on a part is proposed instead of everything: about 200 MB of text. */
+var MANY = 1e6;
+function queryOf(model, part, split) {
+	const [now, area] = [model.window.value, model.area.value];
+	const span = part === "view" ? now : part === "area" ? area : null;
+	const tracks = part === "area" && area?.paths.length ? rangesOf(withBelow(model.tracksOf(area), model.tracks.value)) : "";
+	return {
+		span,
+		query: {
+			...span && {
+				start_ns: String(Math.floor(span.start)),
+				end_ns: String(Math.ceil(span.end))
+			},
+			...tracks && { tracks },
+			...split && { split_overlaps: "1" }
+		}
+	};
+}
+var TEXT = {
+	reading: "The trace is being written…",
+	waiting: "Waiting for Perfetto to answer…",
+	taken: "Perfetto has the trace.",
+	silent: "Perfetto did not answer within 30 seconds: it may not be reachable from here. Save the trace and open it there.",
+	closed: "The tab was closed before Perfetto answered.",
+	blocked: "The browser blocked the new tab. The trace is ready: open it now."
+};
+function TraceFile({ model }) {
+	const several = (model.shape.value?.alignment.length ?? 1) > 1;
+	return /* @__PURE__ */ a(Popover, {
+		button: "Trace file",
+		class: "button",
+		label: "Save as a trace file, or open in Perfetto",
+		tip: "Save the view, the selection or everything as a trace file; open it in Perfetto",
+		align: "right",
+		disabled: !model.shape.value || several,
+		children: () => /* @__PURE__ */ a(Card$1, { model })
+	});
+}
+function Card$1({ model }) {
+	const large = (model.shape.value?.events ?? 0) > MANY;
+	const area = model.area.value;
+	const [part, setPart] = d$2(area ? "area" : large ? "view" : "all");
+	const [state, setState] = d$2("");
+	const [ready, setReady] = d$2(null);
+	const { query, span } = queryOf(model, part, false);
+	const name = `${model.at.workers[0] || "timeline"}.pt.trace.json.gz`;
+	const send = async (tab, buffer) => {
+		if (!tab) {
+			setReady(buffer);
+			return setState("blocked");
+		}
+		setState("waiting");
+		setState(await handOver(tab, {
+			buffer,
+			title: `${model.at.run} ${model.at.workers[0] ?? ""}`.trim(),
+			fileName: name,
+			view: span
+		}));
+	};
+	const open = () => {
+		const tab = window.open(PERFETTO);
+		if (ready) return void send(tab, ready);
+		setState("reading");
+		getTimelineFile(model.at, {
+			...queryOf(model, part, true).query,
+			fp: model.shape.peek().fingerprint
+		}).then((buffer) => send(tab, buffer), (error) => setState(error instanceof Error ? error.message : String(error)));
+	};
+	return /* @__PURE__ */ a("div", {
+		class: "tl-menu tl-file",
+		children: [
+			/* @__PURE__ */ a(Switch, {
+				label: "What to write",
+				value: part,
+				choices: [
+					{
+						value: "view",
+						text: "View"
+					},
+					...area ? [{
+						value: "area",
+						text: "Selection"
+					}] : [],
+					{
+						value: "all",
+						text: "Everything"
+					}
+				],
+				onPick: (value) => {
+					setPart(value);
+					setReady(null);
+					setState("");
+				}
+			}),
+			/* @__PURE__ */ a("p", {
+				class: "quiet",
+				children: [span ? `${human(span.end - span.start, "ns")} of ${human(model.all.value.end, "ns")}` : `all ${human(model.shape.value?.events ?? 0, "count")} events`, part === "all" && large ? ": more than Perfetto may open; the view is a smaller part." : ""]
+			}),
+			/* @__PURE__ */ a("button", {
+				type: "button",
+				class: "button",
+				onClick: () => downloadFrom(timelineAddress("export", model.at, query), name),
+				children: "Save as a trace file"
+			}),
+			/* @__PURE__ */ a("button", {
+				type: "button",
+				class: "button",
+				onClick: open,
+				children: ready ? "Open it now" : "Open in Perfetto"
+			}),
+			/* @__PURE__ */ a("p", {
+				class: "quiet",
+				role: "status",
+				children: TEXT[state] ?? (state || "Perfetto is an outside page, loaded from ui.perfetto.dev. The trace is given to its tab and stays in this browser.")
+			})
+		]
+	});
+}
+// src/sections/timeline/hover.tsx
+var BESIDE = 14;
+function HoverCard({ model }) {
+	const item = model.hover.value;
+	const card = T$1(null);
+	F$1(() => {
+		const el = card.current;
+		const plot = el?.closest(".tl")?.querySelector(".tl-canvas")?.getBoundingClientRect();
+		if (!el || !plot || !item) return;
+		const { width, height } = el.getBoundingClientRect();
+		const [x, y] = [plot.left + item.x, plot.top + item.y];
+		el.style.left = `${x + BESIDE + width > window.innerWidth - 8 ? Math.max(8, x - BESIDE - width) : x + BESIDE}px`;
+		el.style.top = `${y + BESIDE + height > window.innerHeight - 8 ? Math.max(8, y - BESIDE - height) : y + BESIDE}px`;
+	});
+	if (!item) return null;
+	const known = model.hovered.value;
+	const detail = known && known.event === item.event && known.track === item.track.track && item.count === 1 ? known : null;
+	const parent = detail?.parents[0];
+	const rows = item.count > 1 ? [
+		["Events", `${item.count === 65535 ? "≥ " : ""}${human(item.count, "count")}, merged below one pixel`],
+		["From", human(item.start, "ns")],
+		["Length", human(item.end - item.start, "ns")],
+		["Busy", human(item.busy, "ratio")]
+	] : [
+		["Duration", detail ? human(detail.duration_ns, "ns") : human(item.end - item.start, "ns")],
+		["Start", human(detail?.start_ns ?? item.start, "ns")],
+		...detail && detail.self_ns !== detail.duration_ns ? [["Self", human(detail.self_ns, "ns")]] : [],
+		...parent?.duration_ns ? [["Of its parent", human(detail.duration_ns / parent.duration_ns, "ratio")]] : [],
+		...(detail?.fields ?? []).filter((f) => [
+			"Limit",
+			"Limit of the operator call",
+			"Speed of light",
+			"Speed of light of the call",
+			"From its launch",
+			"Bandwidth",
+			"Operator"
+		].includes(f.label)).map((f) => [f.label, `${f.mark === "estimated" ? "≈ " : ""}${typeof f.value === "number" ? human(f.value, f.unit) : f.value}`])
+	];
+	return /* @__PURE__ */ a("div", {
+		class: "tl-hover",
+		ref: card,
+		role: "tooltip",
+		children: [
+			/* @__PURE__ */ a("strong", {
+				class: "code",
+				children: item.count > 1 ? `longest: ${model.names.value.at(item.name)}` : model.names.value.at(item.name)
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "quiet",
+				children: item.track.label
+			}),
+			/* @__PURE__ */ a("dl", { children: rows.map(([k, v]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k }), /* @__PURE__ */ a("dd", { children: v })] })) }),
+			item.count > 1 && /* @__PURE__ */ a("span", {
+				class: "quiet",
+				children: "Click: zoom until they stand apart"
+			})
+		]
+	});
+}
+// src/sections/timeline/keys.ts
+/** What each key does, for the card of keys. */
+var KEYS$1 = [
+	["W S", "zoom in and out at the pointer"],
+	["A D", "pan; with Shift a page"],
+	["F", "zoom to the selection; again: fill the view"],
+	["0", "everything"],
+	["Alt+← →", "back and forward in the places you zoomed to"],
+	["Enter", "select what is under the pointer; in the search, the next hit"],
+	["R", "the selected event as an area"],
+	["Ctrl+A", "the view as an area"],
+	[". ,", "next and previous event of the lane"],
+	["↑ ↓", "parent and first child"],
+	["] [", "follow a link out, in"],
+	["M", "mark the time under the pointer; Shift+M: next mark"],
+	["/", "search; N, Shift+N: next and previous hit"],
+	["T", "find a row"],
+	["P H E", "pin, hide, open the row of the selection; Shift+E: all rows"],
+	["Q", "details"],
+	["L", "events as a table"],
+	["Esc", "leave the search, the selection, the area"],
+	["?", "this card"]
+];
+/** The track that a key of rows is about: of the pointer, else of the selection. */
+function trackOf(model) {
+	const focused = document.activeElement instanceof HTMLElement ? document.activeElement.closest("[data-track]")?.dataset["track"] : void 0;
+	const at = focused !== void 0 ? Number(focused) : model.hover.peek()?.track.track ?? model.detail.peek()?.track;
+	return at === void 0 ? null : model.tracks.peek()[at] ?? null;
+}
+/** Whether a key was one of the timeline's. */
+function onKey(event, model, to) {
+	if (typing(event.target)) return false;
+	const { code, key } = event;
+	if (event.altKey) {
+		if (key === "ArrowLeft") return model.history(-1), true;
+		if (key === "ArrowRight") return model.history(1), true;
+		return false;
+	}
+	if (event.ctrlKey || event.metaKey) {
+		if (code !== "KeyA") return false;
+		const now = model.window.peek();
+		model.choose({
+			start: Math.max(0, Math.round(now.start)),
+			end: Math.round(now.end),
+			paths: []
+		});
+		return true;
+	}
+	const page = event.shiftKey ? .9 : .15;
+	const letter = code.startsWith("Key") ? code.slice(3) : "";
+	if ("WASD".includes(letter) && letter) {
+		if (letter === "W") model.zoom(.7);
+		else if (letter === "S") model.zoom(1 / .7);
+		else model.pan(letter === "A" ? -page : page);
+		return true;
+	}
+	switch (key) {
+		case "+":
+		case "=": return model.zoom(.7), true;
+		case "-": return model.zoom(1 / .7), true;
+		case "ArrowLeft": return model.pan(-page), true;
+		case "ArrowRight": return model.pan(page), true;
+		case "ArrowUp": return model.detail.peek() ? (model.parent(), true) : false;
+		case "ArrowDown": return model.detail.peek() ? (model.child(), true) : false;
+		case "0": return model.everything(), true;
+		case ".": return model.beside(1), true;
+		case ",": return model.beside(-1), true;
+		case "]": return model.flow(1), true;
+		case "[": return model.flow(-1), true;
+		case "/": return to.search(), true;
+		case "?": return to.help(), true;
+		case "Enter": {
+			const item = model.hover.peek();
+			if (!item) return false;
+			model.pick(item);
+			return true;
+		}
+		case "Escape": return escape(model);
+	}
+	switch (letter) {
+		case "F": return model.fit(), true;
+		case "M": return event.shiftKey ? model.nextMark() : model.mark(model.pointer ?? model.selection()?.start ?? middle(model)), true;
+		case "N": return model.finder.step(event.shiftKey ? -1 : 1), true;
+		case "T": return to.findTrack(), true;
+		case "Q": return model.paneOpen.value = !model.paneOpen.peek(), true;
+		case "L": return to.table(), true;
+		case "R": {
+			const event = model.selected.peek();
+			if (event) model.choose({
+				start: event.start,
+				end: event.start + Math.max(event.duration, 1),
+				paths: [event.path]
+			});
+			return true;
+		}
+	}
+	const track = trackOf(model);
+	if (letter === "E" && event.shiftKey) return model.rows.expandAll(), true;
+	if (letter === "E") return track && model.rows.toggle(track), true;
+	if (letter === "P") return track && model.rows.pin(track), true;
+	if (letter === "H") return track && model.rows.hide(track), true;
+	return false;
+}
+var middle = (model) => (model.window.peek().start + model.window.peek().end) / 2;
+function escape(model) {
+	if (model.compared.peek().length) model.compared.value = [];
+	else if (model.finder.state.peek().text) model.finder.find("", "quiet");
+	else if (model.selected.peek()) model.select(null);
+	else if (model.area.peek()) model.choose(null);
+	else return false;
+	return true;
+}
+// src/sections/timeline/arrange.ts
+var NOTHING = {
+	pinned: [],
+	hidden: [],
+	toggled: [],
+	find: "",
+	layout: ""
+};
+/** Streams that stay in sight in a small timeline. */
+var MOST_PINNED = 2;
+var RowsModel = class {
+	tracks;
+	write;
+	arrangement = y$1(NOTHING);
+	shown = O(() => rowsOf(this.tracks.value, this.arrangement.value));
+	/** write: into the address, where there is one. */
+	constructor(tracks, write) {
+		this.tracks = tracks;
+		this.write = write;
+	}
+	change(part) {
+		const next = {
+			...this.arrangement.peek(),
+			...part
+		};
+		this.arrangement.value = next;
+		this.write({
+			pin: joinList(next.pinned),
+			hide: joinList(next.hidden),
+			open: joinList(next.toggled),
+			lay: next.layout
+		}, "quiet");
+	}
+	/** What the address says; what was typed to filter the rows stays. */
+	read(next) {
+		this.arrangement.value = {
+			...next,
+			find: this.arrangement.peek().find
+		};
+	}
+	/** Of a small timeline: these rows alone and what leads to them; without any, all but counters, the fullest streams always in sight. */
+	only(paths) {
+		const tracks = this.tracks.peek();
+		const keep = /* @__PURE__ */ new Set();
+		for (const path of paths) {
+			const found = trackOf$1(tracks, path);
+			if (found) for (const t of chainOf(found, tracks)) keep.add(t.track);
+		}
+		if (!keep.size) {
+			const streams = tracks.filter((t) => t.kind === "stream").sort((a, b) => b.events - a.events).slice(0, MOST_PINNED).sort((a, b) => a.track - b.track);
+			this.arrangement.value = {
+				...NOTHING,
+				pinned: streams.map((t) => t.path),
+				hidden: tracks.filter((t) => t.kind === "counter").map((t) => t.path)
+			};
+			return;
+		}
+		const workers = workersOf(tracks);
+		const opened = tracks.filter((t) => keep.has(t.track) && !openAtFirst(t, workers)).map((t) => t.path);
+		this.arrangement.value = {
+			...NOTHING,
+			hidden: tracks.filter((t) => !keep.has(t.track)).map((t) => t.path),
+			toggled: opened
+		};
+	}
+	toggle(track) {
+		this.change({ toggled: toggled(this.arrangement.peek().toggled, track.path) });
+	}
+	pin(track) {
+		this.change({ pinned: toggled(this.arrangement.peek().pinned, track.path) });
+	}
+	unpin() {
+		this.change({ pinned: [] });
+	}
+	hide(track) {
+		this.change({ hidden: toggled(this.arrangement.peek().hidden, track.path) });
+	}
+	showHidden() {
+		this.change({ hidden: [] });
+	}
+	/** Opens all rows; where all are open, as they were at first. */
+	expandAll() {
+		const tracks = this.tracks.peek();
+		const workers = workersOf(tracks);
+		const closed = tracks.filter((t) => !openAtFirst(t, workers)).map((t) => t.path);
+		const now = this.arrangement.peek().toggled;
+		this.change({ toggled: closed.length && closed.every((p) => now.includes(p)) ? [] : closed });
+	}
+	layout(layout) {
+		this.change({ layout });
+	}
+	filter(text) {
+		this.arrangement.value = {
+			...this.arrangement.peek(),
+			find: text
+		};
+	}
+	/** Opens and unhides what a track is in. */
+	reveal(track) {
+		const tracks = this.tracks.peek();
+		const how = this.arrangement.peek();
+		const workers = workersOf(tracks);
+		const chain = chainOf(track, tracks);
+		const closed = chain.filter((t) => openAtFirst(t, workers) === how.toggled.includes(t.path));
+		const hidden = chain.some((t) => how.hidden.includes(t.path));
+		if (!closed.length && !hidden) return;
+		let next = how.toggled;
+		for (const t of closed) next = toggled(next, t.path);
+		this.change({
+			toggled: next,
+			hidden: how.hidden.filter((p) => !chain.some((t) => t.path === p))
+		});
+	}
+	rowOf(track) {
+		const { pinned, rows } = this.shown.peek();
+		return pinned.find((r) => r.track.track === track) ?? rows.find((r) => r.track.track === track) ?? null;
+	}
+	/** Workers, processes and devices that hold events. */
+	groups() {
+		return this.tracks.peek().filter((t) => isGroup(t) && t.events > 0);
+	}
+};
+// src/sections/timeline/cache.ts
+var MOST_BYTES = 64 * 2 ** 20;
+var key = (track, z, i) => `${track}/${z}/${i}`;
+var TileCache = class {
+	top;
+	most;
+	tiles = /* @__PURE__ */ new Map();
+	pinned = /* @__PURE__ */ new Map();
+	bytes = 0;
+	pinnedBytes = 0;
+	/** top: level at which one tile holds the whole recording; tiles of it stay. */
+	constructor(top, most = MOST_BYTES) {
+		this.top = top;
+		this.most = most;
+	}
+	get size() {
+		return this.tiles.size + this.pinned.size;
+	}
+	put(tile) {
+		const at = key(tile.track, tile.z, tile.i);
+		if (tile.z >= this.top) {
+			this.pinnedBytes += tile.bytes - (this.pinned.get(at)?.bytes ?? 0);
+			this.pinned.set(at, tile);
+			return;
+		}
+		this.bytes += tile.bytes - (this.tiles.get(at)?.bytes ?? 0);
+		this.tiles.delete(at);
+		this.tiles.set(at, tile);
+		for (const [old, one] of this.tiles) {
+			if (this.bytes + this.pinnedBytes <= this.most) break;
+			this.tiles.delete(old);
+			this.bytes -= one.bytes;
+		}
+	}
+	/** A tile, now the one used last; null when it is not here. */
+	get(track, z, i) {
+		const at = key(track, z, i);
+		if (z >= this.top) return this.pinned.get(at) ?? null;
+		const found = this.tiles.get(at);
+		if (!found) return null;
+		this.tiles.delete(at);
+		this.tiles.set(at, found);
+		return found;
+	}
+	has(track, z, i) {
+		return this.pinned.has(key(track, z, i)) || this.tiles.has(key(track, z, i));
+	}
+	covering(track, z, i) {
+		const own = this.get(track, z, i);
+		if (own) return {
+			tile: own,
+			finer: [],
+			sharp: true
+		};
+		let coarse = null;
+		for (let level = z + 1, at = Math.floor(i / 2); level <= this.top; level++, at = Math.floor(at / 2)) {
+			const found = this.get(track, level, at);
+			if (found?.complete) return {
+				tile: found,
+				finer: [],
+				sharp: true
+			};
+			coarse ??= found;
+		}
+		const finer = [];
+		if (!coarse || coarse.z > z + 1) for (let down = 1; down <= 2 && z - down >= 0 && !finer.length; down++) {
+			const many = 2 ** down;
+			for (let k = 0; k < many; k++) {
+				const found = this.get(track, z - down, i * many + k);
+				if (found) finer.push(found);
+			}
+		}
+		return {
+			tile: coarse,
+			finer,
+			sharp: false
+		};
+	}
+	clear() {
+		this.tiles.clear();
+		this.pinned.clear();
+		this.bytes = this.pinnedBytes = 0;
+	}
+};
+// src/sections/timeline/names.ts
+var NameTable = class {
+	text;
+	categories;
+	constructor(names) {
+		this.text = names.names;
+		this.categories = Uint8Array.from(names.categories);
+	}
+	at(id) {
+		return this.text[id] ?? "…";
+	}
+};
+var NO_NAMES = new NameTable({
+	names: [],
+	categories: []
+});
+/** Names above which only plain text is looked for, and not here. */
+var MOST_SEARCHED = 2e5;
+var categoryOf = (categories, name) => categories[name] ?? 0;
+/** `/…/` is a regular expression, anything else plain text; letters of both cases are the same. */
+function patternOf(text) {
+	const found = /^\/(.+)\/$/s.exec(text);
+	if (!found) {
+		const plain = text.toLowerCase();
+		return {
+			test: (name) => name.toLowerCase().includes(plain),
+			plain: true,
+			wrong: ""
+		};
+	}
+	try {
+		const expression = new RegExp(found[1], "i");
+		return {
+			test: (name) => expression.test(name),
+			plain: false,
+			wrong: ""
+		};
+	} catch {
+		return {
+			test: () => false,
+			plain: false,
+			wrong: `${text} is no regular expression`
+		};
+	}
+}
+/** Ids of the names that match. */
+function matching(names, pattern) {
+	const out = [];
+	names.text.forEach((name, id) => {
+		if (pattern.test(name)) out.push(id);
+	});
+	return out;
+}
+// src/sections/timeline/find.ts
+var NO_SEARCH = {
+	text: "",
+	wrong: "",
+	found: null,
+	hits: null
+};
+var Finder = class {
+	of;
+	state = y$1(NO_SEARCH);
+	asked = new AbortController();
+	/** start of the hit that was gone to */
+	last = null;
+	constructor(of) {
+		this.of = of;
+	}
+	stop() {
+		this.asked.abort();
+	}
+	async find(text, how = "replace") {
+		this.asked.abort();
+		const stop = (this.asked = new AbortController()).signal;
+		this.of.write({ q: text }, how);
+		this.last = null;
+		if (!text) {
+			this.state.value = NO_SEARCH;
+			return;
+		}
+		const names = this.of.names();
+		const pattern = patternOf(text);
+		const few = names.text.length <= MOST_SEARCHED;
+		const ids = few ? matching(names, pattern) : [];
+		const wrong = pattern.wrong || (!pattern.plain && (!few || ids.length > 2e3) ? `${few ? "more than 2,000 names match" : "too many names for a regular expression"}: search for plain text` : "");
+		this.state.value = {
+			text,
+			wrong,
+			found: few && names.text.length ? new Set(ids) : null,
+			hits: null
+		};
+		if (wrong || few && names.text.length && !ids.length) {
+			this.state.value = {
+				...this.state.peek(),
+				hits: wrong ? null : {
+					total: 0,
+					tracks: [],
+					histogram: [],
+					hits: []
+				}
+			};
+			return;
+		}
+		const hits = await this.hits({}, stop);
+		if (hits && !stop.aborted) this.state.value = {
+			...this.state.peek(),
+			hits
+		};
+	}
+	/** Searches again once the names have come. */
+	again() {
+		if (this.state.peek().text) this.find(this.state.peek().text, "quiet");
+	}
+	async hits(query, stop) {
+		const { text, found } = this.state.peek();
+		try {
+			return await getHits(this.of.places(), {
+				...patternOf(text).plain ? { text } : { names: [...found ?? []].join(",") },
+				limit: 1,
+				...query
+			}, stop);
+		} catch (error) {
+			if (stop.aborted) return null;
+			this.state.value = {
+				...this.state.peek(),
+				wrong: error instanceof ApiError ? error.message : "the search failed"
+			};
+			return null;
+		}
+	}
+	/** Selects the next hit after the selection, else from the begin of the view. */
+	async step(direction) {
+		const { text, wrong } = this.state.peek();
+		if (!text || wrong) return;
+		const { after: start, selected } = this.of.from();
+		const after = this.last ?? start;
+		const query = {
+			direction: direction > 0 ? "next" : "previous",
+			after_ns: Math.round(direction > 0 ? after + (this.last === null && !selected ? 0 : 1) : after)
+		};
+		let found = await this.hits(query, this.asked.signal);
+		if (found && !found.hits.length) found = await this.hits({
+			...query,
+			after_ns: direction > 0 ? 0 : Math.round(this.of.end()) + 1
+		}, this.asked.signal);
+		const hit = found?.hits[0];
+		if (!hit) return;
+		this.last = hit.start_ns;
+		this.of.go(hit);
+	}
+};
+var MOST_TRACKS = 24;
+var MOST_TILES = 8;
+/** ms of decoding until the page may do something else. */
+var SLICE = 4;
+var keyOf = (track, z, i) => `${track}/${z}/${i}`;
+/** Requests of at most 24 tracks and eight tiles each that bring what is missing, in order of rank. */
+function plan(wanted, missing) {
+	const out = [];
+	for (const one of [...wanted].sort((a, b) => a.rank - b.rank)) for (let from = one.from; from <= one.to; from += MOST_TILES) {
+		const to = Math.min(one.to, from + MOST_TILES - 1);
+		const lacking = one.tracks.filter((t) => {
+			for (let i = from; i <= to; i++) if (missing(t, one.z, i)) return true;
+			return false;
+		});
+		for (let k = 0; k < lacking.length; k += MOST_TRACKS) out.push({
+			...one,
+			from,
+			to,
+			tracks: lacking.slice(k, k + MOST_TRACKS)
+		});
+	}
+	return out;
+}
+var Loader = class {
+	source;
+	flights = /* @__PURE__ */ new Set();
+	queue = [];
+	/** tiles that the server could not make: not asked for again */
+	broken = /* @__PURE__ */ new Set();
+	stopped = false;
+	constructor(source) {
+		this.source = source;
+	}
+	get busy() {
+		return this.flights.size > 0 || this.queue.length > 0;
+	}
+	/** Replaces what is wanted. */
+	want(wanted) {
+		if (this.stopped) return;
+		const levels = new Set(wanted.map((w) => w.z));
+		for (const flight of this.flights) if (!levels.has(flight.z)) flight.stop.abort();
+		const flying = (key) => [...this.flights].some((f) => !f.stop.signal.aborted && f.keys.has(key));
+		this.queue = plan(wanted, (t, z, i) => !this.source.has(t, z, i) && !flying(keyOf(t, z, i)) && !this.broken.has(keyOf(t, z, i)));
+		this.next();
+	}
+	stop() {
+		this.stopped = true;
+		this.queue = [];
+		for (const flight of this.flights) flight.stop.abort();
+	}
+	next() {
+		while (this.flights.size < 4 && this.queue.length) this.send(this.queue.shift());
+	}
+	async send({ z, from, to, tracks }) {
+		const keys = /* @__PURE__ */ new Set();
+		for (let i = from; i <= to; i++) for (const t of tracks) keys.add(keyOf(t, z, i));
+		const flight = {
+			z,
+			from,
+			to,
+			keys,
+			stop: new AbortController()
+		};
+		this.flights.add(flight);
+		try {
+			const buffer = await this.source.get(z, from, to, tracks, flight.stop.signal);
+			let began = performance.now();
+			for (const tile of readTiles(buffer)) {
+				this.source.arrived(tile);
+				if (performance.now() - began > SLICE) {
+					await new Promise((done) => setTimeout(done, 0));
+					began = performance.now();
+				}
+			}
+		} catch (error) {
+			if (!flight.stop.signal.aborted) {
+				for (const key of keys) this.broken.add(key);
+				this.source.failed(error);
+			}
+		} finally {
+			this.flights.delete(flight);
+			if (!this.stopped) {
+				this.source.settled();
+				this.next();
+			}
+		}
+	}
+	/** Tiles that failed may be asked for again. */
+	forgive() {
+		this.broken.clear();
+	}
+};
+// src/sections/timeline/model.ts
+var RETRY = 300;
+/** px of the canvas that an event is given when it is looked at from afar. */
+var LOOK = .25;
+var TimelineModel = class {
+	section;
+	at;
+	embedded;
+	shape = y$1(null);
+	error = y$1(null);
+	names = y$1(NO_NAMES);
+	window = y$1({
+		start: 0,
+		end: 1
+	});
+	hover = y$1(null);
+	detail = y$1(null);
+	/** all of the event under the pointer, a moment later */
+	hovered = y$1(null);
+	selected = y$1(null);
+	area = y$1(null);
+	marks = y$1([]);
+	/** events chosen with Ctrl, the last two of them: the gap between */
+	compared = y$1([]);
+	/** a notice under the tools: what a link asked for and is not here */
+	notice = y$1("");
+	waiting = y$1(false);
+	tally = y$1({
+		items: 0,
+		events: 0,
+		more: false
+	});
+	letters = y$1(false);
+	paneOpen = y$1(true);
+	scroll = y$1(0);
+	/** px of the plot */
+	width = y$1(1e3);
+	height = y$1(400);
+	/** grows with every tile that arrives */
+	drawn = y$1(0);
+	tracks = O(() => this.shape.value?.tracks ?? []);
+	all = O(() => ({
+		start: 0,
+		end: Math.max(this.shape.value?.span_ns ?? 1, 1)
+	}));
+	/** of the first worker: what stands in the head */
+	steps = O(() => this.shape.value?.steps.filter((s) => s.worker === 0) ?? []);
+	phases = O(() => this.shape.value?.phases.filter((p) => p.worker === 0) ?? []);
+	/** last moment of each worker */
+	ends = O(() => {
+		const out = [];
+		for (const t of this.tracks.value) out[t.worker] = Math.max(out[t.worker] ?? 0, t.last_ns);
+		return out;
+	});
+	rows = new RowsModel(this.tracks, (part, how) => this.write(part, how));
+	finder = new Finder({
+		places: () => this.at,
+		names: () => this.names.peek(),
+		from: () => {
+			const event = this.selected.peek();
+			return {
+				after: event?.start ?? this.window.peek().start,
+				selected: !!event
+			};
+		},
+		end: () => this.all.peek().end,
+		go: (event) => this.go(event),
+		write: (part, how) => this.write(part, how)
+	});
+	cache = new TileCache(0);
+	loader = null;
+	places = new Places();
+	undo = [];
+	ask = new AbortController();
+	askEvent = new AbortController();
+	askHover = new AbortController();
+	wrote = "";
+	/** embedded: a small one inside another page, which leaves the address alone. */
+	constructor(section, at, embedded) {
+		this.section = section;
+		this.at = at;
+		this.embedded = embedded;
+	}
+	start() {
+		this.load();
+		if (this.embedded) return;
+		this.undo.push(x$1(() => {
+			const keys = view.value.timeline;
+			const text = JSON.stringify(keys);
+			if (text === this.wrote || !this.shape.value) return;
+			this.wrote = text;
+			f$1(() => this.read(keys));
+		}));
+	}
+	stop() {
+		this.ask.abort();
+		this.askEvent.abort();
+		this.finder.stop();
+		this.askHover.abort();
+		this.loader?.stop();
+		for (const end of this.undo) end();
+	}
+	async load() {
+		this.ask.abort();
+		const stop = (this.ask = new AbortController()).signal;
+		try {
+			const shape = await this.untilRead(() => getTimeline(this.at, stop), stop);
+			if (stop.aborted || !shape) return;
+			this.loader?.stop();
+			this.cache = new TileCache(topOf(shape.span_ns));
+			this.loader = new Loader({
+				get: (z, from, to, tracks, signal) => getTiles(this.at, {
+					z,
+					i: from === to ? String(from) : `${from}-${to}`,
+					tracks: tracks.join(","),
+					fp: shape.fingerprint
+				}, signal),
+				has: (track, z, i) => this.cache.covering(track, z, i).sharp,
+				arrived: (tile) => this.cache.put(tile),
+				settled: () => {
+					this.drawn.value++;
+				},
+				failed: (error) => this.failed(error)
+			});
+			r(() => {
+				this.error.value = null;
+				this.shape.value = shape;
+				const keys = this.embedded ? {} : view.peek().timeline;
+				this.wrote = JSON.stringify(keys);
+				this.read(keys);
+			});
+			getTimelineNames(this.at, shape.fingerprint, stop).then((names) => {
+				this.names.value = new NameTable(names);
+				this.finder.again();
+			}, (error) => this.failed(error));
+		} catch (error) {
+			if (!stop.aborted) this.failed(error);
+		}
+	}
+	async untilRead(get, stop) {
+		for (;;) try {
+			return await get();
+		} catch (error) {
+			if (stop.aborted) return null;
+			if (!(error instanceof ApiError) || !error.loading) throw error;
+			await new Promise((done) => window.setTimeout(done, RETRY));
+		}
+	}
+	failed(error) {
+		if (error instanceof ApiError && error.status === 409) return void this.load();
+		if (error instanceof ApiError && error.loading) {
+			window.setTimeout(() => {
+				this.loader?.forgive();
+				this.drawn.value++;
+			}, RETRY);
+			return;
+		}
+		this.error.value = error instanceof ApiError ? error : new ApiError({
+			code: "error",
+			message: String(error instanceof Error ? error.message : error)
+		}, 0);
+	}
+	again() {
+		this.error.value = null;
+		this.loader?.forgive();
+		if (this.shape.peek()) this.drawn.value++;
+		else this.load();
+	}
+	/** Other workers, or another window to open with. */
+	update(section, at) {
+		const elsewhere = JSON.stringify(at) !== JSON.stringify(this.at);
+		const other = section.start_ns !== this.section.start_ns || section.end_ns !== this.section.end_ns;
+		this.section = section;
+		this.at = at;
+		if (elsewhere) this.load();
+		else if (other && this.shape.peek()) {
+			this.leave();
+			this.window.value = this.opening();
+			if (!this.embedded) this.write({ t: "" }, "quiet");
+		}
+	}
+	want(wanted) {
+		this.loader?.want(wanted);
+		this.waiting.value = this.loader?.busy ?? false;
+	}
+	/** The window of the section: of its step, else where nearly all events are. */
+	opening() {
+		const { start_ns: start, end_ns: end } = this.section;
+		const all = this.all.peek();
+		if (typeof start === "number" && typeof end === "number" && end > start) return around({
+			start,
+			end
+		}, all, this.embedded ? .04 : .01);
+		const [low, high] = this.shape.peek()?.focus ?? [0, all.end];
+		return high > low ? inside({
+			start: low,
+			end: high
+		}, all) : all;
+	}
+	read(keys) {
+		r(() => {
+			const all = this.all.peek();
+			const lost = [];
+			if (this.embedded) this.rows.only(this.section.tracks ?? []);
+			else this.rows.read(readArrangement(keys));
+			const window = readSpan(keys["t"] ?? "");
+			this.window.value = window ? inside(window, all) : this.opening();
+			if (window && (window.start >= all.end || window.end <= 0)) lost.push(`the window ${spanText(window)} ns`);
+			this.marks.value = readMarks(keys["mk"] ?? "");
+			const area = readArea(keys["area"] ?? "");
+			this.area.value = area;
+			const gone = area?.paths.filter((p) => !trackOf$1(this.tracks.peek(), p)) ?? [];
+			if (gone.length) lost.push(`the row ${gone[0]}`);
+			const event = readEvent(keys["ev"] ?? "");
+			if (event && !trackOf$1(this.tracks.peek(), event.path)) lost.push(`the row ${event.path}`);
+			else this.fetchEvent(event, !window);
+			this.scroll.value = Number(keys["y"]) || 0;
+			if ((keys["q"] ?? "") !== this.finder.state.peek().text) this.finder.find(keys["q"] ?? "", "quiet");
+			this.notice.value = lost.length ? `Not found here: ${lost.join(", ")}. What is shown is the nearest there is.` : "";
+		});
+	}
+	/** Writes keys of the address: changes of the view after a rest, selections as a new place. */
+	write(part, how) {
+		if (this.embedded) return;
+		const next = {
+			...view.peek().timeline,
+			...part
+		};
+		this.wrote = JSON.stringify(next);
+		changeTimeline(part, how);
+		this.wrote = JSON.stringify(view.peek().timeline);
+	}
+	/** Shows another stretch of time; `place`: Alt + left comes back from it. */
+	show(next, place = false) {
+		const now = this.window.peek();
+		if (place) this.leave();
+		const to = inside(next, this.all.peek());
+		if (to.start === now.start && to.end === now.end) return;
+		this.window.value = to;
+		this.write({ t: spanText(to) }, "replace");
+	}
+	leave() {
+		this.places.leave(this.window.peek());
+	}
+	history(direction) {
+		const found = this.places.step(direction, this.window.peek());
+		if (found) this.show(found);
+	}
+	zoom(factor, at) {
+		const now = this.window.peek();
+		this.show(zoomed(now, factor, at ?? this.pointer ?? (now.start + now.end) / 2, this.all.peek()));
+	}
+	pan(part) {
+		this.show(moved(this.window.peek(), part * lengthOf(this.window.peek()), this.all.peek()));
+	}
+	everything() {
+		this.show(this.all.peek(), true);
+	}
+	/** Zooms to the selection; where it fills the view already, to the window that was opened with. */
+	fit() {
+		const part = this.selection();
+		if (!part) return this.show(this.opening(), true);
+		const to = around(part, this.all.peek());
+		const now = this.window.peek();
+		const same = Math.abs(now.start - to.start) + Math.abs(now.end - to.end) < lengthOf(to) * .01;
+		this.show(same ? inside(part, this.all.peek()) : to, true);
+	}
+	/** The area, else the event that is selected. */
+	selection() {
+		const [area, event] = [this.area.peek(), this.selected.peek()];
+		return area ?? (event && {
+			start: event.start,
+			end: event.start + event.duration
+		});
+	}
+	/** time under the pointer */
+	pointer = null;
+	get highlight() {
+		return this.section.highlight ?? [];
+	}
+	/** Notes how far the rows are scrolled. */
+	scrolled(top) {
+		this.scroll.value = Math.round(top);
+		this.write({ y: top >= 1 ? String(Math.round(top)) : "" }, "replace");
+	}
+	/** Brings a stretch into view without losing the place: moved if it is big enough to see, else zoomed to. */
+	look(part) {
+		const now = this.window.peek();
+		const seen = part.start >= now.start && part.end <= now.end;
+		const px = lengthOf(part) / lengthOf(now) * this.width.peek();
+		if (seen && px >= 2) return;
+		if (px >= 2 && lengthOf(part) < lengthOf(now)) {
+			const start = part.start - (lengthOf(now) - lengthOf(part)) / 2;
+			this.show({
+				start,
+				end: start + lengthOf(now)
+			}, true);
+		} else this.show(around(part, this.all.peek(), .5 / LOOK - .5), true);
+	}
+	trackAt(path) {
+		return trackOf$1(this.tracks.peek(), path);
+	}
+	/** known: all of that event, where it is here already. */
+	select(event, how = "push", known) {
+		this.compared.value = [];
+		this.write({ ev: event ? eventText(event) : "" }, how);
+		this.fetchEvent(event, false, known);
+	}
+	async fetchEvent(event, look, known) {
+		this.askEvent.abort();
+		const stop = (this.askEvent = new AbortController()).signal;
+		this.selected.value = event;
+		const track = event && this.trackAt(event.path);
+		if (!event || !track) {
+			this.detail.value = null;
+			return;
+		}
+		if (look) this.look({
+			start: event.start,
+			end: event.start + event.duration
+		});
+		this.rows.reveal(track);
+		try {
+			const found = known ?? await getEvent(this.at, {
+				track: track.track,
+				start_ns: event.start,
+				duration_ns: event.duration
+			}, stop);
+			if (stop.aborted) return;
+			r(() => {
+				this.detail.value = found;
+				if (!found.exact) {
+					this.notice.value = "Not found here: the event of this link. Selected is the nearest one of its row.";
+					this.selected.value = {
+						...event,
+						start: found.start_ns,
+						duration: found.duration_ns
+					};
+					this.look({
+						start: found.start_ns,
+						end: found.start_ns + found.duration_ns
+					});
+				}
+			});
+		} catch (error) {
+			if (!stop.aborted) this.failed(error);
+		}
+	}
+	/** Selects what an item shows; one of several events is zoomed to until they stand apart. */
+	async pick(item) {
+		if (item.count > 1) {
+			const now = this.window.peek();
+			const span = {
+				start: item.start,
+				end: item.end
+			};
+			if (lengthOf(span) > 40 && lengthOf(span) < lengthOf(now)) return this.show(around(span, this.all.peek(), .5), true);
+		}
+		const stop = (this.askEvent = new AbortController()).signal;
+		try {
+			const found = await getEvent(this.at, {
+				track: item.track.track,
+				event: item.event
+			}, stop);
+			this.select({
+				path: item.track.path,
+				start: found.start_ns,
+				duration: found.duration_ns
+			}, "push", found);
+		} catch (error) {
+			if (!stop.aborted) this.failed(error);
+		}
+	}
+	/** Requests what is known of the event under the pointer, if it is still there. */
+	async hoverDetail(item) {
+		if (this.hover.peek()?.event !== item.event || this.hover.peek()?.track !== item.track) return;
+		this.askHover.abort();
+		const stop = (this.askHover = new AbortController()).signal;
+		try {
+			const found = await getEvent(this.at, {
+				track: item.track.track,
+				event: item.event
+			}, stop);
+			if (!stop.aborted) this.hovered.value = found;
+		} catch (error) {
+			if (!stop.aborted && !(error instanceof ApiError)) throw error;
+		}
+	}
+	/** Adds an event to those compared; the gap between the last two is shown. */
+	async compare(item) {
+		try {
+			const found = await getEvent(this.at, {
+				track: item.track.track,
+				event: item.event
+			});
+			const one = {
+				path: item.track.path,
+				start: found.start_ns,
+				duration: found.duration_ns
+			};
+			const before = this.compared.peek().length ? this.compared.peek() : this.selected.peek() ? [this.selected.peek()] : [];
+			this.compared.value = [...before, one].slice(-2);
+		} catch (error) {
+			this.failed(error);
+		}
+	}
+	choose(area, how = "push") {
+		this.area.value = area;
+		this.write({ area: area ? areaText(area) : "" }, how);
+	}
+	/** The next event of the lane, or the one before. */
+	async beside(direction) {
+		const now = this.detail.peek();
+		if (!now) return;
+		const end = now.start_ns + now.duration_ns;
+		const lane = {
+			track: now.track,
+			lane: now.lane
+		};
+		try {
+			if (direction > 0) {
+				const { events } = await getEvents(this.at, {
+					...lane,
+					start_ns: end,
+					end_ns: this.all.peek().end + 1,
+					limit: 3
+				});
+				this.go(events.find((e) => e.event !== now.event && e.start_ns >= now.start_ns));
+			} else {
+				const { total } = await getEvents(this.at, {
+					...lane,
+					start_ns: 0,
+					end_ns: Math.max(now.start_ns, 0),
+					limit: 1
+				});
+				if (!total) return;
+				const { events } = await getEvents(this.at, {
+					...lane,
+					start_ns: 0,
+					end_ns: now.start_ns,
+					cursor: String(total - 1),
+					limit: 1
+				});
+				this.go(events[0]);
+			}
+		} catch (error) {
+			this.failed(error);
+		}
+	}
+	parent() {
+		this.go(this.detail.peek()?.parents[0]);
+	}
+	async child() {
+		const now = this.detail.peek();
+		if (!now?.children.count) return;
+		try {
+			const { events } = await getEvents(this.at, {
+				track: now.track,
+				lane: now.lane + 1,
+				start_ns: now.start_ns,
+				end_ns: now.start_ns + Math.max(now.duration_ns, 1),
+				limit: 1
+			});
+			this.go(events[0]);
+		} catch (error) {
+			this.failed(error);
+		}
+	}
+	/** Follows the first link out of the event, or into it. */
+	flow(direction) {
+		const now = this.detail.peek();
+		const found = now?.flows.find((f) => direction > 0 ? f.source.event === now.event && f.source.track === now.track : f.target.event === now.event && f.target.track === now.track);
+		const to = found && (direction > 0 ? found.target : found.source);
+		if (to) this.go({
+			track: to.track,
+			start_ns: to.start_ns,
+			duration_ns: to.end_ns - to.start_ns
+		});
+	}
+	go(to) {
+		const track = to && this.tracks.peek()[to.track];
+		if (!to || !track) return;
+		this.select({
+			path: track.path,
+			start: to.start_ns,
+			duration: to.duration_ns
+		});
+		this.look({
+			start: to.start_ns,
+			end: to.start_ns + to.duration_ns
+		});
+	}
+	/** Marks a time, or takes its mark away. */
+	mark(time) {
+		const at = Math.round(time);
+		const near = lengthOf(this.window.peek()) / Math.max(this.width.peek(), 1) * 4;
+		const old = this.marks.peek().find((m) => Math.abs(m - at) <= near);
+		this.marks.value = old === void 0 ? [...this.marks.peek(), at].sort((a, b) => a - b) : this.marks.peek().filter((m) => m !== old);
+		this.write({ mk: this.marks.peek().join(",") }, "quiet");
+	}
+	nextMark() {
+		const marks = this.marks.peek();
+		if (!marks.length) return;
+		const now = this.window.peek();
+		const middle = (now.start + now.end) / 2;
+		const next = marks.find((m) => m > middle + lengthOf(now) * .001) ?? marks[0];
+		this.show({
+			start: next - lengthOf(now) / 2,
+			end: next + lengthOf(now) / 2
+		});
+	}
+	/** Numbers of the rows that an area names; none for all. */
+	tracksOf(area) {
+		return area.paths.flatMap((p) => this.trackAt(p)?.track ?? []);
+	}
+};
+// src/sections/timeline/colors.ts
+/** R, G, B of `#rrggbb`. */
+function channels(hex) {
+	const n = Number.parseInt(hex.slice(1), 16);
+	return [
+		n >> 16 & 255,
+		n >> 8 & 255,
+		n & 255
+	];
+}
+/** A pixel in memory as canvases hold it on little-endian machines: alpha, blue, green, red. */
+var pixel = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+function mix(a, b, share) {
+	const at = (k) => Math.round(a[k] * (1 - share) + b[k] * share);
+	return [
+		at(0),
+		at(1),
+		at(2)
+	];
+}
+/** A merged item is never paler than this. */
+var PALEST = .35;
+var LEVELS = 16;
+/** fills: color of each category; background: of the rows. dark: whether words on a fill can be light. */
+function paintOf$1(fills, background, dark) {
+	const ground = channels(background);
+	const pixels = new Uint32Array(fills.length * LEVELS);
+	const [bright, faded, edge] = [
+		new Uint32Array(fills.length),
+		new Uint32Array(fills.length),
+		new Uint32Array(fills.length)
+	];
+	fills.forEach((hex, c) => {
+		const fill = channels(hex);
+		for (let level = 0; level < LEVELS; level++) pixels[c * LEVELS + level] = pixel(mix(ground, fill, PALEST + .65 * (level / 15)));
+		bright[c] = pixel(mix(fill, dark ? [
+			255,
+			255,
+			255
+		] : [
+			0,
+			0,
+			0
+		], .28));
+		faded[c] = pixel(mix(ground, fill, .22));
+		edge[c] = pixel(mix(fill, ground, .45));
+	});
+	return {
+		fills,
+		inks: fills.map(inkOn),
+		pixels,
+		bright,
+		faded,
+		edge,
+		background: pixel(ground)
+	};
+}
+var shadeOf = (paint, category, busy) => paint.pixels[category * LEVELS + (busy >> 4)];
+/** Relative luminance of a color (WCAG 2). */
+function luminance(hex) {
+	const [r, g, b] = channels(hex).map((v) => v / 255 <= .03928 ? v / 255 / 12.92 : ((v / 255 + .055) / 1.055) ** 2.4);
+	return .2126 * r + .7152 * g + .0722 * b;
+}
+var contrast = (a, b) => {
+	const [x, y] = [luminance(a), luminance(b)];
+	return (Math.max(x, y) + .05) / (Math.min(x, y) + .05);
+};
+var INKS = ["#000000", "#FFFFFF"];
+/** The ink that reads best on a fill. */
+var inkOn = (fill) => contrast(fill, INKS[0]) >= contrast(fill, INKS[1]) ? INKS[0] : INKS[1];
+// src/sections/timeline/raster.ts
+var PLAIN = {
+	same: -1,
+	found: null
+};
+/** Pixels from which on an item has a lighter one at its right end. */
+var EDGED = 4;
+/** First item of a lane that ends after a time. Items of a lane are in order and do not overlap. */
+function firstAfter(tile, lane, time) {
+	let [low, high] = [tile.bounds[lane], tile.bounds[lane + 1]];
+	while (low < high) {
+		const middle = low + high >> 1;
+		if (tile.end[middle] > time) high = middle;
+		else low = middle + 1;
+	}
+	return low;
+}
+/**
+* Draws the items of one lane into one row of a raster, between `from` and `to` (ns) only. categories: place of each name's category.
+* Returns how many items were drawn.
+*/
+function drawLane(raster, row, tile, lane, view, from, to, categories, paint, how) {
+	if (lane >= tile.bounds.length - 1) return 0;
+	const { width, pixels } = raster;
+	const scale = width / lengthOf(view);
+	const base = row * width;
+	const [low, high] = [Math.max(0, Math.floor((from - view.start) * scale)), Math.min(width, Math.ceil((to - view.start) * scale))];
+	let drawn = 0;
+	const last = tile.bounds[lane + 1];
+	for (let k = firstAfter(tile, lane, Math.max(from, view.start)); k < last; k++) {
+		const start = tile.start[k];
+		if (start >= to || start >= view.end) break;
+		const x0 = Math.max(low, Math.floor((start - view.start) * scale));
+		let x1 = Math.min(high, Math.round((tile.end[k] - view.start) * scale));
+		if (x1 <= x0) x1 = x0 + 1;
+		if (x0 >= high) continue;
+		drawn++;
+		const name = tile.name[k];
+		const category = categories[name] ?? 0;
+		const color = how.same === name ? paint.bright[category] : how.found && !how.found.has(name) ? paint.faded[category] : tile.count[k] > 1 ? shadeOf(paint, category, tile.busy[k]) : shadeOf(paint, category, 255);
+		if (x1 - x0 < EDGED) for (let x = x0; x < x1; x++) pixels[base + x] = color;
+		else {
+			pixels.fill(color, base + x0, base + x1 - 1);
+			pixels[base + x1 - 1] = paint.edge[category];
+		}
+	}
+	return drawn;
+}
+/** Clears a stretch of one row. */
+function clearStretch(raster, row, view, from, to) {
+	const scale = raster.width / lengthOf(view);
+	const x0 = Math.max(0, Math.floor((from - view.start) * scale));
+	const x1 = Math.min(raster.width, Math.ceil((to - view.start) * scale));
+	if (x1 > x0) raster.pixels.fill(0, row * raster.width + x0, row * raster.width + x1);
+}
+/** Draws a summary into `rows` rows of pixels from `row` on: as high as the busy share of each bucket, in the color of most of its time. */
+function drawSummary(raster, row, rows, tile, view, from, to, paint) {
+	const { width, pixels } = raster;
+	const bucket = 2 ** tile.z;
+	const origin = tile.i * bucket * tile.busy.length;
+	const step = lengthOf(view) / width;
+	const [low, high] = [Math.max(0, Math.floor((from - view.start) / step)), Math.min(width, Math.ceil((to - view.start) / step))];
+	for (let x = low; x < high; x++) {
+		const left = view.start + x * step;
+		const a = Math.max(0, Math.floor((left - origin) / bucket));
+		const b = Math.min(tile.busy.length - 1, Math.max(a, Math.ceil((left + step - origin) / bucket) - 1));
+		let [busy, most, sum] = [
+			0,
+			-1,
+			0
+		];
+		for (let k = a; k <= b; k++) {
+			const value = tile.busy[k];
+			sum += value;
+			if (tile.category[k] !== 255 && value >= most) [most, busy] = [value, tile.category[k]];
+		}
+		if (most < 0) continue;
+		const share = sum / (b - a + 1) / 255;
+		const tall = Math.max(1, Math.round(share * rows));
+		const color = shadeOf(paint, busy, 255);
+		for (let y = rows - tall; y < rows; y++) pixels[(row + y) * width + x] = color;
+	}
+}
+/** The stretch of time that a tile is about. */
+var stretchOf$1 = (tile) => {
+	const width = 2 ** (tile.z + 10);
+	return {
+		start: tile.i * width,
+		end: (tile.i + 1) * width
+	};
+};
+/** An item at a place: its index, or -1. near: ns that a hit may miss by. */
+function itemAt(tile, lane, time, near) {
+	if (lane < 0 || lane >= tile.bounds.length - 1) return -1;
+	const [low, high] = [tile.bounds[lane], tile.bounds[lane + 1]];
+	const k = firstAfter(tile, lane, time);
+	if (k < high && tile.start[k] <= time) return k;
+	const after = k < high ? tile.start[k] - time : Infinity;
+	const before = k > low ? time - tile.end[k - 1] : Infinity;
+	if (Math.min(after, before) > near) return -1;
+	return after <= before ? k : k - 1;
+}
+/** Candidates of one lane. y, height: of the lane in px; width: of the view. */
+function collect(out, tile, lane, view, width, y, height, from, to, categories, pinned = false) {
+	if (lane >= tile.bounds.length - 1) return;
+	const scale = width / lengthOf(view);
+	const least = 24 / scale;
+	const last = tile.bounds[lane + 1];
+	for (let k = firstAfter(tile, lane, Math.max(from, view.start)); k < last; k++) {
+		const start = tile.start[k];
+		if (start >= to || start >= view.end) break;
+		const end = tile.end[k];
+		if (end - start < least || tile.count[k] > 1) continue;
+		const x0 = Math.max(0, (Math.max(start, from) - view.start) * scale);
+		const x1 = Math.min(width, (Math.min(end, to) - view.start) * scale);
+		if (x1 - x0 >= 24) out.push({
+			x: x0,
+			y,
+			width: x1 - x0,
+			height,
+			name: tile.name[k],
+			category: categoryOf(categories, tile.name[k]),
+			event: tile.event[k],
+			pinned
+		});
+	}
+}
+/** The widest ones; parts of one event that several tiles gave are joined. */
+function chosen$2(all) {
+	const joined = [];
+	const ends = /* @__PURE__ */ new Map();
+	for (const one of all) {
+		const key = `${one.y}/${one.event}`;
+		const before = ends.get(key);
+		if (before && Math.abs(before.x + before.width - one.x) < 1.5) before.width = one.x + one.width - before.x;
+		else {
+			joined.push(one);
+			ends.set(key, one);
+		}
+	}
+	return joined.length <= 500 ? joined : joined.sort((a, b) => b.width - a.width).slice(0, 500);
+}
+/** Cuts texts to widths, by measured widths of whole texts and of an average letter. */
+var Cutter = class {
+	measure;
+	widths = /* @__PURE__ */ new Map();
+	constructor(measure) {
+		this.measure = measure;
+	}
+	widthOf(text) {
+		let found = this.widths.get(text);
+		if (found === void 0) {
+			if (this.widths.size > 2e4) this.widths.clear();
+			found = this.measure(text);
+			this.widths.set(text, found);
+		}
+		return found;
+	}
+	/** A text that fits into `width` px less a little room, "" where not even a few letters do. */
+	cut(text, width) {
+		const room = width - 8;
+		if (room < 12) return "";
+		const short = text.length > 200 ? text.slice(0, 200) : text;
+		const full = this.widthOf(short);
+		if (full <= room) return short;
+		const letters = Math.floor(room / full * short.length) - 1;
+		return letters < 2 ? "" : short.slice(0, letters) + "…";
+	}
+};
+// src/sections/timeline/draw.ts
+var FONT = "11px system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
+/** Rows of pixels of a summary. */
+var TALL = 18;
+/** Rows that can be seen, pinned ones first, each with its place on the canvas. */
+function placed(shown, scroll, height) {
+	const top = shown.pinnedHeight;
+	const pinned = shown.pinned.filter((r) => r.y < height).map((row) => ({
+		row,
+		y: row.y
+	}));
+	const [from, to] = visible(shown.rows, scroll, scroll + Math.max(0, height - top));
+	return [...pinned, ...shown.rows.slice(from, to).map((row) => ({
+		row,
+		y: row.y - scroll + top
+	}))];
+}
+var Painter = class {
+	strip = document.createElement("canvas");
+	stripContext = this.strip.getContext("2d", { willReadFrequently: false });
+	image = null;
+	cutter = null;
+	/** Draws a frame. Returns which tiles it lacks, and how many items it has. */
+	draw(ctx, s) {
+		const { ratio, width, height } = s;
+		ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+		ctx.fillStyle = s.tokens.surface;
+		ctx.fillRect(0, 0, width, height);
+		const rows = placed(s.shown, s.scroll, height);
+		this.behind(ctx, s, rows);
+		const out = {
+			wanted: [],
+			items: 0,
+			events: 0,
+			more: false
+		};
+		const raster = this.raster(s, rows);
+		const labels = [];
+		this.items(s, rows, raster, labels, out);
+		this.blit(ctx, s, rows, raster);
+		for (const { row, y } of rows) if (row.track.kind === "counter" && row.open) this.counter(ctx, s, row, y);
+		this.words(ctx, s, labels);
+		this.above(ctx, s, rows);
+		this.pinnedEdge(ctx, s);
+		return out;
+	}
+	raster(s, rows) {
+		const width = Math.max(1, Math.round(s.width * s.ratio));
+		const lines = Math.max(1, rows.reduce((sum, { row }) => sum + linesOf(row), 0));
+		if (!this.image || this.image.width !== width || this.image.height < lines) this.image = new ImageData(width, Math.max(lines, 64));
+		const pixels = new Uint32Array(this.image.data.buffer, 0, width * this.image.height);
+		pixels.fill(0, 0, width * lines);
+		return {
+			pixels,
+			width
+		};
+	}
+	items(s, rows, raster, labels, out) {
+		const z = Math.min(levelOf(s.view, s.width), s.cache.top);
+		const [first, last] = tilesOf(s.view, z, s.span);
+		const lacking = /* @__PURE__ */ new Map();
+		const overview = [];
+		let line = 0;
+		for (const { row, y } of rows) {
+			const track = row.track.track;
+			if (linesOf(row) || row.track.kind === "counter") {
+				if (!s.cache.has(track, s.cache.top, 0)) overview.push(track);
+				for (let i = first; i <= last; i++) {
+					const covering = s.cache.covering(track, z, i);
+					if (!covering.sharp) lacking.set(i, [...lacking.get(i) ?? [], track]);
+					const width = 2 ** (z + 10);
+					const from = i === first ? -Infinity : i * width;
+					if (covering.tile) this.tile(s, raster, line, row, y, covering.tile, from, (i + 1) * width, labels, out, i === first);
+					for (const tile of covering.finer) {
+						const part = stretchOf$1(tile);
+						for (let k = 0; k < linesOf(row); k++) clearStretch(raster, line + k, s.view, part.start, part.end);
+						this.tile(s, raster, line, row, y, tile, part.start, part.end, labels, out, false);
+					}
+				}
+			}
+			line += linesOf(row);
+		}
+		if (overview.length) out.wanted.push({
+			z: s.cache.top,
+			from: 0,
+			to: 0,
+			tracks: overview,
+			rank: 0
+		});
+		const tiles = [...lacking.keys()].sort((a, b) => a - b);
+		if (tiles.length) {
+			const all = [...new Set(tiles.flatMap((i) => lacking.get(i)))].sort((a, b) => a - b);
+			out.wanted.push({
+				z,
+				from: tiles[0],
+				to: tiles.at(-1),
+				tracks: all,
+				rank: 1
+			});
+		}
+	}
+	tile(s, raster, line, row, y, tile, from, to, labels, out, edge) {
+		if (tile.kind === "summary") return drawSummary(raster, line, linesOf(row), tile, s.view, from, to, s.paint);
+		if (tile.kind !== "slices") return;
+		for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++) {
+			drawLane(raster, line + lane, tile, lane, s.view, from, to, s.names.categories, s.paint, s.how);
+			if (row.lane >= 14) collect(labels, tile, lane, s.view, s.width, y + laneTop(row, lane) - row.y, row.lane, from, to, s.names.categories, row.pinned);
+		}
+		count(tile, row, Math.max(from, s.view.start), Math.min(to, s.view.end), edge, out);
+	}
+	blit(ctx, s, rows, raster) {
+		const image = this.image;
+		if (this.strip.width !== image.width || this.strip.height !== image.height) Object.assign(this.strip, {
+			width: image.width,
+			height: image.height
+		});
+		this.stripContext.putImageData(image, 0, 0);
+		ctx.imageSmoothingEnabled = false;
+		ctx.save();
+		let line = 0;
+		let clipped = false;
+		for (const { row, y } of rows) {
+			if (!clipped && !s.shown.pinned.includes(row)) {
+				clipped = true;
+				ctx.beginPath();
+				ctx.rect(0, s.shown.pinnedHeight, s.width, s.height);
+				ctx.clip();
+			}
+			const lines = linesOf(row);
+			if (row.lanes) {
+				const top = y + laneTop(row, 0) - row.y;
+				ctx.drawImage(this.strip, 0, line, raster.width, row.lanes, 0, top, s.width, row.lanes * row.lane);
+				ctx.fillStyle = s.tokens.surface;
+				const gap = row.lane < 14 ? 1 : 2;
+				for (let k = 0; k < row.lanes; k++) ctx.fillRect(0, top + (k + 1) * row.lane - gap, s.width, gap);
+			} else if (lines) ctx.drawImage(this.strip, 0, line, raster.width, lines, 0, y + 4, s.width, lines);
+			line += lines;
+		}
+		ctx.restore();
+	}
+	words(ctx, s, labels) {
+		ctx.font = FONT;
+		ctx.textBaseline = "middle";
+		this.cutter ??= new Cutter((text) => ctx.measureText(text).width);
+		let ink = "";
+		ctx.save();
+		const floor = s.shown.pinnedHeight;
+		let clipped = !floor;
+		for (const label of chosen$2(labels).sort((a, b) => Number(b.pinned) - Number(a.pinned))) {
+			if (!label.pinned && label.y + label.height <= floor) continue;
+			if (!label.pinned && !clipped) {
+				clipped = true;
+				ctx.beginPath();
+				ctx.rect(0, floor, s.width, s.height);
+				ctx.clip();
+			}
+			const letter = s.letters?.[label.category];
+			const name = s.names.at(label.name);
+			const text = this.cutter.cut(letter ? `${letter}\u2009${name}` : name, label.width);
+			if (!text) continue;
+			const next = s.how.found && !s.how.found.has(label.name) ? s.tokens.ink3 : s.paint.inks[label.category];
+			if (next !== ink) ctx.fillStyle = ink = next;
+			ctx.fillText(text, label.x + 4, label.y + (label.height - 1) / 2);
+		}
+		ctx.restore();
+	}
+	counter(ctx, s, row, y) {
+		const { track } = row;
+		const [low, high] = [Math.min(track.min_value ?? 0, 0), track.max_value ?? 1];
+		const inner = row.height - 8;
+		const at = (value) => y + 4 + inner - (value - low) / Math.max(high - low, 1e-30) * inner;
+		const z = Math.min(levelOf(s.view, s.width), s.cache.top);
+		const [first, last] = tilesOf(s.view, z, s.span);
+		ctx.save();
+		ctx.beginPath();
+		ctx.rect(0, Math.max(y, row.pinned ? 0 : s.shown.pinnedHeight), s.width, row.height);
+		ctx.clip();
+		let value = null;
+		const line = new Path2D();
+		const fill = new Path2D();
+		let x = 0;
+		const step = (to, level) => {
+			if (level !== null && to > x) {
+				line.moveTo(x, at(level));
+				line.lineTo(to, at(level));
+				fill.rect(x, at(level), to - x, at(low) - at(level));
+			}
+			x = Math.max(x, to);
+		};
+		for (let i = first; i <= last; i++) {
+			const found = s.cache.covering(track.track, z, i);
+			const parts = found.tile && !found.finer.length ? [found.tile] : [...found.tile ? [found.tile] : [], ...found.finer];
+			for (const tile of parts) if (tile.kind === "counter") value = this.points(s, tile, value, step, line, at, i * 2 ** (z + 10), (i + 1) * 2 ** (z + 10));
+		}
+		step(Math.min(s.width, xOf(Math.min(s.view.end, s.ends[track.worker] ?? s.span), s.view, s.width)), value);
+		ctx.globalAlpha = .16;
+		ctx.fillStyle = s.tokens.bar;
+		ctx.fill(fill);
+		ctx.globalAlpha = 1;
+		ctx.strokeStyle = s.tokens.bar;
+		ctx.lineWidth = 1.25;
+		ctx.stroke(line);
+		ctx.restore();
+	}
+	points(s, tile, before, step, line, at, from, to) {
+		let value = before ?? tile.before;
+		if (before === null && value !== null) step(Math.max(0, xOf(from, s.view, s.width)), null);
+		for (let k = 0; k < tile.time.length; k++) {
+			const time = tile.time[k];
+			if (time >= to) break;
+			if (time >= from && time <= s.view.end) {
+				const x = Math.max(0, xOf(time, s.view, s.width));
+				step(x, value);
+				if (x > 0) {
+					line.moveTo(x, at(tile.low[k]));
+					line.lineTo(x, at(tile.high[k]));
+				}
+			}
+			value = tile.last[k];
+		}
+		return value;
+	}
+	behind(ctx, s, rows) {
+		ctx.lineWidth = 1;
+		for (const { row, y } of rows) if (row.group) {
+			ctx.fillStyle = s.tokens.sunken;
+			ctx.fillRect(0, y, s.width, row.height);
+		}
+		ctx.fillStyle = s.tokens.line;
+		for (const tick of ticksOf(s.view, s.width)) ctx.fillRect(Math.round(xOf(tick.time, s.view, s.width)), 0, 1, s.height);
+		for (const { row, y } of rows) ctx.fillRect(0, Math.round(y + row.height) - 1, s.width, 1);
+		for (const [start, end] of s.highlight) {
+			const x0 = xOf(start, s.view, s.width);
+			ctx.fillStyle = s.tokens.accentBg;
+			ctx.fillRect(x0, 0, Math.max(1, xOf(end, s.view, s.width) - x0), s.height);
+		}
+	}
+	above(ctx, s, rows) {
+		ctx.lineWidth = 1;
+		ctx.strokeStyle = s.tokens.strong;
+		ctx.setLineDash([2, 3]);
+		ctx.beginPath();
+		for (const step of s.steps.length <= 200 ? s.steps : []) for (const time of [step.start_ns, step.end_ns]) {
+			const x = Math.round(xOf(time, s.view, s.width)) + .5;
+			if (x >= 0 && x <= s.width) {
+				ctx.moveTo(x, 0);
+				ctx.lineTo(x, s.height);
+			}
+		}
+		ctx.stroke();
+		ctx.setLineDash([]);
+		if (s.area) this.areaOf(ctx, s, rows, s.area);
+		this.compare(ctx, s);
+		ctx.fillStyle = s.tokens.warn;
+		for (const mark of s.marks) ctx.fillRect(Math.round(xOf(mark, s.view, s.width)), 0, 1, s.height);
+		for (const one of s.outlines) this.outline(ctx, s, rows, one);
+		for (const flow of s.flows) this.arrow(ctx, s, rows, flow);
+	}
+	areaOf(ctx, s, rows, area) {
+		if (!area.tracks) return this.band(ctx, s, area, 0, s.height, true);
+		for (const { row, y } of rows) if (area.tracks.has(row.track.track)) this.band(ctx, s, area, Math.max(y, row.pinned ? 0 : s.shown.pinnedHeight), y + row.height, false);
+		this.band(ctx, s, area, 0, 0, true);
+	}
+	band(ctx, s, span, y0, y1, edges) {
+		const [x0, x1] = [xOf(span.start, s.view, s.width), xOf(span.end, s.view, s.width)];
+		ctx.globalAlpha = .1;
+		ctx.fillStyle = s.tokens.accent;
+		if (y1 > y0) ctx.fillRect(x0, y0, Math.max(1, x1 - x0), y1 - y0);
+		ctx.globalAlpha = 1;
+		if (!edges) return;
+		for (const x of [x0, x1]) if (x >= -1 && x <= s.width + 1) ctx.fillRect(Math.round(x), 0, 1, s.height);
+	}
+	/** The gap between the last two events that were added to the selection. */
+	compare(ctx, s) {
+		const [a, b] = s.compared.slice(-2);
+		if (!a || !b) return;
+		const [first, second] = a.start <= b.start ? [a, b] : [b, a];
+		const gap = second.start - first.end;
+		const [x0, x1] = [xOf(first.end, s.view, s.width), xOf(second.start, s.view, s.width)];
+		const y = s.height - 12;
+		ctx.strokeStyle = ctx.fillStyle = s.tokens.accent;
+		ctx.beginPath();
+		ctx.moveTo(x0, y);
+		ctx.lineTo(x1, y);
+		ctx.stroke();
+		for (const x of [x0, x1]) ctx.fillRect(Math.round(x), y - 4, 1, 9);
+		ctx.font = FONT;
+		ctx.textBaseline = "alphabetic";
+		ctx.fillText(gap >= 0 ? `gap ${human(gap, "ns")}` : `overlap ${human(-gap, "ns")}`, Math.max(4, Math.min((x0 + x1) / 2 - 30, s.width - 90)), y - 6);
+	}
+	yOf(s, rows, track, lane) {
+		const found = rows.find(({ row }) => row.track.track === track);
+		if (!found || !found.row.lanes) return null;
+		const at = Math.min(lane, found.row.lanes - 1);
+		const top = found.y + laneTop(found.row, at) - found.row.y;
+		return !found.row.pinned && top < s.shown.pinnedHeight - 2 ? null : [top, found.row.lane - 2];
+	}
+	outline(ctx, s, rows, one) {
+		const place = this.yOf(s, rows, one.track, one.lane);
+		if (!place) return;
+		const x0 = Math.max(-3, xOf(one.start, s.view, s.width));
+		const x1 = Math.min(s.width + 3, Math.max(xOf(one.end, s.view, s.width), xOf(one.start, s.view, s.width) + 2));
+		if (x1 < 0 || x0 > s.width) return;
+		ctx.strokeStyle = one.strong ? s.tokens.accent : s.tokens.ink2;
+		ctx.lineWidth = one.strong ? 2 : 1;
+		ctx.strokeRect(x0 - .5, place[0] - .5, x1 - x0 + 1, place[1] + 1);
+	}
+	/** A link between two events; an end outside of what is shown is a stub with the name of its row. */
+	arrow(ctx, s, rows, flow) {
+		const end = (e, time) => {
+			const place = this.yOf(s, rows, e.track, e.lane);
+			const x = xOf(time, s.view, s.width);
+			const row = rows.find(({ row }) => row.track.track === e.track)?.row ?? s.shown.rows.find((r) => r.track.track === e.track);
+			const below = !row || row.y >= s.scroll;
+			return {
+				x: Math.max(-2, Math.min(x, s.width + 2)),
+				y: place ? place[0] + place[1] / 2 : below ? s.height - 4 : s.shown.pinnedHeight + 4,
+				name: place ? "" : row?.track.label ?? e.name
+			};
+		};
+		const [a, b] = [end(flow.source, flow.source.start_ns), end(flow.target, flow.target.start_ns)];
+		if (a.name && b.name) return;
+		ctx.strokeStyle = ctx.fillStyle = flow.kind === "launch" ? s.tokens.accent : s.tokens.warn;
+		ctx.lineWidth = 1;
+		const bend = Math.max(14, Math.abs(b.x - a.x) / 2);
+		ctx.beginPath();
+		ctx.moveTo(a.x, a.y);
+		ctx.bezierCurveTo(a.x + bend, a.y, b.x - bend, b.y, b.x, b.y);
+		ctx.stroke();
+		ctx.beginPath();
+		ctx.moveTo(b.x, b.y);
+		ctx.lineTo(b.x - 6, b.y - 3);
+		ctx.lineTo(b.x - 6, b.y + 3);
+		ctx.fill();
+		ctx.font = FONT;
+		ctx.textBaseline = "middle";
+		for (const one of [a, b]) if (one.name) ctx.fillText(one.name.slice(0, 40), Math.max(2, Math.min(one.x + 4, s.width - 120)), one.y - 6);
+	}
+	pinnedEdge(ctx, s) {
+		if (!s.shown.pinned.length) return;
+		ctx.fillStyle = s.tokens.strong;
+		ctx.fillRect(0, s.shown.pinnedHeight - 1, s.width, 1);
+	}
+};
+/** Rows of pixels that a row takes in the raster. */
+var linesOf = (row) => row.group ? TALL : row.lanes;
+/** Adds up what a tile shows between two times: items, and the events in them. Items that began before count in the first tile only. */
+function count(tile, row, from, to, edge, out) {
+	for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++) for (let k = tile.bounds[lane]; k < tile.bounds[lane + 1]; k++) {
+		if (tile.start[k] >= to) break;
+		if (tile.end[k] <= from || tile.start[k] < from && !edge) continue;
+		out.items++;
+		out.events += tile.count[k];
+		if (tile.count[k] === 65535) out.more = true;
+	}
+}
+var MOST_PHASE_DEPTH = 3;
+var MOST_ROWS = 8;
+var phaseDepth = (phases) => Math.min(MOST_PHASE_DEPTH, phases.reduce((most, p) => Math.max(most, p.depth + 1), 0));
+/** Where the parts of the head stand. compact: of a small timeline, the ruler alone. */
+function partsOf(steps, phases, compact) {
+	let y = 0;
+	const take = (height) => {
+		const part = [y, y + height];
+		y += height;
+		return part;
+	};
+	const overview = take(compact ? 0 : 46);
+	const ruler = take(22);
+	const stepBand = steps.length && !compact ? take(17) : null;
+	const depth = compact ? 0 : phaseDepth(phases);
+	return {
+		overview,
+		ruler,
+		steps: stepBand,
+		phases: depth ? take(depth * 17) : null,
+		height: y
+	};
+}
+var HeadPainter = class {
+	strip = document.createElement("canvas");
+	stripContext = this.strip.getContext("2d");
+	cutter = null;
+	draw(ctx, h, parts) {
+		const { ratio, width, tokens } = h;
+		ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+		ctx.fillStyle = tokens.surface;
+		ctx.fillRect(0, 0, width, parts.height);
+		ctx.font = FONT;
+		this.cutter ??= new Cutter((text) => ctx.measureText(text).width);
+		if (parts.overview[1] > parts.overview[0]) this.overview(ctx, h);
+		this.ruler(ctx, h, parts.ruler);
+		if (parts.steps) this.steps(ctx, h, parts.steps);
+		if (parts.phases) this.phases(ctx, h, parts.phases);
+	}
+	overview(ctx, h) {
+		const { width, tokens, all } = h;
+		const top = 4;
+		const rows = h.groups.slice(0, MOST_ROWS);
+		const tall = Math.max(3, Math.floor(38 / Math.max(rows.length, 1)) - (rows.length > 1 ? 1 : 0));
+		ctx.fillStyle = tokens.sunken;
+		ctx.fillRect(0, top, width, 38);
+		const raster = {
+			pixels: new Uint32Array(Math.round(width) * 38),
+			width: Math.round(width)
+		};
+		rows.forEach((track, k) => {
+			const tile = h.cache.get(track.track, h.cache.top, 0);
+			const y = Math.min(38 - tall, k * (tall + (rows.length > 1 ? 1 : 0)));
+			if (tile?.kind === "summary") drawSummary(raster, y, tall, tile, all, all.start, all.end, h.paint);
+		});
+		if (this.strip.width !== raster.width || this.strip.height !== 38) Object.assign(this.strip, {
+			width: raster.width,
+			height: 38
+		});
+		this.stripContext.putImageData(new ImageData(new Uint8ClampedArray(raster.pixels.buffer), raster.width), 0, 0);
+		ctx.imageSmoothingEnabled = false;
+		ctx.drawImage(this.strip, 0, top, width, 38);
+		this.density(ctx, h, top);
+		ctx.fillStyle = tokens.warn;
+		for (const mark of h.marks) ctx.fillRect(Math.round(xOf(mark, all, width)), top, 1, 38);
+		this.frame(ctx, h, top);
+	}
+	density(ctx, h, top) {
+		if (!h.density?.length) return;
+		const most = Math.max(...h.density);
+		ctx.fillStyle = h.tokens.accent;
+		const part = h.width / h.density.length;
+		h.density.forEach((count, k) => {
+			if (count) ctx.fillRect(k * part, top + 38 - 2 - 8 * (count / most), Math.max(1, part), 2 + 8 * (count / most));
+		});
+	}
+	/** The visible stretch: a frame with two handles, the rest of the recording paler. */
+	frame(ctx, h, top) {
+		const { width, tokens } = h;
+		const [x0, x1] = [Math.max(0, xOf(h.view.start, h.all, width)), Math.min(width, xOf(h.view.end, h.all, width))];
+		ctx.globalAlpha = .55;
+		ctx.fillStyle = tokens.surface;
+		ctx.fillRect(0, top, x0, 38);
+		ctx.fillRect(x1, top, width - x1, 38);
+		ctx.globalAlpha = 1;
+		ctx.strokeStyle = tokens.accent;
+		ctx.lineWidth = 1.5;
+		ctx.strokeRect(x0 + .75, top + .75, Math.max(2, x1 - x0 - 1.5), 36.5);
+		ctx.fillStyle = tokens.accent;
+		for (const x of [x0, x1]) {
+			ctx.beginPath();
+			ctx.roundRect(Math.max(0, Math.min(width - 5, x - 2.5)), top + 19 - 7, 5, 14, 2.5);
+			ctx.fill();
+		}
+	}
+	ruler(ctx, h, [top, bottom]) {
+		const { width, tokens, view } = h;
+		ctx.textBaseline = "middle";
+		ctx.fillStyle = tokens.line;
+		ctx.fillRect(0, bottom - 1, width, 1);
+		for (const tick of ticksOf(view, width)) {
+			const x = Math.round(xOf(tick.time, view, width));
+			ctx.fillStyle = tokens.line;
+			ctx.fillRect(x, bottom - 6, 1, 6);
+			ctx.fillStyle = tokens.ink3;
+			ctx.fillText(tick.text, x + 4, (top + bottom) / 2);
+		}
+		const word = (text, at, fill, ink) => {
+			const wide = ctx.measureText(text).width + 12;
+			const x = Math.max(0, Math.min(width - wide, at - wide / 2));
+			ctx.fillStyle = fill;
+			ctx.beginPath();
+			ctx.roundRect(x, top + 2, wide, 17, 4);
+			ctx.fill();
+			ctx.fillStyle = ink;
+			ctx.fillText(text, x + 6, (top + bottom) / 2);
+		};
+		for (const mark of h.marks) {
+			const x = xOf(mark, view, width);
+			if (x < 0 || x > width) continue;
+			ctx.fillStyle = tokens.warn;
+			ctx.beginPath();
+			ctx.moveTo(x - 5, top + 4);
+			ctx.lineTo(x + 5, top + 4);
+			ctx.lineTo(x, bottom - 3);
+			ctx.fill();
+		}
+		if (h.area && h.area.end > view.start && h.area.start < view.end) {
+			const middle = (Math.max(h.area.start, view.start) + Math.min(h.area.end, view.end)) / 2;
+			word(human(lengthOf(h.area), "ns"), xOf(middle, view, width), tokens.accent, tokens.onAccent);
+		} else if (h.pointer !== null) word(human(h.pointer, "ns"), xOf(h.pointer, view, width), tokens.sunken, tokens.ink2);
+	}
+	bar(ctx, h, start, end, top, text, fill, ink) {
+		const [x0, x1] = [Math.max(0, xOf(start, h.view, h.width)), Math.min(h.width, xOf(end, h.view, h.width))];
+		if (x1 <= 0 || x0 >= h.width || x1 - x0 < .4) return;
+		ctx.fillStyle = fill;
+		ctx.fillRect(x0, top + 1, Math.max(1, x1 - x0 - 1), 15);
+		const shown = this.cutter.cut(text, x1 - x0);
+		if (!shown) return;
+		ctx.fillStyle = ink;
+		ctx.textBaseline = "middle";
+		ctx.fillText(shown, x0 + 4, top + 17 / 2);
+	}
+	steps(ctx, h, [top]) {
+		for (const step of h.steps) this.bar(ctx, h, step.start_ns, step.end_ns, top, step.complete ? step.label : `${step.label} (cut)`, h.tokens.sunken, h.tokens.ink2);
+	}
+	phases(ctx, h, [top]) {
+		const [surface, accent] = [channels(h.tokens.surface), channels(h.tokens.accent)];
+		const shares = [
+			.3,
+			.2,
+			.13
+		];
+		for (const p of h.phases) {
+			if (p.depth >= MOST_PHASE_DEPTH) continue;
+			const [r, g, b] = mix(surface, accent, shares[p.depth]);
+			this.bar(ctx, h, p.start_ns, p.end_ns, top + p.depth * 17, p.label, `rgb(${r} ${g} ${b})`, h.tokens.ink);
+		}
+	}
+};
+// src/sections/timeline/tree.tsx
+/** px of a name. */
+var LEAST$2 = 36;
+var tipOf = (row) => {
+	const { track: t } = row;
+	return [[t.path, t.detail && t.detail !== t.label ? t.detail : ""].filter(Boolean).join(" · "), t.kind === "counter" ? t.max_value === null ? "" : `most ${human(t.max_value, t.unit)}` : `${human(t.events, "count")} events${t.lanes > 1 ? ` in ${t.lanes} lanes` : ""}${t.launches ? `, launched ${human(t.launches, "count")} device events` : ""}`].filter(Boolean).join("\n");
+};
+function RowLabel({ model, row, top, height }) {
+	const { track } = row;
+	const detail = model.rows.arrangement.value.layout === "worker" && row.group ? model.shape.value?.alignment[track.worker]?.worker ?? "" : track.detail;
+	const branch = row.group || track.lanes > 1 || track.kind === "counter";
+	const hits = model.finder.state.value.hits?.tracks.find((t) => t.track === track.track)?.count;
+	const actions = model.embedded ? [] : [[
+		row.pinned ? "Unpin (P)" : "Pin above the others (P)",
+		row.pinned ? "unpin" : "pin",
+		() => model.rows.pin(track)
+	], [
+		"Hide (H)",
+		"close",
+		() => model.rows.hide(track)
+	]];
+	return /* @__PURE__ */ a("div", {
+		class: `tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"}`,
+		style: {
+			top: `${top}px`,
+			height: `${height}px`,
+			paddingLeft: `${6 + row.level * 10}px`
+		},
+		role: "treeitem",
+		"aria-level": row.level + 1,
+		"aria-expanded": branch ? row.open : void 0,
+		"aria-label": `${track.label}${track.detail ? `, ${track.detail}` : ""}, ${track.events} events`,
+		tabIndex: -1,
+		"data-track": track.track,
+		"data-path": track.path,
+		children: [
+			branch ? /* @__PURE__ */ a("button", {
+				type: "button",
+				class: `caret ${row.open ? "open" : ""}`,
+				tabIndex: -1,
+				"aria-label": `${row.open ? "Close" : "Open"} ${track.label}`,
+				"data-tip": `${row.open ? "Close" : "Open"} (E)`,
+				onClick: () => model.rows.toggle(track),
+				children: /* @__PURE__ */ a(Icon, {
+					name: "right",
+					size: 11
+				})
+			}) : /* @__PURE__ */ a("span", { class: "caret" }),
+			/* @__PURE__ */ a("div", {
+				class: "tl-name",
+				"data-tip": tipOf(row),
+				children: [/* @__PURE__ */ a("span", {
+					class: "tl-title",
+					children: /* @__PURE__ */ a(Middle, {
+						text: track.label,
+						tip: ""
+					})
+				}), detail && row.height >= 24 && detail !== track.label && /* @__PURE__ */ a("span", {
+					class: "tl-detail",
+					children: detail
+				})]
+			}),
+			hits !== void 0 && /* @__PURE__ */ a("span", {
+				class: "tl-hits",
+				"data-tip": `${hits} found here`,
+				children: human(hits, "count")
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "tl-actions",
+				children: actions.map(([label, icon, act]) => /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "ghost",
+					tabIndex: -1,
+					"aria-label": `${label}: ${track.label}`,
+					"data-tip": label,
+					onClick: act,
+					children: /* @__PURE__ */ a(Icon, {
+						name: icon,
+						size: 12
+					})
+				}))
+			})
+		]
+	});
+}
+function Tree({ model, from, height }) {
+	const shown = model.rows.shown.value;
+	const [first, last] = visible(shown.rows, from, from + height);
+	return /* @__PURE__ */ a("div", {
+		class: "tl-tree",
+		role: "tree",
+		"aria-label": "Rows of the timeline",
+		children: [/* @__PURE__ */ a("div", {
+			class: "tl-pinned",
+			style: { height: `${shown.pinnedHeight}px` },
+			children: shown.pinned.map((row) => /* @__PURE__ */ a(RowLabel, {
+				model,
+				row,
+				top: row.y,
+				height: row.height
+			}, row.track.track))
+		}), shown.rows.slice(first, last).map((row) => {
+			const hidden = Math.max(0, Math.min(from - row.y, row.height - LEAST$2));
+			return /* @__PURE__ */ a(RowLabel, {
+				model,
+				row,
+				top: row.y + hidden + shown.pinnedHeight,
+				height: row.height - hidden
+			}, row.track.track);
+		})]
+	});
+}
+// src/sections/timeline/plot.tsx
+var SNAP = 6;
+/** px that a press must move until it selects an area. */
+var MOVES = 4;
+var LINKS_AFTER = 80;
+var SLOW_FRAME = 20;
+var SLOW_FOR = 500;
+function tokensNow() {
+	return {
+		surface: token("surface"),
+		sunken: token("sunken"),
+		line: token("line"),
+		strong: token("line-strong"),
+		ink: token("ink"),
+		ink2: token("ink-2"),
+		ink3: token("ink-3"),
+		accent: token("accent"),
+		accentBg: token("accent-bg"),
+		onAccent: token("on-accent"),
+		warn: token("warn"),
+		bar: token("bar-ink")
+	};
+}
+/** Fills of host work: cool and quiet, so that device work stands out; annotations and modules in accent tint. */
+var QUIET = {
+	operator: ["#C9D1DC", "#3D4754"],
+	call: ["#AEB9C7", "#4D5967"],
+	frame: ["#E1E6EC", "#2C343E"],
+	annotation: ["#CFCBF2", "#403C78"],
+	module: ["#DFDCF7", "#332F5E"],
+	other: ["#D5D9DE", "#39404A"],
+	sync: ["#D9DEE5", "#39424D"]
+};
+/** Colors of the categories of a timeline: those of the other pages for device work. */
+function paintFor(categories) {
+	return paintOf$1(categories.map(fillOf), token("surface"), dark.value);
+}
+/** The fill of a category. */
+var fillOf = (category) => QUIET[category.name]?.[dark.value ? 1 : 0] ?? token(category.color);
+/** Links of an event itself; of what lies inside of it, a few with the longest latencies. */
+var drawnFlows = (d) => {
+	const own = d.flows.filter((f) => [f.source, f.target].some((e) => e.event === d.event && e.track === d.track));
+	return own.length ? own.slice(0, 20) : d.flows.slice(0, 6);
+};
+/** Everything about drawing and pointing that is not state of the timeline. */
+var Surface = class {
+	model;
+	compact;
+	painter = new Painter();
+	headPainter = new HeadPainter();
+	body = null;
+	head = null;
+	scroller = null;
+	drag = null;
+	dragSpan = null;
+	/** the highlight whose lane has been scrolled to */
+	proven = "";
+	frame = 0;
+	slowSince = 0;
+	reduced = false;
+	idle = 0;
+	linkTimer = 0;
+	/** script time of the last frames, ms: for the benchmark */
+	times = [];
+	constructor(model, compact) {
+		this.model = model;
+		this.compact = compact;
+	}
+	parts() {
+		return partsOf(this.model.steps.peek(), this.model.phases.peek(), this.compact);
+	}
+	/** Fills of the categories. */
+	fills() {
+		return paintFor(this.model.shape.peek().categories).fills;
+	}
+	/** Draws tiles of rows as strips, one below the other, and nothing else: what a benchmark sets beside rectangles. */
+	strips(tiles, context) {
+		const width = Math.round(this.model.width.peek());
+		const view = this.model.window.peek();
+		const lines = Math.max(1, tiles.reduce((sum, [row]) => sum + row.lanes, 0));
+		const image = new ImageData(width, lines);
+		const raster = {
+			pixels: new Uint32Array(image.data.buffer),
+			width
+		};
+		const paint = paintFor(this.model.shape.peek().categories);
+		let line = 0;
+		for (const [row, tile] of tiles) for (let lane = 0; lane < row.lanes; lane++, line++) drawLane(raster, line, tile, lane, view, -Infinity, Infinity, this.model.names.peek().categories, paint, PLAIN);
+		context.putImageData(image, 0, 0);
+	}
+	schedule() {
+		if (!this.frame) this.frame = requestAnimationFrame(() => {
+			this.frame = 0;
+			this.draw();
+		});
+	}
+	stop() {
+		cancelAnimationFrame(this.frame);
+		window.clearTimeout(this.idle);
+		window.clearTimeout(this.linkTimer);
+		this.frame = 0;
+	}
+	ratio() {
+		return this.reduced ? 1 : Math.min(4, Math.max(.5, window.devicePixelRatio || 1));
+	}
+	fit(canvas, width, height) {
+		const [w, h] = [Math.max(1, Math.round(width * this.ratio())), Math.max(1, Math.round(height * this.ratio()))];
+		if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, {
+			width: w,
+			height: h
+		});
+		return canvas.getContext("2d", { alpha: false });
+	}
+	draw() {
+		const { model, body, head } = this;
+		const shape = model.shape.peek();
+		if (!body || !head || !shape || document.visibilityState === "hidden") return;
+		const began = performance.now();
+		const [width, height] = [model.width.peek(), model.height.peek()];
+		const tokens = tokensNow();
+		const paint = paintFor(shape.categories);
+		const context = this.fit(body, width, height);
+		if (!context) return;
+		const drawn = this.painter.draw(context, this.scene(paint, tokens, width, height));
+		const parts = this.parts();
+		const top = this.fit(head, width, parts.height);
+		if (top) this.headPainter.draw(top, {
+			view: model.window.peek(),
+			all: model.all.peek(),
+			width,
+			ratio: this.ratio(),
+			cache: model.cache,
+			paint,
+			tokens,
+			steps: model.steps.peek(),
+			phases: model.phases.peek(),
+			groups: overviewRows(model),
+			marks: model.marks.peek(),
+			density: model.finder.state.peek().hits?.histogram ?? null,
+			area: this.dragSpan ?? model.area.peek(),
+			pointer: model.pointer
+		}, parts);
+		const lacking = overviewRows(model).filter((t) => !model.cache.has(t.track, topOf(shape.span_ns), 0)).map((t) => t.track);
+		model.want([...lacking.length && !this.compact ? [{
+			z: model.cache.top,
+			from: 0,
+			to: 0,
+			tracks: lacking,
+			rank: 0
+		}] : [], ...drawn.wanted]);
+		const tally = model.tally.peek();
+		if (tally.items !== drawn.items || tally.events !== drawn.events) model.tally.value = {
+			items: drawn.items,
+			events: drawn.events,
+			more: drawn.more
+		};
+		this.pace(performance.now() - began);
+	}
+	/** At a high device ratio slow frames are drawn at ratio 1, and sharply again at rest. */
+	pace(ms) {
+		this.times.push(ms);
+		if (this.times.length > 2e3) this.times.splice(0, 1e3);
+		const now = performance.now();
+		if (ms <= SLOW_FRAME) this.slowSince = now;
+		else if (!this.reduced && (window.devicePixelRatio || 1) > 1 && now - this.slowSince > SLOW_FOR) this.reduced = true;
+		window.clearTimeout(this.idle);
+		if (this.reduced) this.idle = window.setTimeout(() => {
+			this.reduced = false;
+			this.schedule();
+		}, 400);
+	}
+	scene(paint, tokens, width, height) {
+		const { model } = this;
+		const shape = model.shape.peek();
+		const [hover, detail, selected, area] = [
+			model.hover.peek(),
+			model.detail.peek(),
+			model.selected.peek(),
+			model.area.peek()
+		];
+		const outlines = [];
+		if (detail && selected) {
+			outlines.push({
+				track: detail.track,
+				lane: detail.lane,
+				start: detail.start_ns,
+				end: detail.start_ns + detail.duration_ns,
+				strong: true
+			});
+			for (const f of drawnFlows(detail)) for (const e of [f.source, f.target]) if (e.event !== detail.event || e.track !== detail.track) outlines.push({
+				track: e.track,
+				lane: e.lane,
+				start: e.start_ns,
+				end: e.end_ns,
+				strong: false
+			});
+		}
+		if (hover && hover.count === 1) outlines.push({
+			track: hover.track.track,
+			lane: hover.lane,
+			start: hover.start,
+			end: hover.end,
+			strong: false
+		});
+		const compared = model.compared.peek();
+		return {
+			view: model.window.peek(),
+			span: model.all.peek().end,
+			ends: model.ends.peek(),
+			shown: model.rows.shown.peek(),
+			scroll: this.scroller?.scrollTop ?? 0,
+			width,
+			height,
+			ratio: this.ratio(),
+			cache: model.cache,
+			names: model.names.peek(),
+			paint,
+			tokens,
+			how: {
+				same: hover && hover.count === 1 ? hover.name : -1,
+				found: model.finder.state.peek().found
+			},
+			letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null,
+			steps: this.compact ? [] : model.steps.peek(),
+			marks: model.marks.peek(),
+			highlight: model.highlight,
+			area: area && {
+				start: area.start,
+				end: area.end,
+				tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null
+			},
+			outlines,
+			flows: detail && selected ? drawnFlows(detail) : [],
+			compared: compared.map((e) => ({
+				start: e.start,
+				end: e.start + e.duration
+			}))
+		};
+	}
+	rowAt(y) {
+		const all = placed(this.model.rows.shown.peek(), this.scroller?.scrollTop ?? 0, this.model.height.peek());
+		const top = this.model.rows.shown.peek().pinnedHeight;
+		return all.find(({ row, y: at }) => y >= at && y < at + row.height && (row.pinned || y >= top || !top)) ?? null;
+	}
+	/** The item of the tiles that are here at a place of the rows. */
+	hit(x, y) {
+		const { model } = this;
+		const found = this.rowAt(y);
+		if (!found || !found.row.lanes) return null;
+		const { row } = found;
+		const lane = laneAt(row, y - found.y + row.y);
+		const view = model.window.peek();
+		const width = model.width.peek();
+		const time = timeOf(x, view, width);
+		const z = Math.min(levelOf(view, width), model.cache.top);
+		const i = Math.max(0, Math.floor(time / 2 ** (z + 10)));
+		const covering = model.cache.covering(row.track.track, z, i);
+		for (const tile of [...covering.finer, covering.tile]) {
+			if (tile?.kind !== "slices") continue;
+			const k = itemAt(tile, lane, time, 3 / width * lengthOf(view));
+			if (k >= 0) return {
+				track: row.track,
+				lane,
+				event: tile.event[k],
+				name: tile.name[k],
+				category: model.names.peek().categories[tile.name[k]] ?? 0,
+				start: tile.start[k],
+				end: tile.end[k],
+				count: tile.count[k],
+				busy: tile.busy[k] / 255,
+				x,
+				y
+			};
+		}
+		return null;
+	}
+	/** The lane of an event of exactly a stretch, in the tiles that are here. */
+	laneOf(start, end) {
+		const { model } = this;
+		const { pinned, rows } = model.rows.shown.peek();
+		const z = Math.min(levelOf(model.window.peek(), model.width.peek()), model.cache.top);
+		for (const row of [...pinned, ...rows]) {
+			const tile = row.lanes ? model.cache.covering(row.track.track, z, Math.max(0, Math.floor(start / 2 ** (z + 10)))).tile : null;
+			if (tile?.kind !== "slices") continue;
+			const unit = 2 ** Math.max(0, tile.z - 8);
+			for (let lane = 0; lane < row.lanes; lane++) {
+				const k = itemAt(tile, lane, (start + end) / 2, 0);
+				if (k >= 0 && tile.count[k] === 1 && Math.abs(tile.start[k] - start) <= unit && Math.abs(tile.end[k] - end) <= 2 * unit) return {
+					row,
+					lane
+				};
+			}
+		}
+		return null;
+	}
+	/** Scrolls to a lane, unless it is in sight. */
+	toLane(row, lane, part = .5) {
+		const el = this.scroller;
+		if (!el || row.pinned || !row.lanes) return;
+		const top = laneTop(row, Math.min(lane, row.lanes - 1));
+		const room = el.clientHeight - this.model.rows.shown.peek().pinnedHeight;
+		if (top < el.scrollTop || top + row.lane > el.scrollTop + room) el.scrollTop = Math.max(0, top - room * part);
+	}
+	/** A time moved to the edge of an event near by, or of a step. */
+	snapped(x, y, free) {
+		const view = this.model.window.peek();
+		const width = this.model.width.peek();
+		const time = timeOf(x, view, width);
+		if (free) return time;
+		const item = this.hit(x, y);
+		const steps = this.model.shape.peek()?.steps ?? [];
+		const edges = [
+			...item ? [item.start, item.end] : [],
+			...steps.flatMap((s) => [s.start_ns, s.end_ns]),
+			...this.model.marks.peek()
+		];
+		let best = time;
+		let least = SNAP / width * lengthOf(view);
+		for (const edge of edges) if (Math.abs(edge - time) < least) [best, least] = [edge, Math.abs(edge - time)];
+		return best;
+	}
+	hover(x, y) {
+		const { model } = this;
+		const item = this.hit(x, y);
+		const old = model.hover.peek();
+		model.pointer = timeOf(x, model.window.peek(), model.width.peek());
+		if (item || old) model.hover.value = item;
+		window.clearTimeout(this.linkTimer);
+		if (item && item.count === 1 && !model.embedded) this.linkTimer = window.setTimeout(() => void model.hoverDetail(item), LINKS_AFTER);
+		this.schedule();
+	}
+	leave() {
+		window.clearTimeout(this.linkTimer);
+		this.model.pointer = null;
+		this.model.hover.value = null;
+		this.schedule();
+	}
+};
+/** Rows of the overview: devices, or processes where there is none. */
+function overviewRows(model) {
+	const groups = model.rows.groups();
+	const devices = groups.filter((t) => t.kind === "device");
+	return devices.length ? devices : groups.filter((t) => t.kind === "process");
+}
+function Plot({ model, height, onOpen }) {
+	const keep = T$1(null);
+	const surface = keep.current ??= new Surface(model, model.embedded);
+	const box = T$1(null);
+	useSignalEffect(() => {
+		model.window.value, model.rows.shown.value, model.hover.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.letters.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value;
+		surface.schedule();
+	});
+	A$1(() => {
+		const el = surface.body;
+		const measure = () => {
+			model.width.value = Math.max(40, el.clientWidth);
+			model.height.value = el.clientHeight;
+			surface.schedule();
+		};
+		const watcher = new ResizeObserver(measure);
+		watcher.observe(el);
+		measure();
+		const shown = () => surface.schedule();
+		document.addEventListener("visibilitychange", shown);
+		const wheel = (event) => onWheel(surface, event, el);
+		const headWheel = (event) => onWheel(surface, event, surface.head);
+		el.addEventListener("wheel", wheel, { passive: false });
+		surface.head.addEventListener("wheel", headWheel, { passive: false });
+		box.current.timeline = surface;
+		return () => {
+			watcher.disconnect();
+			document.removeEventListener("visibilitychange", shown);
+			surface.stop();
+		};
+	}, []);
+	A$1(() => {
+		if (surface.scroller && Math.abs(surface.scroller.scrollTop - model.scroll.peek()) > 1) surface.scroller.scrollTop = model.scroll.peek();
+	}, [model.scroll.value, model.shape.value]);
+	useSignalEffect(() => {
+		const found = model.detail.value;
+		const row = found && model.rows.rowOf(found.track);
+		if (found && row) surface.toLane(row, found.lane);
+	});
+	useSignalEffect(() => {
+		const [part, drawn] = [model.highlight[0], model.drawn.value];
+		const key = part && JSON.stringify(part);
+		if (!model.embedded || !part || !drawn || key === surface.proven) return;
+		const found = surface.laneOf(part[0], part[1]);
+		if (!found) return;
+		surface.proven = key;
+		surface.toLane(found.row, found.lane, .7);
+	});
+	const parts = surface.parts();
+	const shown = model.rows.shown.value;
+	return /* @__PURE__ */ a("div", {
+		class: "tl-plot",
+		ref: box,
+		children: [/* @__PURE__ */ a("div", {
+			class: "tl-head",
+			children: [/* @__PURE__ */ a(HeadLabels, {
+				model,
+				parts
+			}), /* @__PURE__ */ a("canvas", {
+				ref: (el) => {
+					surface.head = el;
+				},
+				class: "tl-canvas-head",
+				style: { height: `${parts.height}px` },
+				"aria-hidden": "true",
+				onPointerDown: (e) => headDown(surface, e),
+				onPointerMove: (e) => headMove(surface, e),
+				onPointerUp: (e) => headUp(surface, e),
+				onPointerLeave: () => surface.leave(),
+				onDblClick: (e) => headDouble(surface, e)
+			})]
+		}), /* @__PURE__ */ a("div", {
+			class: "tl-body",
+			ref: (el) => {
+				surface.scroller = el;
+			},
+			style: { height: `${height}px` },
+			onScroll: () => {
+				model.scrolled(surface.scroller.scrollTop);
+				surface.schedule();
+			},
+			children: /* @__PURE__ */ a("div", {
+				class: "tl-space",
+				style: { height: `${shown.height + shown.pinnedHeight}px` },
+				children: [/* @__PURE__ */ a("canvas", {
+					ref: (el) => {
+						surface.body = el;
+					},
+					class: "tl-canvas",
+					role: "img",
+					"aria-label": "Events by time",
+					style: { height: `${height}px` },
+					onPointerDown: (e) => bodyDown(surface, e),
+					onPointerMove: (e) => bodyMove(surface, e),
+					onPointerUp: (e) => bodyUp(surface, e, onOpen),
+					onPointerLeave: () => {
+						if (!surface.drag) surface.leave();
+					},
+					onPointerCancel: () => {
+						surface.drag = surface.dragSpan = null;
+					},
+					onDblClick: () => model.fit()
+				}), /* @__PURE__ */ a(Tree, {
+					model,
+					from: model.scroll.value,
+					height
+				})]
+			})
+		})]
+	});
+}
+function HeadLabels({ model, parts }) {
+	const shape = model.shape.value;
+	const rows = shape ? overviewRows(model) : [];
+	const device = rows[0]?.kind === "device";
+	return /* @__PURE__ */ a("div", {
+		class: "tl-side",
+		style: { height: `${parts.height}px` },
+		children: [
+			parts.overview[1] > 0 && /* @__PURE__ */ a("div", {
+				class: "tl-side-overview",
+				style: { height: `46px` },
+				children: [/* @__PURE__ */ a("strong", { children: "Everything" }), /* @__PURE__ */ a("span", {
+					class: "quiet",
+					children: device ? rows.length > 1 ? `use of ${rows.length} devices` : `${rows[0].label} use` : "host use"
+				})]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "tl-side-ruler quiet",
+				style: { height: `${parts.ruler[1] - parts.ruler[0]}px` },
+				"data-tip": shape ? clockTip(model) : void 0,
+				children: shape && (shape.absolute ? "time" : "time, no base clock")
+			}),
+			parts.steps && /* @__PURE__ */ a("div", {
+				style: { height: `17px` },
+				children: "Steps"
+			}),
+			parts.phases && /* @__PURE__ */ a("div", {
+				style: { height: `${parts.phases[1] - parts.phases[0]}px` },
+				children: "Phases"
+			})
+		]
+	});
+}
+function clockTip(model) {
+	const shape = model.shape.value;
+	const lines = shape.alignment.map((a) => `${a.worker || "recording"}: ${a.text}${a.uncertainty_ns ? `, ± ${a.uncertainty_ns} ns` : ""}`);
+	return [`ns after the first event${shape.origin_ns ? `, which began ${shape.origin_ns} ns after the epoch` : ""}`, ...lines.slice(0, 12)].join("\n");
+}
+var place$1 = (event) => {
+	const at = event.currentTarget.getBoundingClientRect();
+	return [event.clientX - at.left, event.clientY - at.top];
+};
+function onWheel(surface, event, el) {
+	const { model } = surface;
+	const x = event.clientX - el.getBoundingClientRect().left;
+	const unit = event.deltaMode === 1 ? 16 : 1;
+	if (event.ctrlKey || event.metaKey) {
+		event.preventDefault();
+		model.zoom(Math.exp(event.deltaY * unit * .0035), timeOf(x, model.window.peek(), model.width.peek()));
+	} else if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
+		event.preventDefault();
+		model.pan((event.deltaX || event.deltaY) * unit / model.width.peek());
+	}
+}
+function bodyDown(surface, event) {
+	if (event.button !== 0) return;
+	const [x, y] = place$1(event);
+	event.currentTarget.setPointerCapture(event.pointerId);
+	surface.drag = {
+		kind: event.shiftKey || event.pointerType === "touch" || surface.model.embedded ? "pan" : "area",
+		x,
+		y,
+		from: surface.model.window.peek(),
+		moved: false,
+		free: event.altKey
+	};
+}
+function bodyMove(surface, event) {
+	const [x, y] = place$1(event);
+	const { drag, model } = surface;
+	if (!drag) return surface.hover(x, y);
+	drag.moved ||= Math.abs(x - drag.x) > MOVES;
+	if (!drag.moved) return;
+	if (drag.kind === "pan") {
+		const by = (drag.x - x) / model.width.peek() * lengthOf(drag.from);
+		model.show({
+			start: drag.from.start + by,
+			end: drag.from.end + by
+		});
+	} else {
+		const [a, b] = [surface.snapped(drag.x, drag.y, drag.free || event.altKey), surface.snapped(x, y, drag.free || event.altKey)];
+		const span = {
+			start: Math.max(0, Math.min(a, b)),
+			end: Math.max(a, b)
+		};
+		surface.dragSpan = span;
+		model.area.value = {
+			...span,
+			paths: pathsBetween(surface, drag.y, y)
+		};
+	}
+}
+/** Paths of the rows between two heights; none where they are all that is shown. */
+function pathsBetween(surface, a, b) {
+	const rows = placed(surface.model.rows.shown.peek(), surface.scroller?.scrollTop ?? 0, surface.model.height.peek());
+	const [low, high] = [Math.min(a, b), Math.max(a, b)];
+	const touched = rows.filter(({ row, y }) => y < high + 1 && y + row.height > low);
+	return touched.length === rows.length && rows.length > 1 ? [] : touched.map(({ row }) => row.track.path);
+}
+function bodyUp(surface, event, onOpen) {
+	const { drag, model } = surface;
+	const [x, y] = place$1(event);
+	surface.drag = null;
+	surface.dragSpan = null;
+	if (!drag) return;
+	if (drag.moved) {
+		const area = model.area.peek();
+		if (drag.kind === "area" && area && lengthOf(area) >= 1) model.choose({
+			...area,
+			start: Math.round(area.start),
+			end: Math.max(Math.round(area.end), Math.round(area.start) + 1)
+		});
+		return;
+	}
+	if (onOpen) return onOpen();
+	const item = surface.hit(x, y);
+	if (!item) {
+		if (model.area.peek()) model.choose(null);
+		if (model.selected.peek()) model.select(null);
+		return;
+	}
+	if (event.ctrlKey || event.metaKey) model.compare(item);
+	else model.pick(item);
+}
+function headDown(surface, event) {
+	if (event.button !== 0) return;
+	const [x, y] = place$1(event);
+	const { model } = surface;
+	const parts = surface.parts();
+	event.currentTarget.setPointerCapture(event.pointerId);
+	const from = model.window.peek();
+	if (!(y < parts.overview[1])) surface.drag = {
+		kind: y < parts.ruler[1] ? "pan" : "area",
+		x,
+		y,
+		from,
+		moved: false,
+		free: true
+	};
+	else {
+		const [x0, x1] = [xOf(from.start, model.all.peek(), model.width.peek()), xOf(from.end, model.all.peek(), model.width.peek())];
+		const kind = Math.abs(x - x0) < 6 ? "left" : Math.abs(x - x1) < 6 ? "right" : "window";
+		model.leave();
+		surface.drag = {
+			kind,
+			x,
+			y,
+			from,
+			moved: false,
+			free: true
+		};
+	}
+}
+function headMove(surface, event) {
+	const [x, y] = place$1(event);
+	const { drag, model } = surface;
+	const width = model.width.peek();
+	if (!drag) {
+		model.pointer = y >= surface.parts().overview[1] ? timeOf(x, model.window.peek(), width) : null;
+		return surface.schedule();
+	}
+	drag.moved ||= Math.abs(x - drag.x) > MOVES;
+	if (!drag.moved) return;
+	const all = model.all.peek();
+	const time = timeOf(x, all, width);
+	if (drag.kind === "pan") {
+		const by = (drag.x - x) / width * lengthOf(drag.from);
+		model.show({
+			start: drag.from.start + by,
+			end: drag.from.end + by
+		});
+	} else if (drag.kind === "window") {
+		const began = timeOf(drag.x, all, width);
+		model.show({
+			start: Math.min(began, time),
+			end: Math.max(began, time)
+		});
+	} else if (drag.kind === "left") model.show({
+		start: Math.min(time, drag.from.end - 20),
+		end: drag.from.end
+	});
+	else if (drag.kind === "right") model.show({
+		start: drag.from.start,
+		end: Math.max(time, drag.from.start + 20)
+	});
+}
+/** A band of steps or phases at a place of the head. */
+function bandAt(surface, x, y) {
+	const { model } = surface;
+	const parts = surface.parts();
+	const time = timeOf(x, model.window.peek(), model.width.peek());
+	const holds = (s) => s.start_ns <= time && time < s.end_ns;
+	if (parts.steps && y >= parts.steps[0] && y < parts.steps[1]) {
+		const found = model.steps.peek().find(holds);
+		return found ? {
+			start: found.start_ns,
+			end: found.end_ns
+		} : null;
+	}
+	if (parts.phases && y >= parts.phases[0]) {
+		const depth = Math.floor((y - parts.phases[0]) / 17);
+		const found = model.phases.peek().find((p) => p.depth === depth && holds(p));
+		return found ? {
+			start: found.start_ns,
+			end: found.end_ns
+		} : null;
+	}
+	return null;
+}
+function headUp(surface, event) {
+	const { drag, model } = surface;
+	const [x, y] = place$1(event);
+	surface.drag = null;
+	if (!drag || drag.moved) return;
+	const now = model.window.peek();
+	if (drag.kind === "pan") model.mark(timeOf(x, now, model.width.peek()));
+	else if (drag.kind === "area") {
+		const band = bandAt(surface, x, y);
+		if (band) model.choose({
+			...band,
+			paths: []
+		});
+	} else {
+		const middle = timeOf(x, model.all.peek(), model.width.peek());
+		model.show({
+			start: middle - lengthOf(now) / 2,
+			end: middle + lengthOf(now) / 2
+		});
+	}
+}
+function headDouble(surface, event) {
+	const band = bandAt(surface, ...place$1(event));
+	if (band) surface.model.show(band, true);
+}
+// src/sections/timeline/timeline.tsx
+/** px of the whole timeline's rows: at least, and left free of the window. */
+var LEAST$1 = 240;
+var AROUND$2 = 330;
+var MOST_WORKERS = 64;
+var canDraw = () => {
+	try {
+		return !!document.createElement("canvas").getContext("2d");
+	} catch {
+		return false;
+	}
+};
+/** Workers whose timelines stand under each other. */
+function placesOf(report, all) {
+	const where = requestOf(report)?.where;
+	const now = choice.value?.state === "chosen" ? choice.value.chosen : null;
+	const others = all && now ? now.run.workers.slice(0, MOST_WORKERS) : [];
+	if (others.length > 1) return {
+		run: now.run.name,
+		workers: others.map((w) => w.name),
+		spans: others.map((w) => w.name === where?.worker ? where.span ?? "" : w.spans.at(-1)?.name ?? "")
+	};
+	return {
+		run: where?.run ?? "",
+		workers: [where?.worker ?? ""],
+		spans: [where?.span ?? ""]
+	};
+}
+function Timeline({ s, report, cards }) {
+	const embedded = report.analysis !== "timeline";
+	const places = placesOf(report, !embedded && view.value.timeline["lay"] === "worker");
+	const model = w$2(() => new TimelineModel(s, places, embedded), []);
+	A$1(() => {
+		model.start();
+		return () => model.stop();
+	}, []);
+	const key = JSON.stringify([
+		places,
+		s.start_ns,
+		s.end_ns
+	]);
+	const before = T$1(key);
+	A$1(() => {
+		if (before.current === key) return;
+		before.current = key;
+		model.update(s, places);
+	}, [key]);
+	const drawable = w$2(canDraw, []);
+	if (embedded) return /* @__PURE__ */ a(Small, {
+		s,
+		model,
+		drawable
+	});
+	return /* @__PURE__ */ a(Whole, {
+		s,
+		model,
+		report,
+		cards,
+		drawable
+	});
+}
+function Small({ s, model, drawable }) {
+	const { shown, shape } = {
+		shown: model.rows.shown.value,
+		shape: model.shape.value
+	};
+	const link = linkView({
+		analysis: "timeline",
+		query: s.start_ns != null && s.end_ns != null ? {
+			t: spanText(model.window.value),
+			...s.highlight?.[0] && { area: spanText({
+				start: s.highlight[0][0],
+				end: s.highlight[0][1]
+			}) }
+		} : {}
+	});
+	const height = Math.min(s.height || 220, Math.max(40, shown.height + shown.pinnedHeight));
+	return /* @__PURE__ */ a("div", {
+		class: "tl tl-small",
+		"data-ready": shape ? "" : void 0,
+		children: [
+			/* @__PURE__ */ a(Failure, { model }),
+			drawable ? /* @__PURE__ */ a(Plot, {
+				model,
+				height,
+				onOpen: () => change(link, "push")
+			}) : /* @__PURE__ */ a(EventTable, {
+				model,
+				why: NO_CANVAS
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "tl-foot",
+				children: [/* @__PURE__ */ a("span", {
+					class: "quiet",
+					children: model.highlight.map(([, , word]) => word).filter(Boolean).join(" · ")
+				}), /* @__PURE__ */ a(ViewLink, {
+					view: link,
+					class: "link",
+					children: "Open in the timeline"
+				})]
+			}),
+			/* @__PURE__ */ a(HoverCard, { model })
+		]
+	});
+}
+var NO_CANVAS = "This browser gives no canvas to draw on, so the events are listed instead.";
+function Failure({ model }) {
+	const error = model.error.value;
+	if (!error) return null;
+	return /* @__PURE__ */ a(Notice, {
+		notice: {
+			level: "error",
+			text: `**The timeline could not be read:** ${error.body.message} ${error.body.hint ?? ""}`
+		},
+		children: /* @__PURE__ */ a("button", {
+			type: "button",
+			class: "link",
+			onClick: () => model.again(),
+			children: "Try again"
+		})
+	});
+}
+function Whole({ s, model, report, cards, drawable }) {
+	const root = T$1(null);
+	const searchBox = T$1(null);
+	const trackBox = T$1(null);
+	const [table, setTable] = d$2(!drawable);
+	const [help, setHelp] = d$2(false);
+	const shape = model.shape.value;
+	const shown = model.rows.shown.value;
+	const height = Math.max(LEAST$1, Math.min(shown.height + shown.pinnedHeight, s.height || window.innerHeight - AROUND$2));
+	const keys = (event) => {
+		if (help && event.key === "Escape") {
+			setHelp(false);
+			return event.preventDefault();
+		}
+		if (!onKey(event, model, {
+			search: () => searchBox.current?.focus(),
+			findTrack: () => trackBox.current?.focus(),
+			help: () => setHelp(!help),
+			table: () => setTable(!table)
+		})) return;
+		event.preventDefault();
+		event.stopPropagation();
+	};
+	const request = requestOf(report);
+	return /* @__PURE__ */ a("div", {
+		class: "tl",
+		ref: root,
+		tabIndex: 0,
+		role: "group",
+		"aria-label": "Timeline",
+		"aria-describedby": "tl-live",
+		onKeyDown: keys,
+		"data-ready": shape ? "" : void 0,
+		onPointerDown: (e) => {
+			if (!e.target.closest("input,button,a,select,table")) root.current?.focus({ preventScroll: true });
+		},
+		children: [
+			/* @__PURE__ */ a(Failure, { model }),
+			model.notice.value && /* @__PURE__ */ a(Notice, {
+				notice: {
+					level: "warn",
+					text: model.notice.value
+				},
+				children: /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "link",
+					onClick: () => {
+						model.notice.value = "";
+					},
+					children: "Dismiss"
+				})
+			}),
+			/* @__PURE__ */ a(Tools, {
+				model,
+				searchBox,
+				trackBox,
+				table,
+				onTable: () => setTable(!table),
+				onHelp: () => setHelp(!help)
+			}),
+			shape && /* @__PURE__ */ a(Clock, { model }),
+			/* @__PURE__ */ a("div", { class: `tl-progress ${model.waiting.value ? "on" : ""}` }),
+			help && /* @__PURE__ */ a(KeyCard, { onClose: () => setHelp(false) }),
+			drawable && /* @__PURE__ */ a(Plot, {
+				model,
+				height
+			}),
+			shape && !shape.events && /* @__PURE__ */ a("p", {
+				class: "prose pad",
+				children: "This recording has no event with a time. Record at least one step with the profiler."
+			}),
+			/* @__PURE__ */ a("p", {
+				class: "sr",
+				id: "tl-live",
+				"aria-live": "polite",
+				children: liveText(model)
+			}),
+			table && /* @__PURE__ */ a(EventTable, {
+				model,
+				why: drawable ? "" : NO_CANVAS
+			}),
+			/* @__PURE__ */ a(HoverCard, { model }),
+			/* @__PURE__ */ a(Detail, { model }),
+			/* @__PURE__ */ a(AreaReport, {
+				model,
+				where: request?.where ?? null,
+				device: view.value.device,
+				cards: cards ?? (() => null)
+			})
+		]
+	});
+}
+/** View and selection in words. */
+function liveText(model) {
+	const [now, event, area] = [
+		model.window.value,
+		model.detail.value,
+		model.area.value
+	];
+	const track = event && model.tracks.value[event.track];
+	return [
+		`Shows ${human(now.start, "ns")} to ${human(now.end, "ns")}.`,
+		event && `Selected: ${event.name}, ${human(event.duration_ns, "ns")}, starts at ${human(event.start_ns, "ns")}, on ${track?.path ?? ""}, depth ${event.depth}.`,
+		area && `Area: ${human(area.start, "ns")} to ${human(area.end, "ns")}.`
+	].filter(Boolean).join(" ");
+}
+function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
+	const shape = model.shape.value;
+	const tally = model.tally.value;
+	const used = new Set(model.tracks.value.flatMap((t) => t.category >= 0 ? [t.category] : []));
+	const categories = (shape?.categories ?? []).filter((c, k) => used.has(k) || [
+		"operator",
+		"annotation",
+		"call"
+	].includes(c.name));
+	return /* @__PURE__ */ a("div", {
+		class: "tl-tools",
+		children: [
+			/* @__PURE__ */ a(SearchField, {
+				model,
+				box: searchBox
+			}),
+			/* @__PURE__ */ a("label", {
+				class: "find tl-track-find",
+				"data-tip": "Rows by name, worker, process, device or kind (T)",
+				children: [
+					/* @__PURE__ */ a(Icon, { name: "filter" }),
+					/* @__PURE__ */ a("input", {
+						ref: trackBox,
+						class: "tl-input",
+						type: "search",
+						placeholder: "Find a row",
+						"aria-label": "Find a row",
+						value: model.rows.arrangement.value.find,
+						onInput: (e) => model.rows.filter(e.currentTarget.value),
+						onKeyDown: leaveOnEscape
+					}),
+					/* @__PURE__ */ a("kbd", { children: "T" })
+				]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "tl-buttons",
+				children: [
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "ghost",
+						"aria-label": "Zoom in",
+						"data-tip": "Zoom in (W, +, Ctrl + wheel)",
+						onClick: () => model.zoom(.6),
+						children: /* @__PURE__ */ a(Icon, { name: "plus" })
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "ghost",
+						"aria-label": "Zoom out",
+						"data-tip": "Zoom out (S, -)",
+						onClick: () => model.zoom(1 / .6),
+						children: /* @__PURE__ */ a(Icon, { name: "minus" })
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "ghost",
+						"aria-label": "Back",
+						"data-tip": "Back to the last place (Alt + ←)",
+						onClick: () => model.history(-1),
+						children: /* @__PURE__ */ a(Icon, { name: "left" })
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "ghost",
+						"aria-label": "Forward",
+						"data-tip": "Forward (Alt + →)",
+						onClick: () => model.history(1),
+						children: /* @__PURE__ */ a(Icon, { name: "right" })
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "button",
+						"data-tip": "Zoom to the selection; again: fill the view. Without one: the step",
+						onClick: () => model.fit(),
+						children: ["Fit ", /* @__PURE__ */ a("kbd", { children: "F" })]
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: "button",
+						"data-tip": "The whole recording",
+						onClick: () => model.everything(),
+						children: ["All ", /* @__PURE__ */ a("kbd", { children: "0" })]
+					}),
+					/* @__PURE__ */ a("button", {
+						type: "button",
+						class: `button ${table ? "on" : ""}`,
+						"aria-pressed": table,
+						"data-tip": "The events in view as a table (L)",
+						onClick: onTable,
+						children: "Table"
+					}),
+					/* @__PURE__ */ a(TraceFile, { model }),
+					/* @__PURE__ */ a(More, {
+						model,
+						onHelp
+					})
+				]
+			}),
+			/* @__PURE__ */ a("div", {
+				class: "tl-line",
+				children: [/* @__PURE__ */ a("div", {
+					class: "tl-legend",
+					"aria-label": "Colors",
+					children: legendOf(categories).map((c) => /* @__PURE__ */ a("span", { children: [/* @__PURE__ */ a("i", { style: { background: fillOf(c) } }), c.label.toLowerCase()] }))
+				}), /* @__PURE__ */ a("span", {
+					class: "tl-tally quiet",
+					"data-tip": "Events in view on the open rows; those shorter than a pixel are merged and counted, never left out",
+					children: shape ? `${human(tally.items, "count")} items of ${tally.more ? "≥ " : ""}${human(tally.events, "count")} events` : "reading…"
+				})]
+			})
+		]
+	});
+}
+/** Kinds of one color once. */
+function legendOf(categories) {
+	const seen = /* @__PURE__ */ new Set();
+	return categories.filter((c) => {
+		const fill = fillOf(c);
+		if (seen.has(fill)) return false;
+		seen.add(fill);
+		return true;
+	});
+}
+var leaveOnEscape = (event) => {
+	if (event.key !== "Escape") return;
+	event.stopPropagation();
+	event.currentTarget.closest(".tl")?.focus();
+};
+function SearchField({ model, box }) {
+	const search = model.finder.state.value;
+	const keys = (event) => {
+		if (event.key === "Enter") model.finder.step(event.shiftKey ? -1 : 1);
+		else if (event.key === "Escape") {
+			model.finder.find("", "quiet");
+			leaveOnEscape(event);
+		} else return;
+		event.preventDefault();
+		event.stopPropagation();
+	};
+	const hidden = hiddenHits(model);
+	return /* @__PURE__ */ a("div", {
+		class: "tl-search",
+		children: [/* @__PURE__ */ a("label", {
+			class: "find",
+			"data-tip": "Names on all rows, hidden ones too; /text/ is a regular expression (/)",
+			children: [
+				/* @__PURE__ */ a(Icon, { name: "search" }),
+				/* @__PURE__ */ a("input", {
+					ref: box,
+					class: "tl-input find-input",
+					type: "search",
+					placeholder: "Find by name",
+					"aria-label": "Find events by name",
+					value: search.text,
+					onInput: (e) => void model.finder.find(e.currentTarget.value),
+					onKeyDown: keys
+				}),
+				/* @__PURE__ */ a("kbd", { children: "/" })
+			]
+		}), search.text && /* @__PURE__ */ a("span", {
+			class: "tl-found",
+			role: "status",
+			children: [search.wrong ? /* @__PURE__ */ a("span", {
+				class: "warn-text",
+				children: search.wrong
+			}) : search.hits ? `${human(search.hits.total, "count")} found${hidden ? `, ${human(hidden, "count")} on hidden rows` : ""}` : "searching…", !search.wrong && !!search.hits?.total && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("button", {
+				type: "button",
+				class: "ghost",
+				"aria-label": "Previous hit",
+				"data-tip": "Previous hit (Shift + N)",
+				onClick: () => void model.finder.step(-1),
+				children: /* @__PURE__ */ a(Icon, { name: "left" })
+			}), /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "ghost",
+				"aria-label": "Next hit",
+				"data-tip": "Next hit (N)",
+				onClick: () => void model.finder.step(1),
+				children: /* @__PURE__ */ a(Icon, { name: "right" })
+			})] })]
+		})]
+	});
+}
+function hiddenHits(model) {
+	const { pinned, rows } = model.rows.shown.value;
+	const seen = new Set([...pinned, ...rows].map((r) => r.track.track));
+	return (model.finder.state.value.hits?.tracks ?? []).filter((t) => !seen.has(t.track)).reduce((sum, t) => sum + t.count, 0);
+}
+function More({ model, onHelp }) {
+	const { layout, hidden, pinned } = model.rows.arrangement.value;
+	const choices = [
+		{
+			value: "",
+			text: "By process"
+		},
+		{
+			value: "compact",
+			text: "Low rows"
+		},
+		...(choice.value?.state === "chosen" ? choice.value.chosen.run.workers.length : 1) > 1 ? [{
+			value: "worker",
+			text: "All workers"
+		}] : []
+	];
+	return /* @__PURE__ */ a(Popover, {
+		button: /* @__PURE__ */ a(Icon, { name: "menu" }),
+		class: "ghost",
+		label: "Rows and view",
+		tip: "Rows and view",
+		align: "right",
+		children: (close) => /* @__PURE__ */ a("div", {
+			class: "tl-menu",
+			children: [
+				/* @__PURE__ */ a(Switch, {
+					label: "Rows",
+					value: layout,
+					choices,
+					onPick: (value) => model.rows.layout(value)
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					onClick: () => model.rows.expandAll(),
+					children: ["Open or close all rows ", /* @__PURE__ */ a("kbd", { children: "Shift+E" })]
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					disabled: !hidden.length,
+					onClick: () => model.rows.showHidden(),
+					children: [
+						"Show ",
+						hidden.length,
+						" hidden rows"
+					]
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					disabled: !pinned.length,
+					onClick: () => model.rows.unpin(),
+					children: [
+						"Unpin ",
+						pinned.length,
+						" rows"
+					]
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					"aria-pressed": model.letters.value,
+					onClick: () => {
+						model.letters.value = !model.letters.peek();
+					},
+					children: [model.letters.value ? "No letters" : "Letters", " for kinds of work on the bars"]
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					onClick: () => {
+						close();
+						onHelp();
+					},
+					children: ["Keys of the timeline ", /* @__PURE__ */ a("kbd", { children: "?" })]
+				})
+			]
+		})
+	});
+}
+/** How the clocks of several workers were put beside each other, and events far outside of the others. */
+function Clock({ model }) {
+	const shape = model.shape.value;
+	const unknown = shape.alignment.length > 1 && shape.alignment.some((a) => a.method === "none");
+	const far = shape.outliers.reduce((sum, o) => sum + o.events, 0);
+	if (!unknown && !far && shape.alignment.length < 2) return null;
+	return /* @__PURE__ */ a("div", {
+		class: "tl-clock",
+		children: [shape.alignment.length > 1 && /* @__PURE__ */ a(Notice, { notice: {
+			level: unknown ? "warn" : "info",
+			text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0].text}.`
+		} }), far > 0 && /* @__PURE__ */ a(Notice, {
+			notice: {
+				level: "info",
+				text: `${human(far, "count")} events lie far outside of where nearly all are.`
+			},
+			children: /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "link",
+				onClick: () => {
+					const at = shape.outliers[0].time_ns;
+					model.show({
+						start: at - 1e6,
+						end: at + 1e6
+					}, true);
+				},
+				children: "Show the first"
+			})
+		})]
+	});
+}
+function KeyCard({ onClose }) {
+	return /* @__PURE__ */ a("div", {
+		class: "tl-keys",
+		role: "dialog",
+		"aria-label": "Keys of the timeline",
+		children: [
+			/* @__PURE__ */ a("div", {
+				class: "dialog-head",
+				children: [/* @__PURE__ */ a("h3", { children: "Keys of the timeline" }), /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "ghost",
+					"aria-label": "Close",
+					onClick: onClose,
+					children: /* @__PURE__ */ a(Icon, { name: "close" })
+				})]
+			}),
+			/* @__PURE__ */ a("dl", {
+				class: "keys-list",
+				children: KEYS$1.map(([k, text]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k.split(" ").map((one) => /* @__PURE__ */ a("kbd", { children: one })) }), /* @__PURE__ */ a("dd", { children: text })] }))
+			}),
+			/* @__PURE__ */ a("p", {
+				class: "quiet",
+				children: "Drag selects an area, Shift + drag and drag on the ruler pan, a click on the ruler marks, Ctrl + click measures the gap to another event, a double click zooms to the selection."
+			})
+		]
+	});
+}
+// src/sections/table/stretch.ts
+/** ns around a stretch of the timeline, at least, and as parts of it. */
+var LEAST_AROUND = 2e3;
+var AROUND$1 = 1.5;
+/** px of a small timeline below a row. */
+var HEIGHT = 190;
+/** The time of a row, ns after the begin of the timeline; null where its table says none. */
+function stretchOf(s, index) {
+	const on = s.timeline;
+	const [start, duration] = on ? [cell(s, on.start, index), cell(s, on.duration, index)] : [null, null];
+	if (!on || typeof start !== "number" || typeof duration !== "number") return null;
+	const from = Math.round(start + (on.offset_ns ?? 0));
+	const to = Math.round(start + (on.offset_ns ?? 0) + Math.max(duration, 1));
+	const room = Math.max((to - from) * AROUND$1, LEAST_AROUND);
+	return {
+		start: from,
+		end: to,
+		from: Math.max(0, Math.round(from - room)),
+		to: Math.round(to + room)
+	};
+}
+/** The way to the timeline from a row: of a row that sums many calls, to the one that stands for it. */
+function timelineLink(s, index) {
+	const at = stretchOf(s, index);
+	return at ? {
+		analysis: "timeline",
+		query: {
+			t: `${at.from}-${at.to}`,
+			area: `${at.start}-${at.end}`
+		},
+		label: s.timeline.what ? `Show ${s.timeline.what} in the timeline` : "Show in timeline"
+	} : void 0;
+}
+/** A small timeline of a row. */
+function timelineOf(s, index) {
+	const at = stretchOf(s, index);
+	return at && {
+		kind: "timeline",
+		id: `${s.id}-stretch`,
+		title: "",
+		start_ns: at.from,
+		end_ns: at.to,
+		highlight: [[
+			at.start,
+			at.end,
+			s.timeline.what ?? ""
+		]],
+		height: HEIGHT
+	};
+}
+// src/sections/table/words.ts
 /** Letters from which on a text may be cut in its cell. */
-var LONG$1 = 24;
-/** The words of a row that stand cut or abbreviated in its cells; null for a row without any. */
-function wordsOf(s, index) {
+var LONG = 24;
+/** The words of a row that stand cut or abbreviated in its cells; null for a row without any, unless there is more to show than words. */
+function wordsOf(s, index, always = false) {
 	const texts = s.columns.filter((c) => textual(c) && c.show !== "badge" && cell(s, c.name, index) !== null && c.name !== s.key);
 	const named = texts.find((c) => (c.rank ?? 1) < 3);
 	if (!named) return null;
 	const title = String(cell(s, named.name, index));
 	const whole = wholeText(s, named, index);
 	const full = whole === title ? "" : whole;
-	const rest = texts.filter((c) => c !== named && c.name !== named.full).map((c) => [c, wholeText(s, c, index)]).filter(([c, text]) => text.length > LONG$1 && (c.rank ?? 1) < 3 && (c.show === "code" || c.show === "symbol" || c.show === "shapes"));
-	return full || title.length > LONG$1 || rest.length ? {
+	const rest = texts.filter((c) => c !== named && c.name !== named.full).map((c) => [c, wholeText(s, c, index)]).filter(([c, text]) => text.length > LONG && (c.rank ?? 1) < 3 && (c.show === "code" || c.show === "symbol" || c.show === "shapes"));
+	return always || full || title.length > LONG || rest.length ? {
 		title,
 		full,
 		rest
@@ -8549,27 +13024,30 @@ function indexOf(s, shown, key) {
 	const place = placeOf$1(s, shown, key);
 	return shown.rows[place]?.index ?? -1;
 }
-function RowCard({ s, shown, selected, onClose }) {
+// src/sections/table/card.tsx
+function RowCard({ s, report, shown, selected, onClose }) {
 	const index = indexOf(s, shown, selected);
-	const words = index < 0 ? null : wordsOf(s, index);
-	if (!words) return null;
+	const when = index < 0 || report.analysis.startsWith("timeline") ? null : timelineOf(s, index);
+	const words = index < 0 ? null : wordsOf(s, index, !!when);
+	if (!words && !when) return null;
+	const title = words?.title ?? selected;
 	return /* @__PURE__ */ a("div", {
 		class: "row-card",
 		role: "group",
-		"aria-label": `Selected: ${words.title}`,
+		"aria-label": `Selected: ${title}`,
 		children: [
 			/* @__PURE__ */ a("div", {
 				class: "row-card-head",
 				children: [
 					/* @__PURE__ */ a("h3", {
 						class: "mono",
-						children: words.title
+						children: title
 					}),
 					/* @__PURE__ */ a(Copy, {
 						class: "text-button",
 						what: "the name",
 						label: "Copy the full name",
-						text: () => words.full || words.title,
+						text: () => words?.full || title,
 						children: "Copy name"
 					}),
 					/* @__PURE__ */ a("button", {
@@ -8585,11 +13063,11 @@ function RowCard({ s, shown, selected, onClose }) {
 					})
 				]
 			}),
-			words.full && /* @__PURE__ */ a("p", {
+			words?.full && /* @__PURE__ */ a("p", {
 				class: "whole mono",
 				children: words.full
 			}),
-			words.rest.map(([c, text]) => /* @__PURE__ */ a("p", {
+			words?.rest.map(([c, text]) => /* @__PURE__ */ a("p", {
 				class: "whole",
 				children: [
 					/* @__PURE__ */ a("span", {
@@ -8602,7 +13080,11 @@ function RowCard({ s, shown, selected, onClose }) {
 						children: c.show === "shapes" ? shapeText(text) : text
 					})
 				]
-			}))
+			})),
+			when && /* @__PURE__ */ a(Timeline, {
+				s: when,
+				report
+			})
 		]
 	});
 }
@@ -8612,7 +13094,7 @@ function Cell({ s, layoutOf, row, onToggle }) {
 	const at = String(row.index);
 	const value = cell(s, c.name, row.index);
 	const mark = s.marks?.[c.name]?.[at];
-	const link = s.cell_links?.[c.name]?.[at] ?? timelineLink(s, c.name, row.index);
+	const link = s.cell_links?.[c.name]?.[at] ?? (s.timeline?.column === c.name ? timelineLink(s, row.index) : void 0);
 	if (c.show === "tree") return /* @__PURE__ */ a(TreeCell, {
 		s,
 		c,
@@ -8631,26 +13113,6 @@ function Cell({ s, layoutOf, row, onToggle }) {
 			mark
 		})
 	});
-}
-/** ns around a stretch of the timeline, at least, and as parts of it. */
-var LEAST_AROUND = 2e3;
-var AROUND$2 = 1.5;
-/** The stretch of the timeline that a row is about, from the column that says when it was. */
-function timelineLink(s, column, index) {
-	const on = s.timeline;
-	if (!on || on.column !== column) return void 0;
-	const [start, duration] = [cell(s, on.start, index), cell(s, on.duration, index)];
-	if (typeof start !== "number" || typeof duration !== "number") return void 0;
-	const [from, to] = [Math.round(start + (on.offset_ns ?? 0)), Math.round(start + (on.offset_ns ?? 0) + Math.max(duration, 1))];
-	const room = Math.max((to - from) * AROUND$2, LEAST_AROUND);
-	return {
-		analysis: "timeline",
-		query: {
-			t: `${Math.max(0, Math.round(from - room))}-${Math.round(to + room)}`,
-			area: `${from}-${to}`
-		},
-		label: "Show in timeline"
-	};
 }
 /** The same cell in the total row, where values come from `total`. */
 function TotalCell({ s, layoutOf }) {
@@ -9153,10 +13615,10 @@ function Bounds({ s, l, close }) {
 }
 // src/sections/table/ranked.tsx
 var NARROW_CARD = 5;
-var LONGEST$1 = 20;
+var LONGEST = 20;
 var barOf = (s) => s.columns.find((c) => c.show === "bar");
 /** Is this a list to read from the top: narrow, short, and of one bar per row? */
-var isRanked = (s) => (s.span ?? 12) <= NARROW_CARD && !s.tree && !s.total && rowCount(s) <= LONGEST$1 && s.columns.filter((c) => c.show === "bar").length === 1;
+var isRanked = (s) => (s.span ?? 12) <= NARROW_CARD && !s.tree && !s.total && rowCount(s) <= LONGEST && s.columns.filter((c) => c.show === "bar").length === 1;
 /** `ms, with running share`: the unit of the numbers, then the subtitle of the section. */
 function rankedSubtitle(s) {
 	const bar = barOf(s);
@@ -9222,24 +13684,24 @@ function RankedRow({ s, index }) {
 }
 // src/sections/table/resize.tsx
 /** px that a column keeps. */
-var LEAST$2 = 48;
-var MOST$1 = 1600;
+var LEAST = 48;
+var MOST = 1600;
 var KEY_STEP = 16;
 /** px of a letter of a name, and around a value. */
 var LETTER = 7.25;
-var AROUND$1 = 44;
+var AROUND = 44;
 /** Widths that the reader chose while the page is open, by table and column. */
-var chosen$2 = y$1({});
+var chosen$1 = y$1({});
 /** The widths of a table's columns with those that the reader chose; the others stay as they are. */
 function withChosen(id, columns, widths) {
-	const own = chosen$2.value[id];
+	const own = chosen$1.value[id];
 	return own ? columns.map((c, i) => own[c.column.name] ?? widths[i]) : [...widths];
 }
-var within = (width) => Math.round(Math.min(MOST$1, Math.max(LEAST$2, width)));
+var within = (width) => Math.round(Math.min(MOST, Math.max(LEAST, width)));
 function choose(id, column, width) {
-	const { [column]: _, ...rest } = chosen$2.peek()[id] ?? {};
-	chosen$2.value = {
-		...chosen$2.peek(),
+	const { [column]: _, ...rest } = chosen$1.peek()[id] ?? {};
+	chosen$1.value = {
+		...chosen$1.peek(),
 		[id]: width === null ? rest : {
 			...rest,
 			[column]: within(width)
@@ -9249,7 +13711,7 @@ function choose(id, column, width) {
 /** px that show the longest value of a column whole. */
 function contentWidth(values, usual) {
 	const longest = values.reduce((most, v) => typeof v === "string" && v.length > most ? v.length : most, 0);
-	return within(Math.max(usual, longest * LETTER + AROUND$1));
+	return within(Math.max(usual, longest * LETTER + AROUND));
 }
 function Edge({ s, column, width }) {
 	const from = T$1(null);
@@ -9262,8 +13724,8 @@ function Edge({ s, column, width }) {
 		tabIndex: 0,
 		"aria-label": `Width of ${column.column.label}`,
 		"aria-valuenow": Math.round(width),
-		"aria-valuemin": LEAST$2,
-		"aria-valuemax": MOST$1,
+		"aria-valuemin": LEAST,
+		"aria-valuemax": MOST,
 		"data-tip": "Drag, or ← and → keys: width. Double click or Enter: fit the content. Delete: as before.",
 		onPointerDown: (e) => {
 			from.current = {
@@ -10886,7 +15348,7 @@ function clearFilters(s, main) {
 var rooms = y$1({});
 var shownColumns = (s) => columnsFor(s, tableOf(s.id), rooms.value[s.id] ?? 1e3);
 var shownOf = (s, main) => shownRows(s, tableOf(s.id), findOf(s, main), pickedOf(s));
-function TableView({ s, main, shown, twins }) {
+function TableView({ s, report, main, shown, twins }) {
 	const state = tableOf(s.id);
 	const columns = shownColumns(s);
 	const scroller = T$1(null);
@@ -11166,6 +15628,7 @@ function TableView({ s, main, shown, twins }) {
 		}),
 		!ranked && state.row && /* @__PURE__ */ a(RowCard, {
 			s,
+			report,
 			shown,
 			selected: state.row,
 			onClose: () => selectRow([s, ...twins], "")
@@ -11263,18 +15726,18 @@ function NotCome({ s, order, what }) {
 var csvAddress = (s, main) => pagedOf(s)?.csvAddress(choiceNow(s, tableOf(s.id), findOf(s, main), null), shownColumns(s).map((c) => c.column.name)) ?? null;
 var cellClass = (c) => `${c.numeric ? "right" : ""} ${hasBar(c.column) ? "barred" : ""}`;
 // src/sections/figure/drag.ts
-var chosen$1 = y$1({});
-var dragOf = (id) => chosen$1.value[id] ?? "select";
+var chosen = y$1({});
+var dragOf = (id) => chosen.value[id] ?? "select";
 var setDrag = (id, drag) => {
-	chosen$1.value = {
-		...chosen$1.value,
+	chosen.value = {
+		...chosen.value,
 		[id]: drag
 	};
 };
 // src/sections/figure/pinned.tsx
 var FIRST$1 = 8;
-var GAP$1 = 12;
-var WORDS$2 = 18;
+var GAP = 12;
+var WORDS$1 = 18;
 /** Columns of the card: by rank, known values first within it; the name, the sizes and the id of the row are shown elsewhere. */
 function cardColumns(table, index, except) {
 	const rest = table.columns.filter((c) => !except.includes(c) && c.name !== table.key && c.name !== table.tree?.id && c.name !== table.tree?.parent);
@@ -11286,7 +15749,11 @@ function cardColumns(table, index, except) {
 	]).sort((a, b) => a[1] - b[1] || a[2] - b[2]).map(([c]) => c);
 }
 function linksOf(table, index) {
-	const all = [table.row_links?.[String(index)], ...Object.values(table.cell_links ?? {}).map((links) => links[String(index)])];
+	const all = [
+		timelineLink(table, index),
+		table.row_links?.[String(index)],
+		...Object.values(table.cell_links ?? {}).map((links) => links[String(index)])
+	];
 	const known = /* @__PURE__ */ new Set();
 	return all.filter((link) => {
 		if (!link) return false;
@@ -11301,7 +15768,7 @@ function Pinned({ table, selected, spot, room, onClose }) {
 		const el = card.current;
 		if (!el) return;
 		const { offsetWidth: w, offsetHeight: h } = el;
-		const at = place$2(spot, room, w, h);
+		const at = place(spot, room, w, h);
 		el.style.left = `${at.left}px`;
 		el.style.top = `${at.top}px`;
 	}, [
@@ -11393,21 +15860,21 @@ function unitOf$1(c) {
 	return unit === c.label && scaleOf(1e9, unit).name === unit ? "" : unit;
 }
 /** Below the point where there is room, else above it and its words, else at its side; inside the figure in any case. Without a point, lower right. */
-function place$2(spot, room, w, h) {
+function place(spot, room, w, h) {
 	const clamp = (v, most) => Math.max(4, Math.min(v, most - 4));
 	if (!spot) return {
 		left: clamp(room.width - w - 10, room.width - w),
 		top: clamp(room.height - h - 52, room.height - h)
 	};
-	const aside = spot.radius + GAP$1;
-	const left = clamp(spot.x + GAP$1, room.width - w);
+	const aside = spot.radius + GAP;
+	const left = clamp(spot.x + GAP, room.width - w);
 	if (spot.y + aside + h <= room.height - 4) return {
 		left,
 		top: spot.y + aside
 	};
-	if (spot.y - aside - WORDS$2 - h >= 4) return {
+	if (spot.y - aside - WORDS$1 - h >= 4) return {
 		left,
-		top: spot.y - aside - WORDS$2 - h
+		top: spot.y - aside - WORDS$1 - h
 	};
 	return {
 		left: clamp(spot.x + aside + w <= room.width - 4 ? spot.x + aside : spot.x - aside - w, room.width - w),
@@ -11416,13 +15883,13 @@ function place$2(spot, room, w, h) {
 }
 // src/sections/figure/scale.tsx
 /** How the boxes are colored, kept in the figure's text as `c:own`. */
-var paintOf$1 = (text) => text.split(";").includes("c:own") ? "own" : "given";
+var paintOf = (text) => text.split(";").includes("c:own") ? "own" : "given";
 var withPaint = (text, how) => [...text.split(";").filter((p) => p && !p.startsWith("c:")), ...how === "own" ? ["c:own"] : []].join(";");
 function BoxScale({ s, partial }) {
 	const scale = boxScale(s.figure.data ?? []);
 	if (!scale?.efficiency) return null;
 	const text = view.value.figures[s.id] ?? "";
-	const now = paintOf$1(text);
+	const now = paintOf(text);
 	return /* @__PURE__ */ a("div", {
 		class: "scale",
 		children: [now === "given" ? /* @__PURE__ */ a("span", {
@@ -11469,7 +15936,7 @@ function BoxScale({ s, partial }) {
 	});
 }
 // src/sections/figure/window.ts
-var UNITS$1 = [
+var UNITS = [
 	[1e9, "s"],
 	[1e6, "ms"],
 	[1e3, "us"],
@@ -11478,7 +15945,7 @@ var UNITS$1 = [
 /** A window is written to this part of its length: finer than a pixel. */
 var PARTS = 1e5;
 function unitOf(ns) {
-	return UNITS$1.find(([size]) => Math.abs(ns) >= size) ?? [1, "ns"];
+	return UNITS.find(([size]) => Math.abs(ns) >= size) ?? [1, "ns"];
 }
 /** `12.345ms`: in steps of about `fine` ns, whole nanoseconds at the finest. */
 function timeText(ns, unit, fine) {
@@ -11594,7 +16061,7 @@ function Figure({ s, table, twins, main }) {
 				areas: areasOf(zoom),
 				inside,
 				drag,
-				paint: paintOf$1(zoom),
+				paint: paintOf(zoom),
 				partial: table ? partialKeys(table) : NONE,
 				covered
 			});
@@ -11753,7 +16220,7 @@ async function saveFigure(s, format, title) {
 		areas: [],
 		inside: null,
 		drag: "zoom",
-		paint: paintOf$1(view.peek().figures[s.id] ?? ""),
+		paint: paintOf(view.peek().figures[s.id] ?? ""),
 		partial: NONE
 	});
 	const url = await picture(data, {
@@ -11957,4344 +16424,6 @@ function AreaForm({ s, close }) {
 					onClick: apply,
 					children: "Select"
 				})]
-			})
-		]
-	});
-}
-// src/sections/timeline/place.ts
-var spanText = (s) => `${Math.round(s.start)}-${Math.round(s.end)}`;
-function readSpan(text) {
-	const found = /^(-?\d{1,18})-(-?\d{1,18})$/.exec(text);
-	const [start, end] = found ? [Number(found[1]), Number(found[2])] : [0, 0];
-	return end > start ? {
-		start,
-		end
-	} : null;
-}
-var eventText = (e) => `${e.path}:${Math.round(e.start)}:${Math.round(e.duration)}`;
-function readEvent(text) {
-	const found = /^(.+):(-?\d{1,18}):(\d{1,18})$/s.exec(text);
-	return found ? {
-		path: found[1],
-		start: Number(found[2]),
-		duration: Number(found[3])
-	} : null;
-}
-var areaText = (a) => spanText(a) + (a.paths.length ? `:${joinList([...a.paths])}` : "");
-function readArea(text) {
-	const cut = text.indexOf(":");
-	const span = readSpan(cut < 0 ? text : text.slice(0, cut));
-	return span && {
-		...span,
-		paths: cut < 0 ? [] : splitList(text.slice(cut + 1))
-	};
-}
-var readMarks = (text) => [...new Set(text.split(",").filter((t) => /^\d{1,18}$/.test(t)).map(Number))].sort((a, b) => a - b).slice(0, 50);
-function readArrangement(keys) {
-	const list = (name) => splitList(keys[name] ?? "");
-	const layout = keys["lay"];
-	return {
-		pinned: list("pin"),
-		hidden: list("hide"),
-		toggled: list("open"),
-		find: "",
-		layout: layout === "worker" || layout === "compact" ? layout : ""
-	};
-}
-var belowWorker = (path) => path.slice(path.indexOf("/") + 1);
-/** The track of a path. Where one worker is shown and the path is another worker's, the same row of this one: a selection follows from rank to rank. */
-function trackOf$1(tracks, path) {
-	const exact = tracks.find((t) => t.path === path);
-	if (exact || !path.includes("/") || tracks.filter((t) => t.parent < 0).length !== 1) return exact ?? null;
-	return tracks.find((t) => t.parent >= 0 && belowWorker(t.path) === belowWorker(path)) ?? null;
-}
-/** Adds a path to a list, or takes it out. */
-var toggled = (list, path) => list.includes(path) ? list.filter((p) => p !== path) : [...list, path];
-var THIN = 9;
-var GAP = 5;
-var GROUPS$1 = /* @__PURE__ */ new Set([
-	"worker",
-	"process",
-	"device"
-]);
-var isGroup = (t) => GROUPS$1.has(t.kind);
-/** Lines of a track from which on it is closed at first. */
-var MOST_OPEN_LANES = 60;
-var MOST_WORKERS$1 = 8;
-/** Tracks by parent, in their order. */
-function childrenOf(tracks) {
-	const out = /* @__PURE__ */ new Map();
-	for (const t of tracks) {
-		const list = out.get(t.parent);
-		if (list) list.push(t);
-		else out.set(t.parent, [t]);
-	}
-	return out;
-}
-/** A track and all it stands in, from itself up. */
-function chainOf(track, tracks) {
-	const out = [];
-	for (let at = track; at; at = at.parent >= 0 ? tracks[at.parent] : null) out.push(at);
-	return out;
-}
-/** Whether a track is open before anyone touched it. More than eight workers open as summaries. */
-function openAtFirst(t, workers) {
-	if (t.kind === "worker") return workers <= MOST_WORKERS$1;
-	return t.open && t.lanes <= MOST_OPEN_LANES;
-}
-var isOpen = (t, workers, toggled) => openAtFirst(t, workers) !== toggled.has(t.path);
-var laneHeight = (t, layout) => layout === "compact" ? THIN : t.kind === "stream" && t.lanes === 1 ? 26 : 19;
-function heightOf(t, open, layout) {
-	if (isGroup(t)) return [
-		26,
-		0,
-		0
-	];
-	if (t.kind === "counter") return [
-		open ? 44 : 22,
-		0,
-		0
-	];
-	if (!open) return [
-		22,
-		Math.min(t.lanes, 1),
-		17
-	];
-	const lane = laneHeight(t, layout);
-	return [
-		t.lanes * lane + GAP,
-		t.lanes,
-		lane
-	];
-}
-/** The rows of some tracks. Only the one worker of a recording has no row of its own. */
-function rowsOf(tracks, how) {
-	const children = childrenOf(tracks);
-	const workers = (children.get(-1) ?? []).length;
-	const [pinned, hidden, toggled] = [
-		new Set(how.pinned),
-		new Set(how.hidden),
-		new Set(how.toggled)
-	];
-	const words = how.find.toLowerCase().split(/\s+/).filter(Boolean);
-	const kept = words.length ? matching$1(tracks, words) : null;
-	const out = [];
-	const top = [];
-	const add = (t, level, list, inPin) => {
-		if (!inPin && (hidden.has(t.path) || kept && !kept.has(t.track))) return;
-		const below = children.get(t.track) ?? [];
-		const open = kept && !inPin && isGroup(t) || isOpen(t, workers, toggled);
-		const alone = t.kind === "worker" && workers === 1;
-		if (!alone) {
-			const [height, lanes, lane] = heightOf(t, open, how.layout);
-			list.push({
-				track: t,
-				y: 0,
-				height,
-				lanes,
-				lane,
-				level,
-				open,
-				group: isGroup(t),
-				pinned: pinned.has(t.path)
-			});
-		}
-		if (open || alone) {
-			for (const one of below) if (inPin || !pinned.has(one.path)) add(one, alone ? level : level + 1, list, inPin);
-		}
-	};
-	const roots = how.layout === "worker" ? acrossWorkers(children) : children.get(-1) ?? [];
-	for (const t of tracks) if (pinned.has(t.path) && !above(t, tracks, pinned)) add(t, 0, top, true);
-	for (const t of roots) if (!pinned.has(t.path)) add(t, 0, out, false);
-	return {
-		pinned: top,
-		rows: out,
-		pinnedHeight: place$1(top),
-		height: place$1(out),
-		hidden: tracks.filter((t) => hidden.has(t.path)).length
-	};
-}
-var above = (t, tracks, among) => chainOf(t, tracks).some((one) => one !== t && among.has(one.path));
-/** Devices of all workers under each other, then their processes: one row of each worker beside the others. */
-function acrossWorkers(children) {
-	const roots = children.get(-1) ?? [];
-	const seconds = roots.map((r) => children.get(r.track) ?? []);
-	const most = Math.max(0, ...seconds.map((s) => s.length));
-	const out = [];
-	for (let k = 0; k < most; k++) for (const list of seconds) if (list[k]) out.push(list[k]);
-	return roots.length > 1 ? out : roots;
-}
-function matching$1(tracks, words) {
-	const out = /* @__PURE__ */ new Set();
-	const direct = (t) => words.every((w) => `${t.path} ${t.label} ${t.detail} ${t.kind}`.toLowerCase().includes(w));
-	for (const t of tracks) {
-		const parent = t.parent >= 0 ? tracks[t.parent] : null;
-		if (!direct(t) && !(parent && out.has(parent.track) && direct(parent))) continue;
-		for (let at = t; at && !out.has(at.track); at = at.parent >= 0 ? tracks[at.parent] : null) out.add(at.track);
-	}
-	return out;
-}
-function place$1(rows) {
-	let y = 0;
-	for (const row of rows) {
-		row.y = y;
-		y += row.height;
-	}
-	return y;
-}
-/** Rows between two heights: the first and one past the last. */
-function visible(rows, from, to) {
-	return [lowest(rows, (r) => r.y + r.height > from), lowest(rows, (r) => r.y >= to)];
-}
-function lowest(rows, passes) {
-	let [low, high] = [0, rows.length];
-	while (low < high) {
-		const middle = low + high >> 1;
-		if (passes(rows[middle])) high = middle;
-		else low = middle + 1;
-	}
-	return low;
-}
-/** The lane of a row at a height inside it, -1 where there is none. */
-function laneAt(row, y) {
-	if (!row.lanes) return -1;
-	const lane = Math.floor((y - row.y - GAP / 2) / row.lane);
-	return lane >= 0 && lane < row.lanes ? lane : -1;
-}
-var laneTop = (row, lane) => row.y + Math.floor(GAP / 2) + lane * row.lane;
-/** All tracks below some, with themselves. */
-function withBelow(chosen, tracks) {
-	const wanted = new Set(chosen);
-	for (const t of tracks) if (t.parent >= 0 && wanted.has(t.parent)) wanted.add(t.track);
-	return [...wanted].sort((a, b) => a - b);
-}
-/** Numbers as ranges: 0-3,7. */
-function rangesOf(numbers) {
-	const out = [];
-	for (let k = 0; k < numbers.length; k++) {
-		const from = numbers[k];
-		while (numbers[k + 1] === numbers[k] + 1) k++;
-		out.push(numbers[k] === from ? `${from}` : `${from}-${numbers[k]}`);
-	}
-	return out.join(",");
-}
-var MAGIC = 827608147;
-var padded = (n) => n + 3 & -4;
-/** Values whose lowest bytes stand first, then all second ones, and so on. */
-function planes2(bytes, at, n, out) {
-	for (let k = 0; k < n; k++) out[k] = bytes[at + k] | bytes[at + n + k] << 8;
-}
-function planes4(bytes, at, n, out) {
-	for (let k = 0; k < n; k++) out[k] = bytes[at + k] | bytes[at + n + k] << 8 | bytes[at + 2 * n + k] << 16 | bytes[at + 3 * n + k] << 24;
-}
-/** Reads the tiles of an answer one by one, so that a caller can pause between them. Error for bytes that are no tiles. */
-function* readTiles(buffer) {
-	const view = new DataView(buffer);
-	if (buffer.byteLength < 8 || view.getUint32(0, true) !== MAGIC) throw new Error("The server sent no tiles of a timeline.");
-	const length = view.getUint32(4, true);
-	if (8 + length > buffer.byteLength) throw new Error("The server sent a part of a tile.");
-	const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
-	if (header.v !== 1) throw new Error(`Tiles of version ${header.v}; this page reads version 1. Reload the page.`);
-	const base = 8 + length;
-	for (const block of header.blocks) {
-		const at = {
-			...block,
-			z: header.z,
-			from: base + block.offset
-		};
-		yield block.kind === "slices" ? slices(buffer, at) : block.kind === "counter" ? counter(buffer, at) : summary(buffer, at);
-	}
-}
-function slices(buffer, b) {
-	const { items: n, z, i } = b;
-	const bytes = new Uint8Array(buffer);
-	const wide = b.name_bytes ?? 2;
-	let from = b.from;
-	const column = (size) => {
-		const at = from;
-		from += padded(n * size);
-		if (from > buffer.byteLength) throw new Error("The server sent a part of a tile.");
-		return at;
-	};
-	const delta = new Int32Array(n);
-	const extent = new Uint32Array(n);
-	const event = new Uint32Array(n);
-	const place = wide === 2 ? new Uint16Array(n) : new Uint32Array(n);
-	const count = new Uint16Array(n);
-	planes4(bytes, column(4), n, delta);
-	planes4(bytes, column(4), n, extent);
-	planes4(bytes, column(4), n, event);
-	if (wide === 2) planes2(bytes, column(2), n, place);
-	else planes4(bytes, column(4), n, place);
-	planes2(bytes, column(2), n, count);
-	const busyAt = column(1);
-	const busy = bytes.slice(busyAt, busyAt + n);
-	const [start, end, name] = [
-		new Float64Array(n),
-		new Float64Array(n),
-		new Uint32Array(n)
-	];
-	const unit = 2 ** b.shift;
-	const origin = i * 2 ** (z + 10);
-	const names = b.names ?? [];
-	for (let k = 0, t = 0, e = 0; k < n; k++) {
-		t += delta[k];
-		e = e + event[k] >>> 0;
-		start[k] = origin + t * unit;
-		end[k] = origin + (t + extent[k]) * unit;
-		event[k] = e;
-		name[k] = names[place[k]] ?? 0;
-	}
-	const lanes = b.lanes ?? [];
-	const bounds = new Uint32Array(lanes.length + 1);
-	for (let k = 0; k < lanes.length; k++) bounds[k + 1] = bounds[k] + lanes[k];
-	return {
-		kind: "slices",
-		track: b.track,
-		z,
-		i,
-		bounds,
-		start,
-		end,
-		event,
-		name,
-		count,
-		busy,
-		complete: b.complete,
-		bytes: 27 * n + 4 * bounds.length + 200
-	};
-}
-function counter(buffer, b) {
-	const { items: n, z, i } = b;
-	const view = new DataView(buffer);
-	if (b.from + n * 28 > buffer.byteLength) throw new Error("The server sent a part of a tile.");
-	const [time, low, high, last] = [
-		new Float64Array(n),
-		new Float64Array(n),
-		new Float64Array(n),
-		new Float64Array(n)
-	];
-	const origin = i * 2 ** (z + 10);
-	for (let k = 0; k < n; k++) {
-		time[k] = origin + view.getUint32(b.from + 4 * k, true) * 2 ** b.shift;
-		low[k] = view.getFloat64(b.from + 4 * n + 8 * k, true);
-		high[k] = view.getFloat64(b.from + 12 * n + 8 * k, true);
-		last[k] = view.getFloat64(b.from + 20 * n + 8 * k, true);
-	}
-	return {
-		kind: "counter",
-		track: b.track,
-		z,
-		i,
-		time,
-		low,
-		high,
-		last,
-		before: b.before ?? null,
-		complete: b.complete,
-		bytes: 32 * n + 200
-	};
-}
-function summary(buffer, b) {
-	const bytes = new Uint8Array(buffer);
-	const step = padded(b.items);
-	const part = (k) => bytes.slice(b.from + k * step, b.from + k * step + b.items);
-	return {
-		kind: "summary",
-		track: b.track,
-		z: b.z,
-		i: b.i,
-		category: part(0),
-		busy: part(1),
-		depth: part(2),
-		complete: b.complete,
-		bytes: 3 * b.items + 200
-	};
-}
-/** How far past the recording's ends the view may go, as a part of its own length. */
-var BEYOND = .02;
-var lengthOf = (s) => s.end - s.start;
-/** A stretch moved and cut so that it stays on the recording, with a little room at its ends. */
-function inside(view, all) {
-	const room = Math.max(lengthOf(all), 1);
-	const length = Math.min(Math.max(lengthOf(view), 20), room * 1.04);
-	const beyond = Math.min(length, room) * BEYOND;
-	const middle = (view.start + view.end) / 2;
-	const start = Math.min(Math.max(middle - length / 2, all.start - beyond), all.end + beyond - length);
-	return {
-		start,
-		end: start + length
-	};
-}
-/** Shorter by `factor` below 1, longer above; the time at `at` stays where it is. */
-function zoomed(view, factor, at, all) {
-	const length = Math.min(Math.max(lengthOf(view) * factor, 20), lengthOf(all) * 1.04);
-	const scale = length / lengthOf(view);
-	const start = at - (at - view.start) * scale;
-	return inside({
-		start,
-		end: start + length
-	}, all);
-}
-var moved = (view, by, all) => inside({
-	start: view.start + by,
-	end: view.end + by
-}, all);
-/** A stretch with room around it; one without length gets a little. */
-function around(part, all, room = .08) {
-	const length = Math.max(lengthOf(part), 20);
-	return inside({
-		start: part.start - length * room,
-		end: part.start + length * (1 + room)
-	}, all);
-}
-/** Level of tiles whose buckets are half a CSS pixel to one. */
-var levelOf = (view, width) => Math.max(0, Math.floor(Math.log2(lengthOf(view) / Math.max(width, 1))));
-/** Level at which one tile holds the whole recording. */
-function topOf(span) {
-	let z = 0;
-	while (2 ** (z + 10) < span + 1) z++;
-	return z;
-}
-/** First and last tile of a level that a stretch touches, within the recording. */
-function tilesOf(view, z, span) {
-	const width = 2 ** (z + 10);
-	const last = Math.max(0, Math.floor(span / width));
-	const clamp = (i) => Math.min(Math.max(i, 0), last);
-	return [clamp(Math.floor(view.start / width)), clamp(Math.ceil(view.end / width) - 1)];
-}
-var STEPS = [
-	1,
-	2,
-	5
-];
-var UNITS = [
-	[1e9, "s"],
-	[1e6, "ms"],
-	[1e3, "µs"],
-	[1, "ns"]
-];
-/** Ticks at round times, at least `apart` px from each other; the first of a unit names it. Times count from `zero`. */
-function ticksOf(view, width, zero = 0, apart = 84) {
-	const least = lengthOf(view) / Math.max(width, 1) * apart;
-	let step = 1;
-	for (let power = 0; power < 20 && step < least; power++) for (const s of STEPS) if ((step = s * 10 ** power) >= least) break;
-	const first = Math.ceil((view.start - zero) / step);
-	const last = Math.floor((view.end - zero) / step);
-	const [factor, unit] = UNITS.find(([f]) => step >= f) ?? UNITS.at(-1);
-	const out = [];
-	for (let k = first; k <= last && out.length < 60; k++) {
-		const value = k * step / factor;
-		out.push({
-			time: zero + k * step,
-			text: `${group(value)}${out.length ? "" : `\u202f${unit}`}`
-		});
-	}
-	return out;
-}
-function group(value) {
-	const text = String(Math.abs(Math.round(value * 1e6) / 1e6)).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
-	return (value < 0 ? "−" : "") + text;
-}
-/** Where a time stands, in px. */
-var xOf = (time, view, width) => (time - view.start) / lengthOf(view) * width;
-var timeOf = (x, view, width) => view.start + x / Math.max(width, 1) * lengthOf(view);
-/** The zoom history: places to go back and forward to. */
-var Places = class {
-	back = [];
-	ahead = [];
-	leave(view) {
-		const last = this.back.at(-1);
-		if (!last || last.start !== view.start || last.end !== view.end) this.back.push(view);
-		if (this.back.length > 100) this.back.shift();
-		this.ahead = [];
-	}
-	step(direction, now) {
-		const [from, to] = direction < 0 ? [this.back, this.ahead] : [this.ahead, this.back];
-		const found = from.pop();
-		if (!found) return null;
-		to.push(now);
-		return found;
-	}
-};
-// src/sections/timeline/area.tsx
-var answer = y$1({
-	key: "",
-	report: null,
-	error: ""
-});
-var SETTLES$2 = 120;
-/** What the report of an area is requested with; null where no row of the area belongs to the recording of the page. */
-function queryOf$1(model, worker) {
-	const area = model.area.value;
-	const tracks = model.tracks.value;
-	const root = tracks.find((t) => t.worker === worker && t.parent < 0)?.track ?? 0;
-	const offset = model.shape.value?.alignment[worker]?.offset_ns ?? 0;
-	const mine = withBelow(model.tracksOf(area), tracks).filter((t) => tracks[t].worker === worker).map((t) => t - root);
-	if (area.paths.length && !mine.length) return null;
-	return {
-		start_ns: String(Math.round(area.start - offset)),
-		end_ns: String(Math.round(area.end - offset)),
-		...area.paths.length && { tracks: rangesOf(mine) }
-	};
-}
-function AreaReport({ model, where, device, cards }) {
-	const area = model.area.value;
-	const shape = model.shape.value;
-	const worker = Math.max(0, shape?.alignment.findIndex((a) => !where?.worker || a.worker === where.worker) ?? 0);
-	const query = area && shape ? queryOf$1(model, worker) : null;
-	const key = query ? JSON.stringify([
-		where,
-		query,
-		device
-	]) : "";
-	A$1(() => {
-		if (!key || !query) return;
-		const stop = new AbortController();
-		const asked = {
-			...query,
-			...device && { device_limits: device }
-		};
-		const timer = window.setTimeout(() => {
-			getReport("timeline_selection", where, asked, stop.signal).then((value) => {
-				if (value.available) noteRequest(value, {
-					name: "timeline_selection",
-					where,
-					query: asked
-				});
-				answer.value = {
-					key,
-					report: value.available ? value : null,
-					error: value.available ? "" : value.because
-				};
-			}, (e) => {
-				if (!stop.signal.aborted) answer.value = {
-					key,
-					report: null,
-					error: e instanceof Error ? e.message : String(e)
-				};
-			});
-		}, SETTLES$2);
-		return () => {
-			window.clearTimeout(timer);
-			stop.abort();
-		};
-	}, [key]);
-	if (!area || !shape) return null;
-	const { report, error } = answer.value;
-	const waiting = answer.value.key !== key;
-	return /* @__PURE__ */ a("div", {
-		class: `tl-area ${waiting ? "waiting" : ""}`,
-		"aria-busy": waiting,
-		children: [/* @__PURE__ */ a("div", {
-			class: "tl-area-head",
-			children: [
-				/* @__PURE__ */ a("h2", { children: ["Selection ", /* @__PURE__ */ a("span", {
-					class: "subtitle",
-					children: [
-						human(area.start, "ns"),
-						" to ",
-						human(area.end, "ns"),
-						", ",
-						area.paths.length ? area.paths.length === 1 ? area.paths[0] : `${area.paths.length} rows` : "all rows"
-					]
-				})] }),
-				report?.headline && /* @__PURE__ */ a("p", {
-					class: "tl-area-line",
-					children: /* @__PURE__ */ a(Text, { text: report.headline })
-				}),
-				/* @__PURE__ */ a("button", {
-					type: "button",
-					class: "text-button",
-					"data-tip": "Zoom to it (F)",
-					onClick: () => model.show({
-						start: area.start - lengthOf(area) * .05,
-						end: area.end + lengthOf(area) * .05
-					}, true),
-					children: "Zoom to it"
-				}),
-				/* @__PURE__ */ a("button", {
-					type: "button",
-					class: "ghost",
-					"aria-label": "Clear the selection",
-					"data-tip": "Clear (Esc)",
-					onClick: () => model.choose(null),
-					children: /* @__PURE__ */ a(Icon, { name: "close" })
-				})
-			]
-		}), query === null ? /* @__PURE__ */ a("p", {
-			class: "prose",
-			children: "The rows of this area belong to another worker: choose it above."
-		}) : error && !waiting ? /* @__PURE__ */ a("p", {
-			class: "prose",
-			children: error
-		}) : report ? cards(report) : /* @__PURE__ */ a("p", {
-			class: "quiet",
-			children: "Adding up…"
-		})]
-	});
-}
-// src/sections/timeline/detail.tsx
-var LONG = 8;
-/** Of a link out of the event, into it, and out of what lies inside of it. */
-var WORDS$1 = {
-	launch: [
-		"launches",
-		"launched by",
-		"inside, launches"
-	],
-	backward: [
-		"backward pass:",
-		"forward pass:",
-		"inside, backward pass:"
-	]
-};
-var Row = ({ label, value, unit, mark }) => /* @__PURE__ */ a("div", {
-	class: "fact",
-	children: [/* @__PURE__ */ a("dt", { children: label }), /* @__PURE__ */ a("dd", {
-		class: "value",
-		children: [mark === "estimated" ? "≈ " : "", typeof value === "number" ? human(value, unit ?? "") : value]
-	})]
-});
-function Detail({ model }) {
-	const found = model.detail.value;
-	if (!found || !model.paneOpen.value) return null;
-	const track = model.tracks.value[found.track];
-	const parent = found.parents[0];
-	return /* @__PURE__ */ a("section", {
-		class: "card tl-detail-card",
-		"aria-label": `Selected event ${found.name}`,
-		"data-event": found.event,
-		children: [
-			/* @__PURE__ */ a("div", {
-				class: "card-head",
-				children: [/* @__PURE__ */ a("div", {
-					class: "card-title",
-					children: [/* @__PURE__ */ a("h2", {
-						class: "code",
-						children: found.name
-					}), /* @__PURE__ */ a("span", {
-						class: "subtitle",
-						children: track?.path
-					})]
-				}), /* @__PURE__ */ a("div", {
-					class: "card-tools",
-					children: [
-						/* @__PURE__ */ a(Copy, {
-							class: "text-button",
-							what: "the name",
-							text: () => found.name,
-							children: "Copy name"
-						}),
-						/* @__PURE__ */ a("button", {
-							type: "button",
-							class: "text-button",
-							"data-tip": "Zoom to it (F)",
-							onClick: () => model.fit(),
-							children: "Zoom to it"
-						}),
-						/* @__PURE__ */ a("button", {
-							type: "button",
-							class: "ghost",
-							"aria-label": "Close details",
-							"data-tip": "Close (Esc)",
-							onClick: () => model.select(null),
-							children: /* @__PURE__ */ a(Icon, { name: "close" })
-						})
-					]
-				})]
-			}),
-			/* @__PURE__ */ a("div", {
-				class: "tl-columns",
-				children: [
-					/* @__PURE__ */ a("dl", {
-						class: "facts",
-						children: [
-							/* @__PURE__ */ a(Row, {
-								label: "Start",
-								value: found.start_ns,
-								unit: "ns"
-							}),
-							/* @__PURE__ */ a(Row, {
-								label: "Duration",
-								value: found.duration_ns,
-								unit: "ns"
-							}),
-							found.self_ns !== found.duration_ns && /* @__PURE__ */ a(Row, {
-								label: "Self",
-								value: found.self_ns,
-								unit: "ns"
-							}),
-							parent && parent.duration_ns > 0 && /* @__PURE__ */ a(Row, {
-								label: "Share of parent",
-								value: found.duration_ns / parent.duration_ns,
-								unit: "ratio"
-							}),
-							found.fields.map((f) => /* @__PURE__ */ a(Row, {
-								label: f.label,
-								value: f.value,
-								unit: f.unit,
-								mark: f.mark
-							}))
-						]
-					}),
-					/* @__PURE__ */ a(Around, {
-						model,
-						d: found
-					}),
-					/* @__PURE__ */ a(Arguments, { d: found }, `${found.track}/${found.event}`)
-				]
-			}),
-			found.links.length > 0 && /* @__PURE__ */ a("div", {
-				class: "tl-links",
-				children: found.links.map((link) => /* @__PURE__ */ a(ViewLink, {
-					view: linkView(link),
-					class: "link",
-					children: /* @__PURE__ */ a(Text, { text: link.label || "Open" })
-				}))
-			})
-		]
-	});
-}
-function Around({ model, d }) {
-	const [all, setAll] = d$2(false);
-	const inner = all ? d.parents : d.parents.slice(0, LONG);
-	return /* @__PURE__ */ a("div", {
-		class: "tl-around",
-		children: [
-			d.parents.length > 0 && /* @__PURE__ */ a("div", { children: [
-				/* @__PURE__ */ a("h3", { children: "Inside of" }),
-				d.parents.length > LONG && /* @__PURE__ */ a("button", {
-					type: "button",
-					class: "link",
-					onClick: () => setAll(!all),
-					children: all ? "Only the innermost" : `${d.parents.length - LONG} more around these`
-				}),
-				/* @__PURE__ */ a("ol", {
-					class: "tl-chain",
-					children: [...inner].reverse().map((p) => /* @__PURE__ */ a("li", { children: [
-						/* @__PURE__ */ a("button", {
-							type: "button",
-							class: "link code",
-							onClick: () => model.go(p),
-							children: p.name
-						}),
-						" ",
-						/* @__PURE__ */ a("span", {
-							class: "quiet",
-							children: human(p.duration_ns, "ns")
-						})
-					] }))
-				})
-			] }),
-			d.children.count > 0 && /* @__PURE__ */ a("div", { children: [
-				/* @__PURE__ */ a("h3", { children: ["Directly inside ", /* @__PURE__ */ a("span", {
-					class: "count",
-					children: human(d.children.count, "count")
-				})] }),
-				/* @__PURE__ */ a("ul", {
-					class: "tl-list",
-					children: d.children.names.slice(0, LONG).map((c) => /* @__PURE__ */ a("li", { children: [
-						/* @__PURE__ */ a("span", {
-							class: "code",
-							children: c.name
-						}),
-						" ",
-						/* @__PURE__ */ a("span", {
-							class: "quiet",
-							children: [c.count > 1 ? `${c.count}× ` : "", human(c.total_ns, "ns")]
-						})
-					] }))
-				}),
-				d.children.names.length > LONG && /* @__PURE__ */ a("p", {
-					class: "quiet",
-					children: [
-						"and ",
-						d.children.names.length - LONG,
-						" more names"
-					]
-				})
-			] }),
-			d.flow_count > 0 && /* @__PURE__ */ a(Flows, {
-				model,
-				d
-			})
-		]
-	});
-}
-function Flows({ model, d }) {
-	const out = (f) => f.source.event === d.event && f.source.track === d.track;
-	const into = (f) => f.target.event === d.event && f.target.track === d.track;
-	const text = (f) => (WORDS$1[f.kind] ?? [
-		f.kind,
-		f.kind,
-		f.kind
-	])[out(f) ? 0 : into(f) ? 1 : 2];
-	const end = (f) => into(f) ? f.source : f.target;
-	return /* @__PURE__ */ a("div", { children: [
-		/* @__PURE__ */ a("h3", { children: ["Links ", /* @__PURE__ */ a("span", {
-			class: "count",
-			children: human(d.flow_count, "count")
-		})] }),
-		/* @__PURE__ */ a("ul", {
-			class: "tl-list",
-			children: d.flows.slice(0, LONG).map((f) => /* @__PURE__ */ a("li", { children: [
-				/* @__PURE__ */ a("span", {
-					class: "quiet",
-					children: text(f)
-				}),
-				" ",
-				/* @__PURE__ */ a("button", {
-					type: "button",
-					class: "link code",
-					onClick: () => model.go({
-						track: end(f).track,
-						start_ns: end(f).start_ns,
-						duration_ns: end(f).end_ns - end(f).start_ns
-					}),
-					children: end(f).name
-				}),
-				" ",
-				/* @__PURE__ */ a("span", {
-					class: "quiet",
-					children: [
-						into(f) ? "before" : "after",
-						" ",
-						human(Math.abs(f.latency_ns), "ns")
-					]
-				})
-			] }))
-		}),
-		d.flow_count > LONG && /* @__PURE__ */ a("p", {
-			class: "quiet",
-			children: [
-				"and ",
-				human(d.flow_count - Math.min(LONG, d.flows.length), "count"),
-				" more, of shorter latency"
-			]
-		})
-	] });
-}
-function Arguments({ d }) {
-	const [all, setAll] = d$2(false);
-	const entries = Object.entries(d.arguments);
-	if (!entries.length) return null;
-	return /* @__PURE__ */ a("div", { children: [
-		/* @__PURE__ */ a("h3", { children: "Arguments" }),
-		/* @__PURE__ */ a("dl", {
-			class: "facts tl-arguments",
-			children: (all ? entries : entries.slice(0, LONG)).map(([k, v]) => /* @__PURE__ */ a("div", {
-				class: "fact",
-				children: [/* @__PURE__ */ a("dt", { children: k }), /* @__PURE__ */ a("dd", {
-					class: "code",
-					children: v
-				})]
-			}))
-		}),
-		entries.length > LONG && /* @__PURE__ */ a("button", {
-			type: "button",
-			class: "link",
-			onClick: () => setAll(!all),
-			children: all ? "Fewer" : `All ${entries.length}`
-		})
-	] });
-}
-// src/sections/timeline/events.tsx
-var PAGE = 200;
-var SETTLES$1 = 200;
-function EventTable({ model, why }) {
-	const tracks = model.tracks.value.filter((t) => t.lanes > 0);
-	const [chosen, choose] = d$2(null);
-	const selected = model.detail.value?.track;
-	const track = tracks.find((t) => t.track === (chosen ?? selected)) ?? tracks.find((t) => t.kind === "stream") ?? tracks[0];
-	const window = model.window.value;
-	const [offset, setOffset] = d$2(0);
-	const [page, setPage] = d$2(null);
-	const [error, setError] = d$2("");
-	const [from, to] = [Math.max(0, Math.floor(window.start)), Math.ceil(window.end)];
-	const key = JSON.stringify([
-		track?.track,
-		from,
-		to,
-		offset
-	]);
-	A$1(() => {
-		if (!track) return;
-		const stop = new AbortController();
-		const timer = globalThis.setTimeout(() => {
-			getEvents(model.at, {
-				track: track.track,
-				start_ns: from,
-				end_ns: Math.max(to, from),
-				cursor: offset ? String(offset) : "",
-				limit: PAGE
-			}, stop.signal).then((value) => {
-				setPage({
-					of: key,
-					value
-				});
-				setError("");
-			}, (e) => {
-				if (!stop.signal.aborted) setError(e instanceof Error ? e.message : String(e));
-			});
-		}, SETTLES$1);
-		return () => {
-			globalThis.clearTimeout(timer);
-			stop.abort();
-		};
-	}, [key]);
-	if (!track) return /* @__PURE__ */ a("p", {
-		class: "prose pad",
-		children: "No row of this timeline has events."
-	});
-	const total = page?.value.total ?? 0;
-	return /* @__PURE__ */ a("div", {
-		class: "tl-table",
-		"aria-busy": page?.of !== key,
-		children: [
-			why && /* @__PURE__ */ a(Notice, { notice: {
-				level: "info",
-				text: why
-			} }),
-			error && /* @__PURE__ */ a(Notice, { notice: {
-				level: "error",
-				text: `The events could not be read: ${error}`
-			} }),
-			/* @__PURE__ */ a("div", {
-				class: "tl-table-head",
-				children: [
-					/* @__PURE__ */ a("label", {
-						class: "field",
-						children: ["Row ", /* @__PURE__ */ a("select", {
-							value: String(track.track),
-							onChange: (e) => {
-								choose(Number(e.currentTarget.value));
-								setOffset(0);
-							},
-							children: tracks.map((t) => /* @__PURE__ */ a("option", {
-								value: String(t.track),
-								children: t.path
-							}))
-						})]
-					}),
-					/* @__PURE__ */ a("span", {
-						class: "quiet",
-						children: total ? `${human(Math.min(offset + 1, total), "count")} to ${human(Math.min(offset + PAGE, total), "count")} of ${human(total, "count")} in view` : page ? "no event in view" : "reading…"
-					}),
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: "button",
-						disabled: offset === 0,
-						onClick: () => setOffset(Math.max(0, offset - PAGE)),
-						children: "Previous"
-					}),
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: "button",
-						disabled: offset + PAGE >= total,
-						onClick: () => setOffset(offset + PAGE),
-						children: "Next"
-					})
-				]
-			}),
-			/* @__PURE__ */ a(Rows, {
-				model,
-				page: page?.value ?? null,
-				track
-			})
-		]
-	});
-}
-/** Duration of rows in one unit, so that the points line up. */
-function Rows({ model, page, track }) {
-	const most = Math.max(1, ...page?.events.map((e) => e.duration_ns) ?? [1]);
-	const at = model.selected.value;
-	return /* @__PURE__ */ a("div", {
-		class: "tl-table-scroll",
-		tabIndex: 0,
-		role: "region",
-		"aria-label": `Events of ${track.path}`,
-		children: /* @__PURE__ */ a("table", {
-			class: "table",
-			children: [/* @__PURE__ */ a("thead", { children: /* @__PURE__ */ a("tr", { children: [
-				/* @__PURE__ */ a("th", {
-					scope: "col",
-					class: "num",
-					"aria-sort": "ascending",
-					children: "Start"
-				}),
-				/* @__PURE__ */ a("th", {
-					scope: "col",
-					class: "num",
-					children: "Duration"
-				}),
-				/* @__PURE__ */ a("th", {
-					scope: "col",
-					children: "Name"
-				}),
-				/* @__PURE__ */ a("th", {
-					scope: "col",
-					class: "num",
-					children: "Depth"
-				})
-			] }) }), /* @__PURE__ */ a("tbody", { children: page?.events.map((e) => {
-				const on = at?.path === track.path && at.start === e.start_ns && at.duration === e.duration_ns;
-				const parts = humanParts(e.duration_ns, "ns");
-				return /* @__PURE__ */ a("tr", {
-					class: on ? "selected" : "",
-					"aria-selected": on,
-					onClick: () => model.go(e),
-					children: [
-						/* @__PURE__ */ a("td", {
-							class: "num",
-							children: human(e.start_ns, "ns")
-						}),
-						/* @__PURE__ */ a("td", {
-							class: "num",
-							children: [
-								/* @__PURE__ */ a("span", {
-									class: "tl-mini",
-									style: { width: `${Math.max(1, e.duration_ns / most * 60)}px` }
-								}),
-								parts.text,
-								" ",
-								/* @__PURE__ */ a("span", {
-									class: "quiet",
-									children: parts.unit
-								})
-							]
-						}),
-						/* @__PURE__ */ a("td", { children: /* @__PURE__ */ a("button", {
-							type: "button",
-							class: "link code",
-							style: { paddingLeft: `${(e.depth ?? 0) * 10}px` },
-							children: e.name
-						}) }),
-						/* @__PURE__ */ a("td", {
-							class: "num",
-							children: e.lane
-						})
-					]
-				});
-			}) })]
-		})
-	});
-}
-// src/sections/timeline/perfetto.ts
-var PERFETTO = "https://ui.perfetto.dev";
-var EVERY = 100;
-var LONGEST = 3e4;
-/** Sends `PING` until `PONG` comes from that tab and origin, then the trace, then the window in seconds. */
-function handOver(tab, trace, origin = PERFETTO, { every = EVERY, longest = LONGEST } = {}) {
-	return new Promise((done) => {
-		const began = performance.now();
-		const end = (outcome) => {
-			window.clearInterval(timer);
-			window.removeEventListener("message", heard);
-			done(outcome);
-		};
-		const heard = (event) => {
-			if (event.origin !== origin || event.source !== tab || event.data !== "PONG") return;
-			tab.postMessage({ perfetto: {
-				buffer: trace.buffer,
-				title: trace.title,
-				fileName: trace.fileName,
-				localOnly: true,
-				keepApiOpen: true
-			} }, origin);
-			if (trace.view) tab.postMessage({ perfetto: {
-				timeStart: trace.view.start / 1e9,
-				timeEnd: trace.view.end / 1e9,
-				viewPercentage: .9
-			} }, origin);
-			end("taken");
-		};
-		window.addEventListener("message", heard);
-		const timer = window.setInterval(() => {
-			if (tab.closed) return end("closed");
-			if (performance.now() - began > longest) return end("silent");
-			tab.postMessage("PING", origin);
-		}, every);
-	});
-}
-// src/sections/timeline/handover.tsx
-/** Events from which on a part is proposed instead of everything: about 200 MB of text. */
-var MANY = 1e6;
-function queryOf(model, part, split) {
-	const [now, area] = [model.window.value, model.area.value];
-	const span = part === "view" ? now : part === "area" ? area : null;
-	const tracks = part === "area" && area?.paths.length ? rangesOf(withBelow(model.tracksOf(area), model.tracks.value)) : "";
-	return {
-		span,
-		query: {
-			...span && {
-				start_ns: String(Math.floor(span.start)),
-				end_ns: String(Math.ceil(span.end))
-			},
-			...tracks && { tracks },
-			...split && { split_overlaps: "1" }
-		}
-	};
-}
-var TEXT = {
-	reading: "The trace is being written…",
-	waiting: "Waiting for Perfetto to answer…",
-	taken: "Perfetto has the trace.",
-	silent: "Perfetto did not answer within 30 seconds: it may not be reachable from here. Save the trace and open it there.",
-	closed: "The tab was closed before Perfetto answered.",
-	blocked: "The browser blocked the new tab. The trace is ready: open it now."
-};
-var OUTSIDE = "Perfetto is an outside page, loaded from ui.perfetto.dev. The trace is given to its tab and stays in this browser.";
-var HERE = "Perfetto is served from here, by a package installed beside this one: nothing is loaded from outside. The trace stays in this browser; ui.perfetto.dev is an outside page.";
-function TraceFile({ model }) {
-	const several = (model.shape.value?.alignment.length ?? 1) > 1;
-	return /* @__PURE__ */ a(Popover, {
-		button: "Trace file",
-		class: "button",
-		label: "Save as a trace file, or open in Perfetto",
-		tip: "Save the view, the selection or everything as a trace file; open it in Perfetto",
-		align: "right",
-		disabled: !model.shape.value || several,
-		children: () => /* @__PURE__ */ a(Card$1, { model })
-	});
-}
-function Card$1({ model }) {
-	const large = (model.shape.value?.events ?? 0) > MANY;
-	const area = model.area.value;
-	const [part, setPart] = d$2(area ? "area" : large ? "view" : "all");
-	const [state, setState] = d$2("");
-	const [ready, setReady] = d$2(null);
-	const { query, span } = queryOf(model, part, false);
-	const name = `${model.at.workers[0] || "timeline"}.pt.trace.json.gz`;
-	const offline = model.shape.value?.perfetto;
-	const send = async (tab, buffer, origin) => {
-		if (!tab) {
-			setReady(buffer);
-			return setState("blocked");
-		}
-		setState("waiting");
-		setState(await handOver(tab, {
-			buffer,
-			title: `${model.at.run} ${model.at.workers[0] ?? ""}`.trim(),
-			fileName: name,
-			view: span
-		}, origin));
-	};
-	const open = (address) => {
-		const tab = window.open(address);
-		const origin = new URL(address).origin;
-		if (ready) return void send(tab, ready, origin);
-		setState("reading");
-		getTimelineFile(model.at, {
-			...queryOf(model, part, true).query,
-			fp: model.shape.peek().fingerprint
-		}).then((buffer) => send(tab, buffer, origin), (error) => setState(error instanceof Error ? error.message : String(error)));
-	};
-	const own = offline ? new URL(offline, document.baseURI).href : "";
-	return /* @__PURE__ */ a("div", {
-		class: "tl-menu tl-file",
-		children: [
-			/* @__PURE__ */ a(Switch, {
-				label: "What to write",
-				value: part,
-				choices: [
-					{
-						value: "view",
-						text: "View"
-					},
-					...area ? [{
-						value: "area",
-						text: "Selection"
-					}] : [],
-					{
-						value: "all",
-						text: "Everything"
-					}
-				],
-				onPick: (value) => {
-					setPart(value);
-					setReady(null);
-					setState("");
-				}
-			}),
-			/* @__PURE__ */ a("p", {
-				class: "quiet",
-				children: [span ? `${human(span.end - span.start, "ns")} of ${human(model.all.value.end, "ns")}` : `all ${human(model.shape.value?.events ?? 0, "count")} events`, part === "all" && large ? ": more than Perfetto may open; the view is a smaller part." : ""]
-			}),
-			/* @__PURE__ */ a("button", {
-				type: "button",
-				class: "button",
-				onClick: () => downloadFrom(timelineAddress("export", model.at, query), name),
-				children: "Save as a trace file"
-			}),
-			/* @__PURE__ */ a("button", {
-				type: "button",
-				class: "button",
-				onClick: () => open(own || "https://ui.perfetto.dev"),
-				children: ready ? "Open it now" : "Open in Perfetto"
-			}),
-			own && !ready && /* @__PURE__ */ a("button", {
-				type: "button",
-				class: "button",
-				onClick: () => open("https://ui.perfetto.dev"),
-				children: "Open at ui.perfetto.dev"
-			}),
-			/* @__PURE__ */ a("p", {
-				class: "quiet",
-				role: "status",
-				children: TEXT[state] ?? (state || (own ? HERE : OUTSIDE))
-			})
-		]
-	});
-}
-// src/sections/timeline/hover.tsx
-var BESIDE = 14;
-function HoverCard({ model }) {
-	const item = model.hover.value;
-	const card = T$1(null);
-	F$1(() => {
-		const el = card.current;
-		const plot = el?.closest(".tl")?.querySelector(".tl-canvas")?.getBoundingClientRect();
-		if (!el || !plot || !item) return;
-		const { width, height } = el.getBoundingClientRect();
-		const [x, y] = [plot.left + item.x, plot.top + item.y];
-		el.style.left = `${x + BESIDE + width > window.innerWidth - 8 ? Math.max(8, x - BESIDE - width) : x + BESIDE}px`;
-		el.style.top = `${y + BESIDE + height > window.innerHeight - 8 ? Math.max(8, y - BESIDE - height) : y + BESIDE}px`;
-	});
-	if (!item) return null;
-	const known = model.hovered.value;
-	const detail = known && known.event === item.event && known.track === item.track.track && item.count === 1 ? known : null;
-	const parent = detail?.parents[0];
-	const rows = item.count > 1 ? [
-		["Events", `${item.count === 65535 ? "≥ " : ""}${human(item.count, "count")}, merged below one pixel`],
-		["From", human(item.start, "ns")],
-		["Length", human(item.end - item.start, "ns")],
-		["Busy", human(item.busy, "ratio")]
-	] : [
-		["Duration", detail ? human(detail.duration_ns, "ns") : human(item.end - item.start, "ns")],
-		["Start", human(detail?.start_ns ?? item.start, "ns")],
-		...detail && detail.self_ns !== detail.duration_ns ? [["Self", human(detail.self_ns, "ns")]] : [],
-		...parent?.duration_ns ? [["Of its parent", human(detail.duration_ns / parent.duration_ns, "ratio")]] : [],
-		...(detail?.fields ?? []).filter((f) => [
-			"Limit",
-			"Limit of the operator call",
-			"Speed of light",
-			"Speed of light of the call",
-			"From its launch",
-			"Bandwidth",
-			"Operator"
-		].includes(f.label)).map((f) => [f.label, `${f.mark === "estimated" ? "≈ " : ""}${typeof f.value === "number" ? human(f.value, f.unit) : f.value}`])
-	];
-	return /* @__PURE__ */ a("div", {
-		class: "tl-hover",
-		ref: card,
-		role: "tooltip",
-		children: [
-			/* @__PURE__ */ a("strong", {
-				class: "code",
-				children: item.count > 1 ? `longest: ${model.names.value.at(item.name)}` : model.names.value.at(item.name)
-			}),
-			/* @__PURE__ */ a("span", {
-				class: "quiet",
-				children: item.track.label
-			}),
-			/* @__PURE__ */ a("dl", { children: rows.map(([k, v]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k }), /* @__PURE__ */ a("dd", { children: v })] })) }),
-			item.count > 1 && /* @__PURE__ */ a("span", {
-				class: "quiet",
-				children: "Click: zoom until they stand apart"
-			})
-		]
-	});
-}
-// src/sections/timeline/keys.ts
-/** What each key does, for the card of keys. */
-var KEYS$1 = [
-	["W S", "zoom in and out at the pointer"],
-	["A D", "pan; with Shift a page"],
-	["F", "zoom to the selection; again: fill the view"],
-	["0", "everything"],
-	["Alt+← →", "back and forward in the places you zoomed to"],
-	["Enter", "select what is under the pointer; in the search, the next hit"],
-	["R", "the selected event as an area"],
-	["Ctrl+A", "the view as an area"],
-	[". ,", "next and previous event of the lane"],
-	["↑ ↓", "parent and first child"],
-	["] [", "follow a link out, in"],
-	["M", "mark the time under the pointer; Shift+M: next mark"],
-	["/", "search; N, Shift+N: next and previous hit"],
-	["T", "find a row"],
-	["P H E", "pin, hide, open the row of the selection; Shift+E: all rows"],
-	["Q", "details"],
-	["L", "events as a table"],
-	["Esc", "leave the search, the selection, the area"],
-	["?", "this card"]
-];
-/** The track that a key of rows is about: of the pointer, else of the selection. */
-function trackOf(model) {
-	const focused = document.activeElement instanceof HTMLElement ? document.activeElement.closest("[data-track]")?.dataset["track"] : void 0;
-	const at = focused !== void 0 ? Number(focused) : model.hover.peek()?.track.track ?? model.detail.peek()?.track;
-	return at === void 0 ? null : model.tracks.peek()[at] ?? null;
-}
-/** Whether a key was one of the timeline's. */
-function onKey(event, model, to) {
-	if (typing(event.target)) return false;
-	const { code, key } = event;
-	if (event.altKey) {
-		if (key === "ArrowLeft") return model.history(-1), true;
-		if (key === "ArrowRight") return model.history(1), true;
-		return false;
-	}
-	if (event.ctrlKey || event.metaKey) {
-		if (code !== "KeyA") return false;
-		const now = model.window.peek();
-		model.choose({
-			start: Math.max(0, Math.round(now.start)),
-			end: Math.round(now.end),
-			paths: []
-		});
-		return true;
-	}
-	const page = event.shiftKey ? .9 : .15;
-	const letter = code.startsWith("Key") ? code.slice(3) : "";
-	if ("WASD".includes(letter) && letter) {
-		if (letter === "W") model.zoom(.7);
-		else if (letter === "S") model.zoom(1 / .7);
-		else model.pan(letter === "A" ? -page : page);
-		return true;
-	}
-	switch (key) {
-		case "+":
-		case "=": return model.zoom(.7), true;
-		case "-": return model.zoom(1 / .7), true;
-		case "ArrowLeft": return model.pan(-page), true;
-		case "ArrowRight": return model.pan(page), true;
-		case "ArrowUp": return model.detail.peek() ? (model.parent(), true) : false;
-		case "ArrowDown": return model.detail.peek() ? (model.child(), true) : false;
-		case "0": return model.everything(), true;
-		case ".": return model.beside(1), true;
-		case ",": return model.beside(-1), true;
-		case "]": return model.flow(1), true;
-		case "[": return model.flow(-1), true;
-		case "/": return to.search(), true;
-		case "?": return to.help(), true;
-		case "Enter": {
-			const item = model.hover.peek();
-			if (!item) return false;
-			model.pick(item);
-			return true;
-		}
-		case "Escape": return escape(model);
-	}
-	switch (letter) {
-		case "F": return model.fit(), true;
-		case "M": return event.shiftKey ? model.nextMark() : model.mark(model.pointer ?? model.selection()?.start ?? middle(model)), true;
-		case "N": return model.step(event.shiftKey ? -1 : 1), true;
-		case "T": return to.findTrack(), true;
-		case "Q": return model.paneOpen.value = !model.paneOpen.peek(), true;
-		case "L": return to.table(), true;
-		case "R": {
-			const event = model.selected.peek();
-			if (event) model.choose({
-				start: event.start,
-				end: event.start + Math.max(event.duration, 1),
-				paths: [event.path]
-			});
-			return true;
-		}
-	}
-	const track = trackOf(model);
-	if (letter === "E" && event.shiftKey) return model.expandAll(), true;
-	if (letter === "E") return track && model.toggle(track), true;
-	if (letter === "P") return track && model.pin(track), true;
-	if (letter === "H") return track && model.hide(track), true;
-	return false;
-}
-var middle = (model) => (model.window.peek().start + model.window.peek().end) / 2;
-function escape(model) {
-	if (model.compared.peek().length) model.compared.value = [];
-	else if (model.search.peek().text) model.find("", "quiet");
-	else if (model.selected.peek()) model.select(null);
-	else if (model.area.peek()) model.choose(null);
-	else return false;
-	return true;
-}
-// src/sections/timeline/cache.ts
-var MOST_BYTES = 64 * 2 ** 20;
-var key = (track, z, i) => `${track}/${z}/${i}`;
-var TileCache = class {
-	top;
-	most;
-	tiles = /* @__PURE__ */ new Map();
-	pinned = /* @__PURE__ */ new Map();
-	bytes = 0;
-	pinnedBytes = 0;
-	/** top: level at which one tile holds the whole recording; tiles of it stay. */
-	constructor(top, most = MOST_BYTES) {
-		this.top = top;
-		this.most = most;
-	}
-	get size() {
-		return this.tiles.size + this.pinned.size;
-	}
-	put(tile) {
-		const at = key(tile.track, tile.z, tile.i);
-		if (tile.z >= this.top) {
-			this.pinnedBytes += tile.bytes - (this.pinned.get(at)?.bytes ?? 0);
-			this.pinned.set(at, tile);
-			return;
-		}
-		this.bytes += tile.bytes - (this.tiles.get(at)?.bytes ?? 0);
-		this.tiles.delete(at);
-		this.tiles.set(at, tile);
-		for (const [old, one] of this.tiles) {
-			if (this.bytes + this.pinnedBytes <= this.most) break;
-			this.tiles.delete(old);
-			this.bytes -= one.bytes;
-		}
-	}
-	/** A tile, now the one used last; null when it is not here. */
-	get(track, z, i) {
-		const at = key(track, z, i);
-		if (z >= this.top) return this.pinned.get(at) ?? null;
-		const found = this.tiles.get(at);
-		if (!found) return null;
-		this.tiles.delete(at);
-		this.tiles.set(at, found);
-		return found;
-	}
-	has(track, z, i) {
-		return this.pinned.has(key(track, z, i)) || this.tiles.has(key(track, z, i));
-	}
-	covering(track, z, i) {
-		const own = this.get(track, z, i);
-		if (own) return {
-			tile: own,
-			finer: [],
-			sharp: true
-		};
-		let coarse = null;
-		for (let level = z + 1, at = Math.floor(i / 2); level <= this.top; level++, at = Math.floor(at / 2)) {
-			const found = this.get(track, level, at);
-			if (found?.complete) return {
-				tile: found,
-				finer: [],
-				sharp: true
-			};
-			coarse ??= found;
-		}
-		const finer = [];
-		if (!coarse || coarse.z > z + 1) for (let down = 1; down <= 2 && z - down >= 0 && !finer.length; down++) {
-			const many = 2 ** down;
-			for (let k = 0; k < many; k++) {
-				const found = this.get(track, z - down, i * many + k);
-				if (found) finer.push(found);
-			}
-		}
-		return {
-			tile: coarse,
-			finer,
-			sharp: false
-		};
-	}
-	clear() {
-		this.tiles.clear();
-		this.pinned.clear();
-		this.bytes = this.pinnedBytes = 0;
-	}
-};
-var MOST_TRACKS = 24;
-var MOST_TILES = 8;
-/** ms of decoding until the page may do something else. */
-var SLICE = 4;
-var keyOf = (track, z, i) => `${track}/${z}/${i}`;
-/** Requests of at most 24 tracks and eight tiles each that bring what is missing, in order of rank. */
-function plan(wanted, missing) {
-	const out = [];
-	for (const one of [...wanted].sort((a, b) => a.rank - b.rank)) for (let from = one.from; from <= one.to; from += MOST_TILES) {
-		const to = Math.min(one.to, from + MOST_TILES - 1);
-		const lacking = one.tracks.filter((t) => {
-			for (let i = from; i <= to; i++) if (missing(t, one.z, i)) return true;
-			return false;
-		});
-		for (let k = 0; k < lacking.length; k += MOST_TRACKS) out.push({
-			...one,
-			from,
-			to,
-			tracks: lacking.slice(k, k + MOST_TRACKS)
-		});
-	}
-	return out;
-}
-var Loader = class {
-	source;
-	flights = /* @__PURE__ */ new Set();
-	queue = [];
-	/** tiles that the server could not make: not asked for again */
-	broken = /* @__PURE__ */ new Set();
-	stopped = false;
-	constructor(source) {
-		this.source = source;
-	}
-	get busy() {
-		return this.flights.size > 0 || this.queue.length > 0;
-	}
-	/** Replaces what is wanted. */
-	want(wanted) {
-		if (this.stopped) return;
-		const levels = new Set(wanted.map((w) => w.z));
-		for (const flight of this.flights) if (!levels.has(flight.z)) flight.stop.abort();
-		const flying = (key) => [...this.flights].some((f) => !f.stop.signal.aborted && f.keys.has(key));
-		this.queue = plan(wanted, (t, z, i) => !this.source.has(t, z, i) && !flying(keyOf(t, z, i)) && !this.broken.has(keyOf(t, z, i)));
-		this.next();
-	}
-	stop() {
-		this.stopped = true;
-		this.queue = [];
-		for (const flight of this.flights) flight.stop.abort();
-	}
-	next() {
-		while (this.flights.size < 4 && this.queue.length) this.send(this.queue.shift());
-	}
-	async send({ z, from, to, tracks }) {
-		const keys = /* @__PURE__ */ new Set();
-		for (let i = from; i <= to; i++) for (const t of tracks) keys.add(keyOf(t, z, i));
-		const flight = {
-			z,
-			from,
-			to,
-			keys,
-			stop: new AbortController()
-		};
-		this.flights.add(flight);
-		try {
-			const buffer = await this.source.get(z, from, to, tracks, flight.stop.signal);
-			let began = performance.now();
-			for (const tile of readTiles(buffer)) {
-				this.source.arrived(tile);
-				if (performance.now() - began > SLICE) {
-					await new Promise((done) => setTimeout(done, 0));
-					began = performance.now();
-				}
-			}
-		} catch (error) {
-			if (!flight.stop.signal.aborted) {
-				for (const key of keys) this.broken.add(key);
-				this.source.failed(error);
-			}
-		} finally {
-			this.flights.delete(flight);
-			if (!this.stopped) {
-				this.source.settled();
-				this.next();
-			}
-		}
-	}
-	/** Tiles that failed may be asked for again. */
-	forgive() {
-		this.broken.clear();
-	}
-};
-// src/sections/timeline/names.ts
-var NameTable = class {
-	text;
-	categories;
-	constructor(names) {
-		this.text = names.names;
-		this.categories = Uint8Array.from(names.categories);
-	}
-	at(id) {
-		return this.text[id] ?? "…";
-	}
-};
-var NO_NAMES = new NameTable({
-	names: [],
-	categories: []
-});
-/** Names above which only plain text is looked for, and not here. */
-var MOST_SEARCHED = 2e5;
-var categoryOf = (categories, name) => categories[name] ?? 0;
-/** `/…/` is a regular expression, anything else plain text; letters of both cases are the same. */
-function patternOf(text) {
-	const found = /^\/(.+)\/$/s.exec(text);
-	if (!found) {
-		const plain = text.toLowerCase();
-		return {
-			test: (name) => name.toLowerCase().includes(plain),
-			plain: true,
-			wrong: ""
-		};
-	}
-	try {
-		const expression = new RegExp(found[1], "i");
-		return {
-			test: (name) => expression.test(name),
-			plain: false,
-			wrong: ""
-		};
-	} catch {
-		return {
-			test: () => false,
-			plain: false,
-			wrong: `${text} is no regular expression`
-		};
-	}
-}
-/** Ids of the names that match. */
-function matching(names, pattern) {
-	const out = [];
-	names.text.forEach((name, id) => {
-		if (pattern.test(name)) out.push(id);
-	});
-	return out;
-}
-// src/sections/timeline/model.ts
-var NO_SEARCH = {
-	text: "",
-	wrong: "",
-	found: null,
-	hits: null
-};
-var RETRY = 300;
-/** px of the canvas that an event is given when it is looked at from afar. */
-var LOOK = .25;
-var TimelineModel = class {
-	section;
-	at;
-	embedded;
-	shape = y$1(null);
-	error = y$1(null);
-	names = y$1(NO_NAMES);
-	window = y$1({
-		start: 0,
-		end: 1
-	});
-	hover = y$1(null);
-	detail = y$1(null);
-	/** all of the event under the pointer, a moment later */
-	hovered = y$1(null);
-	selected = y$1(null);
-	area = y$1(null);
-	marks = y$1([]);
-	search = y$1(NO_SEARCH);
-	arrangement = y$1({
-		pinned: [],
-		hidden: [],
-		toggled: [],
-		find: "",
-		layout: ""
-	});
-	/** events chosen with Ctrl, the last two of them: the gap between */
-	compared = y$1([]);
-	/** a notice under the tools: what a link asked for and is not here */
-	notice = y$1("");
-	waiting = y$1(false);
-	tally = y$1({
-		items: 0,
-		events: 0,
-		more: false
-	});
-	letters = y$1(false);
-	paneOpen = y$1(true);
-	scroll = y$1(0);
-	/** px of the plot */
-	width = y$1(1e3);
-	height = y$1(400);
-	/** grows with every tile that arrives */
-	drawn = y$1(0);
-	tracks = O(() => this.shape.value?.tracks ?? []);
-	shown = O(() => rowsOf(this.tracks.value, this.arrangement.value));
-	all = O(() => ({
-		start: 0,
-		end: Math.max(this.shape.value?.span_ns ?? 1, 1)
-	}));
-	/** of the first worker: what stands in the head */
-	steps = O(() => this.shape.value?.steps.filter((s) => s.worker === 0) ?? []);
-	phases = O(() => this.shape.value?.phases.filter((p) => p.worker === 0) ?? []);
-	/** last moment of each worker */
-	ends = O(() => {
-		const out = [];
-		for (const t of this.tracks.value) out[t.worker] = Math.max(out[t.worker] ?? 0, t.last_ns);
-		return out;
-	});
-	cache = new TileCache(0);
-	loader = null;
-	places = new Places();
-	undo = [];
-	ask = new AbortController();
-	askEvent = new AbortController();
-	asked = new AbortController();
-	askHover = new AbortController();
-	wrote = "";
-	/** where the last search went on from */
-	from = null;
-	/** embedded: a small one inside another page, which leaves the address alone. */
-	constructor(section, at, embedded) {
-		this.section = section;
-		this.at = at;
-		this.embedded = embedded;
-	}
-	start() {
-		this.load();
-		if (this.embedded) return;
-		this.undo.push(x$1(() => {
-			const keys = view.value.timeline;
-			const text = JSON.stringify(keys);
-			if (text === this.wrote || !this.shape.value) return;
-			this.wrote = text;
-			f$1(() => this.read(keys));
-		}));
-	}
-	stop() {
-		this.ask.abort();
-		this.askEvent.abort();
-		this.asked.abort();
-		this.askHover.abort();
-		this.loader?.stop();
-		for (const end of this.undo) end();
-	}
-	async load() {
-		this.ask.abort();
-		const stop = (this.ask = new AbortController()).signal;
-		try {
-			const shape = await this.untilRead(() => getTimeline(this.at, stop), stop);
-			if (stop.aborted || !shape) return;
-			this.loader?.stop();
-			this.cache = new TileCache(topOf(shape.span_ns));
-			this.loader = new Loader({
-				get: (z, from, to, tracks, signal) => getTiles(this.at, {
-					z,
-					i: from === to ? String(from) : `${from}-${to}`,
-					tracks: tracks.join(","),
-					fp: shape.fingerprint
-				}, signal),
-				has: (track, z, i) => this.cache.covering(track, z, i).sharp,
-				arrived: (tile) => this.cache.put(tile),
-				settled: () => {
-					this.drawn.value++;
-				},
-				failed: (error) => this.failed(error)
-			});
-			r(() => {
-				this.error.value = null;
-				this.shape.value = shape;
-				const keys = this.embedded ? {} : view.peek().timeline;
-				this.wrote = JSON.stringify(keys);
-				this.read(keys);
-			});
-			getTimelineNames(this.at, shape.fingerprint, stop).then((names) => {
-				this.names.value = new NameTable(names);
-				if (this.search.peek().text) this.find(this.search.peek().text, "quiet");
-			}, (error) => this.failed(error));
-		} catch (error) {
-			if (!stop.aborted) this.failed(error);
-		}
-	}
-	async untilRead(get, stop) {
-		for (;;) try {
-			return await get();
-		} catch (error) {
-			if (stop.aborted) return null;
-			if (!(error instanceof ApiError) || !error.loading) throw error;
-			await new Promise((done) => window.setTimeout(done, RETRY));
-		}
-	}
-	failed(error) {
-		if (error instanceof ApiError && error.status === 409) return void this.load();
-		if (error instanceof ApiError && error.loading) {
-			window.setTimeout(() => {
-				this.loader?.forgive();
-				this.drawn.value++;
-			}, RETRY);
-			return;
-		}
-		this.error.value = error instanceof ApiError ? error : new ApiError({
-			code: "error",
-			message: String(error instanceof Error ? error.message : error)
-		}, 0);
-	}
-	again() {
-		this.error.value = null;
-		this.loader?.forgive();
-		if (this.shape.peek()) this.drawn.value++;
-		else this.load();
-	}
-	/** Other workers, or another window to open with. */
-	update(section, at) {
-		const elsewhere = JSON.stringify(at) !== JSON.stringify(this.at);
-		const other = section.start_ns !== this.section.start_ns || section.end_ns !== this.section.end_ns;
-		this.section = section;
-		this.at = at;
-		if (elsewhere) this.load();
-		else if (other && this.shape.peek()) {
-			this.leave();
-			this.window.value = this.opening();
-			if (!this.embedded) this.write({ t: "" }, "quiet");
-		}
-	}
-	want(wanted) {
-		this.loader?.want(wanted);
-		this.waiting.value = this.loader?.busy ?? false;
-	}
-	/** The window of the section: of its step, else where nearly all events are. */
-	opening() {
-		const { start_ns: start, end_ns: end } = this.section;
-		const all = this.all.peek();
-		if (typeof start === "number" && typeof end === "number" && end > start) return around({
-			start,
-			end
-		}, all, this.embedded ? .04 : .01);
-		const [low, high] = this.shape.peek()?.focus ?? [0, all.end];
-		return high > low ? inside({
-			start: low,
-			end: high
-		}, all) : all;
-	}
-	read(keys) {
-		r(() => {
-			const all = this.all.peek();
-			const lost = [];
-			this.arrangement.value = {
-				...readArrangement(keys),
-				find: this.arrangement.peek().find
-			};
-			if (this.embedded && this.section.tracks?.length) this.only(this.section.tracks);
-			const window = readSpan(keys["t"] ?? "");
-			this.window.value = window ? inside(window, all) : this.opening();
-			if (window && (window.start >= all.end || window.end <= 0)) lost.push(`the window ${spanText(window)} ns`);
-			this.marks.value = readMarks(keys["mk"] ?? "");
-			const area = readArea(keys["area"] ?? "");
-			this.area.value = area;
-			const gone = area?.paths.filter((p) => !trackOf$1(this.tracks.peek(), p)) ?? [];
-			if (gone.length) lost.push(`the row ${gone[0]}`);
-			const event = readEvent(keys["ev"] ?? "");
-			if (event && !trackOf$1(this.tracks.peek(), event.path)) lost.push(`the row ${event.path}`);
-			else this.fetchEvent(event, !window);
-			this.scroll.value = Number(keys["y"]) || 0;
-			if ((keys["q"] ?? "") !== this.search.peek().text) this.find(keys["q"] ?? "", "quiet");
-			this.notice.value = lost.length ? `Not found here: ${lost.join(", ")}. What is shown is the nearest there is.` : "";
-		});
-	}
-	/** Writes keys of the address: changes of the view after a rest, selections as a new place. */
-	write(part, how) {
-		if (this.embedded) return;
-		const next = {
-			...view.peek().timeline,
-			...part
-		};
-		this.wrote = JSON.stringify(next);
-		changeTimeline(part, how);
-		this.wrote = JSON.stringify(view.peek().timeline);
-	}
-	/** In an embedded one: these rows alone, and what leads to them. */
-	only(paths) {
-		const tracks = this.tracks.peek();
-		const keep = /* @__PURE__ */ new Set();
-		for (const path of paths) {
-			const found = trackOf$1(tracks, path);
-			if (found) for (const t of chainOf(found, tracks)) keep.add(t.track);
-		}
-		const workers = childrenOf(tracks).get(-1)?.length ?? 1;
-		const hidden = keep.size ? tracks.filter((t) => !keep.has(t.track)).map((t) => t.path) : [];
-		const opened = tracks.filter((t) => keep.has(t.track) && !openAtFirst(t, workers)).map((t) => t.path);
-		this.arrangement.value = {
-			...this.arrangement.peek(),
-			hidden,
-			toggled: opened
-		};
-	}
-	/** Shows another stretch of time; `place`: Alt + left comes back from it. */
-	show(next, place = false) {
-		const now = this.window.peek();
-		if (place) this.leave();
-		const to = inside(next, this.all.peek());
-		if (to.start === now.start && to.end === now.end) return;
-		this.window.value = to;
-		this.write({ t: spanText(to) }, "replace");
-	}
-	leave() {
-		this.places.leave(this.window.peek());
-	}
-	history(direction) {
-		const found = this.places.step(direction, this.window.peek());
-		if (found) this.show(found);
-	}
-	zoom(factor, at) {
-		const now = this.window.peek();
-		this.show(zoomed(now, factor, at ?? this.pointer ?? (now.start + now.end) / 2, this.all.peek()));
-	}
-	pan(part) {
-		this.show(moved(this.window.peek(), part * lengthOf(this.window.peek()), this.all.peek()));
-	}
-	everything() {
-		this.show(this.all.peek(), true);
-	}
-	/** Zooms to the selection; where it fills the view already, to the window that was opened with. */
-	fit() {
-		const part = this.selection();
-		if (!part) return this.show(this.opening(), true);
-		const to = around(part, this.all.peek());
-		const now = this.window.peek();
-		const same = Math.abs(now.start - to.start) + Math.abs(now.end - to.end) < lengthOf(to) * .01;
-		this.show(same ? inside(part, this.all.peek()) : to, true);
-	}
-	/** The area, else the event that is selected. */
-	selection() {
-		const [area, event] = [this.area.peek(), this.selected.peek()];
-		return area ?? (event && {
-			start: event.start,
-			end: event.start + event.duration
-		});
-	}
-	/** time under the pointer */
-	pointer = null;
-	get highlight() {
-		return this.section.highlight ?? [];
-	}
-	/** Notes how far the rows are scrolled. */
-	scrolled(top) {
-		this.scroll.value = Math.round(top);
-		this.write({ y: top >= 1 ? String(Math.round(top)) : "" }, "replace");
-	}
-	/** Brings a stretch into view without losing the place: moved if it is big enough to see, else zoomed to. */
-	look(part) {
-		const now = this.window.peek();
-		const seen = part.start >= now.start && part.end <= now.end;
-		const px = lengthOf(part) / lengthOf(now) * this.width.peek();
-		if (seen && px >= 2) return;
-		if (px >= 2 && lengthOf(part) < lengthOf(now)) {
-			const start = part.start - (lengthOf(now) - lengthOf(part)) / 2;
-			this.show({
-				start,
-				end: start + lengthOf(now)
-			}, true);
-		} else this.show(around(part, this.all.peek(), .5 / LOOK - .5), true);
-	}
-	trackAt(path) {
-		return trackOf$1(this.tracks.peek(), path);
-	}
-	/** known: all of that event, where it is here already. */
-	select(event, how = "push", known) {
-		this.compared.value = [];
-		this.write({ ev: event ? eventText(event) : "" }, how);
-		this.fetchEvent(event, false, known);
-	}
-	async fetchEvent(event, look, known) {
-		this.askEvent.abort();
-		const stop = (this.askEvent = new AbortController()).signal;
-		this.selected.value = event;
-		const track = event && this.trackAt(event.path);
-		if (!event || !track) {
-			this.detail.value = null;
-			return;
-		}
-		if (look) this.look({
-			start: event.start,
-			end: event.start + event.duration
-		});
-		this.reveal(track);
-		try {
-			const found = known ?? await getEvent(this.at, {
-				track: track.track,
-				start_ns: event.start,
-				duration_ns: event.duration
-			}, stop);
-			if (stop.aborted) return;
-			r(() => {
-				this.detail.value = found;
-				if (!found.exact) {
-					this.notice.value = "Not found here: the event of this link. Selected is the nearest one of its row.";
-					this.selected.value = {
-						...event,
-						start: found.start_ns,
-						duration: found.duration_ns
-					};
-					this.look({
-						start: found.start_ns,
-						end: found.start_ns + found.duration_ns
-					});
-				}
-			});
-		} catch (error) {
-			if (!stop.aborted) this.failed(error);
-		}
-	}
-	/** Selects what an item shows; one of several events is zoomed to until they stand apart. */
-	async pick(item) {
-		if (item.count > 1) {
-			const now = this.window.peek();
-			const span = {
-				start: item.start,
-				end: item.end
-			};
-			if (lengthOf(span) > 40 && lengthOf(span) < lengthOf(now)) return this.show(around(span, this.all.peek(), .5), true);
-		}
-		const stop = (this.askEvent = new AbortController()).signal;
-		try {
-			const found = await getEvent(this.at, {
-				track: item.track.track,
-				event: item.event
-			}, stop);
-			this.select({
-				path: item.track.path,
-				start: found.start_ns,
-				duration: found.duration_ns
-			}, "push", found);
-		} catch (error) {
-			if (!stop.aborted) this.failed(error);
-		}
-	}
-	/** Requests what is known of the event under the pointer, if it is still there. */
-	async hoverDetail(item) {
-		if (this.hover.peek()?.event !== item.event || this.hover.peek()?.track !== item.track) return;
-		this.askHover.abort();
-		const stop = (this.askHover = new AbortController()).signal;
-		try {
-			const found = await getEvent(this.at, {
-				track: item.track.track,
-				event: item.event
-			}, stop);
-			if (!stop.aborted) this.hovered.value = found;
-		} catch (error) {
-			if (!stop.aborted && !(error instanceof ApiError)) throw error;
-		}
-	}
-	/** Adds an event to those compared; the gap between the last two is shown. */
-	async compare(item) {
-		try {
-			const found = await getEvent(this.at, {
-				track: item.track.track,
-				event: item.event
-			});
-			const one = {
-				path: item.track.path,
-				start: found.start_ns,
-				duration: found.duration_ns
-			};
-			const before = this.compared.peek().length ? this.compared.peek() : this.selected.peek() ? [this.selected.peek()] : [];
-			this.compared.value = [...before, one].slice(-2);
-		} catch (error) {
-			this.failed(error);
-		}
-	}
-	choose(area, how = "push") {
-		this.area.value = area;
-		this.write({ area: area ? areaText(area) : "" }, how);
-	}
-	/** The next event of the lane, or the one before. */
-	async beside(direction) {
-		const now = this.detail.peek();
-		if (!now) return;
-		const end = now.start_ns + now.duration_ns;
-		const lane = {
-			track: now.track,
-			lane: now.lane
-		};
-		try {
-			if (direction > 0) {
-				const { events } = await getEvents(this.at, {
-					...lane,
-					start_ns: end,
-					end_ns: this.all.peek().end + 1,
-					limit: 3
-				});
-				this.go(events.find((e) => e.event !== now.event && e.start_ns >= now.start_ns));
-			} else {
-				const { total } = await getEvents(this.at, {
-					...lane,
-					start_ns: 0,
-					end_ns: Math.max(now.start_ns, 0),
-					limit: 1
-				});
-				if (!total) return;
-				const { events } = await getEvents(this.at, {
-					...lane,
-					start_ns: 0,
-					end_ns: now.start_ns,
-					cursor: String(total - 1),
-					limit: 1
-				});
-				this.go(events[0]);
-			}
-		} catch (error) {
-			this.failed(error);
-		}
-	}
-	parent() {
-		this.go(this.detail.peek()?.parents[0]);
-	}
-	async child() {
-		const now = this.detail.peek();
-		if (!now?.children.count) return;
-		try {
-			const { events } = await getEvents(this.at, {
-				track: now.track,
-				lane: now.lane + 1,
-				start_ns: now.start_ns,
-				end_ns: now.start_ns + Math.max(now.duration_ns, 1),
-				limit: 1
-			});
-			this.go(events[0]);
-		} catch (error) {
-			this.failed(error);
-		}
-	}
-	/** Follows the first link out of the event, or into it. */
-	flow(direction) {
-		const now = this.detail.peek();
-		const found = now?.flows.find((f) => direction > 0 ? f.source.event === now.event && f.source.track === now.track : f.target.event === now.event && f.target.track === now.track);
-		const to = found && (direction > 0 ? found.target : found.source);
-		if (to) this.go({
-			track: to.track,
-			start_ns: to.start_ns,
-			duration_ns: to.end_ns - to.start_ns
-		});
-	}
-	go(to) {
-		const track = to && this.tracks.peek()[to.track];
-		if (!to || !track) return;
-		this.select({
-			path: track.path,
-			start: to.start_ns,
-			duration: to.duration_ns
-		});
-		this.look({
-			start: to.start_ns,
-			end: to.start_ns + to.duration_ns
-		});
-	}
-	/** Marks a time, or takes its mark away. */
-	mark(time) {
-		const at = Math.round(time);
-		const near = lengthOf(this.window.peek()) / Math.max(this.width.peek(), 1) * 4;
-		const old = this.marks.peek().find((m) => Math.abs(m - at) <= near);
-		this.marks.value = old === void 0 ? [...this.marks.peek(), at].sort((a, b) => a - b) : this.marks.peek().filter((m) => m !== old);
-		this.write({ mk: this.marks.peek().join(",") }, "quiet");
-	}
-	nextMark() {
-		const marks = this.marks.peek();
-		if (!marks.length) return;
-		const now = this.window.peek();
-		const middle = (now.start + now.end) / 2;
-		const next = marks.find((m) => m > middle + lengthOf(now) * .001) ?? marks[0];
-		this.show({
-			start: next - lengthOf(now) / 2,
-			end: next + lengthOf(now) / 2
-		});
-	}
-	arrange(part) {
-		const next = {
-			...this.arrangement.peek(),
-			...part
-		};
-		this.arrangement.value = next;
-		this.write({
-			pin: joinList(next.pinned),
-			hide: joinList(next.hidden),
-			open: joinList(next.toggled),
-			lay: next.layout
-		}, "quiet");
-	}
-	toggle(track) {
-		this.arrange({ toggled: toggled(this.arrangement.peek().toggled, track.path) });
-	}
-	pin(track) {
-		this.arrange({ pinned: toggled(this.arrangement.peek().pinned, track.path) });
-	}
-	hide(track) {
-		this.arrange({ hidden: toggled(this.arrangement.peek().hidden, track.path) });
-	}
-	showHidden() {
-		this.arrange({ hidden: [] });
-	}
-	/** Opens all rows; where all are open, as they were at first. */
-	expandAll() {
-		const tracks = this.tracks.peek();
-		const workers = tracks.filter((t) => t.parent < 0).length;
-		const closed = tracks.filter((t) => !openAtFirst(t, workers)).map((t) => t.path);
-		const now = this.arrangement.peek().toggled;
-		this.arrange({ toggled: closed.length && closed.every((p) => now.includes(p)) ? [] : closed });
-	}
-	layout(layout) {
-		this.arrange({ layout });
-	}
-	filter(text) {
-		this.arrangement.value = {
-			...this.arrangement.peek(),
-			find: text
-		};
-	}
-	/** Opens and unhides what a track is in. */
-	reveal(track) {
-		const tracks = this.tracks.peek();
-		const how = this.arrangement.peek();
-		const workers = tracks.filter((t) => t.parent < 0).length;
-		const chain = chainOf(track, tracks);
-		const closed = chain.filter((t) => openAtFirst(t, workers) === how.toggled.includes(t.path));
-		const hidden = chain.some((t) => how.hidden.includes(t.path));
-		if (!closed.length && !hidden) return;
-		let next = how.toggled;
-		for (const t of closed) next = toggled(next, t.path);
-		this.arrange({
-			toggled: next,
-			hidden: how.hidden.filter((p) => !chain.some((t) => t.path === p))
-		});
-	}
-	rowOf(track) {
-		const { pinned, rows } = this.shown.peek();
-		return pinned.find((r) => r.track.track === track) ?? rows.find((r) => r.track.track === track) ?? null;
-	}
-	async find(text, how = "replace") {
-		this.asked.abort();
-		const stop = (this.asked = new AbortController()).signal;
-		this.write({ q: text }, how);
-		this.from = null;
-		if (!text) {
-			this.search.value = NO_SEARCH;
-			return;
-		}
-		const names = this.names.peek();
-		const pattern = patternOf(text);
-		const few = names.text.length <= MOST_SEARCHED;
-		const ids = few ? matching(names, pattern) : [];
-		const wrong = pattern.wrong || (!pattern.plain && (!few || ids.length > 2e3) ? `${few ? "more than 2,000 names match" : "too many names for a regular expression"}: search for plain text` : "");
-		this.search.value = {
-			text,
-			wrong,
-			found: few && names.text.length ? new Set(ids) : null,
-			hits: null
-		};
-		if (wrong || few && names.text.length && !ids.length) {
-			this.search.value = {
-				...this.search.peek(),
-				hits: wrong ? null : {
-					total: 0,
-					tracks: [],
-					histogram: [],
-					hits: []
-				}
-			};
-			return;
-		}
-		const hits = await this.hits({}, stop);
-		if (hits && !stop.aborted) this.search.value = {
-			...this.search.peek(),
-			hits
-		};
-	}
-	async hits(query, stop) {
-		const { text, found } = this.search.peek();
-		try {
-			return await getHits(this.at, {
-				...patternOf(text).plain ? { text } : { names: [...found ?? []].join(",") },
-				limit: 1,
-				...query
-			}, stop);
-		} catch (error) {
-			if (stop.aborted) return null;
-			this.search.value = {
-				...this.search.peek(),
-				wrong: error instanceof ApiError ? error.message : "the search failed"
-			};
-			return null;
-		}
-	}
-	/** Selects the next hit after the selection, else from the begin of the view; hidden rows are searched, too. */
-	async step(direction) {
-		const { text, wrong } = this.search.peek();
-		if (!text || wrong) return;
-		const event = this.selected.peek();
-		const after = this.from ?? event?.start ?? this.window.peek().start;
-		const query = {
-			direction: direction > 0 ? "next" : "previous",
-			after_ns: Math.round(direction > 0 ? after + (this.from === null && !event ? 0 : 1) : after)
-		};
-		let found = await this.hits(query, this.asked.signal);
-		if (found && !found.hits.length) found = await this.hits({
-			...query,
-			after_ns: direction > 0 ? 0 : Math.round(this.all.peek().end) + 1
-		}, this.asked.signal);
-		const hit = found?.hits[0];
-		if (!hit) return;
-		this.from = hit.start_ns;
-		this.go(hit);
-	}
-	/** Numbers of the rows that an area names; none for all. */
-	tracksOf(area) {
-		return area.paths.flatMap((p) => this.trackAt(p)?.track ?? []);
-	}
-	groups() {
-		return this.tracks.peek().filter((t) => isGroup(t) && t.events > 0);
-	}
-};
-// src/sections/timeline/colors.ts
-/** R, G, B of `#rrggbb`. */
-function channels(hex) {
-	const n = Number.parseInt(hex.slice(1), 16);
-	return [
-		n >> 16 & 255,
-		n >> 8 & 255,
-		n & 255
-	];
-}
-/** A pixel in memory as canvases hold it on little-endian machines: alpha, blue, green, red. */
-var pixel = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
-function mix(a, b, share) {
-	const at = (k) => Math.round(a[k] * (1 - share) + b[k] * share);
-	return [
-		at(0),
-		at(1),
-		at(2)
-	];
-}
-/** A merged item is never paler than this. */
-var PALEST = .35;
-var LEVELS = 16;
-/** fills: color of each category; background: of the rows. dark: whether words on a fill can be light. */
-function paintOf(fills, background, dark) {
-	const ground = channels(background);
-	const pixels = new Uint32Array(fills.length * LEVELS);
-	const [bright, faded, edge] = [
-		new Uint32Array(fills.length),
-		new Uint32Array(fills.length),
-		new Uint32Array(fills.length)
-	];
-	fills.forEach((hex, c) => {
-		const fill = channels(hex);
-		for (let level = 0; level < LEVELS; level++) pixels[c * LEVELS + level] = pixel(mix(ground, fill, PALEST + .65 * (level / 15)));
-		bright[c] = pixel(mix(fill, dark ? [
-			255,
-			255,
-			255
-		] : [
-			0,
-			0,
-			0
-		], .28));
-		faded[c] = pixel(mix(ground, fill, .22));
-		edge[c] = pixel(mix(fill, ground, .45));
-	});
-	return {
-		fills,
-		inks: fills.map(inkOn),
-		pixels,
-		bright,
-		faded,
-		edge,
-		background: pixel(ground)
-	};
-}
-var shadeOf = (paint, category, busy) => paint.pixels[category * LEVELS + (busy >> 4)];
-/** Relative luminance of a color (WCAG 2). */
-function luminance(hex) {
-	const [r, g, b] = channels(hex).map((v) => v / 255 <= .03928 ? v / 255 / 12.92 : ((v / 255 + .055) / 1.055) ** 2.4);
-	return .2126 * r + .7152 * g + .0722 * b;
-}
-var contrast = (a, b) => {
-	const [x, y] = [luminance(a), luminance(b)];
-	return (Math.max(x, y) + .05) / (Math.min(x, y) + .05);
-};
-var INKS = ["#000000", "#FFFFFF"];
-/** The ink that reads best on a fill. */
-var inkOn = (fill) => contrast(fill, INKS[0]) >= contrast(fill, INKS[1]) ? INKS[0] : INKS[1];
-// src/sections/timeline/raster.ts
-var PLAIN = {
-	same: -1,
-	found: null
-};
-/** Pixels from which on an item has a lighter one at its right end. */
-var EDGED = 4;
-/** First item of a lane that ends after a time. Items of a lane are in order and do not overlap. */
-function firstAfter(tile, lane, time) {
-	let [low, high] = [tile.bounds[lane], tile.bounds[lane + 1]];
-	while (low < high) {
-		const middle = low + high >> 1;
-		if (tile.end[middle] > time) high = middle;
-		else low = middle + 1;
-	}
-	return low;
-}
-/**
-* Draws the items of one lane into one row of a raster, between `from` and `to` (ns) only. categories: place of each name's category.
-* Returns how many items were drawn.
-*/
-function drawLane(raster, row, tile, lane, view, from, to, categories, paint, how) {
-	if (lane >= tile.bounds.length - 1) return 0;
-	const { width, pixels } = raster;
-	const scale = width / lengthOf(view);
-	const base = row * width;
-	const [low, high] = [Math.max(0, Math.floor((from - view.start) * scale)), Math.min(width, Math.ceil((to - view.start) * scale))];
-	let drawn = 0;
-	const last = tile.bounds[lane + 1];
-	for (let k = firstAfter(tile, lane, Math.max(from, view.start)); k < last; k++) {
-		const start = tile.start[k];
-		if (start >= to || start >= view.end) break;
-		const x0 = Math.max(low, Math.floor((start - view.start) * scale));
-		let x1 = Math.min(high, Math.round((tile.end[k] - view.start) * scale));
-		if (x1 <= x0) x1 = x0 + 1;
-		if (x0 >= high) continue;
-		drawn++;
-		const name = tile.name[k];
-		const category = categories[name] ?? 0;
-		const color = how.same === name ? paint.bright[category] : how.found && !how.found.has(name) ? paint.faded[category] : tile.count[k] > 1 ? shadeOf(paint, category, tile.busy[k]) : shadeOf(paint, category, 255);
-		if (x1 - x0 < EDGED) for (let x = x0; x < x1; x++) pixels[base + x] = color;
-		else {
-			pixels.fill(color, base + x0, base + x1 - 1);
-			pixels[base + x1 - 1] = paint.edge[category];
-		}
-	}
-	return drawn;
-}
-/** Clears a stretch of one row. */
-function clearStretch(raster, row, view, from, to) {
-	const scale = raster.width / lengthOf(view);
-	const x0 = Math.max(0, Math.floor((from - view.start) * scale));
-	const x1 = Math.min(raster.width, Math.ceil((to - view.start) * scale));
-	if (x1 > x0) raster.pixels.fill(0, row * raster.width + x0, row * raster.width + x1);
-}
-/** Draws a summary into `rows` rows of pixels from `row` on: as high as the busy share of each bucket, in the color of most of its time. */
-function drawSummary(raster, row, rows, tile, view, from, to, paint) {
-	const { width, pixels } = raster;
-	const bucket = 2 ** tile.z;
-	const origin = tile.i * bucket * tile.busy.length;
-	const step = lengthOf(view) / width;
-	const [low, high] = [Math.max(0, Math.floor((from - view.start) / step)), Math.min(width, Math.ceil((to - view.start) / step))];
-	for (let x = low; x < high; x++) {
-		const left = view.start + x * step;
-		const a = Math.max(0, Math.floor((left - origin) / bucket));
-		const b = Math.min(tile.busy.length - 1, Math.max(a, Math.ceil((left + step - origin) / bucket) - 1));
-		let [busy, most, sum] = [
-			0,
-			-1,
-			0
-		];
-		for (let k = a; k <= b; k++) {
-			const value = tile.busy[k];
-			sum += value;
-			if (tile.category[k] !== 255 && value >= most) [most, busy] = [value, tile.category[k]];
-		}
-		if (most < 0) continue;
-		const share = sum / (b - a + 1) / 255;
-		const tall = Math.max(1, Math.round(share * rows));
-		const color = shadeOf(paint, busy, 255);
-		for (let y = rows - tall; y < rows; y++) pixels[(row + y) * width + x] = color;
-	}
-}
-/** The stretch of time that a tile is about. */
-var stretchOf = (tile) => {
-	const width = 2 ** (tile.z + 10);
-	return {
-		start: tile.i * width,
-		end: (tile.i + 1) * width
-	};
-};
-/** An item at a place: its index, or -1. near: ns that a hit may miss by. */
-function itemAt(tile, lane, time, near) {
-	if (lane < 0 || lane >= tile.bounds.length - 1) return -1;
-	const [low, high] = [tile.bounds[lane], tile.bounds[lane + 1]];
-	const k = firstAfter(tile, lane, time);
-	if (k < high && tile.start[k] <= time) return k;
-	const after = k < high ? tile.start[k] - time : Infinity;
-	const before = k > low ? time - tile.end[k - 1] : Infinity;
-	if (Math.min(after, before) > near) return -1;
-	return after <= before ? k : k - 1;
-}
-/** Candidates of one lane. y, height: of the lane in px; width: of the view. */
-function collect(out, tile, lane, view, width, y, height, from, to, categories) {
-	if (lane >= tile.bounds.length - 1) return;
-	const scale = width / lengthOf(view);
-	const least = 24 / scale;
-	const last = tile.bounds[lane + 1];
-	for (let k = firstAfter(tile, lane, Math.max(from, view.start)); k < last; k++) {
-		const start = tile.start[k];
-		if (start >= to || start >= view.end) break;
-		const end = tile.end[k];
-		if (end - start < least || tile.count[k] > 1) continue;
-		const x0 = Math.max(0, (Math.max(start, from) - view.start) * scale);
-		const x1 = Math.min(width, (Math.min(end, to) - view.start) * scale);
-		if (x1 - x0 >= 24) out.push({
-			x: x0,
-			y,
-			width: x1 - x0,
-			height,
-			name: tile.name[k],
-			category: categoryOf(categories, tile.name[k]),
-			event: tile.event[k]
-		});
-	}
-}
-/** The widest ones; parts of one event that several tiles gave are joined. */
-function chosen(all) {
-	const joined = [];
-	const ends = /* @__PURE__ */ new Map();
-	for (const one of all) {
-		const key = `${one.y}/${one.event}`;
-		const before = ends.get(key);
-		if (before && Math.abs(before.x + before.width - one.x) < 1.5) before.width = one.x + one.width - before.x;
-		else {
-			joined.push(one);
-			ends.set(key, one);
-		}
-	}
-	return joined.length <= 500 ? joined : joined.sort((a, b) => b.width - a.width).slice(0, 500);
-}
-/** Cuts texts to widths, by measured widths of whole texts and of an average letter. */
-var Cutter = class {
-	measure;
-	widths = /* @__PURE__ */ new Map();
-	constructor(measure) {
-		this.measure = measure;
-	}
-	widthOf(text) {
-		let found = this.widths.get(text);
-		if (found === void 0) {
-			if (this.widths.size > 2e4) this.widths.clear();
-			found = this.measure(text);
-			this.widths.set(text, found);
-		}
-		return found;
-	}
-	/** A text that fits into `width` px less a little room, "" where not even a few letters do. */
-	cut(text, width) {
-		const room = width - 8;
-		if (room < 12) return "";
-		const short = text.length > 200 ? text.slice(0, 200) : text;
-		const full = this.widthOf(short);
-		if (full <= room) return short;
-		const letters = Math.floor(room / full * short.length) - 1;
-		return letters < 2 ? "" : short.slice(0, letters) + "…";
-	}
-};
-// src/sections/timeline/draw.ts
-var FONT = "11px system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
-/** Rows of pixels of a summary. */
-var TALL = 18;
-/** Rows that can be seen, pinned ones first, each with its place on the canvas. */
-function placed(shown, scroll, height) {
-	const top = shown.pinnedHeight;
-	const pinned = shown.pinned.filter((r) => r.y < height).map((row) => ({
-		row,
-		y: row.y
-	}));
-	const [from, to] = visible(shown.rows, scroll, scroll + Math.max(0, height - top));
-	return [...pinned, ...shown.rows.slice(from, to).map((row) => ({
-		row,
-		y: row.y - scroll + top
-	}))];
-}
-var Painter = class {
-	strip = document.createElement("canvas");
-	stripContext = this.strip.getContext("2d", { willReadFrequently: false });
-	image = null;
-	cutter = null;
-	/** Draws a frame. Returns which tiles it lacks, and how many items it has. */
-	draw(ctx, s) {
-		const { ratio, width, height } = s;
-		ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-		ctx.fillStyle = s.tokens.surface;
-		ctx.fillRect(0, 0, width, height);
-		const rows = placed(s.shown, s.scroll, height);
-		this.behind(ctx, s, rows);
-		const out = {
-			wanted: [],
-			items: 0,
-			events: 0,
-			more: false
-		};
-		const raster = this.raster(s, rows);
-		const labels = [];
-		this.items(s, rows, raster, labels, out);
-		this.blit(ctx, s, rows, raster);
-		for (const { row, y } of rows) if (row.track.kind === "counter" && row.open) this.counter(ctx, s, row, y);
-		this.words(ctx, s, labels);
-		this.above(ctx, s, rows);
-		this.pinnedEdge(ctx, s);
-		return out;
-	}
-	raster(s, rows) {
-		const width = Math.max(1, Math.round(s.width * s.ratio));
-		const lines = Math.max(1, rows.reduce((sum, { row }) => sum + linesOf(row), 0));
-		if (!this.image || this.image.width !== width || this.image.height < lines) this.image = new ImageData(width, Math.max(lines, 64));
-		const pixels = new Uint32Array(this.image.data.buffer, 0, width * this.image.height);
-		pixels.fill(0, 0, width * lines);
-		return {
-			pixels,
-			width
-		};
-	}
-	items(s, rows, raster, labels, out) {
-		const z = Math.min(levelOf(s.view, s.width), s.cache.top);
-		const [first, last] = tilesOf(s.view, z, s.span);
-		const lacking = /* @__PURE__ */ new Map();
-		const overview = [];
-		let line = 0;
-		for (const { row, y } of rows) {
-			const track = row.track.track;
-			if (linesOf(row) || row.track.kind === "counter") {
-				if (!s.cache.has(track, s.cache.top, 0)) overview.push(track);
-				for (let i = first; i <= last; i++) {
-					const covering = s.cache.covering(track, z, i);
-					if (!covering.sharp) lacking.set(i, [...lacking.get(i) ?? [], track]);
-					const width = 2 ** (z + 10);
-					const from = i === first ? -Infinity : i * width;
-					if (covering.tile) this.tile(s, raster, line, row, y, covering.tile, from, (i + 1) * width, labels, out, i === first);
-					for (const tile of covering.finer) {
-						const part = stretchOf(tile);
-						for (let k = 0; k < linesOf(row); k++) clearStretch(raster, line + k, s.view, part.start, part.end);
-						this.tile(s, raster, line, row, y, tile, part.start, part.end, labels, out, false);
-					}
-				}
-			}
-			line += linesOf(row);
-		}
-		if (overview.length) out.wanted.push({
-			z: s.cache.top,
-			from: 0,
-			to: 0,
-			tracks: overview,
-			rank: 0
-		});
-		const tiles = [...lacking.keys()].sort((a, b) => a - b);
-		if (tiles.length) {
-			const all = [...new Set(tiles.flatMap((i) => lacking.get(i)))].sort((a, b) => a - b);
-			out.wanted.push({
-				z,
-				from: tiles[0],
-				to: tiles.at(-1),
-				tracks: all,
-				rank: 1
-			});
-		}
-	}
-	tile(s, raster, line, row, y, tile, from, to, labels, out, edge) {
-		if (tile.kind === "summary") return drawSummary(raster, line, linesOf(row), tile, s.view, from, to, s.paint);
-		if (tile.kind !== "slices") return;
-		for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++) {
-			drawLane(raster, line + lane, tile, lane, s.view, from, to, s.names.categories, s.paint, s.how);
-			if (row.lane >= 14) collect(labels, tile, lane, s.view, s.width, y + laneTop(row, lane) - row.y, row.lane, from, to, s.names.categories);
-		}
-		count(tile, row, Math.max(from, s.view.start), Math.min(to, s.view.end), edge, out);
-	}
-	blit(ctx, s, rows, raster) {
-		const image = this.image;
-		if (this.strip.width !== image.width || this.strip.height !== image.height) Object.assign(this.strip, {
-			width: image.width,
-			height: image.height
-		});
-		this.stripContext.putImageData(image, 0, 0);
-		ctx.imageSmoothingEnabled = false;
-		ctx.save();
-		let line = 0;
-		let clipped = false;
-		for (const { row, y } of rows) {
-			if (!clipped && !s.shown.pinned.includes(row)) {
-				clipped = true;
-				ctx.beginPath();
-				ctx.rect(0, s.shown.pinnedHeight, s.width, s.height);
-				ctx.clip();
-			}
-			const lines = linesOf(row);
-			if (row.lanes) {
-				const top = y + laneTop(row, 0) - row.y;
-				ctx.drawImage(this.strip, 0, line, raster.width, row.lanes, 0, top, s.width, row.lanes * row.lane);
-				ctx.fillStyle = s.tokens.surface;
-				const gap = row.lane < 14 ? 1 : 2;
-				for (let k = 0; k < row.lanes; k++) ctx.fillRect(0, top + (k + 1) * row.lane - gap, s.width, gap);
-			} else if (lines) ctx.drawImage(this.strip, 0, line, raster.width, lines, 0, y + 4, s.width, lines);
-			line += lines;
-		}
-		ctx.restore();
-	}
-	words(ctx, s, labels) {
-		ctx.font = FONT;
-		ctx.textBaseline = "middle";
-		this.cutter ??= new Cutter((text) => ctx.measureText(text).width);
-		let ink = "";
-		ctx.save();
-		ctx.beginPath();
-		ctx.rect(0, 0, s.width, s.height);
-		ctx.clip();
-		for (const label of chosen(labels)) {
-			if (label.y < s.shown.pinnedHeight && label.y + label.height > s.shown.pinnedHeight && s.shown.pinnedHeight) continue;
-			const letter = s.letters?.[label.category];
-			const name = s.names.at(label.name);
-			const text = this.cutter.cut(letter ? `${letter}\u2009${name}` : name, label.width);
-			if (!text) continue;
-			const next = s.how.found && !s.how.found.has(label.name) ? s.tokens.ink3 : s.paint.inks[label.category];
-			if (next !== ink) ctx.fillStyle = ink = next;
-			ctx.fillText(text, label.x + 4, label.y + (label.height - 1) / 2);
-		}
-		ctx.restore();
-	}
-	counter(ctx, s, row, y) {
-		const { track } = row;
-		const [low, high] = [Math.min(track.min_value ?? 0, 0), track.max_value ?? 1];
-		const inner = row.height - 8;
-		const at = (value) => y + 4 + inner - (value - low) / Math.max(high - low, 1e-30) * inner;
-		const z = Math.min(levelOf(s.view, s.width), s.cache.top);
-		const [first, last] = tilesOf(s.view, z, s.span);
-		ctx.save();
-		ctx.beginPath();
-		ctx.rect(0, Math.max(y, row.pinned ? 0 : s.shown.pinnedHeight), s.width, row.height);
-		ctx.clip();
-		let value = null;
-		const line = new Path2D();
-		const fill = new Path2D();
-		let x = 0;
-		const step = (to, level) => {
-			if (level !== null && to > x) {
-				line.moveTo(x, at(level));
-				line.lineTo(to, at(level));
-				fill.rect(x, at(level), to - x, at(low) - at(level));
-			}
-			x = Math.max(x, to);
-		};
-		for (let i = first; i <= last; i++) {
-			const found = s.cache.covering(track.track, z, i);
-			const parts = found.tile && !found.finer.length ? [found.tile] : [...found.tile ? [found.tile] : [], ...found.finer];
-			for (const tile of parts) if (tile.kind === "counter") value = this.points(s, tile, value, step, line, at, i * 2 ** (z + 10), (i + 1) * 2 ** (z + 10));
-		}
-		step(Math.min(s.width, xOf(Math.min(s.view.end, s.ends[track.worker] ?? s.span), s.view, s.width)), value);
-		ctx.globalAlpha = .16;
-		ctx.fillStyle = s.tokens.bar;
-		ctx.fill(fill);
-		ctx.globalAlpha = 1;
-		ctx.strokeStyle = s.tokens.bar;
-		ctx.lineWidth = 1.25;
-		ctx.stroke(line);
-		ctx.restore();
-	}
-	points(s, tile, before, step, line, at, from, to) {
-		let value = before ?? tile.before;
-		if (before === null && value !== null) step(Math.max(0, xOf(from, s.view, s.width)), null);
-		for (let k = 0; k < tile.time.length; k++) {
-			const time = tile.time[k];
-			if (time >= to) break;
-			if (time >= from && time <= s.view.end) {
-				const x = Math.max(0, xOf(time, s.view, s.width));
-				step(x, value);
-				if (x > 0) {
-					line.moveTo(x, at(tile.low[k]));
-					line.lineTo(x, at(tile.high[k]));
-				}
-			}
-			value = tile.last[k];
-		}
-		return value;
-	}
-	behind(ctx, s, rows) {
-		ctx.lineWidth = 1;
-		for (const { row, y } of rows) if (row.group) {
-			ctx.fillStyle = s.tokens.sunken;
-			ctx.fillRect(0, y, s.width, row.height);
-		}
-		ctx.fillStyle = s.tokens.line;
-		for (const tick of ticksOf(s.view, s.width)) ctx.fillRect(Math.round(xOf(tick.time, s.view, s.width)), 0, 1, s.height);
-		for (const { row, y } of rows) ctx.fillRect(0, Math.round(y + row.height) - 1, s.width, 1);
-		for (const [start, end] of s.highlight) {
-			const x0 = xOf(start, s.view, s.width);
-			ctx.fillStyle = s.tokens.accentBg;
-			ctx.fillRect(x0, 0, Math.max(1, xOf(end, s.view, s.width) - x0), s.height);
-		}
-	}
-	above(ctx, s, rows) {
-		ctx.lineWidth = 1;
-		ctx.strokeStyle = s.tokens.strong;
-		ctx.setLineDash([2, 3]);
-		ctx.beginPath();
-		for (const step of s.steps.length <= 200 ? s.steps : []) for (const time of [step.start_ns, step.end_ns]) {
-			const x = Math.round(xOf(time, s.view, s.width)) + .5;
-			if (x >= 0 && x <= s.width) {
-				ctx.moveTo(x, 0);
-				ctx.lineTo(x, s.height);
-			}
-		}
-		ctx.stroke();
-		ctx.setLineDash([]);
-		if (s.area) this.areaOf(ctx, s, rows, s.area);
-		this.compare(ctx, s);
-		ctx.fillStyle = s.tokens.warn;
-		for (const mark of s.marks) ctx.fillRect(Math.round(xOf(mark, s.view, s.width)), 0, 1, s.height);
-		for (const one of s.outlines) this.outline(ctx, s, rows, one);
-		for (const flow of s.flows) this.arrow(ctx, s, rows, flow);
-	}
-	areaOf(ctx, s, rows, area) {
-		if (!area.tracks) return this.band(ctx, s, area, 0, s.height, true);
-		for (const { row, y } of rows) if (area.tracks.has(row.track.track)) this.band(ctx, s, area, Math.max(y, row.pinned ? 0 : s.shown.pinnedHeight), y + row.height, false);
-		this.band(ctx, s, area, 0, 0, true);
-	}
-	band(ctx, s, span, y0, y1, edges) {
-		const [x0, x1] = [xOf(span.start, s.view, s.width), xOf(span.end, s.view, s.width)];
-		ctx.globalAlpha = .1;
-		ctx.fillStyle = s.tokens.accent;
-		if (y1 > y0) ctx.fillRect(x0, y0, Math.max(1, x1 - x0), y1 - y0);
-		ctx.globalAlpha = 1;
-		if (!edges) return;
-		for (const x of [x0, x1]) if (x >= -1 && x <= s.width + 1) ctx.fillRect(Math.round(x), 0, 1, s.height);
-	}
-	/** The gap between the last two events that were added to the selection. */
-	compare(ctx, s) {
-		const [a, b] = s.compared.slice(-2);
-		if (!a || !b) return;
-		const [first, second] = a.start <= b.start ? [a, b] : [b, a];
-		const gap = second.start - first.end;
-		const [x0, x1] = [xOf(first.end, s.view, s.width), xOf(second.start, s.view, s.width)];
-		const y = s.height - 12;
-		ctx.strokeStyle = ctx.fillStyle = s.tokens.accent;
-		ctx.beginPath();
-		ctx.moveTo(x0, y);
-		ctx.lineTo(x1, y);
-		ctx.stroke();
-		for (const x of [x0, x1]) ctx.fillRect(Math.round(x), y - 4, 1, 9);
-		ctx.font = FONT;
-		ctx.textBaseline = "alphabetic";
-		ctx.fillText(gap >= 0 ? `gap ${human(gap, "ns")}` : `overlap ${human(-gap, "ns")}`, Math.max(4, Math.min((x0 + x1) / 2 - 30, s.width - 90)), y - 6);
-	}
-	yOf(s, rows, track, lane) {
-		const found = rows.find(({ row }) => row.track.track === track);
-		if (!found || !found.row.lanes) return null;
-		const at = Math.min(lane, found.row.lanes - 1);
-		const top = found.y + laneTop(found.row, at) - found.row.y;
-		return !found.row.pinned && top < s.shown.pinnedHeight - 2 ? null : [top, found.row.lane - 2];
-	}
-	outline(ctx, s, rows, one) {
-		const place = this.yOf(s, rows, one.track, one.lane);
-		if (!place) return;
-		const x0 = Math.max(-3, xOf(one.start, s.view, s.width));
-		const x1 = Math.min(s.width + 3, Math.max(xOf(one.end, s.view, s.width), xOf(one.start, s.view, s.width) + 2));
-		if (x1 < 0 || x0 > s.width) return;
-		ctx.strokeStyle = one.strong ? s.tokens.accent : s.tokens.ink2;
-		ctx.lineWidth = one.strong ? 2 : 1;
-		ctx.strokeRect(x0 - .5, place[0] - .5, x1 - x0 + 1, place[1] + 1);
-	}
-	/** A link between two events; an end outside of what is shown is a stub with the name of its row. */
-	arrow(ctx, s, rows, flow) {
-		const end = (e, time) => {
-			const place = this.yOf(s, rows, e.track, e.lane);
-			const x = xOf(time, s.view, s.width);
-			const row = rows.find(({ row }) => row.track.track === e.track)?.row ?? s.shown.rows.find((r) => r.track.track === e.track);
-			const below = !row || row.y >= s.scroll;
-			return {
-				x: Math.max(-2, Math.min(x, s.width + 2)),
-				y: place ? place[0] + place[1] / 2 : below ? s.height - 4 : s.shown.pinnedHeight + 4,
-				name: place ? "" : row?.track.label ?? e.name
-			};
-		};
-		const [a, b] = [end(flow.source, flow.source.start_ns), end(flow.target, flow.target.start_ns)];
-		if (a.name && b.name) return;
-		ctx.strokeStyle = ctx.fillStyle = flow.kind === "launch" ? s.tokens.accent : s.tokens.warn;
-		ctx.lineWidth = 1;
-		const bend = Math.max(14, Math.abs(b.x - a.x) / 2);
-		ctx.beginPath();
-		ctx.moveTo(a.x, a.y);
-		ctx.bezierCurveTo(a.x + bend, a.y, b.x - bend, b.y, b.x, b.y);
-		ctx.stroke();
-		ctx.beginPath();
-		ctx.moveTo(b.x, b.y);
-		ctx.lineTo(b.x - 6, b.y - 3);
-		ctx.lineTo(b.x - 6, b.y + 3);
-		ctx.fill();
-		ctx.font = FONT;
-		ctx.textBaseline = "middle";
-		for (const one of [a, b]) if (one.name) ctx.fillText(one.name.slice(0, 40), Math.max(2, Math.min(one.x + 4, s.width - 120)), one.y - 6);
-	}
-	pinnedEdge(ctx, s) {
-		if (!s.shown.pinned.length) return;
-		ctx.fillStyle = s.tokens.strong;
-		ctx.fillRect(0, s.shown.pinnedHeight - 1, s.width, 1);
-	}
-};
-/** Rows of pixels that a row takes in the raster. */
-var linesOf = (row) => row.group ? TALL : row.lanes;
-/** Adds up what a tile shows between two times: items, and the events in them. Items that began before count in the first tile only. */
-function count(tile, row, from, to, edge, out) {
-	for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++) for (let k = tile.bounds[lane]; k < tile.bounds[lane + 1]; k++) {
-		if (tile.start[k] >= to) break;
-		if (tile.end[k] <= from || tile.start[k] < from && !edge) continue;
-		out.items++;
-		out.events += tile.count[k];
-		if (tile.count[k] === 65535) out.more = true;
-	}
-}
-var MOST_PHASE_DEPTH = 3;
-var MOST_ROWS = 8;
-var phaseDepth = (phases) => Math.min(MOST_PHASE_DEPTH, phases.reduce((most, p) => Math.max(most, p.depth + 1), 0));
-/** Where the parts of the head stand. compact: of a small timeline, the ruler alone. */
-function partsOf(steps, phases, compact) {
-	let y = 0;
-	const take = (height) => {
-		const part = [y, y + height];
-		y += height;
-		return part;
-	};
-	const overview = take(compact ? 0 : 46);
-	const ruler = take(22);
-	const stepBand = steps.length && !compact ? take(17) : null;
-	const depth = compact ? 0 : phaseDepth(phases);
-	return {
-		overview,
-		ruler,
-		steps: stepBand,
-		phases: depth ? take(depth * 17) : null,
-		height: y
-	};
-}
-var HeadPainter = class {
-	strip = document.createElement("canvas");
-	stripContext = this.strip.getContext("2d");
-	cutter = null;
-	draw(ctx, h, parts) {
-		const { ratio, width, tokens } = h;
-		ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-		ctx.fillStyle = tokens.surface;
-		ctx.fillRect(0, 0, width, parts.height);
-		ctx.font = FONT;
-		this.cutter ??= new Cutter((text) => ctx.measureText(text).width);
-		if (parts.overview[1] > parts.overview[0]) this.overview(ctx, h);
-		this.ruler(ctx, h, parts.ruler);
-		if (parts.steps) this.steps(ctx, h, parts.steps);
-		if (parts.phases) this.phases(ctx, h, parts.phases);
-	}
-	overview(ctx, h) {
-		const { width, tokens, all } = h;
-		const top = 4;
-		const rows = h.groups.slice(0, MOST_ROWS);
-		const tall = Math.max(3, Math.floor(38 / Math.max(rows.length, 1)) - (rows.length > 1 ? 1 : 0));
-		ctx.fillStyle = tokens.sunken;
-		ctx.fillRect(0, top, width, 38);
-		const raster = {
-			pixels: new Uint32Array(Math.round(width) * 38),
-			width: Math.round(width)
-		};
-		rows.forEach((track, k) => {
-			const tile = h.cache.get(track.track, h.cache.top, 0);
-			const y = Math.min(38 - tall, k * (tall + (rows.length > 1 ? 1 : 0)));
-			if (tile?.kind === "summary") drawSummary(raster, y, tall, tile, all, all.start, all.end, h.paint);
-		});
-		if (this.strip.width !== raster.width || this.strip.height !== 38) Object.assign(this.strip, {
-			width: raster.width,
-			height: 38
-		});
-		this.stripContext.putImageData(new ImageData(new Uint8ClampedArray(raster.pixels.buffer), raster.width), 0, 0);
-		ctx.imageSmoothingEnabled = false;
-		ctx.drawImage(this.strip, 0, top, width, 38);
-		this.density(ctx, h, top);
-		ctx.fillStyle = tokens.warn;
-		for (const mark of h.marks) ctx.fillRect(Math.round(xOf(mark, all, width)), top, 1, 38);
-		this.frame(ctx, h, top);
-	}
-	density(ctx, h, top) {
-		if (!h.density?.length) return;
-		const most = Math.max(...h.density);
-		ctx.fillStyle = h.tokens.accent;
-		const part = h.width / h.density.length;
-		h.density.forEach((count, k) => {
-			if (count) ctx.fillRect(k * part, top + 38 - 2 - 8 * (count / most), Math.max(1, part), 2 + 8 * (count / most));
-		});
-	}
-	/** The visible stretch: a frame with two handles, the rest of the recording paler. */
-	frame(ctx, h, top) {
-		const { width, tokens } = h;
-		const [x0, x1] = [Math.max(0, xOf(h.view.start, h.all, width)), Math.min(width, xOf(h.view.end, h.all, width))];
-		ctx.globalAlpha = .55;
-		ctx.fillStyle = tokens.surface;
-		ctx.fillRect(0, top, x0, 38);
-		ctx.fillRect(x1, top, width - x1, 38);
-		ctx.globalAlpha = 1;
-		ctx.strokeStyle = tokens.accent;
-		ctx.lineWidth = 1.5;
-		ctx.strokeRect(x0 + .75, top + .75, Math.max(2, x1 - x0 - 1.5), 36.5);
-		ctx.fillStyle = tokens.accent;
-		for (const x of [x0, x1]) {
-			ctx.beginPath();
-			ctx.roundRect(Math.max(0, Math.min(width - 5, x - 2.5)), top + 19 - 7, 5, 14, 2.5);
-			ctx.fill();
-		}
-	}
-	ruler(ctx, h, [top, bottom]) {
-		const { width, tokens, view } = h;
-		ctx.textBaseline = "middle";
-		ctx.fillStyle = tokens.line;
-		ctx.fillRect(0, bottom - 1, width, 1);
-		for (const tick of ticksOf(view, width)) {
-			const x = Math.round(xOf(tick.time, view, width));
-			ctx.fillStyle = tokens.line;
-			ctx.fillRect(x, bottom - 6, 1, 6);
-			ctx.fillStyle = tokens.ink3;
-			ctx.fillText(tick.text, x + 4, (top + bottom) / 2);
-		}
-		const word = (text, at, fill, ink) => {
-			const wide = ctx.measureText(text).width + 12;
-			const x = Math.max(0, Math.min(width - wide, at - wide / 2));
-			ctx.fillStyle = fill;
-			ctx.beginPath();
-			ctx.roundRect(x, top + 2, wide, 17, 4);
-			ctx.fill();
-			ctx.fillStyle = ink;
-			ctx.fillText(text, x + 6, (top + bottom) / 2);
-		};
-		for (const mark of h.marks) {
-			const x = xOf(mark, view, width);
-			if (x < 0 || x > width) continue;
-			ctx.fillStyle = tokens.warn;
-			ctx.beginPath();
-			ctx.moveTo(x - 5, top + 4);
-			ctx.lineTo(x + 5, top + 4);
-			ctx.lineTo(x, bottom - 3);
-			ctx.fill();
-		}
-		if (h.area && h.area.end > view.start && h.area.start < view.end) {
-			const middle = (Math.max(h.area.start, view.start) + Math.min(h.area.end, view.end)) / 2;
-			word(human(lengthOf(h.area), "ns"), xOf(middle, view, width), tokens.accent, tokens.onAccent);
-		} else if (h.pointer !== null) word(human(h.pointer, "ns"), xOf(h.pointer, view, width), tokens.sunken, tokens.ink2);
-	}
-	bar(ctx, h, start, end, top, text, fill, ink) {
-		const [x0, x1] = [Math.max(0, xOf(start, h.view, h.width)), Math.min(h.width, xOf(end, h.view, h.width))];
-		if (x1 <= 0 || x0 >= h.width || x1 - x0 < .4) return;
-		ctx.fillStyle = fill;
-		ctx.fillRect(x0, top + 1, Math.max(1, x1 - x0 - 1), 15);
-		const shown = this.cutter.cut(text, x1 - x0);
-		if (!shown) return;
-		ctx.fillStyle = ink;
-		ctx.textBaseline = "middle";
-		ctx.fillText(shown, x0 + 4, top + 17 / 2);
-	}
-	steps(ctx, h, [top]) {
-		for (const step of h.steps) this.bar(ctx, h, step.start_ns, step.end_ns, top, step.complete ? step.label : `${step.label} (cut)`, h.tokens.sunken, h.tokens.ink2);
-	}
-	phases(ctx, h, [top]) {
-		const [surface, accent] = [channels(h.tokens.surface), channels(h.tokens.accent)];
-		const shares = [
-			.3,
-			.2,
-			.13
-		];
-		for (const p of h.phases) {
-			if (p.depth >= MOST_PHASE_DEPTH) continue;
-			const [r, g, b] = mix(surface, accent, shares[p.depth]);
-			this.bar(ctx, h, p.start_ns, p.end_ns, top + p.depth * 17, p.label, `rgb(${r} ${g} ${b})`, h.tokens.ink);
-		}
-	}
-};
-// src/sections/timeline/tree.tsx
-var tipOf = (row) => {
-	const { track: t } = row;
-	return [[t.path, t.detail && t.detail !== t.label ? t.detail : ""].filter(Boolean).join(" · "), t.kind === "counter" ? t.max_value === null ? "" : `most ${human(t.max_value, t.unit)}` : `${human(t.events, "count")} events${t.lanes > 1 ? ` in ${t.lanes} lanes` : ""}${t.launches ? `, launched ${human(t.launches, "count")} device events` : ""}`].filter(Boolean).join("\n");
-};
-function RowLabel({ model, row, top }) {
-	const { track } = row;
-	const detail = model.arrangement.value.layout === "worker" && row.group ? model.shape.value?.alignment[track.worker]?.worker ?? "" : track.detail;
-	const branch = row.group || track.lanes > 1 || track.kind === "counter";
-	const hits = model.search.value.hits?.tracks.find((t) => t.track === track.track)?.count;
-	const actions = model.embedded ? [] : [[
-		row.pinned ? "Unpin (P)" : "Pin above the others (P)",
-		row.pinned ? "unpin" : "pin",
-		() => model.pin(track)
-	], [
-		"Hide (H)",
-		"close",
-		() => model.hide(track)
-	]];
-	return /* @__PURE__ */ a("div", {
-		class: `tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"}`,
-		style: {
-			top: `${top}px`,
-			height: `${row.height}px`,
-			paddingLeft: `${6 + row.level * 10}px`
-		},
-		role: "treeitem",
-		"aria-level": row.level + 1,
-		"aria-expanded": branch ? row.open : void 0,
-		"aria-label": `${track.label}${track.detail ? `, ${track.detail}` : ""}, ${track.events} events`,
-		tabIndex: -1,
-		"data-track": track.track,
-		"data-path": track.path,
-		children: [
-			branch ? /* @__PURE__ */ a("button", {
-				type: "button",
-				class: `caret ${row.open ? "open" : ""}`,
-				tabIndex: -1,
-				"aria-label": `${row.open ? "Close" : "Open"} ${track.label}`,
-				"data-tip": `${row.open ? "Close" : "Open"} (E)`,
-				onClick: () => model.toggle(track),
-				children: /* @__PURE__ */ a(Icon, {
-					name: "right",
-					size: 11
-				})
-			}) : /* @__PURE__ */ a("span", { class: "caret" }),
-			/* @__PURE__ */ a("div", {
-				class: "tl-name",
-				"data-tip": tipOf(row),
-				children: [/* @__PURE__ */ a("span", {
-					class: "tl-title",
-					children: /* @__PURE__ */ a(Middle, {
-						text: track.label,
-						tip: ""
-					})
-				}), detail && row.height >= 24 && detail !== track.label && /* @__PURE__ */ a("span", {
-					class: "tl-detail",
-					children: detail
-				})]
-			}),
-			hits !== void 0 && /* @__PURE__ */ a("span", {
-				class: "tl-hits",
-				"data-tip": `${hits} found here`,
-				children: human(hits, "count")
-			}),
-			/* @__PURE__ */ a("span", {
-				class: "tl-actions",
-				children: actions.map(([label, icon, act]) => /* @__PURE__ */ a("button", {
-					type: "button",
-					class: "ghost",
-					tabIndex: -1,
-					"aria-label": `${label}: ${track.label}`,
-					"data-tip": label,
-					onClick: act,
-					children: /* @__PURE__ */ a(Icon, {
-						name: icon,
-						size: 12
-					})
-				}))
-			})
-		]
-	});
-}
-function Tree({ model, from, height }) {
-	const shown = model.shown.value;
-	const [first, last] = visible(shown.rows, from, from + height);
-	return /* @__PURE__ */ a("div", {
-		class: "tl-tree",
-		role: "tree",
-		"aria-label": "Rows of the timeline",
-		children: [/* @__PURE__ */ a("div", {
-			class: "tl-pinned",
-			style: { height: `${shown.pinnedHeight}px` },
-			children: shown.pinned.map((row) => /* @__PURE__ */ a(RowLabel, {
-				model,
-				row,
-				top: row.y
-			}, row.track.track))
-		}), shown.rows.slice(first, last).map((row) => /* @__PURE__ */ a(RowLabel, {
-			model,
-			row,
-			top: row.y + shown.pinnedHeight
-		}, row.track.track))]
-	});
-}
-// src/sections/timeline/plot.tsx
-var SNAP = 6;
-/** px that a press must move until it selects an area. */
-var MOVES = 4;
-var LINKS_AFTER = 80;
-var SLOW_FRAME = 20;
-var SLOW_FOR = 500;
-function tokensNow() {
-	return {
-		surface: token("surface"),
-		sunken: token("sunken"),
-		line: token("line"),
-		strong: token("line-strong"),
-		ink: token("ink"),
-		ink2: token("ink-2"),
-		ink3: token("ink-3"),
-		accent: token("accent"),
-		accentBg: token("accent-bg"),
-		onAccent: token("on-accent"),
-		warn: token("warn"),
-		bar: token("bar-ink")
-	};
-}
-/** Fills of host work: cool and quiet, so that device work stands out; annotations and modules in accent tint. */
-var QUIET = {
-	operator: ["#C9D1DC", "#3D4754"],
-	call: ["#AEB9C7", "#4D5967"],
-	frame: ["#E1E6EC", "#2C343E"],
-	annotation: ["#CFCBF2", "#403C78"],
-	module: ["#DFDCF7", "#332F5E"],
-	other: ["#D5D9DE", "#39404A"],
-	sync: ["#D9DEE5", "#39424D"]
-};
-/** Colors of the categories of a timeline: those of the other pages for device work. */
-function paintFor(categories) {
-	return paintOf(categories.map(fillOf), token("surface"), dark.value);
-}
-/** The fill of a category. */
-var fillOf = (category) => QUIET[category.name]?.[dark.value ? 1 : 0] ?? token(category.color);
-/** Links of an event itself; of what lies inside of it, a few with the longest latencies. */
-var drawnFlows = (d) => {
-	const own = d.flows.filter((f) => [f.source, f.target].some((e) => e.event === d.event && e.track === d.track));
-	return own.length ? own.slice(0, 20) : d.flows.slice(0, 6);
-};
-/** Everything about drawing and pointing that is not state of the timeline. */
-var Surface = class {
-	model;
-	compact;
-	painter = new Painter();
-	headPainter = new HeadPainter();
-	body = null;
-	head = null;
-	scroller = null;
-	drag = null;
-	dragSpan = null;
-	frame = 0;
-	slowSince = 0;
-	reduced = false;
-	idle = 0;
-	linkTimer = 0;
-	/** script time of the last frames, ms: for the benchmark */
-	times = [];
-	constructor(model, compact) {
-		this.model = model;
-		this.compact = compact;
-	}
-	parts() {
-		return partsOf(this.model.steps.peek(), this.model.phases.peek(), this.compact);
-	}
-	/** Fills of the categories. */
-	fills() {
-		return paintFor(this.model.shape.peek().categories).fills;
-	}
-	/** Draws tiles of rows as strips, one below the other, and nothing else: what a benchmark sets beside rectangles. */
-	strips(tiles, context) {
-		const width = Math.round(this.model.width.peek());
-		const view = this.model.window.peek();
-		const lines = Math.max(1, tiles.reduce((sum, [row]) => sum + row.lanes, 0));
-		const image = new ImageData(width, lines);
-		const raster = {
-			pixels: new Uint32Array(image.data.buffer),
-			width
-		};
-		const paint = paintFor(this.model.shape.peek().categories);
-		let line = 0;
-		for (const [row, tile] of tiles) for (let lane = 0; lane < row.lanes; lane++, line++) drawLane(raster, line, tile, lane, view, -Infinity, Infinity, this.model.names.peek().categories, paint, PLAIN);
-		context.putImageData(image, 0, 0);
-	}
-	schedule() {
-		if (!this.frame) this.frame = requestAnimationFrame(() => {
-			this.frame = 0;
-			this.draw();
-		});
-	}
-	stop() {
-		cancelAnimationFrame(this.frame);
-		window.clearTimeout(this.idle);
-		window.clearTimeout(this.linkTimer);
-		this.frame = 0;
-	}
-	ratio() {
-		return this.reduced ? 1 : Math.min(4, Math.max(.5, window.devicePixelRatio || 1));
-	}
-	fit(canvas, width, height) {
-		const [w, h] = [Math.max(1, Math.round(width * this.ratio())), Math.max(1, Math.round(height * this.ratio()))];
-		if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, {
-			width: w,
-			height: h
-		});
-		return canvas.getContext("2d", { alpha: false });
-	}
-	draw() {
-		const { model, body, head } = this;
-		const shape = model.shape.peek();
-		if (!body || !head || !shape || document.visibilityState === "hidden") return;
-		const began = performance.now();
-		const [width, height] = [model.width.peek(), model.height.peek()];
-		const tokens = tokensNow();
-		const paint = paintFor(shape.categories);
-		const context = this.fit(body, width, height);
-		if (!context) return;
-		const drawn = this.painter.draw(context, this.scene(paint, tokens, width, height));
-		const parts = this.parts();
-		const top = this.fit(head, width, parts.height);
-		if (top) this.headPainter.draw(top, {
-			view: model.window.peek(),
-			all: model.all.peek(),
-			width,
-			ratio: this.ratio(),
-			cache: model.cache,
-			paint,
-			tokens,
-			steps: model.steps.peek(),
-			phases: model.phases.peek(),
-			groups: overviewRows(model),
-			marks: model.marks.peek(),
-			density: model.search.peek().hits?.histogram ?? null,
-			area: this.dragSpan ?? model.area.peek(),
-			pointer: model.pointer
-		}, parts);
-		const lacking = overviewRows(model).filter((t) => !model.cache.has(t.track, topOf(shape.span_ns), 0)).map((t) => t.track);
-		model.want([...lacking.length && !this.compact ? [{
-			z: model.cache.top,
-			from: 0,
-			to: 0,
-			tracks: lacking,
-			rank: 0
-		}] : [], ...drawn.wanted]);
-		const tally = model.tally.peek();
-		if (tally.items !== drawn.items || tally.events !== drawn.events) model.tally.value = {
-			items: drawn.items,
-			events: drawn.events,
-			more: drawn.more
-		};
-		this.pace(performance.now() - began);
-	}
-	/** At a high device ratio slow frames are drawn at ratio 1, and sharply again at rest. */
-	pace(ms) {
-		this.times.push(ms);
-		if (this.times.length > 2e3) this.times.splice(0, 1e3);
-		const now = performance.now();
-		if (ms <= SLOW_FRAME) this.slowSince = now;
-		else if (!this.reduced && (window.devicePixelRatio || 1) > 1 && now - this.slowSince > SLOW_FOR) this.reduced = true;
-		window.clearTimeout(this.idle);
-		if (this.reduced) this.idle = window.setTimeout(() => {
-			this.reduced = false;
-			this.schedule();
-		}, 400);
-	}
-	scene(paint, tokens, width, height) {
-		const { model } = this;
-		const shape = model.shape.peek();
-		const [hover, detail, selected, area] = [
-			model.hover.peek(),
-			model.detail.peek(),
-			model.selected.peek(),
-			model.area.peek()
-		];
-		const outlines = [];
-		if (detail && selected) {
-			outlines.push({
-				track: detail.track,
-				lane: detail.lane,
-				start: detail.start_ns,
-				end: detail.start_ns + detail.duration_ns,
-				strong: true
-			});
-			for (const f of drawnFlows(detail)) for (const e of [f.source, f.target]) if (e.event !== detail.event || e.track !== detail.track) outlines.push({
-				track: e.track,
-				lane: e.lane,
-				start: e.start_ns,
-				end: e.end_ns,
-				strong: false
-			});
-		}
-		if (hover && hover.count === 1) outlines.push({
-			track: hover.track.track,
-			lane: hover.lane,
-			start: hover.start,
-			end: hover.end,
-			strong: false
-		});
-		const compared = model.compared.peek();
-		return {
-			view: model.window.peek(),
-			span: model.all.peek().end,
-			ends: model.ends.peek(),
-			shown: model.shown.peek(),
-			scroll: this.scroller?.scrollTop ?? 0,
-			width,
-			height,
-			ratio: this.ratio(),
-			cache: model.cache,
-			names: model.names.peek(),
-			paint,
-			tokens,
-			how: {
-				same: hover && hover.count === 1 ? hover.name : -1,
-				found: model.search.peek().found
-			},
-			letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null,
-			steps: this.compact ? [] : model.steps.peek(),
-			marks: model.marks.peek(),
-			highlight: model.highlight,
-			area: area && {
-				start: area.start,
-				end: area.end,
-				tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null
-			},
-			outlines,
-			flows: detail && selected ? drawnFlows(detail) : [],
-			compared: compared.map((e) => ({
-				start: e.start,
-				end: e.start + e.duration
-			}))
-		};
-	}
-	rowAt(y) {
-		const all = placed(this.model.shown.peek(), this.scroller?.scrollTop ?? 0, this.model.height.peek());
-		const top = this.model.shown.peek().pinnedHeight;
-		return all.find(({ row, y: at }) => y >= at && y < at + row.height && (row.pinned || y >= top || !top)) ?? null;
-	}
-	/** The item of the tiles that are here at a place of the rows. */
-	hit(x, y) {
-		const { model } = this;
-		const found = this.rowAt(y);
-		if (!found || !found.row.lanes) return null;
-		const { row } = found;
-		const lane = laneAt(row, y - found.y + row.y);
-		const view = model.window.peek();
-		const width = model.width.peek();
-		const time = timeOf(x, view, width);
-		const z = Math.min(levelOf(view, width), model.cache.top);
-		const i = Math.max(0, Math.floor(time / 2 ** (z + 10)));
-		const covering = model.cache.covering(row.track.track, z, i);
-		for (const tile of [...covering.finer, covering.tile]) {
-			if (tile?.kind !== "slices") continue;
-			const k = itemAt(tile, lane, time, 3 / width * lengthOf(view));
-			if (k >= 0) return {
-				track: row.track,
-				lane,
-				event: tile.event[k],
-				name: tile.name[k],
-				category: model.names.peek().categories[tile.name[k]] ?? 0,
-				start: tile.start[k],
-				end: tile.end[k],
-				count: tile.count[k],
-				busy: tile.busy[k] / 255,
-				x,
-				y
-			};
-		}
-		return null;
-	}
-	/** A time moved to the edge of an event near by, or of a step. */
-	snapped(x, y, free) {
-		const view = this.model.window.peek();
-		const width = this.model.width.peek();
-		const time = timeOf(x, view, width);
-		if (free) return time;
-		const item = this.hit(x, y);
-		const steps = this.model.shape.peek()?.steps ?? [];
-		const edges = [
-			...item ? [item.start, item.end] : [],
-			...steps.flatMap((s) => [s.start_ns, s.end_ns]),
-			...this.model.marks.peek()
-		];
-		let best = time;
-		let least = SNAP / width * lengthOf(view);
-		for (const edge of edges) if (Math.abs(edge - time) < least) [best, least] = [edge, Math.abs(edge - time)];
-		return best;
-	}
-	hover(x, y) {
-		const { model } = this;
-		const item = this.hit(x, y);
-		const old = model.hover.peek();
-		model.pointer = timeOf(x, model.window.peek(), model.width.peek());
-		if (item || old) model.hover.value = item;
-		window.clearTimeout(this.linkTimer);
-		if (item && item.count === 1 && !model.embedded) this.linkTimer = window.setTimeout(() => void model.hoverDetail(item), LINKS_AFTER);
-		this.schedule();
-	}
-	leave() {
-		window.clearTimeout(this.linkTimer);
-		this.model.pointer = null;
-		this.model.hover.value = null;
-		this.schedule();
-	}
-};
-/** Rows of the overview: devices, or processes where there is none. */
-function overviewRows(model) {
-	const groups = model.groups();
-	const devices = groups.filter((t) => t.kind === "device");
-	return devices.length ? devices : groups.filter((t) => t.kind === "process");
-}
-function Plot({ model, height, onOpen }) {
-	const keep = T$1(null);
-	const surface = keep.current ??= new Surface(model, model.embedded);
-	const box = T$1(null);
-	useSignalEffect(() => {
-		model.window.value, model.shown.value, model.hover.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.search.value, model.letters.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value;
-		surface.schedule();
-	});
-	A$1(() => {
-		const el = surface.body;
-		const measure = () => {
-			model.width.value = Math.max(40, el.clientWidth);
-			model.height.value = el.clientHeight;
-			surface.schedule();
-		};
-		const watcher = new ResizeObserver(measure);
-		watcher.observe(el);
-		measure();
-		const shown = () => surface.schedule();
-		document.addEventListener("visibilitychange", shown);
-		const wheel = (event) => onWheel(surface, event, el);
-		const headWheel = (event) => onWheel(surface, event, surface.head);
-		el.addEventListener("wheel", wheel, { passive: false });
-		surface.head.addEventListener("wheel", headWheel, { passive: false });
-		box.current.timeline = surface;
-		return () => {
-			watcher.disconnect();
-			document.removeEventListener("visibilitychange", shown);
-			surface.stop();
-		};
-	}, []);
-	A$1(() => {
-		if (surface.scroller && Math.abs(surface.scroller.scrollTop - model.scroll.peek()) > 1) surface.scroller.scrollTop = model.scroll.peek();
-	}, [model.scroll.value, model.shape.value]);
-	useSignalEffect(() => {
-		const found = model.detail.value;
-		const row = found && model.rowOf(found.track);
-		const el = surface.scroller;
-		if (!found || !row || !el || row.pinned || !row.lanes) return;
-		const top = laneTop(row, Math.min(found.lane, row.lanes - 1));
-		const room = el.clientHeight - model.shown.peek().pinnedHeight;
-		if (top < el.scrollTop || top + row.lane > el.scrollTop + room) el.scrollTop = Math.max(0, top - room / 2);
-	});
-	const parts = surface.parts();
-	const shown = model.shown.value;
-	return /* @__PURE__ */ a("div", {
-		class: "tl-plot",
-		ref: box,
-		children: [/* @__PURE__ */ a("div", {
-			class: "tl-head",
-			children: [/* @__PURE__ */ a(HeadLabels, {
-				model,
-				parts
-			}), /* @__PURE__ */ a("canvas", {
-				ref: (el) => {
-					surface.head = el;
-				},
-				class: "tl-canvas-head",
-				style: { height: `${parts.height}px` },
-				"aria-hidden": "true",
-				onPointerDown: (e) => headDown(surface, e),
-				onPointerMove: (e) => headMove(surface, e),
-				onPointerUp: (e) => headUp(surface, e),
-				onPointerLeave: () => surface.leave(),
-				onDblClick: (e) => headDouble(surface, e)
-			})]
-		}), /* @__PURE__ */ a("div", {
-			class: "tl-body",
-			ref: (el) => {
-				surface.scroller = el;
-			},
-			style: { height: `${height}px` },
-			onScroll: () => {
-				model.scrolled(surface.scroller.scrollTop);
-				surface.schedule();
-			},
-			children: /* @__PURE__ */ a("div", {
-				class: "tl-space",
-				style: { height: `${shown.height + shown.pinnedHeight}px` },
-				children: [/* @__PURE__ */ a("canvas", {
-					ref: (el) => {
-						surface.body = el;
-					},
-					class: "tl-canvas",
-					role: "img",
-					"aria-label": "Events by time",
-					style: { height: `${height}px` },
-					onPointerDown: (e) => bodyDown(surface, e),
-					onPointerMove: (e) => bodyMove(surface, e),
-					onPointerUp: (e) => bodyUp(surface, e, onOpen),
-					onPointerLeave: () => {
-						if (!surface.drag) surface.leave();
-					},
-					onPointerCancel: () => {
-						surface.drag = surface.dragSpan = null;
-					},
-					onDblClick: () => model.fit()
-				}), /* @__PURE__ */ a(Tree, {
-					model,
-					from: model.scroll.value,
-					height
-				})]
-			})
-		})]
-	});
-}
-function HeadLabels({ model, parts }) {
-	const shape = model.shape.value;
-	const rows = shape ? overviewRows(model) : [];
-	const device = rows[0]?.kind === "device";
-	return /* @__PURE__ */ a("div", {
-		class: "tl-side",
-		style: { height: `${parts.height}px` },
-		children: [
-			parts.overview[1] > 0 && /* @__PURE__ */ a("div", {
-				class: "tl-side-overview",
-				style: { height: `46px` },
-				children: [/* @__PURE__ */ a("strong", { children: "Everything" }), /* @__PURE__ */ a("span", {
-					class: "quiet",
-					children: device ? rows.length > 1 ? `use of ${rows.length} devices` : `${rows[0].label} use` : "host use"
-				})]
-			}),
-			/* @__PURE__ */ a("div", {
-				class: "tl-side-ruler quiet",
-				style: { height: `${parts.ruler[1] - parts.ruler[0]}px` },
-				"data-tip": shape ? clockTip(model) : void 0,
-				children: shape && (shape.absolute ? "time" : "time, no base clock")
-			}),
-			parts.steps && /* @__PURE__ */ a("div", {
-				style: { height: `17px` },
-				children: "Steps"
-			}),
-			parts.phases && /* @__PURE__ */ a("div", {
-				style: { height: `${parts.phases[1] - parts.phases[0]}px` },
-				children: "Phases"
-			})
-		]
-	});
-}
-function clockTip(model) {
-	const shape = model.shape.value;
-	const lines = shape.alignment.map((a) => `${a.worker || "recording"}: ${a.text}${a.uncertainty_ns ? `, ± ${a.uncertainty_ns} ns` : ""}`);
-	return [`ns after the first event${shape.origin_ns ? `, which began ${shape.origin_ns} ns after the epoch` : ""}`, ...lines.slice(0, 12)].join("\n");
-}
-var place = (event) => {
-	const at = event.currentTarget.getBoundingClientRect();
-	return [event.clientX - at.left, event.clientY - at.top];
-};
-function onWheel(surface, event, el) {
-	const { model } = surface;
-	const x = event.clientX - el.getBoundingClientRect().left;
-	const unit = event.deltaMode === 1 ? 16 : 1;
-	if (event.ctrlKey || event.metaKey) {
-		event.preventDefault();
-		model.zoom(Math.exp(event.deltaY * unit * .0035), timeOf(x, model.window.peek(), model.width.peek()));
-	} else if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
-		event.preventDefault();
-		model.pan((event.deltaX || event.deltaY) * unit / model.width.peek());
-	}
-}
-function bodyDown(surface, event) {
-	if (event.button !== 0) return;
-	const [x, y] = place(event);
-	event.currentTarget.setPointerCapture(event.pointerId);
-	surface.drag = {
-		kind: event.shiftKey || event.pointerType === "touch" || surface.model.embedded ? "pan" : "area",
-		x,
-		y,
-		from: surface.model.window.peek(),
-		moved: false,
-		free: event.altKey
-	};
-}
-function bodyMove(surface, event) {
-	const [x, y] = place(event);
-	const { drag, model } = surface;
-	if (!drag) return surface.hover(x, y);
-	drag.moved ||= Math.abs(x - drag.x) > MOVES;
-	if (!drag.moved) return;
-	if (drag.kind === "pan") {
-		const by = (drag.x - x) / model.width.peek() * lengthOf(drag.from);
-		model.show({
-			start: drag.from.start + by,
-			end: drag.from.end + by
-		});
-	} else {
-		const [a, b] = [surface.snapped(drag.x, drag.y, drag.free || event.altKey), surface.snapped(x, y, drag.free || event.altKey)];
-		const span = {
-			start: Math.max(0, Math.min(a, b)),
-			end: Math.max(a, b)
-		};
-		surface.dragSpan = span;
-		model.area.value = {
-			...span,
-			paths: pathsBetween(surface, drag.y, y)
-		};
-	}
-}
-/** Paths of the rows between two heights; none where they are all that is shown. */
-function pathsBetween(surface, a, b) {
-	const rows = placed(surface.model.shown.peek(), surface.scroller?.scrollTop ?? 0, surface.model.height.peek());
-	const [low, high] = [Math.min(a, b), Math.max(a, b)];
-	const touched = rows.filter(({ row, y }) => y < high + 1 && y + row.height > low);
-	return touched.length === rows.length && rows.length > 1 ? [] : touched.map(({ row }) => row.track.path);
-}
-function bodyUp(surface, event, onOpen) {
-	const { drag, model } = surface;
-	const [x, y] = place(event);
-	surface.drag = null;
-	surface.dragSpan = null;
-	if (!drag) return;
-	if (drag.moved) {
-		const area = model.area.peek();
-		if (drag.kind === "area" && area && lengthOf(area) >= 1) model.choose({
-			...area,
-			start: Math.round(area.start),
-			end: Math.max(Math.round(area.end), Math.round(area.start) + 1)
-		});
-		return;
-	}
-	if (onOpen) return onOpen();
-	const item = surface.hit(x, y);
-	if (!item) {
-		if (model.area.peek()) model.choose(null);
-		if (model.selected.peek()) model.select(null);
-		return;
-	}
-	if (event.ctrlKey || event.metaKey) model.compare(item);
-	else model.pick(item);
-}
-function headDown(surface, event) {
-	if (event.button !== 0) return;
-	const [x, y] = place(event);
-	const { model } = surface;
-	const parts = surface.parts();
-	event.currentTarget.setPointerCapture(event.pointerId);
-	const from = model.window.peek();
-	if (!(y < parts.overview[1])) surface.drag = {
-		kind: y < parts.ruler[1] ? "pan" : "area",
-		x,
-		y,
-		from,
-		moved: false,
-		free: true
-	};
-	else {
-		const [x0, x1] = [xOf(from.start, model.all.peek(), model.width.peek()), xOf(from.end, model.all.peek(), model.width.peek())];
-		const kind = Math.abs(x - x0) < 6 ? "left" : Math.abs(x - x1) < 6 ? "right" : "window";
-		model.leave();
-		surface.drag = {
-			kind,
-			x,
-			y,
-			from,
-			moved: false,
-			free: true
-		};
-	}
-}
-function headMove(surface, event) {
-	const [x, y] = place(event);
-	const { drag, model } = surface;
-	const width = model.width.peek();
-	if (!drag) {
-		model.pointer = y >= surface.parts().overview[1] ? timeOf(x, model.window.peek(), width) : null;
-		return surface.schedule();
-	}
-	drag.moved ||= Math.abs(x - drag.x) > MOVES;
-	if (!drag.moved) return;
-	const all = model.all.peek();
-	const time = timeOf(x, all, width);
-	if (drag.kind === "pan") {
-		const by = (drag.x - x) / width * lengthOf(drag.from);
-		model.show({
-			start: drag.from.start + by,
-			end: drag.from.end + by
-		});
-	} else if (drag.kind === "window") {
-		const began = timeOf(drag.x, all, width);
-		model.show({
-			start: Math.min(began, time),
-			end: Math.max(began, time)
-		});
-	} else if (drag.kind === "left") model.show({
-		start: Math.min(time, drag.from.end - 20),
-		end: drag.from.end
-	});
-	else if (drag.kind === "right") model.show({
-		start: drag.from.start,
-		end: Math.max(time, drag.from.start + 20)
-	});
-}
-/** A band of steps or phases at a place of the head. */
-function bandAt(surface, x, y) {
-	const { model } = surface;
-	const parts = surface.parts();
-	const time = timeOf(x, model.window.peek(), model.width.peek());
-	const holds = (s) => s.start_ns <= time && time < s.end_ns;
-	if (parts.steps && y >= parts.steps[0] && y < parts.steps[1]) {
-		const found = model.steps.peek().find(holds);
-		return found ? {
-			start: found.start_ns,
-			end: found.end_ns
-		} : null;
-	}
-	if (parts.phases && y >= parts.phases[0]) {
-		const depth = Math.floor((y - parts.phases[0]) / 17);
-		const found = model.phases.peek().find((p) => p.depth === depth && holds(p));
-		return found ? {
-			start: found.start_ns,
-			end: found.end_ns
-		} : null;
-	}
-	return null;
-}
-function headUp(surface, event) {
-	const { drag, model } = surface;
-	const [x, y] = place(event);
-	surface.drag = null;
-	if (!drag || drag.moved) return;
-	const now = model.window.peek();
-	if (drag.kind === "pan") model.mark(timeOf(x, now, model.width.peek()));
-	else if (drag.kind === "area") {
-		const band = bandAt(surface, x, y);
-		if (band) model.choose({
-			...band,
-			paths: []
-		});
-	} else {
-		const middle = timeOf(x, model.all.peek(), model.width.peek());
-		model.show({
-			start: middle - lengthOf(now) / 2,
-			end: middle + lengthOf(now) / 2
-		});
-	}
-}
-function headDouble(surface, event) {
-	const band = bandAt(surface, ...place(event));
-	if (band) surface.model.show(band, true);
-}
-// src/sections/timeline/timeline.tsx
-/** px of the whole timeline's rows: at least, and left free of the window. */
-var LEAST = 240;
-var AROUND = 330;
-var MOST_WORKERS = 64;
-var canDraw = () => {
-	try {
-		return !!document.createElement("canvas").getContext("2d");
-	} catch {
-		return false;
-	}
-};
-/** Workers whose timelines stand under each other. */
-function placesOf(report, all) {
-	const where = requestOf(report)?.where;
-	const now = choice.value?.state === "chosen" ? choice.value.chosen : null;
-	const others = all && now ? now.run.workers.slice(0, MOST_WORKERS) : [];
-	if (others.length > 1) return {
-		run: now.run.name,
-		workers: others.map((w) => w.name),
-		spans: others.map((w) => w.name === where?.worker ? where.span ?? "" : w.spans.at(-1)?.name ?? "")
-	};
-	return {
-		run: where?.run ?? "",
-		workers: [where?.worker ?? ""],
-		spans: [where?.span ?? ""]
-	};
-}
-function Timeline({ s, report, cards }) {
-	const embedded = report.analysis !== "timeline";
-	const places = placesOf(report, !embedded && view.value.timeline["lay"] === "worker");
-	const model = w$2(() => new TimelineModel(s, places, embedded), []);
-	A$1(() => {
-		model.start();
-		return () => model.stop();
-	}, []);
-	const key = JSON.stringify([
-		places,
-		s.start_ns,
-		s.end_ns
-	]);
-	const before = T$1(key);
-	A$1(() => {
-		if (before.current === key) return;
-		before.current = key;
-		model.update(s, places);
-	}, [key]);
-	const drawable = w$2(canDraw, []);
-	if (embedded) return /* @__PURE__ */ a(Small, {
-		s,
-		model,
-		drawable
-	});
-	return /* @__PURE__ */ a(Whole, {
-		s,
-		model,
-		report,
-		cards,
-		drawable
-	});
-}
-function Small({ s, model, drawable }) {
-	const { shown, shape } = {
-		shown: model.shown.value,
-		shape: model.shape.value
-	};
-	const link = linkView({
-		analysis: "timeline",
-		query: s.start_ns != null && s.end_ns != null ? {
-			t: spanText(model.window.value),
-			...s.highlight?.[0] && { area: spanText({
-				start: s.highlight[0][0],
-				end: s.highlight[0][1]
-			}) }
-		} : {}
-	});
-	const height = Math.min(s.height || 220, Math.max(40, shown.height + shown.pinnedHeight));
-	return /* @__PURE__ */ a("div", {
-		class: "tl tl-small",
-		"data-ready": shape ? "" : void 0,
-		children: [
-			/* @__PURE__ */ a(Failure, { model }),
-			drawable ? /* @__PURE__ */ a(Plot, {
-				model,
-				height,
-				onOpen: () => change(link, "push")
-			}) : /* @__PURE__ */ a(EventTable, {
-				model,
-				why: NO_CANVAS
-			}),
-			/* @__PURE__ */ a("div", {
-				class: "tl-foot",
-				children: [/* @__PURE__ */ a("span", {
-					class: "quiet",
-					children: model.highlight.map(([, , word]) => word).filter(Boolean).join(" · ")
-				}), /* @__PURE__ */ a(ViewLink, {
-					view: link,
-					class: "link",
-					children: "Open in the timeline"
-				})]
-			}),
-			/* @__PURE__ */ a(HoverCard, { model })
-		]
-	});
-}
-var NO_CANVAS = "This browser gives no canvas to draw on, so the events are listed instead.";
-function Failure({ model }) {
-	const error = model.error.value;
-	if (!error) return null;
-	return /* @__PURE__ */ a(Notice, {
-		notice: {
-			level: "error",
-			text: `**The timeline could not be read:** ${error.body.message} ${error.body.hint ?? ""}`
-		},
-		children: /* @__PURE__ */ a("button", {
-			type: "button",
-			class: "link",
-			onClick: () => model.again(),
-			children: "Try again"
-		})
-	});
-}
-function Whole({ s, model, report, cards, drawable }) {
-	const root = T$1(null);
-	const searchBox = T$1(null);
-	const trackBox = T$1(null);
-	const [table, setTable] = d$2(!drawable);
-	const [help, setHelp] = d$2(false);
-	const shape = model.shape.value;
-	const shown = model.shown.value;
-	const height = Math.max(LEAST, Math.min(shown.height + shown.pinnedHeight, s.height || window.innerHeight - AROUND));
-	const keys = (event) => {
-		if (help && event.key === "Escape") {
-			setHelp(false);
-			return event.preventDefault();
-		}
-		if (!onKey(event, model, {
-			search: () => searchBox.current?.focus(),
-			findTrack: () => trackBox.current?.focus(),
-			help: () => setHelp(!help),
-			table: () => setTable(!table)
-		})) return;
-		event.preventDefault();
-		event.stopPropagation();
-	};
-	const request = requestOf(report);
-	return /* @__PURE__ */ a("div", {
-		class: "tl",
-		ref: root,
-		tabIndex: 0,
-		role: "group",
-		"aria-label": "Timeline",
-		"aria-describedby": "tl-live",
-		onKeyDown: keys,
-		"data-ready": shape ? "" : void 0,
-		onPointerDown: (e) => {
-			if (!e.target.closest("input,button,a,select,table")) root.current?.focus({ preventScroll: true });
-		},
-		children: [
-			/* @__PURE__ */ a(Failure, { model }),
-			model.notice.value && /* @__PURE__ */ a(Notice, {
-				notice: {
-					level: "warn",
-					text: model.notice.value
-				},
-				children: /* @__PURE__ */ a("button", {
-					type: "button",
-					class: "link",
-					onClick: () => {
-						model.notice.value = "";
-					},
-					children: "Dismiss"
-				})
-			}),
-			/* @__PURE__ */ a(Tools, {
-				model,
-				searchBox,
-				trackBox,
-				table,
-				onTable: () => setTable(!table),
-				onHelp: () => setHelp(!help)
-			}),
-			shape && /* @__PURE__ */ a(Clock, { model }),
-			/* @__PURE__ */ a("div", { class: `tl-progress ${model.waiting.value ? "on" : ""}` }),
-			help && /* @__PURE__ */ a(KeyCard, { onClose: () => setHelp(false) }),
-			drawable && /* @__PURE__ */ a(Plot, {
-				model,
-				height
-			}),
-			shape && !shape.events && /* @__PURE__ */ a("p", {
-				class: "prose pad",
-				children: "This recording has no event with a time. Record at least one step with the profiler."
-			}),
-			/* @__PURE__ */ a("p", {
-				class: "sr",
-				id: "tl-live",
-				"aria-live": "polite",
-				children: liveText(model)
-			}),
-			table && /* @__PURE__ */ a(EventTable, {
-				model,
-				why: drawable ? "" : NO_CANVAS
-			}),
-			/* @__PURE__ */ a(HoverCard, { model }),
-			/* @__PURE__ */ a(Detail, { model }),
-			/* @__PURE__ */ a(AreaReport, {
-				model,
-				where: request?.where ?? null,
-				device: view.value.device,
-				cards
-			})
-		]
-	});
-}
-/** View and selection in words. */
-function liveText(model) {
-	const [now, event, area] = [
-		model.window.value,
-		model.detail.value,
-		model.area.value
-	];
-	const track = event && model.tracks.value[event.track];
-	return [
-		`Shows ${human(now.start, "ns")} to ${human(now.end, "ns")}.`,
-		event && `Selected: ${event.name}, ${human(event.duration_ns, "ns")}, starts at ${human(event.start_ns, "ns")}, on ${track?.path ?? ""}, depth ${event.depth}.`,
-		area && `Area: ${human(area.start, "ns")} to ${human(area.end, "ns")}.`
-	].filter(Boolean).join(" ");
-}
-function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
-	const shape = model.shape.value;
-	const tally = model.tally.value;
-	const used = new Set(model.tracks.value.flatMap((t) => t.category >= 0 ? [t.category] : []));
-	const categories = (shape?.categories ?? []).filter((c, k) => used.has(k) || [
-		"operator",
-		"annotation",
-		"call"
-	].includes(c.name));
-	return /* @__PURE__ */ a("div", {
-		class: "tl-tools",
-		children: [
-			/* @__PURE__ */ a(SearchField, {
-				model,
-				box: searchBox
-			}),
-			/* @__PURE__ */ a("label", {
-				class: "find tl-track-find",
-				"data-tip": "Rows by name, worker, process, device or kind (T)",
-				children: [
-					/* @__PURE__ */ a(Icon, { name: "filter" }),
-					/* @__PURE__ */ a("input", {
-						ref: trackBox,
-						class: "tl-input",
-						type: "search",
-						placeholder: "Find a row",
-						"aria-label": "Find a row",
-						value: model.arrangement.value.find,
-						onInput: (e) => model.filter(e.currentTarget.value),
-						onKeyDown: leaveOnEscape
-					}),
-					/* @__PURE__ */ a("kbd", { children: "T" })
-				]
-			}),
-			/* @__PURE__ */ a("div", {
-				class: "tl-buttons",
-				children: [
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: "ghost",
-						"aria-label": "Zoom in",
-						"data-tip": "Zoom in (W, +, Ctrl + wheel)",
-						onClick: () => model.zoom(.6),
-						children: /* @__PURE__ */ a(Icon, { name: "plus" })
-					}),
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: "ghost",
-						"aria-label": "Zoom out",
-						"data-tip": "Zoom out (S, -)",
-						onClick: () => model.zoom(1 / .6),
-						children: /* @__PURE__ */ a(Icon, { name: "minus" })
-					}),
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: "ghost",
-						"aria-label": "Back",
-						"data-tip": "Back to the last place (Alt + ←)",
-						onClick: () => model.history(-1),
-						children: /* @__PURE__ */ a(Icon, { name: "left" })
-					}),
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: "ghost",
-						"aria-label": "Forward",
-						"data-tip": "Forward (Alt + →)",
-						onClick: () => model.history(1),
-						children: /* @__PURE__ */ a(Icon, { name: "right" })
-					}),
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: "button",
-						"data-tip": "Zoom to the selection; again: fill the view. Without one: the step",
-						onClick: () => model.fit(),
-						children: ["Fit ", /* @__PURE__ */ a("kbd", { children: "F" })]
-					}),
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: "button",
-						"data-tip": "The whole recording",
-						onClick: () => model.everything(),
-						children: ["All ", /* @__PURE__ */ a("kbd", { children: "0" })]
-					}),
-					/* @__PURE__ */ a("button", {
-						type: "button",
-						class: `button ${table ? "on" : ""}`,
-						"aria-pressed": table,
-						"data-tip": "The events in view as a table (L)",
-						onClick: onTable,
-						children: "Table"
-					}),
-					/* @__PURE__ */ a(TraceFile, { model }),
-					/* @__PURE__ */ a(More, {
-						model,
-						onHelp
-					})
-				]
-			}),
-			/* @__PURE__ */ a("div", {
-				class: "tl-line",
-				children: [/* @__PURE__ */ a("div", {
-					class: "tl-legend",
-					"aria-label": "Colors",
-					children: legendOf(categories).map((c) => /* @__PURE__ */ a("span", { children: [/* @__PURE__ */ a("i", { style: { background: fillOf(c) } }), c.label.toLowerCase()] }))
-				}), /* @__PURE__ */ a("span", {
-					class: "tl-tally quiet",
-					"data-tip": "Events in view on the open rows; those shorter than a pixel are merged and counted, never left out",
-					children: shape ? `${human(tally.items, "count")} items of ${tally.more ? "≥ " : ""}${human(tally.events, "count")} events` : "reading…"
-				})]
-			})
-		]
-	});
-}
-/** Kinds of one color once. */
-function legendOf(categories) {
-	const seen = /* @__PURE__ */ new Set();
-	return categories.filter((c) => {
-		const fill = fillOf(c);
-		if (seen.has(fill)) return false;
-		seen.add(fill);
-		return true;
-	});
-}
-var leaveOnEscape = (event) => {
-	if (event.key !== "Escape") return;
-	event.stopPropagation();
-	event.currentTarget.closest(".tl")?.focus();
-};
-function SearchField({ model, box }) {
-	const search = model.search.value;
-	const keys = (event) => {
-		if (event.key === "Enter") model.step(event.shiftKey ? -1 : 1);
-		else if (event.key === "Escape") {
-			model.find("", "quiet");
-			leaveOnEscape(event);
-		} else return;
-		event.preventDefault();
-		event.stopPropagation();
-	};
-	const hidden = hiddenHits(model);
-	return /* @__PURE__ */ a("div", {
-		class: "tl-search",
-		children: [/* @__PURE__ */ a("label", {
-			class: "find",
-			"data-tip": "Names on all rows, hidden ones too; /text/ is a regular expression (/)",
-			children: [
-				/* @__PURE__ */ a(Icon, { name: "search" }),
-				/* @__PURE__ */ a("input", {
-					ref: box,
-					class: "tl-input find-input",
-					type: "search",
-					placeholder: "Find by name",
-					"aria-label": "Find events by name",
-					value: search.text,
-					onInput: (e) => void model.find(e.currentTarget.value),
-					onKeyDown: keys
-				}),
-				/* @__PURE__ */ a("kbd", { children: "/" })
-			]
-		}), search.text && /* @__PURE__ */ a("span", {
-			class: "tl-found",
-			role: "status",
-			children: [search.wrong ? /* @__PURE__ */ a("span", {
-				class: "warn-text",
-				children: search.wrong
-			}) : search.hits ? `${human(search.hits.total, "count")} found${hidden ? `, ${human(hidden, "count")} on hidden rows` : ""}` : "searching…", !search.wrong && !!search.hits?.total && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("button", {
-				type: "button",
-				class: "ghost",
-				"aria-label": "Previous hit",
-				"data-tip": "Previous hit (Shift + N)",
-				onClick: () => void model.step(-1),
-				children: /* @__PURE__ */ a(Icon, { name: "left" })
-			}), /* @__PURE__ */ a("button", {
-				type: "button",
-				class: "ghost",
-				"aria-label": "Next hit",
-				"data-tip": "Next hit (N)",
-				onClick: () => void model.step(1),
-				children: /* @__PURE__ */ a(Icon, { name: "right" })
-			})] })]
-		})]
-	});
-}
-function hiddenHits(model) {
-	const { pinned, rows } = model.shown.value;
-	const seen = new Set([...pinned, ...rows].map((r) => r.track.track));
-	return (model.search.value.hits?.tracks ?? []).filter((t) => !seen.has(t.track)).reduce((sum, t) => sum + t.count, 0);
-}
-function More({ model, onHelp }) {
-	const { layout, hidden, pinned } = model.arrangement.value;
-	const choices = [
-		{
-			value: "",
-			text: "By process"
-		},
-		{
-			value: "compact",
-			text: "Low rows"
-		},
-		...(choice.value?.state === "chosen" ? choice.value.chosen.run.workers.length : 1) > 1 ? [{
-			value: "worker",
-			text: "All workers"
-		}] : []
-	];
-	return /* @__PURE__ */ a(Popover, {
-		button: /* @__PURE__ */ a(Icon, { name: "menu" }),
-		class: "ghost",
-		label: "Rows and view",
-		tip: "Rows and view",
-		align: "right",
-		children: (close) => /* @__PURE__ */ a("div", {
-			class: "tl-menu",
-			children: [
-				/* @__PURE__ */ a(Switch, {
-					label: "Rows",
-					value: layout,
-					choices,
-					onPick: (value) => model.layout(value)
-				}),
-				/* @__PURE__ */ a("button", {
-					type: "button",
-					class: "text-button",
-					onClick: () => model.expandAll(),
-					children: ["Open or close all rows ", /* @__PURE__ */ a("kbd", { children: "Shift+E" })]
-				}),
-				/* @__PURE__ */ a("button", {
-					type: "button",
-					class: "text-button",
-					disabled: !hidden.length,
-					onClick: () => model.showHidden(),
-					children: [
-						"Show ",
-						hidden.length,
-						" hidden rows"
-					]
-				}),
-				/* @__PURE__ */ a("button", {
-					type: "button",
-					class: "text-button",
-					disabled: !pinned.length,
-					onClick: () => {
-						for (const t of model.tracks.peek()) if (pinned.includes(t.path)) model.pin(t);
-					},
-					children: [
-						"Unpin ",
-						pinned.length,
-						" rows"
-					]
-				}),
-				/* @__PURE__ */ a("button", {
-					type: "button",
-					class: "text-button",
-					"aria-pressed": model.letters.value,
-					onClick: () => {
-						model.letters.value = !model.letters.peek();
-					},
-					children: [model.letters.value ? "No letters" : "Letters", " for kinds of work on the bars"]
-				}),
-				/* @__PURE__ */ a("button", {
-					type: "button",
-					class: "text-button",
-					onClick: () => {
-						close();
-						onHelp();
-					},
-					children: ["Keys of the timeline ", /* @__PURE__ */ a("kbd", { children: "?" })]
-				})
-			]
-		})
-	});
-}
-/** How the clocks of several workers were put beside each other, what is not shown, and events far outside of the others. */
-function Clock({ model }) {
-	const shape = model.shape.value;
-	const unknown = shape.alignment.length > 1 && shape.alignment.some((a) => a.method === "none");
-	const far = shape.outliers.reduce((sum, o) => sum + o.events, 0);
-	if (!unknown && !far && !shape.notice && shape.alignment.length < 2) return null;
-	return /* @__PURE__ */ a("div", {
-		class: "tl-clock",
-		children: [
-			shape.alignment.length > 1 && /* @__PURE__ */ a(Notice, { notice: {
-				level: unknown ? "warn" : "info",
-				text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0].text}.`
-			} }),
-			shape.notice && /* @__PURE__ */ a(Notice, { notice: {
-				level: "info",
-				text: shape.notice
-			} }),
-			far > 0 && /* @__PURE__ */ a(Notice, {
-				notice: {
-					level: "info",
-					text: `${human(far, "count")} events lie far outside of where nearly all are.`
-				},
-				children: /* @__PURE__ */ a("button", {
-					type: "button",
-					class: "link",
-					onClick: () => {
-						const at = shape.outliers[0].time_ns;
-						model.show({
-							start: at - 1e6,
-							end: at + 1e6
-						}, true);
-					},
-					children: "Show the first"
-				})
-			})
-		]
-	});
-}
-function KeyCard({ onClose }) {
-	return /* @__PURE__ */ a("div", {
-		class: "tl-keys",
-		role: "dialog",
-		"aria-label": "Keys of the timeline",
-		children: [
-			/* @__PURE__ */ a("div", {
-				class: "dialog-head",
-				children: [/* @__PURE__ */ a("h3", { children: "Keys of the timeline" }), /* @__PURE__ */ a("button", {
-					type: "button",
-					class: "ghost",
-					"aria-label": "Close",
-					onClick: onClose,
-					children: /* @__PURE__ */ a(Icon, { name: "close" })
-				})]
-			}),
-			/* @__PURE__ */ a("dl", {
-				class: "keys-list",
-				children: KEYS$1.map(([k, text]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k.split(" ").map((one) => /* @__PURE__ */ a("kbd", { children: one })) }), /* @__PURE__ */ a("dd", { children: text })] }))
-			}),
-			/* @__PURE__ */ a("p", {
-				class: "quiet",
-				children: "Drag selects an area, Shift + drag and drag on the ruler pan, a click on the ruler marks, Ctrl + click measures the gap to another event, a double click zooms to the selection."
 			})
 		]
 	});
@@ -16522,6 +16651,7 @@ function Body({ section, report, lead, main }) {
 		});
 		case "table": return /* @__PURE__ */ a(TableView, {
 			s: section,
+			report,
 			main,
 			shown: shownOf(section, main),
 			twins: linkedTables(section, report)

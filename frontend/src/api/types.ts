@@ -119,8 +119,8 @@ export interface TableSection extends SectionBase {
   cell_links?: Record<string, Record<string, Link>>;
   row_links?: Record<string, Link>;
   filters?: string[];
-  /** where its rows are on the timeline: the column with the link, columns of start and duration, ns to add to the start */
-  timeline?: { column: string; start: string; duration: string; offset_ns?: number } | null;
+  /** where its rows are on the timeline: the column with the link, columns of start and duration, ns to add to the start, and what of a row that is more than one stretch */
+  timeline?: { column: string; start: string; duration: string; offset_ns?: number; what?: string } | null;
   footer?: string;
   empty?: string;
   truncated?: number;

@@ -103,7 +103,7 @@ function Body({ section, report, lead, main }: CardProps & { main: boolean }): J
     case "facts": return <Facts s={section} lead={lead} headline={report.headline ?? ""} />;
     case "findings": return <Findings s={section} />;
     case "timeline": return <Timeline s={section} report={report} cards={(r) => <div class="grid">{r.sections.map((one) => <SectionCard key={one.id} section={one} report={r} lead="" />)}</div>} />;
-    case "table": return <TableView s={section} main={main} shown={shownOf(section, main)} twins={linkedTables(section, report)} />;
+    case "table": return <TableView s={section} report={report} main={main} shown={shownOf(section, main)} twins={linkedTables(section, report)} />;
     case "figure": {
       const table = (report.sections.find((s) => s.kind === "table" && s.id === section.table) as TableSection | undefined) ?? null;
       return <Figure s={section} table={table} twins={table ? linkedTables(table, report) : []} main={table === mainTable(report)} />;

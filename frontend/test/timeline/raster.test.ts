@@ -74,7 +74,7 @@ describe("raster", () => {
 
 describe("labels and names", () => {
   test("GIVEN a thousand labels WHEN chosen THEN the widest, and pieces of one event are one", () => {
-    const label = (x: number, width: number, event = 1): Label => ({ x, y: 0, width, height: 19, name: 7, category: 0, event });
+    const label = (x: number, width: number, event = 1): Label => ({ x, y: 0, width, height: 19, name: 7, category: 0, event, pinned: false });
     expect(chosen([label(0, 50), label(50, 30), label(80, 25, 2)]).map((l) => l.width)).toEqual([80, 25]);
     const many = chosen(Array.from({ length: 1000 }, (_, k) => label(k * 100, 24 + (k % 60), k)));
     expect(many.length).toBe(MOST);

@@ -29,6 +29,7 @@ from tb_sol_plugin.model.report import (
     Link,
     Mark,
     Notice,
+    OnTimeline,
     Scalar,
     Sort,
     TableSection,
@@ -102,6 +103,7 @@ STEP_COLUMNS: Final = (
     Column("share", "Of step", "ratio", "exposed over the length of the step on all devices with copies: what hiding it could save at most",
            show="share"),
     Column("step_ns", "Step time", "ns", "length of the step", rank=2),
+    Column("start_ns", "Start", "ns", "start of the step, since the start of the recording", rank=3),
 )  # fmt: skip
 PARTS: Final = (
     ("hidden_ns", "Behind computation", "memcpy", 0.3),
@@ -128,6 +130,7 @@ def _every(capture: Capture, subset: pd.DataFrame, where: Scope) -> pd.DataFrame
     for name in ("count", "union_ns", "hidden_ns", "exposed_ns", "idle_exposed_ns"):
         out[name] = out[name].fillna(0).astype(np.int64)
     out["step_ns"], out["share"] = bounds[rows], out["share"].fillna(0.0)
+    out["start_ns"] = capture.steps["start_ns"].to_numpy()[rows]
     out["talk_ns"] = out["exposed_ns"] - out["idle_exposed_ns"]
     out["row"] = rows
     out["step"] = [str(n) for n in capture.steps["number"].to_numpy()[rows].tolist()]
@@ -208,6 +211,7 @@ def _step_table(table: pd.DataFrame, capture: Capture, worst: int | None) -> Any
         marks={"step_ns": marks} if marks else {},
         row_links=links,
         cell_links={"step": links},
+        timeline=OnTimeline("step_ns", "start_ns", "step_ns"),
         links=[Link("memcpy", {"step": str(number)}, f"Worst: step {number}")] if number is not None else [],
         truncated=len(table) - len(shown),
         footer="Copies belong to the step that launched them. Exposed time is at most what hiding could save.",

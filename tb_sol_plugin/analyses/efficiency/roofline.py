@@ -121,7 +121,7 @@ def roofline(capture: Capture, query: RooflineQuery) -> Report:
     report.sections = [
         _figure(frame, shown, same, done, query, span=8 if ranked else 12),
         *ranked,
-        rows_table(frame, shown, chosen, total_row(frame, facts), query.by),
+        rows_table(capture, frame, shown, chosen, total_row(frame, facts), query.by),
         same.kinds,
         facts_section(facts, spec, list(same.matrix), check_mark(capture, done, part)),
         unmodeled_table(same.no_model, chosen),

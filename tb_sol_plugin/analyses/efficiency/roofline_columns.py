@@ -14,6 +14,7 @@ from tb_sol_plugin.analyses.efficiency.roofline_selection import (
 )
 from tb_sol_plugin.devices.limits import devices_in_use
 from tb_sol_plugin.devices.spec import MATRIX_COLUMNS, DeviceSpec
+from tb_sol_plugin.metrics.report.longest import LONGEST
 from tb_sol_plugin.metrics.report.notes import check_of
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -142,6 +143,7 @@ COLUMNS = (
         "badge",
         rank=3,
     ),
+    *LONGEST,
 )
 LIST_COLUMNS = (
     COLUMNS[0],

@@ -23,6 +23,7 @@ from tb_sol_plugin.analyses.efficiency.roofline_selection import (
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import caution, why_no_limits
 from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.metrics.report.longest import on_timeline
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.kernel_names import short_name
 from tb_sol_plugin.metrics.work.columns import ranked
@@ -223,7 +224,9 @@ def shown_rows(frame: pd.DataFrame, top: int, least_share: float) -> pd.DataFram
 # -- All rows ---------------------------------------------------------------------------------------------------------
 
 
-def rows_table(frame: pd.DataFrame, shown: pd.DataFrame, chosen: Selection, total: dict[str, Scalar], by: str) -> TableSection:
+def rows_table(
+    capture: Capture, frame: pd.DataFrame, shown: pd.DataFrame, chosen: Selection, total: dict[str, Scalar], by: str
+) -> TableSection:
     """Builds the table of the rows, then what stands outside: rows left out by the query, and device time that no operator owns."""
     whole = float(frame["measured_ns"].sum()) + sum(chosen.outside.values())
     body = shown.head(MOST_ROWS)
@@ -250,6 +253,7 @@ def rows_table(frame: pd.DataFrame, shown: pd.DataFrame, chosen: Selection, tota
         last=list(extra),
         marks=_marks(body),
         filters=["kind", "bound"],
+        timeline=on_timeline(capture, "calls"),
         truncated=max(len(shown) - MOST_ROWS, 0),
         footer="Bytes are a lower bound: each tensor read or written once.",
         empty="No operator has device time here.",

@@ -20,10 +20,24 @@ from tb_sol_plugin.metrics.memory.labels import color, gib, label, since
 from tb_sol_plugin.metrics.memory.leaks import WORDS, Leak, sums_of_steps
 from tb_sol_plugin.metrics.memory.sources import SOURCES, Memory, Source, memories
 from tb_sol_plugin.metrics.memory.summary import Headroom, Summary, summary
+from tb_sol_plugin.metrics.report.longest import has_timeline
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.report import Column, Fact, FactsSection, Link, Mark, Scalar, Sort, Stretch, TableSection, make_facts, make_table
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    Link,
+    Mark,
+    OnTimeline,
+    Scalar,
+    Sort,
+    Stretch,
+    TableSection,
+    make_facts,
+    make_table,
+)
 from tb_sol_plugin.tables.arrays import known
 from tb_sol_plugin.units import capitalized, human
 
@@ -107,6 +121,7 @@ def allocations_section(
         marks={"state": marks} if marks else {},
         footer=(f"{human(left, 'count')} smaller ones are not shown; a window shows those that begin or end in it. " if left else "")
         + "A selected row is drawn in the figure, from its allocation to its free.",
+        timeline=OnTimeline("start_ns", "start_ns", "lifetime_ns", origin) if curve.source == "events" else None,
         empty=f"No allocation{over}{' begins or ends in this window' if window else ''}.",
     )  # fmt: skip
     return ShownAllocations(table, dict(zip(frame["id"], _stretches(own, origin, scale), strict=True)))
@@ -173,6 +188,7 @@ def steps_section(capture: Capture, curve: Curves, origin: int, scale: float, qu
     table = make_table(
         "per_step", "Steps", shown.assign(step=numbers), STEP_COLUMNS, key="step", sort=Sort("start_ns", descending=False), truncated=left,
         subtitle="in use at most in each, and what stays at its end",
+        timeline=OnTimeline("peak_bytes", "start_ns", "duration_ns", origin) if has_timeline(capture) else None,
         row_links={
             str(i): Link("memory", {**query, **({"step": n} if n in whole else {"window": f"{a}ns-{z}ns"})}, "Only this step")
             for i, (n, a, z) in enumerate(zip(numbers, (start - origin).tolist(), (end - origin).tolist(), strict=False))

@@ -17,6 +17,7 @@ from tb_sol_plugin.analyses.overview.overview_figures import PART_COLUMNS, part_
 from tb_sol_plugin.analyses.overview.overview_tables import PHASE_COLUMNS, counted_tiles, phase_table
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import caution
+from tb_sol_plugin.metrics.report.longest import LONGEST, longest_operator, on_timeline
 from tb_sol_plugin.metrics.report.notes import edge_notices, graph_notices, joined_notices, source_notices
 from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, device_and_run, parts_of, sentence, shown_ratio
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, ranked, to_report
@@ -67,6 +68,7 @@ OPERATOR_COLUMNS = (
     Column("efficiency", "Efficiency", "ratio", "Limit over time.", "efficiency", missing=NO_LIMIT),
     Column("bound", "Bound", "", "What sets the larger part of the limit.", "badge", rank=2),
     Column("recompute", "Recomputed", "ratio", "Part of the calls that run forward work again in the backward pass.", "share", rank=3),
+    *LONGEST,
 )
 SPLIT: Final = {
     "kernel_ns": ("Kernels", "compute"),
@@ -152,7 +154,7 @@ def overview(capture: Capture, query: Query) -> Report:
         report.sections.append(use_figure(capture, part))
     report.sections.append(_device(capture, waterfall, query))
     if counted or len(waterfall.work.ops):  # a table of nothing is none
-        report.sections.append(_operators(waterfall))
+        report.sections.append(_operators(capture, waterfall))
     report.sections.append(part_table(parts))
     memory = memory_section(capture, registry())
     if memory is not None:
@@ -182,7 +184,7 @@ def _of_a_profile(capture: Capture, part: Scope, waterfall: Waterfall, query: Qu
     report.sections = [
         overview_tables.tiles(capture, waterfall),
         overview_tables.scope_table(capture, part, query.device_limits, PHASE_COLUMNS),
-        _operators(waterfall),
+        _operators(capture, waterfall),
         _device(capture, waterfall, query),
     ]
     return report
@@ -331,17 +333,17 @@ def _operator_order(waterfall: Waterfall, without: str) -> str:
     return "sol_ns" if waterfall.has_limits else without
 
 
-_SUMMED: Final = (*SUMS, "name", "shapes", "kind", "modeled", "bound", "estimated", "reason", "recompute", "launches")
+_SUMMED: Final = (*SUMS, "host", "name", "shapes", "kind", "modeled", "bound", "estimated", "reason", "recompute", "launches")
 """Columns of calls that the table of operators is made from."""
 
 
-def _operators(waterfall: Waterfall, most: int = 12) -> TableSection:
+def _operators(capture: Capture, waterfall: Waterfall, most: int = 12) -> TableSection:
     """Builds the table of operators and shapes with most time above their limit; by time where there is no limit."""
     ops = waterfall.work.ops
     by_limit = waterfall.has_limits
     use = ops[[c for c in _SUMMED if c in ops]]
     use = use[waterfall.counted] if by_limit and not waterfall.counted.all() else use
-    frame = _by_shape(use) if len(use) else pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
+    frame = _by_shape(capture, use) if len(use) else pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
     order = _operator_order(waterfall, "flop")
     frame = frame.sort_values(order, ascending=False, kind="stable") if order in frame else frame
     every = len(frame)
@@ -368,6 +370,7 @@ def _operators(waterfall: Waterfall, most: int = 12) -> TableSection:
         adds=["calls", "measured_ns", "wasted_ns"],
         subtitle=f"by {'kernel' if profile else 'operator and shape'}, first {len(frame)} of {every}",
         sort=Sort(_operator_order(waterfall, "calls")),
+        timeline=on_timeline(capture, "name"),
         links=[where] if where.analysis in registry() else [],
         empty="No iteration was sampled." if waterfall.work.from_ledger else "No operator was recorded.",
     )
@@ -383,14 +386,15 @@ def _operators_title(waterfall: Waterfall, kind_of_time: str) -> str:
     return "Operators with the most time above their limit" if waterfall.has_limits else f"Operators with the most {kind_of_time} time"
 
 
-def _by_shape(ops: pd.DataFrame) -> pd.DataFrame:
-    """Returns calls summed by operator and shapes, with the part of them that is recomputed."""
+def _by_shape(capture: Capture, ops: pd.DataFrame) -> pd.DataFrame:
+    """Returns calls summed by operator and shapes, with the part of them that is recomputed, and when the longest of them was."""
     keys = ["name", "shapes", "kind"]
     number, first = arrays.factorize([arrays.coded(ops[key]).codes for key in keys])
     sums = group(ops, number)
     again = np.bincount(number, ops["recompute"].to_numpy()) / sums["calls"].to_numpy()
     words = {key: arrays.at(ops[key], first) for key in keys}
-    return pd.DataFrame(words | {name: sums[name] for name in sums.columns} | {"recompute": again}, copy=False)
+    when = longest_operator(capture, ops, number, len(first))
+    return pd.DataFrame(words | {name: sums[name] for name in sums.columns} | {"recompute": again} | when, copy=False)
 
 
 def _mark(table: TableSection, frame: pd.DataFrame, where: Link) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS, gap_table, with_previous
+from tb_sol_plugin.metrics.report.longest import START, TIME, longest
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.model import figure as F
@@ -29,6 +30,7 @@ from tb_sol_plugin.model.report import (
     FigureSection,
     Link,
     Notice,
+    OnTimeline,
     Report,
     Scalar,
     TableSection,
@@ -115,6 +117,7 @@ IDLE_COLUMNS: Final = (
     Column("idle_ns", "Idle", "ns", "time in such gaps, summed over the devices", show="bar", color="host"),
     Column("share", "Of idle", "ratio", "part of the idle time of all causes", show="share"),
     Column("longest_ns", "Longest", "ns", "the longest such gap", rank=2, missing="no such gap"),
+    Column("longest_start_ns", "Longest at", "ns", "its start, since the start of the recording", rank=3, missing="no such gap"),
 )
 CAUSE_FACTS: Final = {"host_wait": "host_wait_ns", "kernel_wait": "kernel_wait_ns", "other": "other_wait_ns", "unknown": "unknown_wait_ns"}
 
@@ -192,6 +195,7 @@ def run(capture: Capture, query: BreakdownQuery) -> Report:
             adds=["gaps", "idle_ns", "share"],
             key="cause",
             span=8,
+            timeline=OnTimeline("longest_ns", "longest_start_ns", "longest_ns", what="its longest gap"),
             subtitle="gaps in which no stream of a device runs",
             footer="Judged from the launch of the work that ends each gap. The idle time of several devices adds up here, "
             "unlike in the row all.",
@@ -389,13 +393,15 @@ def _bars(frame: pd.DataFrame) -> FigureSection:
 
 def _idle_table(gaps: pd.DataFrame) -> pd.DataFrame:
     total = int(gaps["duration_ns"].sum())
-    cause, duration = gaps["cause"].to_numpy(), gaps["duration_ns"].to_numpy()
+    cause, start, duration = (gaps[name].to_numpy() for name in ("cause", "start_ns", "duration_ns"))
+    when = longest(cause, start, duration, len(B.CAUSES))
     found = []
     for code, name in enumerate(B.CAUSES):
         here = duration[cause == code]
         share = int(here.sum()) / total if total else np.nan
-        found.append((FACT[CAUSE_FACTS[name]].label, len(here), int(here.sum()), share, int(here.max()) if len(here) else None))
-    return pd.DataFrame(found, columns=[c.name for c in IDLE_COLUMNS]).astype({"longest_ns": "Int64"})
+        found.append((FACT[CAUSE_FACTS[name]].label, len(here), int(here.sum()), share))
+    frame = pd.DataFrame(found, columns=[c.name for c in IDLE_COLUMNS[:4]])
+    return frame.assign(longest_ns=when[TIME], longest_start_ns=when[START])
 
 
 def _gap_table(capture: Capture, gaps: pd.DataFrame, rows: Mask) -> TableSection:

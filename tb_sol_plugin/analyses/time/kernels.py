@@ -316,7 +316,7 @@ def run(capture: Capture, query: KernelsQuery) -> Report:
         last=frame.loc[outside, "id"].tolist(),
         filters=["short_name", "name", *(["operator"] if "operator" in frame else []), "kind", "tensor_core"],
         row_links=_links(frame, query),
-        timeline=OnTimeline("max_ns", "longest_ns", "max_ns"),
+        timeline=OnTimeline("max_ns", "longest_ns", "max_ns", what="its longest call"),
         footer="Total is a plain sum and adds up to all kernel time. A kernel takes the part of its operator's limit that its time is of "
         "the operator's time: estimated (≈) where an operator ran several. Matrix units are judged by name.",
         empty="No kernel was launched in this selection.",

@@ -17,6 +17,7 @@ import xxhash
 
 from tb_sol_plugin.analyses.time import modules_tables as rows_of
 from tb_sol_plugin.analyses.time.modules_tables import headline, module_source, node_names, notices, row_names, worded
+from tb_sol_plugin.metrics.report.longest import LONGEST, on_timeline
 from tb_sol_plugin.metrics.report.notes import source_notices
 from tb_sol_plugin.metrics.time import scope as source
 from tb_sol_plugin.metrics.time.scope import Scope, scope
@@ -121,6 +122,7 @@ _NUMBERS = (
     BOUND,
     RECOMPUTE,
     FLAGS,
+    *LONGEST,
 )
 
 COLUMNS = (
@@ -210,6 +212,7 @@ def _report(capture: Capture, part: Scope, query: ModulesQuery, captured: Captur
     table = _derived(merged_sums(nodes, rows), query, whole, bool(len(capture.device)))
     if source.is_capture(capture):
         table = rows_of.with_label_times(capture, part, nodes, rows, table, query.direction)
+    table = rows_of.with_longest(capture, part, nodes, rows, table)
     keys = _keys(nodes, rows)
     table["id"] = keys
     table["parent"] = [keys[p] if p >= 0 else None for p in table["parent"].tolist()]
@@ -359,6 +362,7 @@ def _table(
         sort=Sort("time_ns" if whole else "flop" if labels_alone(capture) else "host_total_ns"),
         last=outside["id"].tolist() if len(outside) else [],
         filters=["name", "class_name"] if "flop" not in facts else ["class_name"],
+        timeline=on_timeline(capture, "calls"),
         footer="A module's work and time contain those of the modules it calls. Backward work is that of its forward operators."
         if "flop" in facts
         else "A module's time contains that of the modules it calls. Efficiency covers the modeled part.",
@@ -405,6 +409,7 @@ def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQ
     frame = _derived(by_class(capture, nodes), query, whole, bool(len(capture.device)))
     if source.is_capture(capture):
         frame = rows_of.with_label_times(capture, part, nodes, class_rows(nodes), frame, query.direction)
+    frame = rows_of.with_longest(capture, part, nodes, class_rows(nodes), frame)
     section = make_table(
         "classes",
         "Classes",
@@ -415,6 +420,7 @@ def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQ
         key="class_name",
         sort=Sort("time_ns" if whole else "flop" if labels_alone(capture) else "host_total_ns"),
         filters=["class_name"],
+        timeline=on_timeline(capture, "calls"),
     )
     _mark(section)
     for row, name in enumerate(frame["class_name"].tolist()):

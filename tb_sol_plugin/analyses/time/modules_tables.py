@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.metrics.report.longest import longest
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.label_times import module_calls, module_device_ns
-from tb_sol_plugin.metrics.trees.module_tree import labels_alone
+from tb_sol_plugin.metrics.trees.module_tree import labels_alone, module_tree
 from tb_sol_plugin.metrics.trees.modules import OUTSIDE as NO_NODE
 from tb_sol_plugin.metrics.trees.modules import OWN, CaptureModules, Direction, MergedRow, ModuleWork
 from tb_sol_plugin.metrics.work.ownership import recomputed
@@ -65,6 +66,19 @@ def with_label_times(
         wasted = whole_numbers(pd.Series(time - sol, frame.index))
         out = out.assign(time_ns=shown, efficiency=ratio(sol, time), wasted_ns=wasted)
     return out
+
+
+def with_longest(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[MergedRow], frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns rows of `module_times`, merged or not, with the columns of LONGEST: the longest of the calls of all nodes of a row."""
+    tree_ = module_tree(capture)
+    h = at.host(capture)
+    of_node = np.full(len(tree_.name) + 1, -1, np.int64)
+    numbers = nodes["node"].to_numpy()
+    for i, merged in enumerate(rows):
+        of_node[numbers[list(merged.nodes)]] = i
+    calls = np.flatnonzero(part.host & (tree_.node >= 0)) if len(tree_.node) else np.zeros(0, np.int64)
+    found = longest(of_node[tree_.node[calls]], h.start[calls], h.duration[calls], len(rows))
+    return frame.assign(**{name: values.set_axis(frame.index) for name, values in found.items()})
 
 
 def with_self_rows(

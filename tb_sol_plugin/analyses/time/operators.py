@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.metrics.report.longest import LONGEST, longest, on_timeline
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.operators import Groups, groups
 from tb_sol_plugin.metrics.time.scope import Scope, scope
@@ -130,6 +131,7 @@ COLUMNS = (
     ranked(MODELED, 3, "Part of the device time that its calls own as carriers of the work that a cost model covers."),
     RECOMPUTE,
     FLAGS,
+    *LONGEST,
 )
 
 FACTS: Final = (
@@ -208,7 +210,8 @@ def operators(capture: Capture, query: OperatorsQuery) -> Report:
                 Link("links"),
             )
         )
-    report.sections = [_figure(frame, query, summed.outside), _table(frame, summed.outside, against), _facts_section(facts, against)]
+    table = _table(capture, frame, summed.outside, against)
+    report.sections = [_figure(frame, query, summed.outside), table, _facts_section(facts, against)]
     return report
 
 
@@ -245,6 +248,7 @@ def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
         host_self_with_calls_ns=at.sum_by(codes, at.self_among(capture, (S.OPERATOR,))[rows], size),
         host_mean_ns=host_total / np.maximum(calls, 1),
         device_mean_ns=device_self / np.maximum(calls, 1),
+        **longest(codes, h.start[rows], h.duration[rows], size),
     )
     outside = []
     extra = []
@@ -431,7 +435,7 @@ _ADDED: Final = (
 )
 
 
-def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) -> TableSection:
+def _table(capture: Capture, frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) -> TableSection:
     total: dict[str, object] = {}
     for name in _ADDED:
         known = [v for v in frame[name] if v is not None and v == v]
@@ -448,6 +452,7 @@ def _table(frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) 
         total={"name": "All", **total},
         last=outside,
         filters=["name"],
+        timeline=on_timeline(capture, "calls"),
         footer="Device self adds up to all device work; device total counts an event in every operator around its launch. "
         "A limit belongs to the operator that carries the work, and counts everything below it.",
     )

@@ -14,6 +14,7 @@ import pandas as pd
 from tb_sol_plugin.analyses.time import phases_tables
 from tb_sol_plugin.analyses.time.phases_figures import average, gpu_parts, steps, windows
 from tb_sol_plugin.analyses.time.phases_tables import once, per_step, tree_rows
+from tb_sol_plugin.metrics.report.longest import LONGEST, on_timeline
 from tb_sol_plugin.metrics.report.notes import edge_notices, joined_notices, source_notices
 from tb_sol_plugin.metrics.time import scope as source
 from tb_sol_plugin.metrics.time.breakdown import layers
@@ -103,6 +104,7 @@ COLUMNS = (
     BOUND,
     RECOMPUTE,
     FLAGS,
+    *LONGEST,
 )
 ONCE_COLUMNS = (
     Column("id", "Key", "", "Key of the row: the path.", "code", rank=3),
@@ -307,6 +309,7 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
         sort=Sort("host_ns"),
         last=outside,
         filters=["name"],
+        timeline=on_timeline(capture, "count"),
         footer=COUNTED_FOOTER
         if work.calls.done.from_ledger
         else "≈ efficiency of the modeled part only. Work hidden behind other computation is in Device, not in the exposed columns.",

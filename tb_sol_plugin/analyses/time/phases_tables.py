@@ -11,13 +11,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import ratio
+from tb_sol_plugin.metrics.report.longest import longest
 from tb_sol_plugin.metrics.report.notes import profile_notices
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope as source
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, MEMCPY, classes, layers
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_ns, usual_phase_ns
-from tb_sol_plugin.metrics.trees.phases import STEP, device_owners
+from tb_sol_plugin.metrics.trees.phases import STEP, device_owners, phase_tree
 from tb_sol_plugin.metrics.trees.profile_tree import OUTSIDE, ScopeWork, scope_tree, scope_work
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import NO_PHASE, PhaseWork, in_a_phase, marks_of, ratios, sums
@@ -44,6 +45,7 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
         node, usual = frame["node"].to_numpy(), usual_phase_ns(capture, part)
         other = usual.host_ns[node] * part.step_count if usual is not None else np.nan
         frame = frame.assign(device_ns=phase_device_ns(capture, part)[node], usual_ns=other)
+    frame = _with_longest(capture, part, frame)
     path = dict(zip(frame["node"].tolist(), frame["path"].tolist(), strict=True))
     inside = work.inclusive.drop(columns="ops").iloc[frame["node"].to_numpy()].reset_index(drop=True)
     out = pd.concat([frame.reset_index(drop=True), inside], axis=1)
@@ -65,6 +67,14 @@ def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWor
             if name != "device_ns" or not source.is_capture(capture):
                 out[name] = None
     return out, outside["id"].tolist() if len(outside) else []
+
+
+def _with_longest(capture: Capture, part: Scope, frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns rows of phases with the columns of LONGEST: of the longest range of each."""
+    tree, h = phase_tree(capture), at.host(capture)
+    rows = np.flatnonzero(part.host & (tree.node >= 0)) if len(tree.node) else np.zeros(0, np.int64)
+    found = longest(tree.node[rows], h.start[rows], h.duration[rows], len(tree.path))
+    return frame.assign(**{name: values.take(frame["node"].to_numpy()).set_axis(frame.index) for name, values in found.items()})
 
 
 def per_step(counts: list[float], steps: int) -> pd.Series:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
+from tb_sol_plugin.metrics.report.longest import longest, longest_operator
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture, on_cpu, step_time
 from tb_sol_plugin.metrics.trees.label_times import module_device_ns, module_names, phase_self_ns
 from tb_sol_plugin.metrics.trees.module_tree import module_instance, module_tree, phase_name
@@ -48,7 +49,8 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> p
 
     Columns: id, name, input_shapes, dtype, direction, kind, main_kernel, kernels (of flagged rows: all names, one a line), bound, flags,
     reason, estimated, flagged, inferred and the sums and ratios of `metrics.work.group`, with share, compute_ns, memory_ns,
-    eff_achievable, recompute (share of the time), intensity_flop_per_byte, achieved_flop_per_s, achieved_bytes_per_s. NaN is unknown.
+    eff_achievable, recompute (share of the time), intensity_flop_per_byte, achieved_flop_per_s, achieved_bytes_per_s, and when the
+    longest call was. NaN is unknown.
 
     Work that was launched before the recording began stands in rows of its own. With by="kernel" an operator's work is shared among
     its kernels by their time; a recording without device work has no kernels, its rows are then operators. Where no call has a time
@@ -83,6 +85,7 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> p
         "bound": sums["bound"].astype(str).to_numpy(),
         "id": _ids(parts),
         **_measures(sums, ops, done, code, size),
+        **(_longest_kernel(capture, events, code, size) if kernels else longest_operator(capture, ops, code, size)),
     }
     frame = pd.DataFrame({name: _text(values) for name, values in columns.items()})
     order = "measured_ns" if done.timed else "sol_ns"
@@ -182,6 +185,12 @@ def _number(keys: Sequence[Key]) -> tuple[Ints, Ints]:
             room = max(len(found), 1)
         total, room = total * wide + key.codes, room * wide
     return numbered(total)
+
+
+def _longest_kernel(capture: Capture, events: npt.NDArray[np.int64], code: Ints, size: int) -> dict[str, pd.Series]:
+    """Returns when the longest kernel of each row ran. events: the device rows that are the calls."""
+    start, duration = (capture.device[name].to_numpy()[events] for name in ("start_ns", "duration_ns"))
+    return longest(code, start, duration, size)
 
 
 def _text(values: object) -> object:

@@ -10,6 +10,7 @@ import { markOf, paint } from "../../ui/theme";
 import { shapeText } from "../table/columns";
 import { cell, textual, wholeText } from "../table/model";
 import { pagedOf } from "../table/pages";
+import { timelineLink } from "../table/stretch";
 import { Value } from "../value";
 
 const FIRST = 8;
@@ -39,7 +40,7 @@ export function cardColumns(table: TableSection, index: number, except: readonly
 }
 
 function linksOf(table: TableSection, index: number): Link[] {
-  const all = [table.row_links?.[String(index)], ...Object.values(table.cell_links ?? {}).map((links) => links[String(index)])];
+  const all = [timelineLink(table, index), table.row_links?.[String(index)], ...Object.values(table.cell_links ?? {}).map((links) => links[String(index)])];
   const known = new Set<string>();
   return all.filter((link): link is Link => {
     if (!link) return false;

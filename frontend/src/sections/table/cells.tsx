@@ -13,6 +13,7 @@ import { shapeText, type ColumnLayout } from "./columns";
 import { cell, parentText, wholeText, type Row, type Shown } from "./model";
 import { partsOf } from "./names";
 import { pagedOf } from "./pages";
+import { timelineLink } from "./stretch";
 
 interface CellProps {
   s: TableSection;
@@ -26,24 +27,9 @@ export function Cell({ s, layoutOf, row, onToggle }: CellProps): JSX.Element {
   const at = String(row.index);
   const value = cell(s, c.name, row.index);
   const mark = s.marks?.[c.name]?.[at];
-  const link = s.cell_links?.[c.name]?.[at] ?? timelineLink(s, c.name, row.index);
+  const link = s.cell_links?.[c.name]?.[at] ?? (s.timeline?.column === c.name ? timelineLink(s, row.index) : undefined);
   if (c.show === "tree") return <TreeCell s={s} c={c} row={row} value={value} link={link} {...(onToggle && { onToggle })} />;
   return <Linked link={link}><Content s={s} layoutOf={layoutOf} index={row.index} value={value} mark={mark} /></Linked>;
-}
-
-/** ns around a stretch of the timeline, at least, and as parts of it. */
-const LEAST_AROUND = 2_000;
-const AROUND = 1.5;
-
-/** The stretch of the timeline that a row is about, from the column that says when it was. */
-function timelineLink(s: TableSection, column: string, index: number): Link | undefined {
-  const on = s.timeline;
-  if (!on || on.column !== column) return undefined;
-  const [start, duration] = [cell(s, on.start, index), cell(s, on.duration, index)];
-  if (typeof start !== "number" || typeof duration !== "number") return undefined;
-  const [from, to] = [Math.round(start + (on.offset_ns ?? 0)), Math.round(start + (on.offset_ns ?? 0) + Math.max(duration, 1))];
-  const room = Math.max((to - from) * AROUND, LEAST_AROUND);
-  return { analysis: "timeline", query: { t: `${Math.max(0, Math.round(from - room))}-${Math.round(to + room)}`, area: `${from}-${to}` }, label: "Show in timeline" };
 }
 
 /** The same cell in the total row, where values come from `total`. */

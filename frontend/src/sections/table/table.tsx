@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { TableSection } from "../../api/types";
+import type { Report, TableSection } from "../../api/types";
 import { readAgain } from "../../state/data";
 import { change, changeTable, go, linkView, tableOf, view } from "../../state/view";
 import { number } from "../../units";
@@ -49,13 +49,14 @@ export const shownOf = (s: TableSection, main: boolean): Shown => shownRows(s, t
 
 interface TableProps {
   s: TableSection;
+  report: Report;
   main: boolean;
   shown: Shown;
   /** tables of the page that hold the same rows */
   twins: TableSection[];
 }
 
-export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
+export function TableView({ s, report, main, shown, twins }: TableProps): JSX.Element {
   const state = tableOf(s.id);
   const columns = shownColumns(s);
   const scroller = useRef<HTMLDivElement>(null);
@@ -209,7 +210,7 @@ export function TableView({ s, main, shown, twins }: TableProps): JSX.Element {
           </p>
         )}
       </div>
-      {!ranked && state.row && <RowCard s={s} shown={shown} selected={state.row} onClose={() => selectRow([s, ...twins], "")} />}
+      {!ranked && state.row && <RowCard s={s} report={report} shown={shown} selected={state.row} onClose={() => selectRow([s, ...twins], "")} />}
       {!ranked && (s.footer || tree || s.row_links || shown.rows.length > 8) && (
         <div class="table-foot">
           <span class="keys">{copied ? <><Icon name="check" size={12} /> Copied the row</> : tree ? `→ open, ← close, * open ${s.pages ? "a level more" : "all below"}, space selects, C copies the row` : `↑ ↓ move, ${s.row_links ? "Enter opens, space selects" : "Enter selects"}, C copies the row`}</span>

@@ -156,7 +156,7 @@ export class Painter {
     if (tile.kind !== "slices") return;
     for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++) {
       drawLane(raster, line + lane, tile, lane, s.view, from, to, s.names.categories, s.paint, s.how);
-      if (row.lane >= 14) collect(labels, tile, lane, s.view, s.width, y + laneTop(row, lane) - row.y, row.lane, from, to, s.names.categories);
+      if (row.lane >= 14) collect(labels, tile, lane, s.view, s.width, y + laneTop(row, lane) - row.y, row.lane, from, to, s.names.categories, row.pinned);
     }
     count(tile, row, Math.max(from, s.view.start), Math.min(to, s.view.end), edge, out);
   }
@@ -197,11 +197,16 @@ export class Painter {
     this.cutter ??= new Cutter((text) => ctx.measureText(text).width);
     let ink = "";
     ctx.save();
-    ctx.beginPath();
-    ctx.rect(0, 0, s.width, s.height);
-    ctx.clip();
-    for (const label of chosen(labels)) {
-      if (label.y < s.shown.pinnedHeight && label.y + label.height > s.shown.pinnedHeight && s.shown.pinnedHeight) continue;
+    const floor = s.shown.pinnedHeight;
+    let clipped = !floor;
+    for (const label of chosen(labels).sort((a, b) => Number(b.pinned) - Number(a.pinned))) {
+      if (!label.pinned && label.y + label.height <= floor) continue;
+      if (!label.pinned && !clipped) {
+        clipped = true;
+        ctx.beginPath();
+        ctx.rect(0, floor, s.width, s.height);
+        ctx.clip();
+      }
       const letter = s.letters?.[label.category];
       const name = s.names.at(label.name);
       const text = this.cutter.cut(letter ? `${letter}\u2009${name}` : name, label.width);

@@ -72,7 +72,7 @@ export function onKey(event: KeyboardEvent, model: TimelineModel, to: KeyTargets
   switch (letter) {
     case "F": return model.fit(), true;
     case "M": return event.shiftKey ? model.nextMark() : model.mark(model.pointer ?? model.selection()?.start ?? middle(model)), true;
-    case "N": return void model.step(event.shiftKey ? -1 : 1), true;
+    case "N": return void model.finder.step(event.shiftKey ? -1 : 1), true;
     case "T": return to.findTrack(), true;
     case "Q": return (model.paneOpen.value = !model.paneOpen.peek()), true;
     case "L": return to.table(), true;
@@ -83,10 +83,10 @@ export function onKey(event: KeyboardEvent, model: TimelineModel, to: KeyTargets
     }
   }
   const track = trackOf(model);
-  if (letter === "E" && event.shiftKey) return model.expandAll(), true;
-  if (letter === "E") return track && model.toggle(track), true;
-  if (letter === "P") return track && model.pin(track), true;
-  if (letter === "H") return track && model.hide(track), true;
+  if (letter === "E" && event.shiftKey) return model.rows.expandAll(), true;
+  if (letter === "E") return track && model.rows.toggle(track), true;
+  if (letter === "P") return track && model.rows.pin(track), true;
+  if (letter === "H") return track && model.rows.hide(track), true;
   return false;
 }
 
@@ -94,7 +94,7 @@ const middle = (model: TimelineModel): number => (model.window.peek().start + mo
 
 function escape(model: TimelineModel): boolean {
   if (model.compared.peek().length) model.compared.value = [];
-  else if (model.search.peek().text) void model.find("", "quiet");
+  else if (model.finder.state.peek().text) void model.finder.find("", "quiet");
   else if (model.selected.peek()) model.select(null);
   else if (model.area.peek()) model.choose(null);
   else return false;

@@ -17,10 +17,12 @@ export interface Label {
   name: number;
   category: number;
   event: number;
+  /** of a row above the scroll area */
+  pinned: boolean;
 }
 
 /** Candidates of one lane. y, height: of the lane in px; width: of the view. */
-export function collect(out: Label[], tile: Slices, lane: number, view: Span, width: number, y: number, height: number, from: number, to: number, categories: Uint8Array): void {
+export function collect(out: Label[], tile: Slices, lane: number, view: Span, width: number, y: number, height: number, from: number, to: number, categories: Uint8Array, pinned = false): void {
   if (lane >= tile.bounds.length - 1) return;
   const scale = width / lengthOf(view);
   const least = LEAST / scale;
@@ -32,7 +34,7 @@ export function collect(out: Label[], tile: Slices, lane: number, view: Span, wi
     if (end - start < least || tile.count[k]! > 1) continue;
     const x0 = Math.max(0, (Math.max(start, from) - view.start) * scale);
     const x1 = Math.min(width, (Math.min(end, to) - view.start) * scale);
-    if (x1 - x0 >= LEAST) out.push({ x: x0, y, width: x1 - x0, height, name: tile.name[k]!, category: categoryOf(categories, tile.name[k]!), event: tile.event[k]! });
+    if (x1 - x0 >= LEAST) out.push({ x: x0, y, width: x1 - x0, height, name: tile.name[k]!, category: categoryOf(categories, tile.name[k]!), event: tile.event[k]!, pinned });
   }
 }
 

@@ -1,15 +1,15 @@
 // A timeline while it is shown: its tracks, tiles, window and selection, and what happens when these change. One per section.
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import * as api from "../../api/client";
-import type { EventDetail, Hits, TimelineShape, Track } from "../../api/timeline";
+import type { EventDetail, TimelineShape, Track } from "../../api/timeline";
 import type { TimelineSection } from "../../api/types";
-import { joinList } from "../../state/lists";
 import { changeTimeline, view as address, type How } from "../../state/view";
+import { RowsModel } from "./arrange";
 import { TileCache } from "./cache";
+import { Finder } from "./find";
 import { Loader, type Wanted } from "./loader";
-import { matching, MOST_IDS, MOST_SEARCHED, NameTable, NO_NAMES, patternOf } from "./names";
-import { type Area, areaText, eventText, type EventPlace, readArea, readArrangement, readEvent, readMarks, readSpan, spanText, toggled, trackOf } from "./place";
-import { type Arrangement, chainOf, childrenOf, isGroup, openAtFirst, type Row, rowsOf } from "./rows";
+import { NameTable, NO_NAMES } from "./names";
+import { type Area, areaText, eventText, type EventPlace, readArea, readArrangement, readEvent, readMarks, readSpan, spanText, trackOf } from "./place";
 import { around, inside, lengthOf, moved, Places, type Span, topOf, zoomed } from "./viewport";
 
 /** What the pointer is over: an item of a lane in the tiles that are here. */
@@ -27,16 +27,6 @@ export interface Hover {
   y: number;
 }
 
-export interface Search {
-  text: string;
-  wrong: string;
-  /** names that match, null without a search */
-  found: ReadonlySet<number> | null;
-  /** null while they are being counted */
-  hits: Hits | null;
-}
-
-const NO_SEARCH: Search = { text: "", wrong: "", found: null, hits: null };
 const RETRY = 300;
 /** px of the canvas that an event is given when it is looked at from afar. */
 const LOOK = 0.25;
@@ -53,8 +43,6 @@ export class TimelineModel {
   readonly selected = signal<EventPlace | null>(null);
   readonly area = signal<Area | null>(null);
   readonly marks = signal<number[]>([]);
-  readonly search = signal<Search>(NO_SEARCH);
-  readonly arrangement = signal<Arrangement>({ pinned: [], hidden: [], toggled: [], find: "", layout: "" });
   /** events chosen with Ctrl, the last two of them: the gap between */
   readonly compared = signal<EventPlace[]>([]);
   /** a notice under the tools: what a link asked for and is not here */
@@ -71,7 +59,6 @@ export class TimelineModel {
   readonly drawn = signal(0);
 
   readonly tracks = computed<readonly Track[]>(() => this.shape.value?.tracks ?? []);
-  readonly shown = computed(() => rowsOf(this.tracks.value, this.arrangement.value));
   readonly all = computed<Span>(() => ({ start: 0, end: Math.max(this.shape.value?.span_ns ?? 1, 1) }));
 
   /** of the first worker: what stands in the head */
@@ -84,17 +71,24 @@ export class TimelineModel {
     return out;
   });
 
+  readonly rows = new RowsModel(this.tracks, (part, how) => this.write(part, how));
+  readonly finder = new Finder({
+    places: () => this.at,
+    names: () => this.names.peek(),
+    from: () => { const event = this.selected.peek(); return { after: event?.start ?? this.window.peek().start, selected: !!event }; },
+    end: () => this.all.peek().end,
+    go: (event) => this.go(event),
+    write: (part, how) => this.write(part, how),
+  });
+
   cache = new TileCache(0);
   private loader: Loader | null = null;
   private readonly places = new Places();
   private readonly undo: (() => void)[] = [];
   private ask = new AbortController();
   private askEvent = new AbortController();
-  private asked = new AbortController();
   private askHover = new AbortController();
   private wrote = "";
-  /** where the last search went on from */
-  private from: number | null = null;
 
   /** embedded: a small one inside another page, which leaves the address alone. */
   constructor(private section: TimelineSection, public at: api.Places, readonly embedded: boolean) {}
@@ -114,7 +108,7 @@ export class TimelineModel {
   stop(): void {
     this.ask.abort();
     this.askEvent.abort();
-    this.asked.abort();
+    this.finder.stop();
     this.askHover.abort();
     this.loader?.stop();
     for (const end of this.undo) end();
@@ -146,7 +140,7 @@ export class TimelineModel {
       });
       void api.getTimelineNames(this.at, shape.fingerprint, stop).then((names) => {
         this.names.value = new NameTable(names);
-        if (this.search.peek().text) void this.find(this.search.peek().text, "quiet");
+        this.finder.again();
       }, (error) => this.failed(error));
     } catch (error) {
       if (!stop.aborted) this.failed(error);
@@ -215,8 +209,8 @@ export class TimelineModel {
     batch(() => {
       const all = this.all.peek();
       const lost: string[] = [];
-      this.arrangement.value = { ...readArrangement(keys), find: this.arrangement.peek().find };
-      if (this.embedded && this.section.tracks?.length) this.only(this.section.tracks);
+      if (this.embedded) this.rows.only(this.section.tracks ?? []);
+      else this.rows.read(readArrangement(keys));
       const window = readSpan(keys["t"] ?? "");
       this.window.value = window ? inside(window, all) : this.opening();
       if (window && (window.start >= all.end || window.end <= 0)) lost.push(`the window ${spanText(window)} ns`);
@@ -229,7 +223,7 @@ export class TimelineModel {
       if (event && !trackOf(this.tracks.peek(), event.path)) lost.push(`the row ${event.path}`);
       else void this.fetchEvent(event, !window);
       this.scroll.value = Number(keys["y"]) || 0;
-      if ((keys["q"] ?? "") !== this.search.peek().text) void this.find(keys["q"] ?? "", "quiet");
+      if ((keys["q"] ?? "") !== this.finder.state.peek().text) void this.finder.find(keys["q"] ?? "", "quiet");
       this.notice.value = lost.length ? `Not found here: ${lost.join(", ")}. What is shown is the nearest there is.` : "";
     });
   }
@@ -241,21 +235,6 @@ export class TimelineModel {
     this.wrote = JSON.stringify(next);
     changeTimeline(part, how);
     this.wrote = JSON.stringify(address.peek().timeline);
-  }
-
-  /** In an embedded one: these rows alone, and what leads to them. */
-  private only(paths: readonly string[]): void {
-    const tracks = this.tracks.peek();
-    const keep = new Set<number>();
-    for (const path of paths) {
-      const found = trackOf(tracks, path);
-      if (found) for (const t of chainOf(found, tracks)) keep.add(t.track);
-    }
-    const children = childrenOf(tracks);
-    const workers = children.get(-1)?.length ?? 1;
-    const hidden = keep.size ? tracks.filter((t) => !keep.has(t.track)).map((t) => t.path) : [];
-    const opened = tracks.filter((t) => keep.has(t.track) && !openAtFirst(t, workers)).map((t) => t.path);
-    this.arrangement.value = { ...this.arrangement.peek(), hidden, toggled: opened };
   }
 
   // -- the window ---------------------------------------------------------------------------------------------------------
@@ -356,7 +335,7 @@ export class TimelineModel {
       return;
     }
     if (look) this.look({ start: event.start, end: event.start + event.duration });
-    this.reveal(track);
+    this.rows.reveal(track);
     try {
       const found = known ?? (await api.getEvent(this.at, { track: track.track, start_ns: event.start, duration_ns: event.duration }, stop));
       if (stop.aborted) return;
@@ -490,121 +469,8 @@ export class TimelineModel {
 
   // -- rows ---------------------------------------------------------------------------------------------------------------
 
-  private arrange(part: Partial<Arrangement>): void {
-    const next = { ...this.arrangement.peek(), ...part };
-    this.arrangement.value = next;
-    this.write({ pin: joinList(next.pinned), hide: joinList(next.hidden), open: joinList(next.toggled), lay: next.layout }, "quiet");
-  }
-
-  toggle(track: Track): void {
-    this.arrange({ toggled: toggled(this.arrangement.peek().toggled, track.path) });
-  }
-
-  pin(track: Track): void {
-    this.arrange({ pinned: toggled(this.arrangement.peek().pinned, track.path) });
-  }
-
-  hide(track: Track): void {
-    this.arrange({ hidden: toggled(this.arrangement.peek().hidden, track.path) });
-  }
-
-  showHidden(): void {
-    this.arrange({ hidden: [] });
-  }
-
-  /** Opens all rows; where all are open, as they were at first. */
-  expandAll(): void {
-    const tracks = this.tracks.peek();
-    const workers = tracks.filter((t) => t.parent < 0).length;
-    const closed = tracks.filter((t) => !openAtFirst(t, workers)).map((t) => t.path);
-    const now = this.arrangement.peek().toggled;
-    this.arrange({ toggled: closed.length && closed.every((p) => now.includes(p)) ? [] : closed });
-  }
-
-  layout(layout: Arrangement["layout"]): void {
-    this.arrange({ layout });
-  }
-
-  filter(text: string): void {
-    this.arrangement.value = { ...this.arrangement.peek(), find: text };
-  }
-
-  /** Opens and unhides what a track is in. */
-  reveal(track: Track): void {
-    const tracks = this.tracks.peek();
-    const how = this.arrangement.peek();
-    const workers = tracks.filter((t) => t.parent < 0).length;
-    const chain = chainOf(track, tracks);
-    const closed = chain.filter((t) => openAtFirst(t, workers) === how.toggled.includes(t.path));
-    const hidden = chain.some((t) => how.hidden.includes(t.path));
-    if (!closed.length && !hidden) return;
-    let next = how.toggled;
-    for (const t of closed) next = toggled(next, t.path);
-    this.arrange({ toggled: next, hidden: how.hidden.filter((p) => !chain.some((t) => t.path === p)) });
-  }
-
-  rowOf(track: number): Row | null {
-    const { pinned, rows } = this.shown.peek();
-    return pinned.find((r) => r.track.track === track) ?? rows.find((r) => r.track.track === track) ?? null;
-  }
-
-  // -- search -------------------------------------------------------------------------------------------------------------
-
-  async find(text: string, how: How = "replace"): Promise<void> {
-    this.asked.abort();
-    const stop = (this.asked = new AbortController()).signal;
-    this.write({ q: text }, how);
-    this.from = null;
-    if (!text) {
-      this.search.value = NO_SEARCH;
-      return;
-    }
-    const names = this.names.peek();
-    const pattern = patternOf(text);
-    const few = names.text.length <= MOST_SEARCHED;
-    const ids = few ? matching(names, pattern) : [];
-    const wrong = pattern.wrong || (!pattern.plain && (!few || ids.length > MOST_IDS) ? `${few ? "more than 2,000 names match" : "too many names for a regular expression"}: search for plain text` : "");
-    this.search.value = { text, wrong, found: few && names.text.length ? new Set(ids) : null, hits: null };
-    if (wrong || (few && names.text.length && !ids.length)) {
-      this.search.value = { ...this.search.peek(), hits: wrong ? null : { total: 0, tracks: [], histogram: [], hits: [] } };
-      return;
-    }
-    const hits = await this.hits({}, stop);
-    if (hits && !stop.aborted) this.search.value = { ...this.search.peek(), hits };
-  }
-
-  private async hits(query: Record<string, string | number>, stop: AbortSignal): Promise<Hits | null> {
-    const { text, found } = this.search.peek();
-    try {
-      return await api.getHits(this.at, { ...(patternOf(text).plain ? { text } : { names: [...(found ?? [])].join(",") }), limit: 1, ...query }, stop);
-    } catch (error) {
-      if (stop.aborted) return null;
-      this.search.value = { ...this.search.peek(), wrong: error instanceof api.ApiError ? error.message : "the search failed" };
-      return null;
-    }
-  }
-
-  /** Selects the next hit after the selection, else from the begin of the view; hidden rows are searched, too. */
-  async step(direction: -1 | 1): Promise<void> {
-    const { text, wrong } = this.search.peek();
-    if (!text || wrong) return;
-    const event = this.selected.peek();
-    const after = this.from ?? event?.start ?? this.window.peek().start;
-    const query = { direction: direction > 0 ? "next" : "previous", after_ns: Math.round(direction > 0 ? after + (this.from === null && !event ? 0 : 1) : after) };
-    let found = await this.hits(query, this.asked.signal);
-    if (found && !found.hits.length) found = await this.hits({ ...query, after_ns: direction > 0 ? 0 : Math.round(this.all.peek().end) + 1 }, this.asked.signal);
-    const hit = found?.hits[0];
-    if (!hit) return;
-    this.from = hit.start_ns;
-    this.go(hit);
-  }
-
   /** Numbers of the rows that an area names; none for all. */
   tracksOf(area: Area): number[] {
     return area.paths.flatMap((p) => this.trackAt(p)?.track ?? []);
-  }
-
-  groups(): Track[] {
-    return this.tracks.peek().filter((t) => isGroup(t) && t.events > 0);
   }
 }

@@ -66,6 +66,8 @@ class Surface {
   scroller: HTMLElement | null = null;
   drag: Drag = null;
   dragSpan: Span | null = null;
+  /** the highlight whose lane has been scrolled to */
+  proven = "";
   private frame = 0;
   private slowSince = 0;
   private reduced = false;
@@ -135,7 +137,7 @@ class Surface {
     if (top) {
       this.headPainter.draw(top, {
         view: model.window.peek(), all: model.all.peek(), width, ratio: this.ratio(), cache: model.cache, paint, tokens, steps: model.steps.peek(),
-        phases: model.phases.peek(), groups: overviewRows(model), marks: model.marks.peek(), density: model.search.peek().hits?.histogram ?? null,
+        phases: model.phases.peek(), groups: overviewRows(model), marks: model.marks.peek(), density: model.finder.state.peek().hits?.histogram ?? null,
         area: this.dragSpan ?? model.area.peek(), pointer: model.pointer,
       }, parts);
     }
@@ -169,8 +171,8 @@ class Surface {
     if (hover && hover.count === 1) outlines.push({ track: hover.track.track, lane: hover.lane, start: hover.start, end: hover.end, strong: false });
     const compared = model.compared.peek();
     return {
-      view: model.window.peek(), span: model.all.peek().end, ends: model.ends.peek(), shown: model.shown.peek(), scroll: this.scroller?.scrollTop ?? 0, width, height, ratio: this.ratio(), cache: model.cache,
-      names: model.names.peek(), paint, tokens, how: { same: hover && hover.count === 1 ? hover.name : -1, found: model.search.peek().found },
+      view: model.window.peek(), span: model.all.peek().end, ends: model.ends.peek(), shown: model.rows.shown.peek(), scroll: this.scroller?.scrollTop ?? 0, width, height, ratio: this.ratio(), cache: model.cache,
+      names: model.names.peek(), paint, tokens, how: { same: hover && hover.count === 1 ? hover.name : -1, found: model.finder.state.peek().found },
       letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null, steps: this.compact ? [] : model.steps.peek(), marks: model.marks.peek(), highlight: model.highlight,
       area: area && { start: area.start, end: area.end, tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null },
       outlines, flows: detail && selected ? drawnFlows(detail) : [], compared: compared.map((e) => ({ start: e.start, end: e.start + e.duration })),
@@ -180,8 +182,8 @@ class Surface {
   // -- pointing -----------------------------------------------------------------------------------------------------------
 
   rowAt(y: number): { row: Row; y: number } | null {
-    const all = placed(this.model.shown.peek(), this.scroller?.scrollTop ?? 0, this.model.height.peek());
-    const top = this.model.shown.peek().pinnedHeight;
+    const all = placed(this.model.rows.shown.peek(), this.scroller?.scrollTop ?? 0, this.model.height.peek());
+    const top = this.model.rows.shown.peek().pinnedHeight;
     return all.find(({ row, y: at }) => y >= at && y < at + row.height && (row.pinned || y >= top || !top)) ?? null;
   }
 
@@ -204,6 +206,32 @@ class Surface {
       if (k >= 0) return { track: row.track, lane, event: tile.event[k]!, name: tile.name[k]!, category: model.names.peek().categories[tile.name[k]!] ?? 0, start: tile.start[k]!, end: tile.end[k]!, count: tile.count[k]!, busy: tile.busy[k]! / 255, x, y };
     }
     return null;
+  }
+
+  /** The lane of an event of exactly a stretch, in the tiles that are here. */
+  laneOf(start: number, end: number): { row: Row; lane: number } | null {
+    const { model } = this;
+    const { pinned, rows } = model.rows.shown.peek();
+    const z = Math.min(levelOf(model.window.peek(), model.width.peek()), model.cache.top);
+    for (const row of [...pinned, ...rows]) {
+      const tile = row.lanes ? model.cache.covering(row.track.track, z, Math.max(0, Math.floor(start / 2 ** (z + 10)))).tile : null;
+      if (tile?.kind !== "slices") continue;
+      const unit = 2 ** Math.max(0, tile.z - 8);
+      for (let lane = 0; lane < row.lanes; lane++) {
+        const k = itemAt(tile, lane, (start + end) / 2, 0);
+        if (k >= 0 && tile.count[k] === 1 && Math.abs(tile.start[k]! - start) <= unit && Math.abs(tile.end[k]! - end) <= 2 * unit) return { row, lane };
+      }
+    }
+    return null;
+  }
+
+  /** Scrolls to a lane, unless it is in sight. */
+  toLane(row: Row, lane: number, part = 0.5): void {
+    const el = this.scroller;
+    if (!el || row.pinned || !row.lanes) return;
+    const top = laneTop(row, Math.min(lane, row.lanes - 1));
+    const room = el.clientHeight - this.model.rows.shown.peek().pinnedHeight;
+    if (top < el.scrollTop || top + row.lane > el.scrollTop + room) el.scrollTop = Math.max(0, top - room * part);
   }
 
   /** A time moved to the edge of an event near by, or of a step. */
@@ -241,8 +269,8 @@ class Surface {
 }
 
 /** Rows of the overview: devices, or processes where there is none. */
-export function overviewRows(model: TimelineModel): ReturnType<TimelineModel["groups"]> {
-  const groups = model.groups();
+export function overviewRows(model: TimelineModel): ReturnType<TimelineModel["rows"]["groups"]> {
+  const groups = model.rows.groups();
   const devices = groups.filter((t) => t.kind === "device");
   return devices.length ? devices : groups.filter((t) => t.kind === "process");
 }
@@ -253,7 +281,7 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
 
   useSignalEffect(() => {
-    void [model.window.value, model.shown.value, model.hover.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.search.value, model.letters.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value];
+    void [model.window.value, model.rows.shown.value, model.hover.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.letters.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value];
     surface.schedule();
   });
 
@@ -286,16 +314,23 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
   // what was selected elsewhere, by a link, a key or the search, is scrolled to
   useSignalEffect(() => {
     const found = model.detail.value;
-    const row = found && model.rowOf(found.track);
-    const el = surface.scroller;
-    if (!found || !row || !el || row.pinned || !row.lanes) return;
-    const top = laneTop(row, Math.min(found.lane, row.lanes - 1));
-    const room = el.clientHeight - model.shown.peek().pinnedHeight;
-    if (top < el.scrollTop || top + row.lane > el.scrollTop + room) el.scrollTop = Math.max(0, top - room / 2);
+    const row = found && model.rows.rowOf(found.track);
+    if (found && row) surface.toLane(row, found.lane);
+  });
+
+  // of a small one, the lane of what it is about
+  useSignalEffect(() => {
+    const [part, drawn] = [model.highlight[0], model.drawn.value];
+    const key = part && JSON.stringify(part);
+    if (!model.embedded || !part || !drawn || key === surface.proven) return;
+    const found = surface.laneOf(part[0], part[1]);
+    if (!found) return;
+    surface.proven = key!;
+    surface.toLane(found.row, found.lane, 0.7);
   });
 
   const parts = surface.parts();
-  const shown = model.shown.value;
+  const shown = model.rows.shown.value;
   return (
     <div class="tl-plot" ref={box}>
       <div class="tl-head">
@@ -382,7 +417,7 @@ function bodyMove(surface: Surface, event: PointerEvent): void {
 
 /** Paths of the rows between two heights; none where they are all that is shown. */
 function pathsBetween(surface: Surface, a: number, b: number): string[] {
-  const rows = placed(surface.model.shown.peek(), surface.scroller?.scrollTop ?? 0, surface.model.height.peek());
+  const rows = placed(surface.model.rows.shown.peek(), surface.scroller?.scrollTop ?? 0, surface.model.height.peek());
   const [low, high] = [Math.min(a, b), Math.max(a, b)];
   const touched = rows.filter(({ row, y }) => y < high + 1 && y + row.height > low);
   return touched.length === rows.length && rows.length > 1 ? [] : touched.map(({ row }) => row.track.path);

@@ -55,6 +55,9 @@ export function childrenOf(tracks: readonly Track[]): Map<number, Track[]> {
   return out;
 }
 
+/** How many workers there are. */
+export const workersOf = (tracks: readonly Track[]): number => tracks.filter((t) => t.parent < 0).length;
+
 /** A track and all it stands in, from itself up. */
 export function chainOf(track: Track, tracks: readonly Track[]): Track[] {
   const out: Track[] = [];
@@ -93,7 +96,7 @@ export interface Shown {
 /** The rows of some tracks. Only the one worker of a recording has no row of its own. */
 export function rowsOf(tracks: readonly Track[], how: Arrangement): Shown {
   const children = childrenOf(tracks);
-  const workers = (children.get(-1) ?? []).length;
+  const workers = workersOf(tracks);
   const [pinned, hidden, toggled] = [new Set(how.pinned), new Set(how.hidden), new Set(how.toggled)];
   const words = how.find.toLowerCase().split(/\s+/).filter(Boolean);
   const kept = words.length ? matching(tracks, words) : null;

@@ -23,8 +23,8 @@ import { fillOf, Plot } from "./plot";
 interface TimelineProps {
   s: TimelineSection;
   report: Report;
-  /** sections of a report, as on its own page */
-  cards: (r: Report) => ComponentChildren;
+  /** sections of a report, as on its own page: of the timeline's page */
+  cards?: (r: Report) => ComponentChildren;
 }
 
 /** px of the whole timeline's rows: at least, and left free of the window. */
@@ -70,7 +70,7 @@ export function Timeline({ s, report, cards }: TimelineProps): JSX.Element {
 }
 
 function Small({ s, model, drawable }: { s: TimelineSection; model: TimelineModel; drawable: boolean }): JSX.Element {
-  const { shown, shape } = { shown: model.shown.value, shape: model.shape.value };
+  const { shown, shape } = { shown: model.rows.shown.value, shape: model.shape.value };
   const link = linkView({ analysis: "timeline", query: s.start_ns != null && s.end_ns != null ? { t: spanText(model.window.value), ...(s.highlight?.[0] && { area: spanText({ start: s.highlight[0][0], end: s.highlight[0][1] }) }) } : {} });
   const height = Math.min(s.height || 220, Math.max(40, shown.height + shown.pinnedHeight));
   return (
@@ -102,7 +102,7 @@ function Whole({ s, model, report, cards, drawable }: TimelineProps & { model: T
   const [table, setTable] = useState(!drawable);
   const [help, setHelp] = useState(false);
   const shape = model.shape.value;
-  const shown = model.shown.value;
+  const shown = model.rows.shown.value;
   const height = Math.max(LEAST, Math.min(shown.height + shown.pinnedHeight, s.height || window.innerHeight - AROUND));
   const keys = (event: KeyboardEvent): void => {
     if (help && event.key === "Escape") {
@@ -129,7 +129,7 @@ function Whole({ s, model, report, cards, drawable }: TimelineProps & { model: T
       {table && <EventTable model={model} why={drawable ? "" : NO_CANVAS} />}
       <HoverCard model={model} />
       <Detail model={model} />
-      <AreaReport model={model} where={request?.where ?? null} device={view.value.device} cards={cards} />
+      <AreaReport model={model} where={request?.where ?? null} device={view.value.device} cards={cards ?? (() => null)} />
     </div>
   );
 }
@@ -163,7 +163,7 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProp
     <div class="tl-tools">
       <SearchField model={model} box={searchBox} />
       <label class="find tl-track-find" data-tip="Rows by name, worker, process, device or kind (T)">
-        <Icon name="filter" /><input ref={trackBox} class="tl-input" type="search" placeholder="Find a row" aria-label="Find a row" value={model.arrangement.value.find} onInput={(e) => model.filter(e.currentTarget.value)} onKeyDown={leaveOnEscape} /><kbd>T</kbd>
+        <Icon name="filter" /><input ref={trackBox} class="tl-input" type="search" placeholder="Find a row" aria-label="Find a row" value={model.rows.arrangement.value.find} onInput={(e) => model.rows.filter(e.currentTarget.value)} onKeyDown={leaveOnEscape} /><kbd>T</kbd>
       </label>
       <div class="tl-buttons">
         <button type="button" class="ghost" aria-label="Zoom in" data-tip="Zoom in (W, +, Ctrl + wheel)" onClick={() => model.zoom(0.6)}><Icon name="plus" /></button>
@@ -199,11 +199,11 @@ const leaveOnEscape = (event: KeyboardEvent): void => {
 };
 
 function SearchField({ model, box }: { model: TimelineModel; box: { current: HTMLInputElement | null } }): JSX.Element {
-  const search = model.search.value;
+  const search = model.finder.state.value;
   const keys = (event: KeyboardEvent): void => {
-    if (event.key === "Enter") void model.step(event.shiftKey ? -1 : 1);
+    if (event.key === "Enter") void model.finder.step(event.shiftKey ? -1 : 1);
     else if (event.key === "Escape") {
-      void model.find("", "quiet");
+      void model.finder.find("", "quiet");
       leaveOnEscape(event);
     } else return;
     event.preventDefault();
@@ -213,15 +213,15 @@ function SearchField({ model, box }: { model: TimelineModel; box: { current: HTM
   return (
     <div class="tl-search">
       <label class="find" data-tip="Names on all rows, hidden ones too; /text/ is a regular expression (/)">
-        <Icon name="search" /><input ref={box} class="tl-input find-input" type="search" placeholder="Find by name" aria-label="Find events by name" value={search.text} onInput={(e) => void model.find(e.currentTarget.value)} onKeyDown={keys} /><kbd>/</kbd>
+        <Icon name="search" /><input ref={box} class="tl-input find-input" type="search" placeholder="Find by name" aria-label="Find events by name" value={search.text} onInput={(e) => void model.finder.find(e.currentTarget.value)} onKeyDown={keys} /><kbd>/</kbd>
       </label>
       {search.text && (
         <span class="tl-found" role="status">
           {search.wrong ? <span class="warn-text">{search.wrong}</span> : search.hits ? `${human(search.hits.total, "count")} found${hidden ? `, ${human(hidden, "count")} on hidden rows` : ""}` : "searching…"}
           {!search.wrong && !!search.hits?.total && (
             <>
-              <button type="button" class="ghost" aria-label="Previous hit" data-tip="Previous hit (Shift + N)" onClick={() => void model.step(-1)}><Icon name="left" /></button>
-              <button type="button" class="ghost" aria-label="Next hit" data-tip="Next hit (N)" onClick={() => void model.step(1)}><Icon name="right" /></button>
+              <button type="button" class="ghost" aria-label="Previous hit" data-tip="Previous hit (Shift + N)" onClick={() => void model.finder.step(-1)}><Icon name="left" /></button>
+              <button type="button" class="ghost" aria-label="Next hit" data-tip="Next hit (N)" onClick={() => void model.finder.step(1)}><Icon name="right" /></button>
             </>
           )}
         </span>
@@ -231,23 +231,23 @@ function SearchField({ model, box }: { model: TimelineModel; box: { current: HTM
 }
 
 function hiddenHits(model: TimelineModel): number {
-  const { pinned, rows } = model.shown.value;
+  const { pinned, rows } = model.rows.shown.value;
   const seen = new Set([...pinned, ...rows].map((r) => r.track.track));
-  return (model.search.value.hits?.tracks ?? []).filter((t) => !seen.has(t.track)).reduce((sum, t) => sum + t.count, 0);
+  return (model.finder.state.value.hits?.tracks ?? []).filter((t) => !seen.has(t.track)).reduce((sum, t) => sum + t.count, 0);
 }
 
 function More({ model, onHelp }: { model: TimelineModel; onHelp: () => void }): JSX.Element {
-  const { layout, hidden, pinned } = model.arrangement.value;
+  const { layout, hidden, pinned } = model.rows.arrangement.value;
   const workers = choice.value?.state === "chosen" ? choice.value.chosen.run.workers.length : 1;
   const choices = [{ value: "", text: "By process" }, { value: "compact", text: "Low rows" }, ...(workers > 1 ? [{ value: "worker", text: "All workers" }] : [])];
   return (
     <Popover button={<Icon name="menu" />} class="ghost" label="Rows and view" tip="Rows and view" align="right">
       {(close) => (
         <div class="tl-menu">
-          <Switch label="Rows" value={layout} choices={choices} onPick={(value) => model.layout(value as typeof layout)} />
-          <button type="button" class="text-button" onClick={() => model.expandAll()}>Open or close all rows <kbd>Shift+E</kbd></button>
-          <button type="button" class="text-button" disabled={!hidden.length} onClick={() => model.showHidden()}>Show {hidden.length} hidden rows</button>
-          <button type="button" class="text-button" disabled={!pinned.length} onClick={() => { for (const t of model.tracks.peek()) if (pinned.includes(t.path)) model.pin(t); }}>Unpin {pinned.length} rows</button>
+          <Switch label="Rows" value={layout} choices={choices} onPick={(value) => model.rows.layout(value as typeof layout)} />
+          <button type="button" class="text-button" onClick={() => model.rows.expandAll()}>Open or close all rows <kbd>Shift+E</kbd></button>
+          <button type="button" class="text-button" disabled={!hidden.length} onClick={() => model.rows.showHidden()}>Show {hidden.length} hidden rows</button>
+          <button type="button" class="text-button" disabled={!pinned.length} onClick={() => model.rows.unpin()}>Unpin {pinned.length} rows</button>
           <button type="button" class="text-button" aria-pressed={model.letters.value} onClick={() => { model.letters.value = !model.letters.peek(); }}>{model.letters.value ? "No letters" : "Letters"} for kinds of work on the bars</button>
           <button type="button" class="text-button" onClick={() => { close(); onHelp(); }}>Keys of the timeline <kbd>?</kbd></button>
         </div>

@@ -13,6 +13,9 @@ interface TreeProps {
   height: number;
 }
 
+/** px of a name. */
+const LEAST = 36;
+
 const tipOf = (row: Row): string => {
   const { track: t } = row;
   const what = [t.path, t.detail && t.detail !== t.label ? t.detail : ""].filter(Boolean).join(" · ");
@@ -20,24 +23,24 @@ const tipOf = (row: Row): string => {
   return [what, counts].filter(Boolean).join("\n");
 };
 
-function RowLabel({ model, row, top }: { model: TimelineModel; row: Row; top: number }): JSX.Element {
+function RowLabel({ model, row, top, height }: { model: TimelineModel; row: Row; top: number; height: number }): JSX.Element {
   const { track } = row;
-  const together = model.arrangement.value.layout === "worker" && row.group; // rows of several workers under each other: whose is it
+  const together = model.rows.arrangement.value.layout === "worker" && row.group; // rows of several workers under each other: whose is it
   const detail = together ? (model.shape.value?.alignment[track.worker]?.worker ?? "") : track.detail;
   const branch = row.group || track.lanes > 1 || track.kind === "counter";
-  const hits = model.search.value.hits?.tracks.find((t) => t.track === track.track)?.count;
+  const hits = model.finder.state.value.hits?.tracks.find((t) => t.track === track.track)?.count;
   const actions: [string, string, () => void][] = model.embedded ? [] : [
-    [row.pinned ? "Unpin (P)" : "Pin above the others (P)", row.pinned ? "unpin" : "pin", () => model.pin(track)],
-    ["Hide (H)", "close", () => model.hide(track)],
+    [row.pinned ? "Unpin (P)" : "Pin above the others (P)", row.pinned ? "unpin" : "pin", () => model.rows.pin(track)],
+    ["Hide (H)", "close", () => model.rows.hide(track)],
   ];
   return (
     <div
-      class={`tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"}`} style={{ top: `${top}px`, height: `${row.height}px`, paddingLeft: `${6 + row.level * 10}px` }}
+      class={`tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"}`} style={{ top: `${top}px`, height: `${height}px`, paddingLeft: `${6 + row.level * 10}px` }}
       role="treeitem" aria-level={row.level + 1} aria-expanded={branch ? row.open : undefined} aria-label={`${track.label}${track.detail ? `, ${track.detail}` : ""}, ${track.events} events`}
       tabIndex={-1} data-track={track.track} data-path={track.path}
     >
       {branch
-        ? <button type="button" class={`caret ${row.open ? "open" : ""}`} tabIndex={-1} aria-label={`${row.open ? "Close" : "Open"} ${track.label}`} data-tip={`${row.open ? "Close" : "Open"} (E)`} onClick={() => model.toggle(track)}><Icon name="right" size={11} /></button>
+        ? <button type="button" class={`caret ${row.open ? "open" : ""}`} tabIndex={-1} aria-label={`${row.open ? "Close" : "Open"} ${track.label}`} data-tip={`${row.open ? "Close" : "Open"} (E)`} onClick={() => model.rows.toggle(track)}><Icon name="right" size={11} /></button>
         : <span class="caret" />}
       <div class="tl-name" data-tip={tipOf(row)}>
         <span class="tl-title"><Middle text={track.label} tip="" /></span>
@@ -52,14 +55,17 @@ function RowLabel({ model, row, top }: { model: TimelineModel; row: Row; top: nu
 }
 
 export function Tree({ model, from, height }: TreeProps): JSX.Element {
-  const shown = model.shown.value;
+  const shown = model.rows.shown.value;
   const [first, last] = visible(shown.rows, from, from + height);
   return (
     <div class="tl-tree" role="tree" aria-label="Rows of the timeline">
       <div class="tl-pinned" style={{ height: `${shown.pinnedHeight}px` }}>
-        {shown.pinned.map((row) => <RowLabel key={row.track.track} model={model} row={row} top={row.y} />)}
+        {shown.pinned.map((row) => <RowLabel key={row.track.track} model={model} row={row} top={row.y} height={row.height} />)}
       </div>
-      {shown.rows.slice(first, last).map((row) => <RowLabel key={row.track.track} model={model} row={row} top={row.y + shown.pinnedHeight} />)}
+      {shown.rows.slice(first, last).map((row) => {
+        const hidden = Math.max(0, Math.min(from - row.y, row.height - LEAST)); // the name of a tall row stays in sight while it is scrolled through
+        return <RowLabel key={row.track.track} model={model} row={row} top={row.y + hidden + shown.pinnedHeight} height={row.height - hidden} />;
+      })}
     </div>
   );
 }
