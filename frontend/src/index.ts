@@ -4,11 +4,14 @@ import "./style/index.css";
 import { startData, rescan } from "./state/data";
 import { preload } from "./sections/figure/plotly";
 import { onReload } from "./state/host";
-import { followAddress } from "./state/view";
+import { followAddress, page } from "./state/view";
 import { startTheme } from "./ui/theme";
 import { startTips } from "./ui/tip";
 import { App } from "./pages/app";
 import { startKeys } from "./pages/keys";
+
+/** ms after which Plotly is read on a page without a figure. */
+const PLOTLY_AFTER = 2000;
 
 function stylesheet(): Promise<void> {
   return new Promise((done) => {
@@ -28,7 +31,8 @@ export async function render(): Promise<void> {
   startTheme();
   followAddress();
   startData();
-  preload();
+  if (page.peek() === "timeline") window.setTimeout(preload, PLOTLY_AFTER); // which draws no figure: its first picture comes first
+  else preload();
   startTips();
   startKeys();
   onReload(rescan);

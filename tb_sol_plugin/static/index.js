@@ -8832,21 +8832,17 @@ function slices(buffer, b) {
 }
 function counter(buffer, b) {
 	const { items: n, z, i } = b;
-	const view = new DataView(buffer);
 	if (b.from + n * 28 > buffer.byteLength) throw new Error("The server sent a part of a tile.");
-	const [time, low, high, last] = [
-		new Float64Array(n),
-		new Float64Array(n),
-		new Float64Array(n),
-		new Float64Array(n)
+	const at = (k) => b.from + 4 * n + 8 * n * k;
+	const column = (k) => new Float64Array(buffer.slice(at(k), at(k + 1)));
+	const [low, high, last] = [
+		column(0),
+		column(1),
+		column(2)
 	];
 	const origin = i * 2 ** (z + 10);
-	for (let k = 0; k < n; k++) {
-		time[k] = origin + view.getUint32(b.from + 4 * k, true) * 2 ** b.shift;
-		low[k] = view.getFloat64(b.from + 4 * n + 8 * k, true);
-		high[k] = view.getFloat64(b.from + 12 * n + 8 * k, true);
-		last[k] = view.getFloat64(b.from + 20 * n + 8 * k, true);
-	}
+	const unit = 2 ** b.shift;
+	const time = Float64Array.from(new Uint32Array(buffer.slice(b.from, b.from + 4 * n)), (t) => origin + t * unit);
 	return {
 		kind: "counter",
 		track: b.track,
@@ -10235,6 +10231,8 @@ var MOST_TRACKS = 24;
 var MOST_TILES = 8;
 /** ms of decoding until the page may do something else. */
 var SLICE = 4;
+/** Requests of such tiles at one time, when all others are here. */
+var MOST_AHEAD = 2;
 var keyOf = (track, z, i) => `${track}/${z}/${i}`;
 /** Requests of at most 24 tracks and eight tiles each that bring what is missing, in order of rank. */
 function plan(wanted, missing) {
@@ -10261,19 +10259,25 @@ var Loader = class {
 	/** tiles that the server could not make: not asked for again */
 	broken = /* @__PURE__ */ new Set();
 	stopped = false;
+	most = 4;
 	constructor(source) {
 		this.source = source;
 	}
+	/** Whether tiles of what is in view are on their way. */
 	get busy() {
-		return this.flights.size > 0 || this.queue.length > 0;
+		return this.queue.some((w) => w.rank < 2) || [...this.flights].some((f) => f.rank < 2 && !f.stop.signal.aborted);
 	}
-	/** Replaces what is wanted. */
-	want(wanted) {
+	/** Replaces what is wanted. level: of the view; tiles on their way of this one and its neighbors are still of use, others are cancelled. */
+	want(wanted, level, moving = false) {
 		if (this.stopped) return;
+		this.most = moving ? 1 : 4;
 		const levels = new Set(wanted.map((w) => w.z));
-		for (const flight of this.flights) if (!levels.has(flight.z)) flight.stop.abort();
+		for (const flight of this.flights) if (!levels.has(flight.z) && Math.abs(flight.z - level) > 1) flight.stop.abort();
 		const flying = (key) => [...this.flights].some((f) => !f.stop.signal.aborted && f.keys.has(key));
 		this.queue = plan(wanted, (t, z, i) => !this.source.has(t, z, i) && !flying(keyOf(t, z, i)) && !this.broken.has(keyOf(t, z, i)));
+		if (this.queue[0] && this.queue[0].rank < 2) {
+			for (const flight of this.flights) if (flight.rank >= 2) flight.stop.abort();
+		}
 		this.next();
 	}
 	stop() {
@@ -10282,15 +10286,20 @@ var Loader = class {
 		for (const flight of this.flights) flight.stop.abort();
 	}
 	next() {
-		while (this.flights.size < 4 && this.queue.length) this.send(this.queue.shift());
+		for (;;) {
+			const flying = [...this.flights].filter((f) => !f.stop.signal.aborted);
+			const first = this.queue[0];
+			if (!first || flying.length >= this.most) return;
+			if (first.rank >= 2 && (flying.length >= MOST_AHEAD || flying.some((f) => f.rank < 2))) return;
+			this.send(this.queue.shift());
+		}
 	}
-	async send({ z, from, to, tracks }) {
+	async send({ z, from, to, tracks, rank }) {
 		const keys = /* @__PURE__ */ new Set();
 		for (let i = from; i <= to; i++) for (const t of tracks) keys.add(keyOf(t, z, i));
 		const flight = {
 			z,
-			from,
-			to,
+			rank,
 			keys,
 			stop: new AbortController()
 		};
@@ -10504,8 +10513,8 @@ var TimelineModel = class {
 			if (!this.embedded) this.write({ t: "" }, "quiet");
 		}
 	}
-	want(wanted) {
-		this.loader?.want(wanted);
+	want(wanted, level, moving) {
+		this.loader?.want(wanted, level, moving);
 		this.waiting.value = this.loader?.busy ?? false;
 	}
 	/** The window of the section: of its step, else where nearly all events are. */
@@ -10992,6 +11001,73 @@ function drawSummary(raster, row, rows, tile, view, from, to, paint) {
 		for (let y = rows - tall; y < rows; y++) pixels[(row + y) * width + x] = color;
 	}
 }
+/** The lowest and highest value of a counter in each column of pixels; NaN where it is not known. It keeps its value from point to point. */
+var Level = class {
+	view;
+	width;
+	low;
+	high;
+	value = null;
+	/** column from which on nothing is known yet */
+	at = 0;
+	constructor(view, width) {
+		this.view = view;
+		this.width = width;
+		this.low = new Float64Array(width).fill(NaN);
+		this.high = new Float64Array(width).fill(NaN);
+	}
+	column(time) {
+		return Math.max(0, Math.min(this.width, Math.floor((time - this.view.start) / lengthOf(this.view) * this.width)));
+	}
+	extend(x, low, high) {
+		if (x >= this.width) return;
+		if (!(this.low[x] <= low)) this.low[x] = low;
+		if (!(this.high[x] >= high)) this.high[x] = high;
+	}
+	/** The last value holds until a time. */
+	until(time) {
+		const end = this.column(time);
+		if (this.value !== null) for (let x = this.at; x < end; x++) this.extend(x, this.value, this.value);
+		this.at = Math.max(this.at, end);
+	}
+	/** Points of a tile between two times, after those before it. */
+	add(tile, from, to) {
+		if (this.value === null && tile.before !== null) {
+			this.until(from);
+			this.value = tile.before;
+		}
+		for (let k = 0; k < tile.time.length; k++) {
+			const time = tile.time[k];
+			if (time >= to) break;
+			if (time >= from && time >= this.view.start && time <= this.view.end) {
+				this.until(time);
+				const x = this.column(time);
+				if (this.value !== null) this.extend(x, this.value, this.value);
+				this.extend(x, tile.low[k], tile.high[k]);
+			}
+			this.value = tile.last[k];
+		}
+	}
+};
+/** Part of a counter's color that fills the room below its line. */
+var AREA = .16;
+/** Draws a counter into `rows` rows of pixels from `row` on, between two values. ratio: device pixels of a CSS pixel, of the line. */
+function drawLevel(raster, row, rows, level, least, most, color, ratio) {
+	const { width, pixels } = raster;
+	const [r, g, b] = channels(color);
+	const line = (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+	const area = (Math.round(255 * AREA) << 24 | b << 16 | g << 8 | r) >>> 0;
+	const thick = Math.max(1, Math.round(ratio));
+	const scale = (rows - thick) / Math.max(most - least, 1e-30);
+	const yOf = (value) => Math.max(0, Math.min(rows - thick, Math.round((most - value) * scale)));
+	for (let x = 0; x < width; x++) {
+		const [low, high] = [level.low[x], level.high[x]];
+		if (!(high >= low)) continue;
+		const [top, bottom] = [yOf(high), yOf(low) + thick];
+		for (let y = top; y < bottom; y++) pixels[(row + y) * width + x] = line;
+		for (let y = bottom; y < rows; y++) pixels[(row + y) * width + x] = area;
+	}
+}
 /** The stretch of time that a tile is about. */
 var stretchOf$1 = (tile) => {
 	const width = 2 ** (tile.z + 10);
@@ -11100,6 +11176,7 @@ var Painter = class {
 	stripContext = this.strip.getContext("2d", { willReadFrequently: false });
 	image = null;
 	cutter = null;
+	dashed = null;
 	/** Draws a frame. Returns which tiles it lacks, and how many items it has. */
 	draw(ctx, s) {
 		const { ratio, width, height } = s;
@@ -11110,6 +11187,7 @@ var Painter = class {
 		this.behind(ctx, s, rows);
 		const out = {
 			wanted: [],
+			level: Math.min(levelOf(s.view, s.width), s.cache.top),
 			items: 0,
 			events: 0,
 			more: false
@@ -11118,7 +11196,6 @@ var Painter = class {
 		const labels = [];
 		this.items(s, rows, raster, labels, out);
 		this.blit(ctx, s, rows, raster);
-		for (const { row, y } of rows) if (row.track.kind === "counter" && row.open) this.counter(ctx, s, row, y);
 		this.words(ctx, s, labels);
 		this.above(ctx, s, rows);
 		this.pinnedEdge(ctx, s);
@@ -11126,7 +11203,7 @@ var Painter = class {
 	}
 	raster(s, rows) {
 		const width = Math.max(1, Math.round(s.width * s.ratio));
-		const lines = Math.max(1, rows.reduce((sum, { row }) => sum + linesOf(row), 0));
+		const lines = Math.max(1, rows.reduce((sum, { row }) => sum + linesOf(row, s.ratio), 0));
 		if (!this.image || this.image.width !== width || this.image.height < lines) this.image = new ImageData(width, Math.max(lines, 64));
 		const pixels = new Uint32Array(this.image.data.buffer, 0, width * this.image.height);
 		pixels.fill(0, 0, width * lines);
@@ -11136,14 +11213,15 @@ var Painter = class {
 		};
 	}
 	items(s, rows, raster, labels, out) {
-		const z = Math.min(levelOf(s.view, s.width), s.cache.top);
+		const z = out.level;
 		const [first, last] = tilesOf(s.view, z, s.span);
 		const lacking = /* @__PURE__ */ new Map();
 		const overview = [];
 		let line = 0;
 		for (const { row, y } of rows) {
 			const track = row.track.track;
-			if (linesOf(row) || row.track.kind === "counter") {
+			const lines = linesOf(row, s.ratio);
+			if (lines || row.track.kind === "counter") {
 				if (!s.cache.has(track, s.cache.top, 0)) overview.push(track);
 				for (let i = first; i <= last; i++) {
 					const covering = s.cache.covering(track, z, i);
@@ -11153,12 +11231,13 @@ var Painter = class {
 					if (covering.tile) this.tile(s, raster, line, row, y, covering.tile, from, (i + 1) * width, labels, out, i === first);
 					for (const tile of covering.finer) {
 						const part = stretchOf$1(tile);
-						for (let k = 0; k < linesOf(row); k++) clearStretch(raster, line + k, s.view, part.start, part.end);
+						for (let k = 0; k < lines; k++) clearStretch(raster, line + k, s.view, part.start, part.end);
 						this.tile(s, raster, line, row, y, tile, part.start, part.end, labels, out, false);
 					}
 				}
 			}
-			line += linesOf(row);
+			if (lines && row.track.kind === "counter") this.counter(s, row, raster, line);
+			line += lines;
 		}
 		if (overview.length) out.wanted.push({
 			z: s.cache.top,
@@ -11180,7 +11259,7 @@ var Painter = class {
 		}
 	}
 	tile(s, raster, line, row, y, tile, from, to, labels, out, edge) {
-		if (tile.kind === "summary") return drawSummary(raster, line, linesOf(row), tile, s.view, from, to, s.paint);
+		if (tile.kind === "summary") return drawSummary(raster, line, linesOf(row, s.ratio), tile, s.view, from, to, s.paint);
 		if (tile.kind !== "slices") return;
 		for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++) {
 			drawLane(raster, line + lane, tile, lane, s.view, from, to, s.names.categories, s.paint, s.how);
@@ -11206,14 +11285,14 @@ var Painter = class {
 				ctx.rect(0, s.shown.pinnedHeight, s.width, s.height);
 				ctx.clip();
 			}
-			const lines = linesOf(row);
+			const lines = linesOf(row, s.ratio);
 			if (row.lanes) {
 				const top = y + laneTop(row, 0) - row.y;
 				ctx.drawImage(this.strip, 0, line, raster.width, row.lanes, 0, top, s.width, row.lanes * row.lane);
 				ctx.fillStyle = s.tokens.surface;
 				const gap = row.lane < 14 ? 1 : 2;
 				for (let k = 0; k < row.lanes; k++) ctx.fillRect(0, top + (k + 1) * row.lane - gap, s.width, gap);
-			} else if (lines) ctx.drawImage(this.strip, 0, line, raster.width, lines, 0, y + 4, s.width, lines);
+			} else if (lines) ctx.drawImage(this.strip, 0, line, raster.width, lines, 0, y + 4, s.width, row.height - 8);
 			line += lines;
 		}
 		ctx.restore();
@@ -11244,61 +11323,19 @@ var Painter = class {
 		}
 		ctx.restore();
 	}
-	counter(ctx, s, row, y) {
+	counter(s, row, raster, line) {
 		const { track } = row;
 		const [low, high] = [Math.min(track.min_value ?? 0, 0), track.max_value ?? 1];
-		const inner = row.height - 8;
-		const at = (value) => y + 4 + inner - (value - low) / Math.max(high - low, 1e-30) * inner;
 		const z = Math.min(levelOf(s.view, s.width), s.cache.top);
 		const [first, last] = tilesOf(s.view, z, s.span);
-		ctx.save();
-		ctx.beginPath();
-		ctx.rect(0, Math.max(y, row.pinned ? 0 : s.shown.pinnedHeight), s.width, row.height);
-		ctx.clip();
-		let value = null;
-		const line = new Path2D();
-		const fill = new Path2D();
-		let x = 0;
-		const step = (to, level) => {
-			if (level !== null && to > x) {
-				line.moveTo(x, at(level));
-				line.lineTo(to, at(level));
-				fill.rect(x, at(level), to - x, at(low) - at(level));
-			}
-			x = Math.max(x, to);
-		};
+		const level = new Level(s.view, raster.width);
 		for (let i = first; i <= last; i++) {
 			const found = s.cache.covering(track.track, z, i);
 			const parts = found.tile && !found.finer.length ? [found.tile] : [...found.tile ? [found.tile] : [], ...found.finer];
-			for (const tile of parts) if (tile.kind === "counter") value = this.points(s, tile, value, step, line, at, i * 2 ** (z + 10), (i + 1) * 2 ** (z + 10));
+			for (const tile of parts) if (tile.kind === "counter") level.add(tile, i * 2 ** (z + 10), (i + 1) * 2 ** (z + 10));
 		}
-		step(Math.min(s.width, xOf(Math.min(s.view.end, s.ends[track.worker] ?? s.span), s.view, s.width)), value);
-		ctx.globalAlpha = .16;
-		ctx.fillStyle = s.tokens.bar;
-		ctx.fill(fill);
-		ctx.globalAlpha = 1;
-		ctx.strokeStyle = s.tokens.bar;
-		ctx.lineWidth = 1.25;
-		ctx.stroke(line);
-		ctx.restore();
-	}
-	points(s, tile, before, step, line, at, from, to) {
-		let value = before ?? tile.before;
-		if (before === null && value !== null) step(Math.max(0, xOf(from, s.view, s.width)), null);
-		for (let k = 0; k < tile.time.length; k++) {
-			const time = tile.time[k];
-			if (time >= to) break;
-			if (time >= from && time <= s.view.end) {
-				const x = Math.max(0, xOf(time, s.view, s.width));
-				step(x, value);
-				if (x > 0) {
-					line.moveTo(x, at(tile.low[k]));
-					line.lineTo(x, at(tile.high[k]));
-				}
-			}
-			value = tile.last[k];
-		}
-		return value;
+		level.until(Math.min(s.view.end, s.ends[track.worker] ?? s.span));
+		drawLevel(raster, line, linesOf(row, s.ratio), level, low, high, s.tokens.bar, s.ratio);
 	}
 	behind(ctx, s, rows) {
 		ctx.lineWidth = 1;
@@ -11317,24 +11354,36 @@ var Painter = class {
 	}
 	above(ctx, s, rows) {
 		ctx.lineWidth = 1;
-		ctx.strokeStyle = s.tokens.strong;
-		ctx.setLineDash([2, 3]);
-		ctx.beginPath();
+		ctx.fillStyle = this.dashes(ctx, s.tokens.strong);
+		let before = -1;
 		for (const step of s.steps.length <= 200 ? s.steps : []) for (const time of [step.start_ns, step.end_ns]) {
-			const x = Math.round(xOf(time, s.view, s.width)) + .5;
-			if (x >= 0 && x <= s.width) {
-				ctx.moveTo(x, 0);
-				ctx.lineTo(x, s.height);
-			}
+			const x = Math.round(xOf(time, s.view, s.width));
+			if (x >= 0 && x <= s.width && x !== before) ctx.fillRect(before = x, 0, 1, s.height);
 		}
-		ctx.stroke();
-		ctx.setLineDash([]);
 		if (s.area) this.areaOf(ctx, s, rows, s.area);
 		this.compare(ctx, s);
 		ctx.fillStyle = s.tokens.warn;
 		for (const mark of s.marks) ctx.fillRect(Math.round(xOf(mark, s.view, s.width)), 0, 1, s.height);
 		for (const one of s.outlines) this.outline(ctx, s, rows, one);
 		for (const flow of s.flows) this.arrow(ctx, s, rows, flow);
+	}
+	/** A column of pixels with gaps: faster than a dashed line. */
+	dashes(ctx, color) {
+		if (this.dashed?.color === color) return this.dashed.pattern;
+		const tile = document.createElement("canvas");
+		Object.assign(tile, {
+			width: 1,
+			height: 5
+		});
+		const own = tile.getContext("2d");
+		own.fillStyle = color;
+		own.fillRect(0, 0, 1, 2);
+		const pattern = ctx.createPattern(tile, "repeat") ?? color;
+		this.dashed = {
+			color,
+			pattern
+		};
+		return pattern;
 	}
 	areaOf(ctx, s, rows, area) {
 		if (!area.tracks) return this.band(ctx, s, area, 0, s.height, true);
@@ -11422,8 +11471,48 @@ var Painter = class {
 		ctx.fillRect(0, s.shown.pinnedHeight - 1, s.width, 1);
 	}
 };
-/** Rows of pixels that a row takes in the raster. */
-var linesOf = (row) => row.group ? TALL : row.lanes;
+/** Tiles that are likely to be wanted next: one on each side, those of the rows a screen above and below, and nearer ones at the pointer. */
+function ahead(s, pointer) {
+	const z = Math.min(levelOf(s.view, s.width), s.cache.top);
+	const [first, last] = tilesOf(s.view, z, s.span);
+	const most = Math.floor(s.span / 2 ** (z + 10));
+	const ofRows = (rows) => rows.filter((row) => row.lanes || row.group || row.track.kind === "counter").map((row) => row.track.track);
+	const seen = ofRows(placed(s.shown, s.scroll, s.height).map(({ row }) => row));
+	const [from, to] = visible(s.shown.rows, s.scroll - s.height, s.scroll + 2 * s.height);
+	const near = ofRows(s.shown.rows.slice(from, to)).filter((t) => !seen.includes(t));
+	const out = [];
+	for (const i of [first - 1, last + 1]) if (i >= 0 && i <= most) out.push({
+		z,
+		from: i,
+		to: i,
+		tracks: seen,
+		rank: 2
+	});
+	if (near.length) out.push({
+		z: s.cache.top,
+		from: 0,
+		to: 0,
+		tracks: near,
+		rank: 2
+	}, {
+		z,
+		from: first,
+		to: last,
+		tracks: near,
+		rank: 2
+	});
+	const i = Math.floor(pointer / 2 ** (z - 1 + 10));
+	if (z > 0 && i >= 0 && i * 2 ** (z - 1 + 10) <= s.span) out.push({
+		z: z - 1,
+		from: i,
+		to: i,
+		tracks: seen,
+		rank: 3
+	});
+	return out.filter((one) => one.tracks.length);
+}
+/** Rows of pixels that a row takes in the raster: one of a lane, all of a summary and of an open counter. */
+var linesOf = (row, ratio) => row.group ? TALL : row.track.kind === "counter" ? row.open ? Math.round((row.height - 8) * ratio) : 0 : row.lanes;
 /** Adds up what a tile shows between two times: items, and the events in them. Items that began before count in the first tile only. */
 function count(tile, row, from, to, edge, out) {
 	for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++) for (let k = tile.bounds[lane]; k < tile.bounds[lane + 1]; k++) {
@@ -11713,6 +11802,8 @@ var MOVES = 4;
 var LINKS_AFTER = 80;
 var SLOW_FRAME = 20;
 var SLOW_FOR = 500;
+/** ms without a change after which the view is at rest. */
+var RESTS = 150;
 function tokensNow() {
 	return {
 		surface: token("surface"),
@@ -11764,9 +11855,13 @@ var Surface = class {
 	/** the highlight whose lane has been scrolled to */
 	proven = "";
 	frame = 0;
+	tried = null;
 	slowSince = 0;
 	reduced = false;
 	idle = 0;
+	rest = 0;
+	shownView = null;
+	movedAt = -Infinity;
 	linkTimer = 0;
 	/** script time of the last frames, ms: for the benchmark */
 	times = [];
@@ -11781,19 +11876,22 @@ var Surface = class {
 	fills() {
 		return paintFor(this.model.shape.peek().categories).fills;
 	}
-	/** Draws tiles of rows as strips, one below the other, and nothing else: what a benchmark sets beside rectangles. */
-	strips(tiles, context) {
+	/** Draws tiles of rows as strips, one below the other, so many times, and nothing else: what a benchmark sets beside rectangles. */
+	strips(tiles, context, times) {
 		const width = Math.round(this.model.width.peek());
 		const view = this.model.window.peek();
 		const lines = Math.max(1, tiles.reduce((sum, [row]) => sum + row.lanes, 0));
-		const image = new ImageData(width, lines);
+		const image = this.tried?.width === width && this.tried.height === lines ? this.tried : this.tried = new ImageData(width, lines);
 		const raster = {
 			pixels: new Uint32Array(image.data.buffer),
 			width
 		};
 		const paint = paintFor(this.model.shape.peek().categories);
-		let line = 0;
-		for (const [row, tile] of tiles) for (let lane = 0; lane < row.lanes; lane++, line++) drawLane(raster, line, tile, lane, view, -Infinity, Infinity, this.model.names.peek().categories, paint, PLAIN);
+		raster.pixels.fill(0);
+		for (let time = 0; time < times; time++) {
+			let line = 0;
+			for (const [row, tile] of tiles) for (let lane = 0; lane < row.lanes; lane++, line++) drawLane(raster, line, tile, lane, view, -Infinity, Infinity, this.model.names.peek().categories, paint, PLAIN);
+		}
 		context.putImageData(image, 0, 0);
 	}
 	schedule() {
@@ -11805,6 +11903,7 @@ var Surface = class {
 	stop() {
 		cancelAnimationFrame(this.frame);
 		window.clearTimeout(this.idle);
+		window.clearTimeout(this.rest);
 		window.clearTimeout(this.linkTimer);
 		this.frame = 0;
 	}
@@ -11829,7 +11928,9 @@ var Surface = class {
 		const paint = paintFor(shape.categories);
 		const context = this.fit(body, width, height);
 		if (!context) return;
-		const drawn = this.painter.draw(context, this.scene(paint, tokens, width, height));
+		const scene = this.scene(paint, tokens, width, height);
+		const moving = this.moving(scene.view);
+		const drawn = this.painter.draw(context, scene);
 		const parts = this.parts();
 		const top = this.fit(head, width, parts.height);
 		if (top) this.headPainter.draw(top, {
@@ -11849,13 +11950,19 @@ var Surface = class {
 			pointer: model.pointer
 		}, parts);
 		const lacking = overviewRows(model).filter((t) => !model.cache.has(t.track, topOf(shape.span_ns), 0)).map((t) => t.track);
-		model.want([...lacking.length && !this.compact ? [{
+		const first = lacking.length && !this.compact ? [{
 			z: model.cache.top,
 			from: 0,
 			to: 0,
 			tracks: lacking,
 			rank: 0
-		}] : [], ...drawn.wanted]);
+		}] : [];
+		const next = moving || this.compact ? [] : ahead(scene, model.pointer ?? (scene.view.start + scene.view.end) / 2);
+		model.want([
+			...first,
+			...drawn.wanted,
+			...next
+		], drawn.level, moving);
 		const tally = model.tally.peek();
 		if (tally.items !== drawn.items || tally.events !== drawn.events) model.tally.value = {
 			items: drawn.items,
@@ -11863,6 +11970,17 @@ var Surface = class {
 			more: drawn.more
 		};
 		this.pace(performance.now() - began);
+	}
+	/** Whether the view was another one a moment ago; when it has come to rest, what is likely to be wanted next is requested. */
+	moving(view) {
+		const now = performance.now();
+		if (this.shownView && (this.shownView.start !== view.start || this.shownView.end !== view.end)) this.movedAt = now;
+		this.shownView = view;
+		window.clearTimeout(this.rest);
+		const still = now - this.movedAt;
+		if (still >= RESTS) return false;
+		this.rest = window.setTimeout(() => this.schedule(), RESTS - still + 1);
+		return true;
 	}
 	/** At a high device ratio slow frames are drawn at ratio 1, and sharply again at rest. */
 	pace(ms) {
@@ -19354,6 +19472,8 @@ function startKeys() {
 	});
 }
 // src/index.ts
+/** ms after which Plotly is read on a page without a figure. */
+var PLOTLY_AFTER = 2e3;
 function stylesheet() {
 	return new Promise((done) => {
 		const link = document.createElement("link");
@@ -19370,7 +19490,8 @@ async function render() {
 	startTheme();
 	followAddress();
 	startData();
-	preload();
+	if (page.peek() === "timeline") window.setTimeout(preload, PLOTLY_AFTER);
+	else preload();
 	startTips();
 	startKeys();
 	onReload(rescan);

@@ -53,9 +53,9 @@ def place(v: Any, path: str, time: float, lane: int = 0) -> tuple[float, float]:
     at = v.frame().evaluate(
         """([path, time, lane]) => {
             const surface = document.querySelector('.tl-plot').timeline, model = surface.model;
-            const row = model.rowOf(model.trackAt(path).track), view = model.window.peek();
+            const row = model.rows.rowOf(model.trackAt(path).track), view = model.window.peek();
             const box = document.querySelector('.tl-canvas').getBoundingClientRect();
-            const top = row.pinned ? row.y : row.y + model.shown.peek().pinnedHeight - surface.scroller.scrollTop;
+            const top = row.pinned ? row.y : row.y + model.rows.shown.peek().pinnedHeight - surface.scroller.scrollTop;
             return [box.left + (time - view.start) / (view.end - view.start) * model.width.peek(), box.top + top + 2 + (lane + 0.5) * row.lane];
         }""",
         [path, time, lane],

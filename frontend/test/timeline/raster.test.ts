@@ -3,8 +3,8 @@ import { describe, expect, test } from "vitest";
 import { contrast, inkOn, paintOf, shadeOf } from "../../src/sections/timeline/colors";
 import { chosen, Cutter, MOST, type Label } from "../../src/sections/timeline/labels";
 import { matching, NameTable, patternOf } from "../../src/sections/timeline/names";
-import { drawLane, drawSummary, itemAt, PLAIN, type Raster } from "../../src/sections/timeline/raster";
-import type { Slices, Summary } from "../../src/sections/timeline/tile";
+import { drawLane, drawSummary, itemAt, PLAIN, type Raster, drawLevel, Level } from "../../src/sections/timeline/raster";
+import type { Counter, Slices, Summary } from "../../src/sections/timeline/tile";
 import palette from "../../src/palette.json";
 
 const paint = paintOf(["#0E67C1", "#E48330"], "#FFFFFF", false);
@@ -94,5 +94,42 @@ describe("labels and names", () => {
     expect(matching(names, patternOf("/^aten::.mm|nccl/"))).toEqual([2]);
     expect(matching(names, patternOf("(all"))).toEqual([2]);
     expect(patternOf("/(/").wrong).toContain("regular expression");
+  });
+});
+
+describe("counters", () => {
+  const counter = (points: [number, number][], before: number | null): Counter => ({
+    kind: "counter", track: 1, z: 0, i: 0, time: Float64Array.from(points, ([t]) => t), low: Float64Array.from(points, ([, v]) => v), high: Float64Array.from(points, ([, v]) => v),
+    last: Float64Array.from(points, ([, v]) => v), before, complete: true, bytes: 0,
+  });
+
+  test("GIVEN points WHEN leveled THEN each column has the lowest and highest value in it, and a value holds until the next", () => {
+    // ten columns of 10 ns: 5 from the begin, 8 at 25, 2 at 27 (both in the third column), nothing more until 80, the end of the worker
+    const level = new Level({ start: 0, end: 100 }, 10);
+    level.add(counter([[25, 8], [27, 2]], 5), 0, 100);
+    level.until(80);
+    expect([...level.low]).toEqual([5, 5, 2, 2, 2, 2, 2, 2, NaN, NaN]);
+    expect([...level.high]).toEqual([5, 5, 8, 2, 2, 2, 2, 2, NaN, NaN]);
+  });
+
+  test("GIVEN a counter without a value before WHEN leveled THEN nothing is known before its first point", () => {
+    const level = new Level({ start: 0, end: 100 }, 10);
+    level.add(counter([[45, 7]], null), 0, 100);
+    level.until(100);
+    expect([...level.high]).toEqual([NaN, NaN, NaN, NaN, 7, 7, 7, 7, 7, 7]);
+  });
+
+  test("GIVEN levels WHEN drawn THEN the line stands at its height, the area below it, and nothing where nothing is known", () => {
+    const level = new Level({ start: 0, end: 30 }, 3);
+    level.add(counter([[0, 0], [10, 10]], null), 0, 30);
+    level.until(20);
+    const raster = { pixels: new Uint32Array(3 * 5), width: 3 };
+    drawLevel(raster, 0, 5, level, 0, 10, "#0000ff", 1);
+    const line = 0xffff0000; // alpha, blue, green, red
+    const column = (x: number): number[] => [0, 1, 2, 3, 4].map((y) => raster.pixels[y * 3 + x]!);
+    expect(column(0)).toEqual([0, 0, 0, 0, line]);
+    expect(column(1)[0]).toBe(line); // from 0 up to 10 at its begin
+    expect(column(1)[4]).toBe(line);
+    expect(column(2)).toEqual([0, 0, 0, 0, 0]);
   });
 });

@@ -4,11 +4,11 @@ import { human } from "../../units";
 import type { TileCache } from "./cache";
 import type { Paint } from "./colors";
 import { chosen, collect, Cutter, type Label, PAD } from "./labels";
-import type { Wanted } from "./loader";
+import { AHEAD, type Wanted } from "./loader";
 import type { NameTable } from "./names";
-import { clearStretch, drawLane, drawSummary, type Emphasis, type Raster, stretchOf } from "./raster";
+import { clearStretch, drawLane, drawLevel, drawSummary, type Emphasis, Level, type Raster, stretchOf } from "./raster";
 import { GROUP, laneTop, type Row, type Shown, visible } from "./rows";
-import type { Counter, Slices, Tile } from "./tile";
+import { type Slices, TILE, type Tile } from "./tile";
 import { levelOf, tilesOf, type Span, ticksOf, xOf } from "./viewport";
 
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
@@ -59,6 +59,8 @@ export interface Scene {
 
 export interface Drawn {
   wanted: Wanted[];
+  /** level of the tiles of the view */
+  level: number;
   items: number;
   events: number;
   more: boolean;
@@ -86,6 +88,7 @@ export class Painter {
   private readonly stripContext = this.strip.getContext("2d", { willReadFrequently: false })!;
   private image: ImageData | null = null;
   private cutter: Cutter | null = null;
+  private dashed: { color: string; pattern: CanvasPattern | string } | null = null;
 
   /** Draws a frame. Returns which tiles it lacks, and how many items it has. */
   draw(ctx: CanvasRenderingContext2D, s: Scene): Drawn {
@@ -95,12 +98,11 @@ export class Painter {
     ctx.fillRect(0, 0, width, height);
     const rows = placed(s.shown, s.scroll, height);
     this.behind(ctx, s, rows);
-    const out: Drawn = { wanted: [], items: 0, events: 0, more: false };
+    const out: Drawn = { wanted: [], level: Math.min(levelOf(s.view, s.width), s.cache.top), items: 0, events: 0, more: false };
     const raster = this.raster(s, rows);
     const labels: Label[] = [];
     this.items(s, rows, raster, labels, out);
     this.blit(ctx, s, rows, raster);
-    for (const { row, y } of rows) if (row.track.kind === "counter" && row.open) this.counter(ctx, s, row, y);
     this.words(ctx, s, labels);
     this.above(ctx, s, rows);
     this.pinnedEdge(ctx, s);
@@ -111,7 +113,7 @@ export class Painter {
 
   private raster(s: Scene, rows: readonly Placed[]): Raster {
     const width = Math.max(1, Math.round(s.width * s.ratio));
-    const lines = Math.max(1, rows.reduce((sum, { row }) => sum + linesOf(row), 0));
+    const lines = Math.max(1, rows.reduce((sum, { row }) => sum + linesOf(row, s.ratio), 0));
     if (!this.image || this.image.width !== width || this.image.height < lines) this.image = new ImageData(width, Math.max(lines, 64));
     const pixels = new Uint32Array(this.image.data.buffer, 0, width * this.image.height);
     pixels.fill(0, 0, width * lines);
@@ -119,14 +121,15 @@ export class Painter {
   }
 
   private items(s: Scene, rows: readonly Placed[], raster: Raster, labels: Label[], out: Drawn): void {
-    const z = Math.min(levelOf(s.view, s.width), s.cache.top);
+    const z = out.level;
     const [first, last] = tilesOf(s.view, z, s.span);
     const lacking = new Map<number, number[]>();
     const overview: number[] = [];
     let line = 0;
     for (const { row, y } of rows) {
       const track = row.track.track;
-      if (linesOf(row) || row.track.kind === "counter") {
+      const lines = linesOf(row, s.ratio);
+      if (lines || row.track.kind === "counter") {
         if (!s.cache.has(track, s.cache.top, 0)) overview.push(track);
         for (let i = first; i <= last; i++) {
           const covering = s.cache.covering(track, z, i);
@@ -136,12 +139,13 @@ export class Painter {
           if (covering.tile) this.tile(s, raster, line, row, y, covering.tile, from, (i + 1) * width, labels, out, i === first);
           for (const tile of covering.finer) {
             const part = stretchOf(tile);
-            for (let k = 0; k < linesOf(row); k++) clearStretch(raster, line + k, s.view, part.start, part.end);
+            for (let k = 0; k < lines; k++) clearStretch(raster, line + k, s.view, part.start, part.end);
             this.tile(s, raster, line, row, y, tile, part.start, part.end, labels, out, false);
           }
         }
       }
-      line += linesOf(row);
+      if (lines && row.track.kind === "counter") this.counter(s, row, raster, line);
+      line += lines;
     }
     if (overview.length) out.wanted.push({ z: s.cache.top, from: 0, to: 0, tracks: overview, rank: 0 });
     const tiles = [...lacking.keys()].sort((a, b) => a - b);
@@ -152,7 +156,7 @@ export class Painter {
   }
 
   private tile(s: Scene, raster: Raster, line: number, row: Row, y: number, tile: Tile, from: number, to: number, labels: Label[], out: Drawn, edge: boolean): void {
-    if (tile.kind === "summary") return drawSummary(raster, line, linesOf(row), tile, s.view, from, to, s.paint);
+    if (tile.kind === "summary") return drawSummary(raster, line, linesOf(row, s.ratio), tile, s.view, from, to, s.paint);
     if (tile.kind !== "slices") return;
     for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++) {
       drawLane(raster, line + lane, tile, lane, s.view, from, to, s.names.categories, s.paint, s.how);
@@ -176,14 +180,14 @@ export class Painter {
         ctx.rect(0, s.shown.pinnedHeight, s.width, s.height);
         ctx.clip();
       }
-      const lines = linesOf(row);
+      const lines = linesOf(row, s.ratio);
       if (row.lanes) {
         const top = y + laneTop(row, 0) - row.y;
         ctx.drawImage(this.strip, 0, line, raster.width, row.lanes, 0, top, s.width, row.lanes * row.lane);
         ctx.fillStyle = s.tokens.surface;
         const gap = row.lane < 14 ? 1 : 2;
         for (let k = 0; k < row.lanes; k++) ctx.fillRect(0, top + (k + 1) * row.lane - gap, s.width, gap);
-      } else if (lines) ctx.drawImage(this.strip, 0, line, raster.width, lines, 0, y + 4, s.width, lines);
+      } else if (lines) ctx.drawImage(this.strip, 0, line, raster.width, lines, 0, y + 4, s.width, row.height - 8);
       line += lines;
     }
     ctx.restore();
@@ -220,62 +224,19 @@ export class Painter {
 
   // -- counters -----------------------------------------------------------------------------------------------------------
 
-  private counter(ctx: CanvasRenderingContext2D, s: Scene, row: Row, y: number): void {
+  private counter(s: Scene, row: Row, raster: Raster, line: number): void {
     const { track } = row;
     const [low, high] = [Math.min(track.min_value ?? 0, 0), track.max_value ?? 1];
-    const inner = row.height - 8;
-    const at = (value: number): number => y + 4 + inner - ((value - low) / Math.max(high - low, 1e-30)) * inner;
     const z = Math.min(levelOf(s.view, s.width), s.cache.top);
     const [first, last] = tilesOf(s.view, z, s.span);
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(0, Math.max(y, row.pinned ? 0 : s.shown.pinnedHeight), s.width, row.height);
-    ctx.clip();
-    let value: number | null = null;
-    const line = new Path2D();
-    const fill = new Path2D();
-    let x = 0;
-    const step = (to: number, level: number | null): void => {
-      if (level !== null && to > x) {
-        line.moveTo(x, at(level));
-        line.lineTo(to, at(level));
-        fill.rect(x, at(level), to - x, at(low) - at(level));
-      }
-      x = Math.max(x, to);
-    };
+    const level = new Level(s.view, raster.width);
     for (let i = first; i <= last; i++) {
       const found = s.cache.covering(track.track, z, i);
       const parts = found.tile && !found.finer.length ? [found.tile] : [...(found.tile ? [found.tile] : []), ...found.finer];
-      for (const tile of parts) if (tile.kind === "counter") value = this.points(s, tile, value, step, line, at, i * 2 ** (z + 10), (i + 1) * 2 ** (z + 10));
+      for (const tile of parts) if (tile.kind === "counter") level.add(tile, i * 2 ** (z + 10), (i + 1) * 2 ** (z + 10));
     }
-    step(Math.min(s.width, xOf(Math.min(s.view.end, s.ends[track.worker] ?? s.span), s.view, s.width)), value);
-    ctx.globalAlpha = 0.16;
-    ctx.fillStyle = s.tokens.bar;
-    ctx.fill(fill);
-    ctx.globalAlpha = 1;
-    ctx.strokeStyle = s.tokens.bar;
-    ctx.lineWidth = 1.25;
-    ctx.stroke(line);
-    ctx.restore();
-  }
-
-  private points(s: Scene, tile: Counter, before: number | null, step: (x: number, value: number | null) => void, line: Path2D, at: (v: number) => number, from: number, to: number): number | null {
-    let value = before ?? tile.before;
-    if (before === null && value !== null) step(Math.max(0, xOf(from, s.view, s.width)), null);
-    for (let k = 0; k < tile.time.length; k++) {
-      const time = tile.time[k]!;
-      if (time >= to) break;
-      if (time >= from && time <= s.view.end) {
-        const x = Math.max(0, xOf(time, s.view, s.width));
-        step(x, value);
-        if (x > 0) {
-          line.moveTo(x, at(tile.low[k]!));
-          line.lineTo(x, at(tile.high[k]!));
-        }
-      }
-      value = tile.last[k]!;
-    }
-    return value;
+    level.until(Math.min(s.view.end, s.ends[track.worker] ?? s.span));
+    drawLevel(raster, line, linesOf(row, s.ratio), level, low, high, s.tokens.bar, s.ratio);
   }
 
   // -- around the items ---------------------------------------------------------------------------------------------------
@@ -300,26 +261,33 @@ export class Painter {
 
   private above(ctx: CanvasRenderingContext2D, s: Scene, rows: readonly Placed[]): void {
     ctx.lineWidth = 1;
-    ctx.strokeStyle = s.tokens.strong;
-    ctx.setLineDash([2, 3]);
-    ctx.beginPath();
+    ctx.fillStyle = this.dashes(ctx, s.tokens.strong);
+    let before = -1;
     for (const step of s.steps.length <= 200 ? s.steps : []) {
       for (const time of [step.start_ns, step.end_ns]) {
-        const x = Math.round(xOf(time, s.view, s.width)) + 0.5;
-        if (x >= 0 && x <= s.width) {
-          ctx.moveTo(x, 0);
-          ctx.lineTo(x, s.height);
-        }
+        const x = Math.round(xOf(time, s.view, s.width));
+        if (x >= 0 && x <= s.width && x !== before) ctx.fillRect((before = x), 0, 1, s.height);
       }
     }
-    ctx.stroke();
-    ctx.setLineDash([]);
     if (s.area) this.areaOf(ctx, s, rows, s.area);
     this.compare(ctx, s);
     ctx.fillStyle = s.tokens.warn;
     for (const mark of s.marks) ctx.fillRect(Math.round(xOf(mark, s.view, s.width)), 0, 1, s.height);
     for (const one of s.outlines) this.outline(ctx, s, rows, one);
     for (const flow of s.flows) this.arrow(ctx, s, rows, flow);
+  }
+
+  /** A column of pixels with gaps: faster than a dashed line. */
+  private dashes(ctx: CanvasRenderingContext2D, color: string): CanvasPattern | string {
+    if (this.dashed?.color === color) return this.dashed.pattern;
+    const tile = document.createElement("canvas");
+    Object.assign(tile, { width: 1, height: 5 });
+    const own = tile.getContext("2d")!;
+    own.fillStyle = color;
+    own.fillRect(0, 0, 1, 2);
+    const pattern = ctx.createPattern(tile, "repeat") ?? color;
+    this.dashed = { color, pattern };
+    return pattern;
   }
 
   private areaOf(ctx: CanvasRenderingContext2D, s: Scene, rows: readonly Placed[], area: NonNullable<Scene["area"]>): void {
@@ -411,8 +379,25 @@ export class Painter {
   }
 }
 
-/** Rows of pixels that a row takes in the raster. */
-export const linesOf = (row: Row): number => (row.group ? TALL : row.lanes);
+/** Tiles that are likely to be wanted next: one on each side, those of the rows a screen above and below, and nearer ones at the pointer. */
+export function ahead(s: Pick<Scene, "view" | "span" | "shown" | "scroll" | "width" | "height" | "cache">, pointer: number): Wanted[] {
+  const z = Math.min(levelOf(s.view, s.width), s.cache.top);
+  const [first, last] = tilesOf(s.view, z, s.span);
+  const most = Math.floor(s.span / 2 ** (z + TILE));
+  const ofRows = (rows: readonly Row[]): number[] => rows.filter((row) => row.lanes || row.group || row.track.kind === "counter").map((row) => row.track.track);
+  const seen = ofRows(placed(s.shown, s.scroll, s.height).map(({ row }) => row));
+  const [from, to] = visible(s.shown.rows, s.scroll - s.height, s.scroll + 2 * s.height);
+  const near = ofRows(s.shown.rows.slice(from, to)).filter((t) => !seen.includes(t));
+  const out: Wanted[] = [];
+  for (const i of [first - 1, last + 1]) if (i >= 0 && i <= most) out.push({ z, from: i, to: i, tracks: seen, rank: AHEAD });
+  if (near.length) out.push({ z: s.cache.top, from: 0, to: 0, tracks: near, rank: AHEAD }, { z, from: first, to: last, tracks: near, rank: AHEAD });
+  const i = Math.floor(pointer / 2 ** (z - 1 + TILE));
+  if (z > 0 && i >= 0 && i * 2 ** (z - 1 + TILE) <= s.span) out.push({ z: z - 1, from: i, to: i, tracks: seen, rank: AHEAD + 1 });
+  return out.filter((one) => one.tracks.length);
+}
+
+/** Rows of pixels that a row takes in the raster: one of a lane, all of a summary and of an open counter. */
+const linesOf = (row: Row, ratio: number): number => (row.group ? TALL : row.track.kind === "counter" ? (row.open ? Math.round((row.height - 8) * ratio) : 0) : row.lanes);
 
 /** Adds up what a tile shows between two times: items, and the events in them. Items that began before count in the first tile only. */
 function count(tile: Slices, row: Row, from: number, to: number, edge: boolean, out: Drawn): void {

@@ -1,12 +1,19 @@
-// Requests for tiles: gathered once a frame, at most four in flight, what is visible first; what is no longer wanted is cancelled.
+// Requests for tiles: gathered once a frame, at most four in flight, one while the view moves; what is visible first, then what is beside it.
 import type { Tile } from "./tile";
 import { readTiles } from "./tile";
 
 export const MOST_IN_FLIGHT = 4;
+/** While the view moves: the server then works on what is wanted now, not on what was passed. */
+export const MOST_MOVING = 1;
 const MOST_TRACKS = 24;
 const MOST_TILES = 8;
 /** ms of decoding until the page may do something else. */
 const SLICE = 4;
+
+/** From this rank on tiles are not for what is in view: they wait for all others. */
+export const AHEAD = 2;
+/** Requests of such tiles at one time, when all others are here. */
+const MOST_AHEAD = 2;
 
 /** Tiles of some tracks: `from` to `to` of level z. rank: lower is fetched sooner. */
 export interface Wanted {
@@ -28,8 +35,7 @@ export interface Source {
 
 interface Flight {
   z: number;
-  from: number;
-  to: number;
+  rank: number;
   keys: Set<string>;
   stop: AbortController;
 }
@@ -55,20 +61,24 @@ export class Loader {
   /** tiles that the server could not make: not asked for again */
   private readonly broken = new Set<string>();
   private stopped = false;
+  private most = MOST_IN_FLIGHT;
 
   constructor(private readonly source: Source) {}
 
+  /** Whether tiles of what is in view are on their way. */
   get busy(): boolean {
-    return this.flights.size > 0 || this.queue.length > 0;
+    return this.queue.some((w) => w.rank < AHEAD) || [...this.flights].some((f) => f.rank < AHEAD && !f.stop.signal.aborted);
   }
 
-  /** Replaces what is wanted. */
-  want(wanted: readonly Wanted[]): void {
+  /** Replaces what is wanted. level: of the view; tiles on their way of this one and its neighbors are still of use, others are cancelled. */
+  want(wanted: readonly Wanted[], level: number, moving = false): void {
     if (this.stopped) return;
+    this.most = moving ? MOST_MOVING : MOST_IN_FLIGHT;
     const levels = new Set(wanted.map((w) => w.z));
-    for (const flight of this.flights) if (!levels.has(flight.z)) flight.stop.abort();
+    for (const flight of this.flights) if (!levels.has(flight.z) && Math.abs(flight.z - level) > 1) flight.stop.abort();
     const flying = (key: string): boolean => [...this.flights].some((f) => !f.stop.signal.aborted && f.keys.has(key));
     this.queue = plan(wanted, (t, z, i) => !this.source.has(t, z, i) && !flying(keyOf(t, z, i)) && !this.broken.has(keyOf(t, z, i)));
+    if (this.queue[0] && this.queue[0].rank < AHEAD) for (const flight of this.flights) if (flight.rank >= AHEAD) flight.stop.abort();
     this.next();
   }
 
@@ -79,13 +89,19 @@ export class Loader {
   }
 
   private next(): void {
-    while (this.flights.size < MOST_IN_FLIGHT && this.queue.length) void this.send(this.queue.shift()!);
+    for (;;) {
+      const flying = [...this.flights].filter((f) => !f.stop.signal.aborted);
+      const first = this.queue[0];
+      if (!first || flying.length >= this.most) return;
+      if (first.rank >= AHEAD && (flying.length >= MOST_AHEAD || flying.some((f) => f.rank < AHEAD))) return;
+      void this.send(this.queue.shift()!);
+    }
   }
 
-  private async send({ z, from, to, tracks }: Wanted): Promise<void> {
+  private async send({ z, from, to, tracks, rank }: Wanted): Promise<void> {
     const keys = new Set<string>();
     for (let i = from; i <= to; i++) for (const t of tracks) keys.add(keyOf(t, z, i));
-    const flight: Flight = { z, from, to, keys, stop: new AbortController() };
+    const flight: Flight = { z, rank, keys, stop: new AbortController() };
     this.flights.add(flight);
     try {
       const buffer = await this.source.get(z, from, to, tracks, flight.stop.signal);

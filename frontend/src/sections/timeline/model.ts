@@ -189,8 +189,8 @@ export class TimelineModel {
     }
   }
 
-  want(wanted: readonly Wanted[]): void {
-    this.loader?.want(wanted);
+  want(wanted: readonly Wanted[], level: number, moving: boolean): void {
+    this.loader?.want(wanted, level, moving);
     this.waiting.value = this.loader?.busy ?? false;
   }
 

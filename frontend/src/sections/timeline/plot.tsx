@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { EventDetail, Flow } from "../../api/timeline";
 import { dark, token } from "../../ui/theme";
 import { type Paint, paintOf } from "./colors";
-import { Painter, placed, type Scene, type Tokens } from "./draw";
+import { ahead, Painter, placed, type Scene, type Tokens } from "./draw";
 import { BAND, HeadPainter, OVERVIEW, partsOf, type Parts } from "./head";
 import type { Hover, TimelineModel } from "./model";
 import { drawLane, itemAt, PLAIN } from "./raster";
@@ -20,6 +20,8 @@ const MOVES = 4;
 const LINKS_AFTER = 80;
 const SLOW_FRAME = 20;
 const SLOW_FOR = 500;
+/** ms without a change after which the view is at rest. */
+const RESTS = 150;
 
 export function tokensNow(): Tokens {
   return {
@@ -69,9 +71,13 @@ class Surface {
   /** the highlight whose lane has been scrolled to */
   proven = "";
   private frame = 0;
+  private tried: ImageData | null = null;
   private slowSince = 0;
   private reduced = false;
   private idle = 0;
+  private rest = 0;
+  private shownView: Span | null = null;
+  private movedAt = -Infinity;
   private linkTimer = 0;
   /** script time of the last frames, ms: for the benchmark */
   readonly times: number[] = [];
@@ -87,16 +93,19 @@ class Surface {
     return paintFor(this.model.shape.peek()!.categories).fills;
   }
 
-  /** Draws tiles of rows as strips, one below the other, and nothing else: what a benchmark sets beside rectangles. */
-  strips(tiles: readonly [Row, Slices][], context: CanvasRenderingContext2D): void {
+  /** Draws tiles of rows as strips, one below the other, so many times, and nothing else: what a benchmark sets beside rectangles. */
+  strips(tiles: readonly [Row, Slices][], context: CanvasRenderingContext2D, times: number): void {
     const width = Math.round(this.model.width.peek());
     const view = this.model.window.peek();
     const lines = Math.max(1, tiles.reduce((sum, [row]) => sum + row.lanes, 0));
-    const image = new ImageData(width, lines);
+    const image = this.tried?.width === width && this.tried.height === lines ? this.tried : (this.tried = new ImageData(width, lines));
     const raster = { pixels: new Uint32Array(image.data.buffer), width };
     const paint = paintFor(this.model.shape.peek()!.categories);
-    let line = 0;
-    for (const [row, tile] of tiles) for (let lane = 0; lane < row.lanes; lane++, line++) drawLane(raster, line, tile, lane, view, -Infinity, Infinity, this.model.names.peek().categories, paint, PLAIN);
+    raster.pixels.fill(0);
+    for (let time = 0; time < times; time++) {
+      let line = 0;
+      for (const [row, tile] of tiles) for (let lane = 0; lane < row.lanes; lane++, line++) drawLane(raster, line, tile, lane, view, -Infinity, Infinity, this.model.names.peek().categories, paint, PLAIN);
+    }
     context.putImageData(image, 0, 0);
   }
 
@@ -107,6 +116,7 @@ class Surface {
   stop(): void {
     cancelAnimationFrame(this.frame);
     window.clearTimeout(this.idle);
+    window.clearTimeout(this.rest);
     window.clearTimeout(this.linkTimer);
     this.frame = 0;
   }
@@ -131,7 +141,9 @@ class Surface {
     const paint = paintFor(shape.categories);
     const context = this.fit(body, width, height);
     if (!context) return;
-    const drawn = this.painter.draw(context, this.scene(paint, tokens, width, height));
+    const scene = this.scene(paint, tokens, width, height);
+    const moving = this.moving(scene.view);
+    const drawn = this.painter.draw(context, scene);
     const parts = this.parts();
     const top = this.fit(head, width, parts.height);
     if (top) {
@@ -142,10 +154,24 @@ class Surface {
       }, parts);
     }
     const lacking = overviewRows(model).filter((t) => !model.cache.has(t.track, topOf(shape.span_ns), 0)).map((t) => t.track);
-    model.want([...(lacking.length && !this.compact ? [{ z: model.cache.top, from: 0, to: 0, tracks: lacking, rank: 0 }] : []), ...drawn.wanted]);
+    const first = lacking.length && !this.compact ? [{ z: model.cache.top, from: 0, to: 0, tracks: lacking, rank: 0 }] : [];
+    const next = moving || this.compact ? [] : ahead(scene, model.pointer ?? (scene.view.start + scene.view.end) / 2);
+    model.want([...first, ...drawn.wanted, ...next], drawn.level, moving);
     const tally = model.tally.peek();
     if (tally.items !== drawn.items || tally.events !== drawn.events) model.tally.value = { items: drawn.items, events: drawn.events, more: drawn.more };
     this.pace(performance.now() - began);
+  }
+
+  /** Whether the view was another one a moment ago; when it has come to rest, what is likely to be wanted next is requested. */
+  private moving(view: Span): boolean {
+    const now = performance.now();
+    if (this.shownView && (this.shownView.start !== view.start || this.shownView.end !== view.end)) this.movedAt = now;
+    this.shownView = view;
+    window.clearTimeout(this.rest);
+    const still = now - this.movedAt;
+    if (still >= RESTS) return false;
+    this.rest = window.setTimeout(() => this.schedule(), RESTS - still + 1);
+    return true;
   }
 
   /** At a high device ratio slow frames are drawn at ratio 1, and sharply again at rest. */

@@ -1,6 +1,6 @@
 // Items of lanes as runs of pixels, one row of pixels per lane: the picture is scaled up to the heights of the lanes when it is drawn. Pure.
-import { type Paint, shadeOf } from "./colors";
-import type { Slices, Summary, Tile } from "./tile";
+import { channels, type Paint, shadeOf } from "./colors";
+import type { Counter, Slices, Summary, Tile } from "./tile";
 import { lengthOf, type Span } from "./viewport";
 
 /** A buffer of pixels, `width` per row. */
@@ -94,6 +94,77 @@ export function drawSummary(raster: Raster, row: number, rows: number, tile: Sum
     const tall = Math.max(1, Math.round(share * rows));
     const color = shadeOf(paint, busy, 255);
     for (let y = rows - tall; y < rows; y++) pixels[(row + y) * width + x] = color;
+  }
+}
+
+/** The lowest and highest value of a counter in each column of pixels; NaN where it is not known. It keeps its value from point to point. */
+export class Level {
+  readonly low: Float64Array;
+  readonly high: Float64Array;
+  private value: number | null = null;
+  /** column from which on nothing is known yet */
+  private at = 0;
+
+  constructor(private readonly view: Span, private readonly width: number) {
+    this.low = new Float64Array(width).fill(NaN);
+    this.high = new Float64Array(width).fill(NaN);
+  }
+
+  private column(time: number): number {
+    return Math.max(0, Math.min(this.width, Math.floor(((time - this.view.start) / lengthOf(this.view)) * this.width)));
+  }
+
+  private extend(x: number, low: number, high: number): void {
+    if (x >= this.width) return;
+    if (!(this.low[x]! <= low)) this.low[x] = low;
+    if (!(this.high[x]! >= high)) this.high[x] = high;
+  }
+
+  /** The last value holds until a time. */
+  until(time: number): void {
+    const end = this.column(time);
+    if (this.value !== null) for (let x = this.at; x < end; x++) this.extend(x, this.value, this.value);
+    this.at = Math.max(this.at, end);
+  }
+
+  /** Points of a tile between two times, after those before it. */
+  add(tile: Counter, from: number, to: number): void {
+    if (this.value === null && tile.before !== null) {
+      this.until(from);
+      this.value = tile.before;
+    }
+    for (let k = 0; k < tile.time.length; k++) {
+      const time = tile.time[k]!;
+      if (time >= to) break;
+      if (time >= from && time >= this.view.start && time <= this.view.end) {
+        this.until(time);
+        const x = this.column(time);
+        if (this.value !== null) this.extend(x, this.value, this.value);
+        this.extend(x, tile.low[k]!, tile.high[k]!);
+      }
+      this.value = tile.last[k]!;
+    }
+  }
+}
+
+/** Part of a counter's color that fills the room below its line. */
+const AREA = 0.16;
+
+/** Draws a counter into `rows` rows of pixels from `row` on, between two values. ratio: device pixels of a CSS pixel, of the line. */
+export function drawLevel(raster: Raster, row: number, rows: number, level: Level, least: number, most: number, color: string, ratio: number): void {
+  const { width, pixels } = raster;
+  const [r, g, b] = channels(color);
+  const line = ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+  const area = ((Math.round(255 * AREA) << 24) | (b << 16) | (g << 8) | r) >>> 0;
+  const thick = Math.max(1, Math.round(ratio));
+  const scale = (rows - thick) / Math.max(most - least, 1e-30);
+  const yOf = (value: number): number => Math.max(0, Math.min(rows - thick, Math.round((most - value) * scale)));
+  for (let x = 0; x < width; x++) {
+    const [low, high] = [level.low[x]!, level.high[x]!];
+    if (!(high >= low)) continue;
+    const [top, bottom] = [yOf(high), yOf(low) + thick];
+    for (let y = top; y < bottom; y++) pixels[(row + y) * width + x] = line;
+    for (let y = bottom; y < rows; y++) pixels[(row + y) * width + x] = area;
   }
 }
 
