@@ -1239,6 +1239,8 @@ function timelineAddress(route, at, query) {
 	const lists = [...at.workers.map((w) => ["worker", w]), ...at.spans.map((s) => ["span", s])].filter(([, v]) => v);
 	return address(`api/v1/timeline${route && `/${route}`}`, {
 		run: at.run,
+		...at.al && { al: at.al },
+		...at.lay && { lay: at.lay },
 		...texts
 	}) + lists.map(([k, v]) => `&${k}=${encodeURIComponent(v)}`).join("");
 }
@@ -2522,6 +2524,7 @@ var PATHS = {
 	moon: "M13 9.5A5.5 5.5 0 0 1 6.5 3a5.5 5.5 0 1 0 6.5 6.5z",
 	sun: "M8 5.2a2.8 2.8 0 1 0 0 5.6 2.8 2.8 0 0 0 0-5.6z M8 1.5V3 M8 13v1.5 M1.5 8H3 M13 8h1.5 M3.4 3.4l1 1 M11.6 11.6l1 1 M12.6 3.4l-1 1 M4.4 11.6l-1 1",
 	down: "M5 6.5l3 3 3-3",
+	up: "M5 9.5l3-3 3 3",
 	right: "M6.5 5l3 3-3 3",
 	left: "M9.5 5l-3 3 3 3",
 	plus: "M8 3.5v9 M3.5 8h9",
@@ -8574,7 +8577,102 @@ function trackOf$1(tracks, path) {
 }
 /** Adds a path to a list, or takes it out. */
 var toggled = (list, path) => list.includes(path) ? list.filter((p) => p !== path) : [...list, path];
-var THIN = 9;
+// src/sections/timeline/align.tsx
+var STEP = "step:";
+var MANUAL = "manual:";
+var MOST_STEPS = 200;
+var WORDS$3 = {
+	clock: "absolute clock",
+	collective: "collectives",
+	step: "a step's start",
+	manual: "set by hand",
+	none: "clocks not aligned"
+};
+/** The method in a word or two; "" of one worker. */
+function methodOf(model) {
+	const shape = model.shape.value;
+	if (!shape || shape.alignment.length < 2) return "";
+	return WORDS$3[shape.alignment[0].method] ?? shape.alignment[0].method;
+}
+/** Ways to align, and the offsets of each worker where they are set by hand. */
+function Alignment({ model }) {
+	const shape = model.shape.value;
+	const ways = shape.alignments ?? [];
+	if (!ways.length) return null;
+	const now = model.at.al || shape.alignment[0].method;
+	const kind = now.split(":")[0];
+	const steps = (shape.align_steps ?? []).slice(0, MOST_STEPS);
+	const choose = (value) => model.align(value === "manual" ? MANUAL + shape.alignment.map((a) => a.offset_ns).join(",") : value);
+	return /* @__PURE__ */ a("div", {
+		class: "tl-align",
+		children: [/* @__PURE__ */ a("label", {
+			class: "field",
+			children: [
+				"Clocks",
+				" ",
+				/* @__PURE__ */ a("select", {
+					value: now.startsWith(STEP) ? now : kind,
+					onChange: (e) => choose(e.currentTarget.value),
+					children: [ways.map((w) => /* @__PURE__ */ a("option", {
+						value: w.al,
+						disabled: !!w.why_not,
+						title: w.why_not || void 0,
+						children: [w.label, w.why_not ? `: ${w.why_not}` : ""]
+					})), steps.map((n) => /* @__PURE__ */ a("option", {
+						value: `${STEP}${n}`,
+						children: ["by the start of step ", n]
+					}))]
+				})
+			]
+		}), kind === "manual" && /* @__PURE__ */ a(Offsets, { model }, now)]
+	});
+}
+function Offsets({ model }) {
+	const { alignment } = model.shape.value;
+	const [texts, setTexts] = d$2(alignment.map((a) => String(a.offset_ns / 1e3)));
+	const values = texts.map((t) => Math.round(Number(t.replace(",", ".")) * 1e3));
+	const wrong = values.findIndex((v) => !Number.isSafeInteger(v));
+	return /* @__PURE__ */ a("form", {
+		class: "tl-offsets",
+		onSubmit: (e) => {
+			e.preventDefault();
+			if (wrong < 0) model.align(MANUAL + values.join(","));
+		},
+		children: [
+			alignment.map((a$10, k) => /* @__PURE__ */ a("label", {
+				class: "field",
+				children: [
+					a$10.worker || "recording",
+					" ",
+					/* @__PURE__ */ a("input", {
+						class: "tl-input",
+						type: "text",
+						inputMode: "decimal",
+						size: 9,
+						value: texts[k],
+						"aria-invalid": !Number.isSafeInteger(values[k]),
+						onInput: (e) => {
+							const next = texts.slice();
+							next[k] = e.currentTarget.value;
+							setTexts(next);
+						}
+					}),
+					" µs"
+				]
+			})),
+			/* @__PURE__ */ a("button", {
+				type: "submit",
+				class: "button",
+				disabled: wrong >= 0,
+				children: "Set"
+			}),
+			/* @__PURE__ */ a("span", {
+				class: "quiet",
+				children: alignment.some((a) => a.uncertainty_ns) ? `± ${human(Math.max(...alignment.map((a) => a.uncertainty_ns ?? 0)), "ns")}` : "added to the times of each worker"
+			})
+		]
+	});
+}
 var GAP$1 = 5;
 var GROUPS$1 = /* @__PURE__ */ new Set([
 	"worker",
@@ -8605,12 +8703,13 @@ function chainOf(track, tracks) {
 }
 /** Whether a track is open before anyone touched it. More than eight workers open as summaries. */
 function openAtFirst(t, workers) {
-	if (t.kind === "worker") return workers <= MOST_WORKERS$1;
+	if (isGroup(t) && workers > MOST_WORKERS$1) return false;
+	if (t.kind === "worker") return true;
 	return t.open && t.lanes <= MOST_OPEN_LANES;
 }
 var isOpen = (t, workers, toggled) => openAtFirst(t, workers) !== toggled.has(t.path);
-var laneHeight = (t, layout) => layout === "compact" ? THIN : t.kind === "stream" && t.lanes === 1 ? 26 : 19;
-function heightOf(t, open, layout) {
+var laneHeight = (t) => t.kind === "stream" && t.lanes === 1 ? 26 : 19;
+function heightOf(t, open) {
 	if (isGroup(t)) return [
 		26,
 		0,
@@ -8626,7 +8725,7 @@ function heightOf(t, open, layout) {
 		Math.min(t.lanes, 1),
 		17
 	];
-	const lane = laneHeight(t, layout);
+	const lane = laneHeight(t);
 	return [
 		t.lanes * lane + GAP$1,
 		t.lanes,
@@ -8652,7 +8751,7 @@ function rowsOf(tracks, how) {
 		const open = kept && !inPin && isGroup(t) || isOpen(t, workers, toggled);
 		const alone = t.kind === "worker" && workers === 1;
 		if (!alone) {
-			const [height, lanes, lane] = heightOf(t, open, how.layout);
+			const [height, lanes, lane] = heightOf(t, open);
 			list.push({
 				track: t,
 				y: 0,
@@ -8925,7 +9024,7 @@ function tilesOf(view, z, span) {
 	const clamp = (i) => Math.min(Math.max(i, 0), last);
 	return [clamp(Math.floor(view.start / width)), clamp(Math.ceil(view.end / width) - 1)];
 }
-var STEPS = [
+var STEPS$1 = [
 	1,
 	2,
 	5
@@ -8940,7 +9039,7 @@ var UNITS$1 = [
 function ticksOf(view, width, zero = 0, apart = 84) {
 	const least = lengthOf(view) / Math.max(width, 1) * apart;
 	let step = 1;
-	for (let power = 0; power < 20 && step < least; power++) for (const s of STEPS) if ((step = s * 10 ** power) >= least) break;
+	for (let power = 0; power < 20 && step < least; power++) for (const s of STEPS$1) if ((step = s * 10 ** power) >= least) break;
 	const first = Math.ceil((view.start - zero) / step);
 	const last = Math.floor((view.end - zero) / step);
 	const [factor, unit] = UNITS$1.find(([f]) => step >= f) ?? UNITS$1.at(-1);
@@ -8997,6 +9096,7 @@ function queryOf$1(model, worker) {
 	return {
 		start_ns: String(Math.round(area.start - offset)),
 		end_ns: String(Math.round(area.end - offset)),
+		...model.at.lay && area.paths.length && { lay: model.at.lay },
 		...area.paths.length && { tracks: rangesOf(mine) }
 	};
 }
@@ -9096,6 +9196,200 @@ function AreaReport({ model, where, device, cards }) {
 		})]
 	});
 }
+// src/sections/timeline/colors.ts
+/** R, G, B of `#rrggbb`. */
+function channels(hex) {
+	const n = Number.parseInt(hex.slice(1), 16);
+	return [
+		n >> 16 & 255,
+		n >> 8 & 255,
+		n & 255
+	];
+}
+/** A pixel in memory as canvases hold it on little-endian machines: alpha, blue, green, red. */
+var pixel = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+function mix(a, b, share) {
+	const at = (k) => Math.round(a[k] * (1 - share) + b[k] * share);
+	return [
+		at(0),
+		at(1),
+		at(2)
+	];
+}
+/** A merged item is never paler than this. */
+var PALEST = .35;
+var LEVELS = 16;
+/** fills: color of each category; background: of the rows. dark: whether words on a fill can be light. */
+function paintOf$1(fills, background, dark) {
+	const ground = channels(background);
+	const pixels = new Uint32Array(fills.length * LEVELS);
+	const [bright, faded, edge, stripe] = [
+		0,
+		1,
+		2,
+		3
+	].map(() => new Uint32Array(fills.length));
+	fills.forEach((hex, c) => {
+		const fill = channels(hex);
+		for (let level = 0; level < LEVELS; level++) pixels[c * LEVELS + level] = pixel(mix(ground, fill, PALEST + .65 * (level / 15)));
+		bright[c] = pixel(mix(fill, dark ? [
+			255,
+			255,
+			255
+		] : [
+			0,
+			0,
+			0
+		], .28));
+		faded[c] = pixel(mix(ground, fill, .22));
+		edge[c] = pixel(mix(fill, ground, .45));
+		stripe[c] = pixel(channels(stripeOn(hex)));
+	});
+	return {
+		fills,
+		inks: fills.map(inkOn),
+		pixels,
+		bright,
+		faded,
+		edge,
+		stripe,
+		background: pixel(ground)
+	};
+}
+var shadeOf = (paint, category, busy) => paint.pixels[category * LEVELS + (busy >> 4)];
+/** Relative luminance of a color (WCAG 2). */
+function luminance(hex) {
+	const [r, g, b] = channels(hex).map((v) => v / 255 <= .03928 ? v / 255 / 12.92 : ((v / 255 + .055) / 1.055) ** 2.4);
+	return .2126 * r + .7152 * g + .0722 * b;
+}
+var contrast = (a, b) => {
+	const [x, y] = [luminance(a), luminance(b)];
+	return (Math.max(x, y) + .05) / (Math.min(x, y) + .05);
+};
+var INKS = ["#000000", "#FFFFFF"];
+/** The ink that reads best on a fill. */
+var inkOn = (fill) => contrast(fill, INKS[0]) >= contrast(fill, INKS[1]) ? INKS[0] : INKS[1];
+var hexOf = (color) => `#${color.map((v) => v.toString(16).padStart(2, "0")).join("")}`;
+/** The color of stripes on a fill: away from the ink, so that words on it read better, not worse. */
+var stripeOn = (fill) => hexOf(mix(channels(fill), inkOn(fill) === INKS[0] ? [
+	255,
+	255,
+	255
+] : [
+	0,
+	0,
+	0
+], .45));
+var STRIPES = [
+	{
+		period: 1,
+		at: []
+	},
+	{
+		period: 4,
+		at: [0]
+	},
+	{
+		period: 12,
+		at: [0, 1]
+	},
+	{
+		period: 8,
+		at: [
+			0,
+			1,
+			2,
+			3
+		]
+	},
+	{
+		period: 12,
+		at: [0, 3]
+	},
+	{
+		period: 20,
+		at: [0, 1]
+	},
+	{
+		period: 6,
+		at: [0, 1]
+	},
+	{
+		period: 16,
+		at: [
+			0,
+			3,
+			6
+		]
+	},
+	{
+		period: 16,
+		at: [
+			0,
+			1,
+			2,
+			3,
+			4,
+			5,
+			6,
+			7
+		]
+	},
+	{
+		period: 24,
+		at: [0, 3]
+	},
+	{
+		period: 10,
+		at: [0]
+	},
+	{
+		period: 24,
+		at: [
+			0,
+			1,
+			2,
+			3
+		]
+	},
+	{
+		period: 3,
+		at: [0]
+	},
+	{
+		period: 20,
+		at: [
+			0,
+			3,
+			6,
+			9
+		]
+	},
+	{
+		period: 28,
+		at: [
+			0,
+			1,
+			4,
+			5
+		]
+	},
+	{
+		period: 32,
+		at: [0]
+	}
+];
+/** The stripes of a category: no two of the first sixteen are alike. */
+var stripesOf = (category) => STRIPES[category % STRIPES.length];
+/** A letter for each label, each another one as far as its letters allow. */
+function lettersOf(labels) {
+	const used = /* @__PURE__ */ new Set();
+	return labels.map((label) => {
+		const found = [...label.toUpperCase()].find((c) => /\p{L}/u.test(c) && !used.has(c)) ?? label[0]?.toUpperCase() ?? "";
+		used.add(found);
+		return found;
+	});
+}
 // src/sections/timeline/detail.tsx
 var LONG$1 = 8;
 /** Of a link out of the event, into it, and out of what lies inside of it. */
@@ -9111,6 +9405,33 @@ var WORDS$2 = {
 		"inside, backward pass:"
 	]
 };
+/** From event to event. */
+var STEPS = [
+	[
+		"left",
+		"Previous event of the lane",
+		"Previous event of the lane (,)",
+		(model) => void model.beside(-1)
+	],
+	[
+		"right",
+		"Next event of the lane",
+		"Next event of the lane (.)",
+		(model) => void model.beside(1)
+	],
+	[
+		"up",
+		"Event around it",
+		"Event around it (↑)",
+		(model) => model.parent()
+	],
+	[
+		"down",
+		"First event inside",
+		"First event inside (↓)",
+		(model) => void model.child()
+	]
+];
 var Row = ({ label, value, unit, mark }) => /* @__PURE__ */ a("div", {
 	class: "fact",
 	children: [/* @__PURE__ */ a("dt", { children: label }), /* @__PURE__ */ a("dd", {
@@ -9142,6 +9463,21 @@ function Detail({ model }) {
 				}), /* @__PURE__ */ a("div", {
 					class: "card-tools",
 					children: [
+						STEPS.map(([icon, label, tip, act]) => /* @__PURE__ */ a("button", {
+							type: "button",
+							class: "ghost",
+							"aria-label": label,
+							"data-tip": tip,
+							onClick: () => act(model),
+							children: /* @__PURE__ */ a(Icon, { name: icon })
+						})),
+						/* @__PURE__ */ a("button", {
+							type: "button",
+							class: "text-button",
+							"data-tip": "Its time on its row as an area, added up below (R)",
+							onClick: () => model.chooseEvent(),
+							children: "As an area"
+						}),
 						/* @__PURE__ */ a(Copy, {
 							class: "text-button",
 							what: "the name",
@@ -9309,6 +9645,7 @@ function Flows({ model, d }) {
 				/* @__PURE__ */ a("button", {
 					type: "button",
 					class: "link code",
+					"data-tip": out(f) ? "Follow it (])" : into(f) ? "Follow it back ([)" : void 0,
 					onClick: () => model.go({
 						track: end(f).track,
 						start_ns: end(f).start_ns,
@@ -9471,6 +9808,7 @@ function EventTable({ model, why }) {
 function Rows({ model, page, track }) {
 	const most = Math.max(1, ...page?.events.map((e) => e.duration_ns) ?? [1]);
 	const at = model.selected.value;
+	const names = new Map((page?.events ?? []).map((e) => [e.event, e.name]));
 	return /* @__PURE__ */ a("div", {
 		class: "tl-table-scroll",
 		tabIndex: 0,
@@ -9493,6 +9831,10 @@ function Rows({ model, page, track }) {
 				/* @__PURE__ */ a("th", {
 					scope: "col",
 					children: "Name"
+				}),
+				/* @__PURE__ */ a("th", {
+					scope: "col",
+					children: "Inside of"
 				}),
 				/* @__PURE__ */ a("th", {
 					scope: "col",
@@ -9533,8 +9875,12 @@ function Rows({ model, page, track }) {
 							children: e.name
 						}) }),
 						/* @__PURE__ */ a("td", {
+							class: "code quiet",
+							children: names.get(e.parent ?? -1) ?? (e.depth ? "…" : "")
+						}),
+						/* @__PURE__ */ a("td", {
 							class: "num",
-							children: e.lane
+							children: e.depth ?? e.lane
 						})
 					]
 				});
@@ -9765,11 +10111,11 @@ var KEYS$1 = [
 	["F", "zoom to the selection; again: fill the view"],
 	["0", "everything"],
 	["Alt+← →", "back and forward in the places you zoomed to"],
-	["Enter", "select what is under the pointer; in the search, the next hit"],
+	["Enter", "select what is under the pointer, else the first event in view; in the search, the next hit"],
 	["R", "the selected event as an area"],
 	["Ctrl+A", "the view as an area"],
 	[". ,", "next and previous event of the lane"],
-	["↑ ↓", "parent and first child"],
+	["↑ ↓", "parent and first child; in the list of rows, from row to row"],
 	["] [", "follow a link out, in"],
 	["M", "mark the time under the pointer; Shift+M: next mark"],
 	["/", "search; N, Shift+N: next and previous hit"],
@@ -9782,8 +10128,9 @@ var KEYS$1 = [
 ];
 /** The track that a key of rows is about: of the pointer, else of the selection. */
 function trackOf(model) {
-	const focused = document.activeElement instanceof HTMLElement ? document.activeElement.closest("[data-track]")?.dataset["track"] : void 0;
-	const at = focused !== void 0 ? Number(focused) : model.hover.peek()?.track.track ?? model.detail.peek()?.track;
+	const focused = document.activeElement?.closest(".tl-tree") ? model.trackAt(model.cursor.peek()) : null;
+	if (focused) return focused;
+	const at = model.hover.peek()?.track.track ?? model.detail.peek()?.track;
 	return at === void 0 ? null : model.tracks.peek()[at] ?? null;
 }
 /** Whether a key was one of the timeline's. */
@@ -9797,12 +10144,7 @@ function onKey(event, model, to) {
 	}
 	if (event.ctrlKey || event.metaKey) {
 		if (code !== "KeyA") return false;
-		const now = model.window.peek();
-		model.choose({
-			start: Math.max(0, Math.round(now.start)),
-			end: Math.round(now.end),
-			paths: []
-		});
+		model.chooseView();
 		return true;
 	}
 	const page = event.shiftKey ? .9 : .15;
@@ -9820,7 +10162,7 @@ function onKey(event, model, to) {
 		case "ArrowLeft": return model.pan(-page), true;
 		case "ArrowRight": return model.pan(page), true;
 		case "ArrowUp": return model.detail.peek() ? (model.parent(), true) : false;
-		case "ArrowDown": return model.detail.peek() ? (model.child(), true) : false;
+		case "ArrowDown": return model.detail.peek() ? model.child() : model.first(), true;
 		case "0": return model.everything(), true;
 		case ".": return model.beside(1), true;
 		case ",": return model.beside(-1), true;
@@ -9830,8 +10172,7 @@ function onKey(event, model, to) {
 		case "?": return to.help(), true;
 		case "Enter": {
 			const item = model.hover.peek();
-			if (!item) return false;
-			model.pick(item);
+			item ? model.pick(item) : model.first();
 			return true;
 		}
 		case "Escape": return escape(model);
@@ -9843,15 +10184,7 @@ function onKey(event, model, to) {
 		case "T": return to.findTrack(), true;
 		case "Q": return model.paneOpen.value = !model.paneOpen.peek(), true;
 		case "L": return to.table(), true;
-		case "R": {
-			const event = model.selected.peek();
-			if (event) model.choose({
-				start: event.start,
-				end: event.start + Math.max(event.duration, 1),
-				paths: [event.path]
-			});
-			return true;
-		}
+		case "R": return model.chooseEvent(), true;
 	}
 	const track = trackOf(model);
 	if (letter === "E" && event.shiftKey) return model.rows.expandAll(), true;
@@ -10364,7 +10697,10 @@ var TimelineModel = class {
 		events: 0,
 		more: false
 	});
-	letters = y$1(false);
+	/** path of the row that keys are at, "" none */
+	cursor = y$1("");
+	/** kinds of work also as stripes and letters */
+	patterns = y$1(false);
 	paneOpen = y$1(true);
 	scroll = y$1(0);
 	/** px of the plot */
@@ -10468,7 +10804,11 @@ var TimelineModel = class {
 				this.finder.again();
 			}, (error) => this.failed(error));
 		} catch (error) {
-			if (!stop.aborted) this.failed(error);
+			if (stop.aborted) return;
+			if (error instanceof ApiError && error.status === 400 && this.at.al) {
+				this.notice.value = `The workers cannot be aligned like this: ${error.body.message}. ${error.body.hint ?? ""}`;
+				this.align("");
+			} else this.failed(error);
 		}
 	}
 	async untilRead(get, stop) {
@@ -10512,6 +10852,18 @@ var TimelineModel = class {
 			this.window.value = this.opening();
 			if (!this.embedded) this.write({ t: "" }, "quiet");
 		}
+	}
+	/** Another way to put the clocks of several workers beside each other. */
+	align(al) {
+		this.write({
+			al,
+			t: "",
+			area: ""
+		}, "quiet");
+		this.update(this.section, {
+			...this.at,
+			al
+		});
 	}
 	want(wanted, level, moving) {
 		this.loader?.want(wanted, level, moving);
@@ -10811,6 +11163,52 @@ var TimelineModel = class {
 			duration_ns: to.end_ns - to.start_ns
 		});
 	}
+	/** The other end of a link: of one out of the selected event its target, else where it comes from. */
+	follow(flow) {
+		const now = this.detail.peek();
+		const to = now && flow.source.event === now.event && flow.source.track === now.track ? flow.target : flow.source;
+		this.go({
+			track: to.track,
+			start_ns: to.start_ns,
+			duration_ns: to.end_ns - to.start_ns
+		});
+	}
+	/** Selects the first event in view of the row under the cursor of the keys, else of the first row with events. */
+	async first() {
+		const rows = [...this.rows.shown.peek().pinned, ...this.rows.shown.peek().rows].filter((r) => r.lanes > 0);
+		const row = rows.find((r) => r.track.path === this.cursor.peek()) ?? rows[0];
+		const { start, end } = this.window.peek();
+		if (!row) return;
+		try {
+			const { events } = await getEvents(this.at, {
+				track: row.track.track,
+				start_ns: Math.max(0, Math.floor(start)),
+				end_ns: Math.ceil(end),
+				limit: 1
+			});
+			this.go(events[0]);
+		} catch (error) {
+			this.failed(error);
+		}
+	}
+	/** The view as an area. */
+	chooseView() {
+		const now = this.window.peek();
+		this.choose({
+			start: Math.max(0, Math.round(now.start)),
+			end: Math.round(now.end),
+			paths: []
+		});
+	}
+	/** The selected event as an area on its row. */
+	chooseEvent() {
+		const event = this.selected.peek();
+		if (event) this.choose({
+			start: event.start,
+			end: event.start + Math.max(event.duration, 1),
+			paths: [event.path]
+		});
+	}
 	go(to) {
 		const track = to && this.tracks.peek()[to.track];
 		if (!to || !track) return;
@@ -10832,6 +11230,9 @@ var TimelineModel = class {
 		this.marks.value = old === void 0 ? [...this.marks.peek(), at].sort((a, b) => a - b) : this.marks.peek().filter((m) => m !== old);
 		this.write({ mk: this.marks.peek().join(",") }, "quiet");
 	}
+	markMiddle() {
+		this.mark((this.window.peek().start + this.window.peek().end) / 2);
+	}
 	nextMark() {
 		const marks = this.marks.peek();
 		if (!marks.length) return;
@@ -10848,80 +11249,11 @@ var TimelineModel = class {
 		return area.paths.flatMap((p) => this.trackAt(p)?.track ?? []);
 	}
 };
-// src/sections/timeline/colors.ts
-/** R, G, B of `#rrggbb`. */
-function channels(hex) {
-	const n = Number.parseInt(hex.slice(1), 16);
-	return [
-		n >> 16 & 255,
-		n >> 8 & 255,
-		n & 255
-	];
-}
-/** A pixel in memory as canvases hold it on little-endian machines: alpha, blue, green, red. */
-var pixel = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
-function mix(a, b, share) {
-	const at = (k) => Math.round(a[k] * (1 - share) + b[k] * share);
-	return [
-		at(0),
-		at(1),
-		at(2)
-	];
-}
-/** A merged item is never paler than this. */
-var PALEST = .35;
-var LEVELS = 16;
-/** fills: color of each category; background: of the rows. dark: whether words on a fill can be light. */
-function paintOf$1(fills, background, dark) {
-	const ground = channels(background);
-	const pixels = new Uint32Array(fills.length * LEVELS);
-	const [bright, faded, edge] = [
-		new Uint32Array(fills.length),
-		new Uint32Array(fills.length),
-		new Uint32Array(fills.length)
-	];
-	fills.forEach((hex, c) => {
-		const fill = channels(hex);
-		for (let level = 0; level < LEVELS; level++) pixels[c * LEVELS + level] = pixel(mix(ground, fill, PALEST + .65 * (level / 15)));
-		bright[c] = pixel(mix(fill, dark ? [
-			255,
-			255,
-			255
-		] : [
-			0,
-			0,
-			0
-		], .28));
-		faded[c] = pixel(mix(ground, fill, .22));
-		edge[c] = pixel(mix(fill, ground, .45));
-	});
-	return {
-		fills,
-		inks: fills.map(inkOn),
-		pixels,
-		bright,
-		faded,
-		edge,
-		background: pixel(ground)
-	};
-}
-var shadeOf = (paint, category, busy) => paint.pixels[category * LEVELS + (busy >> 4)];
-/** Relative luminance of a color (WCAG 2). */
-function luminance(hex) {
-	const [r, g, b] = channels(hex).map((v) => v / 255 <= .03928 ? v / 255 / 12.92 : ((v / 255 + .055) / 1.055) ** 2.4);
-	return .2126 * r + .7152 * g + .0722 * b;
-}
-var contrast = (a, b) => {
-	const [x, y] = [luminance(a), luminance(b)];
-	return (Math.max(x, y) + .05) / (Math.min(x, y) + .05);
-};
-var INKS = ["#000000", "#FFFFFF"];
-/** The ink that reads best on a fill. */
-var inkOn = (fill) => contrast(fill, INKS[0]) >= contrast(fill, INKS[1]) ? INKS[0] : INKS[1];
 // src/sections/timeline/raster.ts
 var PLAIN = {
 	same: -1,
-	found: null
+	found: null,
+	striped: false
 };
 /** Pixels from which on an item has a lighter one at its right end. */
 var EDGED = 4;
@@ -10961,10 +11293,15 @@ function drawLane(raster, row, tile, lane, view, from, to, categories, paint, ho
 		if (x1 - x0 < EDGED) for (let x = x0; x < x1; x++) pixels[base + x] = color;
 		else {
 			pixels.fill(color, base + x0, base + x1 - 1);
+			if (how.striped) stripe(pixels, base, x0, x1 - 1, paint.stripe[category], stripesOf(category));
 			pixels[base + x1 - 1] = paint.edge[category];
 		}
 	}
 	return drawn;
+}
+/** Draws the stripes of a category over a run of pixels; they stand at the same places of the screen in every run. */
+function stripe(pixels, base, x0, x1, color, { period, at }) {
+	for (const offset of at) for (let x = x0 + ((offset - x0) % period + period) % period; x < x1; x += period) pixels[base + x] = color;
 }
 /** Clears a stretch of one row. */
 function clearStretch(raster, row, view, from, to) {
@@ -11156,6 +11493,17 @@ var Cutter = class {
 };
 // src/sections/timeline/draw.ts
 var FONT = "11px system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
+var CURVE = 40;
+/** px of the name at an end of a link that is out of view, at least */
+var STUB = 80;
+/** Points of a Bezier curve, without its very ends, where the events are. */
+function curve(a, b, c, d) {
+	return Array.from({ length: 37 }, (_, k) => {
+		const t = (k + 2) / CURVE;
+		const at = (i) => (1 - t) ** 3 * a[i] + 3 * (1 - t) ** 2 * t * b[i] + 3 * (1 - t) * t ** 2 * c[i] + t ** 3 * d[i];
+		return [at(0), at(1)];
+	});
+}
 /** Rows of pixels of a summary. */
 var TALL = 18;
 /** Rows that can be seen, pinned ones first, each with its place on the canvas. */
@@ -11176,6 +11524,7 @@ var Painter = class {
 	stripContext = this.strip.getContext("2d", { willReadFrequently: false });
 	image = null;
 	cutter = null;
+	arrows = [];
 	dashed = null;
 	/** Draws a frame. Returns which tiles it lacks, and how many items it has. */
 	draw(ctx, s) {
@@ -11365,6 +11714,7 @@ var Painter = class {
 		ctx.fillStyle = s.tokens.warn;
 		for (const mark of s.marks) ctx.fillRect(Math.round(xOf(mark, s.view, s.width)), 0, 1, s.height);
 		for (const one of s.outlines) this.outline(ctx, s, rows, one);
+		this.arrows = [];
 		for (const flow of s.flows) this.arrow(ctx, s, rows, flow);
 	}
 	/** A column of pixels with gaps: faster than a dashed line. */
@@ -11452,6 +11802,11 @@ var Painter = class {
 		ctx.strokeStyle = ctx.fillStyle = flow.kind === "launch" ? s.tokens.accent : s.tokens.warn;
 		ctx.lineWidth = 1;
 		const bend = Math.max(14, Math.abs(b.x - a.x) / 2);
+		this.arrows.push({
+			flow,
+			points: curve([a.x, a.y], [a.x + bend, a.y], [b.x - bend, b.y], [b.x, b.y]),
+			stub: a.name ? [a.x, a.y] : b.name ? [b.x, b.y] : null
+		});
 		ctx.beginPath();
 		ctx.moveTo(a.x, a.y);
 		ctx.bezierCurveTo(a.x + bend, a.y, b.x - bend, b.y, b.x, b.y);
@@ -11464,6 +11819,11 @@ var Painter = class {
 		ctx.font = FONT;
 		ctx.textBaseline = "middle";
 		for (const one of [a, b]) if (one.name) ctx.fillText(one.name.slice(0, 40), Math.max(2, Math.min(one.x + 4, s.width - 120)), one.y - 6);
+	}
+	/** The link that is drawn at a place, or whose end outside of the view is. */
+	arrowAt(x, y) {
+		const near = ([a, b], by) => Math.hypot(a - x, b - y) <= by;
+		return this.arrows.find((one) => one.stub && x >= one.stub[0] - 6 && x <= one.stub[0] + STUB && Math.abs(one.stub[1] - 4 - y) <= 10)?.flow ?? this.arrows.find((one) => one.points.some((p) => near(p, 4)))?.flow ?? null;
 	}
 	pinnedEdge(ctx, s) {
 		if (!s.shown.pinned.length) return;
@@ -11695,6 +12055,7 @@ function RowLabel({ model, row, top, height }) {
 	const detail = model.rows.arrangement.value.layout === "worker" && row.group ? model.shape.value?.alignment[track.worker]?.worker ?? "" : track.detail;
 	const branch = row.group || track.lanes > 1 || track.kind === "counter";
 	const hits = model.finder.state.value.hits?.tracks.find((t) => t.track === track.track)?.count;
+	const cursor = model.cursor.value === track.path;
 	const actions = model.embedded ? [] : [[
 		row.pinned ? "Unpin (P)" : "Pin above the others (P)",
 		row.pinned ? "unpin" : "pin",
@@ -11705,7 +12066,8 @@ function RowLabel({ model, row, top, height }) {
 		() => model.rows.hide(track)
 	]];
 	return /* @__PURE__ */ a("div", {
-		class: `tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"}`,
+		class: `tl-label ${row.group ? "is-group" : ""} ${row.open ? "" : "is-closed"} ${cursor ? "cursor" : ""}`,
+		id: model.embedded ? void 0 : rowId(row),
 		style: {
 			top: `${top}px`,
 			height: `${height}px`,
@@ -11714,10 +12076,18 @@ function RowLabel({ model, row, top, height }) {
 		role: "treeitem",
 		"aria-level": row.level + 1,
 		"aria-expanded": branch ? row.open : void 0,
-		"aria-label": `${track.label}${track.detail ? `, ${track.detail}` : ""}, ${track.events} events`,
-		tabIndex: -1,
+		"aria-label": [
+			track.label,
+			detail,
+			hits !== void 0 && `${human(hits, "count")} found`,
+			`${track.events} events`
+		].filter(Boolean).join(", "),
+		"aria-selected": cursor,
 		"data-track": track.track,
 		"data-path": track.path,
+		onPointerDown: () => {
+			model.cursor.value = track.path;
+		},
 		children: [
 			branch ? /* @__PURE__ */ a("button", {
 				type: "button",
@@ -11734,17 +12104,22 @@ function RowLabel({ model, row, top, height }) {
 			/* @__PURE__ */ a("div", {
 				class: "tl-name",
 				"data-tip": tipOf(row),
-				children: [/* @__PURE__ */ a("span", {
-					class: "tl-title",
-					children: /* @__PURE__ */ a(Middle, {
-						text: track.label,
-						tip: ""
+				children: [
+					/* @__PURE__ */ a("span", {
+						class: "tl-title",
+						children: /* @__PURE__ */ a(Middle, {
+							text: track.label,
+							tip: ""
+						})
+					}),
+					" ",
+					detail && row.height >= 24 && detail !== track.label && /* @__PURE__ */ a("span", {
+						class: "tl-detail",
+						children: detail
 					})
-				}), detail && row.height >= 24 && detail !== track.label && /* @__PURE__ */ a("span", {
-					class: "tl-detail",
-					children: detail
-				})]
+				]
 			}),
+			" ",
 			hits !== void 0 && /* @__PURE__ */ a("span", {
 				class: "tl-hits",
 				"data-tip": `${hits} found here`,
@@ -11768,13 +12143,59 @@ function RowLabel({ model, row, top, height }) {
 		]
 	});
 }
-function Tree({ model, from, height }) {
+var rowId = (row) => `tl-row-${row.track.track}`;
+/** From row to row; whether the key was one of the list's. */
+function onTreeKey(event, model, toRow) {
+	if (event.altKey || event.ctrlKey || event.metaKey) return false;
+	const { pinned, rows } = model.rows.shown.peek();
+	const all = [...pinned, ...rows];
+	const at = all.findIndex((r) => r.track.path === model.cursor.peek());
+	const row = all[at];
+	const branch = row && (row.group || row.track.lanes > 1 || row.track.kind === "counter");
+	const to = (k) => {
+		const next = all[Math.max(0, Math.min(all.length - 1, k))];
+		if (next) {
+			model.cursor.value = next.track.path;
+			toRow(next);
+		}
+		return true;
+	};
+	switch (event.key) {
+		case "ArrowDown": return to(at + 1);
+		case "ArrowUp": return to(at < 0 ? 0 : at - 1);
+		case "Home": return to(0);
+		case "End": return to(all.length - 1);
+		case "ArrowRight": return branch && !row.open ? (model.rows.toggle(row.track), true) : to(at + 1);
+		case "ArrowLeft": {
+			if (branch && row.open) return model.rows.toggle(row.track), true;
+			let up = at - 1;
+			while (up > 0 && row && all[up].level >= row.level) up--;
+			return to(up);
+		}
+		case "Enter":
+		case " ": return model.first(), true;
+		default: return false;
+	}
+}
+function Tree({ model, from, height, toRow }) {
 	const shown = model.rows.shown.value;
+	const cursor = [...shown.pinned, ...shown.rows].find((r) => r.track.path === model.cursor.value);
 	const [first, last] = visible(shown.rows, from, from + height);
 	return /* @__PURE__ */ a("div", {
 		class: "tl-tree",
 		role: "tree",
 		"aria-label": "Rows of the timeline",
+		tabIndex: 0,
+		"aria-activedescendant": cursor && !model.embedded ? rowId(cursor) : void 0,
+		onFocus: () => {
+			if (!cursor && shown.rows[0]) model.cursor.value = (shown.pinned[0] ?? shown.rows[0]).track.path;
+		},
+		onKeyDown: (e) => {
+			if (onTreeKey(e, model, toRow)) {
+				e.preventDefault();
+				e.stopPropagation();
+			}
+		},
 		children: [/* @__PURE__ */ a("div", {
 			class: "tl-pinned",
 			style: { height: `${shown.pinnedHeight}px` },
@@ -12021,13 +12442,23 @@ var Surface = class {
 				strong: false
 			});
 		}
-		if (hover && hover.count === 1) outlines.push({
-			track: hover.track.track,
-			lane: hover.lane,
-			start: hover.start,
-			end: hover.end,
-			strong: false
-		});
+		if (hover && hover.count === 1) {
+			outlines.push({
+				track: hover.track.track,
+				lane: hover.lane,
+				start: hover.start,
+				end: hover.end,
+				strong: false
+			});
+			const known = model.hovered.peek();
+			if (known?.event === hover.event && known.track === hover.track.track) for (const f of drawnFlows(known)) for (const e of [f.source, f.target]) outlines.push({
+				track: e.track,
+				lane: e.lane,
+				start: e.start_ns,
+				end: e.end_ns,
+				strong: false
+			});
+		}
 		const compared = model.compared.peek();
 		return {
 			view: model.window.peek(),
@@ -12044,9 +12475,10 @@ var Surface = class {
 			tokens,
 			how: {
 				same: hover && hover.count === 1 ? hover.name : -1,
-				found: model.finder.state.peek().found
+				found: model.finder.state.peek().found,
+				striped: model.patterns.peek()
 			},
-			letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null,
+			letters: model.patterns.peek() ? lettersOf(shape.categories.map((c) => c.label)) : null,
 			steps: this.compact ? [] : model.steps.peek(),
 			marks: model.marks.peek(),
 			highlight: model.highlight,
@@ -12127,6 +12559,14 @@ var Surface = class {
 		const room = el.clientHeight - this.model.rows.shown.peek().pinnedHeight;
 		if (top < el.scrollTop || top + row.lane > el.scrollTop + room) el.scrollTop = Math.max(0, top - room * part);
 	}
+	/** Scrolls to the begin of a row, unless it is in sight. */
+	toRow(row) {
+		const el = this.scroller;
+		if (!el || row.pinned) return;
+		const room = el.clientHeight - this.model.rows.shown.peek().pinnedHeight;
+		if (row.y < el.scrollTop) el.scrollTop = row.y;
+		else if (row.y + Math.min(row.height, 40) > el.scrollTop + room) el.scrollTop = row.y + Math.min(row.height, 40) - room;
+	}
 	/** A time moved to the edge of an event near by, or of a step. */
 	snapped(x, y, free) {
 		const view = this.model.window.peek();
@@ -12173,7 +12613,7 @@ function Plot({ model, height, onOpen }) {
 	const surface = keep.current ??= new Surface(model, model.embedded);
 	const box = T$1(null);
 	useSignalEffect(() => {
-		model.window.value, model.rows.shown.value, model.hover.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.letters.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value;
+		model.window.value, model.rows.shown.value, model.hover.value, model.hovered.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.patterns.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value;
 		surface.schedule();
 	});
 	A$1(() => {
@@ -12258,7 +12698,7 @@ function Plot({ model, height, onOpen }) {
 					},
 					class: "tl-canvas",
 					role: "img",
-					"aria-label": "Events by time",
+					"aria-label": "Events by time: rows of threads, streams and counters; the keys of the timeline move through them",
 					style: { height: `${height}px` },
 					onPointerDown: (e) => bodyDown(surface, e),
 					onPointerMove: (e) => bodyMove(surface, e),
@@ -12273,7 +12713,8 @@ function Plot({ model, height, onOpen }) {
 				}), /* @__PURE__ */ a(Tree, {
 					model,
 					from: model.scroll.value,
-					height
+					height,
+					toRow: (row) => surface.toRow(row)
 				})]
 			})
 		})]
@@ -12299,7 +12740,7 @@ function HeadLabels({ model, parts }) {
 				class: "tl-side-ruler quiet",
 				style: { height: `${parts.ruler[1] - parts.ruler[0]}px` },
 				"data-tip": shape ? clockTip(model) : void 0,
-				children: shape && (shape.absolute ? "time" : "time, no base clock")
+				children: shape && (methodOf(model) || (shape.absolute ? "time" : "time, no base clock"))
 			}),
 			parts.steps && /* @__PURE__ */ a("div", {
 				style: { height: `17px` },
@@ -12395,6 +12836,8 @@ function bodyUp(surface, event, onOpen) {
 	}
 	if (onOpen) return onOpen();
 	const item = surface.hit(x, y);
+	const flow = surface.painter.arrowAt(x, y);
+	if (flow && !item) return model.follow(flow);
 	if (!item) {
 		if (model.area.peek()) model.choose(null);
 		if (model.selected.peek()) model.select(null);
@@ -12525,25 +12968,31 @@ var canDraw = () => {
 		return false;
 	}
 };
-/** Workers whose timelines stand under each other. */
-function placesOf(report, all) {
+/** Workers whose timelines stand under each other, how they are aligned, and the layout that the server makes. */
+function placesOf(report, keys) {
 	const where = requestOf(report)?.where;
+	const all = keys["lay"] === "worker";
+	const lay = keys["lay"] === "compact" ? "compact" : "";
 	const now = choice.value?.state === "chosen" ? choice.value.chosen : null;
 	const others = all && now ? now.run.workers.slice(0, MOST_WORKERS) : [];
 	if (others.length > 1) return {
 		run: now.run.name,
+		al: keys["al"] ?? "",
+		lay,
 		workers: others.map((w) => w.name),
 		spans: others.map((w) => w.name === where?.worker ? where.span ?? "" : w.spans.at(-1)?.name ?? "")
 	};
 	return {
 		run: where?.run ?? "",
+		al: "",
+		lay,
 		workers: [where?.worker ?? ""],
 		spans: [where?.span ?? ""]
 	};
 }
 function Timeline({ s, report, cards }) {
 	const embedded = report.analysis !== "timeline";
-	const places = placesOf(report, !embedded && view.value.timeline["lay"] === "worker");
+	const places = placesOf(report, embedded ? {} : view.value.timeline);
 	const model = w$2(() => new TimelineModel(s, places, embedded), []);
 	A$1(() => {
 		model.start();
@@ -12744,6 +13193,8 @@ function liveText(model) {
 function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 	const shape = model.shape.value;
 	const tally = model.tally.value;
+	const patterns = model.patterns.value;
+	const letters = lettersOf((shape?.categories ?? []).map((c) => c.label));
 	const used = new Set(model.tracks.value.flatMap((t) => t.category >= 0 ? [t.category] : []));
 	const categories = (shape?.categories ?? []).filter((c, k) => used.has(k) || [
 		"operator",
@@ -12843,8 +13294,13 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 				class: "tl-line",
 				children: [/* @__PURE__ */ a("div", {
 					class: "tl-legend",
+					role: "group",
 					"aria-label": "Colors",
-					children: legendOf(categories).map((c) => /* @__PURE__ */ a("span", { children: [/* @__PURE__ */ a("i", { style: { background: fillOf(c) } }), c.label.toLowerCase()] }))
+					children: (patterns ? categories : legendOf(categories)).map((c) => /* @__PURE__ */ a("span", { children: [
+						/* @__PURE__ */ a("i", { style: { background: patterns ? striped(fillOf(c), shape.categories.indexOf(c)) : fillOf(c) } }),
+						patterns && /* @__PURE__ */ a("b", { children: letters[shape.categories.indexOf(c)] }),
+						c.label.toLowerCase()
+					] }))
 				}), /* @__PURE__ */ a("span", {
 					class: "tl-tally quiet",
 					"data-tip": "Events in view on the open rows; those shorter than a pixel are merged and counted, never left out",
@@ -12853,6 +13309,11 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 			})
 		]
 	});
+}
+/** A fill with the stripes of its category, for a square of the legend. */
+function striped(fill, category) {
+	const { period, at } = stripesOf(category);
+	return `repeating-linear-gradient(90deg, ${Array.from({ length: period }, (_, x) => `${at.includes(x) ? stripeOn(fill) : fill} ${x}px ${x + 1}px`).join(", ")})`;
 }
 /** Kinds of one color once. */
 function legendOf(categories) {
@@ -12938,7 +13399,7 @@ function More({ model, onHelp }) {
 		},
 		{
 			value: "compact",
-			text: "Low rows"
+			text: "Compact streams"
 		},
 		...(choice.value?.state === "chosen" ? choice.value.chosen.run.workers.length : 1) > 1 ? [{
 			value: "worker",
@@ -12991,11 +13452,43 @@ function More({ model, onHelp }) {
 				/* @__PURE__ */ a("button", {
 					type: "button",
 					class: "text-button",
-					"aria-pressed": model.letters.value,
+					"aria-pressed": model.patterns.value,
 					onClick: () => {
-						model.letters.value = !model.letters.peek();
+						model.patterns.value = !model.patterns.peek();
 					},
-					children: [model.letters.value ? "No letters" : "Letters", " for kinds of work on the bars"]
+					children: [model.patterns.value ? "No patterns" : "Patterns", " and letters for kinds of work"]
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					onClick: () => model.chooseView(),
+					children: ["The view as an area ", /* @__PURE__ */ a("kbd", { children: "Ctrl+A" })]
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					onClick: () => model.markMiddle(),
+					children: ["Mark the time in the middle ", /* @__PURE__ */ a("kbd", { children: "M" })]
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					disabled: !model.marks.value.length,
+					onClick: () => model.nextMark(),
+					children: ["Next mark ", /* @__PURE__ */ a("kbd", { children: "Shift+M" })]
+				}),
+				/* @__PURE__ */ a("button", {
+					type: "button",
+					class: "text-button",
+					"aria-pressed": model.paneOpen.value,
+					onClick: () => {
+						model.paneOpen.value = !model.paneOpen.peek();
+					},
+					children: [
+						model.paneOpen.value ? "Hide" : "Show",
+						" details of the selection ",
+						/* @__PURE__ */ a("kbd", { children: "Q" })
+					]
 				}),
 				/* @__PURE__ */ a("button", {
 					type: "button",
@@ -13018,27 +13511,31 @@ function Clock({ model }) {
 	if (!unknown && !far && shape.alignment.length < 2) return null;
 	return /* @__PURE__ */ a("div", {
 		class: "tl-clock",
-		children: [shape.alignment.length > 1 && /* @__PURE__ */ a(Notice, { notice: {
-			level: unknown ? "warn" : "info",
-			text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0].text}.`
-		} }), far > 0 && /* @__PURE__ */ a(Notice, {
-			notice: {
-				level: "info",
-				text: `${human(far, "count")} events lie far outside of where nearly all are.`
-			},
-			children: /* @__PURE__ */ a("button", {
-				type: "button",
-				class: "link",
-				onClick: () => {
-					const at = shape.outliers[0].time_ns;
-					model.show({
-						start: at - 1e6,
-						end: at + 1e6
-					}, true);
+		children: [
+			shape.alignment.length > 1 && /* @__PURE__ */ a(Alignment, { model }),
+			shape.alignment.length > 1 && /* @__PURE__ */ a(Notice, { notice: {
+				level: unknown ? "warn" : "info",
+				text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0].text}.`
+			} }),
+			far > 0 && /* @__PURE__ */ a(Notice, {
+				notice: {
+					level: "info",
+					text: `${human(far, "count")} events lie far outside of where nearly all are.`
 				},
-				children: "Show the first"
+				children: /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "link",
+					onClick: () => {
+						const at = shape.outliers[0].time_ns;
+						model.show({
+							start: at - 1e6,
+							end: at + 1e6
+						}, true);
+					},
+					children: "Show the first"
+				})
 			})
-		})]
+		]
 	});
 }
 function KeyCard({ onClose }) {
@@ -13049,7 +13546,7 @@ function KeyCard({ onClose }) {
 		children: [
 			/* @__PURE__ */ a("div", {
 				class: "dialog-head",
-				children: [/* @__PURE__ */ a("h3", { children: "Keys of the timeline" }), /* @__PURE__ */ a("button", {
+				children: [/* @__PURE__ */ a("h2", { children: "Keys of the timeline" }), /* @__PURE__ */ a("button", {
 					type: "button",
 					class: "ghost",
 					"aria-label": "Close",
@@ -13164,7 +13661,7 @@ function RowCard({ s, report, shown, selected, onClose }) {
 					/* @__PURE__ */ a(Copy, {
 						class: "text-button",
 						what: "the name",
-						label: "Copy the full name",
+						label: "Copy name in full",
 						text: () => words?.full || title,
 						children: "Copy name"
 					}),
@@ -17012,32 +17509,36 @@ var Pick = ({ label, value, part, unsure, tip, disabled, class: cls, badge, chil
 		wide: true,
 		tip: whole,
 		...disabled && { disabled },
-		button: /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("span", {
-			class: "pick-label",
-			children: label
-		}), /* @__PURE__ */ a("span", {
-			class: "pick-value",
-			children: [
-				/* @__PURE__ */ a("span", {
-					class: `pick-text ${unsure ? "marked unverified" : ""}`,
-					children: /* @__PURE__ */ a(Middle, {
-						text: value,
-						part,
-						tail: TAIL,
-						tip: ""
+		button: /* @__PURE__ */ a($, { children: [
+			/* @__PURE__ */ a("span", {
+				class: "pick-label",
+				children: label
+			}),
+			" ",
+			/* @__PURE__ */ a("span", {
+				class: "pick-value",
+				children: [
+					/* @__PURE__ */ a("span", {
+						class: `pick-text ${unsure ? "marked unverified" : ""}`,
+						children: /* @__PURE__ */ a(Middle, {
+							text: value,
+							part,
+							tail: TAIL,
+							tip: ""
+						})
+					}),
+					unsure && /* @__PURE__ */ a("sup", {
+						class: "unsure",
+						children: "?"
+					}),
+					badge,
+					/* @__PURE__ */ a(Icon, {
+						name: "down",
+						size: 12
 					})
-				}),
-				unsure && /* @__PURE__ */ a("sup", {
-					class: "unsure",
-					children: "?"
-				}),
-				badge,
-				/* @__PURE__ */ a(Icon, {
-					name: "down",
-					size: 12
-				})
-			]
-		})] }),
+				]
+			})
+		] }),
 		children
 	});
 };
@@ -17699,7 +18200,12 @@ function Item({ a: a$9, rail }) {
 		view: pageView(a$9.name),
 		class: `nav-item ${on ? "on" : ""} ${off ? "off" : ""}`,
 		tip: tip ?? "",
-		label: off ? `${a$9.title}, not available: ${a$9.because ?? ""}` : a$9.count ? `${a$9.title}, ${a$9.count}` : a$9.title,
+		label: off ? [
+			a$9.title,
+			reason,
+			"not available",
+			a$9.because !== reason && a$9.because
+		].filter(Boolean).join(", ") : a$9.count ? `${a$9.title}, ${a$9.count}` : a$9.title,
 		current: on && (familyOf(catalog.value, a$9.name).length > 1 ? "within" : true),
 		onGo: () => {
 			menuOpen.value = false;
@@ -17708,11 +18214,12 @@ function Item({ a: a$9, rail }) {
 			/* @__PURE__ */ a(Icon, { name: a$9.icon ?? a$9.name }),
 			/* @__PURE__ */ a("span", {
 				class: "nav-text",
-				children: [a$9.title, reason && /* @__PURE__ */ a("span", {
+				children: [a$9.title, reason && /* @__PURE__ */ a($, { children: [" ", /* @__PURE__ */ a("span", {
 					class: "nav-reason",
 					children: reason
-				})]
+				})] })]
 			}),
+			" ",
 			!!a$9.count && /* @__PURE__ */ a("span", {
 				class: "nav-count",
 				children: a$9.count
@@ -17727,17 +18234,21 @@ function FailedItem({ f, rail }) {
 		view: pageView(f.name),
 		class: `nav-item off ${on ? "on" : ""}`,
 		tip: rail ? `${f.name}: ${f.reason}` : f.reason,
-		label: `${f.name}, failed to load: ${f.reason}`,
+		label: `${f.name}, ${f.reason}, failed to load`,
 		current: on,
 		onGo: () => {
 			menuOpen.value = false;
 		},
 		children: [/* @__PURE__ */ a(Icon, { name: "error" }), /* @__PURE__ */ a("span", {
 			class: "nav-text",
-			children: [f.name, /* @__PURE__ */ a("span", {
-				class: "nav-reason any",
-				children: f.reason
-			})]
+			children: [
+				f.name,
+				" ",
+				/* @__PURE__ */ a("span", {
+					class: "nav-reason any",
+					children: f.reason
+				})
+			]
 		})]
 	});
 }
@@ -17863,7 +18374,7 @@ function Bar() {
 					list && /* @__PURE__ */ a("button", {
 						type: "button",
 						class: "button seek",
-						"aria-label": "Search",
+						"aria-label": `Search ${SEARCH_KEY}`,
 						"aria-haspopup": "dialog",
 						"aria-keyshortcuts": "Control+K Meta+K",
 						"data-tip": "Search pages, runs, findings, kernels, operators, modules",
@@ -17876,6 +18387,7 @@ function Bar() {
 								class: "word stays",
 								children: "Search"
 							}),
+							" ",
 							/* @__PURE__ */ a("kbd", { children: SEARCH_KEY })
 						]
 					}),

@@ -187,6 +187,25 @@ def test_keys_move_zoom_and_come_back(serve: Server, view: Callable[..., Any]) -
     assert window(v) == pytest.approx(near)
     v.page.keyboard.press("s")
     assert window(v)[1] - window(v)[0] == pytest.approx(whole[1] - whole[0], rel=1e-6)
+    # AND without a pointer the first event in view is selected, the list of rows is walked through, and a row is closed and opened
+    v.page.keyboard.press("ArrowDown")
+    v.frame().wait_for_function(f"() => {SURFACE}.model.detail.peek() !== null")
+    assert "depth" in v.frame().locator("#tl-live").inner_text()
+    v.page.keyboard.press("Escape")
+    rows = v.frame().get_by_role("tree", name="Rows of the timeline")
+    rows.focus()
+    before = rows.get_attribute("aria-activedescendant")
+    v.page.keyboard.press("End")
+    assert rows.get_attribute("aria-activedescendant") != before
+    v.page.keyboard.press("Home")
+    assert rows.get_attribute("aria-activedescendant") == before
+    opened = v.frame().locator(f"#{before}")
+    was = opened.get_attribute("aria-expanded")
+    v.page.keyboard.press("ArrowLeft" if was == "true" else "ArrowRight")
+    assert opened.get_attribute("aria-expanded") != was
+    v.page.keyboard.press("ArrowRight" if was == "true" else "ArrowLeft")
+    assert opened.get_attribute("aria-expanded") == was
+    v.frame().locator(".tl").focus()
     # AND a mark, the area of the view, and the next mark
     v.page.keyboard.press("m")
     assert len(model(v, "marks.peek()")) == 1

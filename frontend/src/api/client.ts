@@ -108,6 +108,10 @@ export interface Places {
   run: string;
   workers: readonly string[];
   spans: readonly string[];
+  /** how several workers are aligned, "" as the server chooses */
+  al?: string;
+  /** layout of the rows, where the server makes other tracks for it */
+  lay?: string;
 }
 
 /** Query of a route of the timeline; undefined and "" are left out. */
@@ -116,7 +120,7 @@ type TimelineQuery = Record<string, string | number | undefined>;
 export function timelineAddress(route: string, at: Places, query: TimelineQuery): string {
   const texts = Object.fromEntries(Object.entries(query).map(([k, v]) => [k, v === undefined ? undefined : String(v)]));
   const lists = [...at.workers.map((w) => ["worker", w]), ...at.spans.map((s) => ["span", s])].filter(([, v]) => v);
-  const url = address(`api/v1/timeline${route && `/${route}`}`, { run: at.run, ...texts });
+  const url = address(`api/v1/timeline${route && `/${route}`}`, { run: at.run, ...(at.al && { al: at.al }), ...(at.lay && { lay: at.lay }), ...texts });
   return url + lists.map(([k, v]) => `&${k}=${encodeURIComponent(v!)}`).join("");
 }
 

@@ -76,6 +76,10 @@ export interface TimelineShape {
   outliers: { time_ns: number; events: number }[];
   fingerprint: string;
   alignment: Alignment[];
+  /** ways to align the workers; none of one worker */
+  alignments?: { al: string; label: string; why_not: string }[];
+  /** steps that all workers have */
+  align_steps?: number[];
   tracks: Track[];
   steps: StepBand[];
   phases: PhaseBand[];

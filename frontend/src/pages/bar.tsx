@@ -56,7 +56,7 @@ export function Bar(): JSX.Element {
         <div class="picks"><div class="pick still"><span class="pick-label">Logdir</span><span class="pick-value">{list?.scan.roots?.join(", ") || "…"}</span></div></div>
       )}
       <div class="bar-tools">
-        {list && <button type="button" class="button seek" aria-label="Search" aria-haspopup="dialog" aria-keyshortcuts="Control+K Meta+K" data-tip="Search pages, runs, findings, kernels, operators, modules" onClick={() => { searchOpen.value = true; }}><Icon name="search" /><span class="word stays">Search</span><kbd>{SEARCH_KEY}</kbd></button>}
+        {list && <button type="button" class="button seek" aria-label={`Search ${SEARCH_KEY}`} aria-haspopup="dialog" aria-keyshortcuts="Control+K Meta+K" data-tip="Search pages, runs, findings, kernels, operators, modules" onClick={() => { searchOpen.value = true; }}><Icon name="search" /><span class="word stays">Search</span>{" "}<kbd>{SEARCH_KEY}</kbd></button>}
         {c || needsNoRecording.value ? (
           <>
             <Copy what="the link" label="Copy link" text={here}><Icon name="link" /><span class="word">Copy link</span></Copy>

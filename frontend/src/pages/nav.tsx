@@ -65,9 +65,9 @@ function Item({ a, rail }: { a: AnalysisInfo; rail: boolean }): JSX.Element {
   const reason = off ? shortReason(a.because) : "";
   const tip = rail ? (reason ? `${a.title}: ${reason}` : a.title) : off ? a.because : a.question;
   return (
-    <ViewLink view={pageView(a.name)} class={`nav-item ${on ? "on" : ""} ${off ? "off" : ""}`} tip={tip ?? ""} label={off ? `${a.title}, not available: ${a.because ?? ""}` : a.count ? `${a.title}, ${a.count}` : a.title} current={on && (familyOf(catalog.value, a.name).length > 1 ? "within" : true)} onGo={() => { menuOpen.value = false; }}>
+    <ViewLink view={pageView(a.name)} class={`nav-item ${on ? "on" : ""} ${off ? "off" : ""}`} tip={tip ?? ""} label={off ? [a.title, reason, "not available", a.because !== reason && a.because].filter(Boolean).join(", ") : a.count ? `${a.title}, ${a.count}` : a.title} current={on && (familyOf(catalog.value, a.name).length > 1 ? "within" : true)} onGo={() => { menuOpen.value = false; }}>
       <Icon name={a.icon ?? a.name} />
-      <span class="nav-text">{a.title}{reason && <span class="nav-reason">{reason}</span>}</span>
+      <span class="nav-text">{a.title}{reason && <> <span class="nav-reason">{reason}</span></>}</span>{" "}
       {!!a.count && <span class="nav-count">{a.count}</span>}
     </ViewLink>
   );
@@ -77,9 +77,9 @@ function Item({ a, rail }: { a: AnalysisInfo; rail: boolean }): JSX.Element {
 function FailedItem({ f, rail }: { f: Failure; rail: boolean }): JSX.Element {
   const on = page.value === f.name;
   return (
-    <ViewLink view={pageView(f.name)} class={`nav-item off ${on ? "on" : ""}`} tip={rail ? `${f.name}: ${f.reason}` : f.reason} label={`${f.name}, failed to load: ${f.reason}`} current={on} onGo={() => { menuOpen.value = false; }}>
+    <ViewLink view={pageView(f.name)} class={`nav-item off ${on ? "on" : ""}`} tip={rail ? `${f.name}: ${f.reason}` : f.reason} label={`${f.name}, ${f.reason}, failed to load`} current={on} onGo={() => { menuOpen.value = false; }}>
       <Icon name="error" />
-      <span class="nav-text">{f.name}<span class="nav-reason any">{f.reason}</span></span>
+      <span class="nav-text">{f.name} <span class="nav-reason any">{f.reason}</span></span>
     </ViewLink>
   );
 }

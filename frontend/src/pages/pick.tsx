@@ -25,7 +25,7 @@ export const Pick = ({ label, value, part, unsure, tip, disabled, class: cls, ba
   const whole = [...new Set([value, tip])].filter(Boolean).join("\n");
   return <Popover
     class={`pick ${cls ?? ""}`} label={`${label}: ${value}`} wide tip={whole} {...(disabled && { disabled })}
-    button={<><span class="pick-label">{label}</span><span class="pick-value"><span class={`pick-text ${unsure ? "marked unverified" : ""}`}><Middle text={value} part={part} tail={TAIL} tip="" /></span>{unsure && <sup class="unsure">?</sup>}{badge}<Icon name="down" size={12} /></span></>}
+    button={<><span class="pick-label">{label}</span>{" "}<span class="pick-value"><span class={`pick-text ${unsure ? "marked unverified" : ""}`}><Middle text={value} part={part} tail={TAIL} tip="" /></span>{unsure && <sup class="unsure">?</sup>}{badge}<Icon name="down" size={12} /></span></>}
   >
     {children}
   </Popover>;

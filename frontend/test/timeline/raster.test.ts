@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { contrast, inkOn, paintOf, shadeOf } from "../../src/sections/timeline/colors";
+import { contrast, inkOn, lettersOf, paintOf, shadeOf, stripeOn, stripesOf } from "../../src/sections/timeline/colors";
 import { chosen, Cutter, MOST, type Label } from "../../src/sections/timeline/labels";
 import { matching, NameTable, patternOf } from "../../src/sections/timeline/names";
 import { drawLane, drawSummary, itemAt, PLAIN, type Raster, drawLevel, Level } from "../../src/sections/timeline/raster";
@@ -131,5 +131,27 @@ describe("counters", () => {
     expect(column(1)[0]).toBe(line); // from 0 up to 10 at its begin
     expect(column(1)[4]).toBe(line);
     expect(column(2)).toEqual([0, 0, 0, 0, 0]);
+  });
+});
+
+describe("patterns", () => {
+  test("GIVEN every color WHEN striped THEN words on it read at least as well as on the plain fill", () => {
+    const colors = JSON.stringify(palette).match(/#[0-9A-Fa-f]{6}/g)!;
+    expect(colors.length).toBeGreaterThan(20);
+    for (const fill of colors) expect(contrast(inkOn(fill), stripeOn(fill)), fill).toBeGreaterThanOrEqual(contrast(inkOn(fill), fill));
+  });
+
+  test("GIVEN sixteen categories WHEN striped THEN no two are alike, and each has a letter of its own", () => {
+    const rows = Array.from({ length: 16 }, (_, c) => { const { period, at } = stripesOf(c); return Array.from({ length: 6720 }, (_, x) => at.includes(x % period)).join(); });
+    expect(new Set(rows).size).toBe(16);
+    expect(lettersOf(["compute", "communication", "copies", "operators", "Other"])).toEqual(["C", "O", "P", "E", "T"]);
+  });
+
+  test("GIVEN an item WHEN drawn striped THEN stripes stand at fixed places of the screen", () => {
+    const raster = { pixels: new Uint32Array(40), width: 40 };
+    drawLane(raster, 0, lane([[100, 700, 1, 1, 255]]), 0, { start: 0, end: 1000 }, -Infinity, Infinity, Uint8Array.of(0, 1), paint, { ...PLAIN, striped: true });
+    // category 1: every fourth pixel; the item reaches from pixel 4 to 28, the last is its edge
+    const striped = [...raster.pixels.slice(0, 27)].flatMap((p, x) => (p === paint.stripe[1] ? [x] : []));
+    expect(striped).toEqual([4, 8, 12, 16, 20, 24]);
   });
 });

@@ -19,7 +19,7 @@ export function RowCard({ s, report, shown, selected, onClose }: { s: TableSecti
     <div class="row-card" role="group" aria-label={`Selected: ${title}`}>
       <div class="row-card-head">
         <h3 class="mono">{title}</h3>
-        <Copy class="text-button" what="the name" label="Copy the full name" text={() => words?.full || title}>Copy name</Copy>
+        <Copy class="text-button" what="the name" label="Copy name in full" text={() => words?.full || title}>Copy name</Copy>
         <button type="button" class="ghost" aria-label="Clear the selection" data-tip="Esc" onClick={onClose}><Icon name="close" size={12} /></button>
       </div>
       {words?.full && <p class="whole mono">{words.full}</p>}

@@ -29,7 +29,7 @@ function queryOf(model: TimelineModel, worker: number): Record<string, string> |
   const offset = model.shape.value?.alignment[worker]?.offset_ns ?? 0;
   const mine = withBelow(model.tracksOf(area), tracks).filter((t) => tracks[t]!.worker === worker).map((t) => t - root);
   if (area.paths.length && !mine.length) return null;
-  return { start_ns: String(Math.round(area.start - offset)), end_ns: String(Math.round(area.end - offset)), ...(area.paths.length && { tracks: rangesOf(mine) }) };
+  return { start_ns: String(Math.round(area.start - offset)), end_ns: String(Math.round(area.end - offset)), ...(model.at.lay && area.paths.length && { lay: model.at.lay }), ...(area.paths.length && { tracks: rangesOf(mine) }) };
 }
 
 interface AreaProps {

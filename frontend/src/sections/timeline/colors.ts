@@ -30,6 +30,8 @@ export interface Paint {
   /** of categories, faded: items that a search does not find */
   faded: Uint32Array;
   edge: Uint32Array;
+  /** of the stripes of categories, where they are drawn */
+  stripe: Uint32Array;
   background: number;
 }
 
@@ -37,15 +39,16 @@ export interface Paint {
 export function paintOf(fills: readonly string[], background: string, dark: boolean): Paint {
   const ground = channels(background);
   const pixels = new Uint32Array(fills.length * LEVELS);
-  const [bright, faded, edge] = [new Uint32Array(fills.length), new Uint32Array(fills.length), new Uint32Array(fills.length)];
+  const [bright, faded, edge, stripe] = [0, 1, 2, 3].map(() => new Uint32Array(fills.length)) as [Uint32Array, Uint32Array, Uint32Array, Uint32Array];
   fills.forEach((hex, c) => {
     const fill = channels(hex);
     for (let level = 0; level < LEVELS; level++) pixels[c * LEVELS + level] = pixel(mix(ground, fill, PALEST + (1 - PALEST) * (level / (LEVELS - 1))));
     bright[c] = pixel(mix(fill, dark ? [255, 255, 255] : [0, 0, 0], 0.28));
     faded[c] = pixel(mix(ground, fill, 0.22));
     edge[c] = pixel(mix(fill, ground, 0.45));
+    stripe[c] = pixel(channels(stripeOn(hex)));
   });
-  return { fills, inks: fills.map(inkOn), pixels, bright, faded, edge, background: pixel(ground) };
+  return { fills, inks: fills.map(inkOn), pixels, bright, faded, edge, stripe, background: pixel(ground) };
 }
 
 export const shadeOf = (paint: Paint, category: number, busy: number): number => paint.pixels[category * LEVELS + (busy >> 4)]!;
@@ -65,3 +68,32 @@ const INKS = ["#000000", "#FFFFFF"] as const;
 
 /** The ink that reads best on a fill. */
 export const inkOn = (fill: string): string => (contrast(fill, INKS[0]) >= contrast(fill, INKS[1]) ? INKS[0] : INKS[1]);
+
+const hexOf = (color: readonly [number, number, number]): string => `#${color.map((v) => v.toString(16).padStart(2, "0")).join("")}`;
+
+/** The color of stripes on a fill: away from the ink, so that words on it read better, not worse. */
+export const stripeOn = (fill: string): string => hexOf(mix(channels(fill), inkOn(fill) === INKS[0] ? [255, 255, 255] : [0, 0, 0], 0.45));
+
+/** Pixels of a repeated pattern that are striped. */
+export interface Stripes {
+  period: number;
+  at: readonly number[];
+}
+
+const STRIPES: readonly Stripes[] = [
+  { period: 1, at: [] }, { period: 4, at: [0] }, { period: 12, at: [0, 1] }, { period: 8, at: [0, 1, 2, 3] }, { period: 12, at: [0, 3] }, { period: 20, at: [0, 1] }, { period: 6, at: [0, 1] }, { period: 16, at: [0, 3, 6] },
+  { period: 16, at: [0, 1, 2, 3, 4, 5, 6, 7] }, { period: 24, at: [0, 3] }, { period: 10, at: [0] }, { period: 24, at: [0, 1, 2, 3] }, { period: 3, at: [0] }, { period: 20, at: [0, 3, 6, 9] }, { period: 28, at: [0, 1, 4, 5] }, { period: 32, at: [0] },
+];
+
+/** The stripes of a category: no two of the first sixteen are alike. */
+export const stripesOf = (category: number): Stripes => STRIPES[category % STRIPES.length]!;
+
+/** A letter for each label, each another one as far as its letters allow. */
+export function lettersOf(labels: readonly string[]): string[] {
+  const used = new Set<string>();
+  return labels.map((label) => {
+    const found = [...label.toUpperCase()].find((c) => /\p{L}/u.test(c) && !used.has(c)) ?? label[0]?.toUpperCase() ?? "";
+    used.add(found);
+    return found;
+  });
+}

@@ -14,6 +14,14 @@ const LONG = 8;
 /** Of a link out of the event, into it, and out of what lies inside of it. */
 const WORDS: Record<string, [string, string, string]> = { launch: ["launches", "launched by", "inside, launches"], backward: ["backward pass:", "forward pass:", "inside, backward pass:"] };
 
+/** From event to event. */
+const STEPS: [icon: string, label: string, tip: string, act: (model: TimelineModel) => void][] = [
+  ["left", "Previous event of the lane", "Previous event of the lane (,)", (model) => void model.beside(-1)],
+  ["right", "Next event of the lane", "Next event of the lane (.)", (model) => void model.beside(1)],
+  ["up", "Event around it", "Event around it (↑)", (model) => model.parent()],
+  ["down", "First event inside", "First event inside (↓)", (model) => void model.child()],
+];
+
 const Row = ({ label, value, unit, mark }: { label: string; value: string | number; unit?: string; mark?: string }): JSX.Element => (
   <div class="fact"><dt>{label}</dt><dd class="value">{mark === "estimated" ? "≈ " : ""}{typeof value === "number" ? human(value, unit ?? "") : value}</dd></div>
 );
@@ -28,6 +36,8 @@ export function Detail({ model }: { model: TimelineModel }): JSX.Element | null 
       <div class="card-head">
         <div class="card-title"><h2 class="code">{found.name}</h2><span class="subtitle">{track?.path}</span></div>
         <div class="card-tools">
+          {STEPS.map(([icon, label, tip, act]) => <button type="button" class="ghost" aria-label={label} data-tip={tip} onClick={() => act(model)}><Icon name={icon} /></button>)}
+          <button type="button" class="text-button" data-tip="Its time on its row as an area, added up below (R)" onClick={() => model.chooseEvent()}>As an area</button>
           <Copy class="text-button" what="the name" text={() => found.name}>Copy name</Copy>
           <button type="button" class="text-button" data-tip="Zoom to it (F)" onClick={() => model.fit()}>Zoom to it</button>
           <button type="button" class="ghost" aria-label="Close details" data-tip="Close (Esc)" onClick={() => model.select(null)}><Icon name="close" /></button>
@@ -84,7 +94,7 @@ function Flows({ model, d }: { model: TimelineModel; d: EventDetail }): JSX.Elem
       <ul class="tl-list">
         {d.flows.slice(0, LONG).map((f) => (
           <li>
-            <span class="quiet">{text(f)}</span> <button type="button" class="link code" onClick={() => model.go({ track: end(f).track, start_ns: end(f).start_ns, duration_ns: end(f).end_ns - end(f).start_ns })}>{end(f).name}</button>{" "}
+            <span class="quiet">{text(f)}</span> <button type="button" class="link code" data-tip={out(f) ? "Follow it (])" : into(f) ? "Follow it back ([)" : undefined} onClick={() => model.go({ track: end(f).track, start_ns: end(f).start_ns, duration_ns: end(f).end_ns - end(f).start_ns })}>{end(f).name}</button>{" "}
             <span class="quiet">{into(f) ? "before" : "after"} {human(Math.abs(f.latency_ns), "ns")}</span>
           </li>
         ))}

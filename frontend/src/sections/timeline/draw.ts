@@ -66,6 +66,20 @@ export interface Drawn {
   more: boolean;
 }
 
+type Point = readonly [number, number];
+const CURVE = 40;
+/** px of the name at an end of a link that is out of view, at least */
+const STUB = 80;
+
+/** Points of a Bezier curve, without its very ends, where the events are. */
+function curve(a: Point, b: Point, c: Point, d: Point): [number, number][] {
+  return Array.from({ length: CURVE - 3 }, (_, k) => {
+    const t = (k + 2) / CURVE;
+    const at = (i: 0 | 1): number => (1 - t) ** 3 * a[i] + 3 * (1 - t) ** 2 * t * b[i] + 3 * (1 - t) * t ** 2 * c[i] + t ** 3 * d[i];
+    return [at(0), at(1)];
+  });
+}
+
 /** Rows of pixels of a summary. */
 const TALL = GROUP - 8;
 
@@ -88,6 +102,7 @@ export class Painter {
   private readonly stripContext = this.strip.getContext("2d", { willReadFrequently: false })!;
   private image: ImageData | null = null;
   private cutter: Cutter | null = null;
+  private arrows: { flow: Flow; points: [number, number][]; stub: [number, number] | null }[] = [];
   private dashed: { color: string; pattern: CanvasPattern | string } | null = null;
 
   /** Draws a frame. Returns which tiles it lacks, and how many items it has. */
@@ -274,6 +289,7 @@ export class Painter {
     ctx.fillStyle = s.tokens.warn;
     for (const mark of s.marks) ctx.fillRect(Math.round(xOf(mark, s.view, s.width)), 0, 1, s.height);
     for (const one of s.outlines) this.outline(ctx, s, rows, one);
+    this.arrows = [];
     for (const flow of s.flows) this.arrow(ctx, s, rows, flow);
   }
 
@@ -358,6 +374,7 @@ export class Painter {
     ctx.strokeStyle = ctx.fillStyle = flow.kind === "launch" ? s.tokens.accent : s.tokens.warn;
     ctx.lineWidth = 1;
     const bend = Math.max(14, Math.abs(b.x - a.x) / 2);
+    this.arrows.push({ flow, points: curve([a.x, a.y], [a.x + bend, a.y], [b.x - bend, b.y], [b.x, b.y]), stub: a.name ? [a.x, a.y] : b.name ? [b.x, b.y] : null });
     ctx.beginPath();
     ctx.moveTo(a.x, a.y);
     ctx.bezierCurveTo(a.x + bend, a.y, b.x - bend, b.y, b.x, b.y);
@@ -370,6 +387,12 @@ export class Painter {
     ctx.font = FONT;
     ctx.textBaseline = "middle";
     for (const one of [a, b]) if (one.name) ctx.fillText(one.name.slice(0, 40), Math.max(2, Math.min(one.x + 4, s.width - 120)), one.y - 6);
+  }
+
+  /** The link that is drawn at a place, or whose end outside of the view is. */
+  arrowAt(x: number, y: number): Flow | null {
+    const near = ([a, b]: readonly [number, number], by: number): boolean => Math.hypot(a - x, b - y) <= by;
+    return this.arrows.find((one) => one.stub && x >= one.stub[0] - 6 && x <= one.stub[0] + STUB && Math.abs(one.stub[1] - 4 - y) <= 10)?.flow ?? this.arrows.find((one) => one.points.some((p) => near(p, 4)))?.flow ?? null;
   }
 
   private pinnedEdge(ctx: CanvasRenderingContext2D, s: Scene): void {

@@ -51,10 +51,11 @@ export function EventTable({ model, why }: { model: TimelineModel; why?: string 
 function Rows({ model, page, track }: { model: TimelineModel; page: EventPage | null; track: Track }): JSX.Element {
   const most = Math.max(1, ...(page?.events.map((e) => e.duration_ns) ?? [1]));
   const at = model.selected.value;
+  const names = new Map((page?.events ?? []).map((e) => [e.event, e.name]));
   return (
     <div class="tl-table-scroll" tabIndex={0} role="region" aria-label={`Events of ${track.path}`}>
       <table class="table">
-        <thead><tr><th scope="col" class="num" aria-sort="ascending">Start</th><th scope="col" class="num">Duration</th><th scope="col">Name</th><th scope="col" class="num">Depth</th></tr></thead>
+        <thead><tr><th scope="col" class="num" aria-sort="ascending">Start</th><th scope="col" class="num">Duration</th><th scope="col">Name</th><th scope="col">Inside of</th><th scope="col" class="num">Depth</th></tr></thead>
         <tbody>
           {page?.events.map((e) => {
             const on = at?.path === track.path && at.start === e.start_ns && at.duration === e.duration_ns;
@@ -64,7 +65,8 @@ function Rows({ model, page, track }: { model: TimelineModel; page: EventPage | 
                 <td class="num">{human(e.start_ns, "ns")}</td>
                 <td class="num"><span class="tl-mini" style={{ width: `${Math.max(1, (e.duration_ns / most) * 60)}px` }} />{parts.text}{NARROW}<span class="quiet">{parts.unit}</span></td>
                 <td><button type="button" class="link code" style={{ paddingLeft: `${(e.depth ?? 0) * 10}px` }}>{e.name}</button></td>
-                <td class="num">{e.lane}</td>
+                <td class="code quiet">{names.get(e.parent ?? -1) ?? (e.depth ? "…" : "")}</td>
+                <td class="num">{e.depth ?? e.lane}</td>
               </tr>
             );
           })}

@@ -12,15 +12,16 @@ export interface KeyTargets {
 /** What each key does, for the card of keys. */
 export const KEYS: [string, string][] = [
   ["W S", "zoom in and out at the pointer"], ["A D", "pan; with Shift a page"], ["F", "zoom to the selection; again: fill the view"], ["0", "everything"], ["Alt+← →", "back and forward in the places you zoomed to"],
-  ["Enter", "select what is under the pointer; in the search, the next hit"], ["R", "the selected event as an area"], ["Ctrl+A", "the view as an area"], [". ,", "next and previous event of the lane"], ["↑ ↓", "parent and first child"],
+  ["Enter", "select what is under the pointer, else the first event in view; in the search, the next hit"], ["R", "the selected event as an area"], ["Ctrl+A", "the view as an area"], [". ,", "next and previous event of the lane"], ["↑ ↓", "parent and first child; in the list of rows, from row to row"],
   ["] [", "follow a link out, in"], ["M", "mark the time under the pointer; Shift+M: next mark"], ["/", "search; N, Shift+N: next and previous hit"], ["T", "find a row"], ["P H E", "pin, hide, open the row of the selection; Shift+E: all rows"],
   ["Q", "details"], ["L", "events as a table"], ["Esc", "leave the search, the selection, the area"], ["?", "this card"],
 ];
 
 /** The track that a key of rows is about: of the pointer, else of the selection. */
 function trackOf(model: TimelineModel) {
-  const focused = document.activeElement instanceof HTMLElement ? document.activeElement.closest<HTMLElement>("[data-track]")?.dataset["track"] : undefined;
-  const at = focused !== undefined ? Number(focused) : (model.hover.peek()?.track.track ?? model.detail.peek()?.track);
+  const focused = document.activeElement?.closest(".tl-tree") ? model.trackAt(model.cursor.peek()) : null;
+  if (focused) return focused;
+  const at = model.hover.peek()?.track.track ?? model.detail.peek()?.track;
   return at === undefined ? null : (model.tracks.peek()[at] ?? null);
 }
 
@@ -35,8 +36,7 @@ export function onKey(event: KeyboardEvent, model: TimelineModel, to: KeyTargets
   }
   if (event.ctrlKey || event.metaKey) {
     if (code !== "KeyA") return false;
-    const now = model.window.peek();
-    model.choose({ start: Math.max(0, Math.round(now.start)), end: Math.round(now.end), paths: [] });
+    model.chooseView();
     return true;
   }
   const page = event.shiftKey ? 0.9 : 0.15;
@@ -53,7 +53,7 @@ export function onKey(event: KeyboardEvent, model: TimelineModel, to: KeyTargets
     case "ArrowLeft": return model.pan(-page), true;
     case "ArrowRight": return model.pan(page), true;
     case "ArrowUp": return model.detail.peek() ? (model.parent(), true) : false;
-    case "ArrowDown": return model.detail.peek() ? (void model.child(), true) : false;
+    case "ArrowDown": return void (model.detail.peek() ? model.child() : model.first()), true;
     case "0": return model.everything(), true;
     case ".": return void model.beside(1), true;
     case ",": return void model.beside(-1), true;
@@ -63,8 +63,7 @@ export function onKey(event: KeyboardEvent, model: TimelineModel, to: KeyTargets
     case "?": return to.help(), true;
     case "Enter": {
       const item = model.hover.peek();
-      if (!item) return false;
-      void model.pick(item);
+      void (item ? model.pick(item) : model.first());
       return true;
     }
     case "Escape": return escape(model);
@@ -76,11 +75,7 @@ export function onKey(event: KeyboardEvent, model: TimelineModel, to: KeyTargets
     case "T": return to.findTrack(), true;
     case "Q": return (model.paneOpen.value = !model.paneOpen.peek()), true;
     case "L": return to.table(), true;
-    case "R": {
-      const event = model.selected.peek();
-      if (event) model.choose({ start: event.start, end: event.start + Math.max(event.duration, 1), paths: [event.path] });
-      return true;
-    }
+    case "R": return model.chooseEvent(), true;
   }
   const track = trackOf(model);
   if (letter === "E" && event.shiftKey) return model.rows.expandAll(), true;

@@ -1,7 +1,7 @@
 // A timeline while it is shown: its tracks, tiles, window and selection, and what happens when these change. One per section.
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
 import * as api from "../../api/client";
-import type { EventDetail, TimelineShape, Track } from "../../api/timeline";
+import type { EventDetail, Flow, TimelineShape, Track } from "../../api/timeline";
 import type { TimelineSection } from "../../api/types";
 import { changeTimeline, view as address, type How } from "../../state/view";
 import { RowsModel } from "./arrange";
@@ -49,7 +49,10 @@ export class TimelineModel {
   readonly notice = signal("");
   readonly waiting = signal(false);
   readonly tally = signal({ items: 0, events: 0, more: false });
-  readonly letters = signal(false);
+  /** path of the row that keys are at, "" none */
+  readonly cursor = signal("");
+  /** kinds of work also as stripes and letters */
+  readonly patterns = signal(false);
   readonly paneOpen = signal(true);
   readonly scroll = signal(0);
   /** px of the plot */
@@ -143,7 +146,11 @@ export class TimelineModel {
         this.finder.again();
       }, (error) => this.failed(error));
     } catch (error) {
-      if (!stop.aborted) this.failed(error);
+      if (stop.aborted) return;
+      if (error instanceof api.ApiError && error.status === 400 && this.at.al) {
+        this.notice.value = `The workers cannot be aligned like this: ${error.body.message}. ${error.body.hint ?? ""}`;
+        this.align("");
+      } else this.failed(error);
     }
   }
 
@@ -187,6 +194,12 @@ export class TimelineModel {
       this.window.value = this.opening();
       if (!this.embedded) this.write({ t: "" }, "quiet");
     }
+  }
+
+  /** Another way to put the clocks of several workers beside each other. */
+  align(al: string): void {
+    this.write({ al, t: "", area: "" }, "quiet"); // times before it mean other moments
+    this.update(this.section, { ...this.at, al });
   }
 
   want(wanted: readonly Wanted[], level: number, moving: boolean): void {
@@ -442,6 +455,39 @@ export class TimelineModel {
     if (to) this.go({ track: to.track, start_ns: to.start_ns, duration_ns: to.end_ns - to.start_ns });
   }
 
+  /** The other end of a link: of one out of the selected event its target, else where it comes from. */
+  follow(flow: Flow): void {
+    const now = this.detail.peek();
+    const to = now && flow.source.event === now.event && flow.source.track === now.track ? flow.target : flow.source;
+    this.go({ track: to.track, start_ns: to.start_ns, duration_ns: to.end_ns - to.start_ns });
+  }
+
+  /** Selects the first event in view of the row under the cursor of the keys, else of the first row with events. */
+  async first(): Promise<void> {
+    const rows = [...this.rows.shown.peek().pinned, ...this.rows.shown.peek().rows].filter((r) => r.lanes > 0);
+    const row = rows.find((r) => r.track.path === this.cursor.peek()) ?? rows[0];
+    const { start, end } = this.window.peek();
+    if (!row) return;
+    try {
+      const { events } = await api.getEvents(this.at, { track: row.track.track, start_ns: Math.max(0, Math.floor(start)), end_ns: Math.ceil(end), limit: 1 });
+      this.go(events[0]);
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  /** The view as an area. */
+  chooseView(): void {
+    const now = this.window.peek();
+    this.choose({ start: Math.max(0, Math.round(now.start)), end: Math.round(now.end), paths: [] });
+  }
+
+  /** The selected event as an area on its row. */
+  chooseEvent(): void {
+    const event = this.selected.peek();
+    if (event) this.choose({ start: event.start, end: event.start + Math.max(event.duration, 1), paths: [event.path] });
+  }
+
   go(to: { track: number; start_ns: number; duration_ns: number } | undefined): void {
     const track = to && this.tracks.peek()[to.track];
     if (!to || !track) return;
@@ -456,6 +502,10 @@ export class TimelineModel {
     const old = this.marks.peek().find((m) => Math.abs(m - at) <= near);
     this.marks.value = old === undefined ? [...this.marks.peek(), at].sort((a, b) => a - b) : this.marks.peek().filter((m) => m !== old);
     this.write({ mk: this.marks.peek().join(",") }, "quiet");
+  }
+
+  markMiddle(): void {
+    this.mark((this.window.peek().start + this.window.peek().end) / 2);
   }
 
   nextMark(): void {

@@ -4,7 +4,8 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { EventDetail, Flow } from "../../api/timeline";
 import { dark, token } from "../../ui/theme";
-import { type Paint, paintOf } from "./colors";
+import { methodOf } from "./align";
+import { lettersOf, type Paint, paintOf } from "./colors";
 import { ahead, Painter, placed, type Scene, type Tokens } from "./draw";
 import { BAND, HeadPainter, OVERVIEW, partsOf, type Parts } from "./head";
 import type { Hover, TimelineModel } from "./model";
@@ -194,12 +195,16 @@ class Surface {
       outlines.push({ track: detail.track, lane: detail.lane, start: detail.start_ns, end: detail.start_ns + detail.duration_ns, strong: true });
       for (const f of drawnFlows(detail)) for (const e of [f.source, f.target]) if (e.event !== detail.event || e.track !== detail.track) outlines.push({ track: e.track, lane: e.lane, start: e.start_ns, end: e.end_ns, strong: false });
     }
-    if (hover && hover.count === 1) outlines.push({ track: hover.track.track, lane: hover.lane, start: hover.start, end: hover.end, strong: false });
+    if (hover && hover.count === 1) {
+      outlines.push({ track: hover.track.track, lane: hover.lane, start: hover.start, end: hover.end, strong: false });
+      const known = model.hovered.peek();
+      if (known?.event === hover.event && known.track === hover.track.track) for (const f of drawnFlows(known)) for (const e of [f.source, f.target]) outlines.push({ track: e.track, lane: e.lane, start: e.start_ns, end: e.end_ns, strong: false });
+    }
     const compared = model.compared.peek();
     return {
       view: model.window.peek(), span: model.all.peek().end, ends: model.ends.peek(), shown: model.rows.shown.peek(), scroll: this.scroller?.scrollTop ?? 0, width, height, ratio: this.ratio(), cache: model.cache,
-      names: model.names.peek(), paint, tokens, how: { same: hover && hover.count === 1 ? hover.name : -1, found: model.finder.state.peek().found },
-      letters: model.letters.peek() ? shape.categories.map((c) => c.label[0] ?? "") : null, steps: this.compact ? [] : model.steps.peek(), marks: model.marks.peek(), highlight: model.highlight,
+      names: model.names.peek(), paint, tokens, how: { same: hover && hover.count === 1 ? hover.name : -1, found: model.finder.state.peek().found, striped: model.patterns.peek() },
+      letters: model.patterns.peek() ? lettersOf(shape.categories.map((c) => c.label)) : null, steps: this.compact ? [] : model.steps.peek(), marks: model.marks.peek(), highlight: model.highlight,
       area: area && { start: area.start, end: area.end, tracks: area.paths.length ? new Set(withBelow(model.tracksOf(area), model.tracks.peek())) : null },
       outlines, flows: detail && selected ? drawnFlows(detail) : [], compared: compared.map((e) => ({ start: e.start, end: e.start + e.duration })),
     };
@@ -260,6 +265,15 @@ class Surface {
     if (top < el.scrollTop || top + row.lane > el.scrollTop + room) el.scrollTop = Math.max(0, top - room * part);
   }
 
+  /** Scrolls to the begin of a row, unless it is in sight. */
+  toRow(row: Row): void {
+    const el = this.scroller;
+    if (!el || row.pinned) return;
+    const room = el.clientHeight - this.model.rows.shown.peek().pinnedHeight;
+    if (row.y < el.scrollTop) el.scrollTop = row.y;
+    else if (row.y + Math.min(row.height, 40) > el.scrollTop + room) el.scrollTop = row.y + Math.min(row.height, 40) - room;
+  }
+
   /** A time moved to the edge of an event near by, or of a step. */
   snapped(x: number, y: number, free: boolean): number {
     const view = this.model.window.peek();
@@ -307,7 +321,7 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
 
   useSignalEffect(() => {
-    void [model.window.value, model.rows.shown.value, model.hover.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.letters.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value];
+    void [model.window.value, model.rows.shown.value, model.hover.value, model.hovered.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.patterns.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value];
     surface.schedule();
   });
 
@@ -366,10 +380,10 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
       <div class="tl-body" ref={(el) => { surface.scroller = el; }} style={{ height: `${height}px` }} onScroll={() => { model.scrolled(surface.scroller!.scrollTop); surface.schedule(); }}>
         <div class="tl-space" style={{ height: `${shown.height + shown.pinnedHeight}px` }}>
           <canvas
-            ref={(el) => { surface.body = el; }} class="tl-canvas" role="img" aria-label="Events by time" style={{ height: `${height}px` }}
+            ref={(el) => { surface.body = el; }} class="tl-canvas" role="img" aria-label="Events by time: rows of threads, streams and counters; the keys of the timeline move through them" style={{ height: `${height}px` }}
             onPointerDown={(e) => bodyDown(surface, e)} onPointerMove={(e) => bodyMove(surface, e)} onPointerUp={(e) => bodyUp(surface, e, onOpen)} onPointerLeave={() => { if (!surface.drag) surface.leave(); }} onPointerCancel={() => { surface.drag = surface.dragSpan = null; }} onDblClick={() => model.fit()}
           />
-          <Tree model={model} from={model.scroll.value} height={height} />
+          <Tree model={model} from={model.scroll.value} height={height} toRow={(row) => surface.toRow(row)} />
         </div>
       </div>
     </div>
@@ -383,7 +397,7 @@ function HeadLabels({ model, parts }: { model: TimelineModel; parts: Parts }): J
   return (
     <div class="tl-side" style={{ height: `${parts.height}px` }}>
       {parts.overview[1] > 0 && <div class="tl-side-overview" style={{ height: `${OVERVIEW + 8}px` }}><strong>Everything</strong><span class="quiet">{device ? (rows.length > 1 ? `use of ${rows.length} devices` : `${rows[0]!.label} use`) : "host use"}</span></div>}
-      <div class="tl-side-ruler quiet" style={{ height: `${parts.ruler[1] - parts.ruler[0]}px` }} data-tip={shape ? clockTip(model) : undefined}>{shape && (shape.absolute ? "time" : "time, no base clock")}</div>
+      <div class="tl-side-ruler quiet" style={{ height: `${parts.ruler[1] - parts.ruler[0]}px` }} data-tip={shape ? clockTip(model) : undefined}>{shape && (methodOf(model) || (shape.absolute ? "time" : "time, no base clock"))}</div>
       {parts.steps && <div style={{ height: `${BAND}px` }}>Steps</div>}
       {parts.phases && <div style={{ height: `${parts.phases[1] - parts.phases[0]}px` }}>Phases</div>}
     </div>
@@ -462,6 +476,8 @@ function bodyUp(surface: Surface, event: PointerEvent, onOpen?: () => void): voi
   }
   if (onOpen) return onOpen();
   const item = surface.hit(x, y);
+  const flow = surface.painter.arrowAt(x, y);
+  if (flow && !item) return model.follow(flow);
   if (!item) {
     if (model.area.peek()) model.choose(null);
     if (model.selected.peek()) model.select(null);

@@ -1,5 +1,5 @@
 // Items of lanes as runs of pixels, one row of pixels per lane: the picture is scaled up to the heights of the lanes when it is drawn. Pure.
-import { channels, type Paint, shadeOf } from "./colors";
+import { channels, type Paint, shadeOf, type Stripes, stripesOf } from "./colors";
 import type { Counter, Slices, Summary, Tile } from "./tile";
 import { lengthOf, type Span } from "./viewport";
 
@@ -14,9 +14,11 @@ export interface Emphasis {
   same: number;
   /** names that a search found; others fade */
   found: ReadonlySet<number> | null;
+  /** categories are striped, too */
+  striped: boolean;
 }
 
-export const PLAIN: Emphasis = { same: -1, found: null };
+export const PLAIN: Emphasis = { same: -1, found: null, striped: false };
 
 /** Pixels from which on an item has a lighter one at its right end. */
 const EDGED = 4;
@@ -58,10 +60,16 @@ export function drawLane(raster: Raster, row: number, tile: Slices, lane: number
     if (x1 - x0 < EDGED) for (let x = x0; x < x1; x++) pixels[base + x] = color;
     else {
       pixels.fill(color, base + x0, base + x1 - 1);
+      if (how.striped) stripe(pixels, base, x0, x1 - 1, paint.stripe[category]!, stripesOf(category));
       pixels[base + x1 - 1] = paint.edge[category]!;
     }
   }
   return drawn;
+}
+
+/** Draws the stripes of a category over a run of pixels; they stand at the same places of the screen in every run. */
+function stripe(pixels: Uint32Array, base: number, x0: number, x1: number, color: number, { period, at }: Stripes): void {
+  for (const offset of at) for (let x = x0 + ((((offset - x0) % period) + period) % period); x < x1; x += period) pixels[base + x] = color;
 }
 
 /** Clears a stretch of one row. */

@@ -3,7 +3,6 @@ import type { Track } from "../../api/timeline";
 
 export const LANE = 19;
 export const STREAM = 26;
-const THIN = 9;
 export const GROUP = 26;
 export const COUNTER = 44;
 export const CLOSED = 22;
@@ -20,7 +19,7 @@ export interface Arrangement {
   layout: Layout;
 }
 
-/** "": by worker and process; worker: the rows of one device of all workers under each other; compact: low lanes. */
+/** "": by worker and process; worker: the rows of one device of all workers under each other; compact: the streams of a device in a few lanes. */
 export type Layout = "" | "worker" | "compact";
 
 export interface Row {
@@ -67,19 +66,20 @@ export function chainOf(track: Track, tracks: readonly Track[]): Track[] {
 
 /** Whether a track is open before anyone touched it. More than eight workers open as summaries. */
 export function openAtFirst(t: Track, workers: number): boolean {
-  if (t.kind === "worker") return workers <= MOST_WORKERS;
+  if (isGroup(t) && workers > MOST_WORKERS) return false;
+  if (t.kind === "worker") return true;
   return t.open && t.lanes <= MOST_OPEN_LANES;
 }
 
 export const isOpen = (t: Track, workers: number, toggled: ReadonlySet<string>): boolean => openAtFirst(t, workers) !== toggled.has(t.path);
 
-const laneHeight = (t: Track, layout: Layout): number => (layout === "compact" ? THIN : t.kind === "stream" && t.lanes === 1 ? STREAM : LANE);
+const laneHeight = (t: Track): number => (t.kind === "stream" && t.lanes === 1 ? STREAM : LANE);
 
-function heightOf(t: Track, open: boolean, layout: Layout): [height: number, lanes: number, lane: number] {
+function heightOf(t: Track, open: boolean): [height: number, lanes: number, lane: number] {
   if (isGroup(t)) return [GROUP, 0, 0];
   if (t.kind === "counter") return [open ? COUNTER : CLOSED, 0, 0];
   if (!open) return [CLOSED, Math.min(t.lanes, 1), CLOSED - GAP];
-  const lane = laneHeight(t, layout);
+  const lane = laneHeight(t);
   return [t.lanes * lane + GAP, t.lanes, lane];
 }
 
@@ -108,7 +108,7 @@ export function rowsOf(tracks: readonly Track[], how: Arrangement): Shown {
     const open = (kept && !inPin && isGroup(t)) || isOpen(t, workers, toggled);
     const alone = t.kind === "worker" && workers === 1;
     if (!alone) {
-      const [height, lanes, lane] = heightOf(t, open, how.layout);
+      const [height, lanes, lane] = heightOf(t, open);
       list.push({ track: t, y: 0, height, lanes, lane, level, open, group: isGroup(t), pinned: pinned.has(t.path) });
     }
     if (open || alone) for (const one of below) if (inPin || !pinned.has(one.path)) add(one, alone ? level : level + 1, list, inPin);

@@ -11,7 +11,9 @@ import { Notice, Switch } from "../../ui/controls";
 import { Icon } from "../../ui/icons";
 import { ViewLink } from "../../ui/link";
 import { Popover } from "../../ui/popover";
+import { Alignment } from "./align";
 import { AreaReport } from "./area";
+import { lettersOf, stripeOn, stripesOf } from "./colors";
 import { Detail } from "./detail";
 import { EventTable } from "./events";
 import { TraceFile } from "./handover";
@@ -39,19 +41,20 @@ const canDraw = (): boolean => {
   }
 };
 
-/** Workers whose timelines stand under each other. */
-function placesOf(report: Report, all: boolean): Places {
+/** Workers whose timelines stand under each other, how they are aligned, and the layout that the server makes. */
+function placesOf(report: Report, keys: Readonly<Record<string, string>>): Places {
   const where = requestOf(report)?.where;
+  const all = keys["lay"] === "worker";
+  const lay = keys["lay"] === "compact" ? "compact" : "";
   const now = choice.value?.state === "chosen" ? choice.value.chosen : null;
   const others = all && now ? now.run.workers.slice(0, MOST_WORKERS) : [];
-  if (others.length > 1) return { run: now!.run.name, workers: others.map((w) => w.name), spans: others.map((w) => (w.name === where?.worker ? (where.span ?? "") : (w.spans.at(-1)?.name ?? ""))) };
-  return { run: where?.run ?? "", workers: [where?.worker ?? ""], spans: [where?.span ?? ""] };
+  if (others.length > 1) return { run: now!.run.name, al: keys["al"] ?? "", lay, workers: others.map((w) => w.name), spans: others.map((w) => (w.name === where?.worker ? (where.span ?? "") : (w.spans.at(-1)?.name ?? ""))) };
+  return { run: where?.run ?? "", al: "", lay, workers: [where?.worker ?? ""], spans: [where?.span ?? ""] };
 }
 
 export function Timeline({ s, report, cards }: TimelineProps): JSX.Element {
   const embedded = report.analysis !== "timeline";
-  const together = !embedded && view.value.timeline["lay"] === "worker";
-  const places = placesOf(report, together);
+  const places = placesOf(report, embedded ? {} : view.value.timeline);
   const model = useMemo(() => new TimelineModel(s, places, embedded), []);
   useEffect(() => {
     model.start();
@@ -157,6 +160,8 @@ interface ToolsProps {
 function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProps): JSX.Element {
   const shape = model.shape.value;
   const tally = model.tally.value;
+  const patterns = model.patterns.value;
+  const letters = lettersOf((shape?.categories ?? []).map((c) => c.label));
   const used = new Set(model.tracks.value.flatMap((t) => (t.category >= 0 ? [t.category] : [])));
   const categories = (shape?.categories ?? []).filter((c, k) => used.has(k) || ["operator", "annotation", "call"].includes(c.name));
   return (
@@ -177,13 +182,20 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProp
         <More model={model} onHelp={onHelp} />
       </div>
       <div class="tl-line">
-        <div class="tl-legend" aria-label="Colors">
-          {legendOf(categories).map((c) => <span><i style={{ background: fillOf(c) }} />{c.label.toLowerCase()}</span>)}
+        <div class="tl-legend" role="group" aria-label="Colors">
+          {(patterns ? categories : legendOf(categories)).map((c) => <span><i style={{ background: patterns ? striped(fillOf(c), shape!.categories.indexOf(c)) : fillOf(c) }} />{patterns && <b>{letters[shape!.categories.indexOf(c)]}</b>}{c.label.toLowerCase()}</span>)}
         </div>
         <span class="tl-tally quiet" data-tip="Events in view on the open rows; those shorter than a pixel are merged and counted, never left out">{shape ? `${human(tally.items, "count")} items of ${tally.more ? "≥ " : ""}${human(tally.events, "count")} events` : "reading…"}</span>
       </div>
     </div>
   );
+}
+
+/** A fill with the stripes of its category, for a square of the legend. */
+function striped(fill: string, category: number): string {
+  const { period, at } = stripesOf(category);
+  const parts = Array.from({ length: period }, (_, x) => `${at.includes(x) ? stripeOn(fill) : fill} ${x}px ${x + 1}px`);
+  return `repeating-linear-gradient(90deg, ${parts.join(", ")})`;
 }
 
 /** Kinds of one color once. */
@@ -239,7 +251,7 @@ function hiddenHits(model: TimelineModel): number {
 function More({ model, onHelp }: { model: TimelineModel; onHelp: () => void }): JSX.Element {
   const { layout, hidden, pinned } = model.rows.arrangement.value;
   const workers = choice.value?.state === "chosen" ? choice.value.chosen.run.workers.length : 1;
-  const choices = [{ value: "", text: "By process" }, { value: "compact", text: "Low rows" }, ...(workers > 1 ? [{ value: "worker", text: "All workers" }] : [])];
+  const choices = [{ value: "", text: "By process" }, { value: "compact", text: "Compact streams" }, ...(workers > 1 ? [{ value: "worker", text: "All workers" }] : [])];
   return (
     <Popover button={<Icon name="menu" />} class="ghost" label="Rows and view" tip="Rows and view" align="right">
       {(close) => (
@@ -248,7 +260,11 @@ function More({ model, onHelp }: { model: TimelineModel; onHelp: () => void }): 
           <button type="button" class="text-button" onClick={() => model.rows.expandAll()}>Open or close all rows <kbd>Shift+E</kbd></button>
           <button type="button" class="text-button" disabled={!hidden.length} onClick={() => model.rows.showHidden()}>Show {hidden.length} hidden rows</button>
           <button type="button" class="text-button" disabled={!pinned.length} onClick={() => model.rows.unpin()}>Unpin {pinned.length} rows</button>
-          <button type="button" class="text-button" aria-pressed={model.letters.value} onClick={() => { model.letters.value = !model.letters.peek(); }}>{model.letters.value ? "No letters" : "Letters"} for kinds of work on the bars</button>
+          <button type="button" class="text-button" aria-pressed={model.patterns.value} onClick={() => { model.patterns.value = !model.patterns.peek(); }}>{model.patterns.value ? "No patterns" : "Patterns"} and letters for kinds of work</button>
+          <button type="button" class="text-button" onClick={() => model.chooseView()}>The view as an area <kbd>Ctrl+A</kbd></button>
+          <button type="button" class="text-button" onClick={() => model.markMiddle()}>Mark the time in the middle <kbd>M</kbd></button>
+          <button type="button" class="text-button" disabled={!model.marks.value.length} onClick={() => model.nextMark()}>Next mark <kbd>Shift+M</kbd></button>
+          <button type="button" class="text-button" aria-pressed={model.paneOpen.value} onClick={() => { model.paneOpen.value = !model.paneOpen.peek(); }}>{model.paneOpen.value ? "Hide" : "Show"} details of the selection <kbd>Q</kbd></button>
           <button type="button" class="text-button" onClick={() => { close(); onHelp(); }}>Keys of the timeline <kbd>?</kbd></button>
         </div>
       )}
@@ -264,6 +280,7 @@ function Clock({ model }: { model: TimelineModel }): JSX.Element | null {
   if (!unknown && !far && !shape.notice && shape.alignment.length < 2) return null;
   return (
     <div class="tl-clock">
+      {shape.alignment.length > 1 && <Alignment model={model} />}
       {shape.alignment.length > 1 && <Notice notice={{ level: unknown ? "warn" : "info", text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0]!.text}.` }} />}
       {shape.notice && <Notice notice={{ level: "info", text: shape.notice }} />}
       {far > 0 && <Notice notice={{ level: "info", text: `${human(far, "count")} events lie far outside of where nearly all are.` }}><button type="button" class="link" onClick={() => { const at = shape.outliers[0]!.time_ns; model.show({ start: at - 1e6, end: at + 1e6 }, true); }}>Show the first</button></Notice>}
@@ -274,7 +291,7 @@ function Clock({ model }: { model: TimelineModel }): JSX.Element | null {
 function KeyCard({ onClose }: { onClose: () => void }): JSX.Element {
   return (
     <div class="tl-keys" role="dialog" aria-label="Keys of the timeline">
-      <div class="dialog-head"><h3>Keys of the timeline</h3><button type="button" class="ghost" aria-label="Close" onClick={onClose}><Icon name="close" /></button></div>
+      <div class="dialog-head"><h2>Keys of the timeline</h2><button type="button" class="ghost" aria-label="Close" onClick={onClose}><Icon name="close" /></button></div>
       <dl class="keys-list">{KEYS.map(([k, text]) => <div><dt>{k.split(" ").map((one) => <kbd>{one}</kbd>)}</dt><dd>{text}</dd></div>)}</dl>
       <p class="quiet">Drag selects an area, Shift + drag and drag on the ruler pan, a click on the ruler marks, Ctrl + click measures the gap to another event, a double click zooms to the selection.</p>
     </div>
