@@ -9035,19 +9035,24 @@ var UNITS$1 = [
 	[1e3, "µs"],
 	[1, "ns"]
 ];
-/** Ticks at round times, at least `apart` px from each other; the first of a unit names it. Times count from `zero`. */
-function ticksOf(view, width, zero = 0, apart = 84) {
+/** px of a letter of a tick, at most, and between two ticks. */
+var LETTER$1 = 6.4;
+var BETWEEN = 28;
+/** Ticks at round times, at least `apart` px from each other and as far as their texts need; the first names the unit. */
+function ticksOf(view, width, apart = 84) {
 	const least = lengthOf(view) / Math.max(width, 1) * apart;
 	let step = 1;
 	for (let power = 0; power < 20 && step < least; power++) for (const s of STEPS$1) if ((step = s * 10 ** power) >= least) break;
-	const first = Math.ceil((view.start - zero) / step);
-	const last = Math.floor((view.end - zero) / step);
+	const first = Math.ceil(view.start / step);
+	const last = Math.floor(view.end / step);
 	const [factor, unit] = UNITS$1.find(([f]) => step >= f) ?? UNITS$1.at(-1);
+	const needed = (group(first * step / factor).length + unit.length) * LETTER$1 + BETWEEN;
+	if (apart < needed) return ticksOf(view, width, needed);
 	const out = [];
 	for (let k = first; k <= last && out.length < 60; k++) {
 		const value = k * step / factor;
 		out.push({
-			time: zero + k * step,
+			time: k * step,
 			text: `${group(value)}${out.length ? "" : `\u202f${unit}`}`
 		});
 	}
@@ -9952,6 +9957,8 @@ var TEXT = {
 	closed: "The tab was closed before Perfetto answered.",
 	blocked: "The browser blocked the new tab. The trace is ready: open it now."
 };
+var OUTSIDE = "Perfetto is an outside page, loaded from ui.perfetto.dev. The trace is given to its tab and stays in this browser.";
+var HERE = "Perfetto is served from here, by a package installed beside this one: nothing is loaded from outside. The trace stays in this browser; ui.perfetto.dev is an outside page.";
 function TraceFile({ model }) {
 	const several = (model.shape.value?.alignment.length ?? 1) > 1;
 	return /* @__PURE__ */ a(Popover, {
@@ -9972,7 +9979,8 @@ function Card$1({ model }) {
 	const [ready, setReady] = d$2(null);
 	const { query, span } = queryOf(model, part, false);
 	const name = `${model.at.workers[0] || "timeline"}.pt.trace.json.gz`;
-	const send = async (tab, buffer) => {
+	const offline = model.shape.value?.perfetto;
+	const send = async (tab, buffer, origin) => {
 		if (!tab) {
 			setReady(buffer);
 			return setState("blocked");
@@ -9983,17 +9991,19 @@ function Card$1({ model }) {
 			title: `${model.at.run} ${model.at.workers[0] ?? ""}`.trim(),
 			fileName: name,
 			view: span
-		}));
+		}, origin));
 	};
-	const open = () => {
-		const tab = window.open(PERFETTO);
-		if (ready) return void send(tab, ready);
+	const open = (address) => {
+		const tab = window.open(address);
+		const origin = new URL(address).origin;
+		if (ready) return void send(tab, ready, origin);
 		setState("reading");
 		getTimelineFile(model.at, {
 			...queryOf(model, part, true).query,
 			fp: model.shape.peek().fingerprint
-		}).then((buffer) => send(tab, buffer), (error) => setState(error instanceof Error ? error.message : String(error)));
+		}).then((buffer) => send(tab, buffer, origin), (error) => setState(error instanceof Error ? error.message : String(error)));
 	};
+	const own = offline ? new URL(offline, document.baseURI).href : "";
 	return /* @__PURE__ */ a("div", {
 		class: "tl-menu tl-file",
 		children: [
@@ -10033,13 +10043,19 @@ function Card$1({ model }) {
 			/* @__PURE__ */ a("button", {
 				type: "button",
 				class: "button",
-				onClick: open,
+				onClick: () => open(own || "https://ui.perfetto.dev"),
 				children: ready ? "Open it now" : "Open in Perfetto"
+			}),
+			own && !ready && /* @__PURE__ */ a("button", {
+				type: "button",
+				class: "button",
+				onClick: () => open("https://ui.perfetto.dev"),
+				children: "Open at ui.perfetto.dev"
 			}),
 			/* @__PURE__ */ a("p", {
 				class: "quiet",
 				role: "status",
-				children: TEXT[state] ?? (state || "Perfetto is an outside page, loaded from ui.perfetto.dev. The trace is given to its tab and stays in this browser.")
+				children: TEXT[state] ?? (state || (own ? HERE : OUTSIDE))
 			})
 		]
 	});
@@ -10745,6 +10761,8 @@ var TimelineModel = class {
 	askEvent = new AbortController();
 	askHover = new AbortController();
 	wrote = "";
+	/** why what the address asks for cannot be, until it is said */
+	refused = "";
 	/** embedded: a small one inside another page, which leaves the address alone. */
 	constructor(section, at, embedded) {
 		this.section = section;
@@ -10806,7 +10824,7 @@ var TimelineModel = class {
 		} catch (error) {
 			if (stop.aborted) return;
 			if (error instanceof ApiError && error.status === 400 && this.at.al) {
-				this.notice.value = `The workers cannot be aligned like this: ${error.body.message}. ${error.body.hint ?? ""}`;
+				this.refused = `The workers cannot be aligned like this: ${error.body.message}. ${error.body.hint ?? ""}`;
 				this.align("");
 			} else this.failed(error);
 		}
@@ -10902,7 +10920,8 @@ var TimelineModel = class {
 			else this.fetchEvent(event, !window);
 			this.scroll.value = Number(keys["y"]) || 0;
 			if ((keys["q"] ?? "") !== this.finder.state.peek().text) this.finder.find(keys["q"] ?? "", "quiet");
-			this.notice.value = lost.length ? `Not found here: ${lost.join(", ")}. What is shown is the nearest there is.` : "";
+			this.notice.value = lost.length ? `Not found here: ${lost.join(", ")}. What is shown is the nearest there is.` : this.refused;
+			this.refused = "";
 		});
 	}
 	/** Writes keys of the address: changes of the view after a rest, selections as a new place. */
@@ -11493,6 +11512,8 @@ var Cutter = class {
 };
 // src/sections/timeline/draw.ts
 var FONT = "11px system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
+/** A name as it stands on a bar: of a kernel without the word that all of them begin with. */
+var shortly = (name) => name.startsWith("void ") ? name.slice(5) : name;
 var CURVE = 40;
 /** px of the name at an end of a link that is out of view, at least */
 var STUB = 80;
@@ -11663,7 +11684,7 @@ var Painter = class {
 				ctx.clip();
 			}
 			const letter = s.letters?.[label.category];
-			const name = s.names.at(label.name);
+			const name = shortly(s.names.at(label.name));
 			const text = this.cutter.cut(letter ? `${letter}\u2009${name}` : name, label.width);
 			if (!text) continue;
 			const next = s.how.found && !s.how.found.has(label.name) ? s.tokens.ink3 : s.paint.inks[label.category];
@@ -11988,7 +12009,7 @@ var HeadPainter = class {
 			ctx.fillStyle = tokens.line;
 			ctx.fillRect(x, bottom - 6, 1, 6);
 			ctx.fillStyle = tokens.ink3;
-			ctx.fillText(tick.text, x + 4, (top + bottom) / 2);
+			if (x + 4 + ctx.measureText(tick.text).width <= width) ctx.fillText(tick.text, x + 4, (top + bottom) / 2);
 		}
 		const word = (text, at, fill, ink) => {
 			const wide = ctx.measureText(text).width + 12;
@@ -13195,12 +13216,8 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }) {
 	const tally = model.tally.value;
 	const patterns = model.patterns.value;
 	const letters = lettersOf((shape?.categories ?? []).map((c) => c.label));
-	const used = new Set(model.tracks.value.flatMap((t) => t.category >= 0 ? [t.category] : []));
-	const categories = (shape?.categories ?? []).filter((c, k) => used.has(k) || [
-		"operator",
-		"annotation",
-		"call"
-	].includes(c.name));
+	const used = new Set(model.names.value.categories);
+	const categories = (shape?.categories ?? []).filter((_, k) => used.has(k));
 	return /* @__PURE__ */ a("div", {
 		class: "tl-tools",
 		children: [
@@ -13503,12 +13520,14 @@ function More({ model, onHelp }) {
 		})
 	});
 }
-/** How the clocks of several workers were put beside each other, and events far outside of the others. */
+/** How the clocks of several workers were put beside each other, what is not shown, and events far outside of the others. */
 function Clock({ model }) {
 	const shape = model.shape.value;
 	const unknown = shape.alignment.length > 1 && shape.alignment.some((a) => a.method === "none");
 	const far = shape.outliers.reduce((sum, o) => sum + o.events, 0);
-	if (!unknown && !far && shape.alignment.length < 2) return null;
+	const apart = shape.alignment.length > 1 ? gapOf(model) : "";
+	const step = shape.alignments?.some((w) => w.al === "step" && !w.why_not);
+	if (!unknown && !far && !shape.notice && shape.alignment.length < 2) return null;
 	return /* @__PURE__ */ a("div", {
 		class: "tl-clock",
 		children: [
@@ -13517,6 +13536,22 @@ function Clock({ model }) {
 				level: unknown ? "warn" : "info",
 				text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0].text}.`
 			} }),
+			shape.notice && /* @__PURE__ */ a(Notice, { notice: {
+				level: "info",
+				text: shape.notice
+			} }),
+			apart && /* @__PURE__ */ a(Notice, {
+				notice: {
+					level: "warn",
+					text: `These recordings do not overlap: ${apart}.`
+				},
+				children: step && /* @__PURE__ */ a("button", {
+					type: "button",
+					class: "link",
+					onClick: () => model.align("step"),
+					children: "Put the starts of a step beside each other"
+				})
+			}),
 			far > 0 && /* @__PURE__ */ a(Notice, {
 				notice: {
 					level: "info",
@@ -13537,6 +13572,24 @@ function Clock({ model }) {
 			})
 		]
 	});
+}
+/** Where one worker's events end before another's begin: whose, and by how much. */
+function gapOf(model) {
+	const { alignment } = model.shape.value;
+	const spans = alignment.map((a, k) => {
+		const own = model.tracks.value.filter((t) => t.worker === k && t.events > 0);
+		return {
+			name: a.worker,
+			start: Math.min(...own.map((t) => t.first_ns)),
+			end: Math.max(...own.map((t) => t.last_ns))
+		};
+	}).filter((s) => s.end >= s.start).sort((a, b) => a.start - b.start);
+	let end = spans[0];
+	for (const next of spans.slice(1)) {
+		if (next.start > end.end) return `${next.name} begins ${human(next.start - end.end, "ns")} after the end of ${end.name}`;
+		if (next.end > end.end) end = next;
+	}
+	return "";
 }
 function KeyCard({ onClose }) {
 	return /* @__PURE__ */ a("div", {

@@ -138,7 +138,7 @@ export class HeadPainter {
       ctx.fillStyle = tokens.line;
       ctx.fillRect(x, bottom - 6, 1, 6);
       ctx.fillStyle = tokens.ink3;
-      ctx.fillText(tick.text, x + 4, (top + bottom) / 2);
+      if (x + 4 + ctx.measureText(tick.text).width <= width) ctx.fillText(tick.text, x + 4, (top + bottom) / 2);
     }
     const word = (text: string, at: number, fill: string, ink: string): void => {
       const wide = ctx.measureText(text).width + 12;

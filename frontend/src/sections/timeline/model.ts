@@ -92,6 +92,8 @@ export class TimelineModel {
   private askEvent = new AbortController();
   private askHover = new AbortController();
   private wrote = "";
+  /** why what the address asks for cannot be, until it is said */
+  private refused = "";
 
   /** embedded: a small one inside another page, which leaves the address alone. */
   constructor(private section: TimelineSection, public at: api.Places, readonly embedded: boolean) {}
@@ -148,7 +150,7 @@ export class TimelineModel {
     } catch (error) {
       if (stop.aborted) return;
       if (error instanceof api.ApiError && error.status === 400 && this.at.al) {
-        this.notice.value = `The workers cannot be aligned like this: ${error.body.message}. ${error.body.hint ?? ""}`;
+        this.refused = `The workers cannot be aligned like this: ${error.body.message}. ${error.body.hint ?? ""}`;
         this.align("");
       } else this.failed(error);
     }
@@ -237,7 +239,8 @@ export class TimelineModel {
       else void this.fetchEvent(event, !window);
       this.scroll.value = Number(keys["y"]) || 0;
       if ((keys["q"] ?? "") !== this.finder.state.peek().text) void this.finder.find(keys["q"] ?? "", "quiet");
-      this.notice.value = lost.length ? `Not found here: ${lost.join(", ")}. What is shown is the nearest there is.` : "";
+      this.notice.value = lost.length ? `Not found here: ${lost.join(", ")}. What is shown is the nearest there is.` : this.refused;
+      this.refused = "";
     });
   }
 

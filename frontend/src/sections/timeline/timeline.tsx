@@ -162,8 +162,8 @@ function Tools({ model, searchBox, trackBox, table, onTable, onHelp }: ToolsProp
   const tally = model.tally.value;
   const patterns = model.patterns.value;
   const letters = lettersOf((shape?.categories ?? []).map((c) => c.label));
-  const used = new Set(model.tracks.value.flatMap((t) => (t.category >= 0 ? [t.category] : [])));
-  const categories = (shape?.categories ?? []).filter((c, k) => used.has(k) || ["operator", "annotation", "call"].includes(c.name));
+  const used = new Set(model.names.value.categories);
+  const categories = (shape?.categories ?? []).filter((_, k) => used.has(k));
   return (
     <div class="tl-tools">
       <SearchField model={model} box={searchBox} />
@@ -277,15 +277,33 @@ function Clock({ model }: { model: TimelineModel }): JSX.Element | null {
   const shape = model.shape.value!;
   const unknown = shape.alignment.length > 1 && shape.alignment.some((a) => a.method === "none");
   const far = shape.outliers.reduce((sum, o) => sum + o.events, 0);
+  const apart = shape.alignment.length > 1 ? gapOf(model) : "";
+  const step = shape.alignments?.some((w) => w.al === "step" && !w.why_not);
   if (!unknown && !far && !shape.notice && shape.alignment.length < 2) return null;
   return (
     <div class="tl-clock">
       {shape.alignment.length > 1 && <Alignment model={model} />}
       {shape.alignment.length > 1 && <Notice notice={{ level: unknown ? "warn" : "info", text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0]!.text}.` }} />}
       {shape.notice && <Notice notice={{ level: "info", text: shape.notice }} />}
+      {apart && <Notice notice={{ level: "warn", text: `These recordings do not overlap: ${apart}.` }}>{step && <button type="button" class="link" onClick={() => model.align("step")}>Put the starts of a step beside each other</button>}</Notice>}
       {far > 0 && <Notice notice={{ level: "info", text: `${human(far, "count")} events lie far outside of where nearly all are.` }}><button type="button" class="link" onClick={() => { const at = shape.outliers[0]!.time_ns; model.show({ start: at - 1e6, end: at + 1e6 }, true); }}>Show the first</button></Notice>}
     </div>
   );
+}
+
+/** Where one worker's events end before another's begin: whose, and by how much. */
+function gapOf(model: TimelineModel): string {
+  const { alignment } = model.shape.value!;
+  const spans = alignment.map((a, k) => {
+    const own = model.tracks.value.filter((t) => t.worker === k && t.events > 0);
+    return { name: a.worker, start: Math.min(...own.map((t) => t.first_ns)), end: Math.max(...own.map((t) => t.last_ns)) };
+  }).filter((s) => s.end >= s.start).sort((a, b) => a.start - b.start);
+  let end = spans[0];
+  for (const next of spans.slice(1)) {
+    if (next.start > end!.end) return `${next.name} begins ${human(next.start - end!.end, "ns")} after the end of ${end!.name}`;
+    if (next.end > end!.end) end = next;
+  }
+  return "";
 }
 
 function KeyCard({ onClose }: { onClose: () => void }): JSX.Element {

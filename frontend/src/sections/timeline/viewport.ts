@@ -65,18 +65,24 @@ export interface Tick {
 const STEPS = [1, 2, 5];
 const UNITS: [number, string][] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 
-/** Ticks at round times, at least `apart` px from each other; the first of a unit names it. Times count from `zero`. */
-export function ticksOf(view: Span, width: number, zero = 0, apart = 84): Tick[] {
+/** px of a letter of a tick, at most, and between two ticks. */
+const LETTER = 6.4;
+const BETWEEN = 28;
+
+/** Ticks at round times, at least `apart` px from each other and as far as their texts need; the first names the unit. */
+export function ticksOf(view: Span, width: number, apart = 84): Tick[] {
   const least = (lengthOf(view) / Math.max(width, 1)) * apart;
   let step = 1;
   for (let power = 0; power < 20 && step < least; power++) for (const s of STEPS) if ((step = s * 10 ** power) >= least) break;
-  const first = Math.ceil((view.start - zero) / step);
-  const last = Math.floor((view.end - zero) / step);
+  const first = Math.ceil(view.start / step);
+  const last = Math.floor(view.end / step);
   const [factor, unit] = UNITS.find(([f]) => step >= f) ?? UNITS.at(-1)!;
+  const needed = (group((first * step) / factor).length + unit.length) * LETTER + BETWEEN;
+  if (apart < needed) return ticksOf(view, width, needed);
   const out: Tick[] = [];
   for (let k = first; k <= last && out.length < 60; k++) {
     const value = (k * step) / factor;
-    out.push({ time: zero + k * step, text: `${group(value)}${out.length ? "" : `\u202f${unit}`}` });
+    out.push({ time: k * step, text: `${group(value)}${out.length ? "" : `\u202f${unit}`}` });
   }
   return out;
 }
