@@ -1,27 +1,22 @@
-"""Measures the timeline: `python -m benchmarks.timeline FILE... [--seconds 10] [--check [--slack 2]]`.
+"""Measures the page of the timeline: `python -m benchmarks.timeline FILE... [--seconds 10] [--check [--slack 2]]`.
 
-By file: what the server takes to arrange events in lanes and to merge them, latencies of its routes over HTTP, and in a headless Chromium
-the script time per frame while a script pans, zooms and scrolls, the time between frames, the time until the view is sharp, and the same
-items drawn as plain rectangles in the same run. With `--check` it ends with status 1 where the page is over a budget.
+By file, in a headless Chromium: the first picture, the script time per frame while a script pans, zooms and scrolls, the time between
+frames, the time until the view is sharp after a jump, memory, and as many items drawn as plain rectangles in the same run. With `--check`
+it ends with status 1 where a figure is over its budget. The server alone is measured by `benchmarks.timeline_server`.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
-import json
 import shutil
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.rest import serving
-from benchmarks.timing import table, timed
+from benchmarks.timing import table
 from tests.browser.conftest import CHROMIUM, FLAGS
 
 SURFACE = "document.querySelector('.tl-plot').timeline"
@@ -97,13 +92,15 @@ RECTANGLES = """() => {
         return performance.now() - began;
     };
     const time = (draw) => Array.from({ length: 15 }, () => once(draw)).sort((a, b) => a - b)[7];
-    const times = Math.max(1, Math.ceil(50_000 / tiles.reduce((sum, [, tile]) => sum + tile.start.length, 1))); // as a full screen of busy rows
+    const here = tiles.reduce((sum, [, tile]) => sum + tile.start.length, 1);
+    const times = Math.max(1, Math.ceil(50_000 / here)); // as a full screen of busy rows
     const fills = surface.fills(), categories = model.names.peek().categories;
     let items = 0;
     const rectangles = time(() => {
         items = 0;
         const scale = model.width.peek() / (view.end - view.start);
-        for (let time = 0; time < times; time++) for (const [row, tile] of tiles) for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++)
+        for (let time = 0; time < times; time++) for (const [row, tile] of tiles)
+         for (let lane = 0; lane < Math.min(row.lanes, tile.bounds.length - 1); lane++)
           for (let k = tile.bounds[lane]; k < tile.bounds[lane + 1]; k++) {
             context.fillStyle = fills[categories[tile.name[k]]];
             const wide = Math.max(1, (tile.end[k] - tile.start[k]) * scale);
@@ -114,111 +111,29 @@ RECTANGLES = """() => {
     const strips = time(() => surface.strips(tiles, context, times));
     return { rectangles, strips, items };
 }"""
-ROUTES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "tracks": lambda _: "timeline?{}",
-    "names": lambda s: f"timeline/names?{{}}&fp={s['fingerprint']}",
-    "tiles, all of it": lambda s: f"timeline/tiles?{{}}&z={max(0, (s['span_ns'] // 1600).bit_length() - 1)}&i=0-3&tracks={_lanes(s)}",
-    "tiles, 1 % of it": lambda s: f"timeline/tiles?{{}}&z={_level(s, 0.01)}&i={_tile(s, 0.01)}&tracks={_lanes(s)}",
-    "event": lambda s: f"timeline/event?{{}}&track={_stream(s)}&start_ns={s['span_ns'] // 2}&duration_ns=0",
-    "search": lambda _: "timeline/search?{}&text=kernel",
-    "selection of everything": lambda s: f"analysis/timeline_selection?{{}}&start_ns=0&end_ns={s['span_ns']}",
-    "selection of 1 %": lambda s: (
-        f"analysis/timeline_selection?{{}}&start_ns={s['span_ns'] // 2}&end_ns={s['span_ns'] // 2 + s['span_ns'] // 100}"
-    ),
-}
-
-
-def _lanes(shape: dict[str, Any]) -> str:
-    return ",".join(str(t["track"]) for t in shape["tracks"][:60])
-
-
-def _level(shape: dict[str, Any], part: float) -> int:
-    return max(0, int(shape["span_ns"] * part / 1600).bit_length() - 1)
-
-
-def _tile(shape: dict[str, Any], part: float) -> str:
-    first = int(shape["span_ns"] * 0.5) >> (_level(shape, part) + 10)
-    return f"{first}-{first + 3}"
-
-
-def _stream(shape: dict[str, Any]) -> int:
-    return next(t["track"] for t in shape["tracks"] if t["lanes"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.timeline", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--seconds", type=float, default=10, help="of panning, zooming and scrolling")
-    parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--check", action="store_true", help="end with status 1 where the page is over a budget")
     parser.add_argument("--slack", type=float, default=1.0, help="times the budgets: 1 on a quiet machine, 2 on a shared one")
     options = parser.parse_args()
     over: list[str] = []
     for path in options.files:
         print(f"\n### {path.name}\n")
-        print(_built(path))
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"
             run.mkdir()
             shutil.copy(path, run / f"worker.{path.name}")
             with serving(folder) as (port, _):
-                print(_routes(port, options.repeats))
                 page = Measured.of(port, options.seconds)
                 print(page.table())
                 over += [f"{path.name}: {text}" for text in page.over(options.slack)]
     if options.check and over:
         print("\nOver the budget:\n" + "\n".join(over))
         sys.exit(1)
-
-
-def _built(path: Path) -> str:
-    from tb_sol_plugin import ingest
-    from tb_sol_plugin.metrics.timeline.timeline import Timeline
-
-    capture = ingest.read(str(path))
-    count = len(Timeline(capture).events)
-
-    def arranged() -> object:
-        return Timeline(capture).arranged
-
-    shown = Timeline(capture)
-    shown.arranged  # noqa: B018  (made when asked for)
-    rows = [("events arranged in lanes", timed(arranged, 3))]
-    began = time.perf_counter()
-    shown.pyramid.levels  # noqa: B018  (made when asked for)
-    rows.append(("merged to levels", time.perf_counter() - began))
-    return table(("server, in memory", f"{count:,} events, ms"), [(name, f"{1000 * s:.1f}") for name, s in rows])
-
-
-def _routes(port: int, repeats: int) -> str:
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-    while not (runs := json.loads(_get(client, "runs"))["runs"]):
-        time.sleep(0.1)
-    query = f"run={runs[0]['name']}&wait=30"
-    while "tracks" not in (shape := json.loads(_get(client, f"timeline?{query}"))):
-        if shape.get("error", {}).get("code") not in ("still_loading", None):
-            raise RuntimeError(shape)
-        time.sleep(0.1)
-    rows = []
-    for name, address in ROUTES.items():
-        times, size = [], 0
-        for _ in range(repeats):
-            clock = time.perf_counter()
-            size = len(_get(client, address(shape).format(query)))
-            times.append(1000 * (time.perf_counter() - clock))
-        rows.append((name, f"{times[0]:.1f}", f"{statistics.median(times):.1f}", f"{max(times[1:] or times):.1f}", f"{size / 1024:.0f}"))
-    return table(("route over HTTP", "first, ms", "median", "longest", "KiB, gzip"), rows)
-
-
-def _get(client: http.client.HTTPConnection, route: str) -> bytes:
-    client.request("GET", f"/api/v1/{route}", headers={"Accept-Encoding": "gzip"})
-    reply = client.getresponse()
-    body = reply.read()
-    if reply.getheader("Content-Encoding") == "gzip" and not route.startswith(("timeline/tiles", "timeline/names", "analysis")):
-        import gzip
-
-        return gzip.decompress(body)
-    return body
 
 
 @dataclass(frozen=True)
