@@ -269,7 +269,8 @@ class _Enter(_Hook):
 
 
 class _Exit(_Hook):
-    def __call__(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], result: object) -> None:
+    def __call__(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], result: object = None) -> None:
+        """End a call. result: missing where another thread takes the hook off meanwhile."""
         if is_compiling():
             return
         began = perf_counter_ns()

@@ -53,9 +53,11 @@ class InputSizes:
         self._until = 0
         self._pushed = False
 
-    def __call__(self, module: object, args: tuple[object, ...], kwargs: dict[str, object], *output: object) -> None:
-        if torch.jit.is_tracing() or torch.compiler.is_compiling():
+    def __call__(self, module: object, args: tuple[object, ...], *rest: object) -> None:
+        """Note a call: rest has keyword arguments, and what it returned once it did. A hook that another thread takes off has less."""
+        if torch.jit.is_tracing() or torch.compiler.is_compiling() or not rest:
             return
+        kwargs, *output = rest
         if output:
             self._ended()
             return
@@ -153,7 +155,8 @@ class InputWatch(OwnHook):
         self._handles.clear()
         self.seen.clear()
 
-    def __call__(self, module: object, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    def __call__(self, module: object, args: tuple[object, ...], kwargs: dict[str, object] | None = None) -> None:
+        """Note a call. kwargs: None where another thread takes the hook off meanwhile."""
         if torch.compiler.is_compiling() or torch.jit.is_tracing():
             return
         seen = self.seen

@@ -382,6 +382,7 @@ class Instrumentation:
         if not self.here():
             mode.ledger = Ledger(self.labels)  # what it sees from now on is nobody's
             mode.copies = None
+            mode.let_go()
             self._counting = None
             self._left_behind.append((self._thread, mode))
             self._note("threads", "a sampled step ended on another thread than it began on, where its work was counted")

@@ -239,7 +239,7 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
         self._places, self._local = ledger.places, self.attribution.local
         self._opened: dict[tuple[object, ...], object] = {}
         """Kernels of operators that are counted by their parts, by the key of a call."""
-        self._entered = 0
+        self._entered, self._gone = 0, False
         self._home: ThreadState | None = None
         """The state of the thread that entered last, whose number `_thread` is."""
         self._thread = 0
@@ -270,14 +270,21 @@ class LedgerMode(TorchDispatchMode):  # type: ignore[misc]
 
     def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)
-        self._entered -= 1
-        if self._entered == 0:
-            restore_rule_lookup()
-            self.attribution.detach()
+        if self._entered == 1:
+            self.let_go()
+            self._gone = False
             self._ledger.settle()
             self._ledger.parts.clear()
             self.attribution.clear()
             self._home, self._thread = None, 0
+        self._entered -= 1
+
+    def let_go(self) -> None:
+        """Takes back what it changed in torch for all threads. The mode itself stays on the thread that entered it until that exits it."""
+        if self._entered and not self._gone:
+            self._gone = True
+            restore_rule_lookup()
+            self.attribution.detach()
 
     def _state(self) -> ThreadState:
         return self.attribution.thread_state() or self.attribution.add_thread(self._ledger.part())

@@ -171,6 +171,36 @@ def test_work_of_a_second_thread_has_no_phase_of_the_loop(tmp_path: Path) -> Non
         assert sum(row.flop or 0 for row in rows) == 2 * LINEAR
 
 
+def test_a_sampled_iteration_that_another_thread_began_leaves_nothing_behind(tmp_path: Path) -> None:
+    # GIVEN a loop whose iterations are ended, and so begun, by another thread, which is gone when the tracker is closed
+    engine, model = torch.autograd._engine_run_backward, layer()
+    with sol.capture(str(tmp_path), model=model, every_n_steps=1) as tracker:
+        for end in (tracker.step, lambda: (tracker.clear(), tracker.step())):
+            thread = threading.Thread(target=end)
+            thread.start()
+            thread.join(30)
+            model(X).sum().backward()
+        assert torch.autograd._engine_run_backward is not engine
+    # THEN torch's function that starts backward passes is its own again, and so is all else
+    assert torch.autograd._engine_run_backward is engine
+    assert torch._C._len_torch_dispatch_stack() == 0 and not model._forward_hooks and not model._forward_pre_hooks
+
+
+def test_a_hook_that_another_thread_takes_off_while_it_is_called_raises_nothing() -> None:
+    # GIVEN the hooks of a sampled iteration on a model, and the one of others WHEN torch calls them as hooks that want no keyword arguments
+    model = layer()
+    with sol.capture(None, model=model, every_n_steps=3, console=False) as tracker:
+        for count in (1, 3):
+            while len(model._forward_pre_hooks) < count and tracker._schedule.index < 5:
+                model(X)
+                tracker.step()
+            hooks = [(hook, (model, (X,))) for hook in model._forward_pre_hooks.values()]
+            hooks += [(hook, (model, (X,), X)) for hook in model._forward_hooks.values()]
+            assert hooks
+            # THEN none of them raises, or changes what the model is given and returns
+            assert [hook(*given) for hook, given in hooks] == [None] * len(hooks)
+
+
 def test_two_trackers_at_once_count_no_work_twice(tmp_path: Path) -> None:
     # GIVEN two trackers around one loop WHEN it runs
     untracked = run(layer(), regress)
