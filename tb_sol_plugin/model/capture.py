@@ -14,7 +14,7 @@ import pandas as pd
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.requirements import Requirement, missing
-from tb_sol_plugin.tables.table import Table
+from tb_sol_plugin.tables.table import as_table
 
 __all__ = ["Capture", "DeviceProps", "Facts"]
 
@@ -78,7 +78,7 @@ class Capture:
     ) -> None:
         self.facts: Facts = facts
         self.tables: dict[str, pd.DataFrame] = {
-            name: Table(tables[name] if name in tables else schema.empty()) for name, schema in S.ALL.items()
+            name: as_table(tables[name] if name in tables else schema.empty()) for name, schema in S.ALL.items()
         }
         self.run = run
         self.worker = worker

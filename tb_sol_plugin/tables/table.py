@@ -25,3 +25,8 @@ class Table(pd.DataFrame):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError("a table of a recording is not changed: derive a frame with assign()")
+
+
+def as_table(frame: pd.DataFrame) -> Table:
+    """Returns the frame as a table; a table is itself."""
+    return frame if isinstance(frame, Table) else Table(frame)

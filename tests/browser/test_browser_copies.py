@@ -33,7 +33,7 @@ def test_tabs_lead_through_the_family_and_keep_the_selection(serve: Server, view
         assert v.page.locator("h1").first.text_content() == f"Memory copies: {title}"
         assert "p.sol.step=11" in v.page.url and "p.sol.device=A100" in v.page.url and f"p.sol.page={name}" in v.page.url
         # AND the page list names the family alone
-        assert v.page.locator(".nav-item.on").text_content() == "Memory copies"
+        assert v.page.locator(".nav-item.on").text_content().strip() == "Memory copies"
         assert v.page.locator(".nav-item", has_text=title).count() == 0
         assert v.page.locator("[aria-current=page]").count() == 1
     v.page.go_back()

@@ -108,7 +108,7 @@ def test_an_analysis_that_failed_to_load_is_listed_with_its_reason(serve: Server
     v.open(serve.home + hash_of(v="1", page="kernels", run="proton"))
     # THEN the list of pages has it in a group of its own, and its page and the help say why and what helps
     group = v.page.get_by_role("group", name="Failed to load")
-    assert group.get_by_role("link").get_attribute("aria-label") == f"steps, failed to load: {reason}"
+    assert group.get_by_role("link").get_attribute("aria-label") == f"steps, {reason}, failed to load"
     group.get_by_role("link").click()
     v.page.get_by_role("heading", name='Analysis "steps" failed to load').wait_for()
     assert reason in (shown := v.page.locator("main").inner_text()) and "restart the server" in shown
