@@ -32,8 +32,9 @@ describe("raster", () => {
       for (const [start, end, name, many, busy] of list) {
         if (end <= 0 || start >= 1000) continue;
         count++;
-        const x0 = Math.max(0, Math.floor((start / 1000) * width));
-        const x1 = Math.max(x0 + 1, Math.min(width, Math.round((end / 1000) * width)));
+        const scale = width / 1000; // the same order of operations: a tie falls to the same side
+        const x0 = Math.max(0, Math.floor(start * scale));
+        const x1 = Math.max(x0 + 1, Math.min(width, Math.round(end * scale)));
         for (let x = x0; x < x1; x++) want[x] = x1 - x0 >= 4 && x === x1 - 1 ? paint.edge[name]! : shadeOf(paint, name, many > 1 ? busy : 255);
       }
       expect([...raster.pixels.slice(width)]).toEqual([...want]);
