@@ -114,6 +114,11 @@ PACKED_BYTES: Final = 8 << 20
 CAP_BYTES: Final = 256 << 20
 """Size at which a file is continued in the next part."""
 
+STARTING: Final = 3
+"""Iterations in which a run starts up: libraries are loaded, kernels chosen, code compiled, and work is counted."""
+DOMINATES: Final = 0.5
+"""Share of the time of a run from which its start-up is said to dominate, by the recorder and on the page."""
+
 
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 

@@ -176,6 +176,7 @@ class SOLTracker:
                 make_current(self)
                 for record in take_waiting() if self.logdir is not None else ():
                     self.memory.keep(record, running=False)
+                self.guard.attempt("memory", lambda: self.memory.run_started(self._times.number), None)
                 self._times.own_at_end = own
                 self.guard.attempt("preload", lambda: self.output.preload(work=self._schedule.every > 0), None)
             self._running = self._began = True
@@ -552,8 +553,10 @@ class SOLTracker:
             waiting = list(self._waiting)
             self._waiting.clear()
             if self._began:
+                self.guard.attempt("memory", lambda: self.memory.run_ended(self._tracked.given, self._times.previous), None)
                 before = self._times.own_at_end + began
-                self.output.close(waiting, report=report, own=lambda: self.clock.own_ns + perf_counter_ns() - before)
+                own = lambda: self.clock.own_ns + perf_counter_ns() - before
+                self.output.close(waiting, report=report, now=self._times.start_ns, own=own)
             self._tracked.clear()
         except Exception as error:
             self.guard.failed("close", error, vital=False)

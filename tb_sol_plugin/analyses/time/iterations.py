@@ -17,7 +17,19 @@ import pandas as pd
 from tb_sol_plugin.analyses.time.iterations_tables import COLUMNS, FACTS, IterationSummary, chosen_rows, facts, headline, table, totals
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics.time.iterations import NO_PHASE, Iterations, PhaseTimes, Trend, counted, iterations, phase_times, thinned, trend
+from tb_sol_plugin.format import DOMINATES, STARTING
+from tb_sol_plugin.metrics.time.iterations import (
+    NO_PHASE,
+    Iterations,
+    PhaseTimes,
+    Trend,
+    counted,
+    iterations,
+    phase_times,
+    startup,
+    thinned,
+    trend,
+)
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -143,6 +155,15 @@ def _notices(capture: Capture, query: IterationsQuery, frame: pd.DataFrame, ever
             Notice(
                 "The model is compiled. A sampled iteration runs it eagerly to count its work, so its time is no measure of the compiled "
                 "model: ratios stand at the iterations between.",
+                "info",
+            )
+        )
+    began = startup(every.frame)
+    if began is not None and began[1] >= DOMINATES:
+        out.append(
+            Notice(
+                f"Start-up dominates: the first {STARTING} iterations took {human(began[0], 'ns')} beyond usual ones, "
+                f"{human(began[1], 'ratio')} of the run. Record more iterations before runs are compared by their whole time.",
                 "info",
             )
         )

@@ -387,6 +387,22 @@ class MemoryTracking:
         self.every = every
         self.peaks = peaks
         self._labels, self._clock, self._output, self._optimizer = labels, clock, output, optimizer
+        self._walked: int | None = None
+
+    # --- The run ---
+
+    def run_started(self, first: int) -> None:
+        """Record what is in use before the first iteration, if records are made at intervals. first: its number."""
+        if self.on and self._output.places.logdir is not None:
+            self.keep(replace(self.record("run start", walk=False), iteration=first), running=False)
+
+    def run_ended(self, model: object, last: int | None) -> None:
+        """Record what is in use, with the peak of the run and the optimizer, unless the last iteration has a record with these.
+
+        last: its number, None where none ended. The optimizer is looked at as long as somebody keeps it.
+        """
+        if self.on and self._output.places.logdir is not None and last is not None and last != self._walked:
+            self.keep(replace(self.record("run end", walk=True, model=model), iteration=last))
 
     # --- When ---
 
@@ -421,6 +437,7 @@ class MemoryTracking:
             record = replace(record, since="iteration", phase=self._name(label), phases=self._named(by_phase), **most)  # type: ignore[arg-type]
         if walk:
             record = walked(record, model, self._optimizer.get())
+            self._walked = number
         self._write(record, at, by_phase)
 
     # --- On request ---

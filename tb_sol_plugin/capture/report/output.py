@@ -17,6 +17,7 @@ from tb_sol_plugin.capture.loop.schedule import StepRecord, TimeRow
 from tb_sol_plugin.capture.loop.timing import EventPool, Pair
 from tb_sol_plugin.capture.operation_registry import OpRecord
 from tb_sol_plugin.capture.report.scalars import Alike, Entry, Plain, ScalarLog, of_iteration
+from tb_sol_plugin.format import DOMINATES, STARTING
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.device_specs import DeviceSpec
@@ -167,6 +168,8 @@ class Output:
         self._fold_cache: FoldCache | None = None
         self._first: bool | None = None
         self._reported: int | None = None
+        self._starting: list[int] = []
+        self._began_ns: int | None = None
         self.iterations = 0
 
     def preload(self, *, work: bool) -> None:
@@ -192,6 +195,9 @@ class Output:
             return
         attempt, step = self.guard.attempt, done.step
         self.iterations += 1
+        if self.iterations <= STARTING:
+            self._starting.append(step.duration_ns)
+            self._began_ns = step.start_ns if self._began_ns is None else self._began_ns
         if done.plain:
             known = self._recall(step.signature)
             if known:
@@ -414,10 +420,21 @@ class Output:
             self._rated = is_torch_writer(wanted)
         return None
 
-    def close(self, waiting: list[Finished], *, report: bool, own: Callable[[], int] = lambda: 0) -> None:
+    def _with_startup(self, analysis: Analysis, now: int) -> Analysis:
+        """Returns the analysis with a note where the first iterations took most of the run. now: on the recorder's clock."""
+        whole, later = now - (self._began_ns or 0), self.iterations - len(self._starting)
+        usual = (whole - sum(self._starting)) / later if later > 0 else min(self._starting, default=0)
+        beyond = sum(max(0, one - usual) for one in self._starting)
+        if (later <= 0 and len(self._starting) < 2) or beyond < whole * DOMINATES:
+            return analysis
+        text = f"start-up dominates: its first iterations took {beyond / 1e9:.2f} of the {whole / 1e9:.2f} s of this run beyond usual ones"
+        return replace(analysis, notes=(*analysis.notes, text))
+
+    def close(self, waiting: list[Finished], *, report: bool, now: int = 0, own: Callable[[], int] = lambda: 0) -> None:
         """Write what waits, then close the file. Waits for the device for PATIENCE seconds at most.
 
-        report: print the last sampled iteration, if it is newer than the last one printed. own: ns of own work since the last iteration.
+        report: print the last sampled iteration, if it is newer than the last one printed. now: when the last iteration ended, on the
+        recorder's clock. own: ns of own work since the last iteration.
         """
         if self._closed or os.getpid() != self._pid:
             return
@@ -429,7 +446,7 @@ class Output:
         if report and self.places.console and self._first and self._sample is not None:
             last = self._sample[1]
             if self._reported is None or self._reported < last.iteration:
-                self._report(last)
+                self._report(self._with_startup(last, now))
         self.guard.attempt("file", self._file, None)  # also a run that ended in its first iteration has a file that says so
         for reason, count in self.guard.reasons.items():
             if count > 1:

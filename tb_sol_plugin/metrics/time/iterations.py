@@ -15,6 +15,7 @@ import pandas as pd
 
 from tb_sol_plugin.cost.roofline import limit, ratio
 from tb_sol_plugin.devices.spec import DeviceSpec
+from tb_sol_plugin.format import STARTING
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.work.counted import COLLECTIVE, LedgerCosts, ledger_costs
 from tb_sol_plugin.model.capture import Capture
@@ -356,6 +357,18 @@ def counted(frame: pd.DataFrame) -> Mask:
         if mask.any():
             return mask.to_numpy()
     return np.zeros(len(frame), bool)
+
+
+def startup(frame: pd.DataFrame) -> tuple[int, float] | None:
+    """Returns (ns, share of the whole) that the first iterations of `Iterations.frame` take beyond usual ones; None without others."""
+    host = frame["host_ns"].to_numpy()
+    usual = counted(frame)
+    later = usual & (np.arange(len(frame)) >= STARTING)
+    usual = later if later.any() else usual & ~frame["first"].to_numpy()
+    if not usual.any() or not host.sum() > 0:
+        return None
+    beyond = float(np.maximum(host[:STARTING] - np.median(host[usual]), 0).sum())
+    return round(beyond), beyond / float(host.sum())
 
 
 def alike(frame: pd.DataFrame) -> Ints:

@@ -616,3 +616,21 @@ def test_a_step_that_ends_on_another_thread(tmp_path: Path) -> None:
     assert put_on(model) == NOTHING
     recorded = only(tmp_path)
     assert recorded.flop(1) == recorded.flop(2) == LINEAR and recorded.notes["threads"] >= 1
+
+
+@pytest.mark.parametrize(("first", "said"), [(500, True), (20, False)])
+def test_a_short_run_whose_start_up_dominates_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, first: int, said: bool
+) -> None:
+    import tb_sol_plugin as sol
+
+    # GIVEN a run of eight iterations of 10 ms each, but for the first
+    clock, model = stop_clock(monkeypatch), layer()
+    with sol.capture(str(tmp_path), model=model, every_n_steps=4, report_interval=1000, **{**QUIET, "console": True}) as tracker:
+        for i in range(8):
+            model(X)
+            clock.pass_((first if i == 0 else 10) * 1_000_000)
+            tracker.step()
+    # THEN the report at its end says what the first iterations took beyond usual ones
+    out = " ".join(capsys.readouterr().out.split())
+    assert ("tart-up dominates: its first iterations took 0.49 of the 0.57 s of this run" in out) is said

@@ -264,8 +264,11 @@ def test_records_at_intervals(tmp_path: Path) -> None:
             tracker.step()
     # THEN there are records at both, and the walk is made at reports only
     records = memory_in(tmp_path)
-    assert [(r["iteration"], "parts" in r) for r in records] == [(0, True), (4, False), (6, True), (8, False), (12, True)]
-    assert all(r["tag"] == "iteration" and r["since"] == "process" for r in records)
+    between = [(0, True), (4, False), (6, True), (8, False), (12, True)]
+    assert [(r["iteration"], "parts" in r) for r in records[1:-1]] == between and {r["tag"] for r in records[1:-1]} == {"iteration"}
+    assert all(r["since"] == "process" for r in records)
+    # AND one before the first and one after the last iteration, which has not been looked at
+    assert [(r["tag"], r["iteration"], "parts" in r) for r in (records[0], records[-1])] == [("run start", 0, False), ("run end", 13, True)]
     # AND without being asked for there is none
     with sol.capture(str(tmp_path / "plain"), model=model, every_n_steps=0, report_interval=6, **QUIET) as tracker:
         for _ in range(14):
@@ -284,7 +287,8 @@ def test_records_stand_at_the_ends_of_their_iterations(tmp_path: Path) -> None:
     # THEN the times of the records are those at which the iterations end, on the clock that leaves out the recorder's own work
     (path,) = tmp_path.glob("*.sol.jsonl")
     ends = {r["iteration"]: r["start_ns"] + r["duration_ns"] for r in records_in(path.read_bytes()) if r["kind"] == "step"}
-    assert {r["iteration"]: r["time_ns"] for r in memory_in(tmp_path)} == ends and len(ends) == 6
+    made = [r for r in memory_in(tmp_path) if r["tag"] == "iteration"]
+    assert {r["iteration"]: r["time_ns"] for r in made} == ends and len(ends) == 6
     # AND the trace holds memory events
     (trace,) = tmp_path.glob("*.pt.trace.json.gz")
     assert b'"[memory]"' in gzip.decompress(trace.read_bytes())
@@ -298,8 +302,17 @@ def test_iterations_between_records_take_the_fast_path(tmp_path: Path, monkeypat
         monkeypatch.setattr(tracker.output, "finish", lambda done: (long.append(done.step.iteration), finish(done))[1])
         for _ in range(21):
             tracker.step()
-    assert [r["iteration"] for r in memory_in(tmp_path)] == [0, 5, 10, 15, 20]
+    assert [r["iteration"] for r in memory_in(tmp_path)] == [0, 0, 5, 10, 15, 20, 20]
     assert set(long) <= {n + k for n in (0, 5, 10, 15, 20) for k in (0, 1)}
+
+
+def test_a_run_of_one_iteration_has_a_record_at_its_start_and_its_end(tmp_path: Path) -> None:
+    # GIVEN a run that is over after its first iteration, which is reported WHEN it is read THEN its end is said once
+    model = nn.Linear(10, 5)
+    with sol.capture(str(tmp_path), model=model, memory=True, first_iteration=7, **QUIET) as tracker:
+        model(torch.ones(2, 10))
+        tracker.step()
+    assert [(r["tag"], r["iteration"]) for r in memory_in(tmp_path)] == [("run start", 7), ("iteration", 7)]
 
 
 def test_the_tracker_keeps_no_optimizer_alive(tmp_path: Path) -> None:
