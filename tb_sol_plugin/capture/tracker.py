@@ -176,7 +176,8 @@ class SOLTracker:
                 make_current(self)
                 for record in take_waiting() if self.logdir is not None else ():
                     self.memory.keep(record, running=False)
-                self.guard.attempt("memory", lambda: self.memory.run_started(self._times.number), None)
+                at = began - self.clock.monotonic_ns - own
+                self.guard.attempt("memory", lambda: self.memory.run_started(self._times.number, at), None)
                 self._times.own_at_end = own
                 self.guard.attempt("preload", lambda: self.output.preload(work=self._schedule.every > 0), None)
             self._running = self._began = True

@@ -391,10 +391,10 @@ class MemoryTracking:
 
     # --- The run ---
 
-    def run_started(self, first: int) -> None:
-        """Record what is in use before the first iteration, if records are made at intervals. first: its number."""
+    def run_started(self, first: int, at: int) -> None:
+        """Record what is in use before the first iteration, if records are made at intervals. first: its number; at: see `ended`."""
         if self.on and self._output.places.logdir is not None:
-            self.keep(replace(self.record("run start", walk=False), iteration=first), running=False)
+            self._write(replace(self.record("run start", walk=False), iteration=first), at, {})
 
     def run_ended(self, model: object, last: int | None) -> None:
         """Record what is in use, with the peak of the run and the optimizer, unless the last iteration has a record with these.

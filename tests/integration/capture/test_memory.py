@@ -52,7 +52,7 @@ def test_a_run_from_the_loop_to_the_tables(tmp_path: Path) -> None:
     records = capture.tables["memory_records"]
     assert records["tag"].astype(str).tolist() == ["start", "run start", "iteration", "iteration", "gradients", "run end"]
     assert records["iteration"].tolist() == [-1, 0, 0, 4, 6, 6] and (records["device"] == -1).all()
-    assert records["time_ns"].is_monotonic_increasing and records["time_ns"].iloc[0] < 0 < records["time_ns"].iloc[2]
+    assert records["time_ns"].is_monotonic_increasing and records["time_ns"].iloc[0] < 0 <= records["time_ns"].iloc[1]
     # AND the modules are those of the counted work: no label is there twice
     labels = capture.tables["labels"]
     modules = labels[labels["what"].astype(str) == "module"]
