@@ -12706,8 +12706,8 @@ function Plot({ model, height, onOpen }) {
 				surface.scroller = el;
 			},
 			style: { height: `${height}px` },
-			onScroll: () => {
-				model.scrolled(surface.scroller.scrollTop);
+			onScroll: (e) => {
+				model.scrolled(e.currentTarget.scrollTop);
 				surface.schedule();
 			},
 			children: /* @__PURE__ */ a("div", {

@@ -377,7 +377,7 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
         <HeadLabels model={model} parts={parts} />
         <canvas ref={(el) => { surface.head = el; }} class="tl-canvas-head" style={{ height: `${parts.height}px` }} aria-hidden="true" onPointerDown={(e) => headDown(surface, e)} onPointerMove={(e) => headMove(surface, e)} onPointerUp={(e) => headUp(surface, e)} onPointerLeave={() => surface.leave()} onDblClick={(e) => headDouble(surface, e)} />
       </div>
-      <div class="tl-body" ref={(el) => { surface.scroller = el; }} style={{ height: `${height}px` }} onScroll={() => { model.scrolled(surface.scroller!.scrollTop); surface.schedule(); }}>
+      <div class="tl-body" ref={(el) => { surface.scroller = el; }} style={{ height: `${height}px` }} onScroll={(e) => { model.scrolled(e.currentTarget.scrollTop); surface.schedule(); }}>
         <div class="tl-space" style={{ height: `${shown.height + shown.pinnedHeight}px` }}>
           <canvas
             ref={(el) => { surface.body = el; }} class="tl-canvas" role="img" aria-label="Events by time: rows of threads, streams and counters; the keys of the timeline move through them" style={{ height: `${height}px` }}
