@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
@@ -19,7 +18,6 @@ from tb_sol_plugin.capture.loop.options import CaptureOptions, Mode, Profile, Si
 from tb_sol_plugin.capture.loop.parts import make_parts
 from tb_sol_plugin.capture.loop.phases import PhaseRange
 from tb_sol_plugin.capture.loop.schedule import REPORT_INTERVAL, ScriptOptions, SizePair, StepRecord, read_arguments
-from tb_sol_plugin.capture.loop.timing import Pair
 from tb_sol_plugin.capture.memory.records import MemoryRecord, take_waiting
 from tb_sol_plugin.capture.operation_registry import CapturedFunctionalOp, CapturedOp, OpRecord
 from tb_sol_plugin.capture.report.output import NO_ROWS, Finished
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
 WATCHED: Final = 2
 """Iterations before the sizes of inputs are noted in those that are not sampled: who compiles or graphs a model does so before."""
-WAITING: Final = 2
-"""Finished iterations that may wait for the device to pass their events; if there are more, the oldest is written without."""
 
 
 class SOLTracker:
@@ -134,12 +130,12 @@ class SOLTracker:
         self._sampling, self._traces, self._sizes, self._range = parts.sampling, parts.traces, parts.sizes, parts.phase_range
         self._busy = threading.Lock()
         self._inputs = parts.inputs
-        self._fast_path = FastPath(self.clock, self.phases, self._busy, self._inputs.seen, first=options.first_iteration)
+        self._fast_path = FastPath(
+            self.clock, self.phases, self._busy, self._inputs.seen, first=options.first_iteration, drain=lambda: me._drain()
+        )
         self._times: IterationTimes = self._fast_path
         self._pid = os.getpid()
         self.off = self._running = self._began = self._by_inputs = False
-        self._whole: Pair | None = None
-        self._waiting: deque[Finished] = deque()
         self._kept: Sequence[OpRecord] = []
         follow(self)
 
@@ -273,8 +269,8 @@ class SOLTracker:
             clock = self.clock
             began, own = perf_counter_ns(), clock.own_ns
             end = began - clock.monotonic_ns - own
-            if self._whole is not None:
-                self._whole.stop()
+            if self._times.whole is not None:
+                self._times.whole.stop()
             number = self._times.number if iteration is None else int(iteration)
             finished = self._end(number, end, batch, tokens)
             seen = self._inputs.seen.copy()
@@ -320,7 +316,7 @@ class SOLTracker:
             step.signature, step.batch, step.tokens = self._inputs_of(given)
         report = schedule.reported(number, sampled=sampled)
         schedule.ended(sampled=sampled)
-        return Finished(step, pending, calls, self._whole, self._environment.events, rows, records, report, inside)
+        return Finished(step, pending, calls, times.whole, self._environment.events, rows, records, report, inside)
 
     def _inputs_of(self, given: SizePair) -> tuple[str, int | None, int | None]:
         """Return signature, samples and tokens of an iteration that was not sampled. One of unseen sizes has the next one sampled."""
@@ -334,12 +330,8 @@ class SOLTracker:
 
     def _write(self, finished: Finished) -> None:
         """Write the iteration, in its turn, when the device has passed its events."""
-        waiting = self._waiting
-        if not waiting and finished.done():
-            return self.output.finish(finished)
-        waiting.append(finished)
-        while waiting and (len(waiting) > WAITING or waiting[0].done()):
-            self.output.finish(waiting.popleft())
+        self._fast_path.waiting.append(finished)
+        self.output.finish_those_done(self._fast_path.waiting)
 
     def _prepare(self) -> None:
         """Put in place what the next iteration needs."""
@@ -357,7 +349,7 @@ class SOLTracker:
         clock, times, events = self.clock, self._times, self._environment.events
         clock.own_ns = own + perf_counter_ns() - began
         times.before_ns = clock.own_ns - times.own_at_end
-        self._whole = events.started() if events is not None else None
+        times.whole = events.started() if events is not None else None
         times.own_at_start = clock.own_ns
         times.start_ns = clock.now()
         self.phases.begin_step(times.start_ns)
@@ -385,7 +377,7 @@ class SOLTracker:
         """
         schedule = self._schedule
         left = schedule.until_due()
-        if left < 1 or self._sampling.on or like.sampled or self._environment.events is not None or self._waiting or self._kept:
+        if left < 1 or self._sampling.on or like.sampled or self._kept:
             return
         if self.memory.on:
             left = min(left, self.memory.quiet(schedule.index, schedule.report))
@@ -398,14 +390,25 @@ class SOLTracker:
     def _settle(self) -> None:
         """Let the other parts know of the iterations that took the fast path."""
         fast = self._fast_path
-        if fast.ended:
-            fast.previous = fast.last[0]
-            self._schedule.index += fast.ended
-            self.output.count_fast(fast.ended, fast.last_step(), fast.size)
-            fast.ended = 0
+        self._schedule.index += fast.ended
+        fast.ended = 0
+        if fast.written:
+            self.output.count_fast(fast.written, fast.last_step(), fast.size)
+            fast.written = 0
+
+    def _drain(self) -> None:
+        """Write what waited for the device before iterations took the fast path, which goes on."""
+        fast = self._fast_path
+        self._settle()
+        self.output.finish_those_done(fast.waiting)
+        plain, writer, logged = self.output.fast_path(fast.last_step())
+        fast.log(writer, logged)
+        if not plain:
+            fast.left = 0
 
     def _leave_fast_path(self) -> None:
         self._settle()
+        self._fast_path.hand_over()
         self._fast_path.left = 0
 
     def _fail_fast(self, part: str, error: Exception) -> None:
@@ -551,8 +554,8 @@ class SOLTracker:
         began = perf_counter_ns()
         try:
             self._stop()
-            waiting = list(self._waiting)
-            self._waiting.clear()
+            waiting = [one for one in self._fast_path.waiting if isinstance(one, Finished)]
+            self._fast_path.waiting.clear()
             if self._began:
                 self.guard.attempt("memory", lambda: self.memory.run_ended(self._tracked.given, self._times.previous), None)
                 before = self._times.own_at_end + began
@@ -571,7 +574,7 @@ class SOLTracker:
         self.off = True
         self.phases.on = False
         self.phases.events = None
-        self._fast_path.ended = self._fast_path.left = 0
+        self._fast_path.ended = self._fast_path.written = self._fast_path.left = 0
         self._sampling.abandon()
         self._inputs.remove()
 

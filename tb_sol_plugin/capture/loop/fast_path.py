@@ -1,23 +1,29 @@
-"""Ends ordinary iterations with little work: those that are not sampled, have no device to wait for and nothing to log.
+"""Ends ordinary iterations with little work: those that are not sampled and have nothing to log but their times.
 
 What is always on runs between two kernels that have filled the caches, so its time is the number of objects and functions that it
 touches, each of them a cache miss. The common iteration therefore has this one function, which works on one object: the record is one
 formatted text and one `write`, and the other parts of the tracker learn of it when they are next used. Whatever is out of the ordinary is
 left to `SOLTracker`, which arms the fast path again when it has dealt with it.
+
+Where a device is timed, an iteration waits in a queue until the device has passed its events. Each end asks for the oldest one alone, by
+one query of its last event: what lies before that on the same stream has been passed as well.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from operator import itemgetter
 from threading import get_ident
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tb_sol_plugin.capture.loop.schedule import StepRecord
-from tb_sol_plugin.capture.report.output import wandb_open
-from tb_sol_plugin.capture.report.scalars import Alike
+from tb_sol_plugin.capture.loop.phases import PendingTimes, PhaseTime
+from tb_sol_plugin.capture.loop.schedule import StepRecord, TimeRow
+from tb_sol_plugin.capture.loop.timing import ANY_STREAM, EventPool, Pair
+from tb_sol_plugin.capture.report.output import MOST_WAITING, NO_ROWS, Finished, wandb_open
+from tb_sol_plugin.capture.report.scalars import Alike, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,27 +33,31 @@ if TYPE_CHECKING:
     from tb_sol_plugin.capture.loop.labels import Label, Labels
     from tb_sol_plugin.capture.loop.phases import PhaseStack
     from tb_sol_plugin.capture.report.output import Logged
-    from tb_sol_plugin.capture.report.scalars import Entry, Plain
+    from tb_sol_plugin.capture.report.scalars import Plain
     from tb_sol_plugin.capture.report.writer import CaptureWriter
 
 MOST_TEXTS: Final = 32
 """Numbers of phases whose text is kept."""
 _start_of: Final = itemgetter(1)
 
+Ended: TypeAlias = "tuple[int, int, int, int, int, list[PhaseTime], Pair | None]"
+"""number, start_ns, duration_ns, own work inside, own work before, phases, and events around the whole of an iteration that waits."""
+
 
 class IterationTimes:
     """Has number and times of the iteration that runs, in ns on the recorder's clock.
 
     stride: between the numbers of iterations. previous: number of the one before, None for none. own_at_start, own_at_end: `Clock.own_ns`
-    when this one began, and when the one before ended. before_ns: own work between the two.
+    when this one began, and when the one before ended. before_ns: own work between the two. whole: the device's events around it.
     """
 
-    __slots__ = ("before_ns", "number", "own_at_end", "own_at_start", "previous", "start_ns", "stride")
+    __slots__ = ("before_ns", "number", "own_at_end", "own_at_start", "previous", "start_ns", "stride", "whole")
 
     def __init__(self, number: int) -> None:
         self.number, self.stride = number, 1
         self.previous: int | None = None
         self.start_ns = self.own_at_start = self.own_at_end = self.before_ns = 0
+        self.whole: Pair | None = None
 
     def advance(self, number: int) -> None:
         """Let the iteration of that number be the one before: the next is as far from it as it was from the one before it."""
@@ -59,22 +69,30 @@ class IterationTimes:
 class FastPath(IterationTimes):
     """Ends ordinary iterations, and keeps the times of all: one object, since the common iteration must touch few.
 
-    left: how many iterations can still end here. ended: how many did since the other parts learned of it; last: number, start_ns and
-    duration_ns of the last of them. size: of the file.
+    left: how many iterations can still end here. ended, written: how many did, and were written, since the other parts learned of it; last:
+    number, start_ns, duration_ns and device_ns of the last that was written. size: of the file. waiting: iterations that wait for the
+    device in their order; those that did not end here are `Finished`. drain: writes such ones at the head of them, once the device has
+    passed their events, and calls `log` again.
     """
 
     # All that the common iteration needs, in one object.
     __slots__ = (
-        "_add", "_alike", "_batch", "_board", "_clock", "_due", "_expected", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes", "_open",
-        "_phases", "_room", "_seen", "_texts", "_thread", "_tokens", "_writer", "_written", "ended", "last", "left", "size",
+        "_add", "_alike", "_batch", "_board", "_clock", "_drain", "_due", "_expected", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes",
+        "_open", "_phases", "_pool", "_room", "_rows", "_seen", "_sizes", "_texts", "_thread", "_tokens", "_writer", "_written", "ended",
+        "last", "left", "size", "waiting", "written",
     )  # fmt: skip
 
-    def __init__(self, clock: Clock, phases: PhaseStack, lock: threading.Lock, seen: list[Seen], *, first: int = 0) -> None:
+    def __init__(
+        self, clock: Clock, phases: PhaseStack, lock: threading.Lock, seen: list[Seen], *, first: int = 0, drain: Callable[[], None]
+    ) -> None:
         super().__init__(first)
+        self.waiting: deque[Ended | Finished] = deque()
+        self._drain, self._pool = drain, phases.events
+        self._rows: list[TimeRow] = []
         self._seen, self._expected = seen, list(seen)
         self._clock, self._phases, self._lock, self._monotonic_ns = clock, phases, lock, clock.monotonic_ns
-        self.left = self.ended = self.size = 0
-        self.last = 0, 0, 0
+        self.left = self.ended = self.written = self.size = 0
+        self.last: tuple[int, int, int, int | None] = 0, 0, 0, None
         self._fd, self._room, self._thread = -1, 0, 0
         self._add: Callable[[Plain | Entry], None] | None = None
         self._alike = Alike(None, None, None)
@@ -82,7 +100,8 @@ class FastPath(IterationTimes):
         self._writer: CaptureWriter | None = None
         self._open: list[int] = []
         self._labels: list[Label] = []
-        self._written: tuple[str, int | None, int | None, int] = "", None, None, 0
+        self._sizes: tuple[str, int | None, int | None] = "", None, None
+        self._written = 0
         self._notes: dict[tuple[str, str], int] = {}
         self._batch: int | None = None
         self._tokens: int | None = None
@@ -98,29 +117,32 @@ class FastPath(IterationTimes):
         expected: what `InputWatch` saw of its inputs, and must see again. logged: where their scalars go; one that is due elsewhere does
         not end here.
         """
-        self._expected = expected
+        self._expected, self._pool, self._rows = expected, self._phases.events, []
         self._thread, self._open = get_ident(), self._phases.open
         self._batch, self._tokens = given
+        self._labels = labels.known
+        sizes = like.signature, like.batch, like.tokens
+        if sizes != self._sizes:
+            self._sizes = sizes
+            self._texts.clear()
+        self.log(writer, logged)
+        self.left = left
+
+    def log(self, writer: CaptureWriter | None, logged: Logged) -> None:
+        """Take where iterations go from now on."""
         self._add, self._alike, self._due, self._board = logged
         self._writer = writer if writer is not None and not writer.problem else None
-        self._labels = labels.known
-        count = len(labels.known)
         if self._writer is None:
-            self._fd, self._room, self._notes = -1, 0, {}
+            self._fd, self._room, self._notes, self._written = -1, 0, {}, len(self._labels)
         else:
-            self._fd, self.size, self._room, self._notes, count = self._writer.direct()
-        written = like.signature, like.batch, like.tokens, count
-        if written != self._written:
-            self._written = written
-            self._texts.clear()
-        self.left = left
+            self._fd, self.size, self._room, self._notes, self._written = self._writer.direct()
 
     def end(self, number: int | None, batch: int | None, tokens: int | None) -> bool:
         """End the iteration and begin the next one. False where the iteration is not an ordinary one; then nothing has happened."""
         if self.left <= 0:
             return False
         began = perf_counter_ns()
-        phases = self._phases
+        phases, pool = self._phases, self._pool
         if (
             (number is not None and number != self.number)
             or batch != self._batch
@@ -129,61 +151,146 @@ class FastPath(IterationTimes):
             or self._open
             or self._notes
             or phases.sums
-            or len(self._labels) != self._written[3]
+            or len(self._labels) != self._written
             or self.size > self._room
             or get_ident() != self._thread
+            or (pool is not None and pool.lost)
             or (began >= self._due and (self._board or wandb_open()))
             or not self._lock.acquire(False)
         ):
             return False
         try:
+            whole = self.whole
+            if whole is not None:
+                whole.stop()
             clock = self._clock
             own = clock.own_ns
             end = began - self._monotonic_ns - own
             number, start = self.number, self.start_ns
-            duration = end - start
             times = phases.times
             phases.times = []
             phases.step_start = end
             self._seen.clear()
             inside, before = own - self.own_at_start, self.before_ns
-            self.last = number, start, duration
+            self.previous = number
             self.number = number + self.stride
             self.start_ns = end
             self.own_at_end = own
             self.ended += 1
             self.left -= 1
-            fd = self._fd
-            if fd >= 0:
-                values = [number, start, duration, inside, before]
-                if times:
-                    if len(times) > 1:
-                        times.reverse()  # of two that begin at once the outer one comes first
-                        times.sort(key=_start_of)
-                    values.append(number)
-                    for time in times:
-                        values += time[:3]
-                try:
-                    text = self._texts[len(times)]
-                except KeyError:
-                    text = self._text(len(times))
-                line = (text % tuple(values)).encode()
-                try:
-                    done = os.write(fd, line)
-                except BaseException as error:
-                    self._refused(error, line)
-                else:
-                    self.size += done
-                    if done != len(line):
-                        self._complete(line, done)
-            if self._add is not None:
-                self._add((began, number, duration, times, self._alike))
+            ended = number, start, end - start, inside, before, times, whole
+            if pool is None:
+                self._end_on_host(ended, began)
+            else:
+                self._end_on_device(pool, ended, began)
             spent = perf_counter_ns() - began
             self.before_ns = spent
             self.own_at_start = clock.own_ns = own + spent
         finally:
             self._lock.release()
         return True
+
+    def _end_on_host(self, ended: Ended, now: int) -> None:
+        """Write an iteration that the host alone timed."""
+        number, start, duration, inside, before, times, _ = ended
+        self.last = number, start, duration, None
+        self.written += 1
+        if self._fd >= 0:
+            values = [number, start, duration, inside, before]
+            if times:
+                if len(times) > 1:
+                    times.reverse()  # of two that begin at once the outer one comes first
+                    times.sort(key=_start_of)
+                values.append(number)
+                for time in times:
+                    values += time[:3]
+            self._write(len(times), tuple(values))
+        if self._add is not None:
+            self._add((now, number, duration, times, self._alike))
+
+    def _write(self, phases: int, values: tuple[object, ...]) -> None:
+        """Write the records of an iteration with that many phases."""
+        try:
+            text = self._texts[phases]
+        except KeyError:
+            text = self._text(phases)
+        line = (text % values).encode()
+        try:
+            done = os.write(self._fd, line)
+        except BaseException as error:
+            self._refused(error, line)
+        else:
+            self.size += done
+            if done != len(line):
+                self._complete(line, done)
+
+    # --- Where a device is timed ---
+
+    def _end_on_device(self, pool: EventPool, ended: Ended, now: int) -> None:
+        """Let an iteration wait for the device, write those that it has passed, and begin the next one there."""
+        whole = ended[6]
+        self.waiting.append(ended)
+        self.whole = None
+        if whole is not None and whole.ended is not None:  # else a graph may be captured, in which no event may be asked for
+            self._write_passed(pool, now)
+        self.whole = pool.started()
+
+    def _write_passed(self, pool: EventPool, now: int) -> None:
+        """Write the iterations whose events the device has passed, the oldest first, up to one whose events it has not."""
+        waiting = self.waiting
+        while waiting:
+            one = waiting[0]
+            if not isinstance(one, tuple):
+                if not one.done():
+                    break
+                self._drain()
+                continue
+            times, whole = one[5], one[6]
+            if whole is None or whole.ended is None:
+                stream = None
+            elif not whole.passed and not pool.done(whole):
+                break
+            else:
+                stream = whole.ended if whole.ended != ANY_STREAM else None
+            if not _passed(pool, times, stream):
+                break
+            waiting.popleft()
+            self._write_timed(pool, one, now)
+        if len(waiting) > MOST_WAITING:
+            self.left = 0  # what to do then is the tracker's
+
+    def _write_timed(self, pool: EventPool, one: Ended, now: int) -> None:
+        number, start, duration, inside, before, times, whole = one
+        device = pool.resolve(whole)
+        values: list[object] = [number, start, duration, "" if device is None else f',"device_ns":{device}', inside, before]
+        rows: list[TimeRow] = []
+        if times:
+            times.reverse()
+            times.sort(key=_start_of)
+            values.append(number)
+            for label, begin, spent, pair in times:
+                ns = pool.resolve(pair)
+                rows.append((label, begin, spent, ns, 1))
+                values += (label, begin, spent, "null" if ns is None else ns)
+        self.last, self._rows = (number, start, duration, device), rows
+        self.written += 1
+        if self._fd >= 0:
+            self._write(len(times), tuple(values))
+        if self._add is not None:
+            self._add(Entry((now, number, duration, rows, self._alike), device, None, False))
+
+    def hand_over(self) -> None:
+        """Make those that wait what the tracker writes."""
+        waiting, pool = self.waiting, self._pool
+        signature, batch, tokens = self._sizes
+        for at, one in enumerate(waiting):
+            if isinstance(one, tuple):
+                number, start, duration, inside, before, times, whole = one
+                step = StepRecord(number, start, duration, signature=signature, batch=batch, tokens=tokens)
+                step.overhead_ns, step.before_ns = inside, before
+                waiting[at] = Finished(step, PendingTimes(times, {}, self._phases, pool), [], whole, pool, NO_ROWS, [], False, inside)
+
+    # --- The rest ---
 
     def restart(self) -> bool:
         """Begin the iteration anew. False where it is not an ordinary one; then nothing has happened."""
@@ -198,6 +305,8 @@ class FastPath(IterationTimes):
             own = clock.own_ns
             phases.times = []
             self._seen.clear()
+            if self._pool is not None:
+                self._start_whole(self._pool)
             phases.step_start = self.start_ns = began - self._monotonic_ns - own
             own += perf_counter_ns() - began
             self.before_ns = own - self.own_at_end
@@ -206,20 +315,29 @@ class FastPath(IterationTimes):
             self._lock.release()
         return True
 
+    def _start_whole(self, pool: EventPool) -> None:
+        whole = self.whole
+        if whole is None:
+            self.whole = pool.started()
+        else:
+            whole.start()
+
     def last_step(self) -> StepRecord:
-        """Return the last iteration that ended here, without its phases."""
-        signature, batch, tokens, _ = self._written
-        return StepRecord(*self.last, signature=signature, batch=batch, tokens=tokens)
+        """Return the last iteration that was written here; with its phases where a device was timed."""
+        signature, batch, tokens = self._sizes
+        return StepRecord(*self.last, signature=signature, batch=batch, tokens=tokens, phase_times=self._rows)
 
     def _text(self, phases: int) -> str:
         """Return the records of an iteration with that many phases, with places for its numbers."""
-        signature, batch, tokens, _ = self._written
+        signature, batch, tokens = self._sizes
         sizes = f',"signature":"{signature}"' if signature else ""
         sizes += "" if batch is None else f',"batch":{batch:d}'
         sizes += "" if tokens is None else f',"tokens":{tokens:d}'
-        text = f'{{"kind":"step","iteration":%d,"start_ns":%d,"duration_ns":%d,"sampled":false{sizes},"overhead_ns":%d,"before_ns":%d}}\n'
+        device, row = ("", "[%d,%d,%d,null,1]") if self._pool is None else ("%s", "[%d,%d,%d,%s,1]")
+        head = '{"kind":"step","iteration":%d,"start_ns":%d,"duration_ns":%d,"sampled":false'
+        text = f'{head}{device}{sizes},"overhead_ns":%d,"before_ns":%d}}\n'
         if phases:
-            text += f'{{"kind":"phase_time","iteration":%d,"rows":[{",".join(["[%d,%d,%d,null,1]"] * phases)}]}}\n'
+            text += f'{{"kind":"phase_time","iteration":%d,"rows":[{",".join([row] * phases)}]}}\n'
         if len(self._texts) < MOST_TEXTS:
             self._texts[phases] = text
         return text
@@ -241,3 +359,15 @@ class FastPath(IterationTimes):
         if self._writer is not None:
             self._writer.continued(self.size - done, line, done, None)
             self._fd, self.size, self._room, self._notes, _ = self._writer.direct()
+
+
+def _passed(pool: EventPool, times: list[PhaseTime], stream: int | None) -> bool:
+    """Return whether the device has passed the events of these phases. stream: of which it has passed a later event; None for none."""
+    for time in times:
+        pair = time[3]
+        if pair is not None and not pair.passed:
+            if stream is not None and pair.within(stream):
+                pair.passed = True
+            elif not pool.done(pair):
+                return False
+    return True

@@ -107,16 +107,22 @@ def compiled(models: list[object]) -> bool:
 
 def device_kind(models: list[object]) -> str:
     """Return the type of the device that the models are on (cuda, cpu, …); without a model, of the accelerator that is in use."""
+    return device_of(models)[0]
+
+
+def device_of(models: list[object]) -> tuple[str, int | None]:
+    """Return the type of the device as `device_kind` does, and which one of several the models are on; None where nobody says."""
     for model in models:
         for parameter in value_or_none(lambda model=model: model.parameters()) or ():  # type: ignore[attr-defined,misc]
-            kind = value_or_none(lambda parameter=parameter: str(parameter.device.type))  # type: ignore[misc]
+            device = value_or_none(lambda parameter=parameter: parameter.device)  # type: ignore[misc]
+            kind = value_or_none(lambda device=device: str(device.type))  # type: ignore[misc]
             if kind not in (None, "meta"):
-                return str(kind)
+                return str(kind), value_or_none(lambda device=device: None if device.index is None else int(device.index))  # type: ignore[misc]
     torch = sys.modules.get("torch")
     for kind in ("cuda", "xpu"):
         if value_or_none(lambda kind=kind: bool(getattr(torch, kind).is_initialized())):  # type: ignore[misc]
-            return kind
-    return "cpu"
+            return kind, None
+    return "cpu", None
 
 
 def model_facts(models: list[object]) -> Json:
@@ -382,6 +388,7 @@ class Environment:
         self.assume_sparsity = options.assume_sparsity
         self.kind = ""
         self.events: EventPool | None = None
+        self._index: int | None = None
         self._tracked, self._phases, self._note = tracked, phases, note
         self._limits: tuple[DeviceSpec | None, str] | None = None
 
@@ -401,10 +408,12 @@ class Environment:
 
     def find_events(self) -> None:
         """Look at which device the models are, and let phases be timed and marked there."""
-        kind = device_kind(self._tracked.models)
+        kind, index = device_of(self._tracked.models)
         if kind != self.kind:
             self.kind, self._limits = kind, None
-            self.events = event_pool(kind)
+            self.events = None
+        if self.events is None or index != self._index:
+            self._index, self.events = index, event_pool(kind, index)
         self._phases.events = self.events
         self._phases.nvtx = nvtx_usable()
 

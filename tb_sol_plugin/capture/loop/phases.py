@@ -29,6 +29,8 @@ class _Open(Protocol):
 
 Mark = tuple[bool, "_Open | None"]
 """An open mark: whether an NVTX range was pushed, and the open range of torch.profiler."""
+PUSHED: Final[Mark] = (True, None)
+"""The mark without a profiler of torch."""
 
 
 class _State(Protocol):
@@ -73,7 +75,7 @@ def open_mark(name: str, nvtx: bool) -> Mark | None:
     if profiler_active():
         found = sys.modules["torch.autograd.profiler"].record_function(name)
         found.__enter__()
-    return (nvtx, found) if nvtx or found is not None else None
+    return (nvtx, found) if found is not None else PUSHED if nvtx else None
 
 
 def close_mark(mark: Mark | None) -> None:
@@ -150,7 +152,7 @@ class PhaseStack:
     """
 
     def __init__(self, labels: Labels, clock: Clock, *, note: Callable[[str, str], None] | None = None) -> None:
-        self._labels, self.clock = labels, clock
+        self.labels, self.clock = labels, clock
         self._note = note or (lambda code, text: None)
         self._own = _ThreadLocal()
         self._lock = threading.Lock()
@@ -209,7 +211,7 @@ class PhaseStack:
             label = self.known[parent, name]  # type: ignore[index]
         except (KeyError, TypeError):
             label = self._label(parent, name)
-        mark = open_mark(self._labels.known[label].name, self.nvtx) if self.nvtx or self.profiler._is_profiler_enabled else None
+        mark = open_mark(self.labels.known[label].name, self.nvtx) if self.nvtx or self.profiler._is_profiler_enabled else None
         events = None if self.events is None else self.events.started()
         stack.append(label)
         clock, now = self.clock, perf_counter_ns()
@@ -220,7 +222,7 @@ class PhaseStack:
 
     def _label(self, parent: int, name: object) -> int:
         text = phase_name(name)
-        label = self._labels.id_of("phase", parent, text)
+        label = self.labels.id_of("phase", parent, text)
         if isinstance(name, str) and len(self.known) < NAMES:
             self.known[parent, name] = label
         return label
@@ -378,14 +380,14 @@ class PhaseStack:
                 self.bound()
         times, sums = self.times, self.sums
         self.times, self.sums = [], {}
-        return PendingTimes(times, sums, self)
+        return PendingTimes(times, sums, self, self.events)
 
 
 class PendingTimes:
     """Reads the phase times of a finished step, whose events the device may not have passed yet."""
 
-    def __init__(self, times: list[PhaseTime], sums: dict[int, _Sum], stack: PhaseStack) -> None:
-        self._times, self.sums, self._pool, self._stack = times, sums, stack.events, stack
+    def __init__(self, times: list[PhaseTime], sums: dict[int, _Sum], stack: PhaseStack, pool: EventPool | None) -> None:
+        self._times, self.sums, self._stack, self._pool = times, sums, stack, pool
 
     def done(self) -> bool:
         """Return whether the device has passed all events."""
@@ -439,7 +441,7 @@ class PhaseRange:
         self._tracker, self._phases, self._name, self._depth = tracker, phases, name, -1
 
     # Phases are always on, and run between kernels that have filled the caches: what is common is done here, in one function each, for
-    # the thread that runs the step. All else (profilers, devices, other threads, names that are new) goes to the stack.
+    # the thread that runs the step. All else (torch's profiler, other threads, names that are new) goes to the stack.
 
     def __enter__(self) -> None:
         try:
@@ -449,8 +451,6 @@ class PhaseRange:
             depth = len(stack)
             if (
                 phases.on
-                and phases.events is None
-                and not phases.nvtx
                 and depth < DEPTH
                 and type(name) is str
                 and not phases.profiler._is_profiler_enabled
@@ -459,11 +459,15 @@ class PhaseRange:
                 label = phases.known.get((stack[-1] if depth else NONE, name))
                 if label is not None:
                     self._depth = depth
-                    clock = phases.clock
+                    clock, mark, events = phases.clock, None, phases.events
+                    if phases.nvtx:
+                        sys.modules["torch"].cuda.nvtx.range_push(phases.labels.known[label].name)
+                        mark = PUSHED
+                    pair = None if events is None else events.started()
                     stack.append(label)
                     now = perf_counter_ns()
                     clock.own_ns = own = clock.own_ns + now - began
-                    phases.frames.append((name, now - clock.monotonic_ns - own, None, None, True, phases.step))
+                    phases.frames.append((name, now - clock.monotonic_ns - own, pair, mark, True, phases.step))
                     return
             self._depth = self._phases.push(self._name, scoped=True)
         except Exception as error:
@@ -475,15 +479,20 @@ class PhaseRange:
             phases, depth = self._phases, self._depth
             if kind is None and 0 <= depth < DEPTH - 1 and phases.on and get_ident() == phases.thread and len(phases.runner) == depth + 1:
                 _, start, events, mark, _, _ = phases.frames[-1]
-                if events is None and mark is None:
+                if mark is None or mark is PUSHED:
                     del phases.frames[-1]
+                    label = phases.runner.pop()
+                    if events is not None:
+                        events.stop()
+                    if mark is not None:
+                        sys.modules["torch"].cuda.nvtx.range_pop()
                     clock = phases.clock
                     own = clock.own_ns
                     if start < phases.step_start:
                         start = phases.step_start
                     duration = began - clock.monotonic_ns - own - start
                     times = phases.times
-                    times.append((phases.runner.pop(), start, duration if duration > 0 else 0, None))
+                    times.append((label, start, duration if duration > 0 else 0, events))
                     if phases.sums or len(times) > RANGES:
                         phases.bound()
                     clock.own_ns = own + perf_counter_ns() - began

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter, perf_counter_ns, sleep
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from tb_sol_plugin.capture.loop.guard import Guard, log
 from tb_sol_plugin.capture.loop.labels import Labels
@@ -33,6 +33,9 @@ PhaseTimes: TypeAlias = "dict[str, float | None]"
 
 PATIENCE: Final = 2.0
 """Seconds that closing waits for the device to pass the last events."""
+
+MOST_WAITING: Final = 64
+"""Iterations that have ended and may wait for the device to pass their events; if there are more, the oldest is written without."""
 
 MOST_MEMORY: Final = 400
 """Records of memory that wait until the file is open."""
@@ -214,6 +217,11 @@ class Output:
         if self._first:
             attempt("scalars", lambda: self._log(done, known), None)
 
+    def finish_those_done(self, waiting: deque[Any]) -> None:
+        """Write and log the iterations at the head of a queue, up to one that waits for the device, or is not `Finished`."""
+        while waiting and isinstance(waiting[0], Finished) and (len(waiting) > MOST_WAITING or waiting[0].done()):
+            self.finish(waiting.popleft())
+
     def _log(self, done: Finished, known: bool) -> None:
         """Log one iteration. known: its work is."""
         step, attempt = done.step, self.guard.attempt
@@ -266,12 +274,20 @@ class Output:
         return plain, self._writer, Logged(None if own is None else own.add, alike, due, self._board is not None)
 
     def count_fast(self, count: int, last: StepRecord, size: int) -> None:
-        """Counts iterations that were written without a call of this class, up to `last`. size: of the file since then."""
+        """Counts iterations that were written without a call of this class, up to `last`. size: of the file since then.
+
+        The phases of `last` are known where it was timed on a device.
+        """
         self.iterations += count
         if self._writer is not None and not self._writer.problem:
             self._writer.size = size
         if self._sample is not None and last.signature != "" and last.signature == self._sample[0]:
-            self._alike = last, None
+            self._alike = last, self._phase_times(last) if last.phase_times else None
+
+    def _phase_times(self, step: StepRecord) -> PhaseTimes:
+        from tb_sol_plugin.capture.report.analysis import times_of_phases
+
+        return times_of_phases(step.phase_times, self.labels)
 
     def _report(self, found: Analysis) -> None:
         self.guard.attempt("console", lambda: _print(found, self.places.console == "rich"), None)
@@ -287,7 +303,7 @@ class Output:
 
         if self._fold_cache is None:
             self._fold_cache = FoldCache()
-        phases = None if done.pool is None else work.times_of_phases(step.phase_times, self.labels)
+        phases = None if done.pool is None else self._phase_times(step)
         if not step.sampled:
             self._alike = step, phases
             return True

@@ -527,7 +527,7 @@ def test_a_number_of_iterations_below_0_is_noted(options: dict[str, int], tmp_pa
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     """A device of the tracked models with events of its own."""
     made = Device()
-    monkeypatch.setattr(header, "event_pool", lambda kind: EventPool(made.event))
+    monkeypatch.setattr(header, "event_pool", lambda kind, index=None: EventPool(made.event))
     return made
 
 
