@@ -102,13 +102,14 @@ def routes(path: Path, repeats: int) -> str:
             client = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
             query, shape = opened(client)
             get(client, ROUTES["tiles, all of it"](shape, 0).format(query))
-            time.sleep(1)  # what is kept is written beside the answer
-        kept = [f for f in cache.rglob("*") if f.name in ("lanes.arrow", "levels.arrow")]
+            until(lambda: any(cache.rglob("timeline.json")))  # what is kept is written beside the answer
+        kept = list(cache.rglob("timeline*"))
         let_go(cache)
         facts = [("files, B per event", f"{sum(f.stat().st_size for f in kept) / max(shape['events'], 1):.1f}")]
         with serving(str(logs), "--cache-dir", str(cache)) as (port, pid):
             client = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
             opened(client, "analysis/health")
+            rest(pid)  # a person looks at the list of runs while the server warms up
             before = private_mb(pid)
             rows = [
                 latencies(client, name, (lambda i, a=address: a(shape, i).format(query)), repeats, pid) for name, address in ROUTES.items()
@@ -160,6 +161,25 @@ def get(client: http.client.HTTPConnection, route: str, *, raw: bool = False) ->
     reply = client.getresponse()
     body = reply.read()
     return gzip.decompress(body) if reply.getheader("Content-Encoding") == "gzip" and not raw else body
+
+
+def until(done: Callable[[], bool], patience: float = 120) -> None:
+    """Wait for something."""
+    end = time.monotonic() + patience
+    while not done() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def rest(pid: int) -> None:
+    """Wait until a process computes nothing for half a second."""
+    spent = [cpu(pid)]
+
+    def idle() -> bool:
+        time.sleep(0.5)
+        spent.append(cpu(pid))
+        return spent[-1] - spent[-2] < 0.02
+
+    until(idle)
 
 
 def let_go(folder: Path) -> None:

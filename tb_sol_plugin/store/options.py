@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -103,18 +103,24 @@ class Memo(Generic[V]):
         found = self.peek(key)
         if found is not None:
             return found
+        with self.alone(key):
+            found = self.peek(key)
+            if found is None:
+                found = make()
+                self.put(key, found)
+            return found
+
+    @contextlib.contextmanager
+    def alone(self, key: Hashable) -> Iterator[None]:
+        """Lets one thread at a time make what belongs to a key. What it was about to make may be there by now."""
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
         with making:
-            found = self.peek(key)
-            if found is None:
-                try:
-                    found = make()
-                    self.put(key, found)
-                finally:
-                    with self._lock:
-                        self._making.pop(key, None)
-            return found
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
 
     def put(self, key: Hashable, value: V) -> None:
         """Keep a value, letting older ones go."""

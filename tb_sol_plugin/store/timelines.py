@@ -1,7 +1,7 @@
-"""Keeps lanes and merged levels of a timeline beside the cache entry of its recording: Arrow files that are mapped, not read.
+"""Keeps the timeline of a recording beside its cache entry: a head, and Arrow files that are mapped and checked one by one, when asked for.
 
-`timeline.json` says which tracks there are and seals the files; it is written last. What is damaged, of another version or of other events
-is built again, never trusted.
+`timeline.json` says which tracks there are and seals the files; it is written last. A file whose bytes are not those that were written is
+not parsed: what it held is made again, and kept again by the next process. Of another version or of other events nothing is taken.
 """
 
 from __future__ import annotations
@@ -10,38 +10,32 @@ import contextlib
 import mmap
 import os
 import tempfile
+import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from tb_sol_plugin.metrics.timeline.timeline import VERSION, Stored
+from tb_sol_plugin.metrics.timeline.kept import VERSION, Head, Part, Stored
 from tb_sol_plugin.metrics.timeline.tracks import Track
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.store import seal
 from tb_sol_plugin.store.cache import Cache, stamp
-from tb_sol_plugin.tables.pyramid import Level
 
-_LANES: Final = "lanes.arrow"
-_LEVELS: Final = "levels.arrow"
 _HEAD: Final = "timeline.json"
-_COLUMNS: Final = {"start": np.int64, "end": np.int64, "event": np.uint32, "first": np.uint32, "busy": np.int64}
 FEWEST: Final = 20_000
 """Events below which lanes are arranged in a few ms: nothing is kept."""
 
 
-class _Head(msgspec.Struct, frozen=True):
-    """root: label of the tracks' first, with which their paths begin. levels: (z, bounds) of each batch. files: size and checksum."""
+class _Sealed(msgspec.Struct, frozen=True):
+    """The head, and size and checksum of the file of each part."""
 
     version: int
     events: int
-    root: str
-    tracks: list[Track]
-    bounds: list[int]
-    levels: list[tuple[int, list[int]]]
+    head: msgspec.Raw
     files: dict[str, tuple[int, str]]
 
 
@@ -56,7 +50,10 @@ class KeptTimeline:
         return self._cache.directory / self._key if self._cache.directory is not None and self._cache.has(self._key) else None
 
     def load(self, root: str, events: int) -> Stored | None:
-        """Returns what was kept; None without it, or where it is damaged or of other events. root: label of the first track now."""
+        """Returns what was kept; None without it, or where it is of other events. root: label of the first track now.
+
+        Its parts are read when they are asked for.
+        """
         folder = self._folder
         if folder is None or events < FEWEST:
             return None
@@ -67,52 +64,77 @@ class KeptTimeline:
         try:
             if body is None:
                 raise ValueError("another checksum")
-            head = msgspec.json.decode(body, type=_Head)
-            if head.version != VERSION or head.events != events:
+            sealed = msgspec.json.decode(body, type=_Sealed)
+            if sealed.version != VERSION or sealed.events != events:
                 return None
-            stamps = [(str(folder / name), stamp(str(folder / name))) for name in (_LANES, _LEVELS)]
-            (lanes,) = _batches(folder / _LANES, f"{self._key}/{_LANES}", head.files[_LANES], {"order": np.uint32})
-            order, bounds = lanes["order"], np.array(head.bounds, np.int64)
-            if len(order) != events or int(bounds[-1]) != events or (len(order) and int(order.max()) >= events):
-                raise ValueError("lanes of other events")
-            found = _batches(folder / _LEVELS, f"{self._key}/{_LEVELS}", head.files[_LEVELS], _COLUMNS)
-            levels = tuple(_level(z, np.array(ends, np.int64), columns) for (z, ends), columns in zip(head.levels, found, strict=True))
-        except (ValueError, KeyError, IndexError, OSError, msgspec.MsgspecError, pa.ArrowException) as error:
-            seal.report_damage(f"timeline of entry {self._key}", str(error))
-            with contextlib.suppress(OSError):
-                os.remove(folder / _HEAD)
+            head = msgspec.json.decode(sealed.head, type=Head)
+        except (ValueError, msgspec.MsgspecError) as error:
+            self._damaged(folder, str(error))
             return None
-        self._cache.watch(self._key, stamps)
-        return Stored([_renamed(t, head.root, root) for t in head.tracks], np.asarray(order), bounds, levels)
+        renamed = msgspec.structs.replace(head, root=root, tracks=[_renamed(t, head.root, root) for t in head.tracks])
+        return Stored(renamed, _Parts(self, folder, sealed.files).take)
 
-    def save(self, root: str, stored: Stored) -> bool:
-        """Write lanes and levels; False where there is no entry, few events, or the disk does not let us."""
+    def read(self, folder: Path, name: str, expected: tuple[int, str]) -> Part | None:
+        """Returns the columns of a part as views of its mapped file; None where that is not what was written."""
+        path = folder / _file(name)
+        try:
+            before = stamp(str(path))
+            part = _mapped(path, f"{self._key}/{name}", expected)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            self._damaged(folder, f"{name}: {error.strerror if isinstance(error, OSError) else error}")
+            return None
+        self._cache.watch(self._key, [(str(path), before)])
+        return part
+
+    def _damaged(self, folder: Path, why: str) -> None:
+        seal.report_damage(f"timeline of entry {self._key}", why)
+        with contextlib.suppress(OSError):
+            os.remove(folder / _HEAD)
+
+    def save(self, head: Head, parts: Mapping[str, Part]) -> bool:
+        """Write head and parts; False where there is no entry, few events, or the disk does not let us."""
         folder = self._folder
-        if folder is None or len(stored.order) < FEWEST:
+        if folder is None or head.events < FEWEST:
             return False
         try:
-            files = {
-                _LANES: self._write(folder, _LANES, [{"order": stored.order}], {"order": np.uint32}),
-                _LEVELS: self._write(folder, _LEVELS, [{c: getattr(one, c) for c in _COLUMNS} for one in stored.levels], _COLUMNS),
-            }
-            levels = [(one.z, one.bounds.tolist()) for one in stored.levels]
-            head = _Head(VERSION, len(stored.order), root, stored.tracks, stored.bounds.tolist(), levels, files)
-            _replace(folder, _HEAD, seal.sealed(msgspec.json.encode(head), f"{self._key}/timeline"))
+            files = {name: self._write(folder, name, part) for name, part in parts.items()}
+            sealed = _Sealed(VERSION, head.events, msgspec.Raw(msgspec.json.encode(head)), files)
+            _replace(folder, _HEAD, seal.sealed(msgspec.json.encode(sealed), f"{self._key}/timeline"))
         except OSError as error:
             seal.log.warning("a timeline was not kept: %s", error.strerror or type(error).__name__)
             return False
         self._cache.grew(self._key)
         return True
 
-    def _write(self, folder: Path, name: str, batches: list[dict[str, Any]], columns: dict[str, Any]) -> tuple[int, str]:
-        schema = pa.schema([pa.field(c, pa.from_numpy_dtype(kind)) for c, kind in columns.items()])
+    def _write(self, folder: Path, name: str, part: Part) -> tuple[int, str]:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, schema) as writer:
-            for one in batches:
-                writer.write_batch(pa.RecordBatch.from_arrays([pa.array(np.asarray(one[c], k)) for c, k in columns.items()], schema=schema))
+        batch = pa.RecordBatch.from_arrays([pa.array(np.ascontiguousarray(column)) for column in part.values()], names=list(part))
+        with pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
         body = sink.getvalue()
-        _replace(folder, name, body)
+        _replace(folder, _file(name), body)
         return body.size, seal.checksum(body, f"{self._key}/{name}")
+
+
+class _Parts:
+    """The parts of a timeline; each is read once. files: size and checksum of each."""
+
+    def __init__(self, place: KeptTimeline, folder: Path, files: Mapping[str, tuple[int, str]]) -> None:
+        self._place, self._folder, self._files = place, folder, files
+        self._taken: dict[str, Part | None] = {}
+        self._lock = threading.Lock()
+
+    def take(self, name: str) -> Part | None:
+        """Returns a part, None where it was not kept or is damaged."""
+        with self._lock:
+            if name not in self._taken:
+                expected = self._files.get(name)
+                self._taken[name] = self._place.read(self._folder, name, expected) if expected is not None else None
+            return self._taken[name]
+
+
+def _file(name: str) -> str:
+    return f"timeline-{name}.arrow"
 
 
 def _replace(folder: Path, name: str, body: object) -> None:
@@ -122,8 +144,8 @@ def _replace(folder: Path, name: str, body: object) -> None:
     os.replace(partial, folder / name)
 
 
-def _batches(path: Path, name: str, expected: tuple[int, str], columns: dict[str, Any]) -> list[dict[str, npt.NDArray[Any]]]:
-    """Returns the columns of each batch as views of the mapped file. ValueError where it is not what was written."""
+def _mapped(path: Path, name: str, expected: tuple[int, str]) -> Part:
+    """Returns the columns of a file as views of its bytes. ValueError where it is not what was written."""
     size, checksum = expected
     if os.path.getsize(path) != size:
         raise ValueError("another size")
@@ -131,23 +153,8 @@ def _batches(path: Path, name: str, expected: tuple[int, str], columns: dict[str
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     if seal.checksum(mapped, name) != checksum:
         raise ValueError("another checksum")
-    reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped)))
-    if reader.schema.names != list(columns):
-        raise ValueError("other columns")
-    out = []
-    for i in range(reader.num_record_batches):
-        batch = reader.get_batch(i)
-        found = {c: batch.column(c).to_numpy(zero_copy_only=True) for c in columns}
-        if any(found[c].dtype != kind for c, kind in columns.items()):
-            raise ValueError("columns of another type")
-        out.append(found)
-    return out
-
-
-def _level(z: int, bounds: npt.NDArray[np.int64], columns: dict[str, npt.NDArray[Any]]) -> Level:
-    if len(bounds) == 0 or int(bounds[-1]) != len(columns["start"]):
-        raise ValueError("a level without its lanes")
-    return Level(z, columns["start"], columns["end"], columns["event"], columns["first"], columns["busy"], bounds)
+    batch = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).get_batch(0)
+    return {column: batch.column(column).to_numpy(zero_copy_only=True) for column in batch.schema.names}
 
 
 def _renamed(track: Track, old: str, new: str) -> Track:

@@ -103,16 +103,26 @@ def exclusive(layers: Sequence[Spans]) -> list[Spans]:
     return out
 
 
-def covered_until(spans: Spans, at: npt.ArrayLike) -> Int:
-    """Returns covered length before each point: a non-decreasing function of `at`; differences give the cover of any window."""
+def covered_before(spans: Spans) -> Int:
+    """Returns covered length before each interval of a clean set."""
+    out = np.zeros(len(spans[0]), np.int64)
+    np.cumsum((spans[1] - spans[0])[:-1], out=out[1:])
+    return out
+
+
+def covered_until(spans: Spans, at: npt.ArrayLike, before: Int | None = None) -> Int:
+    """Returns covered length before each point: a non-decreasing function of `at`; differences give the cover of any window.
+
+    before: `covered_before` of the set, where it is known: then a look at each point is enough.
+    """
     points = np.asarray(at, np.int64)
     start, end = spans
     if not len(start):
         return np.zeros(points.shape, np.int64)
-    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(end - start)))
+    before = covered_before(spans) if before is None else before
     opened = np.searchsorted(start, points, side="right")
-    over = np.where(opened > 0, np.maximum(end[np.maximum(opened - 1, 0)] - points, 0), 0)
-    return np.asarray(before[opened] - over, np.int64)
+    last = np.maximum(opened - 1, 0)
+    return np.where(opened > 0, before[last] + np.minimum(end[last], points) - start[last], 0)
 
 
 def overlap_with(start: npt.ArrayLike, end: npt.ArrayLike, spans: Spans) -> Int:

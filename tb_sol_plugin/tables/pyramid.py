@@ -7,9 +7,10 @@ Nothing is dropped: every event is in exactly one item of every level.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -110,86 +111,125 @@ class Level:
     def __len__(self) -> int:
         return len(self.start)
 
-    def items(self, rows: slice, events: int) -> Items:
-        """Returns a range of the items. events: those of all lanes."""
-        begin, end, _ = rows.indices(len(self))
-        ends = np.append(self.first[begin:end], self.first[end] if end < len(self) else events).astype(np.int64)
-        return Items(self.start[rows], self.end[rows], self.event[rows], np.diff(ends), self.busy[rows])
+    def items(self, rows: slice | Ints, events: int) -> Items:
+        """Returns some of the items. events: those of all lanes."""
+        if isinstance(rows, slice):
+            begin, end, _ = rows.indices(len(self))
+            last = self.first[end] if end < len(self) else events
+            ends = np.append(self.first[begin:end], last).astype(np.int64)
+            return Items(self.start[rows], self.end[rows], self.event[rows], np.diff(ends), self.busy[rows])
+        after = rows + 1
+        inside = after < len(self)
+        ends = np.where(inside, self.first[np.where(inside, after, 0)], events).astype(np.int64)
+        return Items(self.start[rows], self.end[rows], self.event[rows], ends - self.first[rows], self.busy[rows])
 
 
-@dataclass(frozen=True)
+class Levels(Sequence[Level]):
+    """Levels from fine to coarse, each taken when it is looked at. zs: their `z`. take: returns one by its place."""
+
+    def __init__(self, zs: Sequence[int], take: Callable[[int], Level]) -> None:
+        self.zs = tuple(zs)
+        self._take = take
+        self._taken: dict[int, Level] = {}
+
+    @classmethod
+    def of(cls, levels: Sequence[Level]) -> Levels:
+        """Returns levels that are there."""
+        return cls([one.z for one in levels], levels.__getitem__)
+
+    def __len__(self) -> int:
+        return len(self.zs)
+
+    @overload
+    def __getitem__(self, place: int) -> Level: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Level]: ...
+    def __getitem__(self, place: int | slice) -> Level | Sequence[Level]:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        at = range(len(self))[place]
+        if at not in self._taken:
+            self._taken[at] = self._take(at)
+        return self._taken[at]
+
+
 class Pyramid:
     """Events in lanes, and what is merged of them.
 
-    order: event ids by lane, then start; lane i has positions `bounds[i]:bounds[i + 1]`. levels: from fine to coarse.
-    times: returns start and duration (ns) of event ids. span: ns from time 0 to the end of the last event.
+    order: event ids by lane, then start, or what returns them; lane i has positions `bounds[i]:bounds[i + 1]`. levels: from fine to
+    coarse. times: returns start and duration (ns) of event ids. span: ns from time 0 to the end of the last event.
     """
 
-    order: npt.NDArray[np.uint32]
-    bounds: Longs
-    levels: tuple[Level, ...]
-    times: Callable[[npt.NDArray[np.uint32]], tuple[Longs, Longs]]
-    span: int
+    def __init__(
+        self, order: npt.NDArray[np.uint32] | Callable[[], npt.NDArray[np.uint32]], bounds: Longs, levels: Sequence[Level],
+        times: Callable[[npt.NDArray[np.uint32]], tuple[Longs, Longs]], span: int,
+    ) -> None:  # fmt: skip
+        self._order = order
+        self.bounds = bounds
+        self.levels = levels if isinstance(levels, Levels) else Levels.of(levels)
+        self.times = times
+        self.span = span
 
-    def window(self, lane: int, z: int, begin: int, end: int) -> Items:
-        """Returns the items of level z of a lane with an end after `begin` and a start before `end`; both stand at edges of buckets.
+    @property
+    def order(self) -> npt.NDArray[np.uint32]:
+        return self._order() if callable(self._order) else self._order
+
+    def windows(self, lanes: range, z: int, begin: int, end: int) -> tuple[Items, Longs]:
+        """Returns the items of level z, in some lanes in a row, with an end after `begin` and a start before `end`: lane after lane; and
+        how many each lane has.
 
         Merged first and cut to the window after that: items at its edges are those of any wider window.
         """
-        at = next((i for i in range(len(self.levels) - 1, -1, -1) if self.levels[i].z <= z), -1)
+        (found,) = self.split(lanes, z, (begin, end))
+        return found
+
+    def split(self, lanes: range, z: int, edges: Sequence[int]) -> list[tuple[Items, Longs]]:
+        """Returns what `windows` does between each two of ascending edges; all of it is looked for and merged at once."""
+        begin, end = edges[0] >> z << z, -(-edges[-1] >> z << z)
+        at = next((i for i in range(len(self.levels) - 1, -1, -1) if self.levels.zs[i] <= z), -1)
+        found, lane = self._near(lanes, at, z, begin, end)
+        if at < 0 or self.levels.zs[at] != z:
+            found, lane, _ = merged(found, lane, self._longest(found) if at >= 0 else found.busy, z)
+        return [_cut(found, lane, len(lanes), low, high) for low, high in pairwise(edges)]
+
+    def _near(self, lanes: range, at: int, z: int, begin: int, end: int) -> tuple[Items, npt.NDArray[np.int32]]:
+        """Returns the items that those of a window at level z are made of and some beside them, and the lane of each.
+
+        at: place of the level that they are of; -1 for single events, of which the finest level says where they are.
+        """
+        bounds, count = self.levels[at].bounds if at >= 0 else self.bounds, int(self.bounds[-1])
+        lane: npt.NDArray[np.int32]
+        if len(lanes) > MANY_LANES:
+            low, high = int(bounds[lanes.start]), int(bounds[lanes.stop])
+            found = self.levels[at].items(slice(low, high), count) if at >= 0 else self._singles(np.asarray(self.order[low:high]))
+            lane = np.repeat(np.arange(len(lanes), dtype=np.int32), np.diff(bounds[lanes.start : lanes.stop + 1]))
+            near = np.flatnonzero((found.end >= begin - (2 << z)) & (found.start < end))  # what may merge with the first one inside
+            return found.at(near), lane[near]
         if at >= 0:
             level = self.levels[at]
-            low, high = int(level.bounds[lane]), int(level.bounds[lane + 1])
-            rows = _rows(level.start[low:high], level.end[low:high], z, begin, end)
-            found = level.items(slice(low + rows.start, low + rows.stop), len(self.order))
-            longest = self._longest(found)
+            parts = [_rows(level.start, level.end, int(bounds[i]), int(bounds[i + 1]), z, begin, end) for i in lanes]
+            found = level.items(np.concatenate([_NONE, *(np.arange(part.start, part.stop) for part in parts)]), count)
         else:
-            found = self._events(lane, z, begin, end)
-            longest = found.busy
-        if at < 0 or self.levels[at].z != z:
-            found, _, _ = merged(found, np.zeros(len(found), np.int8), longest, z)
-        return found.at(_inside(found.start, found.end, begin, end))
+            parts = [slice(*self._bound(i, z, begin, end)) for i in lanes]
+            order = self.order
+            found = self._singles(np.concatenate([_NO_EVENT, *(order[part] for part in parts)]))
+        return found, np.repeat(np.arange(len(lanes), dtype=np.int32), [part.stop - part.start for part in parts])
 
-    def windows(self, lanes: range, z: int, begin: int, end: int) -> tuple[Items, Longs]:
-        """Returns what `window` does for some lanes in a row: their items, lane after lane, and how many each has."""
-        if len(lanes) <= MANY_LANES:
-            return _in_a_row([self.window(lane, z, begin, end) for lane in lanes])
-        at = next((i for i in range(len(self.levels) - 1, -1, -1) if self.levels[i].z <= z), -1)
-        bounds = self.levels[at].bounds if at >= 0 else self.bounds
-        low, high = int(bounds[lanes.start]), int(bounds[lanes.stop])
-        found = self.levels[at].items(slice(low, high), len(self.order)) if at >= 0 else self._singles(low, high)
-        lane = np.repeat(np.arange(len(lanes), dtype=np.int32), np.diff(bounds[lanes.start : lanes.stop + 1]))
-        near = np.flatnonzero((found.end >= begin - (2 << z)) & (found.start < end))  # what may merge with the first one inside
-        found, lane = found.at(near), lane[near]
-        if at < 0 or self.levels[at].z != z:
-            found, lane, _ = merged(found, lane, self._longest(found), z)
-        inside = np.flatnonzero(_inside(found.start, found.end, begin, end))
-        return found.at(inside), np.bincount(lane[inside], minlength=len(lanes))
-
-    def _singles(self, low: int, high: int) -> Items:
-        event = np.asarray(self.order[low:high])
+    def _singles(self, event: npt.NDArray[np.uint32]) -> Items:
         start, duration = self.times(event)
         return single(start, duration, event)
 
-    def _events(self, lane: int, z: int, begin: int, end: int) -> Items:
-        """Returns single events of a lane that the items of a window at level z are made of; the finest level says where they are."""
-        low, high = self._near(lane, z, begin, end)
-        event = np.asarray(self.order[low:high])
-        start, duration = self.times(event)
-        rows = _rows(start, start + duration, z, begin, end)
-        return single(start[rows], duration[rows], event[rows])
-
-    def _near(self, lane: int, z: int, begin: int, end: int) -> tuple[int, int]:
+    def _bound(self, lane: int, z: int, begin: int, end: int) -> tuple[int, int]:
         """Returns positions of a lane between which the events of a window are, as the finest level knows them."""
         low, high = int(self.bounds[lane]), int(self.bounds[lane + 1])
         if not self.levels:
             return low, high
         level = self.levels[0]
         a, b = int(level.bounds[lane]), int(level.bounds[lane + 1])
-        rows = _rows(level.start[a:b], level.end[a:b], max(z, level.z), begin, end)
+        rows = _rows(level.start, level.end, a, b, max(z, level.z), begin, end)
         if rows.start == rows.stop:
             return low, low
-        return int(level.first[a + rows.start]), int(level.first[a + rows.stop]) if a + rows.stop < b else high
+        return int(level.first[rows.start]), int(level.first[rows.stop]) if rows.stop < b else high
 
     def _longest(self, items: Items) -> Longs:
         out = items.busy.copy()
@@ -200,7 +240,7 @@ class Pyramid:
 
     def positions(self, lane: int, begin: int, end: int) -> slice:
         """Returns where in `order` the single events of a lane are that are in a window of any bounds; only those at its edges are read."""
-        low, high = self._near(lane, 0, begin, end)
+        low, high = self._bound(lane, 0, begin, end)
         first = self._edge(low, high, begin, end)
         return slice(low, low) if first < 0 else slice(first, 1 + self._edge(first, high, begin, end, last=True))
 
@@ -214,28 +254,22 @@ class Pyramid:
                 return part.start + int(inside[-1 if last else 0])
         return -1
 
-    def events(self, lane: int, begin: int, end: int) -> Items:
-        """Returns the single events of a lane that are in a window of any bounds, by start."""
-        found = self._events(lane, 0, begin, end)
-        return found.at(_inside(found.start, found.end, begin, end))
-
-    def events_of(self, lanes: range, begin: int, end: int) -> tuple[Items, Longs]:
-        """Returns what `events` does for some lanes in a row: their events, lane after lane, and how many each has."""
-        if len(lanes) <= MANY_LANES:
-            return _in_a_row([self.events(lane, begin, end) for lane in lanes])
-        found = self._singles(int(self.bounds[lanes.start]), int(self.bounds[lanes.stop]))
-        lane = np.repeat(np.arange(len(lanes), dtype=np.int32), np.diff(self.bounds[lanes.start : lanes.stop + 1]))
-        inside = np.flatnonzero(_inside(found.start, found.end, begin, end))
-        return found.at(inside), np.bincount(lane[inside], minlength=len(lanes))
+    def events(self, lanes: range, begin: int, end: int) -> tuple[Items, Longs]:
+        """Returns the single events of some lanes in a row that are in a window of any bounds, lane after lane, by start; and how many
+        each has.
+        """
+        found, lane = self._near(lanes, -1, 0, begin, end)
+        return _cut(found, lane, len(lanes), begin, end)
 
 
-def _in_a_row(lanes: list[Items]) -> tuple[Items, Longs]:
-    """Returns the items of all lanes, and how many each has."""
-    if len(lanes) == 1:
-        return lanes[0], np.array([len(lanes[0])], np.int64)
-    none = single(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint32))
-    columns = (np.concatenate([getattr(one, c) for one in (none, *lanes)]) for c in ("start", "end", "event", "count", "busy"))
-    return Items(*columns), np.array([len(one) for one in lanes], np.int64)
+_NONE: Final = np.zeros(0, np.int64)
+_NO_EVENT: Final = np.zeros(0, np.uint32)
+
+
+def _cut(items: Items, lane: npt.NDArray[np.signedinteger], lanes: int, begin: int, stop: int) -> tuple[Items, Longs]:
+    """Returns the items in a window, and how many each lane has."""
+    inside = np.flatnonzero(_inside(items.start, items.end, begin, stop))
+    return items.at(inside), np.bincount(lane[inside], minlength=lanes)
 
 
 def _inside(start: Longs, end: Longs, begin: int, stop: int) -> npt.NDArray[np.bool_]:
@@ -244,13 +278,16 @@ def _inside(start: Longs, end: Longs, begin: int, stop: int) -> npt.NDArray[np.b
     return inside
 
 
-def _rows(start: Longs, end: Longs, z: int, begin: int, stop: int) -> slice:
-    """Returns the rows of one lane that reach into a window, from the start of the bucket in which the first of them begins."""
-    low = int(np.searchsorted(end, begin, "left"))  # one that ends at the begin may be of no length
+def _rows(start: Longs, end: Longs, first: int, last: int, z: int, begin: int, stop: int) -> slice:
+    """Returns the rows of a lane, which has `first:last`, that reach into a window, from the start of the bucket in which the first of
+    them begins.
+    """
+    start, end = start[first:last], end[first:last]
+    low = int(end.searchsorted(begin, "left"))  # one that ends at the begin may be of no length
     if low < len(start):
-        low = int(np.searchsorted(start, min(int(start[low]), begin) >> z << z, "left"))
-    high = int(np.searchsorted(start, stop, "left"))
-    return slice(min(low, high), high)
+        low = int(start.searchsorted(min(int(start[low]), begin) >> z << z, "left"))
+    high = int(start.searchsorted(stop, "left"))
+    return slice(first + min(low, high), first + high)
 
 
 def build(order: npt.NDArray[np.uint32], bounds: Longs, start: Longs, duration: Longs) -> tuple[Level, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final, TypeVar, get_args
 
 import msgspec
@@ -20,15 +21,13 @@ from tb_sol_plugin.metrics.timeline.align import Alignment, aligned, choices, co
 from tb_sol_plugin.metrics.timeline.detail import detail
 from tb_sol_plugin.metrics.timeline.export import EVERYTHING, Window, rows_of
 from tb_sol_plugin.metrics.timeline.export import export as write
-from tb_sol_plugin.metrics.timeline.phases import bands
-from tb_sol_plugin.metrics.timeline.summary import NOTHING
-from tb_sol_plugin.metrics.timeline.timeline import VERSION, Layout, Timeline, timeline_of
+from tb_sol_plugin.metrics.timeline.kept import VERSION
+from tb_sol_plugin.metrics.timeline.summary import NOTHING, Bytes
+from tb_sol_plugin.metrics.timeline.timeline import Layout, Timeline, timeline_of
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS, short_label, shown_categories
 from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.store.cache import cache_key
-from tb_sol_plugin.store.options import Memo
-from tb_sol_plugin.tables.arrays import Ints
-from tb_sol_plugin.tables.pyramid import TILE, Items
+from tb_sol_plugin.tables.pyramid import TILE
 from tb_sol_plugin.web import perfetto, tiles
 from tb_sol_plugin.web import timeline_wire as shapes
 from tb_sol_plugin.web.bounds import MOST_ANSWER, MOST_TEXT, ROOM, fitting, short
@@ -102,10 +101,6 @@ def _joined(timelines: list[Timeline], alignment: list[Alignment]) -> Workers:
     return kept if kept.alignment == alignment else kept.aligned(alignment)
 
 
-def _blocks() -> Memo[tiles.Block]:
-    return context().tiles
-
-
 @timeline_api.get("")
 def timeline() -> Response:
     """Returns tracks, steps, phases and categories of the timeline."""
@@ -133,7 +128,7 @@ def _timeline(seen: Shown) -> shapes.TimelineShape:
         table, by = one.capture.steps, moved.offset_ns
         columns = zip(*(table[c].to_list() for c in ("number", "name", "host_start_ns", "host_end_ns", "complete")), strict=True)
         steps += [shapes.StepShape(worker, short(str(name)), n, a + by, b + by, bool(c)) for n, name, a, b, c in columns if n >= 0]
-        phases += [shapes.PhaseShape(worker, short(p.label), p.start_ns + by, p.end_ns + by, p.depth) for p in bands(one.capture)]
+        phases += [shapes.PhaseShape(worker, short(p.label), p.start_ns + by, p.end_ns + by, p.depth) for p in one.bands]
         low, high, far = one.focus()
         focus.append((low + by, high + by))
         outliers += [shapes.OutlierShape(time + by, count) for time, count in far]
@@ -234,21 +229,39 @@ def tiles_of() -> Response:
     wanted = _tracks(seen.workers, MOST_TRACKS)
     if wanted is None:
         raise BadQuery("parameter 'tracks' is missing", hint="give numbers and ranges of tracks as 0-5,9", field="tracks")
-    places = _places(wanted, first, last)
     if form == "json":
-        found = _bounded((msgspec.Raw(msgspec.json.encode(_columns(seen.workers, track, z, i))) for track, i in places), len)
-        return reply(pack(msgspec.json.encode({"v": tiles.VERSION, "z": z, "blocks": found})), request, cache=_kept())
-    blocks = _blocks()
-    made = (blocks.get((seen.fingerprint, track, z, i), _maker(seen.workers, track, z, i)) for track, i in places)
-    return reply(pack(tiles.join(z, _bounded(made, lambda block: block.size)), _BINARY), request, cache=_kept())
+        columns = (one for track in _while_connected(wanted) for one in _columns(seen.workers, track, z, first, last))
+        every = _bounded(((one["i"], msgspec.json.encode(one)) for one in columns), lambda one: len(one[1]))
+        body = {"v": tiles.VERSION, "z": z, "blocks": [msgspec.Raw(one) for _, one in sorted(every, key=itemgetter(0))]}
+        return reply(pack(msgspec.json.encode(body)), request, cache=_kept())
+    made = _bounded((one for track in _while_connected(wanted) for one in _blocks(seen, track, z, first, last)), lambda block: block.size)
+    return reply(pack(tiles.join(z, sorted(made, key=lambda block: block.header["i"])), _BINARY), request, cache=_kept())
 
 
-def _places(tracks: list[int], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yields tracks and numbers of tiles while the client is there."""
-    for i in range(first, last + 1):
-        for track in tracks:
-            while_connected()
-            yield track, i
+def _while_connected(tracks: list[int]) -> Iterator[int]:
+    """Yields tracks while the client is there."""
+    for track in tracks:
+        while_connected()
+        yield track
+
+
+def _blocks(seen: Shown, track: int, z: int, first: int, last: int) -> list[tiles.Block]:
+    """Returns the tiles of a track; those that are not kept are made together, and by one request however many ask for them."""
+    memo = context().tiles
+    keys = {i: (seen.fingerprint, track, z, i) for i in range(first, last + 1)}
+
+    def kept() -> dict[int, tiles.Block]:
+        return {i: block for i, key in keys.items() if (block := memo.peek(key)) is not None}
+
+    if len(found := kept()) < len(keys):
+        with memo.alone((seen.fingerprint, track, z)):
+            found = kept()
+            if lacking := [i for i in keys if i not in found]:
+                low, high = lacking[0], lacking[-1]
+                for i, block in zip(range(low, high + 1), _made(seen.workers, track, z, low, high), strict=True):
+                    found[i] = block
+                    memo.put(keys[i], block)
+    return [found[i] for i in keys]
 
 
 def _bounded(parts: Iterable[P], size: Callable[[P], int]) -> list[P]:
@@ -263,53 +276,59 @@ def _bounded(parts: Iterable[P], size: Callable[[P], int]) -> list[P]:
     return out
 
 
-def _maker(workers: Workers, track: int, z: int, i: int) -> Callable[[], tiles.Block]:
-    return lambda: _block(workers, track, z, i)
-
-
-def _block(workers: Workers, track: int, z: int, i: int) -> tiles.Block:
+def _made(workers: Workers, track: int, z: int, first: int, last: int) -> list[tiles.Block]:
+    """Returns the tiles of a track from one to another at a level."""
     one, shape, local, offset = workers.at(track)
-    begin = (i << (z + TILE)) - offset
+    begins = [(i << (z + TILE)) - offset for i in range(first, last + 1)]
     if shape.kind in GROUPS:
-        return tiles.summary(i, track, one.summary(local).tile(begin + (np.arange(1025, dtype=np.int64) << z)))
+        return [tiles.summary(i, track, columns) for i, columns in enumerate(_summaries(one, local, z, begins), first)]
+    wide = 1 << (z + TILE)
     if shape.series >= 0:
-        return tiles.counter(i, track, z, counters.bucketed(one.series[shape.series], z, begin, begin + (1 << (z + TILE))), begin)
-    items, lanes = _window(one, local, z, begin)
+        points = (counters.bucketed(one.series[shape.series], z, begin, begin + wide) for begin in begins)
+        return [tiles.counter(i, track, z, found, begin) for i, found, begin in zip(range(first, last + 1), points, begins, strict=True)]
     worker, _ = workers.worker_of(track)
-    return tiles.slices(i, track, z, begin, items, lanes, workers.name_ids(worker, items.event))
+    out = []
+    for i, begin, (items, lanes) in zip(range(first, last + 1), begins, one.items(local, z, [*begins, begins[-1] + wide]), strict=True):
+        out.append(tiles.slices(i, track, z, begin, items, lanes, workers.name_ids(worker, items.event)))
+    return out
 
 
-def _window(one: Timeline, track: int, z: int, begin: int) -> tuple[Items, Ints]:
-    """Returns the items of a tile, whose begin an offset may have moved off the edges of buckets, and how many each lane has."""
-    end = begin + (1 << (z + TILE))
-    low, high = begin >> z << z, -(-end >> z << z)
-    found, lanes = one.items(track, z, low, high)
-    if (low, high) == (begin, end):
-        return found, lanes
-    inside = (found.end > begin) & (found.start < end) | (found.start == found.end) & (found.start == begin)
-    lane = np.repeat(np.arange(len(lanes)), lanes)
-    return found.at(inside), np.bincount(lane[inside], minlength=len(lanes))
+def _summaries(one: Timeline, track: int, z: int, begins: list[int]) -> Iterator[tuple[Bytes, Bytes, Bytes]]:
+    """Yields category, busy share and depth per bucket of tiles in a row."""
+    count = len(begins) << TILE
+    category, share = one.summary(track).tile(begins[0] + (np.arange(count + 1, dtype=np.int64) << z))
+    depth = one.depth(track, z, begins[0], share)
+    for at in range(0, count, 1 << TILE):
+        rows = slice(at, at + (1 << TILE))
+        yield category[rows], share[rows], depth[rows]
 
 
-def _columns(workers: Workers, track: int, z: int, i: int) -> dict[str, object]:
+def _columns(workers: Workers, track: int, z: int, first: int, last: int) -> Iterator[dict[str, object]]:
+    """Yields the tiles of a track from one to another at a level, as columns with exact times."""
     one, shape, local, offset = workers.at(track)
-    begin = (i << (z + TILE)) - offset
-    out: dict[str, object] = {"i": i, "track": track}
+    begins = [(i << (z + TILE)) - offset for i in range(first, last + 1)]
     if shape.kind in GROUPS:
-        category, busy, depth = one.summary(local).tile(begin + (np.arange(1025, dtype=np.int64) << z))
-        return out | {"kind": "summary", "none": NOTHING, "category": category.tolist(), "busy": busy.tolist(), "depth": depth.tolist()}
+        for i, (category, busy, depth) in enumerate(_summaries(one, local, z, begins), first):
+            values = {"category": category.tolist(), "busy": busy.tolist(), "depth": depth.tolist()}
+            yield {"i": i, "track": track, "kind": "summary", "none": NOTHING} | values
+        return
+    wide = 1 << (z + TILE)
     if shape.series >= 0:
-        p = counters.bucketed(one.series[shape.series], z, begin, begin + (1 << (z + TILE)))
-        before = p.before if p.before == p.before else None
-        values: dict[str, object] = {"min": p.low.tolist(), "max": p.high.tolist(), "last": p.last.tolist()}
-        return out | {"kind": "counter", "exact": p.exact, "before": before, "time_ns": (p.time_ns + offset).tolist()} | values
-    items, lanes = _window(one, local, z, begin)
+        for i, begin in enumerate(begins, first):
+            p = counters.bucketed(one.series[shape.series], z, begin, begin + wide)
+            before = p.before if p.before == p.before else None
+            points: dict[str, object] = {"min": p.low.tolist(), "max": p.high.tolist(), "last": p.last.tolist()}
+            yield {
+                "i": i, "track": track, "kind": "counter", "exact": p.exact, "before": before, "time_ns": (p.time_ns + offset).tolist(),
+            } | points  # fmt: skip
+        return
     worker, _ = workers.worker_of(track)
-    return out | {
-        "kind": "slices", "complete": bool((items.count == 1).all()), "lanes": lanes.tolist(),
-        "start_ns": (items.start + offset).tolist(), "end_ns": (items.end + offset).tolist(), "event": items.event.tolist(),
-        "name": workers.name_ids(worker, items.event).tolist(), "count": items.count.tolist(), "busy_ns": items.busy.tolist(),
-    }  # fmt: skip
+    for i, (items, lanes) in enumerate(one.items(local, z, [*begins, begins[-1] + wide]), first):
+        yield {
+            "i": i, "track": track, "kind": "slices", "complete": bool((items.count == 1).all()), "lanes": lanes.tolist(),
+            "start_ns": (items.start + offset).tolist(), "end_ns": (items.end + offset).tolist(), "event": items.event.tolist(),
+            "name": workers.name_ids(worker, items.event).tolist(), "count": items.count.tolist(), "busy_ns": items.busy.tolist(),
+        }  # fmt: skip
 
 
 # -- single events ---------------------------------------------------------------------------------------------------

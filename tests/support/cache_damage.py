@@ -18,7 +18,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from tb_sol_plugin.metrics.timeline.timeline import Stored, Timeline, root_of
+from tb_sol_plugin.metrics.timeline.kept import Stored
+from tb_sol_plugin.metrics.timeline.timeline import Timeline, root_of
 from tb_sol_plugin.model import schemas
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording, Reduced, ReducedFacts
@@ -59,7 +60,7 @@ class Kept:
             open_here(recording, self.options)
             kept = KeptTimeline(Cache(self.cache), cache_key(recording))
             if kept.load(root_of(shown.capture), len(shown.events)) is None:
-                assert kept.save(root_of(shown.capture), _stored(shown)), "timelines of few events are kept where `store.timelines.FEWEST` is 1"
+                assert kept.save(*shown.to_keep()), "timelines of few events are kept where `store.timelines.FEWEST` is 1"
 
     @property
     def _answers(self) -> KeptFiles:
@@ -69,7 +70,7 @@ class Kept:
         """Damages one or two files; returns how."""
         what = dice.choice(("flip", "flip", "flip", "cut", "grow", "swap", "swap", "swap entries", "remove", "zeros"))
         files = sorted(path for path in self.cache.rglob("*") if path.is_file())
-        apart = [p for p in files if p.suffix == ".part" or p.name in ("timeline.json", "lanes.arrow", "levels.arrow")]
+        apart = [p for p in files if p.suffix == ".part" or p.name.startswith("timeline")]
         path = dice.choice(apart if dice.random() < 0.3 else files)
         body = bytearray(path.read_bytes())
         if what == "flip":
@@ -106,7 +107,7 @@ class Kept:
                 return f"answer {key}"
         for recording, shown in zip(self.recordings, self.timelines, strict=True):
             kept = KeptTimeline(Cache(self.cache), cache_key(recording)).load(root_of(shown.capture), len(shown.events))
-            if kept is not None and (other := different_timeline(kept, _stored(shown))):
+            if kept is not None and (other := different_timeline(kept, shown)):
                 return f"timeline of {recording.file}: {other}"
         self.fill()
         return ""
@@ -119,22 +120,16 @@ def different(found: Capture, fresh: Capture) -> str:
     return next((name for name in schemas.ALL if not found.tables[name].equals(fresh.tables[name])), "")
 
 
-def different_timeline(found: Stored, fresh: Stored) -> str:
+def different_timeline(found: Stored, shown: Timeline) -> str:
     """Returns which part of a kept timeline is another one, "" for none."""
-    if found.tracks != fresh.tracks:
-        return "tracks"
-    if not (np.array_equal(found.order, fresh.order) and np.array_equal(found.bounds, fresh.bounds)):
-        return "lanes"
-    columns = ("start", "end", "event", "first", "busy", "bounds")
-    same = len(found.levels) == len(fresh.levels) and all(
-        one.z == other.z and all(np.array_equal(getattr(one, c), getattr(other, c)) for c in columns)
-        for one, other in zip(found.levels, fresh.levels, strict=True)
-    )
-    return "" if same else "levels"
-
-
-def _stored(shown: Timeline) -> Stored:
-    return Stored(shown.own_tracks, shown.arranged.order, shown.arranged.bounds, shown.pyramid.levels)
+    head, parts = shown.to_keep()
+    if msgspec.json.encode(found.head) != msgspec.json.encode(head):
+        return "head"
+    for name, part in parts.items():
+        got = found.part(name)
+        if got is not None and not (list(got) == list(part) and all(np.array_equal(got[c], part[c]) for c in part)):
+            return name
+    return ""
 
 
 def _recording(folder: Path, name: str) -> Recording:

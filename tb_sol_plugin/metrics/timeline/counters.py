@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,17 +22,32 @@ _ARGUMENT = msgspec.json.Decoder(dict[str, object])
 
 @dataclass(frozen=True)
 class Series:
-    """Values over time: from each time on, until the next. label: of what. device: id, -1 the host or none. time_ns ascending.
+    """Values over time: from each time on, until the next. label: of what. device: id, -1 the host or none.
 
-    source: device type and id of memory, or the name of a counter of the file.
+    source: device type and id of memory, or the name of a counter of the file. extent: samples, first and last time, lowest and highest
+    value. columns: returns times, ascending, and values.
     """
 
     label: str
     unit: str
     device: int
-    time_ns: Ints
-    value: Floats
-    source: tuple[int, int] | str = ""
+    source: tuple[int, int] | str
+    extent: tuple[int, int, int, float, float]
+    columns: Callable[[], tuple[Ints, Floats]]
+
+    @property
+    def time_ns(self) -> Ints:
+        return self.columns()[0]
+
+    @property
+    def value(self) -> Floats:
+        return self.columns()[1]
+
+
+def series(label: str, unit: str, device: int, time: Ints, value: Floats, source: tuple[int, int] | str = "") -> Series:
+    """Returns a counter of at least one sample."""
+    extent = (len(time), int(time[0]), int(time[-1]), float(value.min()), float(value.max()))
+    return Series(label, unit, device, source, extent, lambda: (time, value))
 
 
 @dataclass(frozen=True)
@@ -54,11 +70,12 @@ def series_of(capture: Capture) -> list[Series]:
     return [*_memory(capture), *_samples(capture)][:MOST_SERIES]
 
 
-def bucketed(series: Series, z: int, begin: int, end: int, most: int = 1024) -> Buckets:
+def bucketed(counter: Series, z: int, begin: int, end: int, most: int = 1024) -> Buckets:
     """Returns a counter in a window: every sample where there are at most `most`, else lowest, highest and last per bucket of `2^z` ns."""
-    low, high = (int(i) for i in np.searchsorted(series.time_ns, (begin, end), "left"))
-    time, value = series.time_ns[low:high], series.value[low:high]
-    before = float(series.value[low - 1]) if low else float("nan")
+    every, values = counter.columns()
+    low, high = (int(i) for i in np.searchsorted(every, (begin, end), "left"))
+    time, value = every[low:high], values[low:high]
+    before = float(values[low - 1]) if low else float("nan")
     if high - low <= most:
         return Buckets(time, value, value, value, before, True)
     bucket = time >> z
@@ -82,7 +99,7 @@ def _memory(capture: Capture) -> list[Series]:
             known = value >= 0
             if known.any() and value[known].any():
                 time = table["time_ns"].to_numpy()[rows[known]]
-                out.append(Series(f"{where} {word}", "B", -1 if type_ == _CPU else number, time, value[known], (type_, number)))
+                out.append(series(f"{where} {word}", "B", -1 if type_ == _CPU else number, time, value[known], (type_, number)))
     return out
 
 
@@ -105,7 +122,7 @@ def _samples(capture: Capture) -> list[Series]:
             times.append(int(time[row]))
             values.append(value)
     return [
-        Series(name if key in ("value", name) else f"{name} {key}".strip(), "", -1, np.array(times, np.int64), np.array(values), name)
+        series(name if key in ("value", name) else f"{name} {key}".strip(), "", -1, np.array(times, np.int64), np.array(values), name)
         for (name, key), (times, values) in found.items()
     ]
 

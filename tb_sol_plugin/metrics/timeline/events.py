@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -62,6 +63,8 @@ class Events:
         self.capture = capture
         self.counts = [len(capture.tables[name]) for name in TABLES]
         self.bases = np.concatenate(([0], np.cumsum(self.counts))).astype(np.int64)
+        self.known: Callable[[], list[Ints] | None] = lambda: None
+        """Returns `used` as it was kept, None without that: then all events are gone through."""
 
     def __len__(self) -> int:
         return int(self.bases[-1])
@@ -116,40 +119,53 @@ class Events:
     # -- names ---------------------------------------------------------------------------------------------------------
 
     @cached_property
+    def used(self) -> list[Ints]:
+        """Returns per table which pairs of name code and category its events have, as places in a matrix of both."""
+        kept = self.known()
+        return kept if kept is not None else [self._used(table) for table in range(len(TABLES))]
+
+    def _used(self, table: int) -> Ints:
+        column = arrays.coded(self.capture.tables[TABLES[table]]["name"])
+        if not len(column.codes):
+            return np.zeros(0, np.int64)
+        rows = len(column.categories) + 1
+        kind, of_kind = self._kinds(table)
+        key = column.codes.astype(np.int64) % rows * len(of_kind) + (kind if len(of_kind) > 1 else 0)
+        word, kinds = np.divmod(np.flatnonzero(np.bincount(key, minlength=rows * len(of_kind))), len(of_kind))
+        return np.unique(word * len(CATEGORIES) + of_kind[kinds])
+
+    @cached_property
     def _coded(self) -> tuple[Names, list[npt.NDArray[np.int32]]]:
-        """Returns the names, and per table the id by name code and category; the last row of each stands for no name."""
+        """Returns the names, and per table the id by name code and kind; the last row of each stands for no name."""
         place: dict[tuple[str, int], int] = {}
         lookups = []
-        for table, name in enumerate(TABLES):
-            column = arrays.coded(self.capture.tables[name]["name"])
+        for table, used in enumerate(self.used):
+            column = arrays.coded(self.capture.tables[TABLES[table]]["name"])
             words = len(column.categories)
             lookup = np.full((words + 1, len(CATEGORIES)), -1, np.int32)
-            if len(column.codes):
-                key = column.codes.astype(np.int64) % (words + 1) * len(CATEGORIES) + self._category_of(table)
-                used = np.flatnonzero(np.bincount(key, minlength=lookup.size))
+            if len(used):
                 word = used // len(CATEGORIES)
                 spelled = column.categories.take(np.minimum(word, max(words - 1, 0))).tolist() if words else [""] * len(used)
                 texts = (str(one) if code < words else "" for one, code in zip(spelled, word.tolist(), strict=True))
                 pairs = zip(texts, (used % len(CATEGORIES)).tolist(), strict=True)
                 lookup.flat[used] = np.fromiter((place.setdefault(pair, len(place)) for pair in pairs), np.int32, len(used))
-            lookups.append(lookup)
+            lookups.append(np.ascontiguousarray(lookup[:, self._kinds(table)[1]]))
         return Names([text for text, _ in place], np.fromiter((category for _, category in place), np.uint8, len(place))), lookups
 
-    def _category_of(self, table: int) -> npt.NDArray[np.uint8] | int:
-        """Returns the category of each row of a table, or of all; found once."""
+    def _kinds(self, table: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """Returns the kind of each row of a table, as one value where it is the same for all, and the category of each kind.
+
+        Of host events these are the kinds of the table itself: nothing is copied of them.
+        """
         name, capture = TABLES[table], self.capture
         if name in OF_TABLE:
-            return OF_TABLE[name]
-
-        def made() -> npt.NDArray[np.uint8]:
-            kind = capture.tables[name]["kind"].to_numpy()
-            if name == "host":
-                found: npt.NDArray[np.uint8] = HOST_CATEGORY[kind]
-                return found
-            # computation, communication, memcpy: as CATEGORIES begins
-            return np.where(kind == S.MEMSET, MEMSET, classes(capture)).astype(np.uint8)
-
-        return memo(capture, ("timeline.category", table), made)
+            return np.zeros(1, np.uint8), np.array([OF_TABLE[name]], np.uint8)
+        kind = capture.tables[name]["kind"].to_numpy()
+        if name == "host":
+            return kind.view(np.uint8), HOST_CATEGORY
+        # computation, communication, memcpy: as CATEGORIES begins
+        made = memo(capture, ("timeline.category", table), lambda: np.where(kind == S.MEMSET, MEMSET, classes(capture)).astype(np.uint8))
+        return made, np.arange(len(CATEGORIES), dtype=np.uint8)
 
     @property
     def names(self) -> Names:
@@ -171,8 +187,8 @@ class Events:
     def _name_ids(self, table: int, rows: npt.NDArray[np.integer]) -> Rows:
         lookup = self._coded[1][table]
         code = arrays.coded(self.capture.tables[TABLES[table]]["name"]).codes[rows]
-        category = self._category_of(table)
-        found: Rows = lookup[code, category if isinstance(category, int) else category[rows]]
+        kind, of_kind = self._kinds(table)
+        found: Rows = lookup[code, kind[rows] if len(of_kind) > 1 else 0]
         return found
 
     def name_ids_of(self, table: str, rows: npt.NDArray[np.integer]) -> Rows:
@@ -184,13 +200,11 @@ class Events:
         return self._times[TABLES.index(table)]
 
     def coded(self, table: str) -> tuple[Rows, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Returns of a table the name code (-1 none) and category per row, the latter as one value where it is the same for all, and the
+        """Returns of a table the name code (-1 none) and kind per row, the latter as one value where it is the same for all, and the
         place in `names` by both; its last row stands for no name, and -1 for a pair that no event has.
         """
         number = TABLES.index(table)
-        category = self._category_of(number)
-        one = np.array([category], np.uint8) if isinstance(category, int) else category
-        return arrays.coded(self.capture.tables[table]["name"]).codes, one, self._coded[1][number]
+        return arrays.coded(self.capture.tables[table]["name"]).codes, self._kinds(number)[0], self._coded[1][number]
 
 
 def events_of(capture: Capture) -> Events:

@@ -86,7 +86,7 @@ def listed(timeline: Timeline, track: int, lane: int | None, begin: int, end: in
     """Returns (event, lane, start, duration) of the events of a track that are in a window, by start, then lane."""
     one, pyramid = timeline.tracks[track], timeline.pyramid
     lanes = range(one.lanes) if lane is None else range(lane, lane + 1)
-    found, counts = pyramid.events_of(range(one.first_lane + lanes.start, one.first_lane + lanes.stop), begin, end)
+    found, counts = pyramid.events(range(one.first_lane + lanes.start, one.first_lane + lanes.stop), begin, end)
     at = np.repeat(np.arange(lanes.start, lanes.stop), counts)
     order = np.lexsort((at, found.start))
     return found.event[order], at[order], found.start[order], found.busy[order]

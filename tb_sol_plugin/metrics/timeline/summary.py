@@ -9,48 +9,88 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.metrics.timeline.events import CATEGORIES, Events
+from tb_sol_plugin.metrics.timeline.kept import KeptCover, Part
 from tb_sol_plugin.metrics.timeline.tracks import Arranged, Track
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.pyramid import Pyramid
 
 NOTHING = 255
+DEEPEST = 64
+"""Lanes of a track whose depth is told."""
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Cover:
+    """A union of intervals, and how much of it lies before each."""
+
+    spans: iv.Spans
+    before: Ints
+
+    @classmethod
+    def of(cls, spans: iv.Spans) -> Cover:
+        """Returns the cover of a clean set."""
+        return cls(spans, iv.covered_before(spans))
+
+    def between(self, edges: Ints) -> Ints:
+        """Returns what is covered between each two ascending edges, ns."""
+        return np.diff(iv.covered_until(self.spans, edges, self.before))
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Unions of intervals: of each category, of everything, and of what lies at a depth or deeper."""
+    """Unions of a group's time: of each category, and of everything."""
 
-    kinds: dict[int, iv.Spans]
-    busy: iv.Spans
-    depths: list[iv.Spans]
+    kinds: dict[int, Cover]
+    busy: Cover
 
-    def tile(self, edges: Ints) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-        """Returns per bucket between two edges (category with most time or NOTHING; busy share of 255; greatest depth)."""
+    def tile(self, edges: Ints) -> tuple[Bytes, Bytes]:
+        """Returns per bucket between two edges (category with most time or NOTHING; busy share of 255)."""
         count = len(edges) - 1
         category = np.full(count, NOTHING, np.uint8)
         most = np.zeros(count, np.int64)
-        for kind, spans in self.kinds.items():
-            time = np.diff(iv.covered_until(spans, edges))
+        for kind, cover in self.kinds.items():
+            time = cover.between(edges)
             more = time > most
             category[more], most[more] = kind, time[more]
         width = np.maximum(np.diff(edges), 1)
-        busy = np.diff(iv.covered_until(self.busy, edges))
+        busy = self.busy.between(edges) if len(self.kinds) > 1 else most
         share = np.where(busy > 0, np.maximum(255 * busy // width, 1), 0).astype(np.uint8)
-        depth = np.zeros(count, np.uint8)
-        for level, spans in enumerate(self.depths, 1):
-            depth[np.diff(iv.covered_until(spans, edges)) > 0] = level
-        return category, share, depth
+        return category, share
+
+    def kept(self, part: int) -> tuple[KeptCover, Part]:
+        """Returns what is kept of it, see `kept`."""
+        covers = [*self.kinds.values(), self.busy]
+        columns = {
+            "start": np.concatenate([c.spans[0] for c in covers]),
+            "end": np.concatenate([c.spans[1] for c in covers]),
+            "before": np.concatenate([c.before for c in covers]),
+        }
+        return KeptCover(part, [(kind, len(c.before)) for kind, c in self.kinds.items()], len(self.busy.before)), columns
+
+    @classmethod
+    def of_kept(cls, head: KeptCover, part: Part) -> Summary:
+        """Returns a summary from what was kept of it."""
+        at, covers = 0, []
+        for count in (*(count for _, count in head.kinds), head.busy):
+            rows = slice(at, at + count)
+            covers.append(Cover((part["start"][rows], part["end"][rows]), part["before"][rows]))
+            at += count
+        return cls({kind: cover for (kind, _), cover in zip(head.kinds, covers, strict=False)}, covers[-1])
 
 
-def summary_of(events: Events, arranged: Arranged, tracks: Sequence[Track], track: int, below: Sequence[int]) -> Summary:
-    """Returns the unions of a group's events: of streams all, of threads those that nothing encloses; ranges and records of waiting not."""
+def members(tracks: Sequence[Track], track: int, below: Sequence[int]) -> list[Track]:
+    """Returns the tracks that a group's summary is of: streams and threads; of a worker with devices what these do."""
     chosen = [tracks[i] for i in below if tracks[i].kind in ("stream", "thread")]
     streams = [t for t in chosen if t.kind == "stream"]
-    if tracks[track].kind == "worker" and streams:
-        chosen = streams  # what the worker's devices do; of one without, its threads
+    return streams if tracks[track].kind == "worker" and streams else chosen
+
+
+def summary_of(events: Events, arranged: Arranged, chosen: Sequence[Track]) -> Summary:
+    """Returns the unions of some tracks' events: of streams all, of threads those that nothing encloses."""
     names = events.names
     kinds: dict[int, list[iv.Spans]] = {}
-    levels: dict[int, list[iv.Spans]] = {}
     for one in chosen:
         lanes = one.lanes if one.kind == "stream" else min(one.lanes, 1)
         for lane in range(one.first_lane, one.first_lane + lanes):
@@ -60,11 +100,34 @@ def summary_of(events: Events, arranged: Arranged, tracks: Sequence[Track], trac
             for kind in np.unique(category).tolist():
                 rows = category == kind
                 kinds.setdefault(kind, []).append(iv.union(start[rows], (start + duration)[rows]))
-        for depth in range(1, min(one.lanes, 64)):
-            lane = one.first_lane + depth
-            ids = arranged.order[int(arranged.bounds[lane]) : int(arranged.bounds[lane + 1])]
-            start, duration = events.times(ids)
-            levels.setdefault(depth, []).append(iv.union(start, start + duration))
     by_kind = {kind: iv.merge(*found) for kind, found in sorted(kinds.items()) if kind < len(CATEGORIES)}
     everything = iv.merge(*by_kind.values()) if by_kind else iv.empty()
-    return Summary(by_kind, everything, [everything, *(iv.merge(*levels[depth]) for depth in sorted(levels))])
+    return Summary({kind: Cover.of(spans) for kind, spans in by_kind.items()}, Cover.of(everything))
+
+
+def depth_of(pyramid: Pyramid, chosen: Sequence[Track], z: int, begin: int, share: Bytes) -> Bytes:
+    """Returns the greatest depth per bucket of `2^z` ns from `begin` on: 1 where anything is busy, more where deeper lanes are.
+
+    share: busy share per bucket. Where an offset has moved `begin` off the edges of buckets, depths are those of the nearest ones.
+    """
+    count = len(share)
+    depth = (share > 0).astype(np.uint8)
+    low = (begin + (1 << z >> 1)) >> z << z
+    for one in chosen:
+        deeper = range(one.first_lane + 1, one.first_lane + min(one.lanes, DEEPEST))
+        if not deeper:
+            continue
+        items, counts = pyramid.windows(deeper, z, low, low + (count << z))
+        lane = np.repeat(np.arange(len(deeper)), counts)
+        full = np.flatnonzero(items.busy > 0)
+        # an item of several events is busy in the bucket in which they start, and in the next one where the last reaches into it
+        first = np.maximum((items.start[full] - low) >> z, 0)
+        last = np.minimum((items.end[full] - 1 - low) >> z, count - 1)
+        wide = count + 1
+        size = len(deeper) * wide
+        opened = np.bincount(lane[full] * wide + first, minlength=size) - np.bincount(lane[full] * wide + last + 1, minlength=size)
+        busy = np.cumsum(opened.reshape(len(deeper), wide)[:, :-1], axis=1) > 0
+        any_busy = busy.any(axis=0)
+        deepest = len(deeper) - np.argmax(busy[::-1], axis=0) + 1
+        np.maximum(depth, np.where(any_busy, deepest, 0).astype(np.uint8), out=depth)
+    return depth

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.timeline import kept
 from tb_sol_plugin.metrics.timeline.counters import Series, series_of
-from tb_sol_plugin.metrics.timeline.events import Events, events_of
-from tb_sol_plugin.metrics.timeline.summary import Summary, summary_of
+from tb_sol_plugin.metrics.timeline.events import TABLES, Events, Ids, events_of
+from tb_sol_plugin.metrics.timeline.kept import Keeper
+from tb_sol_plugin.metrics.timeline.phases import Band, bands
+from tb_sol_plugin.metrics.timeline.summary import Bytes, Summary, depth_of, members, summary_of
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arrange, compacted, root_of, short_label
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables.arrays import Ints
-from tb_sol_plugin.tables.pyramid import MANY_LANES, Items, Level, Pyramid, build
+from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.tables.pyramid import MANY_LANES, Items, Level, Levels, Pyramid, build
 
-VERSION: Final = 1
-"""Raised when lanes or levels change: what was stored is built again."""
 _FAR: Final = 20
 """A recording so many times longer than where nearly all of its events are has outliers."""
 _NEARLY_ALL: Final = 0.9995
@@ -33,52 +35,148 @@ KEPT: Final = ("timeline.kept",)
 """Where a capture's memo has the place that its timeline is kept in, see `Keeper`."""
 
 
-@dataclass(frozen=True)
-class Stored:
-    """Tracks, lanes and levels as they are kept on disk; order and bounds as in `Arranged`. Tracks are without counters."""
-
-    tracks: list[Track]
-    order: npt.NDArray[np.uint32]
-    bounds: Ints
-    levels: tuple[Level, ...]
-
-
-class Keeper(Protocol):
-    """A place that keeps a timeline: `store.timelines`. root: label of the first track. events: how many there are."""
-
-    def load(self, root: str, events: int) -> Stored | None: ...
-
-    def save(self, root: str, stored: Stored) -> bool: ...
-
-
 class Timeline:
     """Tracks and lanes of one recording. Times are ns since its start, as in its tables.
 
-    keeper: where they may have been kept, and will be. compact: the same with the streams of each device as one track.
+    keeper: where they may have been kept, and will be. base: the same with each stream of a device as one track; here all of them are one.
     """
 
-    def __init__(self, capture: Capture, keeper: Keeper | None = None, *, compact: Timeline | None = None) -> None:
+    def __init__(self, capture: Capture, keeper: Keeper | None = None, *, base: Timeline | None = None) -> None:
         self.capture = capture
         self.events: Events = events_of(capture)
         self._root = root_of(capture)
-        if compact is not None:
-            arranged = compacted(self.events, compact.own_tracks, compact.arranged.order, compact.arranged.bounds)
-            self._begin(arranged, None, None)
-            return
-        stored = keeper.load(self._root, len(self.events)) if keeper is not None else None
-        if stored is None:
-            self._begin(arrange(capture, self.events), None, keeper)
-        else:
-            self._begin(Arranged(stored.tracks, stored.order, stored.bounds), stored.levels, None)
-
-    def _begin(self, arranged: Arranged, levels: tuple[Level, ...] | None, keeper: Keeper | None) -> None:
-        self.arranged = arranged
-        self._own = len(arranged.tracks)
-        self.series: list[Series] = series_of(self.capture)
-        self._add_counters()
-        self._lock = threading.Lock()
-        self._levels, self._keeper = levels, keeper
+        self._lock = threading.RLock()
+        self._base, self._keeper = base, keeper if base is None else None
+        self._stored = self._keeper.load(self._root, len(self.events)) if self._keeper is not None else None
+        self._levels: tuple[Level, ...] | None = None
         self._summaries: dict[int, Summary] = {}
+        self._groups: dict[int, list[Track]] = {}
+        self.arranged: Arranged
+        if base is not None:
+            self.arranged = compacted(self.events, base.own_tracks, base.arranged.order, base.arranged.bounds)
+        elif self._stored is not None:
+            self.arranged = self._arranged(self._stored.head)
+        else:
+            self.arranged = arrange(capture, self.events)
+        self._own = len(self.arranged.tracks)
+        self.series: list[Series] = self._kept_series() if self._knows_attached else series_of(capture)
+        self._add_counters()
+
+    # -- what was kept -------------------------------------------------------------------------------------------------
+
+    def _part(self, name: str) -> kept.Part | None:
+        """Returns a part as it was kept, None where it was not, or is damaged: then it is made as if nothing had been kept."""
+        return self._stored.part(name) if self._stored is not None else None
+
+    @property
+    def _knows_attached(self) -> bool:
+        """Whether what was kept is of the recording with what is attached to it now."""
+        return self._stored is not None and self._stored.head.attached == self.capture.attached_state
+
+    def _arranged(self, head: kept.Head) -> Arranged:
+        self.events.known = self._kept_names
+
+        def order() -> Ids:
+            part = self._part(kept.ORDER)
+            return part["event"] if part is not None else arrange(self.capture, self.events).order
+
+        tracks = [replace(t, children=list(t.children)) for t in head.tracks]
+        return Arranged(tracks, order, np.array(head.bounds, np.int64))
+
+    def _kept_names(self) -> list[Ints] | None:
+        part = self._part(kept.NAMES)
+        return None if part is None else [part["pair"][part["table"] == table] for table in range(len(TABLES))]
+
+    def _kept_series(self) -> list[Series]:
+        assert self._stored is not None
+
+        def columns(place: int) -> Callable[[], tuple[Ints, Floats]]:
+            def read() -> tuple[Ints, Floats]:
+                part = self._part(kept.series_part(place))
+                return series_of(self.capture)[place].columns() if part is None else (part["time"], part["value"])
+
+            return read
+
+        return [Series(s.label, s.unit, s.device, s.source, s.extent, columns(i)) for i, s in enumerate(self._stored.head.series)]
+
+    def _kept_level(self, place: int) -> Level:
+        assert self._stored is not None
+        z, bounds = self._stored.head.levels[place]
+        part = self._part(kept.level_part(z))
+        if part is None:
+            return self._built[place]
+        return Level(z, part["start"], part["end"], part["event"], part["first"], part["busy"], np.array(bounds, np.int64))
+
+    @property
+    def _built(self) -> tuple[Level, ...]:
+        """The merged levels in memory, built once."""
+        with self._lock:
+            if self._levels is None:
+                start, duration = self.events.times(self.arranged.order)
+                self._levels = build(self.arranged.order, self.arranged.bounds, start, duration)
+            return self._levels
+
+    @cached_property
+    def _pyramid(self) -> Pyramid:
+        levels: Sequence[Level]
+        if self._stored is not None:
+            levels = Levels([z for z, _ in self._stored.head.levels], self._kept_level)
+        else:
+            levels = self._built
+            if self._keeper is not None:
+                threading.Thread(target=self._keep, args=(self._keeper,), daemon=True).start()
+        return Pyramid(lambda: self.arranged.order, self.arranged.bounds, levels, self.events.times, self.span_ns)
+
+    @property
+    def pyramid(self) -> Pyramid:
+        """The merged levels."""
+        with self._lock:
+            return self._pyramid
+
+    def _keep(self, keeper: Keeper) -> None:
+        """Keeps the timeline, and goes on with what was kept: it is mapped, and takes no memory of this process."""
+        if keeper.save(*self.to_keep()):
+            stored = keeper.load(self._root, len(self.events))
+            if stored is not None:
+                with self._lock:
+                    self._stored, self._levels, self._summaries = stored, None, {}
+                    self.__dict__.pop("_pyramid", None)
+                    arranged = self._arranged(stored.head)
+                    self.arranged = Arranged(self.arranged.tracks, lambda: arranged.order, self.arranged.bounds)
+                    for name in ("outermost", "_lane_of"):
+                        self.__dict__.pop(name, None)
+                    if self._knows_attached:
+                        self.series = self._kept_series()
+
+    def to_keep(self) -> tuple[kept.Head, dict[str, kept.Part]]:
+        """Returns all that can be kept."""
+        track, start, end = self.outermost
+        used = self.events.used
+        parts: dict[str, kept.Part] = {
+            kept.ORDER: {"event": self.arranged.order},
+            kept.LANES: {"lane": self._lane_of},
+            kept.OUTERMOST: {"track": track.astype(np.int64), "start": start, "end": end},
+            kept.NAMES: {"table": np.repeat(np.arange(len(used)), list(map(len, used))), "pair": np.concatenate(used)},
+        }
+        for level in self._built:
+            parts[kept.level_part(level.z)] = {c: getattr(level, c) for c in ("start", "end", "event", "first", "busy")}
+        for place, one in enumerate(self.series):
+            parts[kept.series_part(place)] = dict(zip(("time", "value"), one.columns(), strict=True))
+        covers: dict[int, kept.KeptCover] = {}
+        shared: dict[tuple[int, ...], int] = {}
+        for group in (i for i, t in enumerate(self.tracks) if t.kind in GROUPS):
+            key = tuple(t.first_lane for t in self._members(group))
+            if key in shared:
+                covers[group] = covers[shared[key]]
+                continue
+            shared[key] = group
+            covers[group], parts[kept.cover_part(group)] = self.summary(group).kept(group)
+        head = kept.Head(
+            kept.VERSION, len(self.events), self._root, self.capture.attached_state, self.own_tracks, self.arranged.bounds.tolist(),
+            [(one.z, one.bounds.tolist()) for one in self._built], self.focus(), self.overflow, covers,
+            [kept.KeptSeries(s.label, s.unit, s.device, s.source, s.extent) for s in self.series], self.bands,
+        )  # fmt: skip
+        return head, parts
 
     @property
     def tracks(self) -> list[Track]:
@@ -91,24 +189,6 @@ class Timeline:
         return max(1, *ends) if ends else 1
 
     @property
-    def pyramid(self) -> Pyramid:
-        """The merged levels, built once."""
-        with self._lock:
-            if self._levels is None:
-                start, duration = self.events.times(self.arranged.order)
-                self._levels = build(self.arranged.order, self.arranged.bounds, start, duration)
-                if self._keeper is not None:
-                    threading.Thread(target=self._keep, args=(self._keeper, self._levels), daemon=True).start()
-        return Pyramid(self.arranged.order, self.arranged.bounds, self._levels, self.events.times, self.span_ns)
-
-    def _keep(self, keeper: Keeper, levels: tuple[Level, ...]) -> None:
-        """Keeps lanes and levels, and goes on with what was kept: it is mapped, and takes no memory of this process."""
-        if keeper.save(self._root, Stored(self.own_tracks, self.arranged.order, self.arranged.bounds, levels)):
-            stored = keeper.load(self._root, len(self.events))
-            if stored is not None:
-                self._levels, self.arranged = stored.levels, replace(self.arranged, order=stored.order)
-
-    @property
     def own_tracks(self) -> list[Track]:
         """The tracks of events, which do not depend on what is attached to a recording: those without counters."""
         return [replace(t, children=[c for c in t.children if c < self._own]) for t in self.tracks[: self._own]]
@@ -118,12 +198,10 @@ class Timeline:
         """The level at which one tile holds everything."""
         return max(0, (self.span_ns - 1).bit_length() - 10)
 
-    def items(self, track: int, z: int, begin: int, end: int) -> tuple[Items, Ints]:
-        """Returns the items of a track, lane after lane, in a window at level z whose bounds stand at edges of buckets; and how many
-        each lane has.
-        """
+    def items(self, track: int, z: int, edges: Sequence[int]) -> list[tuple[Items, Ints]]:
+        """Returns the items of a track, lane after lane, between each two of ascending times at level z; and how many each lane has."""
         one = self.tracks[track]
-        return self.pyramid.windows(range(one.first_lane, one.first_lane + one.lanes), z, begin, end)
+        return self.pyramid.split(range(one.first_lane, one.first_lane + one.lanes), z, edges)
 
     @cached_property
     def outermost(self) -> tuple[Ints, Ints, Ints]:
@@ -131,6 +209,9 @@ class Timeline:
 
         The time that they cover is that of all host events: every other one lies within one of them.
         """
+        part = self._part(kept.OUTERMOST)
+        if part is not None:
+            return part["track"], part["start"], part["end"]
         host = self.capture.host
         rows = np.flatnonzero((host["parent"].to_numpy() < 0) | host["clipped"].to_numpy())
         ids = (rows + self.events.base("host")).astype(np.uint32)
@@ -142,14 +223,28 @@ class Timeline:
         """Events that overlap another one of their track without lying inside it: host events that end after what encloses them, and
         device events in a lane below the first.
         """
+        if self._stored is not None:
+            return self._stored.head.overflow
         clipped = int(self.capture.host["clipped"].to_numpy().sum())
         lanes = np.diff(self.arranged.bounds)
         return clipped + sum(int(lanes[t.first_lane + 1 : t.first_lane + t.lanes].sum()) for t in self.tracks if t.kind == "stream")
 
     @cached_property
-    def _positions(self) -> npt.NDArray[np.uint32]:
-        out = np.zeros(len(self.events), np.uint32)
-        out[self.arranged.order] = np.arange(len(self.arranged.order), dtype=np.uint32)
+    def bands(self) -> list[Band]:
+        """The phases of the recording."""
+        if self._base is not None:
+            return self._base.bands
+        return self._stored.head.bands if self._stored is not None and self._knows_attached else bands(self.capture)
+
+    @cached_property
+    def _lane_of(self) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """The lane of each event."""
+        part = self._part(kept.LANES)
+        if part is not None:
+            return part["lane"]
+        lanes = len(self.arranged.bounds) - 1
+        out = np.zeros(len(self.events), kept.lane_type(lanes))
+        out[self.arranged.order] = np.repeat(np.arange(lanes, dtype=out.dtype), np.diff(self.arranged.bounds))
         return out
 
     @cached_property
@@ -161,7 +256,7 @@ class Timeline:
 
     def located(self, ids: npt.NDArray[np.integer]) -> tuple[Ints, Ints]:
         """Returns (track, lane within it) of events."""
-        lane = np.searchsorted(self.arranged.bounds, self._positions[ids].astype(np.int64), "right") - 1
+        lane = self._lane_of[ids].astype(np.int64)
         first, places = self._lane_tracks
         at = np.searchsorted(first, lane, "right") - 1
         return places[at], lane - first[at]
@@ -190,14 +285,38 @@ class Timeline:
             return [track] if one.series < 0 else []
         return [i for child in one.children for i in self.below(child)]
 
+    def _members(self, track: int) -> list[Track]:
+        """Returns the tracks of events whose time a group shows."""
+        if track not in self._groups:
+            self._groups[track] = members(self.tracks, track, self.below(track))
+        return self._groups[track]
+
     def summary(self, track: int) -> Summary:
         """Returns what a group does over time."""
         if track not in self._summaries:
-            self._summaries[track] = summary_of(self.events, self.arranged, self.tracks, track, self.below(track))
+            self._summaries[track] = self._summary(track)
         return self._summaries[track]
+
+    def _summary(self, track: int) -> Summary:
+        if self._base is not None:  # the same events, whatever lanes they are on
+            path = self.tracks[track].path
+            return self._base.summary(next(i for i, t in enumerate(self._base.tracks) if t.path == path))
+        head = self._stored.head.covers.get(track) if self._stored is not None else None
+        part = self._part(kept.cover_part(head.part)) if head is not None else None
+        if head is not None and part is not None:
+            return Summary.of_kept(head, part)
+        return summary_of(self.events, self.arranged, self._members(track))
+
+    def depth(self, track: int, z: int, begin: int, share: Bytes) -> Bytes:
+        """Returns the greatest depth of a group per bucket of level z from `begin` on; share: busy share of each, see `Summary.tile`."""
+        return depth_of(self.pyramid, self._members(track), z, begin, share)
 
     def focus(self) -> tuple[int, int, list[tuple[int, int]]]:
         """Returns (start, end) of where nearly all events are, and (time, events) of what lies far outside of it."""
+        return self._stored.head.focus if self._stored is not None and self._knows_attached else self._focus
+
+    @cached_property
+    def _focus(self) -> tuple[int, int, list[tuple[int, int]]]:
         start, weight = self._weighted
         whole = (0, self.span_ns)
         if len(start) < 2:
@@ -232,8 +351,7 @@ class Timeline:
             parent = by_device.get(one.device, 0) if one.device >= 0 else 0
             label = short_label(one.label)
             track = Track("counter", label, f"{tracks[parent].path}/{label}", parent, device=one.device, series=place, unit=one.unit)
-            track.first_ns, track.last_ns = int(one.time_ns[0]), int(one.time_ns[-1])
-            track.events, track.low, track.high = len(one.time_ns), float(one.value.min()), float(one.value.max())
+            track.events, track.first_ns, track.last_ns, track.low, track.high = one.extent
             track.open = place < 2
             tracks[parent].children.append(len(tracks))
             tracks.append(track)
@@ -245,4 +363,4 @@ def timeline_of(capture: Capture, layout: Layout = "process") -> Timeline:
     streams = Counter(t.device for t in shown.tracks if t.kind == "stream")
     if layout == "process" or max(streams.values(), default=0) < 2:
         return shown
-    return memo(capture, ("timeline", layout), lambda: Timeline(capture, compact=shown))
+    return memo(capture, ("timeline", layout), lambda: Timeline(capture, base=shown))

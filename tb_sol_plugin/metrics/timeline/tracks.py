@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -62,13 +62,22 @@ class Track:
     children: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
 class Arranged:
-    """Tracks, parents first, and the events in lanes. order: event ids by lane, then start; lane i has `order[bounds[i]:bounds[i + 1]]`."""
+    """Tracks, parents first, and the events in lanes. order: event ids by lane, then start; lane i has `order[bounds[i]:bounds[i + 1]]`.
 
-    tracks: list[Track]
-    order: Ids
-    bounds: Ints
+    It is taken, where a function is given for it, when it is asked for.
+    """
+
+    def __init__(self, tracks: list[Track], order: Ids | Callable[[], Ids], bounds: Ints) -> None:
+        self.tracks = tracks
+        self.bounds = bounds
+        self._order = order
+
+    @property
+    def order(self) -> Ids:
+        if callable(self._order):
+            self._order = self._order()
+        return self._order
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,32 @@ def again(cache: Cache) -> tuple[Timeline, bool]:
     return timeline_of(capture), stored is not None
 
 
+def opened(cache: Cache) -> tuple[Timeline, bool]:
+    """The same, and its lanes are looked at."""
+    shown, taken = again(cache)
+    assert len(shown.arranged.order) == len(shown.located(np.arange(len(shown.events)))[0])
+    return shown, taken
+
+
+def files(cache: Cache, key: str = "key") -> list[str]:
+    """Names of the files of what is kept of a timeline."""
+    return sorted(path.name for path in (cache.directory / key).glob("timeline*"))  # type: ignore[operator]
+
+
 def same(a: Timeline, b: Timeline) -> None:
+    """Asserts that all there is to ask of two timelines is the same."""
+    assert a.events.names.text == b.events.names.text and a.events.names.category.tolist() == b.events.names.category.tolist()
+    assert (a.span_ns, a.focus(), a.overflow, a.bands) == (b.span_ns, b.focus(), b.overflow, b.bands)
+    for one, other in zip(a.outermost, b.outermost, strict=True):
+        assert np.array_equal(one, other)
+    ids = np.arange(len(a.events), dtype=np.uint32)
+    assert [x.tolist() for x in a.located(ids)] == [x.tolist() for x in b.located(ids)]
+    for one, other in zip(a.series, b.series, strict=True):
+        assert (one.label, one.unit, one.device, one.source, one.extent) == (other.label, other.unit, other.device, other.source, other.extent)
+        assert np.array_equal(one.time_ns, other.time_ns) and np.array_equal(one.value, other.value)
+    edges = np.arange(0, a.span_ns, 777, dtype=np.int64)
+    for group in (i for i, t in enumerate(a.tracks) if t.kind in T.GROUPS):
+        assert [x.tolist() for x in a.summary(group).tile(edges)] == [x.tolist() for x in b.summary(group).tile(edges)]
     assert [msgspec.json.encode(t) for t in a.tracks] == [msgspec.json.encode(t) for t in b.tracks]
     assert np.array_equal(a.arranged.order, b.arranged.order) and np.array_equal(a.arranged.bounds, b.arranged.bounds)
     for one, other in zip(a.pyramid.levels, b.pyramid.levels, strict=True):
@@ -74,6 +99,9 @@ def test_what_was_kept_is_what_was_built(kept: tuple[Cache, Capture], monkeypatc
     built = saved(cache, capture)
     monkeypatch.setattr(T, "arrange", lambda *_: pytest.fail("arranged again"))
     monkeypatch.setattr(T, "build", lambda *_: pytest.fail("merged again"))
+    for name in ("series_of", "bands", "summary_of"):
+        monkeypatch.setattr(T, name, lambda *_, name=name: pytest.fail(f"{name} again"))
+    monkeypatch.setattr(T.Events, "_used", lambda *_: pytest.fail("names gathered again"))
     read, taken = again(cache)
     assert taken
     same(built, read)
@@ -81,37 +109,69 @@ def test_what_was_kept_is_what_was_built(kept: tuple[Cache, Capture], monkeypatc
     assert [t.path for t in read.tracks if t.kind == "counter"] == [t.path for t in built.tracks if t.kind == "counter"]
 
 
-@pytest.mark.parametrize("name", ["timeline.json", "lanes.arrow", "levels.arrow"])
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "removed"])
-def test_a_damaged_file_is_built_again(kept: tuple[Cache, Capture], name: str, damage: str) -> None:
+def test_a_damaged_file_is_built_again(kept: tuple[Cache, Capture], damage: str) -> None:
     cache, capture = kept
     built = saved(cache, capture)
-    path = cache.directory / "key" / name  # type: ignore[operator]
-    body = bytearray(path.read_bytes())
-    if damage == "flipped":
+    names = files(cache)
+    assert {"timeline.json", "timeline-order.arrow", "timeline-lanes.arrow", "timeline-names.arrow"} < set(names)
+    for name in names:
+        path = cache.directory / "key" / name  # type: ignore[operator]
+        whole = path.read_bytes()
+        head = (cache.directory / "key" / "timeline.json").read_bytes()  # type: ignore[operator]
+        body = bytearray(whole)
         body[len(body) // 2] ^= 1
-    os.remove(path)
-    if damage != "removed":
-        path.write_bytes({"flipped": body, "cut": body[: len(body) // 2], "empty": b""}[damage])
-    # WHEN it is opened THEN it is built again, and equal
-    read, taken = again(cache)
-    assert not taken
-    same(built, read)
+        os.remove(path)
+        if damage != "removed":
+            path.write_bytes({"flipped": body, "cut": body[: len(body) // 2], "empty": b""}[damage])
+        # WHEN it is opened THEN what that file held is built again, and equal; nothing of it is parsed
+        read, taken = again(cache)
+        assert taken == (name != "timeline.json")
+        same(built, read)
+        # AND the head is gone, so that the next process keeps all of it anew
+        assert name == "timeline.json" or not (cache.directory / "key" / "timeline.json").exists()  # type: ignore[operator]
+        path.write_bytes(whole)
+        (cache.directory / "key" / "timeline.json").write_bytes(head)  # type: ignore[operator]
+
+
+def test_only_what_is_asked_for_is_read(kept: tuple[Cache, Capture], monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a kept timeline WHEN another process asks for its tracks, and for the tile of one stream that shows all of it
+    cache, capture = kept
+    saved(cache, capture)
+    read: list[str] = []
+    mapped = timelines._mapped
+    monkeypatch.setattr(timelines, "_mapped", lambda path, name, expected: read.append(name) or mapped(path, name, expected))
+    shown, _ = again(cache)
+    assert shown.tracks and shown.focus() and read == []
+    ((items, _),) = shown.items(next(i for i, t in enumerate(shown.tracks) if t.kind == "stream"), shown.top, (0, 1 << (shown.top + 10)))
+    # THEN one level is read, and nothing else
+    assert len(items) and len(read) == 1 and read[0].startswith("key/level-")
+
+
+def test_counters_of_what_is_attached_now_are_not_those_that_were_kept(kept: tuple[Cache, Capture]) -> None:
+    cache, capture = kept
+    saved(cache, capture)
+    found = cache.load("key")
+    assert found is not None
+    keep(found, cache, "key")
+    found.attached_state = "another snapshot"
+    found.tables["memory"] = found.tables["memory"].iloc[:0]
+    assert timeline_of(found).series == [] and timeline_of(capture).series != []
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows refuses to cut a mapped file")
-@pytest.mark.parametrize("name", ["lanes.arrow", "levels.arrow"])
+@pytest.mark.parametrize("name", ["timeline-order.arrow", "timeline-lanes.arrow"])
 def test_a_file_cut_while_it_is_in_use_is_noticed(kept: tuple[Cache, Capture], name: str) -> None:
     # GIVEN a timeline whose files are mapped WHEN another server puts an equal file in the place of one THEN all stays as it is
     cache, capture = kept
     saved(cache, capture)
-    assert again(cache)[1] and not cache.changed("key")
+    assert opened(cache)[1] and not cache.changed("key")
     path = cache.directory / "key" / name  # type: ignore[operator]
     path.with_suffix(".new").write_bytes(path.read_bytes())
     os.replace(path.with_suffix(".new"), path)
     assert not cache.changed("key")
     # WHEN a mapped one is cut in place, which would end the process at the next look at it THEN the entry is let go
-    assert again(cache)[1]
+    assert opened(cache)[1]
     os.truncate(path, 0)
     assert cache.changed("key") and not cache.has("key") and cache.replaced == 1
 
@@ -121,10 +181,10 @@ def test_files_of_another_version_or_recording_are_not_taken(kept: tuple[Cache, 
     saved(cache, capture)
     assert KeptTimeline(cache, "key").load("w", len(T.events_of(capture)) + 1) is None
     assert cache.save("other", capture)
-    for name in ("timeline.json", "lanes.arrow", "levels.arrow"):
+    for name in files(cache):
         (cache.directory / "other" / name).write_bytes((cache.directory / "key" / name).read_bytes())  # type: ignore[operator]
     assert KeptTimeline(cache, "other").load("w", len(T.events_of(capture))) is None
-    monkeypatch.setattr(timelines, "VERSION", T.VERSION + 1)
+    monkeypatch.setattr(timelines, "VERSION", timelines.VERSION + 1)
     assert KeptTimeline(cache, "key").load("w", len(T.events_of(capture))) is None
 
 
@@ -132,8 +192,8 @@ def test_paths_follow_the_name_that_the_worker_has_now(kept: tuple[Cache, Captur
     cache, capture = kept
     saved(cache, capture)
     found = KeptTimeline(cache, "key").load("rank 7", len(T.events_of(capture)))
-    assert found is not None and found.tracks[0].label == "rank 7"
-    assert all(t.path == "rank 7" or t.path.startswith("rank 7/") for t in found.tracks)
+    assert found is not None and found.head.tracks[0].label == "rank 7"
+    assert all(t.path == "rank 7" or t.path.startswith("rank 7/") for t in found.head.tracks)
 
 
 def test_without_an_entry_or_a_disk_nothing_is_kept(kept: tuple[Cache, Capture], tmp_path: Path) -> None:

@@ -46,6 +46,11 @@ def rows(items: P.Items) -> list[tuple[int, ...]]:
     return list(zip(*(c.tolist() for c in columns), strict=True))
 
 
+def window_of(pyramid: P.Pyramid, lane: int, z: int, begin: int, end: int) -> list[tuple[int, ...]]:
+    """The items of one lane in a window."""
+    return rows(pyramid.windows(range(lane, lane + 1), z, begin, end)[0])
+
+
 @given(LANES, st.integers(0, 14), st.integers(0, 40), st.sampled_from([0, -(2**40), 2**60]))
 def test_a_window_holds_what_plain_loops_find(lanes: list[list[tuple[int, int]]], z: int, at: int, base: int) -> None:
     # GIVEN lanes of any events, at any distance from time 0
@@ -56,12 +61,12 @@ def test_a_window_holds_what_plain_loops_find(lanes: list[list[tuple[int, int]]]
     for lane, own in enumerate(events):
         # THEN a window has the merged items that reach into it
         want = window(merged(own, z), begin, begin + 5 * q)
-        assert rows(pyramid.window(lane, z, begin, begin + 5 * q)) == want
+        assert window_of(pyramid, lane, z, begin, begin + 5 * q) == want
         # AND those of a wider window, where it is asked for
-        assert window(want, begin + q, begin + 2 * q) == rows(pyramid.window(lane, z, begin + q, begin + 2 * q))
+        assert window(want, begin + q, begin + 2 * q) == window_of(pyramid, lane, z, begin + q, begin + 2 * q)
         # AND the single events of any window are those of the lane
         low, high = begin + 3, begin + 3 + 4 * q
-        single = pyramid.events(lane, low, high)
+        single, _ = pyramid.events(range(lane, lane + 1), low, high)
         assert list(zip(single.start.tolist(), single.event.tolist(), strict=True)) == [
             (s, e) for s, d, e in own if (s + d > low and s < high) or (d == 0 and s == low)
         ]
@@ -83,12 +88,29 @@ def test_many_lanes_at_once_hold_what_each_alone_does(
     end = begin + (3 << z)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(P, "MANY_LANES", 0)
-        found, single = pyramid.windows(asked, z, begin, end), pyramid.events_of(asked, begin + 3, end + 1)
-    one, few = pyramid.windows(asked, z, begin, end), pyramid.events_of(asked, begin + 3, end + 1)
+        found, single = pyramid.windows(asked, z, begin, end), pyramid.events(asked, begin + 3, end + 1)
+    one, few = pyramid.windows(asked, z, begin, end), pyramid.events(asked, begin + 3, end + 1)
     for (items, counts), (wanted, each) in ((found, one), (single, few)):
         assert rows(items) == rows(wanted) and counts.tolist() == each.tolist()
-    assert rows(one[0]) == [row for lane in asked for row in rows(pyramid.window(lane, z, begin, end))]
-    assert few[1].tolist() == [len(pyramid.events(lane, begin + 3, end + 1)) for lane in asked]
+    assert rows(one[0]) == [row for lane in asked for row in window_of(pyramid, lane, z, begin, end)]
+    assert few[1].tolist() == [len(pyramid.events(range(lane, lane + 1), begin + 3, end + 1)[0]) for lane in asked]
+
+
+EDGES = st.lists(st.integers(-5, 40), min_size=2, max_size=5, unique=True)
+
+
+@given(LANES, st.integers(0, 12), EDGES, st.sampled_from([0, 3, -(2**40), 2**60]))
+def test_windows_in_a_row_are_those_of_each_alone(lanes: list[list[tuple[int, int]]], z: int, places: list[int], base: int) -> None:
+    # GIVEN some edges, on those of buckets or (a worker that is moved in time) beside them WHEN the windows between are looked for at once
+    events = events_of(lanes, base)
+    pyramid = made(events)
+    edges = [base + (at << z) for at in sorted(places)]
+    # THEN each holds the merged items of plain loops that reach into it, lane after lane
+    level = [merged(own, z) for own in events]
+    assert len(pyramid.split(range(len(lanes)), z, edges)) == len(edges) - 1
+    for (items, counts), low, high in zip(pyramid.split(range(len(lanes)), z, edges), edges, edges[1:], strict=False):
+        want = [window(own, low, high) for own in level]
+        assert rows(items) == [item for own in want for item in own] and counts.tolist() == [len(own) for own in want]
 
 
 @given(LANES)
@@ -138,11 +160,11 @@ def test_few_events(lanes: list[list[tuple[int, int]]]) -> None:
     events = events_of(lanes)
     pyramid = made(events)
     for lane, own in enumerate(events):
-        assert rows(pyramid.window(lane, 20, 0, 1 << 31)) == merged(own, 20)
+        assert window_of(pyramid, lane, 20, 0, 1 << 31) == merged(own, 20)
 
 
 def test_ten_thousand_events_at_one_moment_are_one_item() -> None:
     pyramid = made([[(7, 0, i) for i in range(10_000)] + [(8, 4, 10_000)]])
-    assert rows(pyramid.window(0, 0, 0, 1024)) == [(7, 7, 0, 10_000, 0), (8, 12, 10_000, 1, 4)]
-    assert rows(pyramid.window(0, 3, 0, 1024)) == [(7, 7, 0, 10_000, 0), (8, 12, 10_000, 1, 4)]
-    assert rows(pyramid.window(0, 4, 0, 1024)) == [(7, 12, 10_000, 10_001, 4)]
+    assert window_of(pyramid, 0, 0, 0, 1024) == [(7, 7, 0, 10_000, 0), (8, 12, 10_000, 1, 4)]
+    assert window_of(pyramid, 0, 3, 0, 1024) == [(7, 7, 0, 10_000, 0), (8, 12, 10_000, 1, 4)]
+    assert window_of(pyramid, 0, 4, 0, 1024) == [(7, 12, 10_000, 10_001, 4)]

@@ -147,14 +147,14 @@ def test_a_closed_connection_stops_the_work_at_the_next_track(client: FlaskClien
     # GIVEN the socket of a request, closed by who asked while the first of three tracks is computed
     made: list[int] = []
     ours, theirs = socket.socketpair()
-    block = web_timeline._block
+    block = web_timeline._made
 
-    def counted(workers: Workers, track: int, z: int, i: int) -> Block:
+    def counted(workers: Workers, track: int, z: int, first: int, last: int) -> list[Block]:
         made.append(track)
         theirs.close()
-        return block(workers, track, z, i)
+        return block(workers, track, z, first, last)
 
-    monkeypatch.setattr(web_timeline, "_block", counted)
+    monkeypatch.setattr(web_timeline, "_made", counted)
     query = {"run": "job", "worker": "rank0", "wait": 20, "z": 9, "i": 5, "tracks": "0-2"}
     asked = {"query_string": query, "environ_overrides": {"werkzeug.socket": ours}}
     # WHEN it is answered THEN the others are not computed
@@ -163,7 +163,7 @@ def test_a_closed_connection_stops_the_work_at_the_next_track(client: FlaskClien
     ours.close()
     # AND one that waits, or has asked for more, is answered, and so is one of a server that does not say
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(web_timeline, "_block", block)
+    monkeypatch.setattr(web_timeline, "_made", block)
     for say in (b"", b"GET /"):
         theirs.sendall(say)
         assert client.get("/api/v1/timeline/tiles", query_string=query, environ_overrides={"werkzeug.socket": ours}).status_code == 200
@@ -175,23 +175,26 @@ def test_a_closed_connection_stops_the_work_at_the_next_track(client: FlaskClien
 def test_a_tile_that_is_being_computed_is_waited_for(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a tile whose computation begins and waits
     begun, go_on, made = threading.Event(), threading.Event(), []
-    block = web_timeline._block
+    block = web_timeline._made
 
-    def slow(workers: Workers, track: int, z: int, i: int) -> Block:
-        made.append(track)
+    def slow(workers: Workers, track: int, z: int, first: int, last: int) -> list[Block]:
+        made.append((track, first, last))
         begun.set()
         assert go_on.wait(60)
-        return block(workers, track, z, i)
+        return block(workers, track, z, first, last)
 
-    monkeypatch.setattr(web_timeline, "_block", slow)
-    query = {"run": "job", "worker": "rank0", "wait": 20, "z": 7, "i": 1, "tracks": "4"}
-    with ThreadPoolExecutor(2) as pool:
+    monkeypatch.setattr(web_timeline, "_made", slow)
+    query = {"run": "job", "worker": "rank0", "wait": 20, "z": 7, "i": "1-3", "tracks": "4"}
+    with ThreadPoolExecutor(3) as pool:
         answers = [pool.submit(client.application.test_client().get, "/api/v1/timeline/tiles", query_string=query)]
         assert begun.wait(60)
         # WHEN the same is asked meanwhile THEN it is computed once, and both have it
-        answers.append(pool.submit(client.application.test_client().get, "/api/v1/timeline/tiles", query_string=query))
+        ask = client.application.test_client().get
+        answers += [pool.submit(ask, "/api/v1/timeline/tiles", query_string=query | {"i": i}) for i in ("1-3", "2")]
         go_on.set()
-        assert answers[0].result().data == answers[1].result().data and made == [4]
+        assert answers[0].result().data == answers[1].result().data and made == [(4, 1, 3)]
+        # AND so is a part of it
+        assert [b["i"] for b in decoded(answers[2].result().data)] == [2]
 
 
 def test_bytes_are_packed_only_when_asked_for(client: FlaskClient) -> None:

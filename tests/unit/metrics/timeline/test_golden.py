@@ -42,7 +42,7 @@ def test_launches_lead_to_their_kernels_in_the_right_lanes(name: str) -> None:
         start, duration = shown.events.times(ids.astype(np.uint32))
         for t, at, event, a, d in list(zip(track.tolist(), lane.tolist(), ids.tolist(), start.tolist(), duration.tolist(), strict=True))[::37]:
             one = shown.tracks[t]
-            assert one.kind == kind and event in shown.pyramid.events(one.first_lane + at, a, a + max(d, 1)).event.tolist()
+            assert one.kind == kind and event in shown.pyramid.events(range(one.first_lane + at, one.first_lane + at + 1), a, a + max(d, 1))[0].event.tolist()
     streams = capture.device["stream"].to_numpy()[pairs.target - base]
     assert [shown.tracks[t].stream for t in shown.located(pairs.target.astype(np.uint32))[0].tolist()] == streams.tolist()
     # AND of each end the link to the other is found
@@ -135,5 +135,5 @@ def test_ten_thousand_tracks(tmp_path: Path) -> None:
     assert len(threads) == 10_000 and all(shown.tracks[i].events == 1 for i in threads)
     found = find.search(shown, np.arange(len(shown.events.names.text)), None, 0, shown.span_ns)
     assert found.total == 10_000 == len(found.per_track)
-    items, _ = shown.items(threads[-1], shown.top, 0, 1 << (shown.top + 10))
+    ((items, _),) = shown.items(threads[-1], shown.top, (0, 1 << (shown.top + 10)))
     assert items.count.tolist() == [1]

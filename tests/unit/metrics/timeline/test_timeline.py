@@ -42,6 +42,10 @@ def names(shown: Timeline, ids: np.ndarray) -> list[str]:
     return [shown.events.names.text[i] for i in shown.events.name_ids(ids.astype(np.uint32)).tolist()]
 
 
+def lane_events(shown: Timeline, lane: int) -> np.ndarray:
+    return shown.pyramid.events(range(lane, lane + 1), 0, 10**9)[0].event
+
+
 def test_every_event_stands_in_one_lane_of_its_thread_or_stream(shown: Timeline) -> None:
     # GIVEN a small recording THEN all of its events are in lanes, once
     assert sorted(shown.arranged.order.tolist()) == list(range(len(shown.events)))
@@ -51,7 +55,7 @@ def test_every_event_stands_in_one_lane_of_its_thread_or_stream(shown: Timeline)
     assert all(t.parent < i for i, t in enumerate(shown.tracks))
     # AND the nested ones are one lane deeper each
     main = shown.tracks[track(shown, "/thread 1")] if any(t.path.endswith("/thread 1") for t in shown.tracks) else _thread(shown)
-    lanes = [names(shown, shown.pyramid.events(main.first_lane + i, 0, 10**9).event) for i in range(main.lanes)]
+    lanes = [names(shown, lane_events(shown, main.first_lane + i)) for i in range(main.lanes)]
     assert lanes == [["ProfilerStep#3"], ["forward"], ["aten::mm"], ["cudaLaunchKernel"]]
     assert (main.label, main.launches, main.open) == ("main", 1, True)
 
@@ -79,9 +83,9 @@ def test_events_that_overlap_in_part_are_all_shown(tmp_path: Path) -> None:
     shown = Timeline(ingest.read(str(t.write(tmp_path / "a.json"))))
     # THEN both stand on lanes of their own, and they are counted
     one = shown.tracks[track(shown, "/stream 7")]
-    assert [names(shown, shown.pyramid.events(one.first_lane + i, 0, 999).event) for i in range(one.lanes)] == [["a", "c"], ["b"]]
+    assert [names(shown, lane_events(shown, one.first_lane + i)) for i in range(one.lanes)] == [["a", "c"], ["b"]]
     host = _thread(shown)
-    assert [names(shown, shown.pyramid.events(host.first_lane + i, 0, 999).event) for i in range(host.lanes)] == [
+    assert [names(shown, lane_events(shown, host.first_lane + i)) for i in range(host.lanes)] == [
         ["outer"], ["inner"], ["next"],
     ]  # fmt: skip
     assert shown.overflow == 2
@@ -99,15 +103,42 @@ def test_a_long_counter_keeps_its_extremes() -> None:
     # GIVEN more samples than pixels, with one peak THEN a bucket has its lowest, highest and last value, and the one before it
     time, value = np.arange(5_000, dtype=np.int64), np.zeros(5_000)
     value[777], value[4_000] = 9.0, -1.0
-    found = counters.bucketed(counters.Series("x", "", 0, time, value), 3, 8, 4_104)
+    found = counters.bucketed(counters.series("x", "", 0, time, value), 3, 8, 4_104)
     assert not found.exact and found.before == 0.0 and len(found.time_ns) == 512
     assert (found.high.max(), found.low.min()) == (9.0, -1.0) and found.high[np.flatnonzero(found.time_ns == 776)[0]] == 9.0
 
 
 def test_a_summary_is_the_share_of_each_bucket(shown: Timeline) -> None:
     # GIVEN the device: a kernel from 2,000 to 7,000, a copy inside that, another kernel from 8,000 to 8,500
-    category, busy, _ = shown.summary(track(shown, "/GPU 0")).tile(np.array([0, 2_000, 4_000, 8_000, 9_000]))
+    category, busy = shown.summary(track(shown, "/GPU 0")).tile(np.array([0, 2_000, 4_000, 8_000, 9_000]))
     assert busy.tolist() == [0, 255, 191, 127] and category.tolist() == [255, 0, 0, 0]
+
+
+def test_the_depth_of_a_bucket_is_that_of_the_deepest_event_in_it(tmp_path: Path) -> None:
+    # GIVEN nested operators, some too short to see, some without length, on two threads
+    t = TraceBuilder()
+    for at in range(0, 60_000, 3_000):
+        t.op("outer", at, 2_500)
+        t.op("middle", at + 200, 1_500)
+        for k in range(3):
+            t.op("short", at + 300 + 90 * k, (40, 0, 77)[k])
+        t.op("lone", at + 1_000, 900, thread=99)
+    shown = timeline_of(ingest.read(str(t.write(tmp_path / "a.json"))))
+    (group,) = [i for i, one in enumerate(shown.tracks) if one.kind == "process"]
+    for z, begin in ((4, 0), (6, 64 * 7), (9, 512 * 3), (12, 0)):
+        edges = begin + (np.arange(41, dtype=np.int64) << z)
+        _, share = shown.summary(group).tile(edges)
+        got = shown.depth(group, z, begin, share).tolist()
+        # THEN it is one more than the number of the last lane of any thread with an event that covers a part of the bucket
+        want = [0] * 40
+        for one in (t for t in shown.tracks if t.kind == "thread"):
+            for lane in range(one.lanes):
+                ids = lane_events(shown, one.first_lane + lane)
+                for start, duration in zip(*(c.tolist() for c in shown.events.times(ids)), strict=True):
+                    for k, low in enumerate(edges[:-1].tolist()):
+                        if duration and start < low + (1 << z) and start + duration > low:
+                            want[k] = max(want[k], lane + 1)
+        assert got == want, z
 
 
 def test_search_counts_everywhere(shown: Timeline) -> None:
