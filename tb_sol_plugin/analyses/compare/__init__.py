@@ -1,0 +1,1 @@
+"""Analyses that set whole runs against each other."""

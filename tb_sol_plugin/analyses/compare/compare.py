@@ -1,0 +1,114 @@
+"""What changed between two runs, by how much, whether it is more than noise, and because of what.
+
+Of two recordings the steps are compared: their length, the parts that they consist of, and the operators, kernels, modules, phases and
+copies in them. Differences are those of the other recording less the one shown. The change of the step is that of the medians, with a
+95 % interval: steps that follow each other are alike (a moving-block bootstrap knows that), and one run a side says nothing about the
+noise from run to run, for which half a percent is assumed. The difference of the mean step is split into parts that add up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from tb_sol_plugin.analyses.compare import compare_tables as T
+from tb_sol_plugin.metrics.compare.causes import Cause, causes_of
+from tb_sol_plugin.metrics.compare.differences import MetricChange, Rows, Side, metrics_of, rows_of, waterfall_of
+from tb_sol_plugin.metrics.compare.samples import GROUPINGS, Samples, samples_of
+from tb_sol_plugin.model.query import PairQuery
+from tb_sol_plugin.model.recordings import Compared
+from tb_sol_plugin.model.registry import Reduction, analysis
+from tb_sol_plugin.model.report import AnySection, Notice, Report
+from tb_sol_plugin.units import capitalized, human, number
+
+By = Literal["auto", "operator", "kernel", "kind", "module", "phase", "copy"]
+
+
+class CompareQuery(PairQuery, kw_only=True, frozen=True):
+    """by: what the rows of the table are; auto takes operators, or what both recordings have"""
+
+    by: By = "auto"
+
+
+@analysis(
+    scope="pair",
+    title="Compare",
+    question="What is faster or slower than in another run, and why?",
+    group="Run",
+    order=5,
+    requirements=("program",),
+    query=CompareQuery,
+    tables={"metrics": T.METRICS, "causes": T.CAUSES, "waterfall": T.WATERFALL, "rows": T.ROWS, "settings": T.SETTINGS},
+    facts=T.FACTS,
+    reduce=Reduction(samples_of, fields=("step",), version=1),
+)
+def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) -> Report:
+    a, b = Side(here.name, [here.reduced]), Side(there.name, [there.reduced])
+    found = {by: rows_of(a, b, by) for by in GROUPINGS}
+    metrics = metrics_of(a, b)
+    falls = waterfall_of(a, b, found)
+    causes = causes_of(falls, found, metrics)
+    by = query.by if query.by != "auto" else next((name for name in GROUPINGS if found[name] is not None), "operator")
+    rows = found[by]
+    step = next(m for m in metrics if m.name == "step_time")
+    sections: list[AnySection] = [T.facts(a, b, metrics), T.waterfall_figure(a, b, falls)]
+    if causes:
+        sections.append(T.causes_table(causes, falls))
+    sections += [T.metrics_table(a, b, metrics), T.rows_table(a, b, rows, by), T.waterfall_table(a, b, falls), T.settings_table(a, b)]
+    return Report(
+        analysis="compare", title="Compare", headline=_headline(a, b, step, causes), notices=_notices(a, b, found, query.by, step),
+        sections=sections,
+    )  # fmt: skip
+
+
+def _headline(a: Side, b: Side, step: MetricChange, causes: list[Cause]) -> str:
+    change = step.change
+    if change.a is None or change.b is None or change.change is None:
+        return f"The step of `{b.name}` cannot be set against that of `{a.name}`."
+    sizes = f"{human(round(change.b), 'ns')} instead of {human(round(change.a), 'ns')}"
+    part = f"{number(100 * abs(change.change), 1)} %"
+    if step.verdict == "same":
+        return f"A step of `{b.name}` takes **as long** as one of `{a.name}`: {sizes}."
+    side = "longer" if change.change > 0 else "shorter"
+    if step.verdict == "inconclusive":
+        first = f"A step of `{b.name}` takes {part} {side} than one of `{a.name}`, {sizes}: **within the noise** of these steps"
+        return f"{first} ({_interval(step)})."
+    few = " Too few steps to tell it from noise." if step.verdict == "unknown" else ""
+    first = f"A step of `{b.name}` takes **{part} {side}** than one of `{a.name}`: {sizes}{'' if few else f' ({_interval(step)})'}."
+    because = f" {capitalized(causes[0].sentence)}." if causes else ""
+    return f"{first}{few}{because}"
+
+
+def _interval(step: MetricChange) -> str:
+    low, high = step.change.low, step.change.high
+    if low is None or high is None:
+        return "interval unknown"
+    return f"95 % interval {T.signed_percent(low)} to {T.signed_percent(high)}"
+
+
+def _notices(a: Side, b: Side, found: Mapping[str, Rows | None], by: str, step: MetricChange) -> list[Notice]:
+    out = []
+    ours, theirs = a.runs[0].settings, b.runs[0].settings
+    differ = [n for n in ours if n in theirs and ours[n] != theirs[n] and n not in T.SAYS_NOTHING]
+    recorded = [n for n in differ if n in T.RECORDING]
+    if recorded:
+        names = ", ".join(recorded)
+        out.append(Notice(f"The two were recorded with different settings of the profiler ({names}): its own cost is part of the times."))
+    others = [f"{n} {ours[n]} and {theirs[n]}" for n in differ if n not in recorded]
+    if others:
+        out.append(Notice(f"The two were not made alike: {'; '.join(others)}."))
+    if min(step.change.samples) < 5:
+        few = " and ".join(f"{s.name} {T.how_many_steps(s)}" for s in (a, b))
+        out.append(Notice(f"Too few steps to tell a change from noise: {few}. Record at least 5, better 30."))
+    if by != "auto" and found[by] is None:
+        lacks = " and ".join(s.name for s in (a, b) if not s.knows(by))
+        out.append(Notice(f"No rows by {by}: not recorded in {lacks}."))
+    for side in (a, b):
+        run = side.runs[0]
+        if run.incomplete:
+            out.append(Notice(f"{side.name}: {run.incomplete} incomplete steps are left out."))
+    if a.runs[0].source != b.runs[0].source:
+        out.append(Notice("One is a trace and one a SOL log: only what both know is compared."))
+    return out
+
+

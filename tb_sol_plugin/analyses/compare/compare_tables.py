@@ -1,0 +1,345 @@
+"""Tables and the figure of the comparison of two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.compare.causes import Cause
+from tb_sol_plugin.metrics.compare.differences import SLOW, STEP, Bar, MetricChange, Rows, Side, Waterfall
+from tb_sol_plugin.metrics.compare.samples import METRICS as KNOWN
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    FigureSection,
+    Link,
+    Mark,
+    Scalar,
+    Sort,
+    TableSection,
+    TreeSpec,
+    make_facts,
+    make_table,
+)
+from tb_sol_plugin.tables.arrays import Floats
+from tb_sol_plugin.units import capitalized, how_many, human, number
+
+MINUS: Final = "−"
+RECORDING: Final = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
+"""Settings of the profiler, which cost time themselves."""
+SAYS_NOTHING: Final = ("steps recorded",)
+FEW: Final = "fewer than 5 steps on a side"
+NOT_THERE: Final = "only on one side"
+PARTS: Final = {
+    SLOW: ("Slow steps", "ink-3"), STEP: ("Step", "bar-ink"), "kernel_ns": ("Kernels", "compute"), "memcpy_ns": ("Copies", "memcpy"),
+    "memset_ns": ("Memset", "memset"), "communication_ns": ("Communication", "communication"), "runtime_ns": ("Runtime calls", "bar-ink"),
+    "dataloader_ns": ("DataLoader", "host"), "cpu_exec_ns": ("CPU execution", "line-strong"), "other_ns": ("Other", "idle"),
+}  # fmt: skip
+"""Label and color of a bar."""
+BELOW: Final = {"others": "all others", "rest": "what these do not add up to"}
+
+METRICS: Final = (
+    Column("metric", "Metric", doc="what is compared, per step", show="text"),
+    Column("change", "Change", "ratio", "median of the other side over that of the one shown, less one", missing="0 on the side shown"),
+    Column("low", "From", "ratio", "lower end of the 95 % interval of the change", missing=FEW, rank=2),
+    Column("high", "To", "ratio", "upper end of the 95 % interval of the change", missing=FEW, rank=2),
+    Column("verdict", "Verdict", doc="worse or better: the interval is without 0; same: within 1 %; unknown: too few steps", show="badge"),
+    Column("a_text", "A", doc="median of the one shown", show="text"),
+    Column("b_text", "B", doc="median of the other one", show="text"),
+    Column("detectable", "Detectable", "ratio", "the least change that these steps could have shown", missing=FEW, rank=2),
+    Column("a", "A, number", doc="median of the one shown, in ns, bytes or a count", rank=3),
+    Column("b", "B, number", doc="median of the other one, in ns, bytes or a count", rank=3),
+    Column("name", "Id", doc="name for `tb-sol check --metric`", show="code", rank=3),
+)  # fmt: skip
+CAUSES: Final = (
+    Column("cause", "Cause", doc="what changed, where and by how much", show="text"),
+    Column("delta_ns", "Difference", "ns", "of the mean step, the other side less the one shown"),
+    Column("share", "Of the change", "ratio", "part of the difference of the mean step; above 100 % where others go the other way"),
+    Column("kind", "Kind", doc="what sort of change it is", show="badge"),
+    Column("name", "Of", doc="operator, kernel or part of the step", show="code", rank=3),
+)
+WATERFALL: Final = (
+    Column("bar", "Part", doc="a part of the step; below it the rows that it consists of", show="tree"),
+    Column("delta_ns", "Difference", "ns", "of the mean step, the other side less the one shown; the parts add up to it"),
+    Column("share", "Of the step", "ratio", "over the mean step of the one shown"),
+    Column("low_ns", "From", "ns", "lower end of the 95 % interval", missing=FEW, rank=2),
+    Column("high_ns", "To", "ns", "upper end of the 95 % interval", missing=FEW, rank=2),
+    Column("because", "Meaning", doc="what the part is, where its name does not say it", show="text", rank=2),
+    Column("id", "Id", doc="of the row", rank=3),
+    Column("parent", "Parent", doc="id of the part that it is a part of", rank=3),
+)
+ROWS: Final = (
+    Column("name", "Name", doc="matched by its name", show="code"),
+    Column("delta_ns", "Difference", "ns", "time per step, the other side less the one shown"),
+    Column("delta_pct", "Of it", "ratio", "difference over the time of the one shown", missing=NOT_THERE),
+    Column("verdict", "Verdict", doc="worse, better: at most 5 % of these are chance; same: below a thousandth of the step", show="badge"),
+    Column("match", "In", doc="same: on both sides", show="badge"),
+    Column("time_a", "A", "ns", "time per step of the one shown", missing=NOT_THERE),
+    Column("time_b", "B", "ns", "time per step of the other one", missing=NOT_THERE),
+    Column("calls_a", "Calls A", "", "calls per step of the one shown", missing=NOT_THERE),
+    Column("calls_b", "Calls B", "", "calls per step of the other one", missing=NOT_THERE),
+    Column("calls_effect_ns", "By calls", "ns", "what more or fewer calls of the mean length take", rank=2),
+    Column("speed_effect_ns", "By speed", "ns", "what longer or shorter calls take; with the one before it is the difference", rank=2),
+    Column("low_ns", "From", "ns", "lower end of the 95 % interval of the difference", missing=FEW, rank=3),
+    Column("high_ns", "To", "ns", "upper end of the 95 % interval of the difference", missing=FEW, rank=3),
+    Column("of", "Kind", doc="kind of work of a kernel", show="text", rank=3),
+    Column("abs_delta_ns", "Size of it", "ns", "size of the difference, whatever its sign", rank=3),
+)  # fmt: skip
+SETTINGS: Final = (
+    Column("setting", "Setting", doc="how a recording was made", show="text"),
+    Column("a", "A", doc="of the one shown", show="text", missing="not recorded"),
+    Column("b", "B", doc="of the other one", show="text", missing="not recorded"),
+    Column("same", "Same", doc="whether both say the same", show="badge"),
+)
+FACTS: Final = (
+    Fact("change", "Step", "ratio", "median step of the other side over that of the one shown, less one"),
+    Fact("low", "", "ratio", "lower end of its 95 % interval"),
+    Fact("high", "", "ratio", "upper end of its 95 % interval"),
+    Fact("detectable", "Detectable", "ratio", "the least change of the step that these steps could have shown"),
+    Fact("verdict", "Verdict", "", "worse, better, same, inconclusive, or unknown with too few steps"),
+    Fact("step_ns_a", "", "ns", "median step of the one shown"),
+    Fact("step_ns_b", "", "ns", "median step of the other one"),
+    Fact("samples_a", "Steps", "count", "complete steps of the one shown that are compared"),
+    Fact("samples_b", "Steps there", "count", "complete steps of the other one that are compared"),
+    Fact("device_busy_change", "Device busy", "ratio", "change of the time in which the device works"),
+    Fact("idle_change", "Device idle", "ratio", "change of the rest of the step"),
+    Fact("launches_change", "Device events", "ratio", "change of the number of kernels, copies and sets of a step"),
+)  # fmt: skip
+
+
+def how_many_steps(side: Side) -> str:
+    """Returns `12 steps`."""
+    return how_many(sum(len(run.steps) for run in side.runs), "step")
+
+
+def signed_percent(part: float) -> str:
+    """Returns `+3.1 %`."""
+    return f"{'+' if part > 0 else MINUS if part < 0 else ''}{number(100 * abs(part), 1)} %"
+
+
+def signed(value: float, unit: str = "ns") -> str:
+    """Returns `+3.1 ms`."""
+    return f"{'+' if value > 0 else MINUS if value < 0 else ''}{human(abs(round(value)), unit)}"
+
+
+def facts(a: Side, b: Side, metrics: Sequence[MetricChange]) -> FactsSection:
+    """Builds the tiles: how the step, the device's time and the number of its events changed."""
+    found = {m.name: m for m in metrics}
+    step = found["step_time"]
+    change = step.change
+    values: dict[str, Scalar] = {
+        "change": change.change, "device_busy_change": None, "idle_change": None, "launches_change": None,
+        "detectable": change.detectable if min(change.samples) >= 5 else None, "verdict": step.verdict, "samples_a": change.samples[0],
+        "samples_b": change.samples[1], "low": change.low, "high": change.high, "step_ns_a": _whole(change.a),
+        "step_ns_b": _whole(change.b),
+    }  # fmt: skip
+    notes = {}
+    for metric, fact in (("step_time", "change"), ("device_busy", "device_busy_change"), ("idle", "idle_change"),
+                         ("launches", "launches_change")):  # fmt: skip
+        one = found.get(metric)
+        if one is not None:
+            values[fact] = one.change.change
+            if one.change.a is not None and one.change.b is not None:
+                notes[fact] = f"{human(round(one.change.a), one.unit)} → {human(round(one.change.b), one.unit)}"
+    shown = [n for n in ("change", "device_busy_change", "idle_change", "launches_change", "detectable") if values[n] is not None]
+    return make_facts(
+        "facts", "Difference", values, FACTS, style="tiles", notes=notes, hidden=[n for n in values if n not in shown],
+        subtitle=f"{b.name} less {a.name}",
+    )  # fmt: skip
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def metrics_table(a: Side, b: Side, metrics: Sequence[MetricChange]) -> TableSection:
+    """Builds the metrics of both sides."""
+    known = {m.name: m.change for m in metrics}
+    few = {m.name for m in metrics if m.verdict == "unknown"}
+    frame = pd.DataFrame({
+        "metric": [KNOWN[m.name].label for m in metrics], "change": [m.change.change for m in metrics],
+        "low": [None if m.name in few else m.change.low for m in metrics],
+        "high": [None if m.name in few else m.change.high for m in metrics],
+        "verdict": [m.verdict for m in metrics], "a_text": [_text(m.change.a, m.unit) for m in metrics],
+        "b_text": [_text(m.change.b, m.unit) for m in metrics],
+        "detectable": [None if m.name in few else known[m.name].detectable for m in metrics], "a": [m.change.a for m in metrics],
+        "b": [m.change.b for m in metrics], "name": [m.name for m in metrics],
+    }, dtype=object)  # fmt: skip
+    return make_table(
+        "metrics", "Numbers of a step", frame, [_named(c, a, b) for c in METRICS], key="name", span=12,
+        subtitle=f"medians over {how_many_steps(a)} of {a.name} and {how_many_steps(b)} of {b.name}",
+        footer="Counts and bytes are nearly free of noise and are compared as they are.",
+    )  # fmt: skip
+
+
+def _text(value: float | None, unit: str) -> str | None:
+    return None if value is None else human(round(value), unit)
+
+
+def _named(column: Column, a: Side, b: Side) -> Column:
+    """Returns the column with the names of the sides for A and B."""
+    label = column.label
+    for letter, name in (("A", a.name), ("B", b.name)):
+        if label == letter:
+            label = name
+        elif label in (f"Calls {letter}", f"{letter}, number"):
+            label = label.replace(letter, name)
+    return msgspec.structs.replace(column, label=label)
+
+
+def causes_table(causes: Sequence[Cause], found: Waterfall) -> TableSection:
+    """Builds the causes, the largest first."""
+    frame = pd.DataFrame({
+        "cause": [capitalized(c.sentence.replace("`", "")) for c in causes], "delta_ns": [c.delta_ns for c in causes],
+        "share": [c.share for c in causes],
+        "kind": [c.kind.replace("_", " ") for c in causes], "name": [c.name for c in causes],
+    })  # fmt: skip
+    explained = sum(c.share for c in causes)
+    total = signed(found.b_ns - found.a_ns)
+    spread = "" if explained >= 0.5 else " They explain less than half of it: the change is spread over many rows."
+    links = {str(i): Link(c.analysis, {"find": c.name} if c.analysis in ("operators", "kernels") else {}) for i, c in enumerate(causes)}
+    return make_table(
+        "causes", "Causes", frame, CAUSES, key="name", row_links=links,
+        subtitle="parts of the step that changed the way the step did, the largest first",
+        footer=f"The mean step changed by {total}.{spread}",
+    )  # fmt: skip
+
+
+def _lines(found: Waterfall) -> list[tuple[str, str, Bar]]:
+    """Returns (id, parent, bar) of every bar and of what it consists of."""
+    out = []
+    for bar in found.bars:
+        out.append((bar.name, "", bar))
+        out += [(f"{bar.name}/{i}", bar.name, part) for i, part in enumerate(bar.parts)]
+    return out
+
+
+def label(bar: Bar) -> str:
+    """Returns what a bar is called."""
+    return PARTS[bar.name][0] if bar.name in PARTS else BELOW.get(bar.name, bar.name)
+
+
+def waterfall_table(a: Side, b: Side, found: Waterfall) -> TableSection:
+    """Builds the difference of the mean step in parts that add up to it."""
+    lines = _lines(found)
+    total = found.b_ns - found.a_ns
+    frame = pd.DataFrame({
+        "bar": [label(bar) for _, _, bar in lines], "delta_ns": [bar.delta_ns for _, _, bar in lines],
+        "share": [bar.delta_ns / found.a_ns if found.a_ns else None for _, _, bar in lines],
+        "low_ns": [_whole(bar.low_ns) for _, _, bar in lines], "high_ns": [_whole(bar.high_ns) for _, _, bar in lines],
+        "because": [bar.because for _, _, bar in lines], "id": [key for key, _, _ in lines],
+        "parent": [parent or None for _, parent, _ in lines],
+    }, dtype=object)  # fmt: skip
+    return make_table(
+        "waterfall", "Difference of the mean step", frame, WATERFALL, key="id", tree=TreeSpec(),
+        subtitle=f"from {human(found.a_ns, 'ns')} of {a.name} to {human(found.b_ns, 'ns')} of {b.name}; the parts add up to it exactly",
+        total={"bar": "mean step", "delta_ns": total, "share": total / found.a_ns if found.a_ns else None},
+    )  # fmt: skip
+
+
+def rows_table(a: Side, b: Side, found: Rows | None, by: str) -> TableSection:
+    """Builds the rows of a grouping on both sides, those that changed most first."""
+    title = {"copy": "Copies by direction", "kind": "Kinds of kernels"}.get(by, f"{by.capitalize()}s")
+    columns = [_named(c, a, b) for c in ROWS]
+    if found is None:
+        frame = pd.DataFrame(columns=[c.name for c in ROWS])
+        return make_table("rows", title, frame, columns, key="name", empty=f"Not both recordings have rows by {by}.")
+    device = found.time == "device"
+    before, after = (found.device_a, found.device_b) if device else (found.host_a, found.host_b)
+    sides = {"same": "same", "only_a": f"only {a.name}", "only_b": f"only {b.name}"}
+    frame = pd.DataFrame({
+        "name": found.name, "delta_ns": found.delta_ns, "delta_pct": _ratio(found.delta_ns.astype(np.float64), before),
+        "verdict": found.verdict, "match": [sides[m] for m in found.match],
+        "time_a": _where(found, before, "only_b"), "time_b": _where(found, after, "only_a"),
+        "calls_a": _where(found, found.calls_a, "only_b"), "calls_b": _where(found, found.calls_b, "only_a"),
+        "calls_effect_ns": found.calls_effect_ns, "speed_effect_ns": found.speed_effect_ns,
+        "low_ns": found.low_ns, "high_ns": found.high_ns, "of": found.of, "abs_delta_ns": np.abs(found.delta_ns),
+    })  # fmt: skip
+    cut = "" if not any(found.cut) else " The smallest are added up in one row."
+    what = "time on the device" if device else "time on the host, without what is inside"
+    marks = {"name": {str(i): Mark("partial", "many small rows together") for i, n in enumerate(found.name) if n.startswith("(smaller")}}
+    return make_table(
+        "rows", title, frame, columns, key="name", sort=Sort("abs_delta_ns"), subtitle=f"{what}, per step",
+        filters=["verdict", "match"], marks={k: v for k, v in marks.items() if v},
+        footer=f"By calls and by speed add up to the difference.{cut}",
+    )  # fmt: skip
+
+
+def _ratio(delta: Floats, of: Floats) -> Floats:
+    return np.divide(delta, of, out=np.full(len(delta), np.nan), where=of > 0)
+
+
+def _where(found: Rows, values: Floats, unless: str) -> Floats:
+    """Returns values, NaN in rows that only the other side has."""
+    return np.asarray(np.where(np.array([m == unless for m in found.match], np.bool_), np.nan, values), np.float64)
+
+
+def settings_table(a: Side, b: Side) -> TableSection:
+    """Builds how both recordings were made, what differs first."""
+    ours, theirs = a.runs[0].settings, b.runs[0].settings
+    rows = [(n, ours.get(n), theirs.get(n), "same" if ours.get(n) == theirs.get(n) else "differs") for n in dict.fromkeys([*ours, *theirs])]
+    rows.sort(key=lambda r: r[3] == "same")
+    frame = pd.DataFrame(rows, columns=[c.name for c in SETTINGS], dtype=object)
+    return make_table(
+        "settings", "How they were recorded", frame, [_named(c, a, b) for c in SETTINGS], key="setting",
+        subtitle="what both recordings say of the job", empty="Neither recording has its settings.",
+    )  # fmt: skip
+
+
+# -- The figure -------------------------------------------------------------------------------------------------------
+
+
+ROW_PX: Final = 34
+
+
+def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
+    """Draws the way from A's mean step to B's: a bar for each part, beginning where the one above ends."""
+    scale, unit = F.time_scale(float(max(found.a_ns, found.b_ns, 1)))
+    bars = sorted((bar for bar in found.bars if bar.delta_ns), key=lambda bar: -abs(bar.delta_ns))
+    names = [F.escape(F.cut(a.name, 28)), *(PARTS[bar.name][0] for bar in bars), F.escape(F.cut(b.name, 28))]
+    rows = list(range(len(names)))
+    data = [_bar(0, 0.0, found.a_ns, scale, "bar-ink", f"<b>{names[0]}</b><br>mean step {human(found.a_ns, 'ns')}", SLOW)]
+    notes = [_note(0, found.a_ns / scale, f"<b>{human(found.a_ns, 'ns')}</b>")]
+    at = found.a_ns
+    for row, bar in enumerate(bars, 1):
+        low = min(at, at + bar.delta_ns)
+        text = f"<b>{PARTS[bar.name][0]}</b><br>{signed(bar.delta_ns)} per step"
+        data.append(_bar(row, low / scale, abs(bar.delta_ns), scale, PARTS[bar.name][1], text, bar.name))
+        share = f"  {signed_percent(bar.delta_ns / found.a_ns)}" if found.a_ns else ""
+        notes.append(_note(row, (low + abs(bar.delta_ns)) / scale, f"<b>{signed(bar.delta_ns)}</b>{share}"))
+        at += bar.delta_ns
+    data.append(_bar(rows[-1], 0.0, found.b_ns, scale, "bar-ink", f"<b>{names[-1]}</b><br>mean step {human(found.b_ns, 'ns')}", SLOW))
+    notes.append(_note(rows[-1], found.b_ns / scale, f"<b>{human(found.b_ns, 'ns')}</b>"))
+    reach = max([found.a_ns, found.b_ns, *np.cumsum([found.a_ns, *(bar.delta_ns for bar in bars)]).tolist(), 1]) / scale
+    figure = F.figure(
+        data, x=F.axis(f"mean step, {unit}", range=[0, 1.24 * reach]),
+        y=F.axis("", tickvals=rows, ticktext=[f"<b>{n}</b>" if i in (0, rows[-1]) else n for i, n in enumerate(names)], showgrid=False,
+                 autorange="reversed", tickfont={"size": 12, "color": F.light("ink")}),
+        barmode="overlay", annotations=notes, margin={"l": 150, "r": 14, "t": 8, "b": 46},
+    )  # fmt: skip
+    most = f"; most of it {PARTS[bars[0].name][0]}, {signed(bars[0].delta_ns)}" if bars else ""
+    return FigureSection(
+        id="falls", title=f"From {a.name} to {b.name}", figure=figure, height=70 + ROW_PX * max(len(rows), 3), table="waterfall",
+        subtitle="each bar is what a part of the step takes more or less; they add up",
+        summary=f"The mean step goes from {human(found.a_ns, 'ns')} to {human(found.b_ns, 'ns')}{most}.",
+    )  # fmt: skip
+
+
+def _bar(row: int, left: float, length_ns: int, scale: float, color: str, hover: str, key: str) -> F.Plain:
+    return {
+        "type": "bar", "orientation": "h", "y": [row], "x": [length_ns / scale], "base": [left], "width": 0.62, "marker": F.fill(color),
+        "customdata": [key], "hoverinfo": "text", "hovertext": [hover],
+    }  # fmt: skip
+
+
+def _note(row: int, x: float, text: str) -> F.Plain:
+    return {
+        "x": x, "y": row, "text": text, "showarrow": False, "xanchor": "left", "yanchor": "middle", "xshift": 6,
+        "font": {"size": 12, "color": F.light("ink-2")},
+    }  # fmt: skip

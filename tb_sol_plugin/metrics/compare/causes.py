@@ -1,0 +1,212 @@
+"""Names the causes of a difference between two sides: what, where, how much, by what evidence.
+
+A cause is a part of the waterfall that goes the way the step went, followed down to the row that makes most of it. At most three are
+named; when they explain less than half of the change, that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tb_sol_plugin.metrics.compare.differences import DEVICE_SPEED, SLOW, STEP, Bar, MetricChange, Rows, Waterfall, common_factor
+from tb_sol_plugin.metrics.compare.samples import NO_MODULE, NO_OPERATOR, OTHER
+from tb_sol_plugin.units import how_many, human, number
+
+Kind = Literal[
+    "device_speed", "substitution", "more_calls", "fewer_calls", "same_kernel", "added", "removed", "host", "sync_added", "dataloader",
+    "copy", "communication", "launch", "slow_steps", "step",
+]  # fmt: skip
+MOST: Final = 3
+LEAST_SHARE: Final = 0.1
+"""Of the change; what is less is no cause."""
+MAJORITY: Final = 0.5
+"""Of a bar: a row with so much of it names the bar."""
+IDLE: Final = {
+    "runtime_ns": "runtime calls while the device idles", "cpu_exec_ns": "operators and Python on the host while the device idles",
+    "other_ns": "time in which nothing recorded runs",
+}  # fmt: skip
+"""What a part of the step without device work is called."""
+WHERE: Final = 0.8
+"""Of a row: a module with so much of it is where it is."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause. delta_ns: of the mean step, B less A. share: of the change. analysis: the page that has its rows. name: what it is of."""
+
+    kind: Kind
+    sentence: str
+    delta_ns: int
+    share: float
+    name: str
+    analysis: str
+
+
+def causes_of(found: Waterfall, rows: Mapping[str, Rows | None], metrics: list[MetricChange]) -> list[Cause]:
+    """Returns the causes of the change, largest first; none where the step did not change. rows: by grouping."""
+    total = found.b_ns - found.a_ns
+    if not total:
+        return []
+    factor = common_factor(rows.get("kernel"))
+    counts = {m.name: m.change for m in metrics}
+    out = []
+    for bar in found.bars:
+        if bar.delta_ns * total <= 0 or abs(bar.delta_ns) < LEAST_SHARE * abs(total) or not _real(bar):
+            continue
+        out.append(_cause(bar, bar.delta_ns / total, rows, factor, counts))
+    out = _joined(out)
+    out.sort(key=lambda c: -abs(c.delta_ns))
+    return out[:MOST]
+
+
+def _real(bar: Bar) -> bool:
+    """Whether the interval of a bar is known and without 0, or not known at all."""
+    return bar.low_ns is None or bar.high_ns is None or bar.low_ns > 0 or bar.high_ns < 0
+
+
+def _joined(causes: list[Cause]) -> list[Cause]:
+    """Returns causes of one kind and name as one: a blocking call shows in several parts of the idle time."""
+    out: dict[tuple[str, str], Cause] = {}
+    for cause in causes:
+        key = cause.kind, cause.name
+        if key in out:
+            one = out[key]
+            first = one if abs(one.delta_ns) >= abs(cause.delta_ns) else cause
+            cause = Cause(first.kind, first.sentence, one.delta_ns + cause.delta_ns, one.share + cause.share, first.name, first.analysis)
+        out[key] = cause
+    return list(out.values())
+
+
+def _cause(
+    bar: Bar, share: float, rows: Mapping[str, Rows | None], factor: float | None, counts: Mapping[str, object]
+) -> Cause:
+    """Returns what a bar of the waterfall comes from."""
+    if bar.name == "kernel_ns":
+        if factor is not None and abs(factor - 1) > DEVICE_SPEED and (factor > 1) == (bar.delta_ns > 0):
+            text = f"all kernels take {_percent(factor - 1)}: another clock, power limit or device, not the code"
+            return Cause("device_speed", f"{text}; {_amount(bar)}", bar.delta_ns, share, "device", "kernels")
+        return _of_work(bar, share, rows)
+    if bar.name == "communication_ns":
+        return _of_row(bar, share, rows.get("kernel"), "communication", "communication", "gpu_breakdown")
+    if bar.name in ("memcpy_ns", "memset_ns"):
+        return _of_row(bar, share, rows.get("copy"), "copy", "copies", "memcpy")
+    if bar.name == "dataloader_ns":
+        return Cause("dataloader", f"loading of the next batch, {_amount(bar)}", bar.delta_ns, share, "DataLoader", "steps")
+    if bar.name == SLOW:
+        return Cause("slow_steps", f"slow steps, {_amount(bar)}", bar.delta_ns, share, "slow steps", "steps")
+    if bar.name == STEP:
+        text = f"the step, {_amount(bar)}; these recordings do not say what it consists of"
+        return Cause("step", text, bar.delta_ns, share, "step", "steps")
+    return _of_host(bar, share, rows, counts)
+
+
+def _of_work(bar: Bar, share: float, rows: Mapping[str, Rows | None]) -> Cause:
+    """Returns the operator whose device time changed most, where it makes most of the bar, else the kernel."""
+    operators = rows.get("operator")
+    row = _largest(operators, bar.delta_ns, "device") if operators is not None and operators.time == "device" else None
+    if operators is None or row is None:
+        return _of_row(bar, share, rows.get("kernel"), "same_kernel", "kernels", "kernels")
+    name, kind, detail = operators.name[row], *_how(operators, row)
+    swapped = _swapped(rows.get("kernel"), int(operators.delta_ns[row])) if kind == "same_kernel" else ""
+    if swapped:
+        kind, detail = "substitution", f"other kernel ({swapped}), as many calls"
+    text = f"`{name}`{_where(rows, bar.delta_ns)}: {detail}; {_amount(bar)} by all kernels"
+    return Cause(kind, text, bar.delta_ns, share, name, "operators")
+
+
+def _of_host(bar: Bar, share: float, rows: Mapping[str, Rows | None], counts: Mapping[str, object]) -> Cause:
+    """Returns what the host does while the device idles: more blocking calls, or the operator that takes longer."""
+    operators = rows.get("operator")
+    syncs = counts.get("syncs")
+    before, after = getattr(syncs, "a", None), getattr(syncs, "b", None)
+    if before is not None and after is not None and (after - before) * bar.delta_ns > 0:
+        more = f"{number(abs(after - before), 0)} {'more' if after > before else 'fewer'}"
+        text = f"{more} calls per step that wait for the device ({number(before, 0)} → {number(after, 0)}); {_amount(bar)}"
+        return Cause("sync_added", text, bar.delta_ns, share, "syncs", "overview")
+    if operators is not None and operators.time == "host":
+        row = _largest(operators, bar.delta_ns, "host")
+        if row is not None:
+            kind, detail = _how(operators, row)
+            text = f"`{operators.name[row]}`{_where(rows, bar.delta_ns)}: {detail}; {_amount(bar)} of the host"
+            return Cause(kind, text, bar.delta_ns, share, operators.name[row], "operators")
+    what = IDLE.get(bar.name, bar.name)
+    return Cause("launch" if bar.name == "runtime_ns" else "host", f"{what}, {_amount(bar)}", bar.delta_ns, share, what, "steps")
+
+
+def _of_row(bar: Bar, share: float, found: Rows | None, kind: Kind, what: str, analysis: str) -> Cause:
+    """Returns the row of a grouping that makes most of a bar, else the bar as a whole."""
+    shown = next((part for part in bar.parts if part.name not in ("others", "rest") and part.delta_ns * bar.delta_ns > 0), None)
+    if shown is None or found is None or abs(shown.delta_ns) < MAJORITY * abs(bar.delta_ns):
+        return Cause(kind, f"{what}, {_amount(bar)}", bar.delta_ns, share, what, analysis)
+    row = found.name.index(shown.name)
+    how, detail = _how(found, row)
+    text = f"{what} `{shown.name}`: {detail}; {_amount(bar)}"
+    return Cause(how if kind == "same_kernel" else kind, text, bar.delta_ns, share, shown.name, analysis)
+
+
+def _largest(found: Rows, delta: int, time: str) -> int | None:
+    """Returns the row that changed most in one direction; None where none has a tenth of the change."""
+    for i in range(len(found)):  # the largest differences stand first
+        if int(found.delta_ns[i]) * delta > 0 and found.name[i] not in (OTHER, NO_OPERATOR):
+            return i if abs(int(found.delta_ns[i])) >= LEAST_SHARE * abs(delta) and found.time == time else None
+    return None
+
+
+def _how(found: Rows, i: int) -> tuple[Kind, str]:
+    """Returns how a row changed: added, removed, more or fewer calls, or slower ones."""
+    a, b = found.calls_a[i], found.calls_b[i]
+    delta = human(abs(int(found.delta_ns[i])), "ns")
+    sign = "more" if found.delta_ns[i] > 0 else "less"
+    if found.match[i] == "only_b":
+        return "added", f"new, {_calls(b)} and {delta} per step"
+    if found.match[i] == "only_a":
+        return "removed", f"gone, {_calls(a)} and {delta} per step"
+    if abs(int(found.calls_effect_ns[i])) > MAJORITY * abs(int(found.delta_ns[i])):
+        return ("more_calls" if b > a else "fewer_calls"), f"{number(a, 1)} → {_calls(b)} per step, {delta} {sign}"
+    each = found.device_a if found.time == "device" else found.host_a
+    after = found.device_b if found.time == "device" else found.host_b
+    mean_a, mean_b = each[i] / max(a, 1e-9), after[i] / max(b, 1e-9)
+    return "same_kernel", f"a call takes {human(round(mean_b), 'ns')} instead of {human(round(mean_a), 'ns')}, {delta} {sign} per step"
+
+
+def _calls(count: float) -> str:
+    """Returns `1 call`, `12 calls` or, of a mean, `2.5 calls`."""
+    return how_many(round(count), "call") if abs(count - round(count)) < 0.05 else f"{number(count, 1)} calls"
+
+
+def _swapped(kernels: Rows | None, delta: int) -> str:
+    """Returns `old → new` where one kernel went and another came with about as many calls, and this makes most of a change; else ""."""
+    if kernels is None:
+        return ""
+    gone = next((i for i in range(len(kernels)) if kernels.match[i] == "only_a"), None)
+    came = next((i for i in range(len(kernels)) if kernels.match[i] == "only_b"), None)
+    if gone is None or came is None or abs(kernels.calls_a[gone] - kernels.calls_b[came]) > 0.01 * kernels.calls_a[gone]:
+        return ""
+    made = int(kernels.delta_ns[gone] + kernels.delta_ns[came])
+    return f"`{kernels.name[gone]}` → `{kernels.name[came]}`" if made * delta > 0 and abs(made) >= MAJORITY * abs(delta) else ""
+
+
+def _where(rows: Mapping[str, Rows | None], delta: int) -> str:
+    """Returns ` in MODULE` where one module has nearly all of a change."""
+    modules = rows.get("module")
+    if modules is None:
+        return ""
+    for i in range(len(modules)):
+        if int(modules.delta_ns[i]) * delta > 0:
+            there = modules.name[i] not in (NO_MODULE, OTHER) and abs(int(modules.delta_ns[i])) >= WHERE * abs(delta)
+            return f" in `{modules.name[i]}`" if there else ""
+    return ""
+
+
+def _amount(bar: Bar) -> str:
+    """Returns `3.1 ms (±0.2 ms) more per step`."""
+    spread = ""
+    if bar.low_ns is not None and bar.high_ns is not None:
+        spread = f" (±{human(round((bar.high_ns - bar.low_ns) / 2), 'ns')})"
+    return f"{human(abs(bar.delta_ns), 'ns')}{spread} {'more' if bar.delta_ns > 0 else 'less'} per step"
+
+
+def _percent(part: float) -> str:
+    return f"{number(100 * abs(part), 1)} % {'longer' if part > 0 else 'shorter'}"

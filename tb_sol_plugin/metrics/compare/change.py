@@ -1,0 +1,208 @@
+"""Estimates how much a number changed between two sides, and whether the change is more than noise.
+
+A side is one or more runs, each with a value per step. The change is that of the medians over all steps of a side. Its interval joins two
+kinds of noise: within a run, by a moving-block bootstrap, since steps that follow each other are alike; and from run to run, which one run
+cannot show: there a floor stands in for it, so that one run a side never proves a change below the floor.
+
+Kuensch 1989 (moving blocks); Benjamini and Hochberg 1995 (many rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Values: TypeAlias = npt.NDArray[np.float64]
+Verdict: TypeAlias = Literal["worse", "better", "same", "within", "inconclusive", "unknown"]
+"""unknown: a side has no value, or too few steps. within: not more than the limit of a gate. same: alike, for a page."""
+
+DRAWS: Final = 2_000
+"""Draws of the bootstrap."""
+SEED: Final = 20_26
+"""Same input, same interval."""
+CONFIDENCE: Final = 95
+"""Percent of the interval."""
+RUN_NOISE: Final = 0.005
+"""Standard deviation from run to run where fewer than `ENOUGH_RUNS` show it, as part of the median."""
+LEAST_RUN_NOISE: Final = 0.002
+"""What several runs show is not taken for less than this."""
+ENOUGH_RUNS: Final = 3
+LEAST_STEPS: Final = 5
+"""Fewer steps on a side give a difference without a verdict."""
+ALIKE: Final = 0.01
+"""An interval within this part of the median is called the same, on a page."""
+TOO_SMALL: Final = 0.001
+"""A proven change below this part of the step is called the same."""
+OUTLYING: Final = 3 * 1.4826
+"""Median absolute deviations from the median, beyond which a step is set apart as slow or fast."""
+NORMAL: Final = 1.96
+"""Half width of a 95 % interval in standard deviations of a normal distribution."""
+MOST_STEPS_NAMED: Final = 1_000
+"""Above so many further steps a machine is called too noisy."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """How a number changed. Parts of A's median: 0.05 is 5 % more.
+
+    a, b: medians of the sides. change: b / a - 1. low, high: its 95 % interval. detectable: half width of the interval, the least change
+    that these steps could have shown. samples, runs: of A and B. None is unknown: a side without values, or a median of 0.
+    """
+
+    a: float | None
+    b: float | None
+    change: float | None
+    low: float | None
+    high: float | None
+    samples: tuple[int, int]
+    runs: tuple[int, int]
+
+    @property
+    def detectable(self) -> float | None:
+        return (self.high - self.low) / 2 if self.low is not None and self.high is not None else None
+
+
+def kept(values: Values) -> npt.NDArray[np.bool_]:
+    """Returns which steps lie within three robust standard deviations of the median; the others are slow or fast ones."""
+    if not len(values):
+        return np.zeros(0, np.bool_)
+    middle = float(np.median(values))
+    spread = OUTLYING * float(np.median(np.abs(values - middle)))
+    return np.asarray(np.abs(values - middle) <= spread, np.bool_)
+
+
+def drawn_steps(count: int, draws: int, random: np.random.Generator) -> npt.NDArray[np.intp]:
+    """Returns (draws, count) indexes of steps, in blocks of round(count ** (1/3)) that follow each other."""
+    block = max(1, round(count ** (1 / 3)))
+    blocks = -(-count // block)
+    starts = random.integers(0, count - block + 1, size=(draws, blocks))
+    return np.asarray((starts[:, :, None] + np.arange(block)).reshape(draws, -1)[:, :count], np.intp)
+
+
+def drawn_medians(runs: Sequence[Values], random: np.random.Generator, draws: int = DRAWS) -> Values:
+    """Returns the median over all steps of a side, drawn again and again within each of its runs."""
+    drawn = np.concatenate([run[drawn_steps(len(run), draws, random)] for run in runs if len(run)], axis=1)
+    return np.asarray(np.median(drawn, axis=1), np.float64)
+
+
+def noise_between_runs(runs: Sequence[Values], floor: float = RUN_NOISE) -> float:
+    """Returns the standard deviation of run medians as part of their mean: measured over `ENOUGH_RUNS` or more, else `floor`."""
+    medians = np.array([np.median(run) for run in runs if len(run)])
+    if len(medians) < ENOUGH_RUNS or not medians.mean():
+        return floor
+    return max(float(medians.std(ddof=1) / medians.mean()), LEAST_RUN_NOISE)
+
+
+def change_of(a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NOISE, between: float | None = None) -> Change:
+    """Returns how the median changed from side A to side B; each a value per step (any unit), per run.
+
+    floor: noise from run to run where a side has too few runs to show it; the larger one of both sides counts. between: that noise where
+    it is known.
+    """
+    a, b = ([np.asarray(run, np.float64) for run in side if len(run)] for side in (a, b))
+    samples, runs = (sum(map(len, a)), sum(map(len, b))), (len(a), len(b))
+    middle_a = float(np.median(np.concatenate(a))) if a else None
+    middle_b = float(np.median(np.concatenate(b))) if b else None
+    if middle_a == 0 and middle_b == 0:
+        return Change(0.0, 0.0, 0.0, 0.0, 0.0, samples, runs)
+    if not middle_a or middle_b is None:
+        return Change(middle_a, middle_b, None, None, None, samples, runs)
+    change = middle_b / middle_a - 1
+    random = np.random.default_rng(SEED)
+    drawn_a, drawn_b = drawn_medians(a, random), drawn_medians(b, random)
+    ratio = drawn_b / np.where(drawn_a == 0, np.nan, drawn_a) - 1
+    tail = (100 - CONFIDENCE) / 2
+    low, high = np.nanpercentile(ratio, [tail, 100 - tail])
+    noise = between if between is not None else max(noise_between_runs(a, floor), noise_between_runs(b, floor))
+    width = NORMAL * noise * float(np.sqrt(1 / len(a) + 1 / len(b)))
+    half = float(np.hypot((high - low) / 2, width))
+    return Change(middle_a, middle_b, change, change - half, change + half, samples, runs)
+
+
+def judged(found: Change, limit: float) -> Verdict:
+    """Returns the verdict of a gate: worse where the whole interval lies above the limit, within or better where it lies below it.
+
+    limit: largest change that passes, as part of A's median.
+    """
+    if found.low is None or found.high is None or min(found.samples) < 1:
+        return "unknown"
+    if found.low > limit:
+        return "worse"
+    if found.high <= limit:
+        return "better" if found.high < 0 else "within"
+    return "inconclusive"
+
+
+def seen(found: Change, alike: float = ALIKE, *, least: int = LEAST_STEPS) -> Verdict:
+    """Returns the verdict of a page: worse, better, the same within `alike`, else inconclusive; unknown with fewer steps than `least`."""
+    if found.low is None or found.high is None or found.change is None or min(found.samples) < least:
+        return "unknown"
+    if found.low > 0 or found.high < 0:
+        return "same" if abs(found.change) < TOO_SMALL else "worse" if found.low > 0 else "better"
+    return "same" if -alike <= found.low and found.high <= alike else "inconclusive"
+
+
+def exactly(a: Sequence[Values], b: Sequence[Values]) -> Change:
+    """Returns how a count or a size changed: these are nearly free of noise, so the interval is the change itself."""
+    a, b = ([np.asarray(run, np.float64) for run in side if len(run)] for side in (a, b))
+    samples, runs = (sum(map(len, a)), sum(map(len, b))), (len(a), len(b))
+    middle_a = float(np.median(np.concatenate(a))) if a else None
+    middle_b = float(np.median(np.concatenate(b))) if b else None
+    if middle_a == 0 and middle_b == 0:
+        return Change(0.0, 0.0, 0.0, 0.0, 0.0, samples, runs)
+    if not middle_a or middle_b is None:
+        return Change(middle_a, middle_b, None, None, None, samples, runs)
+    change = middle_b / middle_a - 1
+    return Change(middle_a, middle_b, change, change, change, samples, runs)
+
+
+def steps_to_decide(found: Change, limit: float) -> int | None:
+    """Returns how many more steps a side would decide an inconclusive change; None where no sensible number would.
+
+    The half width falls with the root of the number of steps, so n * (half width / distance to the limit) ** 2 are needed.
+    """
+    if found.change is None or found.detectable is None:
+        return None
+    apart = abs(found.change - limit)
+    have = min(found.samples)
+    needed = have * (found.detectable / apart) ** 2 if apart else float("inf")
+    return int(np.ceil(needed)) - have if have < needed <= have + MOST_STEPS_NAMED else None
+
+
+def discoveries(p: Values, rate: float = 0.05) -> npt.NDArray[np.bool_]:
+    """Returns which of many rows changed, with at most a share `rate` of false ones among them (Benjamini and Hochberg)."""
+    order = np.argsort(p, kind="stable")
+    passed = np.flatnonzero(p[order] <= rate * np.arange(1, len(p) + 1) / max(len(p), 1))
+    out = np.zeros(len(p), np.bool_)
+    if len(passed):
+        out[order[: passed[-1] + 1]] = True
+    return out
+
+
+# -- What lowers trust in a comparison --------------------------------------------------------------------------------
+
+
+def autocorrelation(values: Values) -> float | None:
+    """Returns how alike steps are that follow each other, -1 to 1; None of fewer than `LEAST_STEPS` steps, or of equal ones."""
+    if len(values) < LEAST_STEPS:
+        return None
+    apart = values - values.mean()
+    total = float((apart**2).sum())
+    return float((apart[1:] * apart[:-1]).sum()) / total if total else None
+
+
+def has_trend(values: Values) -> bool:
+    """Returns whether the steps of a run grow or fall from its begin to its end (Mann and Kendall, at 1 %)."""
+    n = len(values)
+    if n < 2 * LEAST_STEPS:
+        return False
+    values = values[np.linspace(0, n - 1, min(n, 500)).round().astype(np.intp)]
+    n = len(values)
+    s = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)].sum())
+    _, ties = np.unique(values, return_counts=True)
+    variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    return bool(variance > 0 and (abs(s) - 1) / np.sqrt(variance) > 2.576)

@@ -1,0 +1,355 @@
+"""Sets two sides against each other: metrics, rows of a grouping, and the difference of the step in parts that add up to it exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal
+
+import numpy as np
+
+from tb_sol_plugin.metrics.compare import change as C
+from tb_sol_plugin.metrics.compare.change import Change, Values, Verdict
+from tb_sol_plugin.metrics.compare.samples import METRICS, OTHER, PARTS, Grouping, Samples, per_step
+from tb_sol_plugin.tables.arrays import Floats, Ints
+
+Match = Literal["same", "only_a", "only_b"]
+DRAWS_OF_ROWS: Final = 500
+"""Draws of the bootstrap of many rows at once."""
+DEVICE_SPEED: Final = 0.015
+"""A factor that all kernels have in common counts as the speed of the device from here on."""
+LEAST_KERNELS: Final = 20
+COMMON: Final = 0.8
+"""Part of the kernels that has to have the factor, within `NEAR`."""
+NEAR: Final = 0.01
+BARS: Final = 8
+"""Bars below one bar."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: a name, and a recording per run."""
+
+    name: str
+    runs: Sequence[Samples]
+
+    @cached_property
+    def kept(self) -> list[np.ndarray]:
+        """Per run, which steps are neither slow nor fast ones of their side."""
+        flags = C.kept(np.concatenate([self.times(run) for run in self.runs]))
+        return np.split(flags, np.cumsum([len(run.steps) for run in self.runs])[:-1])
+
+    @staticmethod
+    def times(run: Samples) -> Values:
+        """Returns the length of each step of a run, ns."""
+        return np.asarray(run.values["step_time"], np.float64)
+
+    def values(self, metric: str, *, kept: bool = False) -> list[Values] | None:
+        """Returns a metric per step and run; None where a run does not know it. kept: without slow and fast steps."""
+        if any(metric not in run.values for run in self.runs):
+            return None
+        found = [np.asarray(run.values[metric], np.float64) for run in self.runs]
+        return [v[k] for v, k in zip(found, self.kept, strict=True)] if kept else found
+
+    @property
+    def has_steps(self) -> bool:
+        return all(run.steps != (-1,) for run in self.runs)
+
+    def knows(self, by: str) -> bool:
+        """Whether every run has rows of a grouping."""
+        return all(by in run.groupings for run in self.runs)
+
+
+@dataclass(frozen=True)
+class MetricChange:
+    """One metric on both sides. verdict: of a page; a gate judges by itself."""
+
+    name: str
+    change: Change
+    verdict: Verdict
+
+    @property
+    def unit(self) -> str:
+        return METRICS[self.name].unit
+
+
+def metrics_of(a: Side, b: Side, *, floor: float = C.RUN_NOISE, between: Mapping[str, float] | None = None) -> list[MetricChange]:
+    """Returns every metric that both sides know. between: noise from run to run per metric, where a history shows it."""
+    out = []
+    for name, metric in METRICS.items():
+        ours, theirs = a.values(name), b.values(name)
+        if ours is None or theirs is None:
+            continue
+        known = (between or {}).get(name)
+        found = C.exactly(ours, theirs) if metric.exact else C.change_of(ours, theirs, floor=floor, between=known)
+        out.append(MetricChange(name, found, C.seen(found, least=1 if metric.exact else C.LEAST_STEPS)))
+    return out
+
+
+# -- Rows -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a grouping on both sides, those with the largest difference first. Numbers are per step: means over the kept steps.
+
+    time: "device" or "host", of what delta_ns is. low_ns, high_ns: 95 % interval of it, NaN where a side has fewer than five steps.
+    calls_effect_ns + speed_effect_ns = delta_ns: what more or fewer calls of A's mean length, and what slower or faster calls, take.
+    """
+
+    by: str
+    time: Literal["device", "host"]
+    name: list[str]
+    of: list[str]
+    match: list[Match]
+    calls_a: Floats
+    calls_b: Floats
+    host_a: Floats
+    host_b: Floats
+    device_a: Floats
+    device_b: Floats
+    delta_ns: Ints
+    low_ns: Floats
+    high_ns: Floats
+    verdict: list[Verdict]
+    calls_effect_ns: Ints
+    speed_effect_ns: Ints
+    cut: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+@dataclass(frozen=True)
+class _Laid:
+    """Rows of one side on the names of both: rows x steps of all its runs, without slow and fast ones. runs: steps of each run."""
+
+    calls: Ints
+    host: Ints
+    device: Ints
+    runs: list[int]
+
+
+def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | None:
+    """Returns the rows of a grouping on both sides, matched by name; None where a side does not have it."""
+    if not (a.knows(by) and b.knows(by)):
+        return None
+    sides = a, b
+    names: dict[str, str] = {}
+    for side in sides:
+        for run in side.runs:
+            names |= {n: o for n, o in zip(run.groupings[by].names, run.groupings[by].of, strict=True) if n not in names}
+    place = {name: i for i, name in enumerate(names)}
+    laid_a, laid_b = (_laid(side, by, place) for side in sides)
+    time: Literal["device", "host"] = "device" if laid_a.device.any() or laid_b.device.any() else "host"
+    ours, theirs = (laid.device if time == "device" else laid.host for laid in (laid_a, laid_b))
+    mean_a, mean_b = ours.mean(1), theirs.mean(1)
+    delta = np.round(mean_b).astype(np.int64) - np.round(mean_a).astype(np.int64)
+    calls_a, calls_b = laid_a.calls.mean(1), laid_b.calls.mean(1)
+    each = np.divide(mean_a, calls_a, out=np.zeros_like(mean_a), where=calls_a > 0)
+    more = np.where(calls_a > 0, np.round((calls_b - calls_a) * each), np.where(calls_b > 0, delta, 0)).astype(np.int64)
+    more = np.where(calls_b > 0, more, delta)
+    low, high = _interval(ours, laid_a.runs, theirs, laid_b.runs, delta, np.maximum(mean_a, mean_b), floor)
+    match: list[Match] = ["only_a" if y == 0 < x else "only_b" if x == 0 < y else "same" for x, y in zip(calls_a, calls_b, strict=True)]
+    step = float(np.concatenate([side.times(run) for side in sides for run in side.runs]).mean())
+    verdict = _verdicts(delta, low, high, max(mean_a.sum(), mean_b.sum(), 1.0), step)
+    order = np.lexsort((-np.maximum(mean_a, mean_b), -np.abs(delta)))
+    keep = order[(calls_a[order] > 0) | (calls_b[order] > 0)]
+    listed = list(names)
+
+    def text(values: Sequence[str]) -> list[str]:
+        return [values[i] for i in keep.tolist()]
+
+    cut = tuple(max(run.groupings[by].cut for run in side.runs) for side in sides)
+    return Rows(
+        by, time, text(listed), text(list(names.values())), [match[i] for i in keep.tolist()], calls_a[keep], calls_b[keep],
+        laid_a.host.mean(1)[keep], laid_b.host.mean(1)[keep], laid_a.device.mean(1)[keep], laid_b.device.mean(1)[keep], delta[keep],
+        low[keep], high[keep], [verdict[i] for i in keep.tolist()], more[keep], (delta - more)[keep], (cut[0], cut[1]),
+    )  # fmt: skip
+
+
+def _laid(side: Side, by: str, place: Mapping[str, int]) -> _Laid:
+    """Returns the rows of a side on common places, its kept steps beside each other."""
+    parts: dict[str, list[Ints]] = {"calls": [], "host": [], "device": []}
+    runs = []
+    for run, kept in zip(side.runs, side.kept, strict=True):
+        found: Grouping = run.groupings[by]
+        steps = kept[list(run.row_steps)]
+        steps = steps if steps.any() else np.ones_like(steps)
+        runs.append(int(steps.sum()))
+        rows = np.array([place[name] for name in found.names], np.int64)
+        for column, values in parts.items():
+            wide = np.zeros((len(place), runs[-1]), np.int64)
+            np.add.at(wide, rows, per_step(found, column, len(steps))[:, steps])
+            values.append(wide)
+    calls, host, device = (np.concatenate(values, axis=1) for values in parts.values())
+    return _Laid(calls, host, device, runs)
+
+
+def _means(values: Ints, runs: Sequence[int], random: np.random.Generator) -> Values:
+    """Returns draws x rows: means over steps that are drawn in blocks within each run, the same steps for all rows."""
+    weights = np.zeros((DRAWS_OF_ROWS, values.shape[1]))
+    start = 0
+    for count in runs:
+        drawn = C.drawn_steps(count, DRAWS_OF_ROWS, random) + start
+        np.add.at(weights, (np.arange(DRAWS_OF_ROWS)[:, None], drawn), 1.0)
+        start += count
+    return np.asarray(weights @ values.T.astype(np.float64) / values.shape[1], np.float64)
+
+
+def _interval(
+    a: Ints, runs_a: Sequence[int], b: Ints, runs_b: Sequence[int], delta: Ints, size: Floats, floor: float
+) -> tuple[Floats, Floats]:
+    """Returns the 95 % interval of each difference of means; NaN where a side has too few steps. size: ns that the noise is a part of."""
+    if min(a.shape[1], b.shape[1]) < C.LEAST_STEPS:
+        nan = np.full(len(a), np.nan)
+        return nan, nan.copy()
+    random = np.random.default_rng(C.SEED)
+    drawn = _means(b, runs_b, random) - _means(a, runs_a, random)
+    tail = (100 - C.CONFIDENCE) / 2
+    low, high = np.percentile(drawn, [tail, 100 - tail], axis=0)
+    width = C.NORMAL * floor * float(np.sqrt(1 / len(runs_a) + 1 / len(runs_b))) * size
+    half = np.hypot((high - low) / 2, width)
+    return delta - half, delta + half
+
+
+def _verdicts(delta: Ints, low: Floats, high: Floats, whole: float, step: float) -> list[Verdict]:
+    """Returns which rows changed, with at most 5 % false ones among them; a change below a thousandth of the step is the same."""
+    known = np.isfinite(low)
+    half = np.where(known, (high - low) / 2, 1.0)
+    z = np.abs(delta) / np.maximum(half / C.NORMAL, 1e-9)
+    real = C.discoveries(_two_sided(z)) & known
+    small = np.abs(delta) < C.TOO_SMALL * min(step, whole)
+    out: list[Verdict] = []
+    for d, k, r, s in zip(delta.tolist(), known.tolist(), real.tolist(), small.tolist(), strict=True):
+        out.append("unknown" if not k else "same" if s else "worse" if r and d > 0 else "better" if r and d < 0 else "inconclusive")
+    return out
+
+
+def _two_sided(z: Floats) -> Floats:
+    """Returns the two-sided p-value of a normal deviate (Abramowitz and Stegun 26.2.17, error below 1e-7)."""
+    t = 1 / (1 + 0.2316419 * z)
+    poly = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
+    return np.asarray(2 * np.exp(-np.minimum(z, 38.0) ** 2 / 2) / np.sqrt(2 * np.pi) * poly, np.float64)
+
+
+# -- The difference of the step in parts ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One part of the difference of the mean step. delta_ns: B less A. parts: what it is made of, which adds up to it exactly."""
+
+    name: str
+    delta_ns: int
+    low_ns: float | None = None
+    high_ns: float | None = None
+    because: str = ""
+    parts: tuple[Bar, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """From A's mean step to B's, ns. bars add up to b_ns - a_ns exactly."""
+
+    a_ns: int
+    b_ns: int
+    bars: tuple[Bar, ...]
+
+
+SLOW: Final = "slow_steps"
+REST: Final = {
+    "kernel_ns": "streams that overlap, and kernels outside of the bounds of their step",
+    "communication_ns": "behind other work, and streams that overlap",
+    "memcpy_ns": "behind kernels, and streams that overlap",
+    "cpu_exec_ns": "threads that overlap, and time outside of operators",
+}
+"""Below a bar: what its rows do not add up to."""
+STEP: Final = "step"
+BELOW: Final = {"kernel_ns": "kernel", "communication_ns": "kernel", "memcpy_ns": "copy", "cpu_exec_ns": "operator"}
+"""The grouping whose rows stand below a bar."""
+
+
+def waterfall_of(a: Side, b: Side, rows: Mapping[str, Rows | None], *, floor: float = C.RUN_NOISE) -> Waterfall:
+    """Returns the difference of the mean step, first what slow and fast steps make of it, then by exclusive parts of the kept steps.
+
+    rows: of groupings `kernel`, `copy` and `operator`, for what stands below a bar.
+    """
+    sides = a, b
+    every = [np.concatenate([side.times(run) for run in side.runs]) for side in sides]
+    kept = [np.concatenate(side.kept) for side in sides]
+    mean = [round(float(v.mean())) for v in every]
+    steady = [round(float(v[k].mean())) for v, k in zip(every, kept, strict=True)]
+    slow = (mean[1] - steady[1]) - (mean[0] - steady[0])
+    bars = [Bar(SLOW, slow, because="steps more than three robust standard deviations from the median")] if slow else []
+    if any(set(run.parts) != set(PARTS) for side in sides for run in side.runs):
+        return Waterfall(mean[0], mean[1], (*bars, Bar(STEP, steady[1] - steady[0])))
+    matrices = [
+        np.concatenate([np.array([run.parts[p] for p in PARTS])[:, k] for run, k in zip(side.runs, side.kept, strict=True)], axis=1)
+        for side in sides
+    ]
+    runs = [[int(k.sum()) for k in side.kept] for side in sides]
+    means = [rounded(m.mean(1), total) for m, total in zip(matrices, steady, strict=True)]
+    delta = means[1] - means[0]
+    size = np.full(len(PARTS), 0.0) + np.maximum(means[0], means[1])
+    low, high = _interval(matrices[0], runs[0], matrices[1], runs[1], delta, size, floor)
+    for i, part in enumerate(PARTS):
+        if means[0][i] or means[1][i]:
+            known = bool(np.isfinite(low[i]))
+            parts = _below(part, int(delta[i]), rows)
+            bars.append(Bar(part, int(delta[i]), float(low[i]) if known else None, float(high[i]) if known else None, parts=parts))
+    return Waterfall(mean[0], mean[1], tuple(bars))
+
+
+def rounded(values: Floats, total: int) -> Ints:
+    """Returns whole numbers that add up to `total`: those with the largest remainder are rounded up."""
+    down = np.floor(values).astype(np.int64)
+    left = total - int(down.sum())
+    each, rest = divmod(left, len(down))
+    down += each
+    down[np.argsort(-(values - np.floor(values)), kind="stable")[:rest]] += 1
+    return down
+
+
+def _below(part: str, delta: int, rows: Mapping[str, Rows | None]) -> tuple[Bar, ...]:
+    """Returns the rows that a bar is made of, those that changed most, the others together, and what they do not add up to."""
+    by = BELOW.get(part, "")
+    found = rows.get(by)
+    if found is None or (part == "cpu_exec_ns" and found.time != "host"):
+        return ()
+    use = np.ones(len(found), np.bool_)
+    if by == "kernel":
+        use = np.array([of == "communication" for of in found.of], np.bool_) == (part == "communication_ns")
+    if part == "memcpy_ns":
+        use = np.array([name != "Memset" for name in found.name], np.bool_)
+    own = np.flatnonzero(use & (found.delta_ns != 0))
+    named = [i for i in own.tolist() if found.name[i] != OTHER][:BARS]
+    others = int(found.delta_ns[own].sum() - found.delta_ns[named].sum())
+    bars = [Bar(found.name[i], int(found.delta_ns[i]), *_known(found, i)) for i in named]
+    bars += [Bar("others", others)] if others else []
+    rest = delta - sum(bar.delta_ns for bar in bars)
+    return (*bars, Bar("rest", rest, because=REST[part])) if rest else tuple(bars)
+
+
+def _known(found: Rows, i: int) -> tuple[float | None, float | None]:
+    return (float(found.low_ns[i]), float(found.high_ns[i])) if np.isfinite(found.low_ns[i]) else (None, None)
+
+
+def common_factor(kernels: Rows | None) -> float | None:
+    """Returns by which factor all kernels got slower, 1.02 for 2 %; None where they have none in common.
+
+    Over kernels of one name with as many calls on both sides: the median weighted by time, where at least 20 kernels with a fifth of the
+    device time exist and four fifths of them lie within 1 % of it.
+    """
+    if kernels is None or kernels.time != "device":
+        return None
+    a, b = kernels.device_a, kernels.device_b
+    use = (a > 0) & (b > 0) & (np.abs(kernels.calls_a - kernels.calls_b) < 1e-9)
+    use &= np.array([name != OTHER and of != "communication" for name, of in zip(kernels.name, kernels.of, strict=True)], np.bool_)
+    if use.sum() < LEAST_KERNELS or a[use].sum() < 0.2 * a.sum():
+        return None
+    factor, weight = b[use] / a[use], a[use]
+    order = np.argsort(factor, kind="stable")
+    middle = float(factor[order][np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)])
+    return middle if float((np.abs(factor / middle - 1) <= NEAR).mean()) >= COMMON else None

@@ -1,0 +1,355 @@
+"""Takes from one recording what a comparison needs: numbers per step, times of operators, kernels, modules and the like per step, settings.
+
+A sample is one complete step of one recording, over its bounds on host and device. The first complete step is left out where four or more
+remain: profilers and caches warm up in it. A recording without steps is one sample, its whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.report.notes import setting
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time import breakdown as P
+from tb_sol_plugin.metrics.time import scope
+from tb_sol_plugin.metrics.time.kernels import kernel_classes
+from tb_sol_plugin.metrics.trees.module_tree import module_tree
+from tb_sol_plugin.metrics.trees.phases import device_owners, phase_tree
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
+
+MOST_STEPS: Final = 1_000
+"""Steps whose numbers are taken, the last ones of a longer recording."""
+ROW_STEPS: Final = 64
+"""Steps of which rows are taken, spread over the others."""
+MOST_ROWS: Final = 150
+"""Rows of a grouping, those with most time; the others are added up in `OTHER`."""
+NAME: Final = 240
+"""Characters of a name."""
+OTHER: Final = "(smaller ones together)"
+NO_OPERATOR: Final = "(no operator)"
+NO_MODULE: Final = "(outside every module)"
+NO_PHASE: Final = "(outside every phase)"
+LEAST_AFTER_FIRST: Final = 4
+
+# -- What is compared -------------------------------------------------------------------------------------------------
+
+
+class Metric(NamedTuple):
+    """A number of a step. unit: ns, count or B. exact: nearly free of noise, so that it is compared as it is."""
+
+    label: str
+    unit: str
+    doc: str
+    exact: bool = False
+
+
+METRICS: Final[Mapping[str, Metric]] = {
+    "step_time": Metric("Step", "ns", "from the start of a step to the last device work that it launched"),
+    "device_busy": Metric("Device busy", "ns", "time in which the device runs kernels, copies or communication"),
+    "kernel_time": Metric("Kernels", "ns", "time in which kernels run that are neither communication nor copies"),
+    "exposed_communication": Metric("Exposed communication", "ns", "communication not behind other device work"),
+    "exposed_memcpy": Metric("Exposed copies", "ns", "copies and sets of memory not behind kernels"),
+    "idle": Metric("Device idle", "ns", "the rest of the step"),
+    "host_time": Metric("Host", "ns", "length of the step on the host"),
+    "dataloader": Metric("DataLoader", "ns", "loading of the next batch that nothing else hides"),
+    "launches": Metric("Device events", "count", "kernels, copies and sets launched in a step", exact=True),
+    "syncs": Metric("Blocking calls", "count", "calls that return when the device has done its work", exact=True),
+    "copied_bytes": Metric("Copied", "B", "bytes moved by the copies that a step launched, where recorded", exact=True),
+    "peak_memory": Metric("Memory peak", "B", "most memory in use at the device during a step, where recorded", exact=True),
+}
+PARTS: Final = P.CATEGORIES
+"""Exclusive parts of a step, which add up to it."""
+GROUPINGS: Final = ("operator", "kernel", "kind", "module", "phase", "copy")
+
+
+class Grouping(msgspec.Struct, frozen=True):
+    """Times of named rows per step: int64 little-endian, rows x steps.
+
+    names, of: a row per name; of: what it belongs to (the kind of a kernel, "" none). calls, host, device: counts, ns on the host without
+    what is inside, ns on the device (plain sums). cut: rows that are in `OTHER`.
+    """
+
+    names: tuple[str, ...]
+    of: tuple[str, ...]
+    calls: bytes
+    host: bytes
+    device: bytes
+    cut: int = 0
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """What one recording gives to a comparison.
+
+    source: kineto or sol_capture. steps: their numbers, -1 for a recording without any. values: per metric one per step; a metric that is
+    not known is left out. parts: exclusive parts per step, ns. row_steps: places in `steps` of those that `groupings` have. incomplete:
+    steps that were cut by the window. warm: the first complete step, where it was left out. settings: how the recording was made.
+    """
+
+    source: str
+    steps: tuple[int, ...]
+    values: dict[str, tuple[int, ...]]
+    parts: dict[str, tuple[int, ...]]
+    row_steps: tuple[int, ...]
+    groupings: dict[str, Grouping]
+    incomplete: int
+    warm: int | None
+    settings: dict[str, str]
+
+
+def samples_of(capture: Capture, query: Query) -> Samples:
+    """Returns the samples of a recording. Unavailable where it holds no step and no event."""
+    if scope.is_capture(capture) and not len(capture.host):
+        return _of_iterations(capture)
+    where = scope.scope(capture, query)
+    rows, incomplete, warm = _steps(capture, where)
+    every = np.array(where.rows, np.int64)
+    split = P.split_steps(capture) if len(every) else None
+    if split is None or not len(rows):
+        low, high = where.window_ns
+        if high <= low:
+            raise Unavailable("no event with a duration in this recording", hint="record at least one step")
+        start, end = np.array([low]), np.array([high])
+        window = P.split_windows(capture, start, end)
+        parts: dict[str, Ints] = {name: window[name].to_numpy() for name in PARTS}
+        duration, host, numbers = end - start, end - start, np.array([-1])
+        step_of_device, step_of_host = np.zeros(len(capture.device), np.int64), np.zeros(len(capture.host), np.int64)
+    else:
+        parts = {name: split[name].to_numpy()[rows] for name in PARTS}
+        duration, host, numbers = (split[c].to_numpy()[rows] for c in ("duration_ns", "host_ns", "step"))
+        place = np.full(len(capture.steps) + 1, -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        step_of_device = place[capture.device["step"].to_numpy()]
+        step_of_host = _steps_of_host(capture, rows)
+    count = len(duration)
+    values = _values(capture, parts, duration, host, step_of_device, step_of_host)
+    chosen = np.unique(np.linspace(0, count - 1, min(count, ROW_STEPS)).round().astype(np.int64))
+    shown = np.full(count + 1, -1, np.int64)
+    shown[chosen] = np.arange(len(chosen))
+    groupings = _groupings(capture, shown[step_of_device], shown[step_of_host], len(chosen))
+    return Samples(
+        capture.facts.source, tuple(numbers.tolist()), values, {n: tuple(v.tolist()) for n, v in parts.items()}, tuple(chosen.tolist()),
+        groupings, incomplete, warm, setting(capture),
+    )  # fmt: skip
+
+
+def _of_iterations(capture: Capture) -> Samples:
+    """Returns the samples of a SOL log: lengths of the iterations in which nothing was counted, without their first."""
+    table = capture.tables["iterations"]
+    plain = ~table["sampled"].to_numpy() & (table["evaluation_ns"].to_numpy() <= 0)
+    rows = np.flatnonzero(plain)[1:][-MOST_STEPS:]
+    if not len(rows):
+        raise Unavailable("no iteration of this SOL log ran without being sampled", hint="record more iterations than those sampled")
+    duration = table["duration_ns"].to_numpy()[rows]
+    device = table["device_ns"].to_numpy(dtype=np.float64)[rows]
+    values = {"step_time": tuple(int(v) for v in duration)}
+    if np.isfinite(device).all():
+        values["device_busy"] = tuple(round(v) for v in device.tolist())
+    numbers = tuple(int(n) for n in table["number"].to_numpy()[rows])
+    return Samples(capture.facts.source, numbers, values, {}, (), {}, 0, None, setting(capture))
+
+
+def _steps(capture: Capture, where: scope.Scope) -> tuple[Ints, int, int | None]:
+    """Returns (rows of `steps` that are samples, incomplete ones, number of a first one that was left out)."""
+    every = np.array(where.rows, np.int64)
+    if not len(every):
+        return every, 0, None
+    complete = every[capture.steps["complete"].to_numpy()[every]]
+    warm = None
+    if where.whole and len(complete) > LEAST_AFTER_FIRST:
+        warm, complete = int(capture.steps["number"].to_numpy()[complete[0]]), complete[1:]
+    incomplete = int((~capture.steps["complete"].to_numpy()[every]).sum())
+    return (complete if len(complete) else every)[-MOST_STEPS:], incomplete, warm
+
+
+def _steps_of_host(capture: Capture, rows: Ints) -> Ints:
+    """Returns the place in `rows` of the step in which each host row starts, -1 outside of all."""
+    start, end = (capture.steps[c].to_numpy()[rows] for c in ("host_start_ns", "host_end_ns"))
+    begin = capture.host["start_ns"].to_numpy()
+    order = np.argsort(start, kind="stable")
+    slot = np.searchsorted(start[order], begin, side="right") - 1
+    found = order[np.maximum(slot, 0)] if len(order) else np.zeros(len(begin), np.int64)
+    return np.where((slot >= 0) & (begin < end[found]), found, -1)
+
+
+def _values(
+    capture: Capture, parts: Mapping[str, Ints], duration: Ints, host: Ints, step_of_device: Ints, step_of_host: Ints
+) -> dict[str, tuple[int, ...]]:
+    """Returns the metrics that this recording can tell, one number per step."""
+    count = len(duration)
+    out: dict[str, Ints] = {"step_time": duration}
+    if len(capture.host):
+        out |= {"host_time": host, "dataloader": parts["dataloader_ns"]}
+    if len(capture.device):
+        busy = parts["kernel_ns"] + parts["memcpy_ns"] + parts["memset_ns"] + parts["communication_ns"]
+        kind, size = capture.device["kind"].to_numpy(), capture.device["bytes"].to_numpy()
+        out |= {
+            "device_busy": busy, "kernel_time": parts["kernel_ns"], "exposed_communication": parts["communication_ns"],
+            "exposed_memcpy": parts["memcpy_ns"] + parts["memset_ns"], "idle": duration - busy,
+            "launches": at.sum_by(step_of_device, np.ones(len(step_of_device), np.int64), count),
+        }  # fmt: skip
+        moved = np.where((kind == S.MEMCPY) & (step_of_device >= 0), step_of_device, -1)
+        if (size[moved >= 0] >= 0).all():
+            out["copied_bytes"] = at.sum_by(moved, np.maximum(size, 0).astype(np.int64), count)
+        if len(capture.host):
+            waits = at.named(capture, S.CALL, lambda name: P.WAITING.search(name) is not None)
+            out["syncs"] = at.sum_by(step_of_host[waits], np.ones(len(waits), np.int64), count)
+    return {name: tuple(int(v) for v in values) for name, values in out.items()}
+
+
+# -- Rows -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Owners:
+    """To which name each row belongs.
+
+    count: names. name, belongs: text of a name, and what it belongs to ("" nothing). device, host: name per device and host row, -1 none;
+    host None: rows of the host do not count. own_ns: ns per host row.
+    """
+
+    count: int
+    name: Callable[[int], str]
+    device: Ints
+    host: Ints | None = None
+    own_ns: Ints | None = None
+    belongs: Callable[[int], str] = lambda _: ""
+
+
+def _groupings(capture: Capture, of_device: Ints, of_host: Ints, steps: int) -> dict[str, Grouping]:
+    """Returns rows of every grouping that the recording has. of_device, of_host: the step of each row, -1 none."""
+    owners: dict[str, Owners] = {}
+    if len(capture.device):
+        owners |= _by_name(capture)
+    if len(capture.host):
+        owners |= {"operator": _operators(capture), "module": _modules(capture), "phase": _phases(capture)}
+    found = {name: _grouped(capture, owners[name], of_device, of_host, steps) for name in GROUPINGS if name in owners}
+    return {name: rows for name, rows in found.items() if rows is not None}
+
+
+def _by_name(capture: Capture) -> dict[str, Owners]:
+    """Returns kernels by name and by kind of work, and copies by direction."""
+    device, classes = capture.device, kernel_classes(capture)
+    code = arrays.codes(device["name"])
+    kernels = device["kind"].to_numpy() == S.KERNEL
+    names, kinds = classes["short_name"].tolist(), classes["kind"].tolist()
+    known = sorted(set(kinds))
+    kind = np.array([known.index(k) for k in kinds], np.int64)
+    copies = np.isin(device["kind"].to_numpy(), (S.MEMCPY, S.MEMSET))
+    directions = arrays.coded(device["direction"])
+    return {
+        "kernel": Owners(len(names), names.__getitem__, np.where(kernels, code, -1), belongs=kinds.__getitem__),
+        "kind": Owners(len(known), known.__getitem__, np.where(kernels, kind[code], -1)),
+        "copy": Owners(
+            len(directions.categories), lambda i: str(directions.categories[i]), np.where(copies, directions.codes.astype(np.int64), -1)),
+    }  # fmt: skip
+
+
+def _operators(capture: Capture) -> Owners:
+    """Returns the innermost operator of each launch, and operators on the host without those that they call."""
+    names = arrays.coded(capture.host["name"])
+    code, none = names.codes.astype(np.int64), len(names.categories)
+    own = np.full(len(code), -1, np.int64)
+    rows = at.of_kind(capture, S.OPERATOR)
+    own[rows] = code[rows]
+    operator = capture.device["operator"].to_numpy()
+    launched = np.where(operator >= 0, code[np.maximum(operator, 0)], none)
+    return Owners(
+        none + 1, lambda i: str(names.categories[i]) if i < none else NO_OPERATOR, launched, own, at.self_among(capture, (S.OPERATOR,))
+    )
+
+
+def _modules(capture: Capture) -> Owners:
+    """Returns the innermost module of each launch, of the forward call in a backward pass, and modules without those inside.
+
+    Modules of one class at one place of the tree, the layers of a model, are one name: the path of their classes.
+    """
+    tree = module_tree(capture)
+    above = tree.parent.tolist()
+    known: dict[tuple[int, str], int] = {}
+    place = [0] * len(above)
+    for node, class_name in enumerate(tree.class_name):  # parents stand before what is inside them
+        place[node] = known.setdefault((place[above[node]] if above[node] >= 0 else -1, class_name), len(known))
+    parents, none = list(known), len(known)
+    of_node = np.array([*place, -1], np.int64)
+
+    def path(row: int) -> str:
+        parts, length = [], 0
+        while row >= 0 and length < NAME:
+            row, class_name = parents[row]
+            parts.append(class_name)
+            length += len(class_name) + 1
+        return "/".join(reversed(parts))
+
+    launch = at.launches(capture)
+    around = at.nearest(capture, S.MODULE, launch.call, launch.time)
+    forward, _ = at.module_forward_rows(capture, launch.call, launch.time)
+    call = np.where(around >= 0, around, at.nearest(capture, S.MODULE, forward))
+    own = of_node[np.where(call >= 0, tree.node[np.maximum(call, 0)], -1)] if len(tree.node) else np.full(len(call), -1)
+    return Owners(
+        none + 1, lambda i: path(i) if i < none else NO_MODULE, np.where(own >= 0, own, none if none else -1).astype(np.int64),
+        of_node[tree.node], at.self_among(capture, (S.MODULE,)),
+    )  # fmt: skip
+
+
+def _phases(capture: Capture) -> Owners:
+    """Returns the innermost phase of each launch, and phases without those inside."""
+    tree, node = phase_tree(capture), device_owners(capture).node
+    none = len(tree.path)
+    return Owners(
+        none + 1, lambda i: tree.path[i] if i < none else NO_PHASE, np.where(node >= 0, node, none if none else -1).astype(np.int64),
+        tree.node.astype(np.int64), at.self_among(capture, (S.ANNOTATION,)),
+    )  # fmt: skip
+
+
+def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps: int) -> Grouping | None:
+    """Returns the rows with most time, the others added up, with their sums per step. of_device, of_host: step of each row, -1 none."""
+    at_device = np.where((of.device >= 0) & (of_device >= 0), of.device, -1)
+    duration = capture.device["duration_ns"].to_numpy()
+    ones = np.ones(len(at_device), np.int64)
+    total, calls = at.sum_by(at_device, duration, of.count), at.sum_by(at_device, ones, of.count)
+    on_host = of.host is not None
+    at_host = np.where((of.host >= 0) & (of_host >= 0), of.host, -1) if of.host is not None else np.zeros(0, np.int64)
+    own = of.own_ns if of.own_ns is not None else np.zeros(0, np.int64)
+    if on_host:
+        total = total + at.sum_by(at_host, own, of.count)
+        calls = calls + at.sum_by(at_host, np.ones(len(at_host), np.int64), of.count)
+    seen = np.flatnonzero(calls > 0)
+    if not len(seen):
+        return None
+    seen = seen[np.argsort(-total[seen], kind="stable")]
+    keep, rest = seen[:MOST_ROWS], seen[MOST_ROWS:]
+    row = np.full(of.count + 1, -1, np.int64)
+    row[keep] = np.arange(len(keep))
+    row[rest] = len(keep)
+    rows = len(keep) + bool(len(rest))
+
+    def summed(code: Ints, step: Ints, values: Ints) -> Ints:
+        cell = np.where(row[code] >= 0, row[code] * steps + step, -1)
+        return at.sum_by(cell, values, rows * steps).reshape(rows, steps)
+
+    device = summed(at_device, of_device, duration)
+    launched = summed(at_device, of_device, ones)
+    if on_host:
+        host, called = summed(at_host, of_host, own), summed(at_host, of_host, np.ones(len(at_host), np.int64))
+        calls = np.where(called.sum(1, keepdims=True) > 0, called, launched)  # a name without a call of its own counts what it launched
+    else:
+        host, calls = np.zeros_like(device), launched
+    names = [of.name(i)[:NAME] for i in keep.tolist()] + [OTHER] * bool(len(rest))
+    belongs = [of.belongs(i)[:NAME] for i in keep.tolist()] + [""] * bool(len(rest))
+    packed = [np.ascontiguousarray(v, "<i8").tobytes() for v in (calls, host, device)]
+    return Grouping(tuple(names), tuple(belongs), packed[0], packed[1], packed[2], len(rest))
+
+
+def per_step(found: Grouping, column: str, steps: int) -> Ints:
+    """Returns one of calls, host, device of a grouping: rows x steps."""
+    return np.frombuffer(getattr(found, column), "<i8").reshape(len(found.names), steps).astype(np.int64)
