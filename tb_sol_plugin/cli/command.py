@@ -1,7 +1,7 @@
-"""Runs the command line: `tb-sol analyze | report | export | serve | doctor`.
+"""Runs the command line: `tb-sol analyze | report | check | export | serve | doctor`.
 
 Answers go to stdout, complaints to stderr as one line. Exit status: 0 answered, 1 bad input, 2 bad usage, 3 the
-recording lacks what the analysis needs.
+recording lacks what the analysis needs; of `check` also 4 regression, 5 inconclusive.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "analyze": "one report of a recording, as JSON, CSV or text",
     "report": "the whole story of a recording on one page of the terminal",
+    "check": "whether a run got slower than another one, and why: for continuous integration",
     "export": "a recording in the form of another tool",
     "serve": "the page of the SOL tab without TensorBoard",
     "doctor": "what is installed, what was found in a logdir, what was not taken and why",
@@ -70,10 +71,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _dispatch(given: list[str]) -> int:
     if given[:1] == ["analyze"]:
         return _analyze(given[1:])
+    if given[:1] == ["check"]:
+        from tb_sol_plugin.cli.check import main as check
+
+        return check(given[1:])
     parser = Parser("tb-sol", description="How close a PyTorch job runs to the speed of light of its hardware.")
     parser.add_argument("--version", action="version", version=f"tb-sol {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     commands.add_parser("analyze", help=COMMANDS["analyze"])
+    commands.add_parser("check", help=COMMANDS["check"])
     _report_flags(commands.add_parser("report", help=COMMANDS["report"], description=COMMANDS["report"]))
     _export_flags(commands.add_parser("export", help=COMMANDS["export"], description=COMMANDS["export"]))
     _serve_flags(commands.add_parser("serve", help=COMMANDS["serve"], description=COMMANDS["serve"]))

@@ -272,7 +272,7 @@ def rows_table(a: Side, b: Side, found: Rows | None, by: str) -> TableSection:
 
 
 def _ratio(delta: Floats, of: Floats) -> Floats:
-    return np.divide(delta, of, out=np.full(len(delta), np.nan), where=of > 0)
+    return np.asarray(np.divide(delta, of, out=np.full(len(delta), np.nan), where=of > 0), np.float64)
 
 
 def _where(found: Rows, values: Floats, unless: str) -> Floats:

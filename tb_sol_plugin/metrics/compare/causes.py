@@ -15,10 +15,12 @@ from tb_sol_plugin.metrics.compare.samples import NO_MODULE, NO_OPERATOR, OTHER
 from tb_sol_plugin.units import how_many, human, number
 
 Kind = Literal[
-    "device_speed", "substitution", "more_calls", "fewer_calls", "same_kernel", "added", "removed", "host", "sync_added", "dataloader",
-    "copy", "communication", "launch", "slow_steps", "step",
+    "device_speed", "substitution", "more_calls", "fewer_calls", "slower_same_kernel", "faster_same_kernel", "added", "removed", "host",
+    "sync_added", "sync_removed", "dataloader", "copy", "communication", "launch", "slow_steps", "step",
 ]  # fmt: skip
+SAME_KERNEL: Final[tuple[Kind, Kind]] = ("slower_same_kernel", "faster_same_kernel")
 MOST: Final = 3
+LEAST_CHANGE: Final = 0.01
 LEAST_SHARE: Final = 0.1
 """Of the change; what is less is no cause."""
 MAJORITY: Final = 0.5
@@ -45,9 +47,13 @@ class Cause:
 
 
 def causes_of(found: Waterfall, rows: Mapping[str, Rows | None], metrics: list[MetricChange]) -> list[Cause]:
-    """Returns the causes of the change, largest first; none where the step did not change. rows: by grouping."""
+    """Returns the causes of the change, largest first. rows: by grouping.
+
+    None where the step is the same, or its change within the noise. With too few steps to tell, those of a change of 1 % or more.
+    """
     total = found.b_ns - found.a_ns
-    if not total:
+    step = next(m for m in metrics if m.name == "step_time")
+    if step.verdict in ("same", "inconclusive") or (step.verdict == "unknown" and abs(total) < LEAST_CHANGE * found.a_ns):
         return []
     factor = common_factor(rows.get("kernel"))
     counts = {m.name: m.change for m in metrics}
@@ -107,9 +113,9 @@ def _of_work(bar: Bar, share: float, rows: Mapping[str, Rows | None]) -> Cause:
     operators = rows.get("operator")
     row = _largest(operators, bar.delta_ns, "device") if operators is not None and operators.time == "device" else None
     if operators is None or row is None:
-        return _of_row(bar, share, rows.get("kernel"), "same_kernel", "kernels", "kernels")
+        return _of_row(bar, share, rows.get("kernel"), SAME_KERNEL[0], "kernels", "kernels")
     name, kind, detail = operators.name[row], *_how(operators, row)
-    swapped = _swapped(rows.get("kernel"), int(operators.delta_ns[row])) if kind == "same_kernel" else ""
+    swapped = _swapped(rows.get("kernel"), int(operators.delta_ns[row])) if kind in SAME_KERNEL else ""
     if swapped:
         kind, detail = "substitution", f"other kernel ({swapped}), as many calls"
     text = f"`{name}`{_where(rows, bar.delta_ns)}: {detail}; {_amount(bar)} by all kernels"
@@ -122,9 +128,9 @@ def _of_host(bar: Bar, share: float, rows: Mapping[str, Rows | None], counts: Ma
     syncs = counts.get("syncs")
     before, after = getattr(syncs, "a", None), getattr(syncs, "b", None)
     if before is not None and after is not None and (after - before) * bar.delta_ns > 0:
-        more = f"{number(abs(after - before), 0)} {'more' if after > before else 'fewer'}"
-        text = f"{more} calls per step that wait for the device ({number(before, 0)} → {number(after, 0)}); {_amount(bar)}"
-        return Cause("sync_added", text, bar.delta_ns, share, "syncs", "overview")
+        many, added = _calls(abs(after - before)), after > before
+        text = f"{many} {'more' if added else 'fewer'} per step to wait for the device ({number(before, 0)} → {number(after, 0)})"
+        return Cause("sync_added" if added else "sync_removed", f"{text}; {_amount(bar)}", bar.delta_ns, share, "syncs", "overview")
     if operators is not None and operators.time == "host":
         row = _largest(operators, bar.delta_ns, "host")
         if row is not None:
@@ -143,7 +149,7 @@ def _of_row(bar: Bar, share: float, found: Rows | None, kind: Kind, what: str, a
     row = found.name.index(shown.name)
     how, detail = _how(found, row)
     text = f"{what} `{shown.name}`: {detail}; {_amount(bar)}"
-    return Cause(how if kind == "same_kernel" else kind, text, bar.delta_ns, share, shown.name, analysis)
+    return Cause(how if kind in SAME_KERNEL else kind, text, bar.delta_ns, share, shown.name, analysis)
 
 
 def _largest(found: Rows, delta: int, time: str) -> int | None:
@@ -168,7 +174,8 @@ def _how(found: Rows, i: int) -> tuple[Kind, str]:
     each = found.device_a if found.time == "device" else found.host_a
     after = found.device_b if found.time == "device" else found.host_b
     mean_a, mean_b = each[i] / max(a, 1e-9), after[i] / max(b, 1e-9)
-    return "same_kernel", f"a call takes {human(round(mean_b), 'ns')} instead of {human(round(mean_a), 'ns')}, {delta} {sign} per step"
+    each_call = f"a call takes {human(round(mean_b), 'ns')} instead of {human(round(mean_a), 'ns')}"
+    return SAME_KERNEL[bool(found.delta_ns[i] < 0)], f"{each_call}, {delta} {sign} per step"
 
 
 def _calls(count: float) -> str:

@@ -39,6 +39,8 @@ TOO_SMALL: Final = 0.001
 """A proven change below this part of the step is called the same."""
 OUTLYING: Final = 3 * 1.4826
 """Median absolute deviations from the median, beyond which a step is set apart as slow or fast."""
+NOTHING_LEFT: Final = -1.0
+"""A time cannot fall by more than all of it."""
 NORMAL: Final = 1.96
 """Half width of a 95 % interval in standard deviations of a normal distribution."""
 MOST_STEPS_NAMED: Final = 1_000
@@ -120,7 +122,7 @@ def change_of(a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NO
     noise = between if between is not None else max(noise_between_runs(a, floor), noise_between_runs(b, floor))
     width = NORMAL * noise * float(np.sqrt(1 / len(a) + 1 / len(b)))
     half = float(np.hypot((high - low) / 2, width))
-    return Change(middle_a, middle_b, change, change - half, change + half, samples, runs)
+    return Change(middle_a, middle_b, change, max(change - half, NOTHING_LEFT), change + half, samples, runs)
 
 
 def judged(found: Change, limit: float) -> Verdict:

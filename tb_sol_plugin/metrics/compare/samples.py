@@ -14,6 +14,8 @@ import msgspec
 import numpy as np
 
 from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.memory.curves import whole
+from tb_sol_plugin.metrics.memory.leaks import sums_of_steps
 from tb_sol_plugin.metrics.report.notes import setting
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as P
@@ -131,7 +133,7 @@ def samples_of(capture: Capture, query: Query) -> Samples:
         step_of_device = place[capture.device["step"].to_numpy()]
         step_of_host = _steps_of_host(capture, rows)
     count = len(duration)
-    values = _values(capture, parts, duration, host, step_of_device, step_of_host)
+    values = _values(capture, parts, duration, host, step_of_device, step_of_host) | _peaks(capture, numbers)
     chosen = np.unique(np.linspace(0, count - 1, min(count, ROW_STEPS)).round().astype(np.int64))
     shown = np.full(count + 1, -1, np.int64)
     shown[chosen] = np.arange(len(chosen))
@@ -204,6 +206,17 @@ def _values(
             waits = at.named(capture, S.CALL, lambda name: P.WAITING.search(name) is not None)
             out["syncs"] = at.sum_by(step_of_host[waits], np.ones(len(waits), np.int64), count)
     return {name: tuple(int(v) for v in values) for name, values in out.items()}
+
+
+def _peaks(capture: Capture, numbers: Ints) -> dict[str, tuple[int, ...]]:
+    """Returns the most memory in use on the first device in each step, where all of these steps know it."""
+    curve = next((c for c in whole(capture) if c.allocated is not None and not c.relative and c.source == "events"), None)
+    if curve is None:
+        return {}
+    found = sums_of_steps(capture, curve)
+    peak = dict(zip(found["step"].tolist(), found["peak"].tolist(), strict=True))
+    known = [peak.get(n) for n in numbers.tolist()]
+    return {"peak_memory": tuple(int(v) for v in known if v is not None)} if None not in known else {}
 
 
 # -- Rows -------------------------------------------------------------------------------------------------------------

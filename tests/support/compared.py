@@ -1,0 +1,89 @@
+"""Makes recordings of a small training loop whose every part can be made longer: what comparisons find is known beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from tb_sol_plugin.ingest import read
+from tb_sol_plugin.model.capture import Capture
+from tests.support.trace_builder import TraceBuilder
+
+US = 1_000
+LAYERS = 6
+KERNELS = {"aten::mm": ("gemm_kernel", 400), "aten::gelu": ("gelu_kernel", 60), "aten::native_layer_norm": ("layer_norm_kernel", 90),
+           "aten::add": ("add_kernel", 40), "aten::_softmax": ("softmax_kernel", 120)}  # fmt: skip
+"""Kernel and length in us by operator, each once per layer."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the loop does. scale: factor on the kernels of an operator. kernels: another kernel for an operator. more: further launches of an
+    operator per layer. clock: factor on all kernels. loading_us: of the next batch. syncs: blocking calls per step, of 300 us each.
+    by_layer: each layer has kernels of an own name. noise: standard deviation of a step's factor, with autocorrelation 0.5. slow: share of steps that take 1.5 times.
+    """
+
+    steps: int = 12
+    scale: dict[str, float] = field(default_factory=dict)
+    kernels: dict[str, str] = field(default_factory=dict)
+    more: dict[str, int] = field(default_factory=dict)
+    clock: float = 1.0
+    loading_us: int = 200
+    syncs: int = 0
+    copies: int = 2
+    noise: float = 0.01
+    slow: float = 0.0
+    run_noise: float = 0.0
+    by_layer: bool = False
+
+
+def trace(job: Job, seed: int = 0) -> TraceBuilder:
+    """Returns the recording of a job."""
+    random = np.random.default_rng(seed)
+    t = TraceBuilder()
+    run = 1 + job.run_noise * random.normal()
+    drift, now = random.normal(), 0
+    for number in range(1, job.steps + 1):
+        drift = 0.5 * drift + np.sqrt(0.75) * random.normal()
+        factor = run * (1 + job.noise * drift) * (1.5 if random.random() < job.slow else 1.0)
+        now = _step(t, job, number, now, factor)
+    return t
+
+
+def _step(t: TraceBuilder, job: Job, number: int, begin: int, factor: float) -> int:
+    """Adds one step that begins at a time; returns its end. The host launches ahead, the device sets the pace."""
+    now = begin
+    loading = round(job.loading_us * US * factor)
+    t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", now + US, loading)
+    now += loading + 5 * US
+    device = now
+    for _ in range(job.copies):
+        length = round(30 * US * factor)
+        t.copy("HtoD", device + 10 * US, length, bytes=1 << 20, src="Pageable", dst="Device", call=(now, 4 * US))
+        now, device = now + 6 * US, device + 10 * US + length
+    for layer in range(LAYERS):
+        for name, (kernel, length_us) in KERNELS.items():
+            for _ in range(1 + job.more.get(name, 0)):
+                length = round(length_us * US * job.scale.get(name, 1.0) * job.clock * factor)
+                t.op(name, now, 8 * US)
+                device = max(device, now + 6 * US)
+                own = f"{job.kernels.get(name, kernel)}{f'_{layer}' if job.by_layer else ''}"
+                t.launch(own, at=now + 2 * US, start=device, duration=length, call_duration=3 * US)
+                now, device = now + 9 * US, device + length + US
+    for _ in range(job.syncs):
+        now = max(now, device)
+        t.op("aten::item", now, 300 * US)
+        t.call("cudaStreamSynchronize", now + US, 298 * US)
+        now += 301 * US
+    end = max(now, device) + 20 * US
+    t.step(number, begin, end - begin)
+    return end
+
+
+def recording(job: Job, seed: int = 0) -> Capture:
+    """Returns the capture of a job's recording."""
+    with TemporaryDirectory() as folder:
+        return read(str(trace(job, seed).write(Path(folder) / "worker0.1700000000000000000.pt.trace.json.gz")))

@@ -1,0 +1,190 @@
+"""Two sides against each other: differences that add up to the nanosecond, and causes that are those that were planted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tb_sol_plugin.metrics.compare.causes import Cause, causes_of
+from tb_sol_plugin.metrics.compare.differences import Bar, Rows, Side, Waterfall, metrics_of, rounded, rows_of, waterfall_of
+from tb_sol_plugin.metrics.compare.samples import GROUPINGS, MOST_ROWS, OTHER, Grouping, Samples, per_step, samples_of
+from tb_sol_plugin.model.query import Query
+from tests.support.compared import Job, recording
+
+
+@lru_cache(maxsize=32)
+def samples(seed: int, **changes: object) -> Samples:
+    return samples_of(recording(replace(Job(), **changes), seed), Query())  # type: ignore[arg-type]
+
+
+def planted(seed: int = 1, **changes: object) -> Side:
+    frozen = {k: v for k, v in changes.items() if not isinstance(v, dict)}
+    found = samples(seed, **frozen) if len(frozen) == len(changes) else samples_of(recording(Job(**changes), seed), Query())  # type: ignore[arg-type]
+    return Side("B", [found])
+
+
+BASE = Side("A", [samples(0)])
+
+
+def compared(a: Side, b: Side) -> tuple[Waterfall, dict[str, Rows | None], list[Cause]]:
+    rows = {by: rows_of(a, b, by) for by in GROUPINGS}
+    falls = waterfall_of(a, b, rows)
+    return falls, rows, causes_of(falls, rows, metrics_of(a, b))
+
+
+def added(bars: tuple[Bar, ...]) -> int:
+    """Sum of bars; those below each add up to it."""
+    for bar in bars:
+        assert not bar.parts or added(bar.parts) == bar.delta_ns, bar.name
+    return sum(bar.delta_ns for bar in bars)
+
+
+PLANTED = {
+    "a kernel takes twice as long": ({"scale": {"aten::gelu": 2.0}}, "slower_same_kernel", "aten::gelu", 6 * 60_000),
+    "another kernel": ({"kernels": {"aten::_softmax": "softmax_v2"}, "scale": {"aten::_softmax": 1.5}}, "substitution", "aten::_softmax",
+                       6 * 60_000),
+    "one more launch per layer": ({"more": {"aten::add": 1}}, "more_calls", "aten::add", 6 * 40_000),
+    "a new operator": ({"more": {"aten::_softmax": 2}}, "more_calls", "aten::_softmax", 12 * 120_000),
+    "a call that waits": ({"syncs": 1}, "sync_added", "syncs", 300_000),
+    "slow input": ({"loading_us": 800}, "dataloader", "DataLoader", 600_000),
+    "more copies": ({"copies": 12}, "copy", "HtoD", 10 * 30_000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_change_is_named_first(name: str) -> None:
+    # GIVEN a recording with one change WHEN it is set against the one without
+    changes, kind, of, amount = PLANTED[name]
+    falls, _, causes = compared(BASE, planted(**changes))  # type: ignore[arg-type]
+    # THEN the first cause is that change, by its size within the noise of 1 %, and the parts add up
+    assert causes and (causes[0].kind, causes[0].name) == (kind, of), causes
+    assert causes[0].delta_ns == pytest.approx(amount, abs=0.02 * falls.b_ns)
+    assert added(falls.bars) == falls.b_ns - falls.a_ns
+    # AND what is swapped is swapped in sign
+    back, _, causes = compared(planted(**changes), BASE)  # type: ignore[arg-type]
+    assert [b.delta_ns for b in back.bars] == [-b.delta_ns for b in falls.bars] and causes[0].delta_ns < 0
+
+
+def test_another_clock_is_no_fault_of_the_code() -> None:
+    # GIVEN every kernel of 30 takes 6 % longer THEN that is one cause, and no kernel is named
+    a, b = Side("A", [samples(0, by_layer=True)]), Side("B", [samples(1, by_layer=True, clock=1.06)])
+    _, _, causes = compared(a, b)
+    assert [c.kind for c in causes] == ["device_speed"] and "another clock" in causes[0].sentence
+    # AND one kernel that takes longer is not taken for a clock
+    _, _, causes = compared(a, planted(by_layer=True, scale={"aten::mm": 1.2}))
+    assert causes[0].kind == "slower_same_kernel" and causes[0].name == "aten::mm"
+
+
+def test_a_recording_against_itself() -> None:
+    falls, rows, causes = compared(BASE, Side("B", BASE.runs))
+    assert not causes and added(falls.bars) == 0 == falls.b_ns - falls.a_ns
+    assert all(b.delta_ns == 0 for b in falls.bars)
+    for found in rows.values():
+        assert found is None or (not found.delta_ns.any() and set(found.match) == {"same"} and set(found.verdict) == {"same"})
+    assert {m.verdict for m in metrics_of(BASE, BASE)} <= {"same", "inconclusive"}
+
+
+def test_two_recordings_of_the_same_job_have_no_cause() -> None:
+    for seed in range(2, 6):
+        falls, _, causes = compared(BASE, planted(seed))
+        assert not causes and added(falls.bars) == falls.b_ns - falls.a_ns
+
+
+def test_rows_say_what_is_due_to_calls_and_what_to_speed() -> None:
+    # GIVEN `aten::add` is called twice as often, as fast as before, and `aten::gelu` takes twice as long
+    _, rows, _ = compared(BASE, planted(more={"aten::add": 1}, scale={"aten::gelu": 2.0}))
+    found = rows["operator"]
+    assert found is not None and found.time == "device"
+    add, gelu = found.name.index("aten::add"), found.name.index("aten::gelu")
+    assert found.calls_a[add] == 6 and found.calls_b[add] == 12 and found.calls_a[gelu] == found.calls_b[gelu]
+    assert (found.calls_effect_ns + found.speed_effect_ns == found.delta_ns).all()
+    assert found.calls_effect_ns[add] == pytest.approx(6 * 40_000, rel=0.03) and abs(found.speed_effect_ns[add]) < 0.1 * found.delta_ns[add]
+    assert found.calls_effect_ns[gelu] == 0 and found.speed_effect_ns[gelu] == pytest.approx(6 * 60_000, rel=0.05)
+    assert found.verdict[add] == found.verdict[gelu] == "worse"
+
+
+def test_slow_steps_are_a_part_of_their_own() -> None:
+    # GIVEN the same steps, two of them slow THEN the difference is theirs
+    slow = msgspec.structs.replace(BASE.runs[0], values={**BASE.runs[0].values}, parts={**BASE.runs[0].parts})
+    times = np.array(slow.values["step_time"])
+    times[[3, 7]] *= 2
+    slow = msgspec.structs.replace(slow, values={**slow.values, "step_time": tuple(times.tolist())})
+    falls, _, causes = compared(BASE, Side("B", [slow]))
+    assert falls.bars[0].name == "slow_steps" and falls.bars[0].delta_ns == pytest.approx(falls.b_ns - falls.a_ns, rel=0.1)
+    assert added(falls.bars) == falls.b_ns - falls.a_ns and not causes
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=9))
+def test_whole_numbers_add_up(values: list[float]) -> None:
+    array = np.array(values)
+    total = round(float(array.sum()))
+    found = rounded(array, total)
+    assert found.sum() == total and (np.abs(found - array) <= 1 + 1e-6 * array.sum() + len(values)).all()
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 10**9), min_size=8, max_size=8), min_size=2, max_size=7),
+    st.lists(st.lists(st.integers(0, 10**9), min_size=8, max_size=8), min_size=2, max_size=7),
+)
+def test_any_difference_adds_up(a: list[list[int]], b: list[list[int]]) -> None:
+    # GIVEN any steps of eight parts THEN the parts of the difference add up to that of the mean step
+    from tb_sol_plugin.metrics.compare.samples import PARTS
+
+    def side(name: str, steps: list[list[int]]) -> Side:
+        parts = {p: tuple(s[i] for s in steps) for i, p in enumerate(PARTS)}
+        return Side(name, [Samples("kineto", tuple(range(len(steps))), {"step_time": tuple(map(sum, steps))}, parts, (), {}, 0, None, {})])
+
+    falls = waterfall_of(side("A", a), side("B", b), {})
+    assert added(falls.bars) == falls.b_ns - falls.a_ns
+    assert falls.a_ns == round(sum(map(sum, a)) / len(a)) and falls.b_ns == round(sum(map(sum, b)) / len(b))
+
+
+def test_samples_are_small_and_hold_everything() -> None:
+    # GIVEN a recording of 12 steps THEN the first is left out, and rows of every grouping add up to the device's time
+    found = BASE.runs[0]
+    assert found.warm == 1 and found.steps == tuple(range(2, 13)) and found.incomplete == 0
+    assert set(found.groupings) == {"operator", "kernel", "kind", "phase", "copy"}
+    device = {by: per_step(g, "device", 11).sum(0) for by, g in found.groupings.items()}
+    assert (device["operator"] == device["kernel"] + device["copy"]).all() and (device["kind"] == device["kernel"]).all()
+    assert len(msgspec.msgpack.encode(found)) < 40_000
+    assert set(found.values) == {
+        "step_time", "device_busy", "kernel_time", "exposed_communication", "exposed_memcpy", "idle", "host_time", "dataloader", "launches",
+        "syncs", "copied_bytes",
+    }  # fmt: skip
+    assert set(found.values["launches"]) == {32} and set(found.values["copied_bytes"]) == {2 << 20}
+
+
+def test_more_names_than_rows_are_added_up() -> None:
+    # GIVEN a recording with a name per launch THEN the smallest are one row, and the sums stay
+    from tests.support.trace_builder import TraceBuilder
+
+    t = TraceBuilder()
+    t.step(1, 0, 10_000_000)
+    for i in range(MOST_ROWS + 50):
+        t.launch(f"kernel_{i:04d}", at=1_000 + i * 1_000, start=20_000 + i * 10_000, duration=1_000 + i)
+    found = samples_of(_read(t), Query()).groupings["kernel"]
+    assert len(found.names) == MOST_ROWS + 1 and found.names[-1] == OTHER and found.cut == 50
+    assert per_step(found, "device", 1)[-1, 0] == sum(1_000 + i for i in range(50)) and per_step(found, "calls", 1)[-1, 0] == 50
+
+
+def _read(t: object):  # type: ignore[no-untyped-def]
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from tb_sol_plugin.ingest import read
+
+    with TemporaryDirectory() as folder:
+        return read(str(t.write(Path(folder) / "worker0.1700000000000000000.pt.trace.json.gz")))  # type: ignore[attr-defined]
+
+
+def test_a_grouping_that_one_side_lacks_is_none() -> None:
+    bare = msgspec.structs.replace(BASE.runs[0], groupings={})
+    assert rows_of(BASE, Side("B", [bare]), "operator") is None and isinstance(BASE.runs[0].groupings["operator"], Grouping)
+    falls, _, causes = compared(BASE, Side("B", [bare]))
+    assert added(falls.bars) == falls.b_ns - falls.a_ns and not causes
