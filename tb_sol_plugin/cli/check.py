@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -24,8 +24,11 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.redact import text as redacted
 
-VERSION: Final = 1
-"""Of a baseline file."""
+if TYPE_CHECKING:
+    from tb_sol_plugin.model.answer import Run
+    from tb_sol_plugin.model.recordings import Recording
+
+Which: TypeAlias = Callable[[argparse.Namespace], "tuple[Run, Recording]"]
 MOST_BASELINE: Final = 64 << 20
 """Bytes of a baseline file that are read."""
 
@@ -61,9 +64,9 @@ def flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cache", action="store_true", help="neither use nor write the cache of parsed recordings")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Checks, prints and returns the exit status."""
-    base = _side(options.base, "base", options)
+def run(options: argparse.Namespace, which: Which) -> int:
+    """Checks, prints and returns the exit status. which: finds the run and the recording that options name."""
+    base = _side(options.base, "base", options, which)
     if options.save_baseline:
         _save(options.save_baseline, base)
         steps = sum(len(r.steps) for r in base.runs)
@@ -72,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not options.candidate:
         raise BadQuery("no CANDIDATE", hint="tb-sol check BASE CANDIDATE", field="candidate")
-    candidate = _side(options.candidate, "candidate", options)
+    candidate = _side(options.candidate, "candidate", options, which)
     wanted = wanted_of(options.metric, None if options.max_regression == "3%" else limit_of(options.max_regression, "ns"))
     found = check(base, candidate, wanted, least=options.min_steps)
     status = found.status(options.inconclusive or "inconclusive")
@@ -101,16 +104,17 @@ def _on_github(found: Verdict, status: int, link: Link) -> None:
 # -- Sides ------------------------------------------------------------------------------------------------------------
 
 
-def _side(paths: str, what: str, options: argparse.Namespace) -> Side:
+def _side(paths: str, what: str, options: argparse.Namespace, which: Which) -> Side:
     """Returns the side that some paths name; several are its runs."""
-    names, runs = [], []
+    names: list[str] = []
+    runs: list[Samples] = []
     for path in filter(None, (p.strip() for p in paths.split(","))):
         stored = _stored(path)
         if stored is not None:
             runs += stored.runs
             names.append(Path(path).name.partition(".")[0])
             continue
-        capture, name = _capture(path, options)
+        capture, name = _capture(path, options, which)
         runs.append(samples_of(capture, Query(step=options.steps)))
         names.append(name)
     if not runs:
@@ -119,11 +123,9 @@ def _side(paths: str, what: str, options: argparse.Namespace) -> Side:
     return Side(redacted(name), runs)
 
 
-def _capture(path: str, options: argparse.Namespace) -> tuple[Capture, str]:
+def _capture(path: str, options: argparse.Namespace, which: Which) -> tuple[Capture, str]:
     """Returns the recording that is compared, and what to call it."""
-    from tb_sol_plugin.cli.command import which_one
-
-    run, shown = which_one(argparse.Namespace(
+    run, shown = which(argparse.Namespace(
         path=path, run=options.run, worker=options.worker, span="", no_cache=options.no_cache, device=""))  # fmt: skip
     ranks = len(run.workers)
     if ranks > 1 and not options.worker:
@@ -174,12 +176,3 @@ def _save(path: str, side: Side) -> None:
     new = f"{path}.new"
     Path(new).write_bytes(text)
     os.replace(new, path)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Parses the arguments after `check` and runs it."""
-    from tb_sol_plugin.cli.command import COMMANDS, Parser
-
-    parser = Parser("tb-sol check", description=COMMANDS["check"])
-    flags(parser)
-    return run(parser.parse_args(arguments))

@@ -72,9 +72,7 @@ def _dispatch(given: list[str]) -> int:
     if given[:1] == ["analyze"]:
         return _analyze(given[1:])
     if given[:1] == ["check"]:
-        from tb_sol_plugin.cli.check import main as check
-
-        return check(given[1:])
+        return _check(given[1:])
     parser = Parser("tb-sol", description="How close a PyTorch job runs to the speed of light of its hardware.")
     parser.add_argument("--version", action="version", version=f"tb-sol {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
@@ -262,6 +260,14 @@ def _which_flags(parser: argparse.ArgumentParser) -> None:
 
 
 # -- the other commands ----------------------------------------------------------------------------------------------
+
+
+def _check(given: list[str]) -> int:
+    from tb_sol_plugin.cli import check
+
+    parser = Parser("tb-sol check", description=COMMANDS["check"])
+    check.flags(parser)
+    return check.run(parser.parse_args(given), which_one)
 
 
 def _report_flags(parser: argparse.ArgumentParser) -> None:

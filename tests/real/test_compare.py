@@ -1,0 +1,55 @@
+"""Comparisons of recorded pairs: sums exact, known differences found, swaps negated."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_sol_plugin.metrics.compare.causes import causes_of
+from tb_sol_plugin.metrics.compare.differences import Side, metrics_of, rows_of, waterfall_of
+from tb_sol_plugin.metrics.compare.samples import GROUPINGS, samples_of
+from tb_sol_plugin.model.query import Query
+from tests.conftest import TRACES
+from tests.support.captures import capture
+
+pytestmark = pytest.mark.real
+PAIRS = {
+    "diff": ("hta/trace_diff/control/control.json.gz", "hta/trace_diff/test/test.json.gz"),
+    "bert": ("tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz", "tracelens/mi300/gaunernst_bert-small-uncased__1016001.json.gz"),
+}
+
+
+def side(name: str, file: str) -> Side:
+    return Side(name, [samples_of(capture(TRACES / file), Query())])
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_differences_add_up_and_swap(pair: str) -> None:
+    a, b = (side(n, f) for n, f in zip("AB", PAIRS[pair], strict=True))
+    there, back = ({by: rows_of(x, y, by) for by in GROUPINGS} for x, y in ((a, b), (b, a)))
+    falls, reverse = waterfall_of(a, b, there), waterfall_of(b, a, back)
+    assert sum(bar.delta_ns for bar in falls.bars) == falls.b_ns - falls.a_ns
+    for bar, other in zip(falls.bars, reverse.bars, strict=True):
+        assert bar.delta_ns == -other.delta_ns
+        assert not bar.parts or sum(p.delta_ns for p in bar.parts) == bar.delta_ns
+    for by in GROUPINGS:
+        ours, theirs = there[by], back[by]
+        assert (ours is None) == (theirs is None)
+        if ours is not None and theirs is not None:
+            assert dict(zip(ours.name, ours.delta_ns.tolist(), strict=True)) == {
+                n: -d for n, d in zip(theirs.name, theirs.delta_ns.tolist(), strict=True)
+            }
+
+
+def test_another_model_on_fewer_devices() -> None:
+    # GIVEN the pair of HTA's trace diff: 1,575 and 2,503 device events in a step, the second compiled
+    a, b = (side(n, f) for n, f in zip("AB", PAIRS["diff"], strict=True))
+    rows = {by: rows_of(a, b, by) for by in GROUPINGS}
+    metrics = {m.name: m for m in metrics_of(a, b)}
+    assert (metrics["launches"].change.a, metrics["launches"].change.b) == (1575, 2503)
+    assert metrics["step_time"].verdict == "worse"
+    causes = causes_of(waterfall_of(a, b, rows), rows, list(metrics.values()))
+    assert (causes[0].kind, causes[0].name) == ("added", "CompiledFunctionBackward")
+    operators = rows["operator"]
+    assert operators is not None and {"CompiledFunction", "CompiledFunctionBackward"} <= {
+        n for n, m in zip(operators.name, operators.match, strict=True) if m == "only_b"
+    }

@@ -1,0 +1,91 @@
+"""The page that compares two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tb_sol_plugin as sol
+from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport
+from tests.conftest import ROOT
+from tests.support.compared import Job, trace
+
+NAME = "worker0.1700000000000000000.pt.trace.json.gz"
+
+
+@pytest.fixture(scope="module")
+def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base, a run with one more copy of each batch and a kernel that takes twice as long, one that is like the base, and a short one."""
+    folder = tmp_path_factory.mktemp("logs")
+    jobs = {
+        "base": Job(), "slow": Job(scale={"aten::gelu": 2.0}), "again": Job(), "short": Job(steps=2, scale={"aten::mm": 1.5}),
+    }  # fmt: skip
+    for seed, (name, job) in enumerate(jobs.items()):
+        trace(job, seed).write(folder / name / NAME)
+    return folder
+
+
+def compare(logdir: Path, other: str, **query: str) -> Report:
+    found = sol.open(str(logdir), run="base", cache=False).analyze("compare", other_run=other, **query)
+    assert isinstance(found, Report)
+    return found
+
+
+def section(found: Report, name: str) -> TableSection:
+    return next(s for s in found.sections if s.id == name and isinstance(s, TableSection))
+
+
+def test_a_slower_run(logdir: Path) -> None:
+    # GIVEN a kernel that takes twice as long, once in each of six layers
+    found = compare(logdir, "slow")
+    # THEN the headline says by how much and because of what, and the numbers agree
+    assert "% longer** than one of `base`" in found.headline and "`aten::gelu`" in found.headline.lower(), found.headline
+    assert found.facts["verdict"] == "worse" and found.facts["samples_a"] == found.facts["samples_b"] == 11
+    change = found.facts["change"]
+    assert isinstance(change, float) and change == pytest.approx(360 / 4_600, abs=0.02)
+    rows = found.table("rows").set_index("name")
+    assert rows["delta_ns"].idxmax() == "aten::gelu" and rows.loc["aten::gelu", "verdict"] == "worse"
+    assert rows.loc["aten::mm", "match"] == "same"
+    # AND the parts of the difference add up to it, the row below each part too
+    table = found.table("waterfall")
+    top = table[table["parent"].isna()]
+    total = section(found, "waterfall").total
+    assert total is not None and top["delta_ns"].sum() == total["delta_ns"]
+    below = table[table["parent"] == "kernel_ns"]["delta_ns"].sum()
+    assert below == table.set_index("id").loc["kernel_ns", "delta_ns"]
+    assert next(s for s in found.sections if isinstance(s, FigureSection)).summary.startswith("The mean step goes from")
+    assert found.table("causes")["kind"].tolist() == ["slower same kernel"]
+
+
+def test_an_equal_run_has_no_cause(logdir: Path) -> None:
+    found = compare(logdir, "again")
+    assert "within the noise" in found.headline or "as long" in found.headline
+    assert not any(s.id == "causes" for s in found.sections)
+
+
+def test_too_few_steps_are_said(logdir: Path) -> None:
+    found = compare(logdir, "short", by="kernel")
+    assert "Too few steps" in found.headline and any("Record at least 5" in n.text for n in found.notices)
+    assert found.facts["verdict"] == "unknown" and set(found.table("rows")["verdict"]) == {"unknown"}
+
+
+def test_rows_that_were_not_recorded(logdir: Path) -> None:
+    found = compare(logdir, "slow", by="module")
+    assert section(found, "rows").empty == "Not both recordings have rows by module."
+    assert any("No rows by module" in n.text for n in found.notices)
+
+
+def test_a_recording_without_a_device() -> None:
+    # GIVEN two recordings of a CPU, of the same network with another layout of its images
+    found = sol.open(str(ROOT / "samples" / "cpu_cnn"), run="baseline").analyze("compare", other_run="channels_last")
+    assert isinstance(found, Report) and found.facts["launches_change"] is None
+    # THEN operators are compared by their time on the host
+    assert section(found, "rows").subtitle.startswith("time on the host")
+    assert found.table("rows").set_index("name").loc["aten::max_pool2d_with_indices", "delta_ns"] < 0
+
+
+def test_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    path = trace(Job(steps=2)).write(tmp_path / "one" / NAME)
+    found = sol.open(str(path), cache=False).analyze("compare")
+    assert isinstance(found, UnavailableReport) and found.record_it_with

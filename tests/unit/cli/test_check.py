@@ -1,0 +1,167 @@
+"""`tb-sol check`: every exit status, every format read back, and nothing that a hostile name can do."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tb_sol_plugin.cli.command import main
+from tests.conftest import ROOT
+from tests.support.compared import Job, trace
+
+NAME = "worker0.1700000000000000000.pt.trace.json.gz"
+HOSTILE = "evil|`<script>alert(1)</script>`\x1b[31m[x](http://x) @all"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs a and a2 of one job, b with a kernel that takes twice as long, c a little slower, few of two steps, evil with a hostile name."""
+    folder = tmp_path_factory.mktemp("runs")
+    slow = {"aten::gelu": 2.0}
+    jobs = {
+        "a": Job(), "a2": Job(), "b": Job(scale=slow), "c": Job(clock=1.03), "few": Job(steps=2),
+        "evil": Job(scale=slow, kernels={"aten::gelu": HOSTILE}),
+    }  # fmt: skip
+    for seed, (name, job) in enumerate(jobs.items()):
+        trace(job, seed).write(folder / name / NAME)
+    return folder
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    try:
+        status = main(["check", *map(str, arguments), "--no-cache"])
+    except SystemExit as error:
+        status = int(str(error.code))
+    out = capsys.readouterr()
+    return status, out.out, out.err
+
+
+def test_a_regression_fails_with_its_cause_in_the_first_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = check(capsys, runs / "a", runs / "b")
+    first = out.splitlines()[0]
+    assert status == 4 and first.startswith("Step REGRESSION: +") and "limit 3%; cause: aten::gelu" in first and "interval" in first
+    assert len(out.splitlines()) <= 25
+    # AND the same input gives the same output
+    assert check(capsys, runs / "a", runs / "b")[1] == out
+
+
+def test_the_statuses(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = runs / "a", runs / "b"
+    assert check(capsys, a, a)[0] == 0
+    assert check(capsys, b, a)[0] == 0  # better
+    assert check(capsys, a, b, "--max-regression", "20%")[0] == 0
+    assert check(capsys, a, b, "--max-regression", "1ms")[0] == 0 and check(capsys, a, b, "--max-regression", "10us")[0] == 4
+    status, out, _ = check(capsys, a, runs / "c")
+    assert status == 5 and "INCONCLUSIVE" in out.splitlines()[0]
+    assert check(capsys, a, runs / "c", "--inconclusive", "pass")[0] == 0 and check(capsys, a, runs / "c", "--inconclusive", "fail")[0] == 4
+    status, out, _ = check(capsys, a, b, "--metric", "peak_memory")
+    assert status == 3 and "profile_memory=True" in out
+    assert check(capsys, a, b, "--metric", "peak_memory", "--metric", "step_time")[0] == 4  # the worst counts
+    assert check(capsys, a, b, "--metric", "nonsense")[0] == 2 and check(capsys, a, b, "--metric", "step_time=lots")[0] == 2
+    assert check(capsys, a, b, "--metric", "launches=5ms")[0] == 2 and check(capsys, a)[0] == 2
+    assert check(capsys, a, runs / "missing")[0] == 1
+
+
+def test_counts_and_rows_are_metrics(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = check(capsys, runs / "a", runs / "b", "--metric", "launches", "--metric", "operator:aten::mm")
+    assert status == 0, out
+    assert check(capsys, runs / "a", runs / "b", "--metric", "operator:aten::gelu=50%")[0] == 4
+    status, out, _ = check(capsys, runs / "a", runs / "b", "--metric", "module:Nothing")
+    assert status == 3 and "with_stack=True" in out
+
+
+def test_several_runs_are_one_side(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = check(capsys, f"{runs / 'a'},{runs / 'a2'}", runs / "b", "--format", "json")
+    found = json.loads(out)
+    assert status == 4 and found["base"] == "2 runs" and found["metrics"][0]["samples"] == [22, 11] and found["metrics"][0]["runs"] == [2, 1]
+
+
+def test_json_has_what_the_page_has(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import tb_sol_plugin as sol
+
+    _, out, _ = check(capsys, runs / "a", runs / "b", "--format", "json")
+    found = json.loads(out)
+    page = sol.open(str(runs), run="a", cache=False).analyze("compare", other_run="b")
+    step = found["metrics"][0]
+    assert (found["check"], found["verdict"], found["status"], step["name"]) == (1, "regression", 4, "step_time")
+    assert step["change"] == page.facts["change"] and (step["low"], step["high"]) == (page.facts["low"], page.facts["high"])  # type: ignore[union-attr]
+    falls = found["waterfall"]
+    assert sum(b["delta_ns"] for b in falls["bars"]) == falls["b_ns"] - falls["a_ns"]
+    assert found["causes"][0]["kind"] == "slower_same_kernel" and found["causes"][0]["evidence"][0]["analysis"] == "compare"
+
+
+def test_junit(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = check(capsys, runs / "a", runs / "b", "--metric", "step_time", "--metric", "peak_memory", "--metric", "launches", "--format", "junit")
+    suite = ElementTree.fromstring(out).find("testsuite")
+    assert suite is not None
+    assert [suite.get(n) for n in ("name", "tests", "failures", "errors", "skipped")] == ["tb-sol", "3", "1", "1", "0"]
+    failure = suite.find("testcase[@name='step_time']/failure")
+    assert failure is not None and "aten::gelu" in str(failure.get("message")) and "kernels" in str(failure.text)
+    _, out, _ = check(capsys, runs / "a", runs / "c", "--format", "junit")
+    assert ElementTree.fromstring(out).get("skipped") == "1"
+    _, out, _ = check(capsys, runs / "a", runs / "c", "--format", "junit", "--inconclusive", "fail")
+    assert ElementTree.fromstring(out).get("failures") == "1"
+
+
+def test_hostile_names_are_text(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = check(capsys, runs / "a", runs / "evil", "--metric", "kernel:gelu_kernel", "--metric", "step_time", "--format", "markdown")
+    assert len(out.splitlines()) <= 40 and "<script>" not in out and "\x1b" not in out and "[x](http" not in out and "@all" not in out
+    for kind in ("text", "json", "junit"):
+        _, out, _ = check(capsys, runs / "a", runs / "evil", "--format", kind)
+        assert "\x1b" not in out
+    ElementTree.fromstring(check(capsys, runs / "a", runs / "evil", "--format", "junit")[1])
+
+
+def test_a_baseline_is_stored_and_checked_against(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = tmp_path / "base.json"
+    assert check(capsys, runs / "a", "--save-baseline", stored)[0] == 0 and stored.stat().st_size < 1 << 20
+    assert str(runs) not in stored.read_text() and "worker0" not in stored.read_text()
+    with_file, with_run = (check(capsys, base, runs / "b", "--format", "json")[1] for base in (stored, runs / "a"))
+    left, right = json.loads(with_file), json.loads(with_run)
+    assert left["metrics"] == right["metrics"] and left["causes"] == right["causes"] and left["waterfall"] == right["waterfall"]
+    # AND a damaged one is said, with what to do
+    whole = json.loads(stored.read_text())
+    for damage in (lambda b: b["runs"][0]["values"].update(step_time=[1]), lambda b: b["runs"].clear(),
+                   lambda b: b["runs"][0]["groupings"]["kernel"].update(device=""), lambda b: b["runs"][0].update(row_steps=[99])):  # fmt: skip
+        bad = json.loads(json.dumps(whole))
+        damage(bad)
+        (tmp_path / "bad.json").write_text(json.dumps(bad, separators=(",", ":")))
+        status, _, err = check(capsys, tmp_path / "bad.json", runs / "b")
+        assert status == 1 and "--save-baseline" in err, err
+    (tmp_path / "cut.json").write_text(stored.read_text()[:500])
+    assert check(capsys, tmp_path / "cut.json", runs / "b")[0] == 1
+
+
+def test_few_steps_lower_trust(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = check(capsys, runs / "few", runs / "few")
+    assert "few: 2 steps are fewer than 5" in out
+
+
+def test_a_job_of_github_gets_a_summary_and_an_annotation(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    status, _, err = check(capsys, runs / "a", runs / "b", "--output", tmp_path / "out.txt")
+    assert status == 4 and "::error title=tb-sol check::Step REGRESSION: +" in err and "%25" in err
+    assert summary.read_text().startswith("### ❌ Regression: `a` → `b`") and (tmp_path / "out.txt").read_text().startswith("Step REGRESSION")
+
+
+def test_the_example_of_the_docs_is_a_workflow() -> None:
+    # GIVEN the workflow of the docs THEN what it runs is a command with flags that exist
+    text = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+    block = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
+    assert block.startswith("name: performance\non: pull_request\njobs:\n")
+    command = next(line for line in block.splitlines() if "tb-sol check" in line).partition("tb-sol ")[2]
+    from argparse import ArgumentParser
+
+    from tb_sol_plugin.cli.check import flags
+
+    parser = ArgumentParser()
+    flags(parser)
+    assert parser.parse_args(command.split()[1:]).metric == ["step_time=3%", "launches", "peak_memory=1%"]
