@@ -23,29 +23,40 @@ from tb_sol_plugin.model.registry import AnalysisInfo, described
 from tb_sol_plugin.model.report import Report, UnavailableReport
 
 
-def open(path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "") -> Run:
+def open(
+    path: str,
+    *,
+    run: str = "",
+    cache: bool = True,
+    fs_options: Mapping[str, object] | None = None,
+    device: str = "",
+    capture: str = "",
+) -> Run:
     """Returns the run at `path`: a logdir, a run directory, a trace file, or an fsspec URL of any of these.
 
     A logdir with several runs gives the one named by `run`, else the first in natural order, with a warning that names
     the others. device: limits used where a query names none, a key of the table (`H100_SXM@1410MHz`) or the path of a device
-    file. Raises BadInput for a path without a recording and NotFound for a run that is not there.
+    file. capture: a recording of the capture of the graphs that the traces launch, or a folder of such, in place of those beside them.
+    Raises BadInput for a path without a recording and NotFound for a run that is not there.
     """
     from tb_sol_plugin.store.open import open_run
 
-    found, every = open_run(str(path), run=run, cache=cache, fs_options=fs_options, device=device)
+    found, every = open_run(str(path), run=run, cache=cache, fs_options=fs_options, device=device, capture=str(capture))
     if len(every) > 1 and not run:
         rest = ", ".join(every[1:6]) + (", …" if len(every) > 6 else "")
         warnings.warn(f"{len(every)} runs here; opened {found.name!r}, choose another with run=: {rest}", stacklevel=2)
     return found
 
 
-def open_capture(path: str, *, cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "") -> Capture:
-    """Returns the one recording at `path`; `device` as in `open`. BadInput if it cannot be read, or if `path` is a directory with more
-    than one.
+def open_capture(
+    path: str, *, cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = "", capture: str = ""
+) -> Capture:
+    """Returns the one recording at `path`; `device` and `capture` as in `open`. BadInput if it cannot be read, or if `path` is a
+    directory with more than one.
     """
     from tb_sol_plugin.store.open import open_run
 
-    found, every = open_run(str(path), cache=cache, fs_options=fs_options, device=device)
+    found, every = open_run(str(path), cache=cache, fs_options=fs_options, device=device, capture=str(capture))
     if len(every) > 1 or len(found.recordings) != 1:
         raise BadInput("more than one recording here", hint="name one file, or use open()", file=found.name)
     return found.captures[0]

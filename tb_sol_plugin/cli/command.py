@@ -222,7 +222,7 @@ def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:
     """Returns the run and the recording that PATH, --run, --worker and --span name, unopened; says on stderr which run of several."""
     from tb_sol_plugin.store.open import open_run
 
-    run, every = open_run(options.path, run=options.run, cache=not options.no_cache, device=options.device)
+    run, every = open_run(options.path, run=options.run, cache=not options.no_cache, device=options.device, capture=options.capture)
     if len(every) > 1 and not options.run:
         print(f"tb-sol: {len(every)} runs here, showing {_clean(run.name)}; choose another with --run", file=sys.stderr)
     worker = options.worker or _first_worker(run)
@@ -256,6 +256,8 @@ def _which_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", default="", help="name of a run, where PATH holds several (default: the first)")
     parser.add_argument("--worker", default="", help="name of a worker (default: the first, as on the page)")
     parser.add_argument("--span", default="", help="name of a span (default: the latest, as on the page)")
+    text = "recording of graph captures, or a folder of such: what graph launches replay (default: those beside a trace)"
+    parser.add_argument("--capture", default="", metavar="FILE", help=text)
     parser.add_argument("--no-cache", action="store_true", help="neither use nor write the cache of parsed recordings")
 
 

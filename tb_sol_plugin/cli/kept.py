@@ -16,6 +16,7 @@ from typing import Final
 
 from tb_sol_plugin.devices.places import NAMES, folders_above, user_file
 from tb_sol_plugin.store.kept import KeptFiles, code_state
+from tb_sol_plugin.store.names import CAPTURES
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
 
 FOLDER: Final = "printed"
@@ -70,14 +71,20 @@ def printed(given: list[str]) -> Printed | None:
 
 
 def _beside(path: str) -> list[tuple[str, tuple[int, int, int]]] | None:
-    """Returns the files in the folder of a file with their stamps; None where they are too many, or cannot be listed."""
-    out = []
+    """Returns the files in the folder of a file, and in that of its captures, with their stamps; None where they are too many, or cannot be
+    listed.
+    """
+    out: list[tuple[str, tuple[int, int, int]]] = []
+    folder = os.path.dirname(path)
     try:
-        with os.scandir(os.path.dirname(path)) as items:
-            for item in items:
-                out.append((item.name, _stamp(item.path)))
-                if len(out) > MOST_BESIDE:
-                    return None
+        for place in (folder, os.path.join(folder, CAPTURES)):
+            if place != folder and not os.path.isdir(place):
+                continue
+            with os.scandir(place) as items:
+                for item in items:
+                    out.append((os.path.relpath(item.path, folder), _stamp(item.path)))
+                    if len(out) > MOST_BESIDE:
+                        return None
     except OSError:
         return None
     return sorted(out)

@@ -85,14 +85,18 @@ class Capture:
         self.span = span
         self.devices = devices
         self.attached_state = attached_state
+        self.unjoined: Capture | None = None
+        """For `store`: this recording without what its graph launches replay, where that was put into its tables."""
         self.memo: dict[object, object] = {}
         """For `metrics`: results derived from the tables, by a key of the deriving function (see `metrics.memo`)."""
 
     def with_devices(self, devices: DeviceBook) -> Capture:
         """Returns the same recording with other rows of device files. Tables are shared; what was derived with the old rows is not."""
-        return Capture(
+        made = Capture(
             self.facts, self.tables, run=self.run, worker=self.worker, span=self.span, devices=devices, attached_state=self.attached_state
         )
+        made.unjoined = self.unjoined
+        return made
 
     def with_ledger(self, other: Capture | None, *, attached_state: str = "", unread: str = "") -> Capture:
         """Returns this trace with labels, ledger, iterations, label times, records of memory of a SOL capture in place of its own; None:

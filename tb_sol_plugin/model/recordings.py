@@ -19,8 +19,16 @@ WORDS: Final = {SNAPSHOT: "allocator snapshot", TIMELINE: "memory timeline"}
 """Kinds of memory files that are attached to a recording, and what a page calls them."""
 
 
+GRAPH_CAPTURE: Final = "graph_capture"
+GRAPH_DETAILS: Final = "graph_details"
+"""Kinds of files about the capture of graphs: a trace of the time when they were captured, and a list of what each trace was made for."""
+
+
 class Recording(msgspec.Struct, frozen=True):
-    """One file of a run. `path` opens through fsspec; `file` is logdir-relative and the only name that leaves the server."""
+    """One file of a run. `path` opens through fsspec; `file` is logdir-relative and the only name that leaves the server.
+
+    captures: of a trace the files (GRAPH_CAPTURE, GRAPH_DETAILS) that name what its graph launches replay.
+    """
 
     run: str
     worker: str
@@ -30,6 +38,7 @@ class Recording(msgspec.Struct, frozen=True):
     size: int
     mtime: float
     kind: str = "kineto"
+    captures: tuple[Recording, ...] = ()
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -94,6 +94,7 @@ CALLS = Schema(
         "correlation": F("int64", "", "-1 none"),
         "external_id": F("int64"),
         "cbid": F("int64"),
+        "kernel": F("category", "", "name of the kernel that it launches, where the recorder of calls writes it (roctracer)"),
     },
 )
 
@@ -500,6 +501,35 @@ MEMORY_TIMELINE = Schema(
     },
 )
 
+GRAPH_LAUNCHES = Schema(
+    "graph_launches",
+    "a graph launch whose replayed events were looked up in the recording of the graph's capture",
+    {
+        "host": F("int32", "", "host row of the launching call"),
+        "rows": F("int32", "", "host rows of the capture that were put below it: rows (host, host + rows]; they take no time"),
+        "events": F("int64", "", "device events that it replayed"),
+        "device_ns": F("int64", "ns", "of these, summed"),
+        "how": F("int8", "", "index into ALIGNMENTS; -1 not aligned"),
+        "batch": F("int64", "", "of the iteration that launched it; -1 unknown"),
+        "captured_batch": F("int64", "", "that its graph was captured for; -1 unknown"),
+        "mode": F("category", "", "FULL or PIECEWISE"),
+        "file": F("category", "", "recording of the capture"),
+        "why": F("category", "", "what differs, of one that is not aligned"),
+    },
+)
+ALIGNMENTS: Final = ("in order", "dispatches left out", "by name", "by stream")
+"""How a replay was aligned with a capture: same names in order; in order with captured calls that replayed nothing left out; the n-th of
+each name; first in first out per stream."""
+
+REPLAYS = Schema(
+    "replays",
+    "a device event of a graph replay that was aligned with a call recorded while the graph was captured",
+    {
+        "device": F("int32", "", "its device row"),
+        "origin": F("int32", "", "host row, from the capture, of what was innermost around that call"),
+    },
+)
+
 ALL: Final = {
     s.name: s
     for s in (
@@ -531,5 +561,7 @@ ALL: Final = {
         MEMORY_EVENTS,
         MEMORY_BLOCKS,
         MEMORY_TIMELINE,
+        GRAPH_LAUNCHES,
+        REPLAYS,
     )
 }

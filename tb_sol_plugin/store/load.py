@@ -89,7 +89,7 @@ class Loader:
         if found.devices.fingerprint != devices.fingerprint:
             found = found.with_devices(devices)
             self._open.put(key, found)
-        return self._joined(key, recording, found, recordings, wait) if recordings else found
+        return self._joined(key, recording, found, recordings, wait) if recordings or recording.captures else found
 
     def _newest(self, recording: Recording, wait: float) -> tuple[str, Capture]:
         """Returns (key, capture); a SOL capture that grows is shown as it was a moment ago where it is not read anew in time."""
@@ -115,7 +115,8 @@ class Loader:
         if found.attached_state == state or (grew and time.monotonic() < self._settled.get(key, 0.0)):
             return found
         try:
-            found = with_attached(found, attached, lambda other: self._capture(other, wait), attached_state(attached, self._stamp))
+            state = attached_state(attached, self._stamp)
+            found = with_attached(found, attached, lambda other: self._capture(other, wait), state, self.options.fs_options)
         except StillLoading:
             if found.attached_state:
                 return found  # with what the SOL capture held a moment ago
@@ -341,7 +342,9 @@ def open_here(recording: Recording, options: StoreOptions, devices: DeviceBook =
     found = _open_here(recording, options, devices)
     attached = attached_to(recording, recordings, found.facts.rank)
     return (
-        with_attached(found, attached, lambda other: _open_here(other, options, devices), attached_state(attached, cache_key))
+        with_attached(
+            found, attached, lambda other: _open_here(other, options, devices), attached_state(attached, cache_key), options.fs_options
+        )
         if attached
         else found
     )

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from tb_sol_plugin import format as F
 from tb_sol_plugin import redact
@@ -26,6 +27,22 @@ _STEM = re.compile(r"\.(?:(?:raw\.)?jsonl?|trace|chrome_trace|pt\.trace|raw|pick
 _RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d+)", re.IGNORECASE)
 
 DEFAULT_SPAN = "default"
+
+
+CAPTURES: Final = "capture_traces"
+"""Folder that holds recordings of graph captures, beside the recordings of what the graphs replay."""
+DETAILS: Final = "execution_details.json"
+"""What each recording of graph captures was made for."""
+_GRAPH_CAPTURE: Final = re.compile(r"graph[-_.]?capture|capture[-_.]?trace", re.IGNORECASE)
+
+
+def replays_of(file: str) -> str | None:
+    """Returns the folder of the traces whose graph replays a recording of captures is for, by its path; None for any other file."""
+    folder, _, name = file.rpartition("/")
+    above, _, last = folder.rpartition("/")
+    if last == CAPTURES:
+        return above
+    return folder if name == DETAILS or _GRAPH_CAPTURE.search(name) else None
 
 
 def kind_of(file_name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from tb_sol_plugin import redact
 from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
 from tb_sol_plugin.model.answer import AnalysisRequest, Run
-from tb_sol_plugin.model.recordings import Compared, Recording, RecordingReduction, Sidecar
+from tb_sol_plugin.model.recordings import GRAPH_CAPTURE, GRAPH_DETAILS, Compared, Recording, RecordingReduction, Sidecar, natural
 from tb_sol_plugin.model.report import FieldNow
 from tb_sol_plugin.store import files, names
 from tb_sol_plugin.store.join import MEMORY_KINDS, same_worker
@@ -35,7 +36,7 @@ from tb_sol_plugin.store.reductions import (
     reduction_of,
     wanted_reductions,
 )
-from tb_sol_plugin.store.scan import RECORDINGS, Heads, Listing, scan
+from tb_sol_plugin.store.scan import RECORDINGS, Heads, Listing, capture_recording, scan
 from tb_sol_plugin.store.sidecars import DeviceFiles, SidecarFiles, check_choice, folders_above, folders_of
 
 if TYPE_CHECKING:
@@ -115,6 +116,45 @@ def captures_in_folder_of(path: str, options: StoreOptions) -> list[Recording]:
     return [Recording("", *names.worker_and_span(e.file), e.path, redact.name(e.file), e.size, e.mtime, "sol_capture") for e in merged]
 
 
+def captures_near(path: str, options: StoreOptions, named: str = "") -> tuple[Recording, ...]:
+    """Returns the files about the capture of graphs that hold for a trace: those named, a file or a folder, else those that lie beside it.
+
+    BadInput where there is nothing at `named`. Beside a trace on a remote only its logdir is looked into.
+    """
+    if named:
+        if is_file(named, options):
+            one = recording_of(named, options)
+            return (msgspec.structs.replace(one, kind=GRAPH_CAPTURE),)
+        walked = files.walk(single(named)[0], files.Budget(0, MOST_BESIDE), files.Walked(), options.fs_options)
+        found = [e for e in walked if "/" not in e.file and _of_captures(e, options)]
+        if not any(e.file != names.DETAILS for e in found):
+            raise BadInput("no recording of graph captures here", hint=RECORD_CAPTURE, file=basename(named))
+    else:
+        path = os.path.abspath(os.path.expanduser(path)) if not is_url(path) else path
+        if is_url(path) or names.replays_of(path) is not None:
+            return ()
+        found = []
+        for folder in (os.path.dirname(path), os.path.join(os.path.dirname(path), names.CAPTURES)):
+            with contextlib.suppress(OSError):
+                there = [e for e in os.scandir(folder) if e.path != path and e.is_file() and names.replays_of(e.path) is not None]
+                stats = [(e, e.stat()) for e in there[:MOST_BESIDE]]
+                found += [files.Entry(files.shown(e.name), e.path, s.st_size, s.st_mtime) for e, s in stats]
+        found = [e for e in found if _of_captures(e, options)]
+    kinds = [GRAPH_DETAILS if e.file.rpartition("/")[2] == names.DETAILS else "kineto" for e in found]
+    made = [capture_recording(e, "", redact.name(e.file), kind) for e, kind in zip(found, kinds, strict=True)]
+    return tuple(sorted(made, key=lambda r: natural(r.file))) if any(r.kind == GRAPH_CAPTURE for r in made) else ()
+
+
+def _of_captures(entry: files.Entry, options: StoreOptions) -> bool:
+    """Whether a file is a trace, or a list of what traces of captures were made for."""
+    if entry.file == names.DETAILS or names.kind_of(entry.file) == "kineto":
+        return True
+    return names.MAYBE.search(entry.file) is not None and _kind_inside(entry.path, entry.file, options) == "kineto"
+
+
+RECORD_CAPTURE = "name the trace of the time when the engine captured its graphs, or the folder of several"
+
+
 def near_it(one: Recording, path: str, options: StoreOptions) -> list[Recording]:
     """Returns what may be attached to one file that is opened alone."""
     return [*captures_in_folder_of(path, options), *memory_in_folder_of(one, options)]
@@ -140,19 +180,27 @@ def listing_of(path: str, options: StoreOptions) -> Listing:
 
 
 def open_run(
-    path: str, *, run: str = "", cache: bool = True, fs_options: Mapping[str, object] | None = None, device: str = ""
+    path: str,
+    *,
+    run: str = "",
+    cache: bool = True,
+    fs_options: Mapping[str, object] | None = None,
+    device: str = "",
+    capture: str = "",
 ) -> tuple[Run, tuple[str, ...]]:
     """Returns the run at `path`, and the names of all runs there. A logdir with several gives the one named, else the first.
 
-    device: limits used where a query names none: a key, an expression, or the path of a device file.
+    device: limits used where a query names none: a key, an expression, or the path of a device file. capture: a recording of the
+    capture of the graphs that traces here launch, or a folder of such, in place of those that lie beside them.
     Raises BadInput where nothing is, NotFound for a run that is not there.
     """
     options = options_for(cache, fs_options, device)
     check_choice(device, options.fs_options)
     one = is_file(path, options)
     book = book_for(path, options, file=one)
+    named = captures_near(path, options, capture) if one or capture else ()
     if one:
-        one_file = recording_of(path, options)
+        one_file = msgspec.structs.replace(recording_of(path, options), captures=named)
         return _run("", [one_file], options, book, [one_file, *near_it(one_file, path, options)]), ("",)
     listing = listing_of(path, options)
     if not listing.runs:
@@ -162,7 +210,10 @@ def open_run(
     if run and run not in listing.runs:
         raise NotFound(f"no run {run!r} here", hint=f"there is: {', '.join(every[:8])}", field="run")
     chosen = run or every[0]
-    return _run(chosen, listing.runs[chosen], options, book, listing.runs[chosen], listing.runs, path), every
+    runs = dict(listing.runs)
+    if capture:
+        runs[chosen] = tuple(msgspec.structs.replace(r, captures=named) if r.kind == "kineto" else r for r in runs[chosen])
+    return _run(chosen, runs[chosen], options, book, runs[chosen], runs, path), every
 
 
 def book_for(path: str, options: StoreOptions, *, file: bool) -> DeviceBook:

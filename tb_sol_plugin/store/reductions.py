@@ -169,14 +169,13 @@ def wanted_reductions(
 ) -> list[WantedReduction]:
     """Returns the reductions to make of some recordings. recordings: of the run, where reductions read what is attached to them."""
     every = tuple(r for r in recordings if r.kind in (SOL_CAPTURE, *MEMORY_KINDS))
-    whole = attached_state(every, cache_key)
     out = []
     for recording in chosen:
         named = tuple(attached_to(recording, recordings))
         # where no name tells which one it is, the header of the trace may, once it is read
-        sure = recording.kind == SOL_CAPTURE or {r.kind for r in named} == {r.kind for r in every}
+        sure = recording.kind == SOL_CAPTURE or {r.kind for r in named if r not in recording.captures} == {r.kind for r in every}
         attached = named if sure else tuple(recordings)
-        state = attached_state(named, cache_key) if sure else whole
+        state = attached_state(named if sure else (*recording.captures, *every), cache_key)
         rest = "\0".join((reducer.key, devices.fingerprint, state))
         key = f"{cache_key(recording)}-{hashlib.blake2b(rest.encode(), digest_size=10).hexdigest()}"
         out.append(WantedReduction(recording, reducer, key, devices, attached))

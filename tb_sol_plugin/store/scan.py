@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from tb_sol_plugin import redact
 from tb_sol_plugin.devices.places import NAMES as DEVICE_FILES
-from tb_sol_plugin.model.recordings import Recording, natural
+from tb_sol_plugin.model.recordings import GRAPH_CAPTURE, GRAPH_DETAILS, Recording, natural
 from tb_sol_plugin.store import files, names
 from tb_sol_plugin.store.files import Budget, Entry, Walked
 from tb_sol_plugin.store.names import Root
@@ -93,6 +95,9 @@ def scan(roots: Sequence[Root], options: StoreOptions, heads: Heads) -> Listing:
         unsure: list[Entry] = []
         for entry in files.walk(root, budget, counts, options.fs_options):
             name = entry.file.rpartition("/")[2]
+            if name == names.DETAILS:
+                taken.append((root, entry, GRAPH_DETAILS))
+                continue
             if entry.file in DEVICE_FILES or name in names.BESIDE:
                 continue  # no recording: `store.sidecars` reads them
             kind = names.kind_of(name)
@@ -116,8 +121,11 @@ def scan(roots: Sequence[Root], options: StoreOptions, heads: Heads) -> Listing:
             else:
                 rejected.append(Rejected(_prefixed(root, entry.file), entry.size, found.what, found.note))
     heads.forget_others(seen)
+    recordings, captures = _captures(taken)
+    runs, of_folder = _runs(recordings)
+    rejected += [Rejected(_prefixed(root, one.file), one.size, *_taken_for(kind, of_folder[at])) for at, (root, one, kind) in captures]
     return Listing(
-        runs=_runs(taken),
+        runs=_with_captures(runs, of_folder, captures),
         rejected=tuple(sorted(rejected, key=lambda r: natural(r.file))),
         files=counts.files,
         unrelated=unrelated,
@@ -148,7 +156,54 @@ def _prefixed(root: Root, file: str) -> str:
     return redact.name(f"{root.name}/{file}" if root.name else file)
 
 
-def _runs(taken: Sequence[tuple[Root, Entry, str]]) -> dict[str, tuple[Recording, ...]]:
+_Taken: TypeAlias = "tuple[Root, Entry, str]"
+_Folder: TypeAlias = tuple[Root, str]
+
+
+def _captures(taken: Sequence[_Taken]) -> tuple[list[_Taken], list[tuple[_Folder, _Taken]]]:
+    """Splits off the recordings of graph captures that lie beside traces, each with the folder of those; others are as any recording."""
+    traces = [(root, entry.file) for root, entry, kind in taken if kind == "kineto" and names.replays_of(entry.file) is None]
+    replays = {(root, file.rpartition("/")[0]) for root, file in traces}
+    rest: list[_Taken] = []
+    found: list[tuple[_Folder, _Taken]] = []
+    for one in taken:
+        root, entry, kind = one
+        folder = names.replays_of(entry.file) if kind in ("kineto", GRAPH_DETAILS) else None
+        if folder is not None and (root, folder) in replays:
+            found.append(((root, folder), one))
+        elif kind != GRAPH_DETAILS:
+            rest.append(one)
+    return rest, found
+
+
+def _taken_for(kind: str, run: str) -> tuple[str, str]:
+    if kind == GRAPH_DETAILS:
+        return "a list of graph captures", f"says which batch each recording of captures of run {run} was made for"
+    return "a recording of graph captures", f"tells what the graph launches of run {run} replay; no run of its own"
+
+
+def _with_captures(
+    runs: dict[str, tuple[Recording, ...]], of_folder: Mapping[_Folder, str], captures: Sequence[tuple[_Folder, _Taken]]
+) -> dict[str, tuple[Recording, ...]]:
+    """Returns the runs, traces with the recordings of graph captures that lie beside them."""
+    by_run: dict[str, list[Recording]] = {}
+    for at, (root, entry, kind) in sorted(captures, key=lambda c: natural(c[1][1].file)):
+        run = of_folder[at]
+        by_run.setdefault(run, []).append(capture_recording(entry, run, _prefixed(root, entry.file), kind))
+    out = dict(runs)
+    for run, found in by_run.items():
+        out[run] = tuple(msgspec.structs.replace(r, captures=tuple(found)) if r.kind == "kineto" else r for r in runs[run])
+    return out
+
+
+def capture_recording(entry: Entry, run: str, file: str, kind: str) -> Recording:
+    """Returns a file about the capture of graphs as a recording. kind: GRAPH_DETAILS, or of any trace. file: its name as it is shown."""
+    worker, span = names.worker_and_span(entry.file.rpartition("/")[2])
+    return Recording(run, worker, span, entry.path, file, entry.size, entry.mtime, kind if kind == GRAPH_DETAILS else GRAPH_CAPTURE)
+
+
+def _runs(taken: Sequence[_Taken]) -> tuple[dict[str, tuple[Recording, ...]], dict[_Folder, str]]:
+    """Returns (recordings by run, run of each folder)."""
     folders = {entry.file.rpartition("/")[0] for _, entry, _ in taken}
     by_run: dict[str, list[Recording]] = {}
     of_folder: dict[tuple[Root, str], str] = {}
@@ -163,7 +218,7 @@ def _runs(taken: Sequence[tuple[Root, Entry, str]]) -> dict[str, tuple[Recording
             worker = redact.free_name(worker, {r.worker for r in present if r.span == span})
         present.append(Recording(run, worker, span, entry.path, _prefixed(root, entry.file), entry.size, entry.mtime, kind))
     order = sorted(by_run, key=natural)
-    return {run: tuple(sorted(by_run[run], key=lambda r: (natural(r.worker), natural(r.span)))) for run in order}
+    return {run: tuple(sorted(by_run[run], key=lambda r: (natural(r.worker), natural(r.span)))) for run in order}, of_folder
 
 
 def _whole(taken: Sequence[tuple[Root, Entry, str]]) -> list[tuple[Root, Entry, str]]:

@@ -172,7 +172,8 @@ class Store:
         from tb_sol_plugin.store.timelines import keep
 
         found = self.loader.capture(recording, wait, self.book(recording), self._listing.runs.get(recording.run, ()))
-        keep(found, self.loader.cache, cache_key(recording))
+        if found.unjoined is None:  # what is put below graph launches is not in its entry of the cache
+            keep(found, self.loader.cache, cache_key(recording))
         return found
 
     def _after_its_reduction(self, recording: Recording, wait: float) -> None:

@@ -53,7 +53,7 @@ class Columns:
         self.shapes, self.types, self.strides, self.concrete = (RawInterner() for _ in range(4))
         self.extra = ExtraInterner()
         self.grids, self.instants = RawInterner(), RawInterner()
-        self.texts = TextInterner()
+        self.texts, self.kernels = TextInterner(), TextInterner()
         self.share = 1.0
         """Of the file that is read so far."""
         self.host, self.operators, self.calls, self.frames = (self._buffer() for _ in range(4))
@@ -174,6 +174,7 @@ def _host(kind: int) -> Adder:
                 correlation=group.ints("correlation"),
                 external_id=group.ints("External id", "external id"),
                 cbid=group.ints("cbid"),
+                kernel=group.codes("kernel", columns.kernels),
             )
         elif kind == S.FRAME:
             module = group.ints("Python module id")

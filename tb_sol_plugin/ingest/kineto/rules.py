@@ -83,7 +83,7 @@ EXTRA: Final = (
 TEXTS: Final = (
     *EXTRA, "Input Dims", "Input dims", "Input type", "Input Strides", "Concrete Inputs", "kind", "direction", "grid", "block",
     "Collective name", "dtype", "Process Group Name", "Process Group Description", "Process Group Ranks", "In split size",
-    "Out split size", "labels", "name",
+    "Out split size", "labels", "name", "kernel",
 )  # fmt: skip
 """Arguments whose raw values are told apart. What is neither here nor in `NUMBERS` is passed over."""
 

@@ -21,9 +21,13 @@ PH, CAT, NAME, PID, TID, TS, DUR, ID, ARGS = range(9)
 FIELDS = 9
 FLAGS = 3
 """Row of `form` behind those of TS, DUR and ID; then one per argument."""
-FIRST_TEXT: Final = len(rules.NUMBERS)
-ARGUMENTS: Final = FIRST_TEXT + len(rules.TEXTS)
-"""Arguments that are kept; `which` counts them, and those from `FIRST_TEXT` on are codes of their texts."""
+FIRST_TEXT: Final = 36
+ARGUMENTS: Final = 64
+"""Arguments that are kept; `which` counts them, and those from `FIRST_TEXT` on are codes of their texts.
+
+Written out, since compiled loops are kept for as long as this file is the same: a change of the rules has to change it too.
+"""
+assert (len(rules.NUMBERS), len(rules.NUMBERS) + len(rules.TEXTS)) == (FIRST_TEXT, ARGUMENTS)
 UNNAMED, ODD_ARGS = 1, 2
 # why `scan` stopped
 INCOMPLETE, CLOSED, BROKEN, FULL, NO_ROOM, GOING = range(6)  # GOING: it did not

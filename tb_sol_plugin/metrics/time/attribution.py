@@ -29,7 +29,11 @@ NO_RECORD = "(no launch record)"
 
 @dataclass(frozen=True)
 class Host:
-    """Columns of the host table as arrays; `stop` is start + duration in ns."""
+    """Columns of the host table as arrays; `stop` is start + duration in ns.
+
+    Rows from the capture of a graph, which take no time below its launch, stop a nanosecond after it starts: what is launched there lies in
+    them.
+    """
 
     kind: npt.NDArray[np.int8]
     thread: Rows
@@ -46,17 +50,32 @@ def host(capture: Capture) -> Host:
     def make() -> Host:
         t = capture.host
         start, duration = t["start_ns"].to_numpy(), t["duration_ns"].to_numpy()
+        stop = start + duration
+        captured = captured_rows(capture)
+        stop[captured] = start[captured] + 1
         return Host(
             t["kind"].to_numpy(),
             t["thread"].to_numpy(),
             start,
             duration,
-            start + duration,
+            stop,
             t["parent"].to_numpy(),
             t["end"].to_numpy(),
         )
 
     return memo(capture, ("attribution.host",), make)
+
+
+def captured_rows(capture: Capture) -> Ints:
+    """Returns the host rows that come from the capture of a graph, ascending; they stand below its launches and take no time."""
+
+    def make() -> Ints:
+        launches = capture.tables["graph_launches"]
+        host, count = (launches[name].to_numpy().astype(np.int64) for name in ("host", "rows"))
+        first = np.repeat(host + 1 - np.concatenate([[0], np.cumsum(count)[:-1]]), count) if len(host) else np.zeros(0, np.int64)
+        return np.sort(first + np.arange(len(first)))
+
+    return memo(capture, ("attribution.captured",), make)
 
 
 def of_kind(capture: Capture, kind: int) -> Ints:
@@ -111,7 +130,10 @@ def launching_calls(capture: Capture) -> Ints:
 
 @dataclass(frozen=True)
 class Launch:
-    """Per device row: the launching call's host row (-1 none) and the moment the call starts (ns; 0 where there is none)."""
+    """Per device row: the launching call's host row (-1 none) and the moment the call starts (ns; 0 where there is none).
+
+    Of what a graph replayed, where its capture is known: the row around the captured launch, below the call that launched the graph.
+    """
 
     call: Rows
     time: Ints
@@ -122,6 +144,10 @@ def launches(capture: Capture) -> Launch:
 
     def make() -> Launch:
         call = capture.device["call"].to_numpy()
+        replays = capture.tables["replays"]
+        if len(replays):
+            call = call.copy()
+            call[replays["device"].to_numpy()] = replays["origin"].to_numpy()
         h = host(capture)
         if not len(h.start):
             return Launch(np.full(len(call), -1, np.int32), np.zeros(len(call), np.int64))

@@ -1,0 +1,308 @@
+"""Recordings of graph captures are found beside a trace or named, and tell what its graph launches replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tb_sol_plugin as sol
+from tb_sol_plugin.errors import BadInput
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.store.load import Loader
+from tb_sol_plugin.store.names import single
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.scan import Heads, scan
+from tests.support.graphs import LAYER, ROOT, capture_window, named_call, pair, replay
+from tests.support.trace_builder import TraceBuilder
+
+TWO = (LAYER, LAYER)
+PIECE = "execute_8_context_1(sq4sk4sqsq16sqsk16)_generation_4(sq4sk90sqsq4sqsk90)"
+
+
+def amd() -> TraceBuilder:
+    return TraceBuilder(device="AMD Instinct MI300X")
+
+
+def opened(path: Path, **more: str) -> Capture:
+    return sol.open_capture(str(path), cache=False, **more)  # type: ignore[arg-type]
+
+
+def launches(capture: Capture) -> list[dict[str, object]]:
+    return capture.tables["graph_launches"].astype(object).to_dict("records")  # type: ignore[return-value]
+
+
+def operators(capture: Capture) -> dict[str, tuple[int, int]]:
+    """Calls and own device time by operator; device time of none under its row."""
+    table = capture.analyze("operators").table("operators")
+    return {r["name"]: (r["calls"], r["device_self_ns"]) for r in table.to_dict("records")}
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Path:
+    """Two decode iterations of two layers beside the recording of their capture."""
+    captured, replayed = amd(), amd()
+    capture_window(captured, TWO, 0)
+    replay(replayed, TWO, 0, 10_000)
+    replay(replayed, TWO, 30_000, 40_000)
+    return pair(tmp_path / "run", captured, replayed, details=[{"file": "graph_capture_rank_0.pt.trace.json", "batch_size": 8, "mode": "FULL"}])
+
+
+def test_replayed_events_take_operator_sizes_and_module_of_what_was_captured(both: Path) -> None:
+    # GIVEN two replays of one graph WHEN the trace is opened
+    c = opened(both)
+    # THEN both launches are aligned in order, and every event has the operator of its own launch
+    assert [(r["how"], r["events"], r["captured_batch"], r["mode"]) for r in launches(c)] == [(0, 6, 8, "FULL")] * 2
+    assert operators(c) == {
+        "aten::mm": (4, 12_000), "vllm::unified_attention_with_output": (4, 8_000), "aten::add": (4, 4_000),
+    }  # fmt: skip
+    modules = c.analyze("modules").table("modules")
+    assert {r["name"]: (r["calls"], r["device_total_ns"]) for r in modules.to_dict("records")} == {"Layer_0": (2, 12_000), "Layer_1": (2, 12_000)}
+    gemm = c.analyze("roofline").table("ops").set_index("name").loc["aten::mm"]
+    assert gemm["flop"] == 4 * 2 * 8 * 64 * 64
+    # and no sum changes: the same kernels, calls and busy time as without, and no time on the host
+    plain = sol.open_capture(str(both.rename(both.parent.parent / "alone.pt.trace.json")), cache=False)
+    for name in ("devices", "steps"):
+        tables = [x.analyze("gpu_breakdown" if name == "devices" else name).table(name) for x in (c, plain)]
+        assert tables[0].equals(tables[1])
+    for column in ("name", "duration_ns", "start_ns", "graph", "step", "bytes"):
+        assert c.device[column].tolist() == plain.device[column].tolist()
+    assert c.host["duration_ns"].sum() == plain.host["duration_ns"].sum()
+    assert bool((plain.device["operator"] < 0).all())
+
+
+def test_rows_of_the_capture_stand_below_the_launch(both: Path) -> None:
+    # GIVEN a merged trace THEN its host table is a tree in preorder, and the stack of the launch stands above that of the capture
+    c = opened(both)
+    host = c.host
+    parent, end, start, depth = (host[n].to_numpy() for n in ("parent", "end", "start_ns", "depth"))
+    for row in range(len(host)):
+        assert parent[row] < row < end[row] <= len(host)
+        if parent[row] >= 0:
+            assert end[row] <= end[parent[row]] and depth[row] == depth[parent[row]] + 1 and start[row] >= start[parent[row]]
+    row, names = int(c.tables["replays"]["origin"].iloc[-1]), []
+    while row >= 0:
+        names.append(host["name"].iloc[row])
+        row = int(parent[row])
+    assert names == ["aten::add", "nn.Module: Layer_1", "hipGraphLaunch", ROOT]
+    assert set(host["name"].iloc[c.device["call"]].astype(str)) == {"hipGraphLaunch"} and bool(c.device["graph"].all())
+
+
+def test_a_folder_of_captures_is_no_run_and_the_list_says_what_it_is_for(both: Path) -> None:
+    # GIVEN the logdir WHEN it is scanned
+    listing = scan(single(str(both.parent.parent)), StoreOptions(), Heads({}))
+    # THEN there is one run of one recording, and the list of files says what the others were taken for
+    assert {run: [r.file for r in own] for run, own in listing.runs.items()} == {"run": ["run/rank0.pt.trace.json"]}
+    said = {r.file: (r.what, r.note) for r in listing.rejected}
+    assert said["run/capture_traces/graph_capture_rank_0.pt.trace.json"] == (
+        "a recording of graph captures", "tells what the graph launches of run run replay; no run of its own",
+    )  # fmt: skip
+    assert said["run/capture_traces/execution_details.json"][0] == "a list of graph captures"
+    # and a server joins it as well, read in its own processes' way and let go when it changes
+    loader = Loader(StoreOptions(cache_dir=str(both.parent.parent / "cache")))
+    (recording,) = listing.runs["run"]
+    found = loader.capture(recording, 60.0, recordings=[recording])
+    assert len(found.tables["replays"]) == 12 and loader.capture(recording, 60.0, recordings=[recording]) is found
+    loader.close()
+    # and captures alone are recordings like any other
+    alone = scan(single(str(both.parent / "capture_traces")), StoreOptions(), Heads({}))
+    assert len(alone.runs) == 1
+
+
+def test_captures_that_are_named(both: Path) -> None:
+    # GIVEN a capture elsewhere WHEN it is named, as a file or by its folder THEN it is used; what is not there is said
+    folder = both.parent / "capture_traces"
+    elsewhere = folder.rename(both.parent.parent / "elsewhere")
+    assert not len(opened(both).tables["graph_launches"])
+    for named in (elsewhere, elsewhere / "graph_capture_rank_0.pt.trace.json"):
+        assert [r["how"] for r in launches(opened(both, capture=str(named)))] == [0, 0]
+        assert [r["how"] for r in launches(sol.open(str(both.parent), cache=False, capture=str(named)).captures[0])] == [0, 0]
+    with pytest.raises(BadInput, match="no such file"):
+        opened(both, capture=str(both.parent / "nowhere"))
+    (both.parent / "empty").mkdir()
+    with pytest.raises(BadInput, match="no recording of graph captures"):
+        opened(both, capture=str(both.parent / "empty"))
+
+
+def test_pieces_go_in_order_and_work_between_them_stays_eager(tmp_path: Path) -> None:
+    # GIVEN two pieces captured for a batch of 8, and an iteration of 8 tokens with an eager kernel between its two launches
+    captured, replayed = amd(), amd()
+    after = capture_window(captured, [LAYER], 0, mode="PIECEWISE")
+    capture_window(captured, [LAYER[:2]], after, mode="PIECEWISE")
+    replayed.annotation(PIECE, 0, 60_000)
+    replay(replayed, [LAYER], 0, 10_000, root="")
+    replayed.op("aten::eager", 20_000, 1_000)
+    replayed.launch("eager", at=20_100, start=20_500, duration=700)
+    replay(replayed, [LAYER[:2]], 30_000, 40_000, root="")
+    # WHEN both are read
+    c = opened(pair(tmp_path, captured, replayed))
+    # THEN each launch has its piece and the eager kernel its own operator
+    assert [(r["how"], r["events"], r["mode"]) for r in launches(c)] == [(0, 3, "PIECEWISE"), (0, 2, "PIECEWISE")]
+    assert operators(c) == {
+        "aten::mm": (2, 6_000), "vllm::unified_attention_with_output": (2, 4_000), "aten::add": (1, 1_000), "aten::eager": (1, 700),
+    }  # fmt: skip
+
+
+def test_the_smallest_captured_batch_that_holds_the_iteration_is_taken(tmp_path: Path) -> None:
+    # GIVEN graphs of the same kernels for 4, 16 and 32, and an iteration of 8 WHEN they are read THEN sizes are those of 16
+    captured, replayed = amd(), amd()
+    at = 0
+    for batch in (32, 4, 16):
+        at = capture_window(captured, TWO, at, batch=batch)
+    replay(replayed, TWO, 0, 10_000)
+    c = opened(pair(tmp_path, captured, replayed))
+    assert [(r["batch"], r["captured_batch"]) for r in launches(c)] == [(8, 16)]
+    assert c.analyze("roofline").table("ops").set_index("name").loc["aten::mm", "flop"] == 2 * 2 * 16 * 64 * 64
+
+
+def test_without_annotation_or_list_the_batch_is_estimated_from_the_operators(tmp_path: Path) -> None:
+    captured, replayed = amd(), amd()
+    capture_window(captured, TWO, 0, batch=12, annotated=False)
+    replay(replayed, TWO, 0, 10_000)
+    assert [(r["how"], r["captured_batch"]) for r in launches(opened(pair(tmp_path, captured, replayed)))] == [(0, 12)]
+
+
+# -- what cannot be used ------------------------------------------------------------------------------------------------
+
+
+def warned(capture: Capture) -> str:
+    return " | ".join(capture.facts.warnings)
+
+
+def test_a_capture_that_was_cut(tmp_path: Path) -> None:
+    # GIVEN a recording that ends in the middle of its second stream capture THEN the complete one serves, and the other is told of
+    captured, replayed = amd(), amd()
+    after = capture_window(captured, TWO, 0)
+    capture_window(captured, TWO, after, batch=16, ended=False)
+    replay(replayed, TWO, 0, 10_000)
+    c = opened(pair(tmp_path, captured, replayed))
+    assert [r["how"] for r in launches(c)] == [0]
+    assert "graph_capture_rank_0.pt.trace.json: 1 of its stream captures have no end" in warned(c) and "record the captures as a whole" in warned(c)
+
+
+def test_two_models_in_one_recording_are_told_apart_by_names(tmp_path: Path) -> None:
+    other = (("aten::relu", "relu", 500),)
+    captured, replayed = amd(), amd()
+    after = capture_window(captured, [other], 0)
+    capture_window(captured, TWO, after)
+    replay(replayed, TWO, 0, 10_000)
+    replay(replayed, [other], 50_000, 60_000)
+    c = opened(pair(tmp_path, captured, replayed))
+    assert [r["how"] for r in launches(c)] == [0, 0] and operators(c)["aten::relu"] == (1, 500)
+
+
+def test_a_graph_that_was_never_captured_in_the_file(tmp_path: Path) -> None:
+    # GIVEN a capture of another model THEN nothing of it is used, no sum changes, and the first difference is named
+    captured, replayed = amd(), amd()
+    capture_window(captured, [(LAYER[0], ("aten::relu", "relu", 500))], 0)
+    replay(replayed, TWO, 0, 10_000)
+    c = opened(pair(tmp_path, captured, replayed))
+    (one,) = launches(c)
+    assert one["how"] == -1 and one["rows"] == 0 and bool((c.device["operator"] < 0).all())
+    assert "the first 1 of its 6 events have the names of the FULL graph for batch 8 in graph_capture_rank_0.pt.trace.json" in str(one["why"])
+    assert "then 'attention' was replayed where 'relu' was captured" in str(one["why"])
+    assert "not used: graph_capture_rank_0.pt.trace.json: none of the 1 graph launches here has its names" in warned(c)
+
+
+def test_an_order_of_another_version_is_not_taken_by_position(tmp_path: Path) -> None:
+    # GIVEN as many launches as events, of other names THEN they are not aligned
+    captured, replayed = amd(), amd()
+    capture_window(captured, [tuple((o, k + "_v2", d) for o, k, d in LAYER)], 0)
+    replay(replayed, [LAYER], 0, 10_000)
+    (one,) = launches(opened(pair(tmp_path, captured, replayed)))
+    assert one["how"] == -1 and "then 'gemm' was replayed where 'gemm_v2' was captured" in str(one["why"])
+
+
+def test_a_batch_larger_than_any_captured(tmp_path: Path) -> None:
+    captured, replayed = amd(), amd()
+    capture_window(captured, TWO, 0, batch=4)
+    replay(replayed, TWO, 0, 10_000)
+    (one,) = launches(opened(pair(tmp_path, captured, replayed)))
+    assert one["how"] == -1 and one["why"] == "its batch of 8 is larger than any that was captured, 4 at most"
+
+
+def test_pieces_and_launches_whose_counts_differ(tmp_path: Path) -> None:
+    captured, replayed = amd(), amd()
+    after = capture_window(captured, [LAYER], 0, mode="PIECEWISE")
+    capture_window(captured, [LAYER], after, mode="PIECEWISE")
+    replay(replayed, [LAYER], 0, 10_000)
+    (one,) = launches(opened(pair(tmp_path, captured, replayed)))
+    assert one["how"] == -1 and one["why"] == "its iteration launches 1 graphs where 2 pieces were captured for batch 8"
+
+
+def test_numbers_of_an_iteration_that_exclude_each_other(tmp_path: Path) -> None:
+    # GIVEN an annotation whose batch is unknown and graphs of two batches with the same names THEN none is guessed
+    captured, replayed = amd(), amd()
+    capture_window(captured, TWO, capture_window(captured, TWO, 0), batch=16)
+    replay(replayed, TWO, 0, 10_000, root="execute_4_context_0(sq0sk0)_generation_9(sq9sk9)")
+    (one,) = launches(opened(pair(tmp_path, captured, replayed)))
+    assert one["batch"] == -1 and one["why"] == "graphs of batches 8 and 16 have its names, and no iteration tells its batch"
+
+
+def test_a_graph_inside_a_graph(tmp_path: Path) -> None:
+    captured, replayed = amd(), amd()
+    capture_window(captured, [LAYER], 0)
+    captured.call("hipGraphLaunch", 3_400, 50)
+    replay(replayed, TWO, 0, 10_000)
+    (one,) = launches(opened(pair(tmp_path, captured, replayed)))
+    assert one["how"] == -1 and "1 other graphs were launched while it was captured" in str(one["why"])
+
+
+def test_calls_that_do_not_name_their_kernels(tmp_path: Path) -> None:
+    # GIVEN a recorder of calls (CUPTI) that does not write kernels THEN it says so
+    captured, replayed = amd(), amd()
+    capture_window(captured, [tuple((o, "", d) for o, _, d in LAYER)], 0)
+    replay(replayed, [LAYER], 0, 10_000)
+    (one,) = launches(opened(pair(tmp_path, captured, replayed)))
+    assert one["how"] == -1 and "does not name the kernels" in str(one["why"])
+
+
+@pytest.mark.parametrize(("details", "said"), [("{", "no JSON"), ("{}", "no list of")])
+def test_a_list_of_captures_that_is_none(tmp_path: Path, details: str, said: str) -> None:
+    captured, replayed = amd(), amd()
+    capture_window(captured, TWO, 0)
+    replay(replayed, TWO, 0, 10_000)
+    c = opened(pair(tmp_path, captured, replayed, details=details))
+    assert [r["how"] for r in launches(c)] == [0] and f"execution_details.json: {said}" in warned(c)
+
+
+def test_a_capture_that_cannot_be_read_hides_nothing(tmp_path: Path) -> None:
+    captured, replayed = amd(), amd()
+    capture_window(captured, TWO, 0)
+    replay(replayed, TWO, 0, 10_000)
+    path = pair(tmp_path, captured, replayed)
+    (tmp_path / "capture_traces" / "graph_capture_rank_0.pt.trace.json").write_text("nothing")
+    c = opened(path)
+    assert len(c.device) == 6 and "graph_capture_rank_0.pt.trace.json: " in warned(c)
+
+
+def test_only_the_captures_of_its_own_rank_are_opened(tmp_path: Path) -> None:
+    # GIVEN captures of two ranks, that of the other one with other operators THEN rank 1 takes its own
+    replayed, mine, other = amd(), amd(), amd()
+    capture_window(mine, TWO, 0)
+    capture_window(other, [tuple((f"{o}_0", k, d) for o, k, d in LAYER)] * 2, 0)
+    replay(replayed, TWO, 0, 10_000)
+    for rank, one in ((0, other), (1, mine)):
+        one.write(tmp_path / "capture_traces" / f"graph_capture_rank_{rank}.pt.trace.json")
+    c = opened(replayed.write(tmp_path / "host_rank1.pt.trace.json"))
+    assert set(operators(c)) == {"aten::mm", "vllm::unified_attention_with_output", "aten::add"}
+
+
+def test_copies_and_sets_are_aligned_by_kind(tmp_path: Path) -> None:
+    # GIVEN a captured copy and a captured set THEN they are one, whatever direction the replay has
+    captured, replayed = amd(), amd()
+    captured.annotation("capture_8_FULL", 0, 9_000)
+    captured.call("hipStreamBeginCapture", 100, 50)
+    captured.op("aten::copy_", 1_000, 500)
+    named_call(captured, "", 1_100, api="hipMemcpyAsync")
+    captured.op("aten::zero_", 2_000, 500)
+    named_call(captured, "", 2_100, api="hipMemsetAsync")
+    captured.call("hipStreamEndCapture", 8_000, 50)
+    replayed.annotation(ROOT, 0, 9_000)
+    correlation = replayed.call("hipGraphLaunch", 1_000, 500)
+    replayed.copy("DtoD", 10_000, 300, bytes=64, correlation=correlation)
+    replayed.memset(11_000, 200, bytes=64, correlation=correlation)
+    c = opened(pair(tmp_path, captured, replayed))
+    assert operators(c) == {"aten::copy_": (1, 300), "aten::zero_": (1, 200)} and launches(c)[0]["how"] == 0
+    assert c.device["kind"].tolist() == [S.MEMCPY, S.MEMSET]
