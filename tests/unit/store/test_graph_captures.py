@@ -65,7 +65,8 @@ def test_replayed_events_take_operator_sizes_and_module_of_what_was_captured(bot
     plain = sol.open_capture(str(both.rename(both.parent.parent / "alone.pt.trace.json")), cache=False)
     for name in ("devices", "steps"):
         tables = [x.analyze("gpu_breakdown" if name == "devices" else name).table(name) for x in (c, plain)]
-        assert tables[0].equals(tables[1])
+        same = [n for n in tables[0] if n.endswith("_ns") and n != "sol_ns"]
+        assert len(same) > 6 and tables[0][same].equals(tables[1][same])
     for column in ("name", "duration_ns", "start_ns", "graph", "step", "bytes"):
         assert c.device[column].tolist() == plain.device[column].tolist()
     assert c.host["duration_ns"].sum() == plain.host["duration_ns"].sum()
