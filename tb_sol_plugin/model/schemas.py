@@ -191,6 +191,23 @@ COLLECTIVES = Schema(
         "ranks": F("category"),
         "in_split": F("category"),
         "out_split": F("category"),
+        "communicator": F("category", "", "Comms Id as written; the same on all ranks"),
+        "sequence": F("int64", "", "Seq: number of the call in its group; -1 not recorded"),
+        "source_rank": F("int64", "", "of a send or receive the rank that sends; -1"),
+        "target_rank": F("int64", "", "of a send or receive the rank that receives; -1"),
+        "rank_start": F("int64", "", "first rank of the group, where its ranks are spaced evenly; -1"),
+        "rank_stride": F("int64", "", "distance of its ranks; -1"),
+    },
+)
+
+PROCESS_GROUPS = Schema(
+    "process_groups",
+    "a process group as the header of a trace names it (pg_config)",
+    {
+        "name": F("category"),
+        "description": F("category"),
+        "ranks": F("category", "", "its ranks as START:STRIDE:COUNT, several with a comma between, in the order of the group"),
+        "size": F("int64", "", "-1 not recorded"),
     },
 )
 
@@ -542,6 +559,7 @@ ALL: Final = {
         STEPS,
         BACKWARD,
         COLLECTIVES,
+        PROCESS_GROUPS,
         PEERS,
         MEMORY,
         FLOWS,

@@ -323,6 +323,12 @@ def _collective(group: Group, columns: Columns) -> None:
         ranks=chosen.codes("Process Group Ranks", texts),
         in_split=chosen.codes("In split size", texts),
         out_split=chosen.codes("Out split size", texts),
+        communicator=chosen.codes("Comms Id", texts),
+        sequence=chosen.ints("Seq"),
+        source_rank=chosen.ints("Src Rank"),
+        target_rank=chosen.ints("Dst Rank"),
+        rank_start=chosen.ints("Global rank start"),
+        rank_stride=chosen.ints("Global rank stride"),
     )
 
 

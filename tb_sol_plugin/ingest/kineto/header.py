@@ -7,6 +7,7 @@ from typing import Final
 
 from tb_sol_plugin import redact
 from tb_sol_plugin.devices.spec import DeviceProps
+from tb_sol_plugin.tables.members import text_of
 
 FLAGS: Final = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 VERSIONS: Final = (
@@ -76,6 +77,33 @@ def distributed(header: dict[str, object]) -> tuple[int | None, int | None, str]
     backend = info.get("backend")
     shown = redact.text(backend)[:80] if isinstance(backend, str) else ""
     return (rank if 0 <= rank < 2**31 else None), (world if 0 < world < 2**31 else None), shown
+
+
+MOST_GROUPS: Final = 10_000
+"""Process groups of a header that are read."""
+MOST_RUNS: Final = 4_096
+"""Evenly spaced stretches of ranks that a group of a header is kept as; one of more is kept without its ranks."""
+
+
+def process_groups(header: dict[str, object]) -> dict[str, list[object]]:
+    """Returns columns of the table `process_groups` from `pg_config` of `distributedInfo`; entries that are not objects are left out."""
+    info = header.get("distributedInfo")
+    found = info.get("pg_config") if isinstance(info, dict) else None
+    groups = [item for item in found[:MOST_GROUPS] if isinstance(item, dict)] if isinstance(found, list) else []
+    return {
+        "name": [redact.text(str(g.get("pg_name", "")))[:200] for g in groups],
+        "description": [redact.text(str(g.get("pg_desc", "")))[:200] for g in groups],
+        "ranks": [_runs(g.get("ranks")) for g in groups],
+        "size": [_int(g.get("pg_size"), -1) for g in groups],
+    }
+
+
+def _runs(ranks: object) -> str:
+    """Returns ranks as `tables.members` writes them; "" where they are no list of ranks, or too irregular to keep."""
+    if not isinstance(ranks, list) or not all(isinstance(r, int) and 0 <= r < 2**31 for r in ranks):
+        return ""
+    text = text_of(ranks)
+    return text if text.count(",") < MOST_RUNS else ""
 
 
 def logged(header: dict[str, object], name: str) -> tuple[str, ...]:

@@ -72,7 +72,8 @@ NUMBERS: Final = (
     "inContext", "registers per thread", "shared memory", "blocks per SM", "warps per SM", "est. achieved occupancy %", "bytes", "size",
     "memory bandwidth (GB/s)", "graph node id", "Device Type", "Device Id", "Addr", "Bytes", "Total Allocated", "Total Reserved",
     "Python id", "Python parent id", "Python module id", "wait_on_cuda_event_record_corr_id", "wait_on_stream", "fromDevice",
-    "toDevice", "In msg nelems", "Out msg nelems", "Group size",
+    "toDevice", "In msg nelems", "Out msg nelems", "Group size", "Seq", "Src Rank", "Dst Rank",
+    "Global rank start", "Global rank stride",
 )  # fmt: skip
 """Arguments that are read as numbers."""
 EXTRA: Final = (
@@ -83,7 +84,7 @@ EXTRA: Final = (
 TEXTS: Final = (
     *EXTRA, "Input Dims", "Input dims", "Input type", "Input Strides", "Concrete Inputs", "kind", "direction", "grid", "block",
     "Collective name", "dtype", "Process Group Name", "Process Group Description", "Process Group Ranks", "In split size",
-    "Out split size", "labels", "name", "kernel",
+    "Out split size", "Comms Id", "labels", "name", "kernel",
 )  # fmt: skip
 """Arguments whose raw values are told apart. What is neither here nor in `NUMBERS` is passed over."""
 

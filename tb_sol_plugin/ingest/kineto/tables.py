@@ -312,6 +312,8 @@ def collectives(columns: Columns, order: Ints) -> pd.DataFrame:
             "ranks": text(raw["ranks"]),
             "in_split": text(raw["in_split"]),
             "out_split": text(raw["out_split"]),
+            "communicator": text(raw["communicator"]),
+            **{name: raw[name] for name in ("sequence", "source_rank", "target_rank", "rank_start", "rank_stride")},
         }
     )
 

@@ -24,6 +24,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.tables.lines import Lines
+from tb_sol_plugin.tables.members import members_of
 
 _BLOCK: Final = 50_000
 EVERYTHING: Final = (-(2**62), 2**62)
@@ -41,9 +42,12 @@ _DEVICE_RATES: Final = (
 _COLLECTIVE: Final = (
     ("name", "Collective name"), ("dtype", "dtype"), ("process_group", "Process Group Name"),
     ("process_group_description", "Process Group Description"), ("ranks", "Process Group Ranks"), ("in_split", "In split size"),
-    ("out_split", "Out split size"),
+    ("out_split", "Out split size"), ("communicator", "Comms Id"),
 )  # fmt: skip
-_COLLECTIVE_NUMBERS: Final = (("in_elements", "In msg nelems"), ("out_elements", "Out msg nelems"), ("group_size", "Group size"))
+_COLLECTIVE_NUMBERS: Final = (
+    ("in_elements", "In msg nelems"), ("out_elements", "Out msg nelems"), ("group_size", "Group size"), ("sequence", "Seq"),
+    ("source_rank", "Src Rank"), ("target_rank", "Dst Rank"), ("rank_start", "Global rank start"), ("rank_stride", "Global rank stride"),
+)  # fmt: skip
 _SYNC_NUMBERS: Final = (
     ("device", "device"), ("stream", "stream"), ("correlation", "correlation"),
     ("event_record_correlation", "wait_on_cuda_event_record_corr_id"), ("wait_on_stream", "wait_on_stream"),
@@ -132,6 +136,13 @@ def _head(timeline: Timeline, window: Window, fingerprint: str) -> str:
     ]
     if facts.rank is not None:
         head["distributedInfo"] = {"rank": facts.rank, "world_size": facts.world_size, "backend": facts.backend}
+    groups = timeline.capture.tables["process_groups"]
+    if len(groups):
+        columns = (groups[c].tolist() for c in ("name", "description", "ranks", "size"))
+        head.setdefault("distributedInfo", {})["pg_config"] = [
+            {"pg_name": name, "pg_desc": description, "ranks": members_of(ranks).tolist() if ranks else None, "pg_size": size}
+            for name, description, ranks, size in zip(*columns, strict=True)
+        ]
     if facts.absolute:
         head["baseTimeNanoseconds"] = facts.origin_ns
     head["displayTimeUnit"] = "ms"

@@ -1,0 +1,193 @@
+"""Puts the collectives of all ranks of a job into one table of calls, with their groups, ranks and clock domains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.metrics.ranks.own_time import Pieces
+from tb_sol_plugin.metrics.ranks.packed import Columns, unpack
+from tb_sol_plugin.metrics.ranks.summary import OWN, PIECES, RECV, ROWS, SEND, STEPS, SYNC, RankSummary
+from tb_sol_plugin.tables import arrays, members
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+NO_STEPS: Final[Columns] = {name: np.zeros(0, np.dtype(kind)) for name, kind in STEPS.items()}
+
+
+class Member(NamedTuple):
+    """One rank of the job. host: the machine that it ran on, whose clock it has; "" unknown.
+
+    A rank whose host is not known, or whose times are not since 1970, has a clock of its own.
+    """
+
+    rank: int
+    host: str
+    summary: RankSummary
+
+
+@dataclass(frozen=True)
+class JobGroup:
+    """A process group as all ranks name it. ranks: its members, ascending, empty where not known. size: -1 unknown."""
+
+    key: str
+    description: str
+    ranks: Ints
+    size: int
+
+    @property
+    def label(self) -> str:
+        """What a table calls it: its description and its ranks."""
+        return f"{self.description or 'group'} [{members.text_of(self.ranks)}]" if len(self.ranks) else self.description or self.key
+
+
+@dataclass(frozen=True, eq=False)
+class Calls:
+    """Collectives of all ranks, by rank and start; columns as `summary.ROWS` names them, and:
+
+    at: place of the rank in `ranks`. group: place in `groups`, -1 unknown. start_ns: on the rank's own clock since `origin_ns`, the same for
+    all ranks. pred_row, stream_row: rows of this table. pieces: exposed stretches, by row of this table.
+    ranks: numbers of the ranks, ascending. domain: of each rank the place of its clock in `domains`. steps: of each rank, as
+    `summary.STEPS` names them, start_ns since `origin_ns`.
+    """
+
+    ranks: Ints
+    domain: Ints
+    domains: tuple[str, ...]
+    origin_ns: int
+    groups: tuple[JobGroup, ...]
+    at: Ints
+    columns: Columns
+    pieces: Pieces
+    steps: tuple[Columns, ...]
+    summaries: tuple[RankSummary, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    @property
+    def start(self) -> Ints:
+        return np.asarray(self.columns["start_ns"], np.int64)
+
+    @cached_property
+    def end(self) -> Ints:
+        return np.asarray(self.start + self.columns["duration_ns"], np.int64)
+
+    @cached_property
+    def own(self) -> Ints:
+        """Own time before each call by cause, one row per call."""
+        return np.stack([self.columns[name] for name in OWN], axis=1).astype(np.int64)
+
+    @property
+    def sync(self) -> Mask:
+        """Calls that no member leaves before the last one has come."""
+        return np.asarray(self.columns["kind"] < SYNC, np.bool_)
+
+    @cached_property
+    def channel(self) -> Ints:
+        """What numbers its calls by itself: a group for its collectives, a pair of ranks within a group for sends and receives; -1 unknown."""
+        group = np.asarray(self.columns["group"], np.int64)
+        pair = np.isin(self.columns["kind"], (SEND, RECV))
+        source, target = self.columns["source"], self.columns["target"]
+        known = pair & (group >= 0) & (source >= 0) & (target >= 0)
+        out = np.where(pair, -1, group)
+        if known.any():
+            code, _ = arrays.factorize([group[known], source[known].astype(np.int64), target[known].astype(np.int64)])
+            out[known] = len(self.groups) + code
+        return out
+
+    @property
+    def channels(self) -> int:
+        """How many channels there are."""
+        return max(len(self.groups), int(self.channel.max(initial=-1)) + 1)
+
+    @cached_property
+    def group_of_channel(self) -> Ints:
+        """The group of each channel."""
+        out = np.arange(self.channels, dtype=np.int64)
+        known = self.channel >= 0
+        out[self.channel[known]] = self.columns["group"][known]
+        return out
+
+    @cached_property
+    def size_of_channel(self) -> Ints:
+        """Members of each channel; -1 unknown."""
+        size = np.array([g.size for g in self.groups], np.int64)
+        out = np.full(self.channels, 2, np.int64)
+        out[: len(size)] = size
+        return out
+
+
+def calls_of(found: Sequence[Member]) -> Calls:
+    """Returns one table of the collectives of all ranks. found: each rank once."""
+    ordered = sorted(found, key=lambda m: m.rank)
+    origin = min((m.summary.origin_ns for m in ordered if m.summary.absolute), default=0)
+    begin = min((m.summary.origin_ns - origin + m.summary.first_ns for m in ordered if m.summary.absolute), default=0)
+    names = [m.host if m.host and m.summary.absolute else f"rank {m.rank}" for m in ordered]
+    domains = tuple(dict.fromkeys(names))
+    ranks = np.array([m.rank for m in ordered], np.int64)
+    groups = _Groups(ranks)
+    parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in ROWS}
+    pieces: list[list[npt.NDArray[Any]]] = [[] for _ in PIECES]
+    steps, counts, before = [], [], 0
+    for place, member in enumerate(ordered):
+        own = member.summary
+        shift = own.origin_ns - origin if own.absolute else begin - own.first_ns
+        rows = dict(unpack(own.rows, ROWS))
+        rows |= {n: rows[n] + shift for n in ("start_ns",)} | {"launch_ns": np.where(rows["launch_ns"] >= 0, rows["launch_ns"] + shift, -1)}
+        rows |= {n: np.where(rows[n] >= 0, rows[n] + before, -1) for n in ("pred_row", "stream_row")}
+        rows["group"] = groups.numbers(own, rows["group"])
+        rows |= groups.pairs(place, rows)
+        for name, column in rows.items():
+            parts[name].append(column)
+        for column, of in zip(pieces, unpack(own.pieces, PIECES).values(), strict=True):
+            column.append(of.astype(np.int64) + (before if column is pieces[0] else 0))
+        taken = dict(unpack(own.steps, STEPS))
+        steps.append(taken | {"start_ns": taken["start_ns"] + shift})
+        counts.append(own.rows.count)
+        before += own.rows.count
+    columns = {name: np.concatenate(p) if p else np.zeros(0, np.dtype(ROWS[name])) for name, p in parts.items()}
+    return Calls(
+        ranks, np.array([domains.index(n) for n in names], np.int64), domains, origin, tuple(groups.found),
+        np.repeat(np.arange(len(ordered)), counts), columns, Pieces(*(np.concatenate(p) if p else np.zeros(0, np.int64) for p in pieces)),
+        tuple(steps), tuple(m.summary for m in ordered),
+    )  # fmt: skip
+
+
+class _Groups:
+    """Numbers the groups of all ranks."""
+
+    def __init__(self, ranks: Ints) -> None:
+        self.found: list[JobGroup] = []
+        self._place: dict[str, int] = {}
+        self._ranks = ranks
+
+    def numbers(self, own: RankSummary, local: npt.NDArray[np.integer]) -> Ints:
+        """Returns the number of the group of each call of a rank."""
+        place = []
+        for one in own.groups:
+            if one.key not in self._place:
+                self._place[one.key] = len(self.found)
+                known = members.members_of(one.ranks)
+                self.found.append(JobGroup(one.key, one.description, known, len(known) or one.size))
+            place.append(self._place[one.key])
+        return np.array([*place, -1], np.int64)[local]
+
+    def pairs(self, place: int, rows: Columns) -> Columns:
+        """Returns who sends and who receives: as recorded, else in a group of two the rank itself and the other one."""
+        source, target = (rows[n].astype(np.int64) for n in ("source", "target"))
+        for kind, here, there in ((SEND, source, target), (RECV, target, source)):
+            some = np.flatnonzero((rows["kind"] == kind) & (rows["group"] >= 0) & ((source < 0) | (target < 0)))
+            for number in np.unique(rows["group"][some]).tolist():
+                known, rank = self.found[number].ranks, int(self._ranks[place])
+                if len(known) == 2 and rank in known.tolist():
+                    mine = some[rows["group"][some] == number]
+                    here[mine], there[mine] = rank, int(known[known != rank][0])
+        return {"source": source, "target": target}

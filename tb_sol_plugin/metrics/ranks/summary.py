@@ -1,0 +1,385 @@
+"""Summarizes one rank for comparisons over ranks: its steps, its collectives and what each waited for, its process groups.
+
+A summary is made of one recording alone. Everything over ranks (matching, clocks, waits, stragglers) is made of summaries, so a recording
+is read once. Times are ns of the rank's own clock since `origin_ns`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.cost.inputs import size_of
+from tb_sol_plugin.cost.ops.collectives import collective_kind, element_type
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.ranks.own_time import CAUSES, Activity, Dependencies, Pieces, Work, dependencies, exposed
+from tb_sol_plugin.metrics.ranks.packed import Columns, Packed, pack
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time import breakdown as B
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.tables import arrays, members
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+KINDS: Final = (
+    "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "broadcast", "reduce", "gather", "scatter", "send", "recv",
+    "unknown",
+)  # fmt: skip
+SYNC: Final = 5
+"""The first so many kinds need data of every member on every member: none ends before the last has begun."""
+SEND, RECV, UNKNOWN = KINDS.index("send"), KINDS.index("recv"), KINDS.index("unknown")
+DTYPES: Final = (
+    "fp32", "fp16", "bf16", "fp64", "int64", "int32", "int16", "int8", "uint8", "bool", "uint16", "uint32", "uint64", "fp8_e4m3", "fp8_e5m2",
+    "complex32", "complex64", "complex128",
+)  # fmt: skip
+ALGORITHMS: Final = (
+    "", "RING_LL", "RING_LL128", "RING_SIMPLE", "TREE_LL", "TREE_LL128", "TREE_SIMPLE", "NVLS", "COLLNET", "PAT", "RING", "TREE", "SENDRECV",
+)  # fmt: skip
+"""Algorithm and protocol, as kernels name them; "" where they do not."""
+
+OWN: Final = tuple(f"pre_{cause}_ns" for cause in CAUSES)
+ROWS: Final[dict[str, str]] = {
+    "step": "i8", "group": "i4", "kind": "i1", "dtype": "i1", "algorithm": "i1", "uneven": "?", "stream": "i8", "seq": "i8", "source": "i4",
+    "target": "i4", "start_ns": "i8", "duration_ns": "i8", "launch_ns": "i8", "bytes_in": "i8", "bytes_out": "i8", "exposed_ns": "i8",
+    **dict.fromkeys(OWN, "i8"), "pred_row": "i4", "stream_row": "i4", "stream_lag_ns": "i8", "event": "i8",
+}  # fmt: skip
+"""Columns of collectives, in order of start. step: number, -1 unknown. group: place in `groups`, -1 unknown. seq, source, target, launch_ns,
+bytes: -1 unknown. event: row of the device table."""
+PIECES: Final[dict[str, str]] = {"row": "i4", "offset_ns": "i8", "length_ns": "i8"}
+STEPS: Final[dict[str, str]] = {
+    "step": "i8", "start_ns": "i8", "duration_ns": "i8", "complete": "?", **dict.fromkeys(B.CATEGORIES, "i8"),
+    "collectives_ns": "i8", "exposed_communication_ns": "i8", "idle_ns": "i8",
+}  # fmt: skip
+MOST_ROWS: Final = 20_000
+"""Collectives of a rank that are kept; of more those of a few steps."""
+KEPT_STEPS: Final = 3
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A process group as one rank names it.
+
+    key: the same on all ranks, and for no other group: of its ranks, its description, and its communicator, else of how many with those
+    ranks and that description came before. name: of this process alone. ranks: as `tables.members` writes them, "" unknown. size: -1
+    unknown.
+    """
+
+    key: str
+    name: str
+    description: str
+    ranks: str
+    size: int
+
+
+class RankSummary(msgspec.Struct, frozen=True):
+    """What is known of one rank.
+
+    first_ns, last_ns: of its recording. kernel_ns, communication_ns, exposed_communication_ns, idle_ns: of the device over the recording.
+    left_out: collectives that are not in `rows`, since there are too many.
+    """
+
+    device: str
+    origin_ns: int
+    absolute: bool
+    first_ns: int
+    last_ns: int
+    kernel_ns: int
+    communication_ns: int
+    exposed_communication_ns: int
+    idle_ns: int
+    groups: tuple[Group, ...]
+    steps: Packed
+    rows: Packed
+    pieces: Packed
+    left_out: int = 0
+
+    @property
+    def window_ns(self) -> int:
+        """Length of the recording."""
+        return self.last_ns - self.first_ns
+
+
+def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
+    """Reduces a recording to a summary. Unavailable where its device ran no collectives."""
+    device = capture.device
+    rows = np.flatnonzero((B.classes(capture) == B.COMMUNICATION) & (device["duration_ns"].to_numpy() > 0))
+    if not len(rows):
+        raise Unavailable("no collective ran on a device in this recording", hint="record a step of a job of several ranks")
+    rows = rows[np.argsort(device["start_ns"].to_numpy()[rows], kind="stable")]
+    layers = B.layers(capture, np.ones(len(device), np.bool_))
+    groups, group = _groups(capture, rows)
+    columns, pieces = _timed(capture, rows)
+    columns |= _described(capture, rows, group) | {"event": rows}
+    first, last = capture.facts.extent_ns
+    return summary(
+        columns, pieces, groups=groups, steps=_steps(capture),
+        device=next((d.name for d in capture.facts.devices if d.name), ""), origin_ns=capture.facts.origin_ns,
+        absolute=capture.facts.absolute, first_ns=first, last_ns=last, kernel_ns=iv.length(layers.computation),
+        communication_ns=iv.length(layers.communication), exposed_communication_ns=iv.length(layers.exclusive[1]),
+        idle_ns=iv.length(iv.gaps(layers.busy, int(layers.busy[0][0]), int(layers.busy[1][-1]))),
+    )  # fmt: skip
+
+
+def summary(columns: Columns, pieces: Pieces, *, groups: Sequence[Group], steps: Columns, **more: Any) -> RankSummary:
+    """Returns a summary of columns as ROWS, PIECES and STEPS name them. more: other fields of the summary."""
+    kept = _kept(columns, steps)
+    left = len(kept) - int(kept.sum())
+    if left:
+        columns, pieces = _only(columns, pieces, kept)
+    return RankSummary(
+        groups=tuple(groups), steps=pack(steps, STEPS), rows=pack(columns, ROWS), pieces=pack(pieces._asdict(), PIECES), left_out=left, **more
+    )
+
+
+def _kept(columns: Columns, steps: Columns) -> Mask:
+    """Returns the collectives that are kept: all, or of more than MOST_ROWS those of the complete steps in the middle."""
+    step = columns["step"]
+    if len(step) <= MOST_ROWS:
+        return np.ones(len(step), np.bool_)
+    complete = np.sort(steps["step"][steps["complete"]])
+    middle = max((len(complete) - KEPT_STEPS) // 2, 0)
+    found = np.isin(step, complete[middle : middle + KEPT_STEPS])
+    if 0 < int(found.sum()) <= MOST_ROWS:
+        return np.asarray(found, np.bool_)
+    return np.arange(len(step)) < MOST_ROWS
+
+
+def _only(columns: Columns, pieces: Pieces, kept: Mask) -> tuple[Columns, Pieces]:
+    """Returns the collectives that are kept; what one of them waited for and is not kept is not known."""
+    place = np.full(len(kept) + 1, -1, np.int64)
+    place[np.flatnonzero(kept)] = np.arange(int(kept.sum()))
+    out = {name: column[kept] for name, column in columns.items()}
+    out |= {name: place[out[name]] for name in ("pred_row", "stream_row")}
+    some = kept[pieces.row]
+    return out, Pieces(place[pieces.row[some]], pieces.offset_ns[some], pieces.length_ns[some])
+
+
+# -- When ------------------------------------------------------------------------------------------------------------
+
+
+def work_of(capture: Capture, rows: Ints) -> Work:
+    """Returns start, end and launch of device rows; launch -1 where none is recorded."""
+    launch = at.launches(capture)
+    start = capture.device["start_ns"].to_numpy()[rows]
+    end = start + capture.device["duration_ns"].to_numpy()[rows]
+    return Work(start, end, np.where(launch.call[rows] >= 0, launch.time[rows], -1))
+
+
+def _timed(capture: Capture, rows: Ints) -> tuple[Columns, Pieces]:
+    """Returns the columns of time of collectives, and their exposed stretches, each by what else its device does."""
+    device = capture.device["device"].to_numpy()
+    found = [_on_device(capture, np.flatnonzero(device[rows] == one), rows, int(one)) for one in np.unique(device[rows]).tolist()]
+    out: Columns = {}
+    place = np.concatenate([mine for mine, _, _ in found])
+    for name in found[0][1]:
+        column = np.concatenate([columns[name] for _, columns, _ in found])
+        out[name] = np.empty_like(column)
+        out[name][place] = column
+    pieces = [np.concatenate(parts) for parts in zip(*(p for _, _, p in found), strict=True)]
+    order = np.lexsort((pieces[1], pieces[0]))
+    return out, Pieces(*(column[order] for column in pieces))
+
+
+def _on_device(capture: Capture, mine: Ints, every: Ints, device: int) -> tuple[Ints, Columns, Pieces]:
+    """Returns (places of the collectives of one device among all, their columns, their exposed stretches)."""
+    rows, on_it = every[mine], capture.device["device"].to_numpy() == device
+    kind = B.classes(capture)
+    kernels = np.flatnonzero(on_it & (kind == B.COMPUTATION))
+    kernels = kernels[np.argsort(capture.device["start_ns"].to_numpy()[kernels], kind="stable")]
+    layers, waits = B.layers(capture, on_it), B.gaps(capture, on_it)
+    waits = waits[waits["cause"] == B.CAUSES.index("host_wait")]
+    start = waits["start_ns"].to_numpy()
+    idle = iv.union(start, start + waits["duration_ns"].to_numpy())
+    activity = Activity(layers.computation, layers.memcpy, layers.communication, _loads(capture), idle)
+    own = work_of(capture, rows)
+    stream = capture.device["stream"].to_numpy()[rows]
+    found = dependencies(own, stream, work_of(capture, kernels), activity, capture.facts.extent_ns[0])
+    pieces = exposed(own, layers.computation)
+    columns = timed_columns(own, stream, found, pieces)
+    for name in ("pred_row", "stream_row"):
+        columns[name] = np.where(columns[name] >= 0, mine[np.maximum(columns[name], 0)], -1)
+    return mine, columns, Pieces(mine[pieces.row], pieces.offset_ns, pieces.length_ns)
+
+
+def _loads(capture: Capture) -> iv.Spans:
+    """Returns when the program loads its next batch, as `split_windows` tells it."""
+
+    def make() -> iv.Spans:
+        h = at.host(capture)
+        kinds = (S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE)
+        rows = np.concatenate([at.named(capture, kind, lambda n: B.DATALOADER.match(n) is not None) for kind in kinds])
+        return iv.union(h.start[rows], h.stop[rows])
+
+    return memo(capture, ("ranks.loads",), make)
+
+
+def timed_columns(rows: Work, stream: Ints, found: Dependencies, pieces: Pieces) -> Columns:
+    """Returns the columns of time of collectives, as ROWS names them."""
+    length = np.zeros(len(rows.start), np.int64)
+    np.add.at(length, pieces.row, pieces.length_ns)
+    return {
+        "stream": stream, "start_ns": rows.start, "duration_ns": rows.end - rows.start, "launch_ns": rows.launch, "exposed_ns": length,
+        **{name: found.own_ns[:, i] for i, name in enumerate(OWN)}, "pred_row": found.pred_row, "stream_row": found.stream_row,
+        "stream_lag_ns": found.stream_lag_ns,
+    }  # fmt: skip
+
+
+def _steps(capture: Capture) -> Columns:
+    """Returns the steps of a recording as STEPS names them; none where it has no steps of its own."""
+    frame = B.split_steps(capture)
+    frame = frame[frame["step"].to_numpy() >= 0]
+    start = frame["start_ns"].to_numpy()
+    end = start + frame["duration_ns"].to_numpy()
+    layers = B.layers(capture, np.ones(len(capture.device), np.bool_))
+    _, alone, _ = layers.exclusive
+    return {name: frame[name].to_numpy() for name in ("step", "start_ns", "duration_ns", "complete", *B.CATEGORIES)} | {
+        "collectives_ns": iv.overlap_with(start, end, layers.communication),
+        "exposed_communication_ns": iv.overlap_with(start, end, alone),
+        "idle_ns": end - start - iv.overlap_with(start, end, layers.busy),
+    }
+
+
+# -- What ------------------------------------------------------------------------------------------------------------
+
+
+def _described(capture: Capture, rows: Ints, group: Ints) -> Columns:
+    """Returns the columns of collectives that say what they are. group: place of each one's group, -1 unknown."""
+    table, arg = capture.tables["collectives"], _arguments(capture, rows)
+    has, safe = arg >= 0, np.maximum(arg, 0)
+    step = capture.device["step"].to_numpy()[rows]
+    number = capture.steps["number"].to_numpy()
+
+    def taken(column: str) -> Ints:
+        return np.where(has, table[column].to_numpy()[safe], -1) if len(table) else np.full(len(rows), -1, np.int64)
+
+    kind = _kinds(capture, rows, arg)
+    dtype, size = _element(table, arg)
+    sizes = [np.where((size > 0) & (elements >= 0), elements * size, -1) for elements in (taken("in_elements"), taken("out_elements"))]
+    return {
+        "step": np.where(step >= 0, number[np.maximum(step, 0)], -1) if len(number) else np.full(len(rows), -1, np.int64),
+        "group": group, "kind": kind, "dtype": dtype,
+        "algorithm": arrays.per_text(capture.device["name"], rows, algorithm_of, np.int64), "uneven": _uneven(table, arg),
+        "seq": taken("sequence"), "source": taken("source_rank"), "target": taken("target_rank"), "bytes_in": sizes[0], "bytes_out": sizes[1],
+    }  # fmt: skip
+
+
+def _arguments(capture: Capture, rows: Ints) -> Ints:
+    """Returns the row of `collectives` of each device row, -1 for none."""
+    out = np.full(len(capture.device), -1, np.int64)
+    table = capture.tables["collectives"]
+    out[table["device"].to_numpy()] = np.arange(len(table))
+    return out[rows]
+
+
+def _kinds(capture: Capture, rows: Ints, arg: Ints) -> npt.NDArray[np.int64]:
+    """Returns the kind of each collective: of its recorded name, else of the ranges around its launch, else of its kernel."""
+    device, host = capture.device, capture.host["name"]
+    out = arrays.per_text(device["name"], rows, kind_of, np.int64)
+    for column in ("operator", "annotation"):
+        around = device[column].to_numpy()[rows].astype(np.int64)
+        some = np.flatnonzero(around >= 0)
+        named = arrays.per_text(host, around[some], kind_of, np.int64)
+        out[some] = np.where(named != UNKNOWN, named, out[some])
+    table = capture.tables["collectives"]
+    some = np.flatnonzero(arg >= 0)
+    if len(some):
+        named = arrays.per_text(table["name"], arg[some], kind_of, np.int64)
+        out[some] = np.where(named != UNKNOWN, named, out[some])
+    return np.asarray(out, np.int64)
+
+
+def kind_of(name: str) -> int:
+    """Returns the place in KINDS of what a recorded name speaks of."""
+    kind = collective_kind(name)
+    return KINDS.index(kind) if kind is not None else UNKNOWN
+
+
+def algorithm_of(kernel: str) -> int:
+    """Returns the place in ALGORITHMS of what the name of a kernel says, 0 where it says nothing."""
+    plain = kernel.upper()
+    found = [i for i, name in enumerate(ALGORITHMS) if name and name in plain]
+    return max(found, key=lambda i: len(ALGORITHMS[i]), default=0)
+
+
+def _element(table: Any, arg: Ints) -> tuple[Ints, Ints]:
+    """Returns (place in DTYPES, bytes of an element) of each collective; -1 where it is not known."""
+    code, size = np.full(len(arg), -1, np.int64), np.full(len(arg), -1, np.int64)
+    some = np.flatnonzero(arg >= 0)
+    if len(some):
+        names = {name: i for i, name in enumerate(DTYPES)}
+        code[some] = arrays.per_text(table["dtype"], arg[some], lambda n: names.get(element_type(n), -1), np.int64)
+        size[some] = arrays.per_text(table["dtype"], arg[some], lambda n: size_of(1, element_type(n)) or -1, np.int64)
+    return code, size
+
+
+def _uneven(table: Any, arg: Ints) -> Mask:
+    """Returns which collectives name different sizes per peer."""
+    out = np.zeros(len(arg), np.bool_)
+    some = np.flatnonzero(arg >= 0)
+    for column in ("in_split", "out_split") if len(some) else ():
+        out[some] |= arrays.per_text(table[column], arg[some], lambda text: len(set(text.strip("[] ").split(","))) > 1)
+    return out
+
+
+# -- Process groups ----------------------------------------------------------------------------------------------------
+
+
+def _groups(capture: Capture, rows: Ints) -> tuple[list[Group], Ints]:
+    """Returns the process groups of some collectives in order of first use, and the place of each one's group, -1 unknown.
+
+    A collective without arguments is of the only group that its stream has, if there is one.
+    """
+    table, arg = capture.tables["collectives"], _arguments(capture, rows)
+    group = np.full(len(rows), -1, np.int64)
+    some = np.flatnonzero(arg >= 0)
+    if not len(some):
+        return [], group
+    parts = [arrays.codes(table[c])[arg[some]] for c in ("process_group", "process_group_description", "ranks", "communicator")]
+    parts += [table[c].to_numpy()[arg[some]] for c in ("rank_start", "rank_stride", "group_size")]
+    group[some], first = arrays.factorize([*parts])
+    header = _of_header(capture)
+    found: list[Group] = []
+    before: dict[tuple[str, str], int] = {}
+    for row in arg[some][first].tolist():
+        found.append(_group(table.iloc[row], header, before))
+    stream, streams = capture.device["stream"].to_numpy()[rows], group >= 0
+    for one in np.unique(stream[~streams]).tolist():
+        known = np.unique(group[(stream == one) & streams])
+        if len(known) == 1:
+            group[(stream == one) & ~streams] = known[0]
+    return found, group
+
+
+def _of_header(capture: Capture) -> dict[str, tuple[str, str]]:
+    """Returns (description, ranks) of the process groups of the header, by name."""
+    table = capture.tables["process_groups"]
+    columns = (table[c].tolist() for c in ("name", "description", "ranks"))
+    return {str(name): (str(description), str(ranks)) for name, description, ranks in zip(*columns, strict=True)}
+
+
+def _group(row: Any, header: dict[str, tuple[str, str]], before: dict[tuple[str, str], int]) -> Group:
+    """Returns the group of a row of `collectives`. before: how many of the same ranks and description there were, counted on."""
+    name, size = str(row["process_group"]), int(row["group_size"])
+    described, in_header = header.get(name, ("", ""))
+    listed = members.listed(str(row["ranks"]))
+    ranks = members.text_of(np.sort(listed)) if listed is not None else ""
+    if not ranks and in_header:
+        ranks = members.text_of(np.sort(members.members_of(in_header)))
+    if not ranks and row["rank_start"] >= 0 and row["rank_stride"] > 0 and size > 0:
+        ranks = f"{int(row['rank_start'])}:{int(row['rank_stride'])}:{size}"
+    description, communicator = str(row["process_group_description"]) or described, str(row["communicator"])
+    same = (ranks or f"unknown {name}", description)
+    number = before[same] = before.get(same, 0) + 1
+    return Group(group_key(*same, communicator or f"no. {number}"), name, description, ranks, size)
+
+
+def group_key(ranks: str, description: str, which: str) -> str:
+    """Returns the identity of a process group: the same on all ranks whatever they call it. which: its communicator, or its number."""
+    return hashlib.blake2b("\0".join((ranks, description, which)).encode(), digest_size=8).hexdigest()
