@@ -354,7 +354,7 @@ class Made:
         count = np.bincount(calls["rank"], minlength=job.world)
         kept = (place >= cut[calls["rank"], 0]) & (place < count[calls["rank"]] - cut[calls["rank"], 1])
         kept &= ~np.isin(calls["rank"], job.missing)
-        self.calls = {name: column[kept] for name, column in calls.items()}
+        self.calls = {name: column[kept] for name, column in (calls | {"place": place}).items()}
         self.kernels = _by_rank(sim.kernels)
         self.loads, self.stalls = _by_rank(sim.loads), _by_rank(sim.stalls)
 
@@ -390,14 +390,16 @@ class Made:
 
     def summary(self, rank: int) -> S.RankSummary:
         c, k = self._of(self.calls, rank), self._of(self.kernels, rank)
-        first, last = (int(c["start"][0]) - 1_000_000, int(c["end"].max()) + 1_000) if len(c["start"]) else (START_NS, START_NS)
+        whole = len(c["start"]) and c["place"][0] == 0
+        first = START_NS if whole else int(c["start"][0]) - 1_000_000
+        last = int(c["end"].max()) + 1_000
         inside = (k["start"] >= first) & (k["end"] <= last)
         rows = Work(self.local(rank, c["start"]), self.local(rank, c["end"]), self.local(rank, c["launch"], device=False))
         kernels = Work(*(self.local(rank, k[n][inside], device=n != "launch") for n in ("start", "end", "launch")))
         spans = [iv.union(self.local(rank, one["start"]), self.local(rank, one["end"])) for one in (self._of(self.loads, rank), self._of(self.stalls, rank))]
         activity = Activity(iv.union(kernels.start, kernels.end), iv.empty(), iv.union(rows.start, rows.end), *spans)
-        begin = int(min(kernels.start[0] if len(kernels.start) else rows.start[0], rows.start[0]))
-        found = dependencies(rows, c["stream"], kernels, activity, begin)
+        begin = int(self.local(rank, np.array([first]))[0])
+        found = dependencies(rows, c["stream"], kernels, activity, begin if whole else int(rows.start[0]))
         pieces = exposed(rows, activity.compute)
         groups, group = self._groups(rank, c)
         count = len(c["start"])

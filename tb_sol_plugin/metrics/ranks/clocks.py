@@ -317,7 +317,7 @@ def _judged(found: Matched, part: Clocks, rows: _Rows) -> Clocks:
         other = np.isfinite(last)
         np.add.at(seen, domain[sync][other], 1)
         np.add.at(broken, domain[sync], last > end[sync] + tolerance[domain[sync]])
-    send, receive = _directed(found)
+    send, receive = directed(found)
     pair = domain[send] != domain[receive]
     send, receive = send[pair], receive[pair]
     room = end[receive] - start[send]
@@ -359,7 +359,7 @@ def _of_others(found: Matched, some: Ints, domain: Ints, values: Floats) -> Floa
     return np.asarray(np.where(domain[some] != of_top[number[some]], top[number[some]], second[number[some]]), np.float64)
 
 
-def _directed(found: Matched) -> tuple[Ints, Ints]:
+def directed(found: Matched) -> tuple[Ints, Ints]:
     """Returns of each matched send and receive their places in `rows`."""
     kind = found.calls["kind"][found.rows]
     low = found.begin[:-1][found.present == 2]

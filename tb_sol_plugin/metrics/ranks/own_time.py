@@ -60,7 +60,7 @@ class Activity:
 class Dependencies(NamedTuple):
     """What each collective waited for.
 
-    pred_row: the last collective before it that binds, -1 none. pred_lag_ns: own time since the end of that, or since `first_ns`.
+    pred_row: the last collective before it that binds, -1 none. pred_lag_ns: own time since the end of that, or since `begin_ns`.
     stream_row: the collective that its stream ran before, -1 where it did not wait for that. stream_lag_ns: from the end of that to its
     start. own_ns: pred_lag_ns by CAUSES, one row per collective; they add up to it exactly.
     """
@@ -72,11 +72,15 @@ class Dependencies(NamedTuple):
     own_ns: Ints
 
 
-def dependencies(rows: Work, stream: npt.NDArray[np.integer], kernels: Work, activity: Activity, first_ns: int) -> Dependencies:
-    """Returns what collectives waited for. rows: collectives of one device; kernels: its computation; first_ns: where the recording begins."""
+def dependencies(rows: Work, stream: npt.NDArray[np.integer], kernels: Work, activity: Activity, begin_ns: int) -> Dependencies:
+    """Returns what collectives waited for.
+
+    rows: collectives of one device; kernels: its computation; begin_ns: from when on the own time of the
+    first ones is known.
+    """
     binds = _binds(rows, kernels, activity.compute)
     pred = _last_ended(rows, binds)
-    begin = np.where(pred >= 0, rows.end[np.maximum(pred, 0)], np.minimum(first_ns, rows.start))
+    begin = np.where(pred >= 0, rows.end[np.maximum(pred, 0)], np.minimum(begin_ns, rows.start))
     before = _before_on_stream(rows, stream)
     free = np.where(before >= 0, rows.end[np.maximum(before, 0)], -1)
     ready = np.clip(_ready(rows, kernels), begin, rows.start)

@@ -200,12 +200,20 @@ def _on_device(capture: Capture, mine: Ints, every: Ints, device: int) -> tuple[
     activity = Activity(layers.computation, layers.memcpy, layers.communication, _loads(capture), idle)
     own = work_of(capture, rows)
     stream = capture.device["stream"].to_numpy()[rows]
-    found = dependencies(own, stream, work_of(capture, kernels), activity, capture.facts.extent_ns[0])
+    found = dependencies(own, stream, work_of(capture, kernels), activity, _begin(capture, int(every[0])))
     pieces = exposed(own, layers.computation)
     columns = timed_columns(own, stream, found, pieces)
     for name in ("pred_row", "stream_row"):
         columns[name] = np.where(columns[name] >= 0, mine[np.maximum(columns[name], 0)], -1)
     return mine, columns, Pieces(mine[pieces.row], pieces.offset_ns, pieces.length_ns)
+
+
+def _begin(capture: Capture, row: int) -> int:
+    """Returns when the step of the first collective begins, where all of that is recorded; else when that collective does."""
+    step = int(capture.device["step"].to_numpy()[row])
+    if step >= 0 and bool(capture.steps["complete"].to_numpy()[step]) and int(capture.steps["number"].to_numpy()[step]) >= 0:
+        return int(capture.steps["start_ns"].to_numpy()[step])
+    return int(capture.device["start_ns"].to_numpy()[row])
 
 
 def _loads(capture: Capture) -> iv.Spans:

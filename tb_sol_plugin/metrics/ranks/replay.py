@@ -1,0 +1,180 @@
+"""Replays the collectives of a job as a model of when each call begins and ends, and again without the delays of some ranks.
+
+    start = the later of (end of the collective that bound the rank, else when its own time begins, + own time, end of the one before on the stream + hand-over)
+    end = latest start of all members + transfer + how much later than the first this member ends
+
+Replayed as it is, the job takes as long as it was measured; with the own time of a rank at what its peers take, the difference of the two
+is what that rank costs. Calls whose collective is not known take as long as they did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from tb_sol_plugin.metrics.ranks.waiting import Waits
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
+from tb_sol_plugin.tables.compiled import compiled, fixed
+
+EXACT: Final = 0.001
+"""The replay of the job as it is differs from what was measured by at most this part; else savings are withheld."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A job to replay: columns by call, and by collective (calls that are matched to none are collectives of their own).
+
+    base_ns: when the own time of each call begins, on the aligned clock. late: call of each collective that was last to
+    begin. linked: calls whose collective is known. unknown: collectives that cannot be put in order, since they wait for each other.
+    """
+
+    waits: Waits
+    number: Ints
+    rows: Ints
+    begin: Ints
+    transfer_ns: Floats
+    skew_ns: Floats
+    base_ns: Floats
+    start_ns: Floats
+    end_ns: Floats
+    late: Ints
+    linked: Mask
+    order: Ints
+
+    @property
+    def complete(self) -> bool:
+        """Whether every collective can be replayed."""
+        return len(self.order) == len(self.transfer_ns)
+
+    @property
+    def span_ns(self) -> float:
+        """From where own time is first known to the last end, as measured on the aligned clock."""
+        return float(self.end_ns.max() - self.base_ns.min()) if len(self.end_ns) else 0.0
+
+    def run(self, own_ns: Floats) -> float:
+        """Returns how long the job takes. own_ns: own time before each call."""
+        calls = self.waits.found.calls
+        end = run_kernel(
+            self.order, self.begin, self.rows, fixed(calls["pred_row"], np.int64), fixed(own_ns, np.float64),
+            fixed(calls["stream_row"], np.int64), fixed(calls["stream_lag_ns"], np.float64), fixed(self.base_ns, np.float64),
+            self.transfer_ns, self.skew_ns,
+        )  # fmt: skip
+        return float(end.max() - self.base_ns.min()) if len(end) else 0.0
+
+    @cached_property
+    def own_ns(self) -> Floats:
+        """Own time before each call, as it was."""
+        return np.asarray(self.waits.found.calls.own.sum(axis=1), np.float64)
+
+    @cached_property
+    def unchanged_ns(self) -> float:
+        """How long the job takes as it is."""
+        return self.run(self.own_ns)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the model reproduces what was measured."""
+        return self.complete and bool(self.span_ns) and abs(self.unchanged_ns - self.span_ns) <= EXACT * self.span_ns
+
+
+def model_of(waited: Waits) -> Model:
+    """Returns the model of a job."""
+    found, clock = waited.found, waited.clocks
+    calls = found.calls
+    known = waited.late >= 0
+    number = np.full(len(calls), -1, np.int64)
+    linked = known[found.number]
+    place = np.cumsum(known) - 1
+    number[found.rows[linked]] = place[found.number[linked]]
+    alone = np.flatnonzero(number < 0)
+    joint = int(known.sum())
+    number[alone] = joint + np.arange(len(alone))
+    count = joint + len(alone)
+    rows = np.argsort(number, kind="stable")
+    begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(number, minlength=count))))
+    start, end = clock.aligned(calls.start, calls.at), clock.aligned(calls.end, calls.at)
+    transfer = np.concatenate((waited.transfer_ns[known], calls["duration_ns"][alone])).astype(np.float64)
+    latest = np.full(count, -np.inf)
+    np.maximum.at(latest, number, start)
+    skew = end - (latest + transfer)[number] if clock.common else np.zeros(len(calls))
+    skew[alone] = 0.0
+    late = np.concatenate((found.rows[waited.late[known]], alone))
+    order = order_kernel(
+        fixed(number, np.int64), fixed(begin, np.int64), fixed(rows, np.int64), fixed(calls["pred_row"], np.int64),
+        fixed(calls["stream_row"], np.int64),
+    )  # fmt: skip
+    matched = np.zeros(len(calls), np.bool_)
+    matched[found.rows[linked]] = True
+    return Model(
+        waited, number, fixed(rows, np.int64), fixed(begin, np.int64), fixed(transfer, np.float64), fixed(skew, np.float64),
+        start - calls.own.sum(axis=1), start, end,
+        late, matched, fixed(order, np.int64),
+    )  # fmt: skip
+
+
+# -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
+
+
+@compiled()
+def order_kernel(number: Ints, begin: Ints, rows: Ints, pred: Ints, before: Ints) -> Ints:
+    """Returns the collectives in an order in which each comes after those that its members waited for; without those of a circle."""
+    count, calls = len(begin) - 1, len(number)
+    open_ = np.zeros(count, np.int64)
+    first = np.zeros(calls + 1, np.int64)
+    for i in range(calls):
+        for on in (pred[i], before[i]):
+            if on >= 0:
+                open_[number[i]] += 1
+                first[on + 1] += 1
+    for i in range(calls):
+        first[i + 1] += first[i]
+    after = np.zeros(first[calls], np.int64)
+    filled = first.copy()
+    for i in range(calls):
+        for on in (pred[i], before[i]):
+            if on >= 0:
+                after[filled[on]] = i
+                filled[on] += 1
+    out = np.zeros(count, np.int64)
+    n = 0
+    for i in range(count):
+        if open_[i] == 0:
+            out[n] = i
+            n += 1
+    done = 0
+    while done < n:
+        one = out[done]
+        done += 1
+        for k in range(begin[one], begin[one + 1]):
+            row = rows[k]
+            for j in range(first[row], first[row + 1]):
+                of = number[after[j]]
+                open_[of] -= 1
+                if open_[of] == 0:
+                    out[n] = of
+                    n += 1
+    return out[:n].copy()
+
+
+@compiled()
+def run_kernel(  # type: ignore[no-untyped-def]
+    order, begin, rows, pred, own, before, gap, base, transfer, skew
+):
+    """Returns when each call ends."""
+    end = np.zeros(len(pred), np.float64)
+    for at in range(len(order)):
+        one = order[at]
+        latest = -np.inf
+        for k in range(begin[one], begin[one + 1]):
+            row = rows[k]
+            start = (base[row] if pred[row] < 0 else end[pred[row]]) + own[row]
+            if before[row] >= 0:
+                start = max(start, end[before[row]] + gap[row])
+            latest = max(latest, start)
+        for k in range(begin[one], begin[one + 1]):
+            row = rows[k]
+            end[row] = latest + transfer[one] + skew[row]
+    return end

@@ -1,0 +1,323 @@
+"""Finds the ranks that hold a job, why, and what each costs.
+
+From the last end of the job backwards, always to the rank that the others waited for, leads one path that tiles the time of the job: own
+time of one rank, transfer, own time of the next. What the own time of a rank on that path is above that of its peers at the same place
+of the program is its excess; what it costs says the replay with that excess taken away. Two stragglers may hide each other: then
+one alone saves nothing, both together do. Counting who comes last would blame ranks that were held up themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from tb_sol_plugin.metrics.ranks.calls import Calls
+from tb_sol_plugin.metrics.ranks.own_time import CAUSES
+from tb_sol_plugin.metrics.ranks.replay import Model
+from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
+from tb_sol_plugin.tables.grouped import quantiles
+
+Persistence: TypeAlias = Literal["systematic", "intermittent", "single"]
+
+CAUSE_WORDS: Final = {
+    "kernel": "compute", "comm": "other communication", "copy": "copy", "dataloader": "dataloader", "host": "host", "other": "unknown",
+}  # fmt: skip
+CANDIDATES: Final = 8
+"""Suspects whose cost is replayed."""
+LEAST_SHARE: Final = 0.002
+"""Of the time of the job that a suspect's excess is, on the path or off it."""
+SYSTEMATIC: Final = 0.8
+INTERMITTENT: Final = 0.2
+STEPS_TO_TELL: Final = 3
+"""Complete steps from which on a suspect may be called systematic."""
+ON_PATH: Final = 0.005
+"""Part of a step that a rank's excess in it is at least, for the step to count as held up by it."""
+ONE_FACTOR: Final = 0.02
+"""Half of the own times of a rank are within this of one multiple of its peers': its device is slower as a whole."""
+
+
+@dataclass(frozen=True, eq=False)
+class Peers:
+    """What peers do at the same place of the program: of each call the median own time by cause, ns, and how many calls it is of.
+
+    Peers are ranks with groups of the same descriptions and sizes, at the same place of a pipeline. role: of each rank.
+    """
+
+    role: Ints
+    median_ns: Ints
+    count: Ints
+
+    def excess(self, calls: Calls) -> Ints:
+        """Returns own time above that of peers, by call and cause; 0 where a call has no peers."""
+        return np.where(self.count[:, None] > 1, calls.own - self.median_ns, 0)
+
+
+class Path(NamedTuple):
+    """Calls on the path from the first to the last: rows of the table, own time before each, its transfer (and hand-over), ns."""
+
+    row: Ints
+    own_ns: Ints
+    transfer_ns: Floats
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A rank (place in `calls.ranks`) with a cause (place in CAUSES).
+
+    path_excess_ns: own time above that of peers on the path; total_excess_ns: anywhere. saved_ns: what the job would take less without it;
+    together_ns: without it and all suspects before it. steps: complete steps that it holds up. factor: own time of the cause over
+    that of peers. uniform: whether all its kernels are slower by that factor.
+    """
+
+    at: int
+    cause: int
+    path_excess_ns: int
+    total_excess_ns: int
+    saved_ns: float
+    together_ns: float
+    steps: int
+    factor: float
+    uniform: bool
+
+
+def peers_of(calls: Calls) -> Peers:
+    """Returns the peers of all calls."""
+    role = _roles(calls)
+    step = calls["step"].astype(np.int64)
+    kind = np.where(calls["kind"] == RECV, SEND + 1, calls["kind"]).astype(np.int64)
+    description = np.array([hash_of(g.description, texts) for texts in ({},) for g in calls.groups] + [-1], np.int64)
+    place = _ordinals(calls, step)
+    columns = [role[calls.at], step + 1, place, kind, description[calls["group"]] + 1]
+    code, first = arrays.factorize(columns) if len(calls) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    count = np.bincount(code, minlength=len(first))
+    median = [quantiles(code.astype(np.int32), calls.own[:, i].copy(), count, (0.5,))[0][code] for i in range(len(CAUSES))]
+    return Peers(role, np.stack(median, axis=1), count[code])
+
+
+def hash_of(text: str, seen: dict[str, int]) -> int:
+    """Returns a number for a text, the same for equal ones."""
+    return seen.setdefault(text, len(seen))
+
+
+def _roles(calls: Calls) -> Ints:
+    """Returns the role of each rank: what groups it uses, and its place in those that send and receive."""
+    pair = np.unique(calls["group"][np.isin(calls["kind"], (SEND, RECV)) & (calls["group"] >= 0)]).tolist()
+    used: list[set[tuple[str, int, int]]] = [set() for _ in calls.ranks]
+    seen = np.unique(calls.at * (len(calls.groups) + 1) + np.maximum(calls["group"], -1) + 1)
+    for at, number in zip((seen // (len(calls.groups) + 1)).tolist(), (seen % (len(calls.groups) + 1) - 1).tolist(), strict=True):
+        if number < 0:
+            continue
+        group = calls.groups[number]
+        place = int(np.searchsorted(group.ranks, calls.ranks[at])) if number in pair and len(group.ranks) else -1
+        used[at].add((group.description, group.size, place))
+    names: dict[tuple[tuple[str, int, int], ...], int] = {}
+    return np.array([names.setdefault(tuple(sorted(one)), len(names)) for one in used], np.int64)
+
+
+def _ordinals(calls: Calls, step: Ints) -> Ints:
+    """Returns the place of each call within its step on its rank: from the end where the begin of the step is not recorded."""
+    launch = np.where(calls["launch_ns"] >= 0, calls["launch_ns"], calls.start)
+    order = np.lexsort((launch, step, calls.at))
+    at, number = calls.at[order], step[order]
+    opens = np.ones(len(order), np.bool_)
+    opens[1:] = (at[1:] != at[:-1]) | (number[1:] != number[:-1])
+    run = np.cumsum(opens) - 1
+    begin = np.flatnonzero(opens)
+    size = np.diff(np.append(begin, len(order)))
+    place = np.arange(len(order)) - begin[run]
+    first = np.ones(len(begin), np.bool_)
+    first[1:] = at[begin[1:]] != at[begin[:-1]]
+    whole = np.array([_is_complete(calls, a, n) for a, n in zip(at[begin[first]].tolist(), number[begin[first]].tolist(), strict=True)], np.bool_)
+    cut = first.copy()
+    cut[first] = ~whole
+    out = np.empty(len(order), np.int64)
+    out[order] = np.where(cut[run], (1 << 20) + size[run] - place, place)
+    # a step that one rank has from its end is numbered so on all of them
+    ended = np.unique(number[begin[cut]])
+    both = np.isin(number, ended)
+    out[order[both]] = ((1 << 20) + size[run] - place)[both]
+    return out
+
+
+def _is_complete(calls: Calls, at: int, step: int) -> bool:
+    steps = calls.steps[at]
+    return bool(steps["complete"][steps["step"] == step].any())
+
+
+def path_of(model: Model) -> Path:
+    """Returns the path that held the job from its first to its last collective."""
+    calls = model.waits.found.calls
+    if not len(calls):
+        return Path(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    rows, transfers = [], []
+    row = int(model.end_ns.argmax())
+    pred, before = calls["pred_row"], calls["stream_row"]
+    seen: set[int] = set()
+    while row >= 0:
+        one = int(model.number[row])
+        if one in seen:
+            break
+        seen.add(one)
+        ended, row = row, int(model.late[one])
+        rows.append(row)
+        queued = int(before[row]) >= 0
+        transfers.append(float(model.end_ns[ended] - model.start_ns[row]) + (float(calls["stream_lag_ns"][row]) if queued else 0.0))
+        row = int(before[row]) if queued else int(pred[row])
+    path = np.array(rows[::-1], np.int64)
+    own = np.where(calls["stream_row"][path] >= 0, 0, calls.own[path].sum(axis=1))
+    return Path(path, own, np.array(transfers[::-1], np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Stragglers:
+    """The path of a job, its suspects (those that save most first), and the excess of every rank."""
+
+    model: Model
+    peers: Peers
+    path: Path
+    suspects: tuple[Suspect, ...]
+
+    @property
+    def calls(self) -> Calls:
+        return self.model.waits.found.calls
+
+    @cached_property
+    def excess(self) -> Ints:
+        """Own time above that of peers, by call and cause."""
+        return self.peers.excess(self.calls)
+
+    @cached_property
+    def path_excess(self) -> Ints:
+        """The same on the path, by rank and cause."""
+        return _summed(self.calls, self.path, self.excess)
+
+    @cached_property
+    def arrived_last(self) -> Ints:
+        """Collectives that waited for each rank."""
+        model = self.model
+        shared = np.diff(model.begin) > 1
+        return np.bincount(self.calls.at[model.late[shared]], minlength=len(self.calls.ranks))
+
+    @cached_property
+    def steps(self) -> Ints:
+        """Numbers of the steps that are complete on some rank."""
+        found = [s["step"][s["complete"]] for s in self.calls.steps]
+        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+    def persistence(self, suspect: Suspect) -> Persistence | None:
+        """Whether a suspect holds up most steps, some, or one; None without complete steps."""
+        count = len(self.steps)
+        if not count:
+            return None
+        if suspect.steps <= 1 and count > 1:
+            return "single"
+        share = suspect.steps / count
+        if share >= SYSTEMATIC and count >= STEPS_TO_TELL:
+            return "systematic"
+        return "intermittent" if share >= INTERMITTENT else "single"
+
+
+def _summed(calls: Calls, path: Path, excess: Ints) -> Ints:
+    out = np.zeros((len(calls.ranks), len(CAUSES)), np.int64)
+    own = path.row[calls["stream_row"][path.row] < 0]
+    np.add.at(out, calls.at[own], excess[own])
+    return out
+
+
+def stragglers(model: Model) -> Stragglers:
+    """Returns the path and the suspects of a job."""
+    calls = model.waits.found.calls
+    peers = peers_of(calls)
+    path = path_of(model)
+    part = Stragglers(model, peers, path, ())
+    if not len(calls) or not model.exact:
+        return part
+    total = np.zeros((len(calls.ranks), len(CAUSES)), np.int64)
+    np.add.at(total, calls.at, part.excess)
+    chosen = _candidates(part, total)
+    saved = {one: model.unchanged_ns - model.run(_without(part, [one])) for one in chosen}
+    chosen.sort(key=lambda one: (-saved[one], -part.path_excess[one]))
+    found = []
+    for count, one in enumerate(chosen, 1):
+        together = saved[one] if count == 1 else model.unchanged_ns - model.run(_without(part, chosen[:count]))
+        factor, uniform = _factor(part, one)
+        found.append(Suspect(
+            *one, int(part.path_excess[one]), int(total[one]), saved[one], together, _held_up(part, one), factor, uniform
+        ))  # fmt: skip
+    return Stragglers(model, peers, path, tuple(found))
+
+
+def _candidates(part: Stragglers, total: Ints) -> list[tuple[int, int]]:
+    """Returns (rank, cause) of those with the largest excess on the path, and of those with the largest anywhere."""
+    least = LEAST_SHARE * part.model.span_ns
+    out: dict[tuple[int, int], None] = {}
+    for values in (part.path_excess, total):
+        order = np.argsort(-values, axis=None, kind="stable")[:CANDIDATES]
+        for at, cause in zip(*(x.tolist() for x in np.unravel_index(order, values.shape)), strict=True):
+            if values[at, cause] > least:
+                out[at, cause] = None
+    return list(out)
+
+
+def _without(part: Stragglers, suspects: list[tuple[int, int]]) -> Floats:
+    """Returns own times of all calls with those of suspects at what their peers take."""
+    own = part.model.own_ns.copy()
+    for at, cause in suspects:
+        mine = part.calls.at == at
+        own[mine] -= part.excess[mine, cause]
+    return np.maximum(own, 0.0)
+
+
+def _held_up(part: Stragglers, one: tuple[int, int]) -> int:
+    """Returns how many complete steps a suspect holds up, by its excess on the path in each; off the path by its excess in each."""
+    calls = part.calls
+    at, cause = one
+    rows = part.path.row[(calls.at[part.path.row] == at) & (calls["stream_row"][part.path.row] < 0)]
+    if not int(part.excess[rows, cause].sum() > 0):
+        rows = np.flatnonzero(calls.at == at)
+    step = calls["step"][rows]
+    length = part.model.span_ns / max(len(part.steps), 1)
+    return int(sum(int(part.excess[rows[step == n], cause].sum()) > ON_PATH * length for n in part.steps.tolist()))
+
+
+def _factor(part: Stragglers, one: tuple[int, int]) -> tuple[float, bool]:
+    """Returns (own time of a cause over that of peers, whether all of it is by one factor)."""
+    at, cause = one
+    mine = (part.calls.at == at) & (part.peers.count > 1)
+    own, median = part.calls.own[mine, cause].astype(np.float64), part.peers.median_ns[mine, cause].astype(np.float64)
+    if not median.sum():
+        return float("nan"), False
+    some = median > 0.1 * median.max()
+    ratio = own[some] / median[some]
+    low, high = np.percentile(ratio, (25, 75))
+    return float(own.sum() / median.sum()), bool(len(ratio) > 1 and high - low <= ONE_FACTOR * ratio.mean() * 2)
+
+
+def robust_z(values: Floats, code: Ints) -> Floats:
+    """Returns 0.6745 (x - median) / MAD of each value among those with its code; NaN where the MAD is 0 or fewer than five are known."""
+    count = int(code.max(initial=-1)) + 1
+    known = np.isfinite(values)
+    median = np.full(count, np.nan)
+    median[:] = arrays.medians(code[known], values[known], count)
+    away = np.abs(values - median[code])
+    mad = arrays.medians(code[known], away[known], count)[code]
+    enough = np.bincount(code[known], minlength=count)[code] >= 5
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(enough & (mad > 0), 0.6745 * (values - median[code]) / mad, np.nan)
+
+
+def own_per_step(calls: Calls) -> Floats:
+    """Returns the own time of each rank per complete step, other communication left out, ns; NaN without one."""
+    out = np.full(len(calls.ranks), np.nan)
+    own = calls.own.sum(axis=1) - calls.own[:, CAUSES.index("comm")]
+    for at, steps in enumerate(calls.steps):
+        complete = steps["step"][steps["complete"]]
+        if len(complete):
+            mine: Mask = (calls.at == at) & np.isin(calls["step"], complete)
+            out[at] = own[mine].sum() / len(complete)
+    return out
