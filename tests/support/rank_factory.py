@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from tb_sol_plugin.metrics.ranks import summary as S
+from tb_sol_plugin.metrics.ranks.calls import Member
 from tb_sol_plugin.metrics.ranks.own_time import Activity, Work, dependencies, exposed
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables import members
@@ -42,7 +44,12 @@ NAMES: Final = {
     "dp": "DATA_PARALLEL_GROUP", "world": "default_pg",
 }  # fmt: skip
 FACTORS: Final = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "send": 0.0}
-KERNELS: Final = {"all_reduce": "AllReduce_Sum_bf16", "all_gather": "AllGather", "reduce_scatter": "ReduceScatter_Sum_bf16", "send": "SendRecv"}
+KERNELS: Final = {
+    "all_reduce": "AllReduce_Sum_bf16",
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter_Sum_bf16",
+    "send": "SendRecv",
+}
 
 
 class Slow(NamedTuple):
@@ -137,7 +144,8 @@ class Simulator:
                 self.pace[one.rank] = one.much
 
     def run(self) -> None:
-        for self.step in range(self.job.steps):
+        for step in range(self.job.steps):
+            self.step = step
             self.step_at.append(self.at.copy())
             self._delay("dataloader")
             self._passes()
@@ -396,16 +404,17 @@ class Made:
         inside = (k["start"] >= first) & (k["end"] <= last)
         rows = Work(self.local(rank, c["start"]), self.local(rank, c["end"]), self.local(rank, c["launch"], device=False))
         kernels = Work(*(self.local(rank, k[n][inside], device=n != "launch") for n in ("start", "end", "launch")))
-        spans = [iv.union(self.local(rank, one["start"]), self.local(rank, one["end"])) for one in (self._of(self.loads, rank), self._of(self.stalls, rank))]
+        others = (self._of(self.loads, rank), self._of(self.stalls, rank))
+        spans = [iv.union(self.local(rank, one["start"]), self.local(rank, one["end"])) for one in others]
         activity = Activity(iv.union(kernels.start, kernels.end), iv.empty(), iv.union(rows.start, rows.end), *spans)
         begin = int(self.local(rank, np.array([first]))[0])
-        found = dependencies(rows, c["stream"], kernels, activity, begin if whole else int(rows.start[0]))
+        found = dependencies(rows, c["stream"], c["kind"] == S.SEND, kernels, activity, begin if whole else int(rows.start[0]))
         pieces = exposed(rows, activity.compute)
         groups, group = self._groups(rank, c)
         count = len(c["start"])
         columns = S.timed_columns(rows, c["stream"], found, pieces) | {
             "step": c["step"], "group": group, "kind": c["kind"], "dtype": np.full(count, S.DTYPES.index("bf16")),
-            "algorithm": np.full(count, S.ALGORITHMS.index("RING_LL")), "uneven": np.zeros(count, np.bool_),
+            "algorithm": np.where(c["source"] >= 0, S.ALGORITHMS.index("SENDRECV"), S.ALGORITHMS.index("RING_LL")), "uneven": np.zeros(count, np.bool_),
             "seq": c["seq"] if self.job.seq else np.full(count, -1), "source": c["source"], "target": c["target"],
             "bytes_in": c["bytes_in"], "bytes_out": c["bytes_out"], "event": np.arange(count),
         }  # fmt: skip
@@ -461,7 +470,9 @@ class Made:
     def trace(self, rank: int) -> TraceBuilder:
         """One rank as a trace: kernels with their launches, loads as ranges of the DataLoader, steps."""
         c, k = self._of(self.calls, rank), self._of(self.kernels, rank)
-        t = TraceBuilder(rank=rank, world_size=self.job.world, base_ns=BASE_NS, header={"host_name": f"node{self.job.host(rank)}"})
+        t = TraceBuilder(
+            rank=rank, world_size=self.job.world, base_ns=BASE_NS, origin_ns=0, header={"host_name": f"node{self.job.host(rank)}"}
+        )
         edges = np.array([at[rank] for at in self.step_at]) - LEAD_NS
         for number in range(self.job.steps):
             low, high = self.local(rank, edges[number : number + 2], device=False).tolist()
@@ -496,6 +507,11 @@ class Made:
             group_size=group.size, stream=int(c["stream"]), correlation=correlation, args=args,
             kernel=f"ncclDevKernel_{name}_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
         )  # fmt: skip
+
+    def members(self, names: Sequence[int] = ()) -> list[Member]:
+        """The ranks as a table of calls is made of; names: order in which they are handed over."""
+        every = [Member(rank, f"node{self.job.host(rank)}", self.summary(rank)) for rank in self.ranks]
+        return [every[i] for i in names] if len(names) else every
 
 
 def _by_rank(calls: _Calls) -> dict[str, Any]:

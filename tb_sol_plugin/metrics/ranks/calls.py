@@ -49,8 +49,8 @@ class JobGroup:
 class Calls:
     """Collectives of all ranks, by rank and start; columns as `summary.ROWS` names them, and:
 
-    at: place of the rank in `ranks`. group: place in `groups`, -1 unknown. start_ns: on the rank's own clock since `origin_ns`, the same for
-    all ranks. pred_row, stream_row: rows of this table. pieces: exposed stretches, by row of this table.
+    at: place of the rank in `ranks`. group: place in `groups`, -1 unknown. start_ns: on the rank's own clock since `origin_ns`, the same
+    for all ranks. pred_row, stream_row: rows of this table. pieces: exposed stretches, by row of this table.
     ranks: numbers of the ranks, ascending. domain: of each rank the place of its clock in `domains`. steps: of each rank, as
     `summary.STEPS` names them, start_ns since `origin_ns`.
     """
@@ -92,7 +92,7 @@ class Calls:
 
     @cached_property
     def channel(self) -> Ints:
-        """What numbers its calls by itself: a group for its collectives, a pair of ranks within a group for sends and receives; -1 unknown."""
+        """What numbers its calls by itself: a group for its collectives, a pair of ranks in a group for sends and receives; -1 unknown."""
         group = np.asarray(self.columns["group"], np.int64)
         pair = np.isin(self.columns["kind"], (SEND, RECV))
         source, target = self.columns["source"], self.columns["target"]
@@ -140,16 +140,16 @@ def calls_of(found: Sequence[Member]) -> Calls:
     for place, member in enumerate(ordered):
         own = member.summary
         shift = own.origin_ns - origin if own.absolute else begin - own.first_ns
-        rows = dict(unpack(own.rows, ROWS))
+        rows, kept = unpack(own.rows, ROWS), unpack(own.pieces, PIECES)
         rows |= {n: rows[n] + shift for n in ("start_ns",)} | {"launch_ns": np.where(rows["launch_ns"] >= 0, rows["launch_ns"] + shift, -1)}
         rows |= {n: np.where(rows[n] >= 0, rows[n] + before, -1) for n in ("pred_row", "stream_row")}
         rows["group"] = groups.numbers(own, rows["group"])
         rows |= groups.pairs(place, rows)
         for name, column in rows.items():
             parts[name].append(column)
-        for column, of in zip(pieces, unpack(own.pieces, PIECES).values(), strict=True):
-            column.append(of.astype(np.int64) + (before if column is pieces[0] else 0))
-        taken = dict(unpack(own.steps, STEPS))
+        for whole, name in zip(pieces, PIECES, strict=True):
+            whole.append(kept[name].astype(np.int64) + (before if name == "row" else 0))
+        taken = unpack(own.steps, STEPS)
         steps.append(taken | {"start_ns": taken["start_ns"] + shift})
         counts.append(own.rows.count)
         before += own.rows.count
@@ -178,7 +178,7 @@ class _Groups:
                 known = members.members_of(one.ranks)
                 self.found.append(JobGroup(one.key, one.description, known, len(known) or one.size))
             place.append(self._place[one.key])
-        return np.array([*place, -1], np.int64)[local]
+        return np.asarray(np.array([*place, -1], np.int64)[local], np.int64)
 
     def pairs(self, place: int, rows: Columns) -> Columns:
         """Returns who sends and who receives: as recorded, else in a group of two the rank itself and the other one."""

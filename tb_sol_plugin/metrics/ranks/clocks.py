@@ -52,8 +52,8 @@ TOLERANCE_NS: Final = 20_000.0
 
 @dataclass(frozen=True, eq=False)
 class Clocks:
-    """How the clocks of a job differ. By domain: offset_ns, drift, sigma_ns (NaN unknown), sync_points, violations, interval_ns (width of what
-    causality allows; NaN without a crossing collective), component, grade. By rank: device_ns.
+    """How the clocks of a job differ. By domain: offset_ns, drift, sigma_ns (NaN unknown), sync_points, violations, interval_ns (width
+    of what causality allows; NaN without a crossing collective), component, grade. By rank: device_ns.
 
     Offsets begin at the median domain of each component; times of different components do not compare. reference_ns: where drift is 0.
     """
@@ -168,7 +168,8 @@ class _Rows:
         low, high = np.full(len(used), len(calls.domains)), np.full(len(used), -1)
         np.minimum.at(low, number, domain)
         np.maximum.at(high, number, domain)
-        return cls.made(number, calls.at[rows], domain, calls.end[rows].astype(np.float64), 1 / (1 + transfer / LARGE_NS), (low != high)[number])
+        end, weight = calls.end[rows].astype(np.float64), 1 / (1 + transfer / LARGE_NS)
+        return cls.made(number, calls.at[rows], domain, end, weight, (low != high)[number])
 
     @classmethod
     def made(cls, number: Ints, at: Ints, domain: Ints, end: Floats, weight: Floats, crossing: Mask) -> _Rows:
@@ -257,10 +258,10 @@ def _first_offsets(rows: _Rows, time: Floats, domains: int, component: Ints) -> 
         total = np.bincount(rows.number[known], (time + shift)[known], minlength=numbers)
         new = ~known & (some > 0)[rows.number]
         if not new.any():
-            return np.nan_to_num(out)
+            return np.asarray(np.nan_to_num(out), np.float64)
         difference = total[rows.number[new]] / some[rows.number[new]] - time[new]
-        found = _Segments(rows.domain[new], domains).medians(difference)
-        out = np.where(np.isnan(out), found, out)
+        unknown = np.isnan(out)
+        out[unknown] = _Segments(rows.domain[new], domains).medians(difference)[unknown]
 
 
 def _alternate(rows: _Rows, time: Floats, offset: Floats, drift: Floats, *, drifting: bool) -> tuple[Floats, Floats]:

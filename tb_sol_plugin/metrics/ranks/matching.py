@@ -144,7 +144,7 @@ def _numbers(calls: Calls, order: Ints) -> tuple[Ints, dict[int, str]]:
         rows = order[low:high]
         parts = np.split(rows, np.flatnonzero(np.diff(at[low:high])) + 1)
         seq = calls["seq"][rows]
-        numbers, why = (_recorded(calls, parts) if (seq >= 0).all() else _ordered(calls, parts, signature))
+        numbers, why = _recorded(calls, parts) if (seq >= 0).all() else _ordered(calls, parts, signature)
         for part, number in zip(parts, numbers, strict=True):
             if number is not None:
                 out[part] = number

@@ -61,8 +61,8 @@ class Dependencies(NamedTuple):
     """What each collective waited for.
 
     pred_row: the last collective before it that binds, -1 none. pred_lag_ns: own time since the end of that, or since `begin_ns`.
-    stream_row: the collective that its stream ran before, -1 where it did not wait for that. stream_lag_ns: from the end of that to its
-    start. own_ns: pred_lag_ns by CAUSES, one row per collective; they add up to it exactly.
+    stream_row: the collective that its stream ran before, -1 none. stream_lag_ns: where it waited for that, from its end on; -1 where it
+    did not wait for its stream. own_ns: pred_lag_ns by CAUSES, one row per collective; they add up to it exactly.
     """
 
     pred_row: Ints
@@ -72,13 +72,15 @@ class Dependencies(NamedTuple):
     own_ns: Ints
 
 
-def dependencies(rows: Work, stream: npt.NDArray[np.integer], kernels: Work, activity: Activity, begin_ns: int) -> Dependencies:
+def dependencies(
+    rows: Work, stream: npt.NDArray[np.integer], sends: Mask, kernels: Work, activity: Activity, begin_ns: int
+) -> Dependencies:
     """Returns what collectives waited for.
 
-    rows: collectives of one device; kernels: its computation; begin_ns: from when on the own time of the
-    first ones is known.
+    rows: collectives of one device. sends: those that computation waits for only where it goes on right after them. kernels: computation
+    of the device. begin_ns: from when on the own time of the first ones is known.
     """
-    binds = _binds(rows, kernels, activity.compute)
+    binds = _binds(rows, sends, kernels, activity.compute)
     pred = _last_ended(rows, binds)
     begin = np.where(pred >= 0, rows.end[np.maximum(pred, 0)], np.minimum(begin_ns, rows.start))
     before = _before_on_stream(rows, stream)
@@ -87,7 +89,7 @@ def dependencies(rows: Work, stream: npt.NDArray[np.integer], kernels: Work, act
     queued = (before >= 0) & (before != pred) & (rows.start - free <= HAND_OVER_NS) & (ready < free)
     lag = np.where(queued, ready, rows.start) - begin
     own = own_time(begin, begin + lag, activity)
-    return Dependencies(pred, lag, np.where(queued, before, -1), np.where(queued, rows.start - free, 0), own)
+    return Dependencies(pred, lag, before, np.where(queued, rows.start - free, -1), own)
 
 
 def own_time(begin: Ints, end: Ints, activity: Activity) -> Ints:
@@ -98,24 +100,41 @@ def own_time(begin: Ints, end: Ints, activity: Activity) -> Ints:
     return np.stack((compute, comm, copy, load, wait, other), axis=1)
 
 
-def _binds(rows: Work, kernels: Work, compute: iv.Spans) -> Mask:
+def _binds(rows: Work, sends: Mask, kernels: Work, compute: iv.Spans) -> Mask:
     """Returns which collectives the computation waited for."""
     covered = iv.overlap_with(rows.start, rows.end, compute)
     idle_at_end = iv.overlap_with(np.maximum(rows.end - TAIL_NS, rows.start), rows.end, compute) == 0
     place = np.searchsorted(kernels.start, rows.end, side="left")
-    there = place < len(kernels.start)
-    launch = kernels.launch[np.minimum(place, len(kernels.start) - 1)] if len(kernels.start) else np.zeros(len(rows.start), np.int64)
+    there, last = place < len(kernels.start), np.minimum(place, len(kernels.start) - 1)
+    none = np.zeros(len(rows.start), np.int64)
+    launch, resumes = (kernels.launch[last], kernels.start[last]) if len(kernels.start) else (none, none)
     queued = ~there | (launch <= rows.end + RESUMES_NS)
-    return (covered == 0) | (idle_at_end & queued)
+    at_once = there & (launch <= rows.end) & (resumes <= rows.end + HAND_OVER_NS)
+    return np.asarray(np.where(sends, idle_at_end & at_once, (covered == 0) | (idle_at_end & queued)), np.bool_)
 
 
 def _last_ended(rows: Work, among: Mask) -> Ints:
-    """Returns the collective among some that ended last before each one began; -1 for none."""
-    ended = np.flatnonzero(among)
-    ended = ended[np.argsort(rows.end[ended], kind="stable")]
-    place = np.searchsorted(rows.end[ended], rows.start, side="right") - 1
-    found = np.where(place >= 0, ended[np.maximum(place, 0)] if len(ended) else -1, -1)
+    """Returns which of some collectives ended last before each one began, of those launched before it; -1 for none."""
+    some = np.flatnonzero(among)
+    if not len(some):
+        return np.full(len(rows.start), -1, np.int64)
+    by_end = some[np.argsort(rows.end[some], kind="stable")]
+    place = np.searchsorted(rows.end[by_end], rows.start, side="right") - 1
+    ended = np.where(place >= 0, by_end[np.maximum(place, 0)], -1)
+    by_launch = some[np.lexsort((rows.start[some], rows.launch[some]))]
+    top = _place_of_highest(rows.end[by_launch])
+    place = np.searchsorted(rows.launch[by_launch], rows.launch, side="left") - 1
+    launched = np.where(place >= 0, by_launch[top[np.maximum(place, 0)]], -1)
+    over = (rows.launch >= 0) & ((launched < 0) | (rows.end[np.maximum(launched, 0)] <= rows.start))
+    found = np.where(over, launched, ended)
     return np.where(found < np.arange(len(rows.start)), found, -1)
+
+
+def _place_of_highest(values: Ints) -> Ints:
+    """Returns the place of the highest of the values up to each."""
+    highest = np.maximum.accumulate(values)
+    new = np.concatenate(([True], highest[1:] > highest[:-1]))
+    return np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))
 
 
 def _before_on_stream(rows: Work, stream: npt.NDArray[np.integer]) -> Ints:

@@ -1,6 +1,6 @@
 """Replays the collectives of a job as a model of when each call begins and ends, and again without the delays of some ranks.
 
-    start = the later of (end of the collective that bound the rank, else when its own time begins, + own time, end of the one before on the stream + hand-over)
+    start = end of the collective that bound the rank + own time, but not before the one before on its stream is over
     end = latest start of all members + transfer + how much later than the first this member ends
 
 Replayed as it is, the job takes as long as it was measured; with the own time of a rank at what its peers take, the difference of the two
@@ -172,7 +172,7 @@ def run_kernel(  # type: ignore[no-untyped-def]
             row = rows[k]
             start = (base[row] if pred[row] < 0 else end[pred[row]]) + own[row]
             if before[row] >= 0:
-                start = max(start, end[before[row]] + gap[row])
+                start = max(start, end[before[row]] + max(gap[row], 0.0))
             latest = max(latest, start)
         for k in range(begin[one], begin[one + 1]):
             row = rows[k]

@@ -90,18 +90,14 @@ def peers_of(calls: Calls) -> Peers:
     role = _roles(calls)
     step = calls["step"].astype(np.int64)
     kind = np.where(calls["kind"] == RECV, SEND + 1, calls["kind"]).astype(np.int64)
-    description = np.array([hash_of(g.description, texts) for texts in ({},) for g in calls.groups] + [-1], np.int64)
+    texts: dict[str, int] = {}
+    description = np.array([texts.setdefault(g.description, len(texts)) for g in calls.groups] + [-1], np.int64)
     place = _ordinals(calls, step)
     columns = [role[calls.at], step + 1, place, kind, description[calls["group"]] + 1]
     code, first = arrays.factorize(columns) if len(calls) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
     count = np.bincount(code, minlength=len(first))
     median = [quantiles(code.astype(np.int32), calls.own[:, i].copy(), count, (0.5,))[0][code] for i in range(len(CAUSES))]
     return Peers(role, np.stack(median, axis=1), count[code])
-
-
-def hash_of(text: str, seen: dict[str, int]) -> int:
-    """Returns a number for a text, the same for equal ones."""
-    return seen.setdefault(text, len(seen))
 
 
 def _roles(calls: Calls) -> Ints:
@@ -132,7 +128,8 @@ def _ordinals(calls: Calls, step: Ints) -> Ints:
     place = np.arange(len(order)) - begin[run]
     first = np.ones(len(begin), np.bool_)
     first[1:] = at[begin[1:]] != at[begin[:-1]]
-    whole = np.array([_is_complete(calls, a, n) for a, n in zip(at[begin[first]].tolist(), number[begin[first]].tolist(), strict=True)], np.bool_)
+    starts = zip(at[begin[first]].tolist(), number[begin[first]].tolist(), strict=True)
+    whole = np.array([_is_complete(calls, rank, one) for rank, one in starts], np.bool_)
     cut = first.copy()
     cut[first] = ~whole
     out = np.empty(len(order), np.int64)
@@ -165,11 +162,11 @@ def path_of(model: Model) -> Path:
         seen.add(one)
         ended, row = row, int(model.late[one])
         rows.append(row)
-        queued = int(before[row]) >= 0
+        queued = int(calls["stream_lag_ns"][row]) >= 0
         transfers.append(float(model.end_ns[ended] - model.start_ns[row]) + (float(calls["stream_lag_ns"][row]) if queued else 0.0))
         row = int(before[row]) if queued else int(pred[row])
     path = np.array(rows[::-1], np.int64)
-    own = np.where(calls["stream_row"][path] >= 0, 0, calls.own[path].sum(axis=1))
+    own = np.where(calls["stream_lag_ns"][path] >= 0, 0, calls.own[path].sum(axis=1))
     return Path(path, own, np.array(transfers[::-1], np.float64))
 
 
@@ -224,7 +221,7 @@ class Stragglers:
 
 def _summed(calls: Calls, path: Path, excess: Ints) -> Ints:
     out = np.zeros((len(calls.ranks), len(CAUSES)), np.int64)
-    own = path.row[calls["stream_row"][path.row] < 0]
+    own = path.row[calls["stream_lag_ns"][path.row] < 0]
     np.add.at(out, calls.at[own], excess[own])
     return out
 
@@ -277,7 +274,7 @@ def _held_up(part: Stragglers, one: tuple[int, int]) -> int:
     """Returns how many complete steps a suspect holds up, by its excess on the path in each; off the path by its excess in each."""
     calls = part.calls
     at, cause = one
-    rows = part.path.row[(calls.at[part.path.row] == at) & (calls["stream_row"][part.path.row] < 0)]
+    rows = part.path.row[(calls.at[part.path.row] == at) & (calls["stream_lag_ns"][part.path.row] < 0)]
     if not int(part.excess[rows, cause].sum() > 0):
         rows = np.flatnonzero(calls.at == at)
     step = calls["step"][rows]

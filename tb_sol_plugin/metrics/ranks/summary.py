@@ -37,11 +37,12 @@ SYNC: Final = 5
 """The first so many kinds need data of every member on every member: none ends before the last has begun."""
 SEND, RECV, UNKNOWN = KINDS.index("send"), KINDS.index("recv"), KINDS.index("unknown")
 DTYPES: Final = (
-    "fp32", "fp16", "bf16", "fp64", "int64", "int32", "int16", "int8", "uint8", "bool", "uint16", "uint32", "uint64", "fp8_e4m3", "fp8_e5m2",
-    "complex32", "complex64", "complex128",
+    "fp32", "fp16", "bf16", "fp64", "int64", "int32", "int16", "int8", "uint8", "bool", "uint16", "uint32", "uint64", "fp8_e4m3",
+    "fp8_e5m2", "complex32", "complex64", "complex128",
 )  # fmt: skip
 ALGORITHMS: Final = (
-    "", "RING_LL", "RING_LL128", "RING_SIMPLE", "TREE_LL", "TREE_LL128", "TREE_SIMPLE", "NVLS", "COLLNET", "PAT", "RING", "TREE", "SENDRECV",
+    "", "RING_LL", "RING_LL128", "RING_SIMPLE", "TREE_LL", "TREE_LL128", "TREE_SIMPLE", "NVLS", "COLLNET", "PAT", "RING", "TREE",
+    "SENDRECV",
 )  # fmt: skip
 """Algorithm and protocol, as kernels name them; "" where they do not."""
 
@@ -51,8 +52,8 @@ ROWS: Final[dict[str, str]] = {
     "target": "i4", "start_ns": "i8", "duration_ns": "i8", "launch_ns": "i8", "bytes_in": "i8", "bytes_out": "i8", "exposed_ns": "i8",
     **dict.fromkeys(OWN, "i8"), "pred_row": "i4", "stream_row": "i4", "stream_lag_ns": "i8", "event": "i8",
 }  # fmt: skip
-"""Columns of collectives, in order of start. step: number, -1 unknown. group: place in `groups`, -1 unknown. seq, source, target, launch_ns,
-bytes: -1 unknown. event: row of the device table."""
+"""Columns of collectives, in order of start. step: number, -1 unknown. group: place in `groups`, -1 unknown. seq, source, target,
+launch_ns, bytes: -1 unknown. event: row of the device table."""
 PIECES: Final[dict[str, str]] = {"row": "i4", "offset_ns": "i8", "length_ns": "i8"}
 STEPS: Final[dict[str, str]] = {
     "step": "i8", "start_ns": "i8", "duration_ns": "i8", "complete": "?", **dict.fromkeys(B.CATEGORIES, "i8"),
@@ -115,8 +116,9 @@ def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
     rows = rows[np.argsort(device["start_ns"].to_numpy()[rows], kind="stable")]
     layers = B.layers(capture, np.ones(len(device), np.bool_))
     groups, group = _groups(capture, rows)
-    columns, pieces = _timed(capture, rows)
-    columns |= _described(capture, rows, group) | {"event": rows}
+    columns = _described(capture, rows, group) | {"event": rows}
+    timed, pieces = _timed(capture, rows, columns["kind"] == SEND)
+    columns |= timed
     first, last = capture.facts.extent_ns
     return summary(
         columns, pieces, groups=groups, steps=_steps(capture),
@@ -134,8 +136,9 @@ def summary(columns: Columns, pieces: Pieces, *, groups: Sequence[Group], steps:
     if left:
         columns, pieces = _only(columns, pieces, kept)
     return RankSummary(
-        groups=tuple(groups), steps=pack(steps, STEPS), rows=pack(columns, ROWS), pieces=pack(pieces._asdict(), PIECES), left_out=left, **more
-    )
+        groups=tuple(groups), steps=pack(steps, STEPS), rows=pack(columns, ROWS), pieces=pack(pieces._asdict(), PIECES), left_out=left,
+        **more,
+    )  # fmt: skip
 
 
 def _kept(columns: Columns, steps: Columns) -> Mask:
@@ -172,10 +175,10 @@ def work_of(capture: Capture, rows: Ints) -> Work:
     return Work(start, end, np.where(launch.call[rows] >= 0, launch.time[rows], -1))
 
 
-def _timed(capture: Capture, rows: Ints) -> tuple[Columns, Pieces]:
+def _timed(capture: Capture, rows: Ints, sends: Mask) -> tuple[Columns, Pieces]:
     """Returns the columns of time of collectives, and their exposed stretches, each by what else its device does."""
     device = capture.device["device"].to_numpy()
-    found = [_on_device(capture, np.flatnonzero(device[rows] == one), rows, int(one)) for one in np.unique(device[rows]).tolist()]
+    found = [_on_device(capture, np.flatnonzero(device[rows] == one), rows, sends, int(one)) for one in np.unique(device[rows]).tolist()]
     out: Columns = {}
     place = np.concatenate([mine for mine, _, _ in found])
     for name in found[0][1]:
@@ -187,7 +190,7 @@ def _timed(capture: Capture, rows: Ints) -> tuple[Columns, Pieces]:
     return out, Pieces(*(column[order] for column in pieces))
 
 
-def _on_device(capture: Capture, mine: Ints, every: Ints, device: int) -> tuple[Ints, Columns, Pieces]:
+def _on_device(capture: Capture, mine: Ints, every: Ints, sends: Mask, device: int) -> tuple[Ints, Columns, Pieces]:
     """Returns (places of the collectives of one device among all, their columns, their exposed stretches)."""
     rows, on_it = every[mine], capture.device["device"].to_numpy() == device
     kind = B.classes(capture)
@@ -200,7 +203,7 @@ def _on_device(capture: Capture, mine: Ints, every: Ints, device: int) -> tuple[
     activity = Activity(layers.computation, layers.memcpy, layers.communication, _loads(capture), idle)
     own = work_of(capture, rows)
     stream = capture.device["stream"].to_numpy()[rows]
-    found = dependencies(own, stream, work_of(capture, kernels), activity, _begin(capture, int(every[0])))
+    found = dependencies(own, stream, sends[mine], work_of(capture, kernels), activity, _begin(capture, int(every[0])))
     pieces = exposed(own, layers.computation)
     columns = timed_columns(own, stream, found, pieces)
     for name in ("pred_row", "stream_row"):
@@ -274,7 +277,8 @@ def _described(capture: Capture, rows: Ints, group: Ints) -> Columns:
         "step": np.where(step >= 0, number[np.maximum(step, 0)], -1) if len(number) else np.full(len(rows), -1, np.int64),
         "group": group, "kind": kind, "dtype": dtype,
         "algorithm": arrays.per_text(capture.device["name"], rows, algorithm_of, np.int64), "uneven": _uneven(table, arg),
-        "seq": taken("sequence"), "source": taken("source_rank"), "target": taken("target_rank"), "bytes_in": sizes[0], "bytes_out": sizes[1],
+        "seq": taken("sequence"), "source": taken("source_rank"), "target": taken("target_rank"), "bytes_in": sizes[0],
+        "bytes_out": sizes[1],
     }  # fmt: skip
 
 
@@ -353,10 +357,8 @@ def _groups(capture: Capture, rows: Ints) -> tuple[list[Group], Ints]:
     parts += [table[c].to_numpy()[arg[some]] for c in ("rank_start", "rank_stride", "group_size")]
     group[some], first = arrays.factorize([*parts])
     header = _of_header(capture)
-    found: list[Group] = []
     before: dict[tuple[str, str], int] = {}
-    for row in arg[some][first].tolist():
-        found.append(_group(table.iloc[row], header, before))
+    found = [_group(table.iloc[row], header, before) for row in arg[some][first].tolist()]
     stream, streams = capture.device["stream"].to_numpy()[rows], group >= 0
     for one in np.unique(stream[~streams]).tolist():
         known = np.unique(group[(stream == one) & streams])

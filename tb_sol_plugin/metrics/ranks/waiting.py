@@ -90,9 +90,7 @@ def waits(found: Matched, clock: Clocks) -> Waits:
         lateness[sync] = (_medians(found, duration) - least)[sync]
         if clock.common:
             _pairs(found, start, duration, transfer, late, wait)
-    skews = [
-        np.asarray(found.most(values), np.float64) - np.asarray(found.least(values), np.float64) if count else np.zeros(0) for values in (start, end)
-    ]  # fmt: skip
+    skews = [np.asarray(found.most(values), np.float64) - np.asarray(found.least(values), np.float64) for values in (start, end)]
     apart = np.zeros(count, np.bool_)
     if count:
         sigma = np.nan_to_num(clock.sigma_ns)[calls.domain[calls.at[rows]]]

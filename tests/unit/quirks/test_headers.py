@@ -42,6 +42,19 @@ def test_odd_ranks_and_world_sizes_are_numbers_or_unknown(tmp_path: Path, info: 
     assert (facts.rank, facts.world_size) == rank and (facts.rank is None or type(facts.rank) is int)
 
 
+GROUPS = [
+    ([{"pg_name": "3", "pg_desc": "mesh_tp", "pg_size": 2, "ranks": [0, 8]}], [("3", "mesh_tp", "0:8:2", 2)]),
+    ([{"pg_name": None, "pg_size": "x", "ranks": "0"}, 7, {"ranks": [0, -1]}, {"ranks": [2**40]}], [("None", "", "", -1), *[("", "", "", -1)] * 2]),
+    ("hunter2", []), ({"pg_name": "0"}, []), ([], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "groups"), GROUPS)
+def test_odd_process_groups_are_groups_or_nothing(tmp_path: Path, config: Json, groups: list[tuple[str, str, str, int]]) -> None:
+    table = read(str(some(distributedInfo={"rank": 0, "pg_config": config}).write(tmp_path / "w.1.pt.trace.json"))).tables["process_groups"]
+    assert list(table.astype({c: str for c in ("name", "description", "ranks")}).itertuples(index=False, name=None)) == groups
+
+
 @pytest.mark.parametrize(("properties", "devices"), DEVICES)
 def test_odd_device_properties_are_devices_or_nothing(tmp_path: Path, properties: Json, devices: list[tuple[int, str, int]]) -> None:
     facts = read(str(some(deviceProperties=properties).write(tmp_path / "w.1.pt.trace.json"))).facts

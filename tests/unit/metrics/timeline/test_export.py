@@ -18,7 +18,7 @@ from tb_sol_plugin.model.capture import Capture
 from tests.support.recordings import TRACES, over, path_of
 from tests.support.trace_builder import TraceBuilder
 
-TABLES = ("host", "operators", "calls", "frames", "device", "annotations_device", "sync", "memory", "collectives", "backward", "steps", "peers")
+TABLES = ("host", "operators", "calls", "frames", "device", "annotations_device", "sync", "memory", "collectives", "backward", "steps", "peers", "process_groups")
 HOSTILE = ['<script>1</script>', '"quoted" \\ back', "日本語", "tab\there", "\u2028", "{}[]", "x" * 600, ""]
 FEW = [n for n in TRACES if any(w in n for w in ("Qwen", "mtia", "mi300", "b200", "nccl_data", "resnet50"))]
 
@@ -60,6 +60,18 @@ def plain(capture: Capture, name: str) -> pd.DataFrame:
 
 def lanes(shown: Timeline) -> list[tuple[str, int, int]]:
     return sorted((t.path.partition("/")[2], t.lanes, t.events) for t in shown.tracks)
+
+
+def test_collectives_come_back_with_their_groups(tmp_path: Path) -> None:
+    t = TraceBuilder(rank=1, world_size=4)
+    told = {"Seq": 7, "Comms Id": 0x9A3, "Src Rank": 1, "Dst Rank": 3, "Global rank start": 1, "Global rank stride": 2}
+    t.collective("send", 1_000, 500, elements=8, args=told)
+    t.collective("allreduce", 2_000, 500, elements=8)
+    shown = timeline_of(ingest.read(str(t.write(tmp_path / "a.pt.trace.json"))))
+    back = again(shown, whole(shown), tmp_path)
+    for name in ("collectives", "process_groups"):
+        pd.testing.assert_frame_equal(plain(shown.capture, name), plain(back.capture, name), obj=name)
+    assert plain(back.capture, "collectives")["sequence"].tolist() == [7, -1]
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:
