@@ -52,7 +52,7 @@ GROUPS = [
 @pytest.mark.parametrize(("config", "groups"), GROUPS)
 def test_odd_process_groups_are_groups_or_nothing(tmp_path: Path, config: Json, groups: list[tuple[str, str, str, int]]) -> None:
     table = read(str(some(distributedInfo={"rank": 0, "pg_config": config}).write(tmp_path / "w.1.pt.trace.json"))).tables["process_groups"]
-    assert list(table.astype({c: str for c in ("name", "description", "ranks")}).itertuples(index=False, name=None)) == groups
+    assert list(table.astype(dict.fromkeys(("name", "description", "ranks"), str)).itertuples(index=False, name=None)) == groups
 
 
 @pytest.mark.parametrize(("properties", "devices"), DEVICES)
