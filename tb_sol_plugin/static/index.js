@@ -18751,7 +18751,14 @@ var SWITCH = 7;
 var ONE_NAME = /* @__PURE__ */ new Set([
 	"causal",
 	"above",
-	"forward"
+	"forward",
+	"step",
+	"device",
+	"kernel",
+	"exposed",
+	"host",
+	"copied",
+	"peak"
 ]);
 var NAMES = {
 	op: "operator",

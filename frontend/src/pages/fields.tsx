@@ -43,7 +43,7 @@ export function setField(f: QueryField, value: string, how: "push" | "replace" =
 
 const SWITCH = 7;
 /** First words that name one thing together with the second. */
-const ONE_NAME = new Set(["causal", "above", "forward"]);
+const ONE_NAME = new Set(["causal", "above", "forward", "step", "device", "kernel", "exposed", "host", "copied", "peak"]);
 const NAMES: Record<string, string> = { op: "operator", flop: "FLOP", dtype: "type", all: "all" };
 
 /** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */

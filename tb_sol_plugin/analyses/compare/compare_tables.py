@@ -318,7 +318,7 @@ def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
     notes.append(_note(rows[-1], found.b_ns / scale, f"<b>{human(found.b_ns, 'ns')}</b>"))
     reach = max([found.a_ns, found.b_ns, *np.cumsum([found.a_ns, *(bar.delta_ns for bar in bars)]).tolist(), 1]) / scale
     figure = F.figure(
-        data, x=F.axis(f"mean step, {unit}", range=[0, 1.24 * reach]),
+        data, x=F.axis(f"mean step, {unit}", range=[0, 1.36 * reach]),
         y=F.axis("", tickvals=rows, ticktext=[f"<b>{n}</b>" if i in (0, rows[-1]) else n for i, n in enumerate(names)], showgrid=False,
                  autorange="reversed", tickfont={"size": 12, "color": F.light("ink")}),
         barmode="overlay", annotations=notes, margin={"l": 150, "r": 14, "t": 8, "b": 46},

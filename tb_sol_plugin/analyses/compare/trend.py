@@ -1,0 +1,297 @@
+"""How a number went from run to run, and which run changed it.
+
+Every run of the logdir is one value: the median over its complete steps, of the worker whose steps take longest. Runs stand in the order
+in which they were recorded where all of them say when that was, else by their names. A change is marked where the values before and after
+it differ more than chance explains, and the last run before it is compared with the first after it, for the cause.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.compare import change as C
+from tb_sol_plugin.metrics.compare.causes import Cause, causes_of
+from tb_sol_plugin.metrics.compare.differences import Side, metrics_of, rows_of, waterfall_of
+from tb_sol_plugin.metrics.compare.history import LEAST_RUNS, Changed, changes_of
+from tb_sol_plugin.metrics.compare.samples import GROUPINGS, METRICS, Samples, samples_of
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.recordings import RecordingReduction, Sidecar, natural
+from tb_sol_plugin.model.registry import Reduction, analysis
+from tb_sol_plugin.model.report import (
+    Column,
+    Fact,
+    FactsSection,
+    FigureSection,
+    Link,
+    Notice,
+    Report,
+    Scalar,
+    TableSection,
+    make_facts,
+    make_table,
+)
+from tb_sol_plugin.units import how_many, human, number
+
+Metric = Literal[
+    "step_time", "device_busy", "kernel_time", "exposed_communication", "exposed_memcpy", "idle", "host_time", "dataloader", "launches",
+    "syncs", "copied_bytes", "peak_memory",
+]  # fmt: skip
+
+
+
+class TrendQuery(Query, kw_only=True, frozen=True):
+    """metric: what is shown of each run
+    only: names of runs that are taken, with * for any text ("" = all), as `nightly*`
+    """
+
+    metric: Metric = "step_time"
+    only: str = ""
+
+
+MOST_PATTERN: Final = 100
+FEW: Final = "fewer than 5 steps"
+RUNS: Final = (
+    Column("run", "Run", doc="name of the run", show="code"),
+    Column("value", "Median", doc="median over its complete steps", show="text"),
+    Column("change", "To the one before", "ratio", "change to the run before", missing="the first one"),
+    Column("low", "From", "ratio", "lower end of the 95 % interval of that change", missing=FEW, rank=2),
+    Column("high", "To", "ratio", "upper end of the 95 % interval of that change", missing=FEW, rank=2),
+    Column("verdict", "Verdict", doc="worse, better than the run before: its interval is without 0", show="badge", missing="the first"),
+    Column("samples", "Steps", "count", "complete steps that were compared"),
+    Column("worker", "Worker", doc="the one whose steps take longest", show="code", rank=2),
+    Column("workers", "Workers", "count", "workers of the run that were read", rank=2),
+    Column("part", "Part", "count", "of the history, from one change to the next", rank=3),
+    Column("number", "Number", doc="the median in ns, bytes or a count", rank=3),
+)
+CHANGES: Final = (
+    Column("at_run", "From", doc="first run with the other value", show="code"),
+    Column("change", "Change", "ratio", "median of the runs after over that of the runs before, less one"),
+    Column("before", "Before", doc="median of the runs before", show="text"),
+    Column("after", "After", doc="median of the runs after", show="text"),
+    Column("p", "Chance", "ratio", "how often values in random order differ as much at any place"),
+    Column("cause", "Cause", doc="largest between the last run before and the first after", show="text", missing="no more than noise"),
+)
+FACTS: Final = (
+    Fact("runs", "Runs", "count", "runs in the history"),
+    Fact("changes", "Changes", "count", "runs from which on the number is another one"),
+    Fact("first", "First", "", "median of the first run"),
+    Fact("last", "Last", "", "median of the last run"),
+    Fact("change", "From first to last", "ratio", "change from the first run to the last"),
+)
+
+
+@dataclass(frozen=True)
+class One:
+    """A run of the history. workers: how many were read; worker: the one that is taken."""
+
+    run: str
+    worker: str
+    workers: int
+    samples: Samples
+    began_ns: int | None
+
+    def value(self, metric: str) -> float | None:
+        known = self.samples.values.get(metric)
+        return float(np.median(known)) if known else None
+
+
+@analysis(
+    scope="runs",
+    title="History",
+    question="Which run made it faster or slower?",
+    group="Run",
+    order=6,
+    query=TrendQuery,
+    tables={"runs": RUNS, "changes": CHANGES},
+    facts=FACTS,
+    under="compare",
+    reduce=Reduction(samples_of, fields=("step",), version=1),
+)
+def run(workers: Sequence[RecordingReduction[Samples]], files: Sequence[Sidecar], query: TrendQuery) -> Report:
+    every, by_time = _history(workers, query.only)
+    known = [one for one in every if one.value(query.metric) is not None]
+    metric = METRICS[query.metric]
+    notices = _notices(workers, every, known, query, by_time)
+    if len(known) < 2:
+        why = f"{how_many(len(known), 'run')} here know it" if len(known) != 1 else "one run here knows it"
+        return Report(
+            analysis="trend", title="History", headline=f"{metric.label}: a history takes two runs or more, and {why}.", notices=notices,
+            sections=[_runs(known, [], query.metric)],
+        )  # fmt: skip
+    values = [one.value(query.metric) or 0.0 for one in known]
+    changes = changes_of(values)
+    causes = [_cause(known[c.at - 1], known[c.at]) for c in changes]
+    return Report(
+        analysis="trend", title="History", headline=_headline(known, values, changes, causes, query.metric), notices=notices,
+        sections=[_tiles(known, values, changes, query.metric), _figure(known, values, changes, query.metric),
+                  *([_changes(known, changes, causes, query.metric)] if changes else []), _runs(known, changes, query.metric)],
+    )  # fmt: skip
+
+
+def _history(workers: Sequence[RecordingReduction[Samples]], only: str) -> tuple[list[One], bool]:
+    """Returns the runs in order, and whether that is the order of time."""
+    found: dict[str, list[tuple[float, str, Samples, int | None]]] = {}
+    pattern = only.strip()[:MOST_PATTERN]
+    for one in workers:
+        if one.state != "read" or (pattern and not fnmatch.fnmatchcase(one.run, pattern)):
+            continue
+        samples = one.reduced
+        facts = one.facts
+        began = facts.origin_ns + facts.extent_ns[0] if facts is not None and facts.absolute else None
+        found.setdefault(one.run, []).append((float(np.median(samples.values["step_time"])), one.worker, samples, began))
+    out = []
+    for name, group in found.items():
+        slowest = max(group, key=lambda g: g[0])
+        starts = [g[3] for g in group if g[3] is not None]
+        out.append(One(name, slowest[1], len(group), slowest[2], min(starts) if starts else None))
+    by_time = all(one.began_ns is not None for one in out)
+    out.sort(key=lambda one: (one.began_ns or 0, natural(one.run)) if by_time else (0, natural(one.run)))
+    return out, by_time
+
+
+def _cause(before: One, after: One) -> Cause | None:
+    a, b = Side(before.run, [before.samples]), Side(after.run, [after.samples])
+    rows = {by: rows_of(a, b, by) for by in GROUPINGS}
+    return next(iter(causes_of(waterfall_of(a, b, rows), rows, metrics_of(a, b))), None)
+
+
+def _text(value: float, metric: str) -> str:
+    return human(round(value), METRICS[metric].unit)
+
+
+def _headline(
+    known: Sequence[One], values: Sequence[float], changes: Sequence[Changed], causes: Sequence[Cause | None], metric: str
+) -> str:
+    label, first, last = METRICS[metric].label, known[0], known[-1]
+    if changes:
+        i = max(range(len(changes)), key=lambda k: abs(changes[k].change or 0.0))
+        at, cause = changes[i], causes[i]
+        part = f"{number(100 * abs(at.change), 1)} % " if at.change is not None else ""
+        side = "more" if at.after > at.before else "less"
+        because = f": {cause.sentence}" if cause is not None else ""
+        sizes = f"{_text(at.before, metric)} before and {_text(at.after, metric)} after"
+        return f"{label}: **{part}{side} since `{known[at.at].run}`**, {sizes}{because}."
+    few = f" Fewer than {LEAST_RUNS} runs: where it changed is not looked for." if len(known) < LEAST_RUNS else " No run changed it."
+    return f"{label}: {_text(values[0], metric)} in `{first.run}`, {_text(values[-1], metric)} in `{last.run}`.{few}"
+
+
+def _tiles(known: Sequence[One], values: Sequence[float], changes: Sequence[Changed], metric: str) -> FactsSection:
+    shown: dict[str, Scalar] = {
+        "runs": len(known), "changes": len(changes) if len(known) >= LEAST_RUNS else None,
+        "change": values[-1] / values[0] - 1 if values[0] else None, "first": _text(values[0], metric), "last": _text(values[-1], metric),
+    }  # fmt: skip
+    return make_facts(
+        "facts", METRICS[metric].label, shown, FACTS, style="tiles", notes={"first": known[0].run, "last": known[-1].run},
+        hidden=[n for n, v in shown.items() if v is None],
+    )  # fmt: skip
+
+
+def _parts(count: int, changes: Sequence[Changed]) -> list[int]:
+    return [sum(c.at <= i for c in changes) for i in range(count)]
+
+
+def _runs(known: Sequence[One], changes: Sequence[Changed], metric: str) -> TableSection:
+    rows: list[dict[str, Scalar]] = []
+    before: One | None = None
+    for one, part in zip(known, _parts(len(known), changes), strict=True):
+        value = one.value(metric) or 0.0
+        row: dict[str, Scalar] = {
+            "run": one.run, "value": _text(value, metric), "change": None, "low": None, "high": None, "verdict": None,
+            "samples": len(one.samples.values[metric]), "worker": one.worker, "workers": one.workers, "part": part + 1, "number": value,
+        }  # fmt: skip
+        if before is not None:
+            sides = [[np.asarray(o.samples.values[metric], np.float64)] for o in (before, one)]
+            exact = METRICS[metric].exact
+            found = C.exactly(*sides) if exact else C.change_of(*sides)
+            verdict = C.seen(found, least=1 if exact else C.LEAST_STEPS)
+            few = verdict == "unknown"
+            row |= {"change": found.change, "verdict": verdict, "low": None if few else found.low, "high": None if few else found.high}
+        rows.append(row)
+        before = one
+    frame = pd.DataFrame(rows, columns=[c.name for c in RUNS], dtype=object)
+    links = {str(i): Link("overview", {"run": one.run, "worker": one.worker}) for i, one in enumerate(known)}
+    return make_table("runs", "Runs", frame, RUNS, key="run", row_links=links, subtitle="in order", empty="No run here knows it.")
+
+
+def _changes(known: Sequence[One], changes: Sequence[Changed], causes: Sequence[Cause | None], metric: str) -> TableSection:
+    frame = pd.DataFrame({
+        "at_run": [known[c.at].run for c in changes], "change": [c.change for c in changes],
+        "before": [_text(c.before, metric) for c in changes], "after": [_text(c.after, metric) for c in changes],
+        "p": [c.p for c in changes],
+        "cause": [None if c is None else c.sentence.replace("`", "") for c in causes],
+    }, dtype=object)  # fmt: skip
+    links = {
+        str(i): Link("compare", {"run": known[c.at - 1].run, "worker": known[c.at - 1].worker, "other_run": known[c.at].run})
+        for i, c in enumerate(changes)
+    }
+    return make_table(
+        "changes", "Changes", frame, CHANGES, key="at_run", row_links=links,
+        subtitle="runs from which on it is another one; Enter compares the last run before with the first after",
+    )  # fmt: skip
+
+
+def _figure(known: Sequence[One], values: Sequence[float], changes: Sequence[Changed], metric: str) -> FigureSection:
+    unit = METRICS[metric].unit
+    scale, name = F.time_scale(max(values)) if unit == "ns" else (1.0, unit if unit != "count" else "")
+    spread = [np.percentile(one.samples.values[metric], [25, 75]).tolist() for one in known]
+    place = list(range(len(known)))
+    sizes = [f"{_text(v, metric)}, {how_many(len(one.samples.steps), 'step')}" for one, v in zip(known, values, strict=True)]
+    hover = [f"<b>{F.escape(one.run)}</b><br>{size}" for one, size in zip(known, sizes, strict=True)]
+    data: list[F.Plain] = [{
+        "type": "scatter", "mode": "lines+markers", "x": place, "y": [v / scale for v in values], "customdata": [one.run for one in known],
+        "line": {"color": F.light("compute"), "width": 1.6}, "marker": {"size": 7, "color": F.light("compute")},
+        "name": METRICS[metric].label, "hoverinfo": "text", "hovertext": hover,
+        "error_y": {
+            "type": "data", "symmetric": False, "array": [(s[1] - v) / scale for s, v in zip(spread, values, strict=True)],
+            "arrayminus": [(v - s[0]) / scale for s, v in zip(spread, values, strict=True)], "thickness": 1, "width": 3,
+            "color": F.light("ink-3"),
+        },
+    }]  # fmt: skip
+    notes: list[F.Plain] = [{
+        "x": c.at - 0.5, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "font": {"size": 12, "color": F.light("ink-2")},
+        "text": f"<b>{'+' if (c.change or 0) > 0 else '−'}{number(100 * abs(c.change or 0), 1)} %</b>",
+    } for c in changes]  # fmt: skip
+    lines: list[F.Plain] = [{
+        "type": "line", "x0": c.at - 0.5, "x1": c.at - 0.5, "y0": 0, "y1": 1, "yref": "paper",
+        "line": {"color": F.light("accent"), "width": 1.4, "dash": "4px,3px"},
+    } for c in changes]  # fmt: skip
+    step = max(1, len(known) // 16)
+    ticks = place[::step]
+    return FigureSection(
+        id="history", title=METRICS[metric].label, height=340, table="runs",
+        subtitle="median of each run; bars: middle half of its steps; dashed: another value from there on",
+        figure=F.figure(
+            data, x=F.axis("run", tickvals=ticks, ticktext=[F.escape(F.cut(known[i].run, 16)) for i in ticks], showgrid=False),
+            y=F.axis(name or METRICS[metric].label, rangemode="tozero"), shapes=lines, annotations=notes,
+            margin={"l": 62, "r": 18, "t": 26, "b": 70},
+        ),
+        summary=f"{METRICS[metric].label}: from {_text(values[0], metric)} to {_text(values[-1], metric)} over {len(known)} runs.",
+    )  # fmt: skip
+
+
+def _notices(
+    workers: Sequence[RecordingReduction[Samples]], every: Sequence[One], known: Sequence[One], query: TrendQuery, by_time: bool
+) -> list[Notice]:
+    out = []
+    waiting = sum(w.state == "waiting" for w in workers)
+    if waiting:
+        out.append(Notice(f"{how_many(waiting, 'recording')} of {len(workers)} are still being read.", "info"))
+    failed = [w for w in workers if w.state in ("failed", "lacking")]
+    if failed:
+        first = failed[0]
+        why = first.problem or (first.missing.because if first.missing is not None else "")
+        out.append(Notice(f"{how_many(len(failed), 'recording')} left out; {first.file}: {why}."))
+    if len(known) < len(every):
+        out.append(Notice(f"{how_many(len(every) - len(known), 'run')} do not have this number and are left out.", "info"))
+    if every and not by_time:
+        out.append(Notice("Not every run says when it was recorded: they stand in the order of their names.", "info"))
+    if query.only and not every:
+        out.append(Notice(f"No run has a name like `{query.only[:MOST_PATTERN]}`."))
+    return out

@@ -1,0 +1,67 @@
+"""The page of a history of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tb_sol_plugin as sol
+from tb_sol_plugin.model.report import FigureSection, Report, TableSection
+from tests.support.compared import Job, trace
+
+NAME = "worker0.1700000000000000000.pt.trace.json.gz"
+
+
+@pytest.fixture(scope="module")
+def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten nightly runs, a kernel three times slower from the sixth on, and a run of another name."""
+    folder = tmp_path_factory.mktemp("nightly")
+    for night in range(1, 11):
+        job = Job(steps=6, scale={"aten::gelu": 3.0} if night > 5 else {})
+        trace(job, night).write(folder / f"nightly-{night}" / NAME)
+    trace(Job(steps=6, clock=4.0), 99).write(folder / "other" / NAME)
+    return folder
+
+
+def history(logdir: Path, **query: str) -> Report:
+    found = sol.open(str(logdir), run="nightly-1", cache=False).analyze("trend", **query)
+    assert isinstance(found, Report)
+    return found
+
+
+def test_the_run_that_changed_it_is_named_with_its_cause(logdir: Path) -> None:
+    # GIVEN ten nights of which the sixth is slower WHEN they are taken by their names
+    found = history(logdir, only="nightly-*")
+    # THEN that night is named, by how much, and because of what
+    assert found.facts["runs"] == 10 and found.facts["changes"] == 1
+    assert "% more since `nightly-6`**" in found.headline and "`aten::gelu`" in found.headline
+    changes = found.table("changes")
+    assert changes["at_run"].tolist() == ["nightly-6"] and changes["change"][0] == pytest.approx(720 / 4_600, abs=0.03)
+    runs = found.table("runs")
+    assert runs["run"].tolist() == [f"nightly-{n}" for n in range(1, 11)] and runs["verdict"].tolist()[5] == "worse"
+    assert runs["part"].tolist() == [1] * 5 + [2] * 5
+    links = next(s for s in found.sections if s.id == "changes" and isinstance(s, TableSection)).row_links
+    assert links["0"].analysis == "compare" and links["0"].query["run"] == "nightly-5" and links["0"].query["other_run"] == "nightly-6"
+    figure = next(s for s in found.sections if isinstance(s, FigureSection))
+    assert len(figure.figure["layout"]["shapes"]) == 1  # type: ignore[index, call-overload, arg-type]
+
+
+def test_counts_do_not_change(logdir: Path) -> None:
+    found = history(logdir, metric="launches", only="nightly-*")
+    assert found.facts["changes"] == 0 and "No run changed it" in found.headline
+    assert set(found.table("runs")["verdict"].dropna()) == {"same"}
+
+
+def test_nothing_matches_and_nothing_is_known(logdir: Path) -> None:
+    found = history(logdir, only="weekly*")
+    assert "takes two runs or more" in found.headline and any("No run has a name like" in n.text for n in found.notices)
+    found = history(logdir, metric="peak_memory")
+    assert "takes two runs or more" in found.headline and any("do not have this number" in n.text for n in found.notices)
+    found = history(logdir, only="other")
+    assert "one run here knows it" in found.headline
+
+
+def test_few_runs_are_shown_without_a_search_for_changes(logdir: Path) -> None:
+    found = history(logdir, only="nightly-[1-4]")
+    assert found.facts["runs"] == 4 and found.facts["changes"] is None and "Fewer than 6 runs" in found.headline
