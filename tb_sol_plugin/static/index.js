@@ -2133,7 +2133,7 @@ var CUSTOM = {
 	src: "vendor/plotly-custom.min.js",
 	found: () => window.TbSolPlotly?.default
 };
-var WHOLE = {
+var WHOLE$1 = {
 	src: "vendor/plotly.min.js",
 	found: () => window.Plotly
 };
@@ -2161,7 +2161,7 @@ function preload() {
 }
 /** The script that can draw these traces. */
 function scriptOf(data) {
-	return data.every((trace) => USUAL$1.has(trace.type)) ? CUSTOM : WHOLE;
+	return data.every((trace) => USUAL$1.has(trace.type)) ? CUSTOM : WHOLE$1;
 }
 /** Which Plotly drew an element: the one that must redraw and purge it. */
 var drawnBy = /* @__PURE__ */ new WeakMap();
@@ -18753,13 +18753,13 @@ var ONE_NAME = /* @__PURE__ */ new Set([
 	"above",
 	"forward",
 	"step",
-	"device",
 	"kernel",
 	"exposed",
-	"host",
 	"copied",
 	"peak"
 ]);
+/** Choices that are one name though their first word stands for itself elsewhere. */
+var WHOLE = /* @__PURE__ */ new Map([["device_busy", "Device busy"], ["host_time", "Host time"]]);
 var NAMES = {
 	op: "operator",
 	flop: "FLOP",
@@ -18768,6 +18768,7 @@ var NAMES = {
 };
 /** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */
 function words(text) {
+	if (WHOLE.has(text)) return WHOLE.get(text);
 	const parts = text.replace(/_(ns|bytes)$/, "").split("_").map((w) => NAMES[w] ?? w);
 	if (parts.length === 1 && /\d/.test(text)) return text;
 	const joined = parts.join(parts.length === 2 && !ONE_NAME.has(parts[0]) ? ", " : " ");

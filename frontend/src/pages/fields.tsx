@@ -43,11 +43,14 @@ export function setField(f: QueryField, value: string, how: "push" | "replace" =
 
 const SWITCH = 7;
 /** First words that name one thing together with the second. */
-const ONE_NAME = new Set(["causal", "above", "forward", "step", "device", "kernel", "exposed", "host", "copied", "peak"]);
+const ONE_NAME = new Set(["causal", "above", "forward", "step", "kernel", "exposed", "copied", "peak"]);
+/** Choices that are one name though their first word stands for itself elsewhere. */
+const WHOLE = new Map([["device_busy", "Device busy"], ["host_time", "Host time"]]);
 const NAMES: Record<string, string> = { op: "operator", flop: "FLOP", dtype: "type", all: "all" };
 
 /** A choice as a person reads it: `op_shape` is "Operator, shape", `total_ns` is "Total". */
 export function words(text: string): string {
+  if (WHOLE.has(text)) return WHOLE.get(text)!;
   const parts = text.replace(/_(ns|bytes)$/, "").split("_").map((w) => NAMES[w] ?? w);
   if (parts.length === 1 && /\d/.test(text)) return text; // a code such as bf16
   const joined = parts.join(parts.length === 2 && !ONE_NAME.has(parts[0]!) ? ", " : " ");
