@@ -129,7 +129,7 @@ class SOLTracker:
         self._schedule, self._tracked, self._environment, self._plan = parts.schedule, parts.tracked, parts.environment, parts.plan
         self._sampling, self._traces, self._sizes, self._range = parts.sampling, parts.traces, parts.sizes, parts.phase_range
         self._busy = threading.Lock()
-        self._inputs = parts.inputs
+        self._inputs, self._graphed = parts.inputs, parts.graphed
         self._fast_path = FastPath(
             self.clock, self.phases, self._busy, self._inputs.seen, first=options.first_iteration, drain=lambda: me._drain()
         )
@@ -177,6 +177,7 @@ class SOLTracker:
                 self._times.own_at_end = own
                 self.guard.attempt("preload", lambda: self.output.preload(work=self._schedule.every > 0), None)
             self._running = self._began = True
+            self._graphed.watch()
             self._prepare()
             self._begin_after(began, own)
         finally:
@@ -539,6 +540,7 @@ class SOLTracker:
         self._running = False
         self._sampling.abandon()
         self._inputs.remove()
+        self._graphed.leave()
         self._traces.stop(None)
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from tb_sol_plugin.capture.report.output import Output, Places
 
 if TYPE_CHECKING:
 
+    from tb_sol_plugin.capture.hooks.graphed import GraphedCallables
     from tb_sol_plugin.capture.hooks.inputs import InputWatch
     from tb_sol_plugin.capture.hooks.instrument import Instrumentation
     from tb_sol_plugin.capture.loop.guard import Guard
@@ -48,11 +49,13 @@ class Parts:
     traces: ProfilerTraces
     sizes: IterationSizes
     inputs: InputWatch
+    graphed: GraphedCallables
 
 
 def make_parts(options: CaptureOptions, give_up: Callable[[str], None]) -> Parts:
     """Return the parts for these options. give_up: called with a sentence when tracking cannot go on."""
-    from tb_sol_plugin.capture.hooks.inputs import InputWatch  # which loads torch
+    from tb_sol_plugin.capture.hooks.graphed import GraphedCallables  # these load torch
+    from tb_sol_plugin.capture.hooks.inputs import InputWatch
     from tb_sol_plugin.capture.hooks.instrument import Instrumentation
 
     def note(code: str, text: str) -> None:
@@ -80,6 +83,18 @@ def make_parts(options: CaptureOptions, give_up: Callable[[str], None]) -> Parts
     instrumentation = Instrumentation(labels, clock, phases, options.mode, note, copies=options.copies)
     header = HeaderMaker(clock, tracked, environment, schedule, instrumentation, plan=plan, optimizer=optimizer.get, note=note)
     memory = MemoryTracking(labels, clock, output, optimizer, on=options.memory, every=options.memory_every, peaks=peaks)
+    sampling = Sampling(
+        instrumentation, schedule, tracked, environment,
+        guard=guard, note=note, time_layers=options.time_layers, sample_random=options.sample_random,
+    )  # fmt: skip
+    inputs = InputWatch()
+
+    def take_hooks_off() -> bool:
+        were = sampling.on or inputs.on
+        sampling.abandon()
+        inputs.remove()
+        return were
+
     return Parts(
         labels=labels,
         clock=clock,
@@ -93,17 +108,9 @@ def make_parts(options: CaptureOptions, give_up: Callable[[str], None]) -> Parts
         output=output,
         instrumentation=instrumentation,
         memory=memory,
-        sampling=Sampling(
-            instrumentation,
-            schedule,
-            tracked,
-            environment,
-            guard=guard,
-            note=note,
-            time_layers=options.time_layers,
-            sample_random=options.sample_random,
-        ),
+        sampling=sampling,
         traces=ProfilerTraces(schedule, environment, guard, note, stacks=options.trace_stacks, memory=memory.on),
         sizes=IterationSizes(options.batch, options.tokens, guard),
-        inputs=InputWatch(),
+        inputs=inputs,
+        graphed=GraphedCallables(take_hooks_off, note),
     )
