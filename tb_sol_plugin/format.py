@@ -84,6 +84,7 @@ TIME_ROW: Final = ("label", "start_ns", "duration_ns", "device_ns", "count")
 
 PLAN: Final = (
     "hidden", "layers", "vocab", "ffn", "heads", "kv_heads", "channels", "gated", "rms_norm", "tied", "experts", "experts_per_token",
+    "shared_experts", "dense_layers", "dense_ffn", "bias", "qkv_bias", "qk_norm", "positions", "kv_rank", "q_rank", "rope_channels",
     "seq", "micro_batch", "microbatches", "tp", "pp", "vpp", "dp", "cp", "ep", "etp", "sequence_parallel", "recompute", "dtype",
     "optimizer", "sharding", "embedding_placement", "head_placement",
 )  # fmt: skip

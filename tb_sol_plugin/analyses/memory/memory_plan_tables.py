@@ -47,7 +47,9 @@ TIGHT: Final = 0.1
 DEFAULT_DEVICE: Final = "H100_SXM"
 CALLED: Final[dict[str, str]] = {
     "llama-7b": "LLaMA-7B", "llama-13b": "LLaMA-13B", "llama-70b": "LLaMA-70B", "llama3-8b": "Llama 3 8B", "llama3-70b": "Llama 3 70B",
-    "llama3-405b": "Llama 3 405B", "mistral-7b": "Mistral 7B", "mixtral-8x7b": "Mixtral 8x7B", "gpt3-175b": "GPT-3 175B",
+    "llama3-405b": "Llama 3 405B", "mistral-7b": "Mistral 7B", "mixtral-8x7b": "Mixtral 8x7B", "qwen2.5-7b": "Qwen2.5 7B",
+    "qwen2.5-72b": "Qwen2.5 72B", "qwen3-8b": "Qwen3 8B", "qwen3-32b": "Qwen3 32B", "qwen3-30b-a3b": "Qwen3 30B-A3B",
+    "deepseek-v3": "DeepSeek-V3", "gpt2": "GPT-2", "gpt3-175b": "GPT-3 175B",
 }  # fmt: skip
 """Presets as a person calls them."""
 LARGEST: Final = 1 << 53

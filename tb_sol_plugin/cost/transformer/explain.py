@@ -13,10 +13,12 @@ from tb_sol_plugin.cost.transformer.memory import (
     SLACK,
     Layout,
     Model,
+    dense_on,
     expert_ranks,
     formula,
     in_flight,
     logits,
+    padded_vocab,
     parameters,
     per_layer,
     per_parameter,
@@ -56,31 +58,68 @@ def explained(model: Model, layout: Layout, which: Sequence[int]) -> list[Formul
 
 
 def _of_the_model(model: Model) -> Iterator[Formula]:
-    g = model.kv_heads or model.heads
-    if model.channels:
-        width: dict[str, float] = {"h": model.hidden, "c": model.channels, "a": model.heads, "g": g}
-        yield Formula("Attention of a layer, A", None, "2 · h · c · (a + g)", width, model.attention, "count")
-    else:
-        yield Formula(
-            "Attention of a layer, A", None, "2 · h² · (1 + g/a)", {"h": model.hidden, "g": g, "a": model.heads}, model.attention, "count"
-        )
+    yield from _attention(model)
     matrices = 3 if model.gated else 2
+    biases = f" + {'2 · ' if model.gated else ''}{{}}" if model.bias else ""
     name = "Feed-forward of one expert, F" if model.experts else "Feed-forward of a layer, F"
-    yield Formula(name, None, f"{matrices} · h · f", {"h": model.hidden, "f": model.ffn}, model.feed_forward, "count")
-    yield Formula("Norms of a layer, n", None, f"{2 if model.rms_norm else 4} · h", {"h": model.hidden}, 2 * model.norm, "count")
+    width: dict[str, float] = {"h": model.hidden, "f": model.ffn}
+    yield Formula(name, None, f"{matrices} · h · f{biases.format('f')}", width, model.feed_forward, "count")
+    yield _vectors(model)
+    latent: dict[str, float] = {"U": model.latent} if model.latent else {}
+    shared = {"A": model.attention, **latent, "n": model.vectors}
+    start = "A + U" if latent else "A"
     if model.experts:
-        parts: dict[str, float] = {"A": model.attention, "x": model.experts, "F": model.feed_forward}
-        parts |= {"h": model.hidden, "n": 2 * model.norm}
-        yield Formula("A layer, N", None, "A + x · F + x · h + n", parts, model.layer, "count")
+        parts: dict[str, float] = {**shared, "x": model.experts, "F": model.feed_forward, "h": model.hidden}
+        parts |= {"y": model.shared_experts} if model.shared_experts else {}
+        experts = "(x + y)" if model.shared_experts else "x"
+        yield Formula("A layer, N", None, f"{start} + {experts} · F + x · h + n", parts, model.layer, "count")
     else:
-        yield Formula(
-            "A layer, N", None, "A + F + n", {"A": model.attention, "F": model.feed_forward, "n": 2 * model.norm}, model.layer, "count"
-        )
-    final = "h" if model.rms_norm else "2 · h"
-    yield Formula(
-        "The model", None, f"L · N + {'' if model.tied else '2 · '}h · V + {final}",
-        {"L": model.layers, "N": model.layer, "h": model.hidden, "V": model.vocab}, model.parameters, "count",
-    )  # fmt: skip
+        yield Formula("A layer, N", None, f"{start} + F + n", {**shared, "F": model.feed_forward}, model.layer, "count")
+    inputs: dict[str, float] = {"L": model.layers, "N": model.layer, "h": model.hidden, "V": model.vocab}
+    layers = "L · N"
+    if model.without_experts:
+        dense: dict[str, float] = {"h": model.hidden, "w": model.dense_ffn or model.ffn}
+        yield Formula("Feed-forward of a first layer, G", None, f"{matrices} · h · w", dense, model.dense_feed_forward, "count")
+        yield Formula("A first layer, M", None, f"{start} + G + n", {**shared, "G": model.dense_feed_forward}, model.dense_layer, "count")
+        inputs |= {"u": model.without_experts, "M": model.dense_layer}
+        layers = "(L − u) · N + u · M"
+    inputs |= {"i": model.positions} if model.positions else {}
+    text = f"{layers} + {'' if model.tied else '2 · '}h · V{' + h · i' if model.positions else ''} + {'h' if model.rms_norm else '2 · h'}"
+    yield Formula("The model", None, text, inputs, model.parameters, "count")
+
+
+def _attention(model: Model) -> Iterator[Formula]:
+    g = model.kv_heads or model.heads
+    name = "Attention of a layer, A"
+    inputs: dict[str, float]
+    if model.kv_rank:
+        inputs = {"a": model.heads, "c": model.head, "r": model.rope_channels, "v": model.kv_rank, "h": model.hidden}
+        inputs |= {"q": model.q_rank} if model.q_rank else {}
+        text = f"{'q' if model.q_rank else 'h'} · a · (c + r) + 2 · v · a · c + a · c · h"
+        yield Formula(name, None, text, inputs, model.attention, "count")
+        down = {n: v for n, v in inputs.items() if n in "qvrh"}
+        text = "h · (q + v + r)" if model.q_rank else "h · (v + r)"
+        yield Formula("What is common to heads, U", None, text, down, model.latent, "count")
+    elif model.channels or model.bias or model.qkv_bias:
+        inputs = {"h": model.hidden, "c": model.head, "a": model.heads, "g": g}
+        biases = " + c · (a + 2 · g)" if model.bias or model.qkv_bias else ""
+        yield Formula(name, None, f"2 · h · c · (a + g){biases}", inputs, model.attention, "count")
+    else:
+        yield Formula(name, None, "2 · h² · (1 + g/a)", {"h": model.hidden, "g": g, "a": model.heads}, model.attention, "count")
+
+
+def _vectors(model: Model) -> Formula:
+    text, inputs = f"{2 if model.rms_norm else 4} · h", {"h": model.hidden}
+    if model.bias:
+        text += " + 2 · h"
+    if model.qk_norm:
+        text += " + 2 · c"
+        inputs |= {"c": model.head}
+    if model.kv_rank:
+        text += " + q + v" if model.q_rank else " + v"
+        inputs |= {"q": model.q_rank, "v": model.kv_rank} if model.q_rank else {"v": model.kv_rank}
+    name = "Norms and biases of a layer, n" if model.bias else "Norms of a layer, n"
+    return Formula(name, None, text, inputs, model.vectors, "count")
 
 
 def _of_a_stage(model: Model, layout: Layout, k: int) -> Iterator[Formula]:
@@ -89,6 +128,8 @@ def _of_a_stage(model: Model, layout: Layout, k: int) -> Iterator[Formula]:
     yield from _state(model, layout, k)
     yield _held(layout, k)
     yield _layer(model, layout, k)
+    if dense_on(model, layout, k):
+        yield _layer(model, layout, k, dense=True)
     yield _activations(model, layout, k, done.activation_bytes)
     if done.logits_bytes:
         yield _logits(model, layout, k)
@@ -97,26 +138,47 @@ def _of_a_stage(model: Model, layout: Layout, k: int) -> Iterator[Formula]:
 
 
 def _parameters(model: Model, layout: Layout, k: int) -> Formula:
-    g, tp = model.kv_heads or model.heads, layout.tp
-    inputs: dict[str, float] = {"L": model.layers, "pp": layout.pp, "A": model.attention, "F": model.feed_forward, "n": 2 * model.norm}
+    g, tp, u = model.kv_heads or model.heads, layout.tp, dense_on(model, layout, k)
+    inputs: dict[str, float] = {"L": model.layers, "pp": layout.pp, "A": model.attention, "n": model.vectors}
     attention, per = "A", "/tp" if tp > 1 else ""
     if tp > g:  # key and value heads are repeated
         inputs |= {"K": model.keys_and_values, "g": g}
         attention = "(A − K)"
-    repeated = " + K/g" if tp > g else ""
+    rest = (" + K/g" if tp > g else "") + (" + U" if model.latent else "") + " + n"
+    inputs |= {"U": model.latent} if model.latent else {}
+
+    def divided(added: str) -> str:
+        if not added:
+            return f"{attention}{per}"
+        return f"({attention} + {added}){per}" if per else f"{attention} + {added}"
+
+    only_dense = u == model.layers // layout.pp
+    if not only_dense or not u:
+        inputs |= {"F": model.feed_forward}
     if model.experts:
-        inputs |= {"x": model.experts, "h": model.hidden, "ep": layout.ep, "etp": layout.etp or tp}
-        body = f"{attention}{per}{repeated} + n + x · h + x · F/(ep · etp)"
+        body = f"{divided('y · F' if model.shared_experts else '')}{rest} + x · h + x · F/(ep · etp)"
+        if not only_dense:
+            inputs |= {"x": model.experts, "h": model.hidden, "ep": layout.ep, "etp": layout.etp or tp}
+            inputs |= {"y": model.shared_experts} if model.shared_experts else {}
     else:
-        inner = f"({attention} + F){per}" if tp > 1 else f"{attention} + F"
-        body = f"{inner}{repeated} + n"
+        body = f"{divided('F')}{rest}"
     if tp > 1:
         inputs["tp"] = tp
     text = f"L/pp · ({body})"
+    if u:
+        inputs |= {"u": u, "G": model.dense_feed_forward}
+        first = f"u · ({divided('G')}{rest})"
+        text = first if only_dense else f"(L/pp − u) · ({body}) + {first}"
+        if only_dense:
+            del inputs["L"], inputs["pp"]
     for count in tables(model, layout, k):
         if count:
-            inputs |= {"h": model.hidden, "V": model.vocab}
-            text += " + h · V/tp" if count < model.hidden * model.vocab else " + h · V"
+            vocab = padded_vocab(model, layout)
+            inputs |= {"h": model.hidden, "V": vocab}
+            text += " + h · V/tp" if count < model.hidden * vocab else " + h · V"
+    if k == 0 and model.positions:
+        inputs |= {"h": model.hidden, "i": model.positions}
+        text += " + h · i"
     if k == layout.pp - 1:
         inputs["h"] = model.hidden
         text += " + h" if model.rms_norm else " + 2 · h"
@@ -177,15 +239,22 @@ def _tokens(layout: Layout) -> tuple[str, dict[str, float]]:
     return ("s · b", inputs) if layout.cp == 1 else ("s/cp · b", inputs | {"cp": layout.cp})
 
 
-def _layer(model: Model, layout: Layout, k: int) -> Formula:
+def _layer(model: Model, layout: Layout, k: int, *, dense: bool = False) -> Formula:
     tokens, inputs = _tokens(layout)
     inputs |= {"h": model.hidden}
     if layout.sequence_parallel:
-        inputs |= {"f": model.ffn}
-        width = "f/h"
-        if model.experts:
-            inputs |= {"j": model.experts_per_token}
+        if dense:
+            inputs |= {"w": model.dense_ffn or model.ffn}
+            width = "w/h"
+        elif model.experts and model.shared_experts:
+            inputs |= {"f": model.ffn, "j": model.experts_per_token, "y": model.shared_experts}
+            width = "(j + y) · f/h"
+        elif model.experts:
+            inputs |= {"f": model.ffn, "j": model.experts_per_token}
             width = "j · f/h"
+        else:
+            inputs |= {"f": model.ffn}
+            width = "f/h"
         text = f"{tokens} · h · (18 + 4 · {width})" + ("/tp" if layout.tp > 1 else "")
         if layout.tp > 1:
             inputs |= {"tp": layout.tp}
@@ -198,15 +267,27 @@ def _layer(model: Model, layout: Layout, k: int) -> Formula:
         text += f" + 5 · a · {length} · {tokens}/tp"
     if layout.number == "fp32":
         text = f"2 · ({text})"
-    return Formula("Activations of a layer, l", k, text, inputs, per_layer(model, layout), "B")
+    name = "Activations of a first layer, t" if dense else "Activations of a layer, l"
+    return Formula(name, k, text, inputs, per_layer(model, layout, dense=dense), "B")
 
 
 def _activations(model: Model, layout: Layout, k: int, result: int) -> Formula:
     tokens, inputs = _tokens(layout)
     parallel = layout.sequence_parallel and layout.tp > 1
     over = "/tp" if parallel else ""
-    held: dict[str, float] = {"L": model.layers, "pp": layout.pp, "H": in_flight(layout, k), "l": per_layer(model, layout)}
-    text = f"L/pp · H · 2 · {tokens} · h{over} + l" if layout.recompute == "full" else "L/pp · H · l"
+    one, u = per_layer(model, layout), dense_on(model, layout, k)
+    held: dict[str, float] = {"L": model.layers, "pp": layout.pp, "H": in_flight(layout, k), "l": one}
+    if not u:
+        text = f"L/pp · H · 2 · {tokens} · h{over} + l" if layout.recompute == "full" else "L/pp · H · l"
+    else:
+        other = per_layer(model, layout, dense=True)
+        held |= {"t": other}
+        text = f"L/pp · H · 2 · {tokens} · h{over} + {'l' if one >= other else 't'}"
+        if layout.recompute != "full":
+            held |= {"u": u}
+            text = "H · ((L/pp − u) · l + u · t)"
+        else:
+            del held["t" if one >= other else "l"]
     if k == 0:
         text += f" + H · {tokens} · (8 + h)" + (over if layout.sequence_parallel else f" · {SLACK:g}")
     if k == layout.pp - 1:
@@ -221,7 +302,7 @@ def _activations(model: Model, layout: Layout, k: int, result: int) -> Formula:
 def _logits(model: Model, layout: Layout, k: int) -> Formula:
     tokens, inputs = _tokens(layout)
     divided = layout.tp > 1 and layout.head_placement != "all_full"
-    inputs |= {"V": model.vocab} | ({"tp": layout.tp} if divided else {})
+    inputs |= {"V": padded_vocab(model, layout)} | ({"tp": layout.tp} if divided else {})
     return Formula(
         "Logits and their gradient in FP32, Z", k, f"2 · 4 · {tokens} · V{'/tp' if divided else ''}", inputs, logits(model, layout, k), "B"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -15,10 +16,17 @@ Sharding: TypeAlias = Literal["none", "optimizer", "gradients", "full"]
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """hidden h, layers L, vocab V (padded), ffn f, heads a, kv_heads g, channels per head (0: h / a), experts (0: a dense feed-forward).
+    """hidden h, layers L, vocab V, ffn f, heads a, kv_heads g, channels per head c (0: h / a), experts (0: a dense feed-forward).
 
     gated: the feed-forward has three matrices (SwiGLU), else two. rms_norm: norms of one vector each, else of two. tied: the head is the
-    embedding. experts_per_token: experts a token goes through.
+    embedding. experts_per_token: experts a token goes through; shared_experts: as large as these, through which each token goes.
+    dense_layers: first layers with a dense feed-forward of width dense_ffn (0: ffn) in a model with experts. positions: learned positions.
+    bias: attention and dense feed-forward have biases; qkv_bias: queries, keys and values alone have. qk_norm: a norm of the channels of a
+    head for queries and one for keys. kv_rank: width of what keys and values are made from (multi-head latent attention; 0: attention
+    with matrices of its own for each), q_rank: the same of queries (0: none), rope_channels: channels of a head beside `channels` that
+    have rotary positions, whose keys all heads share.
+
+    Sources: Vaswani et al. 2017; DeepSeek-V2 (2024), section 2.1 and appendix C, for latent attention and shared experts.
     """
 
     hidden: int
@@ -33,31 +41,74 @@ class Model:
     tied: bool = False
     experts: int = 0
     experts_per_token: int = 2
+    shared_experts: int = 0
+    dense_layers: int = 0
+    dense_ffn: int = 0
+    positions: int = 0
+    bias: bool = False
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    q_rank: int = 0
+    kv_rank: int = 0
+    rope_channels: int = 0
 
     @property
     def attention(self) -> int:
-        """Parameters of the attention of one layer: `2 h² (1 + g/a) (kv a / h)`."""
-        return 2 * self.hidden * self.width + self.keys_and_values
+        """Parameters of the attention of one layer that tensor parallel ranks divide: `2 h² (1 + g/a) (c a / h)`.
+
+        With biases those of queries, keys and values too. Of latent attention: `q a (c + r) + 2 v a c + a c h`.
+        """
+        if self.kv_rank:
+            made = (self.q_rank or self.hidden) * self.heads * (self.head + self.rope_channels)
+            return made + self.hidden * self.width + self.keys_and_values
+        return 2 * self.hidden * self.width + (self.width if self.bias or self.qkv_bias else 0) + self.keys_and_values
+
+    @property
+    def head(self) -> int:
+        """Channels of a head, c."""
+        return self.channels or self.hidden // self.heads
 
     @property
     def width(self) -> int:
         """Channels of all query heads: h, unless the channels of a head are given."""
-        return (self.channels or self.hidden // self.heads) * self.heads
+        return self.head * self.heads
 
     @property
     def keys_and_values(self) -> int:
-        """Parameters of what makes keys and values in one layer: `2 h² (g/a) (kv a / h)`."""
-        return 2 * self.hidden * self.width * (self.kv_heads or self.heads) // self.heads
+        """Parameters of what makes keys and values in one layer: `2 h² (g/a) (c a / h)`; of latent attention `2 v a c`."""
+        if self.kv_rank:
+            return 2 * self.kv_rank * self.width
+        return 2 * (self.hidden + (1 if self.bias or self.qkv_bias else 0)) * self.head * (self.kv_heads or self.heads)
+
+    @property
+    def latent(self) -> int:
+        """Parameters of what queries, and keys and values, are made from in one layer: `h q + h (v + r)`; 0 without latent attention."""
+        return self.hidden * (self.q_rank + self.kv_rank + self.rope_channels) if self.kv_rank else 0
 
     @property
     def feed_forward(self) -> int:
-        """Parameters of one feed-forward (of one expert): `2 h f`, times 3/2 if gated."""
-        return (3 if self.gated else 2) * self.hidden * self.ffn
+        """Parameters of one feed-forward (of one expert): `2 h f`, times 3/2 if gated; with biases those of width f too."""
+        return self._feed_forward(self.ffn)
+
+    @property
+    def dense_feed_forward(self) -> int:
+        """The same of the first layers of a model with experts."""
+        return self._feed_forward(self.dense_ffn or self.ffn)
+
+    def _feed_forward(self, width: int) -> int:
+        matrices = 3 if self.gated else 2
+        return matrices * self.hidden * width + ((matrices - 1) * width if self.bias else 0)
 
     @property
     def norm(self) -> int:
         """Parameters of one norm."""
         return self.hidden if self.rms_norm else 2 * self.hidden
+
+    @property
+    def vectors(self) -> int:
+        """Parameters of one layer that each tensor parallel rank has whole: norms, and biases of width h."""
+        of_attention = (2 * self.head if self.qk_norm else 0) + (self.q_rank + self.kv_rank if self.kv_rank else 0)
+        return 2 * self.norm + of_attention + (2 * self.hidden if self.bias else 0)
 
     @property
     def router(self) -> int:
@@ -66,13 +117,25 @@ class Model:
 
     @property
     def layer(self) -> int:
-        """Parameters of one layer with its two norms."""
-        return self.attention + self.feed_forward * max(self.experts, 1) + self.router + 2 * self.norm
+        """Parameters of one layer with its norms; in a model with experts of one that has them."""
+        forward = self.feed_forward * ((self.experts + self.shared_experts) or 1)
+        return self.attention + self.latent + forward + self.router + self.vectors
+
+    @property
+    def dense_layer(self) -> int:
+        """Parameters of one of the first layers of a model with experts, which has none."""
+        return self.attention + self.latent + self.dense_feed_forward + self.vectors
+
+    @property
+    def without_experts(self) -> int:
+        """First layers without experts in a model that has them."""
+        return min(self.dense_layers, self.layers) if self.experts else 0
 
     @property
     def parameters(self) -> int:
-        """Parameters of the whole model: layers, embedding, head unless tied, final norm."""
-        return self.layer * self.layers + self.hidden * self.vocab * (1 if self.tied else 2) + self.norm
+        """Parameters of the whole model: layers, embedding, positions, head unless tied, final norm."""
+        layers = self.layer * (self.layers - self.without_experts) + self.dense_layer * self.without_experts
+        return layers + self.hidden * (self.vocab * (1 if self.tied else 2) + self.positions) + self.norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +185,45 @@ PRESETS: Final[dict[str, Model]] = {
     "llama3-405b": Model(hidden=16384, layers=126, vocab=128256, ffn=53248, heads=128, kv_heads=8),
     "mistral-7b": Model(hidden=4096, layers=32, vocab=32000, ffn=14336, heads=32, kv_heads=8),
     "mixtral-8x7b": Model(hidden=4096, layers=32, vocab=32000, ffn=14336, heads=32, kv_heads=8, experts=8),
-    "gpt3-175b": Model(hidden=12288, layers=96, vocab=51200, ffn=49152, heads=96, gated=False, rms_norm=False, tied=True),
+    "qwen2.5-7b": Model(hidden=3584, layers=28, vocab=152064, ffn=18944, heads=28, kv_heads=4, qkv_bias=True),
+    "qwen2.5-72b": Model(hidden=8192, layers=80, vocab=152064, ffn=29568, heads=64, kv_heads=8, qkv_bias=True),
+    "qwen3-8b": Model(hidden=4096, layers=36, vocab=151936, ffn=12288, heads=32, kv_heads=8, channels=128, qk_norm=True),
+    "qwen3-32b": Model(hidden=5120, layers=64, vocab=151936, ffn=25600, heads=64, kv_heads=8, channels=128, qk_norm=True),
+    "qwen3-30b-a3b": Model(
+        hidden=2048, layers=48, vocab=151936, ffn=768, heads=32, kv_heads=4, channels=128, qk_norm=True, experts=128, experts_per_token=8
+    ),
+    "deepseek-v3": Model(
+        hidden=7168, layers=61, vocab=129280, ffn=2048, heads=128, channels=128, q_rank=1536, kv_rank=512, rope_channels=64, experts=256,
+        experts_per_token=8, shared_experts=1, dense_layers=3, dense_ffn=18432,
+    ),
+    "gpt2": Model(
+        hidden=768, layers=12, vocab=50257, ffn=3072, heads=12, gated=False, rms_norm=False, tied=True, bias=True, positions=1024
+    ),
+    "gpt3-175b": Model(
+        hidden=12288, layers=96, vocab=50257, ffn=49152, heads=96, gated=False, rms_norm=False, tied=True, bias=True, positions=2048
+    ),
+}  # fmt: skip
+"""Published sizes, by the papers and configurations in `SOURCES`."""
+_HUB: Final = "https://huggingface.co/{}/blob/main/config.json"
+SOURCES: Final[dict[str, str]] = {
+    "llama-7b": "https://arxiv.org/abs/2302.13971",
+    "llama-13b": "https://arxiv.org/abs/2302.13971",
+    "llama-70b": "https://arxiv.org/abs/2307.09288",
+    "llama3-8b": "https://arxiv.org/abs/2407.21783",
+    "llama3-70b": "https://arxiv.org/abs/2407.21783",
+    "llama3-405b": "https://arxiv.org/abs/2407.21783",
+    "mistral-7b": "https://arxiv.org/abs/2310.06825",
+    "mixtral-8x7b": "https://arxiv.org/abs/2401.04088",
+    "qwen2.5-7b": _HUB.format("Qwen/Qwen2.5-7B"),
+    "qwen2.5-72b": _HUB.format("Qwen/Qwen2.5-72B"),
+    "qwen3-8b": _HUB.format("Qwen/Qwen3-8B"),
+    "qwen3-32b": _HUB.format("Qwen/Qwen3-32B"),
+    "qwen3-30b-a3b": _HUB.format("Qwen/Qwen3-30B-A3B"),
+    "deepseek-v3": _HUB.format("deepseek-ai/DeepSeek-V3"),
+    "gpt2": _HUB.format("openai-community/gpt2"),
+    "gpt3-175b": "https://arxiv.org/abs/2005.14165",
 }
-"""Published sizes; the vocabulary of GPT-3 as padded for tensor parallel training.
-
-Sources: Touvron et al. 2023 (LLaMA, Llama 2 70B); Llama team 2024, table 3 (Llama 3); Jiang et al. 2023 and 2024 (Mistral 7B, Mixtral
-8x7B); Brown et al. 2020 (GPT-3).
-"""
+"""Where the sizes of each preset are published: a paper (of Llama 3 its table 3, of GPT-3 its table 2.1), or a configuration."""
 
 
 # -- Bytes per parameter ---------------------------------------------------------------------------------------------
@@ -245,22 +340,39 @@ def expert_ranks(layout: Layout) -> int:
     return max(layout.dp * layout.cp * layout.tp // (layout.ep * expert_tensor_size(layout)), 1)
 
 
+def dense_on(model: Model, layout: Layout, k: int) -> int:
+    """Returns how many of the first layers without experts stand on stage k; with chunks, each stage has one of every pp chunks."""
+    size = model.layers // (layout.pp * layout.vpp)
+    starts = [(chunk * layout.pp + k) * size for chunk in range(layout.vpp)] if model.without_experts else []
+    return sum(min(max(model.without_experts - start, 0), size) for start in starts)
+
+
 def parameters(model: Model, layout: Layout, k: int) -> tuple[int, int]:
     """Returns (parameters that all data parallel ranks share, parameters of experts) on a rank of stage k."""
-    layers = model.layers // layout.pp
+    dense_layers = dense_on(model, layout, k)
+    layers = model.layers // layout.pp - dense_layers
     queries = model.attention - model.keys_and_values
-    split = (queries + (0 if model.experts else model.feed_forward)) // layout.tp
-    split += model.keys_and_values // min(layout.tp, model.kv_heads or model.heads)  # beyond one head a rank they are repeated
-    dense = layers * (split + 2 * model.norm + model.router)
+    # beyond one head a rank keys and values are repeated
+    whole = model.keys_and_values // min(layout.tp, model.kv_heads or model.heads) + model.vectors + model.latent
+    divided = model.feed_forward * (model.shared_experts if model.experts else 1)
+    dense = layers * ((queries + divided) // layout.tp + whole + model.router)
+    dense += dense_layers * ((queries + model.dense_feed_forward) // layout.tp + whole)
     dense += sum(tables(model, layout, k)) + (model.norm if k == layout.pp - 1 else 0)
+    dense += model.hidden * model.positions if k == 0 else 0
     return dense, layers * model.feed_forward * model.experts // (layout.ep * expert_tensor_size(layout))
+
+
+def padded_vocab(model: Model, layout: Layout) -> int:
+    """Returns the words of the vocabulary; where tp does not divide them, padded to a multiple of 128 and tp, as frameworks do."""
+    step = math.lcm(128, layout.tp)
+    return model.vocab if model.vocab % layout.tp == 0 else -(-model.vocab // step) * step
 
 
 def tables(model: Model, layout: Layout, k: int) -> tuple[int, int]:
     """Returns (parameters of the embedding, of the head) on a rank of stage k. A tied head is the embedding where both stand on one
     stage.
     """
-    table = model.hidden * model.vocab
+    table = model.hidden * padded_vocab(model, layout)
     first, last = k == 0, k == layout.pp - 1
     embedding = _placed(layout.embedding_placement, table, layout.tp, first)
     shared = model.tied and first and layout.embedding_placement == "own" and layout.head_placement == "own"
@@ -286,16 +398,20 @@ def in_flight(layout: Layout, k: int) -> float:
     return min(m * layout.vpp, 2 * (layout.pp - k - 1) + (layout.vpp - 1) * layout.pp + 1) / layout.vpp
 
 
-def per_layer(model: Model, layout: Layout) -> float:
-    """Returns bytes of activations of one layer for one microbatch while nothing recomputes it (`none` and `selective`)."""
-    return layout.micro_batch * _per_layer(model, layout)
+def per_layer(model: Model, layout: Layout, *, dense: bool = False) -> float:
+    """Returns bytes of activations of one layer for one microbatch while nothing recomputes it (`none` and `selective`).
+
+    dense: of one of the first layers of a model with experts, which has none.
+    """
+    return layout.micro_batch * _per_layer(model, layout, dense=dense)
 
 
-def _per_layer(model: Model, layout: Layout) -> float:
+def _per_layer(model: Model, layout: Layout, *, dense: bool = False) -> float:
     """Returns `per_layer` of one sample."""
     s, h, t = layout.seq / layout.cp, model.hidden, layout.tp
     wide = 2 if layout.number == "fp32" else 1
-    width = model.ffn * (model.experts_per_token if model.experts else 1)
+    width = model.ffn * (model.experts_per_token + model.shared_experts if model.experts else 1)
+    width = (model.dense_ffn or model.ffn) if dense else width
     body = (18 + 4 * width / h) / t if layout.sequence_parallel else (10 + 24 / t) * SLACK
     scores = 5 * model.heads * s / h / t if layout.recompute == "none" else 0.0
     return s * h * (body + scores) * wide
@@ -313,10 +429,13 @@ def activations_of_a_sample(model: Model, layout: Layout, k: int) -> Activations
     """Returns what a rank of stage k keeps per sample of a micro-batch. Everything here grows with the micro-batch in proportion."""
     s, h = layout.seq / layout.cp, model.hidden
     split = layout.tp if layout.sequence_parallel else 1
-    one = _per_layer(model, layout)
+    one, others = _per_layer(model, layout), dense_on(model, layout, k)
+    other = _per_layer(model, layout, dense=True) if others else 0.0
     kept = 2 * s * h / split if layout.recompute == "full" else one
     each = kept * model.layers / layout.pp
-    once = one if layout.recompute == "full" else 0.0
+    if others and layout.recompute != "full":
+        each = (model.layers // layout.pp - others) * one + others * other
+    once = max(one, other) if layout.recompute == "full" else 0.0
     if k == 0:  # ids of tokens, and the mask of the dropout behind the embedding
         each += (8 * s + s * h) * (1 / layout.tp if layout.sequence_parallel else SLACK)
     if k == layout.pp - 1:  # input of the loss: the final norm's result, and its copy in FP32 or for the head's gradient
@@ -337,4 +456,4 @@ def logits(model: Model, layout: Layout, k: int) -> int:
     if k != layout.pp - 1:
         return 0
     split = 1 if layout.head_placement == "all_full" else layout.tp
-    return round(2 * 4 * layout.seq / layout.cp * layout.micro_batch * model.vocab / split)
+    return round(2 * 4 * layout.seq / layout.cp * layout.micro_batch * padded_vocab(model, layout) / split)

@@ -1,8 +1,8 @@
 """Builds a model and a layout from names and values (strings of a command line or of an address, or plain values), and the other layouts.
 
-The names are `hidden, layers, vocab, ffn, heads, kv_heads, channels, gated, rms_norm, tied, experts, experts_per_token` of a model (or
-`preset`), and `seq, micro_batch, microbatches, tp, pp, vpp, dp, cp, ep, etp, world, sequence_parallel, recompute, dtype, optimizer,
-sharding, distributed_optimizer, embedding_placement, head_placement` of a layout. None and "" are left out.
+The names are the fields of `Model` (or `preset`), and `seq, micro_batch, microbatches, tp, pp, vpp, dp, cp, ep, etp, world,
+sequence_parallel, recompute, dtype, optimizer, sharding, distributed_optimizer, embedding_placement, head_placement` of a layout. None and
+"" are left out.
 `others` yields the bytes of the first, a middle and the last stage of each other layout of the same devices.
 """
 
@@ -39,6 +39,8 @@ NEEDED: Final = ("hidden", "layers", "vocab", "ffn", "heads")
 MODEL_NUMBERS: Final[dict[str, tuple[int, int]]] = {
     "hidden": (1, 1 << 20), "layers": (1, 4096), "vocab": (1, 1 << 27), "ffn": (1, 1 << 23), "heads": (1, 1 << 14),
     "kv_heads": (0, 1 << 14), "channels": (0, 1 << 14), "experts": (0, 4096), "experts_per_token": (1, 4096),
+    "shared_experts": (0, 4096), "dense_layers": (0, 4096), "dense_ffn": (0, 1 << 23), "positions": (0, 1 << 27), "q_rank": (0, 1 << 20),
+    "kv_rank": (0, 1 << 20), "rope_channels": (0, 1 << 14),
 }  # fmt: skip
 """Least and most of each size of a model."""
 LAYOUT_NUMBERS: Final[dict[str, tuple[int, int]]] = {
@@ -46,7 +48,7 @@ LAYOUT_NUMBERS: Final[dict[str, tuple[int, int]]] = {
     "dp": (1, 1 << 20), "cp": (1, 4096), "ep": (1, 4096), "etp": (0, 4096),
 }  # fmt: skip
 WORLD: Final = (1, 1 << 20)
-MODEL_FLAGS: Final = ("gated", "rms_norm", "tied")
+MODEL_FLAGS: Final = ("gated", "rms_norm", "tied", "bias", "qkv_bias", "qk_norm")
 WORDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "recompute": ("recompute", get_args(Recompute)),
     "dtype": ("number", get_args(Number)),
@@ -213,8 +215,12 @@ RULES: Final[tuple[_Rule, ...]] = (
           lambda m, x: f"{_kv(m)} key and value heads and tp = {x.tp} do not divide"),
     _Rule("tp", lambda m, x: bool(m.experts) or m.ffn % x.tp == 0,
           lambda m, x: f"a feed-forward of {m.ffn} does not divide over tp = {x.tp}"),
-    _Rule("vocab", lambda m, x: m.vocab % x.tp == 0,
-          lambda m, x: f"a vocabulary of {m.vocab} does not divide over tp = {x.tp}; frameworks pad it"),
+    _Rule("tp", lambda m, x: not (m.experts and m.dense_layers) or (m.dense_ffn or m.ffn) % x.tp == 0,
+          lambda m, x: f"the feed-forward of {m.dense_ffn or m.ffn} of the first layers does not divide over tp = {x.tp}"),
+    _Rule("bias", lambda m, x: not (m.bias and m.experts), lambda m, x: "biases of experts are not part of a plan"),
+    _Rule("q_rank", lambda m, x: bool(m.kv_rank) or not m.q_rank, lambda m, x: "q_rank is of latent attention, which needs kv_rank"),
+    _Rule("rope_channels", lambda m, x: bool(m.kv_rank) or not m.rope_channels,
+          lambda m, x: "rope_channels are of latent attention, which needs kv_rank"),
     _Rule("pp", lambda m, x: m.layers % x.pp == 0, lambda m, x: f"{m.layers} layers do not divide over pp = {x.pp}"),
     _Rule("vpp", lambda m, x: x.vpp == 1 or x.pp > 1, lambda m, x: "vpp needs more than one pipeline stage"),
     _Rule("vpp", lambda m, x: m.layers % x.pp != 0 or m.layers // x.pp % x.vpp == 0,
@@ -274,9 +280,7 @@ def _with(model: Model, layout: Layout, field: str, value: int) -> tuple[Model, 
 
 
 def _near(field: str, model: Model, layout: Layout) -> tuple[int, ...]:
-    """Returns the possible values right below and right above the present one, as far as the rules of this field go; of a vocabulary,
-    padded.
-    """
+    """Returns the possible values right below and right above the present one, as far as the rules of this field go."""
     own = [rule for rule in RULES if rule.field == field]
     now: int = getattr(model, field, None) or getattr(layout, field, None) or expert_tensor_size(layout)
 
@@ -284,9 +288,6 @@ def _near(field: str, model: Model, layout: Layout) -> tuple[int, ...]:
         changed = _with(model, layout, field, value)
         return all(rule.holds(*changed) for rule in own)
 
-    if field == "vocab":
-        step = math.lcm(128, layout.tp)
-        return (-(-now // step) * step,)
     below = next((v for v in range(now - 1, max(now - FARTHEST, 0), -1) if fits(v)), None)
     above = next((v for v in range(now + 1, now + FARTHEST) if fits(v)), None)
     return tuple(v for v in (below, above) if v is not None)

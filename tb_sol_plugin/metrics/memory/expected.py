@@ -393,8 +393,9 @@ def place(capture: Capture) -> dict[str, tuple[int, int]]:
 
 
 MODEL: Final = (
-    "preset", "hidden", "layers", "vocab", "ffn", "heads", "kv_heads", "channels", "experts", "experts_per_token", "gated", "rms_norm",
-    "tied",
+    "preset", "hidden", "layers", "vocab", "ffn", "heads", "kv_heads", "channels", "experts", "experts_per_token", "shared_experts",
+    "dense_layers", "dense_ffn", "gated", "rms_norm", "tied", "bias", "qkv_bias", "qk_norm", "positions", "kv_rank", "q_rank",
+    "rope_channels",
 )  # fmt: skip
 LAYOUT: Final = ("tp", "pp", "dp", "micro_batch", "vpp", "cp", "ep", "etp", "world")
 TRAINING: Final = (
@@ -410,7 +411,7 @@ class TrainingQuery(Query, kw_only=True, frozen=True):
     preset: sizes of a published model
     hidden: width of the model, h
     layers: transformer layers, L
-    vocab: words of the vocabulary as padded for tensor parallelism, V
+    vocab: words of the vocabulary, V; padded where tp does not divide them
     ffn: width of the feed-forward, f
     heads: attention heads, a
     kv_heads: heads of keys and values, g (0 = as many as heads)
@@ -420,6 +421,16 @@ class TrainingQuery(Query, kw_only=True, frozen=True):
     tied: the head is the embedding
     experts: experts of a layer (0 = a dense feed-forward)
     experts_per_token: experts that a token goes through
+    shared_experts: experts beside these that each token goes through
+    dense_layers: first layers without experts in a model that has them
+    dense_ffn: width of their feed-forward (0 = f)
+    bias: attention and dense feed-forward have biases
+    qkv_bias: queries, keys and values alone have biases
+    qk_norm: queries and keys have a norm over the channels of a head
+    positions: learned positions (0 = none, as with rotary ones)
+    kv_rank: width of what keys and values are made from, in multi-head latent attention (0 = attention without)
+    q_rank: the same of queries (0 = none)
+    rope_channels: rotary channels of a head beside the others, in latent attention
     tp: tensor parallel size
     pp: pipeline stages
     dp: data parallel size
@@ -442,7 +453,8 @@ class TrainingQuery(Query, kw_only=True, frozen=True):
     """
 
     preset: Literal[
-        "", "llama-7b", "llama-13b", "llama-70b", "llama3-8b", "llama3-70b", "llama3-405b", "mistral-7b", "mixtral-8x7b", "gpt3-175b"
+        "", "llama-7b", "llama-13b", "llama-70b", "llama3-8b", "llama3-70b", "llama3-405b", "mistral-7b", "mixtral-8x7b", "qwen2.5-7b",
+        "qwen2.5-72b", "qwen3-8b", "qwen3-32b", "qwen3-30b-a3b", "deepseek-v3", "gpt2", "gpt3-175b",
     ] = ""  # fmt: skip
     hidden: int | None = None
     layers: int | None = None
@@ -456,6 +468,16 @@ class TrainingQuery(Query, kw_only=True, frozen=True):
     tied: bool | None = None
     experts: int | None = None
     experts_per_token: int | None = None
+    shared_experts: int | None = None
+    dense_layers: int | None = None
+    dense_ffn: int | None = None
+    bias: bool | None = None
+    qkv_bias: bool | None = None
+    qk_norm: bool | None = None
+    positions: int | None = None
+    kv_rank: int | None = None
+    q_rank: int | None = None
+    rope_channels: int | None = None
     tp: int | None = None
     pp: int | None = None
     dp: int | None = None
@@ -479,6 +501,9 @@ class TrainingQuery(Query, kw_only=True, frozen=True):
     LABELS: ClassVar[dict[str, str]] = {
         "hidden": "Hidden size", "vocab": "Vocabulary", "ffn": "Feed-forward", "kv_heads": "KV heads", "channels": "Channels per head",
         "gated": "Gated feed-forward", "rms_norm": "RMS norm", "tied": "Tied embedding", "experts_per_token": "Experts per token",
+        "shared_experts": "Shared experts", "dense_layers": "Dense layers", "dense_ffn": "Dense feed-forward", "bias": "Biases",
+        "qkv_bias": "Biases of Q, K, V", "qk_norm": "Norm of Q and K", "positions": "Learned positions", "kv_rank": "Latent KV rank",
+        "q_rank": "Latent Q rank", "rope_channels": "Rotary channels",
         "tp": "Tensor parallel", "pp": "Pipeline stages", "dp": "Data parallel", "micro_batch": "Micro-batch", "vpp": "Chunks per stage",
         "cp": "Context parallel", "ep": "Expert parallel", "etp": "Expert tensor parallel", "world": "Devices in all", "seq": "Sequence",
         "microbatches": "Microbatches", "sequence_parallel": "Sequence parallel", "dtype": "Type", "embedding_placement": "Embedding",
@@ -486,5 +511,6 @@ class TrainingQuery(Query, kw_only=True, frozen=True):
     }  # fmt: skip
     SELDOM: ClassVar[tuple[str, ...]] = (
         "vpp", "cp", "ep", "etp", "world", "microbatches", "distributed_optimizer", "embedding_placement", "head_placement", "channels",
-        "experts", "experts_per_token", "gated", "rms_norm", "tied",
+        "experts", "experts_per_token", "shared_experts", "dense_layers", "dense_ffn", "gated", "rms_norm", "tied", "bias", "qkv_bias",
+        "qk_norm", "positions", "kv_rank", "q_rank", "rope_channels",
     )  # fmt: skip

@@ -28,6 +28,8 @@ def worked_out(one: Formula) -> float:
 MODELS = [
     *PRESETS.values(), replace(LLAMA, tied=True), replace(LLAMA, channels=160), replace(LLAMA, experts=8),
     replace(LLAMA, experts=4, experts_per_token=1, kv_heads=4, tied=True),
+    *(replace(PRESETS["deepseek-v3"], layers=32, dense_layers=n) for n in (0, 3, 9)), replace(PRESETS["deepseek-v3"], layers=32, q_rank=0),
+    replace(LLAMA, experts=8, dense_layers=3, kv_heads=4, channels=64),
 ]  # fmt: skip
 
 

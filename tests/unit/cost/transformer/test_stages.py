@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.cost.transformer.memory import PRESETS, Layout, Model, Stage, formula, in_flight, logits, per_parameter, stages
+from tb_sol_plugin.analyses.memory.memory_plan_tables import CALLED
+from tb_sol_plugin.cost.transformer.memory import (
+    PRESETS,
+    SOURCES,
+    Layout,
+    Model,
+    Stage,
+    dense_on,
+    formula,
+    in_flight,
+    logits,
+    parameters,
+    per_parameter,
+    stages,
+    tables,
+)
+from tests.conftest import ROOT
 
 LLAMA = PRESETS["llama-7b"]
 TP2_PP2 = Layout(tp=2, pp=2)
@@ -29,7 +46,9 @@ def test_sizes_of_the_presets():
 
 PUBLISHED = {
     "llama3-8b": 8_030_261_248, "llama3-70b": 70_553_706_496, "llama3-405b": 405_853_388_800, "mistral-7b": 7_241_732_096,
-    "mixtral-8x7b": 46_702_792_704,
+    "mixtral-8x7b": 46_702_792_704, "qwen2.5-7b": 7_615_616_512, "qwen2.5-72b": 72_706_203_648, "qwen3-8b": 8_190_735_360,
+    "qwen3-32b": 32_762_123_264, "qwen3-30b-a3b": 30_532_122_624, "deepseek-v3": 671_026_404_352, "gpt2": 124_439_808,
+    "gpt3-175b": 174_604_259_328,
 }  # fmt: skip
 
 
@@ -37,29 +56,88 @@ def test_presets_have_the_parameters_of_the_published_weights():
     assert {name: PRESETS[name].parameters for name in PUBLISHED} == PUBLISHED
 
 
+def config_of(transformers, name):
+    """The configuration of a preset with few layers, as another library has it."""
+    m = PRESETS[name]
+    layers = 4 if m.dense_layers else 2
+    if name.startswith("gpt"):
+        return layers, transformers.GPT2Config(
+            n_embd=m.hidden, n_layer=layers, n_head=m.heads, vocab_size=m.vocab, n_positions=m.positions, n_inner=m.ffn
+        )
+    sizes = {
+        "hidden_size": m.hidden, "num_hidden_layers": layers, "num_attention_heads": m.heads, "num_key_value_heads": m.kv_heads or m.heads,
+        "intermediate_size": m.dense_ffn or m.ffn, "vocab_size": m.vocab, "tie_word_embeddings": m.tied, "head_dim": m.head,
+    }  # fmt: skip
+    if name.startswith("deepseek"):
+        del sizes["head_dim"]
+        return layers, transformers.DeepseekV3Config(
+            **sizes, moe_intermediate_size=m.ffn, n_routed_experts=m.experts, num_experts_per_tok=m.experts_per_token,
+            n_shared_experts=m.shared_experts, first_k_dense_replace=m.dense_layers, q_lora_rank=m.q_rank, kv_lora_rank=m.kv_rank,
+            qk_nope_head_dim=m.channels, qk_rope_head_dim=m.rope_channels, v_head_dim=m.channels,
+        )  # fmt: skip
+    if name.startswith("qwen3"):
+        more = {"num_experts": m.experts, "moe_intermediate_size": m.ffn, "mlp_only_layers": []} if m.experts else {}
+        return layers, (transformers.Qwen3MoeConfig if m.experts else transformers.Qwen3Config)(**sizes, **more)
+    if name.startswith("qwen2"):
+        return layers, transformers.Qwen2Config(**sizes)
+    if m.experts:
+        return layers, transformers.MixtralConfig(**sizes, num_local_experts=m.experts)
+    return layers, transformers.LlamaConfig(**sizes)
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_presets_are_as_large_as_the_models_that_a_library_builds(name):
     # GIVEN a configuration of those sizes WHEN another library builds the model without memory THEN it has as many parameters
     torch = pytest.importorskip("torch", reason="builds the model")
     transformers = pytest.importorskip("transformers", reason="knows the architecture")
-    m = PRESETS[name]
-    kind, more = ("MixtralConfig", {"num_local_experts": m.experts}) if m.experts else ("LlamaConfig", {})
-    config = getattr(transformers, kind)(
-        hidden_size=m.hidden, num_hidden_layers=2, num_attention_heads=m.heads, num_key_value_heads=m.kv_heads, intermediate_size=m.ffn,
-        vocab_size=m.vocab, tie_word_embeddings=False, **more,
-    )  # fmt: skip
+    layers, config = config_of(transformers, name)
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
-    assert sum(p.numel() for p in model.parameters()) == replace(m, layers=2).parameters
+    assert sum(p.numel() for p in model.parameters()) == replace(PRESETS[name], layers=layers).parameters
 
 
 def test_gpt3_by_the_closed_form_of_the_literature():
-    # Narayanan et al. 2021, section 3.2: P = 12 L h² (1 + 13/(12 h) + (V + s)/(12 L h)), with biases (9 h a layer) and positions (s h),
-    # which the model here has not; it has the final norm (2 h), which theirs has not
-    layers, h, vocab, s = 96, 12288, 51200, 2048
+    # Narayanan et al. 2021, section 3.2: P = 12 L h² (1 + 13/(12 h) + (V + s)/(12 L h)), to which the final norm (2 h) comes
+    layers, h, vocab, s = 96, 12288, 50257, 2048
     published = 12 * layers * h**2 + 13 * layers * h + (vocab + s) * h
     assert round(published / GB, 1) == 174.6
-    assert PRESETS["gpt3-175b"].parameters == published - 9 * layers * h - s * h + 2 * h
+    assert PRESETS["gpt3-175b"].parameters == published + 2 * h
+
+
+def test_each_preset_names_its_source():
+    # GIVEN the table of presets in the document THEN it has all of them, with their parameters and where their sizes are published
+    text = (ROOT / "docs" / "analyses" / "memory_plan.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w.-]+)` \| ([^|]+) \| ([\d,]+) \| <(https://[^>]+)> \|$", text, re.MULTILINE)
+    expected = {name: (CALLED[name], f"{m.parameters:,}", SOURCES[name]) for name, m in PRESETS.items()}
+    assert {name: (called, count, source) for name, called, count, source in rows} == expected
+
+
+def test_first_layers_without_experts_stand_on_the_first_stages():
+    # GIVEN 8 layers of which 3 have no experts, on 4 stages of 2 layers, and of 2 chunks of one layer each
+    model = replace(PRESETS["deepseek-v3"], layers=8)
+    assert [dense_on(model, Layout(pp=4), k) for k in range(4)] == [2, 1, 0, 0]
+    assert [dense_on(model, Layout(pp=4, vpp=2), k) for k in range(4)] == [1, 1, 1, 0]
+    # THEN the stages together have all parameters
+    for layout in (Layout(pp=4), Layout(pp=4, vpp=2), Layout(pp=2), Layout()):
+        assert sum(s.parameters for s in stages(model, layout)) == model.parameters
+
+
+def test_a_rank_of_deepseek_v3_by_hand():
+    # GIVEN tp 8 and ep 64 with experts undivided, one stage WHEN its parameters are worked out by hand
+    h, heads = 7168, 128
+    divided = 1536 * heads * 192 + 512 * heads * 256 + heads * 128 * h
+    whole = h * 1536 + h * (512 + 64) + 1536 + 512 + 2 * h
+    expert, first = 3 * h * 2048, 3 * h * 18432
+    dense = 61 * (divided // 8 + whole) + 3 * first // 8 + 58 * (expert // 8 + h * 256) + 2 * 129280 * h // 8 + h
+    experts = 58 * 256 * expert // 64
+    assert parameters(PRESETS["deepseek-v3"], Layout(tp=8, ep=64, etp=1, dp=8), 0) == (dense, experts)
+
+
+def test_a_vocabulary_that_does_not_divide_is_padded():
+    # GIVEN GPT-2 on two ranks THEN each has half of 50304 words, and on one all 50257
+    gpt2 = PRESETS["gpt2"]
+    assert tables(gpt2, Layout(tp=2), 0) == (50304 * 768 // 2, 0) and tables(gpt2, Layout(), 0) == (50257 * 768, 0)
+    assert stages(gpt2, Layout())[0].parameters == gpt2.parameters == 124_439_808
 
 
 def test_llama_70b_by_hand():
