@@ -8844,6 +8844,19 @@ function rangesOf(numbers) {
 	}
 	return out.join(",");
 }
+/** Rows that can be seen, pinned ones first, each with its place on the canvas. */
+function placed(shown, scroll, height) {
+	const top = shown.pinnedHeight;
+	const pinned = shown.pinned.filter((r) => r.y < height).map((row) => ({
+		row,
+		y: row.y
+	}));
+	const [from, to] = visible(shown.rows, scroll, scroll + Math.max(0, height - top));
+	return [...pinned, ...shown.rows.slice(from, to).map((row) => ({
+		row,
+		y: row.y - scroll + top
+	}))];
+}
 var MAGIC = 827608147;
 var padded = (n) => n + 3 & -4;
 /** Values whose lowest bytes stand first, then all second ones, and so on. */
@@ -10884,9 +10897,10 @@ var TimelineModel = class {
 			al
 		});
 	}
+	/** Requests tiles. Returns whether some of what is in view are on their way. */
 	want(wanted, level, moving) {
 		this.loader?.want(wanted, level, moving);
-		this.waiting.value = this.loader?.busy ?? false;
+		return this.loader?.busy ?? false;
 	}
 	/** The window of the section: of its step, else where nearly all events are. */
 	opening() {
@@ -11511,6 +11525,79 @@ var Cutter = class {
 		return letters < 2 ? "" : short.slice(0, letters) + "…";
 	}
 };
+// src/sections/timeline/wanted.ts
+/** Level of the tiles of a view. */
+var levelIn = (s) => Math.min(levelOf(s.view, s.width), s.cache.top);
+/** Tracks of rows that have something to draw. */
+var tracksIn = (rows) => rows.filter((row) => row.lanes || row.group || row.track.kind === "counter").map((row) => row.track.track);
+/** Tiles that a view lacks: those that show all of a row, then those of its own level. */
+function lacking(s) {
+	const z = levelIn(s);
+	const [first, last] = tilesOf(s.view, z, s.span);
+	const seen = tracksIn(placed(s.shown, s.scroll, s.height).map(({ row }) => row));
+	const overview = seen.filter((track) => !s.cache.has(track, s.cache.top, 0));
+	const out = overview.length ? [{
+		z: s.cache.top,
+		from: 0,
+		to: 0,
+		tracks: overview,
+		rank: 0
+	}] : [];
+	const tracks = /* @__PURE__ */ new Set();
+	let [from, to] = [last, first];
+	for (const track of seen) for (let i = first; i <= last; i++) {
+		if (s.cache.covering(track, z, i).sharp) continue;
+		tracks.add(track);
+		[from, to] = [Math.min(from, i), Math.max(to, i)];
+	}
+	if (tracks.size) out.push({
+		z,
+		from,
+		to,
+		tracks: [...tracks].sort((a, b) => a - b),
+		rank: 1
+	});
+	return out;
+}
+/** Tiles that are likely to be wanted next: one on each side, those of the rows a screen above and below, and nearer ones at the pointer. */
+function ahead(s, pointer) {
+	const z = levelIn(s);
+	const [first, last] = tilesOf(s.view, z, s.span);
+	const most = Math.floor(s.span / 2 ** (z + 10));
+	const seen = tracksIn(placed(s.shown, s.scroll, s.height).map(({ row }) => row));
+	const [from, to] = visible(s.shown.rows, s.scroll - s.height, s.scroll + 2 * s.height);
+	const near = tracksIn(s.shown.rows.slice(from, to)).filter((t) => !seen.includes(t));
+	const out = [];
+	for (const i of [first - 1, last + 1]) if (i >= 0 && i <= most) out.push({
+		z,
+		from: i,
+		to: i,
+		tracks: seen,
+		rank: 2
+	});
+	if (near.length) out.push({
+		z: s.cache.top,
+		from: 0,
+		to: 0,
+		tracks: near,
+		rank: 2
+	}, {
+		z,
+		from: first,
+		to: last,
+		tracks: near,
+		rank: 2
+	});
+	const i = Math.floor(pointer / 2 ** (z - 1 + 10));
+	if (z > 0 && i >= 0 && i * 2 ** (z - 1 + 10) <= s.span) out.push({
+		z: z - 1,
+		from: i,
+		to: i,
+		tracks: seen,
+		rank: 3
+	});
+	return out.filter((one) => one.tracks.length);
+}
 // src/sections/timeline/draw.ts
 var FONT = "11px system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
 /** A name as it stands on a bar: of a kernel without the word that all of them begin with. */
@@ -11528,19 +11615,6 @@ function curve(a, b, c, d) {
 }
 /** Rows of pixels of a summary. */
 var TALL = 18;
-/** Rows that can be seen, pinned ones first, each with its place on the canvas. */
-function placed(shown, scroll, height) {
-	const top = shown.pinnedHeight;
-	const pinned = shown.pinned.filter((r) => r.y < height).map((row) => ({
-		row,
-		y: row.y
-	}));
-	const [from, to] = visible(shown.rows, scroll, scroll + Math.max(0, height - top));
-	return [...pinned, ...shown.rows.slice(from, to).map((row) => ({
-		row,
-		y: row.y - scroll + top
-	}))];
-}
 var Painter = class {
 	strip = document.createElement("canvas");
 	stripContext = this.strip.getContext("2d", { willReadFrequently: false });
@@ -11548,7 +11622,7 @@ var Painter = class {
 	cutter = null;
 	arrows = [];
 	dashed = null;
-	/** Draws a frame. Returns which tiles it lacks, and how many items it has. */
+	/** Draws a frame with the tiles that are here. Returns how many items it has. */
 	draw(ctx, s) {
 		const { ratio, width, height } = s;
 		ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -11557,8 +11631,6 @@ var Painter = class {
 		const rows = placed(s.shown, s.scroll, height);
 		this.behind(ctx, s, rows);
 		const out = {
-			wanted: [],
-			level: Math.min(levelOf(s.view, s.width), s.cache.top),
 			items: 0,
 			events: 0,
 			more: false
@@ -11584,49 +11656,25 @@ var Painter = class {
 		};
 	}
 	items(s, rows, raster, labels, out) {
-		const z = out.level;
+		const z = levelIn(s);
 		const [first, last] = tilesOf(s.view, z, s.span);
-		const lacking = /* @__PURE__ */ new Map();
-		const overview = [];
 		let line = 0;
 		for (const { row, y } of rows) {
 			const track = row.track.track;
 			const lines = linesOf(row, s.ratio);
-			if (lines || row.track.kind === "counter") {
-				if (!s.cache.has(track, s.cache.top, 0)) overview.push(track);
-				for (let i = first; i <= last; i++) {
-					const covering = s.cache.covering(track, z, i);
-					if (!covering.sharp) lacking.set(i, [...lacking.get(i) ?? [], track]);
-					const width = 2 ** (z + 10);
-					const from = i === first ? -Infinity : i * width;
-					if (covering.tile) this.tile(s, raster, line, row, y, covering.tile, from, (i + 1) * width, labels, out, i === first);
-					for (const tile of covering.finer) {
-						const part = stretchOf$1(tile);
-						for (let k = 0; k < lines; k++) clearStretch(raster, line + k, s.view, part.start, part.end);
-						this.tile(s, raster, line, row, y, tile, part.start, part.end, labels, out, false);
-					}
+			if (lines || row.track.kind === "counter") for (let i = first; i <= last; i++) {
+				const covering = s.cache.covering(track, z, i);
+				const width = 2 ** (z + 10);
+				const from = i === first ? -Infinity : i * width;
+				if (covering.tile) this.tile(s, raster, line, row, y, covering.tile, from, (i + 1) * width, labels, out, i === first);
+				for (const tile of covering.finer) {
+					const part = stretchOf$1(tile);
+					for (let k = 0; k < lines; k++) clearStretch(raster, line + k, s.view, part.start, part.end);
+					this.tile(s, raster, line, row, y, tile, part.start, part.end, labels, out, false);
 				}
 			}
 			if (lines && row.track.kind === "counter") this.counter(s, row, raster, line);
 			line += lines;
-		}
-		if (overview.length) out.wanted.push({
-			z: s.cache.top,
-			from: 0,
-			to: 0,
-			tracks: overview,
-			rank: 0
-		});
-		const tiles = [...lacking.keys()].sort((a, b) => a - b);
-		if (tiles.length) {
-			const all = [...new Set(tiles.flatMap((i) => lacking.get(i)))].sort((a, b) => a - b);
-			out.wanted.push({
-				z,
-				from: tiles[0],
-				to: tiles.at(-1),
-				tracks: all,
-				rank: 1
-			});
 		}
 	}
 	tile(s, raster, line, row, y, tile, from, to, labels, out, edge) {
@@ -11697,7 +11745,7 @@ var Painter = class {
 	counter(s, row, raster, line) {
 		const { track } = row;
 		const [low, high] = [Math.min(track.min_value ?? 0, 0), track.max_value ?? 1];
-		const z = Math.min(levelOf(s.view, s.width), s.cache.top);
+		const z = levelIn(s);
 		const [first, last] = tilesOf(s.view, z, s.span);
 		const level = new Level(s.view, raster.width);
 		for (let i = first; i <= last; i++) {
@@ -11853,46 +11901,6 @@ var Painter = class {
 		ctx.fillRect(0, s.shown.pinnedHeight - 1, s.width, 1);
 	}
 };
-/** Tiles that are likely to be wanted next: one on each side, those of the rows a screen above and below, and nearer ones at the pointer. */
-function ahead(s, pointer) {
-	const z = Math.min(levelOf(s.view, s.width), s.cache.top);
-	const [first, last] = tilesOf(s.view, z, s.span);
-	const most = Math.floor(s.span / 2 ** (z + 10));
-	const ofRows = (rows) => rows.filter((row) => row.lanes || row.group || row.track.kind === "counter").map((row) => row.track.track);
-	const seen = ofRows(placed(s.shown, s.scroll, s.height).map(({ row }) => row));
-	const [from, to] = visible(s.shown.rows, s.scroll - s.height, s.scroll + 2 * s.height);
-	const near = ofRows(s.shown.rows.slice(from, to)).filter((t) => !seen.includes(t));
-	const out = [];
-	for (const i of [first - 1, last + 1]) if (i >= 0 && i <= most) out.push({
-		z,
-		from: i,
-		to: i,
-		tracks: seen,
-		rank: 2
-	});
-	if (near.length) out.push({
-		z: s.cache.top,
-		from: 0,
-		to: 0,
-		tracks: near,
-		rank: 2
-	}, {
-		z,
-		from: first,
-		to: last,
-		tracks: near,
-		rank: 2
-	});
-	const i = Math.floor(pointer / 2 ** (z - 1 + 10));
-	if (z > 0 && i >= 0 && i * 2 ** (z - 1 + 10) <= s.span) out.push({
-		z: z - 1,
-		from: i,
-		to: i,
-		tracks: seen,
-		rank: 3
-	});
-	return out.filter((one) => one.tracks.length);
-}
 /** Rows of pixels that a row takes in the raster: one of a lane, all of a summary and of an open counter. */
 var linesOf = (row, ratio) => row.group ? TALL : row.track.kind === "counter" ? row.open ? Math.round((row.height - 8) * ratio) : 0 : row.lanes;
 /** Adds up what a tile shows between two times: items, and the events in them. Items that began before count in the first tile only. */
@@ -12305,6 +12313,8 @@ var Surface = class {
 	rest = 0;
 	shownView = null;
 	movedAt = -Infinity;
+	/** the view had moved shortly before it did the last time */
+	goesOn = false;
 	linkTimer = 0;
 	/** script time of the last frames, ms: for the benchmark */
 	times = [];
@@ -12372,7 +12382,7 @@ var Surface = class {
 		const context = this.fit(body, width, height);
 		if (!context) return;
 		const scene = this.scene(paint, tokens, width, height);
-		const moving = this.moving(scene.view);
+		const busy = this.request(scene);
 		const drawn = this.painter.draw(context, scene);
 		const parts = this.parts();
 		const top = this.fit(head, width, parts.height);
@@ -12392,20 +12402,7 @@ var Surface = class {
 			area: this.dragSpan ?? model.area.peek(),
 			pointer: model.pointer
 		}, parts);
-		const lacking = overviewRows(model).filter((t) => !model.cache.has(t.track, topOf(shape.span_ns), 0)).map((t) => t.track);
-		const first = lacking.length && !this.compact ? [{
-			z: model.cache.top,
-			from: 0,
-			to: 0,
-			tracks: lacking,
-			rank: 0
-		}] : [];
-		const next = moving || this.compact ? [] : ahead(scene, model.pointer ?? (scene.view.start + scene.view.end) / 2);
-		model.want([
-			...first,
-			...drawn.wanted,
-			...next
-		], drawn.level, moving);
+		model.waiting.value = busy;
 		const tally = model.tally.peek();
 		if (tally.items !== drawn.items || tally.events !== drawn.events) model.tally.value = {
 			items: drawn.items,
@@ -12414,16 +12411,39 @@ var Surface = class {
 		};
 		this.pace(performance.now() - began);
 	}
-	/** Whether the view was another one a moment ago; when it has come to rest, what is likely to be wanted next is requested. */
-	moving(view) {
+	/** Requests the tiles that a scene lacks, and at rest those that are likely to be wanted next. Returns whether it waits for any. */
+	request(scene) {
+		const { model } = this;
+		const motion = this.motion(scene.view);
+		const { top } = model.cache;
+		const groups = this.compact ? [] : overviewRows(model).filter((t) => !model.cache.has(t.track, top, 0)).map((t) => t.track);
+		const first = groups.length ? [{
+			z: top,
+			from: 0,
+			to: 0,
+			tracks: groups,
+			rank: 0
+		}] : [];
+		const next = motion !== "rest" || this.compact ? [] : ahead(scene, model.pointer ?? (scene.view.start + scene.view.end) / 2);
+		return model.want([
+			...first,
+			...lacking(scene),
+			...next
+		], levelIn(scene), motion === "moving");
+	}
+	/** Whether the view goes on moving, has jumped to where it is, or has come to rest: that is looked at again when it has. */
+	motion(view) {
 		const now = performance.now();
-		if (this.shownView && (this.shownView.start !== view.start || this.shownView.end !== view.end)) this.movedAt = now;
+		if (this.shownView && (this.shownView.start !== view.start || this.shownView.end !== view.end)) {
+			this.goesOn = now - this.movedAt < RESTS;
+			this.movedAt = now;
+		}
 		this.shownView = view;
 		window.clearTimeout(this.rest);
 		const still = now - this.movedAt;
-		if (still >= RESTS) return false;
+		if (still >= RESTS) return "rest";
 		this.rest = window.setTimeout(() => this.schedule(), RESTS - still + 1);
-		return true;
+		return this.goesOn ? "moving" : "jumped";
 	}
 	/** At a high device ratio slow frames are drawn at ratio 1, and sharply again at rest. */
 	pace(ms) {
@@ -12532,7 +12552,11 @@ var Surface = class {
 		const view = model.window.peek();
 		const width = model.width.peek();
 		const time = timeOf(x, view, width);
-		const z = Math.min(levelOf(view, width), model.cache.top);
+		const z = levelIn({
+			view,
+			width,
+			cache: model.cache
+		});
 		const i = Math.max(0, Math.floor(time / 2 ** (z + 10)));
 		const covering = model.cache.covering(row.track.track, z, i);
 		for (const tile of [...covering.finer, covering.tile]) {
@@ -12558,7 +12582,11 @@ var Surface = class {
 	laneOf(start, end) {
 		const { model } = this;
 		const { pinned, rows } = model.rows.shown.peek();
-		const z = Math.min(levelOf(model.window.peek(), model.width.peek()), model.cache.top);
+		const z = levelIn({
+			view: model.window.peek(),
+			width: model.width.peek(),
+			cache: model.cache
+		});
 		for (const row of [...pinned, ...rows]) {
 			const tile = row.lanes ? model.cache.covering(row.track.track, z, Math.max(0, Math.floor(start / 2 ** (z + 10)))).tile : null;
 			if (tile?.kind !== "slices") continue;
@@ -12634,10 +12662,10 @@ function Plot({ model, height, onOpen }) {
 	const keep = T$1(null);
 	const surface = keep.current ??= new Surface(model, model.embedded);
 	const box = T$1(null);
-	useSignalEffect(() => {
+	A$1(() => x$1(() => {
 		model.window.value, model.rows.shown.value, model.hover.value, model.hovered.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.patterns.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value;
 		surface.schedule();
-	});
+	}), []);
 	A$1(() => {
 		const el = surface.body;
 		const measure = () => {

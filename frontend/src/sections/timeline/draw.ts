@@ -4,12 +4,12 @@ import { human } from "../../units";
 import type { TileCache } from "./cache";
 import type { Paint } from "./colors";
 import { chosen, collect, Cutter, type Label, PAD } from "./labels";
-import { AHEAD, type Wanted } from "./loader";
 import type { NameTable } from "./names";
 import { clearStretch, drawLane, drawLevel, drawSummary, type Emphasis, Level, type Raster, stretchOf } from "./raster";
-import { GROUP, laneTop, type Row, type Shown, visible } from "./rows";
-import { type Slices, TILE, type Tile } from "./tile";
-import { levelOf, tilesOf, type Span, ticksOf, xOf } from "./viewport";
+import { GROUP, laneTop, type Placed, placed, type Row, type Shown } from "./rows";
+import type { Slices, Tile } from "./tile";
+import { tilesOf, type Span, ticksOf, xOf } from "./viewport";
+import { levelIn } from "./wanted";
 
 export const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
@@ -58,9 +58,6 @@ export interface Scene {
 }
 
 export interface Drawn {
-  wanted: Wanted[];
-  /** level of the tiles of the view */
-  level: number;
   items: number;
   events: number;
   more: boolean;
@@ -86,20 +83,6 @@ function curve(a: Point, b: Point, c: Point, d: Point): [number, number][] {
 /** Rows of pixels of a summary. */
 const TALL = GROUP - 8;
 
-interface Placed {
-  row: Row;
-  /** on the canvas */
-  y: number;
-}
-
-/** Rows that can be seen, pinned ones first, each with its place on the canvas. */
-export function placed(shown: Shown, scroll: number, height: number): Placed[] {
-  const top = shown.pinnedHeight;
-  const pinned = shown.pinned.filter((r) => r.y < height).map((row) => ({ row, y: row.y }));
-  const [from, to] = visible(shown.rows, scroll, scroll + Math.max(0, height - top));
-  return [...pinned, ...shown.rows.slice(from, to).map((row) => ({ row, y: row.y - scroll + top }))];
-}
-
 export class Painter {
   private readonly strip = document.createElement("canvas");
   private readonly stripContext = this.strip.getContext("2d", { willReadFrequently: false })!;
@@ -108,7 +91,7 @@ export class Painter {
   private arrows: { flow: Flow; points: [number, number][]; stub: [number, number] | null }[] = [];
   private dashed: { color: string; pattern: CanvasPattern | string } | null = null;
 
-  /** Draws a frame. Returns which tiles it lacks, and how many items it has. */
+  /** Draws a frame with the tiles that are here. Returns how many items it has. */
   draw(ctx: CanvasRenderingContext2D, s: Scene): Drawn {
     const { ratio, width, height } = s;
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -116,7 +99,7 @@ export class Painter {
     ctx.fillRect(0, 0, width, height);
     const rows = placed(s.shown, s.scroll, height);
     this.behind(ctx, s, rows);
-    const out: Drawn = { wanted: [], level: Math.min(levelOf(s.view, s.width), s.cache.top), items: 0, events: 0, more: false };
+    const out: Drawn = { items: 0, events: 0, more: false };
     const raster = this.raster(s, rows);
     const labels: Label[] = [];
     this.items(s, rows, raster, labels, out);
@@ -139,19 +122,15 @@ export class Painter {
   }
 
   private items(s: Scene, rows: readonly Placed[], raster: Raster, labels: Label[], out: Drawn): void {
-    const z = out.level;
+    const z = levelIn(s);
     const [first, last] = tilesOf(s.view, z, s.span);
-    const lacking = new Map<number, number[]>();
-    const overview: number[] = [];
     let line = 0;
     for (const { row, y } of rows) {
       const track = row.track.track;
       const lines = linesOf(row, s.ratio);
       if (lines || row.track.kind === "counter") {
-        if (!s.cache.has(track, s.cache.top, 0)) overview.push(track);
         for (let i = first; i <= last; i++) {
           const covering = s.cache.covering(track, z, i);
-          if (!covering.sharp) lacking.set(i, [...(lacking.get(i) ?? []), track]);
           const width = 2 ** (z + 10);
           const from = i === first ? -Infinity : i * width;
           if (covering.tile) this.tile(s, raster, line, row, y, covering.tile, from, (i + 1) * width, labels, out, i === first);
@@ -164,12 +143,6 @@ export class Painter {
       }
       if (lines && row.track.kind === "counter") this.counter(s, row, raster, line);
       line += lines;
-    }
-    if (overview.length) out.wanted.push({ z: s.cache.top, from: 0, to: 0, tracks: overview, rank: 0 });
-    const tiles = [...lacking.keys()].sort((a, b) => a - b);
-    if (tiles.length) {
-      const all = [...new Set(tiles.flatMap((i) => lacking.get(i)!))].sort((a, b) => a - b);
-      out.wanted.push({ z, from: tiles[0]!, to: tiles.at(-1)!, tracks: all, rank: 1 });
     }
   }
 
@@ -245,7 +218,7 @@ export class Painter {
   private counter(s: Scene, row: Row, raster: Raster, line: number): void {
     const { track } = row;
     const [low, high] = [Math.min(track.min_value ?? 0, 0), track.max_value ?? 1];
-    const z = Math.min(levelOf(s.view, s.width), s.cache.top);
+    const z = levelIn(s);
     const [first, last] = tilesOf(s.view, z, s.span);
     const level = new Level(s.view, raster.width);
     for (let i = first; i <= last; i++) {
@@ -403,23 +376,6 @@ export class Painter {
     ctx.fillStyle = s.tokens.strong;
     ctx.fillRect(0, s.shown.pinnedHeight - 1, s.width, 1);
   }
-}
-
-/** Tiles that are likely to be wanted next: one on each side, those of the rows a screen above and below, and nearer ones at the pointer. */
-export function ahead(s: Pick<Scene, "view" | "span" | "shown" | "scroll" | "width" | "height" | "cache">, pointer: number): Wanted[] {
-  const z = Math.min(levelOf(s.view, s.width), s.cache.top);
-  const [first, last] = tilesOf(s.view, z, s.span);
-  const most = Math.floor(s.span / 2 ** (z + TILE));
-  const ofRows = (rows: readonly Row[]): number[] => rows.filter((row) => row.lanes || row.group || row.track.kind === "counter").map((row) => row.track.track);
-  const seen = ofRows(placed(s.shown, s.scroll, s.height).map(({ row }) => row));
-  const [from, to] = visible(s.shown.rows, s.scroll - s.height, s.scroll + 2 * s.height);
-  const near = ofRows(s.shown.rows.slice(from, to)).filter((t) => !seen.includes(t));
-  const out: Wanted[] = [];
-  for (const i of [first - 1, last + 1]) if (i >= 0 && i <= most) out.push({ z, from: i, to: i, tracks: seen, rank: AHEAD });
-  if (near.length) out.push({ z: s.cache.top, from: 0, to: 0, tracks: near, rank: AHEAD }, { z, from: first, to: last, tracks: near, rank: AHEAD });
-  const i = Math.floor(pointer / 2 ** (z - 1 + TILE));
-  if (z > 0 && i >= 0 && i * 2 ** (z - 1 + TILE) <= s.span) out.push({ z: z - 1, from: i, to: i, tracks: seen, rank: AHEAD + 1 });
-  return out.filter((one) => one.tracks.length);
 }
 
 /** Rows of pixels that a row takes in the raster: one of a lane, all of a summary and of an open counter. */

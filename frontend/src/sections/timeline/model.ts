@@ -204,9 +204,10 @@ export class TimelineModel {
     this.update(this.section, { ...this.at, al });
   }
 
-  want(wanted: readonly Wanted[], level: number, moving: boolean): void {
+  /** Requests tiles. Returns whether some of what is in view are on their way. */
+  want(wanted: readonly Wanted[], level: number, moving: boolean): boolean {
     this.loader?.want(wanted, level, moving);
-    this.waiting.value = this.loader?.busy ?? false;
+    return this.loader?.busy ?? false;
   }
 
   // -- the address --------------------------------------------------------------------------------------------------------

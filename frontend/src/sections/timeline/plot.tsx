@@ -1,19 +1,20 @@
 // The plot: two canvases, and what the pointer does on them.
-import { useSignalEffect } from "@preact/signals";
+import { effect, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { EventDetail, Flow } from "../../api/timeline";
 import { dark, token } from "../../ui/theme";
 import { methodOf } from "./align";
 import { lettersOf, type Paint, paintOf } from "./colors";
-import { ahead, Painter, placed, type Scene, type Tokens } from "./draw";
+import { Painter, type Scene, type Tokens } from "./draw";
 import { BAND, HeadPainter, OVERVIEW, partsOf, type Parts } from "./head";
 import type { Hover, TimelineModel } from "./model";
 import { drawLane, itemAt, PLAIN } from "./raster";
-import { laneAt, laneTop, type Row, withBelow } from "./rows";
+import { laneAt, laneTop, placed, type Row, withBelow } from "./rows";
 import type { Slices } from "./tile";
 import { Tree } from "./tree";
-import { lengthOf, levelOf, type Span, timeOf, topOf, xOf } from "./viewport";
+import { lengthOf, type Span, timeOf, xOf } from "./viewport";
+import { ahead, lacking, levelIn } from "./wanted";
 
 const SNAP = 6;
 /** px that a press must move until it selects an area. */
@@ -79,6 +80,8 @@ class Surface {
   private rest = 0;
   private shownView: Span | null = null;
   private movedAt = -Infinity;
+  /** the view had moved shortly before it did the last time */
+  private goesOn = false;
   private linkTimer = 0;
   /** script time of the last frames, ms: for the benchmark */
   readonly times: number[] = [];
@@ -143,7 +146,7 @@ class Surface {
     const context = this.fit(body, width, height);
     if (!context) return;
     const scene = this.scene(paint, tokens, width, height);
-    const moving = this.moving(scene.view);
+    const busy = this.request(scene); // before anything is drawn: the server works meanwhile
     const drawn = this.painter.draw(context, scene);
     const parts = this.parts();
     const top = this.fit(head, width, parts.height);
@@ -154,25 +157,36 @@ class Surface {
         area: this.dragSpan ?? model.area.peek(), pointer: model.pointer,
       }, parts);
     }
-    const lacking = overviewRows(model).filter((t) => !model.cache.has(t.track, topOf(shape.span_ns), 0)).map((t) => t.track);
-    const first = lacking.length && !this.compact ? [{ z: model.cache.top, from: 0, to: 0, tracks: lacking, rank: 0 }] : [];
-    const next = moving || this.compact ? [] : ahead(scene, model.pointer ?? (scene.view.start + scene.view.end) / 2);
-    model.want([...first, ...drawn.wanted, ...next], drawn.level, moving);
+    model.waiting.value = busy;
     const tally = model.tally.peek();
     if (tally.items !== drawn.items || tally.events !== drawn.events) model.tally.value = { items: drawn.items, events: drawn.events, more: drawn.more };
     this.pace(performance.now() - began);
   }
 
-  /** Whether the view was another one a moment ago; when it has come to rest, what is likely to be wanted next is requested. */
-  private moving(view: Span): boolean {
+  /** Requests the tiles that a scene lacks, and at rest those that are likely to be wanted next. Returns whether it waits for any. */
+  private request(scene: Scene): boolean {
+    const { model } = this;
+    const motion = this.motion(scene.view);
+    const { top } = model.cache;
+    const groups = this.compact ? [] : overviewRows(model).filter((t) => !model.cache.has(t.track, top, 0)).map((t) => t.track);
+    const first = groups.length ? [{ z: top, from: 0, to: 0, tracks: groups, rank: 0 }] : [];
+    const next = motion !== "rest" || this.compact ? [] : ahead(scene, model.pointer ?? (scene.view.start + scene.view.end) / 2);
+    return model.want([...first, ...lacking(scene), ...next], levelIn(scene), motion === "moving");
+  }
+
+  /** Whether the view goes on moving, has jumped to where it is, or has come to rest: that is looked at again when it has. */
+  private motion(view: Span): "moving" | "jumped" | "rest" {
     const now = performance.now();
-    if (this.shownView && (this.shownView.start !== view.start || this.shownView.end !== view.end)) this.movedAt = now;
+    if (this.shownView && (this.shownView.start !== view.start || this.shownView.end !== view.end)) {
+      this.goesOn = now - this.movedAt < RESTS;
+      this.movedAt = now;
+    }
     this.shownView = view;
     window.clearTimeout(this.rest);
     const still = now - this.movedAt;
-    if (still >= RESTS) return false;
+    if (still >= RESTS) return "rest";
     this.rest = window.setTimeout(() => this.schedule(), RESTS - still + 1);
-    return true;
+    return this.goesOn ? "moving" : "jumped";
   }
 
   /** At a high device ratio slow frames are drawn at ratio 1, and sharply again at rest. */
@@ -228,7 +242,7 @@ class Surface {
     const view = model.window.peek();
     const width = model.width.peek();
     const time = timeOf(x, view, width);
-    const z = Math.min(levelOf(view, width), model.cache.top);
+    const z = levelIn({ view, width, cache: model.cache });
     const i = Math.max(0, Math.floor(time / 2 ** (z + 10)));
     const covering = model.cache.covering(row.track.track, z, i);
     for (const tile of [...covering.finer, covering.tile]) {
@@ -243,7 +257,7 @@ class Surface {
   laneOf(start: number, end: number): { row: Row; lane: number } | null {
     const { model } = this;
     const { pinned, rows } = model.rows.shown.peek();
-    const z = Math.min(levelOf(model.window.peek(), model.width.peek()), model.cache.top);
+    const z = levelIn({ view: model.window.peek(), width: model.width.peek(), cache: model.cache });
     for (const row of [...pinned, ...rows]) {
       const tile = row.lanes ? model.cache.covering(row.track.track, z, Math.max(0, Math.floor(start / 2 ** (z + 10)))).tile : null;
       if (tile?.kind !== "slices") continue;
@@ -320,10 +334,11 @@ export function Plot({ model, height, onOpen }: PlotProps): JSX.Element {
   const surface = (keep.current ??= new Surface(model, model.embedded));
   const box = useRef<HTMLDivElement>(null);
 
-  useSignalEffect(() => {
+  // not useSignalEffect, which waits for a frame: the drawing would come one later
+  useEffect(() => effect(() => {
     void [model.window.value, model.rows.shown.value, model.hover.value, model.hovered.value, model.detail.value, model.selected.value, model.area.value, model.marks.value, model.finder.state.value, model.patterns.value, model.drawn.value, model.names.value, model.width.value, model.height.value, model.shape.value, model.compared.value, dark.value];
     surface.schedule();
-  });
+  }), []);
 
   useEffect(() => {
     const el = surface.body!;

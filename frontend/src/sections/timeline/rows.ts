@@ -198,3 +198,17 @@ export function rangesOf(numbers: readonly number[]): string {
   }
   return out.join(",");
 }
+
+export interface Placed {
+  row: Row;
+  /** on the canvas */
+  y: number;
+}
+
+/** Rows that can be seen, pinned ones first, each with its place on the canvas. */
+export function placed(shown: Shown, scroll: number, height: number): Placed[] {
+  const top = shown.pinnedHeight;
+  const pinned = shown.pinned.filter((r) => r.y < height).map((row) => ({ row, y: row.y }));
+  const [from, to] = visible(shown.rows, scroll, scroll + Math.max(0, height - top));
+  return [...pinned, ...shown.rows.slice(from, to).map((row) => ({ row, y: row.y - scroll + top }))];
+}
