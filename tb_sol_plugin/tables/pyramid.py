@@ -238,21 +238,35 @@ class Pyramid:
             out[several] = self.times(items.event[several])[1]
         return out
 
-    def positions(self, lane: int, begin: int, end: int) -> slice:
-        """Returns where in `order` the single events of a lane are that are in a window of any bounds; only those at its edges are read."""
-        low, high = self._bound(lane, 0, begin, end)
-        first = self._edge(low, high, begin, end)
-        return slice(low, low) if first < 0 else slice(first, 1 + self._edge(first, high, begin, end, last=True))
+    def positions(self, lanes: range, begin: int, end: int) -> list[slice]:
+        """Returns where in `order` the single events of each of some lanes are that are in a window of any bounds; only those at its edges
+        are read, of all lanes at once.
+        """
+        bounds = [self._bound(lane, 0, begin, end) for lane in lanes]
+        first = self._edges(bounds, begin, end)
+        rest = [(at, high) if at >= 0 else (high, high) for at, (_, high) in zip(first, bounds, strict=True)]
+        last = self._edges(rest, begin, end, last=True)
+        return [slice(a, b + 1) if a >= 0 else slice(low, low) for a, b, (low, _) in zip(first, last, bounds, strict=True)]
 
-    def _edge(self, low: int, high: int, begin: int, end: int, *, last: bool = False) -> int:
-        """Returns the first position in a window, or the last one; -1 for none."""
-        for done in range(0, high - low, _EDGE):
-            part = slice(max(high - done - _EDGE, low), high - done) if last else slice(low + done, min(low + done + _EDGE, high))
-            start, duration = self.times(np.asarray(self.order[part]))
+    def _edges(self, bounds: Sequence[tuple[int, int]], begin: int, end: int, *, last: bool = False) -> list[int]:
+        """Returns the first position of each range that is in a window, or the last one; -1 for none."""
+        found, left = [-1] * len(bounds), [i for i, (low, high) in enumerate(bounds) if low < high]
+        order, done = self.order, 0
+        while left:
+            parts = []
+            for i in left:
+                low, high = bounds[i]
+                parts.append((max(high - done - _EDGE, low), high - done) if last else (low + done, min(low + done + _EDGE, high)))
+            start, duration = self.times(np.concatenate([order[a:b] for a, b in parts]))
             inside = np.flatnonzero(_inside(start, start + duration, begin, end))
-            if len(inside):
-                return part.start + int(inside[-1 if last else 0])
-        return -1
+            ends = np.cumsum([b - a for a, b in parts])
+            at = np.searchsorted(inside, np.concatenate(([0], ends))).tolist()
+            for k, i in enumerate(left):
+                if at[k] < at[k + 1]:
+                    found[i] = parts[k][0] + int(inside[at[k + 1] - 1 if last else at[k]]) - (int(ends[k]) - (parts[k][1] - parts[k][0]))
+            done += _EDGE
+            left = [i for i in left if found[i] < 0 and bounds[i][1] - bounds[i][0] > done]
+        return found
 
     def events(self, lanes: range, begin: int, end: int) -> tuple[Items, Longs]:
         """Returns the single events of some lanes in a row that are in a window of any bounds, lane after lane, by start; and how many

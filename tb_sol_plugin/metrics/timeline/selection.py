@@ -17,12 +17,15 @@ from tb_sol_plugin.metrics.timeline.events import CATEGORIES, TABLES, Ids, colum
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.process import give_back
 from tb_sol_plugin.tables import grouped, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Rows
 
 GroupBy = Literal["name", "category", "track"]
 MOST_GAPS: Final = 20
+OF_KIND: Final = {"thread": "host", "stream": "device", "annotations": "annotations_device", "sync": "sync", "instants": "instants"}
+"""The table whose events each kind of track holds."""
 _FEW: Final = 20
 """Of fewer than one in so many events the ids are sorted; of more, all are gone through."""
 
@@ -53,7 +56,7 @@ class Selection:
         pyramid, out = self.timeline.pyramid, {}
         for track in self.tracks:
             one = self.timeline.tracks[track]
-            found = (pyramid.positions(lane, self.begin, self.end) for lane in range(one.first_lane, one.first_lane + one.lanes))
+            found = pyramid.positions(range(one.first_lane, one.first_lane + one.lanes), self.begin, self.end)
             out[track] = [part for part in found if part.start < part.stop]
         return out
 
@@ -69,12 +72,24 @@ class Selection:
     @cached_property
     def event(self) -> Ints:
         """The events' ids, ascending."""
+        if self._is_whole and (every := self._whole_tables()) is not None:
+            return every
         if not self._is_whole and sum(self.counts.values()) * _FEW < len(self.timeline.events):
             return np.sort(np.concatenate([np.zeros(0, np.uint32), *map(self._ids, self.tracks)])).astype(np.int64)
         chosen = np.zeros(len(self.timeline.events), np.bool_)
         for track in self.tracks:
             chosen[self._ids(track)] = True
         return np.flatnonzero(chosen)
+
+    def _whole_tables(self) -> Ints | None:
+        """Returns the ids of all events of the chosen tracks' tables, ascending; None where a track of these is not chosen."""
+        events, chosen = self.timeline.events, dict.fromkeys(TABLES, 0)
+        for track, count in self.counts.items():
+            chosen[OF_KIND[self.timeline.tracks[track].kind]] += count
+        if any(count not in (0, rows) for count, rows in zip(chosen.values(), events.counts, strict=True)):
+            return None
+        parts = [np.arange(events.base(name), events.base(name) + count) for name, count in chosen.items()]
+        return np.concatenate(parts).astype(np.int64, copy=False)
 
     @cached_property
     def _track_of(self) -> Rows:
@@ -137,7 +152,17 @@ class Selection:
         return iv.length(iv.union(*(np.concatenate([np.zeros(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))))
 
     def groups(self, by: GroupBy) -> pd.DataFrame:
-        """Returns one row per name, kind of work or track: count, sums and distribution of the times."""
+        """Returns one row per name, kind of work or track: count, sums and distribution of the times. Those of everything are made once."""
+        if not self._is_whole:
+            return self._groups(by)
+        made = self.timeline.made
+        key = ("groups", by, self.tracks, self.clip)
+        if key not in made:
+            made[key] = self._groups(by)
+            give_back()  # as many times as there are events were looked at
+        return made[key].copy()
+
+    def _groups(self, by: GroupBy) -> pd.DataFrame:
         events = self.timeline.events
         names = events.names
         wide = {"name": len(names.text), "category": len(CATEGORIES), "track": len(self.timeline.tracks)}[by]

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.timeline import kept
@@ -51,6 +52,8 @@ class Timeline:
         self._levels: tuple[Level, ...] | None = None
         self._summaries: dict[int, Summary] = {}
         self._groups: dict[int, list[Track]] = {}
+        self.made: dict[object, pd.DataFrame] = {}
+        """What was added up of everything, by what it is of."""
         self.arranged: Arranged
         if base is not None:
             self.arranged = compacted(self.events, base.own_tracks, base.arranged.order, base.arranged.bounds)
