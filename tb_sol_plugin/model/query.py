@@ -21,7 +21,7 @@ MOST_LONG = 16_000
 class Query(msgspec.Struct, kw_only=True, frozen=True):
     """Fields that every analysis understands.
 
-    step: "" for the whole recording, one step ("12"), or a range ("12-15"), by the number in `ProfilerStep#N`.
+    step: "" for the whole recording, one step ("12"), or a range ("12-15"), by the number in `ProfilerStep#N`, or the iteration's.
     device_limits: device limits to measure against, as KEY, KEY@1410MHz, KEY+sparse, @1410MHz or +sparse ("" = as recorded)
     """
 

@@ -152,9 +152,9 @@ DEVICE = Schema(
 
 STEPS = Schema(
     "steps",
-    "a ProfilerStep#N, or the one pseudo-step",
+    "a ProfilerStep#N, an iteration of a serving engine where there is none, or the one pseudo-step",
     {
-        "number": F("int64", "", "-1 for the pseudo-step"),
+        "number": F("int64", "", "of an iteration its place, from 1; -1 for the pseudo-step"),
         "name": F("category"),
         "host": F("int32", "", "its host row; -1 for the pseudo-step"),
         "host_start_ns": F("int64", "ns"),
@@ -163,6 +163,13 @@ STEPS = Schema(
         "end_ns": F("int64", "ns", "GPU-aware: last device event launched inside"),
         "device_events": F("int64"),
         "complete": F("bool"),
+        "engine": F("category", "", "that wrote the annotation of the iteration; empty for any other step, as what follows is unknown"),
+        "kind": F("category", "", "prefill, decode, mixed, diffusion step or other"),
+        "requests": F("int64", "", "-1 unknown, as in the columns below"),
+        "context_tokens": F("int64", "", "of requests in prefill"),
+        "generation_tokens": F("int64", "", "of requests in decode"),
+        "batch": F("int64", "", "what a captured graph is chosen by: requests of decode, tokens of any other"),
+        "key_tokens": F("int64", "", "lengths of the keys that its queries see, summed"),
     },
 )
 

@@ -4,7 +4,7 @@
 Rules that are not obvious:
     join       a device event belongs to the runtime or driver call with its correlation; of two such calls to the first
     owner      the innermost operator, module frame or user range of the call's thread whose interval holds the start of the call
-    step       the ProfilerStep that holds the start of the call; without a call the step whose time on the device holds the start;
+    step       the ProfilerStep (without any, the iteration of vLLM) that holds the start of the call; without a call the step whose time on the device holds the start;
                none for work from before the first step (see `_before`), which begins on the device when that work has ended
     hidden     behind a kernel of the same device that is neither communication nor a copy the driver runs as a kernel
     held       why the host could not go on, by what CUDA documents of kinds of memory and by the times of the calls; see `reason`
@@ -165,6 +165,7 @@ def read(path: Path) -> Trace:
     calls: list[Api] = []
     device: list[tuple[int, dict[str, Any], str]] = []
     marks: list[tuple[int, int, int]] = []
+    served: list[tuple[int, int]] = []
     waits: list[tuple[Api, int]] = []
     streams: dict[int, int] = {}
     for at, e in enumerate(whole["traceEvents"] if isinstance(whole, dict) else whole):
@@ -181,6 +182,8 @@ def read(path: Path) -> Trace:
             step = re.fullmatch(r"ProfilerStep#(\d+)", name)
             if step:
                 marks.append((int(step[1]), start, end))
+            elif re.match(r"execute(_\d+)?_context_\d+\(", name):
+                served.append((start, end))
             is_range = category == "user_annotation" or (category == "operator" and is_old_range(name))
             nests["range" if is_range else "operator"][thread].rows.append((start, end, name))
         elif category == "python_function" and (name.startswith("nn.Module: ") or number(args.get("Python module id")) >= 0):
@@ -198,6 +201,7 @@ def read(path: Path) -> Trace:
                 calls.append(api)
             if re.match(r"(cuda|hip|cu|musa)\w*Synchronize", name):
                 waits.append((api, key))
+    marks = marks or [(k, *one) for k, one in enumerate(sorted(served), 1)]  # iterations of a serving engine, by their place
     found = _joined(device, api_of, calls, nests, marks)
     used = {number((e.get("args") or {}).get("correlation")) for _, e, _ in device}
     starting = {api.number: api for key, api in api_of.items() if key in used} | {api.number: api for api, _ in waits}

@@ -17,6 +17,7 @@ from tb_sol_plugin.ingest.columns import Array
 from tb_sol_plugin.ingest.health import Health
 from tb_sol_plugin.ingest.kineto import rules
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.engines import PATTERNS, Iteration, iteration_of
 from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Rows
 
@@ -161,7 +162,8 @@ def communication(
 
 
 def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[int, int]) -> tuple[pd.DataFrame, Rows]:
-    """Returns (steps table, step row per device event). One pseudo-step over the whole extent where no ProfilerStep was recorded.
+    """Returns (steps table, step row per device event). Without ProfilerStep iterations of a serving engine are steps; one pseudo-step
+    over the whole extent where there are none either.
 
     A step begins no earlier than the work before it ends. Before the first recorded step that is all work launched earlier, in the
     recording or before it began: it belongs to no step. Other work without a recorded launch belongs to the step in whose time it starts.
@@ -175,6 +177,11 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
         rows = rows[order]
         rows = rows[np.concatenate([[True], numbers[rows][1:] != numbers[rows][:-1]])]
         rows = rows[np.argsort(host.start[rows], kind="stable")]
+    serving = not len(rows)
+    if serving:
+        rows = _iterations(host)
+        numbers = np.zeros(len(numbers), np.int64)
+        numbers[rows] = np.arange(1, len(rows) + 1)
     device_end = (device["start_ns"] + device["duration_ns"]).to_numpy()
     device_start = device["start_ns"].to_numpy()
     call = device["call"].to_numpy()
@@ -218,7 +225,9 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
     complete = np.ones(len(rows), bool)
     if len(device):
         complete = count > 0
-        if len(rows) > 1 and count[-1] < 0.8 * count[-2]:
+        if serving:
+            complete &= ~_cut(count, [iteration_of(str(host.names[code])) for code in host.code[rows]])
+        elif len(rows) > 1 and count[-1] < 0.8 * count[-2]:
             complete[-1] = False
     table = S.STEPS.frame(
         {
@@ -231,9 +240,44 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
             "end_ns": ends,
             "device_events": count,
             "complete": complete,
+            **(_read_from(host, rows) if serving else {}),
         }
     )
     return table, step
+
+
+def _iterations(host: Host) -> Ints:
+    """Returns the annotations of one serving engine's iterations by start; one inside of another is part of that."""
+    engines = [found.engine if (found := iteration_of(str(name))) is not None else "" for name in host.names]
+    used = {engines[code] for code in np.unique(host.code[host.kind == S.ANNOTATION]).tolist()}
+    chosen = next((p.engine for p in PATTERNS if p.engine in used), None)
+    if chosen is None:
+        return np.zeros(0, np.int64)
+    mask = (host.kind == S.ANNOTATION) & np.array([engine == chosen for engine in engines])[host.code]
+    rows = np.flatnonzero(mask).astype(np.int64)
+    rows = rows[tree.nearest(mask, host.parent, host.end_time, host.parent[rows], host.start[rows]) < 0]
+    return rows[np.argsort(host.start[rows], kind="stable")]
+
+
+def _cut(count: Ints, found: list[Iteration | None]) -> npt.NDArray[np.bool_]:
+    """Returns whether the first or the last iteration has less than 0.8 of the device events of the nearest one like it."""
+    cut = np.zeros(len(count), np.bool_)
+    alike = [(one.kind, one.batch) if one is not None else None for one in found]
+    for end, others in ((0, range(1, len(count))), (len(count) - 1, range(len(count) - 2, -1, -1))):
+        near = next((place for place in others if alike[place] == alike[end]), None)
+        if near is not None and count[end] < 0.8 * count[near]:
+            cut[end] = True
+    return cut
+
+
+def _read_from(host: Host, rows: Ints) -> dict[str, object]:
+    """Returns what the annotations of iterations say of each."""
+    found = [one for code in host.code[rows].tolist() if (one := iteration_of(str(host.names[code]))) is not None]
+    texts = {name: pd.Categorical([getattr(one, name) for one in found]) for name in ("engine", "kind")}
+    return texts | {
+        name: np.array([getattr(one, name) for one in found], np.int64)
+        for name in ("requests", "context_tokens", "generation_tokens", "batch", "key_tokens")
+    }
 
 
 def _launched_before(device: pd.DataFrame, first_step_ns: int) -> npt.NDArray[np.bool_]:

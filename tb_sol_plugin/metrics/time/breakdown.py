@@ -24,6 +24,7 @@ from tb_sol_plugin.metrics.time.frames import profiler_time
 from tb_sol_plugin.metrics.time.scope import Scope, extent
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.engines import iteration_of
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
@@ -542,7 +543,7 @@ def _layers(capture: Capture, rule: Rule) -> list[iv.Spans]:
     device = [(kind == COMPUTATION) & ~is_set, kind == MEMCPY, is_set, kind == COMMUNICATION]
     h, kinds = at.host(capture), (S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE)
     loads = np.concatenate([at.named(capture, k, lambda n: DATALOADER.match(n) is not None) for k in kinds])
-    steps = np.concatenate([at.named(capture, k, lambda n: STEP_RANGE.match(n) is not None) for k in kinds])
+    steps = np.concatenate([at.named(capture, k, lambda n: bool(STEP_RANGE.match(n)) or iteration_of(n) is not None) for k in kinds])
     works = np.zeros(max(*kinds, int(h.kind.max(initial=0))) + 1, np.bool_)
     works[[*kinds]] = True
     left = works[h.kind]

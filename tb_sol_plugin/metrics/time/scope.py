@@ -243,7 +243,7 @@ def _scope(capture: Capture, text: str) -> Scope:
     low, high = _bounds(text)
     chosen = recorded[(numbers[recorded] >= low) & (numbers[recorded] <= high)]
     if not len(chosen):
-        hint = f"recorded: {_span(numbers[recorded])}" if len(recorded) else "this recording has no ProfilerStep; leave step empty"
+        hint = f"recorded: {_span(numbers[recorded])}" if len(recorded) else "this recording has no steps; leave step empty"
         raise BadQuery(f"no step {text}", hint=hint, field="step")
     return Scope(
         np.isin(capture.device["step"].to_numpy(), chosen),

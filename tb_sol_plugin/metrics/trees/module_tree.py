@@ -19,6 +19,7 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.engines import iteration_of
 from tb_sol_plugin.tables import arrays, tree
 
 # -- Names of modules and phases as a person reads them --------------------------------------------------------------
@@ -39,8 +40,13 @@ def module_class_name(name: str) -> str:
 
 
 def phase_name(name: str) -> str:
-    """Returns a user range without its decoration: `ProfilerStep#12` is `ProfilerStep`, `## forward ##` is `forward`."""
+    """Returns a user range without its decoration: `ProfilerStep#12` is `ProfilerStep`, `## forward ##` is `forward`, and the annotation
+    of an iteration of a serving engine its kind.
+    """
     plain = name.strip()
+    iteration = iteration_of(plain)
+    if iteration is not None:
+        return iteration.kind
     if plain.startswith("##") and plain.endswith("##") and len(plain) > 4:
         plain = plain[2:-2].strip()
     return _STEP.sub("", plain) or name

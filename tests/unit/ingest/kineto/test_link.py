@@ -223,3 +223,49 @@ def test_overlapping_host_events_keep_their_calls(tmp_path: Path) -> None:
     # THEN the launch belongs to B; A, which is over, is not its owner although it is B's parent
     assert owner(c, "operator") == ["B"]
     assert c.host["clipped"].tolist() == [False, True, False]
+
+
+def test_iterations_of_an_engine_are_steps(tmp_path: Path) -> None:
+    # GIVEN a kernel launched before the first iteration, three decode iterations of one kernel each, the last without any, and a prefill
+    t = TraceBuilder()
+    t.launch("before", at=0, start=500, duration=2_000)
+    decode = "execute_context_0(0)_generation_4(4)"
+    for k in range(3):
+        t.annotation(decode, 10_000 * k + 1_000, 8_000)
+        if k < 2:
+            t.launch("kernel", at=10_000 * k + 2_000, start=10_000 * k + 3_000, duration=1_000 + k)
+    t.annotation("execute_context_1(64_4096)_generation_0(0)", 31_000, 8_000)
+    t.launch("kernel", at=32_000, start=33_000, duration=9_000)
+    t.annotation("step[DECODE bs=9]", 41_000, 1_000)  # of another engine, which is not the first one
+    # WHEN the trace is read
+    c = read(str(t.write(tmp_path / "w.pt.trace.json")))
+    # THEN they are its steps, with what the annotations say; work before the first one is of none, and the one that was cut is incomplete
+    assert c.steps["number"].tolist() == [1, 2, 3, 4] and c.steps["kind"].tolist() == ["decode"] * 3 + ["prefill"]
+    assert set(c.steps["engine"]) == {"vLLM"} and not c.facts.pseudo_step
+    assert c.steps["requests"].tolist() == [4, 4, 4, 1] and c.steps["batch"].tolist() == [4, 4, 4, 64]
+    assert c.steps["context_tokens"].tolist() == [0, 0, 0, 64] and c.steps["generation_tokens"].tolist() == [4, 4, 4, 0]
+    assert c.device["step"].tolist() == [-1, 0, 1, 3]
+    assert c.steps["start_ns"].tolist() == [2_500, 11_000, 21_000, 31_000] and c.steps["end_ns"].iloc[-1] == 42_000
+    assert c.steps["complete"].tolist() == [True, True, False, True]
+
+
+def test_the_first_and_the_last_iteration_are_compared_with_one_like_them(tmp_path: Path) -> None:
+    # GIVEN five kernels in a decode iteration, and a first and a last one with three and four of them, after and before prefills of one
+    t = TraceBuilder()
+    at = 0
+    for name, kernels in (("decode[bs=2]", 3), ("prefill[bs=1 tok=9]", 1), ("decode[bs=2]", 5), ("prefill[bs=1 tok=9]", 1), ("decode[bs=2]", 4)):
+        t.annotation(name, at, 9_000)
+        for k in range(kernels):
+            t.launch("kernel", at=at + 1_000 + k * 500, start=at + 1_100 + k * 500, duration=300)
+        at += 10_000
+    c = read(str(t.write(tmp_path / "w.pt.trace.json")))
+    assert c.steps["complete"].tolist() == [False, True, True, True, True]
+
+
+def test_numbers_of_profiler_steps_go_before_iterations(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    t.step(7, 0, 5_000)
+    t.annotation("decode[bs=2]", 100, 1_000)
+    t.launch("kernel", at=200, start=300, duration=100)
+    c = read(str(t.write(tmp_path / "w.pt.trace.json")))
+    assert c.steps["number"].tolist() == [7] and c.steps["kind"].tolist() == [""] and c.steps["batch"].tolist() == [-1]
