@@ -9,6 +9,8 @@ from typing import Final
 
 import pandas as pd
 
+from tb_sol_plugin.metrics.report.graph_notes import COLUMNS as GRAPH_COLUMNS
+from tb_sol_plugin.metrics.report.graph_notes import graph_section, replay_notices
 from tb_sol_plugin.metrics.report.notes import LOST, oddities
 from tb_sol_plugin.metrics.report.overview import FLAG_WORDS
 from tb_sol_plugin.metrics.time.iterations import iterations, recorder_overhead
@@ -106,7 +108,13 @@ SUMMED = ("moves", "kernels")
     group="foot",
     order=0,
     query=Query,
-    tables={"issues": ISSUE_COLUMNS, "recorded": RECORDED_COLUMNS, "categories": CATEGORY_COLUMNS, "log": LOG_COLUMNS},
+    tables={
+        "issues": ISSUE_COLUMNS,
+        "recorded": RECORDED_COLUMNS,
+        "graphs": GRAPH_COLUMNS,
+        "categories": CATEGORY_COLUMNS,
+        "log": LOG_COLUMNS,
+    },
     facts=FACTS,
     count=oddities,
 )
@@ -119,6 +127,7 @@ def health(capture: Capture, query: Query) -> Report:
         *_recorder(capture),
         _issues(capture),
         _recorded(capture),
+        *graph_section(capture),
         *([_categories(capture)] if len(capture.tables["categories"]) else []),
         _log(capture),
     ]
@@ -175,6 +184,7 @@ def _notices(capture: Capture, query: Query) -> list[Notice]:
         count = len(capture.facts.errors)
         out.append(Notice(f"The profiler itself logged {count} {'error' if count == 1 else 'errors'}, listed at the end.", "warn"))
     out += _joined_memory(capture)
+    out += replay_notices(capture)
     if query.step:
         out.append(Notice("This page is about the whole file, not about the selected steps.", "info"))
     out += [Notice(f"Device file: {note}.", "warn") for note in capture.devices.notes()[:MOST_NOTES]]

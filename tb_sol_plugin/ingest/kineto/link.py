@@ -168,20 +168,11 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
     A step begins no earlier than the work before it ends. Before the first recorded step that is all work launched earlier, in the
     recording or before it began: it belongs to no step. Other work without a recorded launch belongs to the step in whose time it starts.
     """
-    names = [rules.STEP.match(n) for n in host.names]
-    number_of = np.fromiter((int(m.group(1)) if m and len(m.group(1)) < 18 else -1 for m in names), np.int64, len(names))
-    numbers = number_of[host.code] if len(host.code) else np.zeros(0, np.int64)
-    rows = np.flatnonzero((numbers >= 0) & ((host.kind == S.ANNOTATION) | (host.kind == S.OPERATOR)))
-    if len(rows):
-        order = np.lexsort((-(host.end_time[rows] - host.start[rows]), numbers[rows]))
-        rows = rows[order]
-        rows = rows[np.concatenate([[True], numbers[rows][1:] != numbers[rows][:-1]])]
-        rows = rows[np.argsort(host.start[rows], kind="stable")]
+    rows, number = _numbered(host)
     serving = not len(rows)
     if serving:
         rows = _iterations(host)
-        numbers = np.zeros(len(numbers), np.int64)
-        numbers[rows] = np.arange(1, len(rows) + 1)
+        number = np.arange(1, len(rows) + 1)
     device_end = (device["start_ns"] + device["duration_ns"]).to_numpy()
     device_start = device["start_ns"].to_numpy()
     call = device["call"].to_numpy()
@@ -231,7 +222,7 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
             complete[-1] = False
     table = S.STEPS.frame(
         {
-            "number": numbers[rows],
+            "number": number,
             "name": frame["name"].iloc[rows].array,
             "host": rows,
             "host_start_ns": start,
@@ -244,6 +235,20 @@ def steps(host: Host, frame: pd.DataFrame, device: pd.DataFrame, extent: tuple[i
         }
     )
     return table, step
+
+
+def _numbered(host: Host) -> tuple[Ints, Ints]:
+    """Returns (rows of `ProfilerStep#N` by start, their numbers); of several of one number the longest."""
+    names = [rules.STEP.match(n) for n in host.names]
+    number_of = np.fromiter((int(m.group(1)) if m and len(m.group(1)) < 18 else -1 for m in names), np.int64, len(names))
+    numbers = number_of[host.code] if len(host.code) else np.zeros(0, np.int64)
+    rows = np.flatnonzero((numbers >= 0) & ((host.kind == S.ANNOTATION) | (host.kind == S.OPERATOR)))
+    if len(rows):
+        order = np.lexsort((-(host.end_time[rows] - host.start[rows]), numbers[rows]))
+        rows = rows[order]
+        rows = rows[np.concatenate([[True], numbers[rows][1:] != numbers[rows][:-1]])]
+        rows = rows[np.argsort(host.start[rows], kind="stable")]
+    return rows, numbers[rows]
 
 
 def _iterations(host: Host) -> Ints:

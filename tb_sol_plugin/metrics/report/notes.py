@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from tb_sol_plugin.metrics.report.graph_notes import advice_for
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import spans_of
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -103,8 +104,14 @@ def graph_notices(capture: Capture, done: Work, own: Ints) -> list[Notice]:
         return []
     return [Notice(
         f"{human(share, 'ratio')} of the device time is in replayed graphs, whose kernels have no operators or sizes: no finding about "
-        "these covers it. Run the loop inside sol.capture(logdir, model=model), or record some steps without graphs.", "info",
+        f"these covers it. {_how_to_name(capture)}", "info",
     )]  # fmt: skip
+
+
+def _how_to_name(capture: Capture) -> str:
+    if bool(arrays.where(capture.steps["engine"], bool).any()):
+        return f"A recording of the captures would name them: {advice_for(capture)}."
+    return "Run the loop inside sol.capture(logdir, model=model), or record some steps without graphs."
 
 
 BARE: Final = 0.1

@@ -70,7 +70,9 @@ class Parts:
 
 
 def shown_ratio(waterfall: Waterfall) -> float | None:
-    """Returns the speed of light over the measured time, None where a cost model covers too little of the work."""
+    """Returns the speed of light over the measured time, None where a cost model covers too little of the work, or the work did not run."""
+    if waterfall.captured:
+        return None
     share = waterfall.modeled_kernel_share
     return waterfall.ratio if share is not None and share >= LEAST else None
 
@@ -421,6 +423,9 @@ def why_no_ratio(capture: Capture, waterfall: Waterfall) -> str:
     """Returns why there is no speed of light; "" where there is one."""
     if shown_ratio(waterfall) is not None or scope.is_uncounted(capture):
         return "" if shown_ratio(waterfall) is not None else "the work of no iteration was counted"
+    if waterfall.captured:
+        count = human(waterfall.captured, "count")
+        return f"this is a recording of graph captures, in which {count} launches became nodes of graphs and did not run"
     spec = waterfall.work.spec
     if waterfall.work.by_host_time and spec is None and not capture.facts.devices:
         host = capture.facts.host_name

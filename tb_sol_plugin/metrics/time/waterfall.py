@@ -31,6 +31,7 @@ from tb_sol_plugin.metrics.work.costs import KINDS
 from tb_sol_plugin.metrics.work.work import Work, achievable_limits, work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.graph_capture import graph_sets
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
@@ -222,7 +223,8 @@ class Waterfall:
     unsplit_ns: the whole, where no call has a time (a SOL capture of a GPU).
     devices: how many the modeled work ran on. parallel: limits of all work over those of the device with most of it, 1 to `devices`: what
     to divide the limit of a call by, so that the limits of all calls sum up to that device's. scaled: times of operators are those of
-    sampled steps, scaled to the length of the others.
+    sampled steps, scaled to the length of the others. captured: launches that became nodes of graphs and did not run, where they are more
+    than the device events: then the work of the recording is not the work of the program.
     """
 
     windows: iv.Spans
@@ -255,6 +257,7 @@ class Waterfall:
     work: Work
     unsplit_ns: int = 0
     scaled: bool = False
+    captured: int = 0
 
     @property
     def limit_ns(self) -> Mapping[str, float]:
@@ -321,6 +324,17 @@ def windows_of(capture: Capture, part: Scope) -> tuple[iv.Spans, tuple[int, ...]
         return iv.union(capture.steps["start_ns"].to_numpy()[chosen], capture.steps["end_ns"].to_numpy()[chosen]), rows
 
     return memo(capture, ("windows_of", part.rows), make)
+
+
+def captured_launches(capture: Capture) -> int:
+    """Counts the launches that were captured into graphs while this was recorded, and so did not run."""
+
+    def make() -> int:
+        if not at.any_named(capture, lambda name: "StreamBeginCapture" in name):
+            return 0
+        return sum(len(graph.names) for one in graph_sets(capture, "")[0] for graph in one.graphs)
+
+    return memo(capture, ("captured_launches",), make)
 
 
 def waterfall(capture: Capture, part: Scope, limits: str = "") -> Waterfall:
@@ -400,6 +414,7 @@ def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:
         work=done,
         unsplit_ns=0 if done.timed else total,
         scaled=host is not None and host.scaled,
+        captured=count if (count := captured_launches(capture)) > len(device) else 0,
     )
 
 

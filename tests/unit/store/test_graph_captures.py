@@ -307,3 +307,44 @@ def test_copies_and_sets_are_aligned_by_kind(tmp_path: Path) -> None:
     c = opened(pair(tmp_path, captured, replayed))
     assert operators(c) == {"aten::copy_": (1, 300), "aten::zero_": (1, 200)} and launches(c)[0]["how"] == 0
     assert c.device["kind"].tolist() == [S.MEMCPY, S.MEMSET]
+
+
+# -- what pages say ------------------------------------------------------------------------------------------------------
+
+
+def test_health_counts_launches_by_batch_and_shows_the_first_difference(tmp_path: Path) -> None:
+    # GIVEN two launches of a captured graph and one of another WHEN health is asked for
+    captured, replayed = amd(), amd()
+    capture_window(captured, TWO, 0)
+    for k in range(2):
+        replay(replayed, TWO, 30_000 * k, 10_000 + 30_000 * k)
+    replay(replayed, [(("aten::relu", "relu", 500),)], 90_000, 95_000)
+    report = opened(pair(tmp_path, captured, replayed)).analyze("health")
+    # THEN they stand apart, with their device time
+    rows = report.table("graphs").to_dict("records")
+    assert [(r["launches"], r["events"], r["device_ns"], r["aligned"]) for r in rows] == [(2, 12, 24_000, "in order"), (1, 1, 500, "no")]
+    assert "then 'relu' was replayed where 'gemm' was captured" in rows[1]["why"]
+    texts = [n.text for n in report.notices]
+    assert any("What 2 of 3 graph launches replayed has operators, sizes and modules from the capture graph_capture_rank_0" in t for t in texts)
+    assert any("1 of 3 graph launches agree with no capture" in t and "same version" in t for t in texts)
+
+
+def test_without_a_capture_the_page_says_how_to_record_one(tmp_path: Path) -> None:
+    # GIVEN replays of an engine, most of the device time, and no capture THEN the share is told, and the option of that engine
+    for root, said in ((ROOT, "run capture_model()"), ("step[DECODE bs=8]", "--enable-profile-cuda-graph"), ("decode[bs=8]", "--enable-capture-profiling")):
+        t = amd()
+        t.op("aten::mm", 0, 900, shapes=[[8, 64], [64, 64]], types=["float", "float"])
+        t.launch("eager", at=100, start=2_000, duration=700)
+        replay(t, TWO, 10_000, 20_000, root=root)
+        texts = [n.text for n in opened(t.write(tmp_path / said[:4] / "w.pt.trace.json")).analyze("overview").notices]
+        assert any("of the device time is in replayed graphs" in text and said in text and "capture_traces" in text for text in texts)
+
+
+def test_a_recording_of_captures_alone_has_no_speed_of_light(tmp_path: Path) -> None:
+    # GIVEN one kernel that ran and six that were captured THEN no limit of the one is set against the time of all
+    t = amd()
+    t.op("aten::mm", 0, 900, shapes=[[8, 64], [64, 64]], types=["float", "float"])
+    t.launch("gemm", at=100, start=500, duration=700)
+    capture_window(t, TWO, 2_000)
+    report = opened(t.write(tmp_path / "w.pt.trace.json")).analyze("overview")
+    assert "6 launches became nodes of graphs and did not run" in report.headline and "same work" not in report.headline
