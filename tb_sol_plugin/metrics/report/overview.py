@@ -424,8 +424,7 @@ def why_no_ratio(capture: Capture, waterfall: Waterfall) -> str:
     if shown_ratio(waterfall) is not None or scope.is_uncounted(capture):
         return "" if shown_ratio(waterfall) is not None else "the work of no iteration was counted"
     if waterfall.captured:
-        count = human(waterfall.captured, "count")
-        return f"this is a recording of graph captures, in which {count} launches became nodes of graphs and did not run"
+        return f"this is a recording of graph captures: {waterfall.captured:,} launches became nodes of graphs and did not run"
     spec = waterfall.work.spec
     if waterfall.work.by_host_time and spec is None and not capture.facts.devices:
         host = capture.facts.host_name
