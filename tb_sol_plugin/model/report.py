@@ -241,7 +241,7 @@ class TableSection(Section, tag="table"):
     apart: list[str] = []
     marks: dict[str, dict[str, Mark]] = {}
     cell_links: dict[str, dict[str, Link]] = {}
-    row_links: dict[str, Link] = {}
+    row_links: Mapping[str, Link] = {}  # of many rows no dict, but one that makes them: model/row_links.py
     filters: list[str] = []
     timeline: OnTimeline | None = None
     footer: str = ""
@@ -557,7 +557,9 @@ def to_plain(report: Report | UnavailableReport) -> dict[str, object]:
 def plain_section(section: AnySection) -> dict[str, object]:
     """Returns a section as JSON-ready builtins."""
     if isinstance(section, TableSection):
-        full: dict[str, object] = msgspec.to_builtins(msgspec.structs.replace(section, columns=[], data={}))
+        full: dict[str, object] = msgspec.to_builtins(
+            msgspec.structs.replace(section, columns=[], data={}, row_links=dict(section.row_links))
+        )
         full["columns"] = [
             {"name": c.name, "label": c.label, "unit": c.unit, "doc": c.doc, **msgspec.to_builtins(c)} for c in section.columns
         ]

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.columns import Distinct, Indices, Mask, Numbers, Spelled, Values, as_distinct, columned, text_of
 from tb_sol_plugin.model.report import Column, Link, Mark, Scalar, Sort, TablePage, TablePages, TableSection
+from tb_sol_plugin.model.row_links import RowLinks
 from tb_sol_plugin.model.tree_rows import Tree
 
 V = TypeVar("V")
@@ -127,7 +128,7 @@ class TableRows:
     @property
     def nbytes(self) -> int:
         """Bytes that it holds, with the orders and filters it may remember."""
-        sparse = len(self._row_links)
+        sparse = 0 if isinstance(self._row_links, RowLinks) else len(self._row_links)
         sparse += sum(map(len, self._marks.values())) + sum(map(len, self._cell_links.values()))
         sparse += self.tree.nbytes // 200 if self.tree else 0
         return sum(v.nbytes for v in self.values.values()) + KEPT * 9 * self.size + 200 * sparse + 4096

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from tb_sol_plugin.model.report import AnySection, Notice, Report, TableSection, UnavailableReport, encode, plain_section, to_plain
+from tb_sol_plugin.model.row_links import RowLinks
 
 MOST_ANSWER: Final = 20_000_000
 """Bytes of JSON of any report."""
@@ -88,8 +89,9 @@ def _size(section: AnySection) -> int:
         return len(section_json(section))
     step = -(-count // SAMPLE)
     data = {name: values[::step] for name, values in section.data.items()}
-    rest = msgspec.structs.replace(section, data={})
-    return len(section_json(rest)) + step * len(msgspec.json.encode(data, enc_hook=list))
+    links = {row: section.row_links[row] for row in map(str, range(0, count, step)) if row in section.row_links}
+    rest = msgspec.structs.replace(section, data={}, row_links={})
+    return len(section_json(rest)) + step * (len(msgspec.json.encode(data, enc_hook=list)) + len(msgspec.json.encode(links)))
 
 
 def _row_count(section: AnySection) -> int:
@@ -128,12 +130,13 @@ def _first_rows(section: TableSection, kept: int) -> TableSection:
     def theirs(name: str) -> bool:
         return not name.isdigit() or int(name) < kept
 
+    links = section.row_links
     return msgspec.structs.replace(
         section,
         data={name: values[:kept] for name, values in section.data.items()},
         marks={column: {r: m for r, m in entries.items() if theirs(r)} for column, entries in section.marks.items()},
         cell_links={column: {r: k for r, k in entries.items() if theirs(r)} for column, entries in section.cell_links.items()},
-        row_links={r: k for r, k in section.row_links.items() if theirs(r)},
+        row_links=links.first(kept) if isinstance(links, RowLinks) else {r: k for r, k in links.items() if theirs(r)},
         truncated=section.truncated + _row_count(section) - kept,
     )
 

@@ -317,19 +317,21 @@ def _add_links(table: TableSection, outside: set[str], by: str) -> None:
     page, words = LEADS.get(by, ("operators", "In the operators"))
     kernels: dict[str, Link] = {}
     cells: dict[str, Link] = {}
+    links: dict[str, Link] = {}
     for row, (name, kernel) in enumerate(zip(table.data["name"], table.data["main_kernel"], strict=True)):
         text = str(name)
         if text in outside:
             if text != HIDDEN:
-                table.row_links[str(row)] = Link("links", label="How events were linked")
+                links[str(row)] = Link("links", label="How events were linked")
         elif by == "step":
             number = text.removeprefix("step ")
             if number.isdigit():
-                table.row_links[str(row)] = Link("timeline", {"step": number}, "On the timeline")
+                links[str(row)] = Link("timeline", {"step": number}, "On the timeline")
         elif (by in LEADS and not text.startswith("(")) or "::" in text:
-            table.row_links[str(row)] = Link(page, {"find": text}, words)
+            links[str(row)] = Link(page, {"find": text}, words)
         if kernel and by != "kernel":
             cells[str(row)] = kernels.setdefault(str(kernel), Link("kernels", {"find": str(kernel)}, "In the kernels"))
+    table.row_links = links
     if cells:
         table.cell_links["main_kernel"] = cells
 
@@ -396,7 +398,7 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
         last=[n for n in names if n not in KINDS],
         empty="No device time here.",
     )
-    table.row_links |= {str(row): link for row, name in enumerate(table.data["id"]) if (link := _kind_link(str(name))) is not None}
+    table.row_links = {str(row): link for row, name in enumerate(table.data["id"]) if (link := _kind_link(str(name))) is not None}
     return table
 
 

@@ -474,9 +474,11 @@ def _device_table(devices: pd.DataFrame, query: WhatifQuery, each: str) -> Table
         footer="One device each, whatever the recorded run used; links between devices and to the host are not in it.",
     )
     query_of = {"dtype": query.dtype} if query.dtype != "recorded" else {}
-    for row, (key, limit) in enumerate(zip(devices["device"].tolist(), devices["sol_ns"].tolist(), strict=True)):
-        if limit is not None and limit == limit:
-            section.row_links[str(row)] = Link("whatif", {"device": str(key)} | query_of, "By phase on this device")
+    section.row_links = {
+        str(row): Link("whatif", {"device": str(key)} | query_of, "By phase on this device")
+        for row, (key, limit) in enumerate(zip(devices["device"].tolist(), devices["sol_ns"].tolist(), strict=True))
+        if limit is not None and limit == limit
+    }
     return section
 
 

@@ -400,13 +400,14 @@ def _by_shape(capture: Capture, ops: pd.DataFrame) -> pd.DataFrame:
 
 def _mark(table: TableSection, frame: pd.DataFrame, where: Link) -> None:
     """Marks flags and estimates of the rows, and where each leads."""
-    for row, (name, efficiency, guessed, why) in enumerate(
-        zip(frame["name"].tolist(), frame["efficiency"].tolist(), frame.get("estimated", []), frame.get("reason", []), strict=False)
+    for row, (efficiency, guessed, why) in enumerate(
+        zip(frame["efficiency"].tolist(), frame.get("estimated", []), frame.get("reason", []), strict=False)
     ):
         if efficiency == efficiency and efficiency > TOLERATED:
             table.marks.setdefault("efficiency", {})[str(row)] = Mark("flagged", WRONG)
         elif guessed:
             for column in ("sol_ns", "wasted_ns", "efficiency"):
                 table.marks.setdefault(column, {})[str(row)] = Mark("estimated", str(why))
-        if where.analysis in registry():
-            table.row_links[str(row)] = Link(where.analysis, {"find": str(name)}, where.label)
+    if where.analysis in registry():
+        names = enumerate(frame["name"].tolist())
+        table.row_links = {str(row): Link(where.analysis, {"find": str(name)}, where.label) for row, name in names}

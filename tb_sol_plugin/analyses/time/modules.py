@@ -423,8 +423,8 @@ def _classes(capture: Capture, part: Scope, nodes: pd.DataFrame, query: ModulesQ
         timeline=on_timeline(capture, "calls"),
     )
     _mark(section)
-    for row, name in enumerate(frame["class_name"].tolist()):
-        section.row_links[str(row)] = Link("modules", {"find": str(name)}, "Its instances")
+    names = frame["class_name"].tolist()
+    section.row_links = {str(row): Link("modules", {"find": str(name)}, "Its instances") for row, name in enumerate(names)}
     return section
 
 
