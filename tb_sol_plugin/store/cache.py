@@ -117,9 +117,17 @@ def read(path: str, schema: Schema, expected: Sealed) -> pd.DataFrame:
     if list(batch.schema.names) != list(schema.fields):
         raise Damaged("other columns")
     columns: dict[str, object] = {}
+    spelled = 0
     for (name, declared), arrow_field, array in zip(schema.fields.items(), batch.schema, batch.columns, strict=True):
         columns[name] = _from_arrow(array, declared, (arrow_field.metadata or {}).get(b"sol", b"").decode())
+        spelled += array.dictionary.nbytes if pa.types.is_dictionary(array.type) else 0
+    if spelled > MANY_TEXTS and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)  # the texts are Python's by now: two copies of a million long names are 200 MB
     return schema.frame(columns)
+
+
+MANY_TEXTS = 8_000_000
+"""Bytes of texts of a table from which on the pages that held them are given back."""
 
 
 def _to_arrow(series: pd.Series, declared: Field) -> tuple[pa.Array, str]:

@@ -7,11 +7,13 @@ The names are gathered once per recording; a search passes over all of them and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time.scope import is_profile
@@ -26,6 +28,8 @@ MOST: Final = 8
 """Hits of one kind at most; how many there are is counted."""
 LONGEST: Final = 200
 """Characters of a query that are looked at."""
+KEPT_LOWER: Final = 100_000
+"""Names of one kind up to which they are kept in lower case."""
 SHOWN: Final = 400
 """Characters of a name that are shown; the link holds all of them."""
 
@@ -37,12 +41,17 @@ class Names:
     kind: str
     note: str
     names: Sequence[str]
-    ns: Sequence[int]
+    ns: Sequence[int] | npt.NDArray[np.int64]
     link: Callable[[int], Link]
-    lower: list[str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "lower", [name.lower() for name in self.names])
+    @cached_property
+    def _kept(self) -> list[str]:
+        return [name.lower() for name in self.names]
+
+    @property
+    def lower(self) -> Iterable[str]:
+        """The names in lower case; of very many they are made for each search: a second copy of them costs more than its time."""
+        return self._kept if len(self.names) <= KEPT_LOWER else map(str.lower, self.names)
 
 
 def search(capture: Capture, text: str, limits: str = "") -> wire.Found:
@@ -57,7 +66,7 @@ def search(capture: Capture, text: str, limits: str = "") -> wire.Found:
         found = [i for i, name in enumerate(one.lower) if all(word in name for word in words)]
         counts[one.kind] = len(found)
         same = " ".join(words)
-        found.sort(key=lambda i: one.lower[i] != same)  # stable: a name that is the query itself comes first
+        found.sort(key=lambda i: one.names[i].lower() != same)  # stable: a name that is the query itself comes first
         for i in found[:MOST]:
             ns = int(one.ns[i])
             hits.append(wire.Hit(one.kind, one.names[i][:SHOWN], ns if ns >= 0 else None, one.note, one.link(i)))
@@ -72,9 +81,9 @@ def _gather(capture: Capture, limits: str) -> list[Names]:
     return [found for make in there if (found := make(capture)) is not None and len(found.names)]
 
 
-def _sorted(kind: str, note: str, names: Sequence[str], ns: Sequence[int], link: Callable[[int], Link]) -> Names:
-    order = sorted(range(len(names)), key=lambda i: -ns[i])
-    return Names(kind, note, [names[i] for i in order], [ns[i] for i in order], lambda i: link(order[i]))
+def _sorted(kind: str, note: str, names: Sequence[str], ns: npt.NDArray[np.int64], link: Callable[[int], Link]) -> Names:
+    order = np.argsort(-ns, kind="stable")
+    return Names(kind, note, [names[i] for i in order.tolist()], ns[order], lambda i: link(int(order[i])))
 
 
 def kept(page: str, column: str, value: str) -> Link:
@@ -89,9 +98,9 @@ def _kernels(capture: Capture) -> Names | None:
     rows = np.flatnonzero(device["kind"].to_numpy() == S.KERNEL)
     codes, names = arrays.codes(device["name"])[rows], device["name"].cat.categories
     ns = arrays.exact_sums(codes, device["duration_ns"].to_numpy()[rows], len(names))
-    used = np.unique(codes).tolist()
-    texts = [str(names[i]) for i in used]
-    return _sorted("kernel", "sum over its calls", texts, [int(ns[i]) for i in used], lambda i: kept("kernels", "name", texts[i]))
+    used = arrays.in_use(codes, len(names))
+    texts = names.take(used).tolist()
+    return _sorted("kernel", "sum over its calls", texts, ns[used], lambda i: kept("kernels", "name", texts[i]))
 
 
 def _operators(capture: Capture) -> Names | None:
@@ -106,9 +115,9 @@ def _operators(capture: Capture) -> Names | None:
         note, ns = "device self", arrays.exact_sums(codes[owner[owned]], device["duration_ns"].to_numpy()[owned], len(names))
     else:
         note, ns = "host", arrays.exact_sums(codes[rows], host["duration_ns"].to_numpy()[rows], len(names))
-    used = np.unique(codes[rows]).tolist()
-    texts = [str(names[i]) for i in used]
-    return _sorted("operator", note, texts, [int(ns[i]) for i in used], lambda i: kept("operators", "name", texts[i]))
+    used = arrays.in_use(codes[rows], len(names))
+    texts = names.take(used).tolist()
+    return _sorted("operator", note, texts, ns[used], lambda i: kept("operators", "name", texts[i]))
 
 
 def _modules(capture: Capture) -> Names | None:
@@ -150,4 +159,4 @@ def _of_table(capture: Capture, page: str, kind: str, note: str, key: tuple[str,
     rows = [i for i, v in enumerate(table[column]) if isinstance(v, str) and v]
     names = [str(table[column][i]) for i in rows]
     times = [-1 if values is None else _whole(values[i]) for i in rows]
-    return _sorted(kind, note, names, times, lambda i: kept(page, column, names[i]))
+    return _sorted(kind, note, names, np.array(times, np.int64), lambda i: kept(page, column, names[i]))

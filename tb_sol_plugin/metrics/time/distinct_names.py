@@ -6,7 +6,7 @@ short_names(["void fill<4, Fill<float>>(…)", "void fill<4, Fill<int>>(…)"]) 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -30,13 +30,16 @@ _MANGLED: Final = re.compile(
 def short_names(names: Sequence[str], plain: Sequence[str] = ()) -> list[str]:
     """Returns the short name of each of several different names, uncut: no two are the same. plain: their `plain_name`, where known."""
     out = list(plain or map(plain_name, names))
-    alike = defaultdict(list)
+    first: dict[str, int] = {}
+    alike: dict[str, list[int]] = {}
     for i, text in enumerate(out):
-        alike[text].append(i)
+        before = first.setdefault(text, i)
+        if before != i:
+            alike.setdefault(text, [before]).append(i)
+    del first
     for text, rows in alike.items():
-        if len(rows) > 1:
-            for i, words in zip(rows, _apart([names[i] for i in rows]), strict=True):
-                out[i] = f"{text}{BEFORE}{words}" if words else text
+        for i, words in zip(rows, _apart([names[i] for i in rows]), strict=True):
+            out[i] = f"{text}{BEFORE}{words}" if words else text
     return out
 
 
