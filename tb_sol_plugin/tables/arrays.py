@@ -242,15 +242,6 @@ def whole_numbers(values: pd.Series | Floats) -> pd.Series:
     return pd.Series([round(v) if v == v else None for v in values.tolist()], dtype=object, index=index)
 
 
-def nullable(values: npt.NDArray[np.generic]) -> pd.Series:
-    """Returns the same without a Python object per row, as `Int64`, NA for NaN; numbers above 64 bits stay objects."""
-    good = np.isfinite(values)  # type: ignore[call-overload]
-    if values.dtype.kind == "f" and np.abs(values[good]).max(initial=0) >= 2.0**63:
-        return whole_numbers(values)  # type: ignore[arg-type]
-    whole = values if values.dtype.kind == "i" else np.rint(np.where(good, values, 0.0))  # type: ignore[call-overload]
-    return pd.Series(pd.arrays.IntegerArray(whole.astype(np.int64), ~good))
-
-
 def or_none(texts: npt.NDArray[np.generic], known: Mask) -> Objects:
     """Returns texts of rows, None where it is not known."""
     out = np.full(len(texts), None, object)

@@ -42,7 +42,7 @@ from tb_sol_plugin.model.report import (
     only_row,
 )
 from tb_sol_plugin.model.row_links import RowLinks
-from tb_sol_plugin.tables.arrays import nullable
+from tb_sol_plugin.tables.arrays import whole_numbers
 from tb_sol_plugin.units import human
 
 # -- Columns and facts ------------------------------------------------------------------------------------------------
@@ -238,15 +238,15 @@ def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
     calls = at.sum_by(codes, np.ones(len(rows), np.int64), size)
     device_self = at.sum_by(own, duration, size)
     frame = grouped.frame.assign(
-        calls=nullable(calls),
-        device_self_ns=nullable(device_self),
-        device_total_ns=nullable(_padded(total, size)),
-        device_self_union_ns=nullable(at.sum_by(codes, per_call[rows], size)),
-        launching_calls=nullable(at.sum_by(codes, (events_per_call[rows] > 0).astype(np.int64), size)),
-        device_events=nullable(at.sum_by(own, np.ones(len(own), np.int64), size)),
-        host_total_ns=nullable(host_total),
-        host_self_ns=nullable(at.sum_by(codes, at.self_among(capture, (S.OPERATOR, S.CALL))[rows], size)),
-        host_self_with_calls_ns=nullable(at.sum_by(codes, at.self_among(capture, (S.OPERATOR,))[rows], size)),
+        calls=calls,
+        device_self_ns=device_self,
+        device_total_ns=_padded(total, size),
+        device_self_union_ns=at.sum_by(codes, per_call[rows], size),
+        launching_calls=at.sum_by(codes, (events_per_call[rows] > 0).astype(np.int64), size),
+        device_events=at.sum_by(own, np.ones(len(own), np.int64), size),
+        host_total_ns=host_total,
+        host_self_ns=at.sum_by(codes, at.self_among(capture, (S.OPERATOR, S.CALL))[rows], size),
+        host_self_with_calls_ns=at.sum_by(codes, at.self_among(capture, (S.OPERATOR,))[rows], size),
         host_mean_ns=host_total / np.maximum(calls, 1),
         device_mean_ns=device_self / np.maximum(calls, 1),
         **longest(codes, h.start[rows], h.duration[rows], size),
@@ -257,25 +257,21 @@ def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
     for name, mask in reasons:
         outside.append(name)
         extra.append(_outside_row(device, mask & chosen, name))
+    frame = frame.astype(object)
     if extra:
-        more = pd.DataFrame(extra).reindex(columns=frame.columns).astype(frame.dtypes.to_dict())
-        frame = pd.concat([frame, more], ignore_index=True)
+        frame = pd.concat([frame, pd.DataFrame(extra).reindex(columns=frame.columns).astype(object)], ignore_index=True)
     frame = _with_work(capture, part, frame, grouped, limits)
     whole = int(duration.sum())
-    device_self = frame["device_self_ns"].to_numpy(np.int64)
-    frame["device_share"] = device_self / whole if whole else np.nan
-    frame = frame.take(np.lexsort((_falling(frame["host_self_ns"]), -device_self)))
-    frame.index = pd.RangeIndex(len(frame))
+    frame["device_share"] = [int(v) / whole if whole else None for v in frame["device_self_ns"]]
+    frame = frame.sort_values(["device_self_ns", "host_self_ns"], ascending=False, kind="stable", na_position="last", key=_numbers)
     if not len(device):
         for name in ("device_self_ns", "device_total_ns", "device_self_union_ns", "device_events", "device_mean_ns"):
-            frame[name] = nullable(np.full(len(frame), np.nan))
-    return _Sums(frame, outside)
+            frame[name] = None
+    return _Sums(frame.reset_index(drop=True), outside)
 
 
-def _falling(column: pd.Series) -> npt.NDArray[np.int64]:
-    """Returns numbers that sort as the column does from its largest value down, the unknown last."""
-    known = column.notna().to_numpy()
-    return np.where(known, -column.to_numpy(np.int64, na_value=0), np.iinfo(np.int64).max)
+def _numbers(column: pd.Series) -> pd.Series:
+    return pd.to_numeric(column)
 
 
 def _padded(values: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
@@ -309,14 +305,14 @@ def _with_work(capture: Capture, part: Scope, frame: pd.DataFrame, grouped: Grou
     code = np.where((calls.host >= 0) & (code < 0), alone, code)
     added = ratios(sums(calls.values, code, len(frame)))
     added["modelled_share"] = ratio(added["modelled_sum_ns"].to_numpy(), added["owned_sum_ns"].to_numpy())
-    return frame.assign(**{n: nullable(added[n].to_numpy()) if n in VALUES or n == "wasted_ns" else added[n] for n in added.columns})
+    return frame.assign(**{n: whole_numbers(added[n]) if n in VALUES or n == "wasted_ns" else added[n] for n in added.columns})
 
 
 # -- Presentation -----------------------------------------------------------------------------------------------------
 
 
 def _facts(capture: Capture, part: Scope, frame: pd.DataFrame, outside: list[str]) -> dict[str, int]:
-    named = frame[["calls", "host_self_with_calls_ns"]][~frame["name"].isin(outside)]
+    named = frame[~frame["name"].isin(outside)]
     device = capture.device["duration_ns"].to_numpy()[part.device]
     rows = {name: int(frame.loc[frame["name"] == name, "device_self_ns"].sum()) for name in outside}
     return {
@@ -324,7 +320,7 @@ def _facts(capture: Capture, part: Scope, frame: pd.DataFrame, outside: list[str
         "calls": int(named["calls"].sum()),
         "device_events": len(device),
         "device_ns": int(device.sum()),
-        "sum_device_self_ns": int(frame["device_self_ns"].sum()),
+        "sum_device_self_ns": int(sum(v for v in frame["device_self_ns"] if v is not None)),
         "no_operator_ns": rows.get(at.NO_OPERATOR, 0),
         "before_window_ns": rows.get(at.BEFORE, 0),
         "no_record_ns": rows.get(at.NO_RECORD, 0),
@@ -347,7 +343,7 @@ def _work_facts(calls: Calls, device_ns: int) -> dict[str, Scalar]:
 
 
 def _headline(frame: pd.DataFrame, outside: list[str], facts: dict[str, int]) -> str:
-    named = frame[["name", "calls", "device_self_ns", "host_self_ns", "host_self_with_calls_ns"]][~frame["name"].isin(outside)]
+    named = frame[~frame["name"].isin(outside)]
     if named.empty:
         return "No operator was called in this selection."
     if facts["device_ns"]:
@@ -372,8 +368,8 @@ def _figure(frame: pd.DataFrame, query: OperatorsQuery, outside: list[str]) -> F
         measure = "host" + measure.removeprefix("device")
     column, words, token = MEASURES[measure]
     values = pd.to_numeric(frame[column])
-    named = values[~frame["name"].isin(outside) & (values > 0)]
-    top = frame.loc[named.sort_values(ascending=False, kind="stable").index[:10]]
+    named = frame[~frame["name"].isin(outside) & (values > 0)]
+    top = named.loc[values[named.index].sort_values(ascending=False, kind="stable").index[:10]]
     longest = float(values[top.index].max()) if len(top) else 1.0
     factor, unit = fig.time_scale(longest)
     labels = [_short(name) for name in top["name"]]
@@ -443,7 +439,7 @@ _ADDED: Final = (
 def _table(capture: Capture, frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) -> TableSection:
     total: dict[str, object] = {}
     for name in _ADDED:
-        known = frame[name].dropna().tolist()
+        known = [v for v in frame[name] if v is not None and v == v]
         total[name] = sum(known) if known else None
     total = {k: (v if v is None or isinstance(v, float) else int(v)) for k, v in total.items()}  # type: ignore[call-overload]
     total["efficiency"] = against["efficiency"]
@@ -464,14 +460,14 @@ def _table(capture: Capture, frame: pd.DataFrame, outside: list[str], against: d
     marks = marks_of(table.data["efficiency"], table.data["flags"], table.data["modelled_share"])
     if marks:
         table.marks["efficiency"] = marks
-    names = table.data["name"]
+    names = frame["name"].tolist()
 
     def link(row: int) -> Link:
         if names[row] in outside:
             return Link("links", label="How events were linked")
-        return Link("roofline", only_row("ops", "name", str(names[row])), "On the roofline")
+        return Link("roofline", only_row("ops", "name", names[row]), "On the roofline")
 
-    table.row_links = RowLinks(~frame["name"].isin({*outside} - {at.BEFORE, at.NO_RECORD}).to_numpy(), link)
+    table.row_links = RowLinks(np.array([n not in outside or n != at.NO_OPERATOR for n in names], bool), link)
     return table
 
 
