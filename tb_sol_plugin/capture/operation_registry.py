@@ -101,7 +101,8 @@ class OpRecord:
 
     flops: matrix class, flops_vector: everything else that computes; None is unknown. bytes: least traffic to device memory. flops_again:
     the part of flops that these calls do a second time themselves, the scores of a fused attention's backward.
-    layer_name: path of the innermost supported layer, layer_type its class, "" outside. module_context: path of the innermost module.
+    layer_name: path of the innermost supported layer, layer_type its class, "" outside. module_context: path of the innermost module,
+    module_class its class.
     func_name: the outermost patched function, "". phase: innermost pushed name, `(no phase)`. forward_phase: of backward work, that
     of its forward operator. measured_time_us: of all `count` calls, None when not timed. source: dispatch, hook, patch, trace.
     """
@@ -131,3 +132,4 @@ class OpRecord:
     reason: str = ""
     compiled: bool = False
     flops_again: int = 0
+    module_class: str = ""

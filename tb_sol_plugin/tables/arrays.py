@@ -142,9 +142,9 @@ def first_of(code: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.intp]:
 
 
 def pick(column: pd.Series, rows: npt.ArrayLike) -> Objects:
-    """Returns texts at rows, "" for none."""
-    text = coded(column)
-    used, place = np.unique(text.codes[np.asarray(rows, np.int64)], return_inverse=True)
+    """Returns texts at rows, "" for none, and for row -1."""
+    text, wanted = coded(column), np.asarray(rows, np.int64)
+    used, place = np.unique(np.where(wanted >= 0, text.codes[wanted], -1), return_inverse=True)
     names = np.array([str(text.categories[code]) if code >= 0 else "" for code in used.tolist()], dtype=object)
     return np.asarray(names[place.reshape(-1)], object) if len(used) else names
 

@@ -91,6 +91,7 @@ def record(
         reason=cost.reason,
         compiled=bool(flags & COMPILED),
         flops_again=cost.flop_again * count,
+        module_class="" if module == NONE else labels.known[module].class_name,
     )
 
 

@@ -188,7 +188,7 @@ LedgerRows: TypeAlias = "Mapping[tuple[int, ...], Sequence[int]]"
 TOTAL, LAYERS, FUNCTIONS, PHASES = range(4)
 _GROUP_OF: Final[tuple[Callable[[OpRecord], str], ...]] = (
     lambda one: "total",
-    lambda one: one.layer_type or UNATTRIBUTED,
+    lambda one: one.layer_type or one.module_class or UNATTRIBUTED,
     lambda one: one.func_name,
     lambda one: one.phase or NO_PHASE,
 )

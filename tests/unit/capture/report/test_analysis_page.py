@@ -13,7 +13,10 @@ from tb_sol_plugin.capture.report.analysis import scalars
 from tb_sol_plugin.devices.files import book_of, parse
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics.report.console import console_report
+from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.work.work import work
+from tb_sol_plugin.model.query import Query
 
 torch = pytest.importorskip("torch", reason="runs a small model")
 
@@ -55,3 +58,41 @@ def test_the_loop_and_the_page_agree(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert values["sol/estimated_time_ms"] == pytest.approx(np.nansum(mine["sol_ns"]) / 1e6, rel=1e-9)
         assert values["sol/total_tflops"] == (2 * 32 * (64 * 128 + 128 * 8) * 3 - 2 * 32 * 64 * 128) / 1e12
         assert values["sol_phase/train/count"] == values["sol/total_ops"]
+
+
+class OwnAttention(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = torch.nn.Linear(16, 48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(x).view(2, 8, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 8, 16)
+
+
+class Blocks(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.theirs, self.norm = OwnAttention(), torch.nn.MultiheadAttention(16, 2, batch_first=True), torch.nn.LayerNorm(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(x + self.own(x))
+        return x + self.theirs(x, x, x, need_weights=False)[0]
+
+
+def test_the_console_of_the_loop_and_the_report_name_the_same_layers(tmp_path: Path) -> None:
+    # GIVEN attention of a class of one's own and of torch, counted in a loop
+    model, x = Blocks(), torch.ones(2, 8, 16)
+    with SOLTracker(logdir=str(tmp_path), every_n_steps=1, device="H100_SXM", tensorboard=False, wandb=False, console=False) as tracker:
+        tracker.initialize(model)
+        for _ in range(3):
+            model(x).sum().backward()
+            tracker.step()
+        assert tracker.analysis is not None
+        live = {group.name: group.count for group in tracker.analysis.layers}
+    # WHEN the report reads the file THEN both name the same layers, attention too, with as many operations
+    capture = read(str(next(tmp_path.glob("*.sol.jsonl"))))
+    report = console_report(capture, scope(capture, Query()))
+    assert report is not None
+    layers = dict(report.views)["By Layer Type"].set_index("name")["ops"].to_dict()
+    assert layers == live and {"OwnAttention", "MultiheadAttention", "Linear", "LayerNorm"} <= set(live)
