@@ -40,15 +40,23 @@ def preorder(thread: Rows, start: Ints, end: Ints, rank: npt.NDArray[np.int8]) -
 
 
 def levels(parent: Ints) -> Iterator[Ints]:
-    """Yields the rows of each level, the roots (parent -1) first, ascending within a level; parents in any order. O(n log n)."""
-    children = np.argsort(parent, kind="stable")
-    begin, end = (np.searchsorted(parent[children], np.arange(len(parent)), side) for side in ("left", "right"))
-    level = np.flatnonzero(parent < 0)
-    while len(level):
-        yield level
-        many = end[level] - begin[level]
-        within = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
-        level = np.sort(children[np.repeat(begin[level], many) + within])
+    """Yields the rows of each level, the roots (parent -1) first, ascending within a level; parents in any order. O(n log n).
+
+    A row that no root is above is in none.
+    """
+    above, depth = parent.astype(np.int64), (parent >= 0).astype(np.int64)
+    for _ in range(len(parent).bit_length() + 1):  # each time twice as far up: a deep tree takes as long as a flat one
+        below = np.flatnonzero(above >= 0)
+        if not len(below):
+            break
+        depth[below] += depth[above[below]]
+        above[below] = above[above[below]]
+    rows = np.flatnonzero(above < 0)
+    rows = rows[np.argsort(depth[rows], kind="stable")]
+    begin = 0
+    for size in np.bincount(depth[rows]).tolist():
+        yield rows[begin : begin + size]
+        begin += size
 
 
 def nest(thread: Rows, start: Ints, end: Ints) -> tuple[Rows, Rows, Rows, Mask]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -241,7 +242,10 @@ def _nodes(parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64], start: npt
     first: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
     owns = int(own.max(initial=0)) + 1
     count = 0
-    for level in tree.levels(parent):
+    levels = list(tree.levels(parent))
+    if len(levels) > DEEP:
+        return _deep_nodes(parent, own, start, levels)
+    for level in levels:
         level = level[np.argsort(start[level], kind="stable")]
         up = np.where(parent[level] >= 0, node[np.maximum(parent[level], 0)], -1)
         code, unique = pd.factorize((up + 1) * owns + own[level])
@@ -252,6 +256,31 @@ def _nodes(parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64], start: npt
         first.append(level[at_first])
         count += len(unique)
     return node, np.concatenate(node_parent), np.concatenate(first)
+
+
+NO_CALL: Final = np.zeros(0, np.int64)
+DEEP: Final = 500
+"""Levels from which on calls are looked at one by one: few are on each."""
+
+
+def _deep_nodes(
+    parent: npt.NDArray[np.int64], own: npt.NDArray[np.int64], start: npt.NDArray[np.int64], levels: list[npt.NDArray[np.int64]]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns what `_nodes` does."""
+    node = [-1] * len(parent)
+    node_parent: list[int] = []
+    first: list[int] = []
+    seen: dict[tuple[int, int], int] = {}
+    ups, owns = parent.tolist(), own.tolist()
+    depth = np.repeat(np.arange(len(levels)), [len(level) for level in levels])
+    calls = np.concatenate([NO_CALL, *levels])
+    for call in calls[np.lexsort((start[calls], depth))].tolist():
+        up = node[ups[call]] if ups[call] >= 0 else -1
+        node[call] = seen.setdefault((up, owns[call]), len(seen))
+        if len(seen) > len(first):
+            first.append(call)
+            node_parent.append(up)
+    return np.array(node, np.int64), np.array(node_parent, np.int64), np.array(first, np.int64)
 
 
 def _preorder(parent: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]

@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.trees import module_tree as tree_of_modules
 from tb_sol_plugin.metrics.trees.module_tree import module_tree
 from tb_sol_plugin.metrics.trees.modules import by_class, merge_siblings, merged_sums, module_times, unmerged
 from tb_sol_plugin.model.capture import Capture
@@ -214,3 +217,16 @@ def test_classes_sum_over_instances(stack: Capture) -> None:
     nodes = module_times(stack, scope(stack, Query()))
     classes = by_class(stack, nodes).set_index("class_name")
     assert classes.loc["Linear", ["instances", "calls", "device_total_ns"]].tolist() == [8, 8, 92]
+
+
+@given(st.lists(st.tuples(st.integers(-1, 30), st.integers(0, 3), st.integers(0, 9)), max_size=30))
+def test_calls_of_a_very_deep_tree_are_the_nodes_that_those_of_a_flat_one_are(calls: list[tuple[int, int, int]]) -> None:
+    # GIVEN calls inside each other, of some instances, at some times WHEN looked at level by level, and one by one
+    parent, own, start = (np.array([call[i] for call in calls], np.int64) for i in range(3))
+    parent = np.where(parent < len(calls), parent, -1)
+    found = [part.tolist() for part in tree_of_modules._nodes(parent, own, start)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_of_modules, "DEEP", -1)
+        deep = [part.tolist() for part in tree_of_modules._nodes(parent, own, start)]
+    # THEN the same calls are one node, under the same numbers
+    assert deep == found
