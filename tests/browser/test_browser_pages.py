@@ -18,12 +18,14 @@ RUNS = [
     "simulated_gpu_train", HOSTILE_RUN,
     "capture_fsdp", "capture_memory", "capture_rl", "capture_scaling/1_replica", "capture_scaling/2_replicas", "capture_train",
     "cpu_cnn/baseline", "cpu_cnn/channels_last", "cpu_transformer", "proton", "simulated_copies", "simulated_gpu_llm",
-    "simulated_memory/after", "simulated_memory/before",
+    "simulated_memory/after", "simulated_memory/before", "simulated_serving",
 ]  # fmt: skip
 NARROW = {"simulated_gpu_train": (1024, 700), HOSTILE_RUN: (700, 400)}
 """Widths in which all pages of a run are opened, apart from that of a screen."""
 ONCE = {"memory_plan": "simulated_gpu_train", "scaling": "capture_scaling/1_replica", "scaling_cluster": "capture_scaling/1_replica"}
 """Pages that hardly differ between the runs of a logdir, and the run that they are opened with."""
+FEW = {"simulated_serving": ("overview", "health", "timeline")}
+"""Runs whose other pages differ from those of other samples in numbers only: the server's tests read them, the browser opens these."""
 REASONS = {"simulated_gpu_train", "capture_fsdp", "cpu_transformer", "proton"}
 """Runs whose pages without data are opened too: of every kind of recording one."""
 TWINS = {"capture_scaling/2_replicas", "cpu_cnn/channels_last", "simulated_memory/after"}
@@ -73,7 +75,7 @@ def turns_dark(v: Any, name: str) -> None:
 def pages_of(serve: Server, run: str) -> list[str]:
     """The pages of a run to open: those with data, of the runs in `REASONS` all."""
     known = serve.pages[run] if run in REASONS else [name for name in serve.pages[run] if name in serve.available[run]]
-    return [name for name in known if ONCE.get(name, run) == run]
+    return [name for name in known if ONCE.get(name, run) == run and name in FEW.get(run, known)]
 
 
 def fits(v: Any, name: str, width: int) -> None:
