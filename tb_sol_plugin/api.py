@@ -6,6 +6,7 @@
     report = run.captures[0].analyze("kernels", group_by="name")
     report.table("kernels"), report.facts["busy_ns"], report.figure("kernels")
     run.analyze("memcpy_ranks").table("directions")           # over all workers of the run, one open at a time
+    sol.compare("logs/before", "logs/after").table("causes")  # what changed from one run to another
     sol.analyze("memory_plan", preset="llama-7b", tp=2, pp=2).table("stages")   # an analysis that needs no recording
 
 Needs neither TensorBoard nor a server. Files are read in this process and kept in the cache for the next time.
@@ -68,6 +69,14 @@ def analyze(name: str, **query: object) -> Report | UnavailableReport:
     BadQuery where the analysis needs a recording (`open(path).analyze(name)`), and on a wrong field; NotFound on a wrong name.
     """
     return answer_query(name, {k: str(v) for k, v in query.items() if v is not None})
+
+
+def compare(a: str, b: str, **query: object) -> Report | UnavailableReport:
+    """Returns what changed from the recording at path `a` to the one at `b`: the Report of the analysis `compare`; its fields as keywords.
+
+    A path is a run directory, a file or a URL of these; BadInput where none is there.
+    """
+    return open(a).analyze("compare", other_run=str(b), **query)
 
 
 def analyses() -> dict[str, AnalysisInfo]:

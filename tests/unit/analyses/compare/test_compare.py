@@ -58,6 +58,12 @@ def test_a_slower_run(logdir: Path) -> None:
     assert found.table("causes")["kind"].tolist() == ["slower same kernel"]
 
 
+def test_two_paths_are_compared_in_one_call(logdir: Path) -> None:
+    found = sol.compare(str(logdir / "base"), str(logdir / "slow"), by="kernel")
+    assert isinstance(found, Report) and found.facts == compare(logdir, "slow", by="kernel").facts
+    assert found.table("rows")["name"][0] == "gelu_kernel"
+
+
 def test_an_equal_run_has_no_cause(logdir: Path) -> None:
     found = compare(logdir, "again")
     assert "within the noise" in found.headline or "as long" in found.headline
