@@ -71,12 +71,12 @@ def analyze(name: str, **query: object) -> Report | UnavailableReport:
     return answer_query(name, {k: str(v) for k, v in query.items() if v is not None})
 
 
-def compare(a: str, b: str, **query: object) -> Report | UnavailableReport:
-    """Returns what changed from the recording at path `a` to the one at `b`: the Report of the analysis `compare`; its fields as keywords.
+def compare(a: Run | str, b: Run | str, **query: str) -> Report | UnavailableReport:
+    """Returns what changed from run `a` to run `b`: the Report of the analysis `compare`; its fields as keywords.
 
-    A path is a run directory, a file or a URL of these; BadInput where none is there.
+    A run is one that was opened, or the path of a run directory, a file or a URL of these; BadInput where none is there.
     """
-    return open(a).analyze("compare", other_run=str(b), **query)
+    return (open(a) if isinstance(a, str) else a).analyze("compare", other=b, **query)
 
 
 def analyses() -> dict[str, AnalysisInfo]:

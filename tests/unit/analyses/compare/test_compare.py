@@ -62,6 +62,8 @@ def test_two_paths_are_compared_in_one_call(logdir: Path) -> None:
     found = sol.compare(str(logdir / "base"), str(logdir / "slow"), by="kernel")
     assert isinstance(found, Report) and found.facts == compare(logdir, "slow", by="kernel").facts
     assert found.table("rows")["name"][0] == "gelu_kernel"
+    opened = sol.compare(sol.open(str(logdir), run="base", cache=False), sol.open(str(logdir), run="slow", cache=False), by="kernel")
+    assert isinstance(opened, Report) and opened.facts == found.facts
 
 
 def test_an_equal_run_has_no_cause(logdir: Path) -> None:
