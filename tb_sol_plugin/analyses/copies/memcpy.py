@@ -7,9 +7,11 @@ is no communication runs on the same device, and exposed otherwise. Sets of memo
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tb_sol_plugin.analyses.copies import memcpy_counted, memcpy_tables
@@ -27,7 +29,8 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis, registry
 from tb_sol_plugin.model.report import AnySection, Column, FigureSection, FindingsSection, Link, Report, Scalar, make_table
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.units import how_many, human
+from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.units import how_many, human, humans
 
 FINDINGS: Final = 3
 """Findings shown here; all of them have a page of their own."""
@@ -160,19 +163,17 @@ def lanes_sections(capture: Capture, found: pd.DataFrame, where: Scope, worst: i
     lanes = exposure.lanes(capture, window)
     if lanes is None:
         return []
-    totals = lanes.totals.set_index("lane")
-    order = totals.index.tolist()
+    order = list(lanes.totals)
     factor, unit = F.time_scale(float(window[1] - window[0]))
-    labels = [_lane_label(name, totals.loc[name]) for name in order]
+    labels = [_lane_label(name, *sums) for name, sums in lanes.totals.items()]
     data: list[F.Plain] = []
     for name, label in zip(order, labels, strict=True):
-        shapes = lanes.shapes[lanes.shapes["lane"] == name].reset_index(drop=True)
+        shapes = lanes.shapes[name]
         texts = _lane_hover(capture, shapes, name)
-        copies = name not in (exposure.COMPUTE_LANE, exposure.COMMUNICATION_LANE)
-        data.append(_lane_bars(name, label, shapes, texts, window, factor, opacity=0.32 if copies else 1.0))
-        exposed_spans = lanes.exposed[lanes.exposed["lane"] == name].reset_index(drop=True)
-        if len(exposed_spans):
-            inside = np.searchsorted(shapes["start_ns"].to_numpy(), exposed_spans["start_ns"].to_numpy(), side="right") - 1
+        data.append(_lane_bars(name, label, shapes, texts, window, factor, opacity=0.32 if name in lanes.exposed else 1.0))
+        exposed_spans = lanes.exposed.get(name)
+        if exposed_spans is not None and len(exposed_spans["start_ns"]):
+            inside = np.searchsorted(shapes["start_ns"], exposed_spans["start_ns"], side="right") - 1
             data.append(_lane_bars(name, label, exposed_spans, [texts[max(i, 0)] for i in inside.tolist()], window, factor, opacity=1.0))
     what = f"step {number}" if number is not None else f"the {where.label}" if where.whole else where.label
     which = f"device {lanes.device}, one of {lanes.devices} with copies; " if lanes.devices > 1 else ""
@@ -200,13 +201,15 @@ def lanes_sections(capture: Capture, found: pd.DataFrame, where: Scope, worst: i
     return [drawn, _lane_table(lanes.totals, what, window[1] - window[0])]
 
 
-def _lane_table(totals: pd.DataFrame, what: str, length: int) -> AnySection:
+def _lane_table(totals: dict[str, tuple[int, int, int]], what: str, length: int) -> AnySection:
     """Returns the sums of the lanes, clipped to the window; computation and communication are neither hidden nor exposed."""
-    frame = totals.assign(lane=[LANES.get(n, n) for n in totals["lane"]], member=[PAINT.get(n, "other") for n in totals["lane"]])
-    for name in ("hidden_ns", "exposed_ns"):
-        frame[name] = pd.Series([t if t >= 0 else None for t in totals[name].tolist()], dtype=object)
+    union, hidden, exposed = (list(sums) for sums in zip(*totals.values(), strict=True))
+    columns = {
+        "lane": [LANES.get(n, n) for n in totals], "member": [PAINT.get(n, "other") for n in totals], "union_ns": union,
+        "hidden_ns": [t if t >= 0 else None for t in hidden], "exposed_ns": [t if t >= 0 else None for t in exposed],
+    }  # fmt: skip
     return make_table(
-        "lanes", "Lanes", frame, LANE_COLUMNS, key="lane", subtitle=f"of {human(length, 'ns')}", span=4,
+        "lanes", "Lanes", columns, LANE_COLUMNS, key="lane", subtitle=f"of {human(length, 'ns')}", span=4,
         footer="A lane is a union: what runs side by side in it counts once, whichever step launched it.",
     )  # fmt: skip
 
@@ -215,11 +218,11 @@ def _lane_window(capture: Capture, found: pd.DataFrame, where: Scope, worst: int
     """Returns the bounds of the window and the number of the step: its bounds, and what its own copies reach beyond them."""
     if worst is None:
         return where.window_ns, None
-    subset = found[found["step"] == worst]
+    rows = np.flatnonzero(found["step"].to_numpy() == worst)
     low, high = (int(capture.steps[c].to_numpy()[worst]) for c in ("start_ns", "end_ns"))
-    if len(subset):
-        low = min(low, int(subset["start_ns"].min()))
-        high = max(high, int((subset["start_ns"] + subset["duration_ns"]).max()))
+    if len(rows):
+        start = found["start_ns"].to_numpy()[rows]
+        low, high = min(low, int(start.min())), max(high, int((start + found["duration_ns"].to_numpy()[rows]).max()))
     number = int(capture.steps["number"].to_numpy()[worst])
     return (low, high), number if number >= 0 and not capture.facts.pseudo_step else None
 
@@ -229,49 +232,50 @@ def _since_start(at: int) -> str:
     return f"{human(at, 'ns')} into the recording" if at else "the start of the recording"
 
 
-def _lane_label(name: str, total: pd.Series[int]) -> str:
-    exposed, union = int(total["exposed_ns"]), int(total["union_ns"])
-    hidden_text = "hidden" if not exposed else "all exposed" if exposed == union else f"{human(exposed, 'ns')} exposed"
+def _lane_label(name: str, union: int, hidden: int, exposed: int) -> str:
+    hidden_text = "hidden" if not exposed else "all exposed" if not hidden else f"{human(exposed, 'ns')} exposed"
     text = human(union, "ns") if exposed < 0 else f"{human(union, 'ns')}, {hidden_text}"
     return f"{LANES.get(name, name)}<br><span style='font-size:10.5px'>{text}</span>"
 
 
 def _lane_bars(
-    name: str, label: str, spans: pd.DataFrame, texts: list[str], window: tuple[int, int], factor: float, *, opacity: float
+    name: str, label: str, spans: Mapping[str, Ints], texts: list[str], window: tuple[int, int], factor: float, *, opacity: float
 ) -> F.Plain:
-    start, end = spans["start_ns"].to_numpy() - window[0], spans["end_ns"].to_numpy() - window[0]
+    start, end = spans["start_ns"] - window[0], spans["end_ns"] - window[0]
     length = np.maximum(end - start, (window[1] - window[0]) * LEAST_SHARE)
     return {
-        "type": "bar", "orientation": "h", "name": LANES.get(name, name), "y": [label] * len(spans), "base": (start / factor).tolist(),
+        "type": "bar", "orientation": "h", "name": LANES.get(name, name), "y": [label] * len(start), "base": (start / factor).tolist(),
         "x": (length / factor).tolist(), "marker": {"color": F.light(PAINT.get(name, "other")), "opacity": opacity, "line": {"width": 0}},
         "hovertext": texts, "hovertemplate": "%{hovertext}<extra></extra>", "showlegend": False,
     }  # fmt: skip
 
 
-def _lane_hover(capture: Capture, shapes: pd.DataFrame, lane: str) -> list[str]:
+def _lane_hover(capture: Capture, shapes: Mapping[str, Ints], lane: str) -> list[str]:
     """Returns what hovering a shape says: a single copy by name, size, rate and operator; merged ones by their sums."""
     if lane in (exposure.COMPUTE_LANE, exposure.COMMUNICATION_LANE):
-        return [f"<b>{LANES[lane]}</b><br>{human(int(b - a), 'ns')}" for a, b in zip(shapes["start_ns"], shapes["end_ns"], strict=True)]
-    row = shapes["row"].to_numpy().astype(np.int64)
-    single = np.maximum(row, 0)
-    names = records.texts(capture.device["name"], single)
-    operator = capture.device["operator"].to_numpy()[single]
-    owners = records.texts(capture.host["name"], np.maximum(operator, 0)) if len(capture.host) else np.full(len(row), "", object)
-    out = []
-    for at, name, op, owner, count, size, busy in zip(
-        row.tolist(),
-        names.tolist(),
-        operator.tolist(),
-        owners.tolist(),
-        *(shapes[c].tolist() for c in ("count", "bytes", "busy_ns")),
-        strict=True,
-    ):
-        head = _escaped(str(name)) if at >= 0 else f"{human(count, 'count')} copies, too close to tell apart"
-        rate = f" at {human(size / busy * 1e9, 'B/s')}" if size > 0 and busy > 0 else ""
-        much = f"{human(size, 'B')}{rate}, " if size >= 0 else "no size recorded, "
-        by = f"<br>{_escaped(str(owner))}" if at >= 0 and op >= 0 and owner else ""
-        out.append(f"<b>{head}</b><br>{much}{human(busy, 'ns')}{by}")
-    return out
+        return [f"<b>{LANES[lane]}</b><br>{text}" for text in humans((shapes["end_ns"] - shapes["start_ns"]).tolist(), "ns")]
+    row, count, size, busy = (shapes[c] for c in ("row", "count", "bytes", "busy_ns"))
+    heads = np.array([f"{text} copies, too close to tell apart" for text in humans(count.tolist(), "count")], object)
+    single = np.flatnonzero(row >= 0)
+    heads[single] = arrays.per_text(capture.device["name"], row[single], _escaped, object)
+    owners = np.full(len(row), "", object)
+    owner = capture.device["operator"].to_numpy()[row[single]]
+    owned = owner >= 0
+    by = arrays.per_text(capture.host["name"], owner[owned], lambda name: f"<br>{_escaped(name)}" if name else "", object)
+    owners[single[owned]] = by
+    return [
+        f"<b>{head}</b><br>{much}{time}{called}"
+        for head, much, time, called in zip(heads, _amounts(size, busy), humans(busy.tolist(), "ns"), owners, strict=True)
+    ]
+
+
+def _amounts(size: Ints, busy: Ints) -> list[str]:
+    """Returns sizes and rates in words; -1: not recorded."""
+    rate = np.full(len(size), "", object)
+    rated = np.flatnonzero((size > 0) & (busy > 0))
+    rate[rated] = [f" at {text}" for text in humans((size[rated] / busy[rated] * 1e9).tolist(), "B/s")]
+    sizes = zip(size.tolist(), humans(np.maximum(size, 0).tolist(), "B"), rate.tolist(), strict=True)
+    return [f"{text}{fast}, " if number >= 0 else "no size recorded, " for number, text, fast in sizes]
 
 
 def _escaped(name: str) -> str:
@@ -288,17 +292,19 @@ def bandwidth_chart(
     found: pd.DataFrame, limits: dict[str, tuple[float, str]], fitted: list[bandwidth.Fit], *, keyed: bool
 ) -> FigureSection:
     """Draws bandwidth over size, with the limit of each link. keyed: the points carry the direction as the key of their table row."""
-    known = found.loc[(found["bytes"] > 0) & (found["duration_ns"] > 0), ["direction", "bytes", "duration_ns"]]
-    points = _binned(known)
+    points = _binned(found)
     title = "Bandwidth by copy size"
-    if not len(points):
+    direction, size, rate = (points[name] for name in ("direction", "size", "rate"))
+    if not len(size):
         summary = "No copy carries both a size and a time."
         return FigureSection(id="bandwidth", title=title, span=7, height=160, figure=F.figure([]), summary=summary, table="copies")
-    low, high = float(points["size"].min()), float(points["size"].max())
+    low, high = float(size.min()), float(size.max())
     span = np.geomspace(low / 2, high * 2, 60)
-    drawn = [n for n in NAMES if (points["direction"] == n).any()]
+    there = set(direction.tolist())
+    drawn = [n for n in NAMES if n in there]
     longest = float(points["time"].max())
-    data: list[F.Plain] = [_markers(n, points[points["direction"] == n], longest, keyed=keyed) for n in drawn]
+    of = {n: np.flatnonzero(direction == n) for n in drawn}
+    data: list[F.Plain] = [_markers(n, {c: v[of[n]] for c, v in points.items()}, longest, keyed=keyed) for n in drawn]
     seen: set[str] = set()
     for fit in (f for f in fitted if not f.why):
         curve = span / (fit.latency_ns + span / fit.bytes_per_s * 1e9) * 1e9
@@ -308,9 +314,10 @@ def bandwidth_chart(
         dash = "dot" if fit.direction in seen else "dash"
         data.append(_line(span.tolist(), curve.tolist(), COLORS.get(fit.direction, "other"), dash, words))
         seen.add(fit.direction)
-    tops = [float(points["rate"].max())]
+    tops = [float(rate.max())]
     lines: dict[str, float] = {}
-    large = set(known.loc[known["bytes"] >= bandwidth.LARGE, "direction"]) | {"HtoD", "DtoH"}
+    of_large = (found["bytes"].to_numpy() >= bandwidth.LARGE) & (found["duration_ns"].to_numpy() > 0)
+    large = set(pd.unique(found["direction"].to_numpy(object)[of_large]).tolist()) | {"HtoD", "DtoH"}
     for name in drawn:
         if name in limits and name in large and limits[name][1] not in lines:
             peak, what = limits[name]
@@ -319,7 +326,7 @@ def bandwidth_chart(
             text = f"{what}, {human(peak, 'B/s')}"
             line = _line([float(span[0]), float(span[-1])], [peak, peak], COLORS.get(name, "other"), "solid", text)
             data.append(line | {"mode": "lines+text", "text": [text, ""], "textposition": "top right"})
-    fastest = points.iloc[int(points["rate"].to_numpy().argmax())]
+    fastest = int(rate.argmax())
     return FigureSection(
         id="bandwidth",
         title=title,
@@ -330,25 +337,26 @@ def bandwidth_chart(
         figure=F.figure(
             data,
             x=F.axis("copy size", **F.sizes(low, high), range=[float(np.log10(span[0])), float(np.log10(span[-1]))]),
-            y=F.axis("bandwidth", **F.decades(float(points["rate"].min()), max(tops), "B/s")),
+            y=F.axis("bandwidth", **F.decades(float(rate.min()), max(tops), "B/s")),
             margin={"l": 78, "r": 14, "t": 10, "b": 46},
             showlegend=True,
         ),
-        summary=f"The fastest copies are {NAMES[str(fastest['direction'])].lower()}, {human(float(fastest['rate']), 'B/s')}.",
+        summary=f"The fastest copies are {NAMES[str(direction[fastest])].lower()}, {human(float(rate[fastest]), 'B/s')}.",
     )
 
 
-def _markers(name: str, subset: pd.DataFrame, longest: float, *, keyed: bool) -> F.Plain:
-    area = np.maximum(6.0, 26.0 * np.sqrt(subset["time"].to_numpy() / longest))
+def _markers(name: str, points: Mapping[str, npt.NDArray[Any]], longest: float, *, keyed: bool) -> F.Plain:
+    size, rate, time = (points[c] for c in ("size", "rate", "time"))
+    area = np.maximum(6.0, 26.0 * np.sqrt(time / longest))
+    words = (points["count"].tolist(), *(humans(v.tolist(), unit) for v, unit in ((size, "B"), (rate, "B/s"), (time, "ns"))))
     trace: F.Plain = {
-        "type": "scatter", "mode": "markers", "name": NAMES[name], "x": subset["size"].tolist(), "y": subset["rate"].tolist(),
+        "type": "scatter", "mode": "markers", "name": NAMES[name], "x": size.tolist(), "y": rate.tolist(),
         "marker": {"symbol": F.symbol(name), "size": area.tolist(), "color": F.light(COLORS.get(name, "other")), "opacity": 0.8,
                    "line": {"width": 0.8, "color": F.light("surface")}},
-        "hovertext": [f"{how_many(int(n), 'copy', 'copies')} of {human(s, 'B')}<br>{human(r, 'B/s')}, {human(t, 'ns')} in all"
-                      for n, s, r, t in zip(subset["count"], subset["size"], subset["rate"], subset["time"], strict=True)],
+        "hovertext": [f"{how_many(n, 'copy', 'copies')} of {s}<br>{r}, {t} in all" for n, s, r, t in zip(*words, strict=True)],
         "hovertemplate": f"<b>{NAMES[name]}</b><br>%{{hovertext}}<extra></extra>",
     }  # fmt: skip
-    return trace | ({"customdata": [name] * len(subset)} if keyed else {})
+    return trace | ({"customdata": [name] * len(size)} if keyed else {})
 
 
 def _line(x: list[float], y: list[float], color: str, dash: str, name: str) -> F.Plain:
@@ -359,14 +367,14 @@ def _line(x: list[float], y: list[float], color: str, dash: str, name: str) -> F
     }  # fmt: skip
 
 
-def _binned(known: pd.DataFrame) -> pd.DataFrame:
+def _binned(found: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
     """Returns copies of nearly equal size and rate as one point: quarters of a power of two by sixteenths of a decade."""
-    size, time = known["bytes"].to_numpy(np.float64), known["duration_ns"].to_numpy(np.float64)
-    direction = known["direction"].to_numpy(object)
+    size, time = found["bytes"].to_numpy(), found["duration_ns"].to_numpy()
+    rows = np.flatnonzero((size > 0) & (time > 0))
+    size, time, direction = size[rows].astype(np.float64), time[rows].astype(np.float64), found["direction"].to_numpy(object)[rows]
     cell = arrays.together(direction, np.round(4 * np.log2(size)), np.round(16 * np.log10(size / time)))
     cells = int(cell.max(initial=-1)) + 1
-    count, moved, took = (np.bincount(cell, w, minlength=cells) for w in (None, size, time))
+    count = np.bincount(cell, minlength=cells)
+    moved, took = (np.bincount(cell, weights, minlength=cells) for weights in (size, time))
     first = arrays.first_of(cell, cells)
-    return pd.DataFrame({
-        "direction": direction[first], "count": count, "bytes": moved, "time": took, "size": moved / count, "rate": moved / took * 1e9,
-    })  # fmt: skip
+    return {"direction": direction[first], "count": count, "time": took, "size": moved / count, "rate": moved / took * 1e9}

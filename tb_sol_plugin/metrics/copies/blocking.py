@@ -34,6 +34,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.table import Table, as_table
 
 REASONS: Final = {
     "tiny_read": "Reads a value",
@@ -65,16 +66,16 @@ def blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds = DEF
     from_ns, until_ns (when the host was blocked, both 0 without a reason), pause_ns, resume_ns (when it was not between the call and the
     wait; both the end of the call where there is no wait), idle_until_ns (until when the device may be idle because of it).
     """
-    known: list[tuple[Ints, pd.DataFrame]] = memo(capture, ("copies.blocked",), list)
+    known: list[tuple[Ints, Table]] = memo(capture, ("copies.blocked",), list)
     copy_rows = found["row"].to_numpy()
     usual = (thresholds.outlast_ns, thresholds.read_bytes) == (DEFAULT.outlast_ns, DEFAULT.read_bytes)
     for rows, blocked in known if usual else []:
         if np.array_equal(copy_rows, rows):
-            return blocked.copy(deep=False)
-    out = _blocking(capture, found, thresholds)
+            return blocked
+    out = as_table(_blocking(capture, found, thresholds))
     if usual and (not known or len(out) > len(known[0][0])):  # the largest selection is the one that is asked for most
         known[:] = [(copy_rows, out)]
-    return out.copy(deep=False)
+    return out
 
 
 def _blocking(capture: Capture, found: pd.DataFrame, thresholds: Thresholds) -> pd.DataFrame:

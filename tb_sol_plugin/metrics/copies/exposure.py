@@ -20,6 +20,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Ints, exact_sums
+from tb_sol_plugin.tables.table import Table
 
 ALL: Final = "all"
 """Every direction at once: copies of several directions that run at the same time count once."""
@@ -29,7 +30,7 @@ SLOTS: Final = 600
 """Shapes of a lane closer than a 600th of the window are one: they would share a pixel."""
 
 
-def per_step(capture: Capture, where: Scope) -> pd.DataFrame:
+def per_step(capture: Capture, where: Scope) -> Table:
     """Returns the exposure of the copies and sets that each step launched.
 
     One row per step and direction, and one per step with direction `all`.
@@ -41,28 +42,29 @@ def per_step(capture: Capture, where: Scope) -> pd.DataFrame:
     found = copies(capture, where.device)
     step = capture.device["step"].to_numpy()[found["row"].to_numpy()].astype(np.int64)
     names = [ALL, *DIRECTIONS]
-    used, texts = pd.factorize(found["direction"])
+    used, texts = pd.factorize(found["direction"].to_numpy(object))
     place = np.array([names.index(d) if d in names else names.index("Unknown") for d in texts.tolist()] or [0], np.int64)
     direction = place[used] if len(used) else np.zeros(0, np.int64)
-    devices = max(int(found["device"].nunique()), 1)
-    parts = []
+    devices = max(len(pd.unique(found["device"].to_numpy())), 1)
+    duration = found["duration_ns"].to_numpy()
+    parts: list[dict[str, Ints]] = []
     for one in (np.zeros_like(direction), direction):
         code, distinct = pd.factorize(step * len(names) + one)
         code, rows = code.astype(np.int64), len(distinct)
-        parts.append(pd.DataFrame({
-            "step": distinct // len(names), "direction": distinct % len(names), "count": np.bincount(code, minlength=rows).astype(np.int64),
-            "time_ns": exact_sums(code, found["duration_ns"].to_numpy(), rows), **union_parts(capture, code, found, rows),
-        }))  # fmt: skip
-    out = pd.concat(parts, ignore_index=True).sort_values(["step", "direction"], kind="stable", ignore_index=True)
-    rows = len(out)
+        parts.append({
+            "place": distinct, "count": np.bincount(code, minlength=rows).astype(np.int64), "time_ns": exact_sums(code, duration, rows),
+            **union_parts(capture, code, found, rows),
+        })  # fmt: skip
+    both = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(both["place"], kind="stable")  # by step, and in each by direction
+    place, *sums = (both[name][order] for name in both)
+    at = place // len(names)
     bounds = capture.steps["end_ns"].to_numpy() - capture.steps["start_ns"].to_numpy()
-    at = out["step"].to_numpy()
-    out["step_ns"] = np.where(at >= 0, bounds[np.maximum(at, 0)], -1) if len(bounds) else np.full(rows, -1, np.int64)
-    length = out["step_ns"].to_numpy()
+    length = np.where(at >= 0, bounds[np.maximum(at, 0)], -1) if len(bounds) else np.full(len(at), -1, np.int64)
+    summed = dict(zip([*both][1:], sums, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
-        out["share"] = np.where(length > 0, out["exposed_ns"].to_numpy() / (length * devices), np.nan)
-    out["direction"] = [names[d] for d in out["direction"]]
-    return out
+        share = np.where(length > 0, summed["exposed_ns"] / (length * devices), np.nan)
+    return Table({"step": at, "direction": np.array(names, object)[place % len(names)], **summed, "step_ns": length, "share": share})
 
 
 def union_parts(capture: Capture, code: Ints, found: pd.DataFrame, count: int) -> dict[str, Ints]:
@@ -86,29 +88,29 @@ def worst_step(steps: pd.DataFrame) -> int | None:
 
     None where no step has exposed copies.
     """
-    totals = steps[(steps["direction"] == ALL) & (steps["step"] >= 0)]
-    if not len(totals) or int(totals["exposed_ns"].max()) <= 0:
-        return None
-    return int(totals["step"].iloc[int(totals["exposed_ns"].to_numpy().argmax())])
+    row = steps["step"].to_numpy()
+    exposed = np.where((steps["direction"].to_numpy() == ALL) & (row >= 0), steps["exposed_ns"].to_numpy(), 0)
+    worst = int(exposed.argmax()) if len(exposed) else 0
+    return int(row[worst]) if len(exposed) and exposed[worst] > 0 else None
 
 
 @dataclass(frozen=True)
 class Lanes:
     """What the engines of one device do in a window.
 
-    shapes: one row per drawn interval: lane (`compute`, `communication` or a direction), start_ns, end_ns, count (events merged in it),
+    shapes: by lane (`compute`, `communication` or a direction) one row per drawn interval: start_ns, end_ns, count (events merged in it),
     bytes (their sum, -1 where one has none), busy_ns (plain sum of their durations), row (device row of a single copy, else -1).
-    exposed: lane, start_ns, end_ns of the parts of copies that no computation covers. totals: lane, union_ns, hidden_ns, exposed_ns,
-    clipped to the window; union_ns and exposed_ns: of all its copies together, each moment once. devices: how many devices have copies
-    there; `device` is the one with the most exposed time.
+    exposed: by lane start_ns and end_ns of the parts of copies that no computation covers. totals: by lane union_ns, hidden_ns, exposed_ns
+    (-1: neither), clipped to the window; union_ns and exposed_ns: of all its copies together, each moment once. devices: how many
+    devices have copies there; `device` is the one with the most exposed time.
     """
 
     device: int
     devices: int
     window_ns: tuple[int, int]
-    shapes: pd.DataFrame
-    exposed: pd.DataFrame
-    totals: pd.DataFrame
+    shapes: dict[str, dict[str, Ints]]
+    exposed: dict[str, dict[str, Ints]]
+    totals: dict[str, tuple[int, int, int]]
     union_ns: int
     exposed_ns: int
 
@@ -124,45 +126,48 @@ def lanes(capture: Capture, window_ns: tuple[int, int], *, slots: int = SLOTS) -
     start = capture.device["start_ns"].to_numpy()
     end = start + capture.device["duration_ns"].to_numpy()
     inside = (start < high) & (end > low)
-    found = copies(capture, inside)
-    if not len(found) or high <= low:
+    whole = copies(capture, np.ones(len(inside), np.bool_))
+    rows_there = np.flatnonzero(inside[whole["row"].to_numpy()])
+    if not len(rows_there) or high <= low:
         return None
-    first = np.maximum(found["start_ns"].to_numpy(), low)
-    last = np.minimum(found["start_ns"].to_numpy() + found["duration_ns"].to_numpy(), high)
-    ids = np.unique(found["device"].to_numpy())
+    row, size, own, direction = (whole[name].to_numpy()[rows_there] for name in ("row", "bytes", "device", "direction"))
+    first, last = np.maximum(start[row], low), np.minimum(end[row], high)
+    ids = np.unique(own)
     device_of = capture.device["device"].to_numpy()
     kind, is_kernel = classes(capture), capture.device["kind"].to_numpy() == S.KERNEL
     work = {}
     for one in ids.tolist():
         rows = inside & is_kernel & (device_of == one) & (kind == COMPUTATION)
         work[one] = I.clip(I.union(start[rows], end[rows]), low, high)
-    open_spans = {one: I.subtract(_of(first, last, found["device"].to_numpy() == one), work[one]) for one in ids.tolist()}
+    open_spans = {one: I.subtract(_of(first, last, own == one), work[one]) for one in ids.tolist()}
     device = max(ids.tolist(), key=lambda one: (I.length(open_spans[one]), -one))
     gap = max((high - low) // max(slots, 1), 1)
     collective = inside & is_kernel & (device_of == device) & (kind == COMMUNICATION)
     communication = I.clip(I.union(start[collective], end[collective]), low, high)
-    shapes, exposed, totals = [], [], []
+    shapes: dict[str, dict[str, Ints]] = {}
+    exposed: dict[str, dict[str, Ints]] = {}
+    totals: dict[str, tuple[int, int, int]] = {}
     for lane, spans in ((COMPUTE_LANE, work[device]), (COMMUNICATION_LANE, communication)):
         if len(spans[0]):
-            shapes.append(_merged(lane, spans[0], spans[1], np.full(len(spans[0]), -1), np.full(len(spans[0]), -1), gap, slots))
-            totals.append((lane, I.length(spans), -1, -1))
-    here = found["device"].to_numpy() == device
-    size, row = found["bytes"].to_numpy(), found["row"].to_numpy()
-    for lane in [d for d in DIRECTIONS if (found["direction"][here] == d).any()]:
-        in_lane = here & (found["direction"] == lane).to_numpy()
+            none = np.full(len(spans[0]), -1)
+            shapes[lane] = _merged(*spans, none, none, gap, slots)
+            totals[lane] = I.length(spans), -1, -1
+    here = own == device
+    used = set(pd.unique(direction[here]).tolist())
+    for lane in [d for d in DIRECTIONS if d in used]:
+        in_lane = here & (direction == lane)
         union = _of(first, last, in_lane)
         open_parts = I.subtract(union, work[device])
-        shapes.append(_merged(lane, first[in_lane], last[in_lane], size[in_lane], row[in_lane], gap, slots))
-        joined = _close(*open_parts, gap)
-        exposed.append(pd.DataFrame({"lane": lane, "start_ns": joined[0], "end_ns": joined[1]}))
-        totals.append((lane, I.length(union), I.length(union) - I.length(open_parts), I.length(open_parts)))
+        shapes[lane] = _merged(first[in_lane], last[in_lane], size[in_lane], row[in_lane], gap, slots)
+        exposed[lane] = dict(zip(("start_ns", "end_ns"), _close(*open_parts, gap), strict=True))
+        totals[lane] = I.length(union), I.length(union) - I.length(open_parts), I.length(open_parts)
     return Lanes(
         device,
         len(ids),
         window_ns,
-        pd.concat(shapes, ignore_index=True),
-        pd.concat(exposed, ignore_index=True),
-        pd.DataFrame(totals, columns=["lane", "union_ns", "hidden_ns", "exposed_ns"]),
+        shapes,
+        exposed,
+        totals,
         I.length(_of(first, last, here)),
         I.length(open_spans[device]),
     )
@@ -180,7 +185,7 @@ def _close(start: Ints, end: Ints, gap: int) -> I.Spans:
     return start[opens], end[np.concatenate((opens[1:], [True]))]
 
 
-def _merged(lane: str, start: Ints, end: Ints, size: Ints, row: Ints, gap: int, most: int) -> pd.DataFrame:
+def _merged(start: Ints, end: Ints, size: Ints, row: Ints, gap: int, most: int) -> dict[str, Ints]:
     """Joins short intervals with less than `gap` before them to the previous one; returns at most twice `most` shapes."""
     order = np.lexsort((end, start))
     start, end, size, row = start[order], end[order], size[order], row[order]
@@ -196,8 +201,8 @@ def _merged(lane: str, start: Ints, end: Ints, size: Ints, row: Ints, gap: int, 
     first = np.flatnonzero(opens)
     known = np.minimum.reduceat(size, first) >= 0 if count else np.zeros(0, bool)
     number = np.bincount(code, minlength=count).astype(np.int64)
-    return pd.DataFrame({
-        "lane": lane, "start_ns": start[first], "end_ns": np.maximum.reduceat(end, first) if count else end, "count": number,
+    return {
+        "start_ns": start[first], "end_ns": np.maximum.reduceat(end, first) if count else end, "count": number,
         "bytes": np.where(known, exact_sums(code, size, count), -1), "busy_ns": exact_sums(code, end - start, count),
         "row": np.where(number == 1, row[first], -1),
-    })  # fmt: skip
+    }  # fmt: skip

@@ -22,6 +22,7 @@ from tb_sol_plugin.model.capture import Capture, larger_than_memory
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as I
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.table import Table, as_table
 
 COPY_KERNEL: Final = "copy kernel"
 DIRECTIONS: Final = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "Memset", COPY_KERNEL, "Unknown")
@@ -56,10 +57,15 @@ def copies(capture: Capture, rows: Mask) -> pd.DataFrame:
     """
     whole = memo(capture, ("copies",), lambda: _copies(capture))
     keep = rows[whole["row"].to_numpy()]
-    return whole.copy(deep=False) if keep.all() else pd.DataFrame(whole[keep].reset_index(drop=True))
+    if keep.all():
+        return whole
+    last: list[tuple[Mask, Table]] = memo(capture, ("copies.selected",), list)
+    if not last or not np.array_equal(last[0][0], keep):  # analyses of one selection follow each other
+        last[:] = [(keep, as_table(whole[keep].reset_index(drop=True)))]
+    return last[0][1]
 
 
-def _copies(capture: Capture) -> pd.DataFrame:
+def _copies(capture: Capture) -> Table:
     device = capture.device
     kind = device["kind"].to_numpy()
     row = np.flatnonzero((kind != S.KERNEL) | device["copy_kernel"].to_numpy())
@@ -83,7 +89,7 @@ def _copies(capture: Capture) -> pd.DataFrame:
         **_plain(device, row, "step"),
     }  # fmt: skip
     as_they_are = {n: pd.Series(v, dtype=object, copy=False) if v.dtype == object else v for n, v in columns.items()}
-    return pd.DataFrame(as_they_are, copy=False)  # texts shared between rows stay shared
+    return Table(as_they_are, copy=False)  # texts shared between rows stay shared
 
 
 def _plain(device: pd.DataFrame, row: npt.NDArray[np.intp], *names: str) -> dict[str, npt.NDArray[np.generic]]:

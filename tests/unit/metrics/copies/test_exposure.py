@@ -126,14 +126,12 @@ def test_parts_add_up_and_agree_with_a_bitmap(events: list[tuple]) -> None:
 def test_lanes_show_events_of_the_window_cut_at_its_ends() -> None:
     # GIVEN the first step's window WHEN its lanes are asked THEN compute, communication and one lane per direction, in this order
     found = exposure.lanes(recording(TWO, [(0, 1000), (1000, 2000)]), (0, 340))
-    assert found is not None and list(dict.fromkeys(found.shapes["lane"])) == ["compute", "communication", "HtoD", "DtoH"]
-    totals = found.totals.set_index("lane")
+    assert found is not None and list(found.shapes) == ["compute", "communication", "HtoD", "DtoH"]
     # the copy 150..350 is cut at 340: 50 hidden behind 100..200, 140 bare; communication covers nothing here
-    assert totals.loc["HtoD"].tolist() == [190, 50, 140] and totals.loc["DtoH"].tolist() == [20, 20, 0]
-    assert totals.loc["communication", "union_ns"] == 40
-    bare = found.exposed[found.exposed["lane"] == "HtoD"]
-    assert bare[["start_ns", "end_ns"]].to_numpy().tolist() == [[200, 340]]
-    copy = found.shapes[found.shapes["lane"] == "HtoD"].iloc[0]
+    assert found.totals["HtoD"] == (190, 50, 140) and found.totals["DtoH"] == (20, 20, 0)
+    assert found.totals["communication"] == (40, -1, -1)
+    assert {name: ends.tolist() for name, ends in found.exposed["HtoD"].items()} == {"start_ns": [200], "end_ns": [340]}
+    copy = {name: values[0] for name, values in found.shapes["HtoD"].items()}
     assert (copy["start_ns"], copy["end_ns"], copy["count"], copy["bytes"]) == (150, 340, 1, 64) and copy["row"] >= 0
 
 
@@ -141,7 +139,7 @@ def test_lanes_are_of_the_device_with_the_most_exposed_copies() -> None:
     rows = [(M, "HtoD", 0, 0, 10, 8, 0, False), (M, "HtoD", 3, 0, 40, 8, 0, False), (K, "", 0, 5, 5, -1, 0, False)]
     found = exposure.lanes(recording(rows, [(0, 100)]), (0, 100))
     assert found is not None and (found.device, found.devices) == (3, 2)
-    assert found.totals.set_index("lane").loc["HtoD", "exposed_ns"] == 40 and "compute" not in set(found.shapes["lane"])
+    assert found.totals["HtoD"][2] == 40 and "compute" not in found.shapes
 
 
 def test_shapes_below_a_pixel_are_one_and_their_number_is_bounded() -> None:
@@ -150,10 +148,10 @@ def test_shapes_below_a_pixel_are_one_and_their_number_is_bounded() -> None:
     found = exposure.lanes(recording(rows, [(0, 10_000)]), (0, 10_000), slots=100)
     # THEN they are one shape that still counts them all, without bytes as one has none; and nothing is lost of the exposed time
     assert found is not None
-    shapes = found.shapes
-    assert len(shapes) == 1 and shapes["count"].sum() == 5000 and shapes["busy_ns"].sum() == 5000 and shapes["bytes"].tolist() == [-1]
-    assert found.totals.set_index("lane").loc["DtoD", "exposed_ns"] == 5000
+    shapes = found.shapes["DtoD"]
+    assert [shapes[name].tolist() for name in ("count", "busy_ns", "bytes")] == [[5000], [5000], [-1]] and list(found.shapes) == ["DtoD"]
+    assert found.totals["DtoD"][2] == 5000
     # GIVEN many long copies on top of each other THEN at most twice as many shapes as slots
     piled = [(M, "DtoD", 0, i, 500, 4, 0, False) for i in range(3000)]
     found = exposure.lanes(recording(piled, [(0, 10_000)]), (0, 10_000), slots=100)
-    assert found is not None and len(found.shapes) <= 200 and found.shapes["count"].sum() == 3000
+    assert found is not None and len(found.shapes["DtoD"]["count"]) <= 200 and found.shapes["DtoD"]["count"].sum() == 3000
