@@ -82,10 +82,10 @@ def run(capture: Capture, query: MemcpyQuery) -> Report:
     spec = device_for(capture, query.device_limits)
     limits = bandwidth.peaks(spec)
     unsure = {d for d, column in bandwidth.columns(spec).items() if column in spec.unverified} if spec is not None else set()
-    directions = memcpy_tables.limited(groups.table(capture, where.device, "direction"), limits)
-    table = directions if query.by == "direction" else memcpy_tables.limited(groups.table(capture, where.device, query.by), limits)
+    directions = memcpy_tables.limited(groups.sums(capture, where.device, "direction"), limits)
+    table = directions if query.by == "direction" else memcpy_tables.limited(groups.sums(capture, where.device, query.by), limits)
     inside = in_steps(capture, where)
-    launched = directions if inside.all() else groups.table(capture, inside, "direction")
+    launched = directions if inside.all() else groups.sums(capture, inside, "direction")
     totals = memcpy_tables.totals(directions, launched, where)
     per_step = exposure.per_step(capture, where)
     worst = exposure.worst_step(per_step)
@@ -130,18 +130,18 @@ def _findings(capture: Capture, where: Scope, limits: dict[str, tuple[float, str
     )
 
 
-def _headline(directions: pd.DataFrame, launched: pd.DataFrame, totals: dict[str, Scalar], where: Scope) -> str:
+def _headline(directions: groups.Columns, launched: groups.Columns, totals: dict[str, Scalar], where: Scope) -> str:
     if not totals["count"]:
         return "No copy was launched in this selection."
     outside = int(totals["count"] or 0) - int(launched["count"].sum())
     several = bool(where.steps) and (len(where.steps) > 1 or outside > 0)
     per = "_per_step" if several else ""
     time, exposed = (human(int(totals[f"{n}{per}_ns"] or 0), "ns") for n in ("time", "exposed"))
-    first = directions.iloc[int(directions["time_ns"].to_numpy().argmax())]
-    rate, share = float(first["bandwidth_bytes_per_s"]), float(first["link_share"])
+    first = int(directions["time_ns"].argmax())
+    rate, share = (float(directions[name][first]) for name in ("bandwidth_bytes_per_s", "link_share"))
     fast = f" at {human(rate, 'B/s')}" if np.isfinite(rate) else ""
     of = f", {human(share, 'ratio')} of its limit from 1 MiB on" if np.isfinite(share) else ""
-    most = f"Most is {NAMES[str(first['direction'])].lower()}{fast}{of}."
+    most = f"Most is {NAMES[str(directions['direction'][first])].lower()}{fast}{of}."
     shown = "all" if exposed == time else "none" if not totals[f"exposed{per}_ns"] else exposed
     if several and outside:
         rest = human(int(totals["time_ns"] or 0) - int(launched["time_ns"].sum()), "ns")

@@ -7,7 +7,7 @@ each bin, per direction and kind of memory; it needs three filled bins, and says
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -16,13 +16,15 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.copies.bandwidth import sizes
+from tb_sol_plugin.metrics.copies.groups import Columns
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, FigureSection, Link, Mark, Notice, Report, Scalar, make_facts, make_table
-from tb_sol_plugin.units import human, scale_of
+from tb_sol_plugin.tables.arrays import exact_sums
+from tb_sol_plugin.units import human, humans, scale_of
 
 
 class MemcpyHistQuery(Query, kw_only=True, frozen=True):
@@ -80,17 +82,17 @@ def run(capture: Capture, query: MemcpyHistQuery) -> Report:
     if not len(found) and not len(records.copies(capture, np.ones(len(capture.device), bool))):
         raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
     table = _sizes(found)
-    without = int((found["bytes"] < 0).sum())
+    without = int((found["bytes"].to_numpy() < 0).sum())
     fits = _fits(found, bandwidth.peaks(device_for(capture, query.device_limits)))
     step = {"step": query.step} if query.step else {}
     links = {
         str(i): Link("memcpy_copies", {"direction": d, "size": records.SIZES[b]} | step, "these copies")
-        for i, (d, b) in enumerate(zip(table["direction"], table["bin"], strict=True)) if d in records.DIRECTIONS
+        for i, (d, b) in enumerate(zip(table["direction"].tolist(), table["bin"].tolist(), strict=True)) if d in records.DIRECTIONS
     }  # fmt: skip
-    small = table[table["bin"] <= 1]
+    small = table["bin"] <= 1
     facts: dict[str, Scalar] = {
-        "sized": int(table["count"].sum()), "without_bytes": without, "small": int(small["count"].sum()),
-        "small_time_ns": int(small["time_ns"].sum()),
+        "sized": int(table["count"].sum()), "without_bytes": without, "small": int(table["count"][small].sum()),
+        "small_time_ns": int(table["time_ns"][small].sum()),
     }  # fmt: skip
     notices = []
     if without:
@@ -100,13 +102,9 @@ def run(capture: Capture, query: MemcpyHistQuery) -> Report:
     over = {
         str(i): Mark("flagged", "faster than the assumed limit: the link assumption is wrong")
         for i, v in enumerate(fits["of_limit"])
-        if v > 1.05
+        if v is not None and v > 1.05
     }
-    fitted = {
-        str(i): Mark("estimated", "fitted through the fastest copies of each size")
-        for i, v in enumerate(fits["latency_ns"])
-        if v is not None
-    }
+    fitted = {str(i): Mark("estimated", "fitted through the fastest copies of each size") for i in range(len(fits["id"]))}
     return Report(
         analysis="memcpy_hist",
         title="Sizes",
@@ -145,20 +143,20 @@ def run(capture: Capture, query: MemcpyHistQuery) -> Report:
     )
 
 
-def _sizes(found: pd.DataFrame) -> pd.DataFrame:
+def _sizes(found: pd.DataFrame) -> Columns:
     table = sizes(found)
-    out = table.assign(
-        size=[records.bin_name(b) for b in table["bin"]],
-        mean_ns=np.rint(table["time_ns"] / table["count"]).astype(np.int64),
-        id=[f"{d}|{b}" for d, b in zip(table["direction"], table["bin"], strict=True)],
-    )
     for name, of in (("count_share", "count"), ("bytes_share", "bytes"), ("time_share", "time_ns")):
         whole = int(table[of].sum())
-        out[name] = table[of] / whole if whole else np.nan
-    return out
+        table[name] = table[of] / whole if whole else np.full(len(table[of]), np.nan)
+    bins = table["bin"].tolist()
+    return table | {
+        "size": np.array([records.bin_name(b) for b in bins], object),
+        "mean_ns": np.rint(table["time_ns"] / table["count"]).astype(np.int64),
+        "id": np.array([f"{d}|{b}" for d, b in zip(table["direction"].tolist(), bins, strict=True)], object),
+    }
 
 
-def _fits(found: pd.DataFrame, limits: bandwidth.Limits) -> pd.DataFrame:
+def _fits(found: pd.DataFrame, limits: bandwidth.Limits) -> dict[str, list[Any]]:
     """Returns one row per direction and kinds that have copies with a size and a time: the fit, or why there is none."""
     rows = []
     for fit in bandwidth.fits(found):
@@ -168,17 +166,21 @@ def _fits(found: pd.DataFrame, limits: bandwidth.Limits) -> pd.DataFrame:
             "copies": fit.copies, "bins": fit.bins, "latency_ns": fit.latency_ns, "rate_bytes_per_s": fit.bytes_per_s, "of_limit": of,
             "residual": fit.residual, "note": fit.why or None, "id": f"{fit.direction}|{fit.src_kind}|{fit.dst_kind}",
         })  # fmt: skip
-    return pd.DataFrame(rows, columns=[c.name for c in FITS])
+    return {c.name: [_known(row[c.name]) for row in rows] for c in FITS}
 
 
-def _headline(table: pd.DataFrame, facts: dict[str, Scalar]) -> str:
-    if not len(table):
+def _known(value: Any) -> Scalar:
+    return None if value != value else value
+
+
+def _headline(table: Columns, facts: dict[str, Scalar]) -> str:
+    if not len(table["bin"]):
         return "No copy of this selection carries a size."
     count, small, time = (int(facts[n] or 0) for n in ("sized", "small", "small_time_ns"))
     whole, moved = int(table["time_ns"].sum()), int(table["bytes"].sum())
     tail = ""
     if moved:
-        part = int(table.loc[table["bin"] <= 1, "bytes"].sum()) / moved
+        part = int(table["bytes"][table["bin"] <= 1].sum()) / moved
         tail = f" and move {human(part, 'ratio')} of the bytes in {human(time / whole, 'ratio')} of the time" if whole else ""
     if not small:
         return f"None of the {human(count, 'count')} copies is smaller than 64 KiB."
@@ -191,37 +193,42 @@ def _tiles(facts: dict[str, Scalar]) -> FactsSection:
     return make_facts("facts", "", facts, FACTS, style="tiles", weight="headline")
 
 
-def _figure(table: pd.DataFrame) -> FigureSection:
+def _figure(table: Columns) -> FigureSection:
     """Draws three panels over the same size bins: copies, bytes and time, stacked by direction."""
     title = "How many, how much, how long"
-    if not len(table):
+    if not len(table["bin"]):
         return FigureSection(id="histogram", title=title, height=120, figure=F.figure([]), summary="No copy carries a size.", table="sizes")
     bins = [records.bin_name(b) for b in range(len(records.BINS))]
     across: list[F.Plain] = []
     up: list[F.Plain] = []
     data: list[F.Plain] = []
-    by_direction = {str(d): g.set_index("bin").reindex(range(len(bins))) for d, g in table.groupby("direction", sort=False)}
+    at = table["bin"]
+    of = {d: np.flatnonzero(table["direction"] == d) for d in records.DIRECTIONS}
     for panel, (column, name, unit) in enumerate(PANELS):
         suffix = str(panel + 1) if panel else ""
-        top = float(table.groupby("bin")[column].sum().max())
+        top = float(np.bincount(at, table[column]).max())
         factor, text = F.time_scale(top) if unit == "ns" else scale_of(max(top, 1.0), "B") if unit == "B" else (1.0, "")
         low = panel * (1 + 0.06) / 3.12
         domain = [low, min(low + 0.3, 1.0)]
         across.append(F.axis(f"{name}, {text}" if text else name, domain=domain, anchor=f"y{suffix}", rangemode="tozero", nticks=5))
         order: F.Plain = {"type": "category", "categoryorder": "array", "categoryarray": bins, "autorange": "reversed"}
         up.append(F.axis(showticklabels=panel == 0, anchor=f"x{suffix}") | order)
-        for direction in [d for d in records.DIRECTIONS if d in by_direction]:
-            values = by_direction[direction][column].fillna(0).to_numpy(np.float64)
+        for direction, rows in of.items():
+            if not len(rows):
+                continue
+            values = np.zeros(len(bins))
+            values[at[rows]] = table[column][rows]
             data.append({
                 "type": "bar", "orientation": "h", "name": records.NAMES[direction], "y": bins, "x": (values / factor).tolist(),
                 "xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "marker": F.fill(records.COLORS.get(direction, "other")),
                 "showlegend": panel == 0,
                 "customdata": [f"{direction}|{b}" for b in range(len(bins))],
-                "hovertext": [human(int(v), unit) for v in values],
+                "hovertext": humans(values.astype(np.int64).tolist(), unit),
                 "hovertemplate": f"<b>{records.NAMES[direction]}</b>, %{{y}}<br>%{{hovertext}}<extra></extra>",
             })  # fmt: skip
-    by_bin = table.groupby("bin")["time_ns"].sum()
-    most = int(by_bin.index.to_numpy()[int(by_bin.to_numpy().argmax())])
+    by_bin = exact_sums(at, table["time_ns"], len(bins))
+    filled = np.flatnonzero(np.bincount(at, minlength=len(bins)))
+    most = int(filled[by_bin[filled].argmax()])
     return FigureSection(
         id="histogram",
         title=title,

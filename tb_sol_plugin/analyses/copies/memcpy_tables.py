@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -19,7 +19,6 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.columns import plain_list
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
@@ -36,7 +35,8 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
-from tb_sol_plugin.units import capitalized, human
+from tb_sol_plugin.tables.arrays import Places
+from tb_sol_plugin.units import capitalized, human, humans
 
 NONE: Final = "moves nothing by itself"
 CALL_COLUMNS: Final = (
@@ -60,16 +60,16 @@ CALL_COLUMNS: Final = (
 def calls_section(capture: Capture, where: Scope) -> list[TableSection]:
     """Returns the table of calls in the selection; none where no such call was recorded."""
     found = blocking.calls(capture, where.host)
-    if not len(found):
+    if not len(found["api"]):
         return []
-    nothing = found["copies"].to_numpy() == 0
-    frame = found.assign(
-        mean_ns=(found["host_ns"] / found["calls"]).round().astype("int64"),
-        family=pd.Series([f or None for f in found["family"]], dtype=object),
-        waits=pd.Series([{1: "returns at once", 0: "waits"}.get(a) for a in found["is_async"].tolist()], dtype=object),
-        bytes=pd.Series([None if b != b else int(b) for b in found["bytes"]], dtype=object),
-        device_ns=pd.Series([None if n else int(t) for t, n in zip(found["device_ns"], nothing, strict=True)], dtype=object),
-    )
+    calls, host_ns, copied = found["calls"], found["host_ns"], found["copies"].tolist()
+    frame: groups.Columns | dict[str, list[Scalar]] = found | {
+        "mean_ns": np.round(host_ns / calls).astype(np.int64),
+        "family": [f or None for f in found["family"].tolist()],
+        "waits": [{1: "returns at once", 0: "waits"}.get(a) for a in found["is_async"].tolist()],
+        "bytes": [None if b != b else int(b) for b in found["bytes"].tolist()],
+        "device_ns": [t if many else None for t, many in zip(found["device_ns"].tolist(), copied, strict=True)],
+    }
     return [
         make_table(
             "calls",
@@ -114,30 +114,36 @@ PARTS: Final = (
 
 def sections(capture: Capture, steps: pd.DataFrame, where: Scope, worst: int | None) -> list[AnySection]:
     """Returns a figure and a table, one bar and one row per step; none with less than two steps. steps: `exposure.per_step`."""
-    subset = steps[(steps["direction"] == ALL) & (steps["step"] >= 0)]
-    subset = subset[subset["step"].isin(where.rows)] if where.rows else subset.iloc[:0]
-    if len(where.rows) < 2 or not len(subset):
+    row = steps["step"].to_numpy()
+    there = np.flatnonzero((steps["direction"].to_numpy() == ALL) & (row >= 0) & np.isin(row, where.rows))
+    if len(where.rows) < 2 or not len(there):
         return []
-    table = _every(capture, subset, where)
+    table = _every(capture, steps, there, where)
     return [_figure(table, capture, worst), _step_table(table, capture, worst)]
 
 
-def _every(capture: Capture, subset: pd.DataFrame, where: Scope) -> pd.DataFrame:
-    """Returns one row per selected step, in order of time; a step without copies has zeros: it is known to have none."""
-    bounds = capture.steps["end_ns"].to_numpy() - capture.steps["start_ns"].to_numpy()
+def _every(capture: Capture, steps: pd.DataFrame, there: Places, where: Scope) -> groups.Columns:
+    """Returns one row per selected step, in order of time; a step without copies has zeros: it is known to have none.
+
+    there: the rows of `steps` that are of a selected step.
+    """
+    start, end, number = (capture.steps[c].to_numpy() for c in ("start_ns", "end_ns", "number"))
     rows = np.array(where.rows, np.int64)
-    out = subset.set_index("step").reindex(rows)
-    for name in ("count", "union_ns", "hidden_ns", "exposed_ns", "idle_exposed_ns"):
-        out[name] = out[name].fillna(0).astype(np.int64)
-    out["step_ns"], out["share"] = bounds[rows], out["share"].fillna(0.0)
-    out["start_ns"] = capture.steps["start_ns"].to_numpy()[rows]
-    out["talk_ns"] = out["exposed_ns"] - out["idle_exposed_ns"]
-    out["row"] = rows
-    out["step"] = [str(n) for n in capture.steps["number"].to_numpy()[rows].tolist()]
-    return out.reset_index(drop=True)
+    place = np.full(len(start), -1, np.int64)
+    place[steps["step"].to_numpy()[there]] = there
+    own = place[rows]
+    out: groups.Columns = {
+        name: np.where(own >= 0, steps[name].to_numpy()[own], 0)
+        for name in ("count", "union_ns", "hidden_ns", "exposed_ns", "idle_exposed_ns", "share")
+    }
+    return out | {
+        "share": np.nan_to_num(out["share"]), "step_ns": end[rows] - start[rows], "start_ns": start[rows],
+        "talk_ns": out["exposed_ns"] - out["idle_exposed_ns"], "row": rows,
+        "step": np.array([str(n) for n in number[rows].tolist()], object),
+    }  # fmt: skip
 
 
-def _figure(table: pd.DataFrame, capture: Capture, worst: int | None) -> FigureSection:
+def _figure(table: groups.Columns, capture: Capture, worst: int | None) -> FigureSection:
     drawn = _thinned(table)
     top = float((drawn["hidden_ns"] + drawn["exposed_ns"]).max())
     factor, unit = F.time_scale(top)
@@ -148,20 +154,21 @@ def _figure(table: pd.DataFrame, capture: Capture, worst: int | None) -> FigureS
             continue
         data.append({
             "type": "bar", "name": name, "x": x, "y": (drawn[column] / factor).tolist(), "customdata": x,
-            "marker": {"color": F.light(color), "opacity": opacity}, "hovertext": [human(int(v), "ns") for v in drawn[column]],
+            "marker": {"color": F.light(color), "opacity": opacity}, "hovertext": humans(drawn[column].tolist(), "ns"),
             "hovertemplate": f"<b>Step %{{x}}</b><br>{name.lower()}: %{{hovertext}}<extra></extra>",
         })  # fmt: skip
     notes: list[F.Plain] = []
-    at = drawn[drawn["row"] == worst] if worst is not None else drawn.iloc[:0]
-    if len(at):
-        top_of = float((at["hidden_ns"] + at["exposed_ns"]).iloc[0]) / factor
+    at = np.flatnonzero(drawn["row"] == worst)[:1].tolist() if worst is not None else []
+    for one in at:
+        top_of = float(drawn["hidden_ns"][one] + drawn["exposed_ns"][one]) / factor
         notes.append({
-            "x": x.index(str(at["step"].iloc[0])), "y": top_of, "text": "<b>worst</b>",
+            "x": x.index(x[one]), "y": top_of, "text": "<b>worst</b>",
             "showarrow": False, "yanchor": "bottom", "yshift": 2, "font": {"size": 11.5, "color": F.light("accent")},
         })  # fmt: skip
     order: F.Plain = {"type": "category", "categoryorder": "array", "categoryarray": x, "nticks": 14}
-    steps, exposed, share = len(table), int(table["exposed_ns"].mean()), float(table["exposed_ns"].sum() / max(table["step_ns"].sum(), 1))
-    several = int(capture.device["device"].nunique()) > 1
+    steps, exposed = len(table["row"]), int(table["exposed_ns"].mean())
+    share = float(table["exposed_ns"].sum() / max(table["step_ns"].sum(), 1))
+    several = records.devices(capture) > 1
     saving = f"hiding all of it could save {human(exposed, 'ns')} per step at most, {human(share, 'ratio')} of it"
     return FigureSection(
         id="exposure",
@@ -179,25 +186,26 @@ def _figure(table: pd.DataFrame, capture: Capture, worst: int | None) -> FigureS
             annotations=notes,
         ),
         summary=f"{human(exposed, 'ns')} of copies per step are exposed in the mean of {human(steps, 'count')} steps"
-        + (f"; the most, {human(int(at['exposed_ns'].iloc[0]), 'ns')}, in step {at['step'].iloc[0]}." if len(at) else "."),
+        + (f"; the most, {human(int(drawn['exposed_ns'][at[0]]), 'ns')}, in step {x[at[0]]}." if at else "."),
     )
 
 
-def _thinned(table: pd.DataFrame) -> pd.DataFrame:
+def _thinned(table: groups.Columns) -> groups.Columns:
     """Keeps at most MOST_BARS steps: of each run of neighbors the one with the most exposed time."""
-    if len(table) <= MOST_BARS:
+    count = len(table["row"])
+    if count <= MOST_BARS:
         return table
-    bucket = np.arange(len(table)) * MOST_BARS // len(table)
-    order = np.lexsort((-table["exposed_ns"].to_numpy(), bucket))
-    first = np.unique(bucket[order], return_index=True)[1]
-    return table.iloc[np.sort(order[first])].reset_index(drop=True)
+    bucket = np.arange(count) * MOST_BARS // count
+    order = np.lexsort((-table["exposed_ns"], bucket))
+    first = np.sort(order[np.unique(bucket[order], return_index=True)[1]])
+    return {name: values[first] for name, values in table.items()}
 
 
-def _step_table(table: pd.DataFrame, capture: Capture, worst: int | None) -> AnySection:
-    shown = table.iloc[:MOST_ROWS].reset_index(drop=True)
-    complete = capture.steps["complete"].to_numpy()
-    marks = {str(i): Mark("incomplete", "the recording cuts this step") for i, row in enumerate(shown["row"]) if not complete[row]}
-    links = {str(i): Link("memcpy", {"step": s}, f"the copies of step {s}") for i, s in enumerate(shown["step"])}
+def _step_table(table: groups.Columns, capture: Capture, worst: int | None) -> AnySection:
+    shown = {name: values[:MOST_ROWS] for name, values in table.items()}
+    complete = capture.steps["complete"].to_numpy()[shown["row"]]
+    marks = {str(i): Mark("incomplete", "the recording cuts this step") for i in np.flatnonzero(~complete).tolist()}
+    links = {str(i): Link("memcpy", {"step": s}, f"the copies of step {s}") for i, s in enumerate(shown["step"].tolist())}
     number = int(capture.steps["number"].to_numpy()[worst]) if worst is not None else None
     return make_table(
         "per_step",
@@ -213,7 +221,7 @@ def _step_table(table: pd.DataFrame, capture: Capture, worst: int | None) -> Any
         cell_links={"step": links},
         timeline=OnTimeline("step_ns", "start_ns", "step_ns"),
         links=[Link("memcpy", {"step": str(number)}, f"Worst: step {number}")] if number is not None else [],
-        truncated=len(table) - len(shown),
+        truncated=len(table["row"]) - len(shown["row"]),
         footer="Copies belong to the step that launched them. Exposed time is at most what hiding could save.",
     )
 
@@ -298,14 +306,14 @@ def columns(by: groups.By) -> tuple[Column, ...]:
     return (HEAD[0], GROUP[by], msgspec.structs.replace(HEAD[1], rank=2), *HEAD[2:], *VALUES)
 
 
-def limited(table: pd.DataFrame, limits: dict[str, tuple[float, str]]) -> pd.DataFrame:
-    """Returns a table of groups with `limit_bytes_per_s` and `link_share`."""
-    limit = np.array([limits[d][0] if d in limits else np.nan for d in table["direction"]], np.float64)
-    return table.assign(limit_bytes_per_s=limit, link_share=table["large_bytes_per_s"].to_numpy(np.float64) / limit)
+def limited(sums: groups.Columns, limits: dict[str, tuple[float, str]]) -> groups.Columns:
+    """Returns sums of groups with `limit_bytes_per_s` and `link_share`."""
+    limit = np.array([limits[d][0] if d in limits else np.nan for d in sums["direction"].tolist()], np.float64)
+    return sums | {"limit_bytes_per_s": limit, "link_share": sums["large_bytes_per_s"] / limit}
 
 
 def breakdown_section(
-    capture: Capture, found: pd.DataFrame, table: pd.DataFrame, by: groups.By, totals: dict[str, Scalar], where: Scope,
+    capture: Capture, found: pd.DataFrame, table: groups.Columns, by: groups.By, totals: dict[str, Scalar], where: Scope,
     unsure: set[str], step: str,
 ) -> TableSection:  # fmt: skip
     """The table section. found: the copies that `table` (with limits) groups by `by`. unsure: directions whose limit is not confirmed."""
@@ -331,17 +339,18 @@ def breakdown_section(
     )
 
 
-def _keyed(table: pd.DataFrame, by: groups.By) -> pd.DataFrame:
+def _keyed(table: groups.Columns, by: groups.By) -> dict[str, Any]:
     """Returns the table with the label in a column named after the grouping, null for unknown kinds, and a key per row."""
-    kinds = {c: [t or None for t in table[c]] for c in ("src_kind", "dst_kind")}
     parts = {"direction": ["direction"], "kind": ["direction", "src_kind", "dst_kind"]}.get(by, ["direction", "group"])
-    key = ["|".join(t) for t in zip(*(table[c].astype(str) for c in parts), strict=True)]
-    size = pd.Series([int(b) if b == b else None for b in table["bytes"]], dtype=object)
-    ends = zip(table["direction"], table["src_kind"], table["dst_kind"], strict=True)
-    pairs = [memory_text(d, a, b) or None for d, a, b in ends]
-    text = {**kinds, "kinds": pairs}
-    out = table.assign(id=key, bytes=size, **{c: pd.Series(v, dtype=object) for c, v in text.items()})
-    return out.rename(columns={"group": by}) if by in GROUP else out
+    text = {name: table[name].tolist() for name in ("direction", "src_kind", "dst_kind", "group")}
+    keyed: dict[str, Any] = {
+        "id": ["|".join(map(str, row)) for row in zip(*(text[c] for c in parts), strict=True)],
+        "bytes": [int(b) if b == b else None for b in table["bytes"].tolist()],
+        "kinds": [memory_text(d, a, b) or None for d, a, b in zip(text["direction"], text["src_kind"], text["dst_kind"], strict=True)],
+        **{name: [t or None for t in text[name]] for name in ("src_kind", "dst_kind")},
+        **({by: text["group"]} if by in GROUP else {}),
+    }
+    return table | keyed
 
 
 def _total(totals: dict[str, Scalar], by: groups.By) -> dict[str, Scalar]:
@@ -350,9 +359,9 @@ def _total(totals: dict[str, Scalar], by: groups.By) -> dict[str, Scalar]:
     return row | {"direction": "all", "share": 1.0 if totals["time_ns"] else None, "bytes_share": 1.0 if totals["bytes"] else None}
 
 
-def _marks(frame: pd.DataFrame, unsure: set[str]) -> dict[str, dict[str, Mark]]:
+def _marks(frame: Mapping[str, Any], unsure: set[str]) -> dict[str, dict[str, Mark]]:
     out: dict[str, dict[str, Mark]] = {"bytes": {}, "link_share": {}, "limit_bytes_per_s": {}}
-    rows = zip(*(frame[c] for c in ("direction", "bytes", "without_bytes", "oversize", "link_share")), strict=True)
+    rows = zip(*(list(frame[c]) for c in ("direction", "bytes", "without_bytes", "oversize", "link_share")), strict=True)
     for i, (direction, size, without, oversize, share) in enumerate(rows):
         if without and size is not None:
             out["bytes"][str(i)] = Mark("lower_bound", f"{without} copies carry no size")
@@ -378,7 +387,7 @@ VERDICTS: Final[dict[str, Literal["info", "warn"]]] = {"wrong": "warn", "cache":
 def notices(
     capture: Capture,
     found: pd.DataFrame,
-    directions: pd.DataFrame,
+    directions: groups.Columns,
     limits: bandwidth.Limits,
     where: Scope,
     step: str,
@@ -386,7 +395,7 @@ def notices(
 ) -> list[Notice]:
     """Returns the notices of a selection.
 
-    found: its copies; directions: `groups.table` by direction. spec: the device, None without known limits.
+    found: its copies; directions: `groups.sums` by direction. spec: the device, None without known limits.
     """
     out: list[Notice] = []
     without = int(directions["without_bytes"].sum())
@@ -451,18 +460,19 @@ FACTS: Final = (
 
 
 def cards(
-    capture: Capture, found: pd.DataFrame, directions: pd.DataFrame, limits: dict[str, tuple[float, str]], step: str
+    capture: Capture, found: pd.DataFrame, directions: groups.Columns, limits: dict[str, tuple[float, str]], step: str
 ) -> list[AnySection]:
     """Returns a card per direction that has copies, and one for each kind of transfer that the recorder may have left out.
 
-    directions: `groups.table` by direction with `link_share`. step: goes on to the links.
+    directions: `groups.sums` by direction with `link_share`. step: goes on to the links.
     """
-    out: list[AnySection] = [_card(str(row["direction"]), row, limits, step) for _, row in directions.iterrows()]
+    rows = [dict(zip(directions, row, strict=True)) for row in zip(*(v.tolist() for v in directions.values()), strict=True)]
+    out: list[AnySection] = [_card(str(row["direction"]), row, limits, step) for row in rows]
     return [*out, *_peers(capture, directions), *_migrations(capture, found)]
 
 
-def _card(direction: str, row: pd.Series[float], limits: dict[str, tuple[float, str]], step: str) -> FactsSection:
-    values = {_fact(direction, n): plain_list([row[n]])[0] for n in CARD}
+def _card(direction: str, row: Mapping[str, Any], limits: dict[str, tuple[float, str]], step: str) -> FactsSection:
+    values: dict[str, Scalar] = {_fact(direction, n): row[n] if np.isfinite(row[n]) else None for n in CARD}
     for name in ("count", "bytes", "time_ns", "exposed_ns"):
         value = values[_fact(direction, name)]
         values[_fact(direction, name)] = None if value is None else int(value)
@@ -493,11 +503,11 @@ def _card(direction: str, row: pd.Series[float], limits: dict[str, tuple[float, 
     )
 
 
-def _peers(capture: Capture, directions: pd.DataFrame) -> list[FactsSection]:
+def _peers(capture: Capture, directions: groups.Columns) -> list[FactsSection]:
     """Returns the card of peer copies: profilers may leave them out, so with several devices and none recorded they are unknown."""
-    if (directions["direction"] == "PtoP").any():
+    if "PtoP" in directions["direction"]:
         return []
-    used = int(capture.device["device"].nunique())
+    used = records.devices(capture)
     ranks = capture.facts.world_size or 1
     if max(used, ranks) < 2:
         return []
@@ -510,7 +520,7 @@ def _migrations(capture: Capture, found: pd.DataFrame) -> list[FactsSection]:
     """Pages of unified memory that move on their own: no PyTorch trace holds them, so they are unknown where unified memory is used."""
     ends = np.zeros(len(found), np.bool_)
     for name in ("src_kind", "dst_kind"):
-        code, kinds = pd.factorize(found[name])
+        code, kinds = pd.factorize(found[name].to_numpy(object))
         ends |= np.array([str(k).startswith("Managed") for k in kinds], np.bool_)[code]
     requested = hints(capture)
     if not ends.any() and not requested:
@@ -532,13 +542,13 @@ def hints(capture: Capture) -> list[str]:
     return sorted(set(named))
 
 
-def totals(directions: pd.DataFrame, launched: pd.DataFrame, where: Scope) -> dict[str, Scalar]:
+def totals(directions: groups.Columns, launched: groups.Columns, where: Scope) -> dict[str, Scalar]:
     """Sums over all directions, and per step where steps were recorded. launched: the same table of the copies that steps launched."""
     time, exposed = int(directions["time_ns"].sum()), int(directions["exposed_ns"].sum())
     steps = where.step_count if where.steps else 0
     return {
         "count": int(directions["count"].sum()),
-        "bytes": int(directions["bytes"].sum()) if directions["bytes"].notna().any() else None,
+        "bytes": int(np.nansum(directions["bytes"])) if not np.isnan(directions["bytes"]).all() else None,
         "without_bytes": int(directions["without_bytes"].sum()),
         "time_ns": time,
         "exposed_ns": exposed,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from tb_sol_plugin.devices.spec import PCIE_BYTES_PER_S, DeviceSpec
 from tb_sol_plugin.metrics.copies.records import BINS, DIRECTIONS, EDGES
 from tb_sol_plugin.metrics.time.attribution import sum_by
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Places
 from tb_sol_plugin.units import human
 
 # -- How long a copy takes by its size -------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def latency_fit(found: pd.DataFrame, direction: str, fitted: Sequence[Fit] = ())
     if len(same) == 1:
         fit = same[0]
     else:
-        good = _sized(found) & (found["direction"] == direction).to_numpy()
+        good = _sized(found) & (found["direction"].to_numpy(object) == direction)
         size, time = (found[name].to_numpy()[good] for name in ("bytes", "duration_ns"))
         fit = _fit(size, time, direction, "", "", resolution_ns(found))
     return None if fit.why else (fit.latency_ns, fit.bytes_per_s)
@@ -114,7 +114,7 @@ def sized(found: pd.DataFrame) -> pd.DataFrame:
 
 def _fit(bytes_: Ints, time_ns: Ints, direction: str, src: str, dst: str, resolution: int) -> Fit:
     size, time = bytes_.astype(np.float64), time_ns.astype(np.float64)
-    bins = len(np.unique(np.searchsorted(np.array(EDGES), size, side="left")))
+    bins = int(np.count_nonzero(np.bincount(_bin(size), minlength=len(BINS))))
 
     def fit(latency: float = np.nan, rate: float = np.nan, residual: float = np.nan, why: str = "") -> Fit:
         return Fit(direction, src, dst, latency, rate, bins, len(size), residual, why)
@@ -141,14 +141,21 @@ def _fit(bytes_: Ints, time_ns: Ints, direction: str, src: str, dst: str, resolu
     return fit(start, rate, residual)
 
 
+def _bin(size: npt.NDArray[np.generic]) -> npt.NDArray[np.intp]:
+    """Returns the size bin of each copy, an index into BINS."""
+    return np.searchsorted(np.array(EDGES), size, side="left")
+
+
 def _points(size: Floats, time: Floats) -> tuple[Floats, Floats]:
     """Returns (bytes, ns) of the fastest tenth of each octave of sizes, smallest first."""
     octave = np.floor(np.log2(size))
     order = np.lexsort((time, octave))
-    begin = np.flatnonzero(np.concatenate(([True], np.diff(octave[order]) > 0)))
-    count = np.diff(np.concatenate((begin, [len(order)])))
-    picked = [order[b : b + max(1, n // 10)] for b, n in zip(begin.tolist(), count.tolist(), strict=True)]
-    return np.array([np.median(size[p]) for p in picked]), np.array([np.median(time[p]) for p in picked])
+    opens = np.flatnonzero(np.concatenate(([True], np.diff(octave[order]) > 0)))
+    count = np.diff(np.append(opens, len(order)))
+    tenth = np.maximum(1, count // 10)
+    code = np.repeat(np.arange(len(opens)), tenth)
+    picked = order[np.repeat(opens, tenth) + np.arange(len(code)) - np.repeat(np.cumsum(tenth) - tenth, tenth)]
+    return arrays.medians(code, size[picked], len(opens)), arrays.medians(code, time[picked], len(opens))
 
 
 def _line(x: Floats, t: Floats, resolution: int) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -309,26 +316,25 @@ def evidence(found: pd.DataFrame, limits: Limits, spec: DeviceSpec | None = None
     found: `records.copies(...)`. Only copies of at least 1 MiB count. A copy counts as faster than the limit where it is by more than
     5 % and by more than the clock's resolution explains. spec: for the size of its L2 cache.
     """
-    at = np.flatnonzero(found["bytes"].to_numpy() >= LARGE)
-    needed = [c for c in ("direction", "src_kind", "dst_kind", "bytes", "duration_ns", "oversize") if c in found]
-    large = sized(found[needed].iloc[at].assign(_row=at))
+    large = np.flatnonzero(_sized(found) & (found["bytes"].to_numpy() >= LARGE))
+    of_large = found["direction"].to_numpy(object)[large]
     resolution = resolution_ns(found)
     out = []
     for direction, (limit, words) in limits.items():
-        of_direction = large[large["direction"] == direction]
-        if len(of_direction):
-            one = _judge(direction, of_direction, limit, words, resolution, spec)
+        rows = large[of_large == direction]
+        if len(rows):
+            one = _judge(direction, found, rows, limit, words, resolution, spec)
             out += [one] if one is not None else []
     return out
 
 
 def _judge(
-    direction: str, of_direction: pd.DataFrame, limit: float, words: str, resolution: int, spec: DeviceSpec | None
+    direction: str, found: pd.DataFrame, rows: Places, limit: float, words: str, resolution: int, spec: DeviceSpec | None
 ) -> Evidence | None:
-    size, time = of_direction["bytes"].to_numpy(), of_direction["duration_ns"].to_numpy()
+    size, time = found["bytes"].to_numpy()[rows], found["duration_ns"].to_numpy()[rows]
     each, surely = size / time * 1e9, size / (time + (resolution if resolution > 1 else 0)) * 1e9
     fastest = int(np.argmax(surely))
-    row, top = int(of_direction["_row"].to_numpy()[fastest]), float(each[fastest])
+    row, top = int(rows[fastest]), float(each[fastest])
     copy, assumed = f"{human(float(size[fastest]), 'B')} at {human(top, 'B/s')}", f"{human(limit, 'B/s')} of {words}"
 
     def result(verdict: Verdict, reached: float, text: str, better: tuple[str, str] = ("", "")) -> Evidence:
@@ -341,7 +347,7 @@ def _judge(
         better = suits(top) if pcie else ("", "")
         more = f" {better[0]} would fit; set it with {better[1]}." if better[0] else ""
         return result("wrong", top, f"The link assumption is wrong: a copy of {copy} is faster than the {assumed}.{more}", better)
-    kinds = of_direction["src_kind"].to_numpy(object), of_direction["dst_kind"].to_numpy(object)
+    kinds = [found[name].to_numpy(object)[rows] for name in ("src_kind", "dst_kind")]
     pinned, pageable = ((kinds[0] == k) | (kinds[1] == k) for k in ("Pinned", "Pageable"))
     if pcie and pinned.sum() >= FEW:
         best = float(np.percentile(each[pinned], 90))
@@ -374,8 +380,8 @@ def _cached(direction: str, size: npt.NDArray[np.int64], spec: DeviceSpec | None
 # the bins, and what is in each.
 
 
-def sizes(found: pd.DataFrame) -> pd.DataFrame:
-    """Returns the size histogram: direction, bin (index into BINS), count, bytes, time_ns, bandwidth_bytes_per_s.
+def sizes(found: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
+    """Returns the size histogram as arrays by name: direction, bin (index into BINS), count, bytes, time_ns, bandwidth_bytes_per_s.
 
     In order of display, filled bins only. Copies without bytes are left out.
     """
@@ -385,12 +391,12 @@ def sizes(found: pd.DataFrame) -> pd.DataFrame:
     order = sorted(range(len(names)), key=lambda i: (DIRECTIONS.index(names[i]) if names[i] in DIRECTIONS else len(DIRECTIONS), i))
     place = np.zeros(len(names), np.int64)
     place[order] = np.arange(len(names))
-    cell = place[code] * len(BINS) + np.searchsorted(np.array(EDGES), size, side="left") if len(code) else np.zeros(0, np.int64)
+    cell = place[code] * len(BINS) + _bin(size) if len(code) else np.zeros(0, np.int64)
     cells = len(names) * len(BINS)
     count = np.bincount(cell, minlength=cells).astype(np.int64)
     filled = np.flatnonzero(count)
     moved, took = sum_by(cell, size, cells)[filled], sum_by(cell, time, cells)[filled]
-    return pd.DataFrame({
-        "direction": np.array([names[order[c // len(BINS)]] for c in filled.tolist()], object), "bin": filled % len(BINS),
-        "count": count[filled], "bytes": moved, "time_ns": took, "bandwidth_bytes_per_s": rate(moved, took),
-    })  # fmt: skip
+    return {
+        "direction": np.asarray(names, object)[order][filled // len(BINS)], "bin": filled % len(BINS), "count": count[filled],
+        "bytes": moved, "time_ns": took, "bandwidth_bytes_per_s": rate(moved, took),
+    }  # fmt: skip

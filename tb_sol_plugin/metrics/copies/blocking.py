@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Ints, Mask, Places
 from tb_sol_plugin.tables.table import Table, as_table
 
 REASONS: Final = {
@@ -259,34 +259,36 @@ MANAGED: Final = ("Managed", "Managed Static")
 """Kinds of memory that the driver moves between host and device by itself."""
 
 
-def calls(capture: Capture, host: Mask) -> pd.DataFrame:
+def calls(capture: Capture, host: Mask) -> dict[str, npt.NDArray[Any]]:
     """Returns the calls among some host rows (a mask over `host`), by function, longest host time first.
 
-    Columns: api (name without version and stream suffixes), family ("runtime", "driver", "hip", "" other), what (copy, set, prefetch,
-    advise; other: a call of another sort that copies are joined to), is_async (1 yes; 0: it waits, by its name; -1 unknown by it),
-    calls, without_device (calls without a device row; prefetch and advice never have one), host_ns (sum of their durations),
+    Arrays by name: api (name without version and stream suffixes), family ("runtime", "driver", "hip", "" other), what (copy, set,
+    prefetch, advise; other: a call of another sort that copies are joined to), is_async (1 yes; 0: it waits, by its name; -1 unknown by
+    it), calls, without_device (calls without a device row; prefetch and advice never have one), host_ns (sum of their durations),
     waited (calls that returned after their last copy had ended), copies (device rows joined, sets included), bytes (NaN where none was
     recorded), without_bytes, device_ns (plain sum), managed (copies with an end in managed memory).
     """
-    found = copies(capture, np.ones(len(capture.device), bool))[["call", "start_ns", "duration_ns", "bytes", "src_kind", "dst_kind"]]
-    found = found[found["call"].to_numpy() >= 0]
-    chosen = _chosen(capture, host, found["call"].to_numpy())
+    found = copies(capture, np.ones(len(capture.device), bool))
+    launched = np.flatnonzero(found["call"].to_numpy() >= 0)
+    call = found["call"].to_numpy()[launched]
+    chosen = _chosen(capture, host, call)
     rows = np.flatnonzero(chosen)
-    names = capture.host["name"].cat.categories
-    used, code = np.unique(capture.host["name"].cat.codes.to_numpy()[rows], return_inverse=True)
-    spelled = [str(names[c]) for c in used.tolist()]
+    names = arrays.coded(capture.host["name"])
+    used, code = np.unique(names.codes[rows], return_inverse=True)
+    spelled = [str(names.categories[c]) for c in used.tolist()]
     api, place = np.unique(np.array([api_name(n) for n in spelled], object).astype(str), return_inverse=True)
     api_of = place[code] if len(rows) else np.zeros(0, np.int64)
     texts = api.tolist()
-    joined = found[chosen[found["call"].to_numpy()]] if len(chosen) else found.iloc[:0]
-    out = pd.DataFrame({
+    joined = launched[chosen[call]] if len(chosen) else launched[:0]
+    out = {
         "api": np.array(texts, object),
         "family": np.array([family_of(t) for t in texts], object),
         "what": np.array([api_kind(t) for t in texts], object),
         "is_async": np.array([-1 if api_kind(t) == OTHER else 0 if waits_by_name(t) else 1 for t in texts], np.int8),
-        **_sums(capture, rows, api_of, joined, len(texts)),
-    })  # fmt: skip
-    return out.sort_values(["host_ns", "api"], ascending=[False, True], kind="stable", ignore_index=True)
+        **_sums(capture, rows, api_of, found, joined, len(texts)),
+    }
+    order = np.argsort(-out["host_ns"], kind="stable")  # equal ones stay in the order of their names
+    return {name: values[order] for name, values in out.items()}
 
 
 def api_kind(api: str) -> str:
@@ -299,28 +301,27 @@ def _chosen(capture: Capture, host: Mask, joined: npt.NDArray[np.int32]) -> Mask
     """Returns calls among the rows whose name says that they copy, or that a copy is joined to."""
     if not len(capture.host):
         return np.zeros(0, bool)
-    names = capture.host["name"]
-    good = np.fromiter((COPY_API.match(str(n)) is not None for n in names.cat.categories), bool, len(names.cat.categories))
-    chosen = good[names.cat.codes.to_numpy()] & (capture.host["kind"].to_numpy() == S.CALL)
+    chosen = at.mask_of(capture, at.named(capture, S.CALL, lambda name: COPY_API.match(name) is not None))
     chosen[joined] = True
     return np.asarray(chosen & host, np.bool_)
 
 
 def _sums(
-    capture: Capture, rows: npt.NDArray[np.intp], api: npt.NDArray[np.integer], joined: pd.DataFrame, count: int
+    capture: Capture, rows: npt.NDArray[np.intp], api: npt.NDArray[np.integer], found: pd.DataFrame, joined: Places, count: int
 ) -> dict[str, npt.NDArray[np.generic]]:
+    """Returns the sums per function. joined: the rows of `found` that are joined to a call of one."""
     h = at.host(capture)
-    call = joined["call"].to_numpy()
+    call, start, duration, size = (found[c].to_numpy()[joined] for c in ("call", "start_ns", "duration_ns", "bytes"))
     last = np.full(len(h.start), -1, np.int64)
-    np.maximum.at(last, call, joined["start_ns"].to_numpy() + joined["duration_ns"].to_numpy())
+    np.maximum.at(last, call, start + duration)
     place = np.zeros(len(h.start), np.int64)
     place[rows] = api
     of_copy = place[call]
-    size = joined["bytes"].to_numpy()
     known = size >= 0
     with_size = at.sum_by(of_copy[known], size[known], count)
     copied, sizeless = _count(of_copy, count), _count(of_copy[~known], count)
-    managed = joined["src_kind"].isin(MANAGED).to_numpy() | joined["dst_kind"].isin(MANAGED).to_numpy()
+    ends = [found[c].to_numpy(object)[joined] for c in ("src_kind", "dst_kind")]
+    managed = np.logical_or.reduce([end == kind for end in ends for kind in MANAGED])
     return {
         "calls": _count(api, count),
         "without_device": _count(api[last[rows] < 0], count),
@@ -329,7 +330,7 @@ def _sums(
         "copies": copied,
         "bytes": np.where(sizeless < copied, with_size.astype(np.float64), np.nan),
         "without_bytes": sizeless,
-        "device_ns": at.sum_by(of_copy, joined["duration_ns"].to_numpy(), count),
+        "device_ns": at.sum_by(of_copy, duration, count),
         "managed": _count(of_copy[managed], count),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,9 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask, exact_sums
+from tb_sol_plugin.tables.table import Table
 
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 By: TypeAlias = Literal["direction", "kind", "device", "stream", "step", "phase", "module", "operator", "frame"]
 
 NO_STREAM: Final = "(stream not recorded)"
@@ -94,10 +96,16 @@ def _places(found: pd.DataFrame, *, with_stream: bool) -> tuple[npt.NDArray[np.i
     return code.astype(np.intp), np.array([text(d, s) for d, s in pairs], object)
 
 
-def table(capture: Capture, rows: Mask, by: By) -> pd.DataFrame:
+def table(capture: Capture, rows: Mask, by: By) -> Table:
+    """Returns `sums` as a table."""
+    found = sums(capture, rows, by)
+    return Table({name: pd.Series(v, dtype=object, copy=False) if v.dtype == object else v for name, v in found.items()})
+
+
+def sums(capture: Capture, rows: Mask, by: By) -> Columns:
     """Sums copies in groups. Count, bytes and time add up to the same sums whatever `by` is.
 
-    One row per direction (by direction: kinds joined), per direction and kinds (by kind), or per direction and label.
+    Arrays by name, an element per direction (by direction: kinds joined), per direction and kinds (by kind), or per direction and label.
     Columns: direction, src_kind, dst_kind, group (the label), count, bytes (NaN where none was recorded), without_bytes,
     oversize (copies larger than the memory of their device), time_ns (plain sum), mean_ns, median_ns, p95_ns, share (of the time),
     bytes_share, bandwidth_bytes_per_s, large_count, large_bytes, large_bytes_per_s (copies of at least 1 MiB), union_ns (union per
@@ -106,18 +114,21 @@ def table(capture: Capture, rows: Mask, by: By) -> pd.DataFrame:
     """
     found = copies(capture, rows)
     label, names = coded(capture, found, by)
-    direction, source, target = (pd.factorize(found[c].to_numpy(object)) for c in ("direction", "src_kind", "dst_kind"))
+    texts = {name: found[name].to_numpy(object) for name in ("direction", "src_kind", "dst_kind")}
+    direction, source, target = (pd.factorize(values) for values in texts.values())
     code, first = _together([direction[0], source[0], target[0]] if by == "kind" else [direction[0], label])
     count = len(first)
-    out = found.iloc[first][["direction", "src_kind", "dst_kind"]].reset_index(drop=True)
-    out["group"] = names[label[first]] if count else np.zeros(0, object)
+    head: Columns = {name: values[first] for name, values in texts.items()}
+    head["group"] = names[label[first]] if count else np.zeros(0, object)
     if by != "kind":
-        out["src_kind"], out["dst_kind"] = (_joined(code, *kind, count) for kind in (source, target))
-    out = out.assign(**_sums(code, found, count), **union_parts(capture, code, found, count))
-    place = {d: i for i, d in enumerate(DIRECTIONS)}
-    out["_place"] = [place.get(d, len(place)) for d in out["direction"]]
-    order = ["_place", "time_ns"] if by in ("direction", "kind") else ["time_ns", "_place"]
-    return out.sort_values(order, ascending=[c == "_place" for c in order], kind="stable", ignore_index=True).drop(columns="_place")
+        for name, kind in (("src_kind", source), ("dst_kind", target)):
+            head[name] = np.array(_joined(code, *kind, count), object)
+    out: Columns = head | _sums(code, found, count) | union_parts(capture, code, found, count)
+    order_of = {d: i for i, d in enumerate(DIRECTIONS)}
+    place = np.array([order_of.get(d, len(order_of)) for d in out["direction"].tolist()], np.int64)
+    longest = -out["time_ns"]
+    order = np.lexsort((longest, place) if by in ("direction", "kind") else (place, longest))
+    return {name: values[order] for name, values in out.items()}
 
 
 def overall(capture: Capture, rows: Mask) -> dict[str, int]:
@@ -126,8 +137,8 @@ def overall(capture: Capture, rows: Mask) -> dict[str, int]:
     Copies of two directions that run at once count once, so that these are at most the sums over directions.
     """
     found = copies(capture, rows)
-    sums = union_parts(capture, np.zeros(len(found), np.int64), found, 1)
-    return {name: int(value[0]) for name, value in sums.items()}
+    parts = union_parts(capture, np.zeros(len(found), np.int64), found, 1)
+    return {name: int(value[0]) for name, value in parts.items()}
 
 
 def _together(parts: list[npt.NDArray[np.intp]]) -> tuple[Ints, npt.NDArray[np.intp]]:
@@ -146,7 +157,7 @@ def _joined(code: Ints, kind: npt.NDArray[np.intp], texts: npt.NDArray[np.object
     return [", ".join(sorted(s)) for s in seen]
 
 
-def _sums(code: Ints, found: pd.DataFrame, count: int) -> dict[str, npt.NDArray[np.generic]]:
+def _sums(code: Ints, found: pd.DataFrame, count: int) -> Columns:
     duration, size = found["duration_ns"].to_numpy(), found["bytes"].to_numpy()
     known, large = size >= 0, size >= LARGE
     calls = np.bincount(code, minlength=count).astype(np.int64)
@@ -268,8 +279,10 @@ def choice_text(choice: CopyChoice) -> str:
     return ", ".join(parts)
 
 
-def of_rows(capture: Capture, found: pd.DataFrame, table: pd.DataFrame, by: By, step: str = "") -> list[dict[str, str]]:
-    """Returns per row of a table (see `groups.table`, of the same copies) the query fields of a CopyChoice that mean exactly its copies.
+def of_rows(
+    capture: Capture, found: pd.DataFrame, table: pd.DataFrame | Columns, by: By, step: str = ""
+) -> list[dict[str, str]]:
+    """Returns per row of a table (see `groups.sums`, of the same copies) the query fields of a CopyChoice that mean exactly its copies.
 
     step: the step that the table is of, "" for all; it goes on unless the rows are steps themselves.
     """

@@ -92,6 +92,11 @@ def _copies(capture: Capture) -> Table:
     return Table(as_they_are, copy=False)  # texts shared between rows stay shared
 
 
+def devices(capture: Capture) -> int:
+    """Returns on how many devices the recording has events."""
+    return memo(capture, ("copies.devices",), lambda: len(pd.unique(capture.device["device"].to_numpy())))
+
+
 def _plain(device: pd.DataFrame, row: npt.NDArray[np.intp], *names: str) -> dict[str, npt.NDArray[np.generic]]:
     return {name: device[name].to_numpy()[row] for name in names}
 

@@ -30,7 +30,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Capture:
 
 @pytest.fixture(scope="module")
 def calls(odd: Capture) -> pd.DataFrame:
-    return blocking.calls(odd, everything(odd)).set_index("api")
+    return pd.DataFrame(blocking.calls(odd, everything(odd))).set_index("api")
 
 
 def test_every_function_with_its_calls_copies_bytes_and_times(calls: pd.DataFrame) -> None:
@@ -81,7 +81,7 @@ def test_versions_are_one_function_and_calls_without_device_work_are_counted(tmp
     t.call("cudaLaunchKernel", 2_000, 10)
     t.op("cudaMemcpyAsync", 3_000, 10)  # an operator of that name is no call
     found = read(str(t.write(tmp_path / "w.1.pt.trace.json")))
-    got = blocking.calls(found, everything(found)).set_index("api")
+    got = pd.DataFrame(blocking.calls(found, everything(found))).set_index("api")
     assert got.index.tolist() == ["cudaMemcpy", "cuMemcpyHtoD", "cudaMemcpyAsync", "cudaMemPrefetchAsync", "cudaMemAdvise"]
     assert got["calls"].tolist() == [1, 1, 1, 2, 1] and got["host_ns"].tolist() == [500, 300, 50, 30, 5]
     assert got["what"].tolist() == ["copy", "copy", "copy", "prefetch", "advise"]
@@ -103,4 +103,4 @@ def test_a_selection_counts_its_own_calls(odd: Capture) -> None:
 
 def test_without_host_events_there_are_no_calls() -> None:
     capture = Capture(Facts("test", "x", 0), {"device": S.DEVICE.frame({"kind": [S.MEMCPY], "direction": ["HtoD"], "call": [-1]})})
-    assert len(blocking.calls(capture, everything(capture))) == 0
+    assert len(blocking.calls(capture, everything(capture))["api"]) == 0
