@@ -7,6 +7,7 @@ least 1 MiB only: smaller ones are bound by latency.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
@@ -38,8 +39,10 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
-from tb_sol_plugin.tables.arrays import known, texts
-from tb_sol_plugin.units import human
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Objects, Places, or_none
+from tb_sol_plugin.tables.table import as_table
+from tb_sol_plugin.units import human, humans
 
 MOST: Final = 200_000
 """Rows that one answer may hold."""
@@ -123,20 +126,19 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
     if not len(everything) and not len(records.copies(capture, np.ones(len(capture.device), bool))):
         raise Unavailable("no copy in this recording", hint="record a part of the job that moves data")
     held = blocking(capture, everything)
-    everything = everything.assign(reason=held["reason"], host_ns=held["host_ns"], lost_ns=held["lost_ns"])
     meant = chosen(capture, everything, query)
     if query.held:
-        reason = everything["reason"].to_numpy(object)
+        reason = held["reason"].to_numpy(object)
         meant &= (reason != "") if query.held == "any" else (reason == query.held)
-    found = everything if meant.all() else everything[meant].reset_index(drop=True)
+    found, why = _some(everything, held, None if meant.all() else np.flatnonzero(meant))
     limits = bandwidth.peaks(device_for(capture, query.device_limits))
-    shown = _shown(found, query)
-    frame = _frame(capture, shown, limits)
-    facts = _facts(capture, found)
+    shown, why_shown = _some(found, why, _shown(found, query))
+    frame = _frame(capture, shown, why_shown, limits)
+    facts = _facts(capture, found, why)
     left = len(found) - len(shown)
     marks = {
         str(i): Mark("flagged", "faster than the assumed limit: the link assumption is wrong")
-        for i, share in enumerate(frame["link_share"]) if share > 1.05
+        for i, share in enumerate(frame["link_share"].tolist()) if share > 1.05
     }  # fmt: skip
     what = ", ".join(t for t in (choice_text(query), _reasons_text(query)) if t)
     table = make_table(
@@ -169,9 +171,9 @@ def run(capture: Capture, query: MemcpyCopiesQuery) -> Report:
     )
 
 
-def _columns(query: MemcpyCopiesQuery, frame: pd.DataFrame) -> tuple[Column, ...]:
+def _columns(query: MemcpyCopiesQuery, frame: groups.Columns) -> tuple[Column, ...]:
     """Returns the columns; what the choice makes equal in every row is hidden, Python lines, where recorded, stand before operators."""
-    ranks = {"frame": 1, "operator": 2} if frame["frame"].notna().any() else {}
+    ranks = {"frame": 1, "operator": 2} if any(v is not None for v in frame["frame"].tolist()) else {}
     same = {n for n in ("direction", "kinds", "device", "stream", "operator", "module", "frame") if getattr(query, n) not in ("", None)}
     ranks |= dict.fromkeys(same, 3)
     return tuple(msgspec.structs.replace(c, rank=ranks[c.name]) if c.name in ranks else c for c in COLUMNS)
@@ -187,22 +189,29 @@ def _reasons_text(query: MemcpyCopiesQuery) -> str:
 _ORDER: Final = {"duration": "duration_ns", "exposed": "exposed_ns", "bytes": "bytes", "call": "call_ns"}
 
 
-def _shown(found: pd.DataFrame, query: MemcpyCopiesQuery) -> pd.DataFrame:
-    """Returns the copies that stand in the table, in order of time."""
+def _shown(found: pd.DataFrame, query: MemcpyCopiesQuery) -> Places | None:
+    """Returns the copies that stand in the table, in order of time; None for all."""
     if len(found) <= query.most:
-        return found
+        return None
     if query.first == "time":
-        return found.iloc[: query.most].reset_index(drop=True)
-    largest = np.argsort(-found[_ORDER[query.first]].to_numpy(), kind="stable")[: query.most]
-    return found.iloc[np.sort(largest)].reset_index(drop=True)
+        return np.arange(query.most)
+    return np.sort(np.argsort(-found[_ORDER[query.first]].to_numpy(), kind="stable")[: query.most])
 
 
-def _facts(capture: Capture, found: pd.DataFrame) -> dict[str, Scalar]:
+def _some(found: pd.DataFrame, held: pd.DataFrame, rows: Places | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Returns some rows of copies and of how they blocked the host; None for all."""
+    if rows is None:
+        return found, held
+    return as_table(found.iloc[rows].reset_index(drop=True)), as_table(held.iloc[rows].reset_index(drop=True))
+
+
+def _facts(capture: Capture, found: pd.DataFrame, held: pd.DataFrame) -> dict[str, Scalar]:
     size, time = found["bytes"].to_numpy(), found["duration_ns"].to_numpy()
     known = size >= 0
     parts = exposure.union_parts(capture, np.zeros(len(found), np.int64), found, 1)
     rate = float(bandwidth.rate(size[known].sum(keepdims=True), time[known].sum(keepdims=True))[0]) if known.any() else np.nan
-    calls = found.loc[found["call"] >= 0, ["call", "call_ns"]].drop_duplicates("call")
+    call, first = np.unique(found["call"].to_numpy(), return_index=True)
+    call_ns = found["call_ns"].to_numpy()[first[call >= 0]]
     return {
         "count": len(found),
         "bytes": int(size[known].sum()) if known.any() else None,
@@ -210,9 +219,9 @@ def _facts(capture: Capture, found: pd.DataFrame) -> dict[str, Scalar]:
         "time_ns": int(time.sum()),
         **{n: int(parts[n][0]) for n in ("union_ns", "hidden_ns", "exposed_ns")},
         "bandwidth_bytes_per_s": rate if np.isfinite(rate) else None,
-        "call_ns": int(calls["call_ns"].sum()) if len(calls) else None,
-        "held": int((found["reason"] != "").sum()),
-        "lost_ns": int(found["lost_ns"].sum()),
+        "call_ns": int(call_ns.sum()) if len(call_ns) else None,
+        "held": int((held["reason"].to_numpy(object) != "").sum()),
+        "lost_ns": int(held["lost_ns"].to_numpy().sum()),
     }
 
 
@@ -241,42 +250,40 @@ def _facts_section(facts: dict[str, Scalar]) -> FactsSection:
     )
 
 
-def _frame(capture: Capture, shown: pd.DataFrame, limits: dict[str, tuple[float, str]]) -> pd.DataFrame:
-    size, time = shown["bytes"].to_numpy(), shown["duration_ns"].to_numpy()
+def _frame(capture: Capture, shown: pd.DataFrame, held: pd.DataFrame, limits: dict[str, tuple[float, str]]) -> groups.Columns:
+    size, time, start, row, call = (shown[name].to_numpy() for name in ("bytes", "duration_ns", "start_ns", "row", "call"))
+    direction, reason = shown["direction"].to_numpy(object), held["reason"].to_numpy(object)
     rate = bandwidth.rate(np.maximum(size, 0), time)
-    limit = np.array([limits[d][0] if d in limits else np.nan for d in shown["direction"]], np.float64)
+    code, names = pd.factorize(direction)
+    limit = np.array([limits[d][0] if d in limits else np.nan for d in names], np.float64)[code]
     step = shown["step"].to_numpy().astype(np.int64)
     begin = capture.steps["host_start_ns"].to_numpy()
-    start = shown["start_ns"].to_numpy()
-    ends = zip(shown["direction"], shown["src_kind"], shown["dst_kind"], strict=True)
-    origin = capture.facts.extent_ns[0]
-    out = pd.DataFrame({
-        "start_ns": start - origin,
-        "in_step_ns": known(start - begin[np.maximum(step, 0)] if len(begin) else start, (step >= 0) & (not capture.facts.pseudo_step)),
-        "step": groups.labels(capture, shown, "step"), "direction": shown["direction"],
-        "kinds": texts(records.memory_text(d, a, b) for d, a, b in ends),
-        "bytes": known(size, size >= 0), "duration_ns": time, "bandwidth_bytes_per_s": rate,
-        "link_share": np.where(size >= bandwidth.LARGE, rate / limit, np.nan), "hidden_ns": shown["hidden_ns"],
-        "exposed_ns": shown["exposed_ns"],
-        "api": texts(shown["api"]), "call_ns": known(shown["call_ns"].to_numpy(), shown["call"].to_numpy() >= 0),
-        "reason": texts(REASONS.get(r, "") for r in shown["reason"]),
-        "host_ns": known(shown["host_ns"].to_numpy(), shown["reason"].to_numpy() != ""),
-        "operator": texts(_owner(capture, shown["operator"].to_numpy())), "module": groups.labels(capture, shown, "module"),
-        "frame": texts(records.frame_text(capture, shown["frame"].to_numpy())), "phase": groups.labels(capture, shown, "phase"),
-        "id": [str(r) for r in shown["row"]],
-    })  # fmt: skip
+    out: groups.Columns = {
+        "start_ns": start - capture.facts.extent_ns[0],
+        "in_step_ns": or_none(start - begin[np.maximum(step, 0)] if len(begin) else start, (step >= 0) & (not capture.facts.pseudo_step)),
+        "step": groups.labels(capture, shown, "step"), "direction": direction, "kinds": records.memory_texts(shown),
+        "bytes": or_none(size, size >= 0), "duration_ns": time, "bandwidth_bytes_per_s": rate,
+        "link_share": np.where(size >= bandwidth.LARGE, rate / limit, np.nan),
+        **{name: shown[name].to_numpy() for name in ("hidden_ns", "exposed_ns")},
+        "api": records.in_words(shown["api"].to_numpy(object), str), "call_ns": or_none(shown["call_ns"].to_numpy(), call >= 0),
+        "reason": records.in_words(reason, lambda r: REASONS.get(r, "")), "host_ns": or_none(held["host_ns"].to_numpy(), reason != ""),
+        "operator": _owner(capture, shown["operator"].to_numpy(), str), "module": groups.labels(capture, shown, "module"),
+        "frame": _owner(capture, shown["frame"].to_numpy(), records.frame_name), "phase": groups.labels(capture, shown, "phase"),
+        "id": np.array([str(r) for r in row.tolist()], object),
+    }  # fmt: skip
     for name in ("device", "stream", "graph_node", "src_device", "dst_device"):
-        value = shown[name].to_numpy()
-        out[name] = pd.Series([str(v) if v >= 0 else None for v in value.tolist()], dtype=object)
+        number, distinct = pd.factorize(shown[name].to_numpy())
+        out[name] = np.array([str(v) if v >= 0 else None for v in distinct.tolist()], object)[number] if len(row) else row
     return out
 
 
-def _owner(capture: Capture, row: npt.NDArray[np.int32]) -> list[str]:
-    """Names of host rows, "" for -1."""
-    if not len(capture.host):
-        return [""] * len(row)
-    names = records.texts(capture.host["name"], np.maximum(row, 0).astype(np.intp))
-    return [str(n) if r >= 0 else "" for n, r in zip(names.tolist(), row.tolist(), strict=True)]
+def _owner(capture: Capture, row: npt.NDArray[np.int32], name_of: Callable[[str], str]) -> Objects:
+    """Returns names of host rows, None for -1."""
+    out = np.full(len(row), None, object)
+    has = row >= 0
+    if has.any():
+        out[has] = arrays.per_text(capture.host["name"], row[has], lambda name: name_of(name) or None, object)
+    return out
 
 
 def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
@@ -300,7 +307,7 @@ def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
             "x": (start[moved] / factor).tolist(), "y": duration[moved].tolist(), "customdata": [str(r) for r in row[moved].tolist()],
             "marker": {"symbol": F.symbol(direction), "size": 8, "color": F.light(color), "opacity": 0.8,
                        "line": {"width": 0.8, "color": F.light("surface")}},
-            "hovertext": [_hover(*one) for one in zip(size[moved].tolist(), duration[moved].tolist(), start[moved].tolist(), strict=True)],
+            "hovertext": _hover(size[moved], duration[moved], start[moved]),
             "hovertemplate": f"<b>{records.NAMES[direction]}</b><br>%{{hovertext}}<extra></extra>",
         })  # fmt: skip
     low, high = float(duration.min()), float(duration.max())
@@ -322,9 +329,14 @@ def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
     )
 
 
-def _hover(size: int, duration: int, at: int) -> str:
-    rate = f", {human(size / duration * 1e9, 'B/s')}" if size > 0 and duration > 0 else ""
-    return f"{human(size, 'B') if size >= 0 else 'no size recorded'}{rate}<br>{human(duration, 'ns')} at {human(at, 'ns')}"
+def _hover(size: Ints, duration: Ints, at: Ints) -> list[str]:
+    """Returns what hovering each copy says; all of them took time."""
+    rate = np.full(len(size), "", object)
+    rated = np.flatnonzero(size > 0)
+    rate[rated] = [f", {text}" for text in humans((size[rated] / duration[rated] * 1e9).tolist(), "B/s")]
+    much = [text if number >= 0 else "no size recorded" for text, number in zip(humans(size.tolist(), "B"), size.tolist(), strict=True)]
+    parts = zip(much, rate.tolist(), humans(duration.tolist(), "ns"), humans(at.tolist(), "ns"), strict=True)
+    return [f"{size_of}{fast}<br>{took} at {when}" for size_of, fast, took, when in parts]
 
 
 def _headline(facts: dict[str, Scalar], what: str, where: Scope) -> str:

@@ -7,6 +7,7 @@ A copy of a graph belongs to the launch of that graph: its call is the graph lau
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, larger_than_memory
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as I
-from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.arrays import Ints, Mask, Objects, Rows
 from tb_sol_plugin.tables.table import Table, as_table
 
 COPY_KERNEL: Final = "copy kernel"
@@ -188,6 +189,21 @@ def frame_name(name: str) -> str:
 
 def texts(column: pd.Series[str], row: npt.NDArray[np.intp]) -> npt.NDArray[np.object_]:
     return np.array([str(c) for c in column.cat.categories] or [""], object)[column.cat.codes.to_numpy()[row]]
+
+
+def in_words(values: Objects, function: Callable[[str], str]) -> Objects:
+    """Returns what a function answers for each of some texts, asked once per distinct one; None for ""."""
+    code, distinct = pd.factorize(values)
+    return np.array([*(function(text) or None for text in distinct), None], object)[code]
+
+
+def memory_texts(found: pd.DataFrame) -> Objects:
+    """Returns `memory_text` of each copy; None for ""."""
+    ends = [found[name].to_numpy(object) for name in ("direction", "src_kind", "dst_kind")]
+    code = arrays.together(*ends)
+    first = arrays.first_of(code, int(code.max(initial=-1)) + 1)
+    words = [memory_text(*kinds) or None for kinds in zip(*(end[first].tolist() for end in ends), strict=True)]
+    return np.array([*words, None], object)[code]
 
 
 def covered(capture: Capture, device: Ints, start: Ints, end: Ints, *, communication: bool) -> Ints:
