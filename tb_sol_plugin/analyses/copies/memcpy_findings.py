@@ -8,6 +8,7 @@ Every finding has its copies as evidence. Thresholds can be changed, and the pag
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import ClassVar, Final, TypeAlias
 
@@ -46,7 +47,8 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Mask, Objects, known, texts
+from tb_sol_plugin.tables.arrays import Mask, Objects, or_none
+from tb_sol_plugin.tables.table import as_table
 from tb_sol_plugin.units import human
 
 # -- Tables -----------------------------------------------------------------------------------------------------------
@@ -109,17 +111,15 @@ EVIDENCE: Final = (
 def patterns_table(found: pd.DataFrame, ranked: list[Finding], step: float, keep: dict[str, str], where: Scope) -> TableSection:
     """Builds a table with one row per finding. step: length of a step in ns. keep: query fields that links keep."""
     size = found["bytes"].to_numpy()
-    frame = pd.DataFrame(
-        [
-            {
-                "title": f.title, "rule": f.rule, "direction": f.direction, "saving_ns": f.saving,
-                "share": f.saving / step if step else None, "host_ns": f.host_ns, "count": len(f.rows), "bytes": _bytes(size[f.rows]),
-                "candidate": "possible" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
-            }
-            for f in ranked
-        ],
-        columns=[c.name for c in PATTERNS],
-    )  # fmt: skip
+    rows: list[dict[str, Scalar]] = [
+        {
+            "title": f.title, "rule": f.rule, "direction": f.direction, "saving_ns": f.saving,
+            "share": f.saving / step if step else None, "host_ns": f.host_ns, "count": len(f.rows), "bytes": _bytes(size[f.rows]),
+            "candidate": "possible" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
+        }
+        for f in ranked
+    ]  # fmt: skip
+    frame = {c.name: [row[c.name] for row in rows] for c in PATTERNS}
     return make_table(
         "patterns", "The same as a table", frame, PATTERNS, key="rule", subtitle=where.label, sort=Sort("saving_ns"),
         filters=["title", "rule", "direction"],
@@ -132,7 +132,7 @@ def patterns_table(found: pd.DataFrame, ranked: list[Finding], step: float, keep
 def blocking_table(capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame, keep: dict[str, str], where: Scope) -> TableSection:
     """Builds the table of copies that blocked the host, by reason, direction, kinds of memory and place; the longest first."""
     rows = np.flatnonzero(blocked["reason"].to_numpy(object) != "")
-    subset = found[["direction", "src_kind", "dst_kind", "module", "frame", "operator", "phase_node", "link"]].iloc[rows]
+    subset = as_table(found[["direction", "src_kind", "dst_kind", "module", "frame", "operator", "phase_node", "link"]].iloc[rows])
     keys = {"reason": _distinct(blocked["reason"].to_numpy(object)[rows]), "direction": _distinct(subset["direction"].to_numpy(object))}
     keys |= {"kinds": _kinds_text(subset)} | {name: groups.coded(capture, subset, name) for name in _BY}
     code = arrays.together(*(part for part, _ in keys.values()))
@@ -152,18 +152,19 @@ def blocking_table(capture: Capture, found: pd.DataFrame, blocked: pd.DataFrame,
     outer = outermost_operator(capture, subset.iloc[most])
     called = arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(first), "", object)
     named = {name: names[part[first]].tolist() for name, (part, names) in keys.items()}
-    out: list[dict[str, object]] = []
+    out: list[dict[str, Scalar]] = []
     links: dict[str, Link] = {}
     for at in np.argsort(-lost, kind="stable").tolist():
         row = {name: str(values[at]) for name, values in named.items()}
         links[str(len(out))] = Link("memcpy_copies", _choice(row, keep), "Single copies")
-        out.append({c: _place(row[c]) for c in _BY} | {
+        owners: dict[str, Scalar] = {c: _place(row[c]) for c in _BY}
+        out.append(owners | {
             "id": "|".join(row.values()), "reason": REASONS[row["reason"]], "kinds": row["kinds"] or None, "count": int(count[at]),
             "direction": row["direction"], "outer": called[at] or None, "bytes": int(moved[at]) if with_size[at] else None,
             "lost_ns": int(lost[at]), "idle_ns": int(idle[at]), "longest_ns": int(longest[at]),
             "mean_ns": round(int(host[at]) / int(count[at])),
         })  # fmt: skip
-    frame = pd.DataFrame(out, columns=[c.name for c in BLOCKING])
+    frame = {c.name: [row[c.name] for row in out] for c in BLOCKING}
     return make_table(
         "blocking", "Copies that blocked the host", frame, _used_columns(BLOCKING, frame), key="id",
         adds=["count", "bytes", "lost_ns", "idle_ns"],
@@ -179,19 +180,21 @@ def evidence_table(
 ) -> TableSection:
     """Builds the table of the copies behind a finding, in order of time."""
     rows = chosen.rows if chosen is not None else np.zeros(0, np.intp)
-    subset, why = found.iloc[rows].reset_index(drop=True), blocked.iloc[rows].reset_index(drop=True)
-    holds = why["reason"].to_numpy(object) != ""
-    size = subset["bytes"].to_numpy()
-    frame = _labels(capture, subset).assign(
-        step=groups.labels(capture, subset, "step"), start_ns=subset["start_ns"].to_numpy() - capture.facts.extent_ns[0],
-        direction=subset["direction"], bytes=known(size, size >= 0), duration_ns=subset["duration_ns"], exposed_ns=subset["exposed_ns"],
-        api=texts(subset["api"].tolist()), reason=texts([REASONS.get(r, "") for r in why["reason"]]),
-        host_ns=known(why["host_ns"].to_numpy(), holds), idle_ns=known(why["idle_ns"].to_numpy(), holds),
-        device=known(subset["device"].to_numpy(), subset["device"].to_numpy() >= 0).map(_text),
-        stream=known(subset["stream"].to_numpy(), subset["stream"].to_numpy() >= 0).map(_text), id=[str(r) for r in subset["row"]],
-    )  # fmt: skip
-    for name in ("kinds", "outer", *_BY):
-        frame[name] = texts([_place(str(v)) or "" for v in frame[name]])
+    subset, why = as_table(found.iloc[rows].reset_index(drop=True)), as_table(blocked.iloc[rows].reset_index(drop=True))
+    reason, size = why["reason"].to_numpy(object), subset["bytes"].to_numpy()
+    holds = reason != ""
+    outer = outermost_operator(capture, subset)
+    called = arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(rows), "", object)
+    frame: groups.Columns = {
+        "step": groups.labels(capture, subset, "step"), "start_ns": subset["start_ns"].to_numpy() - capture.facts.extent_ns[0],
+        "direction": subset["direction"].to_numpy(object), "kinds": _in_place(*_kinds_text(subset)), "bytes": or_none(size, size >= 0),
+        **{name: subset[name].to_numpy() for name in ("duration_ns", "exposed_ns")},
+        "api": records.in_words(subset["api"].to_numpy(object), str), "reason": records.in_words(reason, lambda r: REASONS.get(r, "")),
+        **{name: or_none(why[name].to_numpy(), holds) for name in ("host_ns", "idle_ns")},
+        **{name: _in_place(*groups.coded(capture, subset, name)) for name in _BY}, "outer": _in_place(*_distinct(called)),
+        **{name: _numbers(subset[name].to_numpy()) for name in ("device", "stream", "row")},
+    }  # fmt: skip
+    frame["id"] = frame.pop("row")
     title = "Copies behind a finding" if chosen is None else f"Copies behind: {chosen.title}"
     return make_table(
         "evidence", title, frame, _used_columns(EVIDENCE, frame), key="id", subtitle=where.label, sort=Sort("start_ns", descending=False),
@@ -211,21 +214,21 @@ def _place(label: str) -> str | None:
     return None if label in _NOWHERE else label.removeprefix(f"{STEP}/")
 
 
-def _used_columns(columns: tuple[Column, ...], frame: pd.DataFrame) -> list[Column]:
+def _used_columns(columns: tuple[Column, ...], frame: Mapping[str, Iterable[object]]) -> list[Column]:
     """Hides owners that no row has; phases come forward where neither modules nor Python lines say more."""
-    empty = {c for c in ("module", "frame") if not frame[c].notna().any()}
+    empty = {c for c in ("module", "frame") if all(v is None for v in frame[c])}
     rank = dict.fromkeys(empty, 3) | ({"phase": 1} if len(empty) == 2 else {})
     return [msgspec.structs.replace(c, rank=rank.get(c.name, c.rank)) for c in columns]
 
 
-def _labels(capture: Capture, subset: pd.DataFrame) -> pd.DataFrame:
-    """Returns outer, module, frame, operator, phase and kinds of copies as texts."""
-    outer = outermost_operator(capture, subset)
-    own: dict[str, object] = {name: groups.labels(capture, subset, name) for name in _BY}
-    return pd.DataFrame(own | {
-        "outer": arrays.pick(capture.host["name"], outer) if len(capture.host) else np.full(len(subset), "", object),
-        "kinds": [records.kinds_text(a, b) if a or b else "" for a, b in zip(subset["src_kind"], subset["dst_kind"], strict=True)],
-    })  # fmt: skip
+def _in_place(code: npt.NDArray[np.intp], names: Objects) -> Objects:
+    """Returns owners by their code as the tables show them, None for none."""
+    return np.array([*(_place(str(name)) or None for name in names.tolist()), None], object)[code]
+
+
+def _numbers(values: npt.NDArray[np.integer]) -> Objects:
+    """Returns numbers as texts, None below 0."""
+    return np.array([str(v) if v >= 0 else None for v in values.tolist()], object)
 
 
 def _distinct(values: Objects) -> Coded:
@@ -254,10 +257,6 @@ def _choice(row: dict[str, str], keep: dict[str, str]) -> dict[str, str]:
 def _bytes(size: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int | None:
     known = size >= 0
     return int(size[known].sum()) if known.any() else None
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 FACTS: Final = (
@@ -373,7 +372,7 @@ def _facts(ranked: list[Finding], together: int, blocked: pd.DataFrame, launched
     """Builds the facts. together: ns that all findings could save. launched: per copy whether a step launched it."""
     sums = {n: blocked[c].to_numpy() for n, c in (("held_ns", "lost_ns"), ("dry_ns", "idle_ns"))}
     values: dict[str, Scalar] = {
-        "findings": len(ranked), "combined_ns": together, "held": int(blocked["reason"].ne("").sum()),
+        "findings": len(ranked), "combined_ns": together, "held": int((blocked["reason"].to_numpy(object) != "").sum()),
         **{n: int(v.sum()) for n, v in sums.items()}, "step_ns": round(step),
     }  # fmt: skip
     notes = {n: f"{human(round(int(v[launched].sum()) / where.step_count), 'ns')} per step" for n, v in sums.items() if v.any()}

@@ -25,6 +25,7 @@ from tb_sol_plugin.metrics.rules.engine import Finding, Rule, combined_ns, ids_o
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.time.waterfall import windows_of
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints
 
@@ -66,10 +67,9 @@ def together_ns(capture: Capture, where: Scope, found: Sequence[Finding]) -> int
 def rules_off(capture: Capture, where: Scope) -> str:
     """Returns why the rules that need the kinds of memory report nothing, "" where they do."""
     found = records.copies(capture, where.device)
-    if not found["direction"].isin(["HtoD", "DtoH", "HtoH"]).any():
-        return ""
-    kinds = found.loc[found["direction"].isin(["HtoD", "DtoH", "HtoH"]), ["src_kind", "dst_kind"]]
-    if kinds.isin(KNOWN_KINDS).any(axis=None):
+    ends = {name: found[name].to_numpy(object) for name in ("direction", "src_kind", "dst_kind")}
+    crosses = arrays.each(ends.pop("direction"), ("HtoD", "DtoH", "HtoH").__contains__)
+    if not crosses.any() or any(arrays.each(kinds[crosses], KNOWN_KINDS.__contains__).any() for kinds in ends.values()):
         return ""
     who = {"amd": "AMD's tracer does", "xpu": "Intel's tracer does"}.get(capture.facts.vendor, "This recorder did")
     return f"{who} not record whether memory is pinned, pageable or unified: rules that need the kind of memory are off."

@@ -29,6 +29,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask, Objects, Places
+from tb_sol_plugin.tables.table import as_table
 from tb_sol_plugin.units import how_many, human
 
 T = TypeVar("T")
@@ -436,7 +437,7 @@ def place_text(capture: Capture, found: pd.DataFrame, rows: Places, weight: npt.
     if not len(capture.host):
         return ""
     host = capture.host["name"]
-    chosen = found[["operator", "module", "phase_node", "frame", "call_start_ns"]].iloc[rows]
+    chosen = as_table(found[["operator", "module", "phase_node", "frame", "call_start_ns"]].iloc[rows])
     outer, frame = outermost_operator(capture, chosen), user_frames(capture, chosen)
     module, node = (chosen[c].to_numpy() for c in ("module", "phase_node"))
     name = arrays.codes(host)
