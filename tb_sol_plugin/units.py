@@ -110,13 +110,15 @@ def humans(values: Iterable[float | int], unit: str) -> list[str]:
     steps, begins = _STEPS.get(unit), _FROM.get(unit)
     if steps is None or begins is None:
         return [human(v, unit) for v in values]
-    out = []
+    out, whole = [], unit in _WHOLE
     for value in values:
         place = bisect_right(begins, value) if value > 0 else 0
         factor, name = steps[place]
         scaled = value / factor
-        if 0.9995 <= scaled < 999.95 and (place or unit not in _WHOLE):
-            out.append(("%.2f" if scaled < 99.995 else "%.1f") % scaled + NARROW + name)
+        if whole and not place and 0 <= scaled < 999:
+            out.append(f"{scaled:.0f}{NARROW}{name}")
+        elif (place or not whole) and 0.9995 <= scaled < 999.95:
+            out.append(f"{scaled:.2f}{NARROW}{name}" if scaled < 99.995 else f"{scaled:.1f}{NARROW}{name}")
         else:
             out.append(human(value, unit))
     return out

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_sol_plugin.units import MINUS, NARROW, UNITS, capitalized, how_many, human, side_by_side
+from tb_sol_plugin.units import MINUS, NARROW, UNITS, capitalized, how_many, human, humans, side_by_side
 
 VECTOR = Path(__file__).parent.parent / "golden" / "units.json"
 
@@ -50,6 +50,15 @@ def test_the_shared_vector_is_what_python_says() -> None:
     assert len(rows) > 500
     assert {row[1] for row in rows} == set(UNITS)
     assert [(value, unit, human(value, unit)) for value, unit, _ in rows] == [tuple(row) for row in rows]
+
+
+def test_many_numbers_are_written_as_each_is_alone() -> None:
+    """GIVEN the vector, and numbers next to where a unit or a digit changes WHEN all of a unit are formatted at once THEN nothing differs."""
+    rows = json.loads(VECTOR.read_text(encoding="utf-8"))
+    edges = [0, 0.4, 0.5, 998.4, 999, 999.4, 999.5, 999.6, 1000, 9_995, 99_995, 999_949, 999_951, 1e10, 1e13, 1e22, math.inf, math.nan, -5]
+    for unit in UNITS:
+        values = edges + [value for value, own, _ in rows if own == unit and value is not None]
+        assert humans(values, unit) == [human(value, unit) for value in values]
 
 
 def test_how_many_and_the_first_letter() -> None:
