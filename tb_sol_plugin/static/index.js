@@ -8606,26 +8606,33 @@ function Alignment({ model }) {
 	const choose = (value) => model.align(value === "manual" ? MANUAL + shape.alignment.map((a) => a.offset_ns).join(",") : value);
 	return /* @__PURE__ */ a("div", {
 		class: "tl-align",
-		children: [/* @__PURE__ */ a("label", {
-			class: "field",
-			children: [
-				"Clocks",
-				" ",
-				/* @__PURE__ */ a("select", {
-					value: now.startsWith(STEP) ? now : kind,
-					onChange: (e) => choose(e.currentTarget.value),
-					children: [ways.map((w) => /* @__PURE__ */ a("option", {
-						value: w.al,
-						disabled: !!w.why_not,
-						title: w.why_not || void 0,
-						children: [w.label, w.why_not ? `: ${w.why_not}` : ""]
-					})), steps.map((n) => /* @__PURE__ */ a("option", {
-						value: `${STEP}${n}`,
-						children: ["by the start of step ", n]
-					}))]
-				})
-			]
-		}), kind === "manual" && /* @__PURE__ */ a(Offsets, { model }, now)]
+		children: [
+			/* @__PURE__ */ a("label", {
+				class: "field",
+				children: [
+					"Clocks",
+					" ",
+					/* @__PURE__ */ a("select", {
+						value: now.startsWith(STEP) ? now : kind,
+						onChange: (e) => choose(e.currentTarget.value),
+						children: [ways.map((w) => /* @__PURE__ */ a("option", {
+							value: w.al,
+							disabled: !!w.why_not,
+							title: w.why_not || void 0,
+							children: [w.label, w.why_not ? `: ${w.why_not}` : ""]
+						})), steps.map((n) => /* @__PURE__ */ a("option", {
+							value: `${STEP}${n}`,
+							children: ["by the start of step ", n]
+						}))]
+					})
+				]
+			}),
+			kind === "manual" && /* @__PURE__ */ a(Offsets, { model }, now),
+			shape.alignment.every((a) => a.method !== "none") && /* @__PURE__ */ a("span", {
+				class: "quiet",
+				children: [shape.alignment.length, " workers on one clock"]
+			})
+		]
 	});
 }
 function Offsets({ model }) {
@@ -11498,7 +11505,7 @@ function chosen$2(all) {
 	}
 	return joined.length <= 500 ? joined : joined.sort((a, b) => b.width - a.width).slice(0, 500);
 }
-/** Cuts texts to widths, by measured widths of whole texts and of an average letter. */
+/** Cuts texts to widths, by measured widths of whole texts and of single letters. */
 var Cutter = class {
 	measure;
 	widths = /* @__PURE__ */ new Map();
@@ -11519,10 +11526,15 @@ var Cutter = class {
 		const room = width - 8;
 		if (room < 12) return "";
 		const short = text.length > 200 ? text.slice(0, 200) : text;
-		const full = this.widthOf(short);
-		if (full <= room) return short;
-		const letters = Math.floor(room / full * short.length) - 1;
-		return letters < 2 ? "" : short.slice(0, letters) + "…";
+		if (this.widthOf(short) <= room) return short;
+		let left = room - this.widthOf("…");
+		let letters = 0;
+		for (const letter of short) {
+			left -= this.widthOf(letter);
+			if (left < 0) break;
+			letters += letter.length;
+		}
+		return letters < 2 ? "" : `${short.slice(0, letters)}…`;
 	}
 };
 // src/sections/timeline/wanted.ts
@@ -13561,9 +13573,9 @@ function Clock({ model }) {
 		class: "tl-clock",
 		children: [
 			shape.alignment.length > 1 && /* @__PURE__ */ a(Alignment, { model }),
-			shape.alignment.length > 1 && /* @__PURE__ */ a(Notice, { notice: {
-				level: unknown ? "warn" : "info",
-				text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0].text}.`
+			unknown && /* @__PURE__ */ a(Notice, { notice: {
+				level: "warn",
+				text: "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once."
 			} }),
 			shape.notice && /* @__PURE__ */ a(Notice, { notice: {
 				level: "info",

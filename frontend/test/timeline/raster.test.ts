@@ -89,6 +89,21 @@ describe("labels and names", () => {
     expect(cutter.cut("aten::addmm", 18)).toBe("");
   });
 
+  test("GIVEN letters of different widths WHEN cut THEN what is left fits, and one letter more would not", () => {
+    const widthOf = (text: string): number => [...text].reduce((sum, letter) => sum + (letter === "M" ? 11 : letter === "i" ? 3 : 6), 0);
+    const cutter = new Cutter(widthOf);
+    for (const text of ["MMMMMMiiiiii", "iiiiiiMMMMMM", "Memcpy HtoD (Pageable -> Device)", "MM\u{1F600}MMMM"]) {
+      for (let width = 30; width < widthOf(text) + 8; width++) {
+        const shown = cutter.cut(text, width);
+        if (!shown) continue;
+        expect(widthOf(shown)).toBeLessThanOrEqual(width - 8);
+        const more = [...text].slice(0, [...shown].length).join("");
+        expect(widthOf(`${more}…`)).toBeGreaterThan(width - 8);
+      }
+    }
+    expect(cutter.cut("iiiiiiMMMMMM", 40)).toBe("iiiiii…");
+  });
+
   test("GIVEN plain text, a regular expression and a wrong one WHEN names are looked for THEN found by it, without an error", () => {
     const names = new NameTable({ names: ["aten::mm", "aten::addmm", "ncclKernel (AllReduce)"], categories: [4, 4, 1] });
     expect(matching(names, patternOf("MM"))).toEqual([0, 1]);

@@ -45,7 +45,7 @@ def saved(cache: Cache, capture: Capture) -> Timeline:
     assert shown.pyramid.levels
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and thread.daemon:
-            thread.join(10)
+            thread.join(60)
     assert (cache.directory / "key" / "timeline.json").exists()  # type: ignore[operator]
     return shown
 

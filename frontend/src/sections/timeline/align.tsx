@@ -34,6 +34,7 @@ export function Alignment({ model }: { model: TimelineModel }): JSX.Element | nu
         </select>
       </label>
       {kind === "manual" && <Offsets key={now} model={model} />}
+      {shape.alignment.every((a) => a.method !== "none") && <span class="quiet">{shape.alignment.length} workers on one clock</span>}
     </div>
   );
 }

@@ -54,7 +54,7 @@ export function chosen(all: Label[]): Label[] {
   return joined.length <= MOST ? joined : joined.sort((a, b) => b.width - a.width).slice(0, MOST);
 }
 
-/** Cuts texts to widths, by measured widths of whole texts and of an average letter. */
+/** Cuts texts to widths, by measured widths of whole texts and of single letters. */
 export class Cutter {
   private readonly widths = new Map<string, number>();
 
@@ -75,10 +75,15 @@ export class Cutter {
     const room = width - 2 * PAD;
     if (room < 12) return "";
     const short = text.length > 200 ? text.slice(0, 200) : text;
-    const full = this.widthOf(short);
-    if (full <= room) return short;
-    const letters = Math.floor((room / full) * short.length) - 1;
-    return letters < 2 ? "" : short.slice(0, letters) + "…";
+    if (this.widthOf(short) <= room) return short;
+    let left = room - this.widthOf("…");
+    let letters = 0;
+    for (const letter of short) {
+      left -= this.widthOf(letter);
+      if (left < 0) break;
+      letters += letter.length;
+    }
+    return letters < 2 ? "" : `${short.slice(0, letters)}…`;
   }
 }
 

@@ -283,7 +283,7 @@ function Clock({ model }: { model: TimelineModel }): JSX.Element | null {
   return (
     <div class="tl-clock">
       {shape.alignment.length > 1 && <Alignment model={model} />}
-      {shape.alignment.length > 1 && <Notice notice={{ level: unknown ? "warn" : "info", text: unknown ? "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." : `${shape.alignment.length} workers on one clock: ${shape.alignment[0]!.text}.` }} />}
+      {unknown && <Notice notice={{ level: "warn", text: "The clocks of these workers are not known to each other: each begins at its own first event, and nothing can be said about what happened at once." }} />}
       {shape.notice && <Notice notice={{ level: "info", text: shape.notice }} />}
       {apart && <Notice notice={{ level: "warn", text: `These recordings do not overlap: ${apart}.` }}>{step && <button type="button" class="link" onClick={() => model.align("step")}>Put the starts of a step beside each other</button>}</Notice>}
       {far > 0 && <Notice notice={{ level: "info", text: `${human(far, "count")} events lie far outside of where nearly all are.` }}><button type="button" class="link" onClick={() => { const at = shape.outliers[0]!.time_ns; model.show({ start: at - 1e6, end: at + 1e6 }, true); }}>Show the first</button></Notice>}
