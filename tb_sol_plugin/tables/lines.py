@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.tables.compiled import compiled, fixed
 
-_TEXT, _NUMBER, _TIME = range(3)
+_TEXT, _NUMBER, _TIME, _SIGNED = range(4)
 _DIGITS: Final = 26
 """Bytes that a number takes at most, with a point, a sign and what parts it from the one before."""
 
@@ -27,7 +27,9 @@ class Lines:
     def text(self, place: npt.ArrayLike, texts: Sequence[str], key: str = "", *, part: bool = False) -> None:
         """Add a text per row, `texts[place]`; -1 adds nothing. key: written before it. part: parted by a comma from what is before it."""
         at = np.asarray(place, np.int64)
-        used = np.unique(at[at >= 0])
+        there = np.zeros(len(texts) + 1, np.bool_)  # the last for -1
+        there[at] = True
+        used = np.flatnonzero(there[:-1])
         rank = np.full(len(texts) + 1, -1, np.int64)  # the last for -1
         rank[used] = len(self._texts) + np.arange(len(used))
         self._texts += [texts[i].encode() for i in used.tolist()]
@@ -41,14 +43,18 @@ class Lines:
         """Add a whole number per row; a negative one is none."""
         self._columns.append((_NUMBER, key.encode(), part, values.astype(np.int64)))
 
+    def signed(self, values: npt.NDArray[np.integer], key: str) -> None:
+        """Add a whole number per row, negative ones too, parted by a comma from what is before it."""
+        self._columns.append((_SIGNED, key.encode(), True, values.astype(np.int64)))
+
     def time(self, ns: Ints, key: str) -> None:
         """Add ns as µs, exactly."""
         self._columns.append((_TIME, key.encode(), False, ns.astype(np.int64)))
 
-    def written(self) -> bytes:
-        """Returns the lines, with a comma and a new line between them."""
+    def written(self) -> memoryview:
+        """Returns the bytes of the lines, with a comma and a new line between them."""
         if not self._count or not self._columns:
-            return b""
+            return memoryview(b"")
         kinds, keys, parts, values = zip(*self._columns, strict=True)
         texts, text_ends = _joined(self._texts)
         names, name_ends = _joined(keys)
@@ -57,7 +63,7 @@ class Lines:
         room = sum(int(long[v].sum()) if kind == _TEXT else self._count * _DIGITS for kind, v in zip(kinds, values, strict=True))
         out = np.empty(room + self._count * (len(names) + 2 * len(keys) + 2), np.uint8)
         read = (np.array(kinds, np.int8), np.array(parts, np.bool_), names, name_ends, texts, text_ends, fixed(np.stack(values), np.int64))
-        return out[: write_kernel(*(fixed(a, a.dtype) for a in read), out)].tobytes()
+        return out.data[: write_kernel(*(fixed(a, a.dtype) for a in read), out)]
 
 
 def _joined(texts: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], Ints]:
@@ -80,7 +86,7 @@ def write_kernel(  # type: ignore[no-untyped-def]
             n += 2
         for column in range(len(kinds)):
             value = values[column, row]
-            if value < 0 and kinds[column] != _TIME:
+            if value < 0 and kinds[column] <= _NUMBER:
                 continue
             if parts[column] and out[n - 1] != 123:  # {
                 out[n] = 44

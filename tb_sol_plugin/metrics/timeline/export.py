@@ -78,7 +78,7 @@ def export(timeline: Timeline, window: Window, fingerprint: str = "") -> Iterato
     first = True
     for lines in _Writer(timeline, window).lines():
         if lines:
-            yield packed.add((b"\n" if first else b",\n") + lines)
+            yield packed.add(b"\n" if first else b",\n", lines)
             first = False
     yield packed.add(b"\n]}\n") + packed.end()
 
@@ -105,8 +105,9 @@ class _Packer:
         self._out = io.BytesIO()
         self._gzip = igzip.GzipFile(fileobj=self._out, mode="wb", compresslevel=1, mtime=0)
 
-    def add(self, data: bytes) -> bytes:
-        self._gzip.write(data)
+    def add(self, *parts: bytes | memoryview) -> bytes:
+        for data in parts:
+            self._gzip.write(data)
         return self._taken()
 
     def end(self) -> bytes:
@@ -244,7 +245,7 @@ class _Writer:
         self.written: dict[str, npt.NDArray[np.bool_]] = {}
         self.lane: dict[int, int] = {}
 
-    def lines(self) -> Iterator[bytes]:
+    def lines(self) -> Iterator[bytes | memoryview]:
         """Yields events as JSON, some at a time."""
         chosen = self._chosen()
         yield _lined(self._metadata(chosen))
@@ -320,7 +321,7 @@ class _Writer:
         lines.text(*name, ', "name": ')
         return lines
 
-    def _host(self, rows: Ints, _: str) -> bytes:
+    def _host(self, rows: Ints, _: str) -> memoryview:
         host, tables, count = self.capture.host, self.capture.tables, len(rows)
         lines = self._begun(count, *(_texts(host, c, rows, quoted=True) for c in ("category", "name")))
         self._on_threads(lines, rows)
@@ -357,11 +358,11 @@ class _Writer:
         lane = np.zeros(len(rows), np.int64)
         if self.lane and name == "device":
             lane = np.array([self.lane.get(e, 0) for e in (rows + self.events.base("device")).tolist()], np.int64)
-        distinct, place = np.unique(np.column_stack((device, stream, lane)), axis=0, return_inverse=True)
-        where = [self._stream(*one) for one in distinct.tolist()]
-        lines.text(place.reshape(-1), [f', "pid": {pid}, "tid": {tid}' for pid, tid in where])
+        place, first = arrays.factorize([device, stream, lane])
+        where = [self._stream(*one) for one in np.column_stack((device, stream, lane))[first].tolist()]
+        lines.text(place, [f', "pid": {pid}, "tid": {tid}' for pid, tid in where])
 
-    def _device(self, rows: Ints, _: str) -> bytes:
+    def _device(self, rows: Ints, _: str) -> memoryview:
         device, count = self.capture.device, len(rows)
         category, words = _texts(device, "category", rows, quoted=True)
         mtia = np.array([word == json.dumps(_MTIA) for word in words])[category]
@@ -394,7 +395,7 @@ class _Writer:
         lines.constant("}}")
         return lines.written()
 
-    def _other(self, rows: Ints, name: str) -> bytes:
+    def _other(self, rows: Ints, name: str) -> memoryview:
         """Writes ranges that the device repeats, and records of waiting."""
         table = self.capture.tables[name]
         lines = self._begun(
@@ -436,15 +437,15 @@ class _Writer:
         last = before[np.append(group[before][1:] != group[before][:-1], True)] if len(before) else before
         return np.sort(np.concatenate((last, inside)))
 
-    def _memory(self, sources: set[tuple[int, int] | str] | None) -> bytes:
+    def _memory(self, sources: set[tuple[int, int] | str] | None) -> memoryview:
         table = self.capture.tables["memory"]
         if not len(table):
-            return b""
-        known = (table[c].to_numpy() >= 0 for c in ("total_allocated", "total_reserved"))  # without a total it is no value before
-        kinds = np.column_stack([*(table[c].to_numpy() for c in ("device_type", "device_id")), *known]).astype(np.int64)
-        distinct, group = np.unique(kinds, axis=0, return_inverse=True)
-        group = group.reshape(-1)
-        mine = np.array([sources is None or (int(kind), int(number)) in sources for kind, number, *_ in distinct])
+            return memoryview(b"")
+        known = [(table[c].to_numpy() >= 0).astype(np.int8) for c in ("total_allocated", "total_reserved")]  # without a total it is no value before
+        kind, number = (table[c].to_numpy() for c in ("device_type", "device_id"))
+        group, first = arrays.factorize([kind, number, *known])
+        of = zip(kind[first].tolist(), number[first].tolist(), strict=True)
+        mine = np.array([sources is None or one in sources for one in of])
         written = np.flatnonzero(mine[group])
         rows = written[self._with_before(table["time_ns"].to_numpy()[written], group[written])]
         lines, known_thread = Lines(len(rows)), [self._at(thread) for thread in range(-1, len(self.pid))]
@@ -453,8 +454,7 @@ class _Writer:
         lines.time(table["time_ns"].to_numpy()[rows], ', "ts": ')
         lines.constant(', "args": {')
         for column, key in _MEMORY:
-            distinct, at = np.unique(table[column].to_numpy()[rows], return_inverse=True)  # addresses and sizes may be negative
-            lines.text(at, [str(value) for value in distinct.tolist()], _key(key), part=True)
+            lines.signed(table[column].to_numpy()[rows], _key(key))
         for column, key in (("total_allocated", "Total Allocated"), ("total_reserved", "Total Reserved")):
             lines.number(table[column].to_numpy()[rows], _key(key))
         lines.constant("}}")
@@ -480,7 +480,7 @@ class _Writer:
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
-    def _flows(self) -> Iterator[bytes]:
+    def _flows(self) -> Iterator[memoryview]:
         """Yields both ends of the links whose events are both written."""
         number = 0
         for kind in KINDS:
@@ -502,7 +502,7 @@ class _Writer:
             out[mine] = self.written[name][ids[mine] - base]
         return out
 
-    def _ends(self, phase: str, more: str, number: Ints, ids: Ints, category: str) -> bytes:
+    def _ends(self, phase: str, more: str, number: Ints, ids: Ints, category: str) -> memoryview:
         start, _ = self.events.times(ids.astype(np.uint32))
         if self.window.clip:
             start = np.maximum(start, self.window.start_ns)

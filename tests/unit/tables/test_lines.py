@@ -24,16 +24,17 @@ def test_each_row_is_an_object_of_what_is_known(rows: list[tuple[int, int, int, 
     lines.text(place, NAMES, '"name": ', part=True)
     lines.number(number, '"number": ')
     lines.number(second, '"second": ')
+    lines.signed(time, '"signed": ')
     lines.constant(', "ts": ')
     lines.time(time, "")
     lines.constant("}")
-    text = lines.written().decode()
+    text = bytes(lines.written()).decode()
     # WHEN written THEN a reader of JSON finds what there is, and times to the ns
     found = json.loads("[" + text.replace("{, ", "{") + "]", parse_float=Fraction)
     want = [
         {
             **({"name": json.loads(NAMES[p])} if p >= 0 else {}), **({"number": n} if n >= 0 else {}), **({"second": s} if s >= 0 else {}),
-            "ts": Fraction(t, 1000),
+            "signed": t, "ts": Fraction(t, 1000),
         }
         for p, n, t, s in rows
     ]  # fmt: skip
