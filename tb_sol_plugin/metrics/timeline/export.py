@@ -441,7 +441,8 @@ class _Writer:
         table = self.capture.tables["memory"]
         if not len(table):
             return memoryview(b"")
-        known = [(table[c].to_numpy() >= 0).astype(np.int8) for c in ("total_allocated", "total_reserved")]  # without a total it is no value before
+        # without a total it is no value before
+        known = [(table[c].to_numpy() >= 0).astype(np.int8) for c in ("total_allocated", "total_reserved")]
         kind, number = (table[c].to_numpy() for c in ("device_type", "device_id"))
         group, first = arrays.factorize([kind, number, *known])
         of = zip(kind[first].tolist(), number[first].tolist(), strict=True)
