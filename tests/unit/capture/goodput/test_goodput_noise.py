@@ -117,6 +117,21 @@ def test_micro_steps_of_one_replica(divided):
     assert (steps.state.grad_sqr, steps.state.grad_var) == watch.averages.grad_params()
 
 
+def test_a_penalty_on_gradients_counts_as_one_more_backward_pass():
+    # GIVEN a watched model WHEN its gradients are asked for by torch.autograd.grad, and a loss with a penalty on them goes backward
+    model, ((x,), *_) = model_and_data(1)
+    steps = recorder()
+    watch = watch_gradients(model, torch.optim.SGD(model.parameters(), 0.1), steps=steps)
+    steps.start(len(x))
+    loss = model(x).square().mean()
+    grads = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
+    assert len(watch._local[0]) == 4
+    (loss + sum(g.square().sum() for g in grads)).backward()
+    # THEN the four parameters were measured twice
+    assert len(watch._local[0]) == 8
+    watch.remove()
+
+
 def test_one_replica_alone_compares_successive_steps_and_says_so():
     model, data = model_and_data(1)
     steps = recorder()
