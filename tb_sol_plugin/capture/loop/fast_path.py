@@ -5,8 +5,9 @@ touches, each of them a cache miss. The common iteration therefore has this one 
 formatted text and one `write`, and the other parts of the tracker learn of it when they are next used. Whatever is out of the ordinary is
 left to `SOLTracker`, which arms the fast path again when it has dealt with it.
 
-Where a device is timed, an iteration waits in a queue until the device has passed its events. Each end asks for the oldest one alone, by
-one query of its last event: what lies before that on the same stream has been passed as well.
+Where a device is timed, an iteration waits in a queue until the device has passed its events, and several are written at once: that takes
+little more than one, when the caches are cold. Of each the last event alone is asked for: what lies before it on the same stream has been
+passed as well.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ if TYPE_CHECKING:
 
 MOST_TEXTS: Final = 32
 """Numbers of phases whose text is kept."""
+BATCH_NS: Final = 50_000_000
+"""Time in which iterations that a device times are collected, to be written at once."""
+MOST_COLLECTED: Final = MOST_WAITING // 2
 _start_of: Final = itemgetter(1)
 
-Ended: TypeAlias = "tuple[int, int, int, int, int, list[PhaseTime], Pair | None]"
-"""number, start_ns, duration_ns, own work inside, own work before, phases, and events around the whole of an iteration that waits."""
+Ended: TypeAlias = "tuple[int, int, int, int, int, list[PhaseTime], Pair | None, int]"
+"""number, start_ns, duration_ns, own work inside, own work before, phases, events around the whole of an iteration that has ended, and when
+that was by `perf_counter_ns`."""
 
 
 class IterationTimes:
@@ -77,9 +82,9 @@ class FastPath(IterationTimes):
 
     # All that the common iteration needs, in one object.
     __slots__ = (
-        "_add", "_alike", "_batch", "_board", "_clock", "_drain", "_due", "_expected", "_fd", "_labels", "_lock", "_monotonic_ns", "_notes",
-        "_open", "_phases", "_pool", "_room", "_rows", "_seen", "_sizes", "_texts", "_thread", "_tokens", "_writer", "_written", "ended",
-        "last", "left", "size", "waiting", "written",
+        "_add", "_alike", "_batch", "_board", "_clock", "_drain", "_due", "_expected", "_fd", "_labels", "_lock", "_monotonic_ns", "_next",
+        "_notes", "_open", "_phases", "_pool", "_room", "_rows", "_seen", "_sizes", "_texts", "_thread", "_tokens", "_writer", "_written",
+        "ended", "last", "left", "size", "waiting", "written",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +92,7 @@ class FastPath(IterationTimes):
     ) -> None:
         super().__init__(first)
         self.waiting: deque[Ended | Finished] = deque()
-        self._drain, self._pool = drain, phases.events
+        self._drain, self._pool, self._next = drain, phases.events, 0
         self._rows: list[TimeRow] = []
         self._seen, self._expected = seen, list(seen)
         self._clock, self._phases, self._lock, self._monotonic_ns = clock, phases, lock, clock.monotonic_ns
@@ -178,11 +183,17 @@ class FastPath(IterationTimes):
             self.own_at_end = own
             self.ended += 1
             self.left -= 1
-            ended = number, start, end - start, inside, before, times, whole
+            ended = number, start, end - start, inside, before, times, whole, began
             if pool is None:
-                self._end_on_host(ended, began)
+                self._end_on_host(ended)
             else:
-                self._end_on_device(pool, ended, began)
+                self.whole = None
+                self.waiting.append(ended)
+                if began >= self._next or len(self.waiting) > MOST_COLLECTED:
+                    self._next = began + BATCH_NS
+                    if whole is not None and whole.ended is not None:  # else a graph may be captured, where no event may be asked for
+                        self._write_passed(pool)
+                self.whole = pool.started()
             spent = perf_counter_ns() - began
             self.before_ns = spent
             self.own_at_start = clock.own_ns = own + spent
@@ -190,9 +201,9 @@ class FastPath(IterationTimes):
             self._lock.release()
         return True
 
-    def _end_on_host(self, ended: Ended, now: int) -> None:
+    def _end_on_host(self, ended: Ended) -> None:
         """Write an iteration that the host alone timed."""
-        number, start, duration, inside, before, times, _ = ended
+        number, start, duration, inside, before, times, _, now = ended
         self.last = number, start, duration, None
         self.written += 1
         if self._fd >= 0:
@@ -204,63 +215,66 @@ class FastPath(IterationTimes):
                 values.append(number)
                 for time in times:
                     values += time[:3]
-            self._write(len(times), tuple(values))
+            self._write(self._filled(len(times), tuple(values)).encode())
         if self._add is not None:
             self._add((now, number, duration, times, self._alike))
 
-    def _write(self, phases: int, values: tuple[object, ...]) -> None:
-        """Write the records of an iteration with that many phases."""
+    def _filled(self, phases: int, values: tuple[object, ...]) -> str:
+        """Return the records of an iteration with that many phases."""
         try:
             text = self._texts[phases]
         except KeyError:
             text = self._text(phases)
-        line = (text % values).encode()
+        return text % values
+
+    def _write(self, lines: bytes) -> None:
         try:
-            done = os.write(self._fd, line)
+            done = os.write(self._fd, lines)
         except BaseException as error:
-            self._refused(error, line)
+            self._refused(error, lines)
         else:
             self.size += done
-            if done != len(line):
-                self._complete(line, done)
+            if done != len(lines):
+                self._complete(lines, done)
 
     # --- Where a device is timed ---
 
-    def _end_on_device(self, pool: EventPool, ended: Ended, now: int) -> None:
-        """Let an iteration wait for the device, write those that it has passed, and begin the next one there."""
-        whole = ended[6]
-        self.waiting.append(ended)
-        self.whole = None
-        if whole is not None and whole.ended is not None:  # else a graph may be captured, in which no event may be asked for
-            self._write_passed(pool, now)
-        self.whole = pool.started()
-
-    def _write_passed(self, pool: EventPool, now: int) -> None:
+    def _write_passed(self, pool: EventPool) -> None:
         """Write the iterations whose events the device has passed, the oldest first, up to one whose events it has not."""
-        waiting = self.waiting
-        while waiting:
+        waiting, length = self.waiting, 0
+        texts: list[str] = []
+        while waiting and self.size + length <= self._room:
             one = waiting[0]
             if not isinstance(one, tuple):
                 if not one.done():
                     break
+                self._write_all(texts)
+                texts, length = [], 0
                 self._drain()
                 continue
-            times, whole = one[5], one[6]
+            whole = one[6]
             if whole is None or whole.ended is None:
                 stream = None
-            elif not whole.passed and not pool.done(whole):
+            elif not pool.done(whole):
                 break
             else:
                 stream = whole.ended if whole.ended != ANY_STREAM else None
-            if not _passed(pool, times, stream):
+            if not _passed(pool, one[5], stream):
                 break
             waiting.popleft()
-            self._write_timed(pool, one, now)
+            texts.append(self._timed(pool, one))
+            length += len(texts[-1])
+        self._write_all(texts)
         if len(waiting) > MOST_WAITING:
             self.left = 0  # what to do then is the tracker's
 
-    def _write_timed(self, pool: EventPool, one: Ended, now: int) -> None:
-        number, start, duration, inside, before, times, whole = one
+    def _write_all(self, texts: list[str]) -> None:
+        if self._fd >= 0 and texts:
+            self._write("".join(texts).encode())
+
+    def _timed(self, pool: EventPool, one: Ended) -> str:
+        """Read the events of an iteration, keep its scalars, and return its records; "" where there is no file."""
+        number, start, duration, inside, before, times, whole, now = one
         device = pool.resolve(whole)
         values: list[object] = [number, start, duration, "" if device is None else f',"device_ns":{device}', inside, before]
         rows: list[TimeRow] = []
@@ -274,10 +288,9 @@ class FastPath(IterationTimes):
                 values += (label, begin, spent, "null" if ns is None else ns)
         self.last, self._rows = (number, start, duration, device), rows
         self.written += 1
-        if self._fd >= 0:
-            self._write(len(times), tuple(values))
         if self._add is not None:
             self._add(Entry((now, number, duration, rows, self._alike), device, None, False))
+        return self._filled(len(times), tuple(values)) if self._fd >= 0 else ""
 
     def hand_over(self) -> None:
         """Make those that wait what the tracker writes."""
@@ -285,7 +298,7 @@ class FastPath(IterationTimes):
         signature, batch, tokens = self._sizes
         for at, one in enumerate(waiting):
             if isinstance(one, tuple):
-                number, start, duration, inside, before, times, whole = one
+                number, start, duration, inside, before, times, whole, _ = one
                 step = StepRecord(number, start, duration, signature=signature, batch=batch, tokens=tokens)
                 step.overhead_ns, step.before_ns = inside, before
                 waiting[at] = Finished(step, PendingTimes(times, {}, self._phases, pool), [], whole, pool, NO_ROWS, [], False, inside)

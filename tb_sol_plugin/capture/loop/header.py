@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from tb_sol_plugin.capture.hooks.module_names import any_compiled, models_in
 from tb_sol_plugin.capture.loop.guard import Clock
-from tb_sol_plugin.capture.loop.phases import PhaseStack, nvtx_usable
+from tb_sol_plugin.capture.loop.phases import PhaseStack, nvtx_functions, nvtx_usable
 from tb_sol_plugin.capture.loop.timing import EventPool, event_pool
 from tb_sol_plugin.capture.work.compiling import compiled_around, compilers_made
 from tb_sol_plugin.format import SUFFIX, file_name
@@ -416,6 +416,8 @@ class Environment:
             self._index, self.events = index, event_pool(kind, index)
         self._phases.events = self.events
         self._phases.nvtx = nvtx_usable()
+        if self._phases.nvtx:
+            self._phases.push_range, self._phases.pop_range = nvtx_functions()
 
     def limits(self) -> tuple[DeviceSpec | None, str]:
         """Return the limits of the device, or None and the reason why they are unknown."""

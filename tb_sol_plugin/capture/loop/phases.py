@@ -67,6 +67,14 @@ def nvtx_usable() -> bool:
         return False
 
 
+def nvtx_functions() -> tuple[Callable[[str], object], Callable[[], object]]:
+    """Return what opens and closes an NVTX range, without torch's wrappers where these are the usual ones."""
+    nvtx = sys.modules["torch"].cuda.nvtx
+    inner = getattr(nvtx, "_nvtx", None)
+    found = getattr(inner, "rangePushA", None), getattr(inner, "rangePop", None)
+    return found if all(found) else (nvtx.range_push, nvtx.range_pop)  # type: ignore[return-value]
+
+
 def open_mark(name: str, nvtx: bool) -> Mark | None:
     """Open the ranges of a phase for profilers; None where none records."""
     found = None
@@ -87,6 +95,14 @@ def close_mark(mark: Mark | None) -> None:
         found.__exit__(None, None, None)
     if pushed:
         sys.modules["torch"].cuda.nvtx.range_pop()
+
+
+def _push_range(name: str) -> None:
+    sys.modules["torch"].cuda.nvtx.range_push(name)
+
+
+def _pop_range() -> None:
+    sys.modules["torch"].cuda.nvtx.range_pop()
 
 
 RANGES: Final = 256
@@ -166,6 +182,8 @@ class PhaseStack:
         self.profiler = profiler_state()
         self.events: EventPool | None = None
         self.nvtx = False
+        self.push_range: Callable[[str], object] = _push_range
+        self.pop_range: Callable[[], object] = _pop_range
         self.on = True
 
     # --- Where am I ---
@@ -461,7 +479,7 @@ class PhaseRange:
                     self._depth = depth
                     clock, mark, events = phases.clock, None, phases.events
                     if phases.nvtx:
-                        sys.modules["torch"].cuda.nvtx.range_push(phases.labels.known[label].name)
+                        phases.push_range(phases.labels.known[label].name)
                         mark = PUSHED
                     pair = None if events is None else events.started()
                     stack.append(label)
@@ -485,7 +503,7 @@ class PhaseRange:
                     if events is not None:
                         events.stop()
                     if mark is not None:
-                        sys.modules["torch"].cuda.nvtx.range_pop()
+                        phases.pop_range()
                     clock = phases.clock
                     own = clock.own_ns
                     if start < phases.step_start:

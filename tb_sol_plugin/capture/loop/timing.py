@@ -188,11 +188,11 @@ def cuda_recorder(torch: Any, index: int | None) -> Recorder | None:
 
     def record(event: Any) -> int | None:
         nonlocal device, known
-        if capturing():
-            return None
         if device < 0:
             device = current_device()
         raw = raw_stream(device)
+        if raw and capturing():  # the default stream, 0, cannot be captured
+            return None
         last = known  # one object, as threads have streams of their own
         if last[0] != raw:
             known = last = raw, stream_of(device)

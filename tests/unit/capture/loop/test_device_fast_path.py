@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tb_sol_plugin
-from tb_sol_plugin.capture.loop import header
+from tb_sol_plugin.capture.loop import fast_path, header
 from tb_sol_plugin.capture.loop.fast_path import FastPath
 from tb_sol_plugin.capture.loop.schedule import Schedule
 from tb_sol_plugin.capture.loop.timing import EventPool, cuda_recorder
@@ -70,6 +70,7 @@ class Counted(FakeEvent):
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Streams:
     made = Streams()
+    monkeypatch.setattr(fast_path, "BATCH_NS", 0)  # each is written as soon as it can be
     monkeypatch.setattr(header, "event_pool", lambda kind, index=None: EventPool(made.event, record=made.record))
     return made
 
@@ -187,6 +188,24 @@ def test_an_iteration_that_begins_anew_is_timed_anew(tmp_path: Path, device: Str
         # THEN they have 7.5 ms, and no event was made for it
         assert t._fast_path.ended == 11 and len(device.made) == made
     assert [s["device_ns"] for s in only(tmp_path).steps] == [7_500_000] * 14
+
+
+def test_iterations_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Streams) -> None:
+    # GIVEN iterations of 4 ms by the clock of the host WHEN they end THEN they are written each 50 ms, by one call
+    clock, writes, write = stop_clock(monkeypatch), [], os.write
+    monkeypatch.setattr(fast_path, "BATCH_NS", 50_000_000)
+    with SOLTracker(every_n_steps=1000, report_interval=1000, logdir=str(tmp_path), **QUIET) as t:
+        loop = Loop(t, device, clock=clock)
+        loop.run(6)
+        monkeypatch.setattr(os, "write", lambda fd, text: (writes.append(bytes(text)), write(fd, text))[1])
+        for _ in range(60):
+            clock.pass_(4_000_000 - 3000)
+            loop.iteration()
+        monkeypatch.setattr(os, "write", write)
+        assert [text.count(b'"kind":"step"') for text in writes] == [15, 13, 13, 13] and len(t._fast_path.waiting) == 66 - 4 - 54
+    # AND the rest when the tracker ends; nothing is missing, each with its own times
+    steps = only(tmp_path).steps
+    assert [s["iteration"] for s in steps] == list(range(66)) and {s["device_ns"] for s in steps} == {7_500_000}
 
 
 def test_a_device_that_stops_answering_ends_the_short_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Streams) -> None:
