@@ -263,10 +263,10 @@ def _headline(capture: Capture, where: Scope, values: dict[str, Scalar]) -> str:
 
 def _notices(capture: Capture, where: Scope, query: BreakdownQuery) -> list[Notice]:
     out: list[Notice] = []
-    link = capture.device["link"].to_numpy()
-    duration = capture.device["duration_ns"].to_numpy()
+    at = np.flatnonzero(where.device)
+    link, duration = (capture.device[name].to_numpy()[at] for name in ("link", "duration_ns"))
     for value, text in ((S.BEFORE_WINDOW, "were launched before the recording began"), (S.NO_RECORD, "have no launch record")):
-        rows = where.device & (link == value)
+        rows = link == value
         if rows.any():
             part = "are left out here" if query.scope == "linked" else "count here; choose scope linked to leave them out"
             out.append(

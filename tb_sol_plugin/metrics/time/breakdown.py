@@ -26,7 +26,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.engines import iteration_of
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Ints, Mask, Places
 
 Rule: TypeAlias = Literal["wide", "narrow"]
 
@@ -58,7 +58,8 @@ def _classes(device: pd.DataFrame, rule: Rule) -> npt.NDArray[np.int8]:
 
 def linked(capture: Capture) -> Mask:
     """Returns device rows that found their launch, by correlation or by flow."""
-    return np.isin(capture.device["link"].to_numpy(), (S.BY_CORRELATION, S.BY_FLOW))
+    link = capture.device["link"].to_numpy()
+    return np.asarray((link == S.BY_CORRELATION) | (link == S.BY_FLOW), np.bool_)
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ class Layers:
         return computation, communication, memcpy
 
 
-def spans_of(capture: Capture, rows: Mask) -> iv.Spans:
-    """Returns the union of the intervals of some device rows."""
+def spans_of(capture: Capture, rows: Mask | Places) -> iv.Spans:
+    """Returns the union of the intervals of some device rows: a mask, or their places."""
     start = capture.device["start_ns"].to_numpy()[rows]
     return iv.union(start, start + capture.device["duration_ns"].to_numpy()[rows])
 
@@ -98,8 +99,9 @@ def layers(capture: Capture, rows: Mask, *, rule: Rule = "wide") -> Layers:
 
 
 def _layers_of(capture: Capture, rows: Mask, rule: Rule) -> Layers:
-    kind = classes(capture, rule)
-    return Layers(*(spans_of(capture, rows & (kind == k)) for k in (COMPUTATION, COMMUNICATION, MEMCPY)))
+    at = np.flatnonzero(rows)
+    kind = classes(capture, rule)[at]
+    return Layers(*(spans_of(capture, at[kind == k]) for k in (COMPUTATION, COMMUNICATION, MEMCPY)))
 
 
 def breakdown(capture: Capture, where: Scope, *, rule: Rule = "wide", only_linked: bool = False) -> pd.DataFrame:
@@ -133,12 +135,13 @@ def steps_window(capture: Capture, where: Scope) -> tuple[int, int]:
 def _row(capture: Capture, name: str, rows: Mask, where: Scope, rule: Rule) -> dict[str, str | int | float]:
     device = capture.device
     found = layers(capture, rows, rule=rule)
-    start = device["start_ns"].to_numpy()[rows]
-    end = start + device["duration_ns"].to_numpy()[rows]
+    at = np.flatnonzero(rows)
+    start = device["start_ns"].to_numpy()[at]
+    end = start + device["duration_ns"].to_numpy()[at]
     total = int(end.max() - start.min()) if len(start) else 0
     busy = found.busy
     _, exposed_communication, exposed_memcpy = found.exclusive
-    kernel_rows = rows & (device["kind"].to_numpy() == S.KERNEL)
+    kernel_rows = at[device["kind"].to_numpy()[at] == S.KERNEL]
     kernels = spans_of(capture, kernel_rows)
     low, high = steps_window(capture, where)
     window = high - low
@@ -163,33 +166,34 @@ def _row(capture: Capture, name: str, rows: Mask, where: Scope, rule: Rule) -> d
     }
 
 
-def sm_efficiency(capture: Capture, rows: Mask, low: int, high: int) -> float:
+def sm_efficiency(capture: Capture, rows: Mask | Places, low: int, high: int) -> float:
     """Estimates the share of multiprocessors with work over a window: the integral of min(blocks per SM of the running kernels, 1).
 
     NaN where no kernel carries `blocks per SM` (AMD's tracer, old recorders).
     """
     device = capture.device
-    blocks = device["blocks_per_sm"].to_numpy()
-    rows = rows & np.isfinite(blocks)
-    start = np.clip(device["start_ns"].to_numpy()[rows], low, high)
-    end = np.clip((device["start_ns"].to_numpy() + device["duration_ns"].to_numpy())[rows], low, high)
-    if high <= low or not rows.any():
+    blocks, start, length = (device[name].to_numpy()[rows] for name in ("blocks_per_sm", "start_ns", "duration_ns"))
+    known = np.isfinite(blocks)
+    if high <= low or not known.any():
         return float("nan")
-    at = np.concatenate((start, end))
+    if not known.all():
+        blocks, start, length = blocks[known], start[known], length[known]
+    at = np.concatenate((np.clip(start, low, high), np.clip(start + length, low, high)))
     order = np.argsort(at, kind="stable")
-    level = np.cumsum(np.concatenate((blocks[rows], -blocks[rows]))[order])
+    level = np.cumsum(np.concatenate((blocks, -blocks))[order])
     length = np.diff(at[order], append=at[order][-1])
     return float((np.clip(level, 0.0, 1.0) * length).sum() / (high - low))
 
 
-def occupancy(capture: Capture, rows: Mask, low: int, high: int) -> float:
+def occupancy(capture: Capture, rows: Mask | Places, low: int, high: int) -> float:
     """Estimates achieved occupancy in percent over a window, weighted by the kernels' time inside it; NaN where not recorded."""
     device = capture.device
-    percent = device["occupancy_pct"].to_numpy()
-    rows = rows & np.isfinite(percent)
-    start = device["start_ns"].to_numpy()[rows]
-    weight = np.clip(start + device["duration_ns"].to_numpy()[rows], low, high) - np.clip(start, low, high)
-    return float((percent[rows] * weight).sum() / weight.sum()) if weight.sum() > 0 else float("nan")
+    percent, start, length = (device[name].to_numpy()[rows] for name in ("occupancy_pct", "start_ns", "duration_ns"))
+    known = np.isfinite(percent)
+    if not known.all():
+        percent, start, length = percent[known], start[known], length[known]
+    weight = np.clip(start + length, low, high) - np.clip(start, low, high)
+    return float((percent * weight).sum() / weight.sum()) if weight.sum() > 0 else float("nan")
 
 
 def use_over_time(found: Layers, window: tuple[int, int], bins: int = 100) -> pd.DataFrame:

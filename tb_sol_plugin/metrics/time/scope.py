@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.requirements import MEMORY_KINDS
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Mask
 
 # -- Where the work of a capture comes from --------------------------------------------------------------------------
@@ -246,7 +248,7 @@ def _scope(capture: Capture, text: str) -> Scope:
         hint = f"recorded: {_span(numbers[recorded])}" if len(recorded) else "this recording has no steps; leave step empty"
         raise BadQuery(f"no step {text}", hint=hint, field="step")
     return Scope(
-        np.isin(capture.device["step"].to_numpy(), chosen),
+        _of_steps(capture, chosen),
         _in_steps(capture, chosen),
         (int(steps["start_ns"].to_numpy()[chosen].min()), int(steps["end_ns"].to_numpy()[chosen].max())),
         tuple(chosen.tolist()),
@@ -259,13 +261,35 @@ def _scope(capture: Capture, text: str) -> Scope:
 
 def _in_steps(capture: Capture, rows: npt.NDArray[np.int64]) -> Mask:
     """Returns per host row whether it starts within the host bounds of one of some steps."""
-    start, end = (capture.steps[c].to_numpy()[rows] for c in ("host_start_ns", "host_end_ns"))
-    return _starts_inside(capture.host["start_ns"].to_numpy(), start, end)
+    start, end = iv.union(*(capture.steps[c].to_numpy()[rows] for c in ("host_start_ns", "host_end_ns")))
+    begins = memo(capture, ("scope.threads",), lambda: _begins(capture))
+    at = capture.host["start_ns"].to_numpy()
+    if len(start) * len(begins) > len(at):
+        return _starts_inside(at, start, end)
+    out = np.zeros(len(at), np.bool_)  # the rows of a thread are in order: those of a step are found, not looked for
+    for first, last in pairwise([*begins, len(at)]):
+        there = at[first:last]
+        for low, high in zip(there.searchsorted(start).tolist(), there.searchsorted(end).tolist(), strict=True):
+            out[first + low : first + high] = True
+    return out
+
+
+def _begins(capture: Capture) -> list[int]:
+    """Returns the first host row of each thread."""
+    thread = capture.host["thread"].to_numpy()
+    return [*([0] if len(thread) else []), *(np.flatnonzero(thread[1:] != thread[:-1]) + 1).tolist()]
+
+
+def _of_steps(capture: Capture, rows: npt.NDArray[np.integer] | tuple[int, ...]) -> Mask:
+    """Returns per device row whether it is of one of some steps."""
+    chosen = np.zeros(len(capture.steps) + 1, np.bool_)  # the last for -1
+    chosen[list(rows)] = True
+    return np.asarray(chosen[capture.device["step"].to_numpy()], np.bool_)
 
 
 def in_steps(capture: Capture, where: Scope) -> Mask:
     """Returns device rows of a selection that its steps launched; all of them where no step was recorded."""
-    return where.device & np.isin(capture.device["step"].to_numpy(), where.rows) if where.rows else where.device
+    return where.device & _of_steps(capture, where.rows) if where.rows else where.device
 
 
 def complete_steps(capture: Capture, where: Scope) -> Scope:
@@ -276,7 +300,7 @@ def complete_steps(capture: Capture, where: Scope) -> Scope:
     rows = np.array(where.rows, np.int64)[complete]
     low, high = capture.steps["start_ns"].to_numpy()[rows].min(), capture.steps["end_ns"].to_numpy()[rows].max()
     return replace(
-        where, device=where.device & np.isin(capture.device["step"].to_numpy(), rows), host=where.host & _in_steps(capture, rows),
+        where, device=where.device & _of_steps(capture, rows), host=where.host & _in_steps(capture, rows),
         window_ns=(int(low), int(high)), rows=tuple(rows.tolist()), steps=tuple(capture.steps["number"].to_numpy()[rows].tolist()),
         step_count=len(rows), whole=False,
     )  # fmt: skip
