@@ -45,6 +45,15 @@ _MOST: Final = 2**62
 """Combinations of values that fit into one number."""
 
 
+def in_order(key: Ints) -> tuple[Ints, Places]:
+    """Returns (values that are there, ascending; per row the place of its value), as `np.unique` does, without a sort of all rows."""
+    code, values = pd.factorize(key)
+    order = np.argsort(values)
+    rank = np.empty(len(values), np.intp)
+    rank[order] = np.arange(len(values))
+    return values[order], rank[code]
+
+
 def ranked(values: npt.NDArray[np.integer], size: int) -> tuple[Ints, Ints, Rows]:
     """Returns (values that are there, ascending; the first row of each; per row the place of its value, -1 for one below 0).
 

@@ -16,6 +16,7 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.module_tree import module_class_name, phase_name
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 
 Codes = npt.NDArray[np.int32]
 GROUPS: Final = ("name", "name_shape", "name_dtype", "name_module", "name_thread", "name_phase")
@@ -44,12 +45,9 @@ def _groups(capture: Capture, by: str, part: Scope) -> Groups:
     h = at.host(capture)
     rows = np.flatnonzero((h.kind == S.OPERATOR) & part.host)
     name = _codes(capture.host["name"], rows)
-    properties = {
-        "input_shapes": _shapes(capture, rows),
-        "dtype": _dtype(capture, rows),
-        "module": module_class(capture, rows),
-        "thread": thread_name(capture, rows),
-    }
+    properties = dict(
+        memo(capture, ("operator_properties",), lambda: _properties(capture, rows)) if part.whole else _properties(capture, rows)
+    )
     if by == "name_phase":
         properties["phase"] = _phase(capture, rows)
     second = {
@@ -65,7 +63,7 @@ def _groups(capture: Capture, by: str, part: Scope) -> Groups:
     else:
         other, _ = properties[second]
         key = names.astype(np.int64) * (int(other.max(initial=0)) + 2) + other
-    keys, group = np.unique(key, return_inverse=True)
+    keys, group = arrays.in_order(key)
     code = np.full(len(h.start), -1, np.int32)
     code[rows] = group
     first = np.zeros(len(keys), np.int64)
@@ -84,6 +82,16 @@ def _groups(capture: Capture, by: str, part: Scope) -> Groups:
 _PLURAL = {"input_shapes": "shapes", "dtype": "types", "module": "modules", "thread": "threads", "phase": "phases"}
 Column = tuple[npt.NDArray[np.int32], npt.NDArray[np.object_]]
 """Codes per operator row and the texts they stand for; "" is unknown."""
+
+
+def _properties(capture: Capture, rows: npt.NDArray[np.int64]) -> dict[str, Column]:
+    """Returns what can be said of each operator besides its name, whatever they are grouped by."""
+    return {
+        "input_shapes": _shapes(capture, rows),
+        "dtype": _dtype(capture, rows),
+        "module": module_class(capture, rows),
+        "thread": thread_name(capture, rows),
+    }
 
 
 def _codes(column: pd.Series, rows: npt.NDArray[np.int64]) -> Column:
@@ -131,7 +139,7 @@ def _outer_name(capture: Capture, around: Codes, rename) -> Column:  # type: ign
     column = capture.host["name"]
     texts = list(column.cat.categories)
     codes = np.where(around >= 0, column.cat.codes.to_numpy()[np.maximum(around, 0)], len(texts)) if len(column) else around
-    used = np.unique(codes)
+    used = arrays.in_use(codes, len(texts) + 1)
     renamed = [""] * (len(texts) + 1)
     for c in used.tolist():
         if c < len(texts):
@@ -158,7 +166,13 @@ def _one_or_count(
     codes: Codes, texts: npt.NDArray[np.object_], group: npt.NDArray[np.intp], first: npt.NDArray[np.int64], plural: str
 ) -> list[str | None]:
     """Returns per group its one value, None if unknown, or `3 shapes`."""
-    pairs = pd.unique(group.astype(np.int64) * (len(texts) + 1) + codes.astype(np.int64))
-    count = np.bincount(pairs // (len(texts) + 1), minlength=len(first))
+    count = np.ones(len(first), np.int64)
+    differ = np.flatnonzero(codes != codes[first][group])
+    if len(differ):
+        several = np.zeros(len(first), np.bool_)
+        several[group[differ]] = True
+        rows = np.flatnonzero(several[group])
+        pairs = pd.unique(group[rows].astype(np.int64) * (len(texts) + 1) + codes[rows])
+        count = np.maximum(count, np.bincount(pairs // (len(texts) + 1), minlength=len(first)))
     values: list[str] = texts[codes[first]].tolist() if len(first) else []
     return [(v or None) if n == 1 else f"{n} {plural}" for v, n in zip(values, count.tolist(), strict=True)]

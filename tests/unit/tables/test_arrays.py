@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tb_sol_plugin.tables.arrays import (
     exact_sums,
     factorize,
+    in_order,
     known,
     known_sums,
     known_total,
@@ -46,6 +49,13 @@ def test_values_are_ranked_as_by_a_sort() -> None:
     # THEN the values ascend, with the first row of each, and each row has the place of its value
     assert there.tolist() == [2, 4, 8] and first.tolist() == [2, 0, 4] and place.tolist() == [1, -1, 0, 1, 2, 0]
     assert [x.tolist() for x in ranked(np.zeros(0, np.int64), 3)] == [[], [], []]
+
+
+@given(st.lists(st.integers(-(2**62), 2**62) | st.integers(-3, 3), max_size=30))
+def test_values_in_order_are_those_of_a_sort(values: list[int]) -> None:
+    key = np.array(values, np.int64)
+    expected = np.unique(key, return_inverse=True)
+    assert [part.tolist() for part in in_order(key)] == [part.tolist() for part in expected]
 
 
 def test_rows_are_alike_only_where_all_columns_agree_however_large_their_numbers() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.time import scope as of_time
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture, Facts
@@ -83,3 +87,24 @@ def test_the_scope_of_a_query_is_kept_with_the_capture(three_steps):
     calls = []
     assert [memo(three_steps, "k", lambda: calls.append(1) or 4) for _ in range(2)] == [4, 4]
     assert calls == [1]
+
+
+INTERVAL = st.tuples(st.integers(0, 60), st.integers(0, 20))
+
+
+@given(
+    st.lists(INTERVAL, min_size=1, max_size=5),
+    st.lists(st.lists(st.integers(0, 90), max_size=60), min_size=1, max_size=3),
+    st.integers(0, 4),
+)
+def test_rows_of_steps_are_those_that_start_in_one_of_them(steps: list[tuple[int, int]], threads: list[list[int]], left_out: int) -> None:
+    # GIVEN steps in any order, over each other or empty, and rows of threads in order of their start
+    begin, end = np.array([b for b, _ in steps], np.int64), np.array([b + n for b, n in steps], np.int64)
+    rows = [(thread, start) for thread, starts in enumerate(threads) for start in sorted(starts)]
+    host = S.HOST.frame({"thread": np.array([t for t, _ in rows], np.int32), "start_ns": np.array([s for _, s in rows], np.int64)})
+    table = S.STEPS.frame({"number": np.arange(len(steps)), "host_start_ns": begin, "host_end_ns": end})
+    capture = Capture(Facts("kineto", "made", 0), {"host": host, "steps": table})
+    chosen = np.array([i for i in range(len(steps)) if i != left_out], np.int64)
+    # WHEN those of some steps are asked for THEN each row that starts in one of them is there, and no other
+    expected = [any(begin[i] <= start < end[i] for i in chosen.tolist()) for _, start in rows]
+    assert of_time._in_steps(capture, chosen).tolist() == expected
