@@ -14,6 +14,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -168,13 +169,13 @@ class Recorder:
 
 
 KEYS = 4_000
-"""Keys that the attention of a captured graph was run over; of a replay they are those of its requests, here as many."""
+"""Keys that the attention of an iteration sees, those of all its requests together, while any decodes."""
 
 
-def whole(emit: Emit, rows: int) -> None:
+def whole(emit: Emit, rows: int, keys: int = KEYS) -> None:
     for _ in range(LAYERS):
         before_attention(emit, rows)
-        attention(emit, rows, KEYS)
+        attention(emit, rows, keys)
         after_attention(emit, rows)
     norm(emit, rows)
 
@@ -209,14 +210,15 @@ def iteration(r: Recorder, context: int, context_tokens: int, requests: int, cap
                 attention(r.eager, tokens, KEYS)
     else:
         r.modules["Decoder_0"][0] += 1
-        r.layers(whole, r.eager, tokens)
+        r.layers(partial(whole, keys=KEYS if requests else context_tokens), r.eager, tokens)
     r.modules["LMHead_0"][0] += 1
     r.module("LMHead_0", 1, lambda: matmul(r.eager, context + requests, VOCABULARY, HIDDEN))
     r.eager("aten::argmax", "reduce_kernel", [[context + requests, VOCABULARY]], moved((context + requests) * VOCABULARY))
     at = r.now
     r.now = max(r.now + 2_000, r.free + 5_000)  # the sampled tokens are awaited
     r.t.call("hipStreamSynchronize", at, r.now - at)
-    lengths = [f"sq{n}sk{n + KEYS if n else 0}sqsq{n * n}sqsk{n * n}" for n in (context_tokens, requests)]
+    keys = (context_tokens, KEYS - context_tokens if requests else 0)
+    lengths = [f"sq{n}sk{k}sqsq{n * n}sqsk{n * k}" for n, k in zip((context_tokens, requests), keys, strict=True)]
     name = f"execute_{tokens}_context_{context}({lengths[0]})_generation_{requests}({lengths[1]})"
     r.t.annotation(name, start, r.now - start)
     kind = "mixed" if context and requests else "prefill" if context else "decode"

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
 
 Requirement: TypeAlias = Literal[
-    "device_events", "host_events", "operators", "shapes", "modules", "annotations", "steps", "memory", "memory_use", "collectives",
-    "backward", "copies", "moves", "events", "program", "kernels", "work", "iterations",
+    "device_events", "host_events", "operators", "shapes", "modules", "annotations", "steps", "serving", "memory", "memory_use",
+    "collectives", "backward", "copies", "moves", "events", "program", "kernels", "work", "iterations",
 ]  # fmt: skip
 """What an analysis may require of a recording; `events`: of a profiler. `REQUIREMENTS` says how each is found."""
 Words: TypeAlias = tuple[str, str, str]
@@ -92,6 +92,12 @@ REQUIREMENTS: dict[Requirement, tuple[Callable[[Capture], bool], str, str, str]]
         "no ProfilerStep in this recording",
         "call prof.step() after every iteration",
         "prof.step()",
+    ),
+    "serving": (
+        lambda c: bool(len(c.steps)) and bool(c.steps["engine"].iloc[0]),
+        "no iteration of a serving engine in this recording",
+        "record vLLM, SGLang, ATOM or xDiT with its annotations of iterations on",
+        "",
     ),
     "memory": (_has("memory"), "recorded without profile_memory", "record with profile(profile_memory=True)", "profile_memory=True"),
     "memory_use": (

@@ -280,7 +280,7 @@ def _recorder(capture: Capture) -> list[FactsSection]:
 def _recorded(capture: Capture) -> TableSection:
     rows = []
     for need in REQUIREMENTS:
-        if (is_capture(capture) and need in IN_ITS_WORK) or need == "program":
+        if (is_capture(capture) and need in IN_ITS_WORK) or need in ("program", "serving"):
             continue
         if need in SUMMED and (len(capture.device) or capture.missing(need) is not None):
             continue

@@ -1,0 +1,141 @@
+"""Serving: iterations by kind and batch against what the simulated sample holds, and against small recordings worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tb_sol_plugin as sol
+from samples.simulate_serving import FOLDER, TRACE
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.model.report import Report, UnavailableReport
+from tests.support.captures import capture, report
+from tests.support.trace_builder import TraceBuilder
+
+SAMPLE = Path(__file__).resolve().parents[4] / "samples" / FOLDER
+TRUTH: dict[str, Any] = json.loads((SAMPLE / "truth.json").read_text())
+
+
+@pytest.fixture
+def served() -> Report:
+    return report(capture(SAMPLE / TRACE), "serving")
+
+
+def test_iterations_are_those_of_the_sample(served: Report) -> None:
+    # GIVEN eleven iterations whose kind, tokens, graphs and times are known WHEN they are listed THEN each is as it was made
+    table = served.table("iterations").astype(object)
+    rows = table.where(table.notna(), None).to_dict("records")
+    assert len(rows) == len(TRUTH["iterations"])
+    for row, one in zip(rows, TRUTH["iterations"], strict=True):
+        assert {n: row[n] for n in ("kind", "requests", "context_tokens", "generation_tokens", "batch", "captured_batch", "wall_ns")} == {
+            n: one[n] for n in ("kind", "requests", "context_tokens", "generation_tokens", "batch", "captured_batch", "wall_ns")
+        }
+        assert row["graphs"] == one["mode"] and row["gap_ns"] == one["gap_before_ns"] and row["device_ns"] == one["device_ns"]
+        padding = one["captured_batch"] / one["batch"] - 1 if one["captured_batch"] else None
+        assert row["padding"] == (pytest.approx(padding) if padding is not None else None)
+
+
+def test_sums_by_kind_and_by_batch(served: Report) -> None:
+    of_kind = {r["kind"]: r for r in served.table("by_kind").to_dict("records")}
+    for kind in ("prefill", "decode", "mixed"):
+        own = [one for one in TRUTH["iterations"] if one["kind"] == kind]
+        row, wall = of_kind[kind], sum(one["wall_ns"] for one in own)
+        tokens = sum(one["context_tokens"] + one["generation_tokens"] for one in own)
+        assert (row["iterations"], row["tokens"], row["wall_ns"]) == (len(own), tokens, round(wall / len(own)))
+        assert row["tokens_per_s"] == pytest.approx(tokens / wall * 1e9)
+        assert row["tokens_per_device_s"] == pytest.approx(tokens / sum(one["device_ns"] for one in own) * 1e9)
+    batches = served.table("by_batch")
+    assert batches["batch"].tolist() == [2, 6, 7, 8, 9, 12, 20] and batches["captured_batch"].tolist()[:-1] == [8, 8, 8, 8, 16, 16]
+    assert batches["iterations"].tolist() == [2, 1, 1, 1, 1, 2, 1] and batches["captured_batch"].isna().tolist()[-1]
+
+
+def test_facts(served: Report) -> None:
+    # GIVEN the truth THEN the single values are those that it gives by hand: rates over all time, shares of it, ranks of decode
+    every = TRUTH["iterations"]
+    decode = sorted(one["wall_ns"] for one in every if one["kind"] == "decode")
+    gaps = sum(one["gap_before_ns"] or 0 for one in every)
+    passed = sum(one["wall_ns"] for one in every) + gaps
+    facts = served.facts
+    assert (facts["iterations"], facts["prefill_iterations"], facts["decode_iterations"], facts["mixed_iterations"]) == (11, 1, 9, 1)
+    assert (facts["context_tokens"], facts["generation_tokens"]) == (340, 84)
+    assert facts["generation_tokens_per_s"] == pytest.approx(84 / passed * 1e9)
+    assert (facts["output_token_p50_ns"], facts["output_token_p95_ns"], facts["output_token_max_ns"]) == (decode[4], decode[8], decode[8])
+    shares = [facts[f"{kind}_share"] for kind in ("prefill", "decode", "mixed", "between")]
+    assert sum(shares) == pytest.approx(1) and facts["between_share"] == pytest.approx(gaps / passed)  # type: ignore[arg-type]
+    replayed = sum(one["device_ns"] for one in TRUTH["launches"])
+    assert facts["replayed_share"] == pytest.approx(replayed / TRUTH["device_ns"]) and facts["named_share"] == 1
+    assert facts["graph_launch_ns"] == 2_000
+    assert facts["compute_bound_batch"] == round(1_307.4e12 / 5.3e12)  # dense bf16 peak of the MI300X over its bandwidth
+
+
+def test_what_the_device_time_is_spent_on(served: Report) -> None:
+    # GIVEN a prefill of two layers THEN its parts are the sums of its operators, and all parts add up to the device time
+    table = served.table("phases_of_iteration")
+    prefill = table[table["kind"] == "prefill"].set_index("part")["device_ns"]
+    assert set(prefill.index) == {"GEMM", "attention", "norm", "sampling"}
+    assert prefill.sum() == TRUTH["iterations"][0]["device_ns"]
+    decode = table[table["kind"] == "decode"]
+    mean = sum(one["device_ns"] for one in TRUTH["iterations"] if one["kind"] == "decode") / 9
+    assert decode["device_ns"].sum() == pytest.approx(mean, abs=4) and decode["share"].sum() == pytest.approx(1)
+
+
+def test_one_kind_and_one_iteration() -> None:
+    c = capture(SAMPLE / TRACE)
+    assert report(c, "serving", kind="mixed").table("iterations")["iteration"].tolist() == [5]
+    one = report(c, "serving", step="4", by="kind")
+    assert one.facts["iterations"] == 1 and [s.id for s in one.sections][:2] == ["facts", "by_kind"]
+    with pytest.raises(Unavailable, match="no other iteration"):
+        c.analyze("serving", kind="other").table("iterations")
+
+
+def test_parts_of_replays_without_a_capture_are_told_by_kernels(tmp_path: Path) -> None:
+    # GIVEN replayed kernels without operators WHEN their capture is not known THEN names of kernels tell what they are for
+    t = TraceBuilder()
+    t.annotation("step[DECODE bs=4]", 0, 9_000)
+    correlation = t.call("cudaGraphLaunch", 100, 500)
+    kernels = {
+        "nvjet_tst_128x64": "GEMM", "fused_moe_kernel": "MoE", "flash_fwd_splitkv": "attention", "reshape_and_cache_flash": "KV-cache write",
+        "rms_norm_kernel": "norm", "topk_topp": "sampling", "ncclDevKernel_AllReduce": "communication", "something": "other",
+    }  # fmt: skip
+    for k, name in enumerate(kernels):
+        t.kernel(name, 1_000 * (k + 1), 100 * (k + 1), correlation=correlation)
+    t.copy("DtoD", 9_500, 50, bytes=8, correlation=correlation)
+    c = sol.open_capture(str(t.write(tmp_path / "w.pt.trace.json")), cache=False)
+    answer = c.analyze("serving")
+    parts = {r["part"]: r["device_ns"] for r in answer.table("phases_of_iteration").to_dict("records")}
+    assert parts == {part: 100 * (k + 1) for k, part in enumerate(kernels.values())} | {"copies and sets": 50}
+    # AND the iteration is known to have launched a graph, of an unknown batch, and the page says how to record the capture
+    (row,) = answer.table("iterations").to_dict("records")
+    assert row["graphs"] == "a graph" and row["captured_batch"] is None and answer.facts["named_share"] == 0
+    assert any("--enable-profile-cuda-graph" in n.text for n in answer.notices)
+
+
+def test_a_host_that_runs_ahead_is_told(tmp_path: Path) -> None:
+    # GIVEN two iterations of 1 us whose device work takes 5 us each THEN tokens are counted over the time until the last is done
+    t = TraceBuilder()
+    for k in range(2):
+        t.annotation("step[DECODE bs=4]", 2_000 * k, 1_000)
+        t.launch("kernel", at=2_000 * k + 100, start=500 + 5_000 * k, duration=5_000)
+    answer = sol.open_capture(str(t.write(tmp_path / "w.pt.trace.json")), cache=False).analyze("serving")
+    assert "5.00 µs** of the device" in answer.headline.replace("\u202f", " ") and "which does not wait for it" in answer.headline
+    assert answer.facts["generation_tokens_per_s"] == pytest.approx(8 / 10_500 * 1e9)
+
+
+def test_numbers_that_exclude_each_other_are_told(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    t.annotation("execute_4_context_0(sq0sk0)_generation_9(sq9sk9)", 0, 1_000)
+    answer = sol.open_capture(str(t.write(tmp_path / "w.pt.trace.json")), cache=False).analyze("serving")
+    assert any("numbers exclude each other" in n.text for n in answer.notices)
+    (row,) = answer.table("iterations").to_dict("records")
+    assert row["batch"] is None and row["generation_tokens"] is None and answer.facts["generation_tokens_per_s"] is None
+
+
+def test_a_recording_of_no_engine_has_no_such_page(tmp_path: Path) -> None:
+    t = TraceBuilder()
+    t.step(1, 0, 5_000)
+    t.launch("kernel", at=100, start=500, duration=100)
+    answer = sol.open_capture(str(t.write(tmp_path / "w.pt.trace.json")), cache=False).analyze("serving")
+    assert isinstance(answer, UnavailableReport) and "no iteration of a serving engine" in answer.because
