@@ -126,7 +126,7 @@ def _side(paths: str, what: str, options: argparse.Namespace, which: Which) -> S
 def _capture(path: str, options: argparse.Namespace, which: Which) -> tuple[Capture, str]:
     """Returns the recording that is compared, and what to call it."""
     run, shown = which(argparse.Namespace(
-        path=path, run=options.run, worker=options.worker, span="", no_cache=options.no_cache, device=""))  # fmt: skip
+        path=path, run=options.run, worker=options.worker, span="", no_cache=options.no_cache, device="", capture=""))  # fmt: skip
     ranks = len(run.workers)
     if ranks > 1 and not options.worker:
         print(f"tb-sol: {run.name or path}: {ranks} workers, comparing {shown.worker}; choose another with --worker", file=sys.stderr)

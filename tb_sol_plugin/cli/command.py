@@ -35,7 +35,7 @@ COMMANDS = {
     "serve": "the page of the SOL tab without TensorBoard",
     "doctor": "what is installed, what was found in a logdir, what was not taken and why",
 }
-OWN_FLAGS = ("run", "worker", "span", "format", "section", "rows", "no_cache", "path", "command", "name", "unit")
+OWN_FLAGS = ("run", "worker", "span", "capture", "format", "section", "rows", "no_cache", "path", "command", "name", "unit")
 """Names that a query field may not have: they mean the same for every analysis."""
 MEMCPY = "memcpy"
 """The analysis whose text begins with a summary of its own."""
