@@ -61,10 +61,11 @@ def slices(i: int, track: int, z: int, begin: int, items: Items, lanes: npt.NDAr
     width = 1 << (z + TILE)
     low = np.maximum(start, -width) >> shift
     high = np.maximum(np.minimum(end, 2 * width) >> shift, low + 1)
-    used, place = np.unique(names, return_inverse=True)
+    used, place = _ranked(names)
     name_bytes = 2 if len(used) <= _MOST + 1 else 4
     length = np.maximum(end - start, 1)
-    share = np.where(end > start, np.where(busy < _EXACT, 255 * np.minimum(busy, _EXACT) // length, 255 * (busy / length)), 255)
+    share = 255 * busy // length if int(busy.max(initial=0)) < _EXACT else 255 * (busy / length)
+    share = np.where(end > start, share, 255)
     columns = (
         _planes(np.diff(low, prepend=0).astype(np.int32)),
         _planes((high - low).astype(np.uint32)),
@@ -97,6 +98,16 @@ def summary(i: int, track: int, columns: Sequence[npt.NDArray[np.uint8]]) -> Blo
     """Returns the block of a group: category, busy share and depth per bucket."""
     header = {"i": i, "track": track, "kind": "summary", "shift": 0, "items": len(columns[0]), "complete": False}
     return Block(header, b"".join(_padded(column.tobytes()) for column in columns))
+
+
+def _ranked(names: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
+    """Returns the distinct names, ascending, and the place of each item's among them."""
+    size = int(names.max(initial=-1)) + 1
+    if size > 1_000 + 4 * len(names):  # few of many
+        return np.unique(names, return_inverse=True)
+    there = np.zeros(size, np.bool_)
+    there[names] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[names]
 
 
 def _planes(values: npt.NDArray[np.integer]) -> bytes:

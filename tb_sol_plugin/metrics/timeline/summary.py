@@ -118,16 +118,15 @@ def depth_of(pyramid: Pyramid, chosen: Sequence[Track], z: int, begin: int, shar
         if not deeper:
             continue
         items, counts = pyramid.windows(deeper, z, low, low + (count << z))
-        lane = np.repeat(np.arange(len(deeper)), counts)
         full = np.flatnonzero(items.busy > 0)
+        level = np.repeat(np.arange(2, len(deeper) + 2, dtype=np.uint8), counts)[full]
         # an item of several events is busy in the bucket in which they start, and in the next one where the last reaches into it
         first = np.maximum((items.start[full] - low) >> z, 0)
         last = np.minimum((items.end[full] - 1 - low) >> z, count - 1)
-        wide = count + 1
-        size = len(deeper) * wide
-        opened = np.bincount(lane[full] * wide + first, minlength=size) - np.bincount(lane[full] * wide + last + 1, minlength=size)
-        busy = np.cumsum(opened.reshape(len(deeper), wide)[:, :-1], axis=1) > 0
-        any_busy = busy.any(axis=0)
-        deepest = len(deeper) - np.argmax(busy[::-1], axis=0) + 1
-        np.maximum(depth, np.where(any_busy, deepest, 0).astype(np.uint8), out=depth)
+        wide = last - first + 1
+        ends = np.cumsum(wide)
+        mine = np.zeros(count, np.uint8)
+        # lanes stand one after the other, each deeper than the one before: the last one written to a bucket stays
+        mine[np.repeat(first - ends + wide, wide) + np.arange(int(ends[-1]) if len(ends) else 0)] = np.repeat(level, wide)
+        np.maximum(depth, mine, out=depth)
     return depth
