@@ -24,6 +24,8 @@ from tb_sol_plugin.tables.arrays import Ints, Rows
 
 GroupBy = Literal["name", "category", "track"]
 MOST_GAPS: Final = 20
+MOST_MADE: Final = 8
+"""Sums of everything that are remembered: by name, kind and track, and of some choices of tracks."""
 OF_KIND: Final = {"thread": "host", "stream": "device", "annotations": "annotations_device", "sync": "sync", "instants": "instants"}
 """The table whose events each kind of track holds."""
 _FEW: Final = 20
@@ -157,10 +159,12 @@ class Selection:
             return self._groups(by)
         made = self.timeline.made
         key = ("groups", by, self.tracks, self.clip)
-        if key not in made:
-            made[key] = self._groups(by)
-            give_back()  # as many times as there are events were looked at
-        return made[key].copy()
+        found = made.get(key)
+        if found is None:
+            if len(made) >= MOST_MADE:
+                made.clear()
+            found = made[key] = self._groups(by)
+        return found.copy()
 
     def _groups(self, by: GroupBy) -> pd.DataFrame:
         events = self.timeline.events
@@ -221,6 +225,8 @@ class Selection:
             busy = iv.length(self._covered(track))
             one = self.timeline.tracks[track]
             rows.append((track, one.path, one.kind, self.counts[track], busy, busy / max(self.end - self.begin, 1)))
+        if self._is_whole:
+            give_back()  # as many times as there are events were looked at
         return pd.DataFrame(rows, columns=["track", "path", "kind", "events", "busy_ns", "busy_share"])
 
     def gaps(self) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from tb_sol_plugin import ingest
 from tb_sol_plugin.metrics.timeline import counters, find, links
 from tb_sol_plugin.metrics.timeline.detail import detail
 from tb_sol_plugin.metrics.timeline.phases import bands
-from tb_sol_plugin.metrics.timeline.selection import everything, select
+from tb_sol_plugin.metrics.timeline.selection import Selection, everything, select
 from tb_sol_plugin.metrics.timeline.timeline import Timeline, timeline_of
 from tb_sol_plugin.metrics.timeline.tracks import Track
 from tb_sol_plugin.metrics.timeline.workers import Workers
@@ -204,6 +204,22 @@ def test_a_selection_adds_up_what_lies_in_it(shown: Timeline) -> None:
     assert chosen.gaps()[["start_ns", "duration_ns", "host_event"]].to_numpy().tolist() == [[7_000, 1_000, "ProfilerStep#3"]]
     # AND memory: what was there before, what changed
     assert chosen.counters()[["counter", "first", "last", "delta"]].to_numpy().tolist()[0] == ["GPU 0 memory allocated", 512.0, 0.0, -512.0]
+
+
+def test_what_everything_adds_up_to_is_made_once(shown: Timeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN selections of all there is, by windows of different ends WHEN their sums are asked for THEN they are made once for each choice
+    made: list[str] = []
+    groups = Selection._groups
+    monkeypatch.setattr(Selection, "_groups", lambda self, by: made.append(by) or groups(self, by))
+    first = select(shown, 0, shown.span_ns, everything(shown)).groups("name")
+    first.loc[0, "count"] = -1  # what was handed out is the caller's own
+    second = select(shown, -5, shown.span_ns + 7, everything(shown)).groups("name")
+    assert made == ["name"] and second["count"].min() == 1 and second["count"].sum() == sum(shown.tracks[t].events for t in everything(shown))
+    # AND other tracks, other groups and a part are others
+    every, span = everything(shown), shown.span_ns
+    for by, end, tracks in (("track", span, every), ("name", span, every[:1]), ("name", 2_000, every)):
+        select(shown, 0, end, tracks).groups(by)
+    assert made == ["name", "track", "name", "name"]
 
 
 def test_phases_are_the_ranges_below_a_step(shown: Timeline) -> None:
