@@ -421,7 +421,7 @@ class Made:
         end = int(max(rows.end.max(), kernels.end.max(initial=0)))
         compute, busy = activity.compute, iv.merge(activity.compute, activity.communication)
         return S.summary(
-            columns, pieces, groups=groups, steps=self._steps(rank, activity, begin, end), device="NVIDIA H100 80GB HBM3", origin_ns=BASE_NS,
+            columns, pieces, groups=groups, steps=self._steps(rank, activity, begin, end), device="NVIDIA H100 80GB HBM3", origin_ns=BASE_NS, link_bytes_per_s=450e9, link="NVLink",
             absolute=True, first_ns=begin, last_ns=end, kernel_ns=iv.length(compute), communication_ns=iv.length(activity.communication),
             exposed_communication_ns=iv.length(iv.subtract(activity.communication, compute)), idle_ns=end - begin - iv.length(busy),
         )  # fmt: skip

@@ -17,6 +17,7 @@ const PATHS: Record<string, string> = {
   memcpy: "M2.5 5.5h10 M10 3l2.5 2.5L10 8 M13.5 10.5h-10 M6 8l-2.5 2.5L6 13",
   compare: "M5.5 3v10 M2.5 6l3-3 3 3 M10.5 13V3 M7.5 10l3 3 3-3",
   memory: "M2.5 12.5l3-6 3 3 2.5-6 2.5 3 M2.5 13.5h11",
+  ranks: "M2.5 3.5h6 M2.5 8h11 M2.5 12.5h6 M11 3.5h.01 M11 12.5h.01",
   memory_plan: "M2.5 4.5H7 M10.5 4.5h3 M8.75 2.75v3.5 M2.5 11.5h2.5 M8.5 11.5h5 M6.75 9.75v3.5",
   scaling: "M3.5 13.5v-4 M8 13.5V6 M12.5 13.5v-11 M2 13.5h12",
   scaling_cluster: "M2.5 2.5h11v4h-11z M2.5 9.5h11v4h-11z M5 4.5h.01 M5 11.5h.01",

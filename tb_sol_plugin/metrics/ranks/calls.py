@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -123,6 +123,20 @@ class Calls:
         out = np.full(self.channels, 2, np.int64)
         out[: len(size)] = size
         return out
+
+
+def only_steps(calls: Calls, kept: Mask) -> Calls:
+    """Returns some of the calls, with the steps that they are of; what a call waited for that is left out is not known."""
+    place = np.where(kept, np.cumsum(kept) - 1, -1)
+    columns = {name: column[kept] for name, column in calls.columns.items()}
+    for name in ("pred_row", "stream_row"):
+        columns[name] = np.where(columns[name] >= 0, place[np.maximum(columns[name], 0)], -1)
+    columns["stream_lag_ns"] = np.where(columns["stream_row"] >= 0, columns["stream_lag_ns"], -1)
+    some = kept[calls.pieces.row]
+    pieces = Pieces(place[calls.pieces.row[some]], calls.pieces.offset_ns[some], calls.pieces.length_ns[some])
+    numbers = np.unique(calls["step"][kept])
+    steps = tuple({name: column[np.isin(one["step"], numbers)] for name, column in one.items()} for one in calls.steps)
+    return replace(calls, at=calls.at[kept], columns=columns, pieces=pieces, steps=steps)
 
 
 def calls_of(found: Sequence[Member]) -> Calls:

@@ -31,6 +31,8 @@ CANDIDATES: Final = 8
 """Suspects whose cost is replayed."""
 LEAST_SHARE: Final = 0.002
 """Of the time of the job that a suspect's excess is, on the path or off it."""
+HOST_SHARE: Final = 0.01
+"""The same of a rank that is slow together with its host."""
 SYSTEMATIC: Final = 0.8
 INTERMITTENT: Final = 0.2
 STEPS_TO_TELL: Final = 3
@@ -83,6 +85,15 @@ class Suspect:
     steps: int
     factor: float
     uniform: bool
+
+
+class SlowHost(NamedTuple):
+    """A host of whose ranks at least half are slow for one cause: place in `domains`, place in CAUSES, those ranks, what they cost, ns."""
+
+    domain: int
+    cause: int
+    ranks: int
+    saved_ns: float
 
 
 def peers_of(calls: Calls) -> Peers:
@@ -172,12 +183,13 @@ def path_of(model: Model) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class Stragglers:
-    """The path of a job, its suspects (those that save most first), and the excess of every rank."""
+    """The path of a job, its suspects (those that save most first), hosts that are slow as a whole, and the excess of every rank."""
 
     model: Model
     peers: Peers
     path: Path
     suspects: tuple[Suspect, ...]
+    hosts: tuple[SlowHost, ...] = ()
 
     @property
     def calls(self) -> Calls:
@@ -246,7 +258,22 @@ def stragglers(model: Model) -> Stragglers:
         found.append(Suspect(
             *one, int(part.path_excess[one]), int(total[one]), saved[one], together, _held_up(part, one), factor, uniform
         ))  # fmt: skip
-    return Stragglers(model, peers, path, tuple(found))
+    return Stragglers(model, peers, path, tuple(found), _slow_hosts(part, total))
+
+
+def _slow_hosts(part: Stragglers, total: Ints) -> tuple[SlowHost, ...]:
+    """Returns hosts of whose ranks, two at least, half or more are above their peers for one cause; those that cost most first."""
+    calls, model = part.calls, part.model
+    above = total > HOST_SHARE * model.span_ns
+    size = np.bincount(calls.domain, minlength=len(calls.domains))
+    slow = np.stack([np.bincount(calls.domain, above[:, c], len(size)) for c in range(len(CAUSES))], axis=1).astype(np.int64)
+    hosts = np.argwhere((slow >= 2) & (2 * slow >= size[:, None]) & (size[:, None] < len(calls.ranks)))
+    found = []
+    for domain, cause in hosts[np.argsort(-slow[tuple(hosts.T)], kind="stable")][:CANDIDATES].tolist():
+        ranks = np.flatnonzero((calls.domain == domain) & above[:, cause]).tolist()
+        saved = model.unchanged_ns - model.run(_without(part, [(at, cause) for at in ranks]))
+        found.append(SlowHost(domain, cause, len(ranks), saved))
+    return tuple(sorted((h for h in found if h.saved_ns > LEAST_SHARE * model.span_ns), key=lambda h: -h.saved_ns))
 
 
 def _candidates(part: Stragglers, total: Ints) -> list[tuple[int, int]]:

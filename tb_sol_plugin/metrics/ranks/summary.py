@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from tb_sol_plugin.cost.inputs import size_of
 from tb_sol_plugin.cost.ops.collectives import collective_kind, element_type
+from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.copies import bandwidth
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, Activity, Dependencies, Pieces, Work, dependencies, exposed
 from tb_sol_plugin.metrics.ranks.packed import Columns, Packed, pack
 from tb_sol_plugin.metrics.time import attribution as at
@@ -83,7 +85,8 @@ class RankSummary(msgspec.Struct, frozen=True):
     """What is known of one rank.
 
     first_ns, last_ns: of its recording. kernel_ns, communication_ns, exposed_communication_ns, idle_ns: of the device over the recording.
-    left_out: collectives that are not in `rows`, since there are too many.
+    link_bytes_per_s, link: what its device's links carry one way, and what they are; None and "" unknown. left_out: collectives that are
+    not in `rows`, since there are too many.
     """
 
     device: str
@@ -99,6 +102,8 @@ class RankSummary(msgspec.Struct, frozen=True):
     steps: Packed
     rows: Packed
     pieces: Packed
+    link_bytes_per_s: float | None = None
+    link: str = ""
     left_out: int = 0
 
     @property
@@ -120,11 +125,13 @@ def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
     timed, pieces = _timed(capture, rows, columns["kind"] == SEND)
     columns |= timed
     first, last = capture.facts.extent_ns
+    link = bandwidth.peaks(device_for(capture, query.device_limits)).get("PtoP", (None, ""))
     return summary(
         columns, pieces, groups=groups, steps=_steps(capture),
         device=next((d.name for d in capture.facts.devices if d.name), ""), origin_ns=capture.facts.origin_ns,
         absolute=capture.facts.absolute, first_ns=first, last_ns=last, kernel_ns=iv.length(layers.computation),
         communication_ns=iv.length(layers.communication), exposed_communication_ns=iv.length(layers.exclusive[1]),
+        link_bytes_per_s=link[0], link=link[1],
         idle_ns=iv.length(iv.gaps(layers.busy, int(layers.busy[0][0]), int(layers.busy[1][-1]))),
     )  # fmt: skip
 

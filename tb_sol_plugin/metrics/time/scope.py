@@ -242,7 +242,7 @@ def _scope(capture: Capture, text: str) -> Scope:
             "whole recording",
             True,
         )
-    low, high = _bounds(text)
+    low, high = step_bounds(text)
     chosen = recorded[(numbers[recorded] >= low) & (numbers[recorded] <= high)]
     if not len(chosen):
         hint = f"recorded: {_span(numbers[recorded])}" if len(recorded) else "this recording has no steps; leave step empty"
@@ -337,7 +337,7 @@ def extent(capture: Capture) -> tuple[int, int]:
     return (min(starts), max(ends)) if starts else (0, 0)
 
 
-def _bounds(text: str) -> tuple[int, int]:
+def step_bounds(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,18})(?:\s*[-–:]\s*(\d{1,18}))?", text)
     if found is None:
         raise BadQuery(f"not a step: {text!r}", hint="give one step as 12 or a range as 12-15", field="step")

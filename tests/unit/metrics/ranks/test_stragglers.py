@@ -113,6 +113,18 @@ def test_a_hidden_straggler_saves_only_together_with_the_first() -> None:
     assert two.saved_ns == pytest.approx(0, abs=1e5) and two.path_excess_ns <= 0.01 * found.model.span_ns
 
 
+def test_a_host_that_is_slow_as_a_whole_is_one() -> None:
+    # GIVEN all eight ranks of the second host compute 10 % longer THEN none of them alone costs much, the host does
+    slow = replace(JOB, stragglers=tuple(Slow(rank, "compute", 1.1) for rank in range(8, 16)))
+    made = simulate(slow)
+    found = found_in(made)
+    host = found.hosts[0]
+    truth = made.truth.span_ns - simulate(replace(slow, stragglers=())).truth.span_ns
+    assert (found.calls.domains[host.domain], CAUSES[host.cause], host.ranks) == ("node1", "kernel", 8)
+    assert host.saved_ns == pytest.approx(truth, rel=0.03) and max(s.saved_ns for s in found.suspects) < 0.2 * truth
+    assert not found_in(simulate(replace(JOB, stragglers=(Slow(5, "compute", 1.1),)))).hosts
+
+
 def test_one_stall_is_single() -> None:
     found = found_in(simulate(replace(JOB, stragglers=(Slow(5, "host", 8e6, step=2),))))
     assert named(found)[0] == (5, "host") and found.persistence(first(found)) == "single"

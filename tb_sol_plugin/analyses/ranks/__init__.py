@@ -1,0 +1,1 @@
+"""Analyses of many ranks: clocks, collectives, groups, stragglers."""

@@ -1,0 +1,317 @@
+"""How fast the collectives of a job are on their links, and how much of their time is waiting for the rank that comes last.
+
+Calls of different ranks that are one collective are matched. The last member to come waits for nobody: its duration is the transfer, what
+the others take longer is their wait. Bandwidth is of transfers alone: algorithm bandwidth is the sum of sizes over the sum of
+transfers, bus bandwidth that times the factor by which the best algorithm loads a link (2 (n - 1) / n of an all_reduce, as
+nccl-tests has it). The message curve tells what a call costs by itself (alpha) from what its bytes cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.ranks import links, reports
+from tb_sol_plugin.metrics.ranks import sections as R
+from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
+from tb_sol_plugin.metrics.ranks.group_kinds import ACROSS, GroupKind, group_kinds, told
+from tb_sol_plugin.metrics.ranks.job import Job
+from tb_sol_plugin.metrics.ranks.summary import DTYPES, KINDS, RankSummary, summary_of_rank
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.recordings import RecordingReduction
+from tb_sol_plugin.model.registry import Reduction, analysis
+from tb_sol_plugin.model.report import AnySection, Column, Fact, FigureSection, Mark, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.units import human
+
+POINTS: Final = 2_000
+"""Collectives that the figure draws at most."""
+
+
+class CollectivesQuery(Query, kw_only=True, frozen=True):
+    """group_kind: collectives of groups that serve this parallelism alone (TP, DP, ...)
+    group: those of groups whose description or ranks hold this text
+    ranks: those with one of these ranks, as 0-7,12
+    groups: parallelism of groups by their description, as mesh_inner:TP,mesh_outer:DP
+    nic_bytes_per_s: what the network carries for one rank, one way, bytes/s (0 = the best that was observed)
+    """
+
+    group_kind: str = ""
+    group: str = ""
+    ranks: str = ""
+    groups: str = ""
+    nic_bytes_per_s: float = 0.0
+
+
+NO_CLOCK: Final = "the clocks of the hosts cannot be compared"
+NO_WAIT: Final = "one member recorded alone, its root is not recorded, or its members disagree"
+INSTANCE_COLUMNS: Final = (
+    Column("group", "Group", doc="its description and ranks", show="text"),
+    Column("kind", "Collective", doc="what it does", show="badge"),
+    Column("seq", "Seq", doc="its number in the group, as recorded", missing="not recorded", rank=2),
+    Column("step", "Step", doc="number of the step", missing="outside of every step"),
+    Column("present", "Present", "count", "members that are recorded and matched", rank=2),
+    Column("size", "Size", "count", "members of its group", missing="not recorded", rank=2),
+    Column("dtype", "Type", doc="of its elements", show="badge", rank=2, missing="not recorded"),
+    Column("bytes", "Bytes", "B", "size that its bandwidth is quoted for", missing="not recorded"),
+    Column("transfer_ns", "Transfer", "ns", "duration of the member that came last", missing=NO_WAIT),
+    Column("wait_ns", "Wait", "ns", "what its members waited for the last one, summed", show="bar", color="communication", missing=NO_WAIT),
+    Column("late_rank", "Late rank", doc="the rank that the others waited for", missing=NO_WAIT),
+    Column("lateness_ns", "Late by", "ns", "median duration less the shortest", missing=NO_WAIT),
+    Column("exposed_wait_ns", "Exposed wait", "ns", "wait of all members while nothing computes", missing=NO_WAIT),
+    Column("exposed_transfer_ns", "Exposed transfer", "ns", "transfer of all members while nothing computes", missing=NO_WAIT),
+    Column("start_skew_ns", "Starts apart", "ns", "last start less the first on the aligned clocks", rank=2, missing=NO_CLOCK),
+    Column("end_skew_ns", "Ends apart", "ns", "last end less the first on the aligned clocks", rank=3, missing=NO_CLOCK),
+    Column("status", "Status", doc="complete; partial: members are missing, the transfer is an upper bound; alone; inconsistent: members "
+           "name different kinds, types or sizes; apart: its ends are too far apart", show="badge"),
+)  # fmt: skip
+SIZE_COLUMNS: Final = (
+    Column("kind", "Collective", doc="what it does", show="badge"),
+    Column("group_kind", "Parallelism", doc="what its group serves", show="badge", missing="not known"),
+    Column("level", "Across", doc=ACROSS, show="badge"),
+    Column("size", "Ranks", "count", "members of the group"),
+    Column("dtype", "Type", doc="of its elements", show="badge", rank=2, missing="not recorded"),
+    Column("bytes", "Bytes", "B", "of one collective"),
+    Column("count", "Count", "count", "collectives that can be compared: whole, even, of a known size"),
+    Column("transfer_ns", "Transfer", "ns", "sum of their transfers", show="bar", color="communication"),
+    Column("wait_ns", "Wait", "ns", "sum of the waits of all members"),
+    Column("algorithm_bandwidth_bytes_per_s", "Algorithm", "B/s", "sum of sizes over sum of transfers", rank=2),
+    Column("bus_bandwidth_bytes_per_s", "Bus", "B/s", "algorithm bandwidth times the factor of the collective"),
+    Column("peak_bytes_per_s", "Peak", "B/s", "what the link carries one way", rank=2, missing="not known"),
+    Column("peak_source", "Peak from", doc="where that is from", show="text", rank=2, missing="not known"),
+    Column("efficiency", "Efficiency", "ratio", "bus bandwidth over peak", "efficiency", missing="the peak is not known"),
+)
+CURVE_COLUMNS: Final = (
+    Column("level", "Across", doc=ACROSS, show="badge"),
+    Column("kind", "Collective", doc="what it does", show="badge"),
+    Column("size", "Ranks", "count", "members of the group"),
+    Column("algorithm", "Algorithm", doc="algorithm and protocol, from the kernel's name", show="badge", missing="not named"),
+    Column("alpha_ns", "Alpha", "ns", "what a call takes whatever its size", missing="not identifiable"),
+    Column("bytes_per_s", "Bandwidth", "B/s", "by which its time grows with bytes on the link", missing="not identifiable"),
+    Column("half_size_bytes", "Half size", "B", "bytes on the link at which alpha is half of the time", missing="not identifiable"),
+    Column("residual", "Residual", "ns", "median distance from the curve", rank=2, missing="not identifiable"),
+    Column("instances", "Collectives", "count", "that it is fitted to"),
+    Column("identifiable", "Fit", doc="what is missing for a curve", show="text", missing="identified"),
+)
+FACTS: Final = (
+    *R.FACTS,
+    Fact("collectives", "Collectives", "count", "different collectives of the job, matched over its ranks"),
+    Fact("transfer_ns", "Transfer", "ns", "of all of them, each once"),
+    Fact("wait_ns", "Waiting", "ns", "of all members for the last one"),
+    Fact("wait_share", "", "ratio", "waits over waits and transfers of all members"),
+    Fact("exposed_wait_ns", "Exposed wait", "ns", "waits of all members while nothing computes"),
+    Fact("exposed_transfer_ns", "Exposed transfer", "ns", "transfers of all members while nothing computes"),
+    Fact("inconsistent", "", "count", "collectives whose members name different kinds, types or sizes"),
+)
+
+
+@analysis(
+    scope="ranks",
+    title="Collectives",
+    question="Do collectives wait for late ranks, or for the network?",
+    group="Run",
+    order=4,
+    query=CollectivesQuery,
+    tables={"by_size": SIZE_COLUMNS, "curves": CURVE_COLUMNS, "instances": INSTANCE_COLUMNS, "left_out": R.LEFT_OUT},
+    facts=FACTS,
+    under="ranks",
+    reduce=Reduction(summary_of_rank, fields=("device_limits",)),
+)
+def run(workers: Sequence[RecordingReduction[RankSummary]], query: CollectivesQuery) -> Report:
+    stated, chosen_ranks = told(query.groups), reports.with_ranks(query.ranks)
+    found, job = reports.read_job(workers, query)
+    kinds = group_kinds(job.calls, stated)
+    sections: list[AnySection] = []
+    chosen = _chosen(job, kinds, query, chosen_ranks)
+    if len(job.calls):
+        sizes = links.sizes_of(job.waits, kinds)
+        sizes = sizes._replace(usable=sizes.usable & chosen)
+        curves = links.curves(job.waits, sizes)
+        sections = [
+            _tiles(found, job, chosen), *_figure(job, sizes, curves), _size_table(job, kinds, sizes, query), _curve_table(curves),
+            _instance_table(job, sizes, chosen),
+        ]  # fmt: skip
+    return Report(
+        analysis="collectives", title="Collectives", headline=R.incomparable(found) or _headline(job, chosen),
+        notices=reports.notices(found, job), sections=[*sections, *R.left_out(found)],
+    )  # fmt: skip
+
+
+def _chosen(job: Job, kinds: Sequence[GroupKind], query: CollectivesQuery, ranks: Ints | None) -> Mask:
+    """Returns the collectives that a query chooses."""
+    found, calls = job.found, job.calls
+    out = np.ones(len(found), np.bool_)
+    of = calls.group_of_channel[found.channel] if len(found) else np.zeros(0, np.int64)
+    if query.group_kind.strip():
+        wanted = query.group_kind.strip().lower()
+        out &= np.array([k.kind.lower() == wanted for k in kinds] or [False], np.bool_)[of]
+    if query.group.strip():
+        text = query.group.strip().lower()
+        out &= np.array([text in g.label.lower() for g in calls.groups] or [False], np.bool_)[of]
+    if ranks is not None and len(found):
+        has = np.isin(calls.ranks, ranks)[calls.at[found.rows]]
+        out &= np.asarray(found.most(has), np.bool_)
+    return out
+
+
+# -- Tables -----------------------------------------------------------------------------------------------------------
+
+
+def _sums(job: Job, values: Ints) -> Ints:
+    """Returns the sum of each collective over its members, -1 where one is not known. values: of each call, -1 unknown."""
+    found = job.found
+    own = values[found.rows]
+    total = np.zeros(len(found), np.int64)
+    np.add.at(total, found.number, np.maximum(own, 0))
+    return np.where(np.asarray(found.least(own), np.int64) >= 0, total, -1) if len(found) else total
+
+
+def _known(values: np.ndarray) -> pd.Series:  # type: ignore[type-arg]
+    """Returns whole numbers, None for those below 0."""
+    return pd.Series([v if v >= 0 else None for v in values.tolist()], dtype=object)
+
+
+def status_of(job: Job) -> list[str]:
+    """Returns what can be said of each collective in one word."""
+    found = job.found
+    rules = [found.inconsistent, found.present == 1, job.waits.apart, found.present < found.size]
+    return np.select(rules, ["inconsistent", "alone", "apart", "partial"], "complete").tolist()  # type: ignore[no-any-return]
+
+
+def _instance_table(job: Job, sizes: links.Sizes, chosen: Mask) -> TableSection:
+    found, calls, waited = job.found, job.calls, job.waits
+    first = found.first
+    of = calls.group_of_channel[found.channel] if len(found) else np.zeros(0, np.int64)
+    dtype = [DTYPES[d] if d >= 0 else None for d in calls["dtype"][first].tolist()]
+    names = [g.label for g in calls.groups]
+    frame = pd.DataFrame({
+        "group": [names[i] for i in of.tolist()], "kind": [KINDS[k] for k in calls["kind"][first].tolist()],
+        "seq": _known(calls["seq"][first]), "step": _known(calls["step"][first]), "present": found.present, "size": _known(found.size),
+        "dtype": pd.Series(dtype, dtype=object),
+        "bytes": _known(sizes.size), "transfer_ns": _known(waited.transfer_ns), "late_rank": _known(waited.late_rank),
+        "lateness_ns": _known(waited.lateness_ns), "wait_ns": _known(_sums(job, waited.wait_of_call)),
+        "start_skew_ns": whole(waited.start_skew_ns.tolist()), "end_skew_ns": whole(waited.end_skew_ns.tolist()),
+        "exposed_wait_ns": _known(_sums(job, waited.exposed_wait)), "exposed_transfer_ns": _known(_sums(job, waited.exposed_transfer)),
+        "status": status_of(job),
+    })  # fmt: skip
+    frame = frame[chosen].reset_index(drop=True)
+    bound = Mark("estimated", "at most: members are not recorded")
+    marks = {"transfer_ns": {str(i): bound for i in np.flatnonzero((frame["status"] == "partial").to_numpy()).tolist()[:1_000]}}
+    return make_table(
+        "instances", "Collectives", frame, INSTANCE_COLUMNS, sort=Sort("wait_ns"), marks=marks, filters=["kind", "status"],
+        empty="No collective names its group or its ranks: nothing can be matched.",
+        footer="Waits and transfers need no common clock. What is exposed is summed over the members.",
+    )  # fmt: skip
+
+
+def _size_table(job: Job, kinds: Sequence[GroupKind], sizes: links.Sizes, query: CollectivesQuery) -> TableSection:
+    known = [(s.link_bytes_per_s, s.link) for s in job.calls.summaries if s.link_bytes_per_s is not None]
+    link = links.Peak(*min(known)) if known else links.Peak(None, "")
+    frame = links.by_size(job.waits, kinds, sizes, links.peaks(job.waits, sizes, link, max(query.nic_bytes_per_s, 0.0)))
+    for name in ("group_kind", "dtype", "peak_source"):
+        frame[name] = pd.Series([text or None for text in frame[name].tolist()], dtype=object)
+    return make_table(
+        "by_size", "By size", frame, SIZE_COLUMNS, sort=Sort("transfer_ns"), filters=["kind", "level"],
+        empty="No collective of a known size has all of its members recorded.",
+        subtitle="bandwidth of transfers alone: waits for late ranks are no part of it",
+    )  # fmt: skip
+
+
+def _curve_table(curves: Sequence[links.Curve]) -> TableSection:
+    frame = pd.DataFrame({
+        "level": [c.level for c in curves], "kind": [c.kind for c in curves], "size": [c.size for c in curves],
+        "algorithm": pd.Series([c.algorithm or None for c in curves], dtype=object), "alpha_ns": whole([c.alpha_ns for c in curves]),
+        "bytes_per_s": [c.bytes_per_s for c in curves], "half_size_bytes": whole([c.half_size_bytes for c in curves]),
+        "residual": whole([c.residual_ns for c in curves]), "instances": [c.instances for c in curves],
+        "identifiable": pd.Series([c.why_not or None for c in curves], dtype=object),
+    })  # fmt: skip
+    return make_table(
+        "curves", "Message curves", frame, CURVE_COLUMNS, sort=Sort("instances"),
+        subtitle="transfer = alpha + bytes on the link / bandwidth", empty="No collective of a known size has all of its members recorded.",
+    )  # fmt: skip
+
+
+def _figure(job: Job, sizes: links.Sizes, curves: Sequence[links.Curve]) -> list[FigureSection]:
+    """Draws transfers over bytes on the link, and the curves through them."""
+    some = np.flatnonzero(sizes.usable)
+    if not len(some):
+        return []
+    some = some[np.unique(np.linspace(0, len(some) - 1, min(len(some), POINTS)).astype(np.int64))]
+    wire = sizes.size * sizes.factor
+    kind = job.calls["kind"][job.found.first]
+    tokens = ("communication", "compute", "memcpy", "attention", "norm", "other")
+    data: list[F.Plain] = []
+    for place, one in enumerate(np.unique(kind[some]).tolist()):
+        mine = some[kind[some] == one]
+        text = [f"<b>{KINDS[one]}</b>, {human(float(w), 'B')} on the link<br>{human(float(t), 'ns')}"
+                for w, t in zip(wire[mine].tolist(), job.waits.transfer_ns[mine].tolist(), strict=True)]  # fmt: skip
+        data.append({
+            "type": "scatter", "mode": "markers", "name": KINDS[one].replace("_", " "), "x": wire[mine].tolist(),
+            "y": (job.waits.transfer_ns[mine] / 1e3).tolist(), "hovertext": text, "hoverinfo": "text",
+            "marker": {"size": 6, "opacity": 0.6, "symbol": list(F.MARKS.values())[place % 6], "color": F.light(tokens[place % 6])},
+        })  # fmt: skip
+    for curve in curves:
+        if curve.why_not:
+            continue
+        x = np.geomspace(max(wire[some].min(), 1.0), wire[some].max(), 60)
+        y = (curve.alpha_ns + x / curve.bytes_per_s * 1e9) / 1e3
+        data.append({
+            "type": "scatter", "mode": "lines", "name": f"{curve.level}, {human(curve.size, 'count')} ranks",
+            "x": x.tolist(), "y": y.tolist(), "line": {"color": F.light("ink-2"), "width": 1.4, "dash": "dash"},
+            "hoverinfo": "name", "showlegend": False,
+        })  # fmt: skip
+    drawn = F.figure(
+        data, x=F.axis("bytes on the link", **F.sizes(float(wire[some].min()), float(wire[some].max()))),
+        y=F.axis("transfer, µs", type="log"), showlegend=len(np.unique(kind[some])) > 1, legend={"orientation": "h", "y": 1.12, "x": 0},
+    )  # fmt: skip
+    return [FigureSection(
+        id="curves_figure", title="Transfer by size", subtitle="each point is one collective; dashed: alpha + bytes / bandwidth",
+        figure=drawn, height=320, table="curves",
+        summary=f"Transfers of {human(len(some), 'count')} collectives over their bytes on the link.",
+    )]  # fmt: skip
+
+
+# -- Summary ----------------------------------------------------------------------------------------------------------
+
+
+def _totals(job: Job, chosen: Mask) -> dict[str, int]:
+    waited = job.waits
+    rows = chosen[job.found.number] if len(job.found) else np.zeros(0, np.bool_)
+    calls = job.found.rows[rows]
+    own = [waited.wait_ns[rows], waited.exposed_wait[calls], waited.exposed_transfer[calls]]
+    wait, exposed_wait, exposed_transfer = (int(v[v >= 0].sum()) for v in own)
+    transfer = waited.transfer_ns[chosen]
+    known = waited.wait_ns[rows] >= 0
+    return {
+        "transfer": int(transfer[transfer >= 0].sum()), "wait": wait, "exposed_wait": exposed_wait, "exposed_transfer": exposed_transfer,
+        "all": int(job.calls["duration_ns"][calls][known].sum()), "known": int(known.sum()),
+    }  # fmt: skip
+
+
+def _headline(job: Job, chosen: Mask) -> str:
+    total = _totals(job, chosen)
+    if not total["known"]:
+        return "No collective of these ranks is matched with one of another rank: how long they wait is not known."
+    share = total["wait"] / max(total["all"], 1)
+    what = f"**{human(share, 'ratio')}** of the time in collectives is waiting for the rank that comes last"
+    if share > 0.5:
+        return f"{what}: see to the late ranks, not the network."
+    return f"{what}; the rest, {human(total['all'] - total['wait'], 'ns')} over all ranks, is transfer."
+
+
+def _tiles(found: Ranks[RankSummary], job: Job, chosen: Mask) -> AnySection:
+    total = _totals(job, chosen)
+    known = total["known"] > 0
+    values: dict[str, Scalar] = {
+        **R.facts(found), "collectives": int(chosen.sum()), "transfer_ns": total["transfer"] if known else None,
+        "wait_ns": total["wait"] if known else None, "wait_share": total["wait"] / total["all"] if total["all"] else None,
+        "exposed_wait_ns": total["exposed_wait"] if known else None, "exposed_transfer_ns": total["exposed_transfer"] if known else None,
+        "inconsistent": int((job.found.inconsistent & chosen).sum()),
+    }  # fmt: skip
+    notes = {"workers_read": R.read_note(found), "wait_ns": "summed over members", "exposed_wait_ns": "while nothing computes"}
+    shown = ("workers_read", "collectives", "wait_ns", "exposed_wait_ns", "exposed_transfer_ns")
+    return R.tiles(values, FACTS, title="Collectives", shown=shown, notes=notes)

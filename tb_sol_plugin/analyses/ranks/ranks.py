@@ -1,0 +1,277 @@
+"""Which rank holds the job, why, and what a step takes less without it.
+
+One row per rank: its steps, what its device does, how much of its communication is exposed and how much of that is waiting for other
+ranks, its own time on the path that holds the job (see *Stragglers*) above that of its peers, and what the job saves without that: the
+difference of two replays of all collectives. The heat map shows rank by step where a rank takes longer than its peers; a rank whose
+collectives take long only because others come late has nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.ranks import reports
+from tb_sol_plugin.metrics.ranks import sections as R
+from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
+from tb_sol_plugin.metrics.ranks.job import Job
+from tb_sol_plugin.metrics.ranks.own_time import CAUSES
+from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, LEAST_SHARE, own_per_step, robust_z
+from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
+from tb_sol_plugin.model import figure as F
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.recordings import RecordingReduction
+from tb_sol_plugin.model.registry import Reduction, analysis
+from tb_sol_plugin.model.report import AnySection, Column, Fact, FigureSection, Link, Mark, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.units import human, scale_of
+
+MOST_ROWS: Final = 512
+"""Ranks that the heat map has a row for each of; of more it has a row per host."""
+
+
+class RanksQuery(Query, kw_only=True, frozen=True):
+    """what: what the heat map shows of each step: own time above peers, waits that nothing hides, or the length of the step"""
+
+    what: Literal["excess", "exposed_wait", "step"] = "excess"
+
+
+WORDS: Final = {
+    "excess": "own time above that of peers", "exposed_wait": "waiting for other ranks that nothing hides", "step": "length of the step",
+}  # fmt: skip
+NO_STEP: Final = "no complete step was recorded"
+NO_REPLAY: Final = "the replay differs from what was recorded"
+RANK_COLUMNS: Final = (
+    Column("rank", "Rank", doc="number of the rank in the job"),
+    Column("node", "Host", doc="machine that it ran on, whose clock it has", show="text", missing="not recorded"),
+    Column("status", "Status", doc="compared; alone: no collective in common with another rank; assumed: compared under an assumed number",
+           show="badge", rank=2),
+    Column("saved_ns", "Saved", "ns", "what a step takes less without the delays of this rank", show="bar", color="compute",
+           missing="not among those with the largest excess, or not known"),
+    Column("path_excess_ns", "On the path", "ns", "own time above that of peers, on the path that holds the job", missing=NO_REPLAY),
+    Column("cause", "Cause", doc="what most of that is", show="badge", missing="nothing above its peers"),
+    Column("persistence", "When", doc="in most steps, some, or one", show="badge", missing="not a suspect"),
+    Column("exposed_wait_ns", "Exposed wait", "ns", "waiting for other ranks in collectives, while nothing computes",
+           missing="no collective is matched"),
+    Column("exposed_communication_ns", "Exposed", "ns", "collectives while nothing computes"),
+    Column("step_ns", "Step", "ns", "median length of its complete steps", missing=NO_STEP),
+    Column("steps", "Steps", "count", "complete steps", rank=2),
+    Column("communication_ns", "Collectives", "ns", "union of its collectives", rank=2),
+    Column("kernel_ns", "Computation", "ns", "union of its other kernels", rank=2),
+    Column("idle_ns", "Idle", "ns", "nothing runs on its device", rank=2),
+    Column("z", "z", doc="robust z-score of its own time per step among its peers", rank=3, missing="fewer than five peers, or all alike"),
+    Column("device", "Device", doc="name of its device", show="text", rank=3, missing="not recorded"),
+    Column("worker", "Worker", doc="name of the worker", show="code", rank=2),
+)  # fmt: skip
+HEAT_COLUMNS: Final = (
+    Column("rank", "Rank", doc="number of the rank"),
+    Column("step", "Step", doc="number of the step"),
+    Column("value", "Value", "ns", "what the heat map shows", show="bar", color="compute", missing="not known"),
+)
+FACTS: Final = (
+    *R.FACTS,
+    Fact("nodes", "Hosts", "count", "machines, each with a clock of its own"),
+    Fact("step_ns", "Step", "ns", "median length of complete steps over all ranks"),
+    Fact("saved_ns", "Saved per step", "ns", "what a step takes less without the delays of the rank that costs most"),
+    Fact("saved_together_ns", "", "ns", "the same without those of all ranks that cost 1 % or more"),
+    Fact("exposed_wait_share", "Waiting", "ratio", "exposed waits over exposed communication, all ranks"),
+    Fact("collectives_matched", "Matched", "ratio", "collectives of all ranks that are matched with one of another rank"),
+)
+
+
+@analysis(
+    scope="ranks",
+    title="Ranks",
+    question="Which rank holds the job, and what does it cost?",
+    group="Run",
+    order=2,
+    query=RanksQuery,
+    tables={"ranks": RANK_COLUMNS, "heatmap": HEAT_COLUMNS, "left_out": R.LEFT_OUT},
+    facts=FACTS,
+    reduce=Reduction(summary_of_rank, fields=("device_limits",)),
+)
+def run(workers: Sequence[RecordingReduction[RankSummary]], query: RanksQuery) -> Report:
+    found, job = reports.read_job(workers, query)
+    sections: list[AnySection] = []
+    headline = R.incomparable(found) or reports.verdict(job)
+    if len(job.calls):
+        values = heat_values(job, query.what)
+        sections = [_tiles(found, job), *_heat(job, query, values), _rank_table(found, job, query)]
+        if len(values):
+            sections.append(_heat_table(job, query, values))
+    sections += R.left_out(found)
+    return Report(analysis="ranks", title="Ranks", headline=headline, notices=reports.notices(found, job), sections=sections)
+
+
+# -- Rank by step -----------------------------------------------------------------------------------------------------
+
+
+def heat_values(job: Job, what: str) -> pd.DataFrame:
+    """Returns one row per rank and complete step: at (place of the rank), step, value in ns, NaN where it is not known."""
+    calls = job.calls
+    complete = [s["complete"] for s in calls.steps]
+    at = np.repeat(np.arange(len(complete)), [int(c.sum()) for c in complete])
+    step, length = (_joined([s[name][c] for s, c in zip(calls.steps, complete, strict=True)]) for name in ("step", "duration_ns"))
+    if what == "step":
+        return pd.DataFrame({"at": at, "step": step, "value": length.astype(np.float64)})
+    if what == "excess":
+        excess = job.stragglers.excess
+        each = excess.sum(axis=1) - excess[:, CAUSES.index("comm")]
+        known = job.stragglers.peers.count > 1
+    else:
+        each, known = job.waits.exposed_wait, job.waits.exposed_wait >= 0
+    total = pd.DataFrame({"at": calls.at[known], "step": calls["step"][known], "value": each[known]}).groupby(["at", "step"])["value"].sum()
+    return pd.DataFrame({"at": at, "step": step, "value": total.reindex(pd.MultiIndex.from_arrays([at, step])).to_numpy(np.float64)})
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def _heat_table(job: Job, query: RanksQuery, values: pd.DataFrame) -> TableSection:
+    shown = pd.DataFrame({
+        "rank": job.calls.ranks[values["at"].to_numpy()], "step": values["step"].to_numpy(), "value": whole(values["value"].tolist()),
+    })  # fmt: skip
+    return make_table("heatmap", "Rank by step", shown, HEAT_COLUMNS, subtitle=WORDS[query.what], sort=Sort("value"))
+
+
+def _heat(job: Job, query: RanksQuery, values: pd.DataFrame) -> list[FigureSection]:
+    """Draws the values, one row per rank, of many ranks one per host with its largest value."""
+    if not values["value"].notna().any():
+        return []
+    steps = np.unique(values["step"])
+    by_host = len(job.calls.ranks) > MOST_ROWS and len(job.calls.domains) > 1
+    row = job.calls.domain[values["at"].to_numpy()] if by_host else values["at"].to_numpy()
+    names = list(job.calls.domains) if by_host else [f"rank {r}" for r in job.calls.ranks.tolist()]
+    column, shape = np.searchsorted(steps, values["step"].to_numpy()), (len(names), len(steps))
+    z = _largest(np.asarray(row, np.int64), column, values["value"].to_numpy(), shape)
+    scale, unit = scale_of(max(float(np.nanmax(np.abs(z))), 1.0), "ns")
+    lines = list(zip(names, z.tolist(), strict=True))
+    text = [[_hover(name, int(step), v) for step, v in zip(steps.tolist(), line, strict=True)] for name, line in lines]
+    bar: F.Plain = {
+        "thickness": 8, "len": 0.9, "outlinewidth": 0, "title": {"text": unit, "font": {"size": 11.5}},
+        "tickfont": {"size": 11, "color": F.light("ink-3")},
+    }  # fmt: skip
+    data: list[F.Plain] = [{
+        "type": "heatmap", "x": [str(s) for s in steps.tolist()], "y": names, "hoverongaps": False, "text": text, "hoverinfo": "text",
+        "z": [[None if v != v else v / scale for v in line] for line in z.tolist()], "zmin": 0, "colorbar": bar,
+        "colorscale": [[0, F.light("sunken")], [0.5, F.light("accent-line")], [1, F.light("accent")]], "xgap": 1,
+        "ygap": 1 if len(names) <= 64 else 0,
+    }]  # fmt: skip
+    height = int(min(max(160, 60 + 14 * len(names)), 620))
+    drawn = F.figure(
+        data, x=F.axis("step", type="category", showgrid=False),
+        y=F.axis("", type="category", showgrid=False, autorange="reversed", nticks=24), margin={"l": 90, "r": 8, "t": 10, "b": 46},
+    )  # fmt: skip
+    where = np.unravel_index(int(np.nanargmax(z)), z.shape)
+    most = f"{names[int(where[0])]} in step {int(steps[int(where[1])])}: {human(float(z[where]), 'ns')}"
+    return [FigureSection(
+        id="heatmap_figure", title="Rank by step", subtitle=f"{WORDS[query.what]}{'; of each host the largest' if by_host else ''}",
+        figure=drawn, height=height, table="heatmap", summary=f"{WORDS[query.what].capitalize()}, most on {most}.",
+    )]  # fmt: skip
+
+
+def _largest(row: Ints, column: Ints, values: Floats, shape: tuple[int, int]) -> Floats:
+    out = np.full(shape, -np.inf)
+    known = np.isfinite(values)
+    np.maximum.at(out, (row[known], column[known]), values[known])
+    return np.where(np.isfinite(out), out, np.nan)
+
+
+def _hover(name: str, step: int, value: float) -> str:
+    shown = "not known" if value != value else human(value, "ns")
+    return f"<b>{F.escape(name)}</b>, step {step}<br>{shown}"
+
+
+# -- Ranks ------------------------------------------------------------------------------------------------------------
+
+
+def _rank_table(found: Ranks[RankSummary], job: Job, query: RanksQuery) -> TableSection:
+    frame = rank_rows(found, job, whole_job=not query.step.strip())
+    step = {"step": query.step} if query.step else {}
+    workers = _workers(found, job)
+    links = {
+        str(i): Link("gpu_breakdown", {"worker": w.worker, "span": w.span, **step}, "what its device does") for i, w in enumerate(workers)
+    }  # fmt: skip
+    marks = {"rank": {str(i): Mark("estimated", "assumed: no rank is recorded") for i in np.flatnonzero(job.assumed).tolist()}}
+    names = [frame["node"].notna().any(), frame["device"].notna().any()]
+    hidden = frozenset(name for name, shown in zip(("node", "device"), names, strict=True) if not shown)
+    return make_table(
+        "ranks", "Ranks", frame, R.columns_of(RANK_COLUMNS, [True], hidden), key="worker", sort=Sort("path_excess_ns"), marks=marks,
+        row_links=links, cell_links={"rank": links}, filters=["node"] if len(job.calls.domains) > 1 and "node" not in hidden else [],
+        footer="A rank opens what its device does. Peers are ranks with the same groups, at the same place of a pipeline.",
+    )  # fmt: skip
+
+
+def _workers(found: Ranks[RankSummary], job: Job) -> list[RecordingReduction[RankSummary]]:
+    """Returns the recording of each rank of a job."""
+    counted = [one for one, counts in zip(found.read, found.counts.tolist(), strict=True) if counts]
+    by_rank = {one.rank: one for one in counted if one.rank is not None}
+    others = iter([one for one in counted if one.rank is None])
+    return [next(others) if assumed else by_rank[int(r)] for r, assumed in zip(job.calls.ranks.tolist(), job.assumed.tolist(), strict=True)]
+
+
+def rank_rows(found: Ranks[RankSummary], job: Job, *, whole_job: bool = True) -> pd.DataFrame:
+    """Returns one row per rank, as RANK_COLUMNS name them. whole_job: not of some steps alone."""
+    calls, stragglers = job.calls, job.stragglers
+    count = len(calls.ranks)
+    own = [_totals(s, steps, whole_job) for s, steps in zip(calls.summaries, calls.steps, strict=True)]
+    steps = [s["duration_ns"][s["complete"]] for s in calls.steps]
+    excess = stragglers.path_excess
+    cause = excess.argmax(axis=1) if count else np.zeros(0, np.int64)
+    exact = job.model.exact
+    enough = exact & (excess.max(axis=1, initial=0) > LEAST_SHARE * job.model.span_ns)
+    saved, when = np.full(count, np.nan), np.full(count, None, object)
+    for one in reversed(stragglers.suspects):
+        saved[one.at], cause[one.at], enough[one.at] = one.saved_ns / job.steps, one.cause, True
+        when[one.at] = stragglers.persistence(one)
+    wait = job.waits.exposed_wait
+    known = wait >= 0
+    waited = np.bincount(calls.at[known], wait[known], minlength=count).astype(np.float64)
+    waited[np.bincount(calls.at[known], minlength=count) == 0] = np.nan
+    hosts = [None if name.startswith("rank ") else name for name in calls.domains]
+    path = np.where(exact, excess.sum(axis=1).astype(np.float64), np.nan) if count else np.zeros(0)
+    return pd.DataFrame({
+        "rank": calls.ranks, "worker": [w.worker for w in _workers(found, job)], "node": [hosts[d] for d in calls.domain.tolist()],
+        "device": [s.device or None for s in calls.summaries],
+        "status": np.select([job.alone & (count > 1), job.assumed], ["alone", "assumed"], "compared"),
+        "steps": [len(s) for s in steps], "step_ns": whole([float(np.median(s)) if len(s) else np.nan for s in steps]),
+        "kernel_ns": [o[0] for o in own], "communication_ns": [o[1] for o in own], "exposed_communication_ns": [o[2] for o in own],
+        "exposed_wait_ns": whole(waited.tolist()), "idle_ns": [o[3] for o in own], "path_excess_ns": whole(path.tolist()),
+        "saved_ns": whole(saved.tolist()), "z": robust_z(own_per_step(calls), stragglers.peers.role),
+        "cause": arrays.or_none(np.array([CAUSE_WORDS[c] for c in CAUSES])[cause], enough),
+        "persistence": when,
+    })  # fmt: skip
+
+
+def _totals(one: RankSummary, steps: dict[str, Ints], whole_job: bool) -> tuple[int, int, int, int]:
+    if whole_job:
+        return one.kernel_ns, one.communication_ns, one.exposed_communication_ns, one.idle_ns
+    names = ("kernel_ns", "collectives_ns", "exposed_communication_ns", "idle_ns")
+    found = [int(steps[name].sum()) for name in names]
+    return found[0], found[1], found[2], found[3]
+
+
+def _tiles(found: Ranks[RankSummary], job: Job) -> AnySection:
+    calls, suspects = job.calls, reports.worth(job) if job.model.exact else []
+    steps = [s["duration_ns"][s["complete"]] for s in calls.steps]
+    every = np.concatenate(steps) if steps else np.zeros(0)
+    exposed, wait = int(calls["exposed_ns"].sum()), job.waits.exposed_wait
+    matched = (job.found.present > 1)[job.found.number].sum() / max(len(calls), 1)
+    values: dict[str, Scalar] = {
+        **R.facts(found), "nodes": len(calls.domains), "step_ns": round(float(np.median(every))) if len(every) else None,
+        "saved_ns": round(suspects[0].saved_ns / job.steps) if suspects else 0 if job.model.exact else None,
+        "saved_together_ns": round(suspects[-1].together_ns / job.steps) if suspects else 0 if job.model.exact else None,
+        "exposed_wait_share": int(wait[wait >= 0].sum()) / exposed if exposed and (wait >= 0).any() else None,
+        "collectives_matched": float(matched),
+    }  # fmt: skip
+    notes = {
+        "workers_read": R.read_note(found), "saved_ns": reports.rank_text(job, suspects[0].at) if suspects else "no rank costs 1 %",
+        "exposed_wait_share": "of exposed communication", "nodes": f"clocks: {job.clocks.worst}", "step_ns": "median over ranks",
+    }  # fmt: skip
+    shown = ("workers_read", "nodes", "step_ns", "saved_ns", "exposed_wait_share")
+    return R.tiles(values, FACTS, title="Over the ranks", shown=shown, notes=notes)

@@ -1,0 +1,140 @@
+"""Takes the summaries of all ranks through matching, clocks, waits, groups and stragglers, once for all pages that ask.
+
+The results of the last few runs are kept: a page of ranks has several tabs, each of which asks for the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.ranks.calls import Calls, Member, calls_of, only_steps
+from tb_sol_plugin.metrics.ranks.clocks import Clocks, clocks
+from tb_sol_plugin.metrics.ranks.comparison import Ranks, ranks_of
+from tb_sol_plugin.metrics.ranks.matching import Matched, matched
+from tb_sol_plugin.metrics.ranks.replay import Model, model_of
+from tb_sol_plugin.metrics.ranks.stragglers import Stragglers, stragglers
+from tb_sol_plugin.metrics.ranks.summary import RankSummary
+from tb_sol_plugin.metrics.ranks.waiting import Waits, believed, waits
+from tb_sol_plugin.model.recordings import RecordingReduction
+from tb_sol_plugin.tables.arrays import Mask
+
+KEPT: Final = 2
+"""Jobs whose results are kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """All ranks of a run, and what follows from them. assumed: whether the rank of a recording is its place, since none is known."""
+
+    calls: Calls
+    assumed: Mask
+    waits: Waits
+
+    @property
+    def found(self) -> Matched:
+        """The collectives over ranks."""
+        return self.waits.found
+
+    @property
+    def clocks(self) -> Clocks:
+        """How the clocks of hosts differ."""
+        return self.waits.clocks
+
+    @cached_property
+    def model(self) -> Model:
+        """What is replayed."""
+        return model_of(self.waits)
+
+    @cached_property
+    def stragglers(self) -> Stragglers:
+        """The path and the suspects."""
+        return stragglers(self.model)
+
+    @property
+    def steps(self) -> int:
+        """Complete steps that some rank has, one at least."""
+        return max(len(self.stragglers.steps), 1)
+
+    @cached_property
+    def alone(self) -> Mask:
+        """Ranks none of whose collectives is matched with that of another rank."""
+        found = self.found
+        shared = found.rows[(found.present > 1)[found.number]]
+        out = np.ones(len(self.calls.ranks), np.bool_)
+        out[self.calls.at[shared]] = False
+        return out
+
+
+_JOBS: OrderedDict[tuple[tuple[str, str, str], ...], Job] = OrderedDict()
+_LOCK: Final = threading.Lock()
+
+
+def job_of(ranks: Ranks[RankSummary]) -> Job:
+    """Returns the job of the recordings that statistics are made of; the same one while these are the same."""
+    chosen = [one for one, counts in zip(ranks.read, ranks.counts.tolist(), strict=True) if counts]
+    key = tuple((one.worker, one.span, one.key) for one in chosen)
+    known = all(one.key for one in chosen)
+    with _LOCK:
+        if known and key in _JOBS:
+            _JOBS.move_to_end(key)
+            return _JOBS[key]
+    made = _made(chosen)
+    with _LOCK:
+        if known:
+            _JOBS[key] = made
+            while len(_JOBS) > KEPT:
+                _JOBS.popitem(last=False)
+    return made
+
+
+def _made(chosen: Sequence[RecordingReduction[RankSummary]]) -> Job:
+    """Returns the job of some recordings. One whose rank is not known gets the lowest that no other one has."""
+    taken = {one.rank for one in chosen}
+    free = (rank for rank in range(2 * len(chosen) + 1) if rank not in taken)
+    members, assumed = [], {}
+    for one in chosen:
+        rank = one.rank if one.rank is not None else next(free)
+        assumed[rank] = one.rank is None
+        host = one.facts.host_name if one.facts is not None else ""
+        members.append(Member(rank, host, one.reduced))
+    return job_of_members(members, assumed)
+
+
+def job_of_members(members: Sequence[Member], assumed: Mapping[int, bool] | None = None) -> Job:
+    """Returns the job of ranks. assumed: whether the number of a rank is not recorded."""
+    calls = calls_of(members)
+    found = matched(calls)
+    clock = clocks(found)
+    first = waits(found, clock)
+    kept = believed(found, first)
+    waited = first if kept is found else waits(kept, clocks(kept))
+    return Job(calls, np.array([bool(assumed and assumed[int(rank)]) for rank in calls.ranks], np.bool_), waited)
+
+
+def within(job: Job, low: int, high: int) -> Job:
+    """Returns the same job in some steps alone, by their numbers; matches and clocks are those of all of it. BadQuery where it has none."""
+    step, found = job.calls["step"], job.found
+    kept = (step >= low) & (step <= high) & (step >= 0)
+    if not kept.any():
+        known = np.unique(step[step >= 0])
+        there = f"{int(known[0])} to {int(known[-1])}" if len(known) else "no steps"
+        raise BadQuery(f"no collective in step {low} to {high}", hint=f"there are: {there}", field="step")
+    calls = only_steps(job.calls, kept)
+    whole = np.asarray(found.least(kept[found.rows]), np.bool_)
+    part = found.only(whole, {})
+    place = np.cumsum(kept) - 1
+    part = replace(part, calls=calls, rows=place[part.rows])
+    return Job(calls, job.assumed, waits(part, replace(job.clocks, calls=calls)))
+
+
+def ranks_of_run(workers: Sequence[RecordingReduction[RankSummary]]) -> Ranks[RankSummary]:
+    """Returns the recordings of a run by rank; of several of one rank the longest counts."""
+    return ranks_of(workers, lambda one: one.reduced.window_ns)

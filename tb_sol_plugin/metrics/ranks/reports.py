@@ -1,0 +1,141 @@
+"""Shares what the pages of ranks have in common: their query, which job they are of, what they say of clocks and of ranks left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.ranks import sections as R
+from tb_sol_plugin.metrics.ranks.comparison import Ranks
+from tb_sol_plugin.metrics.ranks.job import Job, job_of, ranks_of_run, within
+from tb_sol_plugin.metrics.ranks.own_time import CAUSES
+from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, Suspect
+from tb_sol_plugin.metrics.ranks.summary import RankSummary
+from tb_sol_plugin.metrics.time.scope import step_bounds
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.recordings import RecordingReduction
+from tb_sol_plugin.model.report import Notice
+from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.units import human
+
+ONE_PERCENT: Final = 0.01
+
+
+def read_job(workers: Sequence[RecordingReduction[RankSummary]], query: Query) -> tuple[Ranks[RankSummary], Job]:
+    """Returns the recordings of a run by rank, and the job that they are of, in the steps that a query names."""
+    found = ranks_of_run(workers)
+    job = job_of(found)
+    chosen = query.step.strip()
+    return found, within(job, *step_bounds(chosen)) if chosen and len(job.calls) else job
+
+
+def notices(ranks: Ranks[RankSummary], job: Job) -> list[Notice]:
+    """Reports ranks that are missing, twice or without a match, ranks that are assumed, calls left out, and clocks that do not compare."""
+    out = R.notices(ranks)
+    if job.assumed.any():
+        who = human(int(job.assumed.sum()), "count")
+        out.append(Notice(f"{who} recordings name no rank, neither inside nor in their names: their order stands for it."))
+    alone = job.calls.ranks[job.alone]
+    if len(alone) and len(job.calls.ranks) > 1:
+        some = ", ".join(map(str, alone[: R.NAMED].tolist())) + (" …" if len(alone) > R.NAMED else "")
+        out.append(Notice(
+            f"No collective of rank {some} is one of another rank: recorded at another time, or of another job. Nothing of it is compared."
+        ))  # fmt: skip
+    left = sum(one.left_out for one in job.calls.summaries)
+    if left:
+        out.append(Notice(f"{human(left, 'count')} collectives of other steps are left out: too many to compare.", "info"))
+    if job.clocks.worst == "none" and len(job.calls.domains) > 1:
+        out.append(Notice(
+            "The clocks of the hosts are not aligned: no collective that all members wait in joins them all. "
+            "Waits, late ranks and transfers need no clock; skews and waits of sends and receives are not known.", "info",
+        ))  # fmt: skip
+    elif job.clocks.worst == "poor":
+        out.append(Notice("The clocks of the hosts are known too roughly: skews and waits of sends and receives are not known.", "info"))
+    return out
+
+
+def rank_text(job: Job, at: int) -> str:
+    """Returns `rank 5 on node0`."""
+    domain = job.calls.domains[int(job.calls.domain[at])]
+    name = f"rank {int(job.calls.ranks[at])}"
+    return name if domain.startswith("rank ") else f"{name} on {domain}"
+
+
+def worth(job: Job) -> tuple[Suspect, ...]:
+    """Returns the suspects up to the last one that costs one percent of the job, alone or together with those before."""
+    span, count, before = job.model.span_ns, 0, 0.0
+    for place, one in enumerate(job.stragglers.suspects, 1):
+        if max(one.saved_ns, one.together_ns - before) >= ONE_PERCENT * span:
+            count = place
+        before = max(before, one.together_ns)
+    return job.stragglers.suspects[:count]
+
+
+def verdict(job: Job) -> str:
+    """Returns one sentence: which rank or host holds the job, why, and what a step takes less without it."""
+    ranks = human(len(job.calls.ranks), "count")
+    if not job.found.sync.any():
+        return f"No collective of these {ranks} ranks is matched: nothing tells who waits for whom."
+    if not job.model.exact:
+        return f"The replay of these {ranks} ranks differs from what was recorded: no straggler is named, what one would cost is not known."
+    found, hosts = worth(job), job.stragglers.hosts
+    if not found:
+        return f"No rank holds the other ones: without its own delays none of {ranks} would save 1 % of a step."
+    first = found[0]
+    if hosts and hosts[0].saved_ns > first.saved_ns:
+        host = hosts[0]
+        who = f"**{job.calls.domains[host.domain]}**"
+        cause = f"{CAUSE_WORDS[CAUSES[host.cause]]}, {human(host.ranks, 'count')} of its ranks"
+        return f"{who} holds the other hosts ({cause}): {_without_that(job, host.saved_ns)}."
+    text = (
+        f"**{rank_text(job, first.at)}** holds the other ranks ({CAUSE_WORDS[CAUSES[first.cause]]}): {_without_that(job, first.saved_ns)}."
+    )
+    if len(found) > 1:
+        who = f"{rank_text(job, found[1].at)} ({CAUSE_WORDS[CAUSES[found[1].cause]]})"
+        more = f" and {human(len(found) - 2, 'count')} more" if len(found) > 2 else ""
+        text += f" Without {who}{more} as well, {human(found[-1].together_ns / job.steps, 'ns')} less."
+    return text
+
+
+def _without_that(job: Job, saved_ns: float) -> str:
+    less, share = human(saved_ns / job.steps, "ns"), human(saved_ns / job.model.span_ns, "ratio")
+    return f"without that a step takes **{less}** less, {share} of it"
+
+
+def evidence(job: Job, one: Suspect) -> str:
+    """Returns what shows that a suspect is one."""
+    steps = job.stragglers.steps
+    cause = CAUSES[one.cause]
+    more = f"{human(one.total_excess_ns / job.steps, 'ns')} per step more than its peers"
+    in_steps = f"in {one.steps} of {len(steps)} steps" if len(steps) else "outside of complete steps"
+    if cause == "kernel" and one.factor == one.factor:
+        how = "all kernels by one factor: its clock, or what else runs there" if one.uniform else "some kernels alone: other data or shapes"
+        return f"{more}, {one.factor:.2f} times theirs, {in_steps}; {how}"
+    words = {
+        "dataloader": "loading its next batch", "host": "idle until its host launches the next work", "copy": "copying",
+        "comm": "in collectives of other groups", "other": "idle for a reason that is not recorded", "kernel": "computing",
+    }  # fmt: skip
+    return f"{more}, {words[cause]}, {in_steps}"
+
+
+def with_ranks(text: str) -> Ints | None:
+    """Returns ranks listed as `0-7,12`, None for an empty text. BadQuery where it lists none."""
+    if not text.strip():
+        return None
+    out: list[int] = []
+    for part in text.split(","):
+        low, high = _ends(part.strip())
+        out += range(low, high + 1)
+    return np.array(sorted(set(out)), np.int64)
+
+
+def _ends(part: str) -> tuple[int, int]:
+    """Returns the ends of `5` or `0-7`. BadQuery for anything else, and for more ranks than a job has."""
+    low, dash, high = part.partition("-")
+    if not low.isdigit() or len(low) > 7 or (dash and (not high.isdigit() or len(high) > 7)):
+        raise BadQuery(f"not ranks: {part[:40]!r}", hint="give ranks as 0-7,12", field="ranks")
+    ends = int(low), int(high) if dash else int(low)
+    return min(ends), max(ends)

@@ -1,0 +1,155 @@
+"""The pages of ranks: their sentences, tables and figures over simulated jobs, and what they say where something is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import tb_sol_plugin as sol
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.ranks.calls import Member
+from tb_sol_plugin.model.answer import AnalysisRequest, from_ranks
+from tb_sol_plugin.model.recordings import RecordingReduction, ReducedFacts
+from tb_sol_plugin.model.registry import get
+from tb_sol_plugin.model.report import FigureSection, Report, UnavailableReport, encode
+from tb_sol_plugin.units import NARROW
+from tests.support.rank_factory import Job, Slow, simulate
+
+NAMES = ("ranks", "stragglers", "collectives", "groups", "clocks")
+JOB = Job(tp=8, dp=2, layers=4, steps=4, stragglers=(Slow(5, "dataloader", 3e6), Slow(12, "host", 1.5e6)))
+
+
+def read(one: Member, name: str, world: int, *, numbered: bool = True) -> RecordingReduction[msgspec.Struct]:
+    body = msgspec.msgpack.encode(one.summary)
+    rank = one.rank if numbered else None
+    facts = ReducedFacts("kineto", rank, world, one.host, "nvidia", ("NVIDIA H100 80GB HBM3",), 0, True, (0, 1))
+    return RecordingReduction(
+        f"w{one.rank}", "1", f"{one.rank}.json", "read", rank, facts, body=lambda: body, decode=get(name).reduction.decode
+    )
+
+
+def asked(name: str, members: Sequence[Member], *more: RecordingReduction[msgspec.Struct], world: int = 16, **raw: str) -> Report:
+    found = from_ranks(AnalysisRequest(name, raw), [*(read(m, name, world) for m in members), *more]).report()
+    assert isinstance(found, Report)
+    encode(found)
+    return found
+
+
+def text(found: Report) -> str:
+    return found.headline.replace(NARROW, " ")
+
+
+@pytest.fixture(scope="module")
+def members() -> list[Member]:
+    return simulate(JOB).members()
+
+
+def test_the_summary_names_the_rank_the_cause_and_the_cost(members: list[Member]) -> None:
+    # GIVEN a slow input of 3 ms on rank 5 that hides a host stall of 1.5 ms on rank 12
+    found = asked("ranks", members)
+    # THEN removing the first leaves the second: 1.5 ms per step, both 3.0
+    assert text(found).startswith("**rank 5 on node0** holds the other ranks (dataloader): without that a step takes **1.5")
+    assert "Without rank 12 on node1 (host) as well" in text(found)
+    table = found.table("ranks").set_index("rank")
+    assert len(table) == 16 and table.loc[5, "cause"] == "dataloader" and table.loc[5, "persistence"] == "systematic"
+    assert table.loc[5, "saved_ns"] == pytest.approx(1.5e6, rel=0.02) and table["saved_ns"].notna().sum() == 2
+    assert table.loc[5, "path_excess_ns"] == pytest.approx(12e6, rel=0.01) and (table["status"] == "compared").all()
+    # AND the late rank waits least, its neighbors most; rank and step have what is above peers
+    assert table["exposed_wait_ns"].idxmin() == 5
+    heat = found.table("heatmap").set_index(["rank", "step"])["value"]
+    assert heat.loc[(5, 2)] == pytest.approx(3e6, rel=0.02) and heat.loc[(12, 1)] == pytest.approx(1.5e6, rel=0.02) and len(heat) == 64
+    assert isinstance(found.section("heatmap_figure"), FigureSection)
+    assert found.facts["saved_together_ns"] == pytest.approx(3e6, rel=0.02) and found.facts["collectives_matched"] == 1.0
+    # AND steps can be chosen: the same per step
+    part = asked("ranks", members, step="1-2")
+    assert part.facts["saved_ns"] == pytest.approx(1.5e6, rel=0.05) and len(part.table("heatmap")) == 32
+    with pytest.raises(BadQuery, match="no collective in step 9"):
+        asked("ranks", members, step="9")
+
+
+@pytest.mark.parametrize("what", ["exposed_wait", "step"])
+def test_the_heat_map_shows_other_measures(members: list[Member], what: str) -> None:
+    assert asked("ranks", members, what=what).table("heatmap")["value"].min() > 0
+
+
+def test_stragglers_have_evidence_and_a_path_that_adds_up(members: list[Member]) -> None:
+    found = asked("stragglers", members)
+    suspects, path = found.table("suspects"), found.table("path")
+    assert suspects[["rank", "cause"]].values.tolist() == [[5, "dataloader"], [12, "host"]]
+    assert "3.00 ms per step more than its peers, loading its next batch, in 4 of 4 steps" in suspects["evidence"][0].replace(NARROW, " ")
+    assert suspects["saved_together_ns"][1] == pytest.approx(3e6, rel=0.02)
+    # the path tiles the time of the job, but for the microseconds in which members leave a collective
+    assert path["local_ns"].sum() + path["transfer_ns"].sum() == pytest.approx(found.facts["span_ns"], rel=1e-3)
+    assert found.facts["replay_ns"] == pytest.approx(found.facts["span_ns"], rel=1e-3)
+    assert path.loc[path["excess_ns"].idxmax(), ["rank", "cause"]].tolist() == [5, "dataloader"]
+
+
+def test_collectives_by_size_and_one_by_one(members: list[Member]) -> None:
+    found = asked("collectives", members)
+    rows = found.table("instances")
+    assert len(rows) == found.facts["collectives"] == 260 and set(rows["status"]) == {"complete"}
+    assert rows.loc[rows["wait_ns"].idxmax(), "late_rank"] == 5
+    # waits and transfers of all members are the durations of all members
+    assert found.facts["wait_share"] == pytest.approx(
+        found.facts["wait_ns"] / (found.facts["wait_ns"] + sum(rows["transfer_ns"] * rows["size"]))
+    )
+    sizes = found.table("by_size")
+    assert sizes["count"].sum() == 260 and set(sizes["group_kind"].dropna()) == {"TP", "DP"}
+    # AND a query chooses: by parallelism, group, ranks
+    assert len(asked("collectives", members, group_kind="TP").table("instances")) == 2 * 64
+    assert len(asked("collectives", members, group="default_pg").table("instances")) == 4
+    assert set(asked("collectives", members, ranks="0-1", group_kind="dp").table("instances")["group"]) == {
+        "DATA_PARALLEL_GROUP [0:8:2]", "DATA_PARALLEL_GROUP [1:8:2]",
+    }  # fmt: skip
+    with pytest.raises(BadQuery, match="not ranks"):
+        asked("collectives", members, ranks="a-b")
+
+
+def test_groups_and_clocks(members: list[Member]) -> None:
+    assert "TP 8 × DP 2" in text(asked("groups", members))
+    table = asked("groups", members).table("groups")
+    assert len(table) == 11 and (table["instances"] == table["matched"]).all() and table["unmatched_because"].isna().all()
+    found = asked("clocks", members)
+    assert "2 hosts" in text(found) and "**good**" in text(found) and found.table("clocks")["grade"].tolist() == ["good", "good"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_missing_is_told(name: str, members: list[Member]) -> None:
+    waiting = RecordingReduction[msgspec.Struct]("w1", "", "", "waiting", 1)
+    # GIVEN none read yet, one read, a rank of another job, recordings without ranks THEN there is a report each, without a made-up number
+    assert text(asked(name, [], waiting, waiting)).startswith("None of 2 workers")
+    one = asked(name, members[:1], waiting)
+    assert "One of 2 workers has been read" in text(one)
+    if name == "collectives":
+        assert one.facts["wait_ns"] is None and one.table("instances")["wait_ns"].isna().all()
+    other = simulate(Job(tp=2, dp=1, layers=2, seed=5)).members()[0]
+    strange = other._replace(rank=16, host="far", summary=msgspec.structs.replace(other.summary, groups=tuple(
+        msgspec.structs.replace(g, key="elsewhere") for g in other.summary.groups)))  # fmt: skip
+    found = asked(name, [*members, strange], world=17)
+    assert any("No collective of rank 16 is one of another rank" in n.text for n in found.notices)
+    unnumbered = from_ranks(AnalysisRequest(name, {}), [read(m, name, 16, numbered=False) for m in members]).report()
+    assert isinstance(unnumbered, Report) and any("name no rank" in n.text for n in unnumbered.notices)
+
+
+def test_a_slow_host_is_named_as_one() -> None:
+    slow = replace(JOB, dp=3, stragglers=tuple(Slow(rank, "compute", 1.1) for rank in range(8, 16)))
+    found = text(asked("stragglers", simulate(slow).members(), world=24))
+    assert found.startswith("**node1** holds the other hosts (compute, 8 of its ranks): without that a step takes **")
+
+
+def test_an_even_job_has_no_culprit() -> None:
+    assert "No rank holds the other ones" in text(asked("ranks", simulate(replace(JOB, stragglers=())).members()))
+
+
+def test_from_files(tmp_path: Path) -> None:
+    # GIVEN traces of four ranks with a slow input on rank 2, and one without a collective
+    made = simulate(Job(tp=2, dp=2, layers=2, steps=3, stragglers=(Slow(2, "dataloader", 4e6),)))
+    run = sol.open(str(made.write(tmp_path / "job")), cache=False)
+    found = run.analyze("ranks")
+    assert isinstance(found, Report) and "**rank 2 on node0** holds the other ranks (dataloader)" in text(found)
+    alone = sol.open(str(made.trace(0).write(tmp_path / "one" / "rank0.1.pt.trace.json.gz").parent), cache=False).analyze("ranks")
+    assert isinstance(alone, UnavailableReport) and "compares the workers of a run" in alone.because

@@ -1,0 +1,129 @@
+"""Groups and their parallelism, bandwidth by size and message curves, against jobs whose links are known."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.ranks.calls import calls_of
+from tb_sol_plugin.metrics.ranks.clocks import clocks
+from tb_sol_plugin.metrics.ranks.group_kinds import group_kinds, layout, told
+from tb_sol_plugin.metrics.ranks.links import LEVELS, Peak, by_size, curves, huber, peaks, sizes_of
+from tb_sol_plugin.metrics.ranks.matching import matched
+from tb_sol_plugin.metrics.ranks.summary import algorithm_of, kind_of
+from tb_sol_plugin.metrics.ranks.waiting import Waits, waits
+from tests.support.rank_factory import Job, Made, simulate
+
+
+def waited(made: Made) -> Waits:
+    found = matched(calls_of(made.members()))
+    return waits(found, clocks(found))
+
+
+def test_the_curve_of_a_link_is_that_of_the_slowest_host() -> None:
+    # GIVEN 16 hosts of two ranks, 21 GB/s and 35 us, one host at half of that, buckets of 4 to 32 MiB
+    made = simulate(Job(tp=2, dp=16, ranks_per_host=2, layers=4, steps=8, slow_hosts=((3, 0.5),)))
+    w = waited(made)
+    kinds = group_kinds(w.found.calls)
+    sizes = sizes_of(w, kinds)
+    found = {(c.level, c.size): c for c in curves(w, sizes)}
+    # THEN B is that of the slow host within 5 %, alpha within 20 us, half of the time is alpha at alpha * B
+    one = found["between", 16]
+    assert one.bytes_per_s == pytest.approx(10.5e9, rel=0.05) and one.alpha_ns == pytest.approx(35_000, abs=20_000)
+    assert one.half_size_bytes == pytest.approx(35_000 * 10.5, rel=0.2) and one.instances == 64 and one.algorithm == "RING_LL"
+    # AND one size alone, or few collectives, identify nothing and say what is missing
+    assert found["inside", 2].why_not == "1 size, 3 are needed" and found["mixed", 32].why_not == "8 collectives, 20 are needed"
+    # AND bandwidth is sizes over transfers, the bus one times 2 (n - 1) / n, its peak the link inside, what was observed between
+    table = by_size(w, kinds, sizes, peaks(w, sizes, Peak(450e9, "NVLink"), 0.0)).set_index(["level", "bytes"])
+    big = table.loc[("between", 32 << 20)]
+    assert big["algorithm_bandwidth_bytes_per_s"] == pytest.approx((32 << 20) * big["count"] / big["transfer_ns"] * 1e9)
+    assert big["bus_bandwidth_bytes_per_s"] == pytest.approx(big["algorithm_bandwidth_bytes_per_s"] * 2 * 15 / 16)
+    assert big["peak_source"].startswith("observed") and 0.95 < big["efficiency"] <= 1.02
+    inside = table.loc[("inside", 4 << 20)]
+    assert (inside["peak_bytes_per_s"], inside["peak_source"], inside["group_kind"]) == (450e9, "NVLink", "TP")
+    # AND a network that is given is the peak between hosts
+    given = peaks(w, sizes, Peak(450e9, "NVLink"), 25e9)
+    assert given[LEVELS.index("between")] == Peak(25e9, "given as nic_bytes_per_s") == given[LEVELS.index("mixed")]
+
+
+def test_what_lacks_members_is_in_no_bandwidth() -> None:
+    w = waited(simulate(Job(tp=2, dp=4, missing=(5,))))
+    sizes = sizes_of(w, group_kinds(w.found.calls))
+    assert sizes.usable.any() and (w.found.present == w.found.size)[sizes.usable].all()
+
+
+def test_few_odd_points_do_not_move_a_curve() -> None:
+    # GIVEN 40 points on 10 us + x / 2 GB/s, of which four took a millisecond longer
+    x = np.tile([1e5, 1e6, 4e6, 1e7], 10)
+    y = 10_000 + x / 2.0
+    y[::11] += 1e6
+    alpha, rate, residual = huber(x, y)
+    assert alpha == pytest.approx(10_000, abs=1_000) and rate == pytest.approx(2e9, rel=0.01) and residual < 1_000
+
+
+@pytest.mark.parametrize(
+    ("description", "kind"),
+    [
+        ("TENSOR_MODEL_PARALLEL_GROUP", "TP"), ("DATA_PARALLEL_GROUP", "DP"), ("DATA_PARALLEL_GROUP_WITH_CP", "joint"), ("mesh_tp", "TP"),
+        ("mesh_dp_shard", "DP"), ("PIPELINE_MODEL_PARALLEL_GROUP", "PP"), ("EXPERT_MODEL_PARALLEL_GROUP", "EP"), ("mesh_cp", "CP"),
+        ("EXPERT_DATA_PARALLEL_GROUP", "expert DP"), ("CONTEXT_PARALLEL_GROUP", "CP"), ("EMBEDDING_GROUP", "embedding"),
+        ("TENSOR_AND_CONTEXT_PARALLEL_GROUP", "joint"), ("POSITION_EMBEDDING_GROUP", "embedding"),
+    ],
+)  # fmt: skip
+def test_descriptions_name_the_parallelism(description: str, kind: str) -> None:
+    members = simulate(Job(tp=2, dp=1, layers=1)).members()
+    renamed = [
+        m._replace(
+            summary=msgspec.structs.replace(
+                m.summary, groups=tuple(msgspec.structs.replace(g, description=description) for g in m.summary.groups)
+            )
+        )
+        for m in members
+    ]
+    found = group_kinds(calls_of(renamed))[0]
+    assert (found.kind, found.confidence) == (kind, "stated")
+
+
+def test_what_groups_are_used_for_where_nothing_describes_them() -> None:
+    # GIVEN a pipeline, tensor parallelism inside of hosts and data parallelism between them, all described as "undefined"
+    members = [
+        m._replace(
+            summary=msgspec.structs.replace(
+                m.summary, groups=tuple(msgspec.structs.replace(g, description="undefined") for g in m.summary.groups)
+            )
+        )
+        for m in simulate(Job(tp=2, pp=2, dp=2, ranks_per_host=2, layers=1, micro_batches=2)).members()
+    ]
+    calls = calls_of(members)
+    found = {
+        (calls.groups[i].ranks.tolist()[1] - calls.groups[i].ranks.tolist()[0], len(calls.groups[i].ranks)): k
+        for i, k in enumerate(group_kinds(calls))
+    }
+    # THEN sends and receives are a pipeline, neighbors on one host a guess at tensor parallelism, the rest is not known, with the reason
+    assert (found[4, 2].kind, found[4, 2].confidence, found[4, 2].level) == ("PP", "inferred", "between")
+    assert (found[1, 2].kind, found[1, 2].confidence, found[1, 2].level) == ("TP", "guess", "inside")
+    assert (found[2, 2].kind, found[2, 2].evidence) == ("", "the description 'undefined' names none")
+    assert (found[1, 8].kind, found[1, 8].evidence, found[1, 8].level) == ("", "holds every rank of the job", "mixed")
+    # WHEN a query states one THEN it stands above all
+    assert {k.kind for k in group_kinds(calls, told("undefined:EP"))} == {"EP"}
+    assert layout(calls, group_kinds(calls)) is None
+
+
+def test_a_layout_multiplies_to_the_job() -> None:
+    calls = calls_of(simulate(Job(tp=2, cp=2, pp=2, dp=2, layers=1)).members())
+    assert layout(calls, group_kinds(calls)) == {"TP": 2, "CP": 2, "PP": 2, "DP": 2}
+
+
+@pytest.mark.parametrize("text", ["mesh", ":TP", "mesh:XP", "a:TP,b"])
+def test_kinds_that_cannot_be_stated(text: str) -> None:
+    with pytest.raises(BadQuery, match="no kinds of groups"):
+        told(text)
+
+
+def test_names_of_kernels_and_calls() -> None:
+    names = ("nccl:all_reduce", "ncclDevKernel_SendRecv(x)", "_allgather_base", "reduce_scatter_tensor_coalesced", "barrier", "recv 0<-1")
+    assert [kind_of(n) for n in names] == [0, 11, 2, 1, 4, 10]
+    kernels = ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", "ncclDevKernel_AllGather_RING_LL128(x)", "ncclDevKernel_SendRecv(x)", "gemm")
+    assert [algorithm_of(n) for n in kernels] == [1, 2, 12, 0]
