@@ -45,7 +45,13 @@ COLUMNS: Final = (
     Column("instances", "Collectives", "count", "different collectives of this group"),
     Column("matched", "Matched", "count", "those of which two members or more are recorded and matched"),
     Column("inconsistent", "Inconsistent", "count", "those whose members name different kinds, types or sizes: probably a bug of the job"),
-    Column("unmatched_because", "Not matched", doc="why collectives of some ranks stay unmatched", show="text", missing="all are"),
+    Column(
+        "unmatched_because",
+        "Not matched",
+        doc="why collectives of some ranks stay unmatched",
+        show="text",
+        missing="all are, or their other members are not recorded",
+    ),
 )
 FACTS: Final = (
     *R.FACTS,

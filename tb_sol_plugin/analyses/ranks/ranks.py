@@ -34,6 +34,10 @@ MOST_ROWS: Final = 512
 """Ranks that the heat map has a row for each of; of more it has a row per host."""
 
 
+MOST_CHOICES: Final = 12
+"""Hosts that can be chosen above the table."""
+
+
 class RanksQuery(Query, kw_only=True, frozen=True):
     """what: what the heat map shows of each step: own time above peers, waits that nothing hides, or the length of the step"""
 
@@ -198,11 +202,14 @@ def _rank_table(found: Ranks[RankSummary], job: Job, query: RanksQuery) -> Table
         str(i): Link("gpu_breakdown", {"worker": w.worker, "span": w.span, **step}, "what its device does") for i, w in enumerate(workers)
     }  # fmt: skip
     marks = {"rank": {str(i): Mark("estimated", "assumed: no rank is recorded") for i in np.flatnonzero(job.assumed).tolist()}}
-    names = [frame["node"].notna().any(), frame["device"].notna().any()]
-    hidden = frozenset(name for name, shown in zip(("node", "device"), names, strict=True) if not shown)
+    seen = {
+        "node": frame["node"].notna().any(), "device": frame["device"].notna().any(), "status": (frame["status"] != "compared").any(),
+    }  # fmt: skip
+    hidden = frozenset(name for name, shown in seen.items() if not shown)
+    choice = seen["node"] and 1 < len(job.calls.domains) <= MOST_CHOICES
     return make_table(
         "ranks", "Ranks", frame, R.columns_of(RANK_COLUMNS, [True], hidden), key="worker", sort=Sort("path_excess_ns"), marks=marks,
-        row_links=links, cell_links={"rank": links}, filters=["node"] if len(job.calls.domains) > 1 and "node" not in hidden else [],
+        row_links=links, cell_links={"rank": links}, filters=["node"] if choice else [],
         footer="A rank opens what its device does. Peers are ranks with the same groups, at the same place of a pipeline.",
     )  # fmt: skip
 

@@ -51,11 +51,13 @@ class Calls:
 
     at: place of the rank in `ranks`. group: place in `groups`, -1 unknown. start_ns: on the rank's own clock since `origin_ns`, the same
     for all ranks. pred_row, stream_row: rows of this table. pieces: exposed stretches, by row of this table.
-    ranks: numbers of the ranks, ascending. domain: of each rank the place of its clock in `domains`. steps: of each rank, as
+    ranks: numbers of the ranks, ascending. shift_ns: what was added to the times of each rank's summary. domain: of each rank the place of
+    its clock in `domains`. steps: of each rank, as
     `summary.STEPS` names them, start_ns since `origin_ns`.
     """
 
     ranks: Ints
+    shift_ns: Ints
     domain: Ints
     domains: tuple[str, ...]
     origin_ns: int
@@ -150,7 +152,7 @@ def calls_of(found: Sequence[Member]) -> Calls:
     groups = _Groups(ranks)
     parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in ROWS}
     pieces: list[list[npt.NDArray[Any]]] = [[] for _ in PIECES]
-    steps, counts, before = [], [], 0
+    steps, counts, shifts, before = [], [], [], 0
     for place, member in enumerate(ordered):
         own = member.summary
         shift = own.origin_ns - origin if own.absolute else begin - own.first_ns
@@ -166,10 +168,11 @@ def calls_of(found: Sequence[Member]) -> Calls:
         taken = unpack(own.steps, STEPS)
         steps.append(taken | {"start_ns": taken["start_ns"] + shift})
         counts.append(own.rows.count)
+        shifts.append(shift)
         before += own.rows.count
     columns = {name: np.concatenate(p) if p else np.zeros(0, np.dtype(ROWS[name])) for name, p in parts.items()}
     return Calls(
-        ranks, np.array([domains.index(n) for n in names], np.int64), domains, origin, tuple(groups.found),
+        ranks, np.array(shifts, np.int64), np.array([domains.index(n) for n in names], np.int64), domains, origin, tuple(groups.found),
         np.repeat(np.arange(len(ordered)), counts), columns, Pieces(*(np.concatenate(p) if p else np.zeros(0, np.int64) for p in pieces)),
         tuple(steps), tuple(m.summary for m in ordered),
     )  # fmt: skip

@@ -101,7 +101,7 @@ def _world(calls: Calls) -> int:
 
 
 def level_of(calls: Calls, number: int) -> Level:
-    """Returns between what the ranks of a group lie, as far as they are recorded."""
+    """Returns between what the ranks of a group lie; unknown where those that are recorded do not tell."""
     ranks: Ints = calls.groups[number].ranks
     place = np.flatnonzero(np.isin(calls.ranks, ranks))
     if not len(place):
@@ -109,7 +109,7 @@ def level_of(calls: Calls, number: int) -> Level:
     count = np.bincount(calls.domain[place])
     count = count[count > 0]
     if len(count) == 1:
-        return "inside" if len(place) > 1 or len(ranks) == 1 else "unknown"
+        return "inside" if len(place) == len(ranks) else "unknown"
     return "between" if count.max() == 1 else "mixed"
 
 

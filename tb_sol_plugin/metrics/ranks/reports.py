@@ -90,9 +90,8 @@ def verdict(job: Job) -> str:
         who = f"**{job.calls.domains[host.domain]}**"
         cause = f"{CAUSE_WORDS[CAUSES[host.cause]]}, {human(host.ranks, 'count')} of its ranks"
         return f"{who} holds the other hosts ({cause}): {_without_that(job, host.saved_ns)}."
-    text = (
-        f"**{rank_text(job, first.at)}** holds the other ranks ({CAUSE_WORDS[CAUSES[first.cause]]}): {_without_that(job, first.saved_ns)}."
-    )
+    name, cause = rank_text(job, first.at), CAUSE_WORDS[CAUSES[first.cause]]
+    text = f"**R{name[1:]}** holds the other ranks ({cause}): {_without_that(job, first.saved_ns)}."
     if len(found) > 1:
         who = f"{rank_text(job, found[1].at)} ({CAUSE_WORDS[CAUSES[found[1].cause]]})"
         more = f" and {human(len(found) - 2, 'count')} more" if len(found) > 2 else ""

@@ -55,8 +55,14 @@ class Choice:
 Offsets = Callable[[Sequence[Timeline]], "Sequence[tuple[int, int | None]] | None"]
 """Returns the offset (ns, of any origin) and the uncertainty (ns, None unknown) of each recording; None where it finds nothing to go by."""
 
-MEASURED: Final[dict[Method, Offsets]] = {}
-"""What measures offsets by other methods, as `collective`: whoever matches events over recordings puts its function here."""
+def _by_collectives(timelines: Sequence[Timeline]) -> Sequence[tuple[int, int | None]] | None:
+    from tb_sol_plugin.metrics.ranks.offsets import offsets_of  # matching of ranks is loaded where it is asked for
+
+    return offsets_of([t.capture for t in timelines])
+
+
+MEASURED: Final[dict[Method, Offsets]] = {"collective": _by_collectives}
+"""What measures offsets by other methods."""
 
 
 def aligned(timelines: Sequence[Timeline], asked: str = "") -> list[Alignment]:

@@ -52,7 +52,7 @@ def test_the_summary_names_the_rank_the_cause_and_the_cost(members: list[Member]
     # GIVEN a slow input of 3 ms on rank 5 that hides a host stall of 1.5 ms on rank 12
     found = asked("ranks", members)
     # THEN removing the first leaves the second: 1.5 ms per step, both 3.0
-    assert text(found).startswith("**rank 5 on node0** holds the other ranks (dataloader): without that a step takes **1.5")
+    assert text(found).startswith("**Rank 5 on node0** holds the other ranks (dataloader): without that a step takes **1.5")
     assert "Without rank 12 on node1 (host) as well" in text(found)
     table = found.table("ranks").set_index("rank")
     assert len(table) == 16 and table.loc[5, "cause"] == "dataloader" and table.loc[5, "persistence"] == "systematic"
@@ -150,6 +150,6 @@ def test_from_files(tmp_path: Path) -> None:
     made = simulate(Job(tp=2, dp=2, layers=2, steps=3, stragglers=(Slow(2, "dataloader", 4e6),)))
     run = sol.open(str(made.write(tmp_path / "job")), cache=False)
     found = run.analyze("ranks")
-    assert isinstance(found, Report) and "**rank 2 on node0** holds the other ranks (dataloader)" in text(found)
+    assert isinstance(found, Report) and "**Rank 2 on node0** holds the other ranks (dataloader)" in text(found)
     alone = sol.open(str(made.trace(0).write(tmp_path / "one" / "rank0.1.pt.trace.json.gz").parent), cache=False).analyze("ranks")
     assert isinstance(alone, UnavailableReport) and "compares the workers of a run" in alone.because

@@ -11,6 +11,7 @@ from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.timeline import align
 from tb_sol_plugin.metrics.timeline.timeline import Timeline, timeline_of
 from tb_sol_plugin.metrics.timeline.workers import Workers
+from tests.support.rank_factory import LEAD_NS, Job, simulate
 from tests.support.trace_builder import TraceBuilder
 
 BASE = 1_700_000_000_000_000_000
@@ -92,3 +93,28 @@ def test_what_cannot_be_asked_names_the_parameter(tmp_path: Path, asked: str) ->
 def test_a_single_recording_is_by_its_own_clock(tmp_path: Path) -> None:
     one = [worker(tmp_path, "a", [2_000])]
     assert offsets(align.aligned(one)) == [("clock", 0, 0)] and align.choices(one) == []
+
+
+def test_matched_collectives_align_hosts(tmp_path: Path) -> None:
+    # GIVEN four ranks on two hosts whose clocks are a second apart, with a norm over all of them
+    made = simulate(Job(tp=2, dp=2, ranks_per_host=2, layers=4, steps=6, offset_ns=1e9, drift_ppm=0.0, device_ns=0.0))
+    files = [made.trace(rank).write(tmp_path / f"rank{rank}.pt.trace.json.gz") for rank in range(4)]
+    found = align.aligned([timeline_of(ingest.read(str(path))) for path in files], "collective")
+    # THEN each stands where its first event truly was, within 5 us, and says how sure that is
+    first = [float(made.kernels["launch"][made.kernels["rank"] == rank].min()) for rank in range(4)]
+    local = [
+        min(int(made.local(rank, at, device=False)), int(made.local(rank, made.step_at[0][rank] - LEAD_NS, device=False)))
+        for rank, at in enumerate(first)
+    ]
+    true = [at + made.offset[rank // 2] for rank, at in enumerate(local)]
+    assert [a.offset_ns for a in found] == pytest.approx([t - min(true) for t in true], abs=5_000)
+    assert {a.method for a in found} == {"collective"} and all(a.uncertainty_ns is not None and a.uncertainty_ns < 20_000 for a in found)
+
+
+def test_without_a_common_collective_there_is_no_such_choice(tmp_path: Path) -> None:
+    one, other = Job(tp=2, dp=1, layers=1, steps=1), Job(tp=3, dp=1, layers=1, steps=1)
+    traces = [simulate(one).trace(0), simulate(other).trace(1)]
+    shown = [timeline_of(ingest.read(str(t.write(tmp_path / f"{i}.pt.trace.json")))) for i, t in enumerate(traces)]
+    assert [c.why_not for c in align.choices(shown) if c.asked == "collective"] == ["no collectives of these recordings were matched"]
+    with pytest.raises(BadQuery, match="no collectives"):
+        align.aligned(shown, "collective")
