@@ -26,9 +26,9 @@ from tb_sol_plugin.tables.arrays import Coded, Ints, Mask
 GRAPH_CAPTURE: Final = "graph_capture"
 """Key of `Facts.metadata`: the recordings of graph captures whose names are used here."""
 NOT_USED: Final = "a recording of graph captures is not used: "
-MOST_ROWS: Final = 2_000_000
+MOST_ROWS: Final = 500_000
 """Host rows put below graph launches; where they would be more, python frames are left out."""
-MOST_WITHOUT_FRAMES: Final = 6_000_000
+MOST_WITHOUT_FRAMES: Final = 4_000_000
 """Without frames too there are no more: graphs that were launched later keep no names."""
 _SHOWN: Final = 60
 
@@ -67,6 +67,9 @@ def with_graphs(capture: Capture, sets: Sequence[GraphSet], *, problems: Sequenc
     tables = dict(capture.tables)
     if used:
         tables |= _grafted(capture, launches)
+        left = sum(len(_graph_of(one).rows) for one in launches if one.set is not None) - int(tables[S.GRAPH_LAUNCHES.name]["rows"].sum())
+        if left:
+            warnings.append(f"{left:,} Python frames of captured graphs are left out: replays have operators and modules, and no stacks")
     elif launches:
         tables[S.GRAPH_LAUNCHES.name] = _table(capture, launches, {}, np.arange(len(capture.host)))
     facts = msgspec.structs.replace(capture.facts, metadata=metadata, warnings=tuple(warnings))

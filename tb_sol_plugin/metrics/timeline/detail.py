@@ -12,6 +12,7 @@ import numpy as np
 
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import SolError
+from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.timeline.events import column_text
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.metrics.work.work import work
@@ -125,7 +126,7 @@ def _fields(timeline: Timeline, table: str, row: int, limits: str) -> Iterator[F
     elif table == "host":
         yield Field("Kind", S.HOST_KINDS[int(frame["kind"].iloc[row])])
         below = int(frame["end"].iloc[row]) - row
-        calls = capture.device["call"].to_numpy()
+        calls = at.launches(capture).call
         launched = np.flatnonzero((calls >= row) & (calls < row + below))
         if len(launched):
             yield Field("Device events launched", len(launched), "count")

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 from isal import igzip
 
+from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.timeline.counters import values_of
 from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
@@ -282,6 +283,8 @@ class _Writer:
             base = self.events.base(name)
             rows = every[(every >= base) & (every < base + len(self.capture.tables[name]))].astype(np.int64) - base
             table = self.capture.tables[name]
+            if name == "host":  # what comes from the capture of a graph is of another file
+                rows = np.setdiff1d(rows, captured_rows(self.capture), assume_unique=True)
             out[name] = rows[np.argsort(table["index"].to_numpy()[rows], kind="stable")] if "index" in table else rows
         return out
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.time.breakdown import CLASSES, classes, device_word
 from tb_sol_plugin.metrics.timeline.events import CATEGORIES, Events, Ids
 from tb_sol_plugin.model.capture import Capture
@@ -303,13 +304,21 @@ class _Builder:
     # -- lanes ---------------------------------------------------------------------------------------------------------
 
     def _host_lanes(self) -> _Part:
-        """Returns host events by thread and lane: the depth in the tree; where events overlap in part, the first free lane."""
+        """Returns host events by thread and lane: the depth in the tree; where events overlap in part, the first free lane.
+
+        Rows from the capture of a graph take no time: they share the lane below the call that launched it, however deep they nest.
+        """
         host = self.capture.host
         thread, start = host["thread"].to_numpy(), host["start_ns"].to_numpy()
         end = start + host["duration_ns"].to_numpy()
         lane = host["depth"].to_numpy()
-        if host["clipped"].to_numpy().any():
+        captured = captured_rows(self.capture)
+        if len(captured):
+            launches = self.capture.tables["graph_launches"]
             lane = lane.copy()
+            lane[captured] = np.repeat(lane[launches["host"].to_numpy()] + 1, launches["rows"].to_numpy())
+        if host["clipped"].to_numpy().any():
+            lane = lane.copy() if not len(captured) else lane
             odd = np.zeros(int(thread.max()) + 2, np.bool_)
             odd[thread[host["clipped"].to_numpy()]] = True
             rows = np.flatnonzero(odd[thread])

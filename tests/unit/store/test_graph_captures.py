@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.cli.command import main
 from tb_sol_plugin.errors import BadInput
+from tb_sol_plugin.metrics.timeline.timeline import timeline_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.store.load import Loader
@@ -348,3 +352,34 @@ def test_a_recording_of_captures_alone_has_no_speed_of_light(tmp_path: Path) -> 
     capture_window(t, TWO, 2_000)
     report = opened(t.write(tmp_path / "w.pt.trace.json")).analyze("overview")
     assert "6 launches became nodes of graphs and did not run" in report.headline and "same work" not in report.headline
+
+
+def test_too_many_frames_are_left_out_and_operators_stay(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN more rows of captured graphs than are kept WHEN the trace is opened THEN python frames are left out, and it is said
+    captured = amd()
+    captured.frame("model.py(7): forward", 400, 90_000)
+    capture_window(captured, TWO, 0)
+    captured.frame("layer.py(9): forward", 560, 2_000)
+    captured.write(both.parent / "capture_traces" / "graph_capture_rank_0.pt.trace.json")
+    whole = opened(both)
+    monkeypatch.setattr("tb_sol_plugin.model.graph_join.MOST_ROWS", 10)
+    c = opened(both)
+    assert [r["rows"] for r in launches(whole)] == [10, 10] and [r["rows"] for r in launches(c)] == [8, 8]
+    assert operators(c) == operators(whole) and "4 Python frames of captured graphs are left out" in warned(c)
+    # AND where even these are too many, later launches keep no names
+    monkeypatch.setattr("tb_sol_plugin.model.graph_join.MOST_WITHOUT_FRAMES", 10)
+    c = opened(both)
+    assert [(r["how"], r["rows"]) for r in launches(c)] == [(0, 8), (-1, 0)] and "are not kept" in str(launches(c)[1]["why"])
+
+
+def test_the_timeline_shows_rows_of_a_capture_below_the_launch_and_an_export_leaves_them_out(both: Path, tmp_path: Path) -> None:
+    # GIVEN a merged trace THEN its lanes are no deeper for the stacks of the capture, and its export holds the events of the file alone
+    c = opened(both)
+    built = timeline_of(c, "process")
+    host = next(track for track in built.tracks if track.kind == "thread")
+    assert host.lanes == 3  # the iteration, the launch, and what was captured
+    out = tmp_path / "export.json"
+    assert main(["export", "timeline", str(both), "-o", str(out), "--no-cache"]) == 0
+    plain = json.loads(both.read_text())
+    written = [e["name"] for e in json.loads(gzip.decompress(out.read_bytes()))["traceEvents"] if e.get("ph") == "X"]
+    assert sorted(written) == sorted(e["name"] for e in plain["traceEvents"] if e.get("ph") == "X")
