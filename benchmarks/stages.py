@@ -12,14 +12,13 @@ import json
 import os
 import resource
 import sys
-import tempfile
 import time
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.timing import Stage
-from tb_sol_plugin.process import claim, keep_loaded
+from tb_sol_plugin.process import claim
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.capture import Capture
@@ -38,10 +37,11 @@ def first(path: str) -> dict[str, float]:
         from tb_sol_plugin.store.open import options_for, recording_of
 
         names = list(registry())
-        import_module("tb_sol_plugin.web.tables")  # a server has loaded it long before the first answer
+        from tb_sol_plugin.web.http import warm  # a server does it while the reader of the page looks at the list of runs
+
+        import_module("tb_sol_plugin.web.tables")
     with Stage(out, "compile or load kernels"):
-        _warm(read)
-        keep_loaded()
+        warm()
     marks: list[tuple[float, float]] = []
 
     def progress(state: Progress) -> None:
@@ -113,22 +113,6 @@ def _served(path: str, name: str) -> bytes:
         return bytes(answer.data)
     finally:
         store.close()
-
-
-def _warm(read: object) -> None:
-    from tb_sol_plugin.tables import intervals, tree
-    from tests.support.trace_builder import TraceBuilder
-
-    tree.load()
-    intervals.load()
-    trace = TraceBuilder()
-    trace.step(1, 0, 1_000)
-    trace.op("aten::mm", 0, 500, shapes=[[2, 2], [2, 2]], types=["float", "float"], sequence=1)
-    trace.launch("k", at=10, start=50, duration=10)
-    with tempfile.TemporaryDirectory() as folder:
-        capture = read(str(trace.write(Path(folder) / "warm.json")))  # type: ignore[operator]
-        for name in ("operators", "kernels", "gpu_breakdown", "steps"):
-            capture.analyze(name)
 
 
 def _save(capture, path, options_for, recording_of) -> None:  # type: ignore[no-untyped-def]

@@ -94,6 +94,15 @@ def quantiles(group: Rows, value: Ints, count: Ints, shares: tuple[float, ...]) 
     return [np.where(there, ordered[np.where(there, first + rank, 0)] if len(value) else 0, 0) for rank in ranks]
 
 
+def load() -> None:
+    """Loads the compiled loops ahead of time, as `tree.load` does."""
+    one = np.zeros(1, np.int64)
+    group = one.astype(np.int32)
+    sums = Sums(1)
+    sums.add(one, group, Times(one, one, Inside(group - 1, group + 1, one, np.zeros(2, np.int64))), 0, 1)
+    quantiles(group, one, sums.count, (1.0,))
+
+
 def _sorted_within(group: Ints, value: Ints) -> Ints:
     """Returns the values by group, ascending within each. Groups ascend."""
     bits = int(value.max()).bit_length()

@@ -135,9 +135,12 @@ def overlap_with(start: npt.ArrayLike, end: npt.ArrayLike, spans: Spans) -> Int:
 
 
 def load() -> None:
-    """Loads the compiled pass ahead of time, as `tree.load` does."""
+    """Loads the compiled passes ahead of time, as `tree.load` does."""
     none = np.zeros(0, np.int64)
-    cover_kernel(*_arrays((none, none)), *_arrays((none, none)))
+    join_kernel(*_arrays(empty()))
+    for kernel in (cover_kernel, intersect_kernel, subtract_kernel, merge_kernel):
+        kernel(*_arrays(empty()), *_arrays(empty()))
+    reach_kernel(none, none, none)
 
 
 def union_within(group: npt.ArrayLike, start: npt.ArrayLike, end: npt.ArrayLike) -> tuple[Int, Int, Int]:

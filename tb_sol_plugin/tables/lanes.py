@@ -44,6 +44,11 @@ def _lanes(start: Ints, end: Ints, nested: bool) -> Rows:
     return found
 
 
+def load() -> None:
+    """Loads the compiled loop ahead of time, as `tree.load` does."""
+    lanes_kernel(*(fixed((), np.int64),) * 2, True)
+
+
 @compiled()
 def lanes_kernel(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64], nested: bool) -> npt.NDArray[np.int32]:
     """Returns the lane of each interval of one track.
