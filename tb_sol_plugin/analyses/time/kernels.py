@@ -90,7 +90,7 @@ def kernel_rows(capture: Capture, query: Query, *, by_scope: bool) -> pd.DataFra
     time = np.bincount(code, np.nan_to_num(calls.ops["measured_ns"].to_numpy(dtype=np.float64))[ran], size).astype(np.float64)
     launches = np.bincount(code, calls.ops["launches"].to_numpy()[ran], size).astype(np.float64)
     at = arrays.codes(names)[ran[first]]
-    judged = classify(names, capture.facts.vendor).iloc[at].reset_index(drop=True)
+    judged = classify(names.cat.categories, capture.facts.vendor).iloc[at].reset_index(drop=True)
     tree = scope_tree(capture)
     where = [OUTSIDE if n < 0 else tree.path[n] for n in node[ran[first]].tolist()]
     out = ratios(found).assign(

@@ -9,7 +9,7 @@ as they stand in recordings; the first rows of the NVIDIA part are the names tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
@@ -347,12 +347,12 @@ def _first_matches(names: Sequence[str], patterns: Sequence[str]) -> list[int]:
     return out
 
 
-def classify(names: pd.Series[str], vendor: str) -> pd.DataFrame:
-    """Returns one row per distinct name of a categorical column, in the order of its codes.
+def classify(names: Iterable[object], vendor: str) -> pd.DataFrame:
+    """Returns one row per name of a kernel.
 
     Columns: name, plain (see `plain_name`), tensor_core (1 yes, 0 no, -1 unknown), unit, rule, kind.
     """
-    found = [str(n) for n in names.cat.categories]
+    found = [str(n) for n in names]
     plain = [plain_name(n) for n in found]
     matches = matrices_of(found, vendor)
     code: npt.NDArray[np.int8] = np.array([-1 if m.tensor_core is None else int(m.tensor_core) for m in matches], np.int8)

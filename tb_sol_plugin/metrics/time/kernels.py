@@ -19,7 +19,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.process import give_back
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Mask
+from tb_sol_plugin.tables.arrays import Mask, Places
 
 GroupBy: TypeAlias = Literal["name", "name_op", "properties"]
 KEYS: Final[dict[str, tuple[str, ...]]] = {
@@ -104,16 +104,25 @@ def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.int
 
 
 def kernel_classes(capture: Capture) -> pd.DataFrame:
-    """Returns one row per distinct device name: see `kernel_names.classify`; and short_name, which no two of them share."""
+    """Returns one row per distinct name of device work: see `kernel_names.classify`; and short_name, which no two of them share."""
+    return _classified(capture)[0]
+
+
+def _classified(capture: Capture) -> tuple[pd.DataFrame, Places]:
+    """Returns the same, and per code of a device name its row there; last the one after them all, for none."""
     return memo(capture, ("kernel_classes",), lambda: _classes(capture))
 
 
-def _classes(capture: Capture) -> pd.DataFrame:
-    found = classify(capture.device["name"], capture.facts.vendor)
+def _classes(capture: Capture) -> tuple[pd.DataFrame, Places]:
+    names = arrays.coded(capture.device["name"])
+    used = arrays.in_use(names.codes, len(names.categories))  # tables share dictionaries: most of a large one may be names of other tables
+    found = classify(names.categories.take(used), capture.facts.vendor)
     found["short_name"] = short_names(found["name"].tolist(), found.pop("plain").tolist())
     if len(found) > AT_ONCE:
         give_back()
-    return found
+    row = np.full(len(names.categories) + 1, len(used))
+    row[used] = np.arange(len(used))
+    return found, row
 
 
 def kinds_at(capture: Capture, rows: npt.NDArray[np.integer]) -> list[str]:
@@ -121,8 +130,9 @@ def kinds_at(capture: Capture, rows: npt.NDArray[np.integer]) -> list[str]:
     names = capture.device["name"]
     if len(names.cat.categories) < MANY:
         return arrays.per_text(names, rows, kind_of, object).tolist()  # type: ignore[no-any-return]
-    known = np.array([*kernel_classes(capture)["kind"], "other"], object)
-    return known[arrays.coded(names).codes[rows]].tolist()  # type: ignore[no-any-return]
+    found, row = _classified(capture)
+    known = np.array([*found["kind"], "other"], object)
+    return known[row[arrays.coded(names).codes[rows]]].tolist()  # type: ignore[no-any-return]
 
 
 def matrix_units_at(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
@@ -130,8 +140,9 @@ def matrix_units_at(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDAr
     names, vendor = capture.device["name"], capture.facts.vendor
     if len(names.cat.categories) < MANY:
         return arrays.per_text(names, rows, lambda name: {True: 1, False: 0, None: -1}[matrix_of(name, vendor).tensor_core], np.int8)
-    known: npt.NDArray[np.int8] = np.array([*kernel_classes(capture)["tensor_core"], -1], np.int8)
-    return known[np.asarray(arrays.coded(names).codes, np.int64)[rows]]  # type: ignore[no-any-return]
+    found, row = _classified(capture)
+    known: npt.NDArray[np.int8] = np.array([*found["tensor_core"], -1], np.int8)
+    return known[row[arrays.coded(names).codes[rows]]]  # type: ignore[no-any-return]
 
 
 def short_kernel_names(capture: Capture) -> dict[str, str]:
@@ -155,7 +166,8 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
     first = np.zeros(group.ngroups, np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     picked = {c: values[first] for c, values in columns.items()}
-    table = kernel_classes(capture).iloc[picked["name"]].reset_index(drop=True)
+    classes, row = _classified(capture)
+    table = classes.take(row[picked["name"]]).reset_index(drop=True)
     table["tensor_core"] = pd.Series([None if c < 0 else bool(c) for c in table["tensor_core"]], dtype=object)
     if "operator" in picked:
         table["operator"] = _operator_names(capture, picked["operator"])

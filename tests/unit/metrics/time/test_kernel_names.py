@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 
 from tb_sol_plugin.metrics.time.kernel_names import LONGEST, MATRIX, classify, kind_of, matrix_of, short_name, unit_name
@@ -117,7 +116,7 @@ def test_the_kind_of_work_is_known_by_the_kernels_name(name, kind):
 
 
 def test_every_rule_compiles_and_every_kind_has_a_color():
-    frame = classify(pd.Series(["a", "nvjet_x", "a"], dtype="category"), "nvidia")
+    frame = classify(["a", "nvjet_x"], "nvidia")
     assert frame["name"].tolist() == ["a", "nvjet_x"] and frame["tensor_core"].tolist() == [-1, 1]
     assert all(rule.why for rule in MATRIX)
     assert {kind_of(n) for n in (CUTLASS, SOFTMAX, ELEMENTWISE, COPY)} <= set(TOKENS)
