@@ -248,7 +248,14 @@ def known(values: npt.NDArray[np.generic], good: Mask) -> pd.Series:
 def whole_numbers(values: pd.Series | Floats) -> pd.Series:
     """Returns a column of whole numbers, None for NaN."""
     index = values.index if isinstance(values, pd.Series) else None
-    return pd.Series([round(v) if v == v else None for v in values.tolist()], dtype=object, index=index)
+    return pd.Series(whole_or_none(np.asarray(values)), index=index)
+
+
+def whole_or_none(values: npt.NDArray[np.generic]) -> Objects:
+    """Returns whole numbers, None for NaN."""
+    out = np.empty(len(values), object)
+    out[:] = [round(v) if v == v else None for v in values.tolist()]
+    return out
 
 
 def or_none(texts: npt.NDArray[np.generic], known: Mask) -> Objects:

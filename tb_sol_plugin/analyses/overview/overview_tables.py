@@ -485,7 +485,7 @@ def phase_table(capture: Capture, part: Scope, limits: str) -> TableSection:
     frame = frame[(frame["count"] > 0) & (frame["path"] != STEP)].reset_index(drop=True)
     work = phase_work(capture, part, limits)
     node = frame["node"].to_numpy()
-    sums = ratios(work.inclusive.iloc[node].reset_index(drop=True))
+    sums = ratios(work.inclusive.take(node))
     each = part.step_count
     host = frame["host_ns"].to_numpy(dtype=np.float64) / each
     device = phase_device_ns(capture, part)[node] / each

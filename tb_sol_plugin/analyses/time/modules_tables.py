@@ -20,12 +20,12 @@ from tb_sol_plugin.metrics.trees.module_tree import labels_alone, module_tree
 from tb_sol_plugin.metrics.trees.modules import OUTSIDE as NO_NODE
 from tb_sol_plugin.metrics.trees.modules import OWN, CaptureModules, Direction, MergedRow, ModuleWork
 from tb_sol_plugin.metrics.work.ownership import recomputed
-from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums
+from tb_sol_plugin.metrics.work.sums import VALUES, ratios_of, sums
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, Notice
 from tb_sol_plugin.tables import arrays, tree
-from tb_sol_plugin.tables.arrays import Mask, whole_numbers
+from tb_sol_plugin.tables.arrays import Mask, whole_numbers, whole_or_none
 from tb_sol_plugin.units import human
 
 OUTSIDE: Final = "(outside every module)"
@@ -35,11 +35,11 @@ _WHOLE: Final = ("flop", "backward_flop", "operator_ns", "bytes", "sol_ns", "mea
 
 def with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns `frame` (VALUES and time_ns) with what `ratios` makes of its sums and modelled_share; sums as whole numbers, None unknown."""
-    out = ratios(frame)
-    time = out["time_ns"].to_numpy(dtype=np.float64)
-    out["modelled_share"] = ratio(np.nan_to_num(out["modelled_sum_ns"].to_numpy(dtype=np.float64)), time)
-    out["operator_ns"] = out["owned_sum_ns"]
-    return out.assign(**{n: whole_numbers(out[n]) for n in _WHOLE})
+    sums = {name: frame[name].to_numpy(dtype=np.float64) for name in VALUES}
+    more = ratios_of(sums)
+    more["modelled_share"] = ratio(np.nan_to_num(sums["modelled_sum_ns"]), frame["time_ns"].to_numpy(dtype=np.float64))
+    every = sums | more | {"operator_ns": sums["owned_sum_ns"]}
+    return frame.assign(**(more | {name: whole_or_none(every[name]) for name in _WHOLE}))
 
 
 def with_label_times(
@@ -119,7 +119,7 @@ def with_self_rows(
 
 def _self_names(work: ModuleWork, nodes: pd.DataFrame, rows: list[MergedRow], most: int = 3) -> dict[int, str]:
     """Returns per row the operators that own most of its own device time, `aten::` left out."""
-    row_of_node = np.full(len(work.own) + 1, -1, np.int64)
+    row_of_node = np.full(len(work.own["flop"]) + 1, -1, np.int64)
     numbers = nodes["node"].to_numpy()
     for i, merged in enumerate(rows):
         row_of_node[numbers[list(merged.nodes)]] = i

@@ -8,8 +8,9 @@ Nodes stand in preorder, children by the time of their first call; `end` is one 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -24,10 +25,10 @@ from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.module_tree import ModuleTree, module_tree
 from tb_sol_plugin.metrics.work.joined import iterations_of
 from tb_sol_plugin.metrics.work.ownership import recomputed
-from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, subtree_sums, sums
+from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, subtree_sums, summed
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Places, Rows
 
 # -- Work of operator calls credited to module nodes -----------------------------------------------------------------
 # forward work by containment, backward work through its forward operator.
@@ -53,8 +54,8 @@ class ModuleWork:
 
     calls: Calls
     node: Nodes
-    own: pd.DataFrame
-    inclusive: pd.DataFrame
+    own: dict[str, Floats]
+    inclusive: dict[str, Floats]
 
 
 def module_work(
@@ -81,7 +82,7 @@ def module_work(
         node = np.where(backward, OUTSIDE, node)
     elif direction == "backward":
         node = np.where(~backward & (node >= 0), LEFT_OUT, node)
-    own = sums(calls.values, node, len(end))
+    own = summed(calls.values, node, len(end))
     return ModuleWork(calls, node.astype(np.int32), own, subtree_sums(own, end))
 
 
@@ -190,31 +191,29 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
         return around(forward, when, values) - twice
 
     contained = around(launch.call[use], launch.time[use], duration[use])
-    frame = pd.DataFrame(
-        {
-            "node": np.arange(size),
-            "parent": tree.parent,
-            "depth": tree.depth,
-            "name": tree.name,
-            "class_name": tree.class_name,
-            "calls": at.sum_by(code, np.ones(len(rows), np.int64), size),
-            "host_total_ns": at.sum_by(np.where(_within_itself(capture, node, rows), -1, code), h.duration[rows], size),
-            "host_self_ns": at.sum_by(code, at.self_among(capture, (S.MODULE,))[rows], size),
-            "device_total_ns": contained,
-            "device_self_ns": at.sum_by(innermost, duration[use], size),
-            "device_events": around(launch.call[use], launch.time[use], ones),
-            "backward_device_ns": linked(~again),
-            "backward_self_ns": at.sum_by(owner_node, np.where(again, 0, duration[use]), size),
-            "again_device_ns": linked(again) + _beyond(tree, innermost, duration[use], contained),
-        }
-    )
     work = work_of(capture, part, direction, limits)
-    frame = pd.concat([frame, work.inclusive, work.own.add_prefix(OWN)], axis=1)
-    seen = frame[["calls", "backward_device_ns", "device_total_ns", "again_device_ns"]].to_numpy().max(axis=1, initial=0) > 0
+    columns: dict[str, npt.NDArray[Any]] = {
+        "node": np.arange(size),
+        "parent": tree.parent,
+        "depth": tree.depth,
+        "name": np.array(tree.name, object),
+        "class_name": np.array(tree.class_name, object),
+        "calls": at.sum_by(code, np.ones(len(rows), np.int64), size),
+        "host_total_ns": at.sum_by(np.where(_within_itself(capture, node, rows), -1, code), h.duration[rows], size),
+        "host_self_ns": at.sum_by(code, at.self_among(capture, (S.MODULE,))[rows], size),
+        "device_total_ns": contained,
+        "device_self_ns": at.sum_by(innermost, duration[use], size),
+        "device_events": around(launch.call[use], launch.time[use], ones),
+        "backward_device_ns": linked(~again),
+        "backward_self_ns": at.sum_by(owner_node, np.where(again, 0, duration[use]), size),
+        "again_device_ns": linked(again) + _beyond(tree, innermost, duration[use], contained),
+        **work.inclusive,
+        **{OWN + name: values for name, values in work.own.items()},
+    }
+    seen = np.logical_or.reduce([columns[name] > 0 for name in ("calls", "backward_device_ns", "device_total_ns", "again_device_ns")])
     if tree.of_label is not None:
-        seen = frame[["flop", "bytes", "owned_sum_ns"]].notna().any(axis=1).to_numpy()
-    kept: pd.DataFrame = frame[seen].reset_index(drop=True)
-    return kept
+        seen = np.logical_or.reduce([~np.isnan(columns[name]) for name in ("flop", "bytes", "owned_sum_ns")])
+    return pd.DataFrame({name: values[seen] for name, values in columns.items()}, copy=False)
 
 
 def _within_itself(capture: Capture, node: Nodes, rows: npt.NDArray[np.intp]) -> Mask:
@@ -321,32 +320,33 @@ def _equal(nodes: list[int], shape: list[int], always: bool) -> list[tuple[int, 
 
 def merged_sums(frame: pd.DataFrame, rows: list[MergedRow]) -> pd.DataFrame:
     """Returns sums of `SUMS` and `WORK` per merged row; a row of 24 equal layers is named `Layer 24×`."""
-    group = np.full(len(frame), -1, np.int64)
-    for i, row in enumerate(rows):
-        group[list(row.nodes)] = i
-    out: dict[str, object] = {
+    names: dict[str, object] = {
         "name": [f"{r.class_name} {len(r.nodes)}×" if r.merged else r.name for r in rows],
         "class_name": [r.class_name for r in rows],
         "instances": [len(r.nodes) for r in rows],
         "parent": [r.parent for r in rows],
     }
-    for name in SUMS:
-        out[name] = at.sum_by(group, frame[name].to_numpy(), len(rows))
-    for name in WORK:
-        values = frame[name].to_numpy(dtype=np.float64)
-        known = np.isfinite(values)
-        total = at.sum_by(group, np.where(known, values, 0.0), len(rows))
-        out[name] = np.where(at.sum_by(group, known.astype(np.int64), len(rows)) > 0, total, np.nan)
-    return pd.DataFrame(out)
+    return pd.DataFrame(names | _sums_of({name: frame[name].to_numpy() for name in (*SUMS, *WORK)}, rows), copy=False)
+
+
+def _sums_of(columns: Mapping[str, npt.NDArray[Any]], rows: list[MergedRow]) -> dict[str, npt.NDArray[Any]]:
+    """Returns the sum of each column over the nodes of each row; NaN where nothing is known of a row."""
+    node = np.concatenate([np.array(row.nodes, np.int64) for row in rows]) if rows else np.zeros(0, np.int64)
+    group = np.repeat(np.arange(len(rows)), [len(row.nodes) for row in rows])
+    values = {name: column[node] for name, column in columns.items()}
+    whole = {name: at.sum_by(group, column, len(rows)) for name, column in values.items() if column.dtype.kind != "f"}
+    return whole | summed({name: column for name, column in values.items() if name not in whole}, group, len(rows))
 
 
 def class_rows(frame: pd.DataFrame) -> list[MergedRow]:
     """Returns a row per class of `module_times`, in order of first appearance, of the nodes with no node of the same instance above."""
-    return _by_class(frame[~_below_itself(frame)])
+    return _by_class(frame, np.flatnonzero(~_below_itself(frame)))
 
 
-def _by_class(frame: pd.DataFrame) -> list[MergedRow]:
-    return [MergedRow(tuple(g.index.tolist()), -1, str(c), str(c)) for c, g in frame.groupby("class_name", sort=False, observed=True)]
+def _by_class(frame: pd.DataFrame, nodes: Places) -> list[MergedRow]:
+    code, classes = pd.factorize(frame["class_name"].to_numpy(object)[nodes])
+    parts = np.split(nodes[np.argsort(code, kind="stable")], np.cumsum(np.bincount(code))[:-1])
+    return [MergedRow(tuple(own.tolist()), -1, str(c), str(c)) for c, own in zip(classes, parts, strict=False)]
 
 
 def _below_itself(frame: pd.DataFrame) -> Mask:
@@ -370,11 +370,13 @@ def by_class(capture: Capture, frame: pd.DataFrame) -> pd.DataFrame:
 
     Columns: class_name, instances (distinct names), SUMS, WORK.
     """
-    rows = class_rows(frame)
-    out, every = merged_sums(frame, rows), merged_sums(frame, _by_class(frame))
-    out = out.assign(**{name: every[name] for name in (*SUMS, *WORK) if name in BY_NODE or name.startswith(OWN)})
-    out["instances"] = [int(frame["name"].iloc[list(r.nodes)].nunique()) for r in rows]
-    return out.drop(columns=["parent"]).assign(name=out["class_name"])
+    rows, names = class_rows(frame), frame["name"].tolist()
+    of_nodes = {name: name in BY_NODE or name.startswith(OWN) for name in (*SUMS, *WORK)}
+    outermost = _sums_of({name: frame[name].to_numpy() for name, every in of_nodes.items() if not every}, rows)
+    each = _sums_of({name: frame[name].to_numpy() for name, every in of_nodes.items() if every}, _by_class(frame, np.arange(len(frame))))
+    classes = [row.class_name for row in rows]
+    counts = [len({names[node] for node in row.nodes}) for row in rows]
+    return pd.DataFrame({"name": classes, "class_name": classes, "instances": counts, **outermost, **each}, copy=False)
 
 
 # -- Modules of a trace that recorded none, from the SOL capture beside it -------------------------------------------

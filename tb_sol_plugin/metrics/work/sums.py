@@ -6,9 +6,9 @@ roofline. Calls without a host row (work launched before the window and known by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -122,6 +122,11 @@ def values_of(ops: pd.DataFrame, by_host_time: bool) -> dict[str, Floats]:
 
 
 def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) -> pd.DataFrame:
+    """Returns the columns of `summed` as a table."""
+    return pd.DataFrame(summed(values, code, size), copy=False)
+
+
+def summed(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) -> dict[str, Floats]:
     """Returns per group 0..size-1 (-1 is left out) the sum of each of VALUES over its calls; NaN where no call has one."""
     out: dict[str, Floats] = {}
     inside = code >= 0
@@ -140,44 +145,52 @@ def sums(values: dict[str, Floats], code: npt.NDArray[np.integer], size: int) ->
         total = np.bincount(code, column if every else np.where(known, column, 0.0), minlength=size).astype(np.float64)
         total[(each if every else np.bincount(code, known, minlength=size)) == 0] = np.nan
         out[name] = total
-    return pd.DataFrame(out, copy=False)
+    return out
 
 
-def subtree_sums(own: pd.DataFrame, end: npt.NDArray[np.int32]) -> pd.DataFrame:
+def subtree_sums(own: Mapping[str, Floats], end: npt.NDArray[np.int32]) -> dict[str, Floats]:
     """Returns per node in preorder the sums over its subtree, up to row `end`; NaN where no node in it has a value."""
     out: dict[str, Floats] = {}
-    for name in own.columns:
-        values = own[name].to_numpy(dtype=np.float64)
+    for name, values in own.items():
         known = np.isfinite(values)
         total, count = (np.concatenate(([0.0], np.cumsum(v))) for v in (np.where(known, values, 0.0), known.astype(np.float64)))
         some = (count[end] - count[:-1]) > 0
         out[name] = np.where(some, np.maximum(total[end] - total[:-1], 0.0), np.nan)
-    return pd.DataFrame(out)
+    return out
 
 
 def ratios(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns `frame` with RATIOS made from its sums (VALUES).
+    """Returns `frame` with the columns of `ratios_of` its sums (VALUES)."""
+    return frame.assign(**ratios_of({name: frame[name].to_numpy(dtype=np.float64) for name in _DIVIDED}))
+
+
+def ratios_of(of: Mapping[str, Floats]) -> dict[str, npt.NDArray[Any]]:
+    """Returns RATIOS of groups, made from their sums (VALUES).
 
     wasted_ns: measured less limit. bound: what sets the larger part of the limit (compute, memory, None unknown). flags: words, "" none.
     Ratios of times are over the calls whose time is known.
     """
-    sol, least, measured, compute = (
-        frame[n].to_numpy(dtype=np.float64) for n in ("sol_ns", "timed_sol_ns", "measured_ns", "compute_limit_ns")
-    )
+    sol, least, measured, compute, guessed, again, owned = (of[name] for name in _DIVIDED)
     known = np.isfinite(least) & np.isfinite(measured) & (measured > 0)
     efficiency = ratio(np.where(known, least, np.nan), measured)
-    over = np.nan_to_num(efficiency) > TOLERATED
-    guessed = np.nan_to_num(frame["estimated_calls"].to_numpy(dtype=np.float64)) > 0
-    words = np.array(["", "above limit", "estimated", "above limit, estimated"], object)
-    sides = np.array([None, "memory", "compute"], object)
-    again, owned = (frame[n].to_numpy(dtype=np.float64) for n in ("recompute_ns", "owned_sum_ns"))
-    return frame.assign(
-        wasted_ns=np.where(known, measured - least, np.nan),
-        efficiency=efficiency,
-        bound=sides[np.where(np.isfinite(sol) & (sol > 0), 1 + (2 * compute >= sol), 0)],
-        flags=words[over.astype(int) + 2 * guessed.astype(int)],
-        recompute_share=ratio(again, owned),
-    )
+    return {
+        "wasted_ns": np.where(known, measured - least, np.nan),
+        "efficiency": efficiency,
+        "bound": _SIDES[np.where(np.isfinite(sol) & (sol > 0), 1 + (2 * compute >= sol), 0)],
+        "flags": _WORDS[(efficiency > TOLERATED) + 2 * (guessed > 0)],
+        "recompute_share": ratio(again, owned),
+    }
+
+
+_DIVIDED: Final = ("sol_ns", "timed_sol_ns", "measured_ns", "compute_limit_ns", "estimated_calls", "recompute_ns", "owned_sum_ns")
+_SIDES: Final = np.array([None, "memory", "compute"], object)
+_WORDS: Final = np.array(["", "above limit", "estimated", "above limit, estimated"], object)
+
+
+def total_of(values: dict[str, Floats]) -> dict[str, Any]:
+    """Returns the sum of each of VALUES over all calls, NaN where none has one, and RATIOS of these."""
+    whole = summed(values, np.zeros(len(values["flop"]), np.intp), 1)
+    return {name: column[0] for name, column in (whole | ratios_of(whole)).items()}
 
 
 def partial(share: object) -> Mark | None:
@@ -334,10 +347,10 @@ def _phase_work(capture: Capture, calls: Calls) -> PhaseWork:
     tree = phase_tree(capture)
     size = len(tree.name)
     node = nodes_of(capture, calls)
-    own = sums(calls.values, node, size)
+    own = summed(calls.values, node, size)
     limited = (node >= 0) & np.isfinite(calls.values["sol_ns"])
     own["ops"] = np.bincount(node[limited], minlength=size).astype(np.float64)
-    return PhaseWork(calls, node, own, subtree_sums(own, tree.end))
+    return PhaseWork(calls, node, pd.DataFrame(own, copy=False), pd.DataFrame(subtree_sums(own, tree.end), copy=False))
 
 
 def in_a_phase(paths: list[str]) -> npt.NDArray[np.bool_]:

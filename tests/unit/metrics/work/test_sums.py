@@ -163,7 +163,7 @@ def test_sums_over_subtrees_keep_unknown_apart_from_zero() -> None:
 
     own = pd.DataFrame({"x": [1.0, np.nan, 4.0, np.nan]})
     assert subtree_sums(own, np.array([3, 2, 3, 4], np.int32))["x"].tolist()[:3] == pytest.approx([5.0, np.nan, 4.0], nan_ok=True)
-    assert np.isnan(subtree_sums(own, np.array([3, 2, 3, 4], np.int32))["x"].iloc[3])
+    assert np.isnan(subtree_sums(own, np.array([3, 2, 3, 4], np.int32))["x"][3])
 
 
 def test_a_kernel_takes_its_part_of_the_operators_work(run: Capture) -> None:
