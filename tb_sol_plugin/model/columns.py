@@ -181,10 +181,11 @@ def columned(values: Sequence[Scalar]) -> Values:
     return Numbers(np.array(filled, dtype=np.int64) if kinds == {int} else np.array(filled, dtype=np.float64), known)
 
 
-def of_series(series: pd.Series) -> Numbers | Distinct:
+def of_series(values: object) -> Numbers | Distinct:
     """Returns a column of a frame, without a Python object per row where it is of numbers or of a dictionary; NaN, NaT, infinity and
     pandas' NA become None.
     """
+    series = values if isinstance(values, pd.Series) else pd.Series(values, dtype=object if isinstance(values, list) else None)  # type: ignore[call-overload]
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return _in_use(arrays.coded(series))
@@ -212,7 +213,7 @@ def _in_use(texts: arrays.Coded) -> Distinct:
     used = arrays.in_use(codes, len(categories))
     place = np.full(len(categories) + 1, -1, dtype=np.int32)
     place[used] = np.arange(len(used), dtype=np.int32)
-    return Distinct(place[codes], plain_list(pd.Series(categories.take(used), dtype=object)))
+    return Distinct(place[codes], plain_list(categories.take(used).tolist()))
 
 
 def as_distinct(values: Sequence[Scalar]) -> Distinct:
@@ -279,14 +280,17 @@ MANY_ROWS = 2_000
 
 
 def column_data(
-    frame: pd.DataFrame, columns: Sequence[Column], spelled: Mapping[str, Callable[[Any], list[Scalar]]] | None = None
+    frame: pd.DataFrame | Mapping[str, object],
+    columns: Sequence[Column],
+    spelled: Mapping[str, Callable[[Any], list[Scalar]]] | None = None,
 ) -> dict[str, Sequence[Scalar]]:
     """Returns `frame` in the order of `columns`, as plain lists, of many rows as arrays; NaN, NaT, infinity and pandas' NA become None.
 
-    spelled: by column that is not in the frame, what makes its values of an array of places. Extra columns of the frame are left out; a
-    missing one is a KeyError (a wrong table is worse than no table).
+    frame: a table, or its columns as arrays and lists of one length, by name. spelled: by column that is not in the frame, what makes its
+    values of an array of places. Extra columns of the frame are left out; a missing one is a KeyError (a wrong table is worse than none).
     """
-    size, made = len(frame), spelled or {}
+    made = spelled or {}
+    size = len(frame) if isinstance(frame, pd.DataFrame) else len(next(iter(frame.values()), ()))  # type: ignore[arg-type]
     if size > MANY_ROWS:
         return {c.name: Spelled(size, made[c.name]) if c.name in made else of_series(frame[c.name]) for c in columns}
     return {c.name: Spelled(size, made[c.name]).tolist() if c.name in made else plain_list(frame[c.name]) for c in columns}
@@ -294,6 +298,10 @@ def column_data(
 
 def plain_list(values: object) -> list[Scalar]:
     """Converts any pandas Series, numpy array or sequence as a list of str, int, float, bool and None."""
+    if isinstance(values, list):
+        return values if _PLAIN.issuperset(map(type, values)) else [_plain(v) for v in values]
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iubf":
+        return _plain_floats(values) if values.dtype.kind == "f" else values.tolist()
     series = values if isinstance(values, pd.Series) else pd.Series(values)  # type: ignore[call-overload]
     dtype = series.dtype
     if isinstance(dtype, np.dtype):
@@ -304,8 +312,9 @@ def plain_list(values: object) -> list[Scalar]:
         if dtype.kind == "f":
             return _plain_floats(array)
     if isinstance(dtype, pd.CategoricalDtype):
-        texts = [*plain_list(pd.Series(series.cat.categories, dtype=object)), None]
-        return [texts[code] for code in series.cat.codes.tolist()]
+        coded = arrays.coded(series)
+        texts = [*plain_list(coded.categories.tolist()), None]
+        return [texts[code] for code in coded.codes.tolist()]
     if pd.api.types.is_float_dtype(dtype):
         return _plain_floats(series.to_numpy(dtype="float64", na_value=np.nan))
     if pd.api.types.is_object_dtype(dtype) or pd.api.types.is_string_dtype(dtype):

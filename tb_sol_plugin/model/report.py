@@ -8,7 +8,6 @@ Colors stand as the light hex values of `model/figure.py`; surfaces with a dark 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -492,36 +491,16 @@ class UnavailableReport(msgspec.Struct, kw_only=True):
 def make_table(
     section_id: str,
     title: str,
-    frame: pandas.DataFrame | Mapping[str, Any],
+    frame: pandas.DataFrame | Mapping[str, object],
     columns: Sequence[Column],
     spelled: Mapping[str, Callable[[Any], list[Scalar]]] | None = None,
     **more: object,
 ) -> TableSection:
-    """Returns a table section from a DataFrame that has a column for each of `columns` but those that are `spelled`.
-
-    A small table needs no DataFrame: columns by name do, each an array or a list of the values as they are sent.
-    """
+    """Returns a table section from a DataFrame, or its columns by name, that has each of `columns` but those that are `spelled`."""
     from tb_sol_plugin.model.columns import column_data
 
-    if isinstance(frame, Mapping):
-        data: Mapping[str, Sequence[Scalar]] = {c.name: _values(frame[c.name]) for c in columns}
-    else:
-        data = column_data(frame, columns, spelled)
+    data = column_data(frame, columns, spelled)
     return TableSection(id=section_id, title=title, columns=list(columns), data=data, **more)  # type: ignore[arg-type]
-
-
-def _values(values: Any) -> Sequence[Scalar]:
-    """Returns an array or a list as a column of a table, of many rows as arrays; NaN and infinity of an array become None."""
-    from tb_sol_plugin.model.columns import MANY_ROWS, columned, of_series
-
-    if len(values) > MANY_ROWS:
-        import pandas
-
-        return columned(values) if isinstance(values, list) else of_series(pandas.Series(values))
-    found: list[Scalar] = values if isinstance(values, list) else values.tolist()
-    if found is not values and values.dtype.kind == "f":
-        return [v if isinstance(v, float) and isfinite(v) else None for v in found]
-    return found
 
 
 def make_facts(

@@ -98,8 +98,9 @@ def content_type(mimetype: str) -> str:
 
 
 # -- warming up while the reader of the page looks at the list of runs -----------------------------------------------
-# The first report of a server pays for imports and for loading compiled loops, a third of a second in all, and each page once more for what
-# only it needs. A recording of four events, asked for every page, pays it ahead, in a thread, while another process still reads the real file.
+# The first report of a server pays for imports and for loading compiled loops, a third of a second in all, and each page once more
+# for what only it needs. A recording of four events, asked for every page, pays it ahead, in a thread, while another process still
+# reads the real file.
 
 
 class WarmUp:

@@ -7,7 +7,7 @@ operator, before the window or without a launch record has rows of its own, so t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,11 @@ from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.operators import Groups, groups
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.work.columns import BOUND, BYTES, EFFICIENCY, FLAGS, FLOP, MEASURED, MODELED, RECOMPUTE, SOL, WASTED, ranked
-from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, partial, ratios, sums
+from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, partial, ratios_of, summed, total_of
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import plain_list
 from tb_sol_plugin.model.figure import escape
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -42,7 +43,7 @@ from tb_sol_plugin.model.report import (
     only_row,
 )
 from tb_sol_plugin.model.row_links import RowLinks
-from tb_sol_plugin.tables.arrays import whole_numbers
+from tb_sol_plugin.tables.arrays import whole_or_none
 from tb_sol_plugin.units import human
 
 # -- Columns and facts ------------------------------------------------------------------------------------------------
@@ -174,9 +175,13 @@ class OperatorsQuery(Query, kw_only=True, frozen=True):
     measure: Literal["device_self", "device_total", "host_self", "host_total", "above_limit"] = "device_self"
 
 
+Columns: TypeAlias = dict[str, list[Any]]
+"""Values of a row at the same place of each column, None unknown."""
+
+
 @dataclass(frozen=True)
 class _Sums:
-    frame: pd.DataFrame
+    columns: Columns
     outside: list[str]
 
 
@@ -194,11 +199,11 @@ def operators(capture: Capture, query: OperatorsQuery) -> Report:
     """Returns one row per operator name (or name and property); device work outside every operator has its own rows."""
     part = scope(capture, query)
     grouped = groups(capture, query.group_by, part)
-    summed = _sums(capture, part, grouped, query.device_limits)
-    frame = summed.frame
-    facts = _facts(capture, part, frame, summed.outside)
+    found = _sums(capture, part, grouped, query.device_limits)
+    columns, outside = found.columns, found.outside
+    facts = _facts(capture, part, columns, outside)
     against = _work_facts(calls_of(capture, part, query.device_limits), facts["device_ns"])
-    report = Report(analysis="operators", title="Operators", headline=_headline(frame, summed.outside, facts))
+    report = Report(analysis="operators", title="Operators", headline=_headline(columns, outside, facts))
     if not len(capture.device):
         report.notices.append(Notice("No device activity was recorded: host times only.", "info"))
     no_launch = sum(int(facts[k]) for k in ("before_window_ns", "no_record_ns"))
@@ -211,8 +216,8 @@ def operators(capture: Capture, query: OperatorsQuery) -> Report:
                 Link("links"),
             )
         )
-    table = _table(capture, frame, summed.outside, against)
-    report.sections = [_figure(frame, query, summed.outside), table, _facts_section(facts, against)]
+    table = _table(capture, columns, outside, against)
+    report.sections = [_figure(columns, query, outside), table, _facts_section(facts, against)]
     return report
 
 
@@ -220,7 +225,7 @@ def operators(capture: Capture, query: OperatorsQuery) -> Report:
 
 
 def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
-    size = len(grouped.frame)
+    size = len(grouped.columns["name"])
     h = at.host(capture)
     launch = at.launches(capture)
     device = capture.device
@@ -237,41 +242,34 @@ def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
     host_total = at.sum_by(codes, h.duration[rows], size)
     calls = at.sum_by(codes, np.ones(len(rows), np.int64), size)
     device_self = at.sum_by(own, duration, size)
-    frame = grouped.frame.assign(
-        calls=calls,
-        device_self_ns=device_self,
-        device_total_ns=_padded(total, size),
-        device_self_union_ns=at.sum_by(codes, per_call[rows], size),
-        launching_calls=at.sum_by(codes, (events_per_call[rows] > 0).astype(np.int64), size),
-        device_events=at.sum_by(own, np.ones(len(own), np.int64), size),
-        host_total_ns=host_total,
-        host_self_ns=at.sum_by(codes, at.self_among(capture, (S.OPERATOR, S.CALL))[rows], size),
-        host_self_with_calls_ns=at.sum_by(codes, at.self_among(capture, (S.OPERATOR,))[rows], size),
-        host_mean_ns=host_total / np.maximum(calls, 1),
-        device_mean_ns=device_self / np.maximum(calls, 1),
+    found = {
+        "calls": calls,
+        "device_self_ns": device_self,
+        "device_total_ns": _padded(total, size),
+        "device_self_union_ns": at.sum_by(codes, per_call[rows], size),
+        "launching_calls": at.sum_by(codes, (events_per_call[rows] > 0).astype(np.int64), size),
+        "device_events": at.sum_by(own, np.ones(len(own), np.int64), size),
+        "host_total_ns": host_total,
+        "host_self_ns": at.sum_by(codes, at.self_among(capture, (S.OPERATOR, S.CALL))[rows], size),
+        "host_self_with_calls_ns": at.sum_by(codes, at.self_among(capture, (S.OPERATOR,))[rows], size),
+        "host_mean_ns": host_total / np.maximum(calls, 1),
+        "device_mean_ns": device_self / np.maximum(calls, 1),
         **longest(codes, h.start[rows], h.duration[rows], size),
-    )
-    outside = []
-    extra = []
+    }
+    columns: Columns = grouped.columns | {name: plain_list(values) for name, values in found.items()}
     reasons = at.unowned(capture, np.where(chosen, group_of_device, 0), at.NO_OPERATOR)
     for name, mask in reasons:
-        outside.append(name)
-        extra.append(_outside_row(device, mask & chosen, name))
-    frame = frame.astype(object)
-    if extra:
-        frame = pd.concat([frame, pd.DataFrame(extra).reindex(columns=frame.columns).astype(object)], ignore_index=True)
-    frame = _with_work(capture, part, frame, grouped, limits)
+        row = _outside_row(device, mask & chosen, name)
+        columns = {label: [*values, row.get(label)] for label, values in columns.items()}
+    columns |= {name: plain_list(values) for name, values in _work(capture, part, columns["name"], grouped, limits).items()}
     whole = int(duration.sum())
-    frame["device_share"] = [int(v) / whole if whole else None for v in frame["device_self_ns"]]
-    frame = frame.sort_values(["device_self_ns", "host_self_ns"], ascending=False, kind="stable", na_position="last", key=_numbers)
+    columns["device_share"] = [v / whole if whole else None for v in columns["device_self_ns"]]
+    by = [np.array([np.nan if v is None else v for v in columns[name]], np.float64) for name in ("host_self_ns", "device_self_ns")]
+    order = np.lexsort([-v for v in by]).tolist()  # unknown last
     if not len(device):
         for name in ("device_self_ns", "device_total_ns", "device_self_union_ns", "device_events", "device_mean_ns"):
-            frame[name] = None
-    return _Sums(frame.reset_index(drop=True), outside)
-
-
-def _numbers(column: pd.Series) -> pd.Series:
-    return pd.to_numeric(column)
+            columns[name] = [None] * len(order)
+    return _Sums({name: [values[i] for i in order] for name, values in columns.items()}, [name for name, _ in reasons])
 
 
 def _padded(values: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
@@ -281,14 +279,13 @@ def _padded(values: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
     return out
 
 
-def _outside_row(device: pd.DataFrame, mask: npt.NDArray[np.bool_], name: str) -> dict[str, object]:
+def _outside_row(device: pd.DataFrame, mask: npt.NDArray[np.bool_], name: str) -> dict[str, Scalar]:
     duration = int(device["duration_ns"].to_numpy()[mask].sum())
     start = device["start_ns"].to_numpy()[mask]
     span = at.union_by(np.zeros(len(start), np.int64), start, start + device["duration_ns"].to_numpy()[mask], 1)
     return {
         "id": name,
         "name": name,
-        "calls": None,
         "device_self_ns": duration,
         "device_total_ns": duration,
         "device_self_union_ns": int(span[0]),
@@ -296,41 +293,48 @@ def _outside_row(device: pd.DataFrame, mask: npt.NDArray[np.bool_], name: str) -
     }
 
 
-def _with_work(capture: Capture, part: Scope, frame: pd.DataFrame, grouped: Groups, limits: str) -> pd.DataFrame:
+def _work(capture: Capture, part: Scope, names: list[str], grouped: Groups, limits: str) -> dict[str, npt.NDArray[Any]]:
     """Work and limits at the operator that carries the model; work known by its kernel alone stands at the row outside."""
     calls = calls_of(capture, part, limits)
-    names = frame["name"].tolist()
     before, alone = (names.index(n) if n in names else -1 for n in (at.BEFORE, at.NO_OPERATOR))
     code = np.where(calls.host >= 0, grouped.code[np.maximum(calls.host, 0)] if len(grouped.code) else -1, before)
     code = np.where((calls.host >= 0) & (code < 0), alone, code)
-    added = ratios(sums(calls.values, code, len(frame)))
-    added["modelled_share"] = ratio(added["modelled_sum_ns"].to_numpy(), added["owned_sum_ns"].to_numpy())
-    return frame.assign(**{n: whole_numbers(added[n]) if n in VALUES or n == "wasted_ns" else added[n] for n in added.columns})
+    sums = summed(calls.values, code, len(names))
+    found = sums | ratios_of(sums) | {"modelled_share": ratio(sums["modelled_sum_ns"], sums["owned_sum_ns"])}
+    return found | {name: whole_or_none(found[name]) for name in (*VALUES, "wasted_ns")}
 
 
 # -- Presentation -----------------------------------------------------------------------------------------------------
 
 
-def _facts(capture: Capture, part: Scope, frame: pd.DataFrame, outside: list[str]) -> dict[str, int]:
-    named = frame[~frame["name"].isin(outside)]
+def _named(columns: Columns, outside: list[str]) -> list[int]:
+    """Returns the rows that are operators."""
+    return [i for i, name in enumerate(columns["name"]) if name not in outside]
+
+
+def _facts(capture: Capture, part: Scope, columns: Columns, outside: list[str]) -> dict[str, int]:
+    named = _named(columns, outside)
     device = capture.device["duration_ns"].to_numpy()[part.device]
-    rows = {name: int(frame.loc[frame["name"] == name, "device_self_ns"].sum()) for name in outside}
+    rows = dict.fromkeys(outside, 0)
+    for name, time in zip(columns["name"], columns["device_self_ns"], strict=True):
+        if name in rows:
+            rows[name] += time or 0
     return {
         "operators": len(named),
-        "calls": int(named["calls"].sum()),
+        "calls": sum(columns["calls"][i] for i in named),
         "device_events": len(device),
         "device_ns": int(device.sum()),
-        "sum_device_self_ns": int(sum(v for v in frame["device_self_ns"] if v is not None)),
+        "sum_device_self_ns": sum(v for v in columns["device_self_ns"] if v is not None),
         "no_operator_ns": rows.get(at.NO_OPERATOR, 0),
         "before_window_ns": rows.get(at.BEFORE, 0),
         "no_record_ns": rows.get(at.NO_RECORD, 0),
-        "host_ns": int(named["host_self_with_calls_ns"].sum()),
+        "host_ns": sum(columns["host_self_with_calls_ns"][i] for i in named),
     }
 
 
 def _work_facts(calls: Calls, device_ns: int) -> dict[str, Scalar]:
     """Returns totals of the work in the selection; unknown without limits."""
-    total = ratios(sums(calls.values, np.zeros(len(calls.host), np.int8), 1)).iloc[0]
+    total = total_of(calls.values)
     known = {n: None if total[n] != total[n] else round(float(total[n])) for n in ("sol_ns", "measured_ns", "wasted_ns")}
     whole = device_ns or float(np.nansum(calls.values["owned_sum_ns"]))
     covered = float(np.nan_to_num(total["modelled_sum_ns"]))
@@ -342,53 +346,53 @@ def _work_facts(calls: Calls, device_ns: int) -> dict[str, Scalar]:
     }
 
 
-def _headline(frame: pd.DataFrame, outside: list[str], facts: dict[str, int]) -> str:
-    named = frame[~frame["name"].isin(outside)]
-    if named.empty:
+def _headline(columns: Columns, outside: list[str], facts: dict[str, int]) -> str:
+    named = _named(columns, outside)
+    if not named:
         return "No operator was called in this selection."
     if facts["device_ns"]:
-        top = named.iloc[0]
-        time = int(top["device_self_ns"])
-        if not named["device_self_ns"].dropna().astype(bool).any():
+        top = named[0]
+        time = columns["device_self_ns"][top]
+        if not any(columns["device_self_ns"][i] for i in named):
             return f"No operator launched any of the **{human(facts['device_ns'], 'ns')}** of device work."
-        calls = int(top["calls"])
+        calls = columns["calls"][top]
         count = "one call" if calls == 1 else f"{human(calls, 'count')} calls"
         share = human(time / facts["device_ns"], "ratio")
-        return f"`{top['name']}` launches {human(time, 'ns')} of device work in {count}, **{share}** of all."
-    top = named.iloc[int(np.argmax(pd.to_numeric(named["host_self_ns"]).to_numpy()))]
-    time = int(top["host_self_with_calls_ns"])
+        return f"`{columns['name'][top]}` launches {human(time, 'ns')} of device work in {count}, **{share}** of all."
+    top = max(named, key=lambda i: columns["host_self_ns"][i])
+    time = columns["host_self_with_calls_ns"][top]
     whole = facts["host_ns"]
     share = human(time / whole if whole else None, "ratio")
-    return f"`{top['name']}` takes {human(time, 'ns')} of host time of its own, **{share}** of all operators."
+    return f"`{columns['name'][top]}` takes {human(time, 'ns')} of host time of its own, **{share}** of all operators."
 
 
-def _figure(frame: pd.DataFrame, query: OperatorsQuery, outside: list[str]) -> FigureSection:
+def _figure(columns: Columns, query: OperatorsQuery, outside: list[str]) -> FigureSection:
     measure: str = query.measure
-    if measure.startswith("device") and not pd.to_numeric(frame["device_self_ns"]).notna().any():
+    if measure.startswith("device") and not any(v is not None for v in columns["device_self_ns"]):
         measure = "host" + measure.removeprefix("device")
     column, words, token = MEASURES[measure]
-    values = pd.to_numeric(frame[column])
-    named = frame[~frame["name"].isin(outside) & (values > 0)]
-    top = named.loc[values[named.index].sort_values(ascending=False, kind="stable").index[:10]]
-    longest = float(values[top.index].max()) if len(top) else 1.0
+    value = columns[column]
+    top = sorted((i for i in _named(columns, outside) if (value[i] or 0) > 0), key=lambda i: -value[i])[:10]
+    names, calls, values = ([columns[name][i] for i in top] for name in ("name", "calls", column))
+    longest = float(values[0]) if top else 1.0
     factor, unit = fig.time_scale(longest)
-    labels = [_short(name) for name in top["name"]]
-    keys = [str(k) for k in top["id"]]
+    labels = [_short(name) for name in names]
+    keys = [str(columns["id"][i]) for i in top]
     data = [
         {
             "type": "bar",
             "orientation": "h",
             "y": keys,
-            "x": [float(v) / factor for v in values[top.index]],
+            "x": [float(v) / factor for v in values],
             "customdata": keys,
             "marker": fig.fill(token),
             "width": 0.62,
-            "text": [human(int(v), "ns") for v in values[top.index]],
+            "text": [human(int(v), "ns") for v in values],
             "textposition": "outside",
             "cliponaxis": False,
             "hovertext": [
-                f"<b>{escape(n)}</b><br>{human(int(v), 'ns')}, {human(None if c is None else int(c), 'count')} calls"
-                for n, v, c in zip(top["name"], values[top.index], top["calls"], strict=True)
+                f"<b>{escape(n)}</b><br>{human(int(v), 'ns')}, {human(c, 'count')} calls"
+                for n, v, c in zip(names, values, calls, strict=True)
             ],
             "hoverinfo": "text",
         }
@@ -403,7 +407,7 @@ def _figure(frame: pd.DataFrame, query: OperatorsQuery, outside: list[str]) -> F
         tickfont={"family": fig.MONO, "size": 12},
     )
     x = fig.axis(f"{words}, {unit}", range=[0, longest / factor * 1.14])
-    best = f"; the first is {top.iloc[0]['name']} with {human(int(values[top.index[0]]), 'ns')}" if len(top) else ""
+    best = f"; the first is {names[0]} with {human(int(values[0]), 'ns')}" if top else ""
     return FigureSection(
         id="top",
         title="Top operators",
@@ -436,18 +440,17 @@ _ADDED: Final = (
 )
 
 
-def _table(capture: Capture, frame: pd.DataFrame, outside: list[str], against: dict[str, Scalar]) -> TableSection:
-    total: dict[str, object] = {}
+def _table(capture: Capture, columns: Columns, outside: list[str], against: dict[str, Scalar]) -> TableSection:
+    total: dict[str, Scalar] = {}
     for name in _ADDED:
-        known = [v for v in frame[name] if v is not None and v == v]
+        known = [v for v in columns[name] if v is not None]
         total[name] = sum(known) if known else None
-    total = {k: (v if v is None or isinstance(v, float) else int(v)) for k, v in total.items()}  # type: ignore[call-overload]
     total["efficiency"] = against["efficiency"]
     table = make_table(
         "operators",
         "Operators",
-        frame,
-        (ID, *_shown(frame)),
+        columns,
+        (ID, *_shown(columns)),
         key="id",
         sort=Sort("device_self_ns" if total["device_self_ns"] is not None else "host_self_ns"),
         total={"name": "All", **total},
@@ -460,7 +463,7 @@ def _table(capture: Capture, frame: pd.DataFrame, outside: list[str], against: d
     marks = marks_of(table.data["efficiency"], table.data["flags"], table.data["modelled_share"])
     if marks:
         table.marks["efficiency"] = marks
-    names = frame["name"].tolist()
+    names = columns["name"]
 
     def link(row: int) -> Link:
         if names[row] in outside:
@@ -471,14 +474,14 @@ def _table(capture: Capture, frame: pd.DataFrame, outside: list[str], against: d
     return table
 
 
-def _shown(frame: pd.DataFrame) -> list[Column]:
+def _shown(columns: Columns) -> list[Column]:
     """Hides columns with nothing to say: device times without a device, limits without any."""
-    device = pd.to_numeric(frame["device_self_ns"]).notna().any()
+    device = any(v is not None for v in columns["device_self_ns"])
     hidden_columns = set() if device else {"device_self_ns", "device_share", "device_total_ns"}
     raised = set() if device else {"host_total_ns", "host_self_ns"}
-    if not pd.to_numeric(frame["efficiency"]).notna().any():
+    if not any(v is not None for v in columns["efficiency"]):
         hidden_columns |= {"sol_ns", "wasted_ns", "efficiency", "bound"}
-    again = {"recompute_share"} if pd.to_numeric(frame["recompute_ns"]).fillna(0).any() else set()
+    again = {"recompute_share"} if any(columns["recompute_ns"]) else set()
     rank = dict.fromkeys(again, 2) | dict.fromkeys(raised, 1) | dict.fromkeys(hidden_columns, 3)
     return [ranked(c, rank[c.name]) if c.name in rank else c for c in COLUMNS]
 

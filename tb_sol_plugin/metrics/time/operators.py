@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +27,11 @@ class Groups:
     """Operator calls of a selection in groups.
 
     rows: host rows of the selected operators. code: group per host row, -1 for every other row.
-    frame: one row per group with id, name, input_shapes, dtype, module, thread, phase; a count in words where calls differ."""
+    columns: per group id, name, input_shapes, dtype, module, thread, phase; a count in words where calls differ."""
 
     rows: npt.NDArray[np.int64]
     code: Codes
-    frame: pd.DataFrame
+    columns: dict[str, list[Any]]
 
 
 def groups(capture: Capture, by: str, part: Scope) -> Groups:
@@ -68,15 +68,11 @@ def _groups(capture: Capture, by: str, part: Scope) -> Groups:
     code[rows] = group
     first = np.zeros(len(keys), np.int64)
     first[group[::-1]] = np.arange(len(rows))[::-1]
-    frame: dict[str, object] = {"name": texts[names[first]] if len(first) else np.zeros(0, object)}
+    columns: dict[str, list[Any]] = {"name": texts[names[first]].tolist() if len(first) else []}
     for label, (values, categories) in properties.items():
-        frame[label] = _one_or_count(values, categories, group, first, _PLURAL[label])
-    out = pd.DataFrame(frame)
-    if second is None:
-        out.insert(0, "id", out["name"])
-    else:
-        out.insert(0, "id", out["name"].str.cat(out[second].fillna("").astype(str), sep=" "))
-    return Groups(rows, code, out)
+        columns[label] = _one_or_count(values, categories, group, first, _PLURAL[label])
+    own = columns["name"] if second is None else [f"{n} {other or ''}" for n, other in zip(columns["name"], columns[second], strict=True)]
+    return Groups(rows, code, {"id": own, **columns})
 
 
 _PLURAL = {"input_shapes": "shapes", "dtype": "types", "module": "modules", "thread": "threads", "phase": "phases"}

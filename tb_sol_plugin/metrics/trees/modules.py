@@ -29,6 +29,7 @@ from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, subtree_sum
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Places, Rows
+from tb_sol_plugin.tables.table import as_table
 
 # -- Work of operator calls credited to module nodes -----------------------------------------------------------------
 # forward work by containment, backward work through its forward operator.
@@ -213,7 +214,7 @@ def module_times(capture: Capture, part: Scope, direction: Direction = "both", l
     seen = np.logical_or.reduce([columns[name] > 0 for name in ("calls", "backward_device_ns", "device_total_ns", "again_device_ns")])
     if tree.of_label is not None:
         seen = np.logical_or.reduce([~np.isnan(columns[name]) for name in ("flop", "bytes", "owned_sum_ns")])
-    return pd.DataFrame({name: values[seen] for name, values in columns.items()}, copy=False)
+    return as_table(pd.DataFrame({name: values[seen] for name, values in columns.items()}, copy=False))
 
 
 def _within_itself(capture: Capture, node: Nodes, rows: npt.NDArray[np.intp]) -> Mask:

@@ -52,24 +52,24 @@ def unmodeled(capture: Capture, done: Work, ops: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame({c: [] for c in COLUMNS})
     table, arguments = arguments_of(capture, done, ops, unmodeled)
     name = arrays.codes(ops["name"])[unmodeled]
-    parts = [np.where(arguments >= 0, arrays.codes(table[c])[np.maximum(arguments, 0)], -1) for c in SIGNATURE]
-    frame = pd.DataFrame({"name": name, **dict(zip(SIGNATURE, parts, strict=True)), "time": time[unmodeled], "argument": arguments})
-    frame["calls"] = launches_of(ops)[unmodeled]
-    by = frame.groupby(["name", *SIGNATURE[:2]], sort=False)
-    grouped = by.agg(calls=("calls", "sum"), timed=("time", "count"), time=("time", "sum"), first=("argument", "first")).reset_index()
-    grouped = grouped.sort_values("time" if done.timed else "calls", ascending=False, kind="stable").head(MOST)
-    names = ops["name"].cat.categories
+    parts = [np.where(arguments >= 0, arrays.codes(table[c])[np.maximum(arguments, 0)], -1) for c in SIGNATURE[:2]]
+    code, first = arrays.factorize([name, *parts])
+    known = ~np.isnan(time[unmodeled])
+    timed = np.bincount(code, known, minlength=len(first)) > 0
+    spent = np.bincount(code, np.where(known, time[unmodeled], 0.0), minlength=len(first))
+    calls = np.bincount(code, launches_of(ops)[unmodeled], minlength=len(first))
+    longest = np.argsort(-(spent if done.timed else calls), kind="stable")[:MOST]
+    names = arrays.coded(ops["name"]).categories
     shapes, types = table["shapes"].cat.categories, table["types"].cat.categories
     whole = float(np.nansum(time))
     out: list[tuple[object, ...]] = []
-    columns = ["name", "shapes", "types", "calls", "timed", "time", "first"]
-    for code, shape, kind, calls, timed, spent, first in grouped[columns].itertuples(index=False):
-        label = str(names[code])
-        why = _why(capture, done, label, int(first))
+    each = [v[longest].tolist() for v in (name[first], *(part[first] for part in parts), arguments[first], calls, timed, spent)]
+    for label, shape, kind, argument, many, has_time, ns in zip(*each, strict=True):
+        why = _why(capture, done, str(names[label]), argument)
         sizes = readable_shapes(str(shapes[shape])) if shape >= 0 else ""
         elements = _types(str(types[kind])) if kind >= 0 else ""
-        share = spent / whole if timed and whole else None
-        out.append((label, sizes, elements, int(calls), round(spent) if timed else None, share, why or NOT_OWNED))
+        share = ns / whole if has_time and whole else None
+        out.append((str(names[label]), sizes, elements, int(many), round(ns) if has_time else None, share, why or NOT_OWNED))
     return pd.DataFrame(out, columns=list(COLUMNS))
 
 

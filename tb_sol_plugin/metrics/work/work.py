@@ -32,6 +32,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, factorize, known_sums
+from tb_sol_plugin.tables.table import as_table
 
 NOTHING: Final = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -117,7 +118,7 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     dtype = ops["dtype"]
     if spec is None:
         ops["sol_ns"], ops["bound"] = np.nan, pd.Categorical.from_codes(np.zeros(len(ops), np.int8), pd.Index(BOUNDS))
-        return replace(base, ops=ops)
+        return replace(base, ops=as_table(ops))
     names = dtype.cat.categories.tolist()
     codes = arrays.codes(dtype)
     peak = np.array([*(spec.matrix_peak(d) or np.nan for d in names), np.nan])[codes]
@@ -129,7 +130,7 @@ def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:
     ops["bound"] = pd.Categorical.from_codes(bound, pd.Index(BOUNDS))
     if spec.memory_bandwidth is None:
         ops["estimated"] = True
-    return replace(base, ops=ops, spec=spec)
+    return replace(base, ops=as_table(ops), spec=spec)
 
 
 def _calls(capture: Capture) -> Work:
