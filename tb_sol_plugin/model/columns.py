@@ -5,6 +5,7 @@ Each takes a fraction of a list of Python objects and is a sequence of values as
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -298,32 +299,30 @@ def column_data(
 
 def plain_list(values: object) -> list[Scalar]:
     """Converts any pandas Series, numpy array or sequence as a list of str, int, float, bool and None."""
+    if isinstance(values, pd.Series):
+        values = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.array
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iubO":
+        values = values.tolist()
     if isinstance(values, list):
-        return values if _PLAIN.issuperset(map(type, values)) else [_plain(v) for v in values]
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iubf":
-        return _plain_floats(values) if values.dtype.kind == "f" else values.tolist()
-    series = values if isinstance(values, pd.Series) else pd.Series(values)  # type: ignore[call-overload]
-    dtype = series.dtype
-    if isinstance(dtype, np.dtype):
-        array = series.to_numpy()
-        if dtype.kind in "iub":
-            whole: list[Scalar] = array.tolist()
-            return whole
-        if dtype.kind == "f":
-            return _plain_floats(array)
-    if isinstance(dtype, pd.CategoricalDtype):
-        coded = arrays.coded(series)
-        texts = [*plain_list(coded.categories.tolist()), None]
-        return [texts[code] for code in coded.codes.tolist()]
-    if pd.api.types.is_float_dtype(dtype):
+        kinds = set(map(type, values))
+        if kinds <= _PLAIN:
+            return values
+        if kinds <= _PLAIN | {float}:
+            return [None if type(v) is float and not math.isfinite(v) else v for v in values]
+        return [_plain(v) for v in values]
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return _plain_floats(values)
+    if isinstance(values, pd.Categorical):
+        texts = [*plain_list(values.categories.tolist()), None]
+        return [texts[code] for code in values.codes.tolist()]
+    if isinstance(values, pd.arrays.IntegerArray):
+        return values.to_numpy(object, na_value=None).tolist()  # type: ignore[no-any-return, arg-type]
+    series = pd.Series(values)  # type: ignore[call-overload]
+    if pd.api.types.is_float_dtype(series.dtype):
         return _plain_floats(series.to_numpy(dtype="float64", na_value=np.nan))
-    if pd.api.types.is_object_dtype(dtype) or pd.api.types.is_string_dtype(dtype):
-        objects: list[Scalar] = series.tolist()
-        return objects if _PLAIN.issuperset(map(type, objects)) else [_plain(v) for v in objects]
-    if series.hasnans:
-        return [None if v is pd.NA else v for v in series.tolist()]
-    out: list[Scalar] = series.tolist()
-    return out
+    if pd.api.types.is_object_dtype(series.dtype) or pd.api.types.is_string_dtype(series.dtype):
+        return plain_list(series.tolist())
+    return [None if v is pd.NA else v for v in series.tolist()]
 
 
 _PLAIN: Final = frozenset((str, bool, int, type(None)))

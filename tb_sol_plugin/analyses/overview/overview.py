@@ -6,7 +6,7 @@ the device is busy, times its efficiency while busy. It is shown where a cost mo
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -29,8 +29,9 @@ from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, is_u
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
 from tb_sol_plugin.metrics.time.waterfall import waterfall as waterfall_of
 from tb_sol_plugin.metrics.work.unmodeled import unmodeled
-from tb_sol_plugin.metrics.work.work import SUMS, group
+from tb_sol_plugin.metrics.work.work import SUMS, grouped
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import plain_list
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis, registry
 from tb_sol_plugin.model.report import (
@@ -342,16 +343,15 @@ def _operators(capture: Capture, waterfall: Waterfall, most: int = 12) -> TableS
     """Builds the table of operators and shapes with most time above their limit; by time where there is no limit."""
     ops = waterfall.work.ops
     by_limit = waterfall.has_limits
-    use = ops[[c for c in _SUMMED if c in ops]]
-    use = use[waterfall.counted] if by_limit and not waterfall.counted.all() else use
-    frame = _by_shape(capture, use) if len(use) else pd.DataFrame({c.name: [] for c in OPERATOR_COLUMNS})
-    order = _operator_order(waterfall, "flop")
-    frame = frame.sort_values(order, ascending=False, kind="stable") if order in frame else frame
-    every = len(frame)
-    frame = frame.head(most)
-    frame = frame.assign(shapes=pd.Series([s or None for s in frame["shapes"].astype(str)], dtype=object, index=frame.index))
+    use = ops[[c for c in _SUMMED if c in ops]][waterfall.counted] if by_limit and not waterfall.counted.all() else ops
+    found = _by_shape(capture, use) if len(use) else {c.name: np.zeros(0) for c in OPERATOR_COLUMNS}
+    by = found.get(_operator_order(waterfall, "flop"), np.zeros(0))
+    order = np.argsort(-by, kind="stable")  # unknown last
+    every = len(order)
+    frame: dict[str, list[Any]] = {name: plain_list(values.take(order[:most])) for name, values in found.items()}
+    frame["shapes"] = [shapes or None for shapes in frame["shapes"]]
     for name in ("measured_ns", "sol_ns", "wasted_ns"):
-        frame[name] = [None if v != v else round(v) for v in frame[name].tolist()]
+        frame[name] = [None if v is None else round(v) for v in frame[name]]
     where = (
         Link("operators", label="Operators") if not by_limit and not waterfall.work.from_ledger else Link("roofline", label="Open roofline")
     )
@@ -369,7 +369,7 @@ def _operators(capture: Capture, waterfall: Waterfall, most: int = 12) -> TableS
             for c in (overview_tables.worded(OPERATOR_COLUMNS) if profile else OPERATOR_COLUMNS)
         ],
         adds=["calls", "measured_ns", "wasted_ns"],
-        subtitle=f"by {'kernel' if profile else 'operator and shape'}, first {len(frame)} of {every}",
+        subtitle=f"by {'kernel' if profile else 'operator and shape'}, first {min(most, every)} of {every}",
         sort=Sort(_operator_order(waterfall, "calls")),
         timeline=on_timeline(capture, "name"),
         links=[where] if where.analysis in registry() else [],
@@ -387,27 +387,26 @@ def _operators_title(waterfall: Waterfall, kind_of_time: str) -> str:
     return "Operators with the most time above their limit" if waterfall.has_limits else f"Operators with the most {kind_of_time} time"
 
 
-def _by_shape(capture: Capture, ops: pd.DataFrame) -> pd.DataFrame:
+def _by_shape(capture: Capture, ops: pd.DataFrame) -> dict[str, Any]:
     """Returns calls summed by operator and shapes, with the part of them that is recomputed, and when the longest of them was."""
     keys = ["name", "shapes", "kind"]
     number, first = arrays.factorize([arrays.coded(ops[key]).codes for key in keys])
-    sums = group(ops, number)
-    again = np.bincount(number, ops["recompute"].to_numpy()) / sums["calls"].to_numpy()
+    sums = grouped(ops, number)
+    again = np.bincount(number, ops["recompute"].to_numpy()) / sums["calls"]
     words = {key: arrays.at(ops[key], first) for key in keys}
-    when = longest_operator(capture, ops, number, len(first))
-    return pd.DataFrame(words | {name: sums[name] for name in sums.columns} | {"recompute": again} | when, copy=False)
+    return words | sums | {"recompute": again} | longest_operator(capture, ops, number, len(first))
 
 
-def _mark(table: TableSection, frame: pd.DataFrame, where: Link) -> None:
+def _mark(table: TableSection, frame: dict[str, list[Any]], where: Link) -> None:
     """Marks flags and estimates of the rows, and where each leads."""
     for row, (efficiency, guessed, why) in enumerate(
-        zip(frame["efficiency"].tolist(), frame.get("estimated", []), frame.get("reason", []), strict=False)
+        zip(frame["efficiency"], frame.get("estimated", []), frame.get("reason", []), strict=False)
     ):
-        if efficiency == efficiency and efficiency > TOLERATED:
+        if efficiency is not None and efficiency > TOLERATED:
             table.marks.setdefault("efficiency", {})[str(row)] = Mark("flagged", WRONG)
         elif guessed:
             for column in ("sol_ns", "wasted_ns", "efficiency"):
                 table.marks.setdefault(column, {})[str(row)] = Mark("estimated", str(why))
     if where.analysis in registry():
-        names = enumerate(frame["name"].tolist())
+        names = enumerate(frame["name"])
         table.row_links = {str(row): Link(where.analysis, {"find": str(name)}, where.label) for row, name in names}

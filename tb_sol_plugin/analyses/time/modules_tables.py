@@ -78,7 +78,7 @@ def with_longest(capture: Capture, part: Scope, nodes: pd.DataFrame, rows: list[
         of_node[numbers[list(merged.nodes)]] = i
     calls = np.flatnonzero(part.host & (tree_.node >= 0)) if len(tree_.node) else np.zeros(0, np.int64)
     found = longest(of_node[tree_.node[calls]], h.start[calls], h.duration[calls], len(rows))
-    return frame.assign(**{name: values.set_axis(frame.index) for name, values in found.items()})
+    return frame.assign(**found)
 
 
 def with_self_rows(

@@ -13,7 +13,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.time import phases_tables
 from tb_sol_plugin.analyses.time.phases_figures import average, gpu_parts, steps, windows
-from tb_sol_plugin.analyses.time.phases_tables import once, per_step, tree_rows
+from tb_sol_plugin.analyses.time.phases_tables import once, tree_rows
 from tb_sol_plugin.metrics.report.longest import LONGEST, on_timeline
 from tb_sol_plugin.metrics.report.notes import edge_notices, joined_notices, source_notices
 from tb_sol_plugin.metrics.time import scope as source
@@ -35,7 +35,7 @@ from tb_sol_plugin.metrics.work.columns import (
     over_whole,
     ranked,
 )
-from tb_sol_plugin.metrics.work.sums import NO_PHASE, PhaseWork, marks_of, phase_work, ratios, sums
+from tb_sol_plugin.metrics.work.sums import NO_PHASE, PhaseWork, marks_of, phase_work, total_of
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -286,14 +286,14 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
     rank: dict[str, int] = {}
     if work.calls.done.from_ledger:
         hidden_columns = ("device_events", "exposed_communication_ns", "exposed_memcpy_ns", "modelled_share", "compute_ns")
-        rank = dict.fromkeys(hidden_columns, 3) | {"flop": 1, "ops": 2} | ({} if rows["device_ns"].notna().any() else {"device_ns": 3})
-        rank |= {"usual_ns": 1} if rows["usual_ns"].notna().any() else {}
-        rank |= {"measured_ns": 1} if work.calls.done.timed and rows["efficiency"].notna().any() else {}
+        rank = dict.fromkeys(hidden_columns, 3) | {"flop": 1, "ops": 2} | ({} if _any(rows["device_ns"]) else {"device_ns": 3})
+        rank |= {"usual_ns": 1} if _any(rows["usual_ns"]) else {}
+        rank |= {"measured_ns": 1} if work.calls.done.timed and _any(rows["efficiency"]) else {}
     elif not len(capture.device):
         rank = dict.fromkeys(("device_events", "device_ns", "exposed_communication_ns", "exposed_memcpy_ns", "modelled_share"), 3)
-    if not rows["efficiency"].notna().any():
+    if not _any(rows["efficiency"]):
         rank |= dict.fromkeys(("sol_ns", "wasted_ns", "efficiency", "modelled_share", "bound"), 3)
-        if not work.calls.done.timed and rows["sol_ns"].notna().any():
+        if not work.calls.done.timed and _any(rows["sol_ns"]):
             rank |= {"sol_ns": 1, "bound": 1}
     if float(work.calls.values["recompute_ns"].sum()) > 0:
         rank["recompute_share"] = 2
@@ -323,6 +323,11 @@ def _table(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, 
     return section
 
 
+def _any(values: list[object]) -> bool:
+    """Returns whether something is known of a column."""
+    return any(v is not None for v in values)
+
+
 def _each(part: Scope, query: PhasesQuery) -> str:
     if query.per == "step":
         return "per step"
@@ -333,25 +338,24 @@ def _once(capture: Capture, part: Scope, work: PhaseWork, query: PhasesQuery) ->
     """Returns every operation once, as the console report has it; nothing without limits."""
     divide = part.step_count if query.per == "step" else 1
     rows = once(work, phase_tree(capture).path, divide)
-    if rows.empty:
+    if not rows["id"]:
         return []
-    rows["ops"] = per_step(rows["ops"].tolist(), divide)
-    total = ratios(sums(work.calls.values, np.zeros(len(work.node), np.int8), 1)).iloc[0]
+    total = total_of(work.calls.values)
     times = {n: round(float(total[n]) / divide) if total[n] == total[n] else None for n in ("sol_ns", "measured_ns", "wasted_ns")}
     section = make_table(
         "once",
         "Limit by phase",
         rows,
-        [c if rows[c.name].notna().any() else ranked(c, 3) for c in ONCE_COLUMNS],
+        [c if _any(rows[c.name]) else ranked(c, 3) for c in ONCE_COLUMNS],
         subtitle=f"{_each(part, query)}; every operation once, at its innermost phase, as in the console report",
         key="id",
         sort=Sort("sol_ns"),
-        last=[r for r in rows["id"].tolist() if r == NO_PHASE],
+        last=[r for r in rows["id"] if r == NO_PHASE],
         total={
             "phase": "All",
             **times,
             "share": 1.0,
-            "ops": sum(rows["ops"].tolist()),
+            "ops": sum(rows["ops"]),
             "efficiency": float(total["efficiency"]) if total["efficiency"] == total["efficiency"] else None,
         },
         filters=["phase"],

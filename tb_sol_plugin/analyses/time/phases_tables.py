@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -21,13 +21,14 @@ from tb_sol_plugin.metrics.trees.label_times import phase_device_ns, phase_time_
 from tb_sol_plugin.metrics.trees.phases import STEP, device_owners, phase_tree
 from tb_sol_plugin.metrics.trees.profile_tree import OUTSIDE, ScopeWork, scope_tree, scope_work
 from tb_sol_plugin.metrics.work.columns import ranked
-from tb_sol_plugin.metrics.work.sums import NO_PHASE, PhaseWork, in_a_phase, marks_of, ratios, sums
+from tb_sol_plugin.metrics.work.sums import NO_PHASE, VALUES, PhaseWork, in_a_phase, marks_of, ratios, ratios_of, summed
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import plain_list
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Column, Fact, Report, Sort, TableSection, TreeSpec, make_facts, make_table
 from tb_sol_plugin.tables import intervals as iv
-from tb_sol_plugin.tables.arrays import whole_numbers
+from tb_sol_plugin.tables.arrays import Floats, whole_or_none
 from tb_sol_plugin.units import human
 
 ROWS_OUTSIDE: Final = "(outside every phase)"
@@ -39,70 +40,73 @@ COUNTS: Final = ("count", "ops", "device_events")
 WORK: Final = ("flop", "bytes", "sol_ns", "measured_ns", "wasted_ns")
 
 
-def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, divide: int) -> tuple[pd.DataFrame, list[str]]:
+Columns: TypeAlias = dict[str, list[Any]]
+"""Values of a row at the same place of each column, None unknown."""
+
+
+def tree_rows(capture: Capture, part: Scope, frame: pd.DataFrame, work: PhaseWork, divide: int) -> tuple[Columns, list[str]]:
     """(rows of the tree with their work, then device work of no phase by reason; ids of the latter). All but ratios over `divide`."""
+    node = frame["node"].to_numpy()
+    found: dict[str, object] = {str(name): frame[name] for name in frame.columns}
     if source.is_capture(capture):
-        node, usual = frame["node"].to_numpy(), usual_phase_ns(capture, part)
-        other = usual.host_ns[node] * part.step_count if usual is not None else np.nan
-        frame = frame.assign(device_ns=phase_device_ns(capture, part)[node], usual_ns=other)
-    frame = _with_longest(capture, part, frame)
-    path = dict(zip(frame["node"].tolist(), frame["path"].tolist(), strict=True))
-    inside = work.inclusive.drop(columns="ops").iloc[frame["node"].to_numpy()].reset_index(drop=True)
-    out = pd.concat([frame.reset_index(drop=True), inside], axis=1)
-    out = _with_ratios(out)
+        usual = usual_phase_ns(capture, part)
+        found["device_ns"] = phase_device_ns(capture, part)[node]
+        found[USUAL] = usual.host_ns[node] * part.step_count if usual is not None else np.full(len(node), np.nan)
+    sums = {name: work.inclusive[name].to_numpy()[node] for name in VALUES}
+    found |= _longest(capture, part, node)
+    found |= _with_ratios(sums, frame["device_sum_ns"].to_numpy(dtype=np.float64))
     if not work.calls.done.timed:
-        out = _over_phase_time(out, phase_time_ns(capture, part))
-    out = out.assign(id=frame["path"], parent=pd.Series([path.get(p) for p in frame["parent"].tolist()], dtype=object))
+        found |= _over_phase_time(sums["sol_ns"], phase_time_ns(capture, part)[node])
+    out: Columns = {name: plain_list(values) for name, values in found.items()}
+    path = dict(zip(out["node"], out["path"], strict=True))
+    out |= {"id": out["path"], "parent": [path.get(p) for p in out["parent"]]}
     outside = outside_rows(capture, part, work)
-    if len(outside):
-        out = pd.concat([out.astype(object), outside.reindex(columns=out.columns).astype(object)], ignore_index=True)
+    reasons = outside["id"] if outside else []
+    if outside:
+        out = {name: [*values, *outside.get(name, [None] * len(reasons))] for name, values in out.items()}
     for name in (*TIMES, *WORK, *([USUAL] if USUAL in out else [])):
-        out[name] = pd.Series([None if v is None or v != v else round(v / divide) for v in out[name].tolist()], dtype=object)
+        out[name] = [None if v is None else round(v / divide) for v in out[name]]
     for name in COUNTS:
-        out[name] = per_step(out[name].tolist(), divide)
-    if source.is_uncounted(capture):
-        out["ops"] = None
+        out[name] = per_step(out[name], divide)
+    unknown = ["ops"] if source.is_uncounted(capture) else []
     if not len(capture.device):
-        for name in (*DEVICE, "device_events"):
-            if name != "device_ns" or not source.is_capture(capture):
-                out[name] = None
-    return out, outside["id"].tolist() if len(outside) else []
+        unknown += [n for n in (*DEVICE, "device_events") if n != "device_ns" or not source.is_capture(capture)]
+    return out | {name: [None] * len(out["id"]) for name in unknown}, reasons
 
 
-def _with_longest(capture: Capture, part: Scope, frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns rows of phases with the columns of LONGEST: of the longest range of each."""
+def _longest(capture: Capture, part: Scope, node: npt.NDArray[np.integer]) -> dict[str, pd.arrays.IntegerArray]:
+    """Returns the columns of LONGEST for nodes: of the longest range of each."""
     tree, h = phase_tree(capture), at.host(capture)
     rows = np.flatnonzero(part.host & (tree.node >= 0)) if len(tree.node) else np.zeros(0, np.int64)
     found = longest(tree.node[rows], h.start[rows], h.duration[rows], len(tree.path))
-    return frame.assign(**{name: values.take(frame["node"].to_numpy()).set_axis(frame.index) for name, values in found.items()})
+    return {name: values.take(node) for name, values in found.items()}
 
 
-def per_step(counts: list[float], steps: int) -> pd.Series:
+def per_step(counts: Sequence[float | None], steps: int) -> list[float | None]:
     """Returns counts over `steps`, whole ones as integers; None unknown."""
-    known = [None if v is None or v != v else v / steps for v in counts]
-    return pd.Series([int(v) if v is not None and v == int(v) else v for v in known], dtype=object)
+    known = [None if v is None else v / steps for v in counts]
+    return [int(v) if v is not None and v == int(v) else v for v in known]
 
 
-def _over_phase_time(frame: pd.DataFrame, time: npt.NDArray[np.float64]) -> pd.DataFrame:
-    """Returns efficiency over the time of each whole phase (per node, ns), where single calls have none."""
-    sol, own = frame["sol_ns"].to_numpy(dtype=np.float64), time[frame["node"].to_numpy()]
-    return frame.assign(wasted_ns=own - sol, efficiency=ratio(sol, own))
+def _over_phase_time(sol: Floats, own: Floats) -> dict[str, Floats]:
+    """Returns efficiency over the time of each whole phase (ns), where single calls have none."""
+    return {"wasted_ns": own - sol, "efficiency": ratio(sol, own)}
 
 
-def _with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
-    covered = np.nan_to_num(frame["modelled_sum_ns"].to_numpy(dtype=np.float64))
-    return ratios(frame).assign(modelled_share=ratio(covered, frame["device_sum_ns"].to_numpy(dtype=np.float64)))
+def _with_ratios(sums: dict[str, Floats], device_sum_ns: Floats) -> dict[str, npt.NDArray[Any]]:
+    """Returns VALUES with what follows from them."""
+    return sums | ratios_of(sums) | {"modelled_share": ratio(np.nan_to_num(sums["modelled_sum_ns"]), device_sum_ns)}
 
 
-def outside_rows(capture: Capture, part: Scope, work: PhaseWork) -> pd.DataFrame:
-    """Returns device work of no phase, by reason, with the work of its calls."""
+def outside_rows(capture: Capture, part: Scope, work: PhaseWork) -> Columns:
+    """Returns device work of no phase, by reason, with the work of its calls; nothing where there is none."""
     device = capture.device
     start, duration = device["start_ns"].to_numpy(), device["duration_ns"].to_numpy()
     kind = classes(capture)
     everything = layers(capture, part.device)
     behind = iv.merge(everything.computation, everything.communication)
     reasons = at.unowned(capture, np.where(part.device, device_owners(capture).node, 0).astype(np.int32), ROWS_OUTSIDE)
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     reason = np.full(len(device), -1, np.int64)
     for i, (name, mask) in enumerate(reasons):
         reason[mask] = i
@@ -126,34 +130,33 @@ def outside_rows(capture: Capture, part: Scope, work: PhaseWork) -> pd.DataFrame
     alone = work.node < 0
     if not rows:
         if not alone.any() or len(device):
-            return pd.DataFrame()
-        rows = [{"id": ROWS_OUTSIDE, "parent": None, "path": ROWS_OUTSIDE, "name": ROWS_OUTSIDE, "device_sum_ns": np.nan}]
+            return {}
+        rows = [{"id": ROWS_OUTSIDE, "parent": None, "path": ROWS_OUTSIDE, "name": ROWS_OUTSIDE, "device_sum_ns": None}]
     owner = work.calls.done.owner
     of_call = np.zeros(len(work.calls.done.ops), np.int64)
     known = np.flatnonzero((owner >= 0) & (reason >= 0))[::-1]
     of_call[owner[known]] = reason[known]
-    values = sums(work.calls.values, np.where(alone, of_call[work.calls.rows], -1), len(rows))
-    return _with_ratios(pd.concat([pd.DataFrame(rows), values], axis=1))
+    values = summed(work.calls.values, np.where(alone, of_call[work.calls.rows], -1), len(rows))
+    found = _with_ratios(values, np.array([row["device_sum_ns"] for row in rows], np.float64))
+    return {name: [row[name] for row in rows] for name in rows[0]} | {name: plain_list(column) for name, column in found.items()}
 
 
-def once(work: PhaseWork, paths: list[str], divide: int) -> pd.DataFrame:
+def once(work: PhaseWork, paths: list[str], divide: int) -> Columns:
     """Returns every operation once, at its innermost phase, largest limit first, those of no phase (in a step, or in none) last.
 
     Columns: id, phase, ops (calls with a limit), sol_ns, share (of all limits), measured_ns, wasted_ns, efficiency, flags.
     """
     node = np.where(in_a_phase(paths)[work.node], work.node, len(paths))
-    values = sums(work.calls.values, node, len(paths) + 1)
-    limited = np.isfinite(work.calls.values["sol_ns"])
-    frame = ratios(values).assign(phase=[*paths, NO_PHASE], ops=np.bincount(node[limited], minlength=len(paths) + 1))
-    frame["last"] = np.arange(len(frame)) == len(paths)
-    frame = frame[frame["ops"].to_numpy() > 0].sort_values(["last", "sol_ns"], ascending=[True, False], kind="stable", ignore_index=True)
-    short = [p.removeprefix(f"{STEP}/") for p in frame["phase"].tolist()]
-    frame = frame.assign(
-        id=frame["phase"], phase=short, share=ratio(frame["sol_ns"].to_numpy(), np.full(len(frame), frame["sol_ns"].sum()))
-    )
-    for name in ("sol_ns", "measured_ns", "wasted_ns"):
-        frame[name] = whole_numbers(frame[name] / divide)
-    return frame
+    sums = summed(work.calls.values, node, len(paths) + 1)
+    ops = np.bincount(node[np.isfinite(work.calls.values["sol_ns"])], minlength=len(paths) + 1)
+    rows = np.flatnonzero(ops)
+    rows = rows[np.lexsort((-sums["sol_ns"][rows], rows == len(paths)))]
+    found: dict[str, npt.NDArray[Any]] = {name: values[rows] for name, values in (sums | ratios_of(sums)).items()}
+    found["share"] = ratio(found["sol_ns"], np.full(len(rows), np.nansum(found["sol_ns"])))
+    found |= {name: whole_or_none(found[name] / divide) for name in ("sol_ns", "measured_ns", "wasted_ns")}
+    names = [(*paths, NO_PHASE)[row] for row in rows.tolist()]
+    words: Columns = {"id": names, "phase": [name.removeprefix(f"{STEP}/") for name in names], "ops": per_step(ops[rows].tolist(), divide)}
+    return words | {name: plain_list(values) for name, values in found.items()}
 
 
 # -- The phases of a profile without events ---------------------------------------------------------------------------

@@ -26,7 +26,7 @@ WHAT: Final = "its longest call"
 
 def longest(
     row: npt.NDArray[np.integer], start: Ints, duration: Ints, size: int, by: npt.NDArray[np.float64] | None = None
-) -> dict[str, pd.Series]:
+) -> dict[str, pd.arrays.IntegerArray]:
     """Returns the columns of LONGEST for rows 0 to size - 1, unknown for one without a call; of equal calls the earliest counts.
 
     row: per call the row it belongs to, -1 for none. start, duration: per call, ns. by: what is compared instead of the duration, at
@@ -43,10 +43,10 @@ def longest(
     none = call < 0
     at = np.maximum(call, 0)
     found = {TIME: duration[at], START: start[at]} if len(row) else {TIME: call, START: call}
-    return {name: pd.Series(pd.arrays.IntegerArray(values.astype(np.int64), none.copy())) for name, values in found.items()}
+    return {name: pd.arrays.IntegerArray(values.astype(np.int64), none.copy()) for name, values in found.items()}
 
 
-def longest_operator(capture: Capture, ops: pd.DataFrame, row: npt.NDArray[np.integer], size: int) -> dict[str, pd.Series]:
+def longest_operator(capture: Capture, ops: pd.DataFrame, row: npt.NDArray[np.integer], size: int) -> dict[str, pd.arrays.IntegerArray]:
     """Returns the columns of LONGEST of operator calls, each where the host ran it: that with the most device time is the longest.
 
     ops: rows of `Work.ops`. row: per call of them the row of the table it belongs to. Calls that no host row stands for are left out.

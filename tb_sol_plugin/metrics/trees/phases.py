@@ -9,7 +9,7 @@ was open at that moment on the thread that issued the backward pass owns it; suc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables import tree
 from tb_sol_plugin.tables.arrays import Ints, Rows
+from tb_sol_plugin.tables.table import as_table
 
 LONGEST: Final = 2_048
 """Characters of a path of phases that is written in full."""
@@ -193,7 +194,7 @@ def phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
     by_time_ns (plain sum of device time found by time), ops (operator calls inside; of a SOL capture those that it counted).
     """
     key = ("phase_times", part.label, part.rows, part.window_ns, part.whole)
-    return memo(capture, key, lambda: _phase_times(capture, part)).copy()
+    return memo(capture, key, lambda: as_table(_phase_times(capture, part)))
 
 
 def _phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
@@ -205,26 +206,22 @@ def _phase_times(capture: Capture, part: Scope) -> pd.DataFrame:
     code = tree.node[rows]
     count = at.sum_by(code, np.ones(len(rows), np.int64), size)
     own_host = at.sum_by(code, h.duration[rows], size)
-    frame = pd.DataFrame(
-        {
-            "node": np.arange(size),
-            "parent": tree.parent,
-            "depth": tree.depth,
-            "end": tree.end,
-            "path": tree.path,
-            "name": tree.name,
-            "count": count,
-            "host_ns": _virtual(tree, count, own_host),
-            "host_self_ns": at.sum_by(code, at.self_among(capture, (S.ANNOTATION,))[rows], size),
-        }
-    )
-    owners = device_owners(capture)
-    frame = frame.assign(**_device(capture, part, tree, owners))
     around, calls = _counted(capture, part) if scope.is_capture(capture) else _operators(capture, part)
-    frame["ops"] = _subtree(tree, at.sum_by(_node(tree, around), calls, size))
-    use = (_subtree(tree, count) > 0) | (frame["device_events"].to_numpy() > 0)
-    kept: pd.DataFrame = frame[use].reset_index(drop=True)
-    return kept
+    columns: dict[str, npt.NDArray[Any]] = {
+        "node": np.arange(size),
+        "parent": tree.parent,
+        "depth": tree.depth,
+        "end": tree.end,
+        "path": np.array(tree.path, object),
+        "name": np.array(tree.name, object),
+        "count": count,
+        "host_ns": _virtual(tree, count, own_host),
+        "host_self_ns": at.sum_by(code, at.self_among(capture, (S.ANNOTATION,))[rows], size),
+        **_device(capture, part, tree, device_owners(capture)),
+        "ops": _subtree(tree, at.sum_by(_node(tree, around), calls, size)),
+    }
+    use = (_subtree(tree, count) > 0) | (columns["device_events"] > 0)
+    return pd.DataFrame({name: values[use] for name, values in columns.items()}, copy=False)
 
 
 def _operators(capture: Capture, part: Scope) -> tuple[Rows, Ints]:
@@ -316,14 +313,13 @@ def host_shares(frame: pd.DataFrame, steps: int) -> list[Share]:
 
     A single level that only a `/` in names makes gives way to the phases in it. Ranges outside of every step are no part of one.
     """
-    tops = frame[frame["parent"] == -1]
-    step = tops[tops["path"] == STEP]
-    inside = frame[frame["parent"] == int(step["node"].iloc[0])] if len(step) else tops
-    inside = inside if len(inside) else step
-    while len(inside) == 1 and not int(inside["count"].iloc[0]):  # a level that only names make
-        below = frame[frame["parent"] == int(inside["node"].iloc[0])]
-        if not len(below):
-            break
-        inside = below
-    rows = zip(inside["name"], inside["path"], inside["host_ns"], strict=True)
-    return [Share(str(n), str(p), float(v) / max(steps, 1)) for n, p, v in rows]
+    node, parent, path, name, count, host = (frame[c].tolist() for c in ("node", "parent", "path", "name", "count", "host_ns"))
+    below: dict[int, list[int]] = {}
+    for row, up in enumerate(parent):
+        below.setdefault(up, []).append(row)
+    tops = below.get(-1, [])
+    step = [row for row in tops if path[row] == STEP]
+    inside = (below.get(node[step[0]]) or step) if step else tops
+    while len(inside) == 1 and not count[inside[0]] and node[inside[0]] in below:  # a level that only names make
+        inside = below[node[inside[0]]]
+    return [Share(name[row], path[row], float(host[row]) / max(steps, 1)) for row in inside]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,11 @@ from tb_sol_plugin.metrics.trees.module_tree import module_instance, module_tree
 from tb_sol_plugin.metrics.trees.phases import phase_tree
 from tb_sol_plugin.metrics.work.costs import KINDS
 from tb_sol_plugin.metrics.work.joined import COUNTED
-from tb_sol_plugin.metrics.work.work import Work, group, sides
+from tb_sol_plugin.metrics.work.work import Work, grouped, sides
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask, factorize, numbered
+from tb_sol_plugin.tables.table import as_table
 
 By: TypeAlias = Literal["op_shape", "op", "kernel", "module", "layer", "phase", "step", "dtype", "kind"]
 ByLabel: TypeAlias = Literal["forward_phase", "function"]
@@ -62,16 +63,16 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> p
         ops = _by_kernel(capture, done, events)
     keys = [_key(capture, ops, by, kernels), *(_plain(ops[c]) for c in ("shapes", "dtype", "direction") if by == "op_shape")]
     code, first = _number([*keys, Key(ops["inferred"].to_numpy().astype(np.int64), ("", ""))])
-    sums = group(ops, code)
+    sums = grouped(ops, code)
     size = len(first)
     words = [_words(key, first) for key in keys]
     split = by == "op_shape"
     dtype, direction = words[2:] if split else (_joined(code, _plain(ops[c]), size) for c in ("dtype", "direction"))
     at = code if kernels else _place(done, ops, code)[done.owner[events]]
-    main, every = _kernels(capture, events, at, sums["flagged"].to_numpy())
+    main, every = _kernels(capture, events, at, sums["flagged"])
     early = ops["inferred"].to_numpy()[first]
     parts = [*words, [BEFORE_WINDOW if late else "" for late in early.tolist()]]
-    columns: dict[str, object] = {name: sums[name].to_numpy() for name in sums.columns if name not in ("group", "bound")}
+    columns: dict[str, Any] = {name: values for name, values in sums.items() if name not in ("group", "bound")}
     columns |= {
         "name": [_early_name(name) if late else name for name, late in zip(words[0], early.tolist(), strict=True)],
         "input_shapes": words[1] if split else [""] * size,
@@ -82,14 +83,13 @@ def rows(capture: Capture, done: Work, ops: pd.DataFrame, by: By | ByLabel) -> p
         "main_kernel": main,
         "kernels": every,
         "flags": _flags(sums, ops, code, early),
-        "bound": sums["bound"].astype(str).to_numpy(),
+        "bound": np.asarray(sums["bound"], object),
         "id": _ids(parts),
         **_measures(sums, ops, done, code, size),
         **(_longest_kernel(capture, events, code, size) if kernels else longest_operator(capture, ops, code, size)),
     }
-    frame = pd.DataFrame({name: _text(values) for name, values in columns.items()})
-    order = "measured_ns" if done.timed else "sol_ns"
-    return frame.sort_values(order, ascending=False, kind="stable").reset_index(drop=True)
+    order = np.argsort(-columns["measured_ns" if done.timed else "sol_ns"], kind="stable")  # unknown last
+    return as_table(pd.DataFrame({name: _text(values).take(order) for name, values in columns.items()}, copy=False))
 
 
 def ids_of_calls(ops: pd.DataFrame, calls: Ints, by: Literal["op_shape", "op"]) -> list[str]:
@@ -187,13 +187,13 @@ def _number(keys: Sequence[Key]) -> tuple[Ints, Ints]:
     return numbered(total)
 
 
-def _longest_kernel(capture: Capture, events: npt.NDArray[np.int64], code: Ints, size: int) -> dict[str, pd.Series]:
+def _longest_kernel(capture: Capture, events: npt.NDArray[np.int64], code: Ints, size: int) -> dict[str, pd.arrays.IntegerArray]:
     """Returns when the longest kernel of each row ran. events: the device rows that are the calls."""
     start, duration = (capture.device[name].to_numpy()[events] for name in ("start_ns", "duration_ns"))
     return longest(code, start, duration, size)
 
 
-def _text(values: object) -> object:
+def _text(values: Any) -> Any:
     """Returns lists of words as object arrays: a table of them is built at once, and empty ones keep their type."""
     return np.array(values, object) if isinstance(values, list) else values
 
@@ -233,18 +233,18 @@ def _early_name(name: str) -> str:
     return f"({BEFORE_WINDOW})" if name in (OUTSIDE_MODULE, OUTSIDE_PHASE) else f"{name} ({BEFORE_WINDOW})"
 
 
-def _measures(frame: pd.DataFrame, ops: pd.DataFrame, done: Work, code: Ints, size: int) -> dict[str, npt.NDArray[np.float64]]:
+def _measures(sums: dict[str, Any], ops: pd.DataFrame, done: Work, code: Ints, size: int) -> dict[str, npt.NDArray[np.float64]]:
     """Returns rates, sides of the limit and shares. Sums before ratios."""
     measured = ops["measured_ns"].to_numpy(dtype=np.float64)
-    work = np.where(frame["flop"].to_numpy() > 0, frame["flop"].to_numpy(), frame["flop_vector"].to_numpy())
+    work = np.where(sums["flop"] > 0, sums["flop"], sums["flop_vector"])
     work = np.where(work > 0, work, np.nan)
-    known, data = frame["known_ns"].to_numpy() / 1e9, frame["bytes"].to_numpy()
+    known, data = sums["known_ns"] / 1e9, sums["bytes"]
     of = sides(ops, done.spec)
     again = ops["recompute"].to_numpy() & np.isfinite(measured)
     reach, timed = of.achievable_ns, np.isfinite(of.achievable_ns) & (measured > 0)
-    time = frame["measured_ns"].to_numpy()
+    time = sums["measured_ns"]
     return {
-        "vector_flop": frame["flop_vector"].to_numpy(),
+        "vector_flop": sums["flop_vector"],
         "compute_ns": _known_sum(code, of.compute_ns, size),
         "memory_ns": _known_sum(code, of.memory_ns, size),
         "eff_achievable": ratio(_known_sum(code[timed], reach[timed], size), _sum(code[timed], measured[timed], size)),
@@ -323,16 +323,16 @@ def _place(done: Work, ops: pd.DataFrame, code: Ints) -> Ints:
     return out
 
 
-def _flags(sums: pd.DataFrame, ops: pd.DataFrame, code: Ints, early: Mask) -> list[str]:
+def _flags(sums: dict[str, Any], ops: pd.DataFrame, code: Ints, early: Mask) -> list[str]:
     size = len(early)
 
     def any_of(mask: Mask) -> Mask:
         return np.bincount(code[mask], minlength=size) > 0
 
     flags = (
-        sums["flagged"].to_numpy(),
-        sums["estimated"].to_numpy(),
-        any_of(ops["link"].to_numpy()) & (sums["known_ns"].to_numpy() == 0),
+        sums["flagged"],
+        sums["estimated"],
+        any_of(ops["link"].to_numpy()) & (sums["known_ns"] == 0),
         any_of(ops["recompute"].to_numpy()),
         early,
     )

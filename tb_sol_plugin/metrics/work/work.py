@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -373,6 +373,11 @@ def launches_of(ops: pd.DataFrame) -> Ints:
 
 
 def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) -> pd.DataFrame:
+    """Returns the columns of `grouped` as a table."""
+    return pd.DataFrame(grouped(ops, by), copy=False)
+
+
+def grouped(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) -> dict[str, Any]:
     """Sums rows of `Work.ops` by columns (or by an array of group numbers), sums before ratios, in order of first appearance.
 
     calls, flop, flop_vector, bytes, measured_ns, sol_ns: sums over the calls that have the value, NaN if none has it.
@@ -381,7 +386,7 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
     limit. A call whose time is unknown counts in the limit and in no ratio of times.
     flagged: efficiency above 102 %. estimated: of any call, reason: of the first such call.
     """
-    out: dict[str, object]
+    out: dict[str, Any]
     if isinstance(by, np.ndarray):
         number, first = np.unique(by, return_index=True)
         code, out = np.searchsorted(number, by), {"group": number}
@@ -421,13 +426,13 @@ def group(ops: pd.DataFrame, by: str | Sequence[str] | npt.NDArray[np.integer]) 
         "modelled_ns": timed,
         "wasted_ns": np.where(known, timed - least, np.nan),
         "efficiency": efficiency,
-        "modelled_share": ratio(covered, np.asarray(out["measured_ns"], np.float64)),
+        "modelled_share": ratio(covered, out["measured_ns"]),
         "bound": arrays.from_codes(bound.astype(np.int8), BOUNDS),
-        "flagged": np.nan_to_num(efficiency) > TOLERATED,
+        "flagged": efficiency > TOLERATED,
         "estimated": why >= 0,
-        "reason": pd.Series(np.where(why >= 0, arrays.pick(ops["reason"], why), "") if len(ops) else np.zeros(0, object), dtype=object),
+        "reason": np.where(why >= 0, arrays.pick(ops["reason"], why), "") if len(ops) else np.zeros(0, object),
     }
-    return pd.DataFrame(out, copy=False)
+    return out
 
 
 # -- Both sides of the limit of every call ---------------------------------------------------------------------------
