@@ -173,7 +173,7 @@ def _figure(frame: pd.DataFrame, shown: pd.DataFrame, same: _Same, done: Work, q
     large = shown[np.cumsum(time) - time < DRAWN_SHARE * time.sum()].head(MOST_POINTS)
     work_done = np.nan_to_num(large[["flop", "flop_vector"]].to_numpy(np.float64)).sum(axis=1)
     large = large.assign(allowed=ratio(work_done, large["sol_ns"].to_numpy(np.float64) / 1e9))
-    points = [chart.Point(*row) for row in large[list(_POINT)].itertuples(index=False)]
+    points = [chart.Point(*row) for row in zip(*(large[name].tolist() for name in _POINT), strict=True)]
     roofs = ceilings(spec, same.matrix, same.vector, l2=query.level == "l2")
     program = same.program if query.by != "step" else same.program[:1]
     drawing = chart.draw(points, program, roofs)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -197,7 +198,8 @@ def with_causes(frame: pd.DataFrame, spec: DeviceSpec | None, short: Mapping[str
     if spec is not None:
         columns = ("kind", "dtype", "bound", "kernels", "calls", "bytes", "efficiency", "reason")
         picked = np.flatnonzero(frame["flagged"].to_numpy())
-        for at, values in zip(picked.tolist(), frame[list(columns)].take(picked).itertuples(index=False), strict=True):
+        cases = zip(*(frame[name].to_numpy()[picked].tolist() for name in columns), strict=True) if len(picked) else ()
+        for at, values in zip(picked.tolist(), cases, strict=True):
             causes[at] = likely_cause(Case(*values), spec)
     frame = frame.assign(cause=causes, main_kernel=[_brief(name, short) for name in frame["main_kernel"].tolist()])
     if by != "kernel":
@@ -305,9 +307,10 @@ def _marks(body: pd.DataFrame) -> dict[str, dict[str, Mark]]:
         why = str(reasons[row]) or "memory bandwidth unknown"
         mark = known.setdefault(why, Mark("estimated", why))
         marks["efficiency"][str(row)] = marks["sol_ns"][str(row)] = mark
+    known_ratio = ~np.isnan(body["efficiency"].to_numpy(dtype=np.float64))
     for row, share in enumerate(body["modelled_share"].tolist()):
         part = partial(share)
-        if part is not None and not above[row] and body["efficiency"].iloc[row] == body["efficiency"].iloc[row]:
+        if part is not None and not above[row] and known_ratio[row]:
             marks["efficiency"][str(row)] = part
     return marks
 
@@ -372,26 +375,29 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
     """Builds the table of device time by kind of modeled work, and the rest by the reason it has no limit: the rows add up to all of it."""
     sums = _kind_sums(chosen.ops)
     names = [part for part in PARTS if part in chosen.parts]
-    frame = pd.DataFrame({"id": names, "name": [KIND_NAMES.get(n, n) for n in names]})
-    frame["kind"] = [n if n in KINDS else "other" for n in names]
-    frame["device_ns"] = [chosen.parts[n] if chosen.timed else None for n in names]
-    frame["share"] = [chosen.parts[n] / chosen.whole_ns if chosen.whole_ns else None for n in names]
-    for column, values in sums.items():
-        frame[column] = np.array([values[KINDS.index(n)] if n in KINDS else np.nan for n in names], np.float64)
-    frame["modelled_share"] = [1.0 if n in KINDS else 0.0 for n in names]
-    if by_host or not chosen.timed:
-        counts = _calls_without_a_model(chosen.ops)
-        frame["calls"] = [counts.get(n, calls) for n, calls in zip(names, frame["calls"].tolist(), strict=True)]
-    frame["calls"] = np.where(frame["calls"].to_numpy() > 0, frame["calls"].to_numpy(), np.nan)
-    whole = ("calls", "sol_ns", "wasted_ns", "flop", "vector_flop", "bytes")
     limits = dict(zip(KINDS, np.nan_to_num(sums["sol_ns"]).tolist(), strict=True))
     weight = chosen.parts if chosen.timed else limits
     order = np.argsort([(names.index(n) + 100) if n not in KINDS else -weight[n] for n in names], kind="stable")
+    names = [names[i] for i in order.tolist()]
+    frame: dict[str, Any] = {
+        "id": names,
+        "name": [KIND_NAMES.get(n, n) for n in names],
+        "kind": [n if n in KINDS else "other" for n in names],
+        "device_ns": [chosen.parts[n] if chosen.timed else None for n in names],
+        "share": [chosen.parts[n] / chosen.whole_ns if chosen.whole_ns else None for n in names],
+        **{name: [float(values[KINDS.index(n)]) if n in KINDS else math.nan for n in names] for name, values in sums.items()},
+        "modelled_share": [1.0 if n in KINDS else 0.0 for n in names],
+    }
+    if by_host or not chosen.timed:
+        counts = _calls_without_a_model(chosen.ops)
+        frame["calls"] = [counts.get(n, calls) for n, calls in zip(names, frame["calls"], strict=True)]
+    frame["calls"] = [calls if calls > 0 else math.nan for calls in frame["calls"]]
+    frame |= {name: _whole(frame[name]) for name in ("calls", "sol_ns", "wasted_ns", "flop", "vector_flop", "bytes")}
     table = make_table(
         "kinds",
         "By kind of work",
-        _integers(frame.iloc[order].reset_index(drop=True), whole),
-        (ID, *_kind_columns(chosen, limits=bool(frame["sol_ns"].notna().any()))),
+        frame,
+        (ID, *_kind_columns(chosen, limits=any(v is not None for v in frame["sol_ns"]))),
         adds=["calls", "device_ns", "sol_ns", "wasted_ns", "flop", "bytes"],
         key="id",
         subtitle=_adds_up(chosen, by_host),
@@ -481,5 +487,9 @@ def _untimed(columns: Sequence[Column]) -> list[Column]:
 
 def _integers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Returns sums as whole numbers; unknown stays unknown, and so does what no integer holds (shapes that no memory holds)."""
-    whole = {c: pd.array([round(v) if abs(v) < 2**63 else None for v in frame[c].tolist()], dtype="Int64") for c in columns}
-    return frame.assign(**whole)
+    return frame.assign(**{name: pd.array(_whole(frame[name].tolist()), dtype="Int64") for name in columns})
+
+
+def _whole(values: Sequence[float]) -> list[int | None]:
+    """Returns sums as whole numbers, None where one is unknown or larger than an integer."""
+    return [round(v) if abs(v) < 2**63 else None for v in values]

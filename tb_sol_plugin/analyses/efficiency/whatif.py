@@ -6,7 +6,8 @@ model, communication, and copies over a link are in no row.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+import math
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from tb_sol_plugin.metrics.work import whatif as W
 from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import plain_list
 from tb_sol_plugin.model.figure import escape, light
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -41,7 +43,7 @@ from tb_sol_plugin.model.report import (
     make_table,
     number_of,
 )
-from tb_sol_plugin.tables.arrays import Floats, codes, factorize, labels, whole_numbers
+from tb_sol_plugin.tables.arrays import Floats, codes, factorize, labels, whole_or_none
 from tb_sol_plugin.units import capitalized, human, side_by_side
 
 WELL_KNOWN: Final = ("H100_SXM", "H200", "B200", "A100_SXM_80", "L40S", "MI300X", "RTX_4090", "L4")
@@ -261,7 +263,7 @@ def _devices(
     before = W.total(now, chosen.steps).sol_ns if now is not None else None
     measured = float(np.nansum(chosen.ops["measured_ns"].to_numpy(dtype=np.float64))) / chosen.steps
     flop = np.nan_to_num(chosen.ops["flop"].to_numpy(dtype=np.float64))
-    records = []
+    records: list[dict[str, Any]] = []
     for spec in listed.values():
         found = W.limits(chosen.demand, spec, query.dtype)
         whole = W.total(found, chosen.steps)
@@ -283,10 +285,9 @@ def _devices(
                 "_unsure": spec.is_unverified(main) or "mem_bw_gb_per_s" in spec.unverified,
             }
         )
-    frame = pd.DataFrame(records)
-    frame["_order"] = pd.to_numeric(frame["sol_ns"])
-    frame = frame.sort_values("_order", kind="stable", na_position="last", ignore_index=True)
-    return frame.drop_duplicates("device", ignore_index=True)
+    records.sort(key=lambda record: math.inf if record["sol_ns"] is None else record["sol_ns"])
+    first = {record["device"]: record for record in reversed(records)}
+    return pd.DataFrame([record for record in records if first[record["device"]] is record])
 
 
 def _key_of(spec: DeviceSpec) -> str:
@@ -419,10 +420,9 @@ def _table(
     whole: pd.DataFrame | None = None,
 ) -> TableSection:
     every = frame if whole is None else whole
-    shown = frame.copy()
-    for name in ("measured_ns", "sol_ns", "sol_then_ns"):
-        shown[name] = whole_numbers(frame[name])
-    shown = shown.assign(calls=[round(v) if float(v).is_integer() else v for v in frame["calls"].tolist()])
+    shown: dict[str, object] = {column.name: frame[column.name] for column in columns}
+    shown |= {name: whole_or_none(frame[name].to_numpy()) for name in ("measured_ns", "sol_ns", "sol_then_ns")}
+    shown["calls"] = [round(v) if v.is_integer() else v for v in frame["calls"].tolist()]
     sol, after, measured = (number_of(values[n]) for n in ("sol_ns", "sol_then_ns", "measured_ns"))
     more = f", first {len(frame)} of {len(every)}" if len(every) > len(frame) else ""
     return make_table(
@@ -497,39 +497,38 @@ MOST_BARS: Final = 10
 def limit_bars(frame: pd.DataFrame, here: str, there: str, what: str) -> FigureSection:
     """Draws horizontal bars: measured, limit here and, where something was asked, limit there. here, there: names, "" for nothing asked."""
     top = frame.head(MOST_BARS)
-    names = top["name"].astype(str).tolist()
-    measured = pd.to_numeric(top["measured_ns"])
-    longest = float(measured.max()) if measured.notna().any() else 1.0
-    for column in ("sol_ns", "sol_then_ns"):
-        limits = pd.to_numeric(top[column])
-        longest = max(longest, float(limits.max())) if limits.notna().any() else longest
+    names = [str(name) for name in top["name"].tolist()]
+    drawn: dict[str, list[Any]] = {column: plain_list(top[column]) for column in ("measured_ns", "sol_ns", "sol_then_ns")}
+    most = {column: max((v for v in values if v is not None), default=None) for column, values in drawn.items()}
+    longest = max((v for column in ("sol_ns", "sol_then_ns") if (v := most[column]) is not None), default=0.0)
+    longest = max(longest, 1.0 if most["measured_ns"] is None else most["measured_ns"])
     factor, unit = fig.time_scale(longest)
-    series: list[tuple[str, str, str, float]] = [("measured", "measured_ns", "bar-ink", 1.0)] if measured.notna().any() or top.empty else []
-    if pd.to_numeric(top["sol_ns"]).notna().any():
+    measured = most["measured_ns"] is not None or not names
+    series: list[tuple[str, str, str, float]] = [("measured", "measured_ns", "bar-ink", 1.0)] if measured else []
+    if most["sol_ns"] is not None:
         series.append((f"limit, {here}", "sol_ns", "accent", 0.45 if there else 1.0))
     if there:
         series.append((f"limit, {there}", "sol_then_ns", "accent", 1.0))
     data: list[fig.Plain] = []
     for label, column, token, opacity in series:
-        values = pd.to_numeric(top[column])
-        known = values.notna().tolist()
+        values = drawn[column]
         data.append(
             {
                 "type": "bar",
                 "orientation": "h",
                 "name": label,
                 "y": names,
-                "x": [float(v) / factor if ok else None for v, ok in zip(values, known, strict=True)],
+                "x": [None if v is None else v / factor for v in values],
                 "customdata": names,
                 "marker": {"color": light(token), "opacity": opacity, "line": {"width": 0}},
-                "text": [f"{human(round(v), 'ns')}  {label}" if ok else f"no limit  {label}" for v, ok in zip(values, known, strict=True)],
+                "text": [f"no limit  {label}" if v is None else f"{human(round(v), 'ns')}  {label}" for v in values],
                 "textposition": "outside",
                 "textfont": {"size": 11.5, "color": light("ink-2")},
                 "cliponaxis": False,
                 "hoverinfo": "text",
                 "hovertext": [
-                    f"<b>{escape(n)}</b><br>{escape(label)}: {human(round(v), 'ns') if ok else 'not known'}"
-                    for n, v, ok in zip(names, values, known, strict=True)
+                    f"<b>{escape(n)}</b><br>{escape(label)}: {'not known' if v is None else human(round(v), 'ns')}"
+                    for n, v in zip(names, values, strict=True)
                 ],
             }
         )

@@ -200,14 +200,17 @@ def _places(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> pd.
         if len(f.rows):
             layer, inside = arrays.pick(ops["layer"], f.rows), phase[f.rows]
             code, first = arrays.numbered(arrays.together(layer, inside))
-            sums = pd.DataFrame({"layer": layer[first], "phase": inside[first]})
-            sums = sums.assign(size=np.bincount(code), sum=pd.Series(f.claimed).groupby(code).sum().to_numpy())
-            parts.append(sums.assign(rule=f.id, share=sums["sum"] / max(float(f.claimed.sum()), 1e-9)))
+            claimed = pd.Series(f.claimed).groupby(code).sum().to_numpy()
+            parts.append({
+                "rule": np.full(len(first), f.id, object), "layer": layer[first], "phase": inside[first], "calls": np.bincount(code),
+                "saving_ns": (claimed / waterfall.steps).round().astype(np.int64),
+                "share": claimed / max(float(f.claimed.sum()), 1e-9),
+            })  # fmt: skip
     if not parts:
         return pd.DataFrame({c.name: pd.Series(dtype=object) for c in PLACE_COLUMNS})
-    out = pd.concat(parts, ignore_index=True).rename(columns={"size": "calls"})
-    out["saving_ns"] = (out["sum"] / waterfall.steps).round().astype(np.int64)
-    return out.sort_values("saving_ns", ascending=False, kind="stable", ignore_index=True)
+    out = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(-out["saving_ns"], kind="stable")
+    return pd.DataFrame({name: values[order] for name, values in out.items()}, copy=False)
 
 
 def _phase_of(capture: Capture, annotation: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
@@ -220,19 +223,17 @@ def _phase_of(capture: Capture, annotation: npt.NDArray[np.integer]) -> npt.NDAr
 
 def _table(waterfall: Waterfall, shown: list[Finding], places: pd.DataFrame) -> TableSection:
     step = _step(waterfall)
-    top = places.assign(where=places["layer"].where(places["layer"] != "", places["phase"])) if len(places) else None
-    where = {} if top is None else {rule: rows.groupby("where")["saving_ns"].sum().idxmax() for rule, rows in top.groupby("rule")}
-    frame = pd.DataFrame(
-        [
-            {
-                "title": f.title, "rule": f.id, "saving_ns": f.saving, "share": f.saving / step if step else None,
-                "calls": len(f.rows) if len(f.rows) else None, "where": where.get(f.id) or None,
-                "candidate": "possible" if f.candidate else "", "fix": f.fix, "evidence": f.evidence,
-            }
-            for f in shown
-        ],
-        columns=[c.name for c in COLUMNS],
-    )  # fmt: skip
+    saved: dict[str, dict[str, int]] = {}
+    for rule, layer, phase, ns in zip(*(places[name].tolist() for name in ("rule", "layer", "phase", "saving_ns")), strict=True):
+        of = saved.setdefault(rule, {})
+        of[layer or phase] = of.get(layer or phase, 0) + ns
+    where = {rule: max(sorted(of), key=of.__getitem__) for rule, of in saved.items()}
+    frame: dict[str, list[object]] = {
+        "title": [f.title for f in shown], "rule": [f.id for f in shown], "saving_ns": [f.saving for f in shown],
+        "share": [f.saving / step if step else None for f in shown], "calls": [len(f.rows) or None for f in shown],
+        "where": [where.get(f.id) or None for f in shown], "candidate": ["possible" if f.candidate else "" for f in shown],
+        "fix": [f.fix for f in shown], "evidence": [f.evidence for f in shown],
+    }  # fmt: skip
     return make_table(
         "findings", "The same as a table", frame, COLUMNS, key="rule", sort=Sort("saving_ns"), filters=["title", "rule", "where"],
         adds=["saving_ns", "share"], empty="No finding.",
@@ -240,7 +241,8 @@ def _table(waterfall: Waterfall, shown: list[Finding], places: pd.DataFrame) -> 
 
 
 def _place_table(places: pd.DataFrame) -> TableSection:
-    frame = places.assign(**{c: places[c].replace("", None) for c in ("layer", "phase")}) if len(places) else places
+    frame: dict[str, object] = {column.name: places[column.name] for column in PLACE_COLUMNS}
+    frame |= {name: [text or None for text in places[name].tolist()] for name in ("layer", "phase")}
     return make_table(
         "places", "Where the time of the findings is spent", frame, PLACE_COLUMNS, subtitle="operators only, by layer and phase",
         adds=["calls", "saving_ns"], sort=Sort("saving_ns"), filters=["rule", "layer", "phase"],

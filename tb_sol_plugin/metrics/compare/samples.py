@@ -20,7 +20,7 @@ from tb_sol_plugin.metrics.report.notes import setting
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.metrics.time import scope
-from tb_sol_plugin.metrics.time.kernels import kernel_classes
+from tb_sol_plugin.metrics.time.kernels import class_of, kernel_classes
 from tb_sol_plugin.metrics.trees.module_tree import module_tree
 from tb_sol_plugin.metrics.trees.phases import device_owners, phase_tree
 from tb_sol_plugin.model import schemas as S
@@ -252,7 +252,7 @@ def _groupings(capture: Capture, of_device: Ints, of_host: Ints, steps: int) -> 
 def _by_name(capture: Capture) -> dict[str, Owners]:
     """Returns kernels by name and by kind of work, and copies by direction."""
     device, classes = capture.device, kernel_classes(capture)
-    code = arrays.codes(device["name"])
+    code = class_of(capture, slice(None))
     kernels = device["kind"].to_numpy() == S.KERNEL
     names, kinds = classes["short_name"].tolist(), classes["kind"].tolist()
     known = sorted(set(kinds))

@@ -108,8 +108,13 @@ def kernel_classes(capture: Capture) -> pd.DataFrame:
     return _classified(capture)[0]
 
 
+def class_of(capture: Capture, rows: npt.NDArray[np.integer] | slice) -> Places:
+    """Returns the rows of `kernel_classes` that rows on devices have, -1 for one without a name."""
+    return _classified(capture)[1][arrays.coded(capture.device["name"]).codes[rows]]  # type: ignore[no-any-return]
+
+
 def _classified(capture: Capture) -> tuple[pd.DataFrame, Places]:
-    """Returns the same, and per code of a device name its row there; last the one after them all, for none."""
+    """Returns the classes, and per code of a device name its row there, -1 for one that no row has, and last for none."""
     return memo(capture, ("kernel_classes",), lambda: _classes(capture))
 
 
@@ -120,7 +125,7 @@ def _classes(capture: Capture) -> tuple[pd.DataFrame, Places]:
     found["short_name"] = short_names(found["name"].tolist(), found.pop("plain").tolist())
     if len(found) > AT_ONCE:
         give_back()
-    row = np.full(len(names.categories) + 1, len(used))
+    row = np.full(len(names.categories) + 1, -1)
     row[used] = np.arange(len(used))
     return found, row
 
@@ -130,9 +135,8 @@ def kinds_at(capture: Capture, rows: npt.NDArray[np.integer]) -> list[str]:
     names = capture.device["name"]
     if len(names.cat.categories) < MANY:
         return arrays.per_text(names, rows, kind_of, object).tolist()  # type: ignore[no-any-return]
-    found, row = _classified(capture)
-    known = np.array([*found["kind"], "other"], object)
-    return known[row[arrays.coded(names).codes[rows]]].tolist()  # type: ignore[no-any-return]
+    known = np.array([*kernel_classes(capture)["kind"], "other"], object)
+    return known[class_of(capture, rows)].tolist()  # type: ignore[no-any-return]
 
 
 def matrix_units_at(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int8]:
@@ -140,9 +144,8 @@ def matrix_units_at(capture: Capture, rows: npt.NDArray[np.integer]) -> npt.NDAr
     names, vendor = capture.device["name"], capture.facts.vendor
     if len(names.cat.categories) < MANY:
         return arrays.per_text(names, rows, lambda name: {True: 1, False: 0, None: -1}[matrix_of(name, vendor).tensor_core], np.int8)
-    found, row = _classified(capture)
-    known: npt.NDArray[np.int8] = np.array([*found["tensor_core"], -1], np.int8)
-    return known[row[arrays.coded(names).codes[rows]]]  # type: ignore[no-any-return]
+    known: npt.NDArray[np.int8] = np.array([*kernel_classes(capture)["tensor_core"], -1], np.int8)
+    return known[class_of(capture, rows)]  # type: ignore[no-any-return]
 
 
 def short_kernel_names(capture: Capture) -> dict[str, str]:
@@ -166,8 +169,7 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
     first = np.zeros(group.ngroups, np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     picked = {c: values[first] for c, values in columns.items()}
-    classes, row = _classified(capture)
-    table = classes.take(row[picked["name"]]).reset_index(drop=True)
+    table = kernel_classes(capture).take(class_of(capture, at[first])).reset_index(drop=True)
     table["tensor_core"] = pd.Series([None if c < 0 else bool(c) for c in table["tensor_core"]], dtype=object)
     if "operator" in picked:
         table["operator"] = _operator_names(capture, picked["operator"])

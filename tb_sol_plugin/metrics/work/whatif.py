@@ -10,7 +10,7 @@ can stand for. Other work keeps its type and its bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -208,24 +208,25 @@ def rows(
     measured = ops["measured_ns"].to_numpy(dtype=np.float64)
     timed = np.isfinite(measured)
     spent = np.bincount(codes[timed], measured[timed], minlength=size) / steps
-    frame = pd.DataFrame(
-        {
-            "name": np.asarray(names, object),
-            "calls": np.bincount(codes, launches_of(ops), minlength=size) / steps,
-            "measured_ns": np.where(np.bincount(codes[timed], minlength=size) > 0, spent, np.nan),
-        }
-    )
-    for label, found in (("", now), ("_then", then)):
-        total, side = _sum(codes, size, found, steps)
-        frame[f"sol{label}_ns"] = total
-        frame[f"bound{label}"] = side
-    frame["lacking"] = _lacking(codes, size, then)
-    sol, after, time = (frame[n].to_numpy(dtype=np.float64) for n in ("sol_ns", "sol_then_ns", "measured_ns"))
-    after = np.where(after >= LEAST_NS, after, np.nan)
-    frame = frame.assign(ratio=ratio(sol, after), headroom=ratio(time, after), share=ratio(time, np.full(size, np.nansum(time))))
-    order = "measured_ns" if timed.any() else "sol_ns" if np.isfinite(sol).any() else "sol_then_ns"
-    frame = frame.sort_values(order, ascending=False, kind="stable", ignore_index=True)
-    return frame.head(most) if most else frame
+    time = np.where(np.bincount(codes[timed], minlength=size) > 0, spent, np.nan)
+    (sol, bound), (least, bound_then) = (_sum(codes, size, found, steps) for found in (now, then))
+    after = np.where(least >= LEAST_NS, least, np.nan)
+    columns: dict[str, npt.NDArray[Any]] = {
+        "name": np.asarray(names, object),
+        "calls": np.bincount(codes, launches_of(ops), minlength=size) / steps,
+        "measured_ns": time,
+        "sol_ns": sol,
+        "bound": bound,
+        "sol_then_ns": least,
+        "bound_then": bound_then,
+        "lacking": np.array(_lacking(codes, size, then), object),
+        "ratio": ratio(sol, after),
+        "headroom": ratio(time, after),
+        "share": ratio(time, np.full(size, np.nansum(time))),
+    }
+    by = time if timed.any() else sol if np.isfinite(sol).any() else least
+    order = np.argsort(-by, kind="stable")[: most or size]  # unknown last
+    return pd.DataFrame({name: values[order] for name, values in columns.items()}, copy=False)
 
 
 def _sum(codes: npt.NDArray[np.integer], size: int, found: Limits | None, steps: int) -> tuple[Floats, npt.NDArray[np.object_]]:
