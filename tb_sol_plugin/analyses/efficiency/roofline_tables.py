@@ -373,6 +373,25 @@ def _calls_without_a_model(ops: pd.DataFrame) -> dict[str, int]:
 
 def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
     """Builds the table of device time by kind of modeled work, and the rest by the reason it has no limit: the rows add up to all of it."""
+    frame = _kind_rows(chosen, by_host=by_host)
+    names = frame["id"]
+    table = make_table(
+        "kinds",
+        "By kind of work",
+        frame,
+        (ID, *_kind_columns(chosen, limits=any(v is not None for v in frame["sol_ns"]))),
+        adds=["calls", "device_ns", "sol_ns", "wasted_ns", "flop", "bytes"],
+        key="id",
+        subtitle=_adds_up(chosen, by_host),
+        last=[n for n in names if n not in KINDS],
+        empty="No device time here.",
+    )
+    table.row_links = {str(row): link for row, name in enumerate(table.data["id"]) if (link := _kind_link(str(name))) is not None}
+    return table
+
+
+def _kind_rows(chosen: Selection, *, by_host: bool) -> dict[str, Any]:
+    """Returns the columns of the table: kinds of work, the largest first, then the rest by reason."""
     sums = _kind_sums(chosen.ops)
     names = [part for part in PARTS if part in chosen.parts]
     limits = dict(zip(KINDS, np.nan_to_num(sums["sol_ns"]).tolist(), strict=True))
@@ -393,19 +412,7 @@ def kinds_table(chosen: Selection, *, by_host: bool) -> TableSection:
         frame["calls"] = [counts.get(n, calls) for n, calls in zip(names, frame["calls"], strict=True)]
     frame["calls"] = [calls if calls > 0 else math.nan for calls in frame["calls"]]
     frame |= {name: _whole(frame[name]) for name in ("calls", "sol_ns", "wasted_ns", "flop", "vector_flop", "bytes")}
-    table = make_table(
-        "kinds",
-        "By kind of work",
-        frame,
-        (ID, *_kind_columns(chosen, limits=any(v is not None for v in frame["sol_ns"]))),
-        adds=["calls", "device_ns", "sol_ns", "wasted_ns", "flop", "bytes"],
-        key="id",
-        subtitle=_adds_up(chosen, by_host),
-        last=[n for n in names if n not in KINDS],
-        empty="No device time here.",
-    )
-    table.row_links = {str(row): link for row, name in enumerate(table.data["id"]) if (link := _kind_link(str(name))) is not None}
-    return table
+    return frame
 
 
 def _kind_link(name: str) -> Link | None:

@@ -286,6 +286,11 @@ def _devices(
             }
         )
     records.sort(key=lambda record: math.inf if record["sol_ns"] is None else record["sol_ns"])
+    return _first_of_each(records)
+
+
+def _first_of_each(records: list[dict[str, Any]]) -> pd.DataFrame:
+    """Returns the first record of each device."""
     first = {record["device"]: record for record in reversed(records)}
     return pd.DataFrame([record for record in records if first[record["device"]] is record])
 
