@@ -11,6 +11,7 @@ from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.report.graph_notes import advice_for, replay_notices
 from tb_sol_plugin.metrics.report.notes import edge_notices
+from tb_sol_plugin.metrics.report.serving_findings import serving_findings
 from tb_sol_plugin.metrics.time.scope import Scope, scope
 from tb_sol_plugin.metrics.time.serving import PARTS, Serving, passed_ns, serving
 from tb_sol_plugin.metrics.work.work import Work, work
@@ -24,6 +25,7 @@ from tb_sol_plugin.model.report import (
     Fact,
     FactsSection,
     FigureSection,
+    FindingsSection,
     Mark,
     Notice,
     OnTimeline,
@@ -144,8 +146,14 @@ def run(capture: Capture, query: ServingQuery) -> Report:
         title="Serving",
         headline=_headline(frame, facts.values),
         notices=_notices(capture, where, facts.values),
-        sections=[*_curve(frame), facts, *first, *tables.values(), _phases(capture, found, frame, done)],
+        sections=[*_findings(capture, found, done), *_curve(frame), facts, *first, *tables.values(), _phases(capture, found, frame, done)],
     )
+
+
+def _findings(capture: Capture, found: Serving, done: Work) -> list[FindingsSection]:
+    made = serving_findings(capture, found, _turning_point(done))
+    title, text = "What to change", "saving per iteration, at most; of the engine's schedule, besides What to fix"
+    return [FindingsSection(id="findings", title=title, subtitle=text, findings=made, span=12)] if made else []
 
 
 def _any_batch(table: TableSection) -> bool:

@@ -86,7 +86,7 @@ def test_one_kind_and_one_iteration() -> None:
     c = capture(SAMPLE / TRACE)
     assert report(c, "serving", kind="mixed").table("iterations")["iteration"].tolist() == [5]
     one = report(c, "serving", step="4", by="kind")
-    assert one.facts["iterations"] == 1 and [s.id for s in one.sections][:2] == ["facts", "by_kind"]
+    assert one.facts["iterations"] == 1 and [s.id for s in one.sections][1:3] == ["facts", "by_kind"]
     with pytest.raises(Unavailable, match="no other iteration"):
         c.analyze("serving", kind="other").table("iterations")
 
@@ -139,3 +139,61 @@ def test_a_recording_of_no_engine_has_no_such_page(tmp_path: Path) -> None:
     t.launch("kernel", at=100, start=500, duration=100)
     answer = sol.open_capture(str(t.write(tmp_path / "w.pt.trace.json")), cache=False).analyze("serving")
     assert isinstance(answer, UnavailableReport) and "no iteration of a serving engine" in answer.because
+
+
+# -- what to change ------------------------------------------------------------------------------------------------------
+
+
+def findings(answer: Report) -> dict[str, Any]:
+    return {f.rule: f for f in answer.findings}
+
+
+def test_findings_of_the_sample(served: Report) -> None:
+    # GIVEN gaps of 880 us before decode iterations in which the device rests, one eager decode of 20 requests, padded graphs
+    found = findings(served)
+    # THEN each is told with what it could save per iteration, at most that time
+    gap = found["serving_gap"]
+    assert gap.saving_ns == 880_000 / 11 and "iteration 11, 400.0" in gap.evidence and gap.fix == "vllm serve --async-scheduling"
+    eager = found["serving_eager"]
+    (one,) = [one for one in TRUTH["iterations"] if one["kind"] == "decode" and one["mode"] == "eager"]
+    assert eager.saving_ns == round((one["wall_ns"] - one["device_ns"]) / 11) and "1 of 9 decode iterations" in eager.evidence
+    assert "captured for up to 16" in eager.evidence
+    padded = [one for one in TRUTH["iterations"] if one["kind"] == "decode" and one["captured_batch"]]
+    asked, captured = sum(one["batch"] for one in padded), sum(one["captured_batch"] for one in padded)
+    assert f"graphs for {captured} requests are replayed with {asked}" in found["serving_padding"].evidence
+    assert "one for 8 with 2" in found["serving_padding"].evidence and found["serving_padding"].saving_ns is None
+    assert found["serving_batch"].candidate and "up to 20 requests" in found["serving_batch"].evidence
+    # AND no finding is made of a mixed iteration that is hardly longer, nor of names that are known
+    assert not {"serving_prefill", "serving_unnamed"} & set(found)
+
+
+def served_by(tmp_path: Path, *iterations: tuple[str, int, int, int], graph: bool = True) -> dict[str, Any]:
+    """Findings of iterations (annotation, gap before, wall, device time), each with one kernel that a graph launches, or a call."""
+    t = TraceBuilder()
+    now = 0
+    for name, gap, wall, busy in iterations:
+        now += gap
+        t.annotation(name, now, wall)
+        correlation = t.call("cudaGraphLaunch" if graph else "cudaLaunchKernel", now + 100, 100)
+        t.kernel("kernel", now + wall - busy, busy, correlation=correlation)
+        now += wall
+    return findings(sol.open_capture(str(t.write(tmp_path / "w.pt.trace.json")), cache=False).analyze("serving"))  # type: ignore[arg-type]
+
+
+def test_prefill_that_holds_up_decode(tmp_path: Path) -> None:
+    # GIVEN decode of 10 us, and a mixed iteration of 50 us THEN it holds tokens up by 40 us, 10 us of each of four iterations
+    decode = ("step[DECODE bs=4]", 0, 10_000, 9_000)
+    found = served_by(tmp_path, decode, decode, ("step[MIXED bs=5 toks=500]", 0, 50_000, 49_000), decode)
+    assert found["serving_prefill"].saving_ns == 10_000 and "--chunked-prefill-size" in found["serving_prefill"].fix
+    assert found["serving_unnamed"].evidence.startswith("100")
+
+
+def test_an_engine_that_keeps_its_device_busy_gets_no_advice_on_gaps(tmp_path: Path) -> None:
+    # GIVEN look-alikes: gaps in which the device still works, decode that is eager throughout, a large batch THEN nothing is advised
+    busy = ("step[DECODE bs=400]", 5_000, 10_000, 9_000)
+    t = TraceBuilder()
+    for k in range(4):
+        t.annotation(busy[0], 15_000 * k, 10_000)
+        t.launch("kernel", at=15_000 * k + 100, start=15_000 * k + 1_000, duration=14_900)
+    assert findings(sol.open_capture(str(t.write(tmp_path / "a" / "w.pt.trace.json")), cache=False).analyze("serving")) == {}  # type: ignore[arg-type]
+    assert served_by(tmp_path / "b", ("step[DECODE bs=400]", 0, 10_000, 9_990), ("step[DECODE bs=400]", 0, 10_000, 9_990), graph=False) == {}

@@ -1,0 +1,201 @@
+"""Finds what could make tokens come sooner from a serving engine: each finding with its evidence, and what it could save per iteration.
+
+A saving is at most the time that is named in it, over the iterations of the selection; it is left open where the recording bounds none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.report.graph_notes import advice_for
+from tb_sol_plugin.metrics.time.breakdown import device_word
+from tb_sol_plugin.metrics.time.serving import EAGER, Serving
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.engines import DECODE, MIXED
+from tb_sol_plugin.model.report import Finding, Link
+from tb_sol_plugin.tables import intervals as iv
+from tb_sol_plugin.units import human
+
+LEAST: Final = 0.01
+"""Part of the time that passes, below which nothing is reported."""
+PADDED: Final = 0.5
+"""Mean padding of captured batches from which it is reported: half of the requests' number again."""
+FEW: Final = 0.5
+"""Part of the batch at which products turn compute-bound, below which decode has room for more requests."""
+UNNAMED: Final = 0.1
+_FIXES: Final = {
+    "gap": {"vLLM": "vllm serve --async-scheduling", "SGLang": "# leave out --disable-overlap-schedule"},
+    "sizes": {
+        "vLLM": """vllm serve --compilation-config '{"cudagraph_capture_sizes": […]}'  # more of them""",
+        "SGLang": "python -m sglang.launch_server --cuda-graph-bs …  # more of them",
+    },
+    "largest": {
+        "vLLM": """vllm serve --compilation-config '{"cudagraph_capture_sizes": […]}'  # up to these batches""",
+        "SGLang": "python -m sglang.launch_server --cuda-graph-max-bs …",
+    },
+    "prefill": {
+        "vLLM": "vllm serve --max-num-batched-tokens …  # smaller",
+        "SGLang": "python -m sglang.launch_server --chunked-prefill-size …  # smaller",
+    },
+    "batch": {
+        "vLLM": "vllm serve --max-num-seqs …  # larger",
+        "SGLang": "python -m sglang.launch_server --max-running-requests …  # larger",
+    },
+}  # fmt: skip
+"""Options of engines, as their documentation names them; without one the words of the finding say what to do."""
+
+
+def serving_findings(capture: Capture, found: Serving, turning_point: int | None) -> list[Finding]:
+    """Returns what to change, the largest saving first, then what has none that the recording bounds."""
+    frame = found.frame
+    passed = float(frame["wall_ns"].sum() + np.nansum(frame["gap_ns"].to_numpy()[1:]))
+    if not len(frame) or passed <= 0:
+        return []
+    engine = str(capture.steps["engine"].iloc[0])
+    decode = frame[(frame["kind"] == DECODE) & frame["complete"]]
+    made = [
+        _gaps(capture, frame, passed, engine),
+        _eager(capture, frame, decode, passed, engine),
+        _prefill(frame, decode, passed, engine),
+        _padding(decode, engine),
+        _batch(frame, decode, turning_point, engine),
+        _unnamed(capture, frame),
+    ]
+    return sorted((f for f in made if f is not None), key=lambda f: -(f.saving_ns or 0))
+
+
+def _fix(kind: str, engine: str, otherwise: str) -> str:
+    return _FIXES[kind].get(engine, f"# {otherwise}")
+
+
+def _idle(capture: Capture, start: np.ndarray, stop: np.ndarray) -> int:
+    """Returns time of some spans in which no device works, in ns."""
+    device = capture.device
+    begin = device["start_ns"].to_numpy()
+    spans = iv.union(start, stop)
+    return iv.length(iv.subtract(spans, iv.union(begin, begin + device["duration_ns"].to_numpy())))
+
+
+def _gaps(capture: Capture, frame: pd.DataFrame, passed: float, engine: str) -> Finding | None:
+    """Finds host time between iterations in which the device has no work: the scheduler, detokenizing, the network."""
+    after = frame.iloc[1:]
+    after = after[np.isfinite(after["gap_ns"].to_numpy()) & (after["kind"] == DECODE).to_numpy()]
+    if not len(after):
+        return None
+    stop = after["start_ns"].to_numpy()
+    gap = after["gap_ns"].to_numpy().astype(np.int64)
+    idle = _idle(capture, stop - gap, stop)
+    if idle < LEAST * passed:
+        return None
+    longest = int(gap.argmax())
+    where = f"longest before iteration {int(after['number'].iloc[longest])}, {human(int(gap[longest]), 'ns')}"
+    median = human(round(float(np.median(gap))), "ns")
+    return Finding(
+        rule="serving_gap", title="The scheduler runs while the device waits",
+        evidence=f"Before {human(len(after), 'count')} decode iterations the host takes {median} between two (median; {where}). The "
+        f"{device_word(capture)} has no work for {human(idle, 'ns')} of all these.",
+        fix=_fix("gap", engine, "prepare the next iteration while the device runs this one"), color="host",
+        link=Link("serving", {"kind": DECODE}, label="Decode iterations"), 
+        saving_ns=round(idle / len(frame)), share=idle / passed,
+    )  # fmt: skip
+
+
+def _eager(capture: Capture, frame: pd.DataFrame, decode: pd.DataFrame, passed: float, engine: str) -> Finding | None:
+    """Finds decode iterations without a graph where others have one. What they could save is the device's idle time in them."""
+    eager = decode[decode["graphs"] == EAGER]
+    replayed = decode[decode["graphs"] != EAGER]
+    if not len(eager) or not len(replayed):
+        return None
+    start = eager["start_ns"].to_numpy()
+    idle = _idle(capture, start, start + eager["wall_ns"].to_numpy())
+    batches = sorted({int(b) for b in eager["batch"].dropna()})
+    most = replayed["captured_batch"].max()
+    captured = f"; graphs in use here were captured for up to {int(most)}" if most == most else ""
+    count = f"{human(len(eager), 'count')} of {human(len(decode), 'count')} decode iterations"
+    text = f"{count} replay no graph (batch {_few(batches)}{captured})"
+    return Finding(
+        rule="serving_eager", title="Decode iterations fall out of the graphs",
+        evidence=f"{text}: the {device_word(capture)} has no work for {human(idle, 'ns')} of them.",
+        fix=_fix("largest", engine, "capture graphs for these batches too"), color="host",
+        link=Link("serving", {"kind": DECODE, "t.iterations.c.graphs": EAGER}, label="Eager decode"), 
+        saving_ns=round(idle / len(frame)), share=idle / passed,
+    )  # fmt: skip
+
+
+def _few(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:4])) + (", …" if len(numbers) > 4 else "") if numbers else "unknown"
+
+
+def _prefill(frame: pd.DataFrame, decode: pd.DataFrame, passed: float, engine: str) -> Finding | None:
+    """Finds requests in decode that wait for prefill: what mixed iterations take above a decode iteration."""
+    mixed = frame[(frame["kind"] == MIXED) & frame["complete"]]
+    if not len(mixed) or not len(decode):
+        return None
+    usual = float(decode["wall_ns"].median())
+    above = float((mixed["wall_ns"] - usual).clip(lower=0).sum())
+    if above < LEAST * passed:
+        return None
+    longest, median = human(int(mixed["wall_ns"].max()), "ns"), human(round(usual), "ns")
+    return Finding(
+        rule="serving_prefill", title="Prefill holds up requests in decode",
+        evidence=f"{human(len(mixed), 'count')} mixed iterations take up to {longest}, a decode iteration {median} (median): "
+        f"tokens of requests in decode come {human(round(above), 'ns')} later in all.",
+        fix=_fix("prefill", engine, "prefill in smaller chunks"), color="compute",
+        link=Link("serving", {"kind": MIXED}, label="Mixed iterations"),
+        saving_ns=round(above / len(frame)), share=above / passed,
+    )  # fmt: skip
+
+
+def _padding(decode: pd.DataFrame, engine: str) -> Finding | None:
+    """Finds graphs captured for many more requests than they are replayed with."""
+    own = decode[np.isfinite(decode["padding"].to_numpy())]
+    if not len(own):
+        return None
+    asked, captured = float(own["batch"].sum()), float(own["captured_batch"].sum())
+    if captured < (1 + PADDED) * asked:
+        return None
+    worst = own.loc[own["padding"].idxmax()]
+    text = f"graphs for {human(round(captured), 'count')} requests are replayed with {human(round(asked), 'count')}"
+    one = f"one for {int(worst['captured_batch'])} with {int(worst['batch'])}"
+    return Finding(
+        rule="serving_padding", title="Captured batches are much larger than those that run",
+        evidence=f"Over {human(len(own), 'count')} decode iterations {text}; at worst {one}.",
+        fix=_fix("sizes", engine, "capture graphs for more batches"), color="compute",
+        link=Link("serving", {"kind": DECODE, "by": "batch"}, label="By batch"),
+    )  # fmt: skip
+
+
+def _batch(frame: pd.DataFrame, decode: pd.DataFrame, turning_point: int | None, engine: str) -> Finding | None:
+    """Finds decode whose products read all weights for few requests: more of them cost little more time."""
+    known = decode[np.isfinite(decode["batch"].to_numpy())]
+    if turning_point is None or not len(known) or not len(frame):
+        return None
+    most = int(known["batch"].max())
+    if most > FEW * turning_point:
+        return None
+    return Finding(
+        rule="serving_batch", title="Decode reads all weights for few requests",
+        evidence=f"Decode runs up to {human(most, 'count')} requests at once; products with 16-bit weights are bound by reading these "
+        f"up to {human(turning_point, 'count')} on this device, so that more requests cost little more time per iteration.",
+        fix=_fix("batch", engine, "let more requests run at once"), color="gemm", candidate=True,
+        link=Link("serving", {"kind": DECODE, "by": "batch"}, label="By batch"),
+    )  # fmt: skip
+
+
+def _unnamed(capture: Capture, frame: pd.DataFrame) -> Finding | None:
+    """Finds replayed work that no recording of captures names."""
+    total = int(frame["sum_ns"].sum())
+    bare = int((frame["replayed_ns"] - frame["named_ns"]).sum())
+    if not total or bare < UNNAMED * total:
+        return None
+    return Finding(
+        rule="serving_unnamed", title="Replayed kernels have no operators",
+        evidence=f"{human(bare / total, 'ratio')} of the device time was replayed by graphs whose capture was not recorded, or does not "
+        "agree: no operator, size or module is known of it.",
+        fix=f"# {advice_for(capture)}", link=Link("health", {}, label="Trace health"),
+    )  # fmt: skip
+
+
