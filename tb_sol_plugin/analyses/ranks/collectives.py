@@ -95,7 +95,8 @@ CURVE_COLUMNS: Final = (
     Column("half_size_bytes", "Half size", "B", "bytes on the link at which alpha is half of the time", missing="not identifiable"),
     Column("residual", "Residual", "ns", "median distance from the curve", rank=2, missing="not identifiable"),
     Column("instances", "Collectives", "count", "that it is fitted to"),
-    Column("identifiable", "Fit", doc="what is missing for a curve", show="text", missing="identified"),
+    Column("identifiable", "Identified", doc="whether its collectives tell alpha from bandwidth", rank=2),
+    Column("missing", "Missing", doc="what is missing for a curve", show="text", missing="nothing"),
 )
 FACTS: Final = (
     *R.FACTS,
@@ -227,7 +228,7 @@ def _curve_table(curves: Sequence[links.Curve]) -> TableSection:
         "algorithm": pd.Series([c.algorithm or None for c in curves], dtype=object), "alpha_ns": whole([c.alpha_ns for c in curves]),
         "bytes_per_s": [c.bytes_per_s for c in curves], "half_size_bytes": whole([c.half_size_bytes for c in curves]),
         "residual": whole([c.residual_ns for c in curves]), "instances": [c.instances for c in curves],
-        "identifiable": pd.Series([c.why_not or None for c in curves], dtype=object),
+        "identifiable": [not c.why_not for c in curves], "missing": pd.Series([c.why_not or None for c in curves], dtype=object),
     })  # fmt: skip
     return make_table(
         "curves", "Message curves", frame, CURVE_COLUMNS, sort=Sort("instances"),

@@ -54,7 +54,7 @@ RANK_COLUMNS: Final = (
     Column("node", "Host", doc="machine that it ran on, whose clock it has", show="text", missing="not recorded"),
     Column("status", "Status", doc="compared; alone: no collective in common with another rank; assumed: compared under an assumed number",
            show="badge", rank=2),
-    Column("saved_ns", "Saved", "ns", "what a step takes less without the delays of this rank", show="bar", color="compute",
+    Column("saved_ns", "Saved", "ns", "what all that was recorded takes less without the delays of this rank", show="bar", color="compute",
            missing="not among those with the largest excess, or not known"),
     Column("path_excess_ns", "On the path", "ns", "own time above that of peers, on the path that holds the job", missing=NO_REPLAY),
     Column("cause", "Cause", doc="what most of that is", show="badge", missing="nothing above its peers"),
@@ -80,8 +80,8 @@ FACTS: Final = (
     *R.FACTS,
     Fact("nodes", "Hosts", "count", "machines, each with a clock of its own"),
     Fact("step_ns", "Step", "ns", "median length of complete steps over all ranks"),
-    Fact("saved_ns", "Saved per step", "ns", "what a step takes less without the delays of the rank that costs most"),
-    Fact("saved_together_ns", "", "ns", "the same without those of all ranks that cost 1 % or more"),
+    Fact("saved_per_step_ns", "Saved per step", "ns", "what a step takes less without the delays of the rank that costs most"),
+    Fact("saved_together_per_step_ns", "", "ns", "the same without those of all ranks that cost 1 % or more"),
     Fact("exposed_wait_share", "Waiting", "ratio", "exposed waits over exposed communication, all ranks"),
     Fact("collectives_matched", "Matched", "ratio", "collectives of all ranks that are matched with one of another rank"),
 )
@@ -123,7 +123,7 @@ def heat_values(job: Job, what: str) -> pd.DataFrame:
     if what == "step":
         return pd.DataFrame({"at": at, "step": step, "value": length.astype(np.float64)})
     if what == "excess":
-        excess = job.stragglers.excess
+        excess, calls = job.stragglers.excess, job.stragglers.calls
         each = excess.sum(axis=1) - excess[:, CAUSES.index("comm")]
         known = job.stragglers.peers.count > 1
     else:
@@ -234,14 +234,14 @@ def rank_rows(found: Ranks[RankSummary], job: Job, *, whole_job: bool = True) ->
     enough = exact & (excess.max(axis=1, initial=0) > LEAST_SHARE * job.model.span_ns)
     saved, when = np.full(count, np.nan), np.full(count, None, object)
     for one in reversed(stragglers.suspects):
-        saved[one.at], cause[one.at], enough[one.at] = one.saved_ns / job.steps, one.cause, True
+        saved[one.at], cause[one.at], enough[one.at] = one.saved_ns, one.cause, True
         when[one.at] = stragglers.persistence(one)
     wait = job.waits.exposed_wait
     known = wait >= 0
     waited = np.bincount(calls.at[known], wait[known], minlength=count).astype(np.float64)
     waited[np.bincount(calls.at[known], minlength=count) == 0] = np.nan
     hosts = [None if name.startswith("rank ") else name for name in calls.domains]
-    path = np.where(exact, excess.sum(axis=1).astype(np.float64), np.nan) if count else np.zeros(0)
+    path = np.where(exact & job.joined, excess.sum(axis=1).astype(np.float64), np.nan) if count else np.zeros(0)
     return pd.DataFrame({
         "rank": calls.ranks, "worker": [w.worker for w in _workers(found, job)], "node": [hosts[d] for d in calls.domain.tolist()],
         "device": [s.device or None for s in calls.summaries],
@@ -271,14 +271,15 @@ def _tiles(found: Ranks[RankSummary], job: Job) -> AnySection:
     matched = (job.found.present > 1)[job.found.number].sum() / max(len(calls), 1)
     values: dict[str, Scalar] = {
         **R.facts(found), "nodes": len(calls.domains), "step_ns": round(float(np.median(every))) if len(every) else None,
-        "saved_ns": round(suspects[0].saved_ns / job.steps) if suspects else 0 if job.model.exact else None,
-        "saved_together_ns": round(suspects[-1].together_ns / job.steps) if suspects else 0 if job.model.exact else None,
+        "saved_per_step_ns": round(suspects[0].saved_ns / job.steps) if suspects else 0 if job.model.exact else None,
+        "saved_together_per_step_ns": round(suspects[-1].together_ns / job.steps) if suspects else 0 if job.model.exact else None,
         "exposed_wait_share": int(wait[wait >= 0].sum()) / exposed if exposed and (wait >= 0).any() else None,
         "collectives_matched": float(matched),
     }  # fmt: skip
     notes = {
-        "workers_read": R.read_note(found), "saved_ns": reports.rank_text(job, suspects[0].at) if suspects else "no rank costs 1 %",
-        "exposed_wait_share": "of exposed communication", "nodes": f"clocks: {job.clocks.worst}", "step_ns": "median over ranks",
+        "workers_read": R.read_note(found), "nodes": f"clocks: {job.clocks.worst}", "step_ns": "median over ranks",
+        "saved_per_step_ns": reports.rank_text(job, suspects[0].at) if suspects else "no rank costs 1 %",
+        "exposed_wait_share": "of exposed communication",
     }  # fmt: skip
-    shown = ("workers_read", "nodes", "step_ns", "saved_ns", "exposed_wait_share")
+    shown = ("workers_read", "nodes", "step_ns", "saved_per_step_ns", "exposed_wait_share")
     return R.tiles(values, FACTS, title="Over the ranks", shown=shown, notes=notes)

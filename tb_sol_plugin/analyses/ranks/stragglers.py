@@ -33,8 +33,9 @@ SUSPECT_COLUMNS: Final = (
     Column("rank", "Rank", doc="number of the rank"),
     Column("node", "Host", doc="machine that it ran on", show="text", missing="not recorded"),
     Column("cause", "Cause", doc="what it does longer than its peers", show="badge"),
-    Column("saved_ns", "Saved", "ns", "what a step takes less without that", show="bar", color="compute"),
-    Column("saved_together_ns", "Together", "ns", "what a step takes less without that and all rows above"),
+    Column("saved_ns", "Saved", "ns", "what all that was recorded takes less without that", show="bar", color="compute"),
+    Column("saved_together_ns", "Together", "ns", "the same without that and all rows above"),
+    Column("saved_per_step_ns", "Per step", "ns", "what a step takes less without that", rank=2),
     Column("path_excess_ns", "On the path", "ns", "own time above that of peers on the path through the job, all steps"),
     Column("persistence", "When", doc="in most steps, some, or one", show="badge", missing="no complete step was recorded"),
     Column("arrived_last", "Came last", "count", "collectives that waited for this rank, for whatever reason", rank=2),
@@ -104,25 +105,26 @@ def _notices(job: Job) -> list[Notice]:
 
 
 def _suspect_table(job: Job) -> TableSection:
-    stragglers, calls = job.stragglers, job.calls
+    stragglers, calls = job.stragglers, job.stragglers.calls
     suspects = stragglers.suspects if job.model.exact else ()
     hosts = [None if name.startswith("rank ") else name for name in calls.domains]
     frame = pd.DataFrame({
         "rank": [int(calls.ranks[s.at]) for s in suspects], "node": pd.Series([hosts[calls.domain[s.at]] for s in suspects], dtype=object),
-        "cause": [CAUSE_WORDS[CAUSES[s.cause]] for s in suspects], "saved_ns": [round(s.saved_ns / job.steps) for s in suspects],
-        "saved_together_ns": [round(s.together_ns / job.steps) for s in suspects], "path_excess_ns": [s.path_excess_ns for s in suspects],
+        "cause": [CAUSE_WORDS[CAUSES[s.cause]] for s in suspects], "saved_ns": [round(s.saved_ns) for s in suspects],
+        "saved_together_ns": [round(s.together_ns) for s in suspects],
+        "saved_per_step_ns": [round(s.saved_ns / job.steps) for s in suspects], "path_excess_ns": [s.path_excess_ns for s in suspects],
         "persistence": pd.Series([stragglers.persistence(s) for s in suspects], dtype=object),
         "arrived_last": [int(stragglers.arrived_last[s.at]) for s in suspects], "evidence": [reports.evidence(job, s) for s in suspects],
     })  # fmt: skip
     return make_table(
-        "suspects", "Suspects", frame, SUSPECT_COLUMNS, subtitle="per step; the first saves most",
+        "suspects", "Suspects", frame, SUSPECT_COLUMNS, subtitle="over all that was recorded; the first saves most",
         empty="No rank takes longer than its peers by 0.2 % of the job." if job.model.exact else "Withheld: the replay is not exact.",
     )  # fmt: skip
 
 
 def _path_table(job: Job) -> TableSection:
     """Returns the path in order; of long ones the table is in pages."""
-    stragglers, calls = job.stragglers, job.calls
+    stragglers, calls = job.stragglers, job.stragglers.calls
     path, excess = stragglers.path, stragglers.excess
     rows = path.row
     queued = calls["stream_lag_ns"][rows] >= 0

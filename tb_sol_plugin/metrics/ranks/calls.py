@@ -127,7 +127,7 @@ class Calls:
         return out
 
 
-def only_steps(calls: Calls, kept: Mask) -> Calls:
+def only(calls: Calls, kept: Mask) -> Calls:
     """Returns some of the calls, with the steps that they are of; what a call waited for that is left out is not known."""
     place = np.where(kept, np.cumsum(kept) - 1, -1)
     columns = {name: column[kept] for name, column in calls.columns.items()}

@@ -99,7 +99,7 @@ def clocks(found: Matched) -> Clocks:
     reference = float(np.median(calls.end)) if len(calls) else 0.0
     device = _devices(calls, rows.only(~rows.crossing))
     crossing = rows.only(rows.crossing)
-    component = _components(crossing.domain, crossing.number, len(calls.domains))
+    component = components(crossing.domain, crossing.number, len(calls.domains))
     time = crossing.end + device[crossing.at]
     offset, drift = _fit(calls, crossing, time - reference, component)
     aligned = time + offset[crossing.domain] + drift[crossing.domain] * (time - reference)
@@ -201,7 +201,7 @@ def _distinct(domain: Ints, number: Ints) -> Ints:
     return np.unique(number * width + domain) % width if len(domain) else domain
 
 
-def _components(left: Ints, right: Ints, count: int) -> Ints:
+def components(left: Ints, right: Ints, count: int) -> Ints:
     """Returns the component of each of `count` nodes, which are connected where they share a number of `right`."""
     others = int(right.max(initial=-1)) + 1
     graph = coo_matrix((np.ones(len(left), np.int8), (left, right + count)), shape=(count + others, count + others))
@@ -221,7 +221,7 @@ def _devices(calls: Calls, inside: _Rows) -> Floats:
         time = inside.end + out[inside.at]
         residual = inside.by_number.medians(time)[inside.number] - time
         out += np.nan_to_num(of_rank.medians(residual))
-    component = _components(inside.at, inside.number, len(out))
+    component = components(inside.at, inside.number, len(out))
     mean = np.bincount(component, out) / np.maximum(np.bincount(component), 1)
     return np.asarray(out - mean[component], np.float64)
 

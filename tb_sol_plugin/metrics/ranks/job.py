@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from tb_sol_plugin.errors import BadQuery
-from tb_sol_plugin.metrics.ranks.calls import Calls, Member, calls_of, only_steps
-from tb_sol_plugin.metrics.ranks.clocks import Clocks, clocks
+from tb_sol_plugin.metrics.ranks.calls import Calls, Member, calls_of, only
+from tb_sol_plugin.metrics.ranks.clocks import Clocks, clocks, components
 from tb_sol_plugin.metrics.ranks.comparison import Ranks, ranks_of
 from tb_sol_plugin.metrics.ranks.matching import Matched, matched
 from tb_sol_plugin.metrics.ranks.replay import Model, model_of
@@ -49,9 +49,19 @@ class Job:
         return self.waits.clocks
 
     @cached_property
+    def joined(self) -> Mask:
+        """The ranks that collectives join, of several sets of them the largest: only these wait for each other."""
+        found, count = self.found, len(self.calls.ranks)
+        known = (self.waits.late >= 0)[found.number]
+        component = components(self.calls.at[found.rows[known]], found.number[known], count)
+        size = np.bincount(component) if count else np.zeros(1, np.int64)
+        return np.asarray((component == size.argmax()) & (size.max() > 1), np.bool_)
+
+    @cached_property
     def model(self) -> Model:
-        """What is replayed."""
-        return model_of(self.waits)
+        """What is replayed: calls of the ranks that are joined, in a table of their own."""
+        joined = self.joined
+        return model_of(self.waits if joined.all() else _part(self.waits, joined[self.calls.at]))
 
     @cached_property
     def stragglers(self) -> Stragglers:
@@ -121,18 +131,23 @@ def job_of_members(members: Sequence[Member], assumed: Mapping[int, bool] | None
 
 def within(job: Job, low: int, high: int) -> Job:
     """Returns the same job in some steps alone, by their numbers; matches and clocks are those of all of it. BadQuery where it has none."""
-    step, found = job.calls["step"], job.found
+    step = job.calls["step"]
     kept = (step >= low) & (step <= high) & (step >= 0)
     if not kept.any():
         known = np.unique(step[step >= 0])
         there = f"{int(known[0])} to {int(known[-1])}" if len(known) else "no steps"
         raise BadQuery(f"no collective in step {low} to {high}", hint=f"there are: {there}", field="step")
-    calls = only_steps(job.calls, kept)
-    whole = np.asarray(found.least(kept[found.rows]), np.bool_)
-    part = found.only(whole, {})
-    place = np.cumsum(kept) - 1
-    part = replace(part, calls=calls, rows=place[part.rows])
-    return Job(calls, job.assumed, waits(part, replace(job.clocks, calls=calls)))
+    part = _part(job.waits, kept)
+    return Job(part.found.calls, job.assumed, part)
+
+
+def _part(waited: Waits, kept: Mask) -> Waits:
+    """Returns waits of some calls alone; matches and clocks stay as they are. Collectives with a call that is left out are left out."""
+    found = waited.found
+    calls = only(found.calls, kept)
+    part = found.only(np.asarray(found.least(kept[found.rows]), np.bool_), {})
+    part = replace(part, calls=calls, rows=(np.cumsum(kept) - 1)[part.rows])
+    return waits(part, replace(waited.clocks, calls=calls))
 
 
 def ranks_of_run(workers: Sequence[RecordingReduction[RankSummary]]) -> Ranks[RankSummary]:

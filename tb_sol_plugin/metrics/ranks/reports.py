@@ -77,8 +77,9 @@ def worth(job: Job) -> tuple[Suspect, ...]:
 def verdict(job: Job) -> str:
     """Returns one sentence: which rank or host holds the job, why, and what a step takes less without it."""
     ranks = human(len(job.calls.ranks), "count")
-    if not job.found.sync.any():
+    if not job.joined.any():
         return f"No collective of these {ranks} ranks is matched: nothing tells who waits for whom."
+    ranks = human(int(job.joined.sum()), "count")
     if not job.model.exact:
         return f"The replay of these {ranks} ranks differs from what was recorded: no straggler is named, what one would cost is not known."
     found, hosts = worth(job), job.stragglers.hosts
