@@ -15,6 +15,7 @@ import re
 import socket
 import struct
 import time
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -123,7 +124,7 @@ class _Layout:
                 added = [0]
                 for bit in bits:
                     added += [bit ^ other for other in added]
-                self._added.append((place, added))
+                self._added.append((place, array("I", added)))
             bits = [_TABLE[bit & 0xFF] ^ bit >> 8 for bit in bits]
 
 
@@ -160,6 +161,7 @@ class EventFile:
         if layout is None:
             if len(self._layouts) >= MOST_LAYOUTS:
                 self._layouts.clear()
+            self._layouts.pop((len(number) - 1, tags), None)  # steps grow: that of shorter ones is not needed any more
             layout = self._layouts[len(number), tags] = _Layout(tags, len(number))
         data = layout.fill(number, wall_time, tuple(values.values()))
         self._waiting += (layout.length, bytes(data), masked(layout.crc()))

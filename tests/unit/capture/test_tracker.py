@@ -73,6 +73,24 @@ def test_a_sample_that_could_not_be_had_is_made_up_for() -> None:
     assert [k for k, d in enumerate(due) if d] == [0, 1, 5, 6, 7, 10]
 
 
+def test_after_an_evaluation_samples_lie_elsewhere_on_all_ranks_alike() -> None:
+    # GIVEN two ranks that evaluate each tenth iteration, which is also each tenth that is sampled
+    ranks = []
+    for _ in range(2):
+        schedule, due = Schedule(10, report=100), []
+        for index in range(61):
+            due += [index] * (sampled := schedule.samples())
+            schedule.owed = False
+            if sampled:
+                schedule.evaluated(index % 10 == 0)
+            schedule.ended(sampled=sampled)
+        ranks.append(due)
+    # THEN the one after an evaluation is sampled, and none that evaluates any more, the same ones on both ranks
+    assert ranks[0] == ranks[1] and ranks[0][:4] == [0, 1, 10, 11]
+    later = ranks[0][4:]
+    assert len(later) == 5 and {at % 10 for at in later} == {later[0] % 10} and later[0] % 10 != 0
+
+
 def test_an_interval_of_0_samples_nothing() -> None:
     schedule = Schedule(0, report=1)
     assert not schedule.samples() and not schedule.traced()

@@ -88,9 +88,12 @@ def test_traces_have_the_calls_of_modules(recorded: Path) -> None:
     assert [modules_in(t) for t in traces(recorded)] == [{"nn.Module: Linear_0"}] * 2
 
 
-def test_there_are_no_more_traces_than_asked_for_and_no_stacks_where_switched_off(tmp_path: Path) -> None:
-    run(tmp_path, steps=20, traces=1, trace_stacks=False)
+def test_there_are_no_more_traces_than_asked_for_and_no_stacks_where_switched_off(tmp_path: Path, recorded: Path) -> None:
+    run(tmp_path, steps=20, traces=1, trace_stacks=False, memory=True)
     assert [modules_in(t) for t in traces(tmp_path)] == [set()]
+    # AND with memory=True they hold allocations, else none
+    allocations = lambda folder: [sum(e.get("name") == "[memory]" for e in t["traceEvents"]) for t in traces(folder)]
+    assert all(allocations(tmp_path)) and not any(allocations(recorded))
 
 
 def test_the_range_has_the_number_that_the_iteration_got_in_the_end(tmp_path: Path) -> None:
