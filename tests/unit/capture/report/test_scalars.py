@@ -195,7 +195,7 @@ def test_a_step_without_work_of_matrices_has_no_utilization() -> None:
 def test_tables_of_steps_that_have_become_longer_are_not_kept(tmp_path: Path) -> None:
     # GIVEN events of the same names whose step takes one, two and three bytes WHEN written THEN only the last layout is kept
     file = events.EventFile(str(tmp_path))
-    for step in (*range(100, 150), 20_000):
-        file.add_scalars({"a": 1.0, "b": 2.0}, step, 0.0)
+    for number in (*range(100, 150), 20_000):
+        file.add_scalars({"a": 1.0, "b": 2.0}, number, 0.0)
     assert [length for length, _ in file._layouts] == [3]
     file.close()
