@@ -13,6 +13,7 @@ from tb_sol_plugin.metrics.report.graph_notes import COLUMNS as GRAPH_COLUMNS
 from tb_sol_plugin.metrics.report.graph_notes import graph_section, replay_notices
 from tb_sol_plugin.metrics.report.notes import LOST, oddities
 from tb_sol_plugin.metrics.report.overview import FLAG_WORDS
+from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.time.iterations import iterations, recorder_overhead
 from tb_sol_plugin.metrics.time.scope import is_capture, is_memory, is_profile
 from tb_sol_plugin.metrics.work.counted import ledger_costs
@@ -140,7 +141,7 @@ def _facts(capture: Capture) -> dict[str, int | bool]:
     low, high = capture.facts.extent_ns
     return {
         "total_events": capture.facts.total_events,
-        "host_events": len(capture.host),
+        "host_events": len(capture.host) - len(captured_rows(capture)),
         "device_events": len(device),
         "linked_device_events": int((~unlinked).sum()),
         "unlinked_device_events": int(unlinked.sum()),

@@ -49,6 +49,9 @@ class ServingQuery(Query, kw_only=True, frozen=True):
 _UNSAID: Final = "the annotation does not say it"
 _NO_GRAPH: Final = "no captured graph is known"
 _NO_MODEL: Final = "no cost model knows its work"
+LEAST: Final = 0.8
+"""Part of the time of a kind of work that cost models have to know, for its limit to be shown."""
+_MOSTLY: Final = "cost models know too little of it"
 _SOL: Final = "least time of the work that a cost model knows, on this device"
 ITERATIONS: Final = (
     Column("iteration", "Iteration", doc="its place in the recording, from 1: the number of its step", show="code"),
@@ -94,8 +97,8 @@ PHASES: Final = (
     Column("part", "Work", doc="what the device time is spent on, by operators, else by names of kernels", show="text"),
     Column("device_ns", "Device time", "ns", "sum of the durations of its device events, per iteration", "bar", color="compute"),
     Column("share", "Share", "ratio", "of the device time of that kind of iteration", show="share"),
-    Column("sol_ns", "Limit", "ns", f"{_SOL}, per iteration", missing=_NO_MODEL),
-    Column("efficiency", "Efficiency", "ratio", "limit over the time of the work that it is of", show="share", missing=_NO_MODEL),
+    Column("sol_ns", "Limit", "ns", f"{_SOL}, per iteration", missing=_MOSTLY),
+    Column("efficiency", "Efficiency", "ratio", "limit over the time of the work that it is of", show="share", missing=_MOSTLY),
 )  # fmt: skip
 FACTS: Final = (
     Fact("iterations", "Iterations", "count", "iterations of the engine in the selection"),
@@ -169,6 +172,7 @@ def _facts(found: Serving, frame: pd.DataFrame, done: Work) -> FactsSection:
     decode = of[DECODE][of[DECODE]["complete"]] if of[DECODE]["complete"].any() else of[DECODE]
     wall = np.sort(decode["wall_ns"].to_numpy())
     passed, gaps = passed_ns(frame)
+    on_host = int(frame["wall_ns"].sum()) + gaps
     total, replayed = (int(frame[name].sum()) for name in ("sum_ns", "replayed_ns"))
     context, generated = (_sum(frame[name]) for name in ("context_tokens", "generation_tokens"))
     of_decode = _sum(of[DECODE]["generation_tokens"])
@@ -183,8 +187,8 @@ def _facts(found: Serving, frame: pd.DataFrame, done: Work) -> FactsSection:
         "output_token_p50_ns": _rank(wall, 0.5),
         "output_token_p95_ns": _rank(wall, 0.95),
         "output_token_max_ns": int(wall[-1]) if len(wall) else None,
-        **{f"{kind}_share": float(own["wall_ns"].sum()) / passed if passed else None for kind, own in of.items()},
-        "between_share": gaps / passed if passed else None,
+        **{f"{kind}_share": _ratio(float(own["wall_ns"].sum()), on_host) for kind, own in of.items()},
+        "between_share": _ratio(gaps, on_host),
         "graph_launch_ns": round(float(np.median(found.launch_ns))) if len(found.launch_ns) else None,
         "replayed_share": replayed / total if total else None,
         "named_share": int(frame["named_ns"].sum()) / replayed if replayed else None,
@@ -293,20 +297,20 @@ def _phases(capture: Capture, found: Serving, frame: pd.DataFrame, done: Work) -
     of_op = np.full(len(ops), -1, np.int64)
     owner = done.owner if len(done.owner) == len(cell) else np.full(len(cell), -1)
     of_op[owner[(owner >= 0) & use]] = cell[(owner >= 0) & use]
-    known = (of_op >= 0) & ops["modeled"].to_numpy() & np.isfinite(ops["sol_ns"].to_numpy())
-    sol = np.bincount(of_op[known], ops["sol_ns"].to_numpy()[known], minlength=size)
-    measured = np.bincount(of_op[known], ops["measured_ns"].to_numpy(dtype=np.float64)[known], minlength=size)
+    usable = (of_op >= 0) & ops["modeled"].to_numpy() & np.isfinite(ops["sol_ns"].to_numpy())
+    sol = np.bincount(of_op[usable], ops["sol_ns"].to_numpy()[usable], minlength=size)
+    measured = np.bincount(of_op[usable], ops["measured_ns"].to_numpy(dtype=np.float64)[usable], minlength=size)
     rows = []
     for k, kind in enumerate(kinds):
         whole = float(time[k * len(PARTS) : (k + 1) * len(PARTS)].sum())
         for p, part in enumerate(PARTS):
             i, n = k * len(PARTS) + p, int(count[kind])
             if time[i] > 0:
-                least = round(sol[i] / n) if measured[i] > 0 else None
-                rows.append({
-                    "kind": kind, "part": part, "device_ns": round(time[i] / n), "share": _ratio(float(time[i]), whole), "sol_ns": least,
-                    "efficiency": _ratio(float(sol[i]), float(measured[i])),
-                })  # fmt: skip
+                known = measured[i] >= LEAST * time[i]
+                least, efficiency = (round(sol[i] / n), float(sol[i] / measured[i])) if known and measured[i] else (None, None)
+                device = round(time[i] / n)
+                share = _ratio(float(time[i]), whole)
+                rows.append({"kind": kind, "part": part, "device_ns": device, "share": share, "sol_ns": least, "efficiency": efficiency})
     return make_table(
         "phases_of_iteration", "What the device time is spent on", pd.DataFrame(rows, columns=[c.name for c in PHASES]), PHASES,
         subtitle="per iteration; sums of device events", sort=Sort("device_ns"), filters=["kind", "part"],

@@ -383,3 +383,10 @@ def test_the_timeline_shows_rows_of_a_capture_below_the_launch_and_an_export_lea
     plain = json.loads(both.read_text())
     written = [e["name"] for e in json.loads(gzip.decompress(out.read_bytes()))["traceEvents"] if e.get("ph") == "X"]
     assert sorted(written) == sorted(e["name"] for e in plain["traceEvents"] if e.get("ph") == "X")
+
+
+def test_host_events_of_a_merged_trace_are_those_of_its_file(both: Path) -> None:
+    # GIVEN a merged trace THEN what comes from the capture is no event of the file
+    plain = json.loads(both.read_text())["traceEvents"]
+    hosts = [e for e in plain if e["ph"] == "X" and e["cat"] in ("user_annotation", "cuda_runtime")]
+    assert opened(both).analyze("health").facts["host_events"] == len(hosts)
