@@ -34,9 +34,11 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
     "ffn": ("ffn_hidden_size", "intermediate_size", "n_inner"),
     "heads": ("num_attention_heads", "n_head"),
     "kv_heads": ("num_query_groups", "num_key_value_heads"),
-    "channels": ("kv_channels", "head_dim"),
-    "experts": ("num_moe_experts", "num_local_experts", "num_experts"),
+    "channels": ("qk_nope_head_dim", "kv_channels", "head_dim"),
+    "experts": ("num_moe_experts", "num_local_experts", "num_experts", "n_routed_experts"),
     "experts_per_token": ("moe_router_topk", "num_experts_per_tok"),
+    "shared_experts": ("n_shared_experts",),
+    "dense_layers": ("first_k_dense_replace",),
     "tp": ("tensor_model_parallel_size",),
     "pp": ("pipeline_model_parallel_size",),
     "vpp": ("virtual_pipeline_model_parallel_size",),
@@ -48,6 +50,14 @@ NUMBERS: Final[dict[str, tuple[str, ...]]] = {
     "micro_batch": ("micro_batch_size",),
 }
 """Names of whole numbers in the configurations of Megatron and Hugging Face."""
+LATENT: Final[dict[str, tuple[str, ...]]] = {
+    "kv_rank": ("kv_lora_rank",),
+    "q_rank": ("q_lora_rank",),
+    "rope_channels": ("qk_rope_head_dim", "qk_pos_emb_head_dim"),
+}
+"""The same of latent attention. Megatron has them for every model: they count where it says `multi_latent_attention`."""
+OF_EXPERTS: Final = ("moe_ffn_hidden_size", "moe_intermediate_size")
+"""Width of an expert, where that of the feed-forward is the one of layers without."""
 WORLD: Final = ("tp", "pp", "dp", "cp")
 """Groups whose sizes multiply to the number of processes."""
 GROUPED: Final = (*WORLD, "ep")
@@ -176,6 +186,11 @@ def _named(config: object, where: str) -> Found:
         value, spelling = _first(config, spellings)
         if (number := _number(value)) is not None:
             out[name] = (number, f"{where}.{spelling}")
+    width, spelling = _first(config, OF_EXPERTS)
+    if "experts" in out and (number := _number(width)) is not None:
+        out |= {"dense_ffn": out["ffn"]} if "ffn" in out and "dense_layers" in out else {}
+        out["ffn"] = (number, f"{where}.{spelling}")
+    out |= _latent(config, where)
     if isinstance(parallel := _lookup(config, "sequence_parallel"), bool):
         out["sequence_parallel"] = (parallel, f"{where}.sequence_parallel")
     if isinstance(gated := _lookup(config, "gated_linear_unit"), bool):
@@ -188,6 +203,20 @@ def _named(config: object, where: str) -> Found:
         fused = _lookup(config, "use_flash_attn") is True or "flash" in str(_lookup(config, "attention_backend"))
         reason = "attention keeps no scores" if fused else "nothing is recomputed"
         out["recompute"] = ("selective" if fused else "none", f"{where}: {reason}")
+    return out
+
+
+def _latent(config: object, where: str) -> Found:
+    """Return the facts of latent attention; {} of other attention."""
+    stated = _lookup(config, "multi_latent_attention")
+    if stated is False or (stated is None and not _has(config, "qk_nope_head_dim")):
+        return {}
+    out: Found = {}
+    spellings = LATENT if stated is None else {**LATENT, "channels": ("qk_head_dim",)}
+    for name, known in spellings.items():
+        value, spelling = _first(config, known)
+        if (number := _number(value)) is not None:
+            out[name] = (number, f"{where}.{spelling}")
     return out
 
 

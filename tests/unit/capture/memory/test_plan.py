@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -14,6 +15,7 @@ from torch import nn  # noqa: E402
 
 import tb_sol_plugin as sol  # noqa: E402
 from tb_sol_plugin.capture.memory.plan import PlanFacts  # noqa: E402
+from tb_sol_plugin.cost.transformer.memory import PRESETS, Model  # noqa: E402
 from tb_sol_plugin.format import PLAN  # noqa: E402
 from tests.support.torch_models import transformer  # noqa: E402
 
@@ -66,6 +68,30 @@ def test_the_feed_forward_of_gpt2_where_it_is_not_given() -> None:
     assert values["ffn"] == 4 * 768 and where["ffn"] == "4 × config.n_embd"
     # AND of a configuration that has no such field it is unknown
     assert "ffn" not in found(with_config(n_embd=768, n_layer=12))[0]
+
+
+DEEPSEEK = {
+    "hidden_size": 7168, "num_hidden_layers": 61, "vocab_size": 129280, "intermediate_size": 18432, "moe_intermediate_size": 2048,
+    "num_attention_heads": 128, "num_key_value_heads": 128, "head_dim": 64, "qk_head_dim": 192, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "q_lora_rank": 1536, "kv_lora_rank": 512, "n_routed_experts": 256, "num_experts_per_tok": 8,
+    "n_shared_experts": 1, "first_k_dense_replace": 3, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def test_a_configuration_with_latent_attention_and_experts() -> None:
+    # GIVEN the published configuration of DeepSeek-V3 WHEN read THEN the plan has as many parameters as the preset
+    values, where = found(with_config(**DEEPSEEK))
+    own = {name: value for name, value in values.items() if name in Model.__dataclass_fields__}
+    preset = PRESETS["deepseek-v3"]
+    assert Model(**own).parameters == preset.parameters and Model(**own) == replace(preset, kv_heads=128)
+    assert where["ffn"] == "config.moe_intermediate_size" and where["dense_ffn"] == "config.intermediate_size"
+    # AND experts of Qwen3 are as wide as it says, and Megatron's sizes of latent attention count where that is on
+    assert found(with_config(**{**LLAMA, "num_experts": 8, "moe_intermediate_size": 768}))[0]["ffn"] == 768
+    megatron = {**MEGATRON, "kv_lora_rank": 32, "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "multi_latent_attention": False}
+    assert "kv_rank" not in found(args=megatron)[0]
+    assert found(args={**megatron, "multi_latent_attention": True, "kv_channels": 16})[0] | {"kv_rank": 32, "channels": 128} == found(
+        args={**megatron, "multi_latent_attention": True, "kv_channels": 16}
+    )[0]
 
 
 def test_arguments_of_megatron() -> None:
