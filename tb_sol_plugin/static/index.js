@@ -2491,12 +2491,15 @@ function Tip() {
 		el.style.left = `${Math.max(8, Math.min(tip.box.left, window.innerWidth - width - 8))}px`;
 		el.style.top = `${below ? tip.box.bottom + 6 : Math.max(4, tip.box.top - height - 6)}px`;
 	}, [tip]);
-	return tip ? /* @__PURE__ */ a("div", {
-		class: `tip ${tip.text.length > WIDE_FROM ? "wide" : ""}`,
-		role: "tooltip",
-		ref,
-		children: tip.text
-	}) : null;
+	return /* @__PURE__ */ a("div", {
+		"aria-live": "polite",
+		children: tip && /* @__PURE__ */ a("div", {
+			class: `tip ${tip.text.length > WIDE_FROM ? "wide" : ""}`,
+			role: "tooltip",
+			ref,
+			children: tip.text
+		})
+	});
 }
 // src/ui/icons.tsx
 var PATHS = {
@@ -12153,7 +12156,8 @@ function RowLabel({ model, row, top, height }) {
 						class: "tl-title",
 						children: /* @__PURE__ */ a(Middle, {
 							text: track.label,
-							tip: ""
+							tip: "",
+							tail: row.group ? 8 : void 0
 						})
 					}),
 					" ",

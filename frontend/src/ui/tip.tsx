@@ -35,7 +35,7 @@ export function startTips(): void {
   document.addEventListener("keydown", (e) => { if (e.key === "Escape") hide(); });
 }
 
-export function Tip(): JSX.Element | null {
+export function Tip(): JSX.Element {
   const ref = useRef<HTMLDivElement>(null);
   const tip = now.value;
   useLayoutEffect(() => {
@@ -46,5 +46,6 @@ export function Tip(): JSX.Element | null {
     el.style.left = `${Math.max(8, Math.min(tip.box.left, window.innerWidth - width - 8))}px`;
     el.style.top = `${below ? tip.box.bottom + 6 : Math.max(4, tip.box.top - height - 6)}px`;
   }, [tip]);
-  return tip ? <div class={`tip ${tip.text.length > WIDE_FROM ? "wide" : ""}`} role="tooltip" ref={ref}>{tip.text}</div> : null;
+  // a live region: the hint of what has the focus is read, too
+  return <div aria-live="polite">{tip && <div class={`tip ${tip.text.length > WIDE_FROM ? "wide" : ""}`} role="tooltip" ref={ref}>{tip.text}</div>}</div>;
 }

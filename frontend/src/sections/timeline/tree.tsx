@@ -46,7 +46,7 @@ function RowLabel({ model, row, top, height }: { model: TimelineModel; row: Row;
         ? <button type="button" class={`caret ${row.open ? "open" : ""}`} tabIndex={-1} aria-label={`${row.open ? "Close" : "Open"} ${track.label}`} data-tip={`${row.open ? "Close" : "Open"} (E)`} onClick={() => model.rows.toggle(track)}><Icon name="right" size={11} /></button>
         : <span class="caret" />}
       <div class="tl-name" data-tip={tipOf(row)}>
-        <span class="tl-title"><Middle text={track.label} tip="" /></span>{" "}
+        <span class="tl-title"><Middle text={track.label} tip="" tail={row.group ? 8 : undefined} /></span>{" "}
         {detail && row.height >= 24 && detail !== track.label && <span class="tl-detail">{detail}</span>}
       </div>
       {" "}{hits !== undefined && <span class="tl-hits" data-tip={`${hits} found here`}>{human(hits, "count")}</span>}
