@@ -46,7 +46,8 @@ def norm(emit: Emit, rows: int) -> None:
 
 
 def matmul(emit: Emit, rows: int, wide: int, deep: int) -> None:
-    emit("aten::mm", f"Cijk_MT{16 if rows <= 16 else 64}x{wide}", [[rows, deep], [deep, wide]], moved(wide * deep + rows * (wide + deep)))
+    kernel = f"Cijk_Alik_Bljk_BBS_BH_MT{16 if rows <= 16 else 64}x256x64_MI16x16x1_SN_{wide}"
+    emit("aten::mm", kernel, [[rows, deep], [deep, wide]], moved(wide * deep + rows * (wide + deep)))
 
 
 def attention(emit: Emit, rows: int, keys: int) -> None:

@@ -40,7 +40,7 @@ MOST = 50
 MOST_NOTES = 3
 KINDS = {
     "kineto": "trace", "sol_capture": "SOL capture", "proton": "Proton profile",
-    "memory_timeline": "memory timeline", "memory_snapshot": "memory snapshot",
+    "memory_timeline": "memory timeline", "memory_snapshot": "memory snapshot", "graph_capture": "graph capture",
 }  # fmt: skip
 
 
@@ -199,7 +199,8 @@ def _kind(recording: Recording, recordings: Sequence[Recording]) -> str:
     """Returns `trace + SOL capture + memory timeline`: what is read as one."""
     from tb_sol_plugin.store.join import attached_to
 
-    return " + ".join(dict.fromkeys(KINDS[r.kind] for r in (recording, *attached_to(recording, recordings))))
+    every = (recording, *attached_to(recording, recordings))
+    return " + ".join(dict.fromkeys(KINDS[r.kind] for r in every if r.kind in KINDS))
 
 
 def _counted(recordings: list[Recording]) -> str:

@@ -390,3 +390,10 @@ def test_host_events_of_a_merged_trace_are_those_of_its_file(both: Path) -> None
     plain = json.loads(both.read_text())["traceEvents"]
     hosts = [e for e in plain if e["ph"] == "X" and e["cat"] in ("user_annotation", "cuda_runtime")]
     assert opened(both).analyze("health").facts["host_events"] == len(hosts)
+
+
+def test_doctor_names_what_is_read_together(both: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN a trace with its captures WHEN doctor looks at the logdir THEN it names both, and what the files were taken for
+    assert main(["doctor", str(both.parent.parent)]) == 0
+    out = capsys.readouterr().out
+    assert "trace + graph capture" in " ".join(out.split()) and "a recording of graph captures" in " ".join(out.split())
