@@ -397,3 +397,28 @@ def test_doctor_names_what_is_read_together(both: Path, capsys: pytest.CaptureFi
     assert main(["doctor", str(both.parent.parent)]) == 0
     out = capsys.readouterr().out
     assert "trace + graph capture" in " ".join(out.split()) and "a recording of graph captures" in " ".join(out.split())
+
+
+def test_captures_that_change_are_joined_anew(both: Path) -> None:
+    # GIVEN a server that has joined a capture WHEN the capture is replaced by that of another model, and then goes
+    logdir = both.parent.parent
+    loader = Loader(StoreOptions(cache_dir=str(logdir / "cache")))
+
+    def now() -> Capture:
+        loader.forget_errors()  # as a scan does
+        (recording,) = scan(single(str(logdir)), StoreOptions(), Heads({})).runs["run"]
+        return loader.capture(recording, 60.0, recordings=[recording])
+
+    first = now()
+    other = amd()
+    capture_window(other, [(("aten::relu", "relu", 500),)], 0)
+    other.write(both.parent / "capture_traces" / "graph_capture_rank_0.pt.trace.json")
+    second = now()
+    for path in (both.parent / "capture_traces").iterdir():
+        path.unlink()
+    third = now()
+    # THEN each time the trace has what its captures say now, from its own rows
+    assert [len(c.tables["replays"]) for c in (first, second, third)] == [12, 0, 0]
+    assert [len(c.host) for c in (second, third)] == [len(first.host) - 16] * 2
+    assert "not used" in warned(second) and not warned(third)
+    loader.close()
