@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_a_folder_of_captures_is_no_run_and_the_list_says_what_it_is_for(both: P
     )  # fmt: skip
     assert said["run/capture_traces/execution_details.json"][0] == "a list of graph captures"
     # and a server joins it as well, read in its own processes' way and let go when it changes
-    loader = Loader(StoreOptions(cache_dir=str(both.parent.parent / "cache")))
+    loader = Loader(StoreOptions(cache_dir=str(both.parent.parent / "cache")), ThreadPoolExecutor(1))
     (recording,) = listing.runs["run"]
     found = loader.capture(recording, 60.0, recordings=[recording])
     assert len(found.tables["replays"]) == 12 and loader.capture(recording, 60.0, recordings=[recording]) is found
@@ -402,7 +403,7 @@ def test_doctor_names_what_is_read_together(both: Path, capsys: pytest.CaptureFi
 def test_captures_that_change_are_joined_anew(both: Path) -> None:
     # GIVEN a server that has joined a capture WHEN the capture is replaced by that of another model, and then goes
     logdir = both.parent.parent
-    loader = Loader(StoreOptions(cache_dir=str(logdir / "cache")))
+    loader = Loader(StoreOptions(cache_dir=str(logdir / "cache")), ThreadPoolExecutor(1))
 
     def now() -> Capture:
         loader.forget_errors()  # as a scan does
