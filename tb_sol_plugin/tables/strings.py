@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from tb_sol_plugin.process import is_ours
+
 OPTION: Final = "mode.string_storage"
 _lock: Final = threading.Lock()
 _inside: list[object] = []
@@ -20,13 +22,18 @@ def python_strings() -> Iterator[None]:
 
     Its default with pyarrow is Arrow's layout, in which the short columns of an answer cost a fifth of all analysis time: each comparison,
     selection and element goes through pyarrow. The values are the same. The option belongs to the whole process, which may be TensorBoard
-    or a notebook: the first thread in sets it, the last one out puts back what was there.
+    or a notebook: the first thread in sets it, the last one out puts back what was there. In a process that is ours it stays.
     """
     if "pandas" not in sys.modules:
         yield
         return
     import pandas as pd
 
+    if is_ours():  # once and for all
+        if pd.get_option(OPTION) != "python":
+            pd.set_option(OPTION, "python")
+        yield
+        return
     with _lock:
         if not _inside:
             _inside.append(pd.get_option(OPTION))

@@ -18,14 +18,15 @@ class Table(pd.DataFrame):
         return pd.DataFrame
 
     def __getitem__(self, key: Any) -> Any:
-        columns: dict[str, Any] | None = self.__dict__.get("_columns_asked_for")
-        if columns is None:
-            columns = self.__dict__["_columns_asked_for"] = {}
+        own = self.__dict__
+        if "_columns_asked_for" not in own:
+            own["_columns_asked_for"], own["_plain"] = {}, pd.DataFrame(self)  # of a subclass pandas makes each column twice
+        columns: dict[str, Any] = own["_columns_asked_for"]
         if type(key) is not str:
-            return super().__getitem__(key)
+            return own["_plain"][key]
         found = columns.get(key)
         if found is None:
-            found = columns[key] = super().__getitem__(key)
+            found = columns[key] = own["_plain"][key]
         return found
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -42,6 +42,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Objects
 from tb_sol_plugin.units import human
 
 COLUMNS = (
@@ -194,16 +195,17 @@ def _cards(waterfall: Waterfall, shown: list[Finding]) -> FindingsSection:
 def _places(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> pd.DataFrame:
     """Returns per finding, layer and phase: calls, and the saving per step that lies there."""
     ops = waterfall.work.ops
-    phase = _phase_of(capture, ops["annotation"].to_numpy())
+    phases, phase = _phase_of(capture, ops["annotation"].to_numpy())
+    layers, layer = _layer_of(ops)
     parts = []
     for f in found:
         if len(f.rows):
-            layer, inside = arrays.pick(ops["layer"], f.rows), phase[f.rows]
-            code, first = arrays.numbered(arrays.together(layer, inside))
+            code, first = arrays.factorize([layer[f.rows], phase[f.rows]])
+            row = f.rows[first]
             claimed = pd.Series(f.claimed).groupby(code).sum().to_numpy()
             parts.append({
-                "rule": np.full(len(first), f.id, object), "layer": layer[first], "phase": inside[first], "calls": np.bincount(code),
-                "saving_ns": (claimed / waterfall.steps).round().astype(np.int64),
+                "rule": np.full(len(first), f.id, object), "layer": layers[layer[row]], "phase": phases[phase[row]],
+                "calls": np.bincount(code), "saving_ns": (claimed / waterfall.steps).round().astype(np.int64),
                 "share": claimed / max(float(f.claimed.sum()), 1e-9),
             })  # fmt: skip
     if not parts:
@@ -213,12 +215,19 @@ def _places(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> pd.
     return pd.DataFrame({name: values[order] for name, values in out.items()}, copy=False)
 
 
-def _phase_of(capture: Capture, annotation: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
-    """Returns the path of the user range around each call below its step, "" outside."""
+def _layer_of(ops: pd.DataFrame) -> tuple[Objects, Ints]:
+    """Returns the names of layers, and the place of each call's among them; "" outside of all."""
+    layer = arrays.coded(ops["layer"])
+    place, names = pd.factorize(np.array([*(str(name) for name in layer.categories), ""], object))
+    return np.asarray(names, object), place[layer.codes].astype(np.int64)
+
+
+def _phase_of(capture: Capture, annotation: npt.NDArray[np.integer]) -> tuple[Objects, Ints]:
+    """Returns paths of user ranges below their step, and the place of that around each call among them; "" outside of all."""
     tree = phase_tree(capture)
     node = np.where(annotation >= 0, tree.node[np.maximum(annotation, 0)], -1) if len(tree.node) else annotation
-    paths = np.array([*(p.removeprefix(STEP).lstrip("/") for p in tree.path), ""], dtype=object)
-    return np.asarray(paths[node], object)
+    place, paths = pd.factorize(np.array([*(p.removeprefix(STEP).lstrip("/") for p in tree.path), ""], dtype=object))
+    return np.asarray(paths, object), place[node].astype(np.int64)
 
 
 def _table(waterfall: Waterfall, shown: list[Finding], places: pd.DataFrame) -> TableSection:

@@ -53,6 +53,7 @@ from tb_sol_plugin.metrics.work.columns import (
 from tb_sol_plugin.metrics.work.sums import calls_of, marks_of
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.columns import plain_list
 from tb_sol_plugin.model.figure import efficiency_color, light
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -346,16 +347,18 @@ def _table(
     outside = rows_of.outside_rows(capture, part, work, query.direction, whole or 0)
     if query.merge == "on":
         frame = rows_of.with_self_rows(capture, work, nodes, rows, frame, whole or 0)
+    columns = _columns(COLUMNS, facts, table)
+    data = {c.name: plain_list(frame[c.name]) for c in columns}
     if len(outside):
-        frame = pd.concat([frame.astype(object), outside.reindex(columns=frame.columns).astype(object)], ignore_index=True)
+        data = {n: [*v, *(plain_list(outside[n]) if n in outside else [None] * len(outside))] for n, v in data.items()}
     merged = sum(len(r.nodes) for r in rows if r.merged)
     how = f", {merged} equal modules merged" if merged else ""
     of = f"; shares of {human(whole, 'ns')} of device work" if whole else ""
     section = make_table(
         "modules",
         "Modules",
-        frame,
-        _columns(COLUMNS, facts, table),
+        data,
+        columns,
         subtitle=f"{human(facts['instances'], 'count')} instances{how}{of}",
         key="id",
         tree=TreeSpec(),

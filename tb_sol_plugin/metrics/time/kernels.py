@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -13,7 +13,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.time.distinct_names import short_names
 from tb_sol_plugin.metrics.time.kernel_names import AT_ONCE, MANY, classify, kind_of, matrix_of
 from tb_sol_plugin.metrics.work.joined import COUNTED
-from tb_sol_plugin.metrics.work.sums import VALUES, ratios, sums, values_of
+from tb_sol_plugin.metrics.work.sums import VALUES, ratios_of, summed, values_of
 from tb_sol_plugin.metrics.work.work import Work
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -45,8 +45,8 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
     NaN where none does).
     """
     at = np.flatnonzero(rows & (capture.device["kind"].to_numpy() == S.KERNEL))
-    codes, table = _keys(capture, at, by)
-    count = len(table)
+    codes, keys = _keys(capture, at, by)
+    count = len(keys["id"])
     device = capture.device
     duration = device["duration_ns"].to_numpy()[at]
     stats = _spread(codes, duration, count)
@@ -54,13 +54,12 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
     total = stats["total_ns"]
     whole = int(total.sum())
     graph, known = device["graph"].to_numpy()[at], np.isin(device["link"].to_numpy()[at], (S.BY_CORRELATION, S.BY_FLOW))
-    order = np.lexsort((table.pop("crc").to_numpy(), -stats["calls"], -total))
+    order = np.lexsort((keys.pop("crc"), -stats["calls"], -total))
     place = np.empty(count, np.int64)
     place[order] = np.arange(count)
-    codes, total, table = place[codes], total[order], table.take(order).reset_index(drop=True)  # from here on in the final order
-    stats = {name: column[order] for name, column in stats.items()}
-    columns: dict[str, object] = {
-        **stats,
+    codes, total = place[codes], total[order]  # from here on in the final order
+    columns: dict[str, npt.NDArray[Any]] = {
+        **{name: column[order] for name, column in (keys | stats).items()},
         "share": total / whole if whole else np.full(count, np.nan),
         "streams": _distinct(codes, device["device"].to_numpy()[at] * 1_000_003 + device["stream"].to_numpy()[at], count),
         "graph_share": _part(codes, duration, graph, count),
@@ -68,10 +67,10 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
         "blocks_per_sm": _weighted(codes, device["blocks_per_sm"].to_numpy()[at], duration, count),
         "occupancy_pct": _weighted(codes, device["occupancy_pct"].to_numpy()[at], duration, count),
     }
-    parts = [table, pd.DataFrame(columns, copy=False)]
     if done is not None:
-        parts.append(ratios(sums(parts_of(done, device["duration_ns"].to_numpy(), at), codes, count)))
-    return pd.concat(parts, axis=1)
+        work = summed(parts_of(done, device["duration_ns"].to_numpy(), at), codes, count)
+        columns |= work | ratios_of(work)
+    return pd.DataFrame(columns, copy=False)
 
 
 def parts_of(done: Work, duration: npt.NDArray[np.int64], at: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
@@ -154,8 +153,8 @@ def short_kernel_names(capture: Capture) -> dict[str, str]:
     return dict(zip(found["name"].tolist(), found["short_name"].tolist(), strict=True))
 
 
-def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
-    """Returns the group of each kernel, and a row per group: keys, id and the number it writes (crc), short name, class."""
+def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.NDArray[np.int64], dict[str, npt.NDArray[Any]]]:
+    """Returns the group of each kernel, and by group: keys, id and the number it writes (crc), short name, class."""
     device = capture.device
     name = device["name"].cat.codes.to_numpy()[at].astype(np.int64)
     columns: dict[str, npt.NDArray[np.int64]] = {"name": name}
@@ -164,23 +163,22 @@ def _keys(capture: Capture, at: npt.NDArray[np.intp], by: GroupBy) -> tuple[npt.
     if by == "properties":
         columns |= {c: device[c].cat.codes.to_numpy()[at].astype(np.int64) for c in ("grid", "block")}
         columns |= {c: device[c].to_numpy()[at] for c in ("registers", "shared_memory")}
-    group = pd.DataFrame(columns).groupby(list(columns), sort=True)
-    codes = group.ngroup().to_numpy().astype(np.int64)
-    first = np.zeros(group.ngroups, np.int64)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    codes, first = arrays.factorize([values + 2 for values in columns.values()])  # of operators the least is -3
     picked = {c: values[first] for c, values in columns.items()}
-    table = kernel_classes(capture).take(class_of(capture, at[first])).reset_index(drop=True)
-    table["tensor_core"] = pd.Series([None if c < 0 else bool(c) for c in table["tensor_core"]], dtype=object)
+    classes, own = kernel_classes(capture), class_of(capture, at[first])
+    table: dict[str, npt.NDArray[Any]] = {str(name): classes[name].to_numpy(object)[own] for name in classes.columns}
+    table["tensor_core"] = np.array([None if c < 0 else bool(c) for c in table["tensor_core"].tolist()], object)
     if "operator" in picked:
-        table["operator"] = _operator_names(capture, picked["operator"])
+        table["operator"] = np.array(_operator_names(capture, picked["operator"]), object)
     if by == "properties":
         for c in ("grid", "block"):
-            table[c] = [str(device[c].cat.categories[i]) or None if i >= 0 else None for i in picked[c].tolist()]
+            texts = [str(device[c].cat.categories[i]) or None if i >= 0 else None for i in picked[c].tolist()]
+            table[c] = pd.Series(texts).to_numpy(object)  # beside others an unknown one is NaN, as ids spell it
         for c in ("registers", "shared_memory"):
             table[c] = np.where(picked[c] >= 0, picked[c], np.nan)
-    texts = zip(*(table[c].tolist() for c in KEYS[by]), strict=True)
-    table["crc"] = np.fromiter((crc32(repr(t).encode()) for t in texts), np.int64, len(table))
-    table["id"] = [f"{crc:08x}" for crc in table["crc"].tolist()]
+    words = zip(*(table[c].tolist() for c in KEYS[by]), strict=True)
+    table["crc"] = np.fromiter((crc32(repr(t).encode()) for t in words), np.int64, len(first))
+    table["id"] = np.array([f"{crc:08x}" for crc in table["crc"].tolist()], object)
     return codes, table
 
 
