@@ -22,7 +22,10 @@ RUNS = [
 ]  # fmt: skip
 NARROW = {"simulated_gpu_train": (1024, 700), HOSTILE_RUN: (700, 400)}
 """Widths in which all pages of a run are opened, apart from that of a screen."""
-ONCE = {"memory_plan": "simulated_gpu_train", "scaling": "capture_scaling/1_replica", "scaling_cluster": "capture_scaling/1_replica"}
+ONCE = {
+    "memory_plan": "simulated_gpu_train", "trend": HOSTILE_RUN, "scaling": "capture_scaling/1_replica",
+    "scaling_cluster": "capture_scaling/1_replica",
+}  # fmt: skip
 """Pages that hardly differ between the runs of a logdir, and the run that they are opened with."""
 FEW = {"simulated_serving": ("serving", "health")}
 """Runs whose other pages differ from those of other samples in numbers only: the server's tests read them, the browser opens these."""

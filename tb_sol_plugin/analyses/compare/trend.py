@@ -177,9 +177,14 @@ def _headline(
         side = "more" if at.after > at.before else "less"
         because = f": {cause.sentence}" if cause is not None else ""
         sizes = f"{_text(at.before, metric)} before and {_text(at.after, metric)} after"
-        return f"{label}: **{part}{side} since `{known[at.at].run}`**, {sizes}{because}."
+        return f"{label}: **{part}{side} since `{_name(known[at.at])}`**, {sizes}{because}."
     few = f" Fewer than {LEAST_RUNS} runs: where it changed is not looked for." if len(known) < LEAST_RUNS else " No run changed it."
-    return f"{label}: {_text(values[0], metric)} in `{first.run}`, {_text(values[-1], metric)} in `{last.run}`.{few}"
+    return f"{label}: {_text(values[0], metric)} in `{_name(first)}`, {_text(values[-1], metric)} in `{_name(last)}`.{few}"
+
+
+def _name(one: One) -> str:
+    """Returns the name of a run without what would end the mark around it."""
+    return one.run.replace("`", "'")
 
 
 def _tiles(known: Sequence[One], values: Sequence[float], changes: Sequence[Changed], metric: str) -> FactsSection:
