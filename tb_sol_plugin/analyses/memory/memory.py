@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
+import pandas as pd
 
 from tb_sol_plugin.analyses.memory import memory_tables
 from tb_sol_plugin.errors import BadQuery, Unavailable
@@ -31,7 +32,7 @@ from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, FieldNow, FigureSection, Link, Notice, Report, Stretch, Zoom
 from tb_sol_plugin.tables.arrays import Ints
-from tb_sol_plugin.units import capitalized, human, scale_of
+from tb_sol_plugin.units import capitalized, human, humans, scale_of
 
 MOST_SHOWN: Final = 6
 """Steps stand beside what holds memory where they are not so many rows more."""
@@ -367,10 +368,12 @@ def _hover(curve: Curves, axis: Axis) -> list[str]:
     columns += [("reserved", curve.reserved)] if curve.reserved is not None else []
     columns += [("most since the record before", curve.highest)] if curve.highest is not None else []
     columns += [(F.escape(label(n)), level) for n, level in curve.categories.items() if level.any()]
-    columns_of_lines = [[f"<b>{human(t, 'ns')}</b>" for t in (curve.time_ns - axis.origin).tolist()]]
+    columns_of_lines = [[f"<b>{time}</b>" for time in humans((curve.time_ns - axis.origin).tolist(), "ns")]]
     for name, level in columns:
-        lines = {value: f"{name}: {human(value, 'B')}" if value or name == "in use" else "" for value in set(level.tolist())}
-        columns_of_lines.append([lines[value] for value in level.tolist()])
+        code, distinct = pd.factorize(level)
+        values = distinct.tolist()
+        lines = [f"{name}: {text}" if v or name == "in use" else "" for v, text in zip(values, humans(values, "B"), strict=True)]
+        columns_of_lines.append(np.array(lines, object)[code].tolist())
     return ["<br>".join(filter(None, lines)) for lines in zip(*columns_of_lines, strict=True)]
 
 
@@ -417,26 +420,28 @@ def _step_marks(capture: Capture, axis: Axis) -> tuple[list[F.Plain], list[F.Pla
     """Returns lines at the starts of steps, tinted stretches of phases, with names where they have room."""
     shapes: list[F.Plain] = []
     notes: list[F.Plain] = []
-    steps = steps_of(capture)
-    steps = steps[(steps["end_ns"] > axis.low) & (steps["start_ns"] < axis.high)].sort_values("start_ns")
-    steps = steps.iloc[:: max(1, -(-len(steps) // MOST_MARKS))]
+    number, first, last = (column.to_numpy() for _, column in steps_of(capture).items())
+    there = np.flatnonzero((last > axis.low) & (first < axis.high))
+    there = there[np.argsort(first[there], kind="stable")]
+    there = there[:: max(1, -(-len(there) // MOST_MARKS))]
     free = 0.0  # of the axis, from the right: where the next name on it begins
-    for number, start, _ in reversed(list(steps.itertuples(index=False))):
-        begin = max(int(start), axis.low)
+    for name, start in zip(number[there][::-1].tolist(), first[there][::-1].tolist(), strict=True):
+        begin = max(start, axis.low)
         place = axis.share(begin, axis.high)
         if start >= axis.low:
             shapes.append(_shape(x=axis.x([begin])[0], color="line-strong", width=1))
         if place - free >= STEP_LABEL_SHARE:
             free = place
             notes.append(
-                _note_at(axis.x([begin])[0], 1, f"step {number}", yref="paper", xanchor="left", yanchor="bottom", yshift=2, color="ink-3")
+                _note_at(axis.x([begin])[0], 1, f"step {name}", yref="paper", xanchor="left", yanchor="bottom", yshift=2, color="ink-3")
             )
-    phases = outer_phases(capture)
-    phases = phases[(phases["end_ns"] > axis.low) & (phases["start_ns"] < axis.high)]
-    if len(phases) > MOST_MARKS:
-        phases = phases.assign(length=phases["end_ns"] - phases["start_ns"]).nlargest(MOST_MARKS, "length").sort_values("start_ns")
+    labels, first, last = (column.to_numpy(object) for _, column in outer_phases(capture).items())
+    there = np.flatnonzero((last > axis.low) & (first < axis.high))
+    if len(there) > MOST_MARKS:
+        longest = np.argsort(-(last - first)[there].astype(np.int64), kind="stable")[:MOST_MARKS]
+        there = there[longest][np.argsort(first[there[longest]].astype(np.int64), kind="stable")]
     tints: dict[str, float] = {}
-    for name, start, end in phases[["name", "start_ns", "end_ns"]].itertuples(index=False):
+    for name, start, end in zip(labels[there], first[there], last[there], strict=True):
         begin, stop = max(int(start), axis.low), min(int(end), axis.high)
         tint = tints.setdefault(str(name), TINTS[len(tints) % len(TINTS)])
         ends = axis.x([begin, stop])

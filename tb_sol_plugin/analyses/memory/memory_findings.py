@@ -43,7 +43,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
 )
 from tb_sol_plugin.tables.series import thinned
-from tb_sol_plugin.units import human, scale_of
+from tb_sol_plugin.units import human, humans, scale_of
 
 MOST_DEVICES: Final = 16
 """Devices to choose from."""
@@ -399,13 +399,16 @@ def gap_figure(found: Fragmentation, curve: Curves, start_ns: int) -> FigureSect
     time = (found.time_ns[keep] - start_ns).astype(np.float64)
     ns, unit = F.time_scale(float(time[-1]) if len(time) else 1.0)
     factor, size = scale_of(max(float(found.max_reserved), 1.0), "B")
-    text = [human(int(v), "B") for v in found.gap[keep]]
+    text = humans(found.gap[keep].tolist(), "B")
 
     def line(name: str, level: np.ndarray, color: str, **more: object) -> F.Plain:
         return {
             "type": "scatter", "mode": "lines", "name": name, "x": (time / ns).tolist(), "y": (level[keep] / factor).tolist(),
             "line": {"shape": "hv", "width": 1.4, "color": F.light(color)},
-            "hovertext": [f"{name} {human(int(v), 'B')}<br>reserved and not in use {g}" for v, g in zip(level[keep], text, strict=True)],
+            "hovertext": [
+                f"{name} {much}<br>reserved and not in use {gap}"
+                for much, gap in zip(humans(level[keep].tolist(), "B"), text, strict=True)
+            ],
             "hovertemplate": "<b>%{x:.4~g} " + unit + "</b><br>%{hovertext}<extra></extra>", **more,
         }  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -38,8 +38,9 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
-from tb_sol_plugin.tables.arrays import known
-from tb_sol_plugin.units import capitalized, human
+from tb_sol_plugin.tables.arrays import or_none
+from tb_sol_plugin.tables.table import as_table
+from tb_sol_plugin.units import capitalized, human, humans
 
 MOST_ALLOCATIONS: Final = 1000
 """Rows of the table, the largest."""
@@ -95,20 +96,18 @@ def allocations_section(
         size = found["bytes"].to_numpy()[rows]
         rows = np.sort(rows[np.argpartition(-size, MOST_ALLOCATIONS - 1)[:MOST_ALLOCATIONS]])
     rows = rows[np.argsort(-found["bytes"].to_numpy()[rows], kind="stable")]
-    own = found.iloc[rows].reset_index(drop=True)
+    own = as_table(found.iloc[rows].reset_index(drop=True))
     state = L.states(own, window)
     begun, ended = own["row"].to_numpy() >= 0, own["free_row"].to_numpy() >= 0
     life = L.lifetimes(own)
-    frame = pd.DataFrame({
-        "bytes": own["bytes"], "state": state, "start_ns": known(own["start_ns"].to_numpy() - origin, begun),
-        "end_ns": known(own["end_ns"].to_numpy() - origin, ended), "lifetime_ns": known(life, life >= 0), "device": curve.device,
-        "id": [str(r) for r in rows.tolist()],
-    })  # fmt: skip
     who = L.owner_names(capture, curve, own)
-    for name in WHO[:-1]:
-        frame[name] = who[name].astype(object).where(who[name].astype(bool), None)
-    frame["step"] = who["step"].astype(object).where(who["step"] >= 0, None)
-    reported = {c.name for c in ALLOCATION_COLUMNS if c.name not in WHO or bool(frame[c.name].notna().any())}
+    frame: dict[str, Any] = {
+        "bytes": own["bytes"].to_numpy(), "state": state, "start_ns": or_none(own["start_ns"].to_numpy() - origin, begun),
+        "end_ns": or_none(own["end_ns"].to_numpy() - origin, ended), "lifetime_ns": or_none(life, life >= 0),
+        "device": [curve.device] * len(rows), "id": [str(r) for r in rows.tolist()],
+        **{name: or_none(who[name], who[name] != "") for name in WHO[:-1]}, "step": or_none(who["step"], who["step"] >= 0),
+    }  # fmt: skip
+    reported = {c.name for c in ALLOCATION_COLUMNS if c.name not in WHO or any(v is not None for v in frame[c.name])}
     shown = [c if c.name in reported else msgspec.structs.replace(c, rank=3) for c in ALLOCATION_COLUMNS]
     marks = {
         str(i): Mark("unknown", "no address is recorded: which free ends it is not known") for i, s in enumerate(state) if s == "unknown"
@@ -130,11 +129,9 @@ def allocations_section(
 def _stretches(own: pd.DataFrame, origin: int, scale: float) -> list[Stretch]:
     """Returns the time of each allocation: from allocation to free, open where one of them is not recorded."""
     begun, ended = own["row"].to_numpy() >= 0, own["free_row"].to_numpy() >= 0
-    start, end = (own["start_ns"].to_numpy() - origin) / scale, (own["end_ns"].to_numpy() - origin) / scale
-    return [
-        Stretch(float(a) if b else None, float(z) if e else None, human(int(size), "B"))
-        for a, z, b, e, size in zip(start, end, begun, ended, own["bytes"], strict=True)
-    ]
+    ends = (((own[name].to_numpy() - origin) / scale) for name in ("start_ns", "end_ns"))
+    places = (or_none(end, known).tolist() for end, known in zip(ends, (begun, ended), strict=True))
+    return [Stretch(*one) for one in zip(*places, humans(own["bytes"].tolist(), "B"), strict=True)]
 
 
 # -- The table of steps -----------------------------------------------------------------------------------------------
@@ -172,21 +169,22 @@ def steps_section(capture: Capture, curve: Curves, origin: int, scale: float, qu
     if not len(frame):
         return None
     left = max(len(frame) - MOST_STEPS, 0)
-    change = np.r_[np.nan, np.diff(frame["end"].to_numpy())]
-    start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
-    shown = frame.rename(columns={"peak": "peak_bytes", "end": "end_bytes"}).assign(
-        change_bytes=change, peak_ns=frame["peak_ns"] - start, start_ns=start - origin, duration_ns=end - start,
-        **{f"{n}_bytes": frame[n].astype(object).where(frame[n] >= 0, None) for n in ("allocated", "freed", "reserved")},
-    )  # fmt: skip
-    shown = shown.iloc[:MOST_STEPS]
-    numbers = [str(n) for n in shown["step"]]
+    columns = {name: frame[name].to_numpy() for name in frame}
+    start, end = columns["start_ns"], columns["end_ns"]
+    every: dict[str, Any] = {
+        "peak_bytes": columns["peak"], "end_bytes": columns["end"], "change_bytes": np.r_[np.nan, np.diff(columns["end"])],
+        "peak_ns": columns["peak_ns"] - start, "start_ns": start - origin, "duration_ns": end - start,
+        **{f"{n}_bytes": or_none(columns[n], columns[n] >= 0) for n in ("allocated", "freed", "reserved")},
+    }  # fmt: skip
+    shown: dict[str, Any] = {name: values[:MOST_STEPS] for name, values in every.items()}
+    numbers = [str(n) for n in columns["step"][:MOST_STEPS].tolist()]
     whole = {str(n) for n in scope(capture, Query()).steps}
     stretches = {
-        n: Stretch((a - origin) / scale, (z - origin) / scale, f"step {n}, {human(int(p), 'B')}")
-        for n, a, z, p in zip(numbers, start.tolist(), end.tolist(), shown["peak_bytes"], strict=False)
+        n: Stretch((a - origin) / scale, (z - origin) / scale, f"step {n}, {most}")
+        for n, a, z, most in zip(numbers, start.tolist(), end.tolist(), humans(shown["peak_bytes"].tolist(), "B"), strict=False)
     }
     table = make_table(
-        "per_step", "Steps", shown.assign(step=numbers), STEP_COLUMNS, key="step", sort=Sort("start_ns", descending=False), truncated=left,
+        "per_step", "Steps", shown | {"step": numbers}, STEP_COLUMNS, key="step", sort=Sort("start_ns", descending=False), truncated=left,
         subtitle="in use at most in each, and what stays at its end",
         timeline=OnTimeline("peak_bytes", "start_ns", "duration_ns", origin) if has_timeline(capture) else None,
         row_links={
@@ -232,14 +230,12 @@ def curve(
         rest = [m for m in memories(capture) if m.label != memory.label][: MOST_DEVICES - 1]
         found = [(m.label, own) for m in rest if (own := m.of(others)) is not None]
         shown += [(name, C.thin(C.within(own, window), max(POINTS // len(found), LEAST_POINTS))) for name, own in found]
-    frames = [
-        pd.DataFrame({
-            "time_ns": c.time_ns - start, "device": name, "allocated_bytes": c.allocated,
-            "reserved_bytes": pd.Series(c.reserved if c.reserved is not None else [None] * len(c.time_ns), dtype=object),
-        })
-        for name, c in shown
-    ]  # fmt: skip
-    frame = pd.concat(frames, ignore_index=True)
+    frame = {
+        "time_ns": np.concatenate([c.time_ns - start for _, c in shown]),
+        "device": [name for name, c in shown for _ in range(len(c.time_ns))],
+        "allocated_bytes": np.concatenate([c.allocated for _, c in shown if c.allocated is not None]),
+        "reserved_bytes": [v for _, c in shown for v in (c.reserved.tolist() if c.reserved is not None else [None] * len(c.time_ns))],
+    }
     left = drawn.points - len(drawn.time_ns)
     thinned = (
         f"{human(left, 'count')} points of {memory.label} are left out; every largest and smallest level of each stretch stays."
@@ -254,7 +250,7 @@ def devices(capture: Capture, memory: Memory, whole: C.Curves, limits: str) -> l
     pairs = [(m, c) for m in memories(capture)[:MOST_DEVICES] for c in m.curves]
     if len(pairs) < 2:
         return []
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Scalar]] = []
     links: dict[str, Link] = {}
     for m, c in pairs:
         s = summary(capture, c, limits=limits)
@@ -265,8 +261,7 @@ def devices(capture: Capture, memory: Memory, whole: C.Curves, limits: str) -> l
                 "before_bytes": s.before,
                 "capacity_bytes": s.capacity.bytes, "points": c.points, "key": f"{m.label}, {c.source}",
             })  # fmt: skip
-    frame = pd.DataFrame(rows).astype(dict.fromkeys(("reserved_bytes", "before_bytes", "capacity_bytes"), object))
-    frame = frame.where(frame.notna(), None)
+    frame = {c.name: [row[c.name] for row in rows] for c in DEVICES}
     left = len(memories(capture)) - MOST_DEVICES
     return [make_table(
         "devices", "What is recorded", frame, DEVICES, key="key", truncated=max(left, 0),
@@ -299,22 +294,23 @@ PEAK_COLUMNS: Final = (
 
 def peak_section(found: Attribution, by: By, origin: int, *, at_peak: bool, why: str, query: dict[str, str]) -> TableSection:
     """Builds the table of what was in use; rows add up to it. why: of a grouping that this source cannot answer, else ""."""
-    frame = _bounded(found.rows)
-    frame = frame.assign(
-        color=[color(str(n)) if by == "category" and k == "row" else {"before": "host", "unknown": "idle"}.get(str(k), "compute")
-               for n, k in zip(frame["name"], frame["kind"], strict=True)],
-    )  # fmt: skip
-    if by == "category":
-        frame["name"] = [label(str(n)) for n in frame["name"]]
-    frame["allocations"] = frame["allocations"].astype(object).where(frame["allocations"] >= 0, None)
+    frame = _bounded(found)
+    names, kinds, allocations = frame["name"], frame["kind"], frame["allocations"]
+    shown: dict[str, Any] = frame | {
+        "color": [color(str(n)) if by == "category" and k == "row" else {"before": "host", "unknown": "idle"}.get(str(k), "compute")
+                  for n, k in zip(names, kinds, strict=True)],
+        "name": [label(str(n)) if by == "category" else n for n in names],
+        "allocations": [n if n >= 0 else None for n in allocations],
+        "share": [None if share != share else share for share in frame["share"]],
+    }  # fmt: skip
     marks: dict[str, dict[str, Mark]] = {"bytes": {}, "name": {}}
-    for i, (guess, size, kind) in enumerate(zip(frame["estimated"], frame["bytes"], frame["kind"], strict=True)):
+    for i, (guess, size, kind) in enumerate(zip(frame["estimated"], frame["bytes"], kinds, strict=True)):
         if guess:
             marks["name"][str(i)] = Mark("estimated", "worked out from where and when it was allocated")
         if kind == "unknown" and (size < 0 or (found.total and size > 0.05 * found.total)):
             text = "more is reported than was in use: something counts twice" if size < 0 else "more than 5 % of what was in use"
             marks["bytes"][str(i)] = Mark("flagged", text)
-    last = [str(n) for n, k in zip(frame["name"], frame["kind"], strict=True) if k != "row"]
+    last = [str(n) for n, k in zip(shown["name"], kinds, strict=True) if k != "row"]
     columns = [
         Column("name", BYS[by][0], doc=PEAK_COLUMNS[0].doc, show="text" if by in ("category", "phase") else "code"),
         *PEAK_COLUMNS[1:],
@@ -322,7 +318,7 @@ def peak_section(found: Attribution, by: By, origin: int, *, at_peak: bool, why:
     moment = f"at the peak, {since(found.time_ns, origin)}" if at_peak else f"at {since(found.time_ns, origin)}"
     size = human(found.total, "B")
     return make_table(
-        "peak", "What holds memory", frame, columns, key="name",
+        "peak", "What holds memory", shown, columns, key="name",
         subtitle=f"{moment}: {size}{f' ({gib(found.total)})' if gib(found.total) else ''}, {BYS[by][1]}",
         total={"name": "in use", "bytes": found.total, "share": 1.0 if found.total else None},
         last=last,
@@ -332,19 +328,18 @@ def peak_section(found: Attribution, by: By, origin: int, *, at_peak: bool, why:
     )  # fmt: skip
 
 
-def _bounded(rows: pd.DataFrame) -> pd.DataFrame:
+def _bounded(found: Attribution) -> dict[str, list[Any]]:
     """Keeps the largest rows; the others become one, so that the sum stays."""
-    own = rows["kind"].to_numpy() == "row"
-    if int(own.sum()) <= MOST_GROUPS:
-        whole: pd.DataFrame = rows.reset_index(drop=True)
-        return whole
-    shown, rest = rows[own].iloc[: MOST_GROUPS - 1], rows[own].iloc[MOST_GROUPS - 1 :]
+    columns = {name: found.rows[name].tolist() for name in ("name", "bytes", "allocations", "share", "estimated", "kind")}
+    own = found.count
+    if own <= MOST_GROUPS:
+        return columns
+    rest = {name: values[MOST_GROUPS - 1 : own] for name, values in columns.items()}
     one = {
-        "name": f"{human(len(rest), 'count')} more", "bytes": int(rest["bytes"].sum()), "allocations": int(rest["allocations"].sum()),
-        "share": float(rest["share"].sum()), "estimated": bool(rest["estimated"].any()), "kind": "row", "host_row": -1,
+        "name": f"{human(len(rest['name']), 'count')} more", "bytes": sum(rest["bytes"]), "allocations": sum(rest["allocations"]),
+        "share": float(found.rows["share"].iloc[MOST_GROUPS - 1 : own].sum()), "estimated": any(rest["estimated"]), "kind": "row",
     }  # fmt: skip
-    out: pd.DataFrame = pd.concat([shown, pd.DataFrame([one]), rows[~own]], ignore_index=True)
-    return out
+    return {name: [*values[: MOST_GROUPS - 1], one[name], *values[own:]] for name, values in columns.items()}
 
 
 # -- The numbers at the top of the page of memory, and its first sentence ---------------------------------------------
@@ -441,10 +436,11 @@ def _left(room: Headroom) -> str:
 
 def _parts(what: Attribution, by: By) -> str:
     """Returns what memory in use consists of, the largest first, in words; "" where nothing is known of it."""
-    rows = what.rows[what.rows["bytes"].to_numpy() > 0]
     out = []
-    for name, kind, share, guess in zip(rows["name"], rows["kind"], rows["share"], rows["estimated"], strict=True):
-        if kind == "unknown" or share != share or share < 0.05:
+    for name, kind, share, guess, size in zip(
+        *(what.rows[c].tolist() for c in ("name", "kind", "share", "estimated", "bytes")), strict=True
+    ):
+        if size <= 0 or kind == "unknown" or share != share or share < 0.05:
             continue
         about = "≈ " if guess else ""
         if kind == "before":
@@ -497,17 +493,18 @@ def operators_section(capture: Capture, curve: Curves, window: tuple[int, int] |
             empty=empty,
         )
     device = next(d for d in R.devices(capture) if d.label == curve.device)
-    frame = by_operator(capture, device, window).rename(columns=NAMES)
-    outside = frame["name"].to_numpy() == ""
-    sums = {c: int(frame[c].sum()) for c in ("self_size_increase_bytes", "self_allocation_count", "self_allocated_bytes")}
-    order = frame["self_allocated_bytes"].to_numpy().argsort(kind="stable")[::-1]
-    frame, outside = frame.iloc[order], outside[order]
-    left = max(len(frame) - MOST, 0)
-    frame = pd.concat([frame[~outside].iloc[:MOST], frame[outside]], ignore_index=True)
-    named = frame["name"].to_numpy() != ""
-    frame = frame.assign(
-        name=frame["name"].where(named, OUTSIDE), calls=frame["calls"].astype(object).where(named, None), device=curve.device,
-    )  # fmt: skip
+    found = by_operator(capture, device, window)
+    columns = {NAMES.get(name, name): found[name].to_numpy() for name in map(str, found)}
+    sums = {c: int(columns[c].sum()) for c in ("self_size_increase_bytes", "self_allocation_count", "self_allocated_bytes")}
+    order = columns["self_allocated_bytes"].argsort(kind="stable")[::-1]
+    outside = columns["name"][order] == ""
+    left = max(len(order) - MOST, 0)
+    rows = np.concatenate([order[~outside][:MOST], order[outside]])
+    frame: dict[str, Any] = {name: values[rows] for name, values in columns.items()}
+    named = frame["name"] != ""
+    frame |= {
+        "name": np.where(named, frame["name"], OUTSIDE), "calls": or_none(frame["calls"], named), "device": [curve.device] * len(rows),
+    }  # fmt: skip
     total = {c.name: None for c in OPERATOR_COLUMNS} | {"name": "all events", **sums} | {
         "size_increase_bytes": sums["self_size_increase_bytes"], "allocation_count": sums["self_allocation_count"],
         "allocated_bytes": sums["self_allocated_bytes"],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +24,13 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask, Objects
+from tb_sol_plugin.tables.table import Table
 
 COLUMNS: Final = ("bytes", "start_ns", "end_ns", "known", "row", "free_row")
 NEVER: Final = np.iinfo(np.int64).max
 
 
-def allocations_of(capture: Capture, curve: Curves) -> pd.DataFrame | None:
+def allocations_of(capture: Capture, curve: Curves) -> Table | None:
     """Returns the allocations of a curve's source, in order of their first event; None where the source records none.
 
     bytes; start_ns, end_ns (-1: before the recording; NEVER: not freed while recording); known: whether both ends are recorded (where no
@@ -44,9 +46,9 @@ def allocations_of(capture: Capture, curve: Curves) -> pd.DataFrame | None:
     return None
 
 
-def _frame(found: pd.DataFrame) -> pd.DataFrame:
+def _frame(found: pd.DataFrame) -> Table:
     first, last = found["first"].to_numpy(), found["last"].to_numpy()
-    return pd.DataFrame({
+    return Table({
         "bytes": found["bytes"].to_numpy(), "start_ns": np.where(first >= 0, found["start_ns"].to_numpy(), -1),
         "end_ns": np.where(last >= 0, found["end_ns"].to_numpy(), NEVER),
         "known": found["paired"].to_numpy() & ~found["reused"].to_numpy(), "row": found["row"].to_numpy(),
@@ -54,7 +56,7 @@ def _frame(found: pd.DataFrame) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _of_history(capture: Capture, number: int) -> pd.DataFrame:
+def _of_history(capture: Capture, number: int) -> Table:
     """Pairs the history of a snapshot in the same way: it differs in names only."""
     table = capture.tables[S.MEMORY_EVENTS.name]
     gains = np.array([GAINS.get(str(c), 0) for c in table["action"].cat.categories] + [0], np.int64)[arrays.codes(table["action"])]
@@ -81,33 +83,40 @@ def allocations_in(found: pd.DataFrame, window: tuple[int, int] | None, least: i
     return np.flatnonzero(keep)
 
 
-def owner_names(capture: Capture, curve: Curves, found: pd.DataFrame) -> pd.DataFrame:
+def owner_names(capture: Capture, curve: Curves, found: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
     """Returns who made each of these allocations: operator, parent, module, phase, frame (texts, "" unknown), step (number, -1 none)."""
     row = found["row"].to_numpy()
     if curve.source != "events":
         stacks = arrays.pick(capture.tables[S.MEMORY_EVENTS.name]["frames"], row.clip(0)) if len(row) else np.zeros(0, object)
-        frames = [own_line(str(text)) if r >= 0 else "" for text, r in zip(stacks, row.tolist(), strict=True)]
-        none = [""] * len(row)
-        return pd.DataFrame({"operator": none, "parent": none, "module": none, "phase": none, "frame": frames, "step": -1})
-    own = owners(capture).iloc[np.where(row >= 0, row, 0)].reset_index(drop=True)
-    rows = {name: np.where(row >= 0, own[name].to_numpy(), -1) for name in own.columns}
+        code, distinct = pd.factorize(stacks)
+        lines = np.array([own_line(str(text)) for text in distinct], object)
+        none = np.full(len(row), "", object)
+        frames = np.where(row >= 0, lines[code], "") if len(row) else none
+        return dict.fromkeys(("operator", "parent", "module", "phase"), none) | {"frame": frames, "step": np.full(len(row), -1)}
+    own = owners(capture)
+    rows = {name: np.where(row >= 0, own[name].to_numpy()[row], -1) for name in ("operator", "module", "phase_node", "frame", "step")}
     parent = at.nearest(capture, S.OPERATOR, rows["operator"], strict=True)
     paths = np.array([*("" if p == STEP else p for p in phase_tree(capture).path), ""], object)
     numbers = np.append(capture.steps["number"].to_numpy(), -1)
-    return pd.DataFrame({
-        "operator": _names(capture, rows["operator"]), "parent": _names(capture, parent),
-        "module": [module_instance(str(n)) for n in _names(capture, rows["module"])], "phase": paths[rows["phase_node"]],
-        "frame": _names(capture, rows["frame"]), "step": numbers[rows["step"]],
-    })  # fmt: skip
+    return {
+        "operator": _names(capture, rows["operator"]), "parent": _names(capture, parent), "module": modules_of(capture, found),
+        "phase": paths[rows["phase_node"]], "frame": _names(capture, rows["frame"]), "step": numbers[rows["step"]],
+    }  # fmt: skip
 
 
-def _names(capture: Capture, rows: npt.ArrayLike) -> Objects:
+def modules_of(capture: Capture, found: pd.DataFrame) -> Objects:
+    """Returns the module that made each allocation of memory events, "" for none."""
+    row = found["row"].to_numpy()
+    return _names(capture, np.where(row >= 0, owners(capture)["module"].to_numpy()[row], -1), module_instance)
+
+
+def _names(capture: Capture, row: npt.NDArray[np.integer], name_of: Callable[[str], str] = str) -> Objects:
     """Returns names of host rows, "" for -1."""
-    row = np.asarray(rows, np.int64)
-    if not len(capture.host):
-        return np.full(len(row), "", object)
-    names = arrays.pick(capture.host["name"], row.clip(0))
-    return np.where(row >= 0, names, "")
+    out = np.full(len(row), "", object)
+    has = row >= 0
+    if has.any():
+        out[has] = arrays.per_text(capture.host["name"], row[has], name_of, object)
+    return out
 
 
 def states(found: pd.DataFrame, window: tuple[int, int] | None) -> list[str]:
@@ -120,7 +129,7 @@ def states(found: pd.DataFrame, window: tuple[int, int] | None) -> list[str]:
         ["unknown", "from before", "never freed", "freed later"],
         "freed",
     )
-    return [str(s) for s in out]
+    return [str(s) for s in out.tolist()]
 
 
 def lifetimes(found: pd.DataFrame) -> Ints:
@@ -136,7 +145,7 @@ def lifetimes(found: pd.DataFrame) -> Ints:
 # Size increase is the sum of bytes of all events inside, allocations and frees; "self" counts the events whose innermost operator it is.
 
 
-def by_operator(capture: Capture, device: Device, window: tuple[int, int] | None = None) -> pd.DataFrame:
+def by_operator(capture: Capture, device: Device, window: tuple[int, int] | None = None) -> Table:
     """Returns one row per operator name with a memory event of the device inside, and one with the name "" for events in no operator.
 
     name, calls (that start in the window; 0 of ""), size_increase, self_size_increase (bytes, frees count negative), allocations,
@@ -146,7 +155,7 @@ def by_operator(capture: Capture, device: Device, window: tuple[int, int] | None
     return memo(capture, ("memory.operators", device, window), lambda: _by_operator(capture, device, window))
 
 
-def _by_operator(capture: Capture, device: Device, window: tuple[int, int] | None) -> pd.DataFrame:
+def _by_operator(capture: Capture, device: Device, window: tuple[int, int] | None) -> Table:
     r = replay(capture, device)
     keep: Mask = np.ones(len(r.row), bool) if window is None else (r.time_ns >= window[0]) & (r.time_ns <= window[1])
     row, size = r.row[keep], r.bytes[keep]
@@ -162,7 +171,7 @@ def _by_operator(capture: Capture, device: Device, window: tuple[int, int] | Non
     out: dict[str, Ints] = {"calls": np.bincount(called[called >= 0], minlength=names).astype(np.int64)}
     own = np.where(operator >= 0, name[operator.clip(0)], -1) if len(name) else np.full(len(row), -1)
     outside = operator < 0
-    alone = {}
+    alone: dict[str, int] = {}
     for column, values in (("size_increase", size), ("allocations", gain.astype(np.int64)), ("allocated_bytes", np.where(gain, size, 0))):
         whole = at.inclusive(capture, operator, time, values, group)
         out[column] = np.pad(whole, (0, names - len(whole)))
@@ -172,12 +181,14 @@ def _by_operator(capture: Capture, device: Device, window: tuple[int, int] | Non
     inside = at.inclusive(capture, operator, time, np.ones(len(row), np.int64), group)
     seen[: len(inside)] = inside
     kept = np.flatnonzero(seen)
-    frame = pd.DataFrame({"name": np.array(capture.host["name"].cat.categories, object)[kept], **{k: v[kept] for k, v in out.items()}})
+    texts = np.array(capture.host["name"].cat.categories.take(kept), object)
+    columns: dict[str, npt.NDArray[Any]] = {"name": texts} | {k: v[kept] for k, v in out.items()}
     if outside.any():
-        last = {"name": "", "calls": 0} | alone | {f"self_{k}": v for k, v in alone.items()}
-        frame = pd.concat([frame, pd.DataFrame([last])], ignore_index=True) if len(frame) else pd.DataFrame([last])
-    order = ["name", "calls", "size_increase", "self_size_increase", "allocations", "self_allocations", "allocated_bytes"]
-    return frame[[*order, "self_allocated_bytes"]].sort_values("self_size_increase", ascending=False, kind="stable", ignore_index=True)
+        last: dict[str, Any] = {"name": "", "calls": 0} | alone | {f"self_{k}": v for k, v in alone.items()}
+        columns = {name: np.append(values, np.array([last[name]], values.dtype)) for name, values in columns.items()}
+    order = np.argsort(-columns["self_size_increase"], kind="stable")
+    numbers = ("calls", "size_increase", "self_size_increase", "allocations", "self_allocations", "allocated_bytes", "self_allocated_bytes")
+    return Table({"name": pd.Series(columns["name"][order], dtype=object), **{name: columns[name][order] for name in numbers}})
 
 
 # -- What memory is for over time, of the memory events of a trace ---------------------------------------------------

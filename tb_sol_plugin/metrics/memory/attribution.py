@@ -25,6 +25,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.table import Table, as_table
 
 # -- Memory in use at one moment, as rows that add up to it ----------------------------------------------------------
 
@@ -58,9 +59,14 @@ class Attribution:
     notes: tuple[str, ...]
 
     @property
+    def count(self) -> int:
+        """How many of the rows are groups: the first ones."""
+        return int((self.rows["kind"].to_numpy() == "row").sum())
+
+    @property
     def unknown(self) -> int:
         """Bytes of the row unknown."""
-        return int(self.rows.loc[self.rows["kind"] == "unknown", "bytes"].sum())
+        return int(self.rows["bytes"].to_numpy()[self.rows["kind"].to_numpy() == "unknown"].sum())
 
 
 @dataclass(frozen=True)
@@ -88,30 +94,28 @@ def attribution_rows(
     estimated = groups.estimated if groups.estimated is not None else np.zeros(count, bool)
     host_row = groups.host_row if groups.host_row is not None else np.full(count, -1, np.int64)
     stacks = groups.stacks if groups.stacks is not None else [""] * count
-    columns: dict[str, list[object]] = {
-        "name": [groups.names[i] for i in order.tolist()],
-        "bytes": groups.bytes[order].tolist(),
-        "allocations": groups.allocations[order].tolist(),
-        "estimated": estimated[order].tolist(),
-        "kind": ["row"] * count,
-        "host_row": host_row[order].tolist(),
-        "stack": [stacks[i] for i in order.tolist()],
-    }
-    for name, size, allocations, kind in ((BEFORE, before, before_allocations, "before"), (UNKNOWN, rest, -1, "unknown")):
-        if kind == "unknown" or size:
-            for column, value in zip(columns.values(), (name, int(size), allocations, False, kind, -1, ""), strict=True):
-                column.append(value)
-    rows = pd.DataFrame(columns).astype({
-        "bytes": np.int64, "allocations": np.int64, "estimated": bool, "host_row": np.int64,
-        "name": object, "kind": object, "stack": object,
+    more = [(name, int(size), calls, kind)
+            for name, size, calls, kind in ((BEFORE, before, before_allocations, "before"), (UNKNOWN, rest, -1, "unknown"))
+            if kind == "unknown" or size]  # fmt: skip
+    own = order.tolist()
+    size = np.append(groups.bytes[order], [one[1] for one in more])
+    texts = {
+        "name": [groups.names[i] for i in own] + [one[0] for one in more], "kind": ["row"] * count + [one[3] for one in more],
+        "stack": [stacks[i] for i in own] + [""] * len(more),
+    }  # fmt: skip
+    name, kind, stack = (pd.Series(values, dtype=object) for values in texts.values())
+    rows = Table({
+        "name": name, "bytes": size, "allocations": np.append(groups.allocations[order], [one[2] for one in more]),
+        "share": size / total if total else np.full(len(size), np.nan),
+        "estimated": np.append(estimated[order], np.zeros(len(more), bool)), "kind": kind,
+        "host_row": np.append(host_row[order], np.full(len(more), -1)), "stack": stack,
     })  # fmt: skip
-    rows["share"] = rows["bytes"] / total if total else np.nan
     sentences = list(notes)
     if rest < 0:
         sentences.append(NEGATIVE)
     elif total > 0 and rest > FLAGGED_SHARE * total:
         sentences.append(f"{rest / total:.0%} of what was in use is unknown")
-    return Attribution(int(time_ns), int(total), rows[list(COLUMNS)], tuple(sentences))
+    return Attribution(int(time_ns), int(total), rows, tuple(sentences))
 
 
 def sum_by_name(
@@ -328,10 +332,10 @@ PASSING: Final = ("activations", "inputs", "temporary", "autograd_detail")
 
 def by_estimated_category(capture: Capture, device: R.Device, live: pd.DataFrame) -> Groups:
     """Groups allocations by their likely category. live: rows of `replay.allocations`, none from before."""
-    found = categories(capture, device).loc[live.index]
-    code = found["category"].to_numpy().astype(np.int64)
+    found, rows = categories(capture, device), live.index.to_numpy()
+    code = found["category"].to_numpy()[rows].astype(np.int64)
     around = owners(capture)["around"].to_numpy()[live["row"].to_numpy()].astype(np.int64)
-    every = sum_by_name(code, list(NAMES), live["bytes"].to_numpy(), around, estimated=found["estimated"].to_numpy())
+    every = sum_by_name(code, list(NAMES), live["bytes"].to_numpy(), around, estimated=found["estimated"].to_numpy()[rows])
     return _only(every, [name for name in every.names if name != "unknown"])
 
 
@@ -400,10 +404,13 @@ NO_ADDRESSES: Final = "no addresses are recorded: what was freed when is unknown
 
 def groupings_of_events(capture: Capture, device: R.Device) -> tuple[By, ...]:
     """Returns groupings for which at least one allocation has an owner; none where lifetimes are unknown."""
-    found = R.allocations(capture, device)
-    rows = found["row"].to_numpy()[(found["paired"] & ~found["before"]).to_numpy()]
-    own = owners(capture).iloc[rows]
-    return tuple(by for by, column in COLUMN.items() if bool((own[column].to_numpy() >= 0).any()))
+
+    def make() -> tuple[By, ...]:
+        found, own = R.allocations(capture, device), owners(capture)
+        rows = found["row"].to_numpy()[found["paired"].to_numpy() & ~found["before"].to_numpy()]
+        return tuple(by for by, column in COLUMN.items() if bool((own[column].to_numpy()[rows] >= 0).any()))
+
+    return memo(capture, ("memory.groupings", device), make)
 
 
 def live_allocations(capture: Capture, device: R.Device, place: int) -> tuple[pd.DataFrame, int, tuple[str, ...]]:
@@ -414,8 +421,9 @@ def live_allocations(capture: Capture, device: R.Device, place: int) -> tuple[pd
     own = found["paired"].to_numpy() & (first >= 0)
     freed = found["before"].to_numpy() & (found["last"].to_numpy() <= place)
     before = (r.before if r.known else 0) - int(found["bytes"].to_numpy()[freed].sum())
-    notes = [RELATIVE] * (not r.known and before < 0) + [NO_ADDRESSES] * (not bool(found["paired"].all()))
-    live = pd.DataFrame(found[own & (first <= place) & ((stop < 0) | (stop > place))])
+    notes = [RELATIVE] * (not r.known and before < 0) + [NO_ADDRESSES] * (not bool(found["paired"].to_numpy().all()))
+    alive = np.flatnonzero(own & (first <= place) & ((stop < 0) | (stop > place)))
+    live = as_table(found.iloc[alive])
     return live, max(before, 0) if r.known else before, tuple(notes)  # below 0, totals contradict the frees: the rest says so
 
 

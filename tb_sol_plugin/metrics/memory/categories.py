@@ -33,6 +33,7 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.table import Table
 
 # -- The line of a program that asked for memory ---------------------------------------------------------------------
 # out of call stacks, the innermost that is not torch's own.
@@ -110,7 +111,7 @@ _PLACED: Final = re.compile(r"^.*\(\d+\): .*$", re.DOTALL)
 """A python frame that stands in a file; built-in functions have neither file nor line."""
 
 
-def owners(capture: Capture) -> pd.DataFrame:
+def owners(capture: Capture) -> Table:
     """Returns what ran around each row of `memory`: around, operator, module, frame, line (host rows), phase_node, step; -1 none.
 
     around is the deepest host row that holds its time; frame the innermost python function, line the innermost that is the program's
@@ -121,7 +122,7 @@ def owners(capture: Capture) -> pd.DataFrame:
     return memo(capture, ("memory.owners",), lambda: _owners(capture))
 
 
-def _owners(capture: Capture) -> pd.DataFrame:
+def _owners(capture: Capture) -> Table:
     table = capture.tables["memory"]
     time, thread = table["time_ns"].to_numpy(), table["thread"].to_numpy()
     h = at.host(capture)
@@ -140,7 +141,7 @@ def _owners(capture: Capture) -> pd.DataFrame:
     node = np.where(around >= 0, phases.node[around.clip(0)], -1) if len(phases.node) else np.full(len(table), -1)
     frame = _frames(capture, rows, time, lambda name: _PLACED.match(name) is not None)
     own = _frames(capture, rows, time, is_users_frame)
-    return pd.DataFrame({
+    return Table({
         "around": rows, "operator": operator, "module": module, "frame": frame, "line": np.where(own >= 0, own, frame),
         "phase_node": node.astype(np.int32), "step": steps_at(capture, time),
     })  # fmt: skip
@@ -148,9 +149,9 @@ def _owners(capture: Capture) -> pd.DataFrame:
 
 def _frames(capture: Capture, rows: Rows, time: Ints, test: Callable[[str], bool]) -> Rows:
     h = at.host(capture)
-    if not len(h.start) or not (h.kind == S.FRAME).any():
+    if not len(at.of_kind(capture, S.FRAME)):
         return np.full(len(rows), -1, np.int32)
-    placed = (h.kind == S.FRAME) & arrays.where(capture.host["name"], test)
+    placed = at.mask_of(capture, at.named(capture, S.FRAME, test))
     return tree.nearest(placed, h.parent, h.stop, rows, time)
 
 
@@ -179,16 +180,16 @@ def outer_phases(capture: Capture) -> pd.DataFrame:
 
 def _outer(capture: Capture) -> pd.DataFrame:
     h = at.host(capture)
-    rows = np.flatnonzero(h.kind == S.ANNOTATION)
+    rows = at.of_kind(capture, S.ANNOTATION)
     if not len(rows):
         return pd.DataFrame({"name": np.zeros(0, object), "start_ns": np.zeros(0, np.int64), "end_ns": np.zeros(0, np.int64)})
-    step = arrays.where(capture.host["name"], lambda name: phase_name(name) == STEP)
+    step = at.mask_of(capture, at.named(capture, S.ANNOTATION, lambda name: phase_name(name) == STEP))
     above = at.nearest(capture, S.ANNOTATION, rows, strict=True)
     rows = rows[((above < 0) | step[above.clip(0)]) & ~step[rows]]
     if len(rows):
         rows = rows[h.thread[rows] == np.bincount(h.thread[rows].clip(0)).argmax()]
-    names = [phase_name(str(n)) for n in arrays.pick(capture.host["name"], rows)]
-    return pd.DataFrame({"name": np.array(names, object), "start_ns": h.start[rows], "end_ns": h.stop[rows]})
+    names = arrays.per_text(capture.host["name"], rows, phase_name, object)
+    return pd.DataFrame({"name": names, "start_ns": h.start[rows], "end_ns": h.stop[rows]})
 
 
 NAMES: Final = ("params", "grads", "optimizer", "activations", "inputs", "temporary", "autograd_detail", "before", "unknown")
@@ -201,27 +202,28 @@ _COPY: Final = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda", "aten
 _NEVER: Final = np.iinfo(np.int64).max
 
 
-def categories(capture: Capture, device: R.Device) -> pd.DataFrame:
+def categories(capture: Capture, device: R.Device) -> Table:
     """Returns, per row of `replay.allocations`, category (code in NAMES) and estimated (False also for `before` and `unknown`)."""
     return memo(capture, ("memory.categories", device), lambda: _categories(capture, device))
 
 
-def _categories(capture: Capture, device: R.Device) -> pd.DataFrame:
+def _categories(capture: Capture, device: R.Device) -> Table:
     found = R.allocations(capture, device)
     out = np.full(len(found), _CODE["unknown"], np.int8)
     out[found["before"].to_numpy()] = _CODE["before"]
     made = np.flatnonzero((found["row"].to_numpy() >= 0) & found["paired"].to_numpy())
     if len(made) and len(capture.host):
-        out[made] = _of_made(capture, device, found.iloc[made])
-    return pd.DataFrame({"category": out, "estimated": (out != _CODE["before"]) & (out != _CODE["unknown"])})
+        out[made] = _of_made(capture, device, found, made)
+    return Table({"category": out, "estimated": (out != _CODE["before"]) & (out != _CODE["unknown"])})
 
 
-def _of_made(capture: Capture, device: R.Device, made: pd.DataFrame) -> npt.NDArray[np.int8]:
+def _of_made(capture: Capture, device: R.Device, found: pd.DataFrame, made: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
+    """Returns the category of each allocation at the places `made` of `found`."""
     h = at.host(capture)
     own = owners(capture)
-    around = own["around"].to_numpy()[made["row"].to_numpy()]
-    start = made["start_ns"].to_numpy()
-    end = np.where(made["last"].to_numpy() >= 0, made["end_ns"].to_numpy(), _NEVER)
+    row, start = (found[name].to_numpy()[made] for name in ("row", "start_ns"))
+    around = own["around"].to_numpy()[row]
+    end = np.where(found["last"].to_numpy()[made] >= 0, found["end_ns"].to_numpy()[made], _NEVER)
     kinds = _kinds(capture)
 
     def within(mask: Mask) -> Rows:
@@ -235,7 +237,7 @@ def _of_made(capture: Capture, device: R.Device, made: pd.DataFrame) -> npt.NDAr
     steps = np.sort(h.stop[kinds["optimizer"]])
     after = np.searchsorted(steps, start, side="right")  # ends of optimizer steps up to its making
     kept = (end == _NEVER) & (after < len(steps))
-    in_module = own["module"].to_numpy()[made["row"].to_numpy()] >= 0
+    in_module = own["module"].to_numpy()[row] >= 0
     brief = (operator >= 0) & (end <= h.stop[operator.clip(0)])
     in_step = (step >= 0) & (end <= h.stop[step.clip(0)])
     copied = (operator >= 0) & _named(capture, _COPY)[operator.clip(0)] & ~in_module & (node < 0)
@@ -258,14 +260,16 @@ def _of_made(capture: Capture, device: R.Device, made: pd.DataFrame) -> npt.NDAr
 def _kinds(capture: Capture) -> dict[str, Mask]:
     """Returns host rows that are nodes of the backward pass, operators that are none, optimizer steps and waits for data."""
     h = at.host(capture)
-    name = capture.host["name"]
-    node = (h.kind == S.OPERATOR) & arrays.where(name, lambda n: n.startswith(NODE))
-    noted = h.kind == S.ANNOTATION
+
+    def named(kind: int, test: Callable[[str], bool]) -> Mask:
+        return at.mask_of(capture, at.named(capture, kind, test))
+
+    node = named(S.OPERATOR, lambda n: n.startswith(NODE))
     return {
         "node": node,
         "operator": (h.kind == S.OPERATOR) & ~node,
-        "optimizer": noted & arrays.where(name, lambda n: bool(_OPTIMIZER.search(n)) and not _NOT_OPTIMIZER.search(n)),
-        "loader": noted & arrays.where(name, lambda n: bool(_LOADER.search(n))),
+        "optimizer": named(S.ANNOTATION, lambda n: bool(_OPTIMIZER.search(n)) and not _NOT_OPTIMIZER.search(n)),
+        "loader": named(S.ANNOTATION, lambda n: bool(_LOADER.search(n))),
     }
 
 
@@ -281,7 +285,7 @@ def _first_module_after(h: at.Host, steps: Ints, after: Ints) -> Ints:
 
 
 def _named(capture: Capture, names: tuple[str, ...]) -> Mask:
-    return arrays.where(capture.host["name"], lambda n: n in names)
+    return at.mask_of(capture, at.named(capture, S.OPERATOR, names.__contains__))
 
 
 def _outermost(mask: Mask, h: at.Host, rows: Rows, time: Ints) -> Rows:

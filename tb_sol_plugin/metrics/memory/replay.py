@@ -15,6 +15,7 @@ import pandas as pd
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.table import Table, as_table
 
 CPU: Final = 0
 TYPES: Final = {0: "CPU", 1: "CUDA", 6: "HIP", 9: "XLA", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA", 20: "device"}
@@ -114,7 +115,7 @@ def _replay(capture: Capture, device: Device) -> Replay:
     )  # fmt: skip
 
 
-def allocations(capture: Capture, device: Device) -> pd.DataFrame:
+def allocations(capture: Capture, device: Device) -> Table:
     """Returns one row per allocation and per free of memory from before the window, in order of the first event of each.
 
     first, last: positions in the replay of the allocation and of its free (-1: from before the window; never freed in it). stop: as
@@ -124,7 +125,7 @@ def allocations(capture: Capture, device: Device) -> pd.DataFrame:
     one; of events without address nothing is known but their own bytes.
     reused: its address was allocated again without a free of it in between, so it ended no later than then.
     """
-    return memo(capture, ("memory.allocations", device), lambda: pair_allocations(replay(capture, device)))
+    return memo(capture, ("memory.allocations", device), lambda: as_table(pair_allocations(replay(capture, device))))
 
 
 def pair_allocations(r: Replay) -> pd.DataFrame:

@@ -47,7 +47,7 @@ def allocation_pieces(capture: Capture, curve: Curves, live: pd.DataFrame, savin
     """Returns a row per allocation of a trace's memory events. live: rows of `replay.allocations`; part: taken of each."""
     who = owner_names(capture, curve, live)
     size = live["bytes"].to_numpy()
-    name = who["operator"].where(who["operator"] != "", who["frame"])
+    name = np.where(who["operator"] != "", who["operator"], who["frame"])
     time = live["start_ns"].to_numpy() - capture.facts.extent_ns[0]
     return pieces("allocation", name, size, size * part, saving, where=who["module"], time_ns=time)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.cost.inputs import first_dtype
-from tb_sol_plugin.metrics.memory.allocations import owner_names
+from tb_sol_plugin.metrics.memory.allocations import modules_of
 from tb_sol_plugin.metrics.memory.attribution import attribution, groupings_of, live_at
 from tb_sol_plugin.metrics.memory.categories import NAMES, categories
 from tb_sol_plugin.metrics.memory.curves import Curves
@@ -214,7 +214,7 @@ def _at_moment(context: MemoryContext, curve: Curves, time_ns: int, size: int) -
     if curve.source == "events":
         capture, device = context.capture, next(d for d in devices(context.capture) if d.label == curve.device)
         live = live_at(capture, curve, time_ns)
-        live = live.loc[categories(capture, device).loc[live.index, "category"].to_numpy() == NAMES.index("grads")]
+        live = live.loc[categories(capture, device)["category"].to_numpy()[live.index.to_numpy()] == NAMES.index("grads")]
         if int(live["bytes"].sum()) == size:
             return allocation_pieces(capture, curve, live, size)
     return pieces("gradients", ["in use as the step begins"], [size], [size], size, time_ns=[time_ns - context.capture.facts.extent_ns[0]])
@@ -403,31 +403,29 @@ def one_module(context: MemoryContext) -> Answer:
     if curve is None:
         return Missing("which module holds memory was not recorded", PEAK_HOW)
     found = attribution(context.capture, curve, "module")
-    rows = found.rows[(found.rows["kind"] == "row") & ~found.rows["name"].str.startswith("(")]
+    rows = [(str(n), b) for n, b in zip(*(found.rows[c].tolist() for c in ("name", "bytes")), strict=True)][: found.count]
+    rows = [row for row in rows if not row[0].startswith("(")]
     if len(rows) < FEWEST_MODULES or found.total <= 0:
         return None
-    top, second = rows.iloc[0], rows.iloc[1]
-    size = int(top["bytes"])
+    (top, size), (second, next_size) = rows[:2]
     if size < ONE_MODULE * found.total:
         return None
-    inside = attribution(context.capture, curve, "operator")
-    operator = inside.rows[inside.rows["kind"] == "row"].iloc[0]
+    operators = attribution(context.capture, curve, "operator").rows
     evidence = (
-        f"`{top['name']}` holds {human(size, 'B')} of {human(found.total, 'B')} at the peak, the next one, `{second['name']}`, "
-        f"{human(int(second['bytes']), 'B')}. Of all operators `{operator['name']}` allocated most of the peak, "
-        f"{human(int(operator['bytes']), 'B')}."
+        f"`{top}` holds {human(size, 'B')} of {human(found.total, 'B')} at the peak, the next one, `{second}`, {human(next_size, 'B')}. "
+        f"Of all operators `{operators['name'].iloc[0]}` allocated most of the peak, {human(int(operators['bytes'].iloc[0]), 'B')}."
     )
     chunks = "torch.cat([module(part) for part in x.split(size)])  # in chunks"
     fix = "torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False)  # or in chunks" if context.trains else chunks
-    its_row = only_row("peak", "name", str(top["name"]))
-    held = _of_module(context.capture, curve, str(top["name"]), size)
+    its_row = only_row("peak", "name", top)
+    held = _of_module(context.capture, curve, top, size)
     return Finding(evidence=evidence, saving=size, share=size / found.total, fix=fix, query={"by": "module", **its_row}, pieces=held)
 
 
 def _of_module(capture: Capture, curve: Curves, module: str, size: int) -> pd.DataFrame | None:
     """Returns the allocations of a module that are in use at the peak; None where they are not what it holds."""
     live = live_at(capture, curve)
-    live = live.loc[(owner_names(capture, curve, live)["module"] == module).to_numpy()]
+    live = live.loc[modules_of(capture, live) == module]
     return allocation_pieces(capture, curve, live, size) if int(live["bytes"].sum()) == size else None
 
 
