@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +14,7 @@ import pandas as pd
 from tb_sol_plugin.devices.spec import EMPTY, DeviceBook, DeviceProps, DeviceSpec
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.requirements import Requirement, missing
-from tb_sol_plugin.tables.table import as_table
+from tb_sol_plugin.tables.table import Table, as_table
 
 __all__ = ["Capture", "DeviceProps", "Facts"]
 
@@ -78,7 +78,7 @@ class Capture:
     ) -> None:
         self.facts: Facts = facts
         self.tables: dict[str, pd.DataFrame] = {
-            name: as_table(tables[name] if name in tables else schema.empty()) for name, schema in S.ALL.items()
+            name: as_table(tables[name]) if name in tables and len(tables[name]) else _empty(name) for name in S.ALL
         }
         self.run = run
         self.worker = worker
@@ -158,6 +158,12 @@ class Capture:
         from tb_sol_plugin.model.answer import answer_capture
 
         return answer_capture(name, self, {k: str(v) for k, v in query.items()})
+
+
+@cache
+def _empty(name: str) -> Table:
+    """Returns the table of a name without rows; all captures share it."""
+    return as_table(S.ALL[name].empty())
 
 
 _UNREAD = "the SOL log of this trace cannot be read: "

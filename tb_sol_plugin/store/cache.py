@@ -163,7 +163,7 @@ def _from_arrow(array: pa.Array, declared: Field, note: str) -> object:
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)  # type: ignore[arg-type]
 
 
-FORMAT = 2
+FORMAT = 3
 """Raised when the layout of an entry or the meaning of a table changes."""
 _PARTIAL = ".partial-"
 _STALE = 3600.0
@@ -196,7 +196,7 @@ def _reader() -> str:
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What `facts.json` of an entry holds. tables: size and checksum of each."""
+    """What `facts.json` of an entry holds. tables: size and checksum of each; those without rows have no file."""
 
     tables: dict[str, Sealed]
     facts: Facts
@@ -244,10 +244,10 @@ class Cache:
         assert self.directory is not None
         contents = self._contents(key)
         tables, stamps = {}, []
-        for name, schema in schemas.ALL.items():
+        for name, expected in contents.tables.items():
             path = str(self.directory / key / f"{name}.arrow")
             stamps.append((path, stamp(path)))
-            tables[name] = read(path, schema, contents.tables[name])
+            tables[name] = read(path, schemas.ALL[name], expected)
         self._mapped[key] = stamps
         return Capture(contents.facts, tables)
 
@@ -324,8 +324,9 @@ class Cache:
             private(self.directory)
             partial = tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory)
             written = {
-                name: write(capture.tables[name], schema, os.path.join(partial, f"{name}.arrow")) for name, schema in schemas.ALL.items()
-            }
+                name: write(table, schemas.ALL[name], os.path.join(partial, f"{name}.arrow"))
+                for name, table in capture.tables.items() if len(table)
+            }  # fmt: skip
             with open(os.path.join(partial, "facts.json"), "wb") as stream:
                 stream.write(seal.sealed(msgspec.json.encode(Contents(written, capture.facts)), f"{key}/facts"))
             self._put(partial, key)

@@ -37,7 +37,7 @@ def small_capture(rows: int = 3) -> Capture:
         "name": pd.Categorical([f"aten::{i % 2}" for i in range(rows)]), "start_ns": np.arange(rows) * 10, "duration_ns": np.full(rows, 5),
         "clipped": np.arange(rows) % 2 == 0, "parent": np.full(rows, -1, np.int32),
     })  # fmt: skip
-    return Capture(facts, {"host": host})
+    return Capture(facts, {"host": host, "steps": schemas.STEPS.frame({"number": [7], "start_ns": [0], "end_ns": [30]})})
 
 
 def same(a: Capture, b: Capture) -> None:
@@ -60,6 +60,16 @@ def test_a_capture_survives_the_cache_unchanged(tmp_path: Path) -> None:
     loaded = cache.load("k")
     assert loaded is not None
     same(capture, loaded)
+
+
+def test_tables_without_rows_have_no_file(tmp_path: Path) -> None:
+    # GIVEN a capture with rows in two tables WHEN it is saved THEN these have files, and the others are empty tables when it is loaded
+    cache = Cache(tmp_path)
+    cache.save("k", small_capture())
+    assert sorted(file.name for file in (tmp_path / "k").glob("*.arrow")) == ["host.arrow", "steps.arrow"]
+    loaded = cache.load("k")
+    assert loaded is not None and {name for name, table in loaded.tables.items() if len(table)} == {"host", "steps"}
+    assert loaded.tables.keys() == schemas.ALL.keys()
 
 
 def test_numbers_are_views_of_the_file(tmp_path: Path) -> None:
