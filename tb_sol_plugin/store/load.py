@@ -374,7 +374,7 @@ def named(capture: Capture, recording: Recording, devices: DeviceBook = EMPTY) -
 
 def table_bytes(capture: Capture) -> int:
     """Returns bytes of all tables, mapped or not, without the words of the dictionaries."""
-    return sum(int(table.memory_usage(index=False, deep=False).sum()) for table in capture.tables.values())
+    return sum(int(table[name].nbytes) for table in capture.tables.values() if len(table) for name in table)
 
 
 def default_worker_bytes() -> int:
