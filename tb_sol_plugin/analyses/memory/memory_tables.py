@@ -303,13 +303,6 @@ def peak_section(found: Attribution, by: By, origin: int, *, at_peak: bool, why:
         "allocations": [n if n >= 0 else None for n in allocations],
         "share": [None if share != share else share for share in frame["share"]],
     }  # fmt: skip
-    marks: dict[str, dict[str, Mark]] = {"bytes": {}, "name": {}}
-    for i, (guess, size, kind) in enumerate(zip(frame["estimated"], frame["bytes"], kinds, strict=True)):
-        if guess:
-            marks["name"][str(i)] = Mark("estimated", "worked out from where and when it was allocated")
-        if kind == "unknown" and (size < 0 or (found.total and size > 0.05 * found.total)):
-            text = "more is reported than was in use: something counts twice" if size < 0 else "more than 5 % of what was in use"
-            marks["bytes"][str(i)] = Mark("flagged", text)
     last = [str(n) for n, k in zip(shown["name"], kinds, strict=True) if k != "row"]
     columns = [
         Column("name", BYS[by][0], doc=PEAK_COLUMNS[0].doc, show="text" if by in ("category", "phase") else "code"),
@@ -322,10 +315,22 @@ def peak_section(found: Attribution, by: By, origin: int, *, at_peak: bool, why:
         subtitle=f"{moment}: {size}{f' ({gib(found.total)})' if gib(found.total) else ''}, {BYS[by][1]}",
         total={"name": "in use", "bytes": found.total, "share": 1.0 if found.total else None},
         last=last,
-        sort=Sort("bytes"), marks={n: m for n, m in marks.items() if m},
+        sort=Sort("bytes"), marks=_peak_marks(frame, found.total),
         footer=" ".join([why, *(f"{capitalized(n)}." for n in found.notes)]).strip(),
         links=[] if at_peak else [Link("memory", query, "At the peak")],
     )  # fmt: skip
+
+
+def _peak_marks(frame: Mapping[str, list[Any]], total: int) -> dict[str, dict[str, Mark]]:
+    """Returns marks of names that are estimates, and of a rest that is large or negative."""
+    marks: dict[str, dict[str, Mark]] = {"bytes": {}, "name": {}}
+    for i, (guess, size, kind) in enumerate(zip(frame["estimated"], frame["bytes"], frame["kind"], strict=True)):
+        if guess:
+            marks["name"][str(i)] = Mark("estimated", "worked out from where and when it was allocated")
+        if kind == "unknown" and (size < 0 or (total and size > 0.05 * total)):
+            text = "more is reported than was in use: something counts twice" if size < 0 else "more than 5 % of what was in use"
+            marks["bytes"][str(i)] = Mark("flagged", text)
+    return {name: of_column for name, of_column in marks.items() if of_column}
 
 
 def _bounded(found: Attribution) -> dict[str, list[Any]]:
