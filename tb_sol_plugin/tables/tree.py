@@ -18,6 +18,8 @@ from tb_sol_plugin.tables.compiled import compiled, fixed
 
 FEW = 100_000
 """Rows below which a walk in numpy costs less than loading the compiled one for the first time (some 0.2 s)."""
+LOADING_PAYS = 20_000
+"""Rows up to which the plain loop of `nest` costs less than loading the compiled one."""
 LEVELS = 64
 """Levels that `nearest` walks one by one; above them it jumps from one row of the mask to the next."""
 
@@ -65,7 +67,8 @@ def nest(thread: Rows, start: Ints, end: Ints) -> tuple[Rows, Rows, Rows, Mask]:
     parent: the deepest earlier row of the thread whose [start, end) contains this start, -1 if none.
     clipped: the row ends after its parent.
     """
-    found: tuple[Rows, Rows, Rows, Mask] = nest_kernel(thread, start, end)
+    compiled_pays = len(start) > LOADING_PAYS or nest_kernel.signatures
+    found: tuple[Rows, Rows, Rows, Mask] = (nest_kernel if compiled_pays else nest_kernel.py_func)(thread, start, end)
     return found
 
 
