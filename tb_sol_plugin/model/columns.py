@@ -186,6 +186,8 @@ def of_series(values: object) -> Numbers | Distinct:
     """Returns a column of a frame, without a Python object per row where it is of numbers or of a dictionary; NaN, NaT, infinity and
     pandas' NA become None.
     """
+    if isinstance(values, Numbers | Distinct):
+        return values
     series = values if isinstance(values, pd.Series) else pd.Series(values, dtype=object if isinstance(values, list) else None)  # type: ignore[call-overload]
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
@@ -295,6 +297,30 @@ def column_data(
     if size > MANY_ROWS:
         return {c.name: Spelled(size, made[c.name]) if c.name in made else of_series(frame[c.name]) for c in columns}
     return {c.name: Spelled(size, made[c.name]).tolist() if c.name in made else plain_list(frame[c.name]) for c in columns}
+
+
+def held(values: object) -> list[Scalar] | Numbers | Distinct:
+    """Returns values of rows as a list, of many rows as arrays: a list of a million numbers takes five times their bytes."""
+    return of_series(values) if len(values) > MANY_ROWS else plain_list(values)  # type: ignore[arg-type]
+
+
+def taken(values: Sequence[Scalar], order: Indices) -> Sequence[Scalar]:
+    """Returns what `held` returned in another order."""
+    if isinstance(values, Numbers):
+        return Numbers(values.values[order], values.known[order])
+    return Distinct(values.codes[order], values.values) if isinstance(values, Distinct) else [values[i] for i in order.tolist()]
+
+
+def joined(values: Sequence[Scalar], more: Scalar) -> Sequence[Scalar]:
+    """Returns what `held` returned with one value more."""
+    if isinstance(values, Numbers) and (more is None or isinstance(more, int | float)):
+        return Numbers(np.append(values.values, more or 0), np.append(values.known, more is not None))
+    return [*values, more]
+
+
+def listed(values: Sequence[Scalar]) -> list[Any]:
+    """Returns what `held` returned as a list, for a loop over its values."""
+    return values if isinstance(values, list) else list(values)
 
 
 def plain_list(values: object) -> list[Scalar]:

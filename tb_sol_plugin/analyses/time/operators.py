@@ -6,6 +6,7 @@ operator, before the window or without a launch record has rows of its own, so t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -23,7 +24,7 @@ from tb_sol_plugin.metrics.work.sums import VALUES, Calls, calls_of, marks_of, p
 from tb_sol_plugin.model import figure as fig
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.columns import plain_list
+from tb_sol_plugin.model.columns import held, joined, listed, taken
 from tb_sol_plugin.model.figure import escape
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -175,8 +176,8 @@ class OperatorsQuery(Query, kw_only=True, frozen=True):
     measure: Literal["device_self", "device_total", "host_self", "host_total", "above_limit"] = "device_self"
 
 
-Columns: TypeAlias = dict[str, list[Any]]
-"""Values of a row at the same place of each column, None unknown."""
+Columns: TypeAlias = dict[str, Sequence[Any]]
+"""Values of a row at the same place of each column, None unknown; of many rows arrays, as `held` makes them."""
 
 
 @dataclass(frozen=True)
@@ -256,20 +257,20 @@ def _sums(capture: Capture, part: Scope, grouped: Groups, limits: str) -> _Sums:
         "device_mean_ns": device_self / np.maximum(calls, 1),
         **longest(codes, h.start[rows], h.duration[rows], size),
     }
-    columns: Columns = grouped.columns | {name: plain_list(values) for name, values in found.items()}
+    columns: Columns = {**grouped.columns, **{name: held(values) for name, values in found.items()}}
     reasons = at.unowned(capture, np.where(chosen, group_of_device, 0), at.NO_OPERATOR)
     for name, mask in reasons:
         row = _outside_row(device, mask & chosen, name)
-        columns = {label: [*values, row.get(label)] for label, values in columns.items()}
-    columns |= {name: plain_list(values) for name, values in _work(capture, part, columns["name"], grouped, limits).items()}
+        columns = {label: joined(values, row.get(label)) for label, values in columns.items()}
+    columns |= {name: held(values) for name, values in _work(capture, part, listed(columns["name"]), grouped, limits).items()}
     whole = int(duration.sum())
-    columns["device_share"] = [v / whole if whole else None for v in columns["device_self_ns"]]
+    columns["device_share"] = held([v / whole if whole else None for v in columns["device_self_ns"]])
     by = [np.array([np.nan if v is None else v for v in columns[name]], np.float64) for name in ("host_self_ns", "device_self_ns")]
-    order = np.lexsort([-v for v in by]).tolist()  # unknown last
+    order = np.lexsort([-v for v in by])  # unknown last
     if not len(device):
         for name in ("device_self_ns", "device_total_ns", "device_self_union_ns", "device_events", "device_mean_ns"):
-            columns[name] = [None] * len(order)
-    return _Sums({name: [values[i] for i in order] for name, values in columns.items()}, [name for name, _ in reasons])
+            columns[name] = held([None] * len(order))
+    return _Sums({name: taken(values, order) for name, values in columns.items()}, [name for name, _ in reasons])
 
 
 def _padded(values: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
@@ -314,21 +315,22 @@ def _named(columns: Columns, outside: list[str]) -> list[int]:
 
 def _facts(capture: Capture, part: Scope, columns: Columns, outside: list[str]) -> dict[str, int]:
     named = _named(columns, outside)
+    calls, host_self, device_self = (listed(columns[name]) for name in ("calls", "host_self_with_calls_ns", "device_self_ns"))
     device = capture.device["duration_ns"].to_numpy()[part.device]
     rows = dict.fromkeys(outside, 0)
-    for name, time in zip(columns["name"], columns["device_self_ns"], strict=True):
+    for name, time in zip(columns["name"], device_self, strict=True):
         if name in rows:
             rows[name] += time or 0
     return {
         "operators": len(named),
-        "calls": sum(columns["calls"][i] for i in named),
+        "calls": sum(calls[i] for i in named),
         "device_events": len(device),
         "device_ns": int(device.sum()),
-        "sum_device_self_ns": sum(v for v in columns["device_self_ns"] if v is not None),
+        "sum_device_self_ns": sum(v for v in device_self if v is not None),
         "no_operator_ns": rows.get(at.NO_OPERATOR, 0),
         "before_window_ns": rows.get(at.BEFORE, 0),
         "no_record_ns": rows.get(at.NO_RECORD, 0),
-        "host_ns": sum(columns["host_self_with_calls_ns"][i] for i in named),
+        "host_ns": sum(host_self[i] for i in named),
     }
 
 
@@ -353,13 +355,15 @@ def _headline(columns: Columns, outside: list[str], facts: dict[str, int]) -> st
     if facts["device_ns"]:
         top = named[0]
         time = columns["device_self_ns"][top]
-        if not any(columns["device_self_ns"][i] for i in named):
+        device_self = listed(columns["device_self_ns"])
+        if not any(device_self[i] for i in named):
             return f"No operator launched any of the **{human(facts['device_ns'], 'ns')}** of device work."
         calls = columns["calls"][top]
         count = "one call" if calls == 1 else f"{human(calls, 'count')} calls"
         share = human(time / facts["device_ns"], "ratio")
         return f"`{columns['name'][top]}` launches {human(time, 'ns')} of device work in {count}, **{share}** of all."
-    top = max(named, key=lambda i: columns["host_self_ns"][i])
+    host_self = listed(columns["host_self_ns"])
+    top = max(named, key=host_self.__getitem__)
     time = columns["host_self_with_calls_ns"][top]
     whole = facts["host_ns"]
     share = human(time / whole if whole else None, "ratio")
@@ -371,7 +375,7 @@ def _figure(columns: Columns, query: OperatorsQuery, outside: list[str]) -> Figu
     if measure.startswith("device") and not any(v is not None for v in columns["device_self_ns"]):
         measure = "host" + measure.removeprefix("device")
     column, words, token = MEASURES[measure]
-    value = columns[column]
+    value = listed(columns[column])
     top = sorted((i for i in _named(columns, outside) if (value[i] or 0) > 0), key=lambda i: -value[i])[:10]
     names, calls, values = ([columns[name][i] for i in top] for name in ("name", "calls", column))
     longest = float(values[0]) if top else 1.0
