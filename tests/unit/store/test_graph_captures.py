@@ -393,8 +393,9 @@ def test_host_events_of_a_merged_trace_are_those_of_its_file(both: Path) -> None
     assert opened(both).analyze("health").facts["host_events"] == len(hosts)
 
 
-def test_doctor_names_what_is_read_together(both: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_names_what_is_read_together(both: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a trace with its captures WHEN doctor looks at the logdir THEN it names both, and what the files were taken for
+    monkeypatch.setenv("COLUMNS", "400")  # no line is broken, however long the folder's name is
     assert main(["doctor", str(both.parent.parent)]) == 0
     out = capsys.readouterr().out
     assert "trace + graph capture" in " ".join(out.split()) and "a recording of graph captures" in " ".join(out.split())
