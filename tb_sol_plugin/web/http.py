@@ -5,6 +5,7 @@ Also warms the server up while its first page is being read.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import importlib.util
@@ -104,18 +105,28 @@ def content_type(mimetype: str) -> str:
 
 
 class WarmUp:
-    """Warms the server up once, in a thread. A failure stays silent: it shows again, with a name, at a real request."""
+    """Warms the server up once, in a thread. A failure stays silent: it shows again, with a name, at a real request.
+
+    A process that ends waits for it: a thread that is inside of a library's threads when the interpreter ends would abort the process.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
 
     def start(self) -> None:
         """Begin, unless that was done."""
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=warm, name="tb-sol-warm", daemon=True)
+                self._thread = threading.Thread(target=warm, args=(self._ending.is_set,), name="tb-sol-warm", daemon=True)
+                atexit.register(self._end)
                 self._thread.start()
+
+    def _end(self) -> None:
+        """Let it stop before the next page, and wait for that."""
+        self._ending.set()
+        self.wait(30.0)
 
     def wait(self, seconds: float) -> bool:
         """Whether it is over within `seconds`; True if it was never begun."""
@@ -126,8 +137,11 @@ class WarmUp:
         return thread is None or not thread.is_alive()
 
 
-def warm() -> None:
-    """Import what reports need and answer every analysis, in the order of the pages, on a recording of four events."""
+def warm(ending: Callable[[], bool] = lambda: False) -> None:
+    """Import what reports need and answer every analysis, in the order of the pages, on a recording of four events.
+
+    ending: asked between two steps whether to leave the rest.
+    """
     with contextlib.suppress(Exception):
         from tb_sol_plugin.errors import SolError
         from tb_sol_plugin.model.answer import answer_capture
@@ -136,9 +150,13 @@ def warm() -> None:
         from tb_sol_plugin.tables import grouped, intervals, lanes, pyramid, tree
 
         for loops in (tree, intervals, pyramid, lanes, grouped):
+            if ending():
+                return
             loops.load()
         capture = smallest_capture()
         for name in registry():
+            if ending():
+                return
             with contextlib.suppress(SolError):
                 answer_capture(name, capture, {})
         keep_loaded()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from tb_sol_plugin.model.report import Report
 from tb_sol_plugin.store.processes import smallest_capture
 from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web import http
+from tests.support.tiny import trace
 
 
 def test_the_smallest_capture_reaches_the_first_page() -> None:
@@ -24,7 +28,7 @@ def test_the_smallest_capture_reaches_the_first_page() -> None:
 
 def test_the_list_of_runs_starts_warming_up_once(client: FlaskClient, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    monkeypatch.setattr(http, "warm", lambda: calls.append(1))
+    monkeypatch.setattr(http, "warm", lambda ending: calls.append(1))
     store.rescan()
     for _ in range(3):
         client.get("/api/v1/runs")
@@ -40,3 +44,38 @@ def test_an_empty_logdir_warms_nothing(tmp_path: Path) -> None:
     client = create_app(store).test_client()
     client.get("/api/v1/runs")
     assert client.application.extensions["sol"].warm_up._thread is None
+
+
+def test_a_process_that_ends_meanwhile_ends_in_order(tmp_path: Path) -> None:
+    # GIVEN a server in a process that ends as soon as the list of runs was sent, while it still warms up
+    trace(tmp_path / "job" / "worker0.1700000000000000000.pt.trace.json")
+    code = f"""
+import atexit
+atexit.register(lambda: print("still at work" if thread.is_alive() else "over"))  # runs last
+from tb_sol_plugin.store.names import single
+from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.web.routes import create_app
+store = Store(single({str(tmp_path)!r}))
+store.rescan()
+app = create_app(store)
+app.test_client().get("/api/v1/runs")
+thread = app.extensions["sol"].warm_up._thread
+assert thread is not None and thread.is_alive()
+store.close()
+"""
+    # THEN it ends first, leaves nothing behind and complains of nothing
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=os.environ | {"TMPDIR": str(tmp_path)})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "") and [p.name for p in tmp_path.iterdir()] == ["job"]
+
+
+def test_it_stops_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a process that ends when the second thing is asked THEN nothing is answered any more
+    asked: list[bool] = []
+    monkeypatch.setattr("tb_sol_plugin.model.answer.answer_capture", lambda *_: pytest.fail("answered"))
+
+    def ending() -> bool:
+        asked.append(True)
+        return len(asked) > 1
+
+    http.warm(ending)
+    assert len(asked) == 2
