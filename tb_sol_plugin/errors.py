@@ -29,6 +29,11 @@ def shown(text: str) -> str:
     return f"{text[:kept]} … ({len(text) - 2 * kept:,} characters left out) … {text[-kept:]}"
 
 
+def one_line(text: str) -> str:
+    """Returns one line without control characters: names come from files."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 class SolError(Exception):
     """Base of all errors of the product.
 

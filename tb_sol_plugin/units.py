@@ -128,6 +128,16 @@ _WHOLE: Final = frozenset(("ns", "B"))
 """Units of which a person counts no parts."""
 
 
+def signed(value: float, unit: str) -> str:
+    """Returns a difference as a person reads it, with its sign: `+3.1 ms`."""
+    return ("+" if value > 0 else "") + human(value, unit)
+
+
+def signed_percent(part: float) -> str:
+    """Returns a change as a part of something with its sign: `+3.1 %`."""
+    return f"{'+' if part > 0 else MINUS if part < 0 else ''}{number(100 * abs(part), 1)} %"
+
+
 def how_many(count: int, one: str, many: str = "") -> str:
     """Returns `1 replica`, `8 replicas`: how many of a thing. many: the plural, where it is not `one` and an s."""
     return f"{human(count, 'count')} {one if count == 1 else many or one + 's'}"

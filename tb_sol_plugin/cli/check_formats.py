@@ -10,13 +10,13 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
+from tb_sol_plugin.errors import one_line
 from tb_sol_plugin.metrics.compare.causes import Cause
 from tb_sol_plugin.metrics.compare.differences import SLOW, STEP, Bar
 from tb_sol_plugin.metrics.compare.gate import Judged, Verdict
 from tb_sol_plugin.metrics.compare.samples import METRICS
-from tb_sol_plugin.units import human, number
+from tb_sol_plugin.units import human, signed, signed_percent
 
-MINUS: Final = "−"
 WORDS: Final = {
     "regression": "REGRESSION", "within": "passed", "better": "passed, better", "inconclusive": "INCONCLUSIVE",
     "unavailable": "UNAVAILABLE",
@@ -45,13 +45,7 @@ class Link:
 
 def percent(part: float | None) -> str:
     """Returns `+3.1 %`."""
-    if part is None:
-        return "unknown"
-    return f"{'+' if part > 0 else MINUS if part < 0 else ''}{number(100 * abs(part), 1)} %"
-
-
-def _signed(ns: float) -> str:
-    return f"{'+' if ns > 0 else MINUS if ns < 0 else ''}{human(abs(round(ns)), 'ns')}"
+    return "unknown" if part is None else signed_percent(part)
 
 
 def _label(name: str) -> str:
@@ -80,16 +74,11 @@ def text(found: Verdict, status: int, link: Link) -> str:
     lines = [first_line(found), f"{found.base} → {found.candidate}"]
     lines += [f"  {_one(j)}" for j in found.metrics[:8]] if len(found.metrics) > 1 else []
     lines += [f"  cause {i}: {_cause(c)}" for i, c in enumerate(found.causes, 1)]
-    lines += [f"  {_signed(b.delta_ns)}  {BARS.get(b.name, b.name)}" for b in _bars(found)[:5]]
+    lines += [f"  {signed(b.delta_ns, 'ns')}  {BARS.get(b.name, b.name)}" for b in _bars(found)[:5]]
     lines += [f"  needs about {j.more} more steps a side to decide: {_label(j.name)}" for j in found.metrics if j.more is not None][:2]
     lines += [f"  differs: {name}: {a or 'not recorded'} → {b or 'not recorded'}" for name, a, b in found.settings[:3]]
     lines += [f"  note: {w}" for w in found.warnings[:3]]
-    return "\n".join(_clean(line) for line in lines[:25]) + "\n"
-
-
-def _clean(line: str) -> str:
-    """Returns a line without control characters: names of a trace are not trusted."""
-    return "".join(c if c.isprintable() else " " for c in line)
+    return "\n".join(one_line(line) for line in lines[:25]) + "\n"
 
 
 def _cause(cause: Cause) -> str:
@@ -134,7 +123,7 @@ def junit(found: Verdict, status: int, link: Link) -> str:
     """Returns one suite with a case per metric: a regression is a failure, an unavailable metric an error, an undecided one is skipped."""
     fails = status == 4 and found.outcome == "inconclusive"
     cases, failures, errors, skipped = [], 0, 0, 0
-    falls = "\n".join(f"{_signed(b.delta_ns)} {BARS.get(b.name, b.name)}" for b in _bars(found))
+    falls = "\n".join(f"{signed(b.delta_ns, 'ns')} {BARS.get(b.name, b.name)}" for b in _bars(found))
     for j in found.metrics:
         seconds = j.change.b / 1e9 if j.change is not None and j.change.b is not None and j.unit == "ns" else 0.0
         inner = ""
@@ -162,7 +151,7 @@ def _xml(text: str) -> str:
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(_clean(text))
+    return quoteattr(one_line(text))
 
 
 def markdown(found: Verdict, status: int, link: Link) -> str:
@@ -182,7 +171,7 @@ def markdown(found: Verdict, status: int, link: Link) -> str:
         lines += ["", "**Causes**", ""] + [f"{i}. {_markdown(_cause(c))}" for i, c in enumerate(found.causes, 1)]
     bars = _bars(found)[:5]
     if bars:
-        lines += ["", "Mean step: " + ", ".join(f"{_signed(b.delta_ns)} {BARS.get(b.name, b.name)}" for b in bars) + "."]
+        lines += ["", "Mean step: " + ", ".join(f"{signed(b.delta_ns, 'ns')} {BARS.get(b.name, b.name)}" for b in bars) + "."]
     if found.settings:
         lines += ["", "Also different: " + "; ".join(f"{_markdown(n)} {_markdown(a or '—')} → {_markdown(b or '—')}" for n, a, b in
                                                      found.settings[:5]) + "."]  # fmt: skip
@@ -197,14 +186,14 @@ def markdown(found: Verdict, status: int, link: Link) -> str:
 
 def _markdown(text: str) -> str:
     """Returns text without markup of Markdown or HTML: names of a trace are not trusted."""
-    out = _clean(text)
+    out = one_line(text)
     for sign in "\\`*_[]|~#":
         out = out.replace(sign, f"\\{sign}")
     return out.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
 
 
 def _code(text: str) -> str:
-    return _clean(text).replace("`", "'")[:NAME]
+    return one_line(text).replace("`", "'")[:NAME]
 
 
 FORMATS: Final[Mapping[str, Callable[[Verdict, int, Link], str]]] = {"text": text, "json": as_json, "junit": junit, "markdown": markdown}

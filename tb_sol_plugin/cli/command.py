@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError
+from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError, one_line
 from tb_sol_plugin.process import claim
 from tb_sol_plugin.units import human
 from tb_sol_plugin.version import __version__
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(given)
     except SolError as error:
-        print(f"tb-sol: {_clean(error.line())}", file=sys.stderr)
+        print(f"tb-sol: {one_line(error.line())}", file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -166,7 +166,7 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace, place: 
         if place is not None and not lacking and _kept(item, inputs.capture):
             place.save(text)
     elif isinstance(report, UnavailableReport):
-        print(f"tb-sol: {_clean(f'{report.title} is not available: {report.because} ({report.record_it_with})')}", file=sys.stderr)
+        print(f"tb-sol: {one_line(f'{report.title} is not available: {report.because} ({report.record_it_with})')}", file=sys.stderr)
     elif options.format == "file":
         _write(report.file(options.section).text + "\n")
     elif options.format == "csv":
@@ -208,14 +208,14 @@ def open_one(options: argparse.Namespace) -> Capture:
 def _note_which(run: Run, shown: Recording, options: argparse.Namespace) -> None:
     """Say which of several recordings is shown, where nobody named it."""
     if len(run.recordings) > 1 and not (options.worker and options.span):
-        which = _clean(f"worker {shown.worker}, span {shown.span}")
+        which = one_line(f"worker {shown.worker}, span {shown.span}")
         print(f"tb-sol: {len(run.recordings)} recordings in this run, showing {which}", file=sys.stderr)
 
 
 def _note_devices(capture: Capture) -> None:
     """Say what is wrong in the device files that hold for a capture."""
     for note in capture.devices.notes():
-        print(f"tb-sol: {_clean(note)}", file=sys.stderr)
+        print(f"tb-sol: {one_line(note)}", file=sys.stderr)
 
 
 def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:
@@ -224,7 +224,7 @@ def which_one(options: argparse.Namespace) -> tuple[Run, Recording]:
 
     run, every = open_run(options.path, run=options.run, cache=not options.no_cache, device=options.device, capture=options.capture)
     if len(every) > 1 and not options.run:
-        print(f"tb-sol: {len(every)} runs here, showing {_clean(run.name)}; choose another with --run", file=sys.stderr)
+        print(f"tb-sol: {len(every)} runs here, showing {one_line(run.name)}; choose another with --run", file=sys.stderr)
     worker = options.worker or _first_worker(run)
     spans = [r for r in run.recordings if r.worker == worker]
     if not spans:
@@ -456,8 +456,3 @@ def _doctor(options: argparse.Namespace) -> int:
 def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def _clean(text: str) -> str:
-    """Returns one line without control characters: names come from files."""
-    return "".join(c if c.isprintable() else " " for c in text)

@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from typing import Literal
 
 from tb_sol_plugin.analyses.compare import compare_tables as T
-from tb_sol_plugin.metrics.compare.causes import Cause, causes_of
-from tb_sol_plugin.metrics.compare.differences import MetricChange, Rows, Side, metrics_of, rows_of, waterfall_of
+from tb_sol_plugin.metrics.compare.causes import Cause, compared
+from tb_sol_plugin.metrics.compare.differences import MetricChange, Rows, Side
 from tb_sol_plugin.metrics.compare.samples import GROUPINGS, Samples, samples_of
+from tb_sol_plugin.metrics.report.settings import SETTINGS, settings_table
 from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.recordings import Compared
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import AnySection, Notice, Report
-from tb_sol_plugin.units import capitalized, human, number
+from tb_sol_plugin.units import capitalized, human, number, signed_percent
 
 By = Literal["auto", "operator", "kernel", "kind", "module", "phase", "copy"]
 
@@ -38,23 +39,22 @@ class CompareQuery(PairQuery, kw_only=True, frozen=True):
     order=5,
     requirements=("program",),
     query=CompareQuery,
-    tables={"metrics": T.METRICS, "causes": T.CAUSES, "waterfall": T.WATERFALL, "rows": T.ROWS, "settings": T.SETTINGS},
+    tables={"metrics": T.METRICS, "causes": T.CAUSES, "waterfall": T.WATERFALL, "rows": T.ROWS, "settings": SETTINGS},
     facts=T.FACTS,
     reduce=Reduction(samples_of, fields=("step",), version=1),
 )
 def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) -> Report:
     a, b = Side(here.name, [here.reduced]), Side(there.name, [there.reduced])
-    found = {by: rows_of(a, b, by) for by in GROUPINGS}
-    metrics = metrics_of(a, b)
-    falls = waterfall_of(a, b, found)
-    causes = causes_of(falls, found, metrics)
+    both = compared(a, b)
+    metrics, found, falls, causes = both.metrics, both.rows, both.waterfall, both.causes
     by = query.by if query.by != "auto" else next((name for name in GROUPINGS if found[name] is not None), "operator")
     rows = found[by]
     step = next(m for m in metrics if m.name == "step_time")
     sections: list[AnySection] = [T.facts(a, b, metrics), T.waterfall_figure(a, b, falls)]
     if causes:
         sections.append(T.causes_table(causes, falls))
-    sections += [T.metrics_table(a, b, metrics), T.rows_table(a, b, rows, by), T.waterfall_table(a, b, falls), T.settings_table(a, b)]
+    settings = settings_table((a.name, b.name), (a.runs[0].settings, b.runs[0].settings))
+    sections += [T.metrics_table(a, b, metrics), T.rows_table(a, b, rows, by), T.waterfall_table(a, b, falls), settings]
     return Report(
         analysis="compare", title="Compare", headline=_headline(a, b, step, causes), notices=_notices(a, b, found, query.by, step),
         sections=sections,
@@ -83,7 +83,7 @@ def _interval(step: MetricChange) -> str:
     low, high = step.change.low, step.change.high
     if low is None or high is None:
         return "interval unknown"
-    return f"95 % interval {T.signed_percent(low)} to {T.signed_percent(high)}"
+    return f"95 % interval {signed_percent(low)} to {signed_percent(high)}"
 
 
 def _notices(a: Side, b: Side, found: Mapping[str, Rows | None], by: str, step: MetricChange) -> list[Notice]:

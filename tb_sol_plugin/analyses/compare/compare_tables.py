@@ -12,6 +12,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.compare.causes import Cause
 from tb_sol_plugin.metrics.compare.differences import SLOW, STEP, Bar, MetricChange, Rows, Side, Waterfall
 from tb_sol_plugin.metrics.compare.samples import METRICS as KNOWN
+from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import (
     Column,
@@ -28,19 +29,14 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables.arrays import Floats
-from tb_sol_plugin.units import capitalized, how_many, human, number
+from tb_sol_plugin.units import capitalized, how_many, human, signed, signed_percent
 
-MINUS: Final = "−"
 RECORDING: Final = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 """Settings of the profiler, which cost time themselves."""
 SAYS_NOTHING: Final = ("steps recorded",)
 FEW: Final = "fewer than 5 steps on a side"
 NOT_THERE: Final = "only on one side"
-PARTS: Final = {
-    SLOW: ("Slow steps", "ink-3"), STEP: ("Step", "bar-ink"), "kernel_ns": ("Kernels", "compute"), "memcpy_ns": ("Copies", "memcpy"),
-    "memset_ns": ("Memset", "memset"), "communication_ns": ("Communication", "communication"), "runtime_ns": ("Runtime calls", "bar-ink"),
-    "dataloader_ns": ("DataLoader", "host"), "cpu_exec_ns": ("CPU execution", "line-strong"), "other_ns": ("Other", "idle"),
-}  # fmt: skip
+PARTS: Final = {SLOW: ("Slow steps", "ink-3"), STEP: ("Step", "bar-ink")} | {n: (label, color) for n, (label, color, _) in P.PARTS.items()}
 """Label and color of a bar."""
 BELOW: Final = {"others": "all others", "rest": "what these do not add up to"}
 
@@ -91,12 +87,6 @@ ROWS: Final = (
     Column("of", "Kind", doc="kind of work of a kernel", show="text", rank=3),
     Column("abs_delta_ns", "Size of it", "ns", "size of the difference, whatever its sign", rank=3),
 )  # fmt: skip
-SETTINGS: Final = (
-    Column("setting", "Setting", doc="how a recording was made", show="text"),
-    Column("a", "A", doc="of the one shown", show="text", missing="not recorded"),
-    Column("b", "B", doc="of the other one", show="text", missing="not recorded"),
-    Column("same", "Same", doc="whether both say the same", show="badge"),
-)
 FACTS: Final = (
     Fact("change", "Step", "ratio", "median step of the other side over that of the one shown, less one"),
     Fact("low", "", "ratio", "lower end of its 95 % interval"),
@@ -116,16 +106,6 @@ FACTS: Final = (
 def how_many_steps(side: Side) -> str:
     """Returns `12 steps`."""
     return how_many(sum(len(run.steps) for run in side.runs), "step")
-
-
-def signed_percent(part: float) -> str:
-    """Returns `+3.1 %`."""
-    return f"{'+' if part > 0 else MINUS if part < 0 else ''}{number(100 * abs(part), 1)} %"
-
-
-def signed(value: float, unit: str = "ns") -> str:
-    """Returns `+3.1 ms`."""
-    return f"{'+' if value > 0 else MINUS if value < 0 else ''}{human(abs(round(value)), unit)}"
 
 
 def facts(a: Side, b: Side, metrics: Sequence[MetricChange]) -> FactsSection:
@@ -201,7 +181,7 @@ def causes_table(causes: Sequence[Cause], found: Waterfall) -> TableSection:
         "kind": [c.kind.replace("_", " ") for c in causes], "name": [c.name for c in causes],
     })  # fmt: skip
     explained = sum(c.share for c in causes)
-    total = signed(found.b_ns - found.a_ns)
+    total = signed(found.b_ns - found.a_ns, "ns")
     spread = "" if explained >= 0.5 else " They explain less than half of it: the change is spread over many rows."
     links = {str(i): Link(c.analysis, {"find": c.name} if c.analysis in ("operators", "kernels") else {}) for i, c in enumerate(causes)}
     return make_table(
@@ -280,18 +260,6 @@ def _where(found: Rows, values: Floats, unless: str) -> Floats:
     return np.asarray(np.where(np.array([m == unless for m in found.match], np.bool_), np.nan, values), np.float64)
 
 
-def settings_table(a: Side, b: Side) -> TableSection:
-    """Builds how both recordings were made, what differs first."""
-    ours, theirs = a.runs[0].settings, b.runs[0].settings
-    rows = [(n, ours.get(n), theirs.get(n), "same" if ours.get(n) == theirs.get(n) else "differs") for n in dict.fromkeys([*ours, *theirs])]
-    rows.sort(key=lambda r: r[3] == "same")
-    frame = pd.DataFrame(rows, columns=[c.name for c in SETTINGS], dtype=object)
-    return make_table(
-        "settings", "How they were recorded", frame, [_named(c, a, b) for c in SETTINGS], key="setting",
-        subtitle="what both recordings say of the job", empty="Neither recording has its settings.",
-    )  # fmt: skip
-
-
 # -- The figure -------------------------------------------------------------------------------------------------------
 
 
@@ -309,10 +277,10 @@ def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
     at = found.a_ns
     for row, bar in enumerate(bars, 1):
         low = min(at, at + bar.delta_ns)
-        text = f"<b>{PARTS[bar.name][0]}</b><br>{signed(bar.delta_ns)} per step"
+        text = f"<b>{PARTS[bar.name][0]}</b><br>{signed(bar.delta_ns, 'ns')} per step"
         data.append(_bar(row, low / scale, abs(bar.delta_ns), scale, PARTS[bar.name][1], text, bar.name))
         share = f"  {signed_percent(bar.delta_ns / found.a_ns)}" if found.a_ns else ""
-        notes.append(_note(row, (low + abs(bar.delta_ns)) / scale, f"<b>{signed(bar.delta_ns)}</b>{share}"))
+        notes.append(_note(row, (low + abs(bar.delta_ns)) / scale, f"<b>{signed(bar.delta_ns, 'ns')}</b>{share}"))
         at += bar.delta_ns
     data.append(_bar(rows[-1], 0.0, found.b_ns, scale, "bar-ink", f"<b>{names[-1]}</b><br>mean step {human(found.b_ns, 'ns')}", SLOW))
     notes.append(_note(rows[-1], found.b_ns / scale, f"<b>{human(found.b_ns, 'ns')}</b>"))
@@ -323,7 +291,7 @@ def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
                  autorange="reversed", tickfont={"size": 12, "color": F.light("ink")}),
         barmode="overlay", annotations=notes, margin={"l": 150, "r": 14, "t": 8, "b": 46},
     )  # fmt: skip
-    most = f"; most of it {PARTS[bars[0].name][0]}, {signed(bars[0].delta_ns)}" if bars else ""
+    most = f"; most of it {PARTS[bars[0].name][0]}, {signed(bars[0].delta_ns, 'ns')}" if bars else ""
     return FigureSection(
         id="falls", title=f"From {a.name} to {b.name}", figure=figure, height=70 + ROW_PX * max(len(rows), 3), table="waterfall",
         subtitle="each bar is what a part of the step takes more or less; they add up",

@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.compare import change as C
-from tb_sol_plugin.metrics.compare.causes import Cause, causes_of
-from tb_sol_plugin.metrics.compare.differences import Side, metrics_of, rows_of, waterfall_of
+from tb_sol_plugin.metrics.compare.causes import Cause, compared
+from tb_sol_plugin.metrics.compare.differences import Side
 from tb_sol_plugin.metrics.compare.history import LEAST_RUNS, Changed, changes_of
-from tb_sol_plugin.metrics.compare.samples import GROUPINGS, METRICS, Samples, samples_of
+from tb_sol_plugin.metrics.compare.samples import METRICS, Samples, samples_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction, Sidecar, natural
@@ -158,8 +158,7 @@ def _history(workers: Sequence[RecordingReduction[Samples]], only: str) -> tuple
 
 def _cause(before: One, after: One) -> Cause | None:
     a, b = Side(before.run, [before.samples]), Side(after.run, [after.samples])
-    rows = {by: rows_of(a, b, by) for by in GROUPINGS}
-    return next(iter(causes_of(waterfall_of(a, b, rows), rows, metrics_of(a, b))), None)
+    return next(iter(compared(a, b).causes), None)
 
 
 def _text(value: float, metric: str) -> str:

@@ -16,6 +16,7 @@ import pandas as pd
 from tb_sol_plugin.analyses.memory import memory_compare_lists
 from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, Differences, Line, ReducedMemory, differences, grouping, part
 from tb_sol_plugin.metrics.memory.labels import gib
+from tb_sol_plugin.metrics.report.settings import SETTINGS, settings_table
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.recordings import Compared
@@ -36,7 +37,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
-from tb_sol_plugin.units import capitalized, how_many, human, number, scale_of
+from tb_sol_plugin.units import capitalized, how_many, human, number, scale_of, signed
 
 
 class MemoryCompareQuery(PairQuery, kw_only=True, frozen=True):
@@ -84,12 +85,6 @@ AT_PEAKS: Final = (
     Column("color", "Color", doc="color of the row", rank=3),
     Column("key", "Id", doc="stable key of the row", rank=3),
 )  # fmt: skip
-SETTINGS: Final = (
-    Column("setting", "Setting", doc="how a recording was made", show="text"),
-    Column("a", "A", doc="of the recording that is shown", show="text", missing="not recorded"),
-    Column("b", "B", doc="of the other recording", show="text", missing="not recorded"),
-    Column("same", "Same", doc="whether both say the same", show="badge"),
-)
 FACTS: Final = (
     *(
         Fact(f"{name}_delta_bytes", label, "B", f"{label}: the other recording less the one shown")
@@ -143,7 +138,7 @@ def run(here: Compared[ReducedMemory], there: Compared[ReducedMemory], query: Me
         memory_compare_lists.operators(here, there, a, b),
         memory_compare_lists.allocations(here, there, a, b),
     ]
-    sections += [_numbers(here, there), _settings(here, there)]
+    sections += [_numbers(here, there), settings_table((here.name, there.name), (here.reduced.setting, there.reduced.setting), span=6)]
     return Report(
         analysis="memory_compare", title="Compare", headline=_headline(here, there, found), notices=_notices(here, there, by, why),
         sections=sections,
@@ -239,18 +234,6 @@ def _numbers(here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> T
     return make_table(
         "numbers", "Numbers", frame, [_named(c, here, there) for c in NUMBERS], key="measure", span=6, subtitle=text,
         links=[links["a"], links["b"]],
-    )  # fmt: skip
-
-
-def _settings(here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> TableSection:
-    a, b = here.reduced.setting, there.reduced.setting
-    rows = [{"setting": name, "a": a.get(name), "b": b.get(name), "same": "same" if a.get(name) == b.get(name) else "differs"}
-            for name in dict.fromkeys([*a, *b])]  # fmt: skip
-    rows.sort(key=lambda r: r["same"] == "same")
-    frame = pd.DataFrame(rows, columns=[c.name for c in SETTINGS])
-    return make_table(
-        "settings", "How they were recorded", frame, [_named(c, here, there) for c in SETTINGS], key="setting", span=6,
-        subtitle="what both recordings say of the job", empty="Neither recording has its settings.",
     )  # fmt: skip
 
 
@@ -356,7 +339,7 @@ def differences_figure(frame: pd.DataFrame, names: tuple[str, str], by: str) -> 
     scale, unit = scale_of(float(shown["abs_delta"].max()), "B")
     delta = [v / scale for v in shown["delta"].tolist()]
     widest = max(abs(v) for v in delta)
-    texts = [_signed(int(v)) for v in shown["delta"].tolist()]
+    texts = [signed(int(v), "B") for v in shown["delta"].tolist()]
     hover = [
         f"<b>{F.escape(str(n))}</b><br>{F.escape(names[0])}: {human(a, 'B')}<br>{F.escape(names[1])}: {human(b, 'B')}<br>{text}"
         for n, a, b, text in zip(shown["name"], shown["a"].tolist(), shown["b"].tolist(), texts, strict=True)
@@ -380,12 +363,8 @@ def differences_figure(frame: pd.DataFrame, names: tuple[str, str], by: str) -> 
     return FigureSection(
         id="changed", title=title, figure=figure, height=64 + BAR_PX * max(len(shown), 3), table="held",
         subtitle=f"at the peaks, by {by}: {names[1]} less {names[0]}",
-        summary=f"The largest differences; {first['name']}: {_signed(int(first['delta']))}.",
+        summary=f"The largest differences; {first['name']}: {signed(int(first['delta']), 'B')}.",
     )  # fmt: skip
-
-
-def _signed(value: int) -> str:
-    return f"{'+' if value > 0 else '−' if value < 0 else ''}{human(abs(value), 'B')}"
 
 
 def _cut(name: str) -> str:

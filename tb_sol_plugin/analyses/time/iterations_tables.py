@@ -15,7 +15,7 @@ from tb_sol_plugin.metrics.work.columns import ranked
 from tb_sol_plugin.metrics.work.sums import FLAGGED
 from tb_sol_plugin.model.report import Column, Fact, FactsSection, Mark, Scalar, Sort, TableSection, make_facts, make_table
 from tb_sol_plugin.tables.arrays import whole_numbers
-from tb_sol_plugin.units import how_many, human, side_by_side
+from tb_sol_plugin.units import how_many, human, side_by_side, signed
 
 FACTS: Final = (
     Fact("median_ns", "Step time", "ns", "Median step time of the iterations that were not sampled; of all where every one was. The "
@@ -166,15 +166,11 @@ def _notes(summary: IterationSummary) -> dict[str, str]:
     if values["sol_ns"] is not None:
         notes["sol_ratio"] = f"limit {human(values['sol_ns'], 'ns')}"  # type: ignore[arg-type]
     if slope is not None:
-        ends = " to ".join(_signed(summary.trend.over_stretch(end)) for end in (slope.low, slope.high))
+        ends = " to ".join(signed(summary.trend.over_stretch(end), "ns") for end in (slope.low, slope.high))
         notes["trend_ns"] = f"95 %: {ends}" if slope.sure else f"within chance: {ends}"
     if values["overhead_sampled_share"] is not None:
         notes["overhead_share"] = f"{human(values['overhead_sampled_share'], 'ratio')} of a sampled one"  # type: ignore[arg-type]
     return notes
-
-
-def _signed(ns: float) -> str:
-    return ("+" if ns > 0 else "") + human(ns, "ns")
 
 
 def totals(summary: IterationSummary, frame: pd.DataFrame) -> pd.Series:

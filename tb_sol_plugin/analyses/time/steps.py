@@ -63,18 +63,6 @@ class StepsQuery(Query, kw_only=True, frozen=True):
 WHOLE: Final = "whole trace"
 """The name of the one pseudo-step of a recording without ProfilerStep."""
 
-PARTS: Final = {
-    "kernel_ns": ("Kernels", "compute", "kernels that are neither communication nor copies, over all streams and devices"),
-    "memcpy_ns": ("Copies", "memcpy", "copies not behind kernels"),
-    "memset_ns": ("Memset", "memset", "sets of memory not behind kernels or copies"),
-    "communication_ns": ("Communication", "communication", "communication kernels not behind other device work"),
-    "runtime_ns": ("Runtime calls", "bar-ink", "runtime and driver calls while the device does nothing"),
-    "dataloader_ns": ("DataLoader", "host", "loading of the next batch that nothing above hides"),
-    "cpu_exec_ns": ("CPU execution", "line-strong", "operators, annotations and python frames that nothing above hides"),
-    "other_ns": ("Other", "idle", "nothing recorded runs"),
-}
-"""Label, color and definition of each exclusive part, in order of priority."""
-
 MAIN: Final = ("kernel_ns", "memcpy_ns", "communication_ns", "dataloader_ns", "cpu_exec_ns")
 """Parts that are shown at once; the others where there is room."""
 NO_EVENTS: Final = "a SOL capture has no events to derive it from"
@@ -90,7 +78,7 @@ COLUMNS: Final = (
     *(
         Column(
             name, label, "ns", f"{doc}; exclusive, the parts of a row add up to its duration", color=color, rank=1 if name in MAIN else 2)
-        for name, (label, color, doc) in PARTS.items()
+        for name, (label, color, doc) in P.PARTS.items()
     ),
     Column(
         "mfu", "MFU", "ratio", "matrix work over duration times dense peak, without work that is done again", show="share", rank=2,
@@ -107,7 +95,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 FACTS: Final = (
     Fact("duration_ns", "Average step", "ns", "average step, over the complete steps"),
-    *(Fact(name, label, "ns", f"{doc}; average of the complete steps", color) for name, (label, color, doc) in PARTS.items()),
+    *(Fact(name, label, "ns", f"{doc}; average of the complete steps", color) for name, (label, color, doc) in P.PARTS.items()),
     Fact("steps", "Steps", "count", "steps in the selection; 0 where none was recorded"),
     Fact("complete_steps", "Complete", "count", "those that the average is over"),
     Fact("fastest_ns", "Fastest", "ns", "shortest complete step"),
@@ -191,7 +179,7 @@ def run(capture: Capture, query: StepsQuery) -> Report:
     )
 
 
-NOT_SPLIT: Final = ("device_share", *PARTS, "device_events", "host_ns", "modelled_share")
+NOT_SPLIT: Final = ("device_share", *P.PARTS, "device_events", "host_ns", "modelled_share")
 """Columns that need events, or say nothing without them."""
 
 
@@ -398,9 +386,9 @@ def _of(frame: pd.DataFrame, over: pd.DataFrame) -> str:
 
 def _headline(means: dict[str, int], of: str, where: Scope, limits: dict[str, Scalar]) -> str:
     duration = means["duration_ns"]
-    parts = sorted(((means[n], n) for n in PARTS if means[n] > 0), reverse=True)[:3]
+    parts = sorted(((means[n], n) for n in P.PARTS if means[n] > 0), reverse=True)[:3]
     words = {"Other": "nothing recorded", "CPU execution": "CPU execution", "Runtime calls": "runtime calls", "DataLoader": "DataLoader"}
-    text = [f"{human(ns / duration, 'ratio')} {words.get(PARTS[n][0], PARTS[n][0].lower())}" for ns, n in parts] if duration else []
+    text = [f"{human(ns / duration, 'ratio')} {words.get(P.PARTS[n][0], P.PARTS[n][0].lower())}" for ns, n in parts] if duration else []
     subject = "The whole trace takes" if not where.steps else "A step takes"
     average = f", average of {of}" if len(where.steps) > 1 else ""
     sol, reached = limits["sol_ns"], limits["sol_ratio"]
@@ -439,11 +427,11 @@ def _split(means: dict[str, int], of: str) -> FactsSection:
     return make_facts(
         "average",
         "Where a step goes",
-        {n: means[n] for n in PARTS},
+        {n: means[n] for n in P.PARTS},
         FACTS,
         style="split",
         subtitle=f"exclusive parts of {human(duration, 'ns')}; average of {of}",
-        notes={n: human(means[n] / duration, "ratio") for n in PARTS} if duration else {},
+        notes={n: human(means[n] / duration, "ratio") for n in P.PARTS} if duration else {},
     )
 
 
@@ -491,7 +479,7 @@ def _figure(frame: pd.DataFrame) -> FigureSection:
     names = [str(n) for n in frame["step"]]
     share = frame["duration_ns"].where(frame["duration_ns"] > 0)
     data: list[F.Plain] = []
-    for name, (label, color, _) in PARTS.items():
+    for name, (label, color, _) in P.PARTS.items():
         if not frame[name].any():
             continue
         marker = F.fill(color)

@@ -10,8 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tb_sol_plugin.metrics.compare.differences import DEVICE_SPEED, SLOW, STEP, Bar, MetricChange, Rows, Waterfall, common_factor
-from tb_sol_plugin.metrics.compare.samples import NO_MODULE, NO_OPERATOR, OTHER
+from tb_sol_plugin.metrics.compare.change import Change
+from tb_sol_plugin.metrics.compare.differences import (
+    DEVICE_SPEED,
+    SLOW,
+    STEP,
+    Bar,
+    MetricChange,
+    Rows,
+    Side,
+    Waterfall,
+    common_factor,
+    metrics_of,
+    rows_of,
+    waterfall_of,
+)
+from tb_sol_plugin.metrics.compare.samples import GROUPINGS, NO_MODULE, NO_OPERATOR, OTHER
 from tb_sol_plugin.units import how_many, human, number
 
 Kind = Literal[
@@ -44,6 +58,23 @@ class Cause:
     share: float
     name: str
     analysis: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that two sides differ in. rows: by grouping, None where a side does not have it."""
+
+    metrics: list[MetricChange]
+    rows: Mapping[str, Rows | None]
+    waterfall: Waterfall
+    causes: list[Cause]
+
+
+def compared(a: Side, b: Side) -> Comparison:
+    """Sets side B against side A."""
+    rows = {by: rows_of(a, b, by) for by in GROUPINGS}
+    metrics, falls = metrics_of(a, b), waterfall_of(a, b, rows)
+    return Comparison(metrics, rows, falls, causes_of(falls, rows, metrics))
 
 
 def causes_of(found: Waterfall, rows: Mapping[str, Rows | None], metrics: list[MetricChange]) -> list[Cause]:
@@ -86,7 +117,7 @@ def _joined(causes: list[Cause]) -> list[Cause]:
 
 
 def _cause(
-    bar: Bar, share: float, rows: Mapping[str, Rows | None], factor: float | None, counts: Mapping[str, object]
+    bar: Bar, share: float, rows: Mapping[str, Rows | None], factor: float | None, counts: Mapping[str, Change]
 ) -> Cause:
     """Returns what a bar of the waterfall comes from."""
     if bar.name == "kernel_ns":
@@ -122,11 +153,10 @@ def _of_work(bar: Bar, share: float, rows: Mapping[str, Rows | None]) -> Cause:
     return Cause(kind, text, bar.delta_ns, share, name, "operators")
 
 
-def _of_host(bar: Bar, share: float, rows: Mapping[str, Rows | None], counts: Mapping[str, object]) -> Cause:
+def _of_host(bar: Bar, share: float, rows: Mapping[str, Rows | None], counts: Mapping[str, Change]) -> Cause:
     """Returns what the host does while the device idles: more blocking calls, or the operator that takes longer."""
     operators = rows.get("operator")
-    syncs = counts.get("syncs")
-    before, after = getattr(syncs, "a", None), getattr(syncs, "b", None)
+    before, after = (counts["syncs"].a, counts["syncs"].b) if "syncs" in counts else (None, None)
     if before is not None and after is not None and (after - before) * bar.delta_ns > 0:
         many, added = _calls(abs(after - before)), after > before
         text = f"{many} {'more' if added else 'fewer'} per step to wait for the device ({number(before, 0)} → {number(after, 0)})"

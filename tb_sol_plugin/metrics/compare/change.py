@@ -10,7 +10,7 @@ Kuensch 1989 (moving blocks); Benjamini and Hochberg 1995 (many rows).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -105,15 +105,11 @@ def change_of(a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NO
     floor: noise from run to run where a side has too few runs to show it; the larger one of both sides counts. between: that noise where
     it is known.
     """
-    a, b = ([np.asarray(run, np.float64) for run in side if len(run)] for side in (a, b))
-    samples, runs = (sum(map(len, a)), sum(map(len, b))), (len(a), len(b))
-    middle_a = float(np.median(np.concatenate(a))) if a else None
-    middle_b = float(np.median(np.concatenate(b))) if b else None
-    if middle_a == 0 and middle_b == 0:
-        return Change(0.0, 0.0, 0.0, 0.0, 0.0, samples, runs)
-    if not middle_a or middle_b is None:
-        return Change(middle_a, middle_b, None, None, None, samples, runs)
-    change = middle_b / middle_a - 1
+    found = exactly(a, b)
+    if found.change is None or (found.a == 0 and found.b == 0):
+        return found
+    a, b = (_recorded(side) for side in (a, b))
+    change = found.change
     random = np.random.default_rng(SEED)
     drawn_a, drawn_b = drawn_medians(a, random), drawn_medians(b, random)
     ratio = drawn_b / np.where(drawn_a == 0, np.nan, drawn_a) - 1
@@ -122,7 +118,7 @@ def change_of(a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NO
     noise = between if between is not None else max(noise_between_runs(a, floor), noise_between_runs(b, floor))
     width = NORMAL * noise * float(np.sqrt(1 / len(a) + 1 / len(b)))
     half = float(np.hypot((high - low) / 2, width))
-    return Change(middle_a, middle_b, change, max(change - half, NOTHING_LEFT), change + half, samples, runs)
+    return replace(found, low=max(change - half, NOTHING_LEFT), high=change + half)
 
 
 def judged(found: Change, limit: float) -> Verdict:
@@ -150,7 +146,7 @@ def seen(found: Change, alike: float = ALIKE, *, least: int = LEAST_STEPS) -> Ve
 
 def exactly(a: Sequence[Values], b: Sequence[Values]) -> Change:
     """Returns how a count or a size changed: these are nearly free of noise, so the interval is the change itself."""
-    a, b = ([np.asarray(run, np.float64) for run in side if len(run)] for side in (a, b))
+    a, b = (_recorded(side) for side in (a, b))
     samples, runs = (sum(map(len, a)), sum(map(len, b))), (len(a), len(b))
     middle_a = float(np.median(np.concatenate(a))) if a else None
     middle_b = float(np.median(np.concatenate(b))) if b else None
@@ -160,6 +156,11 @@ def exactly(a: Sequence[Values], b: Sequence[Values]) -> Change:
         return Change(middle_a, middle_b, None, None, None, samples, runs)
     change = middle_b / middle_a - 1
     return Change(middle_a, middle_b, change, change, change, samples, runs)
+
+
+def _recorded(side: Sequence[Values]) -> list[Values]:
+    """Returns the runs of a side that have values."""
+    return [np.asarray(run, np.float64) for run in side if len(run)]
 
 
 def steps_to_decide(found: Change, limit: float) -> int | None:

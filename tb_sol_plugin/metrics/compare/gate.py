@@ -15,10 +15,10 @@ import numpy as np
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.compare import change as C
-from tb_sol_plugin.metrics.compare.causes import Cause, causes_of
+from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.change import Change, Values
-from tb_sol_plugin.metrics.compare.differences import Side, Waterfall, metrics_of, rows_of, waterfall_of
-from tb_sol_plugin.metrics.compare.samples import GROUPINGS, METRICS, per_step
+from tb_sol_plugin.metrics.compare.differences import Side, Waterfall
+from tb_sol_plugin.metrics.compare.samples import METRICS, per_step
 
 Outcome: TypeAlias = Literal["regression", "within", "better", "inconclusive", "unavailable"]
 Inconclusive: TypeAlias = Literal["inconclusive", "fail", "pass"]
@@ -150,11 +150,9 @@ def check(
     judged = [_judge(base, candidate, one, (between or {}).get(one.name)) for one in wanted]
     order: list[Outcome] = ["regression", "unavailable", "inconclusive", "within", "better"]
     outcome = min((j.outcome for j in judged), key=order.index)
-    rows = {by: rows_of(base, candidate, by) for by in GROUPINGS}
-    metrics = metrics_of(base, candidate)
-    falls = waterfall_of(base, candidate, rows)
+    found = compared(base, candidate)
     return Verdict(
-        outcome, base.name, candidate.name, judged, causes_of(falls, rows, metrics), falls, _settings(base, candidate),
+        outcome, base.name, candidate.name, judged, found.causes, found.waterfall, _settings(base, candidate),
         _warnings(base, candidate, judged, least),
     )  # fmt: skip
 

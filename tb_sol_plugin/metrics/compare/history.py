@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from tb_sol_plugin.metrics.compare.change import SEED, TOO_SMALL, Values
 from tb_sol_plugin.tables.arrays import Places
@@ -105,10 +106,4 @@ def _scores(ranks: Values, start: Places, end: Places) -> Values:
 
 def _ranks(values: Values) -> Values:
     """Returns ranks from 1 on; equal values share their mean."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    first = np.searchsorted(ordered, ordered, side="left")
-    last = np.searchsorted(ordered, ordered, side="right")
-    out = np.empty(len(values))
-    out[order] = (first + last + 1) / 2
-    return out
+    return np.asarray(pd.Series(values).rank(), np.float64)

@@ -495,6 +495,17 @@ def _tail(capture: Capture, last: int) -> iv.Spans:
 
 CATEGORIES: Final = ("kernel_ns", "memcpy_ns", "memset_ns", "communication_ns", "runtime_ns", "dataloader_ns", "cpu_exec_ns", "other_ns")
 """In order of priority; `other_ns` is what none of them covers."""
+PARTS: Final = {
+    "kernel_ns": ("Kernels", "compute", "kernels that are neither communication nor copies, over all streams and devices"),
+    "memcpy_ns": ("Copies", "memcpy", "copies not behind kernels"),
+    "memset_ns": ("Memset", "memset", "sets of memory not behind kernels or copies"),
+    "communication_ns": ("Communication", "communication", "communication kernels not behind other device work"),
+    "runtime_ns": ("Runtime calls", "bar-ink", "runtime and driver calls while the device does nothing"),
+    "dataloader_ns": ("DataLoader", "host", "loading of the next batch that nothing above hides"),
+    "cpu_exec_ns": ("CPU execution", "line-strong", "operators, annotations and python frames that nothing above hides"),
+    "other_ns": ("Other", "idle", "nothing recorded runs"),
+}
+"""Label, color and definition of each exclusive part, in order of priority."""
 
 DATALOADER: Final = re.compile(r"enumerate\(DataLoader\)#.*\.__next__|enumerate\(DataPipe\)#")
 STEP_RANGE: Final = re.compile(r"ProfilerStep#\d+$")
