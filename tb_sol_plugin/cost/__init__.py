@@ -14,6 +14,7 @@ from tb_sol_plugin.cost.model import CONVENTION, Cost, Direction, Kind, Model, f
 from tb_sol_plugin.cost.ops import (
     attention,
     conv,
+    experts,
     gemm,
     indexing,
     movement,
@@ -32,7 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 FAMILIES = (
-    gemm, serving, conv, recurrent, attention, norm, reductions, pointwise, movement, indexing, pooling, triton,
+    gemm, serving, experts, conv, recurrent, attention, norm, reductions, pointwise, movement, indexing, pooling, triton,
 )  # fmt: skip
 """The modules that register models; importing them fills the registry."""
 

@@ -88,26 +88,33 @@ def total(*parts: int | None) -> int | None:
     return sum(known) if len(known) == len(parts) else None
 
 
+class Launch(NamedTuple):
+    """A kernel that a call launched. grid: its blocks in x, y, z; () where they are not recorded."""
+
+    kernel: str
+    grid: tuple[int, ...] = ()
+
+
 class Inputs:
     """The arguments of one call by position. Positions past the end are None."""
 
     def __init__(
         self, shapes: str, types: str, strides: str = "", concrete: str = "", *, hint: str = "", result: tuple[int, ...] | None = None,
-        extra: str = "", around: str = "", below: tuple[str, ...] = (),
+        extra: str = "", around: str = "", below: tuple[str, ...] = (), launched: tuple[Launch, ...] = (),
     ) -> None:  # fmt: skip
         """The four lists as JSON texts.
 
         hint: element type of tensor lists, whose types are not recorded. result: sizes of the result where they are known from
         elsewhere. A model that uses either says so in its `reason`. extra: further recorded fields as a JSON object.
         around: name of an annotation around the call that tells lengths. below: of the operators that tell which gradients a call made,
-        those that were recorded inside it.
+        those that were recorded inside it. launched: of the operators that read them, the kernels that tell sizes.
         """
         self.name = ""
         """Of the operator; set by whoever asks for the cost."""
         self._concrete, self._extra = concrete, extra
         self.hint = hint
         self.result = result
-        self.around, self.below = around, below
+        self.around, self.below, self.launched = around, below, launched
         self.shapes, self.types = _json_list(shapes), _json_list(types)
         self.slots = _slots(self.shapes, self.types, _json_list(strides), hint)
 

@@ -44,12 +44,14 @@ class Graph:
     """What one stream capture put into a graph.
 
     names: per captured launch the kernel, COPY, SET or UNNAMED. around: per captured launch the place in `rows` of the innermost
-    operator, module, annotation or frame that began inside of the capture; -1 none. rows: host rows of the recording that stand around
-    captured launches, ascending. parent: place in `rows`, -1 at a root. nested: graph launches inside, of which no name is known.
+    operator, module, annotation or frame that began inside of the capture; -1 none. calls: per captured launch the host row of its call.
+    rows: host rows of the recording that stand around captured launches, ascending. parent: place in `rows`, -1 at a root. nested: graph
+    launches inside, of which no name is known.
     """
 
     names: tuple[str, ...]
     around: Ints
+    calls: Ints
     rows: Ints
     parent: Ints
     nested: int = 0
@@ -192,6 +194,7 @@ def _graph(host: _Host, low: int, high: int) -> Graph:
     return Graph(
         names,
         place[np.where(around >= low, around - low, -1)],
+        rows,
         kept,
         place[_or_none(_up(host, host.parent[kept], low), low)],
         int(host.graphs[low:high].sum()),

@@ -20,11 +20,10 @@ from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.engines import UNKNOWN, iteration_of
 from tb_sol_plugin.model.graph_capture import FULL, PIECEWISE, Aligned, Graph, GraphSet, align, replayed_name
+from tb_sol_plugin.model.recordings import GRAPH_CAPTURE
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Coded, Ints, Mask
 
-GRAPH_CAPTURE: Final = "graph_capture"
-"""Key of `Facts.metadata`: the recordings of graph captures whose names are used here."""
 NOT_USED: Final = "a recording of graph captures is not used: "
 MOST_ROWS: Final = 500_000
 """Host rows put below graph launches; where they would be more, python frames are left out."""
@@ -273,7 +272,7 @@ def _grafted(capture: Capture, launches: list[_Launch]) -> dict[str, pd.DataFram
     replays, owners = _replays(capture, launches, copies, moved, base, kinds)
     tables = _moved_tables(capture, moved)
     tables["host"] = host
-    tables["device"] = tables["device"].assign(**owners)
+    tables["device"] = tables["device"].assign(**owners, **_launch_sizes(capture, launches, copies))
     for name, columns in (
         ("operators", ("external_id", "shapes", "types", "strides", "concrete", "extra")),
         ("frames", ("python_id", "python_parent_id", "module_id")),
@@ -413,6 +412,24 @@ def _replays(
     table = {"device": np.concatenate(rows) if rows else np.zeros(0), "origin": np.concatenate(origins) if origins else np.zeros(0)}
     order = np.argsort(table["device"], kind="stable")
     return S.REPLAYS.frame({name: values[order] for name, values in table.items()}), owners
+
+
+def _launch_sizes(capture: Capture, launches: list[_Launch], copies: list[_Copies]) -> dict[str, Coded]:
+    """Returns the columns `grid` and `block` of all device rows: where a replay has none, those that its launch was captured with."""
+    out = {}
+    for name in ("grid", "block"):
+        old = capture.device[name]
+        text = _Text(old, len(old), np.arange(len(old)))
+        missing = ~arrays.where(old, bool)
+        for one in copies:
+            calls = one.set.capture.tables["calls"]
+            for place in one.at:
+                launch = launches[place]
+                own = missing[launch.events]
+                row = np.searchsorted(calls["host"].to_numpy(), _graph_of(launch).calls[launch.aligned.place[own]])
+                text.put(launch.events[own], calls[name], row)
+        out[name] = text.column()
+    return out
 
 
 _OWNERS: Final = (("operator", S.OPERATOR), ("module", S.MODULE), ("annotation", S.ANNOTATION))

@@ -95,6 +95,8 @@ CALLS = Schema(
         "external_id": F("int64"),
         "cbid": F("int64"),
         "kernel": F("category", "", "name of the kernel that it launches, where the recorder of calls writes it (roctracer)"),
+        "grid": F("category", "", "[x,y,z] of that launch, where it is recorded too"),
+        "block": F("category"),
     },
 )
 

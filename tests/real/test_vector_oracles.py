@@ -17,7 +17,7 @@ import pytest
 from tb_sol_plugin.cost import Cost, estimate
 from tb_sol_plugin.cost.inputs import Inputs
 from tb_sol_plugin.cost.ops.collectives import collective, wire_bytes
-from tb_sol_plugin.cost.ops.serving import experts_touched
+from tb_sol_plugin.cost.ops.experts import experts_touched
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.metrics.work.ownership import link_bytes
 from tb_sol_plugin.metrics.work.work import work

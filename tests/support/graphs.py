@@ -13,13 +13,15 @@ LAYER = (("aten::mm", "gemm", 3_000), ("vllm::unified_attention_with_output", "a
 ROOT = "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_8(sq8sk800sqsq8sqsk800)"
 
 
-def named_call(t: TraceBuilder, kernel: str, at: int, *, api: str = "hipModuleLaunchKernel") -> None:
-    """A call of the recorder that writes which kernel it launches."""
+def named_call(t: TraceBuilder, kernel: str, at: int, *, api: str = "hipModuleLaunchKernel", grid: tuple[int, int, int] | None = None) -> None:
+    """A call of the recorder that writes which kernel it launches, and of how many blocks."""
     t.call(api, at, 50)
     args = t.events[-1]["args"]
     assert isinstance(args, dict)
     if kernel:
         args["kernel"] = kernel
+    if grid is not None:
+        args |= {"grid": list(grid), "block": [256, 1, 1]}
 
 
 def capture_window(

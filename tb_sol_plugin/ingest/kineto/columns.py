@@ -175,6 +175,8 @@ def _host(kind: int) -> Adder:
                 external_id=group.ints("External id", "external id"),
                 cbid=group.ints("cbid"),
                 kernel=group.codes("kernel", columns.kernels),
+                grid=group.codes("grid", columns.grids),
+                block=group.codes("block", columns.grids),
             )
         elif kind == S.FRAME:
             module = group.ints("Python module id")

@@ -389,7 +389,12 @@ def build(columns: Columns, header: dict[str, object], *, source: Source, warnin
                 },
             }
         ),
-        "calls": S.CALLS.frame({k: columns.kernels.categorical(v) if k == "kernel" else v for k, v in calls.items()}),
+        "calls": S.CALLS.frame(
+            {
+                k: columns.kernels.categorical(v) if k == "kernel" else columns.grids.categorical(v) if k in ("grid", "block") else v
+                for k, v in calls.items()
+            }
+        ),
         "frames": S.FRAMES.frame(frames),
         "threads": T.threads(columns),
         "flows": T.flows(columns, origin),

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.graph_join import GRAPH_CAPTURE
+from tb_sol_plugin.model.recordings import GRAPH_CAPTURE
 from tb_sol_plugin.model.report import Column, Link, Notice, Sort, TableSection, make_table
 from tb_sol_plugin.units import human
 

@@ -341,6 +341,8 @@ class _Writer:
         for column, key in (("correlation", "correlation"), ("external_id", "External id"), ("cbid", "cbid")):
             calls.number(column, key)
         calls.text("kernel", "kernel", quoted=True)
+        for column in ("grid", "block"):
+            calls.text(column, column)
         for column, key in (("python_id", "Python id"), ("python_parent_id", "Python parent id"), ("module_id", "Python module id")):
             frames.number(column, key)
         lines.constant("}}")

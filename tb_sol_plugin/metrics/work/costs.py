@@ -12,8 +12,10 @@ import pandas as pd
 
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost import Cost, Inputs, Kind
+from tb_sol_plugin.cost.inputs import Launch
 from tb_sol_plugin.cost.ops.attention import LENGTHS, READS_LENGTHS
 from tb_sol_plugin.cost.ops.conv import GRADIENT_CALLS, GRADIENT_PLACES, result_sizes
+from tb_sol_plugin.cost.ops.experts import BY_NAME, TELLING
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -81,13 +83,15 @@ def _costs(capture: Capture) -> Costs:
     extra = np.where(compiled, arrays.coded(table["extra"]).codes[use].astype(np.int64), -1)
     around, lengths = _lengths(capture, rows[use], np.fromiter((str(n) in READS_LENGTHS for n in names), bool, len(names))[name_codes[use]])
     below, made = _gradients(capture, rows[use], [str(n) for n in names])
-    group, first = factorize([name_codes[use], *codes, hint, extra, around, below])
+    below_grids, launched = _launched(capture, rows[use], [str(n) for n in names])
+    group, first = factorize([name_codes[use], *codes, hint, extra, around, below, below_grids])
     texts = [table[c].cat.categories.tolist() for c in (*SIGNATURE, "extra")]
 
     def call(row: int, result: tuple[int, ...] | None = None) -> Inputs:
         parts = (_text(texts[i], codes[i][row]) for i in range(4))
         step, more = lengths[around[row]] if around[row] >= 0 else "", _text(texts[4], extra[row])
-        return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result, extra=more, around=step, below=made[below[row]])
+        kernels = launched[below_grids[row]]
+        return Inputs(*parts, hint=ELEMENTS[hint[row]], result=result, extra=more, around=step, below=made[below[row]], launched=kernels)
 
     backward = np.fromiter((str(n) in GRADIENT_PLACES for n in names), bool, len(names))
     telling = [row for row in first.tolist() if backward[name_codes[use[row]]]]
@@ -144,6 +148,43 @@ def _gradients(capture: Capture, rows: Rows, names: list[str]) -> tuple[npt.NDAr
         out[ask] = np.where(bits > 0, len(inside) - 1 + bits, 0)
         inside += [tuple(part for at, part in enumerate(parts) if bit >> at & 1) for bit in range(1, 1 << len(parts))]
     return out, inside
+
+
+MOST_LAUNCHED: Final = 3
+"""Kernels that tell sizes, of one call; no model reads more than two."""
+
+
+def _launched(capture: Capture, rows: Rows, names: list[str]) -> tuple[npt.NDArray[np.int64], list[tuple[Launch, ...]]]:
+    """Returns per operator row a place in the list of kernels that tell sizes, of what it launched, for a model that reads them; else ()."""
+    out = np.zeros(len(rows), np.int64)
+    code = arrays.coded(capture.host["name"]).codes[rows]
+    ask = np.flatnonzero(np.isin(code, [names.index(name) for name in BY_NAME if name in names]))
+    device = capture.device
+    telling = np.flatnonzero(arrays.where(device["name"], lambda name: TELLING.fullmatch(name) is not None)) if len(ask) else ask
+    operator = device["operator"].to_numpy()[telling]
+    telling, operator = telling[operator >= 0], operator[operator >= 0]
+    if not len(telling):
+        return out, [()]
+    order = np.argsort(operator, kind="stable")  # of one call in order of start
+    telling, operator = telling[order], operator[order]
+    low, high = np.searchsorted(operator, rows[ask]), np.searchsorted(operator, capture.host["end"].to_numpy()[rows[ask]])
+    kernels, grids = arrays.coded(device["name"]), arrays.coded(device["grid"])
+    which, example = factorize([kernels.codes[telling], grids.codes[telling]])
+    at = low[:, None] + np.arange(MOST_LAUNCHED)
+    kind = np.where(at < high[:, None], which[np.minimum(at, len(which) - 1)], -1)
+    group, first = factorize([np.ascontiguousarray(kind[:, k]) for k in range(MOST_LAUNCHED)])
+    out[ask] = 1 + group
+    made = [
+        Launch(_text(kernels.categories.tolist(), kernels.codes[row]), _grid(_text(grids.categories.tolist(), grids.codes[row])))
+        for row in telling[example].tolist()
+    ]
+    return out, [(), *(tuple(made[k] for k in kind[row].tolist() if k >= 0) for row in first.tolist())]
+
+
+def _grid(text: str) -> tuple[int, ...]:
+    """Returns the blocks of `[x,y,z]`, () for what is none."""
+    found = re.fullmatch(r"\[\s{0,9}(\d{1,18})\s{0,9},\s{0,9}(\d{1,18})\s{0,9},\s{0,9}(\d{1,18})\s{0,9}\]", text)
+    return tuple(map(int, found.groups())) if found is not None else ()
 
 
 def _text(categories: list[object], code: np.int64) -> str:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tb_sol_plugin.cost import Cost, Inputs, estimate, explain, model_for
-from tb_sol_plugin.cost.ops.serving import experts_touched
+from tb_sol_plugin.cost.ops.experts import experts_touched
 from tb_sol_plugin.cost.ops.triton import operations
 from tests.unit.cost.calls import call, cost
 

@@ -78,6 +78,27 @@ def test_replayed_events_take_operator_sizes_and_module_of_what_was_captured(bot
     assert bool((plain.device["operator"] < 0).all())
 
 
+def test_replayed_kernels_take_the_blocks_of_their_launch_and_tell_the_width_of_experts(tmp_path: Path) -> None:
+    # GIVEN a captured layer of 64 experts, 2 per token of 64 columns, whose two products started 32 and 16 blocks, of 128 columns each
+    kernels = [(f"_matmul_ogs_NNT_bf16xbf16xbf16_16x128x64x1{gate}", blocks) for gate, blocks in (("_swiglu", 32), ("", 16))]
+    captured, replayed = amd(), amd()
+    captured.annotation("capture_8_FULL", 0, 5_000)
+    captured.call("hipStreamBeginCapture", 100, 50)
+    captured.op("vllm::moe_forward", 500, 2_000, shapes=[[8, 64], [8, 64]], types=["c10::BFloat16"] * 2)
+    for k, (name, blocks) in enumerate(kernels):
+        named_call(captured, name, 600 + 500 * k, grid=(blocks, 1, 1))
+    captured.call("hipStreamEndCapture", 4_000, 50)
+    replay(replayed, [[("", name, 1_000) for name, _ in kernels]], 0, 10_000)
+    for event in replayed.events[1:]:  # the recorder of replays writes none
+        event["args"] = {k: v for k, v in (event.get("args") or {}).items() if k not in ("grid", "block")}  # type: ignore[attr-defined]
+    # WHEN the trace is opened beside it THEN its kernels have these blocks
+    c = opened(pair(tmp_path / "run", captured, replayed))
+    assert c.device["grid"].tolist() == ["[32,1,1]", "[16,1,1]"] and set(c.device["block"]) == {"[256,1,1]"}
+    # AND 16 blocks of rows leave 130 to 256 columns for the first product, 2 T k D (H1 + H1 / 2) FLOP at least
+    (row,) = c.analyze("roofline").table("ops").to_dict("records")
+    assert (row["name"], row["flop"], row["measured_ns"]) == ("vllm::moe_forward", 2 * 16 * 64 * (130 + 65), 2_000)
+
+
 def test_rows_of_the_capture_stand_below_the_launch(both: Path) -> None:
     # GIVEN a merged trace THEN its host table is a tree in preorder, and the stack of the launch stands above that of the capture
     c = opened(both)
