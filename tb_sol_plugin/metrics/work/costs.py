@@ -155,7 +155,7 @@ MOST_LAUNCHED: Final = 3
 
 
 def _launched(capture: Capture, rows: Rows, names: list[str]) -> tuple[npt.NDArray[np.int64], list[tuple[Launch, ...]]]:
-    """Returns per operator row a place in the list of kernels that tell sizes, of what it launched, for a model that reads them; else ()."""
+    """Returns per operator row a place in the list of launched kernels that tell sizes, where a model reads them; else ()."""
     out = np.zeros(len(rows), np.int64)
     code = arrays.coded(capture.host["name"]).codes[rows]
     ask = np.flatnonzero(np.isin(code, [names.index(name) for name in BY_NAME if name in names]))
