@@ -29,7 +29,10 @@ def is_ours() -> bool:
 
 
 def keep_loaded() -> None:
-    """Takes what is loaded by now out of garbage collection: a full one costs 0.1 s for modules and compiled loops, which all stay."""
+    """Takes what is loaded by now out of garbage collection: a full one costs 0.1 s for modules and compiled loops, which all stay.
+
+    Python collects several times as it ends: call it before.
+    """
     if _claimed:
         gc.freeze()
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError, one_line
-from tb_sol_plugin.process import claim
+from tb_sol_plugin.process import claim, keep_loaded
 from tb_sol_plugin.units import human
 from tb_sol_plugin.version import __version__
 
@@ -66,6 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tb-sol: interrupted", file=sys.stderr)
         return 130
+    finally:
+        if arguments is None:
+            keep_loaded()  # Python looks for garbage as it ends, a third of a second long: what goes with the process needs none
 
 
 def _dispatch(given: list[str]) -> int:

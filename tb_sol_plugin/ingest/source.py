@@ -11,7 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import BinaryIO, TypeAlias, cast
 
-import fsspec
 import msgspec
 from isal import igzip, isal_zlib
 
@@ -189,6 +188,8 @@ def _open(path: str, options: dict[str, object]) -> tuple[BinaryIO, int]:
             raise IsADirectoryError(path)
         handle = open(path, "rb")  # noqa: SIM115  (closed by Source)
         return handle, os.fstat(handle.fileno()).st_size
+    import fsspec
+
     fs, inner = fsspec.core.url_to_fs(path, **options)
     info = fs.info(inner)
     if info.get("type") == "directory":

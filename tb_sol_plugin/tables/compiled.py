@@ -1,5 +1,8 @@
 """Compiles loops over arrays and keeps them on disk: beside the package, in the user's cache folder, else in a private temporary folder.
 
+numba is imported with the first loop that runs compiled: of a small table many loops run in numpy or as plain Python, and a command that
+needs no other is done in the time that the import would take.
+
 numba refuses at import a function whose compiled form it can keep nowhere: the folder of the package and the user's cache folder are both
 read-only (an installation of another user, a container without a home). Such processes share a folder of the system's temporary one that
 this user alone may open; without that, each compiles for itself, some ten seconds, and says so once.
@@ -12,41 +15,78 @@ import logging
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, update_wrapper
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import config, njit
 
 from tb_sol_plugin.process import is_ours
 
 log = logging.getLogger(__name__)
 
 
+_making = threading.RLock()
+
+
+class Loop:
+    """A loop that is compiled, or loaded as it was compiled before, when it is called first. py_func: the plain function."""
+
+    def __init__(self, function: Callable[..., Any], *, forceinline: bool) -> None:
+        self.py_func = function
+        self._options = {"nogil": True, "forceinline": forceinline}
+        self._made: Any = None
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._made or self._make())(*arguments)
+
+    @property
+    def signatures(self) -> list[Any]:
+        """The types of arguments that it has been compiled or loaded for in this process."""
+        return self._made.signatures if self._made else []
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba takes this for where another loop calls it."""
+        return (self._made or self._make())._numba_type_
+
+    def _make(self) -> Any:
+        """Returns numba's own form of the loop; threads that ask at the same time get the same one."""
+        with _making:
+            if self._made is None:
+                self._made = _jit(self.py_func, self._options)
+            return self._made
+
+
 def compiled(*, forceinline: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Returns the decorator of a compiled loop that runs without the interpreter lock; forceinline: callers take in its body."""
-    options = {"nogil": True, "forceinline": forceinline}
+    return lambda function: Loop(function, forceinline=forceinline)
 
-    def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            if not _homeless():
+
+def _jit(function: Callable[..., Any], options: dict[str, bool]) -> Any:
+    """Returns a function as numba compiles it, kept on disk where that can be."""
+    from numba import njit
+
+    if is_ours():
+        without_linear_algebra()
+    try:
+        if not _homeless():
+            return njit(cache=True, **options)(function)
+    except (RuntimeError, OSError):  # numba 0.59 to 0.68: "cannot cache function 'nest': no locator available for file"
+        pass
+    folder = private_folder()
+    try:
+        if folder:
+            with _kept_in(folder):
                 return njit(cache=True, **options)(function)
-        except (RuntimeError, OSError):  # numba 0.59 to 0.68: "cannot cache function 'nest': no locator available for file"
-            pass
-        folder = private_folder()
-        try:
-            if folder:
-                with _kept_in(folder):
-                    return njit(cache=True, **options)(function)
-        except (RuntimeError, OSError) as error:
-            log.debug("%s", error)
-        _note_lost()
-        return njit(**options)(function)
-
-    return decorate
+    except (RuntimeError, OSError) as error:
+        log.debug("%s", error)
+    _note_lost()
+    return njit(**options)(function)
 
 
 def fixed(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -59,6 +99,7 @@ def fixed(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return out
 
 
+@cache
 def without_linear_algebra() -> None:
     """Keeps numba from loading `scipy.linalg` with its first loop: 0.2 s and 15 MB for matrix products, of which no loop here has one.
 
@@ -84,12 +125,16 @@ def _absent() -> None:
 
 def _homeless() -> bool:
     """Whether this user has no home: numba would then make a folder named `~` where the process runs."""
+    from numba import config
+
     return not config.CACHE_DIR and not os.path.isabs(os.path.expanduser("~"))
 
 
 @contextmanager
 def _kept_in(folder: str) -> Iterator[None]:
     """Lets numba keep what is decorated inside the block in a folder; what others decorate goes where it went."""
+    from numba import config
+
     before, config.CACHE_DIR = config.CACHE_DIR, folder
     try:
         yield
@@ -127,7 +172,3 @@ def private_folder() -> str:
 def _note_lost() -> None:
     """Logs once per process that compiled loops are not kept."""
     log.warning("compiled loops cannot be kept: every process compiles them anew; set NUMBA_CACHE_DIR to a folder to write to")
-
-
-if is_ours():
-    without_linear_algebra()
