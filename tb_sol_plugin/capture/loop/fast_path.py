@@ -206,18 +206,19 @@ class FastPath(IterationTimes):
         number, start, duration, inside, before, times, _, now = ended
         self.last = number, start, duration, None
         self.written += 1
+        values = [number, start, duration, inside, before]
+        if times:
+            if len(times) > 1:
+                times.reverse()  # of two that begin at once the outer one comes first
+                times.sort(key=_start_of)
+            values.append(number)
+            for time in times:
+                values += time[:3]
+        row = tuple(values)
         if self._fd >= 0:
-            values = [number, start, duration, inside, before]
-            if times:
-                if len(times) > 1:
-                    times.reverse()  # of two that begin at once the outer one comes first
-                    times.sort(key=_start_of)
-                values.append(number)
-                for time in times:
-                    values += time[:3]
-            self._write(self._filled(len(times), tuple(values)).encode())
+            self._write(self._filled(len(times), row).encode())
         if self._add is not None:
-            self._add((now, number, duration, times, self._alike))
+            self._add((now, row, self._alike))
 
     def _filled(self, phases: int, values: tuple[object, ...]) -> str:
         """Return the records of an iteration with that many phases."""
@@ -278,18 +279,21 @@ class FastPath(IterationTimes):
         device = pool.resolve(whole)
         values: list[object] = [number, start, duration, "" if device is None else f',"device_ns":{device}', inside, before]
         rows: list[TimeRow] = []
+        row: list[int | None] = [number, start, duration if device is None else device, inside, before]
         if times:
             times.reverse()
             times.sort(key=_start_of)
             values.append(number)
+            row.append(number)
             for label, begin, spent, pair in times:
                 ns = pool.resolve(pair)
+                row += (label, begin, spent if device is None else ns)
                 rows.append((label, begin, spent, ns, 1))
                 values += (label, begin, spent, "null" if ns is None else ns)
         self.last, self._rows = (number, start, duration, device), rows
         self.written += 1
         if self._add is not None:
-            self._add(Entry((now, number, duration, rows, self._alike), device, None, False))
+            self._add(Entry((now, tuple(row), self._alike), device, None, False))
         return self._filled(len(times), tuple(values)) if self._fd >= 0 else ""
 
     def hand_over(self) -> None:

@@ -16,7 +16,7 @@ from tb_sol_plugin.capture.loop.phases import PendingTimes
 from tb_sol_plugin.capture.loop.schedule import StepRecord, TimeRow
 from tb_sol_plugin.capture.loop.timing import EventPool, Pair
 from tb_sol_plugin.capture.operation_registry import OpRecord
-from tb_sol_plugin.capture.report.scalars import Alike, Entry, Plain, ScalarLog, of_iteration
+from tb_sol_plugin.capture.report.scalars import Alike, Entry, Plain, ScalarLog, of_iteration, row_of
 from tb_sol_plugin.format import DOMINATES, STARTING
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Output:
         step, attempt = done.step, self.guard.attempt
         now = perf_counter_ns()
         sample = self._sample[1] if known and self._sample is not None else None
-        plain: Plain = (now, step.iteration, step.duration_ns, step.phase_times, self._like(step, sample))
+        plain: Plain = (now, row_of(step), self._like(step, sample))
         own = self._own_log()
         if own is not None:
             counted = sample if step.sampled else None
@@ -240,7 +240,7 @@ class Output:
             found = attempt("analysis", lambda: self._logged(done), None)
         if board is not None or wandb:
             self._due = now + LEAST_NS
-            times = of_iteration(plain, step.device_ns, self.labels)
+            times = of_iteration(plain, self.labels)
             if board is not None:
                 attempt("tensorboard", lambda: _log_tensorboard(found, step.iteration, board, done.report, times), None)
             if wandb:

@@ -6,16 +6,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_sol_plugin.capture.loop.guard import Guard
 from tb_sol_plugin.capture.loop.labels import NONE, Labels
+from tb_sol_plugin.capture.loop.schedule import StepRecord
 from tb_sol_plugin.capture.report import events, scalars
 from tb_sol_plugin.capture.report.analysis import analyze, carry
 from tb_sol_plugin.capture.report.analysis import scalars as work_scalars
-from tb_sol_plugin.capture.report.scalars import Alike, Entry, ScalarLog, of_iteration
+from tb_sol_plugin.capture.report.scalars import Alike, Entry, Plain, ScalarLog, of_iteration, row_of
 from tests.support.sol_step import device, gpu, op, records, step
 
 
@@ -41,18 +43,32 @@ def test_masked_checksums_are_those_of_tensorboard(data: bytes) -> None:
     assert events.masked(events.crc32c(data)) == theirs.masked_crc32c(data).to_bytes(4, "little")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
-    st.lists(st.text(max_size=12), min_size=1, max_size=5, unique=True), st.integers(0, 1 << 40),
+    st.lists(st.text(max_size=12), min_size=1, max_size=5, unique=True), st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=12),
     st.lists(st.floats(width=32, allow_nan=False), min_size=5, max_size=5),
 )  # fmt: skip
-def test_checksums_off_the_tables_are_those_of_the_bytes(tags: list[str], number: int, values: list[float]) -> None:
-    # GIVEN events of the same names, more than tables are made after WHEN each is laid out THEN its checksum is that of its bytes
-    coded = events._varint(number)
-    layout = events._Layout(tags, len(coded))
-    for turn in range(events.REPEATS + 3):
-        data = layout.fill(coded, 1.7e9 + turn, [v / (turn + 1) for v in values[: len(tags)]])
-        assert layout.crc() == events.crc32c(data)
+def test_events_are_those_of_protocol_buffers(tags: list[str], steps: list[int], values: list[float]) -> None:
+    # GIVEN events of the same names, one by one and more than tables are made after, all at once
+    proto = pytest.importorskip("tensorboard.compat.proto.event_pb2")
+    theirs = pytest.importorskip("tensorboard.compat.tensorflow_stub.pywrap_tensorflow")
+    coded = len(events._varint(steps[0]))
+    steps = [one for one in steps if len(events._varint(one)) == coded]
+    layout = events._Layout(tags, coded)
+    for count in (1, events.REPEATS + 1, len(steps)):
+        of_each = [steps[n % len(steps)] for n in range(count)]
+        rows = [[v / (n + 1) for v in values[: len(tags)]] for n in range(count)]
+        # WHEN they are encoded THEN length, bytes and both checksums are as TensorBoard reads them
+        data = layout.records(np.array(of_each, np.uint64), 1.7e9 + np.arange(count), np.array(rows))
+        for n in range(count):
+            size = int.from_bytes(data[:8], "little")
+            assert theirs.masked_crc32c(data[:8]) == int.from_bytes(data[8:12], "little")
+            assert theirs.masked_crc32c(data[12 : 12 + size]) == int.from_bytes(data[12 + size : 16 + size], "little")
+            event = proto.Event.FromString(data[12 : 12 + size])
+            assert event.step & (1 << 64) - 1 == of_each[n] and event.wall_time == 1.7e9 + n
+            assert [(v.tag, v.simple_value) for v in event.summary.value] == [*zip(tags, np.float32(rows[n]).tolist(), strict=False)]
+            data = data[16 + size :]
+        assert data == b""
 
 
 def test_tensorboard_reads_scalars_and_texts(tmp_path: Path) -> None:
@@ -96,10 +112,10 @@ def labels_of(*names: str) -> Labels:
 def test_an_iteration_by_hand() -> None:
     # GIVEN 2 + 4 GFLOP at 100 TFLOP/s, 60 µs, and another GFLOP that is recomputed, in 8 ms with 16 samples of 2048 tokens; two ranges of a phase
     sample = analyze(records(), step(), device())
-    times = [(0, 0, 1_000_000, None, 1), (0, 5_000_000, 2_000_000, None, 1), (1, 7_000_000, 500_000, None, 1)]
-    plain = (0, 12, 8_000_000, times, Alike(16, 2048, sample))
+    row = (12, 0, 8_000_000, 0, 0, 12, *(0, 0, 1_000_000), *(0, 5_000_000, 2_000_000), *(1, 7_000_000, 500_000))
+    plain = (0, row, Alike(16, 2048, sample))
     # WHEN its scalars are made THEN they are
-    found = of_iteration(plain, None, labels_of("train/forward", "train/backward"))
+    found = of_iteration(plain, labels_of("train/forward", "train/backward"))
     assert found == pytest.approx({
         "sol/step_time_ms": 8.0, "sol/tokens_per_s": 256_000, "sol/samples_per_s": 2000, "sol/mfu_pct": 0.75, "sol/hfu_pct": 0.875,
         "sol_phase/train/forward/time_ms": 3.0, "sol_phase/train/backward/time_ms": 0.5,
@@ -108,11 +124,13 @@ def test_an_iteration_by_hand() -> None:
 
 def test_what_is_not_known_of_an_iteration_is_left_out() -> None:
     # GIVEN one without sizes and work, on a device that has timed it and one of its phases
-    times = [(0, 0, 1_000_000, 600_000, 1), (1, 0, 1_000_000, None, 1)]
-    found = of_iteration((0, 3, 8_000_000, times, Alike(None, None, None)), 4_000_000, labels_of("a", "b"))
+    one = StepRecord(3, 0, 8_000_000, device_ns=4_000_000)
+    one.phase_times = [(0, 0, 1_000_000, 600_000, 1), (1, 0, 1_000_000, None, 1)]
+    assert row_of(one) == (3, 0, 4_000_000, 0, 0, 3, *(0, 0, 600_000), *(1, 0, None))
+    found = of_iteration((0, row_of(one), Alike(None, None, None)), labels_of("a", "b"))
     assert found == {"sol/step_time_ms": 4.0, "sol_phase/a/time_ms": 0.6}
     # AND one of compiled code that ran eagerly to be counted has no time of its own
-    assert of_iteration((0, 3, 8_000_000, times, Alike(1, 1, None, compiled=True)), None, labels_of("a", "b")) == {}
+    assert of_iteration((0, row_of(one), Alike(1, 1, None, compiled=True)), labels_of("a", "b")) == {}
 
 
 def test_the_rest_follows_from_the_sampled_one(tmp_path: Path) -> None:
@@ -120,9 +138,9 @@ def test_the_rest_follows_from_the_sampled_one(tmp_path: Path) -> None:
     sample = analyze(records(timed=False), step(device_us=180.0), gpu())
     kept = ScalarLog(str(tmp_path), labels_of(), Guard(lambda *_: None, lambda _: None))
     like = Alike(None, None, sample)
-    kept.add(Entry((time.perf_counter_ns(), 7, 200_000, (), like), 180_000, sample, False))
-    kept.add(Entry((time.perf_counter_ns(), 12, 200_000, (), like), 120_000, None, False))
-    kept.add((time.perf_counter_ns(), 13, 200_000, (), like))
+    kept.add(Entry((time.perf_counter_ns(), (7, 0, 180_000, 0, 0), like), 180_000, sample, False))
+    kept.add(Entry((time.perf_counter_ns(), (12, 0, 120_000, 0, 0), like), 120_000, None, False))
+    kept.add((time.perf_counter_ns(), (13, 0, 200_000, 0, 0), like))
     kept.close()
     # WHEN they are read back THEN the work is the same in all, times are their own, and the age is counted
     found = read_back(tmp_path)
@@ -135,6 +153,39 @@ def test_the_rest_follows_from_the_sampled_one(tmp_path: Path) -> None:
     assert {tag for tag in found if tag.startswith("sol_layer/")} == {tag for tag in whole if tag.startswith("sol_layer/")}
 
 
+def test_iterations_that_are_written_together_are_those_that_are_written_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN iterations of two samples and of none, with and without phases, one phase twice, phases in another order, names that two labels
+    # share, a time of 0 and an unknown one, numbers of one and two bytes and beyond 64 bits
+    labels = labels_of("forward", "backward")
+    labels.id_of("phase", 0, "forward")
+    first, second = (analyze(records(), step(), device()) for _ in range(2))
+    alike = [Alike(16, 2048, first), Alike(16, None, second), Alike(None, None, None), Alike(4, 8, first, compiled=True)]
+    phases = [(), (0, 1, 70_000, 1, 2, 9_000), (1, 1, 70_000, 0, 2, 9_000), (0, 1, 5_000, 0, 2, 7, 2, 3, 11)]
+    rows: list[tuple[Any, ...]] = [(n, n * 10, 100_000 + 997 * n, 0, 0) for n in range(200)]
+    rows = [(*row, row[0], *phases[n // 30 % 4]) if phases[n // 30 % 4] else row for n, row in enumerate(rows)]
+    rows[50] = (50, 0, 0, 0, 0, 50, 0, 1, 3)
+    rows[100] = (100, 0, 5, 0, 0, 100, 0, 1, None)
+    rows[199] = (1 << 70, *rows[199][1:])
+    given: list[Plain] = [(10**9 * n // 7, row, alike[n // 45 % 4]) for n, row in enumerate(rows)]
+    monkeypatch.setattr(scalars.time, "perf_counter_ns", lambda: 10**11)
+    monkeypatch.setattr(scalars.time, "time", lambda: 1.7e9)
+    # WHEN they are written at once, and each for itself THEN TensorBoard reads the same events: names, values, steps and wall times
+    read = []
+    for folder, turns in ((tmp_path / "once", [given]), (tmp_path / "each", [[one] for one in given])):
+        kept = ScalarLog(str(folder), labels, Guard(lambda *_: None, lambda _: None))
+        monkeypatch.setattr(ScalarLog, "_write_run", ScalarLog._write_run if len(turns) == 1 else lambda *_: False)
+        for some in turns:
+            for one in some:
+                kept.add(one)
+            kept.flush()
+        kept.close()
+        (path,) = folder.iterdir()
+        loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader").LegacyEventFileLoader(str(path))
+        read.append([*loader.Load()][1:])
+    assert len(read[0]) == 200 and read[0] == read[1]
+    assert len({value.tag for event in read[0] for value in event.summary.value}) == 12
+
+
 def test_a_thousand_iterations_are_few_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a thread that writes once a second at most
     writes: list[float] = []
@@ -143,7 +194,7 @@ def test_a_thousand_iterations_are_few_writes(tmp_path: Path, monkeypatch: pytes
     began = time.monotonic()
     kept = ScalarLog(str(tmp_path), labels_of(), Guard(lambda *_: None, lambda _: None))
     for number in range(1000):
-        kept.add((time.perf_counter_ns(), number, 4_000_000, (), Alike(None, None, None)))
+        kept.add((time.perf_counter_ns(), (number, 0, 4_000_000, 0, 0), Alike(None, None, None)))
     kept.close()
     # WHEN it has ended THEN there were the writes of the beginning, of each second and of the end, and nothing is lost
     assert len(writes) <= 4 + (time.monotonic() - began) / scalars.FLUSH_SECONDS
@@ -159,7 +210,7 @@ def test_a_full_disk_is_said_once_and_the_iterations_go_on(tmp_path: Path, monke
 
     monkeypatch.setattr(events.EventFile, "write", full)
     for number in range(5):
-        kept.add((time.perf_counter_ns(), number, 4_000_000, (), Alike(None, None, None)))
+        kept.add((time.perf_counter_ns(), (number, 0, 4_000_000, 0, 0), Alike(None, None, None)))
         kept.flush()
     kept.close()
     assert len(notes) == 1 and notes[0][0] == "failed_tensorboard"
@@ -188,7 +239,7 @@ def test_a_writer_of_torch_gets_twenty_iterations_a_second(tmp_path: Path) -> No
 
 def test_a_step_without_work_of_matrices_has_no_utilization() -> None:
     sample = analyze([op(flops=0, bytes=8)], step(), device())
-    found = of_iteration((0, 1, 1_000_000, (), Alike(None, None, sample)), None, labels_of())
+    found = of_iteration((0, (1, 0, 1_000_000, 0, 0), Alike(None, None, sample)), labels_of())
     assert set(found) <= {"sol/step_time_ms"}
 
 
@@ -197,5 +248,6 @@ def test_tables_of_steps_that_have_become_longer_are_not_kept(tmp_path: Path) ->
     file = events.EventFile(str(tmp_path))
     for number in (*range(100, 150), 20_000):
         file.add_scalars({"a": 1.0, "b": 2.0}, number, 0.0)
+    file.write()
     assert [length for length, _ in file._layouts] == [3]
     file.close()
