@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from tb_sol_plugin.capture.hooks.module_names import places, wrapped_as
 from tb_sol_plugin.capture.loop.header import value_or_none
 from tb_sol_plugin.capture.memory.model_state import attribute, instance_attribute, optimizers_in
+from tb_sol_plugin.capture.memory.plan_parameters import of_parameters
 from tb_sol_plugin.format import PLAN
 
 Value: TypeAlias = "int | bool | str"
@@ -122,6 +123,7 @@ class PlanFacts:
         out: Found = dict(self.given)
         for source in sources:
             out = (value_or_none(source) or {}) | out
+        out = (value_or_none(lambda: _of_names(models, out)) or {}) | out
         out = (value_or_none(lambda: _of_inputs(list(inputs), out)) or {}) | out
         out = (value_or_none(lambda: _of_world(out, groups, world, models)) or {}) | out
         return {name: list(out[name]) for name in PLAN if name in out}
@@ -276,6 +278,12 @@ def _of_tensors(models: Sequence[object]) -> Found:
     if sharded or any("FullyShardedDataParallel" in type(one).__name__ for model in models for one in _inside(model)):
         out["sharding"] = ("full", "parameters")
     return out
+
+
+def _of_names(models: Sequence[object], out: Found) -> Found:
+    """Return what the parameters of the model say of its layers. Those of a chunk or stage say it of these alone, which are all alike."""
+    named = (value_or_none(lambda model=model: list(model.named_parameters(remove_duplicate=False))) for model in models)  # type: ignore[attr-defined,misc]
+    return of_parameters([pair for pairs in named for pair in pairs or ()], out)
 
 
 def _divided(parameter: object) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tb_sol_plugin.cost.transformer.memory import Model
 from tb_sol_plugin.format import PART_ROW
 from tests.support.packed_lines import records_in
 from tests.support.sol_reading import Recorded, only
@@ -276,3 +277,20 @@ def memory_of(folder: Path, category: str) -> int:
     (record, *_) = [r for r in reversed(list(records_in(path.read_text(encoding="utf-8")))) if r["kind"] == "memory"]
     rows = [dict(zip(PART_ROW, part, strict=True)) for part in record["parts"]]
     return sum(int(row["bytes"]) for row in rows if row["category"] == category)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("GPT2", 124_439_808), ("Qwen3", 8_190_735_360)])
+def test_the_plan_of_a_model_has_its_parameters(name: str, parameters: int) -> None:
+    # GIVEN GPT-2 small and Qwen3-8B by their published configurations, without memory for the numbers
+    transformers = pytest.importorskip("transformers", reason="the package transformers is not installed")
+    from tb_sol_plugin.capture.memory.plan import PlanFacts
+
+    qwen = {"num_hidden_layers": 36, "hidden_size": 4096, "intermediate_size": 12288, "vocab_size": 151936, "num_key_value_heads": 8}
+    sizes = qwen if name == "Qwen3" else {}
+    kind = {"GPT2": "GPT2LMHeadModel", "Qwen3": "Qwen3ForCausalLM"}[name]
+    with torch.device("meta"):
+        model = getattr(transformers, kind)(getattr(transformers, f"{name}Config")(**sizes))
+    # WHEN the sizes are read that a capture records THEN the plan of them has as many parameters as the model
+    found = PlanFacts().found([model], groups={}, world=1)
+    own = {field: value for field, (value, _) in found.items() if field in Model.__dataclass_fields__}
+    assert Model(**own).parameters == sum(p.numel() for p in model.parameters()) == parameters
