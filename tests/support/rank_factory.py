@@ -7,7 +7,9 @@
 
 Rank = tp + TP (cp + CP (dp + DP pp)). Per step and micro-batch each layer computes twice forward and twice backward, with an all_reduce of
 TP after each and an all_gather (backward a reduce_scatter) of CP; stages of PP run 1F1B and send activations; during the last backward
-pass buckets are reduced over DP, asynchronously unless `blocking`; then all ranks reduce a norm, and the optimizer runs. All members of a
+pass buckets are reduced over DP, asynchronously unless `blocking`, and `small` more of 8 kB each, one after the other; then all ranks
+reduce a norm, and the optimizer runs. `experts` above 1 has each layer exchange tokens over DP (all_to_all), of which the last rank of a group
+gets so many times as many. `imbalance` is the deviation of the amount of data of a rank and step, as a part of it. All members of a
 collective end together, a completion skew apart: at the latest start + alpha + wire bytes / B of the slowest host. The same seed gives
 the same noise with and without stragglers, so that the saving of removing one is known.
 """
@@ -37,17 +39,19 @@ START_NS: Final = 50_000_000
 """When the first step begins: recordings begin at 0."""
 LEAD_NS: Final = 200_000
 """The host launches so long before its device gets there."""
+SMALL_BYTES: Final = 8192
 COMPUTE, TP, CP, PP, DP = 7, 20, 21, 22, 24
 """Streams."""
 NAMES: Final = {
     "tp": "TENSOR_MODEL_PARALLEL_GROUP", "cp": "CONTEXT_PARALLEL_GROUP", "pp": "PIPELINE_MODEL_PARALLEL_GROUP",
-    "dp": "DATA_PARALLEL_GROUP", "world": "default_pg",
+    "dp": "DATA_PARALLEL_GROUP", "world": "default_pg", "ep": "EXPERT_MODEL_PARALLEL_GROUP",
 }  # fmt: skip
-FACTORS: Final = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "send": 0.0}
+FACTORS: Final = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0, "send": 0.0}
 KERNELS: Final = {
     "all_reduce": "AllReduce_Sum_bf16",
     "all_gather": "AllGather",
     "reduce_scatter": "ReduceScatter_Sum_bf16",
+    "all_to_all": "SendRecv",
     "send": "SendRecv",
 }
 
@@ -75,6 +79,9 @@ class Job:
     micro_batches: int = 1
     buckets: int = 4
     blocking: bool = False
+    small: int = 0
+    experts: float = 1.0
+    imbalance: float = 0.0
     layer_ns: float = 1_000_000.0
     optimizer_ns: float = 500_000.0
     jitter: float = 0.005
@@ -121,7 +128,7 @@ class Simulator:
     """Runs a job call by call, all ranks at once."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.random = job, np.random.default_rng(job.seed)
+        self.job, self.random, self.uneven = job, np.random.default_rng(job.seed), np.random.default_rng([job.seed, 2])
         self.grid = np.arange(job.world).reshape(job.pp, job.dp, job.cp, job.tp)
         self.at = np.full(job.world, float(START_NS))
         self.handed = np.full(job.world, -1e18)
@@ -147,6 +154,7 @@ class Simulator:
         for step in range(self.job.steps):
             self.step = step
             self.step_at.append(self.at.copy())
+            self.load = np.maximum(1 + self.job.imbalance * self.uneven.standard_normal(self.job.world), 0.1)
             self._delay("dataloader")
             self._passes()
             self._norm()
@@ -186,6 +194,8 @@ class Simulator:
             if first and layer == job.layers // 2:
                 self._delay("host", ranks)
             self._wait("cp", ranks, "all_gather", job.activation_bytes)
+            if job.experts > 1:
+                self._wait("dp", ranks, "all_to_all", 2 * job.activation_bytes, name="ep")
             for _ in range(2):
                 self._compute(ranks, job.layer_ns / 2)
                 self._wait("tp", ranks, "all_reduce", job.activation_bytes)
@@ -204,6 +214,8 @@ class Simulator:
                     self._wait("dp", ranks, "all_reduce", size)
                 else:
                     ends.append(self._start_bucket(ranks, size))
+        for _ in range(job.small if last and job.dp > 1 else 0):
+            self._wait("dp", ranks, "all_reduce", SMALL_BYTES)
         for end in ends:
             self.at[ranks] = np.maximum(self.at[ranks], end)
 
@@ -215,7 +227,7 @@ class Simulator:
 
     def _compute(self, ranks: Any, duration: float) -> None:
         flat = ranks.reshape(-1)
-        long = duration * self.pace[flat] * (1 + self.job.jitter * self.random.standard_normal(len(flat)))
+        long = duration * self.pace[flat] * self.load[flat] * (1 + self.job.jitter * self.random.standard_normal(len(flat)))
         start = self.at[flat]
         self.kernels.add(rank=flat, start=start, end=start + long, launch=np.maximum(start - LEAD_NS, self.handed[flat]))
         self.at[flat] = start + long
@@ -234,10 +246,10 @@ class Simulator:
         place = {"dp": 0, "cp": 1, "tp": 2}[axis]
         return np.moveaxis(ranks, place, -1).reshape(-1, ranks.shape[place])
 
-    def _wait(self, axis: Literal["tp", "cp", "dp"], ranks: Any, kind: str, size: int) -> None:
+    def _wait(self, axis: Literal["tp", "cp", "dp"], ranks: Any, kind: str, size: int, *, name: str = "") -> None:
         groups = self._rows(axis, ranks)
         if groups.shape[1] > 1:
-            self._collective(axis, groups, kind, size, stream={"tp": TP, "cp": CP, "dp": DP}[axis])
+            self._collective(name or axis, groups, kind, size, stream={"tp": TP, "cp": CP, "dp": DP}[axis])
 
     def _start_bucket(self, ranks: Any, size: int) -> Floats:
         groups = self._rows("dp", ranks)
@@ -250,7 +262,8 @@ class Simulator:
         issued = self.at[groups]
         start = np.maximum(issued, self.free[groups]) if background else issued
         count = groups.shape[1]
-        long = self.transfer(groups, size, FACTORS[kind] * (count - 1) / count)
+        uneven = kind == "all_to_all"
+        long = self.transfer(groups, size, FACTORS[kind] * (count - 1) / count * (self.job.experts if uneven else 1.0))
         end = (start.max(axis=1) + long)[:, None] + self.random.exponential(self.job.completion_ns, groups.shape)
         if stream == DP:
             self.free[groups] = end
@@ -261,10 +274,14 @@ class Simulator:
         for row in groups:
             self.groups.setdefault((axis, int(row[0])), tuple(row.tolist()))
         part = size // count
-        sizes = {"all_gather": (part, size), "reduce_scatter": (size, part)}.get(kind, (size, size))
+        sizes: tuple[Any, Any] = {"all_gather": (part, size), "reduce_scatter": (size, part)}.get(kind, (size, size))
+        if uneven:
+            tokens = np.full(groups.shape, size * (count - self.job.experts) / (count - 1))
+            tokens[:, -1] = size * self.job.experts
+            sizes = size, tokens.astype(np.int64) // 2 * 2
         self.calls.add(
             rank=groups, start=start, end=end, launch=np.maximum(issued - LEAD_NS, self.handed[groups]), kind=S.KINDS.index(kind),
-            axis=list(NAMES).index(axis), first=groups[:, :1], seq=seq[:, None], instance=number[:, None], stream=stream, step=self.step,
+            axis=list(NAMES).index(axis), first=groups[:, :1], seq=seq[:, None], instance=number[:, None], stream=stream, step=self.step, uneven=uneven,
             bytes_in=sizes[0], bytes_out=sizes[1], source=-1, target=-1, transfer=long[:, None],
             wait=start.max(axis=1, keepdims=True) - start, late=groups[np.arange(len(groups)), start.argmax(axis=1)][:, None],
         )  # fmt: skip
@@ -287,7 +304,7 @@ class Simulator:
             self.calls.add(
                 rank=pairs[:, side], start=start[:, side], end=end[:, side], launch=np.maximum(start - LEAD_NS, self.handed[pairs])[:, side],
                 kind=S.KINDS.index(kind), axis=list(NAMES).index("pp"), first=first, seq=seq, instance=number, stream=PP + side,
-                step=self.step, bytes_in=self.job.activation_bytes, bytes_out=self.job.activation_bytes, source=pairs[:, 0],
+                step=self.step, uneven=False, bytes_in=self.job.activation_bytes, bytes_out=self.job.activation_bytes, source=pairs[:, 0],
                 target=pairs[:, 1], transfer=long, wait=np.maximum(start[:, 1 - side] - start[:, side], 0), late=-1,
             )  # fmt: skip
 
@@ -414,7 +431,7 @@ class Made:
         count = len(c["start"])
         columns = S.timed_columns(rows, c["stream"], found, pieces) | {
             "step": c["step"], "group": group, "kind": c["kind"], "dtype": np.full(count, S.DTYPES.index("bf16")),
-            "algorithm": np.where(c["source"] >= 0, S.ALGORITHMS.index("SENDRECV"), S.ALGORITHMS.index("RING_LL")), "uneven": np.zeros(count, np.bool_),
+            "algorithm": np.where(c["source"] >= 0, S.ALGORITHMS.index("SENDRECV"), S.ALGORITHMS.index("RING_LL")), "uneven": c["uneven"],
             "seq": c["seq"] if self.job.seq else np.full(count, -1), "source": c["source"], "target": c["target"],
             "bytes_in": c["bytes_in"], "bytes_out": c["bytes_out"], "event": np.arange(count),
         }  # fmt: skip
@@ -498,6 +515,8 @@ class Made:
         }  # fmt: skip
         if self.job.seq:
             args["Seq"] = int(c["seq"])
+        if c["uneven"]:
+            args |= {"In split size": json.dumps(_split(int(c["bytes_in"]), group.size)), "Out split size": json.dumps(_split(int(c["bytes_out"]), group.size))}
         if c["source"] >= 0:
             args |= {"Src Rank": int(c["source"]), "Dst Rank": int(c["target"])}
         name = KERNELS[kind if kind != "recv" else "send"]
@@ -512,6 +531,12 @@ class Made:
         """The ranks as a table of calls is made of; names: order in which they are handed over."""
         every = [Member(rank, f"node{self.job.host(rank)}", self.summary(rank)) for rank in self.ranks]
         return [every[i] for i in names] if len(names) else every
+
+
+def _split(size: int, peers: int) -> list[int]:
+    """Elements per peer, of which the last one gets the rest and two more than the others at least."""
+    part = size // 2 // peers - 2
+    return [part] * (peers - 1) + [size // 2 - part * (peers - 1)]
 
 
 def _by_rank(calls: _Calls) -> dict[str, Any]:

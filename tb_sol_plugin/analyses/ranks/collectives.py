@@ -210,8 +210,7 @@ def _instance_table(job: Job, sizes: links.Sizes, chosen: Mask) -> TableSection:
 
 
 def _size_table(job: Job, kinds: Sequence[GroupKind], sizes: links.Sizes, query: CollectivesQuery) -> TableSection:
-    known = [(s.link_bytes_per_s, s.link) for s in job.calls.summaries if s.link_bytes_per_s is not None]
-    link = links.Peak(*min(known)) if known else links.Peak(None, "")
+    link = links.link_of(job.calls.summaries)
     frame = links.by_size(job.waits, kinds, sizes, links.peaks(job.waits, sizes, link, max(query.nic_bytes_per_s, 0.0)))
     for name in ("group_kind", "dtype", "peak_source"):
         frame[name] = pd.Series([text or None for text in frame[name].tolist()], dtype=object)

@@ -13,25 +13,17 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.ranks import reports
+from tb_sol_plugin.metrics.ranks import links, reports
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks
-from tb_sol_plugin.metrics.ranks.group_kinds import ACROSS, GroupKind, group_kinds, layout, told
+from tb_sol_plugin.metrics.ranks.group_kinds import ACROSS, GroupKind, GroupsQuery, group_kinds, layout, told
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
-from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import Reduction, analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, Report, Scalar, Sort, make_table
 from tb_sol_plugin.tables import members
 from tb_sol_plugin.units import human
-
-
-class GroupsQuery(Query, kw_only=True, frozen=True):
-    """groups: parallelism of groups by their description, as mesh_inner:TP,mesh_outer:DP; it stands above what is found"""
-
-    groups: str = ""
-
 
 COLUMNS: Final = (
     Column("group", "Group", doc="its description and ranks", show="text"),
@@ -42,17 +34,14 @@ COLUMNS: Final = (
     Column("kind", "Parallelism", doc="what it serves", show="badge", missing="not known"),
     Column("confidence", "Confidence", doc="stated, inferred, a guess or unknown", show="badge"),
     Column("evidence", "Evidence", doc="why", show="text", rank=2),
+    Column("of_fastest", "Of the fastest", "ratio", "bandwidth of its large collectives over that of the fastest group of its kind which "
+           "also spans several hosts", missing="nothing to compare it with"),
     Column("instances", "Collectives", "count", "different collectives of this group"),
     Column("matched", "Matched", "count", "those of which two members or more are recorded and matched"),
     Column("inconsistent", "Inconsistent", "count", "those whose members name different kinds, types or sizes: probably a bug of the job"),
-    Column(
-        "unmatched_because",
-        "Not matched",
-        doc="why collectives of some ranks stay unmatched",
-        show="text",
-        missing="all are, or their other members are not recorded",
-    ),
-)
+    Column("unmatched_because", "Not matched", doc="why collectives of some ranks stay unmatched", show="text",
+           missing="all are, or their other members are not recorded"),
+)  # fmt: skip
 FACTS: Final = (
     *R.FACTS,
     Fact("groups", "Groups", "count", "process groups that ran a collective"),
@@ -96,6 +85,9 @@ def group_rows(job: Job, kinds: Sequence[GroupKind]) -> pd.DataFrame:
     calls, found = job.calls, job.found
     count = len(calls.groups)
     of = calls.group_of_channel[found.channel] if len(found) else np.zeros(0, np.int64)
+    speed = np.full(count, np.nan)
+    compared = links.slow_links(job.waits, links.sizes_of(job.waits, kinds)).of_fastest
+    np.fmin.at(speed, calls.group_of_channel, compared)
     because: dict[int, str] = {}
     for channel, why in found.because.items():
         because.setdefault(int(calls.group_of_channel[channel]), why)
@@ -104,7 +96,8 @@ def group_rows(job: Job, kinds: Sequence[GroupKind]) -> pd.DataFrame:
         "ranks": pd.Series([members.text_of(g.ranks) or None for g in calls.groups], dtype=object),
         "size": pd.Series([g.size if g.size > 0 else None for g in calls.groups], dtype=object), "level": [k.level for k in kinds],
         "kind": pd.Series([k.kind or None for k in kinds], dtype=object), "confidence": [k.confidence for k in kinds],
-        "evidence": [k.evidence for k in kinds], "instances": np.bincount(of, minlength=count),
+        "evidence": [k.evidence for k in kinds], "of_fastest": speed,
+        "instances": np.bincount(of, minlength=count),
         "matched": np.bincount(of[found.present > 1], minlength=count),
         "inconsistent": np.bincount(of[found.inconsistent], minlength=count),
         "unmatched_because": pd.Series([because.get(i) for i in range(count)], dtype=object),

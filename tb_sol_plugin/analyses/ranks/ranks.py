@@ -1,7 +1,7 @@
-"""Which rank holds the job, why, and what a step takes less without it.
+"""Which rank delays the others, why, and how much shorter a step is without that.
 
 One row per rank: its steps, what its device does, how much of its communication is exposed and how much of that is waiting for other
-ranks, its own time on the path that holds the job (see *Stragglers*) above that of its peers, and what the job saves without that: the
+ranks, its own time on the critical path over ranks (see *Stragglers*) above that of its peers, and what the job saves without that: the
 difference of two replays of all collectives. The heat map shows rank by step where a rank takes longer than its peers; a rank whose
 collectives take long only because others come late has nothing there.
 """
@@ -21,11 +21,26 @@ from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, LEAST_SHARE, own_per_step, robust_z
 from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
+from tb_sol_plugin.metrics.rules.engine import Finding, to_report
+from tb_sol_plugin.metrics.rules.ranks import LATE, LEAST, RankContext, rank_context, rank_findings
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
-from tb_sol_plugin.model.registry import Reduction, analysis
-from tb_sol_plugin.model.report import AnySection, Column, Fact, FigureSection, Link, Mark, Report, Scalar, Sort, TableSection, make_table
+from tb_sol_plugin.model.registry import Reduction, analysis, registry
+from tb_sol_plugin.model.report import (
+    AnySection,
+    Column,
+    Fact,
+    FigureSection,
+    FindingsSection,
+    Link,
+    Mark,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    make_table,
+)
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.units import human, scale_of
@@ -54,12 +69,12 @@ RANK_COLUMNS: Final = (
     Column("node", "Host", doc="machine that it ran on, whose clock it has", show="text", missing="not recorded"),
     Column("status", "Status", doc="compared; alone: no collective in common with another rank; assumed: compared under an assumed number",
            show="badge", rank=2),
-    Column("saved_ns", "Saved", "ns", "what all that was recorded takes less without the delays of this rank", show="bar", color="compute",
-           missing="not among those with the largest excess, or not known"),
-    Column("path_excess_ns", "On the path", "ns", "own time above that of peers, on the path that holds the job", missing=NO_REPLAY),
-    Column("cause", "Cause", doc="what most of that is", show="badge", missing="nothing above its peers"),
+    Column("saved_ns", "Saved", "ns", "how much shorter all that was recorded would be without the delays of this rank", show="bar",
+           color="compute", missing="not among those with the largest excess, or not known"),
+    Column("path_excess_ns", "On the path", "ns", "own time above that of its peers, on the critical path over ranks", missing=NO_REPLAY),
+    Column("cause", "Cause", doc="what most of that time is", show="badge", missing="nothing above its peers"),
     Column("persistence", "When", doc="in most steps, some, or one", show="badge", missing="not a suspect"),
-    Column("exposed_wait_ns", "Exposed wait", "ns", "waiting for other ranks in collectives, while nothing computes",
+    Column("exposed_wait_ns", "Exposed wait", "ns", "waiting for other ranks in collectives while nothing computes",
            missing="no collective is matched"),
     Column("exposed_communication_ns", "Exposed", "ns", "collectives while nothing computes"),
     Column("step_ns", "Step", "ns", "median length of its complete steps", missing=NO_STEP),
@@ -80,7 +95,7 @@ FACTS: Final = (
     *R.FACTS,
     Fact("nodes", "Hosts", "count", "machines, each with a clock of its own"),
     Fact("step_ns", "Step", "ns", "median length of complete steps over all ranks"),
-    Fact("saved_per_step_ns", "Saved per step", "ns", "what a step takes less without the delays of the rank that costs most"),
+    Fact("saved_per_step_ns", "Saved per step", "ns", "how much shorter a step would be without the delays of the rank that costs most"),
     Fact("saved_together_per_step_ns", "", "ns", "the same without those of all ranks that cost 1 % or more"),
     Fact("exposed_wait_share", "Waiting", "ratio", "exposed waits over exposed communication, all ranks"),
     Fact("collectives_matched", "Matched", "ratio", "collectives of all ranks that are matched with one of another rank"),
@@ -90,7 +105,7 @@ FACTS: Final = (
 @analysis(
     scope="ranks",
     title="Ranks",
-    question="Which rank holds the job, and what does it cost?",
+    question="Which rank delays the others, and what does it cost?",
     group="Run",
     order=2,
     query=RanksQuery,
@@ -101,14 +116,39 @@ FACTS: Final = (
 def run(workers: Sequence[RecordingReduction[RankSummary]], query: RanksQuery) -> Report:
     found, job = reports.read_job(workers, query)
     sections: list[AnySection] = []
-    headline = R.incomparable(found) or reports.verdict(job)
+    context = rank_context(job)
+    reported = rank_findings(context) if context is not None else []
+    headline = R.incomparable(found) or _headline(job, reported)
     if len(job.calls):
         values = heat_values(job, query.what)
-        sections = [_tiles(found, job), *_heat(job, query, values), _rank_table(found, job, query)]
+        sections = [_tiles(found, job), *_findings(context, reported, query), *_heat(job, query, values), _rank_table(found, job, query)]
         if len(values):
             sections.append(_heat_table(job, query, values))
     sections += R.left_out(found)
     return Report(analysis="ranks", title="Ranks", headline=headline, notices=reports.notices(found, job), sections=sections)
+
+
+def _headline(job: Job, reported: Sequence[Finding]) -> str:
+    """Returns the finding that saves most, where that is no late rank, before what is said of late ranks."""
+    verdict = reports.verdict(job)
+    if not reported or reported[0].rule in LATE:
+        return verdict
+    first = reported[0]
+    less, share = human(first.saving, "ns"), human(first.saving * job.steps / job.model.span_ns, "ratio")
+    possible = "Possible: " if first.candidate else ""
+    return f"{possible}**{first.title}**: without that a step is at most **{less}** shorter, {share} of it. {verdict}"
+
+
+def _findings(context: RankContext | None, reported: Sequence[Finding], query: RanksQuery) -> list[FindingsSection]:
+    """Returns what delays the job; nothing where it cannot be replayed."""
+    if context is None:
+        return []
+    keep = {"step": query.step} if query.step else {}
+    return [FindingsSection(
+        id="findings", title="What to fix", subtitle="saving per step, at most, from a replay without the cause; savings can overlap",
+        findings=[to_report(f, pages=registry(), step_ns=context.step_ns, keep=keep) for f in reported],
+        empty=f"Nothing was found over the ranks that saves {human(LEAST, 'ratio')} of a step.",
+    )]  # fmt: skip
 
 
 # -- Rank by step -----------------------------------------------------------------------------------------------------

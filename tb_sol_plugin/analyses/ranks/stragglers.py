@@ -1,4 +1,4 @@
-"""Which ranks hold the job up, by cause, and what each costs: the path through the job, and a replay without them.
+"""Which ranks delay the job, by cause, and what each costs: the critical path over ranks, and a replay without them.
 
 From the last end backwards a path leads always to the rank that the others waited for; its rows tile the time of the job: own time of a
 rank, transfer of a collective, own time of the next. A suspect has more own time than its peers at the same place of the program.
@@ -33,9 +33,9 @@ SUSPECT_COLUMNS: Final = (
     Column("rank", "Rank", doc="number of the rank"),
     Column("node", "Host", doc="machine that it ran on", show="text", missing="not recorded"),
     Column("cause", "Cause", doc="what it does longer than its peers", show="badge"),
-    Column("saved_ns", "Saved", "ns", "what all that was recorded takes less without that", show="bar", color="compute"),
+    Column("saved_ns", "Saved", "ns", "how much shorter all that was recorded would be without that", show="bar", color="compute"),
     Column("saved_together_ns", "Together", "ns", "the same without that and all rows above"),
-    Column("saved_per_step_ns", "Per step", "ns", "what a step takes less without that", rank=2),
+    Column("saved_per_step_ns", "Per step", "ns", "how much shorter a step would be without that", rank=2),
     Column("path_excess_ns", "On the path", "ns", "own time above that of peers on the path through the job, all steps"),
     Column("persistence", "When", doc="in most steps, some, or one", show="badge", missing="no complete step was recorded"),
     Column("arrived_last", "Came last", "count", "collectives that waited for this rank, for whatever reason", rank=2),
@@ -49,7 +49,7 @@ PATH_COLUMNS: Final = (
     Column("local_ns", "Own time", "ns", "of the rank, since the collective before it", show="bar", color="compute"),
     Column("peer_median_ns", "Peers", "ns", "median own time of its peers there", missing="it has no peers there"),
     Column("excess_ns", "Above peers", "ns", "own time less that of peers", missing="it has no peers there"),
-    Column("cause", "Cause", doc="what most of that is", show="badge", missing="less than 20 µs above its peers"),
+    Column("cause", "Cause", doc="what most of that time is", show="badge", missing="less than 20 µs above its peers"),
     Column("transfer_ns", "Transfer", "ns", "of the collective, after its last member had come"),
 )
 NOISE_NS: Final = 20_000

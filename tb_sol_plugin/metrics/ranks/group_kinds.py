@@ -16,6 +16,7 @@ import numpy as np
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.ranks.calls import Calls
 from tb_sol_plugin.metrics.ranks.summary import KINDS, RECV, SEND
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables.arrays import Ints
 
 Confidence: TypeAlias = Literal["stated", "inferred", "guess", "unknown"]
@@ -34,6 +35,12 @@ NAMES: Final = ("TP", "CP", "EP", "PP", "DP", "sharded DP", "expert DP", "embedd
 ACROSS: Final = "inside: one host; between: each rank on another one; mixed: several hosts with several ranks"
 """What a column of levels says."""
 LAYOUT: Final = ("TP", "CP", "PP", "DP")
+
+
+class GroupsQuery(Query, kw_only=True, frozen=True):
+    """groups: parallelism of groups by their description, as mesh_inner:TP,mesh_outer:DP; it stands above what is found"""
+
+    groups: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ def _kind(calls: Calls, number: int, uses: set[int], stated: Mapping[str, str]) 
     neighbors = len(group.ranks) > 1 and bool((np.diff(group.ranks) == 1).all())
     if level == "inside" and neighbors and not whole:
         return GroupKind("TP", "guess", "neighboring ranks of one host", level)
-    why = "holds every rank of the job" if whole else f"the description {text!r} names none" if text else "no description is recorded"
+    why = "contains every rank of the job" if whole else f"the description {text!r} names none" if text else "no description is recorded"
     return GroupKind("", "unknown", why, level)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind
-from tb_sol_plugin.metrics.ranks.summary import ALGORITHMS, DTYPES, KINDS
+from tb_sol_plugin.metrics.ranks.summary import ALGORITHMS, DTYPES, KINDS, RankSummary
 from tb_sol_plugin.metrics.ranks.waiting import Waits
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
@@ -36,10 +36,11 @@ HIGH: Final = 0.95
 
 
 class Peak(NamedTuple):
-    """What a link carries one way, bytes/s, and where that is from; None where it is not known."""
+    """What a link carries one way, bytes/s, and where that is from; None where it is not known. observed: the best of this recording."""
 
     bytes_per_s: float | None
     source: str
+    observed: bool = False
 
 
 class Sizes(NamedTuple):
@@ -91,13 +92,19 @@ def peaks(waited: Waits, sizes: Sizes, link: Peak, network: float) -> dict[int, 
     return out
 
 
+def link_of(summaries: Sequence[RankSummary]) -> Peak:
+    """Returns what the links of devices carry inside a host, of several the least."""
+    known = [(s.link_bytes_per_s, s.link) for s in summaries if s.link_bytes_per_s is not None]
+    return Peak(*min(known)) if known else Peak(None, "")
+
+
 def _observed(waited: Waits, sizes: Sizes, level: int) -> Peak:
     some = np.flatnonzero(sizes.usable & (sizes.level == level))
     if len(some) < LEAST_CALLS:
         return Peak(None, "")
     some = some[sizes.size[some] >= np.quantile(sizes.size[some], DECILE)]
     bus = sizes.size[some] * sizes.factor[some] / waited.transfer_ns[some] * 1e9
-    return Peak(float(np.quantile(bus, HIGH)), "observed: the best of the largest collectives")
+    return Peak(float(np.quantile(bus, HIGH)), "observed: the best of the largest collectives", True)
 
 
 def by_size(waited: Waits, kinds: Sequence[GroupKind], sizes: Sizes, peak: dict[int, Peak]) -> pd.DataFrame:
@@ -175,6 +182,14 @@ def curves(waited: Waits, sizes: Sizes) -> list[Curve]:
     return sorted(out, key=lambda c: -c.instances)
 
 
+def of_curve(waited: Waits, sizes: Sizes, curve: Curve) -> Mask:
+    """Returns which collectives a curve is fitted to."""
+    first = waited.found.first
+    kind, algorithm = waited.found.calls["kind"][first], waited.found.calls["algorithm"][first]
+    same = (sizes.level == LEVELS.index(curve.level)) & (sizes.members == curve.size) & (kind == KINDS.index(curve.kind))
+    return np.asarray(sizes.usable & same & (algorithm == ALGORITHMS.index(curve.algorithm)), np.bool_)
+
+
 def _why_not(wire: Floats) -> str:
     """Returns what is missing for a curve, "" where nothing is."""
     distinct = np.unique(wire)
@@ -203,3 +218,71 @@ def huber(x: Floats, y: Floats) -> tuple[float, float, float]:
         fit = new
     slope = float(new[1]) / scale
     return float(new[0]), 1e9 / slope if slope > 0 else float("nan"), float(np.median(np.abs(y - design @ new)))
+
+
+# -- Which link is slow -------------------------------------------------------------------------------------------------
+
+SLOW: Final = 0.8
+"""A group is slow where it has less than this part of the bandwidth of the fastest group of its kind."""
+FAST: Final = 0.9
+"""It is fast from this part on; between the two nothing is said of it."""
+LARGE: Final = 0.5
+"""Bandwidths of groups are compared over collectives of at least this part of the largest size."""
+LEAST_OF_GROUP: Final = 3
+"""Large collectives of a group that tell its bandwidth."""
+
+
+class SlowLinks(NamedTuple):
+    """Bandwidths of groups beside each other, and the hosts that all slow ones have in common.
+
+    of_fastest: of each channel its bandwidth over that of the fastest one of its kind; NaN where there is none to compare with. hosts:
+    places in `calls.domains` of the hosts that are in every slow group and in no fast one. why_not: why none is named, "" where
+    one is, or where no group is slow.
+    """
+
+    of_fastest: Floats
+    hosts: tuple[int, ...]
+    why_not: str
+
+    @property
+    def slow(self) -> Ints:
+        """The slow channels."""
+        return np.flatnonzero(self.of_fastest < SLOW)
+
+
+def slow_links(waited: Waits, sizes: Sizes) -> SlowLinks:
+    """Returns how fast groups over several hosts are beside others of their kind, and which hosts make some of them slow.
+
+    Groups compare where they run the same collective over as many ranks on as many hosts. A host is named where groups differ in whom they
+    hold: where every group holds every host, the recordings cannot tell.
+    """
+    found, calls = waited.found, waited.found.calls
+    ratio = np.full(calls.channels, np.nan)
+    of_host = np.unique(found.channel[found.number] * len(calls.domains) + calls.domain[calls.at[found.rows]])
+    channel, host = of_host // max(len(calls.domains), 1), of_host % max(len(calls.domains), 1)
+    hosts = np.bincount(channel, minlength=calls.channels)
+    some = np.flatnonzero(sizes.usable & (hosts[found.channel] > 1)) if len(found) else found.channel
+    if not len(some):
+        return SlowLinks(ratio, (), "")
+    of = found.channel[some]
+    kind, first = arrays.factorize([calls["kind"][found.first[some]].astype(np.int64), sizes.members[some], hosts[of]])
+    largest = np.zeros(len(first), np.int64)
+    np.maximum.at(largest, kind, sizes.size[some])
+    some, of, kind = (column[sizes.size[some] >= LARGE * largest[kind]] for column in (some, of, kind))
+    pair, at = arrays.factorize([of, kind])
+    count = np.bincount(pair)
+    rate = np.bincount(pair, sizes.size[some]) / np.bincount(pair, waited.transfer_ns[some])
+    rate[count < LEAST_OF_GROUP] = np.nan
+    rate[np.bincount(kind[at][np.isfinite(rate)], minlength=len(first))[kind[at]] < 2] = np.nan
+    best = np.full(len(first), -np.inf)
+    np.fmax.at(best, kind[at], rate)
+    np.fmin.at(ratio, of[at], rate / best[kind[at]])
+    slow, fast = ratio < SLOW, ratio >= FAST
+    if not slow.any():
+        return SlowLinks(ratio, (), "")
+    in_slow = np.bincount(host[slow[channel]], minlength=len(calls.domains))
+    in_fast = np.bincount(host[fast[channel]], minlength=len(calls.domains))
+    named = np.flatnonzero((in_slow == slow.sum()) & (in_fast == 0))
+    if len(named):
+        return SlowLinks(ratio, tuple(named.tolist()), "")
+    return SlowLinks(ratio, (), "the slow groups have no host in common that is in no fast group")

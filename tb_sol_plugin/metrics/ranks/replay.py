@@ -27,8 +27,10 @@ EXACT: Final = 0.001
 class Model:
     """A job to replay: columns by call, and by collective (calls that are matched to none are collectives of their own).
 
-    base_ns: when the own time of each call begins, on the aligned clock. late: call of each collective that was last to
-    begin. linked: calls whose collective is known. unknown: collectives that cannot be put in order, since they wait for each other.
+    number: of each call its collective. rows, begin: calls of collective i are `rows[begin[i] : begin[i + 1]]`. matched: the
+    first collectives are those of `waits.found` whose transfer is known, these are their places there. base_ns: when the own time of each
+    call begins, on the aligned clock. late: call of each collective that was last to begin. linked: calls whose collective is known. order:
+    the collectives in an order in which they can be replayed; without those that wait for each other in a circle.
     """
 
     waits: Waits
@@ -43,6 +45,13 @@ class Model:
     late: Ints
     linked: Mask
     order: Ints
+    matched: Ints
+
+    def transfers(self, of_matched: Floats | Ints) -> Floats:
+        """Returns transfers to replay with. of_matched: of each collective of `waits.found`; those that are not replayed do not count."""
+        out = self.transfer_ns.copy()
+        out[: len(self.matched)] = of_matched[self.matched]
+        return out
 
     @property
     def complete(self) -> bool:
@@ -54,13 +63,13 @@ class Model:
         """From where own time is first known to the last end, as measured on the aligned clock."""
         return float(self.end_ns.max() - self.base_ns.min()) if len(self.end_ns) else 0.0
 
-    def run(self, own_ns: Floats) -> float:
-        """Returns how long the job takes. own_ns: own time before each call."""
+    def run(self, own_ns: Floats, transfer_ns: Floats | None = None) -> float:
+        """Returns how long the job takes. own_ns: own time before each call. transfer_ns: of each collective, None as it was."""
         calls = self.waits.found.calls
         end = run_kernel(
             self.order, self.begin, self.rows, fixed(calls["pred_row"], np.int64), fixed(own_ns, np.float64),
             fixed(calls["stream_row"], np.int64), fixed(calls["stream_lag_ns"], np.float64), fixed(self.base_ns, np.float64),
-            self.transfer_ns, self.skew_ns,
+            self.transfer_ns if transfer_ns is None else fixed(transfer_ns, np.float64), self.skew_ns,
         )  # fmt: skip
         return float(end.max() - self.base_ns.min()) if len(end) else 0.0
 
@@ -111,7 +120,7 @@ def model_of(waited: Waits) -> Model:
     return Model(
         waited, number, fixed(rows, np.int64), fixed(begin, np.int64), fixed(transfer, np.float64), fixed(skew, np.float64),
         start - calls.own.sum(axis=1), start, end,
-        late, matched, fixed(order, np.int64),
+        late, matched, fixed(order, np.int64), np.flatnonzero(known),
     )  # fmt: skip
 
 

@@ -37,16 +37,17 @@ def notices(ranks: Ranks[RankSummary], job: Job) -> list[Notice]:
     out = R.notices(ranks)
     if job.assumed.any():
         who = human(int(job.assumed.sum()), "count")
-        out.append(Notice(f"{who} recordings name no rank, neither inside nor in their names: their order stands for it."))
+        out.append(Notice(f"{who} recordings name no rank, neither inside nor in their file names: they are numbered in order of names."))
     alone = job.calls.ranks[job.alone]
     if len(alone) and len(job.calls.ranks) > 1:
         some = ", ".join(map(str, alone[: R.NAMED].tolist())) + (" …" if len(alone) > R.NAMED else "")
         out.append(Notice(
-            f"No collective of rank {some} is one of another rank: recorded at another time, or of another job. Nothing of it is compared."
+            f"No collective of rank {some} could be matched with one of another rank: it was recorded at another time, or belongs to "
+            "another job. It is not compared."
         ))  # fmt: skip
     left = sum(one.left_out for one in job.calls.summaries)
     if left:
-        out.append(Notice(f"{human(left, 'count')} collectives of other steps are left out: too many to compare.", "info"))
+        out.append(Notice(f"{human(left, 'count')} collectives of other steps are left out: there are too many to compare.", "info"))
     if job.clocks.worst == "none" and len(job.calls.domains) > 1:
         out.append(Notice(
             "The clocks of the hosts are not aligned: no collective that all members wait in joins them all. "
@@ -75,34 +76,34 @@ def worth(job: Job) -> tuple[Suspect, ...]:
 
 
 def verdict(job: Job) -> str:
-    """Returns one sentence: which rank or host holds the job, why, and what a step takes less without it."""
+    """Returns one sentence: which rank or host delays the others, why, and how much shorter a step is without that."""
     ranks = human(len(job.calls.ranks), "count")
     if not job.joined.any():
-        return f"No collective of these {ranks} ranks is matched: nothing tells who waits for whom."
+        return f"No collective of these {ranks} ranks could be matched, so who waits for whom is not known."
     ranks = human(int(job.joined.sum()), "count")
     if not job.model.exact:
-        return f"The replay of these {ranks} ranks differs from what was recorded: no straggler is named, what one would cost is not known."
+        return f"The replay of these {ranks} ranks differs from what was recorded: no straggler is named."
     found, hosts = worth(job), job.stragglers.hosts
     if not found:
-        return f"No rank holds the other ones: without its own delays none of {ranks} would save 1 % of a step."
+        return f"No rank delays the others: without its own delays none of {ranks} would make a step 1 % shorter."
     first = found[0]
     if hosts and hosts[0].saved_ns > first.saved_ns:
         host = hosts[0]
         who = f"**{job.calls.domains[host.domain]}**"
-        cause = f"{CAUSE_WORDS[CAUSES[host.cause]]}, {human(host.ranks, 'count')} of its ranks"
-        return f"{who} holds the other hosts ({cause}): {_without_that(job, host.saved_ns)}."
+        cause = f"{CAUSE_WORDS[CAUSES[host.cause]]}, {human(len(host.ranks), 'count')} of its ranks"
+        return f"{who} delays the other hosts ({cause}): {_without_that(job, host.saved_ns)}."
     name, cause = rank_text(job, first.at), CAUSE_WORDS[CAUSES[first.cause]]
-    text = f"**R{name[1:]}** holds the other ranks ({cause}): {_without_that(job, first.saved_ns)}."
+    text = f"**R{name[1:]}** delays the other ranks ({cause}): {_without_that(job, first.saved_ns)}."
     if len(found) > 1:
         who = f"{rank_text(job, found[1].at)} ({CAUSE_WORDS[CAUSES[found[1].cause]]})"
         more = f" and {human(len(found) - 2, 'count')} more" if len(found) > 2 else ""
-        text += f" Without {who}{more} as well, {human(found[-1].together_ns / job.steps, 'ns')} less."
+        text += f" Without {who}{more} as well it is {human(found[-1].together_ns / job.steps, 'ns')} shorter."
     return text
 
 
 def _without_that(job: Job, saved_ns: float) -> str:
     less, share = human(saved_ns / job.steps, "ns"), human(saved_ns / job.model.span_ns, "ratio")
-    return f"without that a step takes **{less}** less, {share} of it"
+    return f"without that a step is **{less}** shorter, {share} of it"
 
 
 def evidence(job: Job, one: Suspect) -> str:

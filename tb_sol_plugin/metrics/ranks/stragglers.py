@@ -1,4 +1,4 @@
-"""Finds the ranks that hold a job, why, and what each costs.
+"""Finds the ranks that delay a job, why, and what each costs.
 
 From the last end of the job backwards, always to the rank that the others waited for, leads one path that tiles the time of the job: own
 time of one rank, transfer, own time of the next. What the own time of a rank on that path is above that of its peers at the same place
@@ -8,6 +8,7 @@ one alone saves nothing, both together do. Counting who comes last would blame r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -15,6 +16,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from tb_sol_plugin.metrics.ranks.calls import Calls
+from tb_sol_plugin.metrics.ranks.comparison import OUTLIER_SCORE
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.replay import Model
 from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
@@ -45,13 +47,14 @@ ONE_FACTOR: Final = 0.02
 
 @dataclass(frozen=True, eq=False)
 class Peers:
-    """What peers do at the same place of the program: of each call the median own time by cause, ns, and how many calls it is of.
+    """What peers do at the same place of the program: of each call the median and mean own time by cause, ns, and of how many calls.
 
     Peers are ranks with groups of the same descriptions and sizes, at the same place of a pipeline. role: of each rank.
     """
 
     role: Ints
     median_ns: Ints
+    mean_ns: Floats
     count: Ints
 
     def excess(self, calls: Calls) -> Ints:
@@ -71,8 +74,8 @@ class Path(NamedTuple):
 class Suspect:
     """A rank (place in `calls.ranks`) with a cause (place in CAUSES).
 
-    path_excess_ns: own time above that of peers on the path; total_excess_ns: anywhere. saved_ns: what the job would take less without it;
-    together_ns: without it and all suspects before it. steps: complete steps that it holds up. factor: own time of the cause over
+    path_excess_ns: own time above that of peers on the path; total_excess_ns: anywhere. saved_ns: how much shorter the job is without it;
+    together_ns: without it and all suspects before it. steps: complete steps that it delays. factor: own time of the cause over
     that of peers. uniform: whether all its kernels are slower by that factor.
     """
 
@@ -88,11 +91,14 @@ class Suspect:
 
 
 class SlowHost(NamedTuple):
-    """A host of whose ranks at least half are slow for one cause: place in `domains`, place in CAUSES, those ranks, what they cost, ns."""
+    """A host of whose ranks at least half are slow for one cause.
+
+    domain: place in `domains`. cause: place in CAUSES. ranks: places of those that are slow. saved_ns: what they cost together.
+    """
 
     domain: int
     cause: int
-    ranks: int
+    ranks: tuple[int, ...]
     saved_ns: float
 
 
@@ -108,7 +114,8 @@ def peers_of(calls: Calls) -> Peers:
     code, first = arrays.factorize(columns) if len(calls) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
     count = np.bincount(code, minlength=len(first))
     median = [quantiles(code.astype(np.int32), calls.own[:, i].copy(), count, (0.5,))[0][code] for i in range(len(CAUSES))]
-    return Peers(role, np.stack(median, axis=1), count[code])
+    mean = [np.bincount(code, calls.own[:, i], len(first))[code] / count[code] for i in range(len(CAUSES))]
+    return Peers(role, np.stack(median, axis=1), np.stack(mean, axis=1), count[code])
 
 
 def _roles(calls: Calls) -> Ints:
@@ -219,7 +226,7 @@ class Stragglers:
         return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
     def persistence(self, suspect: Suspect) -> Persistence | None:
-        """Whether a suspect holds up most steps, some, or one; None without complete steps."""
+        """Whether a suspect delays most steps, some, or one; None without complete steps."""
         count = len(self.steps)
         if not count:
             return None
@@ -249,11 +256,11 @@ def stragglers(model: Model) -> Stragglers:
     total = np.zeros((len(calls.ranks), len(CAUSES)), np.int64)
     np.add.at(total, calls.at, part.excess)
     chosen = _candidates(part, total)
-    saved = {one: model.unchanged_ns - model.run(_without(part, [one])) for one in chosen}
+    saved = {one: model.unchanged_ns - model.run(without(part, [one])) for one in chosen}
     chosen.sort(key=lambda one: (-saved[one], -part.path_excess[one]))
     found = []
     for count, one in enumerate(chosen, 1):
-        together = saved[one] if count == 1 else model.unchanged_ns - model.run(_without(part, chosen[:count]))
+        together = saved[one] if count == 1 else model.unchanged_ns - model.run(without(part, chosen[:count]))
         factor, uniform = _factor(part, one)
         found.append(Suspect(
             *one, int(part.path_excess[one]), int(total[one]), saved[one], together, _held_up(part, one), factor, uniform
@@ -262,34 +269,54 @@ def stragglers(model: Model) -> Stragglers:
 
 
 def _slow_hosts(part: Stragglers, total: Ints) -> tuple[SlowHost, ...]:
-    """Returns hosts of whose ranks, two at least, half or more are above their peers for one cause; those that cost most first."""
+    """Returns hosts of whose ranks, two at least, half or more are above their peers for one cause; those that cost most first.
+
+    Of three steps or more a rank is above its peers in most: uneven data may hit half of a host's ranks by chance, in other steps others.
+    """
     calls, model = part.calls, part.model
     above = total > HOST_SHARE * model.span_ns
+    if len(part.steps) >= STEPS_TO_TELL:
+        above &= _steps_above(part) >= SYSTEMATIC * len(part.steps)
     size = np.bincount(calls.domain, minlength=len(calls.domains))
     slow = np.stack([np.bincount(calls.domain, above[:, c], len(size)) for c in range(len(CAUSES))], axis=1).astype(np.int64)
     hosts = np.argwhere((slow >= 2) & (2 * slow >= size[:, None]) & (size[:, None] < len(calls.ranks)))
     found = []
     for domain, cause in hosts[np.argsort(-slow[tuple(hosts.T)], kind="stable")][:CANDIDATES].tolist():
         ranks = np.flatnonzero((calls.domain == domain) & above[:, cause]).tolist()
-        saved = model.unchanged_ns - model.run(_without(part, [(at, cause) for at in ranks]))
-        found.append(SlowHost(domain, cause, len(ranks), saved))
+        saved = model.unchanged_ns - model.run(without(part, [(at, cause) for at in ranks]))
+        found.append(SlowHost(domain, cause, tuple(ranks), saved))
     return tuple(sorted((h for h in found if h.saved_ns > LEAST_SHARE * model.span_ns), key=lambda h: -h.saved_ns))
 
 
+def _steps_above(part: Stragglers) -> Ints:
+    """Returns in how many complete steps each rank is above its peers, by rank and cause."""
+    calls, count = part.calls, len(part.steps)
+    place = np.minimum(np.searchsorted(part.steps, calls["step"]), count - 1)
+    known = part.steps[place] == calls["step"]
+    each = np.zeros((len(calls.ranks), count, len(CAUSES)), np.int64)
+    np.add.at(each, (calls.at[known], place[known]), part.excess[known])
+    return np.asarray((each > ON_PATH * part.model.span_ns / count).sum(axis=1), np.int64)
+
+
 def _candidates(part: Stragglers, total: Ints) -> list[tuple[int, int]]:
-    """Returns (rank, cause) of those with the largest excess on the path, and of those with the largest anywhere."""
+    """Returns (rank, cause) of those with the largest excess on the path, and of those with the largest anywhere.
+
+    Computation of which all ranks have now more, now less makes none of them a suspect: it must be far from that of peers.
+    """
     least = LEAST_SHARE * part.model.span_ns
+    kernel = CAUSES.index("kernel")
+    usual = robust_z(total[:, kernel].astype(np.float64), part.peers.role) <= OUTLIER_SCORE
     out: dict[tuple[int, int], None] = {}
     for values in (part.path_excess, total):
         order = np.argsort(-values, axis=None, kind="stable")[:CANDIDATES]
         for at, cause in zip(*(x.tolist() for x in np.unravel_index(order, values.shape)), strict=True):
-            if values[at, cause] > least:
+            if values[at, cause] > least and not (cause == kernel and usual[at]):
                 out[at, cause] = None
     return list(out)
 
 
-def _without(part: Stragglers, suspects: list[tuple[int, int]]) -> Floats:
-    """Returns own times of all calls with those of suspects at what their peers take."""
+def without(part: Stragglers, suspects: Iterable[tuple[int, int]]) -> Floats:
+    """Returns own times of all calls with those of suspects (rank, cause) at what their peers take."""
     own = part.model.own_ns.copy()
     for at, cause in suspects:
         mine = part.calls.at == at
@@ -298,7 +325,7 @@ def _without(part: Stragglers, suspects: list[tuple[int, int]]) -> Floats:
 
 
 def _held_up(part: Stragglers, one: tuple[int, int]) -> int:
-    """Returns how many complete steps a suspect holds up, by its excess on the path in each; off the path by its excess in each."""
+    """Returns how many complete steps a suspect delays, by its excess on the path in each; off the path by its excess in each."""
     calls = part.calls
     at, cause = one
     rows = part.path.row[(calls.at[part.path.row] == at) & (calls["stream_lag_ns"][part.path.row] < 0)]

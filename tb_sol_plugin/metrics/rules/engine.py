@@ -28,7 +28,7 @@ from tb_sol_plugin.units import human
 
 LEAST: Final = 0.005
 """Smallest saving shown among what to fix, as a part of the step."""
-Subject: TypeAlias = Literal["time", "copies", "memory"]
+Subject: TypeAlias = Literal["time", "copies", "memory", "ranks"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +94,15 @@ Answer: TypeAlias = "Finding | Sequence[Finding] | Missing | None"
 
 @dataclass
 class RuleContext:
-    """What rules look at: one recording, or a part of it. reported: findings of the rules that ran before, those that are shown."""
+    """What rules look at. reported: findings of the rules that ran before, those that are shown."""
 
     subject: ClassVar[Subject]
-    capture: Capture
     reported: list[Finding] = field(default_factory=list, init=False)
+
+    @property
+    def vendor(self) -> str:
+        """Vendor of the recorded device, in whose words advice is given; "" unknown."""
+        return ""
 
     def large_enough(self, found: Finding) -> bool:
         """Tells whether a finding is large enough to be shown."""
@@ -110,6 +114,18 @@ class RuleContext:
 
     def give_back(self, found: Finding) -> None:
         """Offers to later rules what a finding has taken that is too small to show."""
+
+
+@dataclass
+class CaptureContext(RuleContext):
+    """What rules about one recording, or a part of it, look at."""
+
+    capture: Capture
+
+    @property
+    def vendor(self) -> str:
+        """Vendor of the recorded device."""
+        return self.capture.facts.vendor
 
 
 C = TypeVar("C", bound=RuleContext)
@@ -129,7 +145,7 @@ class Rule(Generic[C]):
         if isinstance(answer, Missing):
             return replace(answer, rule=answer.rule or self.ids[0])
         found = [answer] if isinstance(answer, Finding) else list(answer or ())
-        return [_in_own_words(self._complete(f, context.subject), context.capture.facts.vendor) for f in found]
+        return [_in_own_words(self._complete(f, context.subject), context.vendor) for f in found]
 
     def _complete(self, found: Finding, subject: Subject) -> Finding:
         own = {n: getattr(self.defaults, n) for n in _TEXTS if not getattr(found, n)}

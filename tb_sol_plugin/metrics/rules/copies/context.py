@@ -17,7 +17,7 @@ from tb_sol_plugin.metrics.copies.bandwidth import LARGE, latency_fit, rate
 from tb_sol_plugin.metrics.copies.blocking import inside_rows
 from tb_sol_plugin.metrics.copies.records import COLORS, busy, frame_text, kinds_text
 from tb_sol_plugin.metrics.copies.thresholds import Thresholds
-from tb_sol_plugin.metrics.rules.engine import Finding, RuleContext, Subject, count_text
+from tb_sol_plugin.metrics.rules.engine import CaptureContext, Finding, Subject, count_text
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word, host_idle
 from tb_sol_plugin.metrics.time.frames import program_frames
@@ -166,7 +166,7 @@ class CopyColumns:
 
 
 @dataclass
-class CopyContext(RuleContext):
+class CopyContext(CaptureContext):
     """The copies of a selection of one recording.
 
     columns: what does not depend on what was claimed; waits: `blocking` of the copies, in the same order. peaks: as `bandwidth.peaks` gives

@@ -15,7 +15,7 @@ from tb_sol_plugin.metrics.memory.expected import place
 from tb_sol_plugin.metrics.memory.leaks import Leak, best_leak
 from tb_sol_plugin.metrics.memory.sources import Memory
 from tb_sol_plugin.metrics.memory.summary import Headroom, headroom
-from tb_sol_plugin.metrics.rules.engine import Finding, RuleContext, Subject
+from tb_sol_plugin.metrics.rules.engine import CaptureContext, Finding, Subject
 from tb_sol_plugin.metrics.work.ownership import in_backward
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -33,7 +33,7 @@ FEWEST_LAYERS: Final = 2
 
 
 @dataclass
-class MemoryContext(RuleContext):
+class MemoryContext(CaptureContext):
     """One memory of a recording. curve: the one that a page shows; limits: device limits that were chosen."""
 
     subject: ClassVar[Subject] = "memory"

@@ -18,7 +18,7 @@ import pandas as pd
 
 from tb_sol_plugin.cost import Inputs
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, Ledger, RuleContext, Subject, time_text, with_sizes
+from tb_sol_plugin.metrics.rules.engine import LEAST, CaptureContext, Finding, Ledger, Subject, time_text, with_sizes
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import explained_idle
 from tb_sol_plugin.metrics.time.kernels import matrix_units_at
@@ -93,7 +93,7 @@ class Gaps(NamedTuple):
 
 
 @dataclass
-class TimeContext(RuleContext):
+class TimeContext(CaptureContext):
     """One recording (or a selection of its steps).
 
     time: per operator call its exclusive part of the device's time inside the windows; on a recording of the host, of the host's

@@ -12,14 +12,16 @@ import pytest
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.ranks.calls import Member
+from tb_sol_plugin.metrics.ranks.packed import unpack
+from tb_sol_plugin.metrics.ranks.summary import STEPS
 from tb_sol_plugin.model.answer import AnalysisRequest, from_ranks
 from tb_sol_plugin.model.recordings import RecordingReduction, ReducedFacts
 from tb_sol_plugin.model.registry import get
-from tb_sol_plugin.model.report import FigureSection, Report, UnavailableReport, encode
+from tb_sol_plugin.model.report import FigureSection, FindingsSection, Report, UnavailableReport, encode
 from tb_sol_plugin.units import NARROW
 from tests.support.rank_factory import Job, Slow, simulate
 
-NAMES = ("ranks", "stragglers", "collectives", "groups", "clocks")
+NAMES = ("ranks", "stragglers", "collectives", "parallelism", "groups", "clocks")
 JOB = Job(tp=8, dp=2, layers=4, steps=4, stragglers=(Slow(5, "dataloader", 3e6), Slow(12, "host", 1.5e6)))
 
 
@@ -52,7 +54,7 @@ def test_the_summary_names_the_rank_the_cause_and_the_cost(members: list[Member]
     # GIVEN a slow input of 3 ms on rank 5 that hides a host stall of 1.5 ms on rank 12
     found = asked("ranks", members)
     # THEN removing the first leaves the second: 1.5 ms per step, both 3.0
-    assert text(found).startswith("**Rank 5 on node0** holds the other ranks (dataloader): without that a step takes **1.5")
+    assert text(found).startswith("**Rank 5 on node0** delays the other ranks (dataloader): without that a step is **1.5")
     assert "Without rank 12 on node1 (host) as well" in text(found)
     table = found.table("ranks").set_index("rank")
     assert len(table) == 16 and table.loc[5, "cause"] == "dataloader" and table.loc[5, "persistence"] == "systematic"
@@ -64,6 +66,11 @@ def test_the_summary_names_the_rank_the_cause_and_the_cost(members: list[Member]
     assert heat.loc[(5, 2)] == pytest.approx(3e6, rel=0.02) and heat.loc[(12, 1)] == pytest.approx(1.5e6, rel=0.02) and len(heat) == 64
     assert isinstance(found.section("heatmap_figure"), FigureSection)
     assert found.facts["saved_together_per_step_ns"] == pytest.approx(3e6, rel=0.02) and found.facts["collectives_matched"] == 1.0
+    # AND what to fix leads to the evidence
+    cards = found.section("findings")
+    assert isinstance(cards, FindingsSection) and [(f.rule, f.link.analysis if f.link else "") for f in cards.findings] == [
+        ("ranks_straggler", "stragglers"), ("ranks_straggler", "stragglers"),
+    ]  # fmt: skip
     # AND steps can be chosen: the same per step
     part = asked("ranks", members, step="1-2")
     assert part.facts["saved_per_step_ns"] == pytest.approx(1.5e6, rel=0.05) and len(part.table("heatmap")) == 32
@@ -109,6 +116,28 @@ def test_collectives_by_size_and_one_by_one(members: list[Member]) -> None:
         asked("collectives", members, ranks="a-b")
 
 
+def test_what_costs_most_leads_even_where_it_is_no_late_rank() -> None:
+    # GIVEN a slow link that costs more than a slow input
+    slow = Job(tp=2, cp=2, pp=2, dp=4, layers=3, micro_batches=4, ranks_per_host=4, slow_hosts=((1, 0.5),),
+               stragglers=(Slow(5, "dataloader", 3e6),))  # fmt: skip
+    members = simulate(slow).members()
+    found = asked("ranks", members, world=32)
+    assert text(found).startswith("**The link of node1 is slow**: without that a step is at most **5.2")
+    assert "**Rank 5 on node1** delays the other ranks (dataloader)" in text(found)
+    # AND exposed communication by parallelism adds up to that of each step
+    found = asked("parallelism", members, world=32)
+    each, kinds = found.table("exposed"), found.table("by_kind").set_index("kind")
+    exposed = each.groupby(["rank", "step"])["exposed_ns"].sum()
+    known = {(m.rank, int(step)): ns for m in members for step, ns in zip(*(unpack(m.summary.steps, STEPS)[n].tolist() for n in
+             ("step", "exposed_communication_ns")), strict=True)}  # fmt: skip
+    assert exposed.to_dict() == known and (each["wait_ns"] <= each["exposed_ns"]).all() and (each["exposed_ns"] <= each["communication_ns"]).all()
+    assert set(kinds.index) == {"TP", "CP", "PP", "DP", "other"} and kinds.loc["PP", "wait_ns"] > kinds.loc["PP", "transfer_ns"]
+    assert "most of it for **PP**" in text(found) and found.facts["exposed_ns"] == pytest.approx(sum(known.values()) / len(known), abs=5)
+    # AND the groups of the slow host are seen beside those of the others
+    groups = asked("groups", members, world=32).table("groups").set_index("group")
+    assert groups.loc["DATA_PARALLEL_GROUP [0:4:4]", "of_fastest"] == pytest.approx(0.5, abs=0.02) and groups["of_fastest"].isna().any()
+
+
 def test_groups_and_clocks(members: list[Member]) -> None:
     assert "TP 8 × DP 2" in text(asked("groups", members))
     table = asked("groups", members).table("groups")
@@ -130,9 +159,9 @@ def test_what_is_missing_is_told(name: str, members: list[Member]) -> None:
     strange = other._replace(rank=16, host="far", summary=msgspec.structs.replace(other.summary, groups=tuple(
         msgspec.structs.replace(g, key="elsewhere") for g in other.summary.groups)))  # fmt: skip
     found = asked(name, [*members, strange], world=17)
-    assert any("No collective of rank 16 is one of another rank" in n.text for n in found.notices)
-    if name in ("ranks", "stragglers"):  # it holds nobody, whatever its own times are
-        assert text(found).startswith("**Rank 5 on node0** holds")
+    assert any("No collective of rank 16 could be matched" in n.text for n in found.notices)
+    if name in ("ranks", "stragglers"):  # it delays nobody, whatever its own times are
+        assert text(found).startswith("**Rank 5 on node0** delays")
     if name == "ranks":
         row = found.table("ranks").set_index("rank").loc[16]
         assert row["status"] == "alone" and row[["path_excess_ns", "saved_ns", "cause"]].isna().all()
@@ -143,11 +172,11 @@ def test_what_is_missing_is_told(name: str, members: list[Member]) -> None:
 def test_a_slow_host_is_named_as_one() -> None:
     slow = replace(JOB, dp=3, stragglers=tuple(Slow(rank, "compute", 1.1) for rank in range(8, 16)))
     found = text(asked("stragglers", simulate(slow).members(), world=24))
-    assert found.startswith("**node1** holds the other hosts (compute, 8 of its ranks): without that a step takes **")
+    assert found.startswith("**node1** delays the other hosts (compute, 8 of its ranks): without that a step is **")
 
 
 def test_an_even_job_has_no_culprit() -> None:
-    assert "No rank holds the other ones" in text(asked("ranks", simulate(replace(JOB, stragglers=())).members()))
+    assert "No rank delays the others" in text(asked("ranks", simulate(replace(JOB, stragglers=())).members()))
 
 
 def test_from_files(tmp_path: Path) -> None:
@@ -155,6 +184,6 @@ def test_from_files(tmp_path: Path) -> None:
     made = simulate(Job(tp=2, dp=2, layers=2, steps=3, stragglers=(Slow(2, "dataloader", 4e6),)))
     run = sol.open(str(made.write(tmp_path / "job")), cache=False)
     found = run.analyze("ranks")
-    assert isinstance(found, Report) and "**Rank 2 on node0** holds the other ranks (dataloader)" in text(found)
+    assert isinstance(found, Report) and "**Rank 2 on node0** delays the other ranks (dataloader)" in text(found)
     alone = sol.open(str(made.trace(0).write(tmp_path / "one" / "rank0.1.pt.trace.json.gz").parent), cache=False).analyze("ranks")
     assert isinstance(alone, UnavailableReport) and "compares the workers of a run" in alone.because

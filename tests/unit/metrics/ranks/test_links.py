@@ -105,7 +105,7 @@ def test_what_groups_are_used_for_where_nothing_describes_them() -> None:
     assert (found[4, 2].kind, found[4, 2].confidence, found[4, 2].level) == ("PP", "inferred", "between")
     assert (found[1, 2].kind, found[1, 2].confidence, found[1, 2].level) == ("TP", "guess", "inside")
     assert (found[2, 2].kind, found[2, 2].evidence) == ("", "the description 'undefined' names none")
-    assert (found[1, 8].kind, found[1, 8].evidence, found[1, 8].level) == ("", "holds every rank of the job", "mixed")
+    assert (found[1, 8].kind, found[1, 8].evidence, found[1, 8].level) == ("", "contains every rank of the job", "mixed")
     # WHEN a query states one THEN it stands above all
     assert {k.kind for k in group_kinds(calls, told("undefined:EP"))} == {"EP"}
     assert layout(calls, group_kinds(calls)) is None

@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tb_sol_plugin.metrics.rules.engine import Finding, Ledger, RuleContext, Subject, rule, run
+from tb_sol_plugin.metrics.rules.engine import CaptureContext, Finding, Ledger, Subject, rule, run
 from tb_sol_plugin.model.capture import Capture, Facts
 from tb_sol_plugin.tables import intervals as iv
 from tests.support.findings import assert_disjoint
 
 
 @dataclass
-class Context(RuleContext):
+class Context(CaptureContext):
     """Four calls of 100 ns, two copies of 50 ns, 1000 ns of idle time; findings below 60 ns are too small."""
 
     subject: ClassVar[Subject] = "time"

@@ -1,0 +1,355 @@
+"""Finds what delays a job of many ranks: late ranks and hosts, uneven work, slow links, small collectives, communication in the open.
+
+    context = rank_context(job)                  # None where the job cannot be replayed as it was recorded
+    found = rank_findings(context)               # the largest saving first
+
+Each saving is the difference of two replays of the job: as it was, and with the cause gone; per step, at most. Savings of late ranks and of
+uneven work add up: each is replayed without the ones before it. Those of links and of communication are replayed alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.ranks import links, reports
+from tb_sol_plugin.metrics.ranks.exposed import KINDS as PARALLELISM
+from tb_sol_plugin.metrics.ranks.exposed import exposed_by_kind
+from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind, group_kinds
+from tb_sol_plugin.metrics.ranks.job import Job
+from tb_sol_plugin.metrics.ranks.own_time import CAUSES, HAND_OVER_NS
+from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, Suspect, without
+from tb_sol_plugin.metrics.ranks.summary import KINDS
+from tb_sol_plugin.metrics.rules.engine import Answer, Finding, Rule, RuleContext, Subject, count_text, ids_of, rule, run, time_text
+from tb_sol_plugin.tables.arrays import Floats, Ints
+from tb_sol_plugin.units import human
+
+LEAST: Final = 0.01
+"""Smallest saving shown, as a part of the step."""
+UNEVEN_LEAST: Final = 0.03
+"""The same of uneven work: the noise of many ranks costs a percent by itself."""
+OPEN: Final = 0.1
+"""Part of the step that a kind of parallelism communicates in the open, from which it is reported."""
+SMALL_SHARE: Final = 0.3
+"""Part of the transfers of a curve that are below its half size, from which they are reported."""
+BELOW: Final = 0.6
+"""Bus bandwidth over the peak below which a link is reported, and how many half sizes its collectives have at least."""
+FAR: Final = 8.0
+UNEVEN: Final = 1.3
+"""Most over mean of what members of an all_to_all hold, from which it is reported."""
+
+CURES: Final = {
+    "kernel": "nvidia-smi -q -d CLOCK,POWER,PERFORMANCE  # compare with another rank; else give all ranks batches of equal work",
+    "dataloader": "DataLoader(..., num_workers=8, prefetch_factor=4, pin_memory=True)  # and look at the storage of that rank",
+    "host": "gc.disable(), numactl --cpunodebind=<node of its GPU>  # and look for other processes on its host",
+    "copy": "pin_memory=True, non_blocking=True  # and bind the process to the socket of its GPU",
+    "comm": "open the collectives of that rank: it waits for another group",
+    "other": "open the timeline of that rank",
+}
+"""What helps a rank that is late, by cause."""
+OVERLAP: Final = {
+    "TP": "sequence parallelism with --tp-comm-overlap, or torch._inductor.config._micro_pipeline_tp = True",
+    "CP": "a ring (cp_comm_type='p2p'), which exchanges the next block while it computes one",
+    "EP": "overlap the dispatch with shared experts, or fewer experts per token across hosts",
+    "PP": "more micro-batches, or an interleaved schedule",
+    "DP": "DistributedDataParallel(..., bucket_cap_mb=100, gradient_as_bucket_view=True), or --overlap-grad-reduce",
+    "sharded DP": "set_modules_to_forward_prefetch(...), set_modules_to_backward_prefetch(...), or larger units of fully_shard",
+}
+"""What hides the communication of a kind of parallelism."""
+
+
+@dataclass
+class RankContext(RuleContext):
+    """A job that the replay reproduces. kinds: parallelism of its groups."""
+
+    subject: ClassVar[Subject] = "ranks"
+    job: Job
+    kinds: tuple[GroupKind, ...]
+
+    def large_enough(self, found: Finding) -> bool:
+        return found.saving >= LEAST * self.step_ns
+
+    @property
+    def step_ns(self) -> float:
+        """Length of a step: of the job over its steps."""
+        return self.job.model.span_ns / self.job.steps
+
+    @cached_property
+    def sizes(self) -> links.Sizes:
+        """Sizes of the collectives that are replayed."""
+        return links.sizes_of(self.job.model.waits, self.kinds)
+
+    @cached_property
+    def curves(self) -> list[links.Curve]:
+        """Message curves that tell alpha from bandwidth."""
+        return [c for c in links.curves(self.job.model.waits, self.sizes) if not c.why_not]
+
+    @cached_property
+    def exposed(self) -> pd.DataFrame:
+        """Exposed communication by rank, step and parallelism."""
+        return exposed_by_kind(self.job.waits, self.kinds)
+
+    @cached_property
+    def culprits(self) -> list[tuple[int, int]]:
+        """(rank, cause) of the late ranks and hosts that are reported."""
+        out: dict[tuple[int, int], None] = {}
+        for host in self.job.stragglers.hosts[:1]:
+            out |= dict.fromkeys((at, host.cause) for at in host.ranks)
+        out |= dict.fromkeys((one.at, one.cause) for one in reports.worth(self.job))
+        return list(out)
+
+    def saved(self, transfer_ns: Floats | Ints) -> int:
+        """Returns what a step takes less with other transfers. transfer_ns: of each collective of the model's waits, ns."""
+        model = self.job.model
+        return round((model.unchanged_ns - model.run(model.own_ns, model.transfers(transfer_ns))) / self.job.steps)
+
+
+def rank_context(job: Job, kinds: tuple[GroupKind, ...] | None = None) -> RankContext | None:
+    """Returns what the rules look at; None where no replay tells what something costs. kinds: None as the groups show them."""
+    if not len(job.calls) or not job.joined.any() or not job.model.exact:
+        return None
+    return RankContext(job, group_kinds(job.calls) if kinds is None else kinds)
+
+
+def rank_findings(context: RankContext) -> list[Finding]:
+    """Returns what delays a job, the largest saving first. Of late ranks, which save together, the first comes first."""
+    return run(_RULES, context)[0]
+
+
+# -- Late ranks and hosts ------------------------------------------------------------------------------------------------
+
+
+@rule("slow_host", page="stragglers", label="Stragglers", color="host")
+def slow_host(context: RankContext) -> Answer:
+    """A host of whose ranks half or more are late for one cause, where that costs more than any one of them."""
+    job = context.job
+    hosts, first = job.stragglers.hosts, reports.worth(job)[:1]
+    if not hosts or (first and hosts[0].saved_ns <= first[0].saved_ns):
+        return None
+    host = hosts[0]
+    cause = CAUSES[host.cause]
+    ranks = ", ".join(str(int(job.stragglers.calls.ranks[at])) for at in host.ranks[:8]) + (" …" if len(host.ranks) > 8 else "")
+    return Finding(
+        title=f"{job.stragglers.calls.domains[host.domain]} delays the other hosts: {CAUSE_WORDS[cause]}",
+        evidence=f"{count_text(len(host.ranks), 'rank')} of it ({ranks}) take longer than their peers at the same place of the program.",
+        saving=round(host.saved_ns / job.steps), fix=CURES[cause],
+    )  # fmt: skip
+
+
+@rule("straggler", page="stragglers", label="Stragglers", color="host")
+def straggler(context: RankContext) -> Answer:
+    """Ranks that the others wait for, each with what it saves besides those before it."""
+    job = context.job
+    whole = {(at, host.cause) for host in job.stragglers.hosts[:1] for at in host.ranks if context.reported}
+    found, before = [], float(sum(f.saving for f in context.reported) * job.steps)
+    for one in reports.worth(job):
+        saved = one.together_ns - before
+        if (one.at, one.cause) in whole or saved < LEAST * job.model.span_ns:
+            continue
+        before = one.together_ns
+        found.append(_late(job, one, saved))
+    return found
+
+
+def _late(job: Job, one: Suspect, saved_ns: float) -> Finding:
+    name, cause = reports.rank_text(job, one.at), CAUSES[one.cause]
+    when = job.stragglers.persistence(one)
+    hidden = " Behind the ones before it: alone it would save nothing." if one.saved_ns < LEAST * job.model.span_ns else ""
+    return Finding(
+        title=f"R{name[1:]} delays the other ranks: {CAUSE_WORDS[cause]}", evidence=f"{reports.evidence(job, one)}.{hidden}",
+        saving=round(saved_ns / job.steps), fix=CURES[cause], candidate=when == "single" and len(job.stragglers.steps) > 1,
+    )  # fmt: skip
+
+
+@rule("uneven_work", page="ranks", label="Rank by step", color="compute",
+      title="Ranks take turns in coming last: their computation is uneven",
+      fix="batches of equal work on all ranks: group by length, or pack sequences")  # fmt: skip
+def uneven_work(context: RankContext) -> Answer:
+    """Computation that differs between peers, no rank being the slow one: what even shares of the same work would save."""
+    job = context.job
+    stragglers, model = job.stragglers, job.model
+    peers, kernel = stragglers.peers, CAUSES.index("kernel")
+    own = without(stragglers, context.culprits)
+    known = peers.count > 2
+    even = own.copy()
+    mine = stragglers.calls.own[:, kernel]
+    slow = np.isin(stragglers.calls.at, [at for at, cause in context.culprits if cause == kernel])
+    even[known & ~slow] += (peers.mean_ns[:, kernel] - mine)[known & ~slow]
+    saving = (model.run(own) - model.run(np.maximum(even, 0.0))) / job.steps
+    if saving < UNEVEN_LEAST * context.step_ns:
+        return None
+    above = np.abs(mine - peers.mean_ns[:, kernel])[known].sum() / max(float(mine[known].sum()), 1.0)
+    last = np.bincount(stragglers.calls.at[model.late[np.diff(model.begin) > 1]], minlength=len(stragglers.calls.ranks))
+    share = float(last.max() / max(last.sum(), 1))
+    return Finding(
+        evidence=f"Computation between two collectives is {human(above, 'ratio')} off the mean of its peers; the rank that comes last most "
+        f"often does so in {human(share, 'ratio')} of the collectives.",
+        saving=round(saving), query={"what": "excess"},
+    )  # fmt: skip
+
+
+# -- Links ---------------------------------------------------------------------------------------------------------------
+
+
+@rule("slow_link", page="groups", label="Groups", color="communication", fix="ib_write_bw, ibstat, nvidia-smi nvlink -s  # on that host")
+def slow_link(context: RankContext) -> Answer:
+    """Groups that have less bandwidth than others of their kind, and the host that they have in common."""
+    waited, found = context.job.model.waits, links.slow_links(context.job.model.waits, context.sizes)
+    if not len(found.slow):
+        return None
+    calls = waited.found.calls
+    ratio = np.where(found.of_fastest < links.SLOW, found.of_fastest, 1.0)[waited.found.channel]
+    worst = float(found.of_fastest[found.slow].min())
+    hosts = [calls.domains[h] for h in found.hosts]
+    who = f"The link of {' and '.join(hosts[:3])} is slow" if hosts else "Some groups have a slow link"
+    many = int(np.isfinite(found.of_fastest).sum())
+    where = "this host is in all of them, and in none of the fast ones" if len(hosts) == 1 else (
+        "these hosts are in all of them, and in none of the fast ones" if hosts else found.why_not)  # fmt: skip
+    return Finding(
+        title=who, saving=context.saved(waited.transfer_ns * ratio), candidate=not hosts,
+        evidence=f"{len(found.slow)} of {many} groups have {human(worst, 'ratio')} of the bandwidth of the fastest one or a little "
+        f"more: {where}.",
+    )  # fmt: skip
+
+
+@rule("link_below_peak", page="collectives", label="Collectives by size", color="communication",
+      fix="NCCL_DEBUG=INFO  # which transport, algorithm and rings it chose; then the topology")  # fmt: skip
+def link_below_peak(context: RankContext) -> Answer:
+    """Large collectives that stay far below what the link is known to carry."""
+    waited, sizes, job = context.job.model.waits, context.sizes, context.job
+    limits = links.peaks(waited, sizes, links.link_of(job.calls.summaries), 0.0)
+    found: list[Finding] = []
+    wire = sizes.size * sizes.factor
+    for curve in context.curves:
+        peak = limits[links.LEVELS.index(curve.level)]
+        if peak.bytes_per_s is None or peak.observed:
+            continue
+        mine = links.of_curve(waited, sizes, curve) & (wire > FAR * curve.half_size_bytes)
+        if not mine.any():
+            continue
+        reached = wire[mine].sum() / waited.transfer_ns[mine].sum() * 1e9 / peak.bytes_per_s
+        if reached >= BELOW:
+            continue
+        text = f"{curve.kind} of {curve.size} ranks on one host" if curve.level == "inside" else f"{curve.kind} of {curve.size} ranks"
+        found.append(Finding(
+            title=f"Large collectives reach {human(reached, 'ratio')} of the link",
+            evidence=f"{count_text(int(mine.sum()), 'collective')} ({text}) far above their half size of "
+            f"{human(curve.half_size_bytes, 'B')}; the link carries {human(peak.bytes_per_s, 'B/s')} ({peak.source}).",
+            saving=context.saved(np.where(mine, waited.transfer_ns * reached, waited.transfer_ns)),
+        ))  # fmt: skip
+    return found
+
+
+@rule("small_collectives", page="collectives", label="Message curves", color="communication", candidate=True,
+      title="Small collectives follow each other: one for all of them would do",
+      fix="one flat tensor: torch._foreach_*, larger buckets, or dist._coalescing_manager()")  # fmt: skip
+def small_collectives(context: RankContext) -> Answer:
+    """Runs of collectives below the half size of their curve, right after each other: each run as one."""
+    waited, sizes = context.job.model.waits, context.sizes
+    wire = np.where(sizes.usable, sizes.size * sizes.factor, 0.0)
+    transfer = waited.transfer_ns.astype(np.float64)
+    count, runs, share, alpha = 0, 0, 0.0, 0.0
+    for curve in context.curves:
+        of = links.of_curve(waited, sizes, curve)
+        small = of & (wire < curve.half_size_bytes)
+        part = waited.transfer_ns[small].sum() / max(int(waited.transfer_ns[of].sum()), 1)
+        if part < SMALL_SHARE:
+            continue
+        run_of = _runs(context, np.flatnonzero(small))
+        for rows in run_of:
+            transfer[rows] = 0.0
+            transfer[rows[0]] = min(float(waited.transfer_ns[rows].sum()), curve.alpha_ns + wire[rows].sum() / curve.bytes_per_s * 1e9)
+        count += sum(map(len, run_of))
+        runs += len(run_of)
+        share, alpha = max(share, float(part)), max(alpha, curve.alpha_ns)
+    if not runs:
+        return None
+    return Finding(
+        evidence=f"{count_text(count, 'collective')} below the size at which half of the time is the call itself "
+        f"({time_text(alpha)}) come in {count_text(runs, 'run')} without work between: {human(share, 'ratio')} of "
+        "the transfers of their kind.",
+        saving=context.saved(transfer),
+    )  # fmt: skip
+
+
+def _runs(context: RankContext, small: Ints) -> list[Ints]:
+    """Returns collectives of one channel and step that follow each other at once, two at least; in order."""
+    waited = context.job.model.waits
+    found = waited.found
+    first = found.first[small]
+    order = np.lexsort((found.calls.start[first], found.channel[small]))
+    small, first = small[order], first[order]
+    if len(small) < 2:
+        return []
+    apart = found.calls.start[first][1:] - found.calls.end[first][:-1]
+    step = found.calls["step"][first]
+    joined = (np.diff(found.channel[small]) == 0) & (np.diff(step) == 0) & (apart <= HAND_OVER_NS)
+    return [part for part in np.split(small, np.flatnonzero(~joined) + 1) if len(part) > 1]
+
+
+@rule("uneven_all_to_all", page="collectives", label="Collectives", color="communication",
+      title="Members of an all_to_all get unequal shares",
+      fix="an auxiliary loss for balance, a capacity per expert, or other places for the experts")  # fmt: skip
+def uneven_all_to_all(context: RankContext) -> Answer:
+    """all_to_all of which one member has far more bytes than the mean: what even shares would save."""
+    waited = context.job.model.waits
+    found = waited.found
+    calls = found.calls
+    some = (calls["kind"][found.first] == KINDS.index("all_to_all")) & (waited.transfer_ns > 0) if len(found) else np.zeros(0, np.bool_)
+    if not some.any():
+        return None
+    held = np.maximum(calls["bytes_in"], calls["bytes_out"])[found.rows].astype(np.float64)
+    ratio = np.asarray(found.most(held)) * found.present / np.maximum(np.bincount(found.number, held, len(found)), 1.0)
+    wide = some & (np.asarray(found.least(held)) > 0) & (ratio > UNEVEN)
+    if not wide.any():
+        return None
+    top = held == np.asarray(found.most(held))[found.number]
+    rank, times = np.unique(calls.ranks[calls.at[found.rows[top & wide[found.number]]]], return_counts=True)
+    most = int(rank[times.argmax()])
+    return Finding(
+        evidence=f"{count_text(int(wide.sum()), 'all_to_all', 'all_to_all')} in which the largest share is "
+        f"{float(np.median(ratio[wide])):.2f} times the mean; rank {most} has it most often.",
+        saving=context.saved(np.where(wide, waited.transfer_ns / ratio, waited.transfer_ns)), query={"ranks": str(most)},
+    )  # fmt: skip
+
+
+# -- Communication in the open ---------------------------------------------------------------------------------------------
+
+
+@rule("exposed_communication", page="parallelism", label="Parallelism", color="communication")
+def exposed_communication(context: RankContext) -> Answer:
+    """Kinds of parallelism that communicate in the open for more than a tenth of the step: what is saved if all of it were hidden."""
+    waited, exposed = context.job.model.waits, context.exposed
+    if not len(exposed):
+        return None
+    steps = len(np.unique(exposed["at"] * (1 << 32) + exposed["step"]))
+    total = exposed.groupby("kind")[["exposed_ns", "wait_ns"]].sum() / steps
+    of = waited.found.calls.group_of_channel[waited.found.channel]
+    served = np.array([k.kind or "other" for k in context.kinds] or ["other"], object)[of]
+    found = []
+    for code, wait, own in zip(total.index.tolist(), total["wait_ns"].tolist(), total["exposed_ns"].tolist(), strict=True):
+        name, transfer = PARALLELISM[code], own - wait
+        if transfer <= OPEN * context.step_ns:
+            continue
+        what = f"{name} communication" if name != "other" else "Communication of groups whose parallelism is not known"
+        waits = f" Another {time_text(wait)} are waits for late ranks, no part of this saving." if wait > transfer / 10 else ""
+        found.append(Finding(
+            title=f"{what} is not hidden behind computation",
+            evidence=f"On a mean rank {time_text(transfer)} of a step are transfers of it while nothing computes.{waits}",
+            fix=OVERLAP.get(name, "start the collective earlier: async_op=True, and wait where its result is used"),
+            saving=min(context.saved(np.where(served == name, 0.0, waited.transfer_ns)), round(transfer)),
+        ))  # fmt: skip
+    return found
+
+
+_RULES: Final[tuple[Rule[RankContext], ...]] = (
+    slow_host, straggler, uneven_work, slow_link, link_below_peak, small_collectives, uneven_all_to_all, exposed_communication,
+)  # fmt: skip
+RULES: Final = ids_of(_RULES)
+"""Every finding about ranks by its stable name, as in `Finding.rule`."""
+LATE: Final = ("slow_host", "straggler")
+"""Those that name late ranks."""

@@ -1,0 +1,102 @@
+"""Findings over ranks: each in a job that has the cause, with what the same job saves without it, and silent in look-alikes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tb_sol_plugin.metrics.ranks.job import job_of_members
+from tb_sol_plugin.metrics.rules.engine import Finding
+from tb_sol_plugin.metrics.rules.ranks import RULES, rank_context, rank_findings
+from tests.support.rank_factory import Job, Slow, simulate
+
+JOB = Job(tp=8, dp=2, layers=4, steps=4)
+LINKS = Job(cp=2, dp=4, ranks_per_host=1, layers=4, steps=4)
+SMALL = Job(dp=8, layers=4, steps=4, small=60)
+EXPERTS = Job(dp=8, layers=4, steps=4, experts=2.0)
+
+
+def found_in(job: Job) -> dict[str, Finding]:
+    context = rank_context(job_of_members(simulate(job).members()))
+    assert context is not None
+    found = rank_findings(context)
+    assert {f.id.removeprefix("ranks_") for f in found} <= set(RULES) and all(f.saving > 0 and f.title and f.evidence and f.fix for f in found)
+    return {f.rule: f for f in reversed(found)}
+
+
+def per_step(job: Job, less: Job) -> float:
+    """What a step of a job takes more than that of another one: the truth of a saving, ns."""
+    return (simulate(job).truth.span_ns - simulate(less).truth.span_ns) / job.steps
+
+
+def test_late_ranks_save_one_after_the_other() -> None:
+    # GIVEN a slow input of 6 ms, behind which a host stall of 3 ms hides
+    both = (Slow(5, "dataloader", 6e6), Slow(12, "host", 3e6))
+    context = rank_context(job_of_members(simulate(replace(JOB, stragglers=both)).members()))
+    assert context is not None
+    first, second = [f for f in rank_findings(context) if f.rule == "straggler"]
+    # THEN each has what it saves besides the one before it, as the same job has without them
+    one, none = replace(JOB, stragglers=both[1:]), JOB
+    assert first.title == "Rank 5 on node0 delays the other ranks: dataloader" and "num_workers" in first.fix and not first.candidate
+    assert first.saving == pytest.approx(per_step(replace(JOB, stragglers=both), one), rel=0.03)
+    assert second.title.startswith("Rank 12 on node1") and second.evidence.endswith("alone it would save nothing.")
+    assert second.saving == pytest.approx(per_step(one, none), rel=0.03)
+
+
+def test_a_slow_host_is_one_finding() -> None:
+    slow = replace(JOB, dp=3, stragglers=tuple(Slow(rank, "compute", 1.1) for rank in range(8, 16)))
+    found = found_in(slow)
+    assert found["slow_host"].title == "node1 delays the other hosts: compute" and not {"straggler", "uneven_work"} & set(found)
+    assert found["slow_host"].saving == pytest.approx(per_step(slow, replace(slow, stragglers=())), rel=0.05)
+
+
+def test_uneven_data_is_no_late_rank() -> None:
+    # GIVEN data of all ranks that differs by 10 % from step to step THEN nobody is late, an even share of it saves; noise of 0.5 % is nothing
+    found = found_in(replace(JOB, dp=4, imbalance=0.1))
+    assert set(found) == {"uneven_work"} and found["uneven_work"].saving == pytest.approx(per_step(
+        replace(JOB, dp=4, imbalance=0.1), replace(JOB, dp=4)), rel=0.15)  # fmt: skip
+    assert not found_in(replace(JOB, dp=4))
+
+
+def test_a_slow_link_is_found_where_groups_differ_in_their_hosts() -> None:
+    # GIVEN a host with half of the bandwidth, in two of six groups
+    slow = replace(LINKS, slow_hosts=((3, 0.5),))
+    found = found_in(slow)["slow_link"]
+    assert found.title == "The link of node3 is slow" and found.evidence.startswith("2 of 6 groups have 50") and not found.candidate
+    assert found.saving == pytest.approx(per_step(slow, LINKS), rel=0.05)
+    # WHEN every group holds that host, or no link is slow THEN nothing is said
+    assert "slow_link" not in found_in(Job(tp=2, dp=4, ranks_per_host=2, slow_hosts=((1, 0.5),))) and "slow_link" not in found_in(LINKS)
+
+
+def test_small_collectives_in_a_row_are_one() -> None:
+    # GIVEN 60 reductions of 8 kB one after the other THEN 59 of 60 alphas of 35 us are saved; where computation lies between, nothing
+    found = found_in(SMALL)["small_collectives"]
+    assert found.candidate and found.saving == pytest.approx(59 * 35_000, rel=0.05)
+    assert found.saving == pytest.approx(per_step(SMALL, replace(SMALL, small=1)), rel=0.05)
+    assert "small_collectives" not in found_in(replace(JOB, activation_bytes=8192))
+
+
+def test_unequal_shares_of_an_all_to_all() -> None:
+    # GIVEN a rank that gets twice the tokens of the mean
+    found = found_in(EXPERTS)["uneven_all_to_all"]
+    assert "rank 7 has it most often" in found.evidence and found.query == {"ranks": "7"}
+    assert found.saving == pytest.approx(per_step(EXPERTS, replace(EXPERTS, experts=1.0001)), rel=0.6)
+    assert "uneven_all_to_all" not in found_in(replace(EXPERTS, experts=1.2))
+
+
+def test_communication_in_the_open_by_its_parallelism() -> None:
+    # GIVEN reductions that computation waits for THEN DP is reported; waits for a late rank are none of it
+    job = Job(dp=16, layers=6, steps=3, blocking=True)
+    found = found_in(job)["exposed_communication"]
+    assert found.title.startswith("DP communication") and "bucket" in found.fix and found.color == "communication"
+    late = replace(JOB, layers=8, buckets=1, stragglers=(Slow(5, "dataloader", 20e6),))
+    assert set(found_in(late)) == {"straggler"}
+
+
+def test_nothing_is_claimed_without_an_exact_replay() -> None:
+    alone = job_of_members(simulate(JOB).members()[:1])
+    assert rank_context(alone) is None and rank_context(job_of_members([])) is None
+    documented = (Path(__file__).parents[4] / "docs" / "findings.md").read_text()
+    assert all(f"| `ranks_{name}` |" in documented for name in RULES)
