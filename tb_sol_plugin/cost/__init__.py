@@ -19,6 +19,7 @@ from tb_sol_plugin.cost.ops import (
     indexing,
     movement,
     norm,
+    paged,
     pointwise,
     pooling,
     recurrent,
@@ -33,7 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 FAMILIES = (
-    gemm, serving, experts, conv, recurrent, attention, norm, reductions, pointwise, movement, indexing, pooling, triton,
+    gemm, serving, experts, conv, recurrent, attention, paged, norm, reductions, pointwise, movement, indexing, pooling, triton,
 )  # fmt: skip
 """The modules that register models; importing them fills the registry."""
 

@@ -17,17 +17,14 @@ Layouts differ: `_scaled_dot_product_*` is [B, H, S, D],
 Source: argument positions of native_functions.yaml, PyTorch 2.0 to 2.13.
 Limits: the backward passes count dQ, dK and dV whether or not all are asked for, and no gradient of a bias.
 
-Attention of other packages: flash-attn 2 and 3, serving engines' builds of them, AMD's aiter, and paged attention.
+Attention of other packages: flash-attn 2 and 3, serving engines' builds of them, and AMD's aiter.
 Causal masks are aligned bottom-right, layouts are [B, S, H, D] or packed [T, H, D].
 Source: the operator schemas the packages register (flash-attn 2.7 and 3, vLLM 0.4 to 0.11, sgl-kernel 0.1 to 0.3, aiter 2025).
-Limits: attention over a paged cache has key lengths in device memory, a recording has only the cache's size. It has a model only where
-the serving engine names its step by them.
+Attention over a paged cache stands in `paged.py`.
 """
 
 from __future__ import annotations
 
-import re
-from math import prod
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -133,7 +130,7 @@ def work(sizes: Sizes, mask: Mask, direction: Direction, window: Window = EVERYW
     return aware, dense, 0 if direction == "fwd" else aware * sizes.dqk // max(width, 1)
 
 
-def _cost(
+def fused_cost(
     q: Tensor, k: Tensor, v: Tensor, flops: tuple[int, int, int], *, out: int, logsumexp: int, direction: Direction,
     extra: Tensor | None = None, reason: str = "",
 ) -> Cost:  # fmt: skip
@@ -155,12 +152,12 @@ def fused(call: Inputs, at: Places) -> Cost | None:
         return unknown(PAGED)
     causal = None if at.causal is None else call.flag(at.causal)
     mask: Mask = "unknown" if causal is None else at.aligned if causal else "none"
-    window = EVERYWHERE if at.window is None else _window(call, at.window)
+    window = EVERYWHERE if at.window is None else window_of(call, at.window)
     bias = None if at.bias is None else call.tensor(at.bias)
     offsets = None if at.cumulative is None else call.tensor(at.cumulative)
     if offsets is not None:
         longest = None if at.longest is None else (call.value(at.longest), call.value(at.longest + 1))
-        return _packed(q, k, v, offsets, longest, mask, window, at.direction)
+        return packed_cost(q, k, v, offsets, longest, mask, window, at.direction)
     return plain(q, k, v, mask, at, window=window, bias=bias)
 
 
@@ -170,19 +167,19 @@ def plain(q: Tensor, k: Tensor, v: Tensor, mask: Mask, at: Places, *, window: Wi
     if isinstance(sizes, str):
         return unknown(sizes)
     rows = sizes.batch * sizes.heads * sizes.queries
-    return _cost(
+    return fused_cost(
         q, k, v, work(sizes, mask, at.direction, window), out=rows * sizes.dv, logsumexp=rows if at.logsumexp else 0,
         direction=at.direction, extra=bias, reason=NOT_RECORDED if mask == "unknown" else "",
     )  # fmt: skip
 
 
-def _window(call: Inputs, at: int) -> Window:
+def window_of(call: Inputs, at: int) -> Window:
     left, right = call.value(at), call.value(at + 1)
     whole = all(isinstance(v, int) and not isinstance(v, bool) for v in (left, right))
     return (int(left), int(right)) if whole else EVERYWHERE  # type: ignore[arg-type]
 
 
-def _packed(
+def packed_cost(
     q: Tensor, k: Tensor, v: Tensor, offsets: Tensor, longest: tuple[object, object] | None, mask: Mask, window: Window,
     direction: Direction,
 ) -> Cost:  # fmt: skip
@@ -213,7 +210,7 @@ def _packed(
     again = dqk if direction == "bwd" else 0
     flops = (round(2 * heads * width * seen), round(2 * heads * width * every), round(2 * heads * again * seen))
     reason = f"{PACKED}; {NOT_RECORDED}" if mask == "unknown" else PACKED
-    return _cost(q, k, v, flops, out=tokens * heads * dv, logsumexp=tokens * heads, direction=direction, extra=offsets, reason=reason)
+    return fused_cost(q, k, v, flops, out=tokens * heads * dv, logsumexp=tokens * heads, direction=direction, extra=offsets, reason=reason)
 
 
 def _band(queries: float, keys: float, mask: Mask, window: Window) -> float:
@@ -336,7 +333,7 @@ def flash_attention_backward(call: Inputs) -> Cost | None:
     return fused(call, BSHD._replace(first=1, causal=11, window=15, cumulative=6, longest=8, direction="bwd"))
 
 
-_ALIGNMENT: Final[dict[int, Mask]] = {0: "none", 1: "top_left", 2: "bottom_right"}
+ALIGNMENT: Final[dict[int, Mask]] = {0: "none", 1: "top_left", 2: "bottom_right"}
 
 
 @model("aten::_efficient_attention_forward", kind="attention")
@@ -355,7 +352,7 @@ def efficient_attention_backward(call: Inputs) -> Cost | None:
 
 def _by_mask_type(call: Inputs, at: Places, mask_type: int, window: int) -> Cost | None:
     kind = call.value(mask_type)
-    mask: Mask = _ALIGNMENT.get(kind, "unknown") if isinstance(kind, int) else "unknown"
+    mask: Mask = ALIGNMENT.get(kind, "unknown") if isinstance(kind, int) else "unknown"
     reach = call.value(window)
     if call.tensor(at.cumulative or 0) is not None:
         return fused(call, at._replace(causal=mask_type if mask != "unknown" else None, aligned=mask, sequence_first=True))
@@ -489,112 +486,3 @@ def aiter_varlen(call: Inputs) -> Cost | None:
 def aiter_varlen_backward(call: Inputs) -> Cost | None:
     """mha_varlen_bwd(dO 0, q 1, k 2, v 3, O 4, logsumexp 5, cum_q 6, cum_k 7, max_q 8, max_k 9, ..., zero, causal, window, ...)."""
     return _by_flags(call, 1, "bwd", 1, 6)
-
-
-LENGTHS: Final = re.compile(
-    r"context_\d{1,9}\(sq(\d{1,15})sk(\d{1,15})sqsq(\d{1,18})sqsk(\d{1,18})\)"
-    r"_generation_\d{1,9}\(sq(\d{1,15})sk(\d{1,15})sqsq(\d{1,18})sqsk(\d{1,18})\)"
-)
-"""Sums over the requests of a step, as vLLM names the step: queries, keys, queries squared, queries x keys; prefill, then decode."""
-FROM_STEP: Final = "key lengths from the name of the step; the whole context counted, in the type of the keys"
-ONE_SEQUENCE: Final = "one sequence: as many keys as the longest has"
-UNIFIED: Final = ("vllm::unified_attention", "vllm::unified_attention_with_output")
-READS_LENGTHS: Final = (*UNIFIED, "aiter::mha_batch_prefill")
-"""Operators that look for such a name around their call."""
-
-
-def _by_step(lengths: re.Match[str], q: Tensor, k: Tensor, v: Tensor, out: Tensor | None) -> Cost:
-    """q[T, H, D]; k and v[..., G, D]: a row of the cache. lengths: sums over the requests of a step, out of its name."""
-    sums = [int(number) for number in lengths.groups()]
-    if sums[0] + sums[4] > q.shape[0]:
-        return unknown("sizes contradict: fewer tokens than the name of the step says")
-    seen = every = keys = 0
-    for sq, sk, sqsq, sqsk in (sums[:4], sums[4:]):
-        if not sq <= sqsq <= sqsk:
-            if sq or sk or sqsk:
-                return unknown("lengths in the name of the step contradict")
-            continue
-        whole = sqsk == sqsq and sqsq > sq
-        seen += sqsk - (sqsq if whole else sqsq - sq) // 2
-        every += sqsk
-        keys += sk
-    each = 2 * q.shape[1] * (q.shape[2] + v.shape[-1])
-    cache = q.dtype if q.dtype.startswith("fp8") else k.dtype
-    traffic = [q.bytes, size_of(q.shape[0] * q.shape[1] * v.shape[-1], q.dtype if out is None else out.dtype)]
-    traffic += [size_of(keys * t.shape[-2] * t.shape[-1], cache) for t in (k, v)]
-    compute = compute_dtype(q) if q.dtype.startswith("fp8") else compute_dtype(q, k, v)
-    done = Cost(flop=each * seen, flop_dense=each * every, bytes=total(*traffic), dtype=compute, kind="attention")
-    return msgspec.structs.replace(done, estimated=True, reason=FROM_STEP)
-
-
-@model(*UNIFIED, kind="attention")
-def paged_step(call: Inputs) -> Cost | None:
-    """unified_attention(q[T,H,D] 0, k[T,G,D] 1, v[T,G,D] 2, out 3, ...) over a paged cache. Key lengths stand in device memory; where
-    vLLM names the step by the sums of its requests' lengths, P = sum(sq sk) - sum(sq^2 - sq)/2 pairs (half of the square for a prefill
-    without cached keys), and sum(sk) keys and values are read. Otherwise unknown: the least that the sizes allow, one key per query,
-    would be no limit to compare with. A layer's sliding window is not recorded and then shows as above the limit. FP8 queries meet an FP8
-    cache: new keys are converted as they are written to it."""
-    q, k, v = (call.tensor(at) for at in range(3))
-    lengths = LENGTHS.search(call.around)
-    if lengths is None:
-        return unknown(PAGED)
-    if q is None or k is None or v is None or not len(q.shape) == len(k.shape) == len(v.shape) == 3:
-        return None
-    return _by_step(lengths, q, k, v, call.tensor(3))
-
-
-def _linear_cache(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether rows of [key heads, width] stand last in both caches, and the heads fit."""
-    fits = len(q.shape) == 3 and len(k.shape) in (3, 4) and k.shape[:-1] == v.shape[:-1] and k.shape[-1] == q.shape[-1]
-    return fits and all((*k.shape, *v.shape)) and q.shape[1] % k.shape[-2] == 0
-
-
-def _one_sequence(call: Inputs, q: Tensor, k: Tensor, v: Tensor, keys: int, mask: Mask) -> Cost:
-    """A sequence of known keys; of a window those rows that some query sees. The log-sum-exp is the flag behind the window (and sinks)."""
-    window, (queries, heads, width) = _window(call, 13), q.shape
-    touched = min(keys, queries + window[0]) if window[0] >= 0 and mask != "none" else keys
-    seen_k, seen_v = (t._replace(shape=(touched, *t.shape[-2:]), strides=None) for t in (k, v))
-    kept = call.flag(15 if isinstance(call.value(15), bool) else 16)
-    return _cost(
-        q, seen_k, seen_v, work(Sizes(1, heads, queries, keys, width, v.shape[-1]), mask, "fwd", window),
-        out=queries * heads * v.shape[-1], logsumexp=queries * heads if kept else 0, direction="fwd", reason=ONE_SEQUENCE,
-    )  # fmt: skip
-
-
-@model("aiter::mha_batch_prefill", kind="attention")
-def batch_prefill(call: Inputs) -> Cost | None:
-    """mha_batch_prefill(q[T,H,D] 0, k 1 and v 2 of the cache [tokens,G,D] or [pages,page,G,D], offsets of queries 3, of pages 4, pages 5,
-    max_q 6, max_k 7, dropout 8, scale 9, softcap 10, zero 11, causal 12, window 13 and 14, ...): causal bottom-right. Key lengths stand in
-    device memory. Known are they where the engine names its step by them, as for `unified_attention`, and for a single sequence, whose
-    longest keys are its keys; of several fresh sequences (as many keys as queries, no cache) the longest is: a lower bound. Else unknown.
-    Bytes: the keys and values that the queries see, the page table left out."""
-    q, k, v, offsets = (call.tensor(at) for at in range(4))
-    if q is None or k is None or v is None or offsets is None:
-        return None
-    if not _linear_cache(q, k, v):
-        return unknown("layout of the key cache not known")
-    lengths = LENGTHS.search(call.around)
-    if lengths is not None and _window(call, 13) == EVERYWHERE:
-        return _by_step(lengths, q, k, v, None)
-    causal, most, keys, pages = call.flag(12), call.value(6), call.value(7), call.tensor(5)
-    if causal is None or not isinstance(keys, int) or isinstance(keys, bool) or keys < 1:
-        return unknown(f"{PAGED}; longest sequence and mask not recorded")
-    queries, mask = q.shape[0], _ALIGNMENT[2 if causal else 0]
-    if offsets.numel == 2 and most == queries and keys <= prod(k.shape[:-2]):
-        return _one_sequence(call, q, k, v, keys, mask)
-    if k.shape[:-2] == (queries,) and pages is not None and pages.numel == queries and most == keys:
-        return _packed(q, k, v, offsets, (most, keys), mask, _window(call, 13), "fwd")
-    return unknown(PAGED)
-
-
-@model(
-    "vllm::unified_mla_attention",
-    "vllm::unified_mla_attention_with_output", "_C::paged_attention_v1", "_C::paged_attention_v2", "_rocm_C::paged_attention",
-    "aiter::pa_fwd_asm", "aiter::paged_attention_v1", "aiter::paged_attention_rocm", "_C::sm100_cutlass_mla_decode",
-    "sgl_kernel::cutlass_mla_decode", "_vllm_fa2_C::fwd_kvcache", kind="attention",
-)  # fmt: skip
-@pattern(r"flashinfer::(?=\w*paged)\w*", kind="attention")
-def paged(call: Inputs) -> Cost | None:
-    """Attention over a paged key cache: reads nothing. A query meets as many keys as its sequence is long, and that length is data;
-    the least that the sizes allow, one key per query, would be no limit to compare with."""
-    return unknown(PAGED)

@@ -405,7 +405,7 @@ def dynamic_quantization(call: Inputs) -> Cost | None:
     return _quantized(call.tensor(0), call.tensor(1), call.tensor(2), per_element=2)
 
 
-@model("_C::scaled_fp4_quant", "sgl_kernel::scaled_fp4_quant", kind="elementwise")
+@model("_C::scaled_fp4_quant", "sgl_kernel::scaled_fp4_quant", "aiter::dynamic_per_group_scaled_quant_fp4", kind="elementwise")
 def fp4_quantization(call: Inputs) -> Cost | None:
     """scaled_fp4_quant(out, x, block scales, scale): two numbers per byte written; 2 n FLOP."""
     return _quantized(call.tensor(0), call.tensor(1), call.tensor(2), per_element=2)
@@ -432,6 +432,32 @@ def dual_quantization(call: Inputs) -> Cost | None:
     """quantize_mxfp4_dual(x, ...): two new results, by rows and by columns, half a byte per element and a byte per 32; 4 n FLOP."""
     x = call.tensor(0)
     return None if x is None else vector(x.dtype, 4 * x.numel, x.bytes, 2 * (-(-x.numel // 2) + -(-x.numel // 32)))
+
+
+@model("aiter::smoothquant_fwd", kind="elementwise")
+def smooth_quantization(call: Inputs) -> Cost | None:
+    """smoothquant_fwd(out, x, scales of columns, scales of rows): 3 n FLOP (smooth, find the largest, scale)."""
+    return _quantized(call.tensor(0), call.tensor(1), call.tensor(2), call.tensor(3), per_element=3)
+
+
+@model("vllm::rocm_aiter_per_tensor_quant", "vllm::rocm_aiter_per_token_quant", kind="elementwise")
+def aiter_new(call: Inputs) -> Cost | None:
+    """rocm_aiter_per_token_quant(x, type, scale): a byte per element, new; where no scale is given, one FP32 per tensor or row as well and
+    2 n FLOP, else n."""
+    x, scale = call.tensor(0), call.tensor(2)
+    if x is None or not x.shape:
+        return None
+    rows = x.numel // max(x.shape[-1], 1) if call.name.endswith("token_quant") else 1
+    return _byte_each(x, 2 if scale is None else 1, rows if scale is None else 0, scale)
+
+
+@model("vllm::rocm_aiter_group_fp8_quant", "vllm::triton_per_token_group_quant_fp8", kind="elementwise")
+def aiter_by_group(call: Inputs) -> Cost | None:
+    """rocm_aiter_group_fp8_quant(x, group): a byte per element and an FP32 scale per group, new; 2 n FLOP."""
+    x, group = call.tensor(0), count(call, 1)
+    if x is None or not x.shape or not group:
+        return None
+    return _byte_each(x, 2, x.numel // max(x.shape[-1], 1) * -(-x.shape[-1] // group))
 
 
 def _byte_each(x: Tensor, per_element: int, scales: int, *more: Tensor | None) -> Cost:
@@ -539,7 +565,19 @@ def slot_write(call: Inputs) -> Cost | None:
     return moved(key.dtype, *read(key, value, slots), *written)
 
 
-@model("_C_cache_ops::concat_and_cache_mla", kind="other")
+@model("sgl_kernel::store_kv_cache", "sgl_kernel::set_kv_buffer_kernel", kind="other")
+def cache_first_write(call: Inputs) -> Cost | None:
+    """store_kv_cache(k_cache 0, v_cache 1, slots[T] 2, k[T, ...] 3, v[T, ...] 4): tokens read, as many elements written into the caches."""
+    caches, slots, rows = (call.tensor(0), call.tensor(1)), call.tensor(2), (call.tensor(3), call.tensor(4))
+    if slots is None or caches[0] is None or caches[1] is None or rows[0] is None or rows[1] is None:
+        return None
+    if any(not row.shape or row.shape[0] != slots.numel for row in rows if row is not None):
+        return unknown("sizes contradict: rows of tokens and slots")
+    written = size_of(rows[0].numel, caches[0].dtype), size_of(rows[1].numel, caches[1].dtype)
+    return moved(rows[0].dtype, *read(*rows, slots), *written)
+
+
+@model("_C_cache_ops::concat_and_cache_mla", "aiter::concat_and_cache_mla", kind="other")
 def latent_cache_write(call: Inputs) -> Cost | None:
     """concat_and_cache_mla(latent, rope part, cache, slots, ...): both read and written side by side."""
     latent, turned, cache = call.tensor(0), call.tensor(1), call.tensor(2)

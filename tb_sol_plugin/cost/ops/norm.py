@@ -349,6 +349,35 @@ def add_rms_norm_quantized(call: Inputs) -> Cost | None:
     return None if out is None or x is None else _added(x, residual, like(out), call.tensor(3), call.tensor(4))
 
 
+@model("aiter::rmsnorm2d_fwd_with_add_dynamicquant", "aiter::rmsnorm2d_fwd_with_add_dynamicquant_ck", kind="norm")
+def add_rms_norm_dynamic(call: Inputs) -> Cost | None:
+    """rmsnorm2d_fwd_with_add_dynamicquant(out, x, residual, sum, scales, weight, eps): x and residual read; a byte per result, the sum and
+    the scales written."""
+    out, x, residual = call.tensor(0), call.tensor(1), call.tensor(2)
+    return None if out is None or x is None else _added(x, residual, like(out), call.tensor(4), call.tensor(5))
+
+
+@model("aiter::rmsnorm2d_fwd_with_smoothquant", "aiter::rmsnorm2d_fwd_with_smoothquant_ck", kind="norm")
+def rms_norm_smooth(call: Inputs) -> Cost | None:
+    """rmsnorm2d_fwd_with_smoothquant(out, x, scale of x, scales of the result, weight, eps): a byte per result and its scales written."""
+    out, x = call.tensor(0), call.tensor(1)
+    return None if out is None or x is None else _norm(x, like(out), *(call.tensor(at) for at in (2, 3, 4)))
+
+
+@model("vllm::rocm_aiter_rmsnorm_fused_dynamic_quant", kind="norm")
+def rms_norm_by_row(call: Inputs) -> Cost | None:
+    """rocm_aiter_rmsnorm_fused_dynamic_quant(x, weight, eps, type): a byte per result and an FP32 scale per row, both new."""
+    x, weight = call.tensor(0), call.tensor(1)
+    return None if x is None or weight is None else _norm(x, x.numel + _group_scales(x, None), weight)
+
+
+@model("vllm::rocm_aiter_rmsnorm_fused_add_dynamic_quant", kind="norm")
+def add_rms_norm_by_row(call: Inputs) -> Cost | None:
+    """rocm_aiter_rmsnorm_fused_add_dynamic_quant(x, residual, weight, eps, type): the sum is written too."""
+    x, residual, weight = call.tensor(0), call.tensor(1), call.tensor(2)
+    return None if x is None or weight is None else _added(x, residual, x.numel + _group_scales(x, None), weight)
+
+
 @model("aiter::layernorm2d_fwd", "aiter::layernorm2d_fwd_", kind="norm")
 def layer_norm_new(call: Inputs) -> Cost | None:
     """aiter::layernorm2d_fwd(x, weight, bias, eps): the result is new."""

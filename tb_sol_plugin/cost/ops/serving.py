@@ -1,4 +1,4 @@
-"""Operators of serving engines and kernel libraries (vLLM, SGLang, aiter, Transformer Engine): products, rotary embedding.
+"""Operators of serving engines and kernel libraries (vLLM, SGLang, aiter, Transformer Engine): products, rotary embedding, sampling.
 
 Products: 2 M N K FLOP over logical sizes. Bytes: every tensor of the call read once at its stored size, the result written in its own
 type. Weights stand as [N, K] or [K, N]; which one follows from the inner size of the activations.
@@ -14,6 +14,8 @@ Limits: the sine and cosine tables are taken as computed before.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tb_sol_plugin.cost.inputs import Inputs, Tensor, compute_dtype, size_of, total
 from tb_sol_plugin.cost.model import Cost, Direction, model, pattern, unknown
 from tb_sol_plugin.cost.ops.gemm import ASSUMED, batched, contradict, matrix, product, transposed_weight, weight_only
@@ -24,14 +26,17 @@ SMALL = frozenset(("fp8", "fp8_e4m3", "fp8_e5m2", "fp4x2", "int8", "uint8"))
 
 @model(
     "vllm::rocm_unquantized_gemm", "vllm::rocm_unquantized_gemm_impl", "vllm::unquantized_gemm", "vllm::cpu_unquantized_gemm",
-    "aiter::gemm_a16w16", "aiter::gemm_a16w16_", "aiter::tgemm_mm", kind="gemm", wrapper=True,
+    "aiter::gemm_a16w16", "aiter::gemm_a16w16_", "aiter::tgemm_mm", "vllm::rocm_aiter_tuned_gemm", kind="gemm", wrapper=True,
 )  # fmt: skip
 def linear(call: Inputs) -> Cost | None:
     """gemm(x[...,K] 0, weight[N,K] 1, bias 2): 2 N K per row of x. Owns the work only where no product was recorded below it."""
     return transposed_weight(call.tensor(0), call.tensor(1), call.tensor(2))
 
 
-@model("_rocm_C::wvSplitK", "_rocm_C::LLMM1", kind="gemm")
+@model(
+    "_rocm_C::wvSplitK", "_rocm_C::LLMM1", "aiter::wvSpltK", "aiter::wv_splitk_small_fp16_bf16", "aiter::LLMM1",
+    kind="gemm",
+)  # fmt: skip
 def skinny(call: Inputs) -> Cost | None:
     """wvSplitK(weight[N,K] 0, x[M,K] 1): 2 M N K."""
     return transposed_weight(call.tensor(1), call.tensor(0))
@@ -78,7 +83,7 @@ def cutlass_fp4(call: Inputs) -> Cost | None:
     return _either(call.tensor(1), call.tensor(2), extra, out.dtype if out else "", packed=2, dtype="fp4")
 
 
-@model("vllm::flashinfer_mm_fp4", "aiter::gemm_a4w4", kind="gemm")
+@model("vllm::flashinfer_mm_fp4", "aiter::gemm_a4w4", "aiter::gemm_a4w4_asm", "aiter::gemm_a4w4_blockscale", kind="gemm")
 def fp4(call: Inputs) -> Cost | None:
     """mm_fp4(a[M,K/2] 0, b[N,K/2] 1, scales_a 2, scales_b 3, ...): 2 M N K; a stored byte is two numbers."""
     return _either(call.tensor(0), call.tensor(1), (call.tensor(2), call.tensor(3)), "", packed=2, dtype="fp4")
@@ -89,6 +94,8 @@ def fp4(call: Inputs) -> Cost | None:
     "aiter::gemm_a8w8_CK", "aiter::gemm_a8w8_asm", "aiter::gemm_a8w8_bpreshuffle", "aiter::gemm_a8w8_blockscale",
     "aiter::gemm_a8w8_blockscale_bpreshuffle", "vllm::rocm_aiter_gemm_a8w8", "vllm::rocm_aiter_gemm_w8a8",
     "vllm::rocm_aiter_gemm_a8w8_blockscale", "vllm::rocm_aiter_gemm_w8a8_blockscale", "vllm::rocm_aiter_triton_gemm_a8w8_blockscale",
+    "aiter::gemm_a8w8_ck", "aiter::gemm_a8w8_blockscale_ck", "aiter::gemm_a8w8_blockscale_cktile", "aiter::gemm_a8w8_bpreshuffle_ck",
+    "aiter::gemm_a8w8_bpreshuffle_cktile", "aiter::flatmm_a8w8_blockscale_asm", "sglang::w8a8_block_fp8_matmul_deepgemm",
     "vllm::w8a8_block_fp8_matmul", "vllm::w8a8_triton_block_scaled_mm_func", "vllm::padded_cutlass", kind="gemm",
 )  # fmt: skip
 def scaled(call: Inputs) -> Cost | None:
@@ -98,7 +105,20 @@ def scaled(call: Inputs) -> Cost | None:
     return _either(call.tensor(0), call.tensor(1), (call.tensor(2), call.tensor(3), call.tensor(5)), written)
 
 
-@model("vllm::fp8_gemm_nt_op", "deep_gemm::fp8_gemm_nt", kind="gemm")
+@model("vllm::rocm_per_tensor_float_w8a8_scaled_mm_impl", kind="gemm")
+def scaled_by_tensor(call: Inputs) -> Cost | None:
+    """rocm_per_tensor_float_w8a8_scaled_mm_impl(a[M,K] 0, b[K,N] 1, out_dtype 2, scale_a 3, scale_b 4, bias 5): 2 M N K."""
+    return _either(call.tensor(0), call.tensor(1), (call.tensor(3), call.tensor(4), call.tensor(5)), call.dtype(2))
+
+
+@model("aiter::gemm_a16w16_asm", kind="gemm")
+def assembled(call: Inputs) -> Cost | None:
+    """gemm_a16w16_asm(a[M,K] 0, b[N,K] 1, out[M,N] 2, ...): 2 M N K."""
+    out = call.tensor(2)
+    return _either(call.tensor(0), call.tensor(1), (), out.dtype if out is not None else "")
+
+
+@model("vllm::fp8_gemm_nt_op", "deep_gemm::fp8_gemm_nt", "sglang::deep_gemm_fp8_fp8_bf16_nt", kind="gemm")
 def deep_gemm(call: Inputs) -> Cost | None:
     """fp8_gemm_nt(a[M,K] 0, scale_a 1, b[N,K] 2, scale_b 3, out 4): 2 M N K."""
     out = call.tensor(4)
@@ -278,7 +298,8 @@ def _there(*tensors: Tensor | None) -> list[Tensor]:
     return [t for t in tensors if t is not None]
 
 
-@model("_C::rotary_embedding", "_C::batched_rotary_embedding", "sgl_kernel::rotary_embedding", kind="elementwise")
+@model("_C::rotary_embedding", "_C::batched_rotary_embedding", "sgl_kernel::rotary_embedding", "vllm::flashinfer_rotary_embedding",
+       "vllm::rocm_aiter_triton_rotary_embedding", kind="elementwise")  # fmt: skip
 def rotary(call: Inputs) -> Cost | None:
     """rotary_embedding(positions, query, key, head_size, cos_sin[P, R], neox): in place, one table row per position.
 
@@ -302,7 +323,8 @@ def rope_cached(call: Inputs) -> Cost | None:
     return _turned(_there(query, key), positions.bytes, size_of(positions.numel * table.shape[-1], table.dtype))
 
 
-@model("aiter::rope_cached_positions_2c_fwd_impl", "aiter::rope_cached_2c_fwd_impl", kind="elementwise")
+@model("aiter::rope_cached_positions_2c_fwd_impl", "aiter::rope_cached_2c_fwd_impl", "aiter::rope_cached_positions_offsets_2c_fwd_impl",
+       kind="elementwise")  # fmt: skip
 def rope_two(call: Inputs) -> Cost | None:
     """rope_cached_positions_2c_fwd_impl(out_x, out_y, x, y, cos, sin, positions, ...): two tensors turned into new ones."""
     x, y = call.tensor(2), call.tensor(3)
@@ -361,3 +383,40 @@ def rope_backward(call: Inputs) -> Cost | None:
     if found is None:
         return None
     return vector(found.dtype, found.flop_vector, found.bytes, direction="bwd", reason="tables not recorded: left out, a lower bound")
+
+
+# -- sampling and merging ----------------------------------------------------------------------------------------------
+
+
+ONE_PASS: Final = "one pass counted: a lower bound"
+
+
+@pattern(r"(sgl_kernel|flashinfer|aiter)::(((top_k_)?top_[kp]|min_p)_sampling_from_probs|sampling_from_(probs|logits)|top_[kp]_renorm_probs)"
+         r"|aiter::(greedy|random|mixed)_sample", kind="norm")  # fmt: skip
+def sampling(call: Inputs) -> Cost | None:
+    """top_k_top_p_sampling_from_probs(probabilities[T, V], ...): every recorded argument once, one FLOP per probability. A draw that is
+    refused reads them again, and results that are returned new are left out: a lower bound."""
+    tensors = call.flat
+    if not tensors:
+        return None
+    largest = max(tensors, key=lambda t: t.numel)
+    return vector(largest.dtype, largest.numel, *read(*tensors), kind="norm", reason=ONE_PASS)
+
+
+@model("_C::apply_repetition_penalties_", kind="elementwise")
+def repetition_penalties(call: Inputs) -> Cost | None:
+    """apply_repetition_penalties_(logits[T, V] 0, mask of the prompt 1, of the output 2, penalties[T] 3): logits read and written in place;
+    2 FLOP per logit."""
+    logits = call.tensor(0)
+    return None if logits is None else vector(logits.dtype, 2 * logits.numel, like(logits), *read(*call.flat))
+
+
+@model("_C::merge_attn_states", "sgl_kernel::merge_state", "sgl_kernel::merge_state_v2", kind="elementwise")
+def merge_states(call: Inputs) -> Cost | None:
+    """merge_attn_states(out, log-sum-exp, part, its log-sum-exp, other part, its log-sum-exp): every tensor once, 3 FLOP per element of
+    the result (two products and their sum)."""
+    tensors = call.flat
+    if len(tensors) < 3:
+        return None
+    largest = max(tensors, key=lambda t: t.numel)
+    return vector(largest.dtype, 3 * largest.numel, *read(*tensors))

@@ -13,9 +13,9 @@ import pandas as pd
 from tb_sol_plugin import cost
 from tb_sol_plugin.cost import Cost, Inputs, Kind
 from tb_sol_plugin.cost.inputs import Launch
-from tb_sol_plugin.cost.ops.attention import LENGTHS, READS_LENGTHS
 from tb_sol_plugin.cost.ops.conv import GRADIENT_CALLS, GRADIENT_PLACES, result_sizes
 from tb_sol_plugin.cost.ops.experts import BY_NAME, TELLING
+from tb_sol_plugin.cost.ops.paged import LENGTHS, READS_LENGTHS
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture

@@ -152,3 +152,72 @@ def test_what_is_not_recorded_is_no_guess() -> None:
     assert estimate(NAME, call(*prefill(100, 1, 100, 300), dtype="bf16", values=False)) is None
     # GIVEN more keys than the cache has
     assert estimate(NAME, call(*prefill(100, 1, 100, 5000), dtype="bf16")) is None
+
+
+# -- products, norms, quantizers, sampling whose positions differ ----------------------------------------------------
+
+N = 6 * 64
+"""Elements of 6 rows of 64."""
+X, X8, OUT, OUT8 = (6, 64), ((6, 64), "fp8"), (6, 96), ((6, 96), "bf16")
+WEIGHT8, ROWS, COLUMNS = ((96, 64), "fp8"), ((6, 1), "fp32"), ((96, 1), "fp32")
+
+
+@pytest.mark.parametrize(("name", "args", "flop", "vector", "moved"), [
+    ("aiter::gemm_a8w8_blockscale_ck", (X8, WEIGHT8, ROWS, COLUMNS, OUT8), 2 * N * 96, 0, N + 96 * 64 + 4 * 102 + 2 * 6 * 96),
+    ("sglang::deep_gemm_fp8_fp8_bf16_nt", (X8, ROWS, WEIGHT8, COLUMNS, OUT8), 2 * N * 96, 0, N + 96 * 64 + 4 * 102 + 2 * 6 * 96),
+    ("vllm::rocm_per_tensor_float_w8a8_scaled_mm_impl", (X8, ((64, 96), "fp8"), "15", ((1,), "fp32"), ((1,), "fp32")),
+     2 * N * 96, 0, N + 96 * 64 + 8 + 2 * 6 * 96),
+    ("aiter::gemm_a16w16_asm", (X, (96, 64), OUT), 2 * N * 96, 0, 2 * (N + 96 * 64 + 6 * 96)),
+    ("aiter::wvSpltK", ((96, 64), X, OUT, "6", "304"), 2 * N * 96, 0, 2 * (N + 96 * 64 + 6 * 96)),
+    ("aiter::rmsnorm2d_fwd_with_add_dynamicquant", (X8, X, X, X, ROWS, (64,), "1e-5"), 0, 9 * N, 3 * 2 * N + N + 4 * 6 + 2 * 64),
+    ("aiter::rmsnorm2d_fwd_with_smoothquant", (X8, X, ((64,), "fp32"), ROWS, (64,), "1e-5"), 0, 8 * N, 3 * N + 4 * 64 + 4 * 6 + 2 * 64),
+    ("vllm::rocm_aiter_rmsnorm_fused_dynamic_quant", (X, (64,), "1e-5", "24"), 0, 8 * N, 3 * N + 4 * 6 + 2 * 64),
+    ("vllm::rocm_aiter_rmsnorm_fused_add_dynamic_quant", (X, X, (64,), "1e-5", "24"), 0, 9 * N, 7 * N + 4 * 6 + 2 * 64),
+    ("aiter::smoothquant_fwd", (X8, X, ((64,), "fp32"), ROWS), 0, 3 * N, 3 * N + 4 * 64 + 4 * 6),
+    ("aiter::dynamic_per_group_scaled_quant_fp4", (((6, 32), "uint8"), X, ((6, 2), "uint8"), "32"), 0, 2 * N, 2 * N + N // 2 + 12),
+    ("vllm::rocm_aiter_per_token_quant", (X, "24", None), 0, 2 * N, 3 * N + 4 * 6),
+    ("vllm::rocm_aiter_per_tensor_quant", (X, "24", ((1,), "fp32")), 0, N, 3 * N + 4),
+    ("vllm::rocm_aiter_group_fp8_quant", (X, "16"), 0, 2 * N, 3 * N + 4 * 6 * 4),
+    ("sgl_kernel::store_kv_cache", ((99, 2, 32), ((99, 2, 32), "fp8"), ((6,), "int64"), (6, 2, 32), (6, 2, 32)), 0, 0, 7 * N + 48),
+    ("sgl_kernel::top_k_top_p_sampling_from_probs", (((6, 999), "fp32"), ((6,), "int32"), None, ((6,), "int32"), "0"),
+     0, 6 * 999, 4 * 6 * 999 + 48),
+    ("_C::apply_repetition_penalties_", (X, ((6, 64), "bool"), ((6, 64), "bool"), (6,)), 0, 2 * N, 6 * N + 2 * 6),
+    ("sgl_kernel::merge_state_v2", ((6, 2, 32), ((6, 2), "fp32")) * 3, 0, 3 * N, 3 * (2 * N + 4 * 12)),
+])  # fmt: skip
+def test_every_argument_is_read_and_written_once(name: str, args: tuple[object, ...], flop: int, vector: int, moved: int) -> None:
+    # GIVEN 6 rows of 64 BF16 numbers, 96 columns, 8-bit operands and FP32 scales where the operator has such; FLOP and bytes by hand
+    c = cost(name, *args, dtype="bf16")
+    assert (c.flop, c.flop_vector, c.bytes) == (flop, vector, moved)
+
+
+# -- latent attention ------------------------------------------------------------------------------------------------
+
+
+def test_latent_attention_counts_what_each_pair_of_a_step_does() -> None:
+    # GIVEN a step of one prefill of 3 tokens over 2 cached ones and two decode requests with 4 and 6 keys; 2 heads of 8 + 4, values of 6,
+    # latent rows of 16
+    heads, nope, rope, value, rank = 2, 8, 4, 6, 16
+    step = "execute_5_context_1(sq3sk5sqsq9sqsk15)_generation_2(sq2sk10sqsq2sqsk10)"
+    args = ((5, heads, nope + rope), (5, rank), (5, 1, rope), (5, heads * value))
+    told = call(*args, dtype="bf16")
+    told.around = step
+    c = estimate("vllm::unified_mla_attention_with_output", told)
+    assert c is not None
+    # WHEN every pair is counted alone: prefill token i sees 2 + i keys, one decode token all of its own
+    work = 0
+    for sees in (3, 4, 5):
+        work += heads * sees * 2 * (nope + rope + value)
+    for sees in (4, 6):
+        work += heads * sees * 2 * ((rank + rope) + rank)
+    # THEN with the products that lead into and out of the latent space, once per token and head, that is the work
+    work += 5 * heads * 2 * (nope * rank + rank * value)
+    assert (c.flop, c.kind) == (work, "attention")
+    # AND 15 rows of the cache, the weights of both products, queries and results are moved
+    assert c.bytes == 2 * (15 * (rank + rope) + heads * rank * (nope + value) + 5 * heads * (nope + rope) + 5 * heads * value)
+    # AND without the lengths, with sizes that contradict, or more tokens than the call has, there is no answer but a reason
+    assert "page table" in explain("vllm::unified_mla_attention_with_output", call(*args, dtype="bf16"))
+    for wrong in ((args[0], args[1], (5, 1, 12), args[3]), (*args[:3], (5, 11)), ((4, 2, 12), (4, 16), (4, 1, 4), (4, 12))):
+        other = call(*wrong, dtype="bf16")
+        other.around = step
+        assert estimate("vllm::unified_mla_attention_with_output", other) is None
+        assert "contradict" in explain("vllm::unified_mla_attention_with_output", other)
