@@ -11,7 +11,7 @@ import mmap
 import os
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -72,7 +72,8 @@ class KeptTimeline:
             self._damaged(folder, str(error))
             return None
         renamed = msgspec.structs.replace(head, root=root, tracks=[_renamed(t, head.root, root) for t in head.tracks])
-        return Stored(renamed, _Parts(self, folder, sealed.files).take)
+        parts = _Parts(self, folder, sealed.files)
+        return Stored(renamed, parts.take, parts.ahead)
 
     def read(self, folder: Path, name: str, expected: tuple[int, str]) -> Part | None:
         """Returns the columns of a part as views of its mapped file; None where that is not what was written."""
@@ -131,6 +132,16 @@ class _Parts:
                 expected = self._files.get(name)
                 self._taken[name] = self._place.read(self._folder, name, expected) if expected is not None else None
             return self._taken[name]
+
+
+    def ahead(self, names: Iterable[str]) -> None:
+        """Lets the system begin to read the files of some parts that were not taken yet."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        for name in names:
+            if name not in self._taken and name in self._files:
+                with contextlib.suppress(OSError), open(self._folder / _file(name), "rb", buffering=0) as stream:
+                    os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
 
 def _file(name: str) -> str:

@@ -40,6 +40,8 @@ timeline_api = Blueprint("timeline", __name__, url_prefix="/api/v1/timeline")
 MOST_TILES: Final = 8
 MOST_TRACKS: Final = 64
 MOST_WORKERS: Final = 64
+SUMMARIZED: Final = 8
+"""More workers are opened as summaries."""
 MOST_EVENTS: Final = 1_000
 MOST_FLOWS: Final = 2_000
 MOST_NAMES: Final = 10_000
@@ -106,6 +108,8 @@ def timeline() -> Response:
     """Returns tracks, steps, phases and categories of the timeline."""
     only(*_WHICH)
     seen = shown()
+    for one in seen.workers.timelines:
+        one.read_ahead(lanes=len(seen.workers.timelines) <= SUMMARIZED)
     made = context().memo.get(("timeline", seen.fingerprint), lambda: pack_json(_timeline(seen)))
     return reply(made, request)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays
@@ -17,6 +18,12 @@ _CPU: Final = 0
 """Device type of host memory in a [memory] instant."""
 MOST_SERIES: Final = 200
 """Counters that are shown; a file may name a new one in every sample."""
+COARSE_COLUMNS: Final = ("time", "low", "high", "last", "at")
+"""Of `Coarse`, in order."""
+FEW_SAMPLES: Final = 2**16
+"""Samples below which a counter has no coarse level."""
+_NO_TIME: Final = np.zeros(0, np.int64)
+_NO_VALUE: Final = np.zeros(0)
 _ARGUMENT = msgspec.json.Decoder(dict[str, object])
 
 
@@ -25,7 +32,7 @@ class Series:
     """Values over time: from each time on, until the next. label: of what. device: id, -1 the host or none.
 
     source: device type and id of memory, or the name of a counter of the file. extent: samples, first and last time, lowest and highest
-    value. columns: returns times, ascending, and values.
+    value. columns: returns times, ascending, and values. coarse: returns the same for wide views, None without.
     """
 
     label: str
@@ -34,6 +41,7 @@ class Series:
     source: tuple[int, int] | str
     extent: tuple[int, int, int, float, float]
     columns: Callable[[], tuple[Ints, Floats]]
+    coarse: Callable[[], Coarse | None] = lambda: None
 
     @property
     def time_ns(self) -> Ints:
@@ -48,6 +56,31 @@ def series(label: str, unit: str, device: int, time: Ints, value: Floats, source
     """Returns a counter of at least one sample."""
     extent = (len(time), int(time[0]), int(time[-1]), float(value.min()), float(value.max()))
     return Series(label, unit, device, source, extent, lambda: (time, value))
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """A counter by buckets of `2^z` ns, of those with a sample: begin, lowest, highest and last value, place of the first sample."""
+
+    z: int
+    time: Ints
+    low: Floats
+    high: Floats
+    last: Floats
+    at: npt.NDArray[np.uint32]
+
+    def bucketed(self, z: int, begin: int, end: int, most: int, samples: int) -> Buckets | None:
+        """Returns what `bucketed` does; None in a window or at a level that needs single samples. samples: how many there are in all."""
+        if z < self.z or (begin | end) & ((1 << self.z) - 1):
+            return None
+        low, high = (int(i) for i in np.searchsorted(self.time, (begin, end), "left"))
+        before = float(self.last[low - 1]) if low else float("nan")
+        if low == high:
+            return Buckets(_NO_TIME, *(_NO_VALUE,) * 3, before, True)
+        if (int(self.at[high]) if high < len(self.at) else samples) - int(self.at[low]) <= most:
+            return None
+        rows = slice(low, high)
+        return _merged(self.time[rows], self.low[rows], self.high[rows], self.last[rows], z, before)
 
 
 @dataclass(frozen=True)
@@ -72,16 +105,39 @@ def series_of(capture: Capture) -> list[Series]:
 
 def bucketed(counter: Series, z: int, begin: int, end: int, most: int = 1024) -> Buckets:
     """Returns a counter in a window: every sample where there are at most `most`, else lowest, highest and last per bucket of `2^z` ns."""
+    coarse = counter.coarse()
+    if coarse is not None and (found := coarse.bucketed(z, begin, end, most, counter.extent[0])) is not None:
+        return found
     every, values = counter.columns()
     low, high = (int(i) for i in np.searchsorted(every, (begin, end), "left"))
     time, value = every[low:high], values[low:high]
     before = float(values[low - 1]) if low else float("nan")
     if high - low <= most:
         return Buckets(time, value, value, value, before, True)
+    return _merged(time, value, value, value, z, before)
+
+
+def _merged(time: Ints, lowest: Floats, highest: Floats, last: Floats, z: int, before: float) -> Buckets:
+    """Returns samples, at least one, or finer buckets, by buckets of level z."""
     bucket = time >> z
-    first = np.flatnonzero(np.append(True, bucket[1:] != bucket[:-1]))
-    last = np.append(first[1:], len(time)) - 1
-    return Buckets(bucket[first] << z, np.minimum.reduceat(value, first), np.maximum.reduceat(value, first), value[last], before, False)
+    first = _firsts(bucket)
+    ends = np.append(first[1:], len(time)) - 1
+    return Buckets(
+        bucket[first] << z, np.minimum.reduceat(lowest, first), np.maximum.reduceat(highest, first), last[ends], before, False
+    )  # fmt: skip
+
+
+def _firsts(bucket: Ints) -> Ints:
+    return np.flatnonzero(np.append(True, bucket[1:] != bucket[:-1]))
+
+
+def coarse_of(counter: Series, z: int) -> Coarse | None:
+    """Returns a counter for wide views; None where its samples are so few that they are read themselves."""
+    time, value = counter.columns()
+    if len(time) < FEW_SAMPLES:
+        return None
+    made = _merged(time, value, value, value, z, float("nan"))
+    return Coarse(z, made.time_ns, made.low, made.high, made.last, _firsts(time >> z).astype(np.uint32))
 
 
 def _memory(capture: Capture) -> list[Series]:

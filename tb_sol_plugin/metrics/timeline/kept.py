@@ -5,7 +5,7 @@ A part is a few columns of one length. What is derived of the recording alone is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tb_sol_plugin.metrics.timeline.phases import Band
 from tb_sol_plugin.metrics.timeline.tracks import Track
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Raised when lanes, levels or anything else that is kept changes: what was stored is built again."""
 Part: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
@@ -26,6 +26,8 @@ LANES: Final = "lanes"
 """lane: the lane of each event, by id."""
 NAMES: Final = "names"
 """table, pair: which pairs of name and category each table of events uses, see `Events.used`."""
+COARSE: Final = 13
+"""Everything has at most `2^COARSE` buckets at the level of wide views: as many as the widest screens have pixels."""
 OUTERMOST: Final = "outermost"
 """track, start, end: see `Timeline.outermost`."""
 
@@ -40,6 +42,21 @@ def cover_part(track: int) -> str:
     return f"cover-{track}"
 
 
+def grid_part(track: int) -> str:
+    """Returns the name of the part with what a group's unions hold before each time of a coarse grid: a column per union."""
+    return f"grid-{track}"
+
+
+def coarse_part(place: int) -> str:
+    """Returns the name of the part with a counter at a coarse level: time, low, high, last, at. See `counters.Coarse`."""
+    return f"coarse-{place}"
+
+
+def coarse_level(span: int) -> int:
+    """Returns the level of what is kept for wide views: 8,192 buckets hold everything. span: ns."""
+    return max(0, (span - 1).bit_length() - COARSE)
+
+
 def series_part(place: int) -> str:
     """Returns the name of the part with the samples of a counter: time, value."""
     return f"series-{place}"
@@ -48,12 +65,13 @@ def series_part(place: int) -> str:
 class KeptCover(msgspec.Struct, frozen=True):
     """Which unions a group's part holds, one after the other: (category, intervals), and those of everything last.
 
-    part: the group whose part it is; groups of the same events share one.
+    part: the group whose part it is; groups of the same events share one. grid: level of the grid that is kept, -1 without one.
     """
 
     part: int
     kinds: list[tuple[int, int]]
     busy: int
+    grid: int
 
 
 class KeptSeries(msgspec.Struct, frozen=True):
@@ -64,6 +82,8 @@ class KeptSeries(msgspec.Struct, frozen=True):
     device: int
     source: tuple[int, int] | str
     extent: tuple[int, int, int, float, float]
+    coarse: int
+    """Level at which it is kept for wide views, -1 at none."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -89,10 +109,14 @@ class Head(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Stored:
-    """A timeline as it was kept. part: columns of a part, mapped; None where it is damaged or was not kept."""
+    """A timeline as it was kept. part: columns of a part, mapped; None where it is damaged or was not kept.
+
+    ahead: lets the system begin to read some parts, and returns at once.
+    """
 
     head: Head
     part: Callable[[str], Part | None]
+    ahead: Callable[[Iterable[str]], None]
 
 
 class Keeper(Protocol):
@@ -103,6 +127,6 @@ class Keeper(Protocol):
     def save(self, head: Head, parts: Mapping[str, Part]) -> bool: ...
 
 
-def lane_type(lanes: int) -> type[np.uint16] | type[np.uint32]:
+def lane_type(lanes: int) -> type[np.uint8] | type[np.uint16] | type[np.uint32]:
     """Returns the type of numbers of lanes: as few bytes as they need."""
-    return np.uint16 if lanes < 2**16 else np.uint32
+    return np.uint8 if lanes < 2**8 else np.uint16 if lanes < 2**16 else np.uint32

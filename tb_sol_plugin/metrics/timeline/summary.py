@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.metrics.timeline.events import CATEGORIES, Events
-from tb_sol_plugin.metrics.timeline.kept import KeptCover, Part
+from tb_sol_plugin.metrics.timeline.kept import KeptCover, Part, coarse_level
 from tb_sol_plugin.metrics.timeline.tracks import Arranged, Track
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints
@@ -18,6 +19,8 @@ from tb_sol_plugin.tables.pyramid import Pyramid
 NOTHING = 255
 DEEPEST = 64
 """Lanes of a track whose depth is told."""
+MANY = 2
+"""Intervals per point of a grid from which on it is kept."""
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -39,45 +42,85 @@ class Cover:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Unions of a group's time: of each category, and of everything."""
+class Grid:
+    """How much some covers hold before each multiple of `2^z` ns, from 0 on: a row per cover. Wide views need no more of these."""
 
-    kinds: dict[int, Cover]
-    busy: Cover
+    z: int
+    before: Ints
+
+    @classmethod
+    def of_kept(cls, head: KeptCover, part: Part) -> Grid:
+        """Returns a grid from what was kept of it."""
+        return cls(head.grid, np.stack([part[str(place)] for place in range(len(head.kinds) + 1)]))
+
+    def fits(self, edges: Ints) -> bool:
+        """Whether all edges are on the grid."""
+        return not bool(np.any(edges & ((1 << self.z) - 1)))
+
+    def between(self, place: int, edges: Ints) -> Ints:
+        """Returns what a cover holds between each two edges on the grid, ns."""
+        found: Ints = self.before[place][np.clip(edges >> self.z, 0, self.before.shape[1] - 1)]
+        return np.diff(found)
+
+
+class Summary:
+    """Unions of a group's time: of each category in `kinds`, and of everything.
+
+    covers: returns those of the kinds, in their order, and that of everything. grid: the same for wide views, None without.
+    """
+
+    def __init__(self, kinds: Sequence[int], covers: Callable[[], Sequence[Cover]], grid: Grid | None = None) -> None:
+        self.kinds = tuple(kinds)
+        self._read, self._grid = covers, grid
+
+    @cached_property
+    def covers(self) -> Sequence[Cover]:
+        return self._read()
 
     def tile(self, edges: Ints) -> tuple[Bytes, Bytes]:
         """Returns per bucket between two edges (category with most time or NOTHING; busy share of 255)."""
         count = len(edges) - 1
+        grid = self._grid if self._grid is not None and self._grid.fits(edges) else None
         category = np.full(count, NOTHING, np.uint8)
         most = np.zeros(count, np.int64)
-        for kind, cover in self.kinds.items():
-            time = cover.between(edges)
+
+        def between(place: int) -> Ints:
+            return self.covers[place].between(edges) if grid is None else grid.between(place, edges)
+
+        for place, kind in enumerate(self.kinds):
+            time = between(place)
             more = time > most
             category[more], most[more] = kind, time[more]
         width = np.maximum(np.diff(edges), 1)
-        busy = self.busy.between(edges) if len(self.kinds) > 1 else most
+        busy = between(len(self.kinds)) if len(self.kinds) > 1 else most
         share = np.where(busy > 0, np.maximum(255 * busy // width, 1), 0).astype(np.uint8)
         return category, share
 
-    def kept(self, part: int) -> tuple[KeptCover, Part]:
-        """Returns what is kept of it, see `kept`."""
-        covers = [*self.kinds.values(), self.busy]
+    def kept(self, part: int, span: int) -> tuple[KeptCover, Part, Part | None]:
+        """Returns what is kept of it, see `kept`: its covers, and the grid of these where they are many."""
+        covers = self.covers
         columns = {
             "start": np.concatenate([c.spans[0] for c in covers]),
             "end": np.concatenate([c.spans[1] for c in covers]),
             "before": np.concatenate([c.before for c in covers]),
         }
-        return KeptCover(part, [(kind, len(c.before)) for kind, c in self.kinds.items()], len(self.busy.before)), columns
+        z = coarse_level(span)
+        edges = np.arange((span - 1 >> z) + 2, dtype=np.int64) << z
+        grid = None
+        if len(columns["start"]) > MANY * len(covers) * len(edges):
+            grid = {str(place): iv.covered_until(c.spans, edges, c.before) for place, c in enumerate(covers)}
+        counts = [(kind, len(c.before)) for kind, c in zip(self.kinds, covers, strict=False)]
+        return KeptCover(part, counts, len(covers[-1].before), -1 if grid is None else z), columns, grid
 
-    @classmethod
-    def of_kept(cls, head: KeptCover, part: Part) -> Summary:
-        """Returns a summary from what was kept of it."""
-        at, covers = 0, []
-        for count in (*(count for _, count in head.kinds), head.busy):
-            rows = slice(at, at + count)
-            covers.append(Cover((part["start"][rows], part["end"][rows]), part["before"][rows]))
-            at += count
-        return cls({kind: cover for (kind, _), cover in zip(head.kinds, covers, strict=False)}, covers[-1])
+
+def covers_of(head: KeptCover, part: Part) -> list[Cover]:
+    """Returns the covers of a summary from what was kept of them."""
+    at, out = 0, []
+    for count in (*(count for _, count in head.kinds), head.busy):
+        rows = slice(at, at + count)
+        out.append(Cover((part["start"][rows], part["end"][rows]), part["before"][rows]))
+        at += count
+    return out
 
 
 def members(tracks: Sequence[Track], track: int, below: Sequence[int]) -> list[Track]:
@@ -102,7 +145,8 @@ def summary_of(events: Events, arranged: Arranged, chosen: Sequence[Track]) -> S
                 kinds.setdefault(kind, []).append(iv.union(start[rows], (start + duration)[rows]))
     by_kind = {kind: iv.merge(*found) for kind, found in sorted(kinds.items()) if kind < len(CATEGORIES)}
     everything = iv.merge(*by_kind.values()) if by_kind else iv.empty()
-    return Summary({kind: Cover.of(spans) for kind, spans in by_kind.items()}, Cover.of(everything))
+    covers = [Cover.of(spans) for spans in (*by_kind.values(), everything)]
+    return Summary(list(by_kind), lambda: covers)
 
 
 def depth_of(pyramid: Pyramid, chosen: Sequence[Track], z: int, begin: int, share: Bytes) -> Bytes:

@@ -15,11 +15,11 @@ import pandas as pd
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.timeline import kept
-from tb_sol_plugin.metrics.timeline.counters import Series, series_of
+from tb_sol_plugin.metrics.timeline.counters import COARSE_COLUMNS, Coarse, Series, coarse_of, series_of
 from tb_sol_plugin.metrics.timeline.events import TABLES, Events, Ids, events_of
 from tb_sol_plugin.metrics.timeline.kept import Keeper
 from tb_sol_plugin.metrics.timeline.phases import Band, bands
-from tb_sol_plugin.metrics.timeline.summary import Bytes, Summary, depth_of, members, summary_of
+from tb_sol_plugin.metrics.timeline.summary import Bytes, Cover, Grid, Summary, covers_of, depth_of, members, summary_of
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS, Arranged, Track, arrange, compacted, root_of, short_label
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Floats, Ints
@@ -71,6 +71,19 @@ class Timeline:
         """Returns a part as it was kept, None where it was not, or is damaged: then it is made as if nothing had been kept."""
         return self._stored.part(name) if self._stored is not None else None
 
+    def read_ahead(self, *, lanes: bool) -> None:
+        """Lets the system begin to read what the first picture needs of what was kept. lanes: those of events, too."""
+        stored = self._stored
+        if stored is None:
+            return
+        head, wide = stored.head, kept.coarse_level(self.span_ns)
+        names = [kept.grid_part(c.part) if c.grid >= 0 else kept.cover_part(c.part) for c in head.covers.values()]
+        if lanes:
+            names += [kept.coarse_part(i) if s.coarse >= 0 else kept.series_part(i) for i, s in enumerate(head.series)]
+            first = next((i for i in range(len(head.levels) - 1, -1, -1) if head.levels[i][0] <= wide), 0)
+            names += [kept.NAMES, *(kept.level_part(z) for z, _ in head.levels[first:])]
+        stored.ahead(dict.fromkeys(names))
+
     @property
     def _knows_attached(self) -> bool:
         """Whether what was kept is of the recording with what is attached to it now."""
@@ -100,7 +113,15 @@ class Timeline:
 
             return read
 
-        return [Series(s.label, s.unit, s.device, s.source, s.extent, columns(i)) for i, s in enumerate(self._stored.head.series)]
+        def coarse(place: int, z: int) -> Callable[[], Coarse | None]:
+            def read() -> Coarse | None:
+                part = self._part(kept.coarse_part(place)) if z >= 0 else None
+                return None if part is None else Coarse(z, *(part[c] for c in COARSE_COLUMNS))
+
+            return read
+
+        series = enumerate(self._stored.head.series)
+        return [Series(s.label, s.unit, s.device, s.source, s.extent, columns(i), coarse(i, s.coarse)) for i, s in series]
 
     def _kept_level(self, place: int) -> Level:
         assert self._stored is not None
@@ -163,8 +184,13 @@ class Timeline:
         }
         for level in self._built:
             parts[kept.level_part(level.z)] = {c: getattr(level, c) for c in ("start", "end", "event", "first", "busy")}
+        wide = kept.coarse_level(self.span_ns)
+        coarse: dict[int, int] = {}
         for place, one in enumerate(self.series):
             parts[kept.series_part(place)] = dict(zip(("time", "value"), one.columns(), strict=True))
+            if (few := coarse_of(one, wide)) is not None:
+                coarse[place] = wide
+                parts[kept.coarse_part(place)] = {c: getattr(few, c) for c in COARSE_COLUMNS}
         covers: dict[int, kept.KeptCover] = {}
         shared: dict[tuple[int, ...], int] = {}
         for group in (i for i, t in enumerate(self.tracks) if t.kind in GROUPS):
@@ -173,11 +199,14 @@ class Timeline:
                 covers[group] = covers[shared[key]]
                 continue
             shared[key] = group
-            covers[group], parts[kept.cover_part(group)] = self.summary(group).kept(group)
+            covers[group], parts[kept.cover_part(group)], grid = self.summary(group).kept(group, self.span_ns)
+            if grid is not None:
+                parts[kept.grid_part(group)] = grid
         head = kept.Head(
             kept.VERSION, len(self.events), self._root, self.capture.attached_state, self.own_tracks, self.arranged.bounds.tolist(),
             [(one.z, one.bounds.tolist()) for one in self._built], self.focus(), self.overflow, covers,
-            [kept.KeptSeries(s.label, s.unit, s.device, s.source, s.extent) for s in self.series], self.bands,
+            [kept.KeptSeries(s.label, s.unit, s.device, s.source, s.extent, coarse.get(i, -1)) for i, s in enumerate(self.series)],
+            self.bands,
         )  # fmt: skip
         return head, parts
 
@@ -305,9 +334,17 @@ class Timeline:
             path = self.tracks[track].path
             return self._base.summary(next(i for i, t in enumerate(self._base.tracks) if t.path == path))
         head = self._stored.head.covers.get(track) if self._stored is not None else None
-        part = self._part(kept.cover_part(head.part)) if head is not None else None
-        if head is not None and part is not None:
-            return Summary.of_kept(head, part)
+        if head is None:
+            return self._made_summary(track)
+
+        def covers() -> Sequence[Cover]:
+            part = self._part(kept.cover_part(head.part))
+            return covers_of(head, part) if part is not None else self._made_summary(track).covers
+
+        grid = self._part(kept.grid_part(head.part)) if head.grid >= 0 else None
+        return Summary([kind for kind, _ in head.kinds], covers, None if grid is None else Grid.of_kept(head, grid))
+
+    def _made_summary(self, track: int) -> Summary:
         return summary_of(self.events, self.arranged, self._members(track))
 
     def depth(self, track: int, z: int, begin: int, share: Bytes) -> Bytes:

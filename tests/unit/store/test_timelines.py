@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin import ingest
+from tb_sol_plugin.metrics.timeline import counters, summary
 from tb_sol_plugin.metrics.timeline import timeline as T
 from tb_sol_plugin.metrics.timeline.timeline import KEPT, Timeline, timeline_of
 from tb_sol_plugin.model.capture import Capture
@@ -23,15 +24,17 @@ from tests.support.trace_builder import TraceBuilder
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Cache, Capture]:
-    """A recording in a cache; of any size a timeline is kept."""
+    """A recording in a cache; of any size a timeline is kept, with what wide views read of it."""
     monkeypatch.setattr(timelines, "FEWEST", 1)
+    monkeypatch.setattr(counters, "FEW_SAMPLES", 1)
+    monkeypatch.setattr(summary, "MANY", 0)
     chance = random.Random(3)
     t = TraceBuilder()
     t.step(1, 0, 4_000_000)
     for at in range(0, 200_000, 200):
         t.op("outer", at, 150)
         t.launch("gemm", at=at + 10, start=at + 70, duration=chance.randrange(20, 400), stream=7)
-    t.memory(400, 512, allocated=512, reserved=1_024)
+        t.memory(at + chance.randrange(200), 512, allocated=chance.randrange(1, 4_096), reserved=4_096)
     capture = ingest.read(str(t.write(tmp_path / "w.1.pt.trace.json")))
     cache = Cache(tmp_path / "cache")
     assert cache.save("key", capture)
@@ -82,9 +85,11 @@ def same(a: Timeline, b: Timeline) -> None:
     for one, other in zip(a.series, b.series, strict=True):
         assert (one.label, one.unit, one.device, one.source, one.extent) == (other.label, other.unit, other.device, other.source, other.extent)
         assert np.array_equal(one.time_ns, other.time_ns) and np.array_equal(one.value, other.value)
+        assert str(vars(counters.bucketed(one, a.top, 0, 1 << a.top + 10))) == str(vars(counters.bucketed(other, a.top, 0, 1 << a.top + 10)))
     edges = np.arange(0, a.span_ns, 777, dtype=np.int64)
     for group in (i for i, t in enumerate(a.tracks) if t.kind in T.GROUPS):
-        assert [x.tolist() for x in a.summary(group).tile(edges)] == [x.tolist() for x in b.summary(group).tile(edges)]
+        for at in (edges, edges >> a.top << a.top):
+            assert [x.tolist() for x in a.summary(group).tile(at)] == [x.tolist() for x in b.summary(group).tile(at)]
     assert [msgspec.json.encode(t) for t in a.tracks] == [msgspec.json.encode(t) for t in b.tracks]
     assert np.array_equal(a.arranged.order, b.arranged.order) and np.array_equal(a.arranged.bounds, b.arranged.bounds)
     for one, other in zip(a.pyramid.levels, b.pyramid.levels, strict=True):
@@ -107,6 +112,26 @@ def test_what_was_kept_is_what_was_built(kept: tuple[Cache, Capture], monkeypatc
     same(built, read)
     # AND counters of what is attached now stand there once, as before
     assert [t.path for t in read.tracks if t.kind == "counter"] == [t.path for t in built.tracks if t.kind == "counter"]
+
+
+def test_wide_views_are_those_of_everything(kept: tuple[Cache, Capture]) -> None:
+    # GIVEN a kept timeline WHEN tiles of its counters and groups are made from what is kept for wide views
+    cache, capture = kept
+    saved(cache, capture)
+    read, _ = again(cache)
+    shown = Timeline(cache.load("key"))  # type: ignore[arg-type]
+    coarse = [one.coarse() for one in read.series]
+    assert all(coarse) and read.top - 3 == coarse[0].z  # type: ignore[union-attr]
+    for z in range(read.top - 4, read.top + 2):
+        for i in range(-1, (read.span_ns >> z + 10) + 2):
+            # THEN they are those of all samples, at the first and the last tile, too
+            for one, other in zip(read.series, shown.series, strict=True):
+                found, expected = (counters.bucketed(s, z, i << z + 10, i + 1 << z + 10, 40) for s in (one, other))
+                assert [str(x) for x in vars(found).values()] == [str(x) for x in vars(expected).values()]
+            # AND those of all intervals, where a tile is on the grid and where it is not
+            for group in (k for k, t in enumerate(read.tracks) if t.kind in T.GROUPS):
+                for edges in (np.arange(1025) + 1024 * i << z, (np.arange(1025) + 1024 * i << z) + 77):
+                    assert [x.tolist() for x in read.summary(group).tile(edges)] == [x.tolist() for x in shown.summary(group).tile(edges)]
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "removed"])
