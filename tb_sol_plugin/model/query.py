@@ -42,6 +42,8 @@ class Query(msgspec.Struct, kw_only=True, frozen=True):
     """Fields of a group that stand behind a button until they are changed."""
     LOCAL: ClassVar[tuple[str, ...]] = ()
     """Fields that name a file of the machine: for the command line and notebooks alone, no server takes them."""
+    ONE_OFF: ClassVar[tuple[str, ...]] = ()
+    """Fields of countless values, as the ends of a window: an answer with one of them is not kept on disk."""
 
 
 class PairQuery(Query, kw_only=True, frozen=True):

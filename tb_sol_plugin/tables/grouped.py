@@ -14,7 +14,7 @@ from tb_sol_plugin.tables.intervals import search_from
 
 EVER: Final = 2**62
 """A time, ns, before and after which nothing is."""
-MANY: Final = 1_000
+MANY: Final = 100
 """Values from which on a group is parted at its quantiles by itself; smaller groups are sorted together."""
 
 

@@ -68,10 +68,13 @@ def key_on_disk(asked: Hashable, inputs: Inputs) -> str:
     """Returns the name of an answer on disk, "" for one that is not kept there.
 
     asked: what was asked, in which form and of which state. Kept are answers about one recording, by analyses of this package: what code
-    of others adds may change without being seen here. A SOL capture that grows is shown as it was a moment ago: it is kept once it rests.
+    of others adds may change without being seen here. One about a window that somebody drew is hardly asked for again. A SOL capture
+    that grows is shown as it was a moment ago: it is kept once it rests.
     """
     item, shown = inputs.request.item, inputs.request.shown
     ours = item.function.__module__.partition(".")[0] == __name__.partition(".")[0]
+    if any(inputs.request.raw.get(name) for name in item.query.ONE_OFF):
+        return ""
     if item.scope != "capture" or inputs.capture is None or not inputs.kept or not ours or _extended() or shown is None:
         return ""
     if shown.kind == "sol_capture" and time.time() - shown.mtime < RESTS_SECONDS:

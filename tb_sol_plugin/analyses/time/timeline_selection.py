@@ -5,8 +5,9 @@ Times are cut to the window. Device time is a union over the chosen streams; gro
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
+import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery, Unavailable
@@ -31,6 +32,7 @@ from tb_sol_plugin.model.report import (
     make_facts,
     make_table,
 )
+from tb_sol_plugin.model.row_links import RowLinks
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.units import human
 
@@ -108,6 +110,8 @@ class SelectionQuery(Query, kw_only=True, frozen=True):
     lay: Layout = "process"
     group_by: Literal["name", "category", "track"] = "name"
     clip: bool = True
+
+    ONE_OFF: ClassVar[tuple[str, ...]] = ("start_ns", "end_ns", "tracks")
 
 
 @analysis(
@@ -193,24 +197,24 @@ def _groups(chosen: Selection, by: Literal["name", "category", "track"]) -> Tabl
     frame = chosen.groups(by)
     left = len(frame) - MOST_GROUPS
     frame = frame.head(MOST_GROUPS)
-    category, group, total = frame["category"].tolist(), frame["group"].tolist(), frame["total_ns"]
-    text = chosen.timeline.events.names.text
-    texts = {
-        "name": [text[i] if by == "name" else CATEGORIES[i][1] if by == "category" else chosen.timeline.tracks[i].path for i in group],
-        "category": [CATEGORIES[c][0] for c in category],
-        "color": [CATEGORIES[c][2] for c in category],
+    category, group = frame["category"].to_numpy(), frame["group"].tolist()
+    text, tracks = chosen.timeline.events.names.text, chosen.timeline.tracks
+    kinds = [CATEGORIES[c] for c in category.tolist()]
+    names = [text[i] if by == "name" else CATEGORIES[i][1] if by == "category" else tracks[i].path for i in group]
+    host = ((category >= OPERATOR) & (category <= OTHER)).tolist()
+    columns = {
+        **{c: frame[c].to_numpy() for c in ("count", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p95_ns", "max_ns")},
+        "name": names,
+        "category": [kind for kind, _, _ in kinds],
+        "color": [color for _, _, color in kinds],
+        "share": frame["total_ns"].to_numpy() / (chosen.end - chosen.begin),
+        "device_total_ns": [ns if known else None for ns, known in zip(frame["device_total_ns"].tolist(), host, strict=True)],
     }
-    host = frame["category"].between(OPERATOR, OTHER)
-    frame = frame.assign(
-        **{name: pd.Series(values, dtype=object) for name, values in texts.items()},
-        share=total / (chosen.end - chosen.begin),
-        device_total_ns=frame["device_total_ns"].astype("Int64").where(host),
-    )
     return make_table(
-        "groups", {"name": "By name", "category": "By kind of work", "track": "By track"}[by], frame, GROUPS, sort=Sort("total_ns"),
+        "groups", {"name": "By name", "category": "By kind of work", "track": "By track"}[by], columns, GROUPS, sort=Sort("total_ns"),
         filters=["category"] if by == "name" else [], adds=["count", "self_ns"], empty="No event in this selection.",
         footer=f"{left:,} more with less time" if left > 0 else "",
-        row_links={str(i): _link(*one) for i, one in enumerate(zip(texts["category"], texts["name"], strict=True)) if by == "name"},
+        row_links=RowLinks(np.full(len(names), by == "name"), lambda i: _link(kinds[i][0], names[i])),
     )  # fmt: skip
 
 
@@ -223,8 +227,10 @@ def _link(category: str, name: str) -> Link:
 def _gaps(gaps: pd.DataFrame) -> TableSection | None:
     if not len(gaps):
         return None
-    named = gaps.assign(host_event=gaps["host_event"].replace("", None), host_thread=gaps["host_thread"].replace("", None))
-    return make_table("gaps", "Longest gaps", named, GAPS, sort=Sort("duration_ns"), subtitle="no chosen stream of the device is busy",
+    times = {c: gaps[c].to_numpy() for c in ("device", "start_ns", "duration_ns")}
+    texts = {c: [text or None for text in gaps[c].tolist()] for c in ("host_event", "host_thread")}
+    return make_table("gaps", "Longest gaps", {**times, **texts}, GAPS, sort=Sort("duration_ns"),
+                      subtitle="no chosen stream of the device is busy",
                       timeline=OnTimeline("start_ns", "start_ns", "duration_ns"))  # fmt: skip
 
 
