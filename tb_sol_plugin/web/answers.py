@@ -55,7 +55,7 @@ class KeptAnswers:
     def save(self, key: str, packed: Packed, recording: Recording) -> None:
         """Keep an answer; nothing where the disk does not let us, or the file is another one by now: it may have grown meanwhile."""
         files = self._files
-        body = packed.zipped or igzip.compress(packed.body, compresslevel=1, mtime=0)
+        body = packed.kept if packed.zipped else igzip.compress(packed.kept, compresslevel=1, mtime=0)
         if unchanged(recording, self._store.options) and files.save(key, body):
             with self._lock:
                 self._saved += 1

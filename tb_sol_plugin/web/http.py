@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 
-# -- a finished answer: bytes, the same gzipped, and an ETag; kept as such, so that a repeated question costs nothing
+# -- a finished answer: bytes, gzipped, and an ETag; kept as such, so that a repeated question costs nothing
 
 
 JSON = "application/json"
@@ -52,24 +52,27 @@ SMALLEST = 1024
 
 @dataclass(frozen=True)
 class Packed:
-    """An answer's body in both forms; `zipped` is empty where it would not pay."""
+    """An answer as it is kept: gzipped where that pays. Who does not take that, which is rare, has it unpacked."""
 
-    body: bytes
-    zipped: bytes
+    kept: bytes
+    zipped: bool
     etag: str
     mimetype: str
 
     @property
     def size(self) -> int:
-        return len(self.body) + len(self.zipped)
+        return len(self.kept)
+
+    @property
+    def body(self) -> bytes:
+        return igzip.decompress(self.kept) if self.zipped else self.kept
 
 
 def pack(body: bytes, mimetype: str = JSON, level: int = 1) -> Packed:
     """Compresses an answer (level 0 to 3) and computes its ETag."""
-    zipped = igzip.compress(body, compresslevel=level, mtime=0) if len(body) > SMALLEST else b""
-    if len(zipped) >= len(body):
-        zipped = b""
-    return Packed(body, zipped, hashlib.blake2b(body, digest_size=12).hexdigest(), mimetype)
+    found = igzip.compress(body, compresslevel=level, mtime=0) if len(body) > SMALLEST else body
+    zipped = len(found) < len(body)
+    return Packed(found if zipped else body, zipped, hashlib.blake2b(body, digest_size=12).hexdigest(), mimetype)
 
 
 def pack_json(value: object) -> Packed:
@@ -79,15 +82,14 @@ def pack_json(value: object) -> Packed:
 
 def reply(packed: Packed, request: Request, *, cache: str = "no-cache", status: int = 200) -> Response:
     """Returns the response to `request`: 304 if the client has it, gzipped if it takes that."""
-    zipped = bool(packed.zipped) and request.accept_encodings.quality("gzip") > 0
+    zipped = packed.zipped and request.accept_encodings.quality("gzip") > 0
     tag = packed.etag + ("-gz" if zipped else "")
     headers = {"ETag": f'"{tag}"', "Cache-Control": cache, "Vary": "Accept-Encoding"}
     request.environ["sol.content_type"] = content_type(packed.mimetype)
     if status == 200 and request.if_none_match.contains_weak(tag):
         return Response(status=304, headers=headers)
-    response = Response(
-        packed.zipped if zipped else packed.body, status=status, headers=headers, content_type=content_type(packed.mimetype)
-    )
+    body = packed.kept if zipped else packed.body
+    response = Response(body, status=status, headers=headers, content_type=content_type(packed.mimetype))
     if zipped:
         response.headers["Content-Encoding"] = "gzip"
     return response
