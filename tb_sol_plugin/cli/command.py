@@ -35,7 +35,10 @@ COMMANDS = {
     "serve": "the page of the SOL tab without TensorBoard",
     "doctor": "what is installed, what was found in a logdir, what was not taken and why",
 }
-OWN_FLAGS = ("run", "worker", "span", "capture", "format", "section", "rows", "no_cache", "path", "command", "name", "unit")
+OWN_FLAGS = (
+    "run", "worker", "span", "capture", "format", "section", "rows", "no_cache", "path", "command", "name", "unit", "against",
+    "against_worker",
+)  # fmt: skip
 """Names that a query field may not have: they mean the same for every analysis."""
 MEMCPY = "memcpy"
 """The analysis whose text begins with a summary of its own."""
@@ -120,6 +123,10 @@ def _analyze(given: list[str]) -> int:
     else:
         parser.add_argument("path", metavar="PATH", nargs="?", default="", help=f"{what}: it fills in what is left open (default: none)")
     _which_flags(parser)
+    if item.compares:
+        text = "run whose numbers stand beside, as a baseline: a name, or the path of a run directory or file"
+        parser.add_argument("--against", default="", metavar="RUN", help=text)
+        parser.add_argument("--against-worker", default="", metavar="WORKER", help="its worker, by name or rank (default: the same one)")
     parser.add_argument("--format", choices=("json", "csv", "text", "file"), default="json")
     parser.add_argument("--section", default="", metavar="ID", help="with csv or text: one section only; with file: which one")
     parser.add_argument("--rows", type=int, default=30, metavar="N", help="with text: rows shown of a table (0: all)")
@@ -144,6 +151,7 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace, place: 
     """Prints a report. place: where it is kept for the next time."""
     from tb_sol_plugin.model.answer import AnalysisRequest, collect
     from tb_sol_plugin.model.query import parse
+    from tb_sol_plugin.model.recordings import OtherNames
     from tb_sol_plugin.model.registry import get
     from tb_sol_plugin.model.report import UnavailableReport, encode
     from tb_sol_plugin.store.sidecars import split_choice
@@ -156,7 +164,9 @@ def _answer(name: str, raw: dict[str, str], options: argparse.Namespace, place: 
         if item.reduce is None:
             _note_which(run, shown, options)
         progress = _note_progress if sys.stderr.isatty() else lambda done, total: None
-        inputs = collect(AnalysisRequest(name, raw, shown, run.name, progress=progress), run.source)
+        against = item.compares and (options.against or options.against_worker)
+        base = OtherNames(options.against, options.against_worker) if against else None
+        inputs = collect(AnalysisRequest(name, raw, shown, run.name, base=base, progress=progress), run.source)
     else:
         inputs = collect(AnalysisRequest(name, raw))
     if inputs.capture is not None:

@@ -32,7 +32,7 @@ from tb_sol_plugin.model.report import (
     TableSection,
     UnavailableReport,
 )
-from tb_sol_plugin.units import NARROW, digits, how_many, human, number, scale_of, side_by_side
+from tb_sol_plugin.units import NARROW, digits, how_many, human, number, scale_of, side_by_side, signed_percent
 
 _MARKUP = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -147,8 +147,19 @@ def facts(section: FactsSection) -> RenderableType:
             continue
         shown = fact_text(section, name)
         label = section.labels.get(name) or name.replace("_", " ").capitalize()
-        grid.add_row(Text(plain(label), "dim"), Text(shown), prose(section.notes.get(name, ""), "dim"))
+        grid.add_row(Text(plain(label), "dim"), Text(shown), Text(base_text(section, name)), prose(section.notes.get(name, ""), "dim"))
     return Group(prose(section.text), grid) if section.text else grid
+
+
+def base_text(section: FactsSection, name: str) -> str:
+    """Returns what a fact was in the baseline, and its change: `was 4.1 ms (+3.2 %)`; nothing where that is not known."""
+    was, now, unit = section.base.get(name), section.values.get(name), section.units.get(name, "")
+    if was is None or was == now:
+        return ""
+    if isinstance(was, bool) or not isinstance(was, int | float) or isinstance(now, bool) or not isinstance(now, int | float):
+        return f"was {plain(str(was))}"
+    change = f" ({signed_percent((now - was) / abs(was))})" if was and unit not in ("ratio", "%") else ""
+    return f"was {human(was, unit)}{change}"
 
 
 def fact_text(section: FactsSection, name: str) -> str:

@@ -11,15 +11,26 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
 
-from tb_sol_plugin.errors import BadQuery, StillLoading, Unavailable
+from tb_sol_plugin.errors import BadQuery, NotFound, StillLoading, Unavailable
+from tb_sol_plugin.model.against import Steps, against, steps_alike
 from tb_sol_plugin.model.query import Query, parse
-from tb_sol_plugin.model.recordings import Compared, Missing, Recording, RecordingReduction, Reduced, Sidecar, facts_of, natural
+from tb_sol_plugin.model.recordings import (
+    Compared,
+    Missing,
+    OtherNames,
+    Recording,
+    RecordingReduction,
+    Reduced,
+    Sidecar,
+    facts_of,
+    natural,
+)
 from tb_sol_plugin.model.registry import ONE_RANK, ONE_RECORDING, Analysis, availability, get, of_process
-from tb_sol_plugin.model.report import FieldNow, Notice, Reading, Report, UnavailableReport
+from tb_sol_plugin.model.report import FieldNow, Link, Notice, Reading, Report, UnavailableReport
 from tb_sol_plugin.tables.strings import python_strings
 from tb_sol_plugin.units import human
 
@@ -30,6 +41,8 @@ if TYPE_CHECKING:
 
 Ranks: TypeAlias = Sequence[RecordingReduction[msgspec.Struct]]
 """Ranks in natural order, each with what was reduced from its recording."""
+COMPARE: Final = "compare"
+"""The analysis that says what changed from one recording to another: its sentence stands above a report that is set against a baseline."""
 
 
 def _quiet(done: int, total: int) -> None:
@@ -94,8 +107,8 @@ class AnalysisRequest:
     """An analysis by name, its query fields as text, and what is selected.
 
     shown: the recording that is selected; None for an analysis without one, and over all runs. run: name of the run that is selected, for
-    an analysis over all runs. other: recordings of a run to compare it with that is not of this place. progress: called with (recordings
-    done, recordings in all) while they are reduced.
+    an analysis over all runs. other: recordings of a run to compare it with that is not of this place. base: the recording that the report
+    is set against; None: none. progress: called with (recordings done, recordings in all) while they are reduced.
     """
 
     name: str
@@ -103,6 +116,7 @@ class AnalysisRequest:
     shown: Recording | None = None
     run: str = ""
     other: Sequence[Recording] = ()
+    base: OtherNames | None = None
     progress: Callable[[int, int], None] = _quiet
 
     @cached_property
@@ -155,9 +169,22 @@ class RecordingSource(Protocol):
         """
         ...
 
+    def base(self, request: AnalysisRequest) -> BaseRecording:
+        """Returns the recording that the report of the one shown is set against. Raises as `pair` does."""
+        ...
+
     def runs(self, request: AnalysisRequest) -> tuple[Ranks, Sequence[Sidecar]]:
         """Returns every rank of the runs that the request chooses with its latest recording, and the small files next to them."""
         ...
+
+
+@dataclass(frozen=True)
+class BaseRecording:
+    """The recording that a report is set against. names: what tells the one shown and this one apart. source: opens it, and reduces it."""
+
+    recording: Recording
+    names: tuple[str, str]
+    source: RecordingSource
 
 
 @dataclass(frozen=True)
@@ -236,6 +263,8 @@ def collect(request: AnalysisRequest, source: RecordingSource | None = None) -> 
     NotFound where there is no such analysis, run, worker or span; BadQuery where the query does not parse, or a recording is needed.
     """
     scope, _ = request.item.scope, request.query
+    if request.base is not None:
+        return from_base(request, source)
     if source is None or (scope == "none" and request.shown is None):
         return from_query(request)
     if scope == "runs":
@@ -355,6 +384,77 @@ def _of_side(side: Compared[msgspec.Struct]) -> Missing:
     return Missing(f"{side.name}: {side.of.problem}", side.of.hint, missing.argument if missing is not None else "")
 
 
+def from_base(request: AnalysisRequest, source: RecordingSource | None) -> Inputs:
+    """Returns the inputs of a report that is set against that of a baseline, with what changed between both above it.
+
+    BadQuery for an analysis that has no baseline. Of single recordings as many steps of both are taken.
+    """
+    item = request.item
+    if not item.compares or source is None:
+        known = "it compares by itself" if item.scope in ("pair", "runs") else "it is of no recording"
+        raise BadQuery(f"{item.name} has no baseline: {known}", hint="choose an analysis of one run", field="base")
+    base = source.base(request)
+    other, names = base.recording, base.names
+    asked = request.raw.get("step", "")
+    steps = Steps(asked, asked)
+    if item.scope == "capture":
+        both = source.open(request.recording), base.source.open(other)
+        numbers = [c.steps["number"].to_numpy()[c.steps["complete"].to_numpy()].tolist() for c in both]
+        steps = steps_alike(asked, numbers[0], numbers[1], names)
+        here, there = (
+            from_capture(replace(request, base=None, raw={**request.raw, "step": step}, shown=shown), capture)
+            for step, shown, capture in zip((steps.here, steps.base), (request.recording, other), both, strict=True)
+        )
+    else:
+        here = collect(replace(request, base=None), source)
+        there = collect(replace(request, base=None, shown=other, run=other.run, other=()), base.source)
+    change = _change(request, source)
+
+    def make() -> Report | Missing:
+        mine = here.make()
+        if not isinstance(mine, Report):
+            return mine
+        try:
+            theirs = there.make()
+        except Unavailable as error:
+            theirs = Missing(error.message, error.hint)
+        notices = [*_sentence(change, request.recording, other), *([Notice(steps.note, "info")] if steps.note else [])]
+        if isinstance(theirs, Report):
+            found = against(mine, theirs, names)
+            return msgspec.structs.replace(found, notices=[*notices, *found.notices])
+        quoted = names[1].replace("`", "'")
+        nothing = Notice(f"Nothing of `{quoted}` stands beside it: {theirs.because}.")
+        return msgspec.structs.replace(mine, notices=[*notices, nothing, *mine.notices])
+
+    inputs = [here, there, *([change] if change is not None else [])]
+    named = {"base": other.run, "base_worker": other.worker, "base_span": other.span}
+    state = repr((other.path, other.size, other.mtime, names, steps, [i.state for i in inputs]))
+    return Inputs(
+        request, {**here.names, **named}, make, ranks=[rank for i in inputs for rank in i.ranks], state=state,
+        kept=all(i.kept for i in inputs),
+    )  # fmt: skip
+
+
+def _change(request: AnalysisRequest, source: RecordingSource) -> Inputs | None:
+    """Returns the comparison from the baseline to the recording that is shown; None where the two have none."""
+    raw = {"step": request.raw.get("step", ""), **(request.base or OtherNames()).fields}
+    asked = AnalysisRequest(COMPARE, {k: v for k, v in raw.items() if v}, request.shown, other=request.other, progress=request.progress)
+    try:
+        shown, base, _ = source.pair(asked)
+    except (NotFound, Unavailable):
+        return None
+    return from_pair(asked, base, shown, {})
+
+
+def _sentence(change: Inputs | None, shown: Recording, base: Recording) -> list[Notice]:
+    """Returns what changed and why, in one line, with the way to all of it; nothing where the recordings do not say."""
+    made = change.make() if change is not None else None
+    if not isinstance(made, Report) or not made.headline:
+        return []
+    query = {"run": base.run, "worker": base.worker, "span": base.span, "other_run": shown.run, "other_worker": shown.worker}
+    return [Notice(made.headline, "info", Link(COMPARE, query | {"other_span": shown.span}, "Compare"))]
+
+
 def _without_other(request: AnalysisRequest) -> Inputs:
     """Returns an analysis over two recordings where there is no second one. It may come at any time: the answer is not kept."""
     here = request.recording
@@ -392,11 +492,12 @@ class Run:
         """One per worker and span. Opens all of them."""
         return [self.source.open(r) for r in self.recordings]
 
-    def analyze(self, name: str, *, other: Run | str = "", **query: object) -> Report | UnavailableReport:
+    def analyze(self, name: str, *, other: Run | str = "", against: Run | str = "", **query: object) -> Report | UnavailableReport:
         """Returns an analysis over all workers of the run, each with its latest recording; of another analysis that of the first
         recording, a trace before what is read together with it.
 
-        other: for an analysis over two recordings, the run to compare this one with: itself, its name, or its path.
+        other: for an analysis over two recordings, the run to compare this one with: itself, its name, or its path. against: of another
+        analysis, the run whose numbers stand beside those of this one, as a baseline.
         """
         raw, scope = {k: str(v) for k, v in query.items()}, get(name).scope
         elsewhere: Sequence[Recording] = ()
@@ -407,7 +508,12 @@ class Run:
         elif scope != "runs":
             raw |= {"other": str(other)} if other else {}  # which no other analysis takes
         shown = self._latest if scope in ("ranks", "pair", "runs") else self._first
-        return answer(AnalysisRequest(name, raw, shown, self.name, elsewhere), self.source)
+        base = None
+        if isinstance(against, Run):
+            base, elsewhere = OtherNames(), against.recordings
+        elif against:
+            base = OtherNames(against)
+        return answer(AnalysisRequest(name, raw, shown, self.name, elsewhere, base), self.source)
 
     @property
     def _first(self) -> Recording:

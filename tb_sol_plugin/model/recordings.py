@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -39,6 +39,26 @@ class Recording(msgspec.Struct, frozen=True):
     mtime: float
     kind: str = "kineto"
     captures: tuple[Recording, ...] = ()
+
+
+@dataclass(frozen=True)
+class OtherNames:
+    """Names of the other one of two recordings as a reader gives them; "" is left open."""
+
+    run: str = ""
+    worker: str = ""
+    span: str = ""
+
+    @classmethod
+    def of(cls, raw: Mapping[str, str]) -> OtherNames:
+        """Reads the names from the query fields of a pair."""
+        return cls(*(raw.get(f"other_{name}", "").strip() for name in ("run", "worker", "span")))
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The query fields of a pair that give these names."""
+        given = {"other_run": self.run, "other_worker": self.worker, "other_span": self.span}
+        return {name: text for name, text in given.items() if text}
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

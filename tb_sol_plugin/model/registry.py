@@ -121,6 +121,11 @@ class Analysis:
         return fields(self.query)
 
     @property
+    def compares(self) -> bool:
+        """Whether its reports can be set against those of a baseline: over pairs and runs it compares by itself."""
+        return self.scope in ("capture", "ranks")
+
+    @property
     def icon(self) -> str:
         """Name of its mark in the page list: a further view has that of the first."""
         return self.under or self.name

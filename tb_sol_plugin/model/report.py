@@ -138,6 +138,7 @@ class FactsSection(Section, tag="facts"):
     split (values are exclusive parts of a whole: a bar with labeled chips), card (a small card with a heading).
     notes: one line of context per value. colors: palette member per value. `text`: a sentence beside the values.
     of: for a value that is a part, the name of the value that is its whole.
+    base: the same values of a baseline, where the report is set against one.
     """
 
     values: dict[str, Scalar] = {}
@@ -149,6 +150,7 @@ class FactsSection(Section, tag="facts"):
     marks: dict[str, Mark] = {}
     value_links: dict[str, Link] = {}
     hidden: list[str] = []
+    base: dict[str, Scalar] = {}
     style: Literal["list", "tiles", "equation", "split", "card"] = "list"
     text: str = ""
 

@@ -1545,6 +1545,9 @@ var PLAIN$1 = [
 	"span",
 	"step",
 	"device",
+	"base",
+	"base_worker",
+	"base_span",
 	"find"
 ];
 var TIMELINE_KEYS = [
@@ -1560,6 +1563,12 @@ var TIMELINE_KEYS = [
 	"mk",
 	"y"
 ];
+/** No baseline is chosen. */
+var NO_BASE = {
+	base: "",
+	base_worker: "",
+	base_span: ""
+};
 var emptyTable = () => ({
 	sort: null,
 	find: "",
@@ -1579,6 +1588,7 @@ var emptyView = () => ({
 	span: "",
 	step: "",
 	device: "",
+	...NO_BASE,
 	find: "",
 	query: {},
 	tables: {},
@@ -1724,7 +1734,7 @@ function changeTimeline(part, how) {
 }
 /** Another page of the same selection. */
 function pageView(name) {
-	const { run, worker, span, step, device } = view.value;
+	const { run, worker, span, step, device, base, base_worker, base_span } = view.value;
 	return {
 		...emptyView(),
 		page: name,
@@ -1732,7 +1742,10 @@ function pageView(name) {
 		worker,
 		span,
 		step,
-		device
+		device,
+		base,
+		base_worker,
+		base_span
 	};
 }
 /**
@@ -1752,7 +1765,9 @@ function linkView(link) {
 		figures,
 		timeline
 	};
-	if (run !== void 0 && run !== next.run) Object.assign(next, {
+	const other = run !== void 0 && run !== next.run;
+	if (run !== void 0 || worker !== void 0 || span !== void 0) Object.assign(next, NO_BASE);
+	if (other) Object.assign(next, {
 		run,
 		worker: "",
 		span: "",
@@ -1816,11 +1831,21 @@ var pageDefaults = O(() => {
 	const fields = info.value?.fields ?? [];
 	return Object.fromEntries(fields.filter((f) => f.page !== void 0 && f.page !== f.default).map((f) => [f.name, f.page]));
 });
+/** The baseline that the present page is set against, none where it takes none. */
+var baseline = O(() => {
+	const { base, base_worker, base_span } = view.value;
+	return info.value?.compares && (base || base_worker || base_span) ? {
+		base,
+		base_worker,
+		base_span
+	} : {};
+});
 var query = O(() => ({
 	...pageDefaults.value,
 	...view.value.query,
 	...view.value.step && { step: view.value.step },
-	...view.value.device && { device_limits: view.value.device }
+	...view.value.device && { device_limits: view.value.device },
+	...baseline.value
 }));
 /** Whether the report is requested without a recording: it needs none, and none is chosen, or the chosen one is still being read or cannot be. */
 var askWithoutRecording = O(() => needsNoRecording.value && (!!runs.value.value || runs.value.state === "error") && !(whereKey.value && ["idle", "waiting"].includes(pages.value.state)));
@@ -3443,20 +3468,109 @@ function List({ options, value, label, onPick, marked, head, foot, free }) {
 		]
 	});
 }
-// src/ui/download.ts
-function download(name, text, type) {
-	const url = URL.createObjectURL(new Blob([text], { type }));
-	downloadFrom(url, name);
-	window.setTimeout(() => URL.revokeObjectURL(url), 1e4);
+// src/sections/table/names.ts
+/** Letters of a name that stay in every cell: names that differ in them need no more. */
+var HEAD = 14;
+/** Letters that are kept of a part, at most. */
+var MOST$3 = 36;
+/** Letters by which a part grows to the beginning and the end of a word. */
+var WORD$1 = 12;
+/** Letters before a part, at least: a part that begins earlier is on the screen anyway. */
+var LEAST$4 = 6;
+/** Letters up to which a part begins where the names around it branch: the tile before the alignment. */
+var USUAL = 30;
+/** Names on each side that are looked at for that. */
+var AROUND$3 = 48;
+/** Letters of a part that has to tell a name from several others. */
+var WIDEST = 64;
+/** Times that parts are widened. */
+var ROUNDS = 4;
+/** Distinct names up to which they are compared. */
+var COMPARED = 2e4;
+var inWord = (text, at) => /[A-Za-z0-9]/.test(text[at] ?? "");
+function common(a, b) {
+	const least = Math.min(a.length, b.length);
+	let head = 0;
+	while (head < least && a[head] === b[head]) head++;
+	let tail = 0;
+	while (tail < least - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+	return {
+		head,
+		tail
+	};
 }
-/** Saves what is at an address. */
-function downloadFrom(url, name) {
-	const a = document.createElement("a");
-	a.href = url;
-	a.download = name.replace(/[^\w.-]+/g, "_").slice(-120);
-	document.body.append(a);
-	a.click();
-	a.remove();
+/** A part in whole words, as far as the letters before it allow. */
+function inWords(name, from, to) {
+	let [a, b] = [from, to];
+	for (let n = 0; n < WORD$1 && a > 0 && inWord(name, a - 1); n++) a--;
+	for (let n = 0; n < WORD$1 && b < name.length && inWord(name, b); n++) b++;
+	return [a >= LEAST$4 ? a : from, b];
+}
+/**
+* [from, to) of the part of each name in which it differs from those that look like it, in whole words; none for a name that its first
+* `shown` letters tell apart.
+*/
+function distinctParts(names, shown = HEAD) {
+	const sorted = [...new Set(names)].sort();
+	const out = /* @__PURE__ */ new Map();
+	if (sorted.length > COMPARED) return out;
+	const pairs = sorted.slice(1).map((name, i) => common(sorted[i], name));
+	sorted.forEach((name, i) => {
+		const alike = [pairs[i - 1], pairs[i]].filter((p) => p !== void 0 && p.head >= shown);
+		if (!alike.length) return;
+		const from = Math.min(...alike.map((p) => p.head), name.length - 1);
+		const to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
+		const [a, b] = inWords(name, branches(pairs, i, shown).find((h) => h < from && to - h <= USUAL) ?? from, to);
+		if (a >= LEAST$4) out.set(name, [a, Math.min(b, a + MOST$3)]);
+	});
+	for (let n = 0; n < ROUNDS && apart(sorted, out); n++);
+	return out;
+}
+/** Lengths of what a name has in common with those around it, the shortest first: where the family that it is of branches. */
+function branches(pairs, at, least) {
+	const out = /* @__PURE__ */ new Set();
+	for (const step of [-1, 1]) {
+		let head = Infinity;
+		for (let n = 0, i = step < 0 ? at - 1 : at; n < AROUND$3 && pairs[i]; n++, i += step) {
+			head = Math.min(head, pairs[i].head);
+			if (head < least) break;
+			out.add(head);
+		}
+	}
+	return [...out].sort((a, b) => a - b);
+}
+/** What stays of a name in the narrowest cell. */
+var shortest = (name, part) => name.length <= 24 ? name : part ? `${name.slice(0, HEAD)}…${name.slice(...part)}` : `${name.slice(0, HEAD)}…${name.slice(-12)}`;
+/** Widens the parts of names of which the same stays, to where they differ from each other; false where no two are alike. */
+function apart(sorted, out) {
+	const groups = /* @__PURE__ */ new Map();
+	for (const name of sorted) {
+		const text = shortest(name, out.get(name));
+		groups.set(text, [...groups.get(text) ?? [], name]);
+	}
+	let changed = false;
+	for (const alike of groups.values()) {
+		if (alike.length < 2) continue;
+		const pairs = alike.slice(1).map((name, i) => common(alike[i], name));
+		const head = Math.min(...pairs.map((p) => p.head));
+		const tail = Math.min(...pairs.map((p) => p.tail));
+		for (const name of alike) {
+			const now = out.get(name);
+			const [from, to] = inWords(name, Math.min(head, name.length - 1), Math.max(name.length - tail, head + 1));
+			const wide = Math.max(LEAST$4, Math.min(from, now?.[0] ?? from));
+			const a = to - wide > WIDEST ? Math.max(LEAST$4, from) : wide;
+			const b = Math.min(name.length, Math.max(to, now?.[1] ?? to), a + WIDEST);
+			if (b > a && (now?.[0] !== a || now?.[1] !== b)) changed = !!out.set(name, [a, b]);
+		}
+	}
+	return changed;
+}
+var cache$1 = /* @__PURE__ */ new WeakMap();
+/** The parts of the names of a column; computed once per column. */
+function partsOf$1(values) {
+	let found = cache$1.get(values);
+	if (!found) cache$1.set(values, found = distinctParts(values.filter((v) => typeof v === "string")));
+	return found;
 }
 // src/ui/popover.tsx
 function Popover({ button, class: cls, label, tip, align = "left", disabled, wide, fixed, children }) {
@@ -3537,6 +3651,132 @@ function Popover({ button, class: cls, label, tip, align = "left", disabled, wid
 		})]
 	});
 }
+// src/pages/pick.tsx
+/** Letters at the end of a value that stay. */
+var TAIL = 6;
+var Pick = ({ label, value, part, unsure, tip, disabled, class: cls, badge, children }) => {
+	const whole = [.../* @__PURE__ */ new Set([value, tip])].filter(Boolean).join("\n");
+	return /* @__PURE__ */ a(Popover, {
+		class: `pick ${cls ?? ""}`,
+		label: `${label}: ${value}`,
+		wide: true,
+		tip: whole,
+		...disabled && { disabled },
+		button: /* @__PURE__ */ a($, { children: [
+			/* @__PURE__ */ a("span", {
+				class: "pick-label",
+				children: label
+			}),
+			" ",
+			/* @__PURE__ */ a("span", {
+				class: "pick-value",
+				children: [
+					/* @__PURE__ */ a("span", {
+						class: `pick-text ${unsure ? "marked unverified" : ""}`,
+						children: /* @__PURE__ */ a(Middle, {
+							text: value,
+							part,
+							tail: TAIL,
+							tip: ""
+						})
+					}),
+					unsure && /* @__PURE__ */ a("sup", {
+						class: "unsure",
+						children: "?"
+					}),
+					badge,
+					/* @__PURE__ */ a(Icon, {
+						name: "down",
+						size: 12
+					})
+				]
+			})
+		] }),
+		children
+	});
+};
+// src/pages/base.tsx
+/** What a recording can be set against: runs, then the other workers of its run, then the other spans of its worker. */
+function baseOptions(runs, { run, worker, span }) {
+	const at = (...names) => JSON.stringify(names);
+	return [
+		...runs.filter((r) => r !== run).map((r) => ({
+			value: at(r.name, "", ""),
+			text: r.name || "."
+		})),
+		...run.workers.filter((w) => w !== worker && !isJoined(w)).map((w) => ({
+			value: at(run.name, w.name, ""),
+			text: w.name,
+			note: "worker of this run"
+		})),
+		...worker.spans.filter((s) => s !== span && s.kind === span.kind).map((s) => ({
+			value: at(run.name, worker.name, s.name),
+			text: s.label || s.name,
+			note: "span of this worker"
+		}))
+	];
+}
+function BasePick({ list, chosen }) {
+	const { base, base_worker, base_span } = view.value;
+	const options = baseOptions(list, chosen);
+	const on = !!(base || base_worker || base_span);
+	if (!options.length || slim.value && !on) return null;
+	const takes = info.value?.compares !== false;
+	const run = base || chosen.run.name;
+	const name = base_span || (run === chosen.run.name ? base_worker : "") || run || ".";
+	const pick = (value, close) => {
+		const [run, worker, span] = value ? JSON.parse(value) : [
+			"",
+			"",
+			""
+		];
+		change(value ? {
+			base: run,
+			base_worker: worker,
+			base_span: span,
+			tables: {}
+		} : {
+			...NO_BASE,
+			tables: {}
+		}, "push");
+		close();
+	};
+	return /* @__PURE__ */ a(Pick, {
+		label: "Against",
+		value: on ? takes ? name : "not this page" : "nothing",
+		part: on && takes ? distinctParts(list.map((r) => r.name), 6).get(name) : void 0,
+		class: "long name divided",
+		tip: !takes ? "This page compares by itself, or is of no recording" : on ? `Numbers of ${name} stand beside those shown` : "Set this page against another run: its numbers and the differences stand beside",
+		children: (close) => /* @__PURE__ */ a(List, {
+			label: "Baselines",
+			value: on ? JSON.stringify([
+				run,
+				base_worker,
+				base_span
+			]) : "",
+			options: [{
+				value: "",
+				text: "Nothing"
+			}, ...options],
+			onPick: (value) => pick(value, close)
+		})
+	});
+}
+// src/ui/download.ts
+function download(name, text, type) {
+	const url = URL.createObjectURL(new Blob([text], { type }));
+	downloadFrom(url, name);
+	window.setTimeout(() => URL.revokeObjectURL(url), 1e4);
+}
+/** Saves what is at an address. */
+function downloadFrom(url, name) {
+	const a = document.createElement("a");
+	a.href = url;
+	a.download = name.replace(/[^\w.-]+/g, "_").slice(-120);
+	document.body.append(a);
+	a.click();
+	a.remove();
+}
 // src/sections/cards.ts
 var isCard = (s) => s.kind === "facts" && s.style === "card";
 /** Sections one by one; small cards that follow each other together, so that they share their widths. */
@@ -3575,7 +3815,7 @@ var SIGN = {
 	partial: "≈",
 	lower_bound: "≥"
 };
-var WORD$1 = {
+var WORD = {
 	estimated: "Estimated",
 	partial: "Partly modeled",
 	unverified: "Unverified limit",
@@ -3586,7 +3826,7 @@ var WORD$1 = {
 };
 /** The reason of a mark, as a tooltip. */
 function whyText(mark) {
-	return mark ? mark.why ? `${WORD$1[mark.state]}: ${mark.why}` : WORD$1[mark.state] : "";
+	return mark ? mark.why ? `${WORD[mark.state]}: ${mark.why}` : WORD[mark.state] : "";
 }
 /** The signs of a mark around a number that is already formatted. */
 function Marked({ mark, text = "", children }) {
@@ -3675,6 +3915,25 @@ function Fact({ s, name }) {
 		children: value
 	}) : value;
 }
+/** What a value was in the baseline, and by how much it changed: `was 4.1 ms, +3.2 %`. */
+function baseText(s, name) {
+	const [was, now, unit] = [
+		s.base?.[name],
+		s.values[name],
+		s.units?.[name] ?? ""
+	];
+	if (was === void 0 || was === null || was === now) return "";
+	const text = typeof was === "number" ? human(was, unit || (Number.isInteger(was) ? "count" : "")) : String(was);
+	const part = typeof was === "number" && typeof now === "number" && was && unit !== "ratio" && unit !== "%" ? (now - was) / Math.abs(was) : null;
+	return part === null ? `was ${text}` : `was ${text}, ${part > 0 ? "+" : ""}${human(part, "ratio")}`;
+}
+function Was({ s, name }) {
+	const text = baseText(s, name);
+	return text ? /* @__PURE__ */ a("div", {
+		class: "was",
+		children: text
+	}) : null;
+}
 /** `lead` is shown in an equation without a text; a text equal to `headline`, which the head of the page shows, is left out. */
 function Facts({ s: section, lead, headline }) {
 	const s = section.text && section.text === headline && section.style !== "equation" ? {
@@ -3709,13 +3968,20 @@ function FactList({ s, list }) {
 			children: [/* @__PURE__ */ a("dt", {
 				"data-tip": s.docs?.[name],
 				children: labelOf$1(s, name)
-			}), /* @__PURE__ */ a("dd", { children: [/* @__PURE__ */ a(Fact, {
-				s,
-				name
-			}), s.notes?.[name] && /* @__PURE__ */ a("span", {
-				class: "fact-note",
-				children: /* @__PURE__ */ a(Text, { text: s.notes[name] })
-			})] })]
+			}), /* @__PURE__ */ a("dd", { children: [
+				/* @__PURE__ */ a(Fact, {
+					s,
+					name
+				}),
+				/* @__PURE__ */ a(Was, {
+					s,
+					name
+				}),
+				s.notes?.[name] && /* @__PURE__ */ a("span", {
+					class: "fact-note",
+					children: /* @__PURE__ */ a(Text, { text: s.notes[name] })
+				})
+			] })]
 		}))
 	})] });
 }
@@ -3736,6 +4002,10 @@ function Tiles({ s, list }) {
 						s,
 						name
 					})
+				}),
+				/* @__PURE__ */ a(Was, {
+					s,
+					name
 				}),
 				s.notes?.[name] && /* @__PURE__ */ a("div", {
 					class: "tile-note",
@@ -3775,17 +4045,24 @@ function Equation({ s, lead }) {
 				children: [
 					first && /* @__PURE__ */ a("div", {
 						class: "equation-total",
-						children: [/* @__PURE__ */ a("div", {
-							class: "headline-number",
-							children: /* @__PURE__ */ a(Fact, {
+						children: [
+							/* @__PURE__ */ a("div", {
+								class: "headline-number",
+								children: /* @__PURE__ */ a(Fact, {
+									s,
+									name: first
+								})
+							}),
+							/* @__PURE__ */ a("div", {
+								class: "equation-label",
+								"data-tip": s.docs?.[first],
+								children: labelOf$1(s, first)
+							}),
+							/* @__PURE__ */ a(Was, {
 								s,
 								name: first
 							})
-						}), /* @__PURE__ */ a("div", {
-							class: "equation-label",
-							"data-tip": s.docs?.[first],
-							children: labelOf$1(s, first)
-						})]
+						]
 					}),
 					factors.map((name, i) => {
 						const v = s.values[name];
@@ -3814,6 +4091,10 @@ function Equation({ s, lead }) {
 										width: `${Math.min(100, Math.max(0, v * 100))}%`,
 										background: paint(s.colors?.[name] ?? "bar-ink")
 									} })
+								}),
+								/* @__PURE__ */ a(Was, {
+									s,
+									name
 								}),
 								s.notes?.[name] && /* @__PURE__ */ a("div", {
 									class: "tile-note",
@@ -3888,6 +4169,10 @@ function Split({ s }) {
 					typeof p.value === "number" && whole > 0 && /* @__PURE__ */ a("span", {
 						class: "legend-share",
 						children: human(share(p.value), "ratio")
+					}),
+					/* @__PURE__ */ a(Was, {
+						s,
+						name: p.name
 					})
 				]
 			}))
@@ -3938,10 +4223,13 @@ function SmallCard({ s }) {
 				class: "small-large",
 				children: large.map((n) => /* @__PURE__ */ a("span", {
 					"data-tip": labelOf$1(s, n),
-					children: /* @__PURE__ */ a(Fact, {
+					children: [/* @__PURE__ */ a(Fact, {
 						s,
 						name: n
-					})
+					}), /* @__PURE__ */ a(Was, {
+						s,
+						name: n
+					})]
 				}))
 			}),
 			rest.map((name) => /* @__PURE__ */ a("div", {
@@ -3956,6 +4244,10 @@ function SmallCard({ s }) {
 							s,
 							name
 						})]
+					}),
+					/* @__PURE__ */ a(Was, {
+						s,
+						name
 					}),
 					bar(name),
 					s.notes?.[name] && /* @__PURE__ */ a("div", {
@@ -4080,7 +4372,7 @@ function FindingItem({ f, largest, memory, whole }) {
 // src/sections/figure/bars.ts
 var isPlain$1 = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 /** px that a bar is thick at most: horizontal, vertical */
-var MOST$3 = {
+var MOST$2 = {
 	h: 44,
 	v: 110
 };
@@ -4097,7 +4389,7 @@ function capBars(data, layout) {
 	const margin = layout["margin"] ?? {};
 	const band = (lying ? Number(layout["height"]) - (margin["t"] ?? 10) - (margin["b"] ?? 46) : Number(layout["width"]) - (margin["l"] ?? 58) - (margin["r"] ?? 14)) / places.size;
 	if (!(band > 0)) return;
-	const most = (lying ? MOST$3.h : MOST$3.v) / band;
+	const most = (lying ? MOST$2.h : MOST$2.v) / band;
 	const grouped = (layout["barmode"] ?? "group") === "group" ? new Set(bars.map((t) => t["offsetgroup"] ?? t)).size : 1;
 	layout["bargap"] = Math.max(Number(layout["bargap"] ?? .3), 1 - most * grouped);
 	for (const t of bars) if (typeof t["width"] === "number" && t["offset"] === void 0) t["width"] = Math.min(t["width"], most);
@@ -4857,110 +5149,6 @@ function keysInside(s, text) {
 		});
 	}
 	return out;
-}
-// src/sections/table/names.ts
-/** Letters of a name that stay in every cell: names that differ in them need no more. */
-var HEAD = 14;
-/** Letters that are kept of a part, at most. */
-var MOST$2 = 36;
-/** Letters by which a part grows to the beginning and the end of a word. */
-var WORD = 12;
-/** Letters before a part, at least: a part that begins earlier is on the screen anyway. */
-var LEAST$4 = 6;
-/** Letters up to which a part begins where the names around it branch: the tile before the alignment. */
-var USUAL = 30;
-/** Names on each side that are looked at for that. */
-var AROUND$3 = 48;
-/** Letters of a part that has to tell a name from several others. */
-var WIDEST = 64;
-/** Times that parts are widened. */
-var ROUNDS = 4;
-/** Distinct names up to which they are compared. */
-var COMPARED = 2e4;
-var inWord = (text, at) => /[A-Za-z0-9]/.test(text[at] ?? "");
-function common(a, b) {
-	const least = Math.min(a.length, b.length);
-	let head = 0;
-	while (head < least && a[head] === b[head]) head++;
-	let tail = 0;
-	while (tail < least - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
-	return {
-		head,
-		tail
-	};
-}
-/** A part in whole words, as far as the letters before it allow. */
-function inWords(name, from, to) {
-	let [a, b] = [from, to];
-	for (let n = 0; n < WORD && a > 0 && inWord(name, a - 1); n++) a--;
-	for (let n = 0; n < WORD && b < name.length && inWord(name, b); n++) b++;
-	return [a >= LEAST$4 ? a : from, b];
-}
-/**
-* [from, to) of the part of each name in which it differs from those that look like it, in whole words; none for a name that its first
-* `shown` letters tell apart.
-*/
-function distinctParts(names, shown = HEAD) {
-	const sorted = [...new Set(names)].sort();
-	const out = /* @__PURE__ */ new Map();
-	if (sorted.length > COMPARED) return out;
-	const pairs = sorted.slice(1).map((name, i) => common(sorted[i], name));
-	sorted.forEach((name, i) => {
-		const alike = [pairs[i - 1], pairs[i]].filter((p) => p !== void 0 && p.head >= shown);
-		if (!alike.length) return;
-		const from = Math.min(...alike.map((p) => p.head), name.length - 1);
-		const to = Math.max(...alike.map((p) => name.length - p.tail), from + 1);
-		const [a, b] = inWords(name, branches(pairs, i, shown).find((h) => h < from && to - h <= USUAL) ?? from, to);
-		if (a >= LEAST$4) out.set(name, [a, Math.min(b, a + MOST$2)]);
-	});
-	for (let n = 0; n < ROUNDS && apart(sorted, out); n++);
-	return out;
-}
-/** Lengths of what a name has in common with those around it, the shortest first: where the family that it is of branches. */
-function branches(pairs, at, least) {
-	const out = /* @__PURE__ */ new Set();
-	for (const step of [-1, 1]) {
-		let head = Infinity;
-		for (let n = 0, i = step < 0 ? at - 1 : at; n < AROUND$3 && pairs[i]; n++, i += step) {
-			head = Math.min(head, pairs[i].head);
-			if (head < least) break;
-			out.add(head);
-		}
-	}
-	return [...out].sort((a, b) => a - b);
-}
-/** What stays of a name in the narrowest cell. */
-var shortest = (name, part) => name.length <= 24 ? name : part ? `${name.slice(0, HEAD)}…${name.slice(...part)}` : `${name.slice(0, HEAD)}…${name.slice(-12)}`;
-/** Widens the parts of names of which the same stays, to where they differ from each other; false where no two are alike. */
-function apart(sorted, out) {
-	const groups = /* @__PURE__ */ new Map();
-	for (const name of sorted) {
-		const text = shortest(name, out.get(name));
-		groups.set(text, [...groups.get(text) ?? [], name]);
-	}
-	let changed = false;
-	for (const alike of groups.values()) {
-		if (alike.length < 2) continue;
-		const pairs = alike.slice(1).map((name, i) => common(alike[i], name));
-		const head = Math.min(...pairs.map((p) => p.head));
-		const tail = Math.min(...pairs.map((p) => p.tail));
-		for (const name of alike) {
-			const now = out.get(name);
-			const [from, to] = inWords(name, Math.min(head, name.length - 1), Math.max(name.length - tail, head + 1));
-			const wide = Math.max(LEAST$4, Math.min(from, now?.[0] ?? from));
-			const a = to - wide > WIDEST ? Math.max(LEAST$4, from) : wide;
-			const b = Math.min(name.length, Math.max(to, now?.[1] ?? to), a + WIDEST);
-			if (b > a && (now?.[0] !== a || now?.[1] !== b)) changed = !!out.set(name, [a, b]);
-		}
-	}
-	return changed;
-}
-var cache$1 = /* @__PURE__ */ new WeakMap();
-/** The parts of the names of a column; computed once per column. */
-function partsOf$1(values) {
-	let found = cache$1.get(values);
-	if (!found) cache$1.set(values, found = distinctParts(values.filter((v) => typeof v === "string")));
-	return found;
 }
 /** ms between two requests for rows while a reader scrolls. */
 var WAIT_MS$1 = 150;
@@ -17598,50 +17786,6 @@ function splitLimits(text) {
 }
 /** The expression of the parts; a clock that is no number is left for the server to refuse. */
 var joinLimits = ({ key, clock, sparse }) => key + (clock ? `@${clock}${/[a-z]$/i.test(clock) ? "" : "MHz"}` : "") + (sparse ? "+sparse" : "");
-// src/pages/pick.tsx
-/** Letters at the end of a value that stay. */
-var TAIL = 6;
-var Pick = ({ label, value, part, unsure, tip, disabled, class: cls, badge, children }) => {
-	const whole = [.../* @__PURE__ */ new Set([value, tip])].filter(Boolean).join("\n");
-	return /* @__PURE__ */ a(Popover, {
-		class: `pick ${cls ?? ""}`,
-		label: `${label}: ${value}`,
-		wide: true,
-		tip: whole,
-		...disabled && { disabled },
-		button: /* @__PURE__ */ a($, { children: [
-			/* @__PURE__ */ a("span", {
-				class: "pick-label",
-				children: label
-			}),
-			" ",
-			/* @__PURE__ */ a("span", {
-				class: "pick-value",
-				children: [
-					/* @__PURE__ */ a("span", {
-						class: `pick-text ${unsure ? "marked unverified" : ""}`,
-						children: /* @__PURE__ */ a(Middle, {
-							text: value,
-							part,
-							tail: TAIL,
-							tip: ""
-						})
-					}),
-					unsure && /* @__PURE__ */ a("sup", {
-						class: "unsure",
-						children: "?"
-					}),
-					badge,
-					/* @__PURE__ */ a(Icon, {
-						name: "down",
-						size: 12
-					})
-				]
-			})
-		] }),
-		children
-	});
-};
 // src/pages/limits.tsx
 var FORM = "H100_SXM@1410MHz+sparse";
 var ORIGIN = {
@@ -18393,7 +18537,8 @@ function Bar() {
 									span: "",
 									step: "",
 									tables: {},
-									figures: {}
+									figures: {},
+									...run === view.peek().base && NO_BASE
 								}, "push");
 								close();
 							}
@@ -18448,6 +18593,10 @@ function Bar() {
 								close();
 							}
 						})
+					}),
+					/* @__PURE__ */ a(BasePick, {
+						list: list.runs,
+						chosen: c
 					}),
 					/* @__PURE__ */ a(Steps, {
 						steps: analyses?.steps ?? [],

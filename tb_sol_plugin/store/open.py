@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -15,15 +15,24 @@ import msgspec
 from tb_sol_plugin import redact
 from tb_sol_plugin.devices.spec import DeviceBook
 from tb_sol_plugin.errors import BadInput, NotFound, SolError
-from tb_sol_plugin.model.answer import AnalysisRequest, Run
-from tb_sol_plugin.model.recordings import GRAPH_CAPTURE, GRAPH_DETAILS, Compared, Recording, RecordingReduction, Sidecar, natural
+from tb_sol_plugin.model.answer import AnalysisRequest, BaseRecording, Run
+from tb_sol_plugin.model.recordings import (
+    GRAPH_CAPTURE,
+    GRAPH_DETAILS,
+    Compared,
+    OtherNames,
+    Recording,
+    RecordingReduction,
+    Sidecar,
+    natural,
+)
 from tb_sol_plugin.model.report import FieldNow
 from tb_sol_plugin.store import files, names
 from tb_sol_plugin.store.join import MEMORY_KINDS, same_worker
 from tb_sol_plugin.store.load import open_here
 from tb_sol_plugin.store.names import basename, is_url, single
 from tb_sol_plugin.store.options import StoreOptions, cache_directory
-from tb_sol_plugin.store.pairs import OtherNames, paired
+from tb_sol_plugin.store.pairs import Paired, paired
 from tb_sol_plugin.store.reductions import (
     ReductionFiles,
     WantedReduction,
@@ -291,21 +300,31 @@ class LocalSource:
 
     def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], dict[str, FieldNow]]:
         """See `RecordingSource.pair`. The other recording is of a run that is named, of the recordings given, or at a path."""
-        shown, every, other = request.recording, dict(self.every_run), OtherNames.of(request.raw)
-        added = [*request.other] or (_recordings_at(other.run, self.options) if other.run and other.run not in every else [])
+        pair, there = self._paired(request, OtherNames.of(request.raw))
+        planned: list[WantedReduction | RecordingReduction[msgspec.Struct]] = []
+        for recording, source in ((pair.shown, self), (pair.other, there)):
+            near = [*source.recordings, *source.nearby] if request.item.reduction.sol_log else []
+            planned += wanted_reductions([recording], request.reducer, devices=source.book, recordings=near)
+        ours, theirs = self._read(planned, request)
+        return Compared(pair.names[0], pair.shown.run, ours), Compared(pair.names[1], pair.other.run, theirs, pair.chosen), pair.fields
+
+    def base(self, request: AnalysisRequest) -> BaseRecording:
+        """See `RecordingSource.base`. It is found as the other recording of a pair is."""
+        pair, there = self._paired(request, request.base or OtherNames())
+        return BaseRecording(pair.other, pair.names, there)
+
+    def _paired(self, request: AnalysisRequest, wanted: OtherNames) -> tuple[Paired, LocalSource]:
+        """Returns the pair of the recording that is shown, and what opens the other one."""
+        every = dict(self.every_run)
+        added = [*request.other] or (_recordings_at(wanted.run, self.options) if wanted.run and wanted.run not in every else [])
         if added:
             name = added[0].run if added[0].run not in every else f"{added[0].run} (2)"
             every[name] = [msgspec.structs.replace(r, run=name) for r in added]
-            other = OtherNames(name, other.worker, other.span)
-        pair = paired(shown, every, other)
-        planned: list[WantedReduction | RecordingReduction[msgspec.Struct]] = []
-        for recording in (pair.shown, pair.other):
-            nearby = self.nearby if recording.run == shown.run else ()
-            near = [*every[recording.run], *nearby] if request.item.reduction.sol_log else []
-            devices = book_for(recording.path, self.options, file=True) if added and recording is pair.other else self.book
-            planned += wanted_reductions([recording], request.reducer, devices=devices, recordings=near)
-        here, there = self._read(planned, request)
-        return Compared(pair.names[0], shown.run, here), Compared(pair.names[1], pair.other.run, there, pair.chosen), pair.fields
+            wanted = OtherNames(name, wanted.worker, wanted.span)
+        pair = paired(request.recording, every, wanted)
+        book = book_for(pair.other.path, self.options, file=True) if added else self.book
+        nearby = self.nearby if pair.other.run == pair.shown.run else ()
+        return pair, replace(self, recordings=every[pair.other.run], every_run=every, book=book, nearby=nearby)
 
     def _read(
         self, planned: Sequence[WantedReduction | RecordingReduction[msgspec.Struct]], request: AnalysisRequest

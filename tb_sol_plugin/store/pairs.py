@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
-from tb_sol_plugin.model.recordings import Recording, natural
+from tb_sol_plugin.model.recordings import OtherNames, Recording, natural
 from tb_sol_plugin.model.report import FieldNow
 from tb_sol_plugin.store.names import labels, near, rank_in
 from tb_sol_plugin.store.reductions import recordings_by_worker
@@ -18,20 +18,6 @@ MOST_CHOICES: Final = 500
 NOTHING: Final = "there is no second recording here to compare this one with"
 SAME_WORKER: Final = "the same worker of another run"
 RECORD: Final = "let several ranks record, or put a second run into the logdir"
-
-
-@dataclass(frozen=True)
-class OtherNames:
-    """Names of the other recording as a reader gives them; "" is left open."""
-
-    run: str = ""
-    worker: str = ""
-    span: str = ""
-
-    @classmethod
-    def of(cls, raw: Mapping[str, str]) -> OtherNames:
-        """Reads the names from the query fields of a pair."""
-        return cls(*(raw.get(f"other_{name}", "").strip() for name in ("run", "worker", "span")))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import msgspec
 
 from tb_sol_plugin.errors import NotFound, StillLoading
-from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.model.recordings import OtherNames, Recording
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.store.join import companion
 from tb_sol_plugin.store.names import Root, near
@@ -24,12 +24,12 @@ from tb_sol_plugin.store.sidecars import DeviceFiles, SidecarFiles, folders_of
 
 if TYPE_CHECKING:
     from tb_sol_plugin.devices.spec import DeviceBook
-    from tb_sol_plugin.model.answer import AnalysisRequest
+    from tb_sol_plugin.model.answer import AnalysisRequest, BaseRecording
     from tb_sol_plugin.model.capture import Capture
     from tb_sol_plugin.model.recordings import Compared, RecordingReduction, Reducer, Sidecar
     from tb_sol_plugin.model.report import FieldNow
     from tb_sol_plugin.store.load import Loader, Progress
-    from tb_sol_plugin.store.pairs import OtherNames, Paired
+    from tb_sol_plugin.store.pairs import Paired
     from tb_sol_plugin.store.reductions import PartialResults
 
 P = TypeVar("P", bound=msgspec.Struct)
@@ -381,12 +381,17 @@ class StoreSource:
 
     def pair(self, request: AnalysisRequest) -> tuple[Compared[msgspec.Struct], Compared[msgspec.Struct], dict[str, FieldNow]]:
         """See `RecordingSource.pair`."""
-        from tb_sol_plugin.store.pairs import OtherNames
-
         reduction = request.item.reduction
         two = self.store.paired(request.recording, OtherNames.of(request.raw))
         shown, other = self.store.pair_reductions(two, request.reducer, reduction.decode, wait=self.wait, with_sol_log=reduction.sol_log)
         return shown, other, two.fields
+
+    def base(self, request: AnalysisRequest) -> BaseRecording:
+        """See `RecordingSource.base`."""
+        from tb_sol_plugin.model.answer import BaseRecording
+
+        two = self.store.paired(request.recording, request.base or OtherNames())
+        return BaseRecording(two.other, two.names, self)
 
 
 def _short(name: str) -> str:

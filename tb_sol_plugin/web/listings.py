@@ -135,7 +135,7 @@ def _infos(capture: Capture | None, workers: int = 1, others: bool = True) -> li
         ]
         out.append(wire.AnalysisInfo(
             item.name, item.title, item.question, item.group, item.order, item.icon, missing is None, because, record, argument, fields,
-            count, item.under, item.without_recording is not None,
+            count, item.under, item.without_recording is not None, item.compares,
         ))  # fmt: skip
     return out
 

@@ -66,7 +66,7 @@ def document() -> Node:
         paths[path] = {"get": _get(f"timeline_{name}".rstrip("_"), summary, common, content, loads=True)}
     for name, item in registry().items():
         which = _WHICH_IF_ANY if item.without_recording is not None else _WHICH
-        parameters = [*which, *(_field(f) for f in item.fields), _FORMAT, _SECTION, _TABLES, _WAIT]
+        parameters = [*which, *(_AGAINST if item.compares else ()), *(_field(f) for f in item.fields), _FORMAT, _SECTION, _TABLES, _WAIT]
         operation = _get(f"analysis_{name}", f"{item.title}: {item.question}", parameters, _report(), loads=True)
         operation["description"] = item.help
         paths[f"/api/v1/analysis/{name}"] = {"get": operation}
@@ -114,7 +114,7 @@ def _table() -> Node:
     """Describes the rows of a table; a POST names row keys besides."""
     content = {**_json(TablePage), "text/csv": {"schema": {"type": "string"}}}
     summary = "Rows of a table in one report: a page as JSON, or all of them as CSV. Query fields of the report as well"
-    parameters = [_NAME, *_WHICH, *_ROWS, _WAIT]
+    parameters = [_NAME, *_WHICH, *_AGAINST, *_ROWS, _WAIT]
     texts = {"type": "array", "items": {"type": "string"}}
     keys = {"type": "object", "minProperties": 1, "properties": {"picked": texts, "toggled": texts}}
     doc = "picked: keys of the rows that alone may pass; toggled: ids of a tree's rows that are open or closed unlike the others"
@@ -139,6 +139,11 @@ _WHICH = [
     _query("run", "name of a run; the first if absent", {"type": "string"}),
     _query("worker", "name of a worker; the first if absent", {"type": "string"}),
     _query("span", "name of a span; the first if absent", {"type": "string"}),
+]
+_AGAINST = [
+    _query("base", "name of a run whose numbers stand beside, as a baseline; none if these three are absent", {"type": "string"}),
+    _query("base_worker", "its worker; the same one if absent", {"type": "string"}),
+    _query("base_span", "its span; the one in the same place if absent", {"type": "string"}),
 ]
 _WHICH_IF_ANY = [
     _query("run", "name of a run that fills in what is left open; none if run, worker, span are absent", {"type": "string"}),

@@ -17,7 +17,7 @@ from flask import Blueprint, Flask, Response, request, send_file
 from tb_sol_plugin.errors import BadInput, BadQuery, Changed, NotFound, ReadOnlyView, SolError, StillLoading, Unavailable
 from tb_sol_plugin.model.answer import AnalysisRequest, Inputs, collect
 from tb_sol_plugin.model.query import parse
-from tb_sol_plugin.model.recordings import Recording
+from tb_sol_plugin.model.recordings import OtherNames, Recording
 from tb_sol_plugin.model.registry import get, registry
 from tb_sol_plugin.model.report import Report, TableSection, UnavailableReport
 from tb_sol_plugin.model.rows import TableRows
@@ -59,6 +59,8 @@ api = Blueprint("api", __name__, url_prefix="/api/v1")
 ReportRequest: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
 """Name of an analysis, format, section, query fields."""
 V = TypeVar("V")
+BASE = ("base", "base_worker", "base_span")
+"""Parameters that name the baseline of a report; no analysis may have a query field of such a name."""
 LONGEST_RUN = 4_096
 """Characters of the name of a run: those of a path."""
 MOST_FAULTS = 200
@@ -155,9 +157,12 @@ def _asked_report(name: str, more: Sequence[str], *, early: bool) -> AskedReport
     being read. early: it may be of those that have been read, for who takes that.
     """
     item = get(name)
-    raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "wait", *more)}
-    if len(run := request.args.get("run", "")) > LONGEST_RUN:
-        raise NotFound(f"no run {run[:40]!r}", hint=f"a name has at most {LONGEST_RUN:,} characters", field="run")
+    raw = {k: v for k, v in request.args.items() if k not in ("run", "worker", "span", "wait", *BASE, *more)}
+    base = tuple((k, v) for k in BASE if (v := request.args.get(k, "")))
+    for field in ("run", *BASE):
+        if len(text := request.args.get(field, "")) > LONGEST_RUN:
+            raise NotFound(f"no run {text[:40]!r}", hint=f"a name has at most {LONGEST_RUN:,} characters", field=field)
+    run = request.args.get("run", "")
     parse(item.query, raw)
     local = next((n for n in item.query.LOCAL if raw.get(n)), "")
     if local:
@@ -165,13 +170,14 @@ def _asked_report(name: str, more: Sequence[str], *, early: bool) -> AskedReport
         raise BadQuery("a server reads no file that a request names", hint=hint, field=local)
     names_one = item.scope != "runs" and (item.scope != "none" or any(request.args.get(k) for k in ("run", "worker", "span")))
     recording = recording_asked() if names_one else None
-    inputs = collect(AnalysisRequest(name, raw, recording, run), context().store.source(wait_asked()))
+    against = OtherNames(*(request.args.get(k, "").strip() for k in BASE)) if base else None
+    inputs = collect(AnalysisRequest(name, raw, recording, run, base=against), context().store.source(wait_asked()))
     early = early and inputs.partial and takes_early_answers() and inputs.waiting < len(inputs.ranks)
     if inputs.waiting and not early:
         raise _gathering(inputs)
     state = hashlib.blake2b(inputs.state.encode(), digest_size=16).digest()
     shown = (cache_key(recording), recording.file) if recording is not None else ()
-    return AskedReport(name, tuple(sorted(raw.items())), recording, inputs, (shown, state, tuple(inputs.names.items())))
+    return AskedReport(name, (*sorted(raw.items()), *base), recording, inputs, (shown, state, tuple(inputs.names.items())))
 
 
 def _gathering(inputs: Inputs) -> Gathering:

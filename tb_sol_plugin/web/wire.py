@@ -214,6 +214,7 @@ class AnalysisInfo(msgspec.Struct):
     count: how many things the page has to tell (kinds of oddities), 0 where it does not count.
     under: the analysis that it is a further view of, "" for a page of its own.
     alone: it answers without a recording.
+    compares: it can be set against a baseline.
     """
 
     name: str
@@ -230,6 +231,7 @@ class AnalysisInfo(msgspec.Struct):
     count: int = 0
     under: str = ""
     alone: bool = False
+    compares: bool = False
 
 
 class Step(msgspec.Struct):

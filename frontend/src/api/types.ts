@@ -54,6 +54,8 @@ export interface FactsSection extends SectionBase {
   marks?: Record<string, Mark>;
   value_links?: Record<string, Link>;
   hidden?: string[];
+  /** the same values of a baseline */
+  base?: Record<string, Scalar>;
   style?: "list" | "tiles" | "equation" | "split" | "card";
   text?: string;
 }
@@ -375,6 +377,8 @@ export interface AnalysisInfo {
   under?: string;
   /** it answers without a recording */
   alone?: boolean;
+  /** it can be set against a baseline */
+  compares?: boolean;
 }
 
 export interface Step {

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { getSummaries } from "../api/client";
 import type { Run, RunSummary, Span, Step, Worker } from "../api/types";
 import { chosen, needsNoRecording, pages, rescan, runs } from "../state/data";
-import { emptyView } from "../state/codec";
+import { emptyView, NO_BASE } from "../state/codec";
 import { hosted } from "../state/host";
 import { summaryText } from "../state/search";
 import { parseSteps, isJoined } from "../state/select";
@@ -16,6 +16,7 @@ import { ViewLink } from "../ui/link";
 import { List } from "../ui/select";
 import { dark, toggleTheme } from "../ui/theme";
 import { slim } from "../ui/width";
+import { BasePick } from "./base";
 import { Export } from "./export";
 import { kindOf, KindBadge, hasSeveralKinds, isMemoryOnly } from "./kind";
 import { distinctParts } from "../sections/table/names";
@@ -37,7 +38,7 @@ export function Bar(): JSX.Element {
       {c && list ? (
         <div class="picks">
           <Pick label="Run" class="long name" value={c.run.name || "."} part={distinctParts(list.runs.map((r) => r.name), SHOWN).get(c.run.name)} tip={c.span.file ?? ""} badge={slim.value ? <KindBadge span={c.span} /> : undefined}>
-            {(close) => <RunList runs={list.runs} value={c.run.name} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", tables: {}, figures: {} }, "push"); close(); }} />}
+            {(close) => <RunList runs={list.runs} value={c.run.name} onPick={(run) => { go({ ...view.peek(), run, worker: "", span: "", step: "", tables: {}, figures: {}, ...(run === view.peek().base && NO_BASE) }, "push"); close(); }} />}
           </Pick>
           {!slim.value && (
             <Pick label="Worker" value={workerLabel(c.worker.name, c.worker.rank, c.run.workers.filter((w) => w === c.worker || !isJoined(w)).length)} part={c.worker.rank === null || c.worker.rank === undefined ? distinctParts(c.run.workers.map((w) => w.name), SHOWN).get(c.worker.name) : undefined} tip={c.worker.name} class="divided long name second">
@@ -49,6 +50,7 @@ export function Bar(): JSX.Element {
               {(close) => <List foot={<OtherRecordingLink span={c.span} onGo={close} />} label="Spans" value={c.span.name} options={c.worker.spans.map((s, i) => ({ value: s.name, text: s.label || s.file || s.name || String(i + 1), note: [hasSeveralKinds(c.run) ? kindOf(s).note : "", s.size ? human(s.size, "B") : ""].filter(Boolean).join(" · ") }))} onPick={(span) => { change({ span, step: "" }, "push"); close(); }} />}
             </Pick>
           )}
+          <BasePick list={list.runs} chosen={c} />
           <Steps steps={analyses?.steps ?? []} loading={!analyses} />
           {!slim.value && <Limits />}
         </div>

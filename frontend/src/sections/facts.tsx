@@ -18,6 +18,20 @@ function Fact({ s, name }: { s: FactsSection; name: string }): JSX.Element {
   return link ? <ViewLink view={linkView(link)} class="link">{value}</ViewLink> : value;
 }
 
+/** What a value was in the baseline, and by how much it changed: `was 4.1 ms, +3.2 %`. */
+export function baseText(s: FactsSection, name: string): string {
+  const [was, now, unit] = [s.base?.[name], s.values[name], s.units?.[name] ?? ""];
+  if (was === undefined || was === null || was === now) return "";
+  const text = typeof was === "number" ? human(was, unit || (Number.isInteger(was) ? "count" : "")) : String(was);
+  const part = typeof was === "number" && typeof now === "number" && was && unit !== "ratio" && unit !== "%" ? (now - was) / Math.abs(was) : null;
+  return part === null ? `was ${text}` : `was ${text}, ${part > 0 ? "+" : ""}${human(part, "ratio")}`;
+}
+
+function Was({ s, name }: { s: FactsSection; name: string }): JSX.Element | null {
+  const text = baseText(s, name);
+  return text ? <div class="was">{text}</div> : null;
+}
+
 /** `lead` is shown in an equation without a text; a text equal to `headline`, which the head of the page shows, is left out. */
 export function Facts({ s: section, lead, headline }: { s: FactsSection; lead?: string; headline?: string }): JSX.Element {
   const s = section.text && section.text === headline && section.style !== "equation" ? { ...section, text: "" } : section;
@@ -38,7 +52,7 @@ function FactList({ s, list }: { s: FactsSection; list: string[] }): JSX.Element
         {list.map((name) => (
           <div class="fact">
             <dt data-tip={s.docs?.[name]}>{labelOf(s, name)}</dt>
-            <dd><Fact s={s} name={name} />{s.notes?.[name] && <span class="fact-note"><Text text={s.notes[name]!} /></span>}</dd>
+            <dd><Fact s={s} name={name} /><Was s={s} name={name} />{s.notes?.[name] && <span class="fact-note"><Text text={s.notes[name]!} /></span>}</dd>
           </div>
         ))}
       </dl>
@@ -54,6 +68,7 @@ function Tiles({ s, list }: { s: FactsSection; list: string[] }): JSX.Element {
           <div class="tile">
             <div class="tile-label" data-tip={s.docs?.[name]}>{s.colors?.[name] && <Swatch name={s.colors[name]!} />}{labelOf(s, name)}</div>
             <div class={`tile-value ${isLong(s, name) ? "long" : ""}`}><Fact s={s} name={name} /></div>
+            <Was s={s} name={name} />
             {s.notes?.[name] && <div class="tile-note"><Text text={s.notes[name]!} /></div>}
           </div>
         ))}
@@ -87,6 +102,7 @@ function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
           <div class="equation-total">
             <div class="headline-number"><Fact s={s} name={first} /></div>
             <div class="equation-label" data-tip={s.docs?.[first]}>{labelOf(s, first)}</div>
+            <Was s={s} name={first} />
           </div>
         )}
         {factors.map((name, i) => {
@@ -98,6 +114,7 @@ function Equation({ s, lead }: { s: FactsSection; lead: string }): JSX.Element {
                 <div class="tile-label" data-tip={s.docs?.[name]}>{labelOf(s, name)}</div>
                 <div class="factor-value"><Fact s={s} name={name} /></div>
                 {typeof v === "number" && <div class="track"><span style={{ width: `${Math.min(100, Math.max(0, v * 100))}%`, background: paint(s.colors?.[name] ?? "bar-ink") }} /></div>}
+                <Was s={s} name={name} />
                 {s.notes?.[name] && <div class="tile-note"><Text text={s.notes[name]!} /></div>}
               </div>
             </>
@@ -133,6 +150,7 @@ function Split({ s }: { s: FactsSection }): JSX.Element {
             <span class="legend-label">{labelOf(s, p.name)}</span>
             <span class="legend-value"><Fact s={s} name={p.name} /></span>
             {typeof p.value === "number" && whole > 0 && <span class="legend-share">{human(share(p.value), "ratio")}</span>}
+            <Was s={s} name={p.name} />
           </div>
         ))}
       </div>
@@ -161,10 +179,11 @@ function SmallCard({ s }: { s: FactsSection }): JSX.Element {
   };
   return (
     <div class="small-card">
-      {large.length > 0 && <div class="small-large">{large.map((n) => <span data-tip={labelOf(s, n)}><Fact s={s} name={n} /></span>)}</div>}
+      {large.length > 0 && <div class="small-large">{large.map((n) => <span data-tip={labelOf(s, n)}><Fact s={s} name={n} /><Was s={s} name={n} /></span>)}</div>}
       {rest.map((name) => (
         <div class="small-row">
           <div class="small-line"><span data-tip={s.docs?.[name]}>{labelOf(s, name)}</span><Fact s={s} name={name} /></div>
+          <Was s={s} name={name} />
           {bar(name)}
           {s.notes?.[name] && <div class="tile-note"><Text text={s.notes[name]!} /></div>}
         </div>

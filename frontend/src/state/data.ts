@@ -49,7 +49,12 @@ const pageDefaults = computed(() => {
   const fields = info.value?.fields ?? [];
   return Object.fromEntries(fields.filter((f) => f.page !== undefined && f.page !== f.default).map((f) => [f.name, f.page!]));
 });
-const query = computed(() => ({ ...pageDefaults.value, ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }) }));
+/** The baseline that the present page is set against, none where it takes none. */
+export const baseline = computed((): Record<string, string> => {
+  const { base, base_worker, base_span } = view.value;
+  return info.value?.compares && (base || base_worker || base_span) ? { base, base_worker, base_span } : {};
+});
+const query = computed(() => ({ ...pageDefaults.value, ...view.value.query, ...(view.value.step && { step: view.value.step }), ...(view.value.device && { device_limits: view.value.device }), ...baseline.value }));
 /** Whether the report is requested without a recording: it needs none, and none is chosen, or the chosen one is still being read or cannot be. */
 const askWithoutRecording = computed(() => needsNoRecording.value && (!!runs.value.value || runs.value.state === "error") && !(whereKey.value && ["idle", "waiting"].includes(pages.value.state)));
 const reportKey = computed(() => (!failure.value && (readyKey.value || askWithoutRecording.value) ? JSON.stringify([page.value, readyKey.value || attempt.value, query.value]) : ""));

@@ -1,6 +1,6 @@
 // The one view: read from the address, changed by the page, written back to the address.
 import { computed, signal } from "@preact/signals";
-import { decode, emptyTable, emptyView, encode, HOME, sameView, type TableState, TIMELINE_KEYS, type View } from "./codec";
+import { decode, emptyTable, emptyView, encode, HOME, NO_BASE, sameView, type TableState, TIMELINE_KEYS, type View } from "./codec";
 import * as host from "./host";
 import type { Link } from "../api/types";
 
@@ -66,8 +66,8 @@ export function changeTimeline(part: Record<string, string>, how: How): void {
 
 /** Another page of the same selection. */
 export function pageView(name: string): View {
-  const { run, worker, span, step, device } = view.value;
-  return { ...emptyView(), page: name, run, worker, span, step, device };
+  const { run, worker, span, step, device, base, base_worker, base_span } = view.value;
+  return { ...emptyView(), page: name, run, worker, span, step, device, base, base_worker, base_span };
 }
 
 /**
@@ -81,6 +81,7 @@ export function linkView(link: Link): View {
   const { tables, figures, timeline } = decode(Object.fromEntries(Object.entries(rest).filter(([key]) => placed(key))));
   const next = { ...pageView(link.analysis || HOME), find, query, tables, figures, timeline };
   const other = run !== undefined && run !== next.run;
+  if (run !== undefined || worker !== undefined || span !== undefined) Object.assign(next, NO_BASE); // another recording is shown
   if (other) Object.assign(next, { run, worker: "", span: "", step: "" });
   if (worker !== undefined) Object.assign(next, { worker, span: "" });
   if (span !== undefined) next.span = span;

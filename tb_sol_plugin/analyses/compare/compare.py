@@ -71,10 +71,10 @@ def _headline(a: Side, b: Side, step: MetricChange, causes: list[Cause]) -> str:
         return f"A step of `{b.name}` takes **as long** as one of `{a.name}`: {sizes}."
     side = "longer" if change.change > 0 else "shorter"
     if step.verdict == "inconclusive":
-        first = f"A step of `{b.name}` takes {part} {side} than one of `{a.name}`, {sizes}: **within the noise** of these steps"
+        first = f"A step of `{b.name}` is {part} {side} than one of `{a.name}`, {sizes}: **within the noise** of these steps"
         return f"{first} ({_interval(step)})."
     few = " Too few steps to tell it from noise." if step.verdict == "unknown" else ""
-    first = f"A step of `{b.name}` takes **{part} {side}** than one of `{a.name}`: {sizes}{'' if few else f' ({_interval(step)})'}."
+    first = f"A step of `{b.name}` is **{part} {side}** than one of `{a.name}`: {sizes}{'' if few else f' ({_interval(step)})'}."
     because = f" {capitalized(causes[0].sentence)}." if causes else ""
     return f"{first}{few}{because}"
 

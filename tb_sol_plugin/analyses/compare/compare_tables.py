@@ -176,7 +176,7 @@ def _named(column: Column, a: Side, b: Side) -> Column:
 def causes_table(causes: Sequence[Cause], found: Waterfall) -> TableSection:
     """Builds the causes, the largest first."""
     frame = pd.DataFrame({
-        "cause": [capitalized(c.sentence.replace("`", "")) for c in causes], "delta_ns": [c.delta_ns for c in causes],
+        "cause": [_plain(c.sentence) for c in causes], "delta_ns": [c.delta_ns for c in causes],
         "share": [c.share for c in causes],
         "kind": [c.kind.replace("_", " ") for c in causes], "name": [c.name for c in causes],
     })  # fmt: skip
@@ -189,6 +189,11 @@ def causes_table(causes: Sequence[Cause], found: Waterfall) -> TableSection:
         subtitle="parts of the step that changed the way the step did, the largest first",
         footer=f"The mean step changed by {total}.{spread}",
     )  # fmt: skip
+
+
+def _plain(sentence: str) -> str:
+    """Returns a sentence without marks; a name that it begins with keeps its letters."""
+    return sentence.replace("`", "") if sentence.startswith("`") else capitalized(sentence.replace("`", ""))
 
 
 def _lines(found: Waterfall) -> list[tuple[str, str, Bar]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tb_sol_plugin.errors import BadQuery, NotFound, Unavailable
-from tb_sol_plugin.model.recordings import Recording
-from tb_sol_plugin.store.pairs import OtherNames, has_other, paired
+from tb_sol_plugin.model.recordings import OtherNames, Recording
+from tb_sol_plugin.store.pairs import has_other, paired
 
 
 def recording(run: str, worker: str, span: str = "1", kind: str = "kineto") -> Recording:

@@ -102,3 +102,22 @@ def test_a_run_that_appeared_after_the_listing_is_found(client: FlaskClient, log
     rank_trace(0, 2, peak=450 * MB).write(logdir / "job" / "c" / f"rank0.{NAME}")
     until(lambda: client.get(f"{ASK}&wait=30&other_run=job/c").status_code == 200)
     assert "50.0" in client.get(f"{ASK}&other_run=job/c").get_json()["headline"]
+
+
+def test_a_page_is_set_against_a_baseline(client: FlaskClient) -> None:
+    # GIVEN two runs WHEN a page names a baseline THEN it has the differences, of each baseline its own, and so have the rows of its tables
+    ask = "/api/v1/analysis/memory?run=job/a&wait=30"
+    plain, body = client.get(ask).get_json(), client.get(f"{ask}&base=job/b").get_json()
+    assert (body["selection"]["base"], body["selection"]["base_worker"]) == ("job/b", "rank0") and "base" not in plain["selection"]
+    assert next(s for s in body["sections"] if s["id"] == "answer")["base"]["peak_bytes"] == 300 * MB
+    other = client.get(f"{ask}&base=job/a&base_worker=1").get_json()
+    assert next(s for s in other["sections"] if s["id"] == "answer")["base"]["peak_bytes"] == 500 * MB
+    rows = client.get(f"{ask.replace('analysis', 'table')}&section=peak&base=job/b").get_json()
+    assert sum(v or 0 for v in rows["data"]["bytes_delta"]) == 200 * MB
+    # AND a name that is not there, the recording itself, and a page that takes no baseline are said
+    assert client.get(f"{ask}&base=nowhere").status_code == 404
+    assert client.get(f"{ask}&base=job/a&base_worker=0").get_json()["error"]["code"] == "bad_query"
+    assert "compares by itself" in client.get(f"{ASK}&base=job/b").get_json()["error"]["message"]
+    # AND where the baseline has nothing of it, the page stands alone and says so
+    bare = client.get(f"{ask}&base=plain&base_worker=w").get_json()
+    assert bare["available"] and any("stands beside it" in n["text"] for n in bare["notices"])

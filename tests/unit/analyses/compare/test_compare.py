@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.cli.command import main
+from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.model.report import FigureSection, Report, TableSection, UnavailableReport
 from tests.conftest import ROOT
 from tests.support.compared import Job, trace
@@ -97,3 +99,24 @@ def test_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
     path = trace(Job(steps=2)).write(tmp_path / "one" / NAME)
     found = sol.open(str(path), cache=False).analyze("compare")
     assert isinstance(found, UnavailableReport) and found.record_it_with
+
+
+def test_any_page_against_a_baseline(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN a kernel that takes twice as long WHEN its page is set against the base THEN it stands first, with what it was
+    found = sol.open(str(logdir), run="slow", cache=False).analyze("kernels", against="base")
+    assert isinstance(found, Report) and "% longer** than one of `base`" in found.notices[0].text
+    link = found.notices[0].link
+    assert link is not None and (link.analysis, link.query["run"], link.query["other_run"]) == ("compare", "base", "slow")
+    rows = found.table("kernels").sort_values("total_ns_delta", ascending=False)
+    assert rows["name"].iloc[0] == "gelu_kernel" and rows["total_ns_change"].iloc[0] == pytest.approx(1.0, abs=0.02)
+    assert (rows["total_ns"] - rows["total_ns_base"] == rows["total_ns_delta"]).all()
+    # AND a run of two steps is set against the last two of the other, by its path as by its name
+    path = str(logdir / "base" / NAME)
+    short = sol.open(str(logdir), run="short", cache=False).analyze("operators", against=path)
+    assert isinstance(short, Report) and "1–2 of short and 11–12 of " in short.notices[1].text
+    assert short.table("operators").set_index("id").loc["aten::gelu", "calls_delta"] == 0
+    # AND the terminal says the same as a notebook; a page that compares by itself takes no baseline
+    assert main(["analyze", "kernels", str(logdir), "--run", "slow", "--against", "base", "--format", "csv", "--no-cache"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].startswith("short_name,name,calls,calls_base,calls_delta,calls_change,total_ns,total_ns_base,")
+    with pytest.raises(BadQuery, match="compares by itself"):
+        sol.open(str(logdir), run="slow", cache=False).analyze("compare", against="base")
