@@ -66,6 +66,7 @@ NO_SUM = {
     ("timeline_selection", "groups"): "nested events count on every level; their own time adds up",
     ("modules", "classes"): "classes lie inside of each other; what is their own adds up",
     ("serving", "phases_of_iteration"): "times are per iteration of each kind: those of two kinds do not add up",
+    ("sequences", "sequences"): "a sequence can be a part of a longer one",
 }
 """Tables with a filter whose bars do not add up, with the reason."""
 

@@ -1,0 +1,226 @@
+"""Frequent sequences: runs of kernels that repeat on a stream, by their names, with the time in them and between their kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.report.graph_notes import replay_notices
+from tb_sol_plugin.metrics.time import sequences as Q
+from tb_sol_plugin.metrics.time.kernels import short_kernel_names
+from tb_sol_plugin.metrics.time.scope import Scope, scope
+from tb_sol_plugin.metrics.trees.module_tree import module_class_name
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import Column, Fact, Link, Notice, OnTimeline, Report, Scalar, Sort, TableSection, make_facts, make_table
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.units import human
+
+
+class SequencesQuery(Query, kw_only=True, frozen=True):
+    """sequence: whose kernels are listed below, by its rank in time; of one that is not there those of the first"""
+
+    sequence: int = 1
+
+
+_NO_OPERATOR: Final = "no operator is known of this launch"
+_NO_MODULE: Final = "no module is known of this launch"
+SEQUENCES: Final = (
+    Column("rank", "Rank", doc="place by time, from 1", show="code"),
+    Column("sequence", "Sequence", doc="short names of its kernels, those in the middle left out where there are many", show="symbol"),
+    Column("kernels", "Kernels", "count", "kernels in it, in a row on one stream"),
+    Column("count", "Times", "count", "how often it occurs, without overlap"),
+    Column("total_ns", "Time", "ns", "plain sum of its kernels in all occurrences", "bar", color="compute"),
+    Column("share", "Share", "ratio", "of the time of the kernels that were looked through", show="share"),
+    Column("mean_ns", "Mean", "ns", "time of its kernels in one occurrence", per="call"),
+    Column("gap_ns", "Gaps inside", "ns", "from the start of its first kernel to the end of its last, less the kernels, summed", rank=2),
+    Column("first_operator", "First operator", doc="operator of its first kernel, in most occurrences", missing=_NO_OPERATOR, rank=2),
+    Column("last_operator", "Last operator", doc="operator of its last kernel, in most occurrences", missing=_NO_OPERATOR, rank=2),
+    Column("first_module", "First module", doc="class of the module of its first kernel, in most occurrences", missing=_NO_MODULE, rank=2),
+    Column("last_module", "Last module", doc="class of the module of its last kernel, in most occurrences", missing=_NO_MODULE, rank=3),
+    Column("start_ns", "First at", "ns", "start of its first occurrence, since the start of the recording", rank=3),
+    Column("span_ns", "First lasts", "ns", "first occurrence from start to end, gaps included", rank=3),
+)  # fmt: skip
+KERNELS: Final = (
+    Column("position", "Position", doc="place in the sequence, from 1", show="code"),
+    Column("kernel", "Kernel", doc="its short name", show="symbol", full="name"),
+    Column("operator", "Operator", doc="operator that launched it, in most occurrences", missing=_NO_OPERATOR),
+    Column("module", "Module", doc="class of the module around it, in most occurrences", missing=_NO_MODULE, rank=2),
+    Column("mean_ns", "Mean", "ns", "mean of its durations", "bar", color="compute", per="call"),
+    Column("gap_ns", "Gap before", "ns", "mean time from the end of the kernel before it in the sequence", missing="the first one"),
+    Column("name", "Name", doc="as recorded", show="code", rank=3),
+)  # fmt: skip
+FACTS: Final = (
+    Fact("kernels", "Kernels", "count", "kernels that were looked through"),
+    Fact("sequences", "Sequences", "count", "sequences that occur at least twice, none of which a longer one occurs as often as"),
+    Fact("layer_kernels", "Kernels of the layer", "count", "kernels of the sequence that looks like a layer"),
+    Fact("layer_count", "Layers", "count", "how often it occurs"),
+    Fact("layer_ns", "Time of a layer", "ns", "mean time of its kernels"),
+    Fact("layer_gap_ns", "Gaps in a layer", "ns", "mean time between its kernels"),
+    Fact("layer_share", "Time in layers", "ratio", "part of the kernel time that its occurrences take"),
+)
+SHOWN: Final = 3
+"""Kernels that are named at either end of a sequence."""
+
+
+@analysis(
+    title="Frequent sequences",
+    question="Which kernels follow each other again and again?",
+    group="Time",
+    order=35,
+    requirements=("device_events",),
+    query=SequencesQuery,
+    tables={"sequences": SEQUENCES, "kernels": KERNELS},
+    facts=FACTS,
+)
+def run(capture: Capture, query: SequencesQuery) -> Report:
+    where = scope(capture, query)
+    chosen = where.device & (capture.device["kind"].to_numpy() == S.KERNEL)
+    if not chosen.any():
+        raise Unavailable("no kernel in this selection", hint="choose other steps")
+    kernels, runs = memo(capture, ("sequences", where.rows, where.whole), lambda: _found(capture, chosen))
+    layer = Q.layer_of(runs, kernels, where.step_count)
+    names = short_kernel_names(capture)
+    total = int(kernels.duration.sum())
+    rows = [_row(capture, kernels, run, place, names, total) for place, run in enumerate(runs)]
+    values: dict[str, Scalar] = {"kernels": len(kernels.rows), "sequences": len(runs)}
+    if layer is not None:
+        own = runs[layer.place]
+        values |= {
+            "layer_kernels": own.length, "layer_count": len(own.at), "layer_ns": round(own.total_ns / len(own.at)),
+            "layer_gap_ns": round(own.gap_ns / len(own.at)), "layer_share": layer.share,
+        }  # fmt: skip
+    sections = [
+        make_facts("facts", "Frequent sequences", values, FACTS, span=12, hidden=[f.name for f in FACTS if f.name not in values]),
+        _table(rows, where),
+    ]
+    if runs:
+        rank = query.sequence if 1 <= query.sequence <= len(runs) else 1
+        sections.append(_kernels(capture, kernels, runs[rank - 1], rank, names))
+    return Report(
+        analysis="sequences",
+        title="Frequent sequences",
+        headline=_headline(runs, rows, layer, where),
+        notices=[*_notices(chosen), *replay_notices(capture)],
+        sections=sections,
+    )
+
+
+def _found(capture: Capture, chosen: np.ndarray) -> tuple[Q.Kernels, list[Q.RepeatedRun]]:
+    device = capture.device
+    rows = np.flatnonzero(chosen)
+    stream, _ = arrays.factorize([device[c].to_numpy()[rows].astype(np.int64) + 1 for c in ("device", "stream")])
+    start, duration = (device[c].to_numpy()[rows] for c in ("start_ns", "duration_ns"))
+    kernels = Q.kernels_of(rows, arrays.codes(device["name"])[rows], stream, start, duration)
+    return kernels, Q.repeated_runs(kernels)
+
+
+
+def _owner(capture: Capture, column: str, rows: np.ndarray) -> str | None:
+    """Returns the name of the operator or the class of the module of most of some device rows."""
+    host = capture.device[column].to_numpy()[rows]
+    names = np.append(arrays.codes(capture.host["name"]), -1)  # the last for none
+    codes, times = np.unique(names[host], return_counts=True)
+    categories = capture.host["name"].cat.categories
+    texts: Counter[str | None] = Counter()
+    for code, often in zip(codes.tolist(), times.tolist(), strict=True):
+        name = str(categories[code]) if code >= 0 else None
+        texts[module_class_name(name) if name is not None and column == "module" else name] += often
+    return max(texts.items(), key=lambda pair: pair[1])[0]
+
+
+def _short(capture: Capture, row: int, names: dict[str, str]) -> str:
+    name = str(capture.device["name"].iloc[row])
+    return names.get(name, name)
+
+
+def _row(capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, place: int, names: dict[str, str], total: int) -> dict[str, object]:
+    first, last = kernels.rows[run.at], kernels.rows[run.at + run.length - 1]
+    shown = [_short(capture, int(row), names) for row in kernels.rows[run.at[0] : run.at[0] + run.length]]
+    if len(shown) > 2 * SHOWN + 1:
+        shown = [*shown[:SHOWN], f"… {len(shown) - 2 * SHOWN} more", *shown[-SHOWN:]]
+    own = slice(int(run.at[0]), int(run.at[0]) + run.length)
+    start = int(kernels.start[run.at[0]])
+    return {
+        "rank": str(place + 1),
+        "sequence": " → ".join(shown),
+        "kernels": run.length,
+        "count": len(run.at),
+        "total_ns": run.total_ns,
+        "share": run.total_ns / total if total else None,
+        "mean_ns": round(run.total_ns / len(run.at)),
+        "gap_ns": run.gap_ns,
+        "first_operator": _owner(capture, "operator", first),
+        "last_operator": _owner(capture, "operator", last),
+        "first_module": _owner(capture, "module", first),
+        "last_module": _owner(capture, "module", last),
+        "start_ns": start,
+        "span_ns": int((kernels.start[own] + kernels.duration[own]).max()) - start,
+    }
+
+
+def _table(rows: list[dict[str, object]], where: Scope) -> TableSection:
+    frame = pd.DataFrame(rows, columns=[c.name for c in SEQUENCES])
+    links = {str(r["rank"]): Link("sequences", {"sequence": str(r["rank"])}, "its kernels") for r in rows}
+    return make_table(
+        "sequences", "Sequences", frame, SEQUENCES, key="rank", subtitle=where.label, sort=Sort("total_ns"), filters=["sequence"],
+        row_links=links, timeline=OnTimeline("span_ns", "start_ns", "span_ns", what="its first occurrence"),
+        footer=f"Runs of {Q.SHORTEST} to {Q.LONGEST} kernels that take {human(Q.LEAST, 'ratio')} of the kernel time or more. One may be a "
+        "part of another that occurs less often: their times do not add up.",
+        empty="No run of kernels occurs twice.",
+    )  # fmt: skip
+
+
+def _kernels(capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, rank: int, names: dict[str, str]) -> TableSection:
+    rows = []
+    for k in range(run.length):
+        at = run.at + k
+        device = kernels.rows[at]
+        gap = None if k == 0 else float(np.maximum(kernels.start[at] - kernels.start[at - 1] - kernels.duration[at - 1], 0).mean())
+        rows.append(
+            {
+                "position": str(k + 1),
+                "kernel": _short(capture, int(device[0]), names),
+                "operator": _owner(capture, "operator", device),
+                "module": _owner(capture, "module", device),
+                "mean_ns": round(float(kernels.duration[at].mean())),
+                "gap_ns": None if gap is None else round(gap),
+                "name": str(capture.device["name"].iloc[int(device[0])]),
+            }
+        )
+    return make_table(
+        "kernels", f"Kernels of sequence {rank}", pd.DataFrame(rows, columns=[c.name for c in KERNELS]), KERNELS, key="position",
+        subtitle=f"means of {human(len(run.at), 'count')} occurrences",
+    )  # fmt: skip
+
+
+def _headline(runs: list[Q.RepeatedRun], rows: list[dict[str, object]], layer: Q.Layer | None, where: Scope) -> str:
+    if not runs:
+        return "No run of kernels occurs twice in this selection."
+    if layer is None:
+        best, row = runs[0], rows[0]
+        return (
+            f"The longest in sum are {best.length} kernels that follow each other **{human(len(best.at), 'count')} times** and take "
+            f"**{human(float(str(row['share'])), 'ratio')}** of the kernel time. No sequence looks like a layer."
+        )
+    own = runs[layer.place]
+    per_step = f", {len(own.at) / where.step_count:.3g} per step" if where.step_count > 1 else ""
+    each = human(round(own.total_ns / len(own.at)), "ns")
+    return (
+        f"A sequence of {own.length} kernels occurs **{human(len(own.at), 'count')} times**{per_step} and takes "
+        f"**{human(layer.share, 'ratio')}** of the kernel time, {each} each: it looks like a layer."
+    )
+
+
+def _notices(chosen: np.ndarray) -> list[Notice]:
+    count = int(chosen.sum())
+    if count <= Q.MOST_KERNELS:
+        return []
+    return [Notice(f"The first {human(Q.MOST_KERNELS, 'count')} of {human(count, 'count')} kernels were looked through.", "info")]

@@ -1,0 +1,167 @@
+"""Finds runs of kernels that repeat on a stream: by the names alone, so that layers show even where graphs replay them without operators.
+
+Windows of each length are numbered from those one kernel shorter, which compares names and no hashes. A run is kept where no longer one
+occurs as often, and where it is not itself a shorter run repeated; its occurrences are counted without overlap, from the first on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+SHORTEST: Final = 2
+LONGEST: Final = 64
+"""Kernels in a run."""
+MOST_KERNELS: Final = 200_000
+"""Kernels that are looked through; of more, the first ones."""
+MOST_RUNS: Final = 200
+"""Runs that are kept, those that take longest."""
+LEAST: Final = 0.005
+"""Part of the kernel time that the occurrences of a run take at least."""
+_PER_LENGTH: Final = 50
+"""Runs of one length that are counted exactly, those whose occurrences, overlapping ones included, take longest."""
+
+
+class Kernels(NamedTuple):
+    """Kernels by stream, in order of start. rows: of the device table. name: code per kernel. stream: number per kernel, ascending."""
+
+    rows: Ints
+    name: Ints
+    stream: Ints
+    start: Ints
+    duration: Ints
+
+
+@dataclass(frozen=True)
+class RepeatedRun:
+    """A run of kernels that repeats. at: places of the first kernels of its occurrences, which do not overlap, in `Kernels`.
+
+    total_ns: plain sum of its kernels in all occurrences. gap_ns: time between its kernels in which none of the stream runs, likewise.
+    """
+
+    length: int
+    at: Ints
+    total_ns: int
+    gap_ns: int
+
+
+def kernels_of(device_rows: Ints, name: Ints, stream: Ints, start: Ints, duration: Ints) -> Kernels:
+    """Returns kernels by stream, in order of start; the first MOST_KERNELS of them. stream: any number per kernel."""
+    if len(device_rows) > MOST_KERNELS:
+        first = np.sort(np.argsort(start, kind="stable")[:MOST_KERNELS])
+        device_rows, name, stream, start, duration = (column[first] for column in (device_rows, name, stream, start, duration))
+    order = np.lexsort((start, stream))
+    return Kernels(*(column[order] for column in (device_rows, name, stream, start, duration)))
+
+
+def repeated_runs(kernels: Kernels) -> list[RepeatedRun]:
+    """Returns the runs that occur at least twice without overlap, those that take longest first, shorter before longer ones."""
+    count = len(kernels.rows)
+    if count < 2 * SHORTEST:
+        return []
+    time = np.concatenate((np.zeros(1, np.int64), np.cumsum(kernels.duration)))
+    last = np.searchsorted(kernels.stream, kernels.stream, side="right") - np.arange(count)  # kernels of the stream from each on
+    found: list[RepeatedRun] = []
+    _, code = arrays.in_order(kernels.name)
+    code = code.astype(np.int64)
+    often = np.bincount(code)
+    for length in range(SHORTEST - 1, LONGEST + 1):
+        longer = _longer(code, often, kernels.name, last, length)
+        more = np.bincount(longer[longer >= 0], minlength=1)
+        if length >= SHORTEST:
+            found += _of_length(kernels, time, code, often, longer, more, length)
+        code, often = longer, more
+        if not (often > 1).any():
+            break
+    found.sort(key=lambda run: (-run.total_ns, run.length))
+    return found[:MOST_RUNS]
+
+
+def _longer(code: Ints, often: Ints, name: Ints, last: Ints, length: int) -> Ints:
+    """Returns numbers of windows one kernel longer than `length`; -1 where the stream ends before or its two halves occur once."""
+    out = np.full(len(code), -1, np.int64)
+    again = np.append(often, 0)[code] > 1  # -1 takes the last
+    can = np.flatnonzero(again[:-1] & again[1:] & (last[:-1] > length))
+    if len(can):
+        out[can], _ = arrays.factorize([code[can], name[can + length]])
+    return out
+
+
+def _of_length(kernels: Kernels, time: Ints, code: Ints, often: Ints, longer: Ints, more: Ints, length: int) -> list[RepeatedRun]:
+    """Returns the runs of one length that no longer one occurs as often as, and that are not shorter ones repeated."""
+    there = np.flatnonzero(code >= 0)
+    first = np.full(len(often), -1, np.int64)
+    first[code[there[::-1]]] = there[::-1]
+    more = np.append(more, 0)
+    after = more[longer[first]]
+    before = np.where(first > 0, more[longer[np.maximum(first - 1, 0)]], 0)
+    closed = (often > 1) & (after < often) & (before < often)
+    cost = np.bincount(code[there], (time[there + length] - time[there]).astype(np.float64), len(often))
+    chosen = np.flatnonzero(closed & (cost >= LEAST * time[-1]))
+    chosen = chosen[np.argsort(-cost[chosen], kind="stable")][:_PER_LENGTH]
+    chosen = chosen[[not _periodic(kernels.name[at : at + length]) for at in first[chosen].tolist()]] if len(chosen) else chosen
+    wanted = np.full(len(often) + 1, -1, np.int64)
+    wanted[chosen] = np.arange(len(chosen))
+    mine = np.flatnonzero(wanted[code] >= 0)
+    mine = mine[np.argsort(wanted[code[mine]], kind="stable")]
+    bounds = np.searchsorted(wanted[code[mine]], np.arange(len(chosen) + 1))
+    out = []
+    for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        at = _apart(mine[low:high], length)
+        if len(at) > 1:
+            sums = time[at + length] - time[at]
+            each = at[:, None] + np.arange(length)
+            spans = (kernels.start[each] + kernels.duration[each]).max(axis=1) - kernels.start[at]
+            out.append(RepeatedRun(length, at, int(sums.sum()), int(np.maximum(spans - sums, 0).sum())))
+    return out
+
+
+def _periodic(names: npt.NDArray[np.integer]) -> bool:
+    """Whether names are a shorter run that stands in them at least twice, one after the other."""
+    return any(bool((names[period:] == names[:-period]).all()) for period in range(1, len(names) // 2 + 1))
+
+
+def _apart(at: Ints, length: int) -> Ints:
+    """Returns those of ascending places that are at least `length` apart, from the first on."""
+    if bool((np.diff(at) >= length).all()):
+        return at
+    out, place = [], 0
+    while place < len(at):
+        out.append(int(at[place]))
+        place = int(np.searchsorted(at, at[place] + length))
+    return np.array(out, np.int64)
+
+
+class Layer(NamedTuple):
+    """The run that looks like a layer. place: in the list of runs. share: of the kernel time of the selection."""
+
+    place: int
+    share: float
+
+
+COVERS: Final = 0.5
+"""Part of the kernel time that a layer takes at least."""
+
+
+def layer_of(runs: list[RepeatedRun], kernels: Kernels, iterations: int) -> Layer | None:
+    """Returns the longest run that takes at least COVERS of the kernel time and occurs twice or more per iteration; None without one."""
+    total = float(kernels.duration.sum())
+    there = [k for k, run in enumerate(runs) if run.total_ns >= COVERS * total and len(run.at) >= 2 * iterations]
+    if not there or total <= 0:
+        return None
+    best = max(there, key=lambda k: (runs[k].length, runs[k].total_ns))
+    return Layer(best, runs[best].total_ns / total)
+
+
+def inside(kernels: Kernels, run: RepeatedRun) -> Mask:
+    """Returns which kernels are in an occurrence of a run."""
+    out = np.zeros(len(kernels.rows), np.bool_)
+    for k in range(run.length):
+        out[run.at + k] = True
+    return out
