@@ -34,7 +34,7 @@ _NO_OPERATOR: Final = "no operator is known of this launch"
 _NO_MODULE: Final = "no module is known of this launch"
 SEQUENCES: Final = (
     Column("rank", "Rank", doc="place by time, from 1", show="code"),
-    Column("sequence", "Sequence", doc="short names of its kernels, those in the middle left out where there are many", show="symbol"),
+    Column("sequence", "Sequence", doc="short names of its kernels, those in the middle left out where there are many", show="text"),
     Column("kernels", "Kernels", "count", "kernels in it, in a row on one stream"),
     Column("count", "Times", "count", "how often it occurs, without overlap"),
     Column("total_ns", "Time", "ns", "plain sum of its kernels in all occurrences", "bar", color="compute"),
@@ -61,13 +61,15 @@ FACTS: Final = (
     Fact("kernels", "Kernels", "count", "kernels that were looked through"),
     Fact("sequences", "Sequences", "count", "sequences that occur at least twice, none of which a longer one occurs as often as"),
     Fact("layer_kernels", "Kernels of the layer", "count", "kernels of the sequence that looks like a layer"),
-    Fact("layer_count", "Layers", "count", "how often it occurs"),
-    Fact("layer_ns", "Time of a layer", "ns", "mean time of its kernels"),
-    Fact("layer_gap_ns", "Gaps in a layer", "ns", "mean time between its kernels"),
-    Fact("layer_share", "Time in layers", "ratio", "part of the kernel time that its occurrences take"),
+    Fact("layer_count", "How often", "count", "occurrences of that sequence"),
+    Fact("layer_ns", "Time of one", "ns", "mean time of its kernels"),
+    Fact("layer_gap_ns", "Gaps in one", "ns", "mean time between its kernels"),
+    Fact("layer_share", "Share of the time", "ratio", "part of the kernel time that its occurrences take"),
 )
-SHOWN: Final = 3
-"""Kernels that are named at either end of a sequence."""
+SHOWN: Final = 2
+"""Kernels that are named at either end of a sequence of many."""
+LETTERS: Final = 24
+"""Of a kernel's name in a sequence."""
 
 
 @analysis(
@@ -141,9 +143,13 @@ def _short(capture: Capture, row: int, names: dict[str, str]) -> str:
     return names.get(name, name)
 
 
+def _cut(name: str) -> str:
+    return name if len(name) <= LETTERS else f"{name[: LETTERS // 2]}…{name[-(LETTERS // 2 - 1) :]}"
+
+
 def _row(capture: Capture, kernels: Q.Kernels, run: Q.RepeatedRun, place: int, names: dict[str, str], total: int) -> dict[str, object]:
     first, last = kernels.rows[run.at], kernels.rows[run.at + run.length - 1]
-    shown = [_short(capture, int(row), names) for row in kernels.rows[run.at[0] : run.at[0] + run.length]]
+    shown = [_cut(_short(capture, int(row), names)) for row in kernels.rows[run.at[0] : run.at[0] + run.length]]
     if len(shown) > 2 * SHOWN + 1:
         shown = [*shown[:SHOWN], f"… {len(shown) - 2 * SHOWN} more", *shown[-SHOWN:]]
     own = slice(int(run.at[0]), int(run.at[0]) + run.length)
