@@ -2530,6 +2530,7 @@ function Tip() {
 var PATHS = {
 	overview: "M2.5 12a5.5 5.5 0 1 1 11 0 M8 12l2.6-3.4 M4.6 12h6.8",
 	iterations: "M2.5 2.5v11h11 M4.5 10.5l2.4-2 2 1 2.6-4 M11.5 5.5h.01 M4.5 5.5h.01 M8 4.5h.01",
+	sequences: "M2.5 4h3v3h-3z M6.5 4h3v3h-3z M2.5 9h3v3h-3z M6.5 9h3v3h-3z M11.5 5.5h2 M11.5 10.5h2",
 	serving: "M2.5 3h11v7h-6l-3 3v-3h-2z M5 6.5h.01 M8 6.5h.01 M11 6.5h.01",
 	steps: "M2.5 13.5h3v-4h4v-3.5h4",
 	gpu_breakdown: "M8 2.5a5.5 5.5 0 1 0 5.5 5.5H8z M10.5 2.5a5.5 5.5 0 0 1 3 3h-3z",
