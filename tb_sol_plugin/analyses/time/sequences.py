@@ -99,19 +99,17 @@ def run(capture: Capture, query: SequencesQuery) -> Report:
             "layer_kernels": own.length, "layer_count": len(own.at), "layer_ns": round(own.total_ns / len(own.at)),
             "layer_gap_ns": round(own.gap_ns / len(own.at)), "layer_share": layer.share,
         }  # fmt: skip
-    sections = [
-        make_facts("facts", "Frequent sequences", values, FACTS, span=12, hidden=[f.name for f in FACTS if f.name not in values]),
-        _table(rows, where),
-    ]
-    if runs:
-        rank = query.sequence if 1 <= query.sequence <= len(runs) else 1
-        sections.append(_kernels(capture, kernels, runs[rank - 1], rank, names))
+    rank = query.sequence if 1 <= query.sequence <= len(runs) else 1
     return Report(
         analysis="sequences",
         title="Frequent sequences",
         headline=_headline(runs, rows, layer, where),
         notices=[*_notices(chosen), *replay_notices(capture)],
-        sections=sections,
+        sections=[
+            make_facts("facts", "Frequent sequences", values, FACTS, span=12, hidden=[f.name for f in FACTS if f.name not in values]),
+            _table(rows, where),
+            *([_kernels(capture, kernels, runs[rank - 1], rank, names)] if runs else []),
+        ],
     )
 
 
