@@ -1,0 +1,167 @@
+"""Goes over a graph of moments in compiled loops: order, replay, latest times, the walk along what holds each moment.
+
+Edges are columns sorted by their target; `first[v]:first[v + 1]` are those into node v. All times and lags are int64 ns.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.compiled import compiled, fixed
+
+LOADING_PAYS: Final = 20_000
+"""Nodes up to which the plain loops cost less than loading the compiled ones."""
+NEVER: Final = 2**62
+"""A latest time of what no end waits for."""
+
+
+def order(first: Ints, source: Rows) -> Rows:
+    """Returns the nodes so that each stands after all that it waits for. Shorter than there are nodes where a circle is left."""
+    nodes = len(first) - 1
+    by_source = np.argsort(source, kind="stable")
+    target = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(first))[by_source]
+    begin = np.zeros(nodes + 1, np.int64)
+    np.cumsum(np.bincount(source, minlength=nodes), out=begin[1:])
+    out = np.empty(nodes, np.int32)
+    found = _chosen(order_kernel, nodes)(fixed(begin, np.int64), fixed(target, np.int32), np.diff(first), out)
+    return out[:found]
+
+
+def replay(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints) -> Ints:
+    """Returns when each node happens: the latest of its sources' times and lags, or `released` where it waits for nothing.
+
+    nodes: in `order`; one that is not among them keeps `released`.
+    """
+    out = released.astype(np.int64)  # a copy
+    read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
+    _chosen(replay_kernel, len(nodes))(*read, out)
+    return out
+
+
+def latest(nodes: Rows, first: Ints, source: Rows, lag: Ints, ends: Rows, at: Ints) -> Ints:
+    """Returns until when each node may happen without a delay of the nodes `ends`, which happen at `at`; NEVER where they do not wait."""
+    out = np.full(len(first) - 1, NEVER, np.int64)
+    out[ends] = at
+    read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
+    _chosen(latest_kernel, len(nodes))(*read, out)
+    return out
+
+
+def walk(time: Ints, source: Rows, binding: Rows, end: int, begin_ns: int) -> Rows:
+    """Returns the nodes that hold `end`, itself first, back to the first at or before `begin_ns`, or to one that nothing holds."""
+    out = np.empty(len(time), np.int32)
+    read = (fixed(time, np.int64), fixed(source, np.int32), fixed(binding, np.int32))
+    count = _chosen(walk_kernel, len(time))(*read, end, begin_ns, out)
+    return out[:count].copy()
+
+
+def innermost(row: Rows, opens: Mask, begins: Mask) -> Rows:
+    """Returns per node of the threads the host row that is innermost right after it, -1 for none.
+
+    row, opens: whose start or end each node is, in order of time, thread by thread. begins: first of its thread.
+    """
+    out = np.full(len(row), -1, np.int32)
+    size = int(row.max(initial=-1)) + 1
+    read = (fixed(row, np.int32), fixed(opens, np.bool_), fixed(begins, np.bool_))
+    _chosen(innermost_kernel, len(row))(*read, np.zeros(size, np.bool_), np.empty(len(row), np.int32), out)
+    return out
+
+
+def load() -> None:
+    """Loads the compiled loops ahead of time, as `tree.load` does."""
+    none, rows, mask = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.bool_)
+    first = np.zeros(1, np.int64)
+    of = (fixed(rows, np.int32), fixed(first, np.int64), fixed(rows, np.int32), fixed(none, np.int64))
+    order_kernel(fixed(first, np.int64), fixed(rows, np.int32), none.copy(), rows.copy())
+    replay_kernel(*of, none.copy())
+    latest_kernel(*of, none.copy())
+    innermost_kernel(fixed(rows, np.int32), fixed(mask, np.bool_), fixed(mask, np.bool_), mask.copy(), rows.copy(), rows.copy())
+    one = np.zeros(1, np.int64)
+    walk_kernel(fixed(one, np.int64), fixed(rows, np.int32), fixed(one - 1, np.int32), 0, 0, np.empty(1, np.int32))
+
+
+def _chosen(kernel: Any, size: int) -> Any:
+    return kernel if size > LOADING_PAYS or kernel.signatures else kernel.py_func
+
+
+# -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
+
+
+@compiled()
+def order_kernel(begin, target, waits, out):  # type: ignore[no-untyped-def]
+    """Puts nodes in order, each after all it waits for; returns how many. waits: edges into each node, counted down."""
+    n = 0
+    for v in range(len(waits)):
+        if waits[v] == 0:
+            out[n] = v
+            n += 1
+    i = 0
+    while i < n:
+        u = out[i]
+        i += 1
+        for e in range(begin[u], begin[u + 1]):
+            v = target[e]
+            waits[v] -= 1
+            if waits[v] == 0:
+                out[n] = v
+                n += 1
+    return n
+
+
+@compiled()
+def replay_kernel(nodes, first, source, lag, out):  # type: ignore[no-untyped-def]
+    """Sets each node that waits to the latest of its sources' times and lags."""
+    for i in range(len(nodes)):
+        v = nodes[i]
+        low, high = first[v], first[v + 1]
+        if low < high:
+            time = out[source[low]] + lag[low]
+            for e in range(low + 1, high):
+                time = max(time, out[source[e]] + lag[e])
+            out[v] = time
+
+
+@compiled()
+def latest_kernel(nodes, first, source, lag, out):  # type: ignore[no-untyped-def]
+    """Lowers the latest time of each source to that of its targets less the lag, targets first."""
+    never = 2**62
+    for i in range(len(nodes) - 1, -1, -1):
+        v = nodes[i]
+        if out[v] < never:
+            for e in range(first[v], first[v + 1]):
+                u = source[e]
+                out[u] = min(out[u], out[v] - lag[e])
+
+
+@compiled()
+def walk_kernel(time, source, binding, end, begin, out):  # type: ignore[no-untyped-def]
+    """Writes the nodes from `end` back along what holds each; returns how many."""
+    v = end
+    out[0] = v
+    n = 1
+    while time[v] > begin and binding[v] >= 0:
+        v = source[binding[v]]
+        out[n] = v
+        n += 1
+    return n
+
+
+@compiled()
+def innermost_kernel(row, opens, begins, closed, stack, out):  # type: ignore[no-untyped-def]
+    """Keeps a stack of what is open on a thread; what ends before what it holds stays below until that ends, too."""
+    top = 0
+    for i in range(len(row)):
+        if begins[i]:
+            top = 0
+        if opens[i]:
+            stack[top] = row[i]
+            top += 1
+        else:
+            closed[row[i]] = True
+        while top > 0 and closed[stack[top - 1]]:
+            top -= 1
+        if top > 0:
+            out[i] = stack[top - 1]

@@ -1,0 +1,167 @@
+"""Finds the calls that waited for the device, and for which of its work: synchronizing calls, copies, and launches into a full queue."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tb_sol_plugin.metrics.critical.device_edges import LOOKS_BACK, Work, call_rows
+from tb_sol_plugin.metrics.critical.edges import INFERRED, QUEUE_FULL, RECORDED, SYNC, Edges, edges
+from tb_sol_plugin.metrics.critical.nodes import Nodes
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.breakdown import SYNCHRONIZE, WAITING
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
+
+RETURNS_NS: Final = 1_000
+"""A call that waited returns this long after the device at least."""
+CALL_NS: Final = 2_000
+"""What a call that waits costs the host by itself, at most."""
+WHOLE_DEVICE: Final = re.compile(r"^(cuda|hip|musa)DeviceSynchronize|^(cu|hip)CtxSynchronize")
+OF_MEMORY: Final = re.compile(r"^(cuda|hip|cu|musa)(Free(Host)?|HostAlloc|MallocHost|HostMalloc|HostFree|MemAllocHost|MemFree\w*|Module(Load|Unload)\w*)$")
+"""Calls that wait for the device where they have to: they release memory, pin some, or load code."""
+LEAST_QUEUE: Final = 990
+"""A queue of fewer commands is not full."""
+SLOW_LAUNCH_NS: Final = 30_000
+SLOW_LAUNCHES: Final = 5
+"""A launch that found the queue full takes longer than the first, and than the second times the median."""
+PLATEAU: Final = 1.05
+"""A full queue takes no more: never are more than so many times the commands outstanding at which launches are slow."""
+
+
+def wait_edges(capture: Capture, nodes: Nodes, work: Work) -> tuple[list[Edges], Ints]:
+    """Returns (edges from the device to the ends of calls that waited for it, the nodes of those ends)."""
+    if not len(work.start) or not nodes.hosts:
+        return [], np.zeros(0, np.int64)
+    found = [_synchronizing(capture, nodes, work), _copying(capture, nodes, work), _full(nodes, work, capture)]
+    return found, np.unique(np.concatenate([e.target for e in found])).astype(np.int64)
+
+
+def _edges(nodes: Nodes, work: Work, source: Ints, call: Ints, kind: int, evidence: npt.NDArray[np.integer] | int) -> Edges:
+    """Returns edges from the ends of work to the ends of calls that began before them; of the others the calls did not wait."""
+    good = source >= 0
+    source, call = source[good], call[good]
+    evidence = np.broadcast_to(np.asarray(evidence, np.int8), len(good))[good]
+    began, ended = nodes.time[nodes.start[call]], nodes.time[nodes.end[call]]
+    waited = (work.end[source] > began) & (work.end[source] <= ended)
+    source, call = source[waited], call[waited]
+    lag = ended[waited] - work.end[source]
+    return edges(nodes.hosts + 2 * source + 1, nodes.end[call], kind, evidence[waited], np.minimum(lag, RETURNS_NS))
+
+
+def _synchronizing(capture: Capture, nodes: Nodes, work: Work) -> Edges:
+    """Returns the edges into calls that synchronize, as rows of the recording say for what, else by what ended last inside of each."""
+    h = at.host(capture)
+    call = at.named(capture, S.CALL, lambda n: SYNCHRONIZE.match(n) is not None or OF_MEMORY.match(n) is not None)
+    call = call[nodes.end[call] >= 0]
+    began, ended = h.start[call], h.start[call] + h.duration[call]
+    stream, whole = _named_streams(capture, nodes, call)
+    everywhere = at.mask_of(capture, at.named(capture, S.CALL, lambda n: WHOLE_DEVICE.match(n) is not None))[call]
+    device = _device_of_thread(capture, work, call)
+    source = _last_ended(work, work.device, device, began, ended)
+    named = stream >= 0
+    source[named] = _last_ended(work, work.stream, stream[named], began[named], ended[named])
+    return _edges(nodes, work, source, call, SYNC, np.where(named | whole | everywhere, RECORDED, INFERRED))
+
+
+def _named_streams(capture: Capture, nodes: Nodes, call: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Returns per call (number of the stream that a row of the recording says it waited for, -1 none; whether for the whole context)."""
+    sync = capture.tables["sync"]
+    stream, whole = np.full(len(call), -1, np.int64), np.zeros(len(call), np.bool_)
+    if not len(sync) or not len(call):
+        return stream, whole
+    row = call_rows(capture, sync["correlation"].to_numpy())
+    place = np.searchsorted(call, row)
+    there = (row >= 0) & (call[np.minimum(place, len(call) - 1)] == row)
+    of_context = arrays.where(sync["name"], lambda n: n.lower().startswith("context"))
+    whole[place[there & of_context]] = True
+    waited, own = sync["wait_on_stream"].to_numpy(), sync["stream"].to_numpy()
+    device, first = sync["device"].to_numpy(), np.flatnonzero(np.diff(nodes.stream, prepend=-1))
+    number = {}
+    for one in first.tolist():
+        at_row = nodes.device[one]
+        number[int(capture.device["device"].iloc[at_row]), int(capture.device["stream"].iloc[at_row])] = int(nodes.stream[one])
+    for i in np.flatnonzero(there & ~of_context).tolist():
+        stream[place[i]] = number.get((int(device[i]), int(waited[i] if waited[i] >= 0 else own[i])), -1)
+    return stream, whole
+
+
+def _copying(capture: Capture, nodes: Nodes, work: Work) -> Edges:
+    """Returns the edges from copies to the ends of the calls that made them and returned after them."""
+    table = capture.device
+    name = capture.host["name"]
+    copies = np.flatnonzero((table["kind"].to_numpy()[nodes.device] == S.MEMCPY) & (work.call >= 0))
+    pageable = np.zeros(len(copies), np.bool_)
+    for column in ("src_kind", "dst_kind"):
+        pageable |= arrays.per_text(table[column], nodes.device[copies], lambda kind: kind == "Pageable")
+    waiting = arrays.per_text(name, work.call[copies], lambda n: WAITING.match(n) is not None)
+    rows = copies[pageable | waiting]
+    return _edges(nodes, work, rows, work.call[rows], SYNC, RECORDED)
+
+
+def _device_of_thread(capture: Capture, work: Work, call: Ints) -> Ints:
+    """Returns the device that each call's thread launched on last, else the first one."""
+    thread = at.host(capture).thread
+    rows = np.flatnonzero(work.call >= 0)
+    rows = rows[np.argsort(work.call[rows], kind="stable")]
+    place = np.searchsorted(work.call[rows], call, side="left") - 1
+    if not len(rows):
+        return np.full(len(call), work.device[0], np.int64)
+    last = rows[np.maximum(place, 0)]
+    same = (place >= 0) & (thread[work.call[last]] == thread[call])
+    return np.where(same, work.device[last], work.device[rows[0]])
+
+
+def _last_ended(work: Work, code: Ints, wanted: Ints, since: Ints, until: Ints) -> Ints:
+    """Returns of the work of each wanted code, launched before `since`, what ended last up to `until`; -1 for none after `since`."""
+    out = np.full(len(wanted), -1, np.int64)
+    order = np.lexsort((work.end, code))
+    key, end = code[order], work.end[order]
+    for one in np.unique(wanted).tolist():
+        low, high = (int(i) for i in np.searchsorted(key, (one, one + 1)))
+        mine = np.flatnonzero(wanted == one)
+        place = low + np.searchsorted(end[low:high], until[mine], side="right") - 1
+        for _ in range(LOOKS_BACK if high > low else 0):
+            there = place >= low
+            row = order[np.maximum(place, low)]
+            fits = there & (out[mine] < 0) & (work.end[row] > since[mine]) & (work.launch[row] <= since[mine])
+            out[mine] = np.where(fits, row, out[mine])
+            place = place - 1
+    return out
+
+
+def _full(nodes: Nodes, work: Work, capture: Capture) -> Edges:
+    """Returns the edges into launches that found their device's queue full: to each the work that ended last inside of it.
+
+    How many commands a queue takes is read from the recording: at that many, launches are slow, and never there are more. A device that
+    takes any number has no such edges.
+    """
+    found = [np.zeros((2, 0), np.int64)]
+    h = at.host(capture)
+    for device in np.unique(work.device).tolist():
+        rows = np.flatnonzero((work.device == device) & (work.call >= 0))
+        call, first = np.unique(work.call[rows], return_index=True)  # rows are by stream: the first work of each call on one of them
+        duration = h.duration[call]
+        slow = np.flatnonzero(duration > max(SLOW_LAUNCH_NS, SLOW_LAUNCHES * float(np.median(duration)) if len(duration) else 0))
+        outstanding = outstanding_at(h.start[call], work.start[rows[first]], h.start[call])
+        deep = slow[outstanding[slow] >= LEAST_QUEUE]
+        if not len(deep) or outstanding.max() > PLATEAU * float(np.median(outstanding[deep])):
+            continue
+        until = h.start[call[deep]] + duration[deep]
+        mine = np.flatnonzero(work.device == device)
+        mine = mine[np.argsort(work.end[mine], kind="stable")]
+        place = np.searchsorted(work.end[mine], until, side="right") - 1
+        found.append(np.stack((np.where(place >= 0, mine[np.maximum(place, 0)], -1), call[deep])))
+    source, call = np.concatenate(found, axis=1)
+    return _edges(nodes, work, source, call, QUEUE_FULL, INFERRED)
+
+
+def outstanding_at(launched: Ints, started: Ints, times: Ints) -> Ints:
+    """Returns how many commands were launched before each time and had not started: never negative. launched, started: of each command."""
+    begun = np.maximum(started, launched)  # clocks that disagree start no command before its launch
+    return np.searchsorted(np.sort(launched), times, side="left") - np.searchsorted(np.sort(begun), times, side="left")
