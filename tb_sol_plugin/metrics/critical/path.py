@@ -1,0 +1,220 @@
+"""Walks the critical path of each step: what holds its end, back to its start, in segments that tile the step.
+
+A segment is the time between two moments of which one holds the other. Its class says what passed:
+
+    host_*         the program works on a thread: innermost is Python, an operator, a call, or anything else; `dataloader` inside of loading
+    launch         from a launching call to the start of its work
+    kernel_*       a kernel, by its kind; `communication`, `copy` and `memset` likewise
+    kernel_gap     between two events of a stream
+    event_wait     from the work of another stream that was waited for
+    sync_return    from the end of device work to the return of the call that waited for it
+    wait_overhead  what a call that waits costs by itself
+    handoff        from one thread to another
+    window         before the first or after the last recorded moment of the step
+    unexplained    what exceeds ten times the least of a launch, a gap, a wait or a hand-over
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.critical import passes
+from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HANDOFF, HOST, INFERRED, LAUNCH, QUEUE_FULL, STREAM, SYNC
+from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time import breakdown as B
+from tb_sol_plugin.metrics.time.kernels import kinds_at
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+
+KERNEL_KINDS: Final = ("gemm", "attention", "conv", "norm", "elementwise", "other")
+CLASSES: Final = (
+    "host_python", "host_operator", "host_runtime", "host_other", "dataloader", "launch", *(f"kernel_{kind}" for kind in KERNEL_KINDS),
+    "communication", "copy", "memset", "kernel_gap", "event_wait", "sync_return", "wait_overhead", "handoff", "window", "unexplained",
+)  # fmt: skip
+PLACE: Final = {name: place for place, name in enumerate(CLASSES)}
+OF_HOST: Final = ("host_python", "host_operator", "host_runtime", "host_other", "dataloader")
+"""Classes in which the program works on the host."""
+NORMAL: Final = 10
+"""A launch, a gap, a wait or a hand-over takes up to so many times its least; more is not explained."""
+NORMAL_NS: Final = {LAUNCH: 2_000, STREAM: 2_000, EVENT: 10_000, SYNC: 50_000, QUEUE_FULL: 50_000, HANDOFF: 50_000}
+"""So long each may always take, ns: clocks of whole microseconds, and the host's time to wake a thread."""
+OF_KIND: Final = {
+    LAUNCH: "launch", STREAM: "kernel_gap", EVENT: "event_wait", SYNC: "sync_return", QUEUE_FULL: "sync_return", HANDOFF: "handoff",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Path:
+    """Segments of the critical paths of some steps, in order of time. They tile each step exactly.
+
+    step: row of `steps`. start, duration: ns. kind: place in CLASSES. edge: the edge that holds the later moment, -1 where none does.
+    host, device: the row that the segment is of, -1. inferred: its edge follows from times alone. residual: ns beyond the least of its edge.
+    ends: the last node of each step. begin, end: of each step, ns. rows: of `steps`.
+    """
+
+    step: Ints
+    start: Ints
+    duration: Ints
+    kind: Ints
+    edge: Ints
+    host: Ints
+    device: Ints
+    inferred: Mask
+    residual: Ints
+    ends: Rows
+    begin: Ints
+    end: Ints
+    rows: Ints
+
+
+def path_of(capture: Capture, where: Scope) -> Path:
+    """Returns the critical paths of the steps of a selection; of the one pseudo-step where no step was recorded."""
+    rows = where.rows or (0,)
+    return memo(capture, ("critical.path", rows), lambda: _path(capture, np.array(rows, np.int64)))
+
+
+def _path(capture: Capture, rows: Ints) -> Path:
+    graph = graph_of(capture)
+    begin, end = (capture.steps[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
+    ends = _last_nodes(capture, graph, rows, end)
+    walks = [
+        passes.walk(graph.time, graph.edges.source, graph.binding, last, low)[::-1]
+        for last, low in zip(ends.tolist(), begin.tolist(), strict=True)
+    ]
+    size = np.array([len(w) for w in walks], np.int64)
+    node = np.concatenate([np.zeros(0, np.int32), *walks]).astype(np.int64)
+    step = np.repeat(np.arange(len(rows)), size)
+    time = graph.time[node]
+    first = np.concatenate(([0], np.cumsum(size)[:-1])) if len(size) else np.zeros(0, np.int64)
+    since = np.concatenate(([0], time[:-1]))[: len(time)]
+    since[first] = begin
+    since = np.maximum(since, begin[step])
+    edge = graph.binding[node].astype(np.int64)
+    edge[first] = -1  # what holds the first moment is of the time before the step
+    duration = np.minimum(time, end[step]) - since
+    kind, host, device = _described(capture, graph, node, edge)
+    held = edge >= 0
+    residual = np.where(held, (graph.lag - graph.edges.least)[np.maximum(edge, 0)], 0)
+    inferred = held & (graph.edges.evidence[np.maximum(edge, 0)] == INFERRED) if len(graph.edges) else held
+    # the part of a step after its last moment, and what is not explained of a segment, are segments of their own
+    late = end - np.minimum(graph.time[ends], end)
+    excess = np.minimum(_excess(graph, edge), np.maximum(duration, 0))
+    more, tail = np.flatnonzero(excess > 0), np.flatnonzero(late > 0)
+    parts = (
+        (step, since, duration - excess, kind, edge, host, device, inferred, np.where(excess > 0, 0, residual)),
+        (step[more], (since + duration - excess)[more], excess[more], np.full(len(more), PLACE["unexplained"]), edge[more], host[more],
+         device[more], inferred[more], residual[more]),
+        (tail, (end - late)[tail], late[tail], *(np.full(len(tail), v) for v in (PLACE["window"], -1, -1, -1)), np.zeros(len(tail), np.bool_),
+         np.zeros(len(tail), np.int64)),
+    )  # fmt: skip
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    some = np.flatnonzero(columns[2] > 0)
+    order = some[np.lexsort((columns[1][some], columns[0][some]))]
+    columns = [column[order] for column in columns]
+    return Path(rows[columns[0]], *columns[1:], ends.astype(np.int32), begin, end, rows)
+
+
+def _last_nodes(capture: Capture, graph: Graph, rows: Ints, end: Ints) -> Ints:
+    """Returns the last node of each step: of its device work, of its own range, else the last one recorded up to its end."""
+    nodes, time = graph.nodes, graph.time
+    by_time = memo(capture, ("critical.by_time",), lambda: np.argsort(time, kind="stable"))
+    out = by_time[np.maximum(np.searchsorted(time[by_time], end, side="right") - 1, 0)].astype(np.int64)
+    host = capture.steps["host"].to_numpy()[rows]
+    if len(nodes.end):
+        own = np.where(host >= 0, nodes.end[np.maximum(host, 0)], -1)
+        out = np.where((own >= 0) & (time[np.maximum(own, 0)] == end), own, out)
+    step = capture.device["step"].to_numpy()[nodes.device]
+    last = np.lexsort((graph.work.end, step))
+    place = np.searchsorted(step[last], rows, side="right") - 1
+    found = last[np.maximum(place, 0)] if len(last) else np.zeros(len(rows), np.int64)
+    if len(last):
+        good = (place >= 0) & (step[found] == rows) & (graph.work.end[found] == end)
+        out = np.where(good, nodes.hosts + 2 * found + 1, out)
+    return np.asarray(out, np.int64)
+
+
+def _described(capture: Capture, graph: Graph, node: Ints, edge: Ints) -> tuple[Ints, Ints, Ints]:
+    """Returns (class, host row, device row) of the segments that end at nodes."""
+    nodes = graph.nodes
+    kind = np.where(edge >= 0, graph.edges.kind[np.maximum(edge, 0)], -1) if len(graph.edges) else np.full(len(edge), -1)
+    host, device = np.full(len(node), -1, np.int64), np.full(len(node), -1, np.int64)
+    on_device = node >= nodes.hosts
+    device[on_device] = nodes.device[(node[on_device] - nodes.hosts) // 2]
+    works = kind == HOST
+    host[works] = nodes.inside[node[works] - 1]
+    ends = ~on_device & ~works
+    host[ends] = nodes.row[node[ends]]
+    out = np.full(len(node), PLACE["window"], np.int64)
+    out[edge < 0] = np.where(_wakes(graph, node[edge < 0]), PLACE["unexplained"], PLACE["window"])
+    out[works] = host_classes(capture)[host[works]]  # the last of the table for -1
+    waited = works & ((graph.lag > graph.edges.least)[np.maximum(edge, 0)] if len(graph.edges) else works)
+    out[waited] = PLACE["wait_overhead"]
+    runs = kind == DEVICE
+    out[runs] = device_classes(capture)[device[runs]]
+    for one, name in OF_KIND.items():
+        out[kind == one] = PLACE[name]
+    return out, host, device
+
+
+def _wakes(graph: Graph, node: Ints) -> Mask:
+    """Returns which of some nodes that nothing holds are of a thread or stream that was recorded from before: why they happen is not known."""
+    on_host = node < graph.nodes.hosts
+    begins = np.append(graph.nodes.begins, False)[np.where(on_host, node, -1)]
+    launched = graph.work.call[np.where(on_host, 0, (node - graph.nodes.hosts) // 2)] >= 0 if len(graph.work.call) else on_host & False
+    return np.where(on_host, begins & (graph.time[node] > graph.time.min(initial=0)), launched)
+
+
+def _excess(graph: Graph, edge: Ints) -> Ints:
+    """Returns ns of each edge's lag beyond what such edges normally take."""
+    if not len(graph.edges):
+        return np.zeros(len(edge), np.int64)
+    safe = np.maximum(edge, 0)
+    kind, least, lag = graph.edges.kind[safe], graph.edges.least[safe], graph.lag[safe]
+    always = np.full(int(kind.max(initial=0)) + 1, np.iinfo(np.int64).max, np.int64)
+    for one, ns in NORMAL_NS.items():
+        if one < len(always):
+            always[one] = ns
+    return np.where(edge >= 0, np.maximum(lag - np.maximum(NORMAL * least, always[kind]), 0), 0)
+
+
+def host_classes(capture: Capture) -> Ints:
+    """Returns the class of the time in which each host row is innermost; one more, the last, for none."""
+
+    def make() -> Ints:
+        h = at.host(capture)
+        of_kind = np.full(len(S.HOST_KINDS), PLACE["host_other"], np.int64)
+        of_kind[[S.FRAME, S.MODULE]] = PLACE["host_python"]
+        of_kind[S.OPERATOR], of_kind[S.CALL] = PLACE["host_operator"], PLACE["host_runtime"]
+        out = np.append(of_kind[h.kind], PLACE["host_other"])
+        kinds = (S.OPERATOR, S.ANNOTATION, S.FRAME, S.MODULE)
+        loads = np.concatenate([at.named(capture, k, lambda n: B.DATALOADER.match(n) is not None) for k in kinds])
+        inside = np.zeros(len(out) + 1, np.int64)
+        np.add.at(inside, loads, 1)
+        np.subtract.at(inside, h.end[loads], 1)
+        out[np.flatnonzero(np.cumsum(inside)[:-2] > 0)] = PLACE["dataloader"]
+        return out
+
+    return memo(capture, ("critical.host_classes",), make)
+
+
+def device_classes(capture: Capture) -> Ints:
+    """Returns the class of each device row's time."""
+
+    def make() -> Ints:
+        kind, sort = B.classes(capture), capture.device["kind"].to_numpy()
+        known = {name: PLACE[f"kernel_{name}"] for name in KERNEL_KINDS}
+        rows = np.arange(len(kind))
+        out = np.array([known.get(name, PLACE["kernel_other"]) for name in kinds_at(capture, rows)], np.int64)
+        out[kind == B.COMMUNICATION] = PLACE["communication"]
+        out[kind == B.MEMCPY] = PLACE["copy"]
+        out[sort == S.MEMSET] = PLACE["memset"]
+        return out
+
+    return memo(capture, ("critical.device_classes",), make)
