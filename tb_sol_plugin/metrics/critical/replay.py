@@ -1,0 +1,154 @@
+"""Replays a graph with other durations: the step that a change would give, and how far the graph can be trusted to say so.
+
+Contention between streams, clocks, the allocator and what other ranks would do are not in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.critical import passes
+from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HANDOFF, HOST, INFERRED, LAUNCH, QUEUE_FULL, STREAM, SYNC
+from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
+from tb_sol_plugin.metrics.critical.path import PLACE, Path, path_of
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+
+LATENCIES: Final = (LAUNCH, STREAM, EVENT, SYNC, QUEUE_FULL, HANDOFF)
+"""Kinds of edges whose lag is no work."""
+GRADES: Final = (("good", 0.02, 0.03), ("fair", 0.10, 0.10))
+"""Each grade with the shares of the step that may be unexplained, and off in a blind replay, at most; else `poor`."""
+ERROR: Final = 0.005
+"""Error of a prediction, of the step, where waits between streams are known."""
+ERROR_INFERRED: Final = 0.03
+"""The same where some are inferred."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Part of a graph that is replayed: nodes that happen in a stretch of time, in order; all others happen as measured."""
+
+    graph: Graph
+    nodes: Rows
+    last: int
+
+    def moved_ns(self, lag: Ints) -> int:
+        """Returns by how much the last node happens earlier with other lags, ns; later: negative."""
+        graph = self.graph
+        time = passes.replay(self.nodes, graph.first, graph.edges.source, lag, graph.time)
+        return int(graph.time[self.last] - time[self.last])
+
+
+def window_of(graph: Graph, begin: int, end: int, last: int) -> Window:
+    """Returns the part of a graph from a time, which is not in it, to another; last: node whose time counts."""
+    time = graph.time[graph.order]
+    return Window(graph, graph.order[(time > begin) & (time <= end)], last)
+
+
+def window_of_steps(capture: Capture, where: Scope) -> Window:
+    """Returns the part of the graph that the steps of a selection cover, from the first start to the last end."""
+
+    def make() -> Window:
+        path = path_of(capture, where)
+        last = int(path.ends[int(path.end.argmax())])
+        return window_of(graph_of(capture), int(path.begin.min()), int(path.end.max()), last)
+
+    return memo(capture, ("critical.window", where.rows), make)
+
+
+def scaled(graph: Graph, edges: Mask | Ints, scale: float) -> Ints:
+    """Returns the lags where work takes `scale` times as long. edges: those of the work; of other kinds their lag is scaled likewise."""
+    out = graph.lag.copy()
+    out[edges] = np.rint(out[edges] * scale).astype(np.int64)
+    return out
+
+
+def work_edges(graph: Graph, host: Mask, device: Mask) -> Mask:
+    """Returns the edges in which some host rows are innermost, or some device rows run. host, device: per row of these tables."""
+    nodes, target = graph.nodes, graph.edges.target
+    out = np.zeros(len(target), np.bool_)
+    runs = graph.edges.kind == DEVICE
+    out[runs] = device[nodes.device[(target[runs] - nodes.hosts) // 2]]
+    works = np.flatnonzero((graph.edges.kind == HOST) & (graph.lag == graph.time[target] - graph.time[graph.edges.source]))
+    row = nodes.inside[target[works] - 1]
+    out[works] = np.append(host, False)[row]
+    return out
+
+
+# -- How far to trust it ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How far the path and its replay can be trusted, over the steps of a selection.
+
+    unexplained: share of their time. inferred: share whose edges follow from times alone. blind: predicted over measured time less 1, with
+    every latency replaced by the median of its kind in the other steps; of one step in itself. grade: good, fair or poor. error: of a
+    prediction, share of the step.
+    """
+
+    unexplained: float
+    inferred: float
+    blind: float
+    grade: str
+    error: float
+
+
+def trust_of(capture: Capture, where: Scope) -> Trust:
+    """Returns how far the critical path of a selection can be trusted."""
+    return memo(capture, ("critical.trust", where.rows), lambda: _trust(capture, where))
+
+
+def _trust(capture: Capture, where: Scope) -> Trust:
+    path = path_of(capture, where)
+    total = int((path.end - path.begin).sum())
+    if not total:
+        return Trust(0.0, 0.0, 0.0, "poor", ERROR_INFERRED)
+    unexplained = int(path.duration[path.kind == PLACE["unexplained"]].sum()) / total
+    inferred = int(path.duration[path.inferred].sum()) / total
+    blind = blind_error(capture, where)
+    grade = next((name for name, most, off in GRADES if unexplained <= most and abs(blind) <= off), "poor")
+    events = graph_of(capture).edges
+    guessed = bool(((events.kind == EVENT) & (events.evidence == INFERRED)).any())
+    return Trust(unexplained, inferred, blind, grade, abs(blind) + (ERROR_INFERRED if guessed else ERROR))
+
+
+def blind_error(capture: Capture, where: Scope) -> float:
+    """Returns predicted over measured time of the steps of a selection, less 1, with latencies that are those of other steps."""
+    graph, path = graph_of(capture), path_of(capture, where)
+    edges = graph.edges
+    held = graph.binding[graph.binding >= 0]
+    of_kind = {kind: held[edges.kind[held] == kind] for kind in LATENCIES}
+    times = {kind: graph.time[edges.target[rows]] for kind, rows in of_kind.items()}
+    order = graph.order
+    step = _step_of(graph.time[order], path)
+    by_step = np.argsort(step, kind="stable")
+    bounds = np.searchsorted(step[by_step], np.arange(len(path.rows) + 1))
+    off = 0
+    for i, (begin, end) in enumerate(zip(path.begin.tolist(), path.end.tolist(), strict=True)):
+        lag = graph.lag
+        for kind, rows in of_kind.items():
+            inside = (times[kind] > begin) & (times[kind] <= end)
+            others = _in_steps(times[kind], path) & ~inside if len(path.rows) > 1 else inside
+            if inside.any() and others.any():
+                lag = lag.copy() if lag is graph.lag else lag
+                lag[rows[inside]] = int(np.median(graph.lag[rows[others]]))
+        nodes = order[by_step[bounds[i] : bounds[i + 1]]]
+        off -= Window(graph, nodes, int(path.ends[i])).moved_ns(lag)
+    return off / int((path.end - path.begin).sum())
+
+
+def _step_of(time: Ints, path: Path) -> Ints:
+    """Returns the place of the step that each time is in, its start excluded; -1 outside of every step."""
+    place = np.searchsorted(path.begin, time, side="left") - 1
+    safe = np.maximum(place, 0)
+    return np.where((place >= 0) & (time <= path.end[safe]), place, -1)
+
+
+def _in_steps(time: Ints, path: Path) -> Mask:
+    return np.asarray(_step_of(time, path) >= 0, np.bool_)
