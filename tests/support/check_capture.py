@@ -12,7 +12,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tb_sol_plugin.metrics.critical.graph import graph_of
+from tb_sol_plugin.metrics.critical.items import slack_of
+from tb_sol_plugin.metrics.critical.parts import PARTS
+from tb_sol_plugin.metrics.critical.path import path_of
 from tb_sol_plugin.metrics.memory.budget import budget, totals
+from tb_sol_plugin.metrics.time.scope import complete_steps
 from tb_sol_plugin.metrics.time.scope import scope as scope_of
 from tb_sol_plugin.metrics.trees.modules import work_of
 from tb_sol_plugin.metrics.work.counted import COLLECTIVE, counted_rows, ledger_costs
@@ -276,9 +281,30 @@ def _health(c: Capture) -> None:
     assert int(facts["linked_device_events"]) + int(facts["unlinked_device_events"]) == len(c.device)  # type: ignore[arg-type]
 
 
+def _critical_path(c: Capture) -> None:
+    graph, where = graph_of(c), complete_steps(c, scope_of(c, Query()))
+    assert (graph.replay() == graph.time).all(), "replaying the unchanged graph gives every measured time"
+    path = path_of(c, where)
+    for row, begin, end in zip(path.rows.tolist(), path.begin.tolist(), path.end.tolist(), strict=True):
+        mine = path.step == row
+        start, length = path.start[mine], path.duration[mine]
+        assert int(length.sum()) == end - begin and (length > 0).all(), "the critical path is as long as the step"
+        assert (start[1:] == (start + length)[:-1]).all() and (not mine.any() or start[0] == begin), "its segments tile the step"
+    slack = slack_of(c, where)
+    held = path.edge[path.edge >= 0]
+    assert (slack >= 0).all() and not slack[graph.edges.target[held]].any(), "slack is never negative, and 0 on the path"
+    answer = report(c, "critical_path")
+    facts, classes, items = answer.facts, answer.table("classes"), answer.table("items")
+    assert int(classes["time_ns"].sum()) == facts["path_ns"] == facts["duration_ns"]
+    assert sum(int(facts.get(name) or 0) for name in PARTS) == facts["path_ns"], "its parts add up to it"
+    assert abs(int(items["time_ns"].sum()) - int(facts["path_ns"])) <= len(items), "items add up to it, but for rounding"
+    saved, most = items["saved_half_ns"].dropna(), items["saved_zero_ns"].dropna()
+    assert (saved >= 0).all() and (saved <= most).all() and (most <= facts["path_ns"]).all(), "no item saves more than there is"
+
+
 SUMS: dict[str, Callable[[Capture], None]] = {
     "gpu_breakdown": _breakdown, "steps": _steps, "kernels": _kernels, "operators": _operators, "modules": _modules, "memcpy": _memcpy,
-    "roofline": _roofline, "health": _health,
+    "roofline": _roofline, "health": _health, "critical_path": _critical_path,
 }  # fmt: skip
 
 

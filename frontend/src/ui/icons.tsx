@@ -8,6 +8,7 @@ const PATHS: Record<string, string> = {
   serving: "M2.5 3h11v7h-6l-3 3v-3h-2z M5 6.5h.01 M8 6.5h.01 M11 6.5h.01",
   steps: "M2.5 13.5h3v-4h4v-3.5h4",
   gpu_breakdown: "M8 2.5a5.5 5.5 0 1 0 5.5 5.5H8z M10.5 2.5a5.5 5.5 0 0 1 3 3h-3z",
+  critical_path: "M2.5 4h4 M6.5 4l3 8 M9.5 12h4 M2.5 12h2 M11.5 4h2",
   operators: "M2.5 2.5h4v4h-4z M9.5 2.5h4v4h-4z M2.5 9.5h4v4h-4z M11.5 9.5v4 M9.5 11.5h4",
   kernels: "M4.5 4.5h7v7h-7z M6.5 2v2.5 M9.5 2v2.5 M6.5 11.5V14 M9.5 11.5V14 M2 6.5h2.5 M2 9.5h2.5 M11.5 6.5H14 M11.5 9.5H14",
   modules: "M2.5 2.5h4v3h-4z M9.5 6.5h4v3h-4z M9.5 11h4v3h-4z M4.5 5.5v7h5 M4.5 8h5",

@@ -1,8 +1,9 @@
 """Builds the graph of a recording: each moment waits for others, and the latest of them holds it.
 
-The rule is `time(v) = max over edges (u, v) of time(u) + lag(u, v)`. The edge that makes a moment ready last holds it and takes the lag that
-was measured; every other one keeps what it costs at least. So replaying the unchanged graph gives every measured time, to the nanosecond,
-and the longest path to the end of a step is as long as the step. A moment without edges happens at its own time, whatever else changes.
+The rule is `time(v) = max over edges (u, v) of time(u) + lag(u, v)`. The edge that makes a moment ready last holds it and takes the lag
+that was measured; every other one keeps what it costs at least. So replaying the unchanged graph gives every measured time, to the
+nanosecond, and the longest path to the end of a step is as long as the step. A moment without edges happens at its own time, whatever
+else changes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tb_sol_plugin.metrics.critical.host_edges import host_edges
 from tb_sol_plugin.metrics.critical.nodes import Nodes, nodes_of
 from tb_sol_plugin.metrics.critical.waits import CALL_NS, wait_edges
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables.arrays import Ints, Rows
+from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 CUT_FIRST = (HANDOFF, EVENT, QUEUE_FULL, SYNC, LAUNCH)
 """Kinds of edges that are cut where a circle of moments of one time is left, in this order; the weakest evidence first."""
@@ -56,7 +57,8 @@ class Graph:
     def slack(self, ends: Rows) -> Ints:
         """Returns by how much each node may be late without a delay of some nodes; `passes.NEVER` where they do not wait for it."""
         at = passes.latest(self.order, self.first, self.edges.source, self.lag, ends, self.time[ends])
-        return np.where(at < passes.NEVER, at - self.time, passes.NEVER)
+        found: Ints = np.where(at < passes.NEVER, at - self.time, passes.NEVER)
+        return found
 
 
 def graph_of(capture: Capture) -> Graph:
@@ -100,17 +102,15 @@ def assembled(nodes: Nodes, work: Work, every: Edges) -> Graph:
     return Graph(nodes, work, replace(kept, least=least), first, lag, binding, order, dropped, cut)
 
 
-def _weakest(kept: Edges, order: Rows, nodes: int) -> np.ndarray:
-    """Returns which edges within the circles that are left to cut first."""
+def _weakest(kept: Edges, order: Rows, nodes: int) -> Mask:
+    """Returns which edges within the circles that are left to cut first: threads and streams by themselves close none."""
     left = np.ones(nodes, np.bool_)
     left[order] = False
     inside = left[kept.source] & left[kept.target]
-    for evidence in (2, 1, 0):
-        for kind in CUT_FIRST:
-            found = inside & (kept.evidence == evidence) & (kept.kind == kind)
-            if found.any():
-                return found
-    return inside  # cannot be: what is left are orders of threads and streams
+    rank = np.full(len(KINDS), -1, np.int64)
+    rank[[*reversed(CUT_FIRST)]] = np.arange(len(CUT_FIRST))
+    weak = np.where(inside & (rank[kept.kind] >= 0), kept.evidence.astype(np.int64) * len(KINDS) + rank[kept.kind], -1)
+    return np.asarray(weak == weak.max(), np.bool_)
 
 
 def _binding(kept: Edges, ready: Ints, first: Ints) -> Rows:

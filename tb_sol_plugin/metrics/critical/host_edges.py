@@ -57,7 +57,7 @@ def _handoffs(capture: Capture, nodes: Nodes) -> tuple[Edges, Ints]:
 
 
 def _wakes(capture: Capture, nodes: Nodes, waker: tuple[int, int], sleeper: tuple[int, int]) -> tuple[Ints, Ints, Mask]:
-    """Returns (last node of one thread inside each wait of another, where it begins a wait itself; the node after that; whether recorded)."""
+    """Returns (the last node of one thread inside each wait of another, where it begins to wait itself; that after it; if recorded)."""
     time = nodes.time
     wake = np.arange(sleeper[0] + 1, sleeper[1])
     wake = wake[(time[wake] - time[wake - 1] > WAIT_NS) & _may_wait(capture, nodes, wake - 1)]

@@ -38,6 +38,16 @@ CLASSES: Final = (
     "host_python", "host_operator", "host_runtime", "host_other", "dataloader", "launch", *(f"kernel_{kind}" for kind in KERNEL_KINDS),
     "communication", "copy", "memset", "kernel_gap", "event_wait", "sync_return", "wait_overhead", "handoff", "window", "unexplained",
 )  # fmt: skip
+LABELS: Final = {
+    "host_python": "Python", "host_operator": "Operators on the host", "host_runtime": "Runtime calls", "host_other": "Other host code",
+    "dataloader": "Data loading", "launch": "Launch latency", "kernel_gemm": "Matrix kernels", "kernel_attention": "Attention kernels",
+    "kernel_conv": "Convolution kernels", "kernel_norm": "Normalization kernels", "kernel_elementwise": "Elementwise kernels",
+    "kernel_other": "Other kernels", "communication": "Communication", "copy": "Copies", "memset": "Memsets",
+    "kernel_gap": "Gap between kernels", "event_wait": "Waits for another stream", "sync_return": "Return of a synchronizing call",
+    "wait_overhead": "Cost of a synchronizing call",
+    "handoff": "Hand-over between threads", "window": "Outside of the recording", "unexplained": "Unexplained",
+}  # fmt: skip
+"""What a page calls each class."""
 PLACE: Final = {name: place for place, name in enumerate(CLASSES)}
 OF_HOST: Final = ("host_python", "host_operator", "host_runtime", "host_other", "dataloader")
 """Classes in which the program works on the host."""
@@ -55,8 +65,8 @@ class Path:
     """Segments of the critical paths of some steps, in order of time. They tile each step exactly.
 
     step: row of `steps`. start, duration: ns. kind: place in CLASSES. edge: the edge that holds the later moment, -1 where none does.
-    host, device: the row that the segment is of, -1. inferred: its edge follows from times alone. residual: ns beyond the least of its edge.
-    ends: the last node of each step. begin, end: of each step, ns. rows: of `steps`.
+    host, device: the row that the segment is of, -1. inferred: its edge follows from times alone. residual: ns beyond the least of its
+    edge. ends: the last node of each step. begin, end: of each step, ns. rows: of `steps`.
     """
 
     step: Ints
@@ -111,14 +121,16 @@ def _path(capture: Capture, rows: Ints) -> Path:
         (step, since, duration - excess, kind, edge, host, device, inferred, np.where(excess > 0, 0, residual)),
         (step[more], (since + duration - excess)[more], excess[more], np.full(len(more), PLACE["unexplained"]), edge[more], host[more],
          device[more], inferred[more], residual[more]),
-        (tail, (end - late)[tail], late[tail], *(np.full(len(tail), v) for v in (PLACE["window"], -1, -1, -1)), np.zeros(len(tail), np.bool_),
-         np.zeros(len(tail), np.int64)),
+        (tail, (end - late)[tail], late[tail], *(np.full(len(tail), v) for v in (PLACE["window"], -1, -1, -1, False, 0))),
     )  # fmt: skip
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    some = np.flatnonzero(columns[2] > 0)
-    order = some[np.lexsort((columns[1][some], columns[0][some]))]
-    columns = [column[order] for column in columns]
-    return Path(rows[columns[0]], *columns[1:], ends.astype(np.int32), begin, end, rows)
+    whose, start, length, *rest = (np.concatenate(column) for column in zip(*parts, strict=True))
+    some = np.flatnonzero(length > 0)
+    order = some[np.lexsort((start[some], whose[some]))]
+    kind, edge, host, device, inferred, residual = (column[order] for column in rest)
+    return Path(
+        rows[whose[order]], start[order], length[order], kind, edge, host, device, inferred.astype(np.bool_), residual,
+        ends.astype(np.int32), begin, end, rows,
+    )  # fmt: skip
 
 
 def _last_nodes(capture: Capture, graph: Graph, rows: Ints, end: Ints) -> Ints:
@@ -164,7 +176,7 @@ def _described(capture: Capture, graph: Graph, node: Ints, edge: Ints) -> tuple[
 
 
 def _wakes(graph: Graph, node: Ints) -> Mask:
-    """Returns which of some nodes that nothing holds are of a thread or stream that was recorded from before: why they happen is not known."""
+    """Returns which of some nodes that nothing holds belong to threads that began in the recording, or to launched work: why then?"""
     on_host = node < graph.nodes.hosts
     begins = np.append(graph.nodes.begins, False)[np.where(on_host, node, -1)]
     launched = graph.work.call[np.where(on_host, 0, (node - graph.nodes.hosts) // 2)] >= 0 if len(graph.work.call) else on_host & False

@@ -12,7 +12,7 @@ import numpy as np
 
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
-from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HANDOFF, HOST, INFERRED, LAUNCH, QUEUE_FULL, STREAM, SYNC
+from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, INFERRED, LAUNCH, QUEUE_FULL, STREAM, SYNC
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.critical.path import PLACE, Path, path_of
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -65,18 +65,6 @@ def scaled(graph: Graph, edges: Mask | Ints, scale: float) -> Ints:
     """Returns the lags where work takes `scale` times as long. edges: those of the work; of other kinds their lag is scaled likewise."""
     out = graph.lag.copy()
     out[edges] = np.rint(out[edges] * scale).astype(np.int64)
-    return out
-
-
-def work_edges(graph: Graph, host: Mask, device: Mask) -> Mask:
-    """Returns the edges in which some host rows are innermost, or some device rows run. host, device: per row of these tables."""
-    nodes, target = graph.nodes, graph.edges.target
-    out = np.zeros(len(target), np.bool_)
-    runs = graph.edges.kind == DEVICE
-    out[runs] = device[nodes.device[(target[runs] - nodes.hosts) // 2]]
-    works = np.flatnonzero((graph.edges.kind == HOST) & (graph.lag == graph.time[target] - graph.time[graph.edges.source]))
-    row = nodes.inside[target[works] - 1]
-    out[works] = np.append(host, False)[row]
     return out
 
 

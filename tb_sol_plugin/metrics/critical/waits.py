@@ -23,7 +23,9 @@ RETURNS_NS: Final = 1_000
 CALL_NS: Final = 2_000
 """What a call that waits costs the host by itself, at most."""
 WHOLE_DEVICE: Final = re.compile(r"^(cuda|hip|musa)DeviceSynchronize|^(cu|hip)CtxSynchronize")
-OF_MEMORY: Final = re.compile(r"^(cuda|hip|cu|musa)(Free(Host)?|HostAlloc|MallocHost|HostMalloc|HostFree|MemAllocHost|MemFree\w*|Module(Load|Unload)\w*)$")
+OF_MEMORY: Final = re.compile(
+    r"^(cuda|hip|cu|musa)(Free(Host)?|HostAlloc|MallocHost|HostMalloc|HostFree|MemAllocHost|MemFree\w*|Module(Load|Unload)\w*)$"
+)
 """Calls that wait for the device where they have to: they release memory, pin some, or load code."""
 LEAST_QUEUE: Final = 990
 """A queue of fewer commands is not full."""

@@ -1,0 +1,184 @@
+"""What bounds the step: the chain of host code, launches, device work and waits of which each held up the next.
+
+Every moment of the recording, the start and end of each event, waits for others: the one before it on its thread or stream, its launch,
+the work of another stream, the device. The latest of these holds it. The chain of what holds the end of a step, back to its start, is its
+critical path: it is as long as the step, to the nanosecond. Work that is not on it has slack: it may take longer, and gains nothing when it
+takes less. What an item would save is replayed with half of its time, and with none: a schedule, no subtraction.
+
+Not in it: contention between streams, changes of clocks, and what other ranks would do. A collective contains waiting for other ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.analyses.time import critical_path_tables as T
+from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.critical.graph import graph_of
+from tb_sol_plugin.metrics.critical.items import By, items
+from tb_sol_plugin.metrics.critical.parts import PARTS, class_sums, classes_frame, mean_of, steps_frame
+from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, path_of
+from tb_sol_plugin.metrics.critical.replay import Trust, trust_of
+from tb_sol_plugin.metrics.report.notes import edge_notices
+from tb_sol_plugin.metrics.time.breakdown import device_word
+from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, scope
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import Notice, OnTimeline, Report, Scalar, Sort, TableSection, TimelineSection, make_facts, make_table
+from tb_sol_plugin.units import human
+
+MOST_MARKED: Final = 200
+"""Stretches of a step that are marked on its timeline."""
+GRADE_WORDS: Final = {
+    "good": "little of the path is unexplained, and a blind replay gives the measured time",
+    "fair": "a small part of the path is unexplained, or a blind replay is off by a little",
+    "poor": "too much of the path is unexplained, or a blind replay is far off: savings are no predictions here",
+}
+
+
+class CriticalPathQuery(Query, kw_only=True, frozen=True):
+    """by: what the items are: kernel is the event itself, on the host the innermost one"""
+
+    by: By = "kernel"
+
+
+@analysis(
+    title="Critical path",
+    question="What bounds the step, and what would a faster part of it save?",
+    group="Time",
+    order=7,
+    requirements=("events", "program"),
+    query=CriticalPathQuery,
+    tables={"items": T.ITEMS, "classes": T.CLASSES_TABLE, "steps": T.STEPS, "segments": T.SEGMENTS},
+    facts=T.FACTS,
+)
+def run(capture: Capture, query: CriticalPathQuery) -> Report:
+    where = complete_steps(capture, scope(capture, query))
+    path = path_of(capture, where)
+    if not len(path.step):
+        raise Unavailable("no event with a duration in this recording", hint="record at least one step")
+    trust = trust_of(capture, where)
+    means = mean_of(class_sums(path), len(path.rows))
+    values = _values(capture, where, path, trust, means)
+    found = items(capture, where, query.by)
+    frame = T.items_frame(capture, found, len(path.rows), int(values["duration_ns"] or 0), query.by)
+    return Report(
+        analysis="critical_path",
+        title="Critical path",
+        headline=_headline(capture, where, values, frame),
+        notices=[*_notices(capture, path, trust), *edge_notices(capture, where)],
+        sections=[
+            make_facts(
+                "split", "What bounds the step", {name: values[name] for name in PARTS if values[name]}, T.FACTS, style="split",
+                subtitle=f"parts of the critical path, which add up to {T.of_steps(capture, where)}",
+                notes={n: human(int(values[n] or 0) / max(int(values["duration_ns"] or 0), 1), "ratio") for n in PARTS if values[n]},
+            ),
+            make_table(
+                "items", "On the path", frame, T.ITEMS, key="full_name", sort=Sort("time_ns"),
+                subtitle=f"{where.label}; per step; saved: replayed with half of its time, and with none",
+                footer="Path: time of the item on the critical path. Total: all its time, off the path too. Slack: by how much what is off "
+                "the path may be late. Less time of an item saves no more than the replay says, as other work takes its place on the path.",
+            ),
+            make_facts(
+                "facts", "Trust in the path", {n: values[n] for n in T.TRUST}, T.FACTS, span=4,
+                text=f"Grade {trust.grade}: {GRADE_WORDS[trust.grade]}.", hidden=["released", "cut_edges"],
+            ),
+            make_table(
+                "classes", "By class", classes_frame(path), T.CLASSES_TABLE, key="class", span=8, adds=["time_ns", "share", "segments"],
+                sort=Sort("time_ns"), timeline=OnTimeline("longest_ns", "longest_start_ns", "longest_ns", what="its longest segment"),
+            ),
+            *([_steps(capture, path)] if len(path.rows) > 1 else []),
+            _timeline(capture, path),
+            make_table(
+                "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
+                filters=["class", "evidence"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
+                subtitle="each stretch between two moments of which one holds the other",
+            ),
+        ],
+    )  # fmt: skip
+
+
+def _values(capture: Capture, where: Scope, path: Path, trust: Trust, means: np.ndarray) -> dict[str, Scalar]:
+    graph, steps = graph_of(capture), len(path.rows)
+    values: dict[str, Scalar] = {
+        "duration_ns": round(int((path.end - path.begin).sum()) / steps), "path_ns": round(int(path.duration.sum()) / steps),
+        "grade": trust.grade, "unexplained_share": trust.unexplained, "inferred_share": trust.inferred, "blind_error": trust.blind,
+        "error_share": trust.error, "dropped_edges": sum(graph.dropped.values()), "cut_edges": graph.cut,
+        "released": int((graph.binding < 0).sum()), "nodes": len(graph.time), "edges": len(graph.edges), "steps": len(where.rows),
+    }  # fmt: skip
+    for name, (*_, classes) in PARTS.items():
+        values[name] = int(means[[PLACE[c] for c in classes]].sum())
+    return values
+
+
+def _headline(capture: Capture, where: Scope, values: dict[str, Scalar], frame: pd.DataFrame) -> str:
+    whole = int(values["duration_ns"] or 0)
+    step = ("A step" if len(where.rows) > 1 else "The step") if where.rows else "The recording"
+    host = sum(int(values[n] or 0) for n in ("host_ns", "runtime_ns", "dataloader_ns"))
+    device = sum(int(values[n] or 0) for n in ("kernel_ns", "copies_ns", "communication_ns"))
+    if not whole:
+        return f"{step} takes no time."
+    bound, part = max((("the host", host), (f"the {device_word(capture)}", device)), key=lambda one: one[1])
+    parts = [(PARTS[n][0], int(values[n] or 0)) for n in PARTS]
+    first = sorted((p for p in parts if p[1]), key=lambda p: -p[1])[:3]
+    text = ", ".join(f"{label.lower()} {human(ns / whole, 'ratio')}" for label, ns in first)
+    sentence = f"{step} of {human(whole, 'ns')} is bound by **{bound}, {human(part / whole, 'ratio')}** of its critical path: {text}."
+    good = frame[frame["saved_half_ns"].notna()] if values["grade"] != "poor" else frame.iloc[:0]
+    if len(good):
+        best = good.iloc[int(good["saved_half_ns"].to_numpy(dtype=np.float64).argmax())]
+        saved = int(best["saved_half_ns"])
+        if saved > 0.005 * whole:
+            sentence += f" Half of the time of `{best['name']}` would save {human(saved, 'ns')}."
+    return sentence
+
+
+def _notices(capture: Capture, path: Path, trust: Trust) -> list[Notice]:
+    out = []
+    if trust.grade == "poor":
+        most = np.flatnonzero(path.kind == PLACE["unexplained"])
+        share = human(trust.unexplained, "ratio")
+        text = f"The path is not well explained ({share} of it unexplained): what items would save is no prediction."
+        if len(most):
+            longest = most[int(path.duration[most].argmax())]
+            text += f" The longest such segment is {human(int(path.duration[longest]), 'ns')}."
+        out.append(Notice(text, "warn"))
+    if (path.kind == PLACE["communication"]).any():
+        text = "Communication on the path contains waiting for other ranks: the page Ranks tells transfer and waiting apart."
+        out.append(Notice(text, "info"))
+    return out
+
+
+def _steps(capture: Capture, path: Path) -> TableSection:
+    frame = steps_frame(path)
+    number = capture.steps["number"].to_numpy()[frame["row"].to_numpy()]
+    start = capture.steps["start_ns"].to_numpy()[frame["row"].to_numpy()]
+    return make_table(
+        "steps", "Step by step", frame.assign(step=number, start_ns=start, split=frame["duration_ns"]), T.STEPS, key="step",
+        sort=Sort("step", False), timeline=OnTimeline("step", "start_ns", "duration_ns"),
+    )  # fmt: skip
+
+
+def _timeline(capture: Capture, path: Path) -> TimelineSection:
+    """Returns the timeline of the step whose length is the median, with the stretches marked in which its path is on the host."""
+    length = path.end - path.begin
+    at = int(np.argsort(length, kind="stable")[len(length) // 2])
+    mine = np.flatnonzero(path.step == path.rows[at])
+    on_host = np.isin(path.kind[mine], [PLACE[c] for c in (*OF_HOST, "wait_overhead", "handoff")])
+    change = np.flatnonzero(np.concatenate(([True], on_host[1:] != on_host[:-1])))
+    start = path.start[mine][change]
+    end = np.append(start[1:], path.end[at])
+    marked = on_host[change]
+    start, end = start[marked], end[marked]
+    longest = np.sort(np.argsort(start - end, kind="stable")[:MOST_MARKED])
+    word = "shaded: the critical path is on the host"
+    number = int(capture.steps["number"].to_numpy()[path.rows[at]])
+    return TimelineSection(
+        id="stretch", title=f"Step {number}" if number >= 0 else "Recording", start_ns=int(path.begin[at]), end_ns=int(path.end[at]),
+        height=T.HEIGHT,
+        highlight=[(int(start[i]), int(end[i]), word if n == 0 else "") for n, i in enumerate(longest.tolist())],
+    )  # fmt: skip
+

@@ -1,0 +1,189 @@
+"""Columns, facts and frames of the critical path."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.critical.edges import EVIDENCE, KINDS
+from tb_sol_plugin.metrics.critical.graph import graph_of
+from tb_sol_plugin.metrics.critical.items import By
+from tb_sol_plugin.metrics.critical.parts import PARTS
+from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, Path
+from tb_sol_plugin.metrics.report.gap_rows import from_step
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.kernels import short_kernel_names
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.report import Column, Fact
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.units import human
+
+HEIGHT: Final = 320
+COLOR: Final = {
+    **dict.fromkeys(("host_python", "host_operator", "host_other"), "host"), "host_runtime": "bar-ink", "dataloader": "idle-hatch",
+    "communication": "communication", "copy": "memcpy", "memset": "memset",
+    **{f"kernel_{kind}": kind for kind in ("gemm", "attention", "conv", "norm", "elementwise", "other")},
+}  # fmt: skip
+"""Palette member of a class; of others `line-strong`."""
+NOT_REPLAYED: Final = "of the items with most time on the path only"
+NO_WORK: Final = "no work: it is a wait"
+ITEMS: Final = (
+    Column("name", "Item", "", "event, operator, module, phase, thread or class; in brackets what is no work", "code", full="full_name"),
+    Column("class", "Class", "", "class of most of its time on the path", "badge"),
+    Column("time_ns", "On the path", "ns", "its time on the critical path of a step", "bar", color_by="color"),
+    Column("share", "Of the step", "ratio", "that over the step", "share"),
+    Column("total_ns", "Total", "ns", "all its time in a step, on the path or not; on the host its own", missing=NO_WORK),
+    Column("share_of_total", "Path ÷ total", "ratio", "part of its time that is on the path", "share", rank=2, missing=NO_WORK),
+    Column("slack_ns", "Slack", "ns", "median by which its events off the path may be late without a longer step", rank=2,
+           missing="all of it is on the path, or nothing waits for the rest"),
+    Column("saved_half_ns", "Saved at half", "ns", "what a step takes less where all of the item takes half of its time, by replay",
+           missing=NOT_REPLAYED),
+    Column("saved_zero_ns", "Saved at most", "ns", "the same where it takes no time", missing=NOT_REPLAYED),
+    Column("segments", "Segments", "count", "pieces of the path, over all steps", rank=3),
+    Column("inferred_ns", "Inferred", "ns", "part of its time on the path that follows from times alone", rank=3),
+    Column("color", "Color", "", "member of the palette", rank=3),
+    Column("full_name", "Full name", "", "its name as recorded", "code", rank=3),
+)  # fmt: skip
+CLASSES_TABLE: Final = (
+    Column("class", "Class", "", "what passes on the path"),
+    Column("time_ns", "Time", "ns", "mean per step; the classes add up to the step", "bar", color="accent"),
+    Column("share", "Share", "ratio", "of the step", "share"),
+    Column("segments", "Segments", "count", "over all steps", rank=2),
+    Column("inferred_ns", "Inferred", "ns", "part that follows from times alone, per step", rank=2),
+    Column("longest_ns", "Longest", "ns", "its longest segment", rank=2),
+    Column("longest_start_ns", "Longest at", "ns", "start of that, since the start of the recording", rank=3),
+)
+STEPS: Final = (
+    Column("step", "Step", "", "number of the step", "code"),
+    Column("start_ns", "Start", "ns", "since the start of the recording", rank=3),
+    Column("duration_ns", "Duration", "ns", "as long as its critical path"),
+    Column(
+        "split", "Path", "ns", "parts of its critical path", "stack", parts=tuple(PARTS),
+        part_colors=tuple(color for _, color, *_ in PARTS.values()),
+    ),
+    *(Column(name, label, "ns", f"{doc}; on the path", color=color, rank=2) for name, (label, color, doc, _) in PARTS.items()),
+)  # fmt: skip
+SEGMENTS: Final = (
+    Column("order", "No.", "count", "place in order of time", rank=2),
+    Column("step", "Step", "", "step that it is of", missing="outside every recorded step", rank=2),
+    Column("start_ns", "Start", "ns", "since the start of the recording"),
+    Column("duration_ns", "Length", "ns", "of the segment", "bar", color="accent"),
+    Column("class", "Class", "", "what passes in it", "badge"),
+    Column("name", "Event", "", "innermost host event, or device event", "code", missing="nothing was recorded then"),
+    Column("edge", "Edge", "", "what holds its end: host, launch, stream, event, device, sync, queue_full or handoff", rank=2,
+           missing="nothing does"),
+    Column("evidence", "Evidence", "", "how that is known: recorded, by call order, or inferred from times", rank=2,
+           missing="nothing holds it"),
+    Column("residual_ns", "Beyond least", "ns", "what it takes beyond the least of such an edge", rank=2),
+    Column("thread", "Where", "", "host thread, or device and stream", rank=2, missing="neither"),
+    Column("operator", "Operator", "", "innermost operator around it or its launch", "code", rank=2, missing="no operator"),
+    Column("module", "Module", "", "innermost module around it or its launch", "code", rank=3, missing="no module"),
+    Column("phase", "Phase", "", "innermost user range around it or its launch", "code", rank=3, missing="no range"),
+)  # fmt: skip
+FACTS: Final = (
+    Fact("duration_ns", "Step", "ns", "mean length of the complete steps of the selection"),
+    Fact("path_ns", "Path", "ns", "mean length of their critical paths: the same"),
+    *(Fact(name, label, "ns", f"{doc}; on the path, mean per step", color) for name, (label, color, doc, _) in PARTS.items()),
+    Fact("grade", "Grade", "", "how far the replay can be trusted: good, fair or poor, by the unexplained share and the blind error"),
+    Fact("unexplained_share", "Unexplained", "ratio", "part of the path beyond ten times the least of a launch, gap, wait or hand-over"),
+    Fact("inferred_share", "Inferred", "ratio", "part of the path whose edges follow from times alone"),
+    Fact("blind_error", "Blind error", "ratio", "predicted over measured time less 1, each latency that of its kind in the other steps"),
+    Fact("error_share", "Error of a saving", "ratio", "of the step: blind error and 0.5 %, with inferred waits between streams 3 %"),
+    Fact("dropped_edges", "Dropped", "count", "dependencies that contradict the recorded times, and were left out"),
+    Fact("cut_edges", "Cut", "count", "dependencies left out because they closed a circle of moments of one time"),
+    Fact("released", "Unheld", "count", "moments that wait for nothing in the recording"),
+    Fact("nodes", "Moments", "count", "starts and ends of events"),
+    Fact("edges", "Dependencies", "count", "between these moments"),
+    Fact("steps", "Steps", "count", "complete steps of the selection; 0 where none was recorded"),
+)
+TRUST: Final = (
+    "duration_ns", "path_ns", "grade", "unexplained_share", "inferred_share", "blind_error", "error_share", "dropped_edges", "cut_edges",
+    "released", "nodes", "edges", "steps",
+)  # fmt: skip
+
+
+def of_steps(capture: Capture, where: Scope) -> str:
+    """Returns what a mean is over."""
+    if not where.rows:
+        return "the recording"
+    return f"the step {where.steps[0]}" if len(where.rows) == 1 else f"the mean of {human(len(where.rows), 'count')} steps"
+
+
+def items_frame(capture: Capture, found: pd.DataFrame, steps: int, whole: int, by: By) -> pd.DataFrame:
+    """Returns the items per step as ITEMS names them."""
+    short = short_kernel_names(capture) if by == "kernel" and len(capture.device) else {}
+    names = found["name"].tolist()
+    time, total = found["time_ns"].to_numpy(), found["total_ns"].to_numpy()
+    kind = [CLASSES[k] for k in found["kind"].tolist()]
+    mean = {c: found[c].to_numpy() for c in ("total_ns", "slack_ns", "saved_half_ns", "saved_zero_ns")}
+    divided = {c: arrays.known(np.rint(v / steps).astype(np.int64) if c != "slack_ns" else v, v >= 0) for c, v in mean.items()}
+    return pd.DataFrame({
+        "name": _distinct([short.get(n, n) for n in names], names), "class": [LABELS[k] for k in kind],
+        "time_ns": np.rint(time / steps).astype(np.int64), "share": time / max(whole * steps, 1), **divided,
+        "share_of_total": arrays.known(np.minimum(time / np.maximum(total, 1), 1.0), total > 0), "segments": found["segments"].to_numpy(),
+        "inferred_ns": found["inferred_ns"].to_numpy() // steps, "color": [COLOR.get(k, "line-strong") for k in kind], "full_name": names,
+    })  # fmt: skip
+
+
+def _distinct(short: list[str], full: list[str]) -> list[str]:
+    """Returns the short names; of those that two items share the full ones."""
+    count: dict[str, int] = {}
+    for one in short:
+        count[one] = count.get(one, 0) + 1
+    return [s if count[s] == 1 else f for s, f in zip(short, full, strict=True)]
+
+
+def segments_frame(capture: Capture, path: Path) -> pd.DataFrame:
+    """Returns the segments as SEGMENTS names them."""
+    graph = graph_of(capture)
+    edge = path.edge
+    held = edge >= 0
+    safe = np.maximum(edge, 0)
+    kind = np.where(held, graph.edges.kind[safe], -1) if len(graph.edges) else np.full(len(edge), -1)
+    evidence = np.where(held, graph.edges.evidence[safe], -1) if len(graph.edges) else np.full(len(edge), -1)
+    host, device = path.host.astype(np.int32), path.device
+    row = np.where(device >= 0, device, 0)
+    of_device = {
+        c: np.where(device >= 0, capture.device[c].to_numpy()[row], -1) if len(capture.device) else np.full(len(device), -1)
+        for c in ("operator", "module", "annotation")
+    }
+    around = {"operator": at.nearest(capture, S.OPERATOR, host), "module": at.nearest(capture, S.MODULE, host)}
+    phase, _ = at.annotation_around(capture, host)
+    around["annotation"] = phase
+    rows = {c: np.where(device >= 0, of_device[c], around[c]) for c in around}
+    step, _ = from_step(capture, path.start)
+    return pd.DataFrame({
+        "order": np.arange(1, len(edge) + 1), "step": step, "start_ns": path.start, "duration_ns": path.duration,
+        "class": arrays.labels(path.kind, [LABELS[c] for c in CLASSES]),
+        "name": _names(capture, host, device), "edge": arrays.from_codes(kind, KINDS), "evidence": arrays.from_codes(evidence, EVIDENCE),
+        "residual_ns": path.residual, "thread": _places(capture, host, device),
+        "operator": arrays.at(capture.host["name"], rows["operator"]), "module": arrays.at(capture.host["name"], rows["module"]),
+        "phase": arrays.at(capture.host["name"], rows["annotation"]),
+    })  # fmt: skip
+
+
+def _names(capture: Capture, host: np.ndarray, device: Ints) -> Any:
+    """Returns the name of the host or device event of each segment."""
+    one, other = arrays.at(capture.host["name"], host), arrays.at(capture.device["name"], device)
+    texts = [*map(str, one.categories.tolist()), *map(str, other.categories.tolist())]
+    code = np.where(device >= 0, other.codes.astype(np.int64) + len(one.categories), one.codes.astype(np.int64))
+    used = np.flatnonzero(np.bincount(code[code >= 0], minlength=len(texts))) if len(texts) else np.zeros(0, np.int64)
+    place = np.full(len(texts) + 1, -1, np.int64)
+    place[used] = np.arange(len(used))
+    return arrays.labels(place[code], [*(texts[i] for i in used.tolist()), None])
+
+
+def _places(capture: Capture, host: np.ndarray, device: Ints) -> Any:
+    """Returns the thread, or device and stream, of each segment."""
+    threads = [f"thread {t}" for t in capture.tables["threads"]["thread"].astype(str).tolist()]
+    pair, first = arrays.factorize([arrays.numbered(capture.device[c].to_numpy())[0] for c in ("device", "stream")])
+    ids = (capture.device[c].to_numpy()[first].tolist() for c in ("device", "stream"))
+    texts = [*threads, *(f"device {d}, stream {s}" for d, s in zip(*ids, strict=True)), None]
+    of_host = np.append(capture.host["thread"].to_numpy().astype(np.int64), -1)[host]
+    code = np.where(device >= 0, np.append(pair, 0)[device] + len(threads), of_host)
+    return arrays.labels(code, texts)

@@ -1,0 +1,197 @@
+"""Adds up what lies on the critical path by kernel, operator, module, phase, thread or class, and replays what each would save."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.critical import passes
+from tb_sol_plugin.metrics.critical.edges import DEVICE, HOST
+from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
+from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, OF_KIND, PLACE, device_classes, host_classes, path_of
+from tb_sol_plugin.metrics.critical.replay import window_of_steps
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+By: TypeAlias = Literal["kernel", "operator", "module", "phase", "thread", "class"]
+MOST_REPLAYED: Final = 50
+"""Items whose saving is replayed: those with most time on the path."""
+LEAST_REPLAYED: Final = 8
+EDGES_REPLAYED: Final = 25_000_000
+"""Edges that all these replays together go over, but for the first few."""
+NONE_OF: Final = {"operator": "(no operator)", "module": "(no module)", "phase": "(no phase)", "kernel": "(nothing recorded)"}
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What each piece of work counts for. names: by code. host, device: code of each row of these tables, of the host one more for none.
+
+    latency: code of each class of time that is no work, -1 of the others.
+    """
+
+    names: list[str]
+    host: Ints
+    device: Ints
+    latency: Ints
+
+
+def keys_of(capture: Capture, by: By) -> Keys:
+    """Returns what work on the path counts for."""
+    return memo(capture, ("critical.keys", by), lambda: _keys(capture, by))
+
+
+def _keys(capture: Capture, by: By) -> Keys:
+    if by == "class":
+        return Keys(list(LABELS.values()), host_classes(capture), device_classes(capture), np.arange(len(CLASSES)))
+    host = np.arange(len(capture.host))
+    device = capture.device
+    if by == "thread":
+        texts, own, other = _threads(capture)
+    else:
+        column = {"operator": "operator", "module": "module", "phase": "annotation"}.get(by)
+        names = arrays.coded(capture.host["name"])
+        texts = [str(n) for n in names.categories.tolist()]
+        if column is None:
+            more = arrays.coded(device["name"])
+            own, other = names.codes[host].astype(np.int64), more.codes.astype(np.int64) + len(texts)
+            texts += [str(n) for n in more.categories.tolist()]
+        elif by == "phase":
+            around, _ = at.annotation_around(capture, host)
+            launch = at.launches(capture)
+            of_device, _ = at.annotation_around(capture, launch.call, launch.time)
+            own, other = _coded(names.codes, around), _coded(names.codes, of_device)
+        else:
+            around = at.nearest(capture, S.OPERATOR if by == "operator" else S.MODULE, host)
+            own, other = _coded(names.codes, around), _coded(names.codes, device[column].to_numpy())
+    texts += [NONE_OF.get(by, "(none)"), *(f"({LABELS[name].lower()})" for name in CLASSES)]
+    none = len(texts) - len(CLASSES) - 1
+    own, other = (np.where(code < 0, none, code) for code in (np.append(own, -1), other))
+    code, distinct = pd.factorize(np.array(texts, object))  # one text of two tables is one item
+    latency = np.full(len(CLASSES), -1, np.int64)
+    for name in (*OF_KIND.values(), "wait_overhead", "window", "unexplained"):
+        latency[PLACE[name]] = code[none + 1 + PLACE[name]]
+    return Keys(distinct.tolist(), code[own], code[other], latency)
+
+
+def _coded(codes: np.ndarray, rows: np.ndarray) -> Ints:
+    """Returns the codes at rows, -1 for none."""
+    if not len(codes):
+        return np.full(len(rows), -1, np.int64)
+    return np.where(rows >= 0, codes[np.maximum(rows, 0)].astype(np.int64), -1)
+
+
+def _threads(capture: Capture) -> tuple[list[str], Ints, Ints]:
+    table, device = capture.tables["threads"], capture.device
+    texts = [f"thread {t}" for t in table["thread"].astype(str).tolist()]
+    pair, first = arrays.factorize([arrays.numbered(device[c].to_numpy())[0] for c in ("device", "stream")])
+    ids = (device[c].to_numpy()[first].tolist() for c in ("device", "stream"))
+    texts += [f"device {d}, stream {s}" for d, s in zip(*ids, strict=True)]
+    return texts, capture.host["thread"].to_numpy().astype(np.int64), pair + len(table)
+
+
+def items(capture: Capture, where: Scope, by: By) -> pd.DataFrame:
+    """Returns one row per item on the critical path of the steps of a selection, the one with most time first.
+
+    Columns: name, kind (place in CLASSES of most of its time), time_ns (on the path, sum over the steps), segments, inferred_ns, total_ns
+    (of all its events in the steps: device time and own time on the host; -1 of what is no work), slack_ns (median by which its events off
+    the path may be late; -1 for none), saved_half_ns, saved_zero_ns (of all steps, by replay; -1 not replayed).
+    """
+    return memo(capture, ("critical.items", where.rows, by), lambda: _items(capture, where, by))
+
+
+def _items(capture: Capture, where: Scope, by: By) -> pd.DataFrame:
+    graph, path, keys = graph_of(capture), path_of(capture, where), keys_of(capture, by)
+    works = keys.latency[path.kind] < 0
+    code = np.where(works, 0, keys.latency[path.kind])
+    on_device = works & (path.device >= 0)
+    code[on_device] = keys.device[path.device[on_device]]
+    on_host = works & ~on_device
+    code[on_host] = keys.host[path.host[on_host]]
+    if by == "class":
+        code = path.kind.copy()
+    size = len(keys.names)
+    time = arrays.exact_sums(code, path.duration, size)
+    rows = np.flatnonzero(time > 0)
+    rows = rows[np.argsort(-time[rows], kind="stable")]
+    pair, of_pair = np.unique(code * len(CLASSES) + path.kind, return_inverse=True)
+    sums = arrays.exact_sums(of_pair, path.duration, len(pair))
+    kind = np.zeros(size, np.int64)
+    ascending = np.argsort(sums, kind="stable")
+    kind[pair[ascending] // len(CLASSES)] = pair[ascending] % len(CLASSES)  # the class with most time is written last
+    of_edge = edge_items(capture, graph, keys, by)
+    total, slack = _totals(capture, where, graph, of_edge, size)
+    half, zero = _saved(capture, where, graph, of_edge, rows)
+    return pd.DataFrame({
+        "name": np.array(keys.names, object)[rows], "kind": kind[rows], "time_ns": time[rows],
+        "segments": np.bincount(code, minlength=size)[rows],
+        "inferred_ns": arrays.exact_sums(code, path.duration * path.inferred, size)[rows],
+        "total_ns": total[rows], "slack_ns": slack[rows], "saved_half_ns": half, "saved_zero_ns": zero,
+    })  # fmt: skip
+
+
+def edge_items(capture: Capture, graph: Graph, keys: Keys, by: By) -> Ints:
+    """Returns the item that the time of each edge counts for; -1 of waits of threads, and of time in which nothing was recorded."""
+    edges, nodes = graph.edges, graph.nodes
+    out = np.full(len(edges), -1, np.int64)
+    for kind, name in OF_KIND.items():
+        out[edges.kind == kind] = keys.latency[PLACE[name]]
+    runs = edges.kind == DEVICE
+    out[runs] = keys.device[nodes.device[(edges.target[runs] - nodes.hosts) // 2]]
+    works = np.flatnonzero((edges.kind == HOST) & works_on_host(graph))
+    row = nodes.inside[edges.target[works] - 1]
+    out[works] = np.where(row >= 0, keys.host[row], -1)  # time in which nothing was recorded is nobody's
+    return out
+
+
+def works_on_host(graph: Graph) -> Mask:
+    """Returns the edges that are not waits of a thread: their lag is what was measured."""
+    return np.asarray(graph.lag == graph.time[graph.edges.target] - graph.time[graph.edges.source], np.bool_)
+
+
+def _totals(capture: Capture, where: Scope, graph: Graph, of_edge: Ints, size: int) -> tuple[Ints, Ints]:
+    """Returns per item (time of its work in the steps, -1 of what is no work; median slack of what is not on the path, -1 none)."""
+    path = path_of(capture, where)
+    edges = graph.edges
+    moment = graph.time[edges.target]
+    inside = (moment > path.begin.min()) & (moment <= path.end.max())
+    work = np.flatnonzero(inside & (of_edge >= 0) & np.isin(edges.kind, (HOST, DEVICE)))
+    total = np.full(size, -1, np.int64)
+    sums = arrays.exact_sums(of_edge[work], graph.lag[work], size)
+    known = np.bincount(of_edge[work], minlength=size) > 0
+    total[known] = sums[known]
+    late = slack_of(capture, where)[edges.target[work]]
+    off = (late > 0) & (late < passes.NEVER)
+    median = arrays.medians(of_edge[work][off], late[off], size)
+    return total, np.where(np.isfinite(median), np.nan_to_num(median), -1).astype(np.int64)
+
+
+def slack_of(capture: Capture, where: Scope) -> Ints:
+    """Returns by how much each node may be late without a delay of the end of a step of the selection."""
+    return memo(capture, ("critical.slack", where.rows), lambda: graph_of(capture).slack(path_of(capture, where).ends))
+
+
+def _saved(capture: Capture, where: Scope, graph: Graph, of_edge: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Returns what the steps take less where each item takes half of its time, and none; -1 for items that are not replayed."""
+    half, zero = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
+    window = window_of_steps(capture, where)
+    count = max(min(MOST_REPLAYED, EDGES_REPLAYED // max(len(window.nodes), 1)), LEAST_REPLAYED)
+    order = np.argsort(of_edge, kind="stable")
+    bounds = np.searchsorted(of_edge[order], np.stack((rows[:count], rows[:count] + 1)))
+    for i, (low, high) in enumerate(bounds.T.tolist()):
+        if low == high:
+            continue
+        lag = graph.lag.copy()
+        mine = order[low:high]
+        lag[mine] = graph.lag[mine] // 2
+        half[i] = window.moved_ns(lag)
+        lag[mine] = 0
+        zero[i] = window.moved_ns(lag)
+    return half, zero
