@@ -58,9 +58,9 @@ class CriticalPathQuery(Query, kw_only=True, frozen=True):
 )
 def run(capture: Capture, query: CriticalPathQuery) -> Report:
     where = complete_steps(capture, scope(capture, query))
-    path = path_of(capture, where)
-    if not len(path.step):
+    if not len(graph_of(capture).time) or not len(path_of(capture, where).step):
         raise Unavailable("no event with a duration in this recording", hint="record at least one step")
+    path = path_of(capture, where)
     trust = trust_of(capture, where)
     means = mean_of(class_sums(path), len(path.rows))
     values = _values(capture, where, path, trust, means)
@@ -165,7 +165,8 @@ def _steps(capture: Capture, path: Path) -> TableSection:
 def _timeline(capture: Capture, path: Path) -> TimelineSection:
     """Returns the timeline of the step whose length is the median, with the stretches marked in which its path is on the host."""
     length = path.end - path.begin
-    at = int(np.argsort(length, kind="stable")[len(length) // 2])
+    some = np.flatnonzero(length > 0)
+    at = int(some[np.argsort(length[some], kind="stable")[len(some) // 2]])
     mine = np.flatnonzero(path.step == path.rows[at])
     on_host = np.isin(path.kind[mine], [PLACE[c] for c in (*OF_HOST, "wait_overhead", "handoff")])
     change = np.flatnonzero(np.concatenate(([True], on_host[1:] != on_host[:-1])))

@@ -85,7 +85,10 @@ class Path:
 
 
 def path_of(capture: Capture, where: Scope) -> Path:
-    """Returns the critical paths of the steps of a selection; of the one pseudo-step where no step was recorded."""
+    """Returns the critical paths of the steps of a selection; of the one pseudo-step where no step was recorded.
+
+    The graph holds moments: without an event there is no path.
+    """
     rows = where.rows or (0,)
     return memo(capture, ("critical.path", rows), lambda: _path(capture, np.array(rows, np.int64)))
 

@@ -10,8 +10,8 @@ import pytest
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.critical.edges import CALL_ORDER, EVIDENCE, INFERRED, KINDS, RECORDED
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
-from tb_sol_plugin.metrics.critical.path import CLASSES, Path as CriticalPath
-from tb_sol_plugin.metrics.critical.path import path_of
+from tb_sol_plugin.metrics.critical.path import CLASSES, path_of
+from tb_sol_plugin.metrics.critical.path import Path as CriticalPath
 from tb_sol_plugin.metrics.critical.waits import outstanding_at
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
