@@ -5,14 +5,17 @@ A saving is at most the time that is named in it, over the iterations of the sel
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.report.graph_notes import advice_for
+from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.serving import EAGER, Serving
+from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.engines import DECODE, MIXED
 from tb_sol_plugin.model.report import Finding, Link
@@ -26,6 +29,8 @@ PADDED: Final = 0.5
 FEW: Final = 0.5
 """Part of the batch at which products turn compute-bound, below which decode has room for more requests."""
 UNNAMED: Final = 0.1
+SAMPLING: Final = re.compile(r"aten::(?:_?(?:log_)?softmax|sort|topk|argmax|multinomial|exponential_|cumsum)$")
+"""Operators that choose a token from logits."""
 _FIXES: Final = {
     "gap": {"vLLM": "vllm serve --async-scheduling", "SGLang": "# leave out --disable-overlap-schedule"},
     "sizes": {
@@ -56,11 +61,13 @@ def serving_findings(capture: Capture, found: Serving, turning_point: int | None
         return []
     engine = str(capture.steps["engine"].iloc[0])
     decode = frame[(frame["kind"] == DECODE) & frame["complete"]]
+    sampled = _sampled_on_host(capture)
     made = [
-        _gaps(capture, frame, passed, engine),
+        _gaps(capture, frame, sampled, passed, engine),
+        _sampling(capture, frame, sampled, passed),
         _eager(capture, frame, decode, passed, engine),
         _prefill(frame, decode, passed, engine),
-        _padding(decode, engine),
+        _padding(frame, decode, passed, engine),
         _batch(frame, decode, turning_point, engine),
         _unnamed(capture, frame),
     ]
@@ -71,23 +78,54 @@ def _fix(kind: str, engine: str, otherwise: str) -> str:
     return _FIXES[kind].get(engine, f"# {otherwise}")
 
 
-def _idle(capture: Capture, start: np.ndarray, stop: np.ndarray) -> int:
-    """Returns time of some spans in which no device works, in ns."""
+def _idle(capture: Capture, spans: iv.Spans) -> iv.Spans:
+    """Returns the parts of some spans in which no device works."""
     device = capture.device
     begin = device["start_ns"].to_numpy()
-    spans = iv.union(start, stop)
-    return iv.length(iv.subtract(spans, iv.union(begin, begin + device["duration_ns"].to_numpy())))
+    return iv.subtract(spans, iv.union(begin, begin + device["duration_ns"].to_numpy()))
 
 
-def _gaps(capture: Capture, frame: pd.DataFrame, passed: float, engine: str) -> Finding | None:
-    """Finds host time between iterations in which the device has no work: the scheduler, detokenizing, the network."""
+def _sampled_on_host(capture: Capture) -> iv.Spans:
+    """Returns when operators of sampling ran on the host alone: no runtime call inside of them, and no device work."""
+    rows = at.named(capture, S.OPERATOR, lambda name: SAMPLING.match(name) is not None)
+    host = at.host(capture)
+    begun = [np.append(0, np.cumsum(host.kind == S.CALL)), np.append(0, np.cumsum(at.mask_of(capture, _owners(capture))))]
+    alone = [count[host.end[rows]] == count[rows] for count in begun]
+    rows = rows[alone[0] & alone[1]]
+    return iv.union(host.start[rows], host.stop[rows])
+
+
+def _owners(capture: Capture) -> np.ndarray:
+    operator = capture.device["operator"].to_numpy()
+    return operator[operator >= 0]
+
+
+def _sampling(capture: Capture, frame: pd.DataFrame, sampled: iv.Spans, passed: float) -> Finding | None:
+    """Finds sampling that runs on the host while the device has no work."""
+    first, last = int(frame["start_ns"].min()), int(max((frame["start_ns"] + frame["wall_ns"]).max(), frame["until_ns"].max()))
+    spans = iv.clip(sampled, first, last)
+    idle = iv.length(_idle(capture, spans))
+    if not len(capture.device) or idle < LEAST * passed:
+        return None
+    return Finding(
+        rule="serving_sampling", title="Tokens are sampled on the host",
+        evidence=f"Operators of sampling (softmax, sort, top-k, argmax, multinomial) run on host tensors for {human(iv.length(spans), 'ns')}; "
+        f"the {device_word(capture)} has no work for {human(idle, 'ns')} of these.",
+        fix="# keep the logits on the device and sample there; copy only the chosen tokens", color="host",
+        link=Link("serving", {}, label="Iterations"),
+        saving_ns=round(idle / len(frame)), share=idle / passed,
+    )  # fmt: skip
+
+
+def _gaps(capture: Capture, frame: pd.DataFrame, sampled: iv.Spans, passed: float, engine: str) -> Finding | None:
+    """Finds host time between iterations, but for sampling, in which the device has no work: scheduler, detokenizing, the network."""
     after = frame.iloc[1:]
     after = after[np.isfinite(after["gap_ns"].to_numpy()) & (after["kind"] == DECODE).to_numpy()]
     if not len(after):
         return None
     stop = after["start_ns"].to_numpy()
     gap = after["gap_ns"].to_numpy().astype(np.int64)
-    idle = _idle(capture, stop - gap, stop)
+    idle = iv.length(iv.subtract(_idle(capture, iv.union(stop - gap, stop)), sampled))
     if idle < LEAST * passed:
         return None
     longest = int(gap.argmax())
@@ -110,7 +148,7 @@ def _eager(capture: Capture, frame: pd.DataFrame, decode: pd.DataFrame, passed: 
     if not len(eager) or not len(replayed):
         return None
     start = eager["start_ns"].to_numpy()
-    idle = _idle(capture, start, start + eager["wall_ns"].to_numpy())
+    idle = iv.length(_idle(capture, iv.union(start, start + eager["wall_ns"].to_numpy())))
     batches = sorted({int(b) for b in eager["batch"].dropna()})
     most = replayed["captured_batch"].max()
     captured = f"; graphs in use here were captured for up to {int(most)}" if most == most else ""
@@ -149,22 +187,38 @@ def _prefill(frame: pd.DataFrame, decode: pd.DataFrame, passed: float, engine: s
     )  # fmt: skip
 
 
-def _padding(decode: pd.DataFrame, engine: str) -> Finding | None:
-    """Finds graphs captured for many more requests than they are replayed with."""
+def _padding(frame: pd.DataFrame, decode: pd.DataFrame, passed: float, engine: str) -> Finding | None:
+    """Finds graphs captured for many more requests than they are replayed with.
+
+    A graph made for the requests that ran would take no less than that of the next smaller batch takes here. Below the smallest
+    batch nothing bounds what it would save.
+    """
     own = decode[np.isfinite(decode["padding"].to_numpy())]
     if not len(own):
         return None
+    mean = own.groupby("captured_batch")["device_ns"].mean()
     asked, captured = float(own["batch"].sum()), float(own["captured_batch"].sum())
     if captured < (1 + PADDED) * asked:
         return None
     worst = own.loc[own["padding"].idxmax()]
-    text = f"graphs for {human(round(captured), 'count')} requests are replayed with {human(round(asked), 'count')}"
+    text = f"Over {human(len(own), 'count')} decode iterations graphs for {human(round(captured), 'count')} requests are replayed with"
+    text = f"{text} {human(round(asked), 'count')}"
     one = f"one for {int(worst['captured_batch'])} with {int(worst['batch'])}"
+    own = own[own["padding"] > 0]
+    below = np.searchsorted(mean.index.to_numpy(), own["batch"].to_numpy(), side="right") - 1
+    above = own["device_ns"].to_numpy() - mean.to_numpy()[np.maximum(below, 0)]
+    saved = float(np.where(below >= 0, above, 0).clip(min=0).sum()) if (below >= 0).any() else None
+    bounded = ""
+    if saved is not None:
+        rest = int((below < 0).sum())
+        open_ones = f"; {human(rest, 'count')} below the smallest graph in use are not counted" if rest else ""
+        bounded = f" Those with a smaller graph in use take {human(round(saved), 'ns')} more than it{open_ones}."
     return Finding(
         rule="serving_padding", title="Captured batches are much larger than those that run",
-        evidence=f"Over {human(len(own), 'count')} decode iterations {text}; at worst {one}.",
+        evidence=f"{text}; at worst {one}.{bounded}",
         fix=_fix("sizes", engine, "capture graphs for more batches"), color="compute",
         link=Link("serving", {"kind": DECODE, "by": "batch"}, label="By batch"),
+        saving_ns=None if saved is None else round(saved / len(frame)), share=None if saved is None else saved / passed,
     )  # fmt: skip
 
 

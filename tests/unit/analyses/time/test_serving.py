@@ -161,7 +161,11 @@ def test_findings_of_the_sample(served: Report) -> None:
     padded = [one for one in TRUTH["iterations"] if one["kind"] == "decode" and one["captured_batch"]]
     asked, captured = sum(one["batch"] for one in padded), sum(one["captured_batch"] for one in padded)
     assert f"graphs for {captured} requests are replayed with {asked}" in found["serving_padding"].evidence
-    assert "one for 8 with 2" in found["serving_padding"].evidence and found["serving_padding"].saving_ns is None
+    assert "one for 8 with 2" in found["serving_padding"].evidence
+    # AND a graph for 9 to 12 requests would take no less than that for 8; below 8 nothing bounds the time, of two times 2, 6 and 7
+    mean = sum(one["device_ns"] for one in padded if one["captured_batch"] == 8) / sum(one["captured_batch"] == 8 for one in padded)
+    above = sum(one["device_ns"] - mean for one in padded if one["captured_batch"] == 16)
+    assert found["serving_padding"].saving_ns == round(above / 11) and "; 4 below the smallest" in found["serving_padding"].evidence
     assert found["serving_batch"].candidate and "up to 20 requests" in found["serving_batch"].evidence
     # AND no finding is made of a mixed iteration that is hardly longer, nor of names that are known
     assert not {"serving_prefill", "serving_unnamed"} & set(found)
@@ -186,6 +190,22 @@ def test_prefill_that_holds_up_decode(tmp_path: Path) -> None:
     found = served_by(tmp_path, decode, decode, ("step[MIXED bs=5 toks=500]", 0, 50_000, 49_000), decode)
     assert found["serving_prefill"].saving_ns == 10_000 and "--chunked-prefill-size" in found["serving_prefill"].fix
     assert found["serving_unnamed"].evidence.startswith("100")
+
+
+def test_sampling_on_the_host_is_told_apart_from_the_scheduler(tmp_path: Path) -> None:
+    # GIVEN three decode iterations of 10 us with 9 us on the device, 6 us between them: 4 us of argmax without any call, then 2 us
+    t = TraceBuilder()
+    for k in range(3):
+        t.annotation("step[DECODE bs=4]", 16_000 * k, 10_000)
+        t.launch("kernel", at=16_000 * k + 100, start=16_000 * k + 1_000, duration=9_000)
+        t.op("aten::argmax", 16_000 * k + 10_000, 4_000)
+    # AND in the second also a sort of the device's, which launches a kernel
+    t.op("aten::sort", 16_500, 400)
+    t.launch("sort", at=16_550, start=25_900, duration=100)
+    found = findings(sol.open_capture(str(t.write(tmp_path / "w.pt.trace.json")), cache=False).analyze("serving"))  # type: ignore[arg-type]
+    # THEN 8 us of sampling within the iterations and what is between them, and 4 us of the scheduler, stand apart, per iteration
+    assert found["serving_sampling"].saving_ns == round(8_000 / 3) and "for 8.00" in found["serving_sampling"].evidence
+    assert found["serving_gap"].saving_ns == round(4_000 / 3)
 
 
 def test_an_engine_that_keeps_its_device_busy_gets_no_advice_on_gaps(tmp_path: Path) -> None:
