@@ -109,8 +109,8 @@ def _sampling(capture: Capture, frame: pd.DataFrame, sampled: iv.Spans, passed: 
         return None
     return Finding(
         rule="serving_sampling", title="Tokens are sampled on the host",
-        evidence=f"Operators of sampling (softmax, sort, top-k, argmax, multinomial) run on host tensors for {human(iv.length(spans), 'ns')}; "
-        f"the {device_word(capture)} has no work for {human(idle, 'ns')} of these.",
+        evidence=f"Operators of sampling (softmax, sort, top-k, argmax, multinomial) run on the host for "
+        f"{human(iv.length(spans), 'ns')}; the {device_word(capture)} has no work for {human(idle, 'ns')} of these.",
         fix="# keep the logits on the device and sample there; copy only the chosen tokens", color="host",
         link=Link("serving", {}, label="Iterations"),
         saving_ns=round(idle / len(frame)), share=idle / passed,
