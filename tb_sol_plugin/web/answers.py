@@ -1,7 +1,7 @@
-"""Keeps the answers about single recordings on disk, so that the next server, or the next opening, shows a page without computing it.
+"""Keeps answers about one recording, or all ranks of a run, on disk: the next server shows a page without computing it.
 
 An answer is found again by the recording (path, size, time of change), by all that is joined to it, by the limits of its devices, by what
-was asked, and by the code that made it: whatever would change the answer changes the name under which it stands.
+was asked, and by the code that made it; of all ranks by what was reduced from each. Whatever would change the answer changes its name.
 """
 
 from __future__ import annotations
@@ -67,15 +67,16 @@ class KeptAnswers:
 def key_on_disk(asked: Hashable, inputs: Inputs) -> str:
     """Returns the name of an answer on disk, "" for one that is not kept there.
 
-    asked: what was asked, in which form and of which state. Kept are answers about one recording, by analyses of this package: what code
-    of others adds may change without being seen here. One about a window that somebody drew is hardly asked for again. A SOL capture
-    that grows is shown as it was a moment ago: it is kept once it rests.
+    asked: what was asked, in which form and of which state. Kept are answers about one recording or all ranks of a run, by analyses of
+    this package: what code of others adds may change without being seen here. One about a window that somebody drew is hardly asked for
+    again. A SOL capture that grows is shown as it was a moment ago: it is kept once it rests.
     """
     item, shown = inputs.request.item, inputs.request.shown
     ours = item.function.__module__.partition(".")[0] == __name__.partition(".")[0]
     if any(inputs.request.raw.get(name) for name in item.query.ONE_OFF):
         return ""
-    if item.scope != "capture" or inputs.capture is None or not inputs.kept or not ours or _extended() or shown is None:
+    known = inputs.capture is not None if item.scope == "capture" else item.scope == "ranks" and not inputs.waiting
+    if not known or not inputs.kept or not ours or _extended() or shown is None:
         return ""
     if shown.kind == "sol_capture" and time.time() - shown.mtime < RESTS_SECONDS:
         return ""

@@ -10,7 +10,7 @@ TP after each and an all_gather (backward a reduce_scatter) of CP; stages of PP 
 pass buckets are reduced over DP, asynchronously unless `blocking`, and `small` more of 8 kB each, one after the other; then all ranks
 reduce a norm, and the optimizer runs. `experts` above 1 has each layer exchange tokens over DP (all_to_all), of which the last rank of a group
 gets so many times as many. `imbalance` is the deviation of the amount of data of a rank and step, as a part of it. All members of a
-collective end together, a completion skew apart: at the latest start + alpha + wire bytes / B of the slowest host. The same seed gives
+collective end together, a completion skew apart: at the latest start + alpha + wire bytes / B of the slowest member. The same seed gives
 the same noise with and without stragglers, so that the saving of removing one is known.
 """
 
@@ -91,6 +91,7 @@ class Job:
     inside: float = 150e9
     between: float = 21e9
     slow_hosts: tuple[tuple[int, float], ...] = ()
+    slow_links: tuple[tuple[int, float], ...] = ()
     completion_ns: float = 1_000.0
     offset_ns: float = 300_000.0
     drift_ppm: float = 8.0
@@ -141,10 +142,11 @@ class Simulator:
         self.seq: dict[tuple[Any, ...], int] = {}
         self.instances = 0
         self.groups: dict[tuple[str, int], tuple[int, ...]] = {}
-        hosts = -(-job.world // job.ranks_per_host)
-        self.bandwidth = np.full(hosts, job.between)
+        self.bandwidth = np.full(job.world, job.between)
         for host, factor in job.slow_hosts:
-            self.bandwidth[host] *= factor
+            self.bandwidth[job.host(np.arange(job.world)) == host] *= factor
+        for rank, factor in job.slow_links:
+            self.bandwidth[rank] *= factor
         self.pace = np.ones(job.world)
         for one in job.stragglers:
             if one.cause == "compute":
@@ -309,10 +311,10 @@ class Simulator:
             )  # fmt: skip
 
     def transfer(self, groups: Any, size: int, factor: float) -> Floats:
-        """Time of a call of each group: alpha + wire bytes / B, B of the slowest host where a group has several."""
+        """Time of a call of each group: alpha + wire bytes / B, B of the slowest rank where a group has several hosts."""
         host = self.job.host(groups)
         inside = (host == host[:, :1]).all(axis=1)
-        rate = np.where(inside, self.job.inside, self.bandwidth[host].min(axis=1))
+        rate = np.where(inside, self.job.inside, self.bandwidth[groups].min(axis=1))
         return np.asarray(self.job.alpha_ns + size * factor / rate * 1e9, np.float64)
 
     def _seq(self, key: tuple[Any, ...]) -> int:
@@ -479,10 +481,22 @@ class Made:
         """Write a Kineto trace per rank, and `truth.json`; returns the folder."""
         for rank in self.ranks:
             self.trace(rank).write(folder / f"rank{rank}.{BASE_NS}.pt.trace.json.gz")
-        truth = {"offset_ns": self.offset.tolist(), "drift": self.drift.tolist(), "device_ns": self.device.tolist(),
-                 "stragglers": [list(one) for one in self.job.stragglers], "step_ns": self.truth.step_ns}  # fmt: skip
+        t = self.truth
+        truth = {
+            "offset_ns": np.rint(t.offset_ns).tolist(), "drift_ppm": np.round(t.drift * 1e6, 3).tolist(),
+            "device_ns": np.rint(t.device_ns).tolist(), "stragglers": [list(one) for one in self.job.stragglers],
+            "slow_links": [list(one) for one in self.job.slow_links], "step_ns": round(t.step_ns),
+            "saved_per_step_ns": {f"rank {one.rank}": self._saved(stragglers=tuple(s for s in self.job.stragglers if s != one))
+                                  for one in self.job.stragglers} | {
+                f"link of rank {rank}": self._saved(slow_links=tuple(one for one in self.job.slow_links if one[0] != rank))
+                for rank, _ in self.job.slow_links},
+        }  # fmt: skip
         (folder / "truth.json").write_text(json.dumps(truth))
         return folder
+
+    def _saved(self, **less: Any) -> int:
+        """What a step of this job takes more than that of the same job with other fields, ns."""
+        return round((self.truth.span_ns - simulate(replace(self.job, **less)).truth.span_ns) / self.job.steps)
 
     def trace(self, rank: int) -> TraceBuilder:
         """One rank as a trace: kernels with their launches, loads as ranges of the DataLoader, steps."""

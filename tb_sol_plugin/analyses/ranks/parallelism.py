@@ -16,7 +16,7 @@ import pandas as pd
 from tb_sol_plugin.metrics.ranks import reports
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks
-from tb_sol_plugin.metrics.ranks.exposed import KINDS, exposed_by_kind
+from tb_sol_plugin.metrics.ranks.exposed import KINDS
 from tb_sol_plugin.metrics.ranks.group_kinds import GroupsQuery, group_kinds, told
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
@@ -71,7 +71,7 @@ FACTS: Final = (
 def run(workers: Sequence[RecordingReduction[RankSummary]], query: GroupsQuery) -> Report:
     stated = told(query.groups)
     found, job = reports.read_job(workers, query)
-    each = exposed_by_kind(job.waits, group_kinds(job.calls, stated))
+    each = job.exposed(group_kinds(job.calls, stated))
     lengths = [int(s["duration_ns"][s["complete"]].sum()) for s in job.calls.steps]
     count = sum(int(s["complete"].sum()) for s in job.calls.steps)
     total = kind_rows(job, each, count, sum(lengths))
@@ -147,7 +147,7 @@ def _headline(total: pd.DataFrame, step_ns: float) -> str:
     share = float(total["exposed_ns"].sum()) / max(step_ns, 1.0)
     if share < 0.01:
         return f"Communication is hidden: **{human(share, 'ratio')}** of a step is in the open."
-    name = first["kind"] if first["kind"] != "other" else "groups whose parallelism is not known"
+    name = first["kind"] if first["kind"] != "other" else "groups of no known parallelism"
     of = f"**{human(int(total['exposed_ns'].sum()), 'ns')}** of a step, {human(share, 'ratio')}, is communication in the open"
     most = f"most of it for **{name}**, {human(int(first['exposed_ns']), 'ns')}"
     waiting = float(first["wait_ns"]) / max(float(first["exposed_ns"]), 1.0)

@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from tb_sol_plugin.metrics.ranks.own_time import Pieces
 from tb_sol_plugin.metrics.ranks.packed import Columns, unpack
-from tb_sol_plugin.metrics.ranks.summary import OWN, PIECES, RECV, ROWS, SEND, STEPS, SYNC, RankSummary
+from tb_sol_plugin.metrics.ranks.summary import OWN, PIECES, RECV, ROWS, SEND, STEPS, SYNC, RankSummary, only_rows
 from tb_sol_plugin.tables import arrays, members
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
-NO_STEPS: Final[Columns] = {name: np.zeros(0, np.dtype(kind)) for name, kind in STEPS.items()}
+MOST_CALLS: Final = 3_000_000
+"""Calls of all ranks together that are compared: at 300 bytes each they take a gigabyte. Of more those of some steps are."""
 
 
 class Member(NamedTuple):
@@ -52,8 +53,8 @@ class Calls:
     at: place of the rank in `ranks`. group: place in `groups`, -1 unknown. start_ns: on the rank's own clock since `origin_ns`, the same
     for all ranks. pred_row, stream_row: rows of this table. pieces: exposed stretches, by row of this table.
     ranks: numbers of the ranks, ascending. shift_ns: what was added to the times of each rank's summary. domain: of each rank the place of
-    its clock in `domains`. steps: of each rank, as
-    `summary.STEPS` names them, start_ns since `origin_ns`.
+    its clock in `domains`. steps: of each rank, as `summary.STEPS` names them, start_ns since `origin_ns`; where calls were left out, those
+    of which some were kept. left_out: how many were, since there are too many.
     """
 
     ranks: Ints
@@ -67,6 +68,7 @@ class Calls:
     pieces: Pieces
     steps: tuple[Columns, ...]
     summaries: tuple[RankSummary, ...]
+    left_out: int = 0
 
     def __getitem__(self, name: str) -> Any:
         return self.columns[name]
@@ -152,11 +154,13 @@ def calls_of(found: Sequence[Member]) -> Calls:
     groups = _Groups(ranks)
     parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in ROWS}
     pieces: list[list[npt.NDArray[Any]]] = [[] for _ in PIECES]
-    steps, counts, shifts, before = [], [], [], 0
+    chosen = _chosen_steps([m.summary for m in ordered])
+    steps, counts, shifts, before, left_out = [], [], [], 0, 0
     for place, member in enumerate(ordered):
         own = member.summary
         shift = own.origin_ns - origin if own.absolute else begin - own.first_ns
-        rows, kept = unpack(own.rows, ROWS), unpack(own.pieces, PIECES)
+        rows, kept, taken, left = _kept_of(own, chosen)
+        count = len(rows["step"])
         rows |= {n: rows[n] + shift for n in ("start_ns",)} | {"launch_ns": np.where(rows["launch_ns"] >= 0, rows["launch_ns"] + shift, -1)}
         rows |= {n: np.where(rows[n] >= 0, rows[n] + before, -1) for n in ("pred_row", "stream_row")}
         rows["group"] = groups.numbers(own, rows["group"])
@@ -165,17 +169,49 @@ def calls_of(found: Sequence[Member]) -> Calls:
             parts[name].append(column)
         for whole, name in zip(pieces, PIECES, strict=True):
             whole.append(kept[name].astype(np.int64) + (before if name == "row" else 0))
-        taken = unpack(own.steps, STEPS)
         steps.append(taken | {"start_ns": taken["start_ns"] + shift})
-        counts.append(own.rows.count)
+        counts.append(count)
         shifts.append(shift)
-        before += own.rows.count
+        before, left_out = before + count, left_out + left
     columns = {name: np.concatenate(p) if p else np.zeros(0, np.dtype(ROWS[name])) for name, p in parts.items()}
     return Calls(
         ranks, np.array(shifts, np.int64), np.array([domains.index(n) for n in names], np.int64), domains, origin, tuple(groups.found),
         np.repeat(np.arange(len(ordered)), counts), columns, Pieces(*(np.concatenate(p) if p else np.zeros(0, np.int64) for p in pieces)),
-        tuple(steps), tuple(m.summary for m in ordered),
+        tuple(steps), tuple(m.summary for m in ordered), left_out,
     )  # fmt: skip
+
+
+def _kept_of(own: RankSummary, chosen: Ints | None) -> tuple[Columns, Columns, Columns, int]:
+    """Returns (calls of a rank, their exposed stretches, its steps, calls left out). chosen: steps whose calls are kept; None keeps all."""
+    rows, pieces, steps = unpack(own.rows, ROWS), unpack(own.pieces, PIECES), unpack(own.steps, STEPS)
+    left = own.left_out
+    if chosen is not None:
+        kept = np.isin(rows["step"], chosen)
+        rows, some = only_rows(rows, Pieces(*(pieces[name] for name in PIECES)), kept)
+        pieces, left = some._asdict(), left + int((~kept).sum())
+    if left:
+        there = np.isin(steps["step"], rows["step"])
+        steps = {name: column[there] for name, column in steps.items()}
+    return rows, pieces, steps, left
+
+
+def _chosen_steps(found: Sequence[RankSummary]) -> Ints | None:
+    """Returns the steps whose calls are kept: None for all; of more than MOST_CALLS as many complete ones in the middle as fit.
+
+    That is one at least. Calls of recordings without steps are kept, whatever their number: each recording is bounded by itself.
+    """
+    if sum(one.rows.count for one in found) <= MOST_CALLS:
+        return None
+    number = np.concatenate([unpack(one.rows, {"step": ROWS["step"]})["step"] for one in found])
+    numbers, count = np.unique(number, return_counts=True)
+    steps = [unpack(one.steps, STEPS) for one in found]
+    complete = np.isin(numbers, np.concatenate([s["step"][s["complete"]] for s in steps]))
+    numbers, count = numbers[complete], count[complete]
+    if not len(numbers):
+        return None
+    by_distance = np.argsort(np.abs(np.arange(len(numbers)) - len(numbers) // 2), kind="stable")
+    fit = max(int((np.cumsum(count[by_distance]) <= MOST_CALLS).sum()), 1)
+    return np.sort(numbers[by_distance[:fit]])
 
 
 class _Groups:

@@ -52,12 +52,14 @@ def _of_ranks(calls: Calls, rows: slice, window: pd.DataFrame, kind: Ints, wait:
     row, offset, length = (column[own] for column in calls.pieces)
     low = calls.start[row] + offset
     waits = np.clip(wait[row] - offset, 0, length)
-    whole = _union(window, calls.at[rows], kind[rows], calls.start[rows], calls.end[rows])
-    exposed, waiting = _shares(window, calls.at[row], kind[row], low, low + length, low + waits)
+    used, own_kind = np.unique(kind[rows], return_inverse=True)
+    own_kind = own_kind.reshape(-1)
+    whole = _union(window, calls.at[rows], own_kind, calls.start[rows], calls.end[rows], len(used))
+    exposed, waiting = _shares(window, calls.at[row], own_kind[row - rows.start], low, low + length, low + waits, len(used))
     exposed, waiting = _fitted(exposed, waiting, window["exposed_ns"].to_numpy())
     place, code = np.nonzero(whole > 0)
     return pd.DataFrame({
-        "at": window["at"].to_numpy()[place], "step": window["step"].to_numpy()[place], "kind": code,
+        "at": window["at"].to_numpy()[place], "step": window["step"].to_numpy()[place], "kind": used[code],
         "communication_ns": whole[place, code], "exposed_ns": exposed[place, code], "wait_ns": waiting[place, code],
     })  # fmt: skip
 
@@ -90,7 +92,7 @@ def _sweep(window: pd.DataFrame, at: Ints, ends: Sequence[tuple[Ints, int]], col
     rank = np.concatenate([edges[0], edges[0], *([at] * len(ends))])
     time = np.concatenate([edges[1], edges[2], *(t for t, _ in ends)])
     none = np.full(2 * len(window), -1, np.int64)
-    where = np.concatenate([none, *([column] * len(ends))])
+    where = np.concatenate([none, *([column] * len(ends))]).astype(np.int64)
     change = np.concatenate([np.zeros(2 * len(window), np.int64), *(np.full(len(at), by, np.int64) for _, by in ends)])
     order = np.lexsort((time, rank))
     rank, time, where, change = rank[order], time[order], where[order], change[order]
@@ -109,15 +111,14 @@ def _sweep(window: pd.DataFrame, at: Ints, ends: Sequence[tuple[Ints, int]], col
     return safe[kept], length[kept], open_[kept].astype(np.int64)
 
 
-def _union(window: pd.DataFrame, at: Ints, kind: Ints, low: Ints, high: Ints) -> Counts:
+def _union(window: pd.DataFrame, at: Ints, kind: Ints, low: Ints, high: Ints, kinds: int) -> Counts:
     """Returns the union of the intervals of each kind inside each window."""
-    place, length, open_ = _sweep(window, at, ((low, 1), (high, -1)), kind, len(KINDS))
+    place, length, open_ = _sweep(window, at, ((low, 1), (high, -1)), kind, kinds)
     return _summed(place, length[:, None] * (open_ > 0), len(window))
 
 
-def _shares(window: pd.DataFrame, at: Ints, kind: Ints, low: Ints, high: Ints, waits: Ints) -> tuple[Counts, Counts]:
+def _shares(window: pd.DataFrame, at: Ints, kind: Ints, low: Ints, high: Ints, waits: Ints, width: int) -> tuple[Counts, Counts]:
     """Returns (exposed time of each kind in each window, how much of that is waiting). waits: when each interval stops to wait."""
-    width = len(KINDS)
     both = np.concatenate((kind, kind + width))
     rank = np.concatenate((at, at))
     place, length, open_ = _sweep(
@@ -132,8 +133,11 @@ def _shares(window: pd.DataFrame, at: Ints, kind: Ints, low: Ints, high: Ints, w
 
 
 def _summed(place: Ints, values: Counts, count: int) -> Counts:
+    """Returns sums of rows by place. place: ascending."""
     out = np.zeros((count, values.shape[1]), np.int64)
-    np.add.at(out, place, values)
+    if len(place):
+        first = np.flatnonzero(np.diff(place, prepend=-1))
+        out[place[first]] = np.add.reduceat(values, first, axis=0)
     return out
 
 

@@ -13,11 +13,14 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.ranks.calls import Calls, Member, calls_of, only
 from tb_sol_plugin.metrics.ranks.clocks import Clocks, clocks, components
 from tb_sol_plugin.metrics.ranks.comparison import Ranks, ranks_of
+from tb_sol_plugin.metrics.ranks.exposed import exposed_by_kind
+from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind
 from tb_sol_plugin.metrics.ranks.matching import Matched, matched
 from tb_sol_plugin.metrics.ranks.replay import Model, model_of
 from tb_sol_plugin.metrics.ranks.stragglers import Stragglers, stragglers
@@ -67,6 +70,19 @@ class Job:
     def stragglers(self) -> Stragglers:
         """The path and the suspects."""
         return stragglers(self.model)
+
+    @cached_property
+    def _exposed(self) -> dict[tuple[GroupKind, ...], pd.DataFrame]:
+        return {}
+
+    def exposed(self, kinds: tuple[GroupKind, ...]) -> pd.DataFrame:
+        """Returns exposed communication by rank, step and parallelism, as `exposed_by_kind` does; of the last kinds it is kept."""
+        found = self._exposed.get(kinds)
+        if found is None:
+            found = exposed_by_kind(self.waits, kinds)
+            self._exposed.clear()
+            self._exposed[kinds] = found
+        return found
 
     @property
     def steps(self) -> int:

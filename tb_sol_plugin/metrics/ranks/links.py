@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind
+from tb_sol_plugin.metrics.ranks.matching import Matched
 from tb_sol_plugin.metrics.ranks.summary import ALGORITHMS, DTYPES, KINDS, RankSummary
 from tb_sol_plugin.metrics.ranks.waiting import Waits
 from tb_sol_plugin.tables import arrays
@@ -236,13 +237,13 @@ class SlowLinks(NamedTuple):
     """Bandwidths of groups beside each other, and the hosts that all slow ones have in common.
 
     of_fastest: of each channel its bandwidth over that of the fastest one of its kind; NaN where there is none to compare with. hosts:
-    places in `calls.domains` of the hosts that are in every slow group and in no fast one. why_not: why none is named, "" where
-    one is, or where no group is slow.
+    places in `calls.domains` of the hosts that are in every slow group and in no fast one. ranks: where there is no such host, the
+    numbers of the ranks that are. Both are empty where no group is slow, or the recordings cannot tell.
     """
 
     of_fastest: Floats
-    hosts: tuple[int, ...]
-    why_not: str
+    hosts: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
 
     @property
     def slow(self) -> Ints:
@@ -253,17 +254,16 @@ class SlowLinks(NamedTuple):
 def slow_links(waited: Waits, sizes: Sizes) -> SlowLinks:
     """Returns how fast groups over several hosts are beside others of their kind, and which hosts make some of them slow.
 
-    Groups compare where they run the same collective over as many ranks on as many hosts. A host is named where groups differ in whom they
-    hold: where every group holds every host, the recordings cannot tell.
+    Groups compare where they run the same collective over as many ranks on as many hosts. A host is named where groups differ in which
+    hosts they contain: where every group contains every host, ranks may still tell.
     """
     found, calls = waited.found, waited.found.calls
     ratio = np.full(calls.channels, np.nan)
-    of_host = np.unique(found.channel[found.number] * len(calls.domains) + calls.domain[calls.at[found.rows]])
-    channel, host = of_host // max(len(calls.domains), 1), of_host % max(len(calls.domains), 1)
+    channel, host = _pairs(found, calls.domain)
     hosts = np.bincount(channel, minlength=calls.channels)
     some = np.flatnonzero(sizes.usable & (hosts[found.channel] > 1)) if len(found) else found.channel
     if not len(some):
-        return SlowLinks(ratio, (), "")
+        return SlowLinks(ratio)
     of = found.channel[some]
     kind, first = arrays.factorize([calls["kind"][found.first[some]].astype(np.int64), sizes.members[some], hosts[of]])
     largest = np.zeros(len(first), np.int64)
@@ -277,12 +277,25 @@ def slow_links(waited: Waits, sizes: Sizes) -> SlowLinks:
     best = np.full(len(first), -np.inf)
     np.fmax.at(best, kind[at], rate)
     np.fmin.at(ratio, of[at], rate / best[kind[at]])
+    named = _in_all_slow(ratio, channel, host)
+    if named:
+        return SlowLinks(ratio, hosts=named)
+    ranks = _in_all_slow(ratio, *_pairs(found, np.arange(len(calls.ranks))))
+    return SlowLinks(ratio, ranks=tuple(int(calls.ranks[at]) for at in ranks))
+
+
+def _pairs(found: Matched, part: Ints) -> tuple[Ints, Ints]:
+    """Returns distinct pairs of channel and part that share a collective. part: of each rank, such as its host."""
+    count = int(part.max(initial=0)) + 1
+    pair = np.unique(found.channel[found.number] * count + part[found.calls.at[found.rows]])
+    return pair // count, pair % count
+
+
+def _in_all_slow(ratio: Floats, channel: Ints, part: Ints) -> tuple[int, ...]:
+    """Returns the parts that are in every slow channel and in no fast one."""
     slow, fast = ratio < SLOW, ratio >= FAST
     if not slow.any():
-        return SlowLinks(ratio, (), "")
-    in_slow = np.bincount(host[slow[channel]], minlength=len(calls.domains))
-    in_fast = np.bincount(host[fast[channel]], minlength=len(calls.domains))
-    named = np.flatnonzero((in_slow == slow.sum()) & (in_fast == 0))
-    if len(named):
-        return SlowLinks(ratio, tuple(named.tolist()), "")
-    return SlowLinks(ratio, (), "the slow groups have no host in common that is in no fast group")
+        return ()
+    count = int(part.max(initial=0)) + 1
+    in_slow, in_fast = (np.bincount(part[which[channel]], minlength=count) for which in (slow, fast))
+    return tuple(np.flatnonzero((in_slow == slow.sum()) & (in_fast == 0)).tolist())

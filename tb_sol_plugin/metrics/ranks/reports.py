@@ -45,7 +45,7 @@ def notices(ranks: Ranks[RankSummary], job: Job) -> list[Notice]:
             f"No collective of rank {some} could be matched with one of another rank: it was recorded at another time, or belongs to "
             "another job. It is not compared."
         ))  # fmt: skip
-    left = sum(one.left_out for one in job.calls.summaries)
+    left = job.calls.left_out
     if left:
         out.append(Notice(f"{human(left, 'count')} collectives of other steps are left out: there are too many to compare.", "info"))
     if job.clocks.worst == "none" and len(job.calls.domains) > 1:

@@ -21,7 +21,7 @@ from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.replay import Model
 from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints
 from tb_sol_plugin.tables.grouped import quantiles
 
 Persistence: TypeAlias = Literal["systematic", "intermittent", "single"]
@@ -47,14 +47,15 @@ ONE_FACTOR: Final = 0.02
 
 @dataclass(frozen=True, eq=False)
 class Peers:
-    """What peers do at the same place of the program: of each call the median and mean own time by cause, ns, and of how many calls.
+    """What peers do at the same place of the program: of each call the median own time by cause, the mean of its computation, ns, and of
+    how many calls.
 
     Peers are ranks with groups of the same descriptions and sizes, at the same place of a pipeline. role: of each rank.
     """
 
     role: Ints
     median_ns: Ints
-    mean_ns: Floats
+    mean_compute_ns: Floats
     count: Ints
 
     def excess(self, calls: Calls) -> Ints:
@@ -114,8 +115,8 @@ def peers_of(calls: Calls) -> Peers:
     code, first = arrays.factorize(columns) if len(calls) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
     count = np.bincount(code, minlength=len(first))
     median = [quantiles(code.astype(np.int32), calls.own[:, i].copy(), count, (0.5,))[0][code] for i in range(len(CAUSES))]
-    mean = [np.bincount(code, calls.own[:, i], len(first))[code] / count[code] for i in range(len(CAUSES))]
-    return Peers(role, np.stack(median, axis=1), np.stack(mean, axis=1), count[code])
+    mean = np.bincount(code, calls.own[:, CAUSES.index("kernel")], len(first)) / np.maximum(count, 1)
+    return Peers(role, np.stack(median, axis=1), mean[code], count[code])
 
 
 def _roles(calls: Calls) -> Ints:
@@ -366,9 +367,10 @@ def own_per_step(calls: Calls) -> Floats:
     """Returns the own time of each rank per complete step, other communication left out, ns; NaN without one."""
     out = np.full(len(calls.ranks), np.nan)
     own = calls.own.sum(axis=1) - calls.own[:, CAUSES.index("comm")]
+    first = np.searchsorted(calls.at, np.arange(len(calls.ranks) + 1)).tolist()
     for at, steps in enumerate(calls.steps):
         complete = steps["step"][steps["complete"]]
         if len(complete):
-            mine: Mask = (calls.at == at) & np.isin(calls["step"], complete)
-            out[at] = own[mine].sum() / len(complete)
+            rows = slice(first[at], first[at + 1])
+            out[at] = own[rows][np.isin(calls["step"][rows], complete)].sum() / len(complete)
     return out

@@ -141,7 +141,7 @@ def summary(columns: Columns, pieces: Pieces, *, groups: Sequence[Group], steps:
     kept = _kept(columns, steps)
     left = len(kept) - int(kept.sum())
     if left:
-        columns, pieces = _only(columns, pieces, kept)
+        columns, pieces = only_rows(columns, pieces, kept)
     return RankSummary(
         groups=tuple(groups), steps=pack(steps, STEPS), rows=pack(columns, ROWS), pieces=pack(pieces._asdict(), PIECES), left_out=left,
         **more,
@@ -161,7 +161,7 @@ def _kept(columns: Columns, steps: Columns) -> Mask:
     return np.arange(len(step)) < MOST_ROWS
 
 
-def _only(columns: Columns, pieces: Pieces, kept: Mask) -> tuple[Columns, Pieces]:
+def only_rows(columns: Columns, pieces: Pieces, kept: Mask) -> tuple[Columns, Pieces]:
     """Returns the collectives that are kept; what one of them waited for and is not kept is not known."""
     place = np.full(len(kept) + 1, -1, np.int64)
     place[np.flatnonzero(kept)] = np.arange(int(kept.sum()))

@@ -18,7 +18,6 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.ranks import links, reports
 from tb_sol_plugin.metrics.ranks.exposed import KINDS as PARALLELISM
-from tb_sol_plugin.metrics.ranks.exposed import exposed_by_kind
 from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind, group_kinds
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, HAND_OVER_NS
@@ -39,6 +38,8 @@ SMALL_SHARE: Final = 0.3
 BELOW: Final = 0.6
 """Bus bandwidth over the peak below which a link is reported, and how many half sizes its collectives have at least."""
 FAR: Final = 8.0
+MOST_NAMED: Final = 2
+"""Hosts or ranks with a slow link that are named; of more in common nothing is known."""
 UNEVEN: Final = 1.3
 """Most over mean of what members of an all_to_all hold, from which it is reported."""
 
@@ -91,7 +92,7 @@ class RankContext(RuleContext):
     @cached_property
     def exposed(self) -> pd.DataFrame:
         """Exposed communication by rank, step and parallelism."""
-        return exposed_by_kind(self.job.waits, self.kinds)
+        return self.job.exposed(self.kinds)
 
     @cached_property
     def culprits(self) -> list[tuple[int, int]]:
@@ -178,11 +179,11 @@ def uneven_work(context: RankContext) -> Answer:
     even = own.copy()
     mine = stragglers.calls.own[:, kernel]
     slow = np.isin(stragglers.calls.at, [at for at, cause in context.culprits if cause == kernel])
-    even[known & ~slow] += (peers.mean_ns[:, kernel] - mine)[known & ~slow]
+    even[known & ~slow] += (peers.mean_compute_ns - mine)[known & ~slow]
     saving = (model.run(own) - model.run(np.maximum(even, 0.0))) / job.steps
     if saving < UNEVEN_LEAST * context.step_ns:
         return None
-    above = np.abs(mine - peers.mean_ns[:, kernel])[known].sum() / max(float(mine[known].sum()), 1.0)
+    above = np.abs(mine - peers.mean_compute_ns)[known].sum() / max(float(mine[known].sum()), 1.0)
     last = np.bincount(stragglers.calls.at[model.late[np.diff(model.begin) > 1]], minlength=len(stragglers.calls.ranks))
     share = float(last.max() / max(last.sum(), 1))
     return Finding(
@@ -204,15 +205,18 @@ def slow_link(context: RankContext) -> Answer:
     calls = waited.found.calls
     ratio = np.where(found.of_fastest < links.SLOW, found.of_fastest, 1.0)[waited.found.channel]
     worst = float(found.of_fastest[found.slow].min())
-    hosts = [calls.domains[h] for h in found.hosts]
-    who = f"The link of {' and '.join(hosts[:3])} is slow" if hosts else "Some groups have a slow link"
+    names = [calls.domains[h] for h in found.hosts] or [f"rank {r}" for r in found.ranks]
+    few = " and ".join(names) if len(names) <= MOST_NAMED else ""
     many = int(np.isfinite(found.of_fastest).sum())
-    where = "this host is in all of them, and in none of the fast ones" if len(hosts) == 1 else (
-        "these hosts are in all of them, and in none of the fast ones" if hosts else found.why_not)  # fmt: skip
+    where = f"{few} {'are' if len(names) > 1 else 'is'} in all of them, and in none of the fast ones" if few else (
+        "no host and no pair of ranks is in all of them and in none of the fast ones")  # fmt: skip
+    if few and len(names) > 1:
+        where += "; which one, the recordings cannot tell"
     return Finding(
-        title=who, saving=context.saved(waited.transfer_ns * ratio), candidate=not hosts,
-        evidence=f"{len(found.slow)} of {many} groups have {human(worst, 'ratio')} of the bandwidth of the fastest one or a little "
-        f"more: {where}.",
+        title=f"The link of {few.replace(' and ', ' or ')} is slow" if few else "Some groups have a slow link",
+        saving=context.saved(waited.transfer_ns * ratio), candidate=not few,
+        evidence=f"{len(found.slow)} of {many} groups {'has' if len(found.slow) == 1 else 'have'} {human(worst, 'ratio')} of the "
+        f"bandwidth of the fastest one: {where}.",
     )  # fmt: skip
 
 
@@ -335,7 +339,7 @@ def exposed_communication(context: RankContext) -> Answer:
         name, transfer = PARALLELISM[code], own - wait
         if transfer <= OPEN * context.step_ns:
             continue
-        what = f"{name} communication" if name != "other" else "Communication of groups whose parallelism is not known"
+        what = f"{name} communication" if name != "other" else "Communication of groups of no known parallelism"
         waits = f" Another {time_text(wait)} are waits for late ranks, no part of this saving." if wait > transfer / 10 else ""
         found.append(Finding(
             title=f"{what} is not hidden behind computation",

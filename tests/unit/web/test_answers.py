@@ -21,6 +21,7 @@ from tb_sol_plugin.store.store import Store
 from tb_sol_plugin.web import answers
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.routes import create_app
+from tests.support.rank_factory import Job, simulate
 from tests.support.sol_builder import small
 from tests.support.trace_builder import TraceBuilder
 
@@ -117,6 +118,22 @@ def test_whatever_changes_an_answer_makes_it_anew(logs: Path, tmp_path: Path, co
     os.utime(logs / "job" / "w.json", ns=(before.st_atime_ns, before.st_mtime_ns))
     with server(logs, cache) as client:
         assert b"another_gemm" in ask(client, "kernels")
+
+
+def test_a_page_of_ranks_is_computed_once_until_a_rank_is_added(tmp_path: Path, computed: list[str]) -> None:
+    # GIVEN two ranks of three WHEN another server is asked THEN it computes nothing; WHEN the third appears THEN it is in the answer
+    folder, cache = tmp_path / "logs" / "job", str(tmp_path / "cache")
+    made = simulate(Job(tp=3, dp=1, layers=1, steps=1))
+    for rank in (0, 1):
+        made.trace(rank).write(folder / f"rank{rank}.1.pt.trace.json.gz")
+    with server(tmp_path / "logs", cache) as client:
+        first = ask(client, "ranks")
+    with server(tmp_path / "logs", cache) as client:
+        assert ask(client, "ranks") == first and computed == ["ranks"]
+    made.trace(2).write(folder / "rank2.1.pt.trace.json.gz")
+    with server(tmp_path / "logs", cache) as client:
+        found = json.loads(ask(client, "ranks"))
+        assert computed == ["ranks", "ranks"] and next(s for s in found["sections"] if s["id"] == "facts")["values"]["ranks_present"] == 3
 
 
 def test_a_damaged_answer_is_computed(logs: Path, tmp_path: Path, computed: list[str]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib.util
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 
 import tb_sol_plugin as sol
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.ranks import calls
 from tb_sol_plugin.metrics.ranks.calls import Member
 from tb_sol_plugin.metrics.ranks.packed import unpack
 from tb_sol_plugin.metrics.ranks.summary import STEPS
@@ -22,6 +26,7 @@ from tb_sol_plugin.units import NARROW
 from tests.support.rank_factory import Job, Slow, simulate
 
 NAMES = ("ranks", "stragglers", "collectives", "parallelism", "groups", "clocks")
+SAMPLE = Path(__file__).resolve().parents[4] / "samples" / "simulated_ranks"
 JOB = Job(tp=8, dp=2, layers=4, steps=4, stragglers=(Slow(5, "dataloader", 3e6), Slow(12, "host", 1.5e6)))
 
 
@@ -175,15 +180,38 @@ def test_a_slow_host_is_named_as_one() -> None:
     assert found.startswith("**node1** delays the other hosts (compute, 8 of its ranks): without that a step is **")
 
 
+def test_too_many_calls_are_those_of_some_steps(members: list[Member], monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN 16 ranks of 21 calls in each of four steps, of which 700 are compared THEN two steps in the middle are, with the same costs
+    monkeypatch.setattr(calls, "MOST_CALLS", 700)
+    found = asked("ranks", members)
+    assert found.facts["saved_per_step_ns"] == pytest.approx(1.5e6, rel=0.05) and set(found.table("heatmap")["step"]) == {1, 2}
+    assert any("672 collectives of other steps are left out" in n.text for n in found.notices)
+
+
 def test_an_even_job_has_no_culprit() -> None:
     assert "No rank delays the others" in text(asked("ranks", simulate(replace(JOB, stragglers=())).members()))
 
 
-def test_from_files(tmp_path: Path) -> None:
-    # GIVEN traces of four ranks with a slow input on rank 2, and one without a collective
-    made = simulate(Job(tp=2, dp=2, layers=2, steps=3, stragglers=(Slow(2, "dataloader", 4e6),)))
-    run = sol.open(str(made.write(tmp_path / "job")), cache=False)
-    found = run.analyze("ranks")
-    assert isinstance(found, Report) and "**Rank 2 on node0** delays the other ranks (dataloader)" in text(found)
-    alone = sol.open(str(made.trace(0).write(tmp_path / "one" / "rank0.1.pt.trace.json.gz").parent), cache=False).analyze("ranks")
+def test_the_sample_is_what_its_script_writes_and_gives_back_its_truth(tmp_path: Path) -> None:
+    # GIVEN the simulated run of 16 ranks on two hosts THEN its script writes the same recordings today
+    spec = importlib.util.spec_from_file_location("simulate_ranks", SAMPLE.parent / "simulate_ranks.py")
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    made = simulate(script.JOB)
+    (file,) = SAMPLE.glob("rank11.*")
+    assert json.loads(gzip.decompress(file.read_bytes())) == json.loads(
+        gzip.decompress(made.trace(11).write(tmp_path / "rank11.1.pt.trace.json.gz").read_bytes())
+    )
+    # AND both causes are found in the files, each with what the same job takes less without it
+    truth = json.loads((SAMPLE / "truth.json").read_text())["saved_per_step_ns"]
+    found = sol.open(str(SAMPLE), cache=False).analyze("ranks")
+    assert isinstance(found, Report)
+    cards = found.section("findings")
+    assert isinstance(cards, FindingsSection)
+    link, late = cards.findings
+    assert link.title == "The link of rank 3 or rank 11 is slow" and link.saving_ns == pytest.approx(truth["link of rank 3"], rel=0.02)
+    assert late.title == "Rank 5 on node0 delays the other ranks: dataloader" and late.saving_ns == pytest.approx(truth["rank 5"], rel=0.02)
+    # WHEN one rank is there alone THEN there is nothing to compare
+    alone = sol.open(str(file), cache=False).analyze("ranks")
     assert isinstance(alone, UnavailableReport) and "compares the workers of a run" in alone.because

@@ -66,7 +66,12 @@ def test_a_slow_link_is_found_where_groups_differ_in_their_hosts() -> None:
     found = found_in(slow)["slow_link"]
     assert found.title == "The link of node3 is slow" and found.evidence.startswith("2 of 6 groups have 50") and not found.candidate
     assert found.saving == pytest.approx(per_step(slow, LINKS), rel=0.05)
-    # WHEN every group holds that host, or no link is slow THEN nothing is said
+    # GIVEN two hosts that all groups contain, and one rank whose link is slow THEN the pair of ranks is named
+    two = Job(tp=8, dp=2, layers=4, steps=3, slow_links=((3, 0.5),), bucket_bytes=128 << 20)
+    pair = found_in(two)["slow_link"]
+    assert pair.title == "The link of rank 3 or rank 11 is slow" and pair.evidence.startswith("1 of 8 groups has 50")
+    assert pair.saving == pytest.approx(per_step(two, replace(two, slow_links=())), rel=0.05)
+    # WHEN every group contains that host, or no link is slow THEN nothing is said
     assert "slow_link" not in found_in(Job(tp=2, dp=4, ranks_per_host=2, slow_hosts=((1, 0.5),))) and "slow_link" not in found_in(LINKS)
 
 
