@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.metrics.compare.causes import Cause
 from tb_sol_plugin.metrics.compare.differences import SLOW, STEP, Bar, MetricChange, Rows, Side, Waterfall
 from tb_sol_plugin.metrics.compare.samples import METRICS as KNOWN
+from tb_sol_plugin.metrics.report.settings import named
 from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.report import (
@@ -152,7 +152,7 @@ def metrics_table(a: Side, b: Side, metrics: Sequence[MetricChange]) -> TableSec
         "b": [m.change.b for m in metrics], "name": [m.name for m in metrics],
     }, dtype=object)  # fmt: skip
     return make_table(
-        "metrics", "Numbers of a step", frame, [_named(c, a, b) for c in METRICS], key="name", span=12,
+        "metrics", "Numbers of a step", frame, named(METRICS, (a.name, b.name)), key="name", span=12,
         subtitle=f"medians over {how_many_steps(a)} of {a.name} and {how_many_steps(b)} of {b.name}",
         footer="Counts and bytes are nearly free of noise and are compared as they are.",
     )  # fmt: skip
@@ -160,17 +160,6 @@ def metrics_table(a: Side, b: Side, metrics: Sequence[MetricChange]) -> TableSec
 
 def _text(value: float | None, unit: str) -> str | None:
     return None if value is None else human(round(value), unit)
-
-
-def _named(column: Column, a: Side, b: Side) -> Column:
-    """Returns the column with the names of the sides for A and B."""
-    label = column.label
-    for letter, name in (("A", a.name), ("B", b.name)):
-        if label == letter:
-            label = name
-        elif label in (f"Calls {letter}", f"{letter}, number"):
-            label = label.replace(letter, name)
-    return msgspec.structs.replace(column, label=label)
 
 
 def causes_table(causes: Sequence[Cause], found: Waterfall) -> TableSection:
@@ -231,7 +220,7 @@ def waterfall_table(a: Side, b: Side, found: Waterfall) -> TableSection:
 def rows_table(a: Side, b: Side, found: Rows | None, by: str) -> TableSection:
     """Builds the rows of a grouping on both sides, those that changed most first."""
     title = {"copy": "Copies by direction", "kind": "Kinds of kernels"}.get(by, f"{by.capitalize()}s")
-    columns = [_named(c, a, b) for c in ROWS]
+    columns = named(ROWS, (a.name, b.name))
     if found is None:
         frame = pd.DataFrame(columns=[c.name for c in ROWS])
         return make_table("rows", title, frame, columns, key="name", empty=f"Not both recordings have rows by {by}.")
@@ -269,6 +258,8 @@ def _where(found: Rows, values: Floats, unless: str) -> Floats:
 
 
 ROW_PX: Final = 34
+CLOSE: Final = 0.25
+"""Differences below this part of the step are drawn on an axis that begins near them."""
 
 
 def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
@@ -289,9 +280,12 @@ def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
         at += bar.delta_ns
     data.append(_bar(rows[-1], 0.0, found.b_ns, scale, "bar-ink", f"<b>{names[-1]}</b><br>mean step {human(found.b_ns, 'ns')}", SLOW))
     notes.append(_note(rows[-1], found.b_ns / scale, f"<b>{human(found.b_ns, 'ns')}</b>"))
-    reach = max([found.a_ns, found.b_ns, *np.cumsum([found.a_ns, *(bar.delta_ns for bar in bars)]).tolist(), 1]) / scale
+    way = np.cumsum([found.a_ns, *(bar.delta_ns for bar in bars)])
+    least, reach = float(way.min()) / scale, max(float(way.max()), 1.0) / scale
+    near = reach - least < CLOSE * reach and reach > least  # else the differences would be too small to see
+    begin = max(0.0, least - (reach - least)) if near else 0.0
     figure = F.figure(
-        data, x=F.axis(f"mean step, {unit}", range=[0, 1.36 * reach]),
+        data, x=F.axis(f"mean step, {unit}", range=[begin, begin + 1.36 * (reach - begin)]),
         y=F.axis("", tickvals=rows, ticktext=[f"<b>{n}</b>" if i in (0, rows[-1]) else n for i, n in enumerate(names)], showgrid=False,
                  autorange="reversed", tickfont={"size": 12, "color": F.light("ink")}),
         barmode="overlay", annotations=notes, margin={"l": 150, "r": 14, "t": 8, "b": 46},
@@ -299,7 +293,7 @@ def waterfall_figure(a: Side, b: Side, found: Waterfall) -> FigureSection:
     most = f"; most of it {PARTS[bars[0].name][0]}, {signed(bars[0].delta_ns, 'ns')}" if bars else ""
     return FigureSection(
         id="falls", title=f"From {a.name} to {b.name}", figure=figure, height=70 + ROW_PX * max(len(rows), 3), table="waterfall",
-        subtitle="each bar is what a part of the step takes more or less; they add up",
+        subtitle=f"each bar is what a part of the step takes more or less; they add up{'; the axis does not begin at 0' if begin else ''}",
         summary=f"The mean step goes from {human(found.a_ns, 'ns')} to {human(found.b_ns, 'ns')}{most}.",
     )  # fmt: skip
 

@@ -108,6 +108,7 @@ class One:
     question="Which run made it faster or slower?",
     group="Run",
     order=6,
+    requirements=("program",),
     query=TrendQuery,
     tables={"runs": RUNS, "changes": CHANGES},
     facts=FACTS,

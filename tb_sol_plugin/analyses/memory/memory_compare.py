@@ -16,7 +16,7 @@ import pandas as pd
 from tb_sol_plugin.analyses.memory import memory_compare_lists
 from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, Differences, Line, ReducedMemory, differences, grouping, part
 from tb_sol_plugin.metrics.memory.labels import gib
-from tb_sol_plugin.metrics.report.settings import SETTINGS, settings_table
+from tb_sol_plugin.metrics.report.settings import SETTINGS, named, settings_table
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import PairQuery
 from tb_sol_plugin.model.recordings import Compared
@@ -197,7 +197,7 @@ def _at_peaks(found: Differences, here: Compared[ReducedMemory], there: Compared
     a, b = here.reduced, there.reduced
     common = [note for note in a.notes[by] if note in b.notes[by]]
     notes = common + [f"{side.name}: {note}" for side in (here, there) for note in side.reduced.notes[by] if note not in common]
-    columns = [_named(c, here, there) for c in AT_PEAKS]
+    columns = named(AT_PEAKS, (here.name, there.name))
     heading = by.capitalize() if by != "frame" else "Python line"
     columns[0] = Column("name", heading, doc=AT_PEAKS[0].doc, show="text" if by == "category" else "code")
     same = not any(s.startswith("only") for s in frame["only"])
@@ -209,13 +209,6 @@ def _at_peaks(found: Differences, here: Compared[ReducedMemory], there: Compared
         filters=[] if same else ["only"], marks={n: m for n, m in (("name", marks), ("delta", flagged)) if m},
         footer=" ".join(f"{capitalized(n)}." for n in notes),
     )  # fmt: skip
-
-
-def _named(column: Column, here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> Column:
-    """Returns the column with the names of the recordings for A and B."""
-    of = {"A": here.name, "B": there.name}
-    of |= {f"Allocations in {letter}": f"Allocations, {name}" for letter, name in [*of.items()]}
-    return msgspec.structs.replace(column, label=of.get(column.label, column.label))
 
 
 def _numbers(here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> TableSection:
@@ -232,7 +225,7 @@ def _numbers(here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> T
     links = {name: Link("memory", {"run": side.run, "worker": side.of.worker, "span": side.of.span}, f"Memory of {side.name}")
              for name, side in (("a", here), ("b", there))}  # fmt: skip
     return make_table(
-        "numbers", "Numbers", frame, [_named(c, here, there) for c in NUMBERS], key="measure", span=6, subtitle=text,
+        "numbers", "Numbers", frame, named(NUMBERS, (here.name, there.name)), key="measure", span=6, subtitle=text,
         links=[links["a"], links["b"]],
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ import msgspec
 import pandas as pd
 
 from tb_sol_plugin.analyses.memory.memory_compare_tables import BOTH, KIND, OPERATOR, SMALLER, Listing, ReducedMemory, Steps
+from tb_sol_plugin.metrics.report.settings import named
 from tb_sol_plugin.model.recordings import Compared
 from tb_sol_plugin.model.report import Column, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.units import how_many, human
@@ -161,7 +162,7 @@ def _table(
     frame = pd.DataFrame([{n: r.get(n) for n in names} for r in rows], columns=names, dtype=object)
     same = not any(str(o) != "both" for o in frame["only"])
     reported: set[str] = {n for n in ("operator", "module", "frame") if n in names and frame[n].notna().any()}
-    shown = [_ranked(_named(c, here, there), same, reported) for c in columns]
+    shown = [_ranked(c, same, reported) for c in named(columns, (here.name, there.name))]
     cut = " The smaller ones are one row; values that are not listed are unknown." if open_ else ""
     return make_table(
         section_id, title, frame, shown, key="key", sort=Sort("abs_delta"), total={n: total.get(n) for n in names},
@@ -185,14 +186,6 @@ def _in(pair: Pair, here: Compared[ReducedMemory], there: Compared[ReducedMemory
     subset, other = (here, there) if pair.only == "a" else (there, here)
     unknown = pair.a is None or pair.b is None
     return f"{subset.name}; not known of {other.name}" if unknown else f"only {subset.name}"
-
-
-def _named(column: Column, here: Compared[ReducedMemory], there: Compared[ReducedMemory]) -> Column:
-    """Returns the column with the names of the recordings for A and B."""
-    label = column.label
-    for letter, side in (("A", here), ("B", there)):
-        label = f"{label.removesuffix(f', {letter}')}, {side.name}" if column.label.endswith(f", {letter}") else label
-    return msgspec.structs.replace(column, label=label)
 
 
 def _ranked(column: Column, same: bool, known: set[str]) -> Column:
@@ -271,7 +264,7 @@ def per_step(here: Compared[ReducedMemory], there: Compared[ReducedMemory], a: S
         rows.append(row)
     frame = pd.DataFrame(rows, columns=[c.name for c in PER_STEP], dtype=object)
     reported = {c.name for c in PER_STEP if bool(frame[c.name].notna().any())}
-    columns = [_named(c, here, there) for c in PER_STEP]
+    columns = named(PER_STEP, (here.name, there.name))
     columns = [c if c.name in reported else msgspec.structs.replace(c, rank=3) for c in columns]
     left = max(a.count, b.count) - len(rows)
     more = "" if a.count == b.count else f"; {human(a.count, 'count')} and {human(b.count, 'count')} of them"

@@ -1,8 +1,9 @@
-"""Builds the table of how two recordings were made, one beside the other."""
+"""Says of two recordings which is which in the labels of columns, and how each was made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -18,14 +19,22 @@ SETTINGS: Final = (
 )
 
 
+_SIDE: Final = re.compile(r"\b[AB]\b")
+
+
+def named(columns: Iterable[Column], names: tuple[str, str]) -> list[Column]:
+    """Returns columns with the names of two recordings in place of A and B in their labels."""
+    of = {"A": names[0], "B": names[1]}
+    return [msgspec.structs.replace(c, label=_SIDE.sub(lambda found: of[found[0]], c.label)) for c in columns]
+
+
 def settings_table(names: tuple[str, str], settings: tuple[Mapping[str, str], Mapping[str, str]], *, span: int = 12) -> TableSection:
     """Returns a row per setting that one of two recordings has, those that differ first. names: of the recordings."""
     a, b = settings
     rows = [(n, a.get(n), b.get(n), "same" if a.get(n) == b.get(n) else "differs") for n in dict.fromkeys([*a, *b])]
     rows.sort(key=lambda row: row[3] == "same")
-    labels = {"A": names[0], "B": names[1]}
-    columns = [msgspec.structs.replace(c, label=labels.get(c.label, c.label)) for c in SETTINGS]
+    frame = pd.DataFrame(rows, columns=[c.name for c in SETTINGS], dtype=object)
     return make_table(
-        "settings", "How they were recorded", pd.DataFrame(rows, columns=[c.name for c in SETTINGS], dtype=object), columns, key="setting",
-        span=span, subtitle="what both recordings say of the job", empty="Neither recording has its settings.",
+        "settings", "How they were recorded", frame, named(SETTINGS, names), key="setting", span=span,
+        subtitle="what both recordings say of the job", empty="Neither recording has its settings.",
     )  # fmt: skip
