@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ KERNELS = {"aten::mm": ("gemm_kernel", 400), "aten::gelu": ("gelu_kernel", 60), 
 class Job:
     """What the loop does. scale: factor on the kernels of an operator. kernels: another kernel for an operator. more: further launches of an
     operator per layer. clock: factor on all kernels. loading_us: of the next batch. syncs: blocking calls per step, of 300 us each.
-    by_layer: each layer has kernels of an own name. noise: standard deviation of a step's factor, with autocorrelation 0.5. slow: share of steps that take 1.5 times.
+    by_layer: each layer has kernels of an own name. batch: rows of what operators take, with shapes recorded; 0: without. ops: other names of
+    operators, "" for one that is gone. noise: standard deviation of a step's factor, with autocorrelation 0.5. slow: share of steps that take 1.5 times.
     """
 
     steps: int = 12
@@ -38,6 +40,8 @@ class Job:
     slow: float = 0.0
     run_noise: float = 0.0
     by_layer: bool = False
+    batch: int = 0
+    ops: dict[str, str] = field(default_factory=dict)
 
 
 def trace(job: Job, seed: int = 0) -> TraceBuilder:
@@ -66,9 +70,9 @@ def _step(t: TraceBuilder, job: Job, number: int, begin: int, factor: float) -> 
         now, device = now + 6 * US, device + 10 * US + length
     for layer in range(LAYERS):
         for name, (kernel, length_us) in KERNELS.items():
-            for _ in range(1 + job.more.get(name, 0)):
-                length = round(length_us * US * job.scale.get(name, 1.0) * job.clock * factor)
-                t.op(name, now, 8 * US)
+            for _ in range(1 + job.more.get(name, 0) if job.ops.get(name, name) else 0):
+                length = round(length_us * US * job.scale.get(name, 1.0) * job.clock * factor * max(job.batch, 1))
+                t.op(job.ops.get(name, name), now, 8 * US, **_arguments(name, job.batch))
                 device = max(device, now + 6 * US)
                 own = f"{job.kernels.get(name, kernel)}{f'_{layer}' if job.by_layer else ''}"
                 t.launch(own, at=now + 2 * US, start=device, duration=length, call_duration=3 * US)
@@ -81,6 +85,15 @@ def _step(t: TraceBuilder, job: Job, number: int, begin: int, factor: float) -> 
     end = max(now, device) + 20 * US
     t.step(number, begin, end - begin)
     return end
+
+
+def _arguments(name: str, batch: int) -> dict[str, Any]:
+    """Returns the shapes of an operator's arguments, where they are recorded."""
+    if not batch:
+        return {}
+    rows = [64 * batch, 512]
+    shapes = {"aten::mm": [rows, [512, 512]], "aten::add": [rows, rows, []]}.get(name, [rows])
+    return {"shapes": shapes, "types": ["Scalar" if not shape else "float" for shape in shapes]}
 
 
 def recording(job: Job, seed: int = 0) -> Capture:

@@ -39,9 +39,9 @@ class CompareQuery(PairQuery, kw_only=True, frozen=True):
     order=5,
     requirements=("program",),
     query=CompareQuery,
-    tables={"metrics": T.METRICS, "causes": T.CAUSES, "waterfall": T.WATERFALL, "rows": T.ROWS, "settings": SETTINGS},
+    tables={"metrics": T.METRICS, "causes": T.CAUSES, "hidden": T.HIDDEN, "waterfall": T.WATERFALL, "rows": T.ROWS, "settings": SETTINGS},
     facts=T.FACTS,
-    reduce=Reduction(samples_of, fields=("step",), version=1),
+    reduce=Reduction(samples_of, fields=("step",), version=2),
 )
 def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) -> Report:
     a, b = Side(here.name, [here.reduced]), Side(there.name, [there.reduced])
@@ -53,6 +53,8 @@ def run(here: Compared[Samples], there: Compared[Samples], query: CompareQuery) 
     sections: list[AnySection] = [T.facts(a, b, metrics), T.waterfall_figure(a, b, falls)]
     if causes:
         sections.append(T.causes_table(causes, falls))
+    if both.hidden:
+        sections.append(T.hidden_table(both.hidden))
     settings = settings_table((a.name, b.name), (a.runs[0].settings, b.runs[0].settings))
     sections += [T.metrics_table(a, b, metrics), T.rows_table(a, b, rows, by), T.waterfall_table(a, b, falls), settings]
     return Report(

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.metrics.compare.causes import Cause
+from tb_sol_plugin.metrics.compare.causes import Cause, Hidden
 from tb_sol_plugin.metrics.compare.differences import SLOW, STEP, Bar, MetricChange, Rows, Side, Waterfall
 from tb_sol_plugin.metrics.compare.samples import METRICS as KNOWN
 from tb_sol_plugin.metrics.report.settings import named
@@ -75,18 +75,25 @@ ROWS: Final = (
     Column("delta_ns", "Difference", "ns", "time per step, the other side less the one shown"),
     Column("delta_pct", "Of it", "ratio", "difference over the time of the one shown", missing=NOT_THERE),
     Column("verdict", "Verdict", doc="worse, better: at most 5 % of these are chance; same: below a thousandth of the step", show="badge"),
-    Column("match", "In", doc="same: on both sides", show="badge"),
+    Column("match", "In", doc="same: on both sides; renamed: spelled nearly alike and called as often, a guess", show="badge"),
     Column("time_a", "A", "ns", "time per step of the one shown", missing=NOT_THERE),
     Column("time_b", "B", "ns", "time per step of the other one", missing=NOT_THERE),
     Column("calls_a", "Calls A", "", "calls per step of the one shown", missing=NOT_THERE),
     Column("calls_b", "Calls B", "", "calls per step of the other one", missing=NOT_THERE),
     Column("calls_effect_ns", "By calls", "ns", "what more or fewer calls of the mean length take", rank=2),
-    Column("speed_effect_ns", "By speed", "ns", "what longer or shorter calls take; with the one before it is the difference", rank=2),
+    Column("work_effect_ns", "By work", "ns", "what more or less work per call takes at A's speed; 0 where no cost model knows it", rank=2),
+    Column("speed_effect_ns", "By speed", "ns", "what longer or shorter calls take; with the two before it is the difference", rank=2),
     Column("low_ns", "From", "ns", "lower end of the 95 % interval of the difference", missing=FEW, rank=3),
     Column("high_ns", "To", "ns", "upper end of the 95 % interval of the difference", missing=FEW, rank=3),
+    Column("was", "Before", doc="name in A of a row that has another one in B", show="code", rank=3),
     Column("of", "Kind", doc="kind of work of a kernel", show="text", rank=3),
     Column("abs_delta_ns", "Size of it", "ns", "size of the difference, whatever its sign", rank=3),
 )  # fmt: skip
+HIDDEN: Final = (
+    Column("name", "What", doc="part of the step, or the row that changed most in it", show="code"),
+    Column("delta_ns", "Difference", "ns", "per step, the other side less the one shown"),
+    Column("because", "Why the step does not show it", doc="it cancels with others, or runs behind other work", show="text"),
+)
 FACTS: Final = (
     Fact("change", "Step", "ratio", "median step of the other side over that of the one shown, less one"),
     Fact("low", "", "ratio", "lower end of its 95 % interval"),
@@ -185,6 +192,17 @@ def _plain(sentence: str) -> str:
     return sentence.replace("`", "") if sentence.startswith("`") else capitalized(sentence.replace("`", ""))
 
 
+def hidden_table(hidden: Sequence[Hidden]) -> TableSection:
+    """Builds what changed without changing the step."""
+    frame = pd.DataFrame({
+        "name": [PARTS[h.name][0] if h.name in PARTS else h.name for h in hidden], "delta_ns": [h.delta_ns for h in hidden],
+        "because": [h.because for h in hidden],
+    })  # fmt: skip
+    return make_table(
+        "hidden", "Hidden changes", frame, HIDDEN, key="name", subtitle="a hundredth of the step or more, which the step does not show",
+    )  # fmt: skip
+
+
 def _lines(found: Waterfall) -> list[tuple[str, str, Bar]]:
     """Returns (id, parent, bar) of every bar and of what it consists of."""
     out = []
@@ -226,13 +244,14 @@ def rows_table(a: Side, b: Side, found: Rows | None, by: str) -> TableSection:
         return make_table("rows", title, frame, columns, key="name", empty=f"Not both recordings have rows by {by}.")
     device = found.time == "device"
     before, after = (found.device_a, found.device_b) if device else (found.host_a, found.host_b)
-    sides = {"same": "same", "only_a": f"only {a.name}", "only_b": f"only {b.name}"}
+    sides = {"same": "same", "renamed": "renamed", "only_a": f"only {a.name}", "only_b": f"only {b.name}"}
     frame = pd.DataFrame({
         "name": found.name, "delta_ns": found.delta_ns, "delta_pct": _ratio(found.delta_ns.astype(np.float64), before),
         "verdict": found.verdict, "match": [sides[m] for m in found.match],
         "time_a": _where(found, before, "only_b"), "time_b": _where(found, after, "only_a"),
         "calls_a": _where(found, found.calls_a, "only_b"), "calls_b": _where(found, found.calls_b, "only_a"),
-        "calls_effect_ns": found.calls_effect_ns, "speed_effect_ns": found.speed_effect_ns,
+        "calls_effect_ns": found.calls_effect_ns, "work_effect_ns": found.work_effect_ns, "speed_effect_ns": found.speed_effect_ns,
+        "was": [w or None for w in found.was],
         "low_ns": found.low_ns, "high_ns": found.high_ns, "of": found.of, "abs_delta_ns": np.abs(found.delta_ns),
     })  # fmt: skip
     cut = "" if not any(found.cut) else " The smallest are added up in one row."
@@ -241,7 +260,7 @@ def rows_table(a: Side, b: Side, found: Rows | None, by: str) -> TableSection:
     return make_table(
         "rows", title, frame, columns, key="name", sort=Sort("abs_delta_ns"), subtitle=f"{what}, per step",
         filters=["verdict", "match"], marks={k: v for k, v in marks.items() if v},
-        footer=f"By calls and by speed add up to the difference.{cut}",
+        footer=f"By calls, by work and by speed add up to the difference.{cut}",
     )  # fmt: skip
 
 

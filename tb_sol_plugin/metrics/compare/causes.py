@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import numpy as np
+
 from tb_sol_plugin.metrics.compare.change import Change
 from tb_sol_plugin.metrics.compare.differences import (
     DEVICE_SPEED,
@@ -29,7 +31,8 @@ from tb_sol_plugin.metrics.compare.samples import GROUPINGS, NO_MODULE, NO_OPERA
 from tb_sol_plugin.units import how_many, human, number
 
 Kind = Literal[
-    "device_speed", "substitution", "more_calls", "fewer_calls", "slower_same_kernel", "faster_same_kernel", "added", "removed", "host",
+    "device_speed", "substitution", "more_calls", "fewer_calls", "more_work", "less_work", "fused", "split", "slower_same_kernel",
+    "faster_same_kernel", "added", "removed", "host",
     "sync_added", "sync_removed", "dataloader", "copy", "communication", "launch", "slow_steps", "step",
 ]  # fmt: skip
 SAME_KERNEL: Final[tuple[Kind, Kind]] = ("slower_same_kernel", "faster_same_kernel")
@@ -44,6 +47,8 @@ IDLE: Final = {
     "other_ns": "time in which nothing recorded runs",
 }  # fmt: skip
 """What a part of the step without device work is called."""
+MOSTLY: Final = 0.7
+"""Of a bar: a change of the work of all operators with so much of it explains it."""
 WHERE: Final = 0.8
 """Of a row: a module with so much of it is where it is."""
 
@@ -61,6 +66,15 @@ class Cause:
 
 
 @dataclass(frozen=True)
+class Hidden:
+    """A change that the length of the step does not show. delta_ns: B less A per step."""
+
+    name: str
+    delta_ns: int
+    because: str
+
+
+@dataclass(frozen=True)
 class Comparison:
     """All that two sides differ in. rows: by grouping, None where a side does not have it."""
 
@@ -68,13 +82,41 @@ class Comparison:
     rows: Mapping[str, Rows | None]
     waterfall: Waterfall
     causes: list[Cause]
+    hidden: list[Hidden]
 
 
 def compared(a: Side, b: Side) -> Comparison:
     """Sets side B against side A."""
     rows = {by: rows_of(a, b, by) for by in GROUPINGS}
     metrics, falls = metrics_of(a, b), waterfall_of(a, b, rows)
-    return Comparison(metrics, rows, falls, causes_of(falls, rows, metrics))
+    return Comparison(metrics, rows, falls, causes_of(falls, rows, metrics), hidden_changes(falls, rows, metrics))
+
+
+def hidden_changes(found: Waterfall, rows: Mapping[str, Rows | None], metrics: list[MetricChange]) -> list[Hidden]:
+    """Returns what changed without changing the step: parts that cancel, and work that other work hides; largest first.
+
+    Of a proven change of 1 % of the step or more. Work that is hidden: its sum over streams or threads changed, its exposed part by less
+    than half as much.
+    """
+    step = next(m for m in metrics if m.name == "step_time")
+    least = LEAST_CHANGE * found.a_ns
+    out = []
+    if step.verdict in ("same", "inconclusive"):
+        real = [b for b in found.bars if b.low_ns is not None and _real(b) and abs(b.delta_ns) >= least]
+        if any(b.delta_ns > 0 for b in real) and any(b.delta_ns < 0 for b in real):
+            out += [Hidden(b.name, b.delta_ns, "cancels with others: the step is as long") for b in real]
+    exposed = {b.name: b.delta_ns for b in found.bars}
+    kernels, copies = rows.get("kernel"), rows.get("copy")
+    for part, grouping, wanted in (("communication_ns", kernels, True), ("kernel_ns", kernels, False), ("memcpy_ns", copies, None)):
+        if grouping is None or part not in exposed or grouping.time != "device":
+            continue
+        own = [i for i in range(len(grouping)) if wanted is None or (grouping.of[i] == "communication") == wanted]
+        sure = [i for i in own if grouping.verdict[i] in ("worse", "better")]
+        total = int(grouping.delta_ns[sure].sum())
+        if abs(total) >= least and abs(exposed[part]) < MAJORITY * abs(total):
+            first = max(sure, key=lambda i: abs(int(grouping.delta_ns[i])))
+            out.append(Hidden(grouping.name[first], total, "runs behind other work: the step does not show it"))
+    return sorted(out, key=lambda h: -abs(h.delta_ns))
 
 
 def causes_of(found: Waterfall, rows: Mapping[str, Rows | None], metrics: list[MetricChange]) -> list[Cause]:
@@ -146,6 +188,11 @@ def _of_work(bar: Bar, share: float, rows: Mapping[str, Rows | None]) -> Cause:
     if operators is None or row is None:
         return _of_row(bar, share, rows.get("kernel"), SAME_KERNEL[0], "kernels", "kernels")
     name, kind, detail = operators.name[row], *_how(operators, row)
+    grown = _of_all(operators, bar)
+    if grown and abs(int(operators.delta_ns[row])) < MOSTLY * abs(bar.delta_ns):
+        return Cause("more_work" if bar.delta_ns > 0 else "less_work", f"{grown}; {_amount(bar)}", bar.delta_ns, share, "all", "operators")
+    if kind in ("added", "removed"):
+        kind, detail = _in_place_of(operators, row) or (kind, detail)
     swapped = _swapped(rows.get("kernel"), int(operators.delta_ns[row])) if kind in SAME_KERNEL else ""
     if swapped:
         kind, detail = "substitution", f"other kernel ({swapped}), as many calls"
@@ -193,19 +240,50 @@ def _largest(found: Rows, delta: int, time: str) -> int | None:
 def _how(found: Rows, i: int) -> tuple[Kind, str]:
     """Returns how a row changed: added, removed, more or fewer calls, or slower ones."""
     a, b = found.calls_a[i], found.calls_b[i]
-    delta = human(abs(int(found.delta_ns[i])), "ns")
-    sign = "more" if found.delta_ns[i] > 0 else "less"
+    size = abs(int(found.delta_ns[i]))
+    delta, sign = human(size, "ns"), "more" if found.delta_ns[i] > 0 else "less"
     if found.match[i] == "only_b":
         return "added", f"new, {_calls(b)} and {delta} per step"
     if found.match[i] == "only_a":
         return "removed", f"gone, {_calls(a)} and {delta} per step"
-    if abs(int(found.calls_effect_ns[i])) > MAJORITY * abs(int(found.delta_ns[i])):
+    if abs(int(found.calls_effect_ns[i])) > MAJORITY * size:
         return ("more_calls" if b > a else "fewer_calls"), f"{number(a, 1)} → {_calls(b)} per step, {delta} {sign}"
+    if int(found.work_effect_ns[i]) * int(found.delta_ns[i]) > 0 and abs(int(found.work_effect_ns[i])) > MAJORITY * size:
+        factor = (found.work_b[i] / b) / (found.work_a[i] / a)
+        return ("more_work" if factor > 1 else "less_work"), f"{number(factor, 2)} times the work per call, {delta} {sign} per step"
     each = found.device_a if found.time == "device" else found.host_a
     after = found.device_b if found.time == "device" else found.host_b
     mean_a, mean_b = each[i] / max(a, 1e-9), after[i] / max(b, 1e-9)
     each_call = f"a call takes {human(round(mean_b), 'ns')} instead of {human(round(mean_a), 'ns')}"
     return SAME_KERNEL[bool(found.delta_ns[i] < 0)], f"{each_call}, {delta} {sign} per step"
+
+
+def _of_all(operators: Rows, bar: Bar) -> str:
+    """Returns by which factor the operators got more or less work, where this makes most of a bar; else ""."""
+    effect = int(operators.work_effect_ns.sum())
+    known = np.isfinite(operators.work_a) & np.isfinite(operators.work_b) & (operators.work_effect_ns != 0)
+    if effect * bar.delta_ns <= 0 or abs(effect) < MOSTLY * abs(bar.delta_ns) or known.sum() < 2:
+        return ""
+    time = operators.device_a[known]
+    factor = float((time + operators.work_effect_ns[known]).sum() / time.sum())
+    return f"{how_many(int(known.sum()), 'operator')} do {number(factor, 2)} times the work in as many calls: other shapes, as of a batch"
+
+
+def _in_place_of(found: Rows, i: int) -> tuple[Kind, str] | None:
+    """Returns how a row that is on one side alone took the place of those of the other side; None where it did not."""
+    mine, other = found.match[i], "only_a" if found.match[i] == "only_b" else "only_b"
+    there = [k for k in range(len(found)) if found.match[k] == other and found.name[k] != OTHER]
+    taken = [k for k in there if found.of[k] == found.of[i]][:MOST]
+    before, after = sum(int(found.delta_ns[k]) for k in taken), int(found.delta_ns[i])
+    if not taken or abs(before) < MAJORITY * abs(after):
+        return None
+    names = ", ".join(f"`{found.name[k]}`" for k in taken)
+    calls = sum(found.calls_a[k] + found.calls_b[k] for k in taken)
+    own = found.calls_a[i] + found.calls_b[i]
+    kind: Kind = "fused" if (own < calls) == (mine == "only_b") else "split"
+    way, net = "likely in place of" if mine == "only_b" else "likely gave way to", before + after
+    together = f"{human(abs(net), 'ns')} {'more' if net > 0 else 'less'} together"
+    return kind, f"{way} {names}, {_calls(own)} and {_calls(calls)} per step, {together}"
 
 
 def _calls(count: float) -> str:
@@ -217,6 +295,9 @@ def _swapped(kernels: Rows | None, delta: int) -> str:
     """Returns `old → new` where one kernel went and another came with about as many calls, and this makes most of a change; else ""."""
     if kernels is None:
         return ""
+    for i, change in enumerate(kernels.delta_ns.tolist()):
+        if kernels.match[i] == "renamed" and change * delta > 0 and abs(change) >= MAJORITY * abs(delta):
+            return f"`{kernels.was[i]}` → `{kernels.name[i]}`"
     gone = next((i for i in range(len(kernels)) if kernels.match[i] == "only_a"), None)
     came = next((i for i in range(len(kernels)) if kernels.match[i] == "only_b"), None)
     if gone is None or came is None or abs(kernels.calls_a[gone] - kernels.calls_b[came]) > 0.01 * kernels.calls_a[gone]:

@@ -12,10 +12,11 @@ import numpy as np
 
 from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.change import Change, Values, Verdict
+from tb_sol_plugin.metrics.compare.matching import Named, renamed
 from tb_sol_plugin.metrics.compare.samples import METRICS, OTHER, PARTS, Grouping, Samples, per_step
 from tb_sol_plugin.tables.arrays import Floats, Ints
 
-Match = Literal["same", "only_a", "only_b"]
+Match = Literal["same", "renamed", "only_a", "only_b"]
 DRAWS_OF_ROWS: Final = 500
 """Draws of the bootstrap of many rows at once."""
 DEVICE_SPEED: Final = 0.015
@@ -96,7 +97,9 @@ class Rows:
     """Rows of a grouping on both sides, those with the largest difference first. Numbers are per step: means over the kept steps.
 
     time: "device" or "host", of what delta_ns is. low_ns, high_ns: 95 % interval of it, NaN where a side has fewer than five steps.
-    calls_effect_ns + speed_effect_ns = delta_ns: what more or fewer calls of A's mean length, and what slower or faster calls, take.
+    calls_effect_ns + work_effect_ns + speed_effect_ns = delta_ns: what more or fewer calls of A's mean length take, what more or less work
+    per call takes at A's speed (0 where work is not known), and the rest. was: what a renamed row is called in A. work_a, work_b: FLOP of
+    matrix products, bytes of others, NaN unknown.
     """
 
     by: str
@@ -115,7 +118,11 @@ class Rows:
     high_ns: Floats
     verdict: list[Verdict]
     calls_effect_ns: Ints
+    work_effect_ns: Ints
     speed_effect_ns: Ints
+    was: list[str]
+    work_a: Floats
+    work_b: Floats
     cut: tuple[int, int]
 
     def __len__(self) -> int:
@@ -124,35 +131,44 @@ class Rows:
 
 @dataclass(frozen=True)
 class _Laid:
-    """Rows of one side on the names of both: rows x steps of all its runs, without slow and fast ones. runs: steps of each run."""
+    """Rows of one side on the names of both: rows x steps of all its runs, without slow and fast ones. work: mean per row, NaN unknown.
+
+    runs: steps of each run.
+    """
 
     calls: Ints
     host: Ints
     device: Ints
+    work: Floats
     runs: list[int]
 
 
 def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | None:
-    """Returns the rows of a grouping on both sides, matched by name; None where a side does not have it."""
+    """Returns the rows of a grouping on both sides, matched by what they are called; None where a side does not have it."""
     if not (a.knows(by) and b.knows(by)):
         return None
     sides = a, b
-    names: dict[str, str] = {}
-    for side in sides:
-        for run in side.runs:
-            names |= {n: o for n, o in zip(run.groupings[by].names, run.groupings[by].of, strict=True) if n not in names}
+    ours, theirs = (_names(side, by) for side in sides)
+    was = renamed({n: v for n, v in ours.items() if n not in theirs}, {n: v for n, v in theirs.items() if n not in ours}, by)
+    gone = set(was.values())
+    names = {n: v.of for n, v in {**ours, **theirs}.items() if n not in gone}
     place = {name: i for i, name in enumerate(names)}
-    laid_a, laid_b = (_laid(side, by, place) for side in sides)
+    laid_b = _laid(b, by, place, len(names))
+    laid_a = _laid(a, by, place | {old: place[new] for new, old in was.items()}, len(names))
     time: Literal["device", "host"] = "device" if laid_a.device.any() or laid_b.device.any() else "host"
-    ours, theirs = (laid.device if time == "device" else laid.host for laid in (laid_a, laid_b))
-    mean_a, mean_b = ours.mean(1), theirs.mean(1)
+    time_a, time_b = (laid.device if time == "device" else laid.host for laid in (laid_a, laid_b))
+    mean_a, mean_b = time_a.mean(1), time_b.mean(1)
     delta = np.round(mean_b).astype(np.int64) - np.round(mean_a).astype(np.int64)
     calls_a, calls_b = laid_a.calls.mean(1), laid_b.calls.mean(1)
     each = np.divide(mean_a, calls_a, out=np.zeros_like(mean_a), where=calls_a > 0)
     more = np.where(calls_a > 0, np.round((calls_b - calls_a) * each), np.where(calls_b > 0, delta, 0)).astype(np.int64)
     more = np.where(calls_b > 0, more, delta)
-    low, high = _interval(ours, laid_a.runs, theirs, laid_b.runs, delta, np.maximum(mean_a, mean_b), floor)
-    match: list[Match] = ["only_a" if y == 0 < x else "only_b" if x == 0 < y else "same" for x, y in zip(calls_a, calls_b, strict=True)]
+    grown = _work_effect(laid_a.work, laid_b.work, calls_a, calls_b, each)
+    low, high = _interval(time_a, laid_a.runs, time_b, laid_b.runs, delta, np.maximum(mean_a, mean_b), floor)
+    match: list[Match] = [
+        "only_a" if y == 0 < x else "only_b" if x == 0 < y else "renamed" if name in was else "same"
+        for name, x, y in zip(names, calls_a, calls_b, strict=True)
+    ]
     step = float(np.concatenate([side.times(run) for side in sides for run in side.runs]).mean())
     verdict = _verdicts(delta, low, high, max(mean_a.sum(), mean_b.sum(), 1.0), step)
     order = np.lexsort((-np.maximum(mean_a, mean_b), -np.abs(delta)))
@@ -166,13 +182,35 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
     return Rows(
         by, time, text(listed), text(list(names.values())), [match[i] for i in keep.tolist()], calls_a[keep], calls_b[keep],
         laid_a.host.mean(1)[keep], laid_b.host.mean(1)[keep], laid_a.device.mean(1)[keep], laid_b.device.mean(1)[keep], delta[keep],
-        low[keep], high[keep], [verdict[i] for i in keep.tolist()], more[keep], (delta - more)[keep], (cut[0], cut[1]),
+        low[keep], high[keep], [verdict[i] for i in keep.tolist()], more[keep], grown[keep], (delta - more - grown)[keep],
+        [was.get(listed[i], "") for i in keep.tolist()], laid_a.work[keep], laid_b.work[keep], (cut[0], cut[1]),
     )  # fmt: skip
 
 
-def _laid(side: Side, by: str, place: Mapping[str, int]) -> _Laid:
-    """Returns the rows of a side on common places, its kept steps beside each other."""
-    parts: dict[str, list[Ints]] = {"calls": [], "host": [], "device": []}
+def _work_effect(work_a: Floats, work_b: Floats, calls_a: Floats, calls_b: Floats, each: Floats) -> Ints:
+    """Returns what more or less work per call takes, ns: 0 where the work of a side is not known. each: ns of a call of A."""
+    known = (work_a > 0) & (work_b > 0) & (calls_a > 0) & (calls_b > 0)
+    factor = np.ones(len(work_a))
+    factor[known] = (work_b[known] / calls_b[known]) / (work_a[known] / calls_a[known])
+    return np.round(calls_b * each * (factor - 1)).astype(np.int64)
+
+
+def _names(side: Side, by: str) -> dict[str, Named]:
+    """Returns what a side calls the rows of a grouping, with the means of the first run that has each."""
+    out: dict[str, Named] = {}
+    for run in side.runs:
+        found, count = run.groupings[by], len(run.row_steps)
+        time = per_step(found, "device", count)
+        time, calls = (time if time.any() else per_step(found, "host", count)).mean(1), per_step(found, "calls", count).mean(1)
+        out |= {
+            n: Named(o, c, t) for n, o, c, t in zip(found.names, found.of, calls.tolist(), time.tolist(), strict=True) if n not in out
+        }
+    return out
+
+
+def _laid(side: Side, by: str, place: Mapping[str, int], count: int) -> _Laid:
+    """Returns the rows of a side on `count` common places, its kept steps beside each other."""
+    parts: dict[str, list[Ints]] = {"calls": [], "host": [], "device": [], "work": []}
     runs = []
     for run, kept in zip(side.runs, side.kept, strict=True):
         found: Grouping = run.groupings[by]
@@ -181,11 +219,11 @@ def _laid(side: Side, by: str, place: Mapping[str, int]) -> _Laid:
         runs.append(int(steps.sum()))
         rows = np.array([place[name] for name in found.names], np.int64)
         for column, values in parts.items():
-            wide = np.zeros((len(place), runs[-1]), np.int64)
+            wide = np.zeros((count, runs[-1]), np.int64)
             np.add.at(wide, rows, per_step(found, column, len(steps))[:, steps])
             values.append(wide)
-    calls, host, device = (np.concatenate(values, axis=1) for values in parts.values())
-    return _Laid(calls, host, device, runs)
+    calls, host, device, work = (np.concatenate(values, axis=1) for values in parts.values())
+    return _Laid(calls, host, device, np.where((work >= 0).all(1), work.mean(1), np.nan), runs)
 
 
 def _means(values: Ints, runs: Sequence[int], random: np.random.Generator) -> Values:

@@ -23,6 +23,7 @@ from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.kernels import class_of, kernel_classes
 from tb_sol_plugin.metrics.trees.module_tree import module_tree
 from tb_sol_plugin.metrics.trees.phases import device_owners, phase_tree
+from tb_sol_plugin.metrics.work.costs import costs
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -78,7 +79,8 @@ class Grouping(msgspec.Struct, frozen=True):
     """Times of named rows per step: int64 little-endian, rows x steps.
 
     names, of: a row per name; of: what it belongs to (the kind of a kernel, "" none). calls, host, device: counts, ns on the host without
-    what is inside, ns on the device (plain sums). cut: rows that are in `OTHER`.
+    what is inside, ns on the device (plain sums). work: of operators, FLOP of matrix products and bytes of others that the cost models
+    know, -1 where one of the calls has no model; b"" none. cut: rows that are in `OTHER`.
     """
 
     names: tuple[str, ...]
@@ -87,6 +89,7 @@ class Grouping(msgspec.Struct, frozen=True):
     host: bytes
     device: bytes
     cut: int = 0
+    work: bytes = b""
 
 
 class Samples(msgspec.Struct, frozen=True):
@@ -227,7 +230,7 @@ class Owners:
     """To which name each row belongs.
 
     count: names. name, belongs: text of a name, and what it belongs to ("" nothing). device, host: name per device and host row, -1 none;
-    host None: rows of the host do not count. own_ns: ns per host row.
+    host None: rows of the host do not count. own_ns: ns per host row. work: per host row, -1 unknown.
     """
 
     count: int
@@ -235,6 +238,7 @@ class Owners:
     device: Ints
     host: Ints | None = None
     own_ns: Ints | None = None
+    work: Ints | None = None
     belongs: Callable[[int], str] = lambda _: ""
 
 
@@ -277,8 +281,17 @@ def _operators(capture: Capture) -> Owners:
     operator = capture.device["operator"].to_numpy()
     launched = np.where(operator >= 0, code[np.maximum(operator, 0)], none)
     return Owners(
-        none + 1, lambda i: str(names.categories[i]) if i < none else NO_OPERATOR, launched, own, at.self_among(capture, (S.OPERATOR,))
-    )
+        none + 1, lambda i: str(names.categories[i]) if i < none else NO_OPERATOR, launched, own, at.self_among(capture, (S.OPERATOR,)),
+        _work(capture),
+    )  # fmt: skip
+
+
+def _work(capture: Capture) -> Ints:
+    """Returns FLOP of matrix products and bytes of other operators per host row, -1 where no cost model knows them."""
+    found = costs(capture)
+    amounts = [c.flop or c.bytes for c in found.costs]
+    amount = np.array([-1 if v is None or not 0 <= v < 2**53 else v for v in (*amounts, None)], np.int64)
+    return amount[found.of_host]
 
 
 def _modules(capture: Capture) -> Owners:
@@ -360,9 +373,16 @@ def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps
     names = [of.name(i)[:NAME] for i in keep.tolist()] + [OTHER] * bool(len(rest))
     belongs = [of.belongs(i)[:NAME] for i in keep.tolist()] + [""] * bool(len(rest))
     packed = [np.ascontiguousarray(v, "<i8").tobytes() for v in (calls, host, device)]
-    return Grouping(tuple(names), tuple(belongs), packed[0], packed[1], packed[2], len(rest))
+    work = b""
+    if of.work is not None:
+        known = summed(at_host, of_host, np.where(of.work >= 0, 0, 1)) == 0
+        amount = np.where(known, summed(at_host, of_host, np.maximum(of.work, 0)), -1)
+        work = np.ascontiguousarray(amount, "<i8").tobytes()
+    return Grouping(tuple(names), tuple(belongs), packed[0], packed[1], packed[2], len(rest), work)
 
 
 def per_step(found: Grouping, column: str, steps: int) -> Ints:
-    """Returns one of calls, host, device of a grouping: rows x steps."""
+    """Returns one of calls, host, device, work of a grouping: rows x steps; -1 where work is not known at all."""
+    if not getattr(found, column) and column == "work":
+        return np.full((len(found.names), steps), -1, np.int64)
     return np.frombuffer(getattr(found, column), "<i8").reshape(len(found.names), steps).astype(np.int64)

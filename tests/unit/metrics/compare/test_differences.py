@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_sol_plugin.metrics.compare.causes import Cause, causes_of
+from tb_sol_plugin.metrics.compare.causes import Cause, causes_of, hidden_changes
 from tb_sol_plugin.metrics.compare.differences import Bar, Rows, Side, Waterfall, metrics_of, rounded, rows_of, waterfall_of
+from tb_sol_plugin.metrics.compare.matching import Named, renamed
 from tb_sol_plugin.metrics.compare.samples import GROUPINGS, MOST_ROWS, OTHER, Grouping, Samples, per_step, samples_of
 from tb_sol_plugin.model.query import Query
 from tests.support.compared import Job, recording
@@ -103,10 +104,77 @@ def test_rows_say_what_is_due_to_calls_and_what_to_speed() -> None:
     assert found is not None and found.time == "device"
     add, gelu = found.name.index("aten::add"), found.name.index("aten::gelu")
     assert found.calls_a[add] == 6 and found.calls_b[add] == 12 and found.calls_a[gelu] == found.calls_b[gelu]
-    assert (found.calls_effect_ns + found.speed_effect_ns == found.delta_ns).all()
+    assert (found.calls_effect_ns + found.work_effect_ns + found.speed_effect_ns == found.delta_ns).all()
     assert found.calls_effect_ns[add] == pytest.approx(6 * 40_000, rel=0.03) and abs(found.speed_effect_ns[add]) < 0.1 * found.delta_ns[add]
     assert found.calls_effect_ns[gelu] == 0 and found.speed_effect_ns[gelu] == pytest.approx(6 * 60_000, rel=0.05)
     assert found.verdict[add] == found.verdict[gelu] == "worse"
+
+
+def test_a_larger_batch_is_work_and_no_slower_kernel() -> None:
+    # GIVEN a batch of twice the size, and a product that is slower besides
+    a = Side("A", [samples(0, batch=1)])
+    _, _, causes = compared(a, Side("B", [samples(1, batch=2)]))
+    assert causes[0].kind == "more_work" and "do 2.00 times the work in as many calls" in causes[0].sentence, causes
+    _, rows, _ = compared(a, planted(batch=2, scale={"aten::mm": 1.5}))
+    found = rows["operator"]
+    assert found is not None
+    mm, gelu = found.name.index("aten::mm"), found.name.index("aten::gelu")
+    # THEN 64 x 512 x 512 products each, 6 a step, take 6 x 400 us: twice as many take as much again, and the rest is speed
+    assert found.work_a[mm] == 6 * 2 * 64 * 512 * 512 and found.work_b[mm] == 2 * found.work_a[mm]
+    assert found.work_effect_ns[mm] == pytest.approx(6 * 400_000, rel=0.03) and found.speed_effect_ns[mm] == pytest.approx(6 * 400_000, rel=0.08)
+    assert found.work_effect_ns[gelu] == pytest.approx(found.delta_ns[gelu], rel=0.05)
+    assert (found.calls_effect_ns + found.work_effect_ns + found.speed_effect_ns == found.delta_ns).all()
+    # AND without shapes nothing is said of work
+    assert not compared(BASE, planted(scale={"aten::mm": 1.5}))[1]["operator"].work_effect_ns.any()  # type: ignore[union-attr]
+
+
+def test_names_that_a_release_changes() -> None:
+    # GIVEN a kernel for another architecture, and an operator of another vendor THEN rows are of the same thing
+    a = planted(0, kernels={"aten::mm": "sm80_xmma_gemm_f32f32_tn_n_tilesize128x128x8"}, ops={"aten::_softmax": "aten::cudnn_convolution"})
+    b = planted(1, kernels={"aten::mm": "sm90_xmma_gemm_f32f32_tn_n_tilesize256x128x8"}, ops={"aten::_softmax": "aten::miopen_convolution"},
+                scale={"aten::mm": 1.2})  # fmt: skip
+    _, rows, causes = compared(a, b)
+    kernels, operators = rows["kernel"], rows["operator"]
+    assert kernels is not None and operators is not None and {"only_a", "only_b"}.isdisjoint({*kernels.match, *operators.match})
+    row = kernels.match.index("renamed")
+    assert "sm80" in kernels.was[row] and "sm90" in kernels.name[row] and kernels.delta_ns[row] == pytest.approx(6 * 80_000, rel=0.1)
+    assert operators.was[operators.name.index("aten::miopen_convolution")] == "aten::cudnn_convolution"
+    # AND the cause is the other kernel
+    assert causes[0].kind == "substitution" and "sm90" in causes[0].sentence
+
+
+def test_an_operator_in_place_of_two() -> None:
+    # GIVEN one operator that does what two did, slower
+    fused = {"ops": {"aten::add": "", "aten::native_layer_norm": "fused::add_norm"}, "scale": {"aten::native_layer_norm": 2.0}}
+    _, _, causes = compared(BASE, planted(**fused))  # type: ignore[arg-type]
+    assert causes[0].kind == "fused" and "likely in place of `aten::native_layer_norm`, `aten::add`, 6 calls and 12 calls" in causes[0].sentence
+    assert causes[0].delta_ns == pytest.approx(6 * (180 - 90 - 40) * 1_000, rel=0.2)
+
+
+def test_names_are_not_guessed_where_several_would_do() -> None:
+    def named(*names: str, calls: float = 2.0) -> dict[str, Named]:
+        return {n: Named("", calls, 1.0) for n in names}
+
+    assert renamed(named("aten::add_.Tensor"), named("aten::add.out"), "operator") == {"aten::add.out": "aten::add_.Tensor"}
+    assert renamed(named("gemm_64x64", "gemm_128x64"), named("gemm_256x64"), "kernel") == {}
+    assert renamed(named("Net/Encoder/LayerNorm"), named("Net/Encoder/RMSNorm"), "module") == {}
+    assert renamed(named("Net/Encoder/Attention"), named("Net/Encoders/Attention"), "module") == {"Net/Encoders/Attention": "Net/Encoder/Attention"}
+    # AND what two names begin with says nothing of what they end with
+    node = "autograd::engine::evaluate_function: "
+    assert renamed(named(f"{node}SplitBackward0"), named(f"{node}CompiledFunctionBackward"), "operator") == {}
+    # AND what is called more often is another thing
+    assert renamed(named("Net/Encoder/Attention"), named("Net/Encoders/Attention", calls=3.0), "module") == {}
+
+
+def test_changes_that_the_step_does_not_show() -> None:
+    # GIVEN slower kernels and faster loading that cancel THEN the step is as long, and both are said
+    both = planted(1, scale={"aten::gelu": 2.0}, loading_us=1, noise=0.001)
+    a = planted(0, loading_us=361, noise=0.001)
+    rows = {by: rows_of(a, both, by) for by in GROUPINGS}
+    found = hidden_changes(waterfall_of(a, both, rows), rows, metrics_of(a, both))
+    assert [h.name for h in found] and {h.name for h in found} == {"kernel_ns", "dataloader_ns"}
+    assert [h.delta_ns for h in found] == pytest.approx([360_000, -360_000], abs=20_000) or found[0].delta_ns < 0
+    assert not compared(a, both)[2]
 
 
 def test_slow_steps_are_a_part_of_their_own() -> None:
