@@ -165,10 +165,7 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
     more = np.where(calls_b > 0, more, delta)
     grown = _work_effect(laid_a.work, laid_b.work, calls_a, calls_b, each)
     low, high = _interval(time_a, laid_a.runs, time_b, laid_b.runs, delta, np.maximum(mean_a, mean_b), floor)
-    match: list[Match] = [
-        "only_a" if y == 0 < x else "only_b" if x == 0 < y else "renamed" if name in was else "same"
-        for name, x, y in zip(names, calls_a, calls_b, strict=True)
-    ]
+    match = [_match(x, y, name in was) for name, x, y in zip(names, calls_a.tolist(), calls_b.tolist(), strict=True)]
     step = float(np.concatenate([side.times(run) for side in sides for run in side.runs]).mean())
     verdict = _verdicts(delta, low, high, max(mean_a.sum(), mean_b.sum(), 1.0), step)
     order = np.lexsort((-np.maximum(mean_a, mean_b), -np.abs(delta)))
@@ -185,6 +182,13 @@ def rows_of(a: Side, b: Side, by: str, *, floor: float = C.RUN_NOISE) -> Rows | 
         low[keep], high[keep], [verdict[i] for i in keep.tolist()], more[keep], grown[keep], (delta - more - grown)[keep],
         [was.get(listed[i], "") for i in keep.tolist()], laid_a.work[keep], laid_b.work[keep], (cut[0], cut[1]),
     )  # fmt: skip
+
+
+def _match(calls_a: float, calls_b: float, renamed: bool) -> Match:
+    """Returns on which side a row is."""
+    if calls_a == 0 < calls_b:
+        return "only_b"
+    return "only_a" if calls_b == 0 < calls_a else "renamed" if renamed else "same"
 
 
 def _work_effect(work_a: Floats, work_b: Floats, calls_a: Floats, calls_b: Floats, each: Floats) -> Ints:
