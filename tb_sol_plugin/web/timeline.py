@@ -19,9 +19,10 @@ from tb_sol_plugin.errors import BadQuery, Changed, NotFound
 from tb_sol_plugin.metrics.timeline import counters, find, links
 from tb_sol_plugin.metrics.timeline.align import Alignment, aligned, choices, common_steps
 from tb_sol_plugin.metrics.timeline.detail import detail
-from tb_sol_plugin.metrics.timeline.export import EVERYTHING, Window, rows_of
+from tb_sol_plugin.metrics.timeline.export import EVERYTHING, Window, export_together, rows_of
 from tb_sol_plugin.metrics.timeline.export import export as write
 from tb_sol_plugin.metrics.timeline.kept import VERSION
+from tb_sol_plugin.metrics.timeline.place import Place
 from tb_sol_plugin.metrics.timeline.summary import NOTHING, Bytes
 from tb_sol_plugin.metrics.timeline.timeline import Layout, Timeline, timeline_of
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS, short_label, shown_categories
@@ -489,22 +490,29 @@ def _end(one: shapes.EventShape) -> shapes.FlowEnd:
 
 @timeline_api.get("/export")
 def export() -> Response:
-    """Returns a window of the timeline as a trace file, gzip: for Perfetto, and to be read again."""
+    """Returns a window of the timeline as a trace file, gzip: for Perfetto, and, of one worker, to be read again."""
     only(*_WHICH, "start_ns", "end_ns", "tracks", "flows", "clip", "split_overlaps")
     seen = shown()
     w = seen.workers
-    if len(w.timelines) > 1:
-        raise BadQuery("several workers", hint="ask for one worker at a time", field="worker")
-    one = w.timelines[0]
     begin, end = (_whole("start_ns", *EVERYTHING, EVERYTHING[0]), _whole("end_ns", *EVERYTHING, EVERYTHING[1]))
     if end < begin:
         raise BadQuery("the window ends before it begins", hint="give end_ns at or after start_ns", field="end_ns")
-    window = Window(
-        begin, end, rows_of(one, _tracks(w, w.track_count)),
-        flows=_switch("flows", True), clip=_switch("clip", False), split_overlaps=_switch("split_overlaps", False),
-    )  # fmt: skip
-    response = Response(write(one, window, seen.fingerprint), mimetype="application/gzip", headers={"Cache-Control": "no-store"})
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{one.capture.worker or 'worker'}.{one.capture.span or 'timeline'}")[:100]
+    wanted = _tracks(w, w.track_count)
+    flows, clip, split = _switch("flows", True), _switch("clip", False), _switch("split_overlaps", False)
+    parts = []
+    for worker, (one, moved) in enumerate(zip(w.timelines, w.alignment, strict=True)):
+        mine = None if wanted is None else [local for at, local in map(w.worker_of, wanted) if at == worker]
+        if mine == []:
+            continue
+        place = Place(worker, one.tracks[0].label if one.tracks else one.capture.worker, moved.offset_ns)
+        parts.append((one, Window(begin - moved.offset_ns, end - moved.offset_ns, rows_of(one, mine), flows, clip, split), place))
+    first = w.timelines[0].capture
+    if len(w.timelines) == 1:
+        body, name = write(*parts[0][:2], seen.fingerprint), f"{first.worker or 'worker'}.{first.span or 'timeline'}"
+    else:
+        body, name = export_together(parts, w.origin_ns, seen.fingerprint), f"{len(parts)} workers"
+    response = Response(body, mimetype="application/gzip", headers={"Cache-Control": "no-store"})
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:100]
     response.headers["Content-Disposition"] = f'attachment; filename="{name}.pt.trace.json.gz"'
     return response
 

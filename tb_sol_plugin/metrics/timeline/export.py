@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from isal import igzip
 from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.timeline.counters import values_of
 from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
+from tb_sol_plugin.metrics.timeline.place import Place, is_whole
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
@@ -28,6 +30,8 @@ from tb_sol_plugin.tables.lines import Lines
 from tb_sol_plugin.tables.members import members_of
 
 _BLOCK: Final = 50_000
+_LINKS: Final = 10**10
+"""More than a recording has links."""
 EVERYTHING: Final = (-(2**62), 2**62)
 """Window of all times: a mark can come before the first event."""
 _CATEGORY: Final = {"annotations_device": "gpu_user_annotation", "sync": "cuda_sync"}
@@ -74,14 +78,38 @@ class Window:
 
 def export(timeline: Timeline, window: Window, fingerprint: str = "") -> Iterator[bytes]:
     """Yields the gzip bytes of a trace file with what overlaps a window on some tracks."""
+    return _packed(_head(timeline, window, fingerprint), [_Writer(timeline, window, Place())])
+
+
+def export_together(
+    parts: Sequence[tuple[Timeline, Window, Place]], origin_ns: int | None, fingerprint: str = ""
+) -> Iterator[bytes]:  # fmt: skip
+    """Yields the gzip bytes of one trace file of several recordings, for other viewers: each is named in those of its processes.
+
+    Windows are in the times of each recording. origin_ns: of the moved times, None unknown.
+    """
+    files = (timeline.capture.facts.file for timeline, _, _ in parts)
+    head: dict[str, Any] = {"displayTimeUnit": "ms", "exported_from": f"{', '.join(files)} {fingerprint}".strip()}
+    if origin_ns is not None:
+        head["baseTimeNanoseconds"] = origin_ns
+    return _packed(_opened(head), [_Writer(*part) for part in parts])
+
+
+def _packed(head: str, writers: Sequence[_Writer]) -> Iterator[bytes]:
     packed = _Packer()
-    yield packed.add(_head(timeline, window, fingerprint).encode())
+    yield packed.add(head.encode())
     first = True
-    for lines in _Writer(timeline, window).lines():
-        if lines:
-            yield packed.add(b"\n" if first else b",\n", lines)
-            first = False
+    for writer in writers:
+        for lines in writer.lines():
+            if lines:
+                yield packed.add(b"\n" if first else b",\n", lines)
+                first = False
     yield packed.add(b"\n]}\n") + packed.end()
+
+
+def _opened(head: dict[str, Any]) -> str:
+    """Returns the text of a file up to its first event."""
+    return json.dumps(head)[:-1] + ', "traceEvents": ['
 
 
 def whole(timeline: Timeline) -> Window:
@@ -126,7 +154,7 @@ def _head(timeline: Timeline, window: Window, fingerprint: str) -> str:
     """Returns the text up to the first event: what the recording says of itself, and what is written of it."""
     facts = timeline.capture.facts
     head: dict[str, Any] = dict(facts.metadata)
-    head.update({name: int(value) if _is_whole(value) else value for name, value in facts.versions.items()})
+    head.update({name: int(value) if is_whole(value) else value for name, value in facts.versions.items()})
     head.update({name: int(value) for name, value in facts.flags.items() if value is not None})
     head["deviceProperties"] = [
         {
@@ -151,7 +179,7 @@ def _head(timeline: Timeline, window: Window, fingerprint: str) -> str:
     if (window.start_ns, window.end_ns) != EVERYTHING:
         head["exported_window"] = f"{window.start_ns}-{window.end_ns} ns after the first event"
     head["exported_from"] = f"{facts.file} {fingerprint}".strip()
-    return json.dumps(head)[:-1] + ', "traceEvents": ['
+    return _opened(head)
 
 
 def _capability(text: str | None) -> dict[str, int]:
@@ -161,12 +189,7 @@ def _capability(text: str | None) -> dict[str, int]:
 
 def _number(text: str) -> str:
     """Returns the JSON of an id that was a number or a text."""
-    return text if _is_whole(text) and str(int(text)) == text else json.dumps(text)
-
-
-def _is_whole(text: str) -> bool:
-    """Whether a text is a whole number of a size that every reader knows exactly; `²` and `--5` are none."""
-    return len(text) < 18 and text.isascii() and text.removeprefix("-").isdigit()
+    return text if is_whole(text) and str(int(text)) == text else json.dumps(text)
 
 
 def _time(ns: int) -> str:
@@ -235,13 +258,14 @@ def _key(name: str) -> str:
 
 
 class _Writer:
-    def __init__(self, timeline: Timeline, window: Window) -> None:
-        self.timeline, self.window = timeline, window
+    def __init__(self, timeline: Timeline, window: Window, place: Place) -> None:
+        self.timeline, self.window, self.place = timeline, window, place
         self.capture, self.events = timeline.capture, timeline.events
         self.threads = self.capture.tables["threads"]
         names = ("process", "thread", "process_name", "thread_name")
         columns = [self.threads[c].astype(str).tolist() for c in names] if len(self.threads) else [[]] * 4
-        self.pid, self.tid = ([_number(one) for one in column] for column in columns[:2])
+        self.own_pid, self.tid = ([_number(one) for one in column] for column in columns[:2])
+        self.pid = [place.process(one) for one in self.own_pid]
         self.pid_name, self.tid_name = columns[2:]
         self.written: dict[str, npt.NDArray[np.bool_]] = {}
         self.lane: dict[int, int] = {}
@@ -293,11 +317,11 @@ class _Writer:
         used |= set(np.unique(self.capture.tables["instants"]["thread"].to_numpy()[chosen["instants"]]).tolist())
         out, streams = [], {(t.device, t.stream) for t in (self.timeline.tracks[i] for i in self.window.tracks) if t.kind == "stream"}
         for i, (pid, tid) in enumerate(zip(self.pid, self.tid, strict=True)):
-            device = _place(pid), _place(tid)
+            device = _place(self.own_pid[i]), _place(tid)
             if i not in used and device not in streams:
                 continue
-            if self.pid_name[i]:
-                out.append(_meta("process_name", pid, tid, "name", json.dumps(self.pid_name[i])))
+            if name := self.place.name(self.pid_name[i], self.own_pid[i]):
+                out.append(_meta("process_name", pid, tid, "name", json.dumps(name)))
             if self.tid_name[i]:
                 out.append(_meta("thread_name", pid, tid, "name", json.dumps(self.tid_name[i])))
         base = self.events.base("device")
@@ -312,8 +336,12 @@ class _Writer:
             end = np.minimum(start + duration, self.window.end_ns)
             start = np.maximum(start, self.window.start_ns)
             duration = np.maximum(end - start, 0)
-        lines.time(start, ', "ts": ')
+        self._begin(lines, start)
         lines.time(duration, ', "dur": ')
+
+    def _begin(self, lines: Lines, start: Ints) -> None:
+        """Add when events are, on the clock of the file."""
+        lines.time(start + self.place.offset_ns, ', "ts": ')
 
     def _begun(self, count: int, category: tuple[Ints, list[str]], name: tuple[Ints, list[str]]) -> Lines:
         """Returns lines of complete events up to their names."""
@@ -354,7 +382,8 @@ class _Writer:
         lines.text(self.capture.host["thread"].to_numpy()[rows].astype(np.int64) + 1, threads)
 
     def _stream(self, device: int, stream: int, lane: int = 0) -> tuple[str, str]:
-        return str(device) if device >= 0 else '"no device"', json.dumps(f"stream {stream} ({lane + 1})") if lane else (
+        pid = self.place.process(str(device) if device >= 0 else '"no device"')
+        return pid, json.dumps(f"stream {stream} ({lane + 1})") if lane else (
             str(stream) if stream >= 0 else '"no stream"'
         )
 
@@ -422,12 +451,16 @@ class _Writer:
         columns = (_quoted(table, "name", rows), _quoted(table, "category", rows), _plain(table, "args", rows))
         thread, time = (table[c].to_numpy()[rows].tolist() for c in ("thread", "time_ns"))
         return [
-            f'{{"ph": "i", "s": "t"{_cat(c)}, "name": {n}, {self._at(t)}, "ts": {_time(ns)}{_args(a)}}}'
+            f'{{"ph": "i", "s": "t"{_cat(c)}, "name": {n}, {self._at(t)}, "ts": {_time(ns + self.place.offset_ns)}{_args(a)}}}'
             for n, c, a, t, ns in zip(*columns, thread, time, strict=True)
         ]
 
     def _at(self, thread: int) -> str:
-        return f'"pid": {self.pid[thread]}, "tid": {self.tid[thread]}' if 0 <= thread < len(self.pid) else '"pid": 0, "tid": 0'
+        return f'"pid": {self.pid[thread]}, "tid": {self.tid[thread]}' if 0 <= thread < len(self.pid) else self._nowhere
+
+    @cached_property
+    def _nowhere(self) -> str:
+        return f'"pid": {self.place.process("0")}, "tid": 0'
 
     def _sources(self) -> set[tuple[int, int] | str] | None:
         """Returns which memory and counters are written: those of the chosen tracks; None all, as where every counter is chosen."""
@@ -458,7 +491,7 @@ class _Writer:
         lines, known_thread = Lines(len(rows)), [self._at(thread) for thread in range(-1, len(self.pid))]
         lines.constant('{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", ')
         lines.text(np.minimum(table["thread"].to_numpy()[rows], len(self.pid)) + 1, known_thread)
-        lines.time(table["time_ns"].to_numpy()[rows], ', "ts": ')
+        self._begin(lines, table["time_ns"].to_numpy()[rows])
         lines.constant(', "args": {')
         for column, key in _MEMORY:
             lines.signed(table[column].to_numpy()[rows], _key(key))
@@ -483,13 +516,14 @@ class _Writer:
         rows = samples[self._with_before(table["time_ns"].to_numpy()[samples], group)]
         thread, time = (table[c].to_numpy()[rows].tolist() for c in ("thread", "time_ns"))
         both = zip(_quoted(table, "name", rows), _plain(table, "args", rows), thread, time, strict=True)
-        return [f'{{"ph": "C", "name": {n}, {self._at(t)}, "ts": {_time(ns)}{_args(a)}}}' for n, a, t, ns in both]
+        by = self.place.offset_ns
+        return [f'{{"ph": "C", "name": {n}, {self._at(t)}, "ts": {_time(ns + by)}{_args(a)}}}' for n, a, t, ns in both]
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def _flows(self) -> Iterator[memoryview]:
         """Yields both ends of the links whose events are both written."""
-        number = 0
+        number = (self.place.number + 1) * _LINKS
         for kind in KINDS:
             pairs = pairs_of(self.timeline, kind, recorded=True)
             here = np.flatnonzero(self._is_written(pairs.source) & self._is_written(pairs.target))
@@ -522,7 +556,7 @@ class _Writer:
             self._on_streams(lines, rows, "device")
         else:  # sources, and ends of a backward pass
             self._on_threads(lines, ids)
-        lines.time(start, ', "ts": ')
+        self._begin(lines, start)
         lines.constant(f', "cat": {category}, "name": {category}{more}}}')
         return lines.written()
 
@@ -532,7 +566,7 @@ def _lined(lines: list[str]) -> bytes:
 
 
 def _place(text: str) -> int:
-    return int(text) if _is_whole(text) else -1
+    return int(text) if is_whole(text) else -1
 
 
 def _meta(what: str, pid: str, tid: str, key: str, value: str) -> str:

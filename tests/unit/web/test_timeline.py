@@ -238,7 +238,6 @@ def test_bytes_are_packed_only_when_asked_for(client: FlaskClient) -> None:
         ("export", {"start_ns": "soon"}, "start_ns"),
         ("export", {"tracks": "0-99999"}, "tracks"),
         ("export", {"clip": "perhaps"}, "clip"),
-        ("export", {"worker": ["rank0", "rank1"]}, "worker"),
         ("export", {"color": "red"}, "color"),
     ],
 )
@@ -288,6 +287,32 @@ def test_a_window_is_a_trace_file(client: FlaskClient) -> None:
     cut = client.get("/api/v1/timeline/export", query_string={**query, "clip": 1})
     ends = [(e["ts"], e["ts"] + e["dur"]) for e in json.loads(gzip.decompress(cut.data))["traceEvents"] if e["ph"] == "X"]
     assert min(a for a, _ in ends) >= 100 and max(b for _, b in ends) <= 200.0005
+
+
+def test_several_workers_are_one_trace_file(client: FlaskClient) -> None:
+    # GIVEN two workers of the same process ids, the second of which starts 1.5 µs later, and what each has in a window of its own clock
+    def written(worker: list[str], **query: object) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        asked = {"run": "job", "worker": worker, "wait": 20, **query}
+        made = json.loads(gzip.decompress(client.get("/api/v1/timeline/export", query_string=asked).data))
+        return made, made["traceEvents"]
+
+    alone = [written([name], start_ns=100_000 - by, end_ns=200_000 - by)[1] for name, by in (("rank0", 0), ("rank1", 1_500))]
+    # WHEN both are exported THEN each has all of its events, 10,000,000 process ids apart, on one clock
+    made, together = written(["rank0", "rank1"], start_ns=100_000, end_ns=200_000, al="manual:0,1500")
+    assert "rank0" in made["exported_from"] and "rank1" in made["exported_from"] and "distributedInfo" not in made
+    for number, (own, by) in enumerate(zip(alone, (0, 1_500), strict=True), 1):
+        mine = [e for e in together if e["pid"] // 10_000_000 == number]
+        for phase in "XiCsf":
+            moved = sorted((e["name"], round(e["ts"] * 1000) - by, e["pid"] % 10_000_000, e["tid"]) for e in mine if e["ph"] == phase)
+            assert moved == sorted((e["name"], round(e["ts"] * 1000), e["pid"], e["tid"]) for e in own if e["ph"] == phase), phase
+        # AND every process is named after its worker, and links have numbers of their own
+        assert {e["args"]["name"].partition(":")[0] for e in mine if e["name"] == "process_name"} == {f"rank{number - 1}"}
+        assert {e["pid"] for e in mine} == {e["pid"] for e in mine if e["name"] == "process_name"}
+    links = [e["id"] for e in together if e["ph"] == "s"]
+    assert len(links) == len(set(links)) > 10
+    # AND where rows of one are chosen, it alone is there
+    one = tracks(client, "stream", worker=["rank0", "rank1"])[-1]["track"]
+    assert {e["pid"] // 10_000_000 for e in written(["rank0", "rank1"], tracks=one)[1]} == {2}
 
 
 def test_search_goes_on_in_both_directions(client: FlaskClient) -> None:

@@ -6,6 +6,7 @@ import { human } from "../../units";
 import { Switch } from "../../ui/controls";
 import { downloadFrom } from "../../ui/download";
 import { Popover } from "../../ui/popover";
+import { methodOf } from "./align";
 import type { TimelineModel } from "./model";
 import { handOver, PERFETTO } from "./perfetto";
 import { rangesOf, withBelow } from "./rows";
@@ -32,9 +33,8 @@ const OUTSIDE = "Perfetto is an outside page, loaded from ui.perfetto.dev. The t
 const HERE = "Perfetto is served from here, by a package installed beside this one: nothing is loaded from outside. The trace stays in this browser; ui.perfetto.dev is an outside page.";
 
 export function TraceFile({ model }: { model: TimelineModel }): JSX.Element {
-  const several = (model.shape.value?.alignment.length ?? 1) > 1;
   return (
-    <Popover button="Trace file" class="button" label="Save as a trace file, or open in Perfetto" tip="Save the view, the selection or everything as a trace file; open it in Perfetto" align="right" disabled={!model.shape.value || several}>
+    <Popover button="Trace file" class="button" label="Save as a trace file, or open in Perfetto" tip="Save the view, the selection or everything as a trace file; open it in Perfetto" align="right" disabled={!model.shape.value}>
       {() => <Card model={model} />}
     </Popover>
   );
@@ -47,7 +47,9 @@ function Card({ model }: { model: TimelineModel }): JSX.Element {
   const [state, setState] = useState("");
   const [ready, setReady] = useState<ArrayBuffer | null>(null);
   const { query, span } = queryOf(model, part, false);
-  const name = `${model.at.workers[0] || "timeline"}.pt.trace.json.gz`;
+  const workers = model.shape.value?.alignment ?? [];
+  const who = workers.length > 1 ? `${workers.length} workers` : (model.at.workers[0] ?? "");
+  const name = `${who.replace(" ", "_") || "timeline"}.pt.trace.json.gz`;
   const offline = model.shape.value?.perfetto;
   const send = async (tab: Window | null, buffer: ArrayBuffer, origin: string): Promise<void> => {
     if (!tab) {
@@ -55,7 +57,7 @@ function Card({ model }: { model: TimelineModel }): JSX.Element {
       return setState("blocked");
     }
     setState("waiting");
-    setState(await handOver(tab, { buffer, title: `${model.at.run} ${model.at.workers[0] ?? ""}`.trim(), fileName: name, view: span }, origin));
+    setState(await handOver(tab, { buffer, title: `${model.at.run} ${who}`.trim(), fileName: name, view: span }, origin));
   };
   const open = (address: string): void => {
     const tab = window.open(address);
@@ -70,6 +72,7 @@ function Card({ model }: { model: TimelineModel }): JSX.Element {
     <div class="tl-menu tl-file">
       <Switch label="What to write" value={part} choices={choices} onPick={(value) => { setPart(value as Part); setReady(null); setState(""); }} />
       <p class="quiet">{span ? `${human(span.end - span.start, "ns")} of ${human(model.all.value.end, "ns")}` : `all ${human(model.shape.value?.events ?? 0, "count")} events`}{part === "all" && large ? ": more than Perfetto may open; the view is a smaller part." : ""}</p>
+      {workers.length > 1 && <p class="quiet">{workers.length} workers in one file ({methodOf(model)}); processes carry their worker's name.</p>}
       <button type="button" class="button" onClick={() => downloadFrom(api.timelineAddress("export", model.at, query), name)}>Save as a trace file</button>
       <button type="button" class="button" onClick={() => open(own || PERFETTO)}>{ready ? "Open it now" : "Open in Perfetto"}</button>
       {own && !ready && <button type="button" class="button" onClick={() => open(PERFETTO)}>Open at ui.perfetto.dev</button>}
