@@ -9665,6 +9665,7 @@ function Detail({ model }) {
 	if (!found || !model.paneOpen.value) return null;
 	const track = model.tracks.value[found.track];
 	const parent = found.parents[0];
+	const short = model.names.value.shortOf(found.name);
 	return /* @__PURE__ */ a("section", {
 		class: "card tl-detail-card",
 		"aria-label": `Selected event ${found.name}`,
@@ -9674,13 +9675,21 @@ function Detail({ model }) {
 				class: "card-head",
 				children: [/* @__PURE__ */ a("div", {
 					class: "card-title",
-					children: [/* @__PURE__ */ a("h2", {
-						class: "code",
-						children: found.name
-					}), /* @__PURE__ */ a("span", {
-						class: "subtitle",
-						children: track?.path
-					})]
+					children: [
+						/* @__PURE__ */ a("h2", {
+							class: "code",
+							children: short
+						}),
+						short !== found.name && /* @__PURE__ */ a("p", {
+							class: "code quiet tl-whole",
+							"data-tip": found.name,
+							children: found.name
+						}),
+						/* @__PURE__ */ a("span", {
+							class: "subtitle",
+							children: track?.path
+						})
+					]
 				}), /* @__PURE__ */ a("div", {
 					class: "card-tools",
 					children: [
@@ -10176,14 +10185,13 @@ var TEXT = {
 var OUTSIDE = "Perfetto is an outside page, loaded from ui.perfetto.dev. The trace is given to its tab and stays in this browser.";
 var HERE = "Perfetto is served from here, by a package installed beside this one: nothing is loaded from outside. The trace stays in this browser; ui.perfetto.dev is an outside page.";
 function TraceFile({ model }) {
-	const several = (model.shape.value?.alignment.length ?? 1) > 1;
 	return /* @__PURE__ */ a(Popover, {
 		button: "Trace file",
 		class: "button",
 		label: "Save as a trace file, or open in Perfetto",
 		tip: "Save the view, the selection or everything as a trace file; open it in Perfetto",
 		align: "right",
-		disabled: !model.shape.value || several,
+		disabled: !model.shape.value,
 		children: () => /* @__PURE__ */ a(Card$1, { model })
 	});
 }
@@ -10194,7 +10202,9 @@ function Card$1({ model }) {
 	const [state, setState] = d$2("");
 	const [ready, setReady] = d$2(null);
 	const { query, span } = queryOf(model, part, false);
-	const name = `${model.at.workers[0] || "timeline"}.pt.trace.json.gz`;
+	const workers = model.shape.value?.alignment ?? [];
+	const who = workers.length > 1 ? `${workers.length} workers` : model.at.workers[0] ?? "";
+	const name = `${who.replace(" ", "_") || "timeline"}.pt.trace.json.gz`;
 	const offline = model.shape.value?.perfetto;
 	const send = async (tab, buffer, origin) => {
 		if (!tab) {
@@ -10204,7 +10214,7 @@ function Card$1({ model }) {
 		setState("waiting");
 		setState(await handOver(tab, {
 			buffer,
-			title: `${model.at.run} ${model.at.workers[0] ?? ""}`.trim(),
+			title: `${model.at.run} ${who}`.trim(),
 			fileName: name,
 			view: span
 		}, origin));
@@ -10250,6 +10260,15 @@ function Card$1({ model }) {
 				class: "quiet",
 				children: [span ? `${human(span.end - span.start, "ns")} of ${human(model.all.value.end, "ns")}` : `all ${human(model.shape.value?.events ?? 0, "count")} events`, part === "all" && large ? ": more than Perfetto may open; the view is a smaller part." : ""]
 			}),
+			workers.length > 1 && /* @__PURE__ */ a("p", {
+				class: "quiet",
+				children: [
+					workers.length,
+					" workers in one file (",
+					methodOf(model),
+					"); processes carry their worker's name."
+				]
+			}),
 			/* @__PURE__ */ a("button", {
 				type: "button",
 				class: "button",
@@ -10280,17 +10299,24 @@ function Card$1({ model }) {
 var BESIDE = 14;
 function HoverCard({ model }) {
 	const item = model.hover.value;
+	const reading = model.reading.value;
+	const at = item ?? reading;
 	const card = T$1(null);
 	F$1(() => {
 		const el = card.current;
 		const plot = el?.closest(".tl")?.querySelector(".tl-canvas")?.getBoundingClientRect();
-		if (!el || !plot || !item) return;
+		if (!el || !plot || !at) return;
 		const { width, height } = el.getBoundingClientRect();
-		const [x, y] = [plot.left + item.x, plot.top + item.y];
+		const [x, y] = [plot.left + at.x, plot.top + at.y];
 		el.style.left = `${x + BESIDE + width > window.innerWidth - 8 ? Math.max(8, x - BESIDE - width) : x + BESIDE}px`;
 		el.style.top = `${y + BESIDE + height > window.innerHeight - 8 ? Math.max(8, y - BESIDE - height) : y + BESIDE}px`;
 	});
-	if (!item) return null;
+	if (!item) return reading && /* @__PURE__ */ a("div", {
+		class: "tl-hover",
+		ref: card,
+		role: "tooltip",
+		children: [/* @__PURE__ */ a("strong", { children: reading.track.label }), /* @__PURE__ */ a("dl", { children: [...reading.rows, ["At", human(reading.time, "ns")]].map(([k, v]) => /* @__PURE__ */ a("div", { children: [/* @__PURE__ */ a("dt", { children: k }), /* @__PURE__ */ a("dd", { children: v })] })) })]
+	});
 	const known = model.hovered.value;
 	const detail = known && known.event === item.event && known.track === item.track.track && item.count === 1 ? known : null;
 	const parent = detail?.parents[0];
@@ -10314,6 +10340,7 @@ function HoverCard({ model }) {
 			"Operator"
 		].includes(f.label)).map((f) => [f.label, `${f.mark === "estimated" ? "≈ " : ""}${typeof f.value === "number" ? human(f.value, f.unit) : f.value}`])
 	];
+	const [name, whole] = [model.names.value.short(item.name), model.names.value.at(item.name)];
 	return /* @__PURE__ */ a("div", {
 		class: "tl-hover",
 		ref: card,
@@ -10321,7 +10348,11 @@ function HoverCard({ model }) {
 		children: [
 			/* @__PURE__ */ a("strong", {
 				class: "code",
-				children: item.count > 1 ? `longest: ${model.names.value.at(item.name)}` : model.names.value.at(item.name)
+				children: item.count > 1 ? `longest: ${name}` : name
+			}),
+			whole !== name && /* @__PURE__ */ a("span", {
+				class: "code quiet tl-whole",
+				children: whole
 			}),
 			/* @__PURE__ */ a("span", {
 				class: "quiet",
@@ -10641,15 +10672,30 @@ var TileCache = class {
 	}
 };
 // src/sections/timeline/names.ts
+var ELEMENTWISE = /^(?:\w+_)?elementwise_kernel\w*<(.+)>$/;
 var NameTable = class {
 	text;
 	categories;
+	shorts;
 	constructor(names) {
 		this.text = names.names;
+		this.shorts = names.short ?? {};
 		this.categories = Uint8Array.from(names.categories);
 	}
 	at(id) {
 		return this.text[id] ?? "…";
+	}
+	/** What a person calls it: of a kernel its name without parameters and most template arguments. */
+	short(id) {
+		return this.shorts[id] ?? this.at(id);
+	}
+	/** The same where there is little room: of a loop over elements what it does to each. */
+	narrow(id) {
+		return ELEMENTWISE.exec(this.short(id))?.[1] ?? this.short(id);
+	}
+	/** The short name of a name. */
+	shortOf(name) {
+		return this.shorts[this.text.indexOf(name)] ?? name;
 	}
 };
 var NO_NAMES = new NameTable({
@@ -10913,6 +10959,7 @@ var TimelineModel = class {
 		end: 1
 	});
 	hover = y$1(null);
+	reading = y$1(null);
 	detail = y$1(null);
 	/** all of the event under the pointer, a moment later */
 	hovered = y$1(null);
@@ -11716,6 +11763,9 @@ var Cutter = class {
 		}
 		return found;
 	}
+	fits(text, width) {
+		return this.widthOf(text) <= width - 8;
+	}
 	/** A text that fits into `width` px less a little room, "" where not even a few letters do. */
 	cut(text, width) {
 		const room = width - 8;
@@ -11807,8 +11857,6 @@ function ahead(s, pointer) {
 }
 // src/sections/timeline/draw.ts
 var FONT = "11px system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
-/** A name as it stands on a bar: of a kernel without the word that all of them begin with. */
-var shortly = (name) => name.startsWith("void ") ? name.slice(5) : name;
 var CURVE = 40;
 /** px of the name at an end of a link that is out of view, at least */
 var STUB = 80;
@@ -11940,8 +11988,9 @@ var Painter = class {
 				ctx.clip();
 			}
 			const letter = s.letters?.[label.category];
-			const name = shortly(s.names.at(label.name));
-			const text = this.cutter.cut(letter ? `${letter}\u2009${name}` : name, label.width);
+			const [name, narrow] = [s.names.short(label.name), s.names.narrow(label.name)];
+			const before = letter ? `${letter}\u2009` : "";
+			const text = this.cutter.cut(before + (name === narrow || this.cutter.fits(before + name, label.width) ? name : narrow), label.width);
 			if (!text) continue;
 			const next = s.how.found && !s.how.found.has(label.name) ? s.tokens.ink3 : s.paint.inks[label.category];
 			if (next !== ink) ctx.fillStyle = ink = next;
@@ -12280,6 +12329,37 @@ var HeadPainter = class {
 		}
 	}
 };
+// src/sections/timeline/reading.ts
+var NONE$1 = 255;
+/** Rows of a card: of a counter its value, of a worker, process or device how busy it is; null where nothing is known. */
+function readingOf(track, covering, time, categories) {
+	const tile = covering.finer.find((one) => Math.floor(time / 2 ** (one.z + 10)) === one.i) ?? covering.tile;
+	if (tile?.kind === "counter") return valueAt(tile, time, track.unit);
+	return tile?.kind === "summary" ? useAt(tile, time, categories) : null;
+}
+function valueAt(tile, time, unit) {
+	let [low, high] = [0, tile.time.length];
+	while (low < high) {
+		const middle = low + high >> 1;
+		if (tile.time[middle] <= time) low = middle + 1;
+		else high = middle;
+	}
+	const k = low - 1;
+	const value = k < 0 ? tile.before : tile.last[k];
+	if (value === null) return null;
+	const spread = k >= 0 && time < tile.time[k] + 2 ** tile.z && tile.low[k] < tile.high[k];
+	return [["Value", human(value, unit)], ...spread ? [["Within a pixel", `${human(tile.low[k], unit)} to ${human(tile.high[k], unit)}`]] : []];
+}
+function useAt(tile, time, categories) {
+	const k = Math.floor(time / 2 ** tile.z) - tile.i * tile.category.length;
+	if (!(k >= 0 && k < tile.category.length)) return null;
+	const kind = tile.category[k] === NONE$1 ? void 0 : categories[tile.category[k]];
+	return [
+		["Busy", human(tile.busy[k] / 255, "ratio")],
+		...kind ? [["Mostly", kind.label.toLowerCase()]] : [],
+		...tile.depth[k] > 1 ? [["Deepest", human(tile.depth[k], "count")]] : []
+	];
+}
 // src/sections/timeline/tree.tsx
 /** px of a name. */
 var LEAST$2 = 36;
@@ -12289,7 +12369,7 @@ var tipOf = (row) => {
 };
 function RowLabel({ model, row, top, height }) {
 	const { track } = row;
-	const detail = model.rows.arrangement.value.layout === "worker" && row.group ? model.shape.value?.alignment[track.worker]?.worker ?? "" : track.detail;
+	const detail = model.rows.arrangement.value.layout === "worker" && row.group ? model.shape.value?.alignment[track.worker]?.worker ?? "" : track.kind === "counter" && track.max_value !== null ? `up to ${human(track.max_value, track.unit)}` : track.detail;
 	const branch = row.group || track.lanes > 1 || track.kind === "counter";
 	const hits = model.finder.state.value.hits?.tracks.find((t) => t.track === track.track)?.count;
 	const cursor = model.cursor.value === track.path;
@@ -12849,6 +12929,7 @@ var Surface = class {
 		const old = model.hover.peek();
 		model.pointer = timeOf(x, model.window.peek(), model.width.peek());
 		if (item || old) model.hover.value = item;
+		model.reading.value = item ? null : this.read(x, y);
 		window.clearTimeout(this.linkTimer);
 		if (item && item.count === 1 && !model.embedded) this.linkTimer = window.setTimeout(() => void model.hoverDetail(item), LINKS_AFTER);
 		this.schedule();
@@ -12856,8 +12937,29 @@ var Surface = class {
 	leave() {
 		window.clearTimeout(this.linkTimer);
 		this.model.pointer = null;
-		this.model.hover.value = null;
+		this.model.hover.value = this.model.reading.value = null;
 		this.schedule();
+	}
+	/** What a counter or a group says at a place of the rows. */
+	read(x, y) {
+		const { model } = this;
+		const track = this.rowAt(y)?.row.track;
+		const [view, width] = [model.window.peek(), model.width.peek()];
+		const time = timeOf(x, view, width);
+		if (!track || time < 0 || time > model.all.peek().end) return null;
+		const z = levelIn({
+			view,
+			width,
+			cache: model.cache
+		});
+		const rows = readingOf(track, model.cache.covering(track.track, z, Math.floor(time / 2 ** (z + 10))), time, model.shape.peek()?.categories ?? []);
+		return rows && {
+			track,
+			time,
+			rows,
+			x,
+			y
+		};
 	}
 };
 /** Rows of the overview: devices, or processes where there is none. */

@@ -16,9 +16,11 @@ import numpy as np
 from flask import Blueprint, Response, request
 
 from tb_sol_plugin.errors import BadQuery, Changed, NotFound
+from tb_sol_plugin.metrics.time.kernel_names import KEPT, short_name
 from tb_sol_plugin.metrics.timeline import counters, find, links
 from tb_sol_plugin.metrics.timeline.align import Alignment, aligned, choices, common_steps
 from tb_sol_plugin.metrics.timeline.detail import detail
+from tb_sol_plugin.metrics.timeline.events import COMMUNICATION, COMPUTE
 from tb_sol_plugin.metrics.timeline.export import EVERYTHING, Window, export_together, rows_of
 from tb_sol_plugin.metrics.timeline.export import export as write
 from tb_sol_plugin.metrics.timeline.kept import VERSION
@@ -192,7 +194,8 @@ def names() -> Response:
 def _names(w: Workers) -> shapes.NamesShape:
     """Returns the names; of too many or too long ones the middle of each is left out, or the last of them."""
     found, categories = w.names, w.name_categories
-    room = MOST_ANSWER - ROOM - 3 * len(categories)
+    short = _short_names(found, categories)
+    room = MOST_ANSWER - ROOM - 3 * len(categories) - len(msgspec.json.encode(short))
     lengths = np.fromiter(map(len, found), np.int64, len(found))
     cut, size = found, 0
     for most in (int(lengths.max(initial=0)), *_SHORTER):
@@ -201,9 +204,16 @@ def _names(w: Workers) -> shapes.NamesShape:
             continue  # without writing it
         cut = found if most >= lengths.max(initial=0) else [_ends(name, most) for name in found]
         if least * 6 <= room or (size := len(msgspec.json.encode(cut))) <= room:  # a character has up to six bytes of JSON
-            return shapes.NamesShape(cut, categories)
+            return shapes.NamesShape(cut, categories, short)
     count = max(int(len(found) * (MOST_ANSWER - ROOM) / (size + 3 * len(found)) * 0.9), 1)
-    return shapes.NamesShape(cut[:count], categories[:count])
+    return shapes.NamesShape(cut[:count], categories[:count], {})
+
+
+def _short_names(names: list[str], categories: list[int]) -> dict[int, str]:
+    """Returns the short names of kernels; of more than are read at once none."""
+    kernels = [i for i, c in enumerate(categories) if c in (COMPUTE, COMMUNICATION) and len(names[i]) <= MOST_TEXT]
+    short = {i: short_name(names[i]) for i in kernels} if len(kernels) <= KEPT else {}
+    return {i: text for i, text in short.items() if text != names[i]}
 
 
 def _ends(name: str, most: int) -> str:

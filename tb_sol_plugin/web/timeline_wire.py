@@ -111,10 +111,14 @@ class TimelineShape(msgspec.Struct):
 
 
 class NamesShape(msgspec.Struct):
-    """Names of events by id, and the place of each one's category. Names too many or too long for an answer are cut in the middle."""
+    """Names of events by id, and the place of each one's category. Names too many or too long for an answer are cut in the middle.
+
+    short: what the pages call a kernel, by id, where that is not its name.
+    """
 
     names: list[str]
     categories: list[int]
+    short: dict[int, str]
 
 
 class EventShape(msgspec.Struct):

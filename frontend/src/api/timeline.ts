@@ -93,10 +93,11 @@ export interface TimelineShape {
   notice: string;
 }
 
-/** Distinct names, and the place of each one's category. */
+/** Distinct names, the place of each one's category, and what the pages call a kernel, by id, where that is not its name. */
 export interface Names {
   names: string[];
   categories: number[];
+  short?: Record<string, string>;
 }
 
 export interface TimelineEvent {

@@ -25,7 +25,7 @@ MOST_NAMES: Final = 10
 MOST_ARGUMENTS: Final = 500
 LONGEST: Final = 2_000
 """Characters of an argument that are shown."""
-_LAUNCH: Final = (("occupancy_pct", "Occupancy", "%"), ("registers", "Registers", ""), ("shared_memory", "Shared memory", "B"))
+_LAUNCH: Final = (("occupancy_pct", "Occupancy", "%"), ("registers", "Registers", "count"), ("shared_memory", "Shared memory", "B"))
 _INPUTS: Final = (("shapes", "Input Dims"), ("types", "Input type"), ("strides", "Input Strides"), ("concrete", "Concrete Inputs"))
 _IDS: Final = (("correlation", "Correlation"), ("context", "Context"), ("external_id", "External id"), ("graph_node", "Graph node"))
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from tb_sol_plugin.metrics.timeline.events import COMMUNICATION, COMPUTE, OPERATOR
 from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
@@ -287,6 +288,15 @@ def test_a_window_is_a_trace_file(client: FlaskClient) -> None:
     cut = client.get("/api/v1/timeline/export", query_string={**query, "clip": 1})
     ends = [(e["ts"], e["ts"] + e["dur"]) for e in json.loads(gzip.decompress(cut.data))["traceEvents"] if e["ph"] == "X"]
     assert min(a for a, _ in ends) >= 100 and max(b for _, b in ends) <= 200.0005
+
+
+def test_kernels_have_the_names_of_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a kernel of C++, an operator that is written like one, and a kernel whose name is short
+    names, categories = ["void at::native::fill<4>(int)", "void at::mm(int)", "triton_0"], [COMPUTE, OPERATOR, COMMUNICATION]
+    # THEN the first has a short name; of so many kernels that reading them takes long none has
+    assert web_timeline._short_names(names, categories) == {0: "fill"}
+    monkeypatch.setattr(web_timeline, "KEPT", 1)
+    assert web_timeline._short_names(names, categories) == {}
 
 
 def test_several_workers_are_one_trace_file(client: FlaskClient) -> None:

@@ -31,10 +31,11 @@ export function Detail({ model }: { model: TimelineModel }): JSX.Element | null 
   if (!found || !model.paneOpen.value) return null;
   const track = model.tracks.value[found.track];
   const parent = found.parents[0];
+  const short = model.names.value.shortOf(found.name);
   return (
     <section class="card tl-detail-card" aria-label={`Selected event ${found.name}`} data-event={found.event}>
       <div class="card-head">
-        <div class="card-title"><h2 class="code">{found.name}</h2><span class="subtitle">{track?.path}</span></div>
+        <div class="card-title"><h2 class="code">{short}</h2>{short !== found.name && <p class="code quiet tl-whole" data-tip={found.name}>{found.name}</p>}<span class="subtitle">{track?.path}</span></div>
         <div class="card-tools">
           {STEPS.map(([icon, label, tip, act]) => <button type="button" class="ghost" aria-label={label} data-tip={tip} onClick={() => act(model)}><Icon name={icon} /></button>)}
           <button type="button" class="text-button" data-tip="Its time on its row as an area, added up below (R)" onClick={() => model.chooseEvent()}>As an area</button>

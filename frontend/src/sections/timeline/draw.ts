@@ -63,9 +63,6 @@ export interface Drawn {
   more: boolean;
 }
 
-/** A name as it stands on a bar: of a kernel without the word that all of them begin with. */
-const shortly = (name: string): string => (name.startsWith("void ") ? name.slice(5) : name);
-
 type Point = readonly [number, number];
 const CURVE = 40;
 /** px of the name at an end of a link that is out of view, at least */
@@ -203,8 +200,9 @@ export class Painter {
         ctx.clip();
       }
       const letter = s.letters?.[label.category];
-      const name = shortly(s.names.at(label.name));
-      const text = this.cutter.cut(letter ? `${letter}\u2009${name}` : name, label.width);
+      const [name, narrow] = [s.names.short(label.name), s.names.narrow(label.name)];
+      const before = letter ? `${letter}\u2009` : "";
+      const text = this.cutter.cut(before + (name === narrow || this.cutter.fits(before + name, label.width) ? name : narrow), label.width);
       if (!text) continue;
       const next = s.how.found && !s.how.found.has(label.name) ? s.tokens.ink3 : s.paint.inks[label.category]!;
       if (next !== ink) ctx.fillStyle = ink = next;

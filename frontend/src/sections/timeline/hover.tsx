@@ -8,17 +8,26 @@ const BESIDE = 14;
 
 export function HoverCard({ model }: { model: TimelineModel }): JSX.Element | null {
   const item = model.hover.value;
+  const reading = model.reading.value;
+  const at = item ?? reading;
   const card = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const el = card.current;
     const plot = el?.closest(".tl")?.querySelector(".tl-canvas")?.getBoundingClientRect();
-    if (!el || !plot || !item) return;
+    if (!el || !plot || !at) return;
     const { width, height } = el.getBoundingClientRect();
-    const [x, y] = [plot.left + item.x, plot.top + item.y];
+    const [x, y] = [plot.left + at.x, plot.top + at.y];
     el.style.left = `${x + BESIDE + width > window.innerWidth - 8 ? Math.max(8, x - BESIDE - width) : x + BESIDE}px`;
     el.style.top = `${y + BESIDE + height > window.innerHeight - 8 ? Math.max(8, y - BESIDE - height) : y + BESIDE}px`;
   });
-  if (!item) return null;
+  if (!item) {
+    return reading && (
+      <div class="tl-hover" ref={card} role="tooltip">
+        <strong>{reading.track.label}</strong>
+        <dl>{[...reading.rows, ["At", human(reading.time, "ns")] as const].map(([k, v]) => <div><dt>{k}</dt><dd>{v}</dd></div>)}</dl>
+      </div>
+    );
+  }
   const known = model.hovered.value;
   const detail = known && known.event === item.event && known.track === item.track.track && item.count === 1 ? known : null;
   const parent = detail?.parents[0];
@@ -30,9 +39,11 @@ export function HoverCard({ model }: { model: TimelineModel }): JSX.Element | nu
         ...(parent?.duration_ns ? [["Of its parent", human(detail!.duration_ns / parent.duration_ns, "ratio")] as [string, string]] : []),
         ...(detail?.fields ?? []).filter((f) => ["Limit", "Limit of the operator call", "Speed of light", "Speed of light of the call", "From its launch", "Bandwidth", "Operator"].includes(f.label)).map((f): [string, string] => [f.label, `${f.mark === "estimated" ? "≈ " : ""}${typeof f.value === "number" ? human(f.value, f.unit) : f.value}`]),
       ];
+  const [name, whole] = [model.names.value.short(item.name), model.names.value.at(item.name)];
   return (
     <div class="tl-hover" ref={card} role="tooltip">
-      <strong class="code">{item.count > 1 ? `longest: ${model.names.value.at(item.name)}` : model.names.value.at(item.name)}</strong>
+      <strong class="code">{item.count > 1 ? `longest: ${name}` : name}</strong>
+      {whole !== name && <span class="code quiet tl-whole">{whole}</span>}
       <span class="quiet">{item.track.label}</span>
       <dl>{rows.map(([k, v]) => <div><dt>{k}</dt><dd>{v}</dd></div>)}</dl>
       {item.count > 1 && <span class="quiet">Click: zoom until they stand apart</span>}

@@ -70,6 +70,10 @@ export class Cutter {
     return found;
   }
 
+  fits(text: string, width: number): boolean {
+    return this.widthOf(text) <= width - 2 * PAD;
+  }
+
   /** A text that fits into `width` px less a little room, "" where not even a few letters do. */
   cut(text: string, width: number): string {
     const room = width - 2 * PAD;

@@ -12,6 +12,15 @@ import { NameTable, NO_NAMES } from "./names";
 import { type Area, areaText, eventText, type EventPlace, readArea, readArrangement, readEvent, readMarks, readSpan, spanText, trackOf } from "./place";
 import { around, inside, lengthOf, moved, Places, type Span, topOf, zoomed } from "./viewport";
 
+/** What a counter or a group says at the pointer, in words: of it, at a time. */
+export interface Reading {
+  track: Track;
+  time: number;
+  rows: readonly [string, string][];
+  x: number;
+  y: number;
+}
+
 /** What the pointer is over: an item of a lane in the tiles that are here. */
 export interface Hover {
   track: Track;
@@ -37,6 +46,7 @@ export class TimelineModel {
   readonly names = signal<NameTable>(NO_NAMES);
   readonly window = signal<Span>({ start: 0, end: 1 });
   readonly hover = signal<Hover | null>(null);
+  readonly reading = signal<Reading | null>(null);
   readonly detail = signal<EventDetail | null>(null);
   /** all of the event under the pointer, a moment later */
   readonly hovered = signal<EventDetail | null>(null);

@@ -1,17 +1,36 @@
 // Names of events by number, the category of each, and the search in them. Pure.
 import type { Names } from "../../api/timeline";
 
+const ELEMENTWISE = /^(?:\w+_)?elementwise_kernel\w*<(.+)>$/;
+
 export class NameTable {
   readonly text: readonly string[];
   readonly categories: Uint8Array;
+  private readonly shorts: Readonly<Record<string, string>>;
 
   constructor(names: Names) {
     this.text = names.names;
+    this.shorts = names.short ?? {};
     this.categories = Uint8Array.from(names.categories);
   }
 
   at(id: number): string {
     return this.text[id] ?? "…";
+  }
+
+  /** What a person calls it: of a kernel its name without parameters and most template arguments. */
+  short(id: number): string {
+    return this.shorts[id] ?? this.at(id);
+  }
+
+  /** The same where there is little room: of a loop over elements what it does to each. */
+  narrow(id: number): string {
+    return ELEMENTWISE.exec(this.short(id))?.[1] ?? this.short(id);
+  }
+
+  /** The short name of a name. */
+  shortOf(name: string): string {
+    return this.shorts[this.text.indexOf(name)] ?? name;
   }
 }
 

@@ -8,8 +8,9 @@ import { methodOf } from "./align";
 import { lettersOf, type Paint, paintOf } from "./colors";
 import { Painter, type Scene, type Tokens } from "./draw";
 import { BAND, HeadPainter, OVERVIEW, partsOf, type Parts } from "./head";
-import type { Hover, TimelineModel } from "./model";
+import type { Hover, Reading, TimelineModel } from "./model";
 import { drawLane, itemAt, PLAIN } from "./raster";
+import { readingOf } from "./reading";
 import { laneAt, laneTop, placed, type Row, withBelow } from "./rows";
 import type { Slices } from "./tile";
 import { Tree } from "./tree";
@@ -309,6 +310,7 @@ class Surface {
     const old = model.hover.peek();
     model.pointer = timeOf(x, model.window.peek(), model.width.peek());
     if (item || old) model.hover.value = item;
+    model.reading.value = item ? null : this.read(x, y);
     window.clearTimeout(this.linkTimer);
     if (item && item.count === 1 && !model.embedded) this.linkTimer = window.setTimeout(() => void model.hoverDetail(item), LINKS_AFTER);
     this.schedule();
@@ -317,8 +319,20 @@ class Surface {
   leave(): void {
     window.clearTimeout(this.linkTimer);
     this.model.pointer = null;
-    this.model.hover.value = null;
+    this.model.hover.value = this.model.reading.value = null;
     this.schedule();
+  }
+
+  /** What a counter or a group says at a place of the rows. */
+  private read(x: number, y: number): Reading | null {
+    const { model } = this;
+    const track = this.rowAt(y)?.row.track;
+    const [view, width] = [model.window.peek(), model.width.peek()];
+    const time = timeOf(x, view, width);
+    if (!track || time < 0 || time > model.all.peek().end) return null;
+    const z = levelIn({ view, width, cache: model.cache });
+    const rows = readingOf(track, model.cache.covering(track.track, z, Math.floor(time / 2 ** (z + 10))), time, model.shape.peek()?.categories ?? []);
+    return rows && { track, time, rows, x, y };
   }
 }
 

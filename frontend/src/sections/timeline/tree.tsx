@@ -28,7 +28,7 @@ const tipOf = (row: Row): string => {
 function RowLabel({ model, row, top, height }: { model: TimelineModel; row: Row; top: number; height: number }): JSX.Element {
   const { track } = row;
   const together = model.rows.arrangement.value.layout === "worker" && row.group; // rows of several workers under each other: whose is it
-  const detail = together ? (model.shape.value?.alignment[track.worker]?.worker ?? "") : track.detail;
+  const detail = together ? (model.shape.value?.alignment[track.worker]?.worker ?? "") : track.kind === "counter" && track.max_value !== null ? `up to ${human(track.max_value, track.unit)}` : track.detail;
   const branch = row.group || track.lanes > 1 || track.kind === "counter";
   const hits = model.finder.state.value.hits?.tracks.find((t) => t.track === track.track)?.count;
   const cursor = model.cursor.value === track.path;
