@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from tb_sol_plugin.version import __version__
 
-__all__ = ["__version__", "analyses", "analyze", "capture", "compare", "loader", "open", "open_capture", "phase"]
+__all__ = ["__version__", "analyses", "analyze", "capture", "compare", "loader", "open", "open_capture", "phase", "save_html"]
 
 if TYPE_CHECKING:
-    from tb_sol_plugin.api import analyses, analyze, compare, open, open_capture
+    from tb_sol_plugin.api import analyses, analyze, compare, open, open_capture, save_html
     from tb_sol_plugin.capture.context import capture
     from tb_sol_plugin.capture.current import loader, phase
 
 
 def __getattr__(name: str) -> object:
-    if name in ("analyses", "analyze", "compare", "open", "open_capture"):
+    if name in ("analyses", "analyze", "compare", "open", "open_capture", "save_html"):
         from tb_sol_plugin import api
 
         return getattr(api, name)

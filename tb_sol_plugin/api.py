@@ -14,6 +14,7 @@ Needs neither TensorBoard nor a server. Files are read in this process and kept 
 
 from __future__ import annotations
 
+import builtins
 import warnings
 from collections.abc import Mapping
 
@@ -77,6 +78,26 @@ def compare(a: Run | str, b: Run | str, **query: str) -> Report | UnavailableRep
     A run is one that was opened, or the path of a run directory, a file or a URL of these; BadInput where none is there.
     """
     return (open(a) if isinstance(a, str) else a).analyze("compare", other=b, **query)
+
+
+def save_html(what: Run | Capture | str, path: str, *, pages: str = "all", steps: str = "", with_paths: bool = False) -> None:
+    """Writes pages of a recording as one HTML file at `path`, which opens by a double click, without a server or network.
+
+    what: a recording, a run (whose first recording is shown, with the pages over all its ranks), or the path of one. pages: names of
+    analyses, each with query fields where it is to open with others, as `overview,kernels?group_by=name`; `all` that it has data for.
+    steps: one or a range, as `12` or `12-15`. with_paths: keep paths, host and user names, which are left out otherwise.
+    Raises NotFound for a name that is no analysis, BadQuery for a field that does not fit.
+    """
+    from tb_sol_plugin.web.html_file import html_file
+
+    run = open(what) if isinstance(what, str) else what
+    if isinstance(run, Run):
+        ranks = lambda name, raw: run.analyze(name, **raw)
+        made = html_file(run.first, pages.split(","), step=steps, with_paths=with_paths, workers=len(run.workers), ranks=ranks)
+    else:
+        made = html_file(run, pages.split(","), step=steps, with_paths=with_paths)
+    with builtins.open(path, "wb") as file:
+        file.write(made)
 
 
 def analyses() -> dict[str, AnalysisInfo]:

@@ -1,6 +1,7 @@
 // The module that TensorBoard imports: `render()` puts the page into this document.
 import { render as mount, h } from "preact";
 import "./style/index.css";
+import { inFile, openFile } from "./api/file";
 import { startData, rescan } from "./state/data";
 import { preload } from "./sections/figure/plotly";
 import { onReload } from "./state/host";
@@ -14,6 +15,7 @@ import { startKeys } from "./pages/keys";
 const PLOTLY_AFTER = 2000;
 
 function stylesheet(): Promise<void> {
+  if (inFile) return Promise.resolve(); // which stands in the page
   return new Promise((done) => {
     const link = document.createElement("link");
     link.rel = "stylesheet";
@@ -25,10 +27,11 @@ function stylesheet(): Promise<void> {
   });
 }
 
-/** Shows the page. Called once, by TensorBoard or by serve.js. */
+/** Shows the page. Called once, by TensorBoard, by serve.js or by a page that was saved as a file. */
 export async function render(): Promise<void> {
   document.documentElement.lang = "en";
   startTheme();
+  await openFile();
   followAddress();
   startData();
   if (page.peek() === "timeline") window.setTimeout(preload, PLOTLY_AFTER); // which draws no figure: its first picture comes first

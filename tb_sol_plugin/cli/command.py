@@ -290,13 +290,41 @@ def _report_flags(parser: argparse.ArgumentParser) -> None:
     _which_flags(parser)
     parser.add_argument("--rows", type=int, default=8, metavar="N", help="rows shown of each table")
     parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
+    page = parser.add_argument_group("as a file")
+    page.add_argument("--html", default="", metavar="FILE", help="write the pages as one HTML file, which opens without a server")
+    text = "pages of the file, as overview,roofline,kernels?group_by=name (default: all that the recording has data for)"
+    page.add_argument("--pages", default="all", metavar="NAME,NAME", help=text)
+    page.add_argument("--steps", default="", metavar="N|N-M", help="with --html: one step or a range (default: the whole recording)")
+    page.add_argument("--with-paths", action="store_true", help="with --html: keep paths, host and user names (default: left out)")
 
 
 def _report(options: argparse.Namespace) -> int:
     from tb_sol_plugin.cli.report import print_story
     from tb_sol_plugin.cli.text import console
 
+    if options.html:
+        return _html(options)
+    if options.pages != "all" or options.steps or options.with_paths:
+        raise BadQuery("--pages, --steps and --with-paths belong to --html", hint="add --html FILE")
     print_story(console(), open_one(options), rows=options.rows)
+    return 0
+
+
+def _html(options: argparse.Namespace) -> int:
+    """Writes the pages of a recording as one HTML file."""
+    from tb_sol_plugin.model.answer import AnalysisRequest, answer
+    from tb_sol_plugin.web.html_file import html_file
+
+    run, shown = which_one(options)
+    _note_which(run, shown, options)
+    capture = run.open(shown)
+    _note_devices(capture)
+    made = html_file(
+        capture, options.pages.split(","), step=options.steps, with_paths=options.with_paths, workers=len(run.workers),
+        ranks=lambda name, raw: answer(AnalysisRequest(name, raw, shown, run.name), run.source),
+    )  # fmt: skip
+    _replace_file(options.html, [made], "--html")
+    print(f"tb-sol: wrote {options.html}", file=sys.stderr)
     return 0
 
 
@@ -355,7 +383,7 @@ def _timeline_pieces(options: argparse.Namespace) -> Iterable[bytes]:
     return X.export(shown, X.Window(begin, end, tracks, not options.no_flows, options.clip, options.split_overlaps))
 
 
-def _replace_file(path: str, pieces: Iterable[bytes]) -> None:
+def _replace_file(path: str, pieces: Iterable[bytes], flag: str = "-o") -> None:
     """Write a file in one go: what stood there stays until all of the new is written."""
     unfinished = f"{path}.part"
     try:
@@ -364,7 +392,7 @@ def _replace_file(path: str, pieces: Iterable[bytes]) -> None:
         os.replace(unfinished, path)
     except OSError as error:
         why = error.strerror or type(error).__name__
-        raise BadQuery(f"cannot write {path[:200]!r}: {why}", hint="choose another -o", field="output") from None
+        raise BadQuery(f"cannot write {path[:200]!r}: {why}", hint=f"choose another {flag}", field="output") from None
 
 
 _PRIVATE = ("localhost", "127.0.0.1", "::1")

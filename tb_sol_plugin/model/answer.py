@@ -492,6 +492,11 @@ class Run:
         """One per worker and span. Opens all of them."""
         return [self.source.open(r) for r in self.recordings]
 
+    @property
+    def first(self) -> Capture:
+        """The first recording, a trace before others, opened."""
+        return self.source.open(self._first)
+
     def analyze(self, name: str, *, other: Run | str = "", against: Run | str = "", **query: object) -> Report | UnavailableReport:
         """Returns an analysis over all workers of the run, each with its latest recording; of another analysis that of the first
         recording, a trace before what is read together with it.

@@ -281,6 +281,50 @@ n$1 = { __e: function(n, t, r, u) {
 }, x$2.prototype.render = $, u$3 = [], f$3 = 0, o$3 = function(n, t) {
 	return n.__v.__b - t.__v.__b;
 }, e$2 = Symbol(), l$2 = /(PointerCapture)$|Capture$/i, c$2 = 0, a$3 = {};
+// src/api/file.ts
+var block = typeof document === "undefined" ? null : document.getElementById("tb-sol-data");
+/** Whether this page was saved as a file: nothing can be asked that is not in it. */
+var inFile = block !== null;
+/** Code of the error of what a saved page does not hold. */
+var NOT_IN_FILE = "not_in_file";
+/** Why a control does nothing in a saved page. */
+var LIVE = "in the live page";
+/** What the page shows first: pairs of the address. */
+var startPairs = () => JSON.parse(block?.dataset["start"] ?? "{}");
+var saved = {
+	answers: {},
+	live: ""
+};
+/** Unpacks what the page holds. Called once, before anything is asked. */
+async function openFile() {
+	if (!block) return;
+	const packed = Uint8Array.from(atob(block.textContent.trim()), (c) => c.charCodeAt(0));
+	const text = new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+	saved = JSON.parse(await text);
+}
+var WHERE = /* @__PURE__ */ new Set([
+	"run",
+	"worker",
+	"span",
+	"tables",
+	"wait"
+]);
+/** The name under which a saved page holds the answer of an address. */
+function nameOf$1(url) {
+	const [path, query = ""] = url.split("?", 2);
+	const kept = query.split("&").filter(Boolean).map((part) => part.split("=", 2).map(decodeURIComponent)).filter(([name, value]) => value && !WHERE.has(name)).map(([name, value]) => `${name}=${value}`).sort();
+	return [decodeURIComponent(path), ...kept].join("\n");
+}
+/** The answer of an address, or why there is none. */
+function savedAnswer(url) {
+	const name = nameOf$1(url);
+	if (Object.hasOwn(saved.answers, name)) return { value: saved.answers[name] };
+	return { error: {
+		code: NOT_IN_FILE,
+		message: "This view is not in this file.",
+		hint: saved.live ? `Open it in the live page: ${saved.live}` : "Open the recording in the live page: tb-sol serve LOGDIR"
+	} };
+}
 // node_modules/preact/hooks/dist/hooks.mjs
 var t$1;
 var r$1;
@@ -1156,7 +1200,13 @@ async function reach(url, init) {
 	}
 }
 async function ask$1(url, init) {
+	if (inFile) return fromFile(url);
 	return bodyOf$1(await reach(url, init));
+}
+function fromFile(url) {
+	const found = savedAnswer(url);
+	if ("error" in found) throw new ApiError(found.error, 404);
+	return found.value;
 }
 async function bodyOf$1(reply) {
 	const text = await reply.text();
@@ -1227,12 +1277,13 @@ function getRows(name, w, query, rows, body, signal) {
 }
 var postCancel = (w) => ask$1(address("api/v1/cancel", where$1(w)), { method: "POST" });
 /** Says that this page waits no more, also while it is being closed. */
-var postLeave = () => navigator.sendBeacon("api/v1/leave");
+var postLeave = () => inFile || navigator.sendBeacon("api/v1/leave");
 var postRescan = () => ask$1("api/v1/rescan", { method: "POST" });
 var traceAddress = (w) => address("api/v1/trace", where$1(w));
-var exportAddress = (w, form) => address("api/v1/export", {
+var exportAddress = (w, form, more = {}) => address("api/v1/export", {
 	...where$1(w),
-	form
+	form,
+	...more
 });
 function timelineAddress(route, at, query) {
 	const texts = Object.fromEntries(Object.entries(query).map(([k, v]) => [k, v === void 0 ? void 0 : String(v)]));
@@ -1250,6 +1301,7 @@ var getEvent = (at, query, signal) => get(timelineAddress("event", at, query), s
 var getEvents = (at, query, signal) => get(timelineAddress("events", at, query), signal);
 var getHits = (at, query, signal) => get(timelineAddress("search", at, query), signal);
 async function bytes(url, init) {
+	if (inFile) return fromFile(url);
 	const reply = await reach(url, init);
 	return reply.ok && reply.status !== 202 ? reply.arrayBuffer() : bodyOf$1(reply);
 }
@@ -1381,6 +1433,7 @@ function enc(text) {
 }
 // src/state/host.ts
 var parentWindow = () => {
+	if (inFile) return window;
 	try {
 		if (window.parent !== window && window.parent.location.hash !== void 0 && window.parent.document.body) return window.parent;
 	} catch {
@@ -1393,11 +1446,14 @@ var host = parentWindow();
 var hosted = host !== window;
 /** Is our tab the active one? Outside TensorBoard always. An address without a tab counts as ours: the first visit. */
 var active$1 = () => !hosted || ["", "sol"].includes(activeTab(host.location.hash));
-var readAddress = () => readHash(host.location.hash);
+function readAddress() {
+	const found = readHash(host.location.hash);
+	return Object.keys(found).length ? found : startPairs();
+}
 /** The full address that shows these pairs, for links and for copying. */
 var addressOf$1 = (pairs) => {
-	const { origin, pathname, search, hash } = host.location;
-	return origin + pathname + search + writeHash(hash, pairs);
+	const { href, hash } = host.location;
+	return href.slice(0, href.length - hash.length) + writeHash(hash, pairs);
 };
 var written = "";
 /** Writes our pairs. push adds a history entry; else the entry is replaced. False while another tab is active: the address is not ours then. */
@@ -1406,6 +1462,7 @@ function writeAddress(pairs, push) {
 	const hash = writeHash(host.location.hash, pairs);
 	written = hash;
 	if (hash === host.location.hash) return true;
+	if (host.location.protocol === "about:") return true;
 	if (push) host.location.hash = hash;
 	else host.history.replaceState(host.history.state, "", hash);
 	return true;
@@ -1469,7 +1526,7 @@ function onDark(callback) {
 }
 /** TensorBoard's reload button and timer. Every pushed message is answered, as the host waits for it. */
 function onReload(callback) {
-	if (window.parent === window) return;
+	if (inFile || window.parent === window) return;
 	const { port1, port2 } = new MessageChannel();
 	port1.onmessage = ({ data }) => {
 		const { type, id, isReply } = JSON.parse(data);
@@ -2058,7 +2115,7 @@ async function pollRuns() {
 		await untilVisible(never);
 		await refreshRuns();
 		const now = runs.peek();
-		if (now.state === "error") return;
+		if (now.state === "error" || inFile) return;
 		const scanning = now.value.scan.state === "scanning";
 		const reading = pages.peek().state === "loading";
 		const empty = !now.value.runs.length;
@@ -2164,6 +2221,8 @@ var WHOLE$1 = {
 };
 function load(script) {
 	script.loading ??= new Promise((done, failed) => {
+		const there = script.found();
+		if (there) return done(there);
 		const tag = document.createElement("script");
 		tag.src = script.src;
 		tag.onload = () => {
@@ -2405,12 +2464,27 @@ var MORE = {
 };
 var STORE = "tb-sol.theme";
 var hostDark = y$1(false);
-var chosenTheme = y$1(hosted ? "" : localStorage.getItem(STORE) ?? "");
+var chosenTheme = y$1(hosted ? "" : kept());
+/** The choice of an earlier visit. A frame, or a file, may not be allowed to keep any. */
+function kept() {
+	try {
+		return localStorage.getItem(STORE) ?? "";
+	} catch {
+		return "";
+	}
+}
+function keep(theme) {
+	try {
+		localStorage.setItem(STORE, theme);
+	} catch {
+		return;
+	}
+}
 var dark = O(() => chosenTheme.value ? chosenTheme.value === "dark" : hostDark.value);
 /** Outside TensorBoard only: the reader's choice, kept for the next visit. */
 function toggleTheme() {
 	chosenTheme.value = dark.value ? "light" : "dark";
-	localStorage.setItem(STORE, chosenTheme.value);
+	keep(chosenTheme.value);
 }
 var token = (name) => (TOKENS$1[name] ?? MORE[name] ?? TOKENS$1["other"])[dark.value ? 1 : 0];
 /** Fills too light for a 3:1 edge on a light surface; they get an outline. */
@@ -17755,6 +17829,17 @@ function saveReport(ready, paged) {
 	if (paged && from) downloadFrom(reportAddress(from.name, from.where, from.query), name);
 	else download(name, JSON.stringify(ready, null, 1), "application/json");
 }
+/** Where the pages come from as one file: this one as it is shown, with the others at their defaults. */
+function htmlAddress(w, all) {
+	const { query, step, device } = view.peek();
+	const shown = new URLSearchParams(query).toString();
+	const pages = `${page.peek()}${shown && `?${shown}`}`;
+	return exportAddress(w, "html", {
+		pages: all ? `${pages},all` : pages,
+		step,
+		device_limits: device
+	});
+}
 function Export() {
 	const r = report.value.value;
 	const ready = r?.available ? r : null;
@@ -17809,7 +17894,26 @@ function Export() {
 						children: f.file
 					})]
 				})),
-				ready && where.value && /* @__PURE__ */ a("a", {
+				ready && where.value && !inFile && /* @__PURE__ */ a($, { children: [/* @__PURE__ */ a("a", {
+					class: "option",
+					href: htmlAddress(where.value, false),
+					download: true,
+					onClick: close,
+					children: ["This page as HTML file", /* @__PURE__ */ a("span", {
+						class: "note",
+						children: "opens without a server"
+					})]
+				}), /* @__PURE__ */ a("a", {
+					class: "option",
+					href: htmlAddress(where.value, true),
+					download: true,
+					onClick: close,
+					children: ["All pages as HTML file", /* @__PURE__ */ a("span", {
+						class: "note",
+						children: "opens without a server"
+					})]
+				})] }),
+				ready && where.value && !inFile && /* @__PURE__ */ a("a", {
 					class: "option",
 					href: exportAddress(where.value, "hatchet"),
 					download: true,
@@ -17819,7 +17923,7 @@ function Export() {
 						children: "for Hatchet and proton-viewer"
 					})]
 				}),
-				where.value && (original ? /* @__PURE__ */ a("a", {
+				where.value && !inFile && (original ? /* @__PURE__ */ a("a", {
 					class: "option",
 					href: traceAddress(where.value),
 					download: true,
@@ -17936,7 +18040,7 @@ function Limits() {
 		unsure: !!unsure,
 		class: "divided long",
 		tip,
-		disabled: !analyses,
+		disabled: !analyses || inFile,
 		children: (close) => /* @__PURE__ */ a(Card, {
 			device,
 			note: analyses?.device_note ?? "",
@@ -18845,9 +18949,9 @@ function Steps({ steps, loading }) {
 	return /* @__PURE__ */ a(Pick, {
 		label: "Steps",
 		value: loading ? "reading" : stepsLabel(steps, now),
-		disabled: loading || !steps.length,
+		disabled: loading || !steps.length || inFile,
 		class: "divided",
-		tip: steps.length ? "[ and ] go to the previous and next step" : "no ProfilerStep in this recording",
+		tip: inFile ? LIVE : steps.length ? "[ and ] go to the previous and next step" : "no ProfilerStep in this recording",
 		children: (close) => /* @__PURE__ */ a(List, {
 			label: "Steps",
 			value: now,
@@ -19004,8 +19108,10 @@ function Fields({ fields }) {
 	const first = fields.length <= FIELDS ? fields : fields.filter((f) => f.type === "choice" || f.type === "flag").slice(0, FIRST_OF_MANY);
 	const rest = fields.filter((f) => !first.includes(f));
 	const changed = rest.filter((f) => view.value.query[f.name] !== void 0);
-	return /* @__PURE__ */ a("div", {
+	return /* @__PURE__ */ a("fieldset", {
 		class: "fields",
+		disabled: inFile,
+		"data-tip": inFile ? LIVE : void 0,
 		children: [
 			first.map((f) => /* @__PURE__ */ a(FieldControl, { f }, f.name)),
 			changed.map((f) => /* @__PURE__ */ a(Chip, {
@@ -19742,6 +19848,34 @@ function FileLine({ w, s, share, stage }) {
 		]
 	});
 }
+/** In a page that was saved as a file: what is not in it, and the same page as it is there. */
+function NotInFile({ error }) {
+	const there = info.value?.available !== false;
+	return /* @__PURE__ */ a("div", {
+		class: "page",
+		children: [!hasTabs() && /* @__PURE__ */ a("div", {
+			class: "page-head",
+			children: /* @__PURE__ */ a("h1", { children: info.value?.title })
+		}), /* @__PURE__ */ a("div", {
+			class: "state",
+			children: /* @__PURE__ */ a("div", {
+				class: "card",
+				children: [
+					/* @__PURE__ */ a("h2", { children: there ? error.body.message : "This page is not in this file." }),
+					/* @__PURE__ */ a("p", {
+						class: "prose",
+						children: error.body.hint
+					}),
+					there && /* @__PURE__ */ a(ViewLink, {
+						view: pageView(view.value.page),
+						class: "link",
+						children: "Show the page as it is in this file"
+					})
+				]
+			})
+		})]
+	});
+}
 function NotAvailable({ r }) {
 	const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
 	const recorded = chosen$3.value?.span.kind === "sol_capture" && !!chosen$3.value.span.companion;
@@ -20074,8 +20208,10 @@ function Editor({ fields, now, wrong }) {
 	return /* @__PURE__ */ a("section", {
 		class: "card editor",
 		"aria-label": "Parameters",
-		children: [/* @__PURE__ */ a("div", {
+		children: [/* @__PURE__ */ a("fieldset", {
 			class: "editor-groups",
+			disabled: inFile,
+			"data-tip": inFile ? LIVE : void 0,
 			children: groups.map((group) => /* @__PURE__ */ a(Group, {
 				title: group,
 				fields: fields.filter((f) => f.group === group),
@@ -20291,6 +20427,7 @@ function Page() {
 		info: info.value,
 		got
 	});
+	if (got.state === "error" && got.error.body.code === "not_in_file") return /* @__PURE__ */ a(NotInFile, { error: got.error });
 	if (got.state === "error") return /* @__PURE__ */ a(Failed, {
 		what: "This page could not be computed",
 		error: got.error,
@@ -20348,6 +20485,7 @@ function startKeys() {
 /** ms after which Plotly is read on a page without a figure. */
 var PLOTLY_AFTER = 2e3;
 function stylesheet() {
+	if (inFile) return Promise.resolve();
 	return new Promise((done) => {
 		const link = document.createElement("link");
 		link.rel = "stylesheet";
@@ -20357,10 +20495,11 @@ function stylesheet() {
 		document.head.append(link);
 	});
 }
-/** Shows the page. Called once, by TensorBoard or by serve.js. */
+/** Shows the page. Called once, by TensorBoard, by serve.js or by a page that was saved as a file. */
 async function render() {
 	document.documentElement.lang = "en";
 	startTheme();
+	await openFile();
 	followAddress();
 	startData();
 	if (page.peek() === "timeline") window.setTimeout(preload, PLOTLY_AFTER);

@@ -102,7 +102,7 @@ def _within(section: AnySection, most: int, left: LeftOut) -> bytes:
     """Returns the JSON of a section in no more than `most` bytes, but for a sentence."""
     kept = count = _row_count(section)
     while True:
-        part = _first_rows(section, kept) if isinstance(section, TableSection) and kept < count else section
+        part = first_rows(section, kept) if isinstance(section, TableSection) and kept < count else section
         size = _size(part)
         body = section_json(part) if size <= 2 * most else b""
         texts = 0
@@ -124,7 +124,7 @@ def _within(section: AnySection, most: int, left: LeftOut) -> bytes:
     return section_json(type(section)(id=section.id, title=section.title, subtitle=section.subtitle, span=section.span, error=why))
 
 
-def _first_rows(section: TableSection, kept: int) -> TableSection:
+def first_rows(section: TableSection, kept: int) -> TableSection:
     """Returns the first rows of a table, with the marks and links that are theirs."""
 
     def theirs(name: str) -> bool:

@@ -52,7 +52,8 @@ def document() -> Node:
         "/api/v1/summaries": {"get": _get("summaries", "What is known of each run without opening it", [], _json(wire.Summaries))},
         "/api/v1/trace": {"get": _get("trace", "The recording's own bytes; 403 where switched off", _WHICH, _bytes())},
         "/api/v1/export": {
-            "get": _get("export", "A recording in the form of another tool", [*_WHICH, _FORM, _BY, _WAIT], _profile(), loads=True)
+            "get": _get("export", "A recording in the form of another tool", [*_WHICH, _FORM, _BY, *_SAVED, _WAIT],
+                        {**_profile(), "text/html": {"schema": {"type": "string"}}}, loads=True)
         },
         "/api/v1/cancel": {"post": _get("cancel", "Stop reading a recording", _WHICH, _json(wire.Done))},
         "/api/v1/leave": {"post": _get("leave", "Wait no more for the workers of runs", [], _json(wire.Done))},
@@ -154,8 +155,21 @@ _WAIT = _query("wait", "seconds to wait for a file that is being read, up to 30"
 _LIMITS = _query("device_limits", "key of the device limits to measure against", {"type": "string"})
 _FORMAT = _query("format", "json, or csv for tables", {"type": "string", "enum": ["json", "csv"], "default": "json"})
 _WORDS = _query("q", "words that a name holds, in any case; none for the largest of each kind", {"type": "string"})
-_FORM = _query("form", "hatchet: the tree that Proton writes", {"type": "string", "enum": ["hatchet"], "default": "hatchet"})
-_BY = _query("by", "what the tree is made of", {"type": "string", "enum": ["auto", "module", "phase", "operator"], "default": "auto"})
+_FORM = _query(
+    "form",
+    "hatchet: the tree that Proton writes; html: pages as one file",
+    {"type": "string", "enum": ["hatchet", "html"], "default": "hatchet"},
+)
+_SAVED = [
+    _query("pages", "with html: names of analyses as NAME?FIELD=VALUE, joined by commas", {"type": "string", "default": "all"}),
+    _query("step", "with html: one step or a range", {"type": "string"}),
+    _LIMITS,
+]
+_BY = _query(
+    "by",
+    "with hatchet: what the tree is made of",
+    {"type": "string", "enum": ["auto", "module", "phase", "operator"], "default": "auto"},
+)
 _SECTION = _query("section", "with csv: id of one table", {"type": "string"})
 _TABLES = _query(
     "tables",

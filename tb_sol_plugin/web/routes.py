@@ -301,13 +301,15 @@ def run_summaries() -> Response:
 
 @api.get("/export")
 def export() -> Response:
-    """Returns a recording in the form of another tool: `hatchet`, the tree that Proton writes."""
+    """Returns a recording in another form: `hatchet`, the tree that Proton writes, or `html`, its pages as one file."""
     from tb_sol_plugin.metrics.hatchet import hatchet
 
-    only("run", "worker", "span", "form", "by", "wait")
+    only("run", "worker", "span", "form", "by", "pages", "step", "device_limits", "wait")
     form, by = request.args.get("form", "hatchet"), request.args.get("by", "auto")
+    if form == "html":
+        return _html_page()
     if form != "hatchet":
-        raise BadQuery(f"no form {form[:40]!r}", hint="choose hatchet", field="form")
+        raise BadQuery(f"no form {form[:40]!r}", hint="choose hatchet or html", field="form")
     recording = recording_asked()
     try:
         pieces = hatchet(capture_asked(recording), by)
@@ -315,6 +317,24 @@ def export() -> Response:
         raise NotFound(error.message, hint=error.hint) from None
     response = Response(pieces, mimetype="application/json", headers={"Cache-Control": "no-store"})
     response.headers["Content-Disposition"] = f'attachment; filename="{file_name(recording, recording.span, "")}.hatchet"'
+    return response
+
+
+def _html_page() -> Response:
+    """Returns pages of a recording as one HTML file."""
+    from tb_sol_plugin.web.html_file import html_file
+
+    recording = recording_asked()
+    capture = capture_asked(recording)
+    c = context()
+    source = c.store.source(wait_asked())
+    made = html_file(
+        capture, request.args.get("pages", "all").split(","), step=request.args.get("step", ""), device=limits_asked(),
+        workers=c.store.worker_count(recording), ranks=lambda name, raw: collect(AnalysisRequest(name, raw, recording), source).report(),
+    )  # fmt: skip
+    response = Response(made, content_type="text/html; charset=utf-8", headers={"Cache-Control": "no-store"})
+    request.environ["sol.content_type"] = response.content_type
+    response.headers["Content-Disposition"] = f'attachment; filename="{file_name(recording, "report", "")}.html"'
     return response
 
 

@@ -1,4 +1,6 @@
-// The only file that talks to the server. Every address is relative: path prefixes and proxies work by that.
+// The only file that talks to the server, or, in a page that was saved as a file, to what it holds. Every address is relative: path prefixes
+// and proxies work by that.
+import { inFile, savedAnswer } from "./file";
 import type { EventDetail, EventPage, Hits, Names, TimelineShape } from "./timeline";
 import type { Analyses, ErrorBody, Found, Progress, Report, Runs, Summaries, TablePage, Unavailable } from "./types";
 
@@ -43,7 +45,14 @@ async function reach(url: string, init: RequestInit): Promise<Response> {
 }
 
 async function ask<T>(url: string, init: RequestInit): Promise<T> {
+  if (inFile) return fromFile<T>(url);
   return bodyOf<T>(await reach(url, init));
+}
+
+function fromFile<T>(url: string): T {
+  const found = savedAnswer(url);
+  if ("error" in found) throw new ApiError(found.error, 404);
+  return found.value as T;
 }
 
 async function bodyOf<T>(reply: Response): Promise<T> {
@@ -96,10 +105,10 @@ export function getRows(name: string, w: Where | null, query: Record<string, str
 }
 export const postCancel = (w: Where): Promise<unknown> => ask(address("api/v1/cancel", where(w)), { method: "POST" });
 /** Says that this page waits no more, also while it is being closed. */
-export const postLeave = (): boolean => navigator.sendBeacon("api/v1/leave");
+export const postLeave = (): boolean => inFile || navigator.sendBeacon("api/v1/leave");
 export const postRescan = (): Promise<unknown> => ask("api/v1/rescan", { method: "POST" });
 export const traceAddress = (w: Where): string => address("api/v1/trace", where(w));
-export const exportAddress = (w: Where, form: "hatchet"): string => address("api/v1/export", { ...where(w), form });
+export const exportAddress = (w: Where, form: "hatchet" | "html", more: Record<string, string> = {}): string => address("api/v1/export", { ...where(w), form, ...more });
 
 // -- timeline -------------------------------------------------------------------------------------------------------------
 
@@ -131,6 +140,7 @@ export const getEvents = (at: Places, query: TimelineQuery, signal?: AbortSignal
 export const getHits = (at: Places, query: TimelineQuery, signal?: AbortSignal): Promise<Hits> => get<Hits>(timelineAddress("search", at, query), signal);
 
 async function bytes(url: string, init: RequestInit): Promise<ArrayBuffer> {
+  if (inFile) return fromFile<ArrayBuffer>(url);
   const reply = await reach(url, init);
   return reply.ok && reply.status !== 202 ? reply.arrayBuffer() : bodyOf<never>(reply);
 }

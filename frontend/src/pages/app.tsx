@@ -1,6 +1,7 @@
 // The shell: page list, selection bar, and the page or state of the view.
 import type { JSX } from "preact";
 import { catalog, choice, failure, info, needsNoRecording, pages, readAgain, refreshRuns, report, runs } from "../state/data";
+import { NOT_IN_FILE } from "../api/file";
 import { HOME } from "../state/codec";
 import { page } from "../state/view";
 import { CopyField } from "../ui/copy";
@@ -14,7 +15,7 @@ import { Nav } from "./nav";
 import { ReportPage } from "./report";
 import { Search } from "./search";
 import { Family } from "./tabs";
-import { Delayed, Empty, Failed, Loading, NotAvailable, NotFound, NotLoaded } from "./states";
+import { Delayed, Empty, Failed, Loading, NotAvailable, NotFound, NotInFile, NotLoaded } from "./states";
 
 export function App(): JSX.Element {
   return (
@@ -61,6 +62,7 @@ function Content(): JSX.Element {
 function Page(): JSX.Element {
   const got = report.value;
   if (info.value?.fields?.some((f) => f.group)) return <EditedPage info={info.value} got={got} />;
+  if (got.state === "error" && got.error!.body.code === NOT_IN_FILE) return <NotInFile error={got.error!} />;
   if (got.state === "error") return <Failed what="This page could not be computed" error={got.error!} retry={readAgain} />;
   if (got.state === "loading" && got.progress) return <Delayed><Loading progress={got.progress} since={got.since} /></Delayed>;
   const value = got.value;

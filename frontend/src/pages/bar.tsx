@@ -2,6 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { getSummaries } from "../api/client";
+import { inFile, LIVE } from "../api/file";
 import type { Run, RunSummary, Span, Step, Worker } from "../api/types";
 import { chosen, needsNoRecording, pages, rescan, runs } from "../state/data";
 import { emptyView, NO_BASE } from "../state/codec";
@@ -123,7 +124,7 @@ function Steps({ steps, loading }: { steps: Step[]; loading: boolean }): JSX.Ele
     } else change({ step: value }, "push");
   };
   return (
-    <Pick label="Steps" value={loading ? "reading" : stepsLabel(steps, now)} disabled={loading || !steps.length} class="divided" tip={steps.length ? "[ and ] go to the previous and next step" : "no ProfilerStep in this recording"}>
+    <Pick label="Steps" value={loading ? "reading" : stepsLabel(steps, now)} disabled={loading || !steps.length || inFile} class="divided" tip={inFile ? LIVE : steps.length ? "[ and ] go to the previous and next step" : "no ProfilerStep in this recording"}>
       {(close) => (
         <List
           label="Steps" value={now} marked={(v) => (v === "" ? now === "" : !!range && Number(v) >= range.from && Number(v) <= range.to)}

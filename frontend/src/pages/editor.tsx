@@ -2,6 +2,7 @@
 // next to the fields, where it can be corrected.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { inFile, LIVE } from "../api/file";
 import type { AnalysisInfo, FieldNow, QueryField, Report, Unavailable } from "../api/types";
 import { readAgain, lastFields, type Fetched } from "../state/data";
 import { pageDefault } from "../state/fields";
@@ -55,9 +56,9 @@ function Editor({ fields, now, wrong }: { fields: QueryField[]; now: Record<stri
   };
   return (
     <section class="card editor" aria-label="Parameters">
-      <div class="editor-groups">
+      <fieldset class="editor-groups" disabled={inFile} data-tip={inFile ? LIVE : undefined}>
         {groups.map((group) => <Group key={group} title={group} fields={fields.filter((f) => f.group === group)} now={now} wrong={wrong} />)}
-      </div>
+      </fieldset>
       <div class="editor-foot">
         <span class="quiet">{set.length ? `${set.length} ${set.length === 1 ? "field is" : "fields are"} set; the link of this page holds ${set.length === 1 ? "it" : "them"}.` : "Every field has its default."}</span>
         <button type="button" class="text-button accent" disabled={!set.length} onClick={reset}>Reset all</button>

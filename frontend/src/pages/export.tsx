@@ -1,9 +1,10 @@
 // The export menu: each table as CSV, the whole report as JSON, the recording as it was written.
 import type { JSX } from "preact";
-import { exportAddress, reportAddress, traceAddress } from "../api/client";
+import { exportAddress, reportAddress, traceAddress, type Where } from "../api/client";
+import { inFile } from "../api/file";
 import type { Report, TableSection } from "../api/types";
 import { report, requestOf, runs, where } from "../state/data";
-import { page } from "../state/view";
+import { page, view } from "../state/view";
 import { download, downloadFrom } from "../ui/download";
 import { Icon } from "../ui/icons";
 import { Popover } from "../ui/popover";
@@ -16,6 +17,14 @@ function saveReport(ready: Report, paged: boolean): void {
   const [name, from] = [`${page.peek()}.json`, requestOf(ready)];
   if (paged && from) downloadFrom(reportAddress(from.name, from.where, from.query), name);
   else download(name, JSON.stringify(ready, null, 1), "application/json");
+}
+
+/** Where the pages come from as one file: this one as it is shown, with the others at their defaults. */
+function htmlAddress(w: Where, all: boolean): string {
+  const { query, step, device } = view.peek();
+  const shown = new URLSearchParams(query).toString();
+  const pages = `${page.peek()}${shown && `?${shown}`}`;
+  return exportAddress(w, "html", { pages: all ? `${pages},all` : pages, step, device_limits: device });
 }
 
 export function Export(): JSX.Element {
@@ -38,8 +47,14 @@ export function Export(): JSX.Element {
               {f.label}<span class="note">{f.file}</span>
             </button>
           ))}
-          {ready && where.value && <a class="option" href={exportAddress(where.value, "hatchet")} download onClick={close}>Hatchet profile (JSON)<span class="note">for Hatchet and proton-viewer</span></a>}
-          {where.value && (original ? <a class="option" href={traceAddress(where.value)} download>Original recording</a> : <div class="none">This server does not give out the original recording.</div>)}
+          {ready && where.value && !inFile && (
+            <>
+              <a class="option" href={htmlAddress(where.value, false)} download onClick={close}>This page as HTML file<span class="note">opens without a server</span></a>
+              <a class="option" href={htmlAddress(where.value, true)} download onClick={close}>All pages as HTML file<span class="note">opens without a server</span></a>
+            </>
+          )}
+          {ready && where.value && !inFile && <a class="option" href={exportAddress(where.value, "hatchet")} download onClick={close}>Hatchet profile (JSON)<span class="note">for Hatchet and proton-viewer</span></a>}
+          {where.value && !inFile && (original ? <a class="option" href={traceAddress(where.value)} download>Original recording</a> : <div class="none">This server does not give out the original recording.</div>)}
         </div>
       )}
     </Popover>

@@ -1,6 +1,7 @@
 // The query fields of an analysis as controls of its page: a switch, a chip, a list, a field to type in.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { inFile, LIVE } from "../api/file";
 import type { QueryField } from "../api/types";
 import { change, view } from "../state/view";
 import { isNamed, pageDefault, withField } from "../state/fields";
@@ -23,7 +24,7 @@ export function Fields({ fields }: { fields: QueryField[] }): JSX.Element {
   const rest = fields.filter((f) => !first.includes(f));
   const changed = rest.filter((f) => view.value.query[f.name] !== undefined);
   return (
-    <div class="fields">
+    <fieldset class="fields" disabled={inFile} data-tip={inFile ? LIVE : undefined}>
       {first.map((f) => <FieldControl key={f.name} f={f} />)}
       {changed.map((f) => <Chip key={f.name} on tip={f.doc ?? ""} onToggle={() => setField(f, pageDefault(f))}>{labelOf(f)}: {f.choices?.length && !isNamed(f) ? words(view.value.query[f.name]!) : view.value.query[f.name]}</Chip>)}
       {rest.length > 0 && (
@@ -31,7 +32,7 @@ export function Fields({ fields }: { fields: QueryField[] }): JSX.Element {
           {() => <div class="form options-form">{rest.map((f) => <div class="option-row" key={f.name}><FieldControl f={f} />{f.doc && <p class="form-note">{f.doc}</p>}</div>)}</div>}
         </Popover>
       )}
-    </div>
+    </fieldset>
   );
 }
 

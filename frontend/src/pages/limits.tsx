@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import type { JSX } from "preact";
 import * as api from "../api/client";
+import { inFile } from "../api/file";
 import type { DeviceFigure, DeviceInfo, Mark } from "../api/types";
 import { pages, where } from "../state/data";
 import { joinLimits, splitLimits } from "../state/limits";
@@ -56,7 +57,7 @@ export function Limits(): JSX.Element {
   const unsure = device ? unconfirmed(device).join(", ") : "";
   const tip = [analyses?.device_note, unsure && `Not verified: ${unsure}`].filter(Boolean).join("\n");
   return (
-    <Pick label="Device limits" value={device?.name || device?.key || now || "unknown"} unsure={!!unsure} class="divided long" tip={tip} disabled={!analyses}>
+    <Pick label="Device limits" value={device?.name || device?.key || now || "unknown"} unsure={!!unsure} class="divided long" tip={tip} disabled={!analyses || inFile}>
       {(close) => <Card device={device} note={analyses?.device_note ?? ""} keys={analyses?.devices ?? []} close={close} />}
     </Pick>
   );

@@ -159,6 +159,23 @@ function FileLine({ w, s, share, stage }: { w: Worker; s: Span; share: number; s
   );
 }
 
+/** In a page that was saved as a file: what is not in it, and the same page as it is there. */
+export function NotInFile({ error }: { error: ApiError }): JSX.Element {
+  const there = info.value?.available !== false;
+  return (
+    <div class="page">
+      {!hasTabs() && <div class="page-head"><h1>{info.value?.title}</h1></div>}
+      <div class="state">
+        <div class="card">
+          <h2>{there ? error.body.message : "This page is not in this file."}</h2>
+          <p class="prose">{error.body.hint}</p>
+          {there && <ViewLink view={pageView(view.value.page)} class="link">Show the page as it is in this file</ViewLink>}
+        </div>
+      </div>
+    </div>
+  );
+}
+
 export function NotAvailable({ r }: { r: Unavailable }): JSX.Element {
   const argument = r.argument || /`([^`]+)`/.exec(r.record_it_with)?.[1] || "";
   const recorded = chosen.value?.span.kind === "sol_capture" && !!chosen.value.span.companion; // the trace that the hint speaks of is there

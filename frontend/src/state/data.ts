@@ -2,6 +2,7 @@
 // the page is hidden.
 import { batch, computed, effect, signal, type Signal } from "@preact/signals";
 import * as api from "../api/client";
+import { inFile } from "../api/file";
 import type { Analyses, AnalysisInfo, FieldNow, Progress, Report, Runs, Unavailable } from "../api/types";
 import { choose, type Chosen } from "./select";
 import { type Failure, failuresOf } from "./failures";
@@ -212,7 +213,7 @@ async function pollRuns(): Promise<void> {
     await untilVisible(never);
     await refreshRuns();
     const now = runs.peek();
-    if (now.state === "error") return;
+    if (now.state === "error" || inFile) return;
     const scanning = now.value!.scan.state === "scanning";
     const reading = pages.peek().state === "loading";
     const empty = !now.value!.runs.length;

@@ -2,8 +2,10 @@
 // the theme and the reload button; outside (tb-sol serve, or the frame opened directly) the page's own window does.
 import { activeTab, PLUGIN, readHash, writeHash } from "./hash";
 import type { Pairs } from "./codec";
+import { inFile, startPairs } from "../api/file";
 
 const parentWindow = (): Window => {
+  if (inFile) return window; // a notebook shows a saved page in a frame
   try {
     if (window.parent !== window && window.parent.location.hash !== undefined && window.parent.document.body) return window.parent;
   } catch {
@@ -20,12 +22,15 @@ export const hosted = host !== window;
 /** Is our tab the active one? Outside TensorBoard always. An address without a tab counts as ours: the first visit. */
 export const active = (): boolean => !hosted || ["", PLUGIN].includes(activeTab(host.location.hash));
 
-export const readAddress = (): Pairs => readHash(host.location.hash);
+export function readAddress(): Pairs {
+  const found = readHash(host.location.hash);
+  return Object.keys(found).length ? found : startPairs();
+}
 
 /** The full address that shows these pairs, for links and for copying. */
 export const addressOf = (pairs: Pairs): string => {
-  const { origin, pathname, search, hash } = host.location;
-  return origin + pathname + search + writeHash(hash, pairs);
+  const { href, hash } = host.location;
+  return href.slice(0, href.length - hash.length) + writeHash(hash, pairs);
 };
 
 let written = "";
@@ -36,6 +41,7 @@ export function writeAddress(pairs: Pairs, push: boolean): boolean {
   const hash = writeHash(host.location.hash, pairs);
   written = hash;
   if (hash === host.location.hash) return true;
+  if (host.location.protocol === "about:") return true; // a frame without an address of its own
   if (push) host.location.hash = hash;
   else host.history.replaceState(host.history.state, "", hash);
   return true;
@@ -102,7 +108,7 @@ interface HostMessage {
 
 /** TensorBoard's reload button and timer. Every pushed message is answered, as the host waits for it. */
 export function onReload(callback: () => Promise<void>): void {
-  if (window.parent === window) return;
+  if (inFile || window.parent === window) return;
   const { port1, port2 } = new MessageChannel();
   port1.onmessage = ({ data }: MessageEvent<string>) => {
     const { type, id, isReply } = JSON.parse(data) as HostMessage;

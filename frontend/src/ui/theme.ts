@@ -21,14 +21,31 @@ const MORE: Record<string, [string, string]> = {
 
 const STORE = "tb-sol.theme";
 const hostDark = signal(false);
-const chosenTheme = signal<string>(hosted ? "" : (localStorage.getItem(STORE) ?? ""));
+const chosenTheme = signal<string>(hosted ? "" : kept());
+
+/** The choice of an earlier visit. A frame, or a file, may not be allowed to keep any. */
+function kept(): string {
+  try {
+    return localStorage.getItem(STORE) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function keep(theme: string): void {
+  try {
+    localStorage.setItem(STORE, theme);
+  } catch {
+    return;
+  }
+}
 
 export const dark = computed(() => (chosenTheme.value ? chosenTheme.value === "dark" : hostDark.value));
 
 /** Outside TensorBoard only: the reader's choice, kept for the next visit. */
 export function toggleTheme(): void {
   chosenTheme.value = dark.value ? "light" : "dark";
-  localStorage.setItem(STORE, chosenTheme.value);
+  keep(chosenTheme.value);
 }
 
 export const token = (name: string): string => (TOKENS[name] ?? MORE[name] ?? TOKENS["other"]!)[dark.value ? 1 : 0];

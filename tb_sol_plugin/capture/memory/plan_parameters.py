@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from tb_sol_plugin.capture.memory.plan import Found
@@ -31,6 +31,8 @@ TOKENS: Final = frozenset(("wte", "embed_tokens", "word_embeddings", "tok_embedd
 POSITIONS: Final = frozenset(("wpe", "position_embeddings", "embed_positions"))
 HEADS: Final = frozenset(("lm_head", "output_layer", "embed_out", "output"))
 WHERE: Final = "parameters"
+Outside: TypeAlias = "tuple[str, str, object]"
+"""Name of a module, name of the parameter in it, and the parameter."""
 
 
 @dataclass
@@ -43,10 +45,24 @@ class _Block:
 
 def of_parameters(parameters: Iterable[tuple[str, object]], known: Found) -> Found:
     """Returns the facts {name: (value, where it is from)}. parameters: with their names, those of one object under each of its names."""
-    blocks: dict[str, _Block] = {}
-    outside: list[tuple[str, str, object]] = []
-    widths: set[int] = set()
     hidden = _known(known, "hidden")
+    blocks, outside, widths = _sorted(parameters, hidden)
+    attention = [one for one in blocks.values() if QKV & one.matrices.keys()]
+    forward = [one for one in blocks.values() if UP & one.matrices.keys()]
+    out = _of_biases(attention, forward, known) | _of_head_norms(attention, known) | _of_embeddings(outside, hidden)
+    third = {bool(THIRD & one.matrices.keys()) for one in forward}
+    if third == {True} or (third == {False} and all(SINGLE & one.matrices.keys() for one in forward)):
+        out["gated"] = (True in third, WHERE)
+    if len(widths) == 1:
+        out["ffn"] = (widths.pop(), WHERE)
+    return out
+
+
+def _sorted(parameters: Iterable[tuple[str, object]], hidden: int | None) -> tuple[dict[str, _Block], list[Outside], set[int]]:
+    """Returns blocks of layers by name, what stands outside of the layers, and the widths of feed-forwards."""
+    blocks: dict[str, _Block] = {}
+    outside: list[Outside] = []
+    widths: set[int] = set()
     for name, parameter in parameters:
         *path, leaf = name.split(".")
         if leaf in UP | DOWN:  # the matrices of all experts as one parameter
@@ -62,20 +78,10 @@ def of_parameters(parameters: Iterable[tuple[str, object]], known: Found) -> Fou
         block = blocks.setdefault(".".join(path[:-1]), _Block())
         if module in QKV | OUT | UP | DOWN:
             block.matrices[module] = block.matrices.get(module, False) or leaf == "bias"
-            if module in SINGLE and leaf == "weight" and hidden is not None:
-                widths |= _other(parameter, hidden)
+            widths |= _other(parameter, hidden) if module in SINGLE and leaf == "weight" and hidden is not None else set()
         elif "norm" in module.lower():
             block.norms.setdefault(module, []).append(_elements(parameter))
-    attention = [one for one in blocks.values() if QKV & one.matrices.keys()]
-    forward = [one for one in blocks.values() if UP & one.matrices.keys()]
-    out = _of_biases(attention, forward, known) | _of_head_norms(attention, known) | _of_embeddings(outside, hidden)
-    if forward and all(not THIRD & one.matrices.keys() and SINGLE & one.matrices.keys() for one in forward):
-        out["gated"] = (False, WHERE)
-    elif forward and all(THIRD & one.matrices.keys() for one in forward):
-        out["gated"] = (True, WHERE)
-    if len(widths) == 1:
-        out["ffn"] = (widths.pop(), WHERE)
-    return out
+    return blocks, outside, widths
 
 
 def _of_biases(attention: Sequence[_Block], forward: Sequence[_Block], known: Found) -> Found:
@@ -106,7 +112,7 @@ def _of_head_norms(attention: Sequence[_Block], known: Found) -> Found:
     return {}
 
 
-def _of_embeddings(outside: Sequence[tuple[str, str, object]], hidden: int | None) -> Found:
+def _of_embeddings(outside: Sequence[Outside], hidden: int | None) -> Found:
     """Returns learned positions, none of them where every matrix outside of the layers has a name that says otherwise; and if the head is
     the embedding."""
     matrices = [(module, parameter) for module, leaf, parameter in outside if leaf != "bias" and len(_shape(parameter)) > 1]

@@ -52,6 +52,8 @@ const WHOLE: Script = { src: "vendor/plotly.min.js", found: () => (window as unk
 
 function load(script: Script): Promise<PlotlyModule> {
   script.loading ??= new Promise<PlotlyModule>((done, failed) => {
+    const there = script.found(); // in a page that was saved as a file
+    if (there) return done(there);
     const tag = document.createElement("script");
     tag.src = script.src;
     tag.onload = () => {

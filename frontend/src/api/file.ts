@@ -1,0 +1,49 @@
+// The second source of answers: a page that was saved as one HTML file holds them itself, and asks nobody.
+import type { ErrorBody } from "./types";
+
+/** What a saved page holds. answers: bodies by the address they would come from, without recording and empty values, sorted. */
+interface Saved {
+  answers: Record<string, unknown>;
+  /** address of the live page, "" where it is not known */
+  live: string;
+}
+
+const block = typeof document === "undefined" ? null : document.getElementById("tb-sol-data");
+
+/** Whether this page was saved as a file: nothing can be asked that is not in it. */
+export const inFile = block !== null;
+/** Code of the error of what a saved page does not hold. */
+export const NOT_IN_FILE = "not_in_file";
+/** Why a control does nothing in a saved page. */
+export const LIVE = "in the live page";
+
+/** What the page shows first: pairs of the address. */
+export const startPairs = (): Record<string, string> => JSON.parse(block?.dataset["start"] ?? "{}") as Record<string, string>;
+
+let saved: Saved = { answers: {}, live: "" };
+
+/** Unpacks what the page holds. Called once, before anything is asked. */
+export async function openFile(): Promise<void> {
+  if (!block) return;
+  const packed = Uint8Array.from(atob(block.textContent!.trim()), (c) => c.charCodeAt(0));
+  const text = new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  saved = JSON.parse(await text) as Saved;
+}
+
+const WHERE = new Set(["run", "worker", "span", "tables", "wait"]);
+
+/** The name under which a saved page holds the answer of an address. */
+export function nameOf(url: string): string {
+  const [path, query = ""] = url.split("?", 2);
+  const pairs = query.split("&").filter(Boolean).map((part) => part.split("=", 2).map(decodeURIComponent) as [string, string]);
+  const kept = pairs.filter(([name, value]) => value && !WHERE.has(name)).map(([name, value]) => `${name}=${value}`).sort();
+  return [decodeURIComponent(path!), ...kept].join("\n");
+}
+
+/** The answer of an address, or why there is none. */
+export function savedAnswer(url: string): { value: unknown } | { error: ErrorBody } {
+  const name = nameOf(url);
+  if (Object.hasOwn(saved.answers, name)) return { value: saved.answers[name] };
+  const hint = saved.live ? `Open it in the live page: ${saved.live}` : "Open the recording in the live page: tb-sol serve LOGDIR";
+  return { error: { code: NOT_IN_FILE, message: "This view is not in this file.", hint } };
+}

@@ -1,0 +1,130 @@
+"""One HTML file of the pages of a recording: its answers are those of the server, and it says nothing of the machine."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+import tb_sol_plugin as sol
+from tb_sol_plugin.cli.command import main
+from tb_sol_plugin.web import html_file as H
+from tests.support.tiny import EVENTS, trace
+
+
+def inside(file: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the page unpacks: its answers by name, and what it shows first."""
+    (start, data) = re.findall(rb'id="tb-sol-data" data-start="([^"]*)">([^<]*)</script>', file)[0]
+    return json.loads(gzip.decompress(base64.b64decode(data)))["answers"], json.loads(start.replace(b"&quot;", b'"'))
+
+
+def test_the_server_gives_out_a_file_with_its_own_answers(shared: FlaskClient) -> None:
+    # GIVEN a page with an option, and all others, of one of two workers WHEN saved as a file
+    reply = shared.get("/api/v1/export?run=job&worker=rank2&form=html&wait=20&pages=kernels?group_by=name,all")
+    assert reply.status_code == 200, reply.data[:300]
+    assert reply.headers["Content-Disposition"].endswith('.html"')
+    assert "text/html" in reply.headers["Content-Type"] and "Content-Security-Policy" in reply.headers
+    answers, start = inside(reply.data)
+    # THEN the page opens on that one, whose report is the server's
+    assert start == {"page": "kernels"}
+    live = shared.get("/api/v1/analysis/kernels?run=job&worker=rank2&group_by=name&wait=20").json
+    saved = next(v for k, v in answers.items() if k.startswith("api/v1/analysis/kernels\n") and "group_by=name" in k)
+    assert saved["sections"] == live["sections"] and saved["headline"] == live["headline"]
+    # AND pages over all ranks are there, those that need a server are gray, and one worker is listed
+    assert "api/v1/analysis/ranks" in {k.partition("\n")[0] for k in answers}
+    infos = {a["name"]: a for a in answers["api/v1/analyses"]["analyses"]}
+    assert infos["overview"]["available"] and not infos["timeline"]["available"] and infos["timeline"]["because"] == H.NOT_HERE
+    (run,) = answers["api/v1/runs"]["runs"]
+    assert run["name"] == "job" and len(run["workers"]) == 1
+    # AND what does not fit is refused
+    assert shared.get("/api/v1/export?run=job&form=html&pages=nothing").status_code == 404
+    assert shared.get("/api/v1/export?run=job&form=html&pages=kernels?nothing=1").status_code == 400
+
+
+SECRETS = ("ml-node-17", "ml-node-17.corp.example", "alicia", "/srv/projects", "hf_aBcDeFgHiJkLmNoPqRsT1")
+HOSTILE = "</script><!--\u2028<b>"
+
+
+def secret_recording(folder: Path) -> Path:
+    """A recording whose file, header and names hold a host, a user, folders and a token; one kernel has a hostile name."""
+    frame = {"ph": "X", "cat": "python_function", "pid": 1, "tid": 1, "ts": 5, "dur": 40, "args": {"Python id": 1}}
+    names = ["/home/alicia/work/train.py(12): train_step", "/srv/projects/lib/python3.11/site-packages/torch/nn/linear.py(7): forward"]
+    more: list[dict[str, object]] = [{**frame, "name": name, "ts": 5 + i, "args": {"Python id": i + 1}} for i, name in enumerate(names)]
+    kernel = {**EVENTS[2], "name": HOSTILE, "ts": 60, "args": {"correlation": 8, "device": 0, "stream": 7}}
+    token = {**EVENTS[0], "name": f"load {SECRETS[4]} from /srv/projects/data/imagenet", "ts": 70, "dur": 5}
+    header = {"host_name": SECRETS[1], "distributedInfo": {"rank": 3, "world_size": 4}, "trace_id": "alicia"}
+    return trace(folder / "exp" / "ml-node-17_4242.1700000000000000000.pt.trace.json.gz", [*EVENTS, *more, kernel, token], **header)
+
+
+def test_a_file_says_nothing_of_machine_and_user_unless_asked_to(tmp_path: Path) -> None:
+    # GIVEN a recording full of names of host, user and folders WHEN saved from its path THEN none of them is in the file
+    path = secret_recording(tmp_path / "logs")
+    sol.save_html(str(path), str(tmp_path / "page.html"))
+    file = (tmp_path / "page.html").read_bytes()
+    text = json.dumps(inside(file)[0], ensure_ascii=False)
+    for secret in (*SECRETS, str(tmp_path)):
+        assert secret not in text and secret.encode() not in file, secret
+    assert "…/torch/nn/linear.py" in text and "…/train.py" in text  # what a reader needs of a path
+    # AND a hostile name ends no script: the data is packed, and nothing else of the recording stands in the document
+    assert HOSTILE in text and file.count(b"<script") == file.count(b"</script>") == 3 and b"<title>recording" in file
+    # AND with them asked for, they are there, but no token
+    sol.save_html(sol.open_capture(str(path)), str(tmp_path / "whole.html"), pages="health,modules", with_paths=True)
+    whole = json.dumps(inside((tmp_path / "whole.html").read_bytes())[0], ensure_ascii=False)
+    assert "ml-node-17" in whole and SECRETS[4] not in whole
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("in /home/alice/data now", "in …/data now"),
+        ("at /srv/x/train.py(12): f", "at …/train.py(12): f"),
+        ("/usr/lib/python3/dist-packages/torch/nn/modules/linear.py", "…/torch/nn/modules/linear.py"),
+        ("home/alice/code/x.py", "…/code/x.py"),
+        (r"C:\\Users\\alice\\train.py(3)", "…/train.py(3)"),
+        ("~/code/x.py", "…/x.py"),
+        ("12 TFLOP/s and GB/s, aten::mm, model/layers/0, a / b, 3/4", None),
+        ("https://pytorch.org/docs/stable", None),
+        ("node-7_4242 on node-7", "recording_4242 on recording"),
+        ("renode-71", None),
+    ],
+)  # fmt: skip
+def test_texts_without_places(given: str, expected: str | None) -> None:
+    assert H.without_places(given, ["node-7"]) == (given if expected is None else expected)
+
+
+def test_large_tables_and_broken_pages_do_not_cost_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a table of three kernels where a file has room for two rows, and an analysis that breaks
+    monkeypatch.setattr(H, "MOST_ROWS", 2)
+    kernels: list[dict[str, object]] = [
+        {**EVENTS[2], "name": name, "ts": 60 + 40 * i, "args": {"correlation": 9 + i, "device": 0, "stream": 7}} for i, name in enumerate("ab")
+    ]
+    capture = sol.open_capture(str(trace(tmp_path / "a.json", [*EVENTS, *kernels])))
+    real = H.answer_capture
+    monkeypatch.setattr(H, "answer_capture", lambda name, c, raw: 1 / 0 if name == "steps" else real(name, c, raw))
+    # WHEN both are saved THEN the rows that are left out are counted, with the command for all of them, and the reason stands on its page
+    answers, _ = inside(H.html_file(capture, ["kernels", "steps"], live="https://host/sol"))
+    report = next(v for k, v in answers.items() if k.startswith("api/v1/analysis/kernels"))
+    table = next(s for s in report["sections"] if s["id"] == "kernels")
+    assert len(table["data"]["name"]) == 2 and table["truncated"] == 1
+    assert any("first 2 of 3 rows" in n["text"] and "tb-sol analyze kernels PATH --format csv" in n["text"] for n in report["notices"])
+    broken = next(v for k, v in answers.items() if k.startswith("api/v1/analysis/steps"))
+    assert broken["available"] is False and "ZeroDivisionError" in broken["because"]
+
+
+def test_the_command_line_writes_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = trace(tmp_path / "logs" / "a.json"), tmp_path / "r.html"
+    assert main(["report", str(path), "--no-cache", "--html", str(out), "--pages", "overview,roofline"]) == 0
+    answers, start = inside(out.read_bytes())
+    assert start == {"page": "overview"} and {k.partition("\n")[0].rpartition("/")[2] for k in answers} >= {"overview", "roofline", "runs"}
+    capsys.readouterr()
+    # AND what cannot be is said in a line
+    assert main(["report", str(path), "--no-cache", "--html", str(tmp_path / "none" / "r.html")]) == 2
+    assert "--html" in capsys.readouterr().err
+    assert main(["report", str(path), "--pages", "overview"]) == 2 and "add --html" in capsys.readouterr().err
+    assert main(["report", str(path), "--no-cache", "--html", str(out), "--pages", "nothing"]) == 1
