@@ -40,7 +40,7 @@ from tb_sol_plugin.analyses.efficiency.roofline_tables import (
 from tb_sol_plugin.cost.roofline import ratio
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.errors import BadQuery, Unavailable
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo_under
 from tb_sol_plugin.metrics.report.notes import edge_notices, joined_notices, sampled_words, source_notices
 from tb_sol_plugin.metrics.time.kernels import short_kernel_names
 from tb_sol_plugin.metrics.time.scope import Scope, has_ledger, scope
@@ -154,8 +154,7 @@ def _for_any_rows(capture: Capture, done: Work, chosen: Selection, part: Scope, 
             program_points(capture, ops),
         )
 
-    limits = done.spec.fingerprint if done.spec is not None else None
-    return memo(capture, ("roofline", limits, query.attention, query.step.strip(), query.direction), make)
+    return memo_under(capture, done.spec, ("roofline", query.attention, query.step.strip(), query.direction), make)
 
 
 _POINT: Final = (

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.errors import Unavailable
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo_under
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time import breakdown as P
 from tb_sol_plugin.metrics.time.scope import Scope, before_steps, is_capture, is_profile, is_uncounted, scope
@@ -319,8 +319,8 @@ class _Steps:
     def of(capture: Capture, where: Scope, limits: str) -> _Steps:
         """Returns the calls of a selection in order, put so once per recording."""
         calls = calls_of(capture, where, limits)
-        key = ("steps.calls", calls.done.spec.fingerprint if calls.done.spec else "", where.whole, where.rows)
-        return memo(capture, key, lambda: _Steps._of(capture, calls, limits))
+        key = ("steps.calls", where.whole, where.rows)
+        return memo_under(capture, calls.done.spec, key, lambda: _Steps._of(capture, calls, limits))
 
     @staticmethod
     def _of(capture: Capture, calls: Calls, limits: str) -> _Steps:

@@ -16,7 +16,7 @@ import pandas as pd
 from tb_sol_plugin.cost.roofline import limit, ratio
 from tb_sol_plugin.devices.spec import DeviceSpec
 from tb_sol_plugin.format import STARTING
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo_under
 from tb_sol_plugin.metrics.work.counted import COLLECTIVE, LedgerCosts, ledger_costs
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, series
@@ -55,8 +55,7 @@ class Iterations:
 
 def iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:
     """Returns all iterations of a capture against the limits of `spec`; shared, not to be changed."""
-    key = ("iterations", spec.fingerprint if spec is not None else None)
-    return memo(capture, key, lambda: _iterations(capture, spec))
+    return memo_under(capture, spec, ("iterations",), lambda: _iterations(capture, spec))
 
 
 def _iterations(capture: Capture, spec: DeviceSpec | None) -> Iterations:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo_under
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.work.work import Work
@@ -60,8 +60,7 @@ class Serving:
 
 def serving(capture: Capture, where: Scope, done: Work) -> Serving:
     """Returns the iterations of a selection; the recording has some."""
-    key = ("serving", where.rows, done.spec.fingerprint if done.spec is not None else "")
-    return memo(capture, key, lambda: _serving(capture, where, done))
+    return memo_under(capture, done.spec, ("serving", where.rows), lambda: _serving(capture, where, done))
 
 
 def _serving(capture: Capture, where: Scope, done: Work) -> Serving:

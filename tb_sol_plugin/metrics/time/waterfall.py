@@ -22,7 +22,7 @@ import pandas as pd
 
 from tb_sol_plugin.cost.roofline import BOUNDS
 from tb_sol_plugin.devices.limits import device_for
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo, memo_under
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import scope
 from tb_sol_plugin.metrics.time.breakdown import COMMUNICATION, COMPUTATION, DATALOADER, MEMCPY, classes, host_idle, waits
@@ -340,8 +340,8 @@ def captured_launches(capture: Capture) -> int:
 def waterfall(capture: Capture, part: Scope, limits: str = "") -> Waterfall:
     """Returns the split of the selected steps under the matched limits, or those of the device named by `limits` (BadQuery if unknown)."""
     spec = device_for(capture, limits)
-    key = ("waterfall", part.label, part.rows, part.window_ns, spec.fingerprint if spec else "")
-    return memo(capture, key, lambda: _waterfall(capture, part, work(capture, spec)))
+    key = ("waterfall", part.label, part.rows, part.window_ns)
+    return memo_under(capture, spec, key, lambda: _waterfall(capture, part, work(capture, spec)))
 
 
 def _waterfall(capture: Capture, part: Scope, done: Work) -> Waterfall:

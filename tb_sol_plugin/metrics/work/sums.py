@@ -17,7 +17,7 @@ import pandas as pd
 from tb_sol_plugin.cost.roofline import TOLERATED, ratio
 from tb_sol_plugin.devices.limits import device_for
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo, memo_under
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.phases import STEP, device_owners, phase_tree
@@ -68,8 +68,7 @@ def calls_of(capture: Capture, part: Scope, limits: str = "") -> Calls:
     As on the roofline: all calls for the whole recording, else those whose work was launched in a selected step.
     """
     done = work(capture, device_for(capture, limits))
-    key = ("work_sums.calls", done.spec.fingerprint if done.spec else "", part.whole, part.rows)
-    return memo(capture, key, lambda: _calls(done, part))
+    return memo_under(capture, done.spec, ("work_sums.calls", part.whole, part.rows), lambda: _calls(done, part))
 
 
 def _calls(done: Work, part: Scope) -> Calls:
@@ -339,8 +338,7 @@ class PhaseWork:
 def phase_work(capture: Capture, part: Scope, limits: str = "") -> PhaseWork:
     """Returns the work per node of `phase_tree`. A call without device work belongs to the phase around itself."""
     calls = calls_of(capture, part, limits)
-    key = ("phase_work", calls.done.spec.fingerprint if calls.done.spec else "", part.whole, part.rows)
-    return memo(capture, key, lambda: _phase_work(capture, calls))
+    return memo_under(capture, calls.done.spec, ("phase_work", part.whole, part.rows), lambda: _phase_work(capture, calls))
 
 
 def _phase_work(capture: Capture, calls: Calls) -> PhaseWork:

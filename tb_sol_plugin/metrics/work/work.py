@@ -19,7 +19,7 @@ from tb_sol_plugin.cost import Cost, roofline
 from tb_sol_plugin.cost.inputs import first_dtype, readable_shapes
 from tb_sol_plugin.cost.roofline import BOUNDS, TOLERATED, limit, ratio
 from tb_sol_plugin.devices.spec import DeviceSpec
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo, memo_under
 from tb_sol_plugin.metrics.time import attribution, scope
 from tb_sol_plugin.metrics.time.kernel_names import TF32
 from tb_sol_plugin.metrics.trees.module_tree import module_class_name
@@ -102,8 +102,7 @@ def work(capture: Capture, spec: DeviceSpec | None = None, *, dense: bool = Fals
 
     dense: count attention with every (query, key) pair; by default pairs behind a causal mask do not count.
     """
-    key = spec.fingerprint if spec is not None else None
-    return memo(capture, ("work", key, dense), lambda: _work(capture, spec, dense))
+    return memo_under(capture, spec, ("work", dense), lambda: _work(capture, spec, dense))
 
 
 def _work(capture: Capture, spec: DeviceSpec | None, dense: bool) -> Work:

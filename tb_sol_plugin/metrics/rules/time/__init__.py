@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics import memo_under
 from tb_sol_plugin.metrics.rules.engine import Finding, Rule, ids_of, run
 from tb_sol_plugin.metrics.rules.time import collectives, first_use, fusion, host_code, idle, layout, matmul, remainder
 from tb_sol_plugin.metrics.rules.time.context import TimeContext, time_context
@@ -45,9 +45,8 @@ RULES: Final = tuple(dict.fromkeys(ids_of((idle.input_wait, *_IDLE, *_LINKS, *_W
 
 def time_findings(capture: Capture, part: Scope, waterfall: Waterfall) -> list[Finding]:
     """Returns all findings that are large enough, the largest saving first. The result is shared: do not change it."""
-    spec = waterfall.work.spec
-    key = ("time_findings", part.label, part.rows, part.window_ns, spec.fingerprint if spec is not None else "")
-    return memo(capture, key, lambda: _findings(capture, part, waterfall))
+    key = ("time_findings", part.label, part.rows, part.window_ns)
+    return memo_under(capture, waterfall.work.spec, key, lambda: _findings(capture, part, waterfall))
 
 
 def _findings(capture: Capture, part: Scope, waterfall: Waterfall) -> list[Finding]:
