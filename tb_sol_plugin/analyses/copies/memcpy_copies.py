@@ -41,11 +41,14 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Objects, Places, or_none
+from tb_sol_plugin.tables.series import thinned
 from tb_sol_plugin.tables.table import as_table
 from tb_sol_plugin.units import human, humans
 
 MOST: Final = 200_000
 """Rows that one answer may hold."""
+POINTS: Final = 4_000
+"""Copies that the figure draws one by one."""
 
 
 class MemcpyCopiesQuery(CopyChoice, kw_only=True, frozen=True):
@@ -287,7 +290,11 @@ def _owner(capture: Capture, row: npt.NDArray[np.int32], name_of: Callable[[str]
 
 
 def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
-    """Draws when the shown copies ran, and for how long; the points carry the keys of their rows."""
+    """Draws when the shown copies ran, and for how long; the points carry the keys of their rows.
+
+    Of more than `POINTS` those stand for all that bound them: by direction, of each equal part of the time the first, last, longest
+    and shortest.
+    """
     title = "When, and how long"
     took = shown["duration_ns"].to_numpy() > 0
     if not took.any():
@@ -297,13 +304,16 @@ def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
     first, last = int(start.min()), int(start.max())
     factor, unit = F.time_scale(float(last))
     data: list[F.Plain] = []
-    for direction in records.DIRECTIONS:
-        moved = np.flatnonzero(kind == direction)
-        if not len(moved):
-            continue
+    drawn = 0
+    by_kind = [(d, np.flatnonzero(kind == d)) for d in records.DIRECTIONS if (kind == d).any()]
+    for direction, moved in by_kind:
+        if len(start) > POINTS:
+            moved = moved[np.argsort(start[moved], kind="stable")]
+            moved = moved[thinned(start[moved], [duration[moved]], POINTS // len(by_kind))]
+        drawn += len(moved)
         color = records.COLORS.get(direction, "other")
         data.append({
-            "type": "scattergl" if len(start) > 4000 else "scatter", "mode": "markers", "name": records.NAMES[direction],
+            "type": "scatter", "mode": "markers", "name": records.NAMES[direction],
             "x": (start[moved] / factor).tolist(), "y": duration[moved].tolist(), "customdata": [str(r) for r in row[moved].tolist()],
             "marker": {"symbol": F.symbol(direction), "size": 8, "color": F.light(color), "opacity": 0.8,
                        "line": {"width": 0.8, "color": F.light("surface")}},
@@ -312,10 +322,12 @@ def _scatter(capture: Capture, shown: pd.DataFrame, left: int) -> FigureSection:
         })  # fmt: skip
     low, high = float(duration.min()), float(duration.max())
     pad = max((last - first) * 0.02, 1.0)
+    every = f"the {human(len(shown), 'count')} shown copies" if left else f"{human(len(start), 'count')} copies"
+    part = f"{human(drawn, 'count')} of {every}: by direction, of each small part of the time the first, last, longest and shortest"
     return FigureSection(
         id="when",
         title=title,
-        subtitle=f"the {human(len(shown), 'count')} shown copies" if left else "",
+        subtitle=part if drawn < len(start) else every if left else "",
         height=260,
         table="copies",
         figure=F.figure(

@@ -58,8 +58,11 @@ def groups(capture: Capture, rows: Mask, by: GroupBy = "name", done: Work | None
     place = np.empty(count, np.int64)
     place[order] = np.arange(count)
     codes, total = place[codes], total[order]  # from here on in the final order
-    columns: dict[str, npt.NDArray[Any]] = {
-        **{name: column[order] for name, column in (keys | stats).items()},
+    columns: dict[str, npt.NDArray[Any]] = keys | stats
+    del keys, stats  # of a million groups each column takes 8 MB: the one before goes as soon as the one in order is there
+    for name in columns:
+        columns[name] = columns[name][order]
+    columns |= {
         "share": total / whole if whole else np.full(count, np.nan),
         "streams": _distinct(codes, device["device"].to_numpy()[at] * 1_000_003 + device["stream"].to_numpy()[at], count),
         "graph_share": _part(codes, duration, graph, count),

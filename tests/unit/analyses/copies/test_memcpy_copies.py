@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tb_sol_plugin.analyses.copies import memcpy_copies
 from tb_sol_plugin.devices.spec import DeviceProps
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.copies import groups, records
@@ -128,6 +129,25 @@ def test_more_copies_than_rows_are_told_and_the_sums_are_of_all() -> None:
     assert ids(most="1", first="call") == ["2"]
     with pytest.raises(BadQuery, match="most is 0"):
         ids(most="0")
+
+
+def test_the_figure_of_many_copies_draws_those_that_bound_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a thousand copies in two directions, every tenth of them slower the later it is, and one of 1 ns
+    monkeypatch.setattr(memcpy_copies, "POINTS", 64)
+    i = np.arange(1000)
+    time = np.where(i % 10 == 0, 100 + i, 50)
+    time[501] = 1
+    device = {
+        "kind": [S.MEMCPY] * 1000, "direction": np.where(i % 2, "DtoH", "HtoD").tolist(), "device": i * 0, "start_ns": 2000 * i,
+        "duration_ns": time, "bytes": i * 0 + 512,
+    }  # fmt: skip
+    report = Capture(Facts("test", "x.json", 0, extent_ns=(0, 2_000_000)), {"device": S.DEVICE.frame(device)}).analyze("memcpy_copies")
+    # WHEN the report is made THEN the table has them all, and the figure some that it names: the longest, the shortest, both ends
+    figure = report.section("when")
+    drawn = {one for trace in figure.figure["data"] for one in trace["customdata"]}
+    assert len(report.table("copies")) == 1000 and 32 <= len(drawn) <= 64
+    assert {"990", "501", "0", "1", "998", "999"} <= drawn
+    assert figure.subtitle.startswith(f"{len(drawn)} of 1\u202f000 copies: by direction, of each small part of the time the first, last")
 
 
 def test_kinds_that_cannot_be_read_and_choices_without_copies() -> None:
