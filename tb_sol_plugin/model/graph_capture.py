@@ -3,6 +3,9 @@
 While a stream is captured its launches do not run: they become nodes of a graph. The recording of that time has their calls with the
 operators, modules and frames around them. A recording of the replays has the kernels and the one call that launched the graph. Neither
 has an id that the other knows: order and names decide, never a position alone.
+
+CUPTI does not write which kernel a captured call launches. There, and where no capture was recorded, what ran eagerly stands in for it:
+an iteration without graphs, or the warm-up that an engine runs before it captures. Its kernels have names and calls.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.engines import iteration_of
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
@@ -61,7 +65,7 @@ class Graph:
 class GraphSet:
     """Graphs that were captured for one batch and mode: one for FULL, one per piece for PIECEWISE.
 
-    batch: -1 unknown. estimated: batch and mode are guessed from the operators.
+    batch: -1 unknown. estimated: batch and mode are guessed from the operators. eager: the graphs are kernels that ran eagerly.
     """
 
     capture: Capture = field(repr=False)
@@ -70,6 +74,7 @@ class GraphSet:
     mode: str
     graphs: tuple[Graph, ...]
     estimated: bool = False
+    eager: bool = False
 
 
 class Stated(NamedTuple):
@@ -126,6 +131,51 @@ def graph_sets(capture: Capture, file: str, stated: Stated | None = None) -> tup
     return made, lost + len(graphs) - len(there)
 
 
+MOST_EAGER: Final = 200
+"""Eager iterations of a recording that are looked at."""
+MOST_ALIKE: Final = 4
+"""Eager iterations of one batch that are kept, of different kernels each."""
+
+
+def eager_sets(capture: Capture, file: str, stated: Stated | None = None) -> list[GraphSet]:
+    """Returns what ran eagerly in a recording, as graphs: iterations of an engine, else steps; where streams were captured in it, what ran
+    before each on its thread, for the batch of that capture. Pieces are left out: which of several alike one is, nothing tells.
+    """
+    host = _Host(capture)
+    host.name_by_events(capture)
+    out: dict[int, dict[tuple[str, ...], Graph]] = {}
+    for batch, low, high in _eager_stretches(host, capture, stated)[:MOST_EAGER]:
+        graph = _graph(host, low, high)
+        alike = out.setdefault(batch, {})
+        if any(graph.names) and len(alike) < MOST_ALIKE:
+            alike.setdefault(graph.names, graph)
+    return [GraphSet(capture, file, batch, FULL, (graph,), eager=True) for batch, alike in sorted(out.items()) for graph in alike.values()]
+
+
+def _eager_stretches(host: _Host, capture: Capture, stated: Stated | None) -> list[tuple[int, int, int]]:
+    """Returns (batch, first row, row after the last) of what may have run eagerly as a whole; -1 for an unknown batch."""
+    windows, _ = _windows(host)
+    if windows:
+        out, thread, after = [], -1, 0
+        for begin, _, end in windows:
+            if host.thread[begin] != thread:
+                thread = host.thread[begin]
+                after = int(np.searchsorted(host.thread, thread))
+            said = _annotated(host, begin) or stated
+            if said is None or said.mode == FULL:
+                out.append((-1 if said is None else said.batch, after, begin))
+            after = end + 1
+        return out
+    end = capture.host["end"].to_numpy()
+    named = {code: iteration_of(name) for code, name in enumerate(host.names)}
+    roots = np.flatnonzero((host.kind == S.ANNOTATION) & np.isin(host.code, [code for code, one in named.items() if one is not None]))
+    if len(roots):
+        found = [(named[int(host.code[row])], row) for row in roots.tolist()]
+        return [(one.batch, row + 1, int(end[row])) for one, row in found if one is not None]
+    steps = capture.steps["host"].to_numpy()
+    return [(-1, row + 1, int(end[row])) for row in steps[steps >= 0].tolist()]
+
+
 class _Host:
     """Columns of the host table of a recording of captures."""
 
@@ -144,6 +194,25 @@ class _Host:
         is_call = self.kind == S.CALL
         self.begins, self.ends, self.graphs = (is_call & self._named(p) for p in (_BEGIN, _END, _GRAPH))
         self.dispatches = is_call & self._named(_DISPATCH) & ~self.graphs
+
+    def name_by_events(self, capture: Capture) -> None:
+        """Gives each call the name of the first device event that it or a call inside of it launched."""
+        device = capture.device
+        call = device["call"].to_numpy()
+        rows = np.flatnonzero((call >= 0) & ~device["graph"].to_numpy())
+        text = arrays.coded(device["name"])
+        key = text.codes[rows].astype(np.int64) * 8 + device["kind"].to_numpy()[rows] * 2 + device["copy_kernel"].to_numpy()[rows]
+        code, first = arrays.numbered(key)
+        kinds, copies = (device[name].to_numpy() for name in ("kind", "copy_kernel"))
+        names = [replayed_name(str(text.categories[text.codes[row]]), int(kinds[row]), bool(copies[row])) for row in rows[first].tolist()]
+        self.kernel_names = [*names, UNNAMED]
+        self.kernel = np.full(len(self.kind), -1, np.int32)
+        at = call[rows]
+        while len(at):
+            self.kernel[at[::-1]] = code[::-1]
+            above = self.parent[at]
+            up = (above >= 0) & self.dispatches[np.maximum(above, 0)] & (self.kernel[np.maximum(above, 0)] < 0)
+            at, code = above[up], code[up]
 
     def _named(self, pattern: re.Pattern[str]) -> Mask:
         good = np.fromiter((pattern.match(name) is not None for name in self.names), bool, len(self.names))
@@ -243,6 +312,26 @@ def _guessed_batch(capture: Capture, graphs: Sequence[Graph]) -> int:
 # -- alignment -------------------------------------------------------------------------------------------------------
 
 
+def narrowed(graph: Graph, low: int, high: int) -> Graph:
+    """Returns the captured launches from `low` up to `high` of a graph, with the rows around them alone."""
+    keep = np.zeros(len(graph.rows), np.bool_)
+    at = np.unique(graph.around[low:high])
+    at = at[at >= 0]
+    while len(at):
+        keep[at] = True
+        at = np.unique(graph.parent[at])
+        at = at[at >= 0]
+        at = at[~keep[at]]
+    place = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1)  # the last for none
+    around, parent = place[graph.around[low:high]], place[graph.parent[keep]]
+    return Graph(graph.names[low:high], around, graph.calls[low:high], graph.rows[keep], parent, graph.nested)
+
+
+def graph_names(graph: Graph) -> bool:
+    """Whether the name of a kernel that went into a graph is known."""
+    return not {*graph.names} <= {COPY, SET, UNNAMED}
+
+
 def replayed_name(name: str, kind: int, copy_kernel: bool) -> str:
     """Returns what a device event is called where it is compared with captured launches."""
     if kind == S.MEMCPY or copy_kernel:
@@ -262,12 +351,15 @@ class Aligned(NamedTuple):
 def align(events: Ints, streams: Ints, launches: Ints) -> Aligned:
     """Aligns the events of one replay, by start, with the launches of a capture, in order; both as codes of names.
 
-    A code below zero is equal to none. In this order: same names in the same order; a forward scan that leaves out launches and never
-    events; the same names in another order, then the n-th of each name; per stream first in first out, where several could take a launch
-    the one that goes on longest.
+    A code below zero is equal to none. In this order: same names in the same order; the same with launches before and behind, the last
+    such run; a forward scan that leaves out launches and never events; the same names in another order, then the n-th of each name; per
+    stream first in first out, where several could take a launch the one that goes on longest.
     """
     if len(events) == len(launches) and len(events) and bool((events == launches).all()) and bool((events >= 0).all()):
         return Aligned(0, np.arange(len(events)))
+    run = _run_of(events, launches)
+    if run >= 0:
+        return Aligned(1, np.arange(run, run + len(events)))
     scanned = _scan(events.tolist(), launches.tolist())
     if len(scanned) == len(events) > 0:
         return Aligned(1, np.asarray(scanned, np.int64))
@@ -279,6 +371,17 @@ def align(events: Ints, streams: Ints, launches: Ints) -> Aligned:
     if by_stream is not None:
         return Aligned(3, by_stream)
     return Aligned(-1, np.asarray(scanned, np.int64))
+
+
+def _run_of(events: Ints, launches: Ints) -> int:
+    """Returns where the last run of launches begins that is the same as the events, -1 where there is none."""
+    if not len(events) or len(events) >= len(launches) or bool((events < 0).any()):
+        return -1
+    text, wanted = (np.ascontiguousarray(codes, np.int64).tobytes() for codes in (launches, events))
+    at = text.rfind(wanted)
+    while at > 0 and at % 8:
+        at = text.rfind(wanted, 0, at + len(wanted) - 1)
+    return at // 8 if at >= 0 else -1
 
 
 def _scan(events: list[int], launches: list[int]) -> list[int]:

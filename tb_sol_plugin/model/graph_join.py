@@ -19,8 +19,8 @@ import pandas as pd
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.engines import UNKNOWN, iteration_of
-from tb_sol_plugin.model.graph_capture import FULL, PIECEWISE, Aligned, Graph, GraphSet, align, replayed_name
-from tb_sol_plugin.model.recordings import GRAPH_CAPTURE
+from tb_sol_plugin.model.graph_capture import FULL, PIECEWISE, Aligned, Graph, GraphSet, align, graph_names, narrowed, replayed_name
+from tb_sol_plugin.model.recordings import EAGER_RUN, GRAPH_CAPTURE
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Coded, Ints, Mask
 
@@ -55,14 +55,21 @@ def with_graphs(capture: Capture, sets: Sequence[GraphSet], *, problems: Sequenc
     """
     launches = _launches(capture)
     names = _Names(capture, sets)
+    captured, eager = [s for s in sets if not s.eager], [s for s in sets if s.eager]
     for one in launches:
-        _find(one, sets, names)
+        _find(one, captured, names)
+        if one.set is None and eager:  # a capture says more than what ran eagerly
+            why = one.why if any(graph_names(graph) for each in captured for graph in each.graphs) else ""
+            _find(one, eager, names)
+            one.why = "" if one.set is not None else why or one.why
     used = {one.set.file for one in launches if one.set is not None}
     warnings = [w for w in capture.facts.warnings if not w.startswith(NOT_USED)] + [NOT_USED + line for line in problems]
     warnings += [NOT_USED + _unused(file, launches) for file in dict.fromkeys(s.file for s in sets if s.file not in used)]
-    metadata = {k: v for k, v in capture.facts.metadata.items() if k != GRAPH_CAPTURE}
-    if used:
-        metadata[GRAPH_CAPTURE] = ", ".join(dict.fromkeys(s.file for s in sets if s.file in used))
+    metadata = {k: v for k, v in capture.facts.metadata.items() if k not in (GRAPH_CAPTURE, EAGER_RUN)}
+    for key, ran in ((GRAPH_CAPTURE, False), (EAGER_RUN, True)):
+        files = dict.fromkeys(one.set.file for one in launches if one.set is not None and one.set.eager == ran)
+        if files:
+            metadata[key] = ", ".join(file for file in dict.fromkeys(s.file for s in sets) if file in files)
     tables = dict(capture.tables)
     if used:
         tables |= _grafted(capture, launches)
@@ -143,6 +150,7 @@ class _Names:
         self._of_event = np.array([numbers.get(name, -1) for name in self.text], np.int64)
         self._code = code
         self._stream = device["stream"].to_numpy()
+        self._parts: dict[tuple[int, int, int], Graph] = {}
         self._known: dict[tuple[bytes, bytes, int], Aligned] = {}
 
     def aligned(self, events: Ints, graph: Graph) -> Aligned:
@@ -154,6 +162,14 @@ class _Names:
         if found is None:
             found = self._known[key] = align(own, streams, self.of_graph[id(graph)])
         return found
+
+    def own_part(self, graph: Graph, found: Aligned) -> tuple[Graph, Aligned]:
+        """Returns the launches of a graph from the first to the last that is aligned, and their alignment; the same object each time."""
+        low, high = int(found.place.min()), int(found.place.max()) + 1
+        key = (id(graph), low, high)
+        if key not in self._parts:
+            self._parts[key] = narrowed(graph, low, high)
+        return self._parts[key], Aligned(found.how, found.place - low)
 
     def shown(self, row: int) -> str:
         return _short(self.text[self._code[row]])
@@ -167,13 +183,14 @@ def _find(one: _Launch, sets: Sequence[GraphSet], names: _Names) -> None:
     for candidate in chosen:
         for graph in _in_question(one, candidate):
             found = names.aligned(one.events, graph)
-            if found.how >= 0:
+            if found.how >= 0 and not (candidate.eager and _scattered(found.place)):
                 if ambiguous and one.set is not None and one.set.batch != candidate.batch:
                     sizes = f"{one.set.batch} and {candidate.batch}"
                     one.set, one.graph, one.why = None, None, f"graphs of batches {sizes} have its names, and no iteration tells its batch"
                     return
                 if one.set is None:
-                    one.set, one.graph, one.aligned, one.why = candidate, graph, found, ""
+                    one.set, one.why = candidate, ""
+                    one.graph, one.aligned = names.own_part(graph, found) if candidate.eager else (graph, found)
                 break
             if len(found.place) > best:
                 best = len(found.place)
@@ -181,6 +198,11 @@ def _find(one: _Launch, sets: Sequence[GraphSet], names: _Names) -> None:
                     one.why = _differs(one, candidate, graph, found, names)
         if one.set is not None and not ambiguous:
             return
+
+
+def _scattered(place: Ints) -> bool:
+    """Whether most of the launches between the first and the last of some are left out: any kernels stand somewhere in a long run."""
+    return int(place.max() - place.min()) + 1 > 2 * len(place)
 
 
 def _in_question(one: _Launch, candidate: GraphSet) -> Sequence[Graph]:
@@ -197,6 +219,10 @@ def _choice(one: _Launch, sets: Sequence[GraphSet]) -> tuple[list[GraphSet], str
     """Returns the sets that a launch may be of, and why there is none: the smallest batch captured at or above its own, FULL where its
     iteration launches one graph.
     """
+    if not sets:
+        return [], ""
+    if one.of_root > 1 and all(s.eager for s in sets):
+        return [], f"its iteration launches {one.of_root:,} graphs, and what ran eagerly does not tell where each begins"
     if one.batch == UNKNOWN:
         found = list(sets)
     else:
@@ -234,6 +260,8 @@ def _differs(one: _Launch, candidate: GraphSet, graph: Graph, found: Aligned, na
 
 
 def _where(one: GraphSet) -> str:
+    if one.eager:
+        return f"what ran eagerly {'at an unknown batch' if one.batch < 0 else f'at batch {one.batch:,}'} in {one.file}"
     return f"the {one.mode} graph {'of unknown batch' if one.batch < 0 else f'for batch {one.batch:,}'} in {one.file}"
 
 
@@ -513,9 +541,10 @@ def _table(capture: Capture, launches: list[_Launch], rows: dict[int, int], move
             "device_ns": [int(duration[one.events].sum()) for one in launches],
             "how": [one.aligned.how if one.set is not None else -1 for one in launches],
             "batch": [one.batch for one in launches],
-            "captured_batch": [one.set.batch if one.set is not None else -1 for one in launches],
-            "mode": pd.Categorical([one.set.mode if one.set is not None else "" for one in launches]),
+            "captured_batch": [one.set.batch if one.set is not None and not one.set.eager else -1 for one in launches],
+            "mode": pd.Categorical([one.set.mode if one.set is not None and not one.set.eager else "" for one in launches]),
             "file": pd.Categorical([one.set.file if one.set is not None else "" for one in launches]),
+            "eager": [one.set is not None and one.set.eager for one in launches],
             "why": pd.Categorical([one.why for one in launches]),
         }
     )

@@ -22,6 +22,8 @@ WORDS: Final = {SNAPSHOT: "allocator snapshot", TIMELINE: "memory timeline"}
 GRAPH_CAPTURE: Final = "graph_capture"
 GRAPH_DETAILS: Final = "graph_details"
 """Kinds of files about the capture of graphs: a trace of the time when they were captured, and a list of what each trace was made for."""
+EAGER_RUN: Final = "eager_run"
+"""GRAPH_CAPTURE and this are keys of `Facts.metadata`: files of captures and of eager runs that name what graphs replay here."""
 
 
 class Recording(msgspec.Struct, frozen=True):

@@ -538,8 +538,9 @@ GRAPH_LAUNCHES = Schema(
         "how": F("int8", "", "index into ALIGNMENTS; -1 not aligned"),
         "batch": F("int64", "", "of the iteration that launched it; -1 unknown"),
         "captured_batch": F("int64", "", "that its graph was captured for; -1 unknown"),
-        "mode": F("category", "", "FULL or PIECEWISE"),
-        "file": F("category", "", "recording of the capture"),
+        "mode": F("category", "", 'FULL or PIECEWISE; "" where an eager run stands in for the capture'),
+        "file": F("category", "", "recording of the capture, or of an eager run"),
+        "eager": F("bool", "", "named by kernels that ran eagerly, not by a capture"),
         "why": F("category", "", "what differs, of one that is not aligned"),
     },
 )

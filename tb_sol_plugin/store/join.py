@@ -296,7 +296,7 @@ def join_graphs(
     One that cannot be read hides nothing and is named in the warnings. StillLoading where one is being read. Nothing is opened where no
     graph was launched.
     """
-    from tb_sol_plugin.model.graph_capture import GraphSet, Stated, graph_sets, stated_in
+    from tb_sol_plugin.model.graph_capture import GraphSet, Stated, eager_sets, graph_names, graph_sets, stated_in
     from tb_sol_plugin.model.graph_join import with_graphs
 
     captures = [r for r in attached if r.kind == GRAPH_CAPTURE]
@@ -315,7 +315,11 @@ def join_graphs(
     for recording in captures:
         name = recording.file.rpartition("/")[2]
         try:
-            made, lost = graph_sets(opened(recording), name, stated.get(recording.path.replace("\\", "/").rpartition("/")[2]))
+            read = opened(recording)
+            said = stated.get(recording.path.replace("\\", "/").rpartition("/")[2])
+            made, lost = graph_sets(read, name, said)
+            if not any(graph_names(graph) for one in made for graph in one.graphs):  # CUPTI's, or an eager run
+                made += eager_sets(read, name, said)
         except StillLoading:
             raise
         except SolError as error:
@@ -324,8 +328,11 @@ def join_graphs(
         sets += made
         if lost:
             problems.append(f"{name}: {lost:,} of its stream captures have no end or hold no launch; record the captures as a whole")
-        elif not made:
-            problems.append(f"{name}: no stream capture was recorded in it; profile the time in which the engine captures its graphs")
+        elif not made:  # neither captures nor eager work
+            problems.append(
+                f"{name}: no stream capture was recorded in it, and no iteration that ran eagerly; profile the time in which the engine "
+                "captures its graphs, or an iteration without graphs"
+            )
     return with_graphs(trace, sets, problems=problems)
 
 

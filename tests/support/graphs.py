@@ -45,6 +45,17 @@ def capture_window(
     return at + length + 2_000
 
 
+def eager(t: TraceBuilder, layers: Sequence[Sequence[tuple[str, str, int]]], at: int, device_at: int, *, batch: int = 8) -> int:
+    """The same layers launched one kernel at a time, as a recorder of CUPTI has them; returns where their host work ends."""
+    for k, layer in enumerate(layers):
+        t.module(f"Layer_{k}", at, 1_000 * len(layer), module_id=k)
+        for operator, kernel, duration in layer:
+            t.op(operator, at + 100, 800, shapes=[[batch, 64], [64, 64]], types=["float", "float"])
+            t.launch(kernel, at=at + 200, start=device_at, duration=duration)
+            at, device_at = at + 1_000, device_at + duration
+    return at
+
+
 def replay(
     t: TraceBuilder, layers: Sequence[Sequence[tuple[str, str, int]]], at: int, device_at: int, *, root: str = ROOT, streams: Sequence[int] = (7,)
 ) -> int:  # fmt: skip

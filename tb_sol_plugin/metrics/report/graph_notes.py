@@ -10,7 +10,7 @@ import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.recordings import GRAPH_CAPTURE
+from tb_sol_plugin.model.recordings import EAGER_RUN, GRAPH_CAPTURE
 from tb_sol_plugin.model.report import Column, Link, Notice, Sort, TableSection, make_table
 from tb_sol_plugin.units import human
 
@@ -21,25 +21,32 @@ COLUMNS: Final = (
     Column("launches", "Launches", "count", "Graph launches."),
     Column("events", "Events", "count", "Device events that they replayed."),
     Column("device_ns", "Device time", "ns", "Sum of their durations.", "bar", color="gemm"),
-    Column("aligned", "Aligned", "", "How their events were aligned with what was captured, by names.", "badge"),
+    Column("aligned", "Aligned", "", "How their events were aligned with what was captured or ran eagerly, by names.", "badge"),
+    Column("named_by", "Named by", "", "A capture, or an eager run that stands in for it.", "badge", missing="nothing"),
     Column("why", "What differs", "", "First difference, of launches that are not aligned.", "text"),
 )
 
 
 @dataclass(frozen=True)
 class Advice:
-    """How to record the capture of an engine's graphs. engine: as it is called in the steps."""
+    """How to record the capture of an engine's graphs. engine: as it is called in the steps. eager: how to run it without graphs."""
 
     engine: str
     how: str
+    eager: str
 
 
 ADVICE: Final = (
-    Advice("SGLang", "start the server with --enable-profile-cuda-graph"),
-    Advice("ATOM", "start the server with --enable-capture-profiling"),
-    Advice("vLLM", "run capture_model() of the model runner inside torch.profiler.profile(record_shapes=True, with_stack=True)"),
-    Advice("", "run the code that captures the graphs inside torch.profiler.profile(record_shapes=True, with_stack=True)"),
-)
+    Advice("SGLang", "start the server with --enable-profile-cuda-graph", "--disable-cuda-graph"),
+    Advice("ATOM", "start the server with --enable-capture-profiling", "--enforce-eager"),
+    Advice(
+        "vLLM", "run capture_model() of the model runner inside torch.profiler.profile(record_shapes=True, with_stack=True)",
+        "--enforce-eager",
+    ),
+    Advice(
+        "", "run the code that captures the graphs inside torch.profiler.profile(record_shapes=True, with_stack=True)", "its graphs off",
+    ),
+)  # fmt: skip
 """Options are those of the engines' own documentation; the last row holds for any other."""
 WHERE: Final = "and put the trace into a folder capture_traces beside this recording, or name it with --capture"
 
@@ -47,8 +54,8 @@ WHERE: Final = "and put the trace into a folder capture_traces beside this recor
 def advice_for(capture: Capture) -> str:
     """Returns how to record the capture of the graphs that are launched here."""
     engines = set(capture.steps["engine"].astype(str)) - {""}
-    how = next((one.how for one in ADVICE if one.engine in engines), ADVICE[-1].how)
-    return f"{how}, {WHERE}"
+    one = next((one for one in ADVICE if one.engine in engines), ADVICE[-1])
+    return f"{one.how}, {WHERE}; a recording of the same program with {one.eager} serves too, named with --capture"
 
 
 def aligned(capture: Capture) -> tuple[int, int]:
@@ -66,14 +73,15 @@ def replay_notices(capture: Capture) -> list[Notice]:
     link = Link("health", {}, label="Graph launches")
     remedy = "Record the captures with the same version and settings as the replays"
     if named:
-        file = capture.facts.metadata.get(GRAPH_CAPTURE, "")
+        files = [(word, capture.facts.metadata.get(key)) for key, word in ((GRAPH_CAPTURE, "the capture"), (EAGER_RUN, "the eager run"))]
+        source = " and ".join(f"{word} {file}" for word, file in files if file)
         count = "the graph launch" if named == every == 1 else f"{human(named, 'count')} of {human(every, 'count')} graph launches"
-        out.append(Notice(f"What {count} replayed has operators, sizes and modules from the capture {file}.", "info", link))
+        out.append(Notice(f"What {count} replayed has operators, sizes and modules from {source}.", "info", link))
     if named < every:
         table = capture.tables[S.GRAPH_LAUNCHES.name]
         rest = table[table["how"].to_numpy() < 0]
         why = str(rest["why"].iloc[0])
-        text = f"{human(every - named, 'count')} of {human(every, 'count')} graph launches agree with no capture"
+        text = f"{human(every - named, 'count')} of {human(every, 'count')} graph launches agree with no capture or eager run"
         out.append(Notice(f"{text}: of the first, {why}. {remedy}.", "warn", link))
     return out
 
@@ -90,12 +98,13 @@ def graph_section(capture: Capture) -> list[TableSection]:
             "captured_batch": table["captured_batch"],
             "mode": table["mode"].astype(str),
             "aligned": words[table["how"].to_numpy()],
+            "named_by": np.where(table["how"] < 0, "", np.where(table["eager"], "eager run", "capture")),
             "why": table["why"].astype(str),
             "events": table["events"],
             "device_ns": table["device_ns"],
         }
     )
-    keys = ["batch", "captured_batch", "mode", "aligned", "why"]
+    keys = ["batch", "captured_batch", "mode", "aligned", "named_by", "why"]
     sums = {"launches": ("events", "size"), "events": ("events", "sum"), "device_ns": ("device_ns", "sum")}
     shown = frame.groupby(keys, sort=False, as_index=False).agg(**sums)
     for name in ("batch", "captured_batch"):

@@ -19,7 +19,7 @@ from tb_sol_plugin.store.load import Loader
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.scan import Heads, scan
-from tests.support.graphs import LAYER, ROOT, capture_window, named_call, pair, replay
+from tests.support.graphs import LAYER, ROOT, capture_window, eager, named_call, pair, replay
 from tests.support.trace_builder import TraceBuilder
 
 TWO = (LAYER, LAYER)
@@ -188,6 +188,81 @@ def test_without_annotation_or_list_the_batch_is_estimated_from_the_operators(tm
     capture_window(captured, TWO, 0, batch=12, annotated=False)
     replay(replayed, TWO, 0, 10_000)
     assert [(r["how"], r["captured_batch"]) for r in launches(opened(pair(tmp_path, captured, replayed)))] == [(0, 12)]
+
+
+# -- what ran eagerly stands in for a capture --------------------------------------------------------------------------
+
+
+def unnamed(t: TraceBuilder, at: int, calls: int, *, batch: int = 8, mode: str = "FULL") -> int:
+    """A stream capture as CUPTI records it: its calls do not say which kernel they launch."""
+    t.annotation(f"capture_{batch}_{mode}", at, 1_000 * calls + 3_000)
+    t.call("cudaStreamBeginCapture", at + 100, 50)
+    for k in range(calls):
+        named_call(t, "", at + 500 + 1_000 * k, api="cudaLaunchKernel")
+    t.call("cudaStreamEndCapture", at + 1_000 * calls + 1_000, 50)
+    return at + 1_000 * calls + 5_000
+
+
+def test_the_warm_up_before_a_capture_names_what_its_graph_replays(tmp_path: Path) -> None:
+    # GIVEN a capture on CUDA for 8 requests, whose calls name no kernel, behind two warm-up runs of what it captures and one for 16
+    captured, replayed = TraceBuilder(), TraceBuilder()
+    at = unnamed(captured, eager(captured, TWO, 0, 1_000, batch=16), 6, batch=16)
+    at = unnamed(captured, eager(captured, TWO, eager(captured, TWO, at, at + 1_000), at + 20_000), 6)
+    replay(replayed, TWO, 0, 10_000)
+    # WHEN both are read
+    c = opened(pair(tmp_path / "run", captured, replayed))
+    # THEN the replay has the operators, modules and sizes of that warm-up: 2 x 8 x 64 x 64 FLOP each
+    (one,) = launches(c)
+    assert (one["how"], one["eager"], one["captured_batch"], one["mode"]) == (1, True, -1, "")
+    assert operators(c) == {
+        "aten::mm": (2, 6_000), "vllm::unified_attention_with_output": (2, 4_000), "aten::add": (2, 2_000),
+    }  # fmt: skip
+    assert c.analyze("roofline").table("ops").set_index("name").loc["aten::mm", "flop"] == 2 * 2 * 8 * 64 * 64
+    assert {r["name"] for r in c.analyze("modules").table("modules").to_dict("records")} == {"Layer_0", "Layer_1"}
+    # AND the page says that they are from an eager run
+    notices = [n.text for n in c.analyze("serving").notices]
+    assert any("from the eager run graph_capture_rank_0" in text for text in notices)
+    assert c.analyze("health").table("graphs")["named_by"].tolist() == ["eager run"]
+
+
+def test_an_iteration_without_graphs_stands_in_for_a_capture(tmp_path: Path) -> None:
+    # GIVEN the same program recorded with its graphs off, with kernels before and behind the layers, and named
+    without, replayed = TraceBuilder(), TraceBuilder()
+    for k in range(3):
+        without.annotation(ROOT, 50_000 * k, 20_000)
+        end = eager(without, [(("aten::copy_", "prepare", 500),), *TWO, (("aten::argmax", "sample", 500),)], 50_000 * k + 100, 50_000 * k + 1_000)
+        assert end < 50_000 * k + 20_000
+    replay(replayed, TWO, 0, 10_000)
+    other = without.write(tmp_path / "other" / "eager.pt.trace.json")
+    path = replayed.write(tmp_path / "run" / "rank0.pt.trace.json")
+    c = opened(path, capture=str(other))
+    # THEN its operators are those of one such iteration, marked as from an eager run
+    assert [(r["how"], r["eager"], r["file"]) for r in launches(c)] == [(1, True, "eager.pt.trace.json")]
+    assert operators(c)["aten::mm"] == (2, 6_000)
+    # AND beside a capture that agrees the capture is used
+    captured = TraceBuilder(device="AMD Instinct MI300X")
+    capture_window(captured, TWO, 0)
+    captured.write(path.parent / "capture_traces" / "graph_capture_rank_0.pt.trace.json")
+    assert [r["eager"] for r in launches(opened(path))] == [False]
+
+
+def test_what_ran_eagerly_names_nothing_where_it_proves_nothing(tmp_path: Path) -> None:
+    # GIVEN an eager run in which the replayed kernels stand far apart; pieces; other kernels WHEN they are read THEN nothing is named
+    without = TraceBuilder()
+    without.annotation(ROOT, 0, 90_000)
+    eager(without, [LAYER, *[(("aten::relu", "relu", 100),)] * 20, LAYER], 100, 1_000)
+    other = without.write(tmp_path / "other" / "eager.pt.trace.json")
+    for name, layers, many, said in (
+        ("far", TWO, 1, "agree"), ("pieces", [LAYER], 2, "where each begins"), ("strange", [(("aten::exp", "exp", 5),)], 1, "has its names"),
+    ):  # fmt: skip
+        replayed = TraceBuilder()
+        if many == 2:
+            replayed.annotation(ROOT, 0, 60_000)
+        for k in range(many):
+            replay(replayed, layers, 30_000 * k, 10_000 + 30_000 * k, root=ROOT if many == 1 else "")
+        c = opened(replayed.write(tmp_path / name / "rank0.pt.trace.json"), capture=str(other))
+        assert [r["how"] for r in launches(c)] == [-1] * many and bool((c.device["operator"] < 0).all())
+        assert said in " ".join([*c.facts.warnings, *(str(r["why"]) for r in launches(c)), *(n.text for n in c.analyze("serving").notices)])
 
 
 # -- what cannot be used ------------------------------------------------------------------------------------------------
