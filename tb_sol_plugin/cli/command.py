@@ -269,7 +269,7 @@ def _which_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", default="", help="name of a run, where PATH holds several (default: the first)")
     parser.add_argument("--worker", default="", help="name of a worker (default: the first, as on the page)")
     parser.add_argument("--span", default="", help="name of a span (default: the latest, as on the page)")
-    text = "recording of graph captures or of an eager run, or a folder of captures: what graph launches replay (default: those beside a trace)"
+    text = "recording of graph captures or of an eager run, or a folder: what graph launches replay (default: captures beside a trace)"
     parser.add_argument("--capture", default="", metavar="FILE", help=text)
     parser.add_argument("--no-cache", action="store_true", help="neither use nor write the cache of parsed recordings")
 

@@ -166,14 +166,14 @@ def _eager_stretches(host: _Host, capture: Capture, stated: Stated | None) -> li
                 out.append((-1 if said is None else said.batch, after, begin))
             after = end + 1
         return out
-    end = capture.host["end"].to_numpy()
+    below = capture.host["end"].to_numpy()
     named = {code: iteration_of(name) for code, name in enumerate(host.names)}
     roots = np.flatnonzero((host.kind == S.ANNOTATION) & np.isin(host.code, [code for code, one in named.items() if one is not None]))
     if len(roots):
         found = [(named[int(host.code[row])], row) for row in roots.tolist()]
-        return [(one.batch, row + 1, int(end[row])) for one, row in found if one is not None]
+        return [(one.batch, row + 1, int(below[row])) for one, row in found if one is not None]
     steps = capture.steps["host"].to_numpy()
-    return [(-1, row + 1, int(end[row])) for row in steps[steps >= 0].tolist()]
+    return [(-1, row + 1, int(below[row])) for row in steps[steps >= 0].tolist()]
 
 
 class _Host:

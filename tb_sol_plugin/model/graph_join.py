@@ -54,22 +54,10 @@ def with_graphs(capture: Capture, sets: Sequence[GraphSet], *, problems: Sequenc
     sets: graphs of the recordings of captures at hand. problems: of such recordings that cannot be used, for the warnings.
     """
     launches = _launches(capture)
-    names = _Names(capture, sets)
-    captured, eager = [s for s in sets if not s.eager], [s for s in sets if s.eager]
-    for one in launches:
-        _find(one, captured, names)
-        if one.set is None and eager:  # a capture says more than what ran eagerly
-            why = one.why if any(graph_names(graph) for each in captured for graph in each.graphs) else ""
-            _find(one, eager, names)
-            one.why = "" if one.set is not None else why or one.why
+    _find_all(launches, sets, _Names(capture, sets))
     used = {one.set.file for one in launches if one.set is not None}
     warnings = [w for w in capture.facts.warnings if not w.startswith(NOT_USED)] + [NOT_USED + line for line in problems]
     warnings += [NOT_USED + _unused(file, launches) for file in dict.fromkeys(s.file for s in sets if s.file not in used)]
-    metadata = {k: v for k, v in capture.facts.metadata.items() if k not in (GRAPH_CAPTURE, EAGER_RUN)}
-    for key, ran in ((GRAPH_CAPTURE, False), (EAGER_RUN, True)):
-        files = dict.fromkeys(one.set.file for one in launches if one.set is not None and one.set.eager == ran)
-        if files:
-            metadata[key] = ", ".join(file for file in dict.fromkeys(s.file for s in sets) if file in files)
     tables = dict(capture.tables)
     if used:
         tables |= _grafted(capture, launches)
@@ -78,8 +66,20 @@ def with_graphs(capture: Capture, sets: Sequence[GraphSet], *, problems: Sequenc
             warnings.append(f"{left:,} Python frames of captured graphs are left out: replays have operators and modules, and no stacks")
     elif launches:
         tables[S.GRAPH_LAUNCHES.name] = _table(capture, launches, {}, np.arange(len(capture.host)))
+    metadata = {k: v for k, v in capture.facts.metadata.items() if k not in (GRAPH_CAPTURE, EAGER_RUN)}
+    metadata |= _files_in_use(launches, sets)
     facts = msgspec.structs.replace(capture.facts, metadata=metadata, warnings=tuple(warnings))
     return Capture(facts, tables, run=capture.run, worker=capture.worker, span=capture.span, devices=capture.devices)
+
+
+def _files_in_use(launches: Sequence[_Launch], sets: Sequence[GraphSet]) -> dict[str, str]:
+    """Returns the files whose names are used, in order: of captures and of eager runs."""
+    out = {}
+    for key, eager in ((GRAPH_CAPTURE, False), (EAGER_RUN, True)):
+        files = {one.set.file for one in launches if one.set is not None and one.set.eager == eager}
+        if files:
+            out[key] = ", ".join(file for file in dict.fromkeys(s.file for s in sets) if file in files)
+    return out
 
 
 def _unused(file: str, launches: Sequence[_Launch]) -> str:
@@ -173,6 +173,18 @@ class _Names:
 
     def shown(self, row: int) -> str:
         return _short(self.text[self._code[row]])
+
+
+def _find_all(launches: Sequence[_Launch], sets: Sequence[GraphSet], names: _Names) -> None:
+    """Finds the graphs of all launches: among captures, which say more; else among what ran eagerly."""
+    captured, eager = [s for s in sets if not s.eager], [s for s in sets if s.eager]
+    named = any(graph_names(graph) for one in captured for graph in one.graphs)
+    for one in launches:
+        _find(one, captured, names)
+        if one.set is None and eager:
+            why = one.why if named else ""
+            _find(one, eager, names)
+            one.why = "" if one.set is not None else why or one.why
 
 
 def _find(one: _Launch, sets: Sequence[GraphSet], names: _Names) -> None:
