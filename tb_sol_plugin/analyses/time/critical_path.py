@@ -65,6 +65,8 @@ def run(capture: Capture, query: CriticalPathQuery) -> Report:
     means = mean_of(class_sums(path), len(path.rows))
     values = _values(capture, where, path, trust, means)
     found = items(capture, where, query.by)
+    if trust.grade == "poor":  # a replay is no prediction
+        found = found.assign(saved_half_ns=-1, saved_zero_ns=-1)
     frame = T.items_frame(capture, found, len(path.rows), int(values["duration_ns"] or 0), query.by)
     return Report(
         analysis="critical_path",
@@ -127,7 +129,7 @@ def _headline(capture: Capture, where: Scope, values: dict[str, Scalar], frame: 
     first = sorted((p for p in parts if p[1]), key=lambda p: -p[1])[:3]
     text = ", ".join(f"{label.lower()} {human(ns / whole, 'ratio')}" for label, ns in first)
     sentence = f"{step} of {human(whole, 'ns')} is bound by **{bound}, {human(part / whole, 'ratio')}** of its critical path: {text}."
-    good = frame[frame["saved_half_ns"].notna()] if values["grade"] != "poor" else frame.iloc[:0]
+    good = frame[frame["saved_half_ns"].notna()]
     if len(good):
         best = good.iloc[int(good["saved_half_ns"].to_numpy(dtype=np.float64).argmax())]
         saved = int(best["saved_half_ns"])

@@ -30,7 +30,7 @@ COLOR: Final = {
     **{f"kernel_{kind}": kind for kind in ("gemm", "attention", "conv", "norm", "elementwise", "other")},
 }  # fmt: skip
 """Palette member of a class; of others `line-strong`."""
-NOT_REPLAYED: Final = "of the items with most time on the path only"
+NOT_REPLAYED: Final = "replayed are the items with most time on the path, unless the grade is poor"
 NO_WORK: Final = "no work: it is a wait"
 ITEMS: Final = (
     Column("name", "Item", "", "event, operator, module, phase, thread or class; in brackets what is no work", "code", full="full_name"),

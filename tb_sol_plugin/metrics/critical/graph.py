@@ -54,9 +54,9 @@ class Graph:
         """Returns when each node happens with other lags; with none given, as measured."""
         return passes.replay(self.order, self.first, self.edges.source, self.lag if lag is None else lag, self.time)
 
-    def slack(self, ends: Rows) -> Ints:
-        """Returns by how much each node may be late without a delay of some nodes; `passes.NEVER` where they do not wait for it."""
-        at = passes.latest(self.order, self.first, self.edges.source, self.lag, ends, self.time[ends])
+    def slack(self, ends: Rows, until: Ints) -> Ints:
+        """Returns by how much each node may be late while some nodes stay before `until`; NEVER where none waits for it."""
+        at = passes.latest(self.order, self.first, self.edges.source, self.lag, ends, until)
         found: Ints = np.where(at < passes.NEVER, at - self.time, passes.NEVER)
         return found
 

@@ -12,7 +12,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.edges import DEVICE, HOST
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
-from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, OF_KIND, PLACE, device_classes, host_classes, path_of
+from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, OF_KIND, PLACE, device_classes, finals_of, host_classes, path_of
 from tb_sol_plugin.metrics.critical.replay import window_of_steps
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time.scope import Scope
@@ -175,7 +175,12 @@ def _totals(capture: Capture, where: Scope, graph: Graph, of_edge: Ints, size: i
 
 def slack_of(capture: Capture, where: Scope) -> Ints:
     """Returns by how much each node may be late without a delay of the end of a step of the selection."""
-    return memo(capture, ("critical.slack", where.rows), lambda: graph_of(capture).slack(path_of(capture, where).ends))
+
+    def make() -> Ints:
+        finals = finals_of(capture, path_of(capture, where))
+        return graph_of(capture).slack(finals.node, finals.at)
+
+    return memo(capture, ("critical.slack", where.rows), make)
 
 
 def _saved(capture: Capture, where: Scope, graph: Graph, of_edge: Ints, rows: Ints) -> tuple[Ints, Ints]:

@@ -44,7 +44,7 @@ def replay(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints) ->
 def latest(nodes: Rows, first: Ints, source: Rows, lag: Ints, ends: Rows, at: Ints) -> Ints:
     """Returns until when each node may happen without a delay of the nodes `ends`, which happen at `at`; NEVER where they do not wait."""
     out = np.full(len(first) - 1, NEVER, np.int64)
-    out[ends] = at
+    np.minimum.at(out, ends, at)
     read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
     _chosen(latest_kernel, len(nodes))(*read, out)
     return out
@@ -56,6 +56,17 @@ def walk(time: Ints, source: Rows, binding: Rows, end: int, begin_ns: int) -> Ro
     read = (fixed(time, np.int64), fixed(source, np.int32), fixed(binding, np.int32))
     count = _chosen(walk_kernel, len(time))(*read, end, begin_ns, out)
     return out[:count].copy()
+
+
+def held_by(nodes: Rows, first: Ints, source: Rows, lag: Ints, time: Ints, binding: Rows) -> Rows:
+    """Returns the edge that holds each node at other times: the one that held it before where it still does, else the first that does.
+
+    time: as `replay` gives it for `lag`. binding: before; nodes that are not in `nodes` keep theirs.
+    """
+    out = binding.astype(np.int32)  # a copy
+    read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64), fixed(time, np.int64))
+    _chosen(held_kernel, len(nodes))(*read, out)
+    return out
 
 
 def innermost(row: Rows, opens: Mask, begins: Mask) -> Rows:
@@ -78,6 +89,7 @@ def load() -> None:
     order_kernel(fixed(first, np.int64), fixed(rows, np.int32), none.copy(), rows.copy())
     replay_kernel(*of, none.copy())
     latest_kernel(*of, none.copy())
+    held_kernel(*of, fixed(none, np.int64), rows.copy())
     innermost_kernel(fixed(rows, np.int32), fixed(mask, np.bool_), fixed(mask, np.bool_), mask.copy(), rows.copy(), rows.copy())
     one = np.zeros(1, np.int64)
     walk_kernel(fixed(one, np.int64), fixed(rows, np.int32), fixed(one - 1, np.int32), 0, 0, np.empty(1, np.int32))
@@ -134,6 +146,20 @@ def latest_kernel(nodes, first, source, lag, out):  # type: ignore[no-untyped-de
             for e in range(first[v], first[v + 1]):
                 u = source[e]
                 out[u] = min(out[u], out[v] - lag[e])
+
+
+@compiled()
+def held_kernel(nodes, first, source, lag, time, out):  # type: ignore[no-untyped-def]
+    """Sets for each node an edge whose source and lag give its time; the one it has stays where it does."""
+    for i in range(len(nodes)):
+        v = nodes[i]
+        e = out[v]
+        if e < 0 or time[source[e]] + lag[e] == time[v]:
+            continue
+        for e in range(first[v], first[v + 1]):
+            if time[source[e]] + lag[e] == time[v]:
+                out[v] = e
+                break
 
 
 @compiled()

@@ -96,7 +96,46 @@ def path_of(capture: Capture, where: Scope) -> Path:
 def _path(capture: Capture, rows: Ints) -> Path:
     graph = graph_of(capture)
     begin, end = (capture.steps[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
-    ends = _last_nodes(capture, graph, rows, end)
+    return walked(capture, graph, rows, _last_nodes(capture, graph, rows, end), begin, end)
+
+
+@dataclass(frozen=True)
+class Finals:
+    """Nodes that steps end with: the end of each one's range, and the last event of each stream that it launched.
+
+    A step ends with the latest of its own. node, step (row of `steps`), at: when its step ends, ns.
+    """
+
+    node: Rows
+    step: Ints
+    at: Ints
+
+
+def finals_of(capture: Capture, path: Path) -> Finals:
+    """Returns the nodes that the steps of a path end with; of a recording without steps the last of each thread and stream."""
+    graph = graph_of(capture)
+    nodes, rows = graph.nodes, path.rows
+    host = capture.steps["host"].to_numpy()[rows]
+    own = np.where(host >= 0, nodes.end[np.maximum(host, 0)], -1) if len(nodes.end) else np.full(len(rows), -1)
+    found = [(own[own >= 0], rows[own >= 0])]
+    if not len(found[0][0]) and nodes.hosts:
+        last = np.append(np.flatnonzero(nodes.begins)[1:], nodes.hosts) - 1
+        found.append((last, np.full(len(last), rows[-1])))
+    step = capture.device["step"].to_numpy()[nodes.device]
+    inside = np.flatnonzero(np.isin(step, rows) if (host >= 0).any() else np.ones(len(step), np.bool_))
+    order = inside[np.lexsort((graph.work.end[inside], nodes.stream[inside], step[inside]))]
+    pair = np.stack((step[order], nodes.stream[order]))
+    final = order[np.flatnonzero(np.append((pair[:, 1:] != pair[:, :-1]).any(axis=0), True))] if len(order) else order
+    found.append((nodes.hosts + 2 * final + 1, step[final] if (host >= 0).any() else np.full(len(final), rows[-1])))
+    found.append((path.ends, rows))
+    node, of = (np.concatenate([part[i] for part in found]).astype(np.int64) for i in (0, 1))
+    at_end = path.end[np.searchsorted(rows, of)]
+    kept = graph.time[node] <= at_end
+    return Finals(node[kept].astype(np.int32), of[kept], at_end[kept])
+
+
+def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, end: Ints) -> Path:
+    """Returns the paths from some nodes back to a time each. rows: what each is called. end: when each ends, no earlier than its node."""
     walks = [
         passes.walk(graph.time, graph.edges.source, graph.binding, last, low)[::-1]
         for last, low in zip(ends.tolist(), begin.tolist(), strict=True)

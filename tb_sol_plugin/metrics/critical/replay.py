@@ -14,7 +14,7 @@ from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, INFERRED, LAUNCH, QUEUE_FULL, STREAM, SYNC
 from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
-from tb_sol_plugin.metrics.critical.path import PLACE, Path, path_of
+from tb_sol_plugin.metrics.critical.path import PLACE, Path, finals_of, path_of
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
@@ -31,32 +31,37 @@ ERROR_INFERRED: Final = 0.03
 
 @dataclass(frozen=True)
 class Window:
-    """Part of a graph that is replayed: nodes that happen in a stretch of time, in order; all others happen as measured."""
+    """Part of a graph that is replayed: nodes that happen in a stretch of time, in order; all others happen as measured.
+
+    ends: nodes of which the latest ends the stretch.
+    """
 
     graph: Graph
     nodes: Rows
-    last: int
+    ends: Rows
+
+    def times(self, lag: Ints) -> Ints:
+        """Returns when each node of the graph happens with other lags."""
+        return passes.replay(self.nodes, self.graph.first, self.graph.edges.source, lag, self.graph.time)
+
+    def last(self, time: Ints) -> int:
+        """Returns the last of the nodes that the stretch ends with, by the time of each node."""
+        return int(self.ends[int(time[self.ends].argmax())])
 
     def moved_ns(self, lag: Ints) -> int:
-        """Returns by how much the last node happens earlier with other lags, ns; later: negative."""
-        graph = self.graph
-        time = passes.replay(self.nodes, graph.first, graph.edges.source, lag, graph.time)
-        return int(graph.time[self.last] - time[self.last])
-
-
-def window_of(graph: Graph, begin: int, end: int, last: int) -> Window:
-    """Returns the part of a graph from a time, which is not in it, to another; last: node whose time counts."""
-    time = graph.time[graph.order]
-    return Window(graph, graph.order[(time > begin) & (time <= end)], last)
+        """Returns by how much the stretch ends earlier with other lags, ns; later: negative."""
+        return int(self.graph.time[self.ends].max() - self.times(lag)[self.ends].max())
 
 
 def window_of_steps(capture: Capture, where: Scope) -> Window:
     """Returns the part of the graph that the steps of a selection cover, from the first start to the last end."""
 
     def make() -> Window:
-        path = path_of(capture, where)
-        last = int(path.ends[int(path.end.argmax())])
-        return window_of(graph_of(capture), int(path.begin.min()), int(path.end.max()), last)
+        path, graph = path_of(capture, where), graph_of(capture)
+        finals = finals_of(capture, path)
+        time = graph.time[graph.order]
+        inside = (time > int(path.begin.min())) & (time <= int(path.end.max()))
+        return Window(graph, graph.order[inside], finals.node[finals.step == path.rows[int(path.end.argmax())]])
 
     return memo(capture, ("critical.window", where.rows), make)
 
@@ -127,7 +132,7 @@ def blind_error(capture: Capture, where: Scope) -> float:
                 lag = lag.copy() if lag is graph.lag else lag
                 lag[rows[inside]] = int(np.median(graph.lag[rows[others]]))
         nodes = order[by_step[bounds[i] : bounds[i + 1]]]
-        off -= Window(graph, nodes, int(path.ends[i])).moved_ns(lag)
+        off -= Window(graph, nodes, path.ends[i : i + 1]).moved_ns(lag)
     return off / int((path.end - path.begin).sum())
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.report import TimelineSection
+from tb_sol_plugin.model.report import Report, TimelineSection
 from tests.support.captures import report
 from tests.support.trace_builder import TraceBuilder
 
@@ -108,3 +109,67 @@ def test_a_recording_of_the_device_alone(tmp_path: Path) -> None:
     t.kernel("second", 40 * US, 20 * US)
     answer = report(read(str(t.write(tmp_path / "w.pt.trace.json"))), "critical_path")
     assert answer.facts["kernel_ns"] == 40 * US and answer.facts["path_ns"] == 50 * US
+
+
+# -- What if ----------------------------------------------------------------------------------------------------------
+
+
+def now_then(answer: Report) -> tuple[object, ...]:
+    """Step now and then, what is saved to the first order and naively."""
+    facts = answer.facts
+    table = answer.table("classes")
+    assert int(table["before_ns"].sum()) == facts["step_ns"] and int(table["after_ns"].sum()) == facts["new_step_ns"]
+    return tuple(facts[name] for name in ("step_ns", "new_step_ns", "first_order_ns", "naive_ns"))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        # half of the kernel: 50 of its 100 µs, on the path
+        ({"change": "kernels"}, (200_000, 150_000, 50_000, 50_000)),
+        # no time: the host comes to its wait at 50 and leaves it at 52; naive and first order take off 100
+        ({"change": "kernels", "scale": "0"}, (200_000, 106_000, 100_000, 100_000)),
+        # the copy is hidden behind the kernel: nothing is saved
+        ({"change": "copies", "scale": "0"}, (200_000, 200_000, 0, 20_000)),
+        # twice the copy ends at 90, still before the kernel
+        ({"change": "copies", "scale": "2"}, (200_000, 200_000, 0, -20_000)),
+        # the host waits nowhere: it ends at 52 + 49 + 5 = 106, the kernel of the first step still runs until 145, that of the second
+        # starts then, and it ends at 106 + 40 + 5 + 100 = 251: over both steps 251 / 2, in the second step nothing waits for the first
+        ({"change": "syncs"}, None),
+        ({"change": "item", "by": "operator", "item": "aten::add", "scale": "0"}, (200_000, 151_000, 49_000, 49_000)),
+    ],
+)
+def test_a_change_is_replayed(two_steps: Capture, query: dict[str, str], expected: tuple[int, ...] | None) -> None:
+    answer = report(two_steps, "what_if", **query)
+    if expected is None:
+        assert answer.facts["new_step_ns"] == 125_500
+    else:
+        assert now_then(answer) == expected
+    assert answer.facts["low_ns"] < answer.facts["saved_ns"] < answer.facts["high_ns"]  # type: ignore[operator]
+
+
+def test_without_a_name_the_item_that_saves_most_is_taken(two_steps: Capture) -> None:
+    answer = report(two_steps, "what_if")
+    assert answer.fields["item"].value == "gemm_kernel" and "aten::add" in answer.fields["item"].values
+    assert plain(answer.headline) == "If `gemm_kernel` took 50.0 % of the time, a step would take **150.0 µs** in place of 200.0 µs: 50.00 µs less."
+
+
+def test_a_name_or_scale_that_there_is_not(two_steps: Capture) -> None:
+    for query, field in (({"item": "no such kernel"}, "item"), ({"scale": "-1"}, "scale")):
+        with pytest.raises(BadQuery) as error:
+            two_steps.analyze("what_if", **query)
+        assert error.value.field == field and error.value.hint
+
+
+def test_a_path_that_is_not_explained_predicts_nothing(tmp_path: Path) -> None:
+    # GIVEN kernels that start 500 µs after their launch, for no recorded reason THEN the grade is poor, and an interval is all that is said
+    t = TraceBuilder()
+    for i, late in enumerate((5, 5, 5, 500)):
+        at = 1_000 * US * i
+        t.launch("gemm_kernel", at=at, start=at + late * US, duration=100 * US)
+    capture = read(str(t.write(tmp_path / "w.pt.trace.json")))
+    page, answer = report(capture, "critical_path"), report(capture, "what_if", change="kernels")
+    assert page.facts["grade"] == "poor" and page.table("items")["saved_half_ns"].isna().all()
+    assert "not well explained" in page.notices[0].text
+    assert answer.facts["saved_ns"] is None and answer.facts["low_ns"] < answer.facts["high_ns"]  # type: ignore[operator]
+    assert "would save between" in answer.headline

@@ -1,0 +1,116 @@
+"""Asks a graph what a step would take with other durations or fewer waits: the new schedule, its own critical path, and an interval.
+
+A change scales the time of some work or latency, or takes waits away. The answer is a replay of every dependency: other work takes the
+place of what became faster. Naive and first-order savings stand beside it, because they differ: the first subtracts the whole time of what
+changes, the second what of it is on the critical path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from tb_sol_plugin.metrics.critical import passes
+from tb_sol_plugin.metrics.critical.edges import EVENT, SYNC
+from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
+from tb_sol_plugin.metrics.critical.items import By, edge_items, keys_of
+from tb_sol_plugin.metrics.critical.parts import PARTS, class_sums, mean_of
+from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, path_of, walked
+from tb_sol_plugin.metrics.critical.replay import trust_of, window_of_steps
+from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+Change: TypeAlias = Literal[
+    "item", "kernels", "host", "launches", "dataloader", "copies", "communication", "syncs", "overlap", "cuda_graph"
+]
+CLASSES_OF: Final[dict[str, tuple[str, ...]]] = {
+    "kernels": PARTS["kernel_ns"][3], "host": tuple(c for c in OF_HOST if c not in ("host_runtime", "dataloader")),
+    "launches": ("launch", "host_runtime"), "dataloader": ("dataloader",), "copies": ("copy", "memset"),
+    "communication": ("communication",), "cuda_graph": ("host_operator", "host_runtime", "launch"),
+}  # fmt: skip
+"""Classes whose time each change scales; `cuda_graph` takes it away."""
+DROPS: Final = {"syncs": SYNC, "overlap": EVENT}
+"""Kinds of dependencies that a change takes away."""
+FAR: Final = 2**61
+"""A lag that no other one is below."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a change gives, per step, ns. window: from the first start to the last end of the steps, over their number.
+
+    saved: less than the window; at most: where what changes costs nothing. first_order: what of it is on the path, naive: all of it.
+    error: of a saving. changed: dependencies in the steps that change. before, after: time of each class on the path; they add up to the
+    window and to what is left of it.
+    """
+
+    window: int
+    saved: int
+    at_most: int
+    first_order: int
+    naive: int
+    error: int
+    changed: int
+    before: Ints
+    after: Ints
+
+
+def selected(capture: Capture, where: Scope, change: Change, by: By = "kernel", name: str = "") -> Mask:
+    """Returns the dependencies that a change is about. name: of an item, as `items` names it."""
+    graph = graph_of(capture)
+    if change in DROPS:
+        into = np.diff(graph.first)[graph.edges.target]
+        return np.asarray((graph.edges.kind == DROPS[change]) & (into > 1), np.bool_)  # what nothing else holds stays
+    if change == "item":
+        keys = keys_of(capture, by)
+        code = keys.names.index(name) if name in keys.names else -2
+        return np.asarray(edge_items(capture, graph, keys, by) == code, np.bool_)
+    of_class = edge_items(capture, graph, keys_of(capture, "class"), "class")
+    return np.isin(of_class, [PLACE[c] for c in CLASSES_OF[change]])
+
+
+def lags(graph: Graph, chosen: Mask, change: Change, scale: float) -> Ints:
+    """Returns the lags after a change of the chosen dependencies."""
+    out = graph.lag.copy()
+    if change in DROPS:
+        out[chosen] = -FAR
+    elif change == "cuda_graph":
+        out[chosen] = 0
+    else:
+        out[chosen] = np.rint(out[chosen] * scale).astype(np.int64)
+    return out
+
+
+def outcome(capture: Capture, where: Scope, chosen: Mask, change: Change, scale: float) -> Outcome:
+    """Returns what a change of the chosen dependencies gives over the steps of a selection."""
+    graph, path, window = graph_of(capture), path_of(capture, where), window_of_steps(capture, where)
+    steps = len(path.rows)
+    begin, end = int(path.begin.min()), int(path.end.max())
+    whole = end - begin
+    lag = lags(graph, chosen, change, scale)
+    saved, most = window.moved_ns(lag), window.moved_ns(lags(graph, chosen, change, 0.0))
+    moment = graph.time[graph.edges.target]
+    inside = chosen & (moment > begin) & (moment <= end)
+    part = 1.0 if change in DROPS or change == "cuda_graph" else 1.0 - scale
+    on_path = _whole_path(capture, graph, window.last(graph.time), begin, end)
+    held = np.zeros(len(chosen) + 1, np.bool_)
+    held[on_path.edge] = True
+    naive = int(graph.lag[inside].sum())
+    first = int(graph.lag[inside & held[:-1]].sum())
+    time = window.times(lag)
+    binding = passes.held_by(window.nodes, graph.first, graph.edges.source, lag, time, graph.binding)
+    moved = replace(graph, nodes=replace(graph.nodes, time=time), lag=lag, binding=binding)
+    after = _whole_path(capture, moved, window.last(time), begin, end - saved)
+    return Outcome(
+        round(whole / steps), round(saved / steps), round(most / steps), round(first * part / steps), round(naive * part / steps),
+        round(trust_of(capture, where).error * whole / steps), int(inside.sum()),
+        mean_of(class_sums(on_path), steps), mean_of(class_sums(after), steps),
+    )  # fmt: skip
+
+
+def _whole_path(capture: Capture, graph: Graph, last: int, begin: int, end: int) -> Path:
+    one = np.zeros(1, np.int64)
+    return walked(capture, graph, one, one + last, one + begin, one + end)
