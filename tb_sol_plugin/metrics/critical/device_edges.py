@@ -27,7 +27,7 @@ CHEAP: Final = 0.05
 QUEUED_NS: Final = 20_000
 """Work launched this long before it began was ready in its queue."""
 EVENT_NS: Final = 1_000
-"""What waiting for another stream costs at least where no row of the recording says so."""
+"""What waiting for another stream costs at least; where rows of the recording state the waits, what those show that took least."""
 UNEXPLAINED_NS: Final = 2_000
 """A start that is later than this after all that it is known to wait for waits for something else."""
 NEAR_NS: Final = 30_000
@@ -134,7 +134,7 @@ def _recorded(capture: Capture, nodes: Nodes, work: Work) -> Edges:
     """Returns the edges that rows of the recording state: the work before a record of an event -> the work after a wait for it."""
     sync = capture.tables["sync"]
     if not len(sync):
-        return _of_events(nodes, work, *_nothing(), RECORDED, 0)
+        return _of_events(nodes, work, *_nothing(), RECORDED)
     named = arrays.where(sync["name"], lambda n: n.lower().replace("_", " ") == "stream wait event")
     rows = np.flatnonzero(named & (sync["wait_on_stream"].to_numpy() >= 0))
     stream, awaited, device = (sync[c].to_numpy()[rows] for c in ("stream", "wait_on_stream", "device"))
@@ -144,7 +144,7 @@ def _recorded(capture: Capture, nodes: Nodes, work: Work) -> Edges:
     of = _stream_numbers(capture, nodes)
     source = _last_launched(work, _numbers(of, device, awaited), until)
     target = _next_launched(work, _numbers(of, device, stream), when)
-    return _of_events(nodes, work, source, target, RECORDED, 0)
+    return _of_events(nodes, work, source, target, RECORDED)
 
 
 def _called(capture: Capture, nodes: Nodes, work: Work) -> Edges:
@@ -160,7 +160,7 @@ def _called(capture: Capture, nodes: Nodes, work: Work) -> Edges:
     good = (bound >= 0) & (recorded >= 0)
     target, since = of_call[np.maximum(bound[good], 0)], h.start[records[recorded[good]]]
     source = _last_on_other(work, work.device[target], work.stream[target], since)
-    return _of_events(nodes, work, source, target, CALL_ORDER, EVENT_NS)
+    return _of_events(nodes, work, source, target, CALL_ORDER)
 
 
 def _collectives(capture: Capture, nodes: Nodes, work: Work) -> Edges:
@@ -176,7 +176,7 @@ def _collectives(capture: Capture, nodes: Nodes, work: Work) -> Edges:
     if len(thread):
         same = thread[work.call[np.maximum(source, 0)]] == thread[work.call[target]]
         source = np.where(same, source, -1)
-    return _of_events(nodes, work, source, target, CALL_ORDER, EVENT_NS)
+    return _of_events(nodes, work, source, target, CALL_ORDER)
 
 
 def _inferred(nodes: Nodes, work: Work, ready: Ints, known: Mask) -> Edges:
@@ -199,17 +199,18 @@ def _inferred(nodes: Nodes, work: Work, ready: Ints, known: Mask) -> Edges:
             fits &= (work.end[at_place] > np.maximum(ready[own], work.start[own] - NEAR_NS)) & (work.end[at_place] > work.start[at_place])
             source[mine] = np.where(fits, at_place, source[mine])
             place = place - 1
-    return _of_events(nodes, work, source, target, INFERRED, EVENT_NS)
+    return _of_events(nodes, work, source, target, INFERRED)
 
 
-def _of_events(nodes: Nodes, work: Work, source: Ints, target: Ints, evidence: int, least: int) -> Edges:
+def _of_events(nodes: Nodes, work: Work, source: Ints, target: Ints, evidence: int) -> Edges:
     """Returns edges from ends of events to starts of others; those without a source, or within one stream, are none."""
     good = (source >= 0) & (target >= 0)
     source, target = source[good], target[good]
     other = work.stream[source] != work.stream[target]
     source, target = source[other], target[other]
     lag = work.start[target] - work.end[source]
-    return edges(nodes.hosts + 2 * source + 1, nodes.hosts + 2 * target, EVENT, evidence, np.minimum(lag, least))
+    usual = min(_cheap(lag[lag >= 0]), EVENT_NS) if evidence == RECORDED else EVENT_NS
+    return edges(nodes.hosts + 2 * source + 1, nodes.hosts + 2 * target, EVENT, evidence, np.minimum(lag, usual))
 
 
 def _nothing() -> tuple[Ints, Ints]:

@@ -258,16 +258,6 @@ def queue(t: Trace, depth: int, slow_us: float, launches: int = 1_100) -> None:
         at += call + 0.5
 
 
-def test_a_slow_launch_at_a_full_queue_is_held_by_the_device(tmp_path: Path) -> None:
-    t = Trace()
-    queue(t, 1_000, 50)
-    capture, graph = opened(t, tmp_path)
-    full = graph.edges.kind == KINDS.index("queue_full")
-    assert int(full.sum()) > 40 and set(graph.edges.evidence[full].tolist()) == {INFERRED}
-    path = path_of(capture, scope(capture, Query()))
-    assert classes(path)["kernel_other"] > 0.98 * int(path.duration.sum())
-
-
 def test_a_queue_that_takes_any_number_has_no_such_edges(tmp_path: Path) -> None:
     # GIVEN a slow launch at 1,000 outstanding, and quick ones at far more
     t = Trace()
