@@ -14,10 +14,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.engines import iteration_of
@@ -62,13 +63,24 @@ class Graph:
 
 
 @dataclass(frozen=True)
+class CapturedRows:
+    """Host rows of a recording of captures that its graphs use, and what is known of them; the rest of the recording can be let go.
+
+    Tables as in a capture, of these rows alone; `host` columns in them are rows of this host table, whose `end` is too.
+    """
+
+    host: pd.DataFrame
+    tables: dict[str, pd.DataFrame]
+
+
+@dataclass(frozen=True)
 class GraphSet:
     """Graphs that were captured for one batch and mode: one for FULL, one per piece for PIECEWISE.
 
     batch: -1 unknown. estimated: batch and mode are guessed from the operators. eager: the graphs are kernels that ran eagerly.
     """
 
-    capture: Capture = field(repr=False)
+    capture: CapturedRows = field(repr=False)
     file: str
     batch: int
     mode: str
@@ -127,8 +139,37 @@ def graph_sets(capture: Capture, file: str, stated: Stated | None = None) -> tup
     if rest:
         key = (_guessed_batch(capture, [g for _, g in rest]), FULL if len(rest) == 1 else PIECEWISE, True)
         sets.setdefault(key, []).extend(graph for _, graph in rest)
-    made = [GraphSet(capture, file, batch, mode, tuple(own), guess) for (batch, mode, guess), own in sorted(sets.items())]
+    rows, own_rows = _kept(capture, [graph for own in sets.values() for graph in own])
+    made = [
+        GraphSet(rows, file, batch, mode, tuple(own_rows[id(graph)] for graph in own), guess)
+        for (batch, mode, guess), own in sorted(sets.items())
+    ]
     return made, lost + len(graphs) - len(there)
+
+
+def _kept(capture: Capture, graphs: Sequence[Graph]) -> tuple[CapturedRows, dict[int, Graph]]:
+    """Returns (the host rows that some graphs use, the graphs on these rows by the id of the old ones)."""
+    rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(part for graph in graphs for part in (graph.rows, graph.calls))]))
+    host = _rows_of(capture.host, rows)
+    host = host.assign(end=np.searchsorted(rows, host["end"].to_numpy()).astype(np.int32))
+    tables = {}
+    for name in ("operators", "frames", "calls"):
+        table = capture.tables[name]
+        own = table["host"].to_numpy()
+        at = np.searchsorted(rows, own)
+        there = np.flatnonzero(np.append(rows, -1)[at] == own)
+        tables[name] = _rows_of(table, there).assign(host=at[there].astype(np.int32))
+    places = (
+        (id(graph), replace(graph, rows=np.searchsorted(rows, graph.rows), calls=np.searchsorted(rows, graph.calls))) for graph in graphs
+    )
+    return CapturedRows(host, tables), dict(places)
+
+
+def _rows_of(table: pd.DataFrame, rows: Ints) -> pd.DataFrame:
+    """Returns some rows of a table, and of its texts those that they use."""
+    out = table.iloc[rows].reset_index(drop=True)
+    texts = [str(name) for name in out if isinstance(out[name].dtype, pd.CategoricalDtype)]
+    return out.assign(**{name: out[name].cat.remove_unused_categories() for name in texts})
 
 
 MOST_EAGER: Final = 200
@@ -149,7 +190,10 @@ def eager_sets(capture: Capture, file: str, stated: Stated | None = None) -> lis
         alike = out.setdefault(batch, {})
         if any(graph.names) and len(alike) < MOST_ALIKE:
             alike.setdefault(graph.names, graph)
-    return [GraphSet(capture, file, batch, FULL, (graph,), eager=True) for batch, alike in sorted(out.items()) for graph in alike.values()]
+    rows, own = _kept(capture, [graph for alike in out.values() for graph in alike.values()])
+    return [
+        GraphSet(rows, file, batch, FULL, (own[id(graph)],), eager=True) for batch, alike in sorted(out.items()) for graph in alike.values()
+    ]
 
 
 def _eager_stretches(host: _Host, capture: Capture, stated: Stated | None) -> list[tuple[int, int, int]]:

@@ -19,7 +19,18 @@ import pandas as pd
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.engines import UNKNOWN, iteration_of
-from tb_sol_plugin.model.graph_capture import FULL, PIECEWISE, Aligned, Graph, GraphSet, align, graph_names, narrowed, replayed_name
+from tb_sol_plugin.model.graph_capture import (
+    FULL,
+    PIECEWISE,
+    Aligned,
+    CapturedRows,
+    Graph,
+    GraphSet,
+    align,
+    graph_names,
+    narrowed,
+    replayed_name,
+)
 from tb_sol_plugin.model.recordings import EAGER_RUN, GRAPH_CAPTURE
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Coded, Ints, Mask
@@ -354,7 +365,7 @@ def _graph_of(one: _Launch) -> Graph:
     return one.graph
 
 
-def _without_frames(capture: Capture, graph: Graph) -> tuple[Ints, Ints, Ints]:
+def _without_frames(capture: CapturedRows, graph: Graph) -> tuple[Ints, Ints, Ints]:
     keep = capture.host["kind"].to_numpy()[graph.rows] != S.FRAME
     up = np.where(keep, np.arange(len(keep)), graph.parent)  # of a frame what is above it, until that is none
     for row in range(len(keep)):  # parents stand first

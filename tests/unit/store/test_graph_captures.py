@@ -15,6 +15,7 @@ from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.metrics.timeline.timeline import timeline_of
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.graph_capture import graph_sets
 from tb_sol_plugin.store.load import Loader
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
@@ -114,6 +115,23 @@ def test_rows_of_the_capture_stand_below_the_launch(both: Path) -> None:
         row = int(parent[row])
     assert names == ["aten::add", "nn.Module: Layer_1", "hipGraphLaunch", ROOT]
     assert set(host["name"].iloc[c.device["call"]].astype(str)) == {"hipGraphLaunch"} and bool(c.device["graph"].all())
+
+
+def test_of_a_recording_of_captures_the_rows_of_its_graphs_are_kept(tmp_path: Path) -> None:
+    # GIVEN a capture of two layers between 50 operators and launches of another kind
+    captured = amd()
+    for k in range(50):
+        captured.op(f"aten::other_{k}", 1_000 * k, 500, shapes=[[k]], types=["float"])
+        named_call(captured, f"other_{k}", 1_000 * k + 100)
+    capture_window(captured, TWO, 100_000)
+    # WHEN its graphs are found THEN of its host rows there are those around their launches, and these: 6 calls, 6 operators, 2 modules
+    (one,), lost = graph_sets(opened(captured.write(tmp_path / "w.pt.trace.json")), "w")
+    names = one.capture.host["name"]
+    assert lost == 0 and len(names) == 14 and not [n for n in names.cat.categories if "other" in str(n)]
+    (graph,) = one.graphs
+    assert names.iloc[graph.calls].tolist() == ["hipModuleLaunchKernel"] * 6
+    assert names.iloc[graph.rows[graph.around]].tolist() == [operator for layer in TWO for operator, _, _ in layer]
+    assert [len(one.capture.tables[t]) for t in ("operators", "calls")] == [6, 6]
 
 
 def test_a_folder_of_captures_is_no_run_and_the_list_says_what_it_is_for(both: Path) -> None:
