@@ -323,7 +323,7 @@ def _grafted(capture: Capture, launches: list[_Launch]) -> dict[str, pd.DataFram
     replays, owners = _replays(capture, launches, copies, moved, base, kinds)
     tables = _moved_tables(capture, moved)
     tables["host"] = host
-    tables["device"] = tables["device"].assign(**owners, **_launch_sizes(capture, launches, copies))
+    tables["device"] = _replaced(tables["device"], owners | _launch_sizes(capture, launches, copies))
     for name, columns in (
         ("operators", ("external_id", "shapes", "types", "strides", "concrete", "extra")),
         ("frames", ("python_id", "python_parent_id", "module_id")),
@@ -474,11 +474,11 @@ def _launch_sizes(capture: Capture, launches: list[_Launch], copies: list[_Copie
         missing = ~arrays.where(old, bool)
         for one in copies:
             calls = one.set.capture.tables["calls"]
-            for place in one.at:
-                launch = launches[place]
-                own = missing[launch.events]
-                row = np.searchsorted(calls["host"].to_numpy(), _graph_of(launch).calls[launch.aligned.place[own]])
-                text.put(launch.events[own], calls[name], row)
+            rows = np.searchsorted(calls["host"].to_numpy(), _graph_of(launches[one.at[0]]).calls)
+            events = np.concatenate([launches[k].events for k in one.at])
+            places = np.concatenate([launches[k].aligned.place for k in one.at])
+            own = missing[events]
+            text.put(events[own], calls[name], rows[places[own]])
         out[name] = text.column()
     return out
 
@@ -512,9 +512,16 @@ def _moved_tables(capture: Capture, moved: Ints) -> dict[str, pd.DataFrame]:
     for name, columns in _HOST_ROWS.items():
         table = capture.tables[name]
         values = {column: table[column].to_numpy() for column in columns}
-        out[name] = table.assign(
-            **{column: np.where(rows >= 0, moved[np.maximum(rows, 0)], -1).astype(np.int32) for column, rows in values.items()}
-        )
+        places = {column: np.where(rows >= 0, moved[np.maximum(rows, 0)], -1).astype(np.int32) for column, rows in values.items()}
+        out[name] = _replaced(table, places)
+    return out
+
+
+def _replaced(table: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:
+    """Returns a table with other columns under some names; the rest is not copied."""
+    out = table.copy(deep=False)
+    for name, values in columns.items():
+        out[name] = values
     return out
 
 
