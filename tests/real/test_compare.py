@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections import Counter
+
 import pytest
 
+import tb_sol_plugin as sol
 from tb_sol_plugin.metrics.compare.causes import causes_of
 from tb_sol_plugin.metrics.compare.differences import Side, metrics_of, rows_of, waterfall_of
 from tb_sol_plugin.metrics.compare.samples import GROUPINGS, samples_of
@@ -35,7 +40,8 @@ def test_differences_add_up_and_swap(pair: str) -> None:
         ours, theirs = there[by], back[by]
         assert (ours is None) == (theirs is None)
         if ours is not None and theirs is not None:
-            assert dict(zip(ours.name, ours.delta_ns.tolist(), strict=True)) == {
+            names = [was or name for was, name in zip(ours.was, ours.name, strict=True)]  # a renamed row has the name of the second side
+            assert dict(zip(names, ours.delta_ns.tolist(), strict=True)) == {
                 n: -d for n, d in zip(theirs.name, theirs.delta_ns.tolist(), strict=True)
             }
 
@@ -53,3 +59,26 @@ def test_another_model_on_fewer_devices() -> None:
     assert operators is not None and {"CompiledFunction", "CompiledFunctionBackward"} <= {
         n for n, m in zip(operators.name, operators.match, strict=True) if m == "only_b"
     }
+
+
+def plain_counts(file: str, step: int) -> Counter[str]:
+    """Calls of each operator that begins inside of a step, from the JSON alone: what HTA's trace diff counts on the host."""
+    with gzip.open(TRACES / file) as stream:
+        events = json.load(stream)["traceEvents"]
+    around = next(e for e in events if e.get("name") == f"ProfilerStep#{step}" and e.get("cat") == "user_annotation")
+    end = around["ts"] + around["dur"]
+    return Counter(e["name"] for e in events if e.get("cat") == "cpu_op" and e.get("ph") == "X" and around["ts"] <= e["ts"] < end)
+
+
+def test_the_operators_of_a_step_against_plain_counts() -> None:
+    # GIVEN the pair of HTA's trace diff WHEN the operators of a step are set against those of the other THEN names that came, that went,
+    # and that are called more often, less often and as often are those of the files
+    (a, b), step = PAIRS["diff"], 1010
+    before, after = plain_counts(a, step), plain_counts(b, step)
+    found = sol.open(str(TRACES / b)).analyze("operators", against=str(TRACES / a), step=str(step)).table("operators").set_index("id")
+    assert (sum(n not in before for n in after), sum(n not in after for n in before)) == (3, 72)
+    assert set(found.index[found["in_base"] == "new"]) == set(after) - set(before)
+    assert set(found.index[found["in_base"] == "baseline only"]) == set(before) - set(after)
+    both = found[found["in_base"] == "both"]["calls_delta"]
+    assert both.astype(int).to_dict() == {n: after[n] - before[n] for n in before.keys() & after.keys()}
+    assert [int((both > 0).sum()), int((both < 0).sum()), int((both == 0).sum())] == [17, 49, 38]
