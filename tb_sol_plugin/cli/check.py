@@ -9,40 +9,31 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
-
+from tb_sol_plugin.cli.check_files import Baseline, save_baseline, save_budgets, stored
 from tb_sol_plugin.cli.check_formats import FORMATS, Link
-from tb_sol_plugin.errors import BadInput, BadQuery
+from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.compare.differences import Side
-from tb_sol_plugin.metrics.compare.gate import Verdict, check, limit_of, wanted_of
+from tb_sol_plugin.metrics.compare.gate import Verdict, check, check_budgets, limit_of, noise_between, wanted_of
+from tb_sol_plugin.metrics.compare.ranks import slowest
 from tb_sol_plugin.metrics.compare.samples import Samples, samples_of
-from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.redact import text as redacted
+from tb_sol_plugin.store.reductions import recordings_by_worker
 
 if TYPE_CHECKING:
     from tb_sol_plugin.model.answer import Run
     from tb_sol_plugin.model.recordings import Recording
 
 Which: TypeAlias = Callable[[argparse.Namespace], "tuple[Run, Recording]"]
-MOST_BASELINE: Final = 64 << 20
-"""Bytes of a baseline file that are read."""
-
-
-class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """A base that was stored: samples of its runs, without names of files or users."""
-
-    tb_sol_baseline: Literal[1] = 1
-    runs: tuple[Samples, ...]
 
 
 def flags(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
-    what = "trace, run directory or logdir; several, separated by commas, are runs of one side; or a baseline file"
+    what = "trace, run directory or logdir; several, separated by commas, are runs of one side; or a file of a baseline or of budgets"
     parser.add_argument("base", metavar="BASE", help=what)
     parser.add_argument("candidate", metavar="CANDIDATE", nargs="?", default="", help=f"{what} (not with --save-baseline)")
     parser.add_argument("--max-regression", default="3%", metavar="LIMIT", help="change that passes, as 3%% or 5ms (default: 3%%)")
@@ -54,7 +45,9 @@ def flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--steps", default="", metavar="RANGE", help="steps that are compared, as 12 or 12-40 (default: all complete ones)")
     parser.add_argument("--run", default="", help="name of the run, where a path holds several (default: the first)")
-    parser.add_argument("--worker", default="", help="name of the worker that is compared (default: the first)")
+    parser.add_argument("--worker", default="", help="name of the worker that is compared (default: of each step the slowest one)")
+    parser.add_argument("--history", default="", metavar="DIR", help="earlier runs of the base: their noise from run to run replaces 0.5%%")
+    parser.add_argument("--update", action="store_true", help="replace BASE, a baseline or budgets, by what CANDIDATE takes")
     parser.add_argument("--min-steps", type=int, default=5, metavar="N", help="steps below which a warning says so (default: 5)")
     parser.add_argument("--inconclusive", choices=("fail", "pass"), default="", help="what an undecided metric is (default: status 5)")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text")
@@ -66,9 +59,9 @@ def flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, which: Which) -> int:
     """Checks, prints and returns the exit status. which: finds the run and the recording that options name."""
-    base = _side(options.base, "base", options, which)
     if options.save_baseline:
-        _save(options.save_baseline, base)
+        base = _side(options.base, "base", options, which)
+        save_baseline(options.save_baseline, base)
         steps = sum(len(r.steps) for r in base.runs)
         print(f"tb-sol: stored {len(base.runs)} run{'s' if len(base.runs) > 1 else ''} with {steps} steps in {options.save_baseline}",
               file=sys.stderr)  # fmt: skip
@@ -76,8 +69,9 @@ def run(options: argparse.Namespace, which: Which) -> int:
     if not options.candidate:
         raise BadQuery("no CANDIDATE", hint="tb-sol check BASE CANDIDATE", field="candidate")
     candidate = _side(options.candidate, "candidate", options, which)
-    wanted = wanted_of(options.metric, None if options.max_regression == "3%" else limit_of(options.max_regression, "ns"))
-    found = check(base, candidate, wanted, least=options.min_steps)
+    if options.update:
+        return _update(options, candidate)
+    found = _verdict(options, candidate, which)
     status = found.status(options.inconclusive or "inconclusive")
     link = Link(options.link_base, options.candidate if os.path.isdir(options.candidate) else "")
     text = FORMATS[options.format](found, status, link)
@@ -86,6 +80,58 @@ def run(options: argparse.Namespace, which: Which) -> int:
         Path(options.output).write_text(text, encoding="utf-8")
     _on_github(found, status, link)
     return status
+
+
+def _verdict(options: argparse.Namespace, candidate: Side, which: Which) -> Verdict:
+    """Returns the verdict against samples, or against the numbers of a file of budgets."""
+    default = None if options.max_regression == "3%" else limit_of(options.max_regression, "ns")
+    budgets = stored(options.base)
+    base = None if isinstance(budgets, list) else _side(options.base, "base", options, which)
+    wanted = wanted_of(options.metric or ([b.name for b in budgets] if isinstance(budgets, list) else []), default)
+    between = _noise(options.history, [w.name for w in wanted], options, which) if options.history else {}
+    if base is not None:
+        return check(base, candidate, wanted, least=options.min_steps, between=between)
+    assert isinstance(budgets, list)
+    return check_budgets(budgets, candidate, wanted, _name_of(options.base), least=options.min_steps, between=between)
+
+
+def _update(options: argparse.Namespace, candidate: Side) -> int:
+    """Replaces BASE by what the candidate takes: a baseline by its samples, budgets by the medians of the same metrics."""
+    file = stored(options.base)
+    if isinstance(file, Baseline):
+        save_baseline(options.base, candidate)
+    elif file is None and os.path.exists(options.base):
+        raise BadQuery("--update replaces a baseline or budgets: BASE is neither", hint="name the file of one, or a new one", field="base")
+    else:
+        before = {b.name: b for b in file or []}
+        wanted = wanted_of(options.metric or [*before])
+        found = check_budgets([], candidate, wanted, _name_of(options.base), least=options.min_steps)
+        lacking = next((j for j in found.metrics if j.change is None or j.change.b is None), None)
+        if lacking is not None:
+            raise BadQuery(f"{lacking.name}: {lacking.because}", hint="leave it out", field="metric")
+        measured = {j.name: (j.change.b, j.unit) for j in found.metrics if j.change is not None and j.change.b is not None}
+        save_budgets(options.base, before, measured)
+    print(f"tb-sol: updated {Path(options.base).name}", file=sys.stderr)
+    return 0
+
+
+def _name_of(path: str) -> str:
+    return Path(path).name.partition(".")[0]
+
+
+def _noise(path: str, metrics: Sequence[str], options: argparse.Namespace, which: Which) -> dict[str, float]:
+    """Returns the noise from run to run that earlier runs show. path: a logdir of runs, several paths, or a baseline of several runs."""
+    from tb_sol_plugin.store.open import open_run
+
+    paths = [p for p in path.split(",") if p.strip()]
+    names: Sequence[str] = ("",)
+    if len(paths) == 1 and stored(paths[0]) is None:
+        _, names = open_run(paths[0], cache=not options.no_cache)
+    runs: list[Samples] = []
+    for name in names:
+        one = argparse.Namespace(**{**vars(options), "run": name or options.run})
+        runs += _side(path, "history", one, which).runs
+    return noise_between(Side("history", runs), metrics)
 
 
 def _on_github(found: Verdict, status: int, link: Link) -> None:
@@ -109,13 +155,15 @@ def _side(paths: str, what: str, options: argparse.Namespace, which: Which) -> S
     names: list[str] = []
     runs: list[Samples] = []
     for path in filter(None, (p.strip() for p in paths.split(","))):
-        stored = _stored(path)
-        if stored is not None:
-            runs += stored.runs
-            names.append(Path(path).name.partition(".")[0])
+        file = stored(path)
+        if isinstance(file, list):
+            raise BadQuery(f"{Path(path).name} has budgets, no samples", hint="give it alone, as BASE", field=what)
+        if file is not None:
+            runs += file.runs
+            names.append(_name_of(path))
             continue
-        capture, name = _capture(path, options, which)
-        runs.append(samples_of(capture, Query(step=options.steps)))
+        samples, name = _samples(path, options, which)
+        runs.append(samples)
         names.append(name)
     if not runs:
         raise BadQuery(f"no path for {what.upper()}", field=what)
@@ -123,56 +171,14 @@ def _side(paths: str, what: str, options: argparse.Namespace, which: Which) -> S
     return Side(redacted(name), runs)
 
 
-def _capture(path: str, options: argparse.Namespace, which: Which) -> tuple[Capture, str]:
-    """Returns the recording that is compared, and what to call it."""
+def _samples(path: str, options: argparse.Namespace, which: Which) -> tuple[Samples, str]:
+    """Returns the samples of a run, of several workers those of the slowest one of each step, and what to call it."""
     run, shown = which(argparse.Namespace(
         path=path, run=options.run, worker=options.worker, span="", no_cache=options.no_cache, device="", capture=""))  # fmt: skip
-    ranks = len(run.workers)
-    if ranks > 1 and not options.worker:
-        print(f"tb-sol: {run.name or path}: {ranks} workers, comparing {shown.worker}; choose another with --worker", file=sys.stderr)
-    return run.open(shown), Path(path.rstrip("/")).name if run.name in ("", ".") else run.name.rpartition("/")[2]
-
-
-def _stored(path: str) -> Baseline | None:
-    """Returns the baseline in a file; None where it is none. BadInput where it says that it is one and cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            if not file.read(32).lstrip().startswith(b'{"tb_sol_baseline"'):
-                return None
-            file.seek(0)
-            text = file.read(MOST_BASELINE + 1)
-    except (OSError, ValueError):
-        return None
-    if len(text) > MOST_BASELINE:
-        raise BadInput(f"a baseline of more than {MOST_BASELINE >> 20} MiB", hint="store it again from fewer runs", file=Path(path).name)
-    try:
-        found = msgspec.json.decode(text, type=Baseline)
-        _checked(found)
-    except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
-        raise BadInput(f"a damaged baseline: {error}", hint="store it again with --save-baseline", file=Path(path).name) from None
-    return found
-
-
-def _checked(found: Baseline) -> None:
-    """Raises ValueError where the numbers of a baseline do not fit together."""
-    if not found.runs:
-        raise ValueError("no runs")
-    for one in found.runs:
-        count = len(one.steps)
-        if not count or any(len(v) != count for v in [*one.values.values(), *one.parts.values()]) or "step_time" not in one.values:
-            raise ValueError("numbers of different lengths")
-        if any(not 0 <= place < count for place in one.row_steps):
-            raise ValueError("a step that is not there")
-        for rows in one.groupings.values():
-            size = 8 * len(rows.names) * len(one.row_steps)
-            if len(rows.of) != len(rows.names) or any(len(column) != size for column in (rows.calls, rows.host, rows.device)):
-                raise ValueError("rows of different lengths")
-
-
-def _save(path: str, side: Side) -> None:
-    """Stores a side: the settings that name a model or a file are left out."""
-    runs = [msgspec.structs.replace(r, settings={n: redacted(t) for n, t in r.settings.items()}) for r in side.runs]
-    text = msgspec.json.encode(Baseline(runs=tuple(runs)))
-    new = f"{path}.new"
-    Path(new).write_bytes(text)
-    os.replace(new, path)
+    query = Query(step=options.steps)
+    recordings = [shown] if options.worker else [own[-1] for own in recordings_by_worker(run.recordings, shown.kind).values()]
+    joined = slowest([samples_of(run.open(r), query) for r in recordings])
+    if len(recordings) > 1:
+        most = recordings[joined.rank].worker
+        print(f"tb-sol: {run.name or path}: of each step the slowest of {len(recordings)} workers, mostly {most}", file=sys.stderr)
+    return joined.samples, Path(path.rstrip("/")).name if run.name in ("", ".") else run.name.rpartition("/")[2]

@@ -19,6 +19,7 @@ from tb_sol_plugin.metrics.compare import change as C
 from tb_sol_plugin.metrics.compare.causes import Cause, compared
 from tb_sol_plugin.metrics.compare.differences import Side
 from tb_sol_plugin.metrics.compare.history import LEAST_RUNS, Changed, changes_of
+from tb_sol_plugin.metrics.compare.ranks import slowest
 from tb_sol_plugin.metrics.compare.samples import METRICS, Samples, samples_of
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
@@ -65,7 +66,7 @@ RUNS: Final = (
     Column("high", "To", "ratio", "upper end of the 95 % interval of that change", missing=FEW, rank=2),
     Column("verdict", "Verdict", doc="worse, better than the run before: its interval is without 0", show="badge", missing="the first"),
     Column("samples", "Steps", "count", "complete steps that were compared"),
-    Column("worker", "Worker", doc="the one whose steps take longest", show="code", rank=2),
+    Column("worker", "Worker", doc="the slowest most often: a step is as long as that of its slowest worker", show="code", rank=2),
     Column("workers", "Workers", "count", "workers of the run that were read", rank=2),
     Column("part", "Part", "count", "of the history, from one change to the next", rank=3),
     Column("number", "Number", doc="the median in ns, bytes or a count", rank=3),
@@ -89,7 +90,7 @@ FACTS: Final = (
 
 @dataclass(frozen=True)
 class One:
-    """A run of the history. workers: how many were read; worker: the one that is taken."""
+    """A run of the history. workers: how many were read. worker: the slowest most often. samples: of the slowest one of each step."""
 
     run: str
     worker: str
@@ -138,7 +139,7 @@ def run(workers: Sequence[RecordingReduction[Samples]], files: Sequence[Sidecar]
 
 def _history(workers: Sequence[RecordingReduction[Samples]], only: str) -> tuple[list[One], bool]:
     """Returns the runs in order, and whether that is the order of time."""
-    found: dict[str, list[tuple[float, str, Samples, int | None]]] = {}
+    found: dict[str, list[tuple[str, Samples, int | None]]] = {}
     pattern = only.strip()[:MOST_PATTERN]
     for one in workers:
         if one.state != "read" or (pattern and not fnmatch.fnmatchcase(one.run, pattern)):
@@ -146,12 +147,12 @@ def _history(workers: Sequence[RecordingReduction[Samples]], only: str) -> tuple
         samples = one.reduced
         facts = one.facts
         began = facts.origin_ns + facts.extent_ns[0] if facts is not None and facts.absolute else None
-        found.setdefault(one.run, []).append((float(np.median(samples.values["step_time"])), one.worker, samples, began))
+        found.setdefault(one.run, []).append((one.worker, samples, began))
     out = []
     for name, group in found.items():
-        slowest = max(group, key=lambda g: g[0])
-        starts = [g[3] for g in group if g[3] is not None]
-        out.append(One(name, slowest[1], len(group), slowest[2], min(starts) if starts else None))
+        joined = slowest([g[1] for g in group])
+        starts = [g[2] for g in group if g[2] is not None]
+        out.append(One(name, group[joined.rank][0], len(group), joined.samples, min(starts) if starts else None))
     by_time = all(one.began_ns is not None for one in out)
     out.sort(key=lambda one: (one.began_ns or 0, natural(one.run)) if by_time else (0, natural(one.run)))
     return out, by_time

@@ -99,11 +99,13 @@ def noise_between_runs(runs: Sequence[Values], floor: float = RUN_NOISE) -> floa
     return max(float(medians.std(ddof=1) / medians.mean()), LEAST_RUN_NOISE)
 
 
-def change_of(a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NOISE, between: float | None = None) -> Change:
+def change_of(
+    a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NOISE, between: float | None = None, fixed: bool = False
+) -> Change:
     """Returns how the median changed from side A to side B; each a value per step (any unit), per run.
 
     floor: noise from run to run where a side has too few runs to show it; the larger one of both sides counts. between: that noise where
-    it is known.
+    it is known. fixed: A is a number that somebody committed, which has no noise of its own.
     """
     found = exactly(a, b)
     if found.change is None or (found.a == 0 and found.b == 0):
@@ -116,7 +118,7 @@ def change_of(a: Sequence[Values], b: Sequence[Values], *, floor: float = RUN_NO
     tail = (100 - CONFIDENCE) / 2
     low, high = np.nanpercentile(ratio, [tail, 100 - tail])
     noise = between if between is not None else max(noise_between_runs(a, floor), noise_between_runs(b, floor))
-    width = NORMAL * noise * float(np.sqrt(1 / len(a) + 1 / len(b)))
+    width = NORMAL * noise * float(np.sqrt((0 if fixed else 1 / len(a)) + 1 / len(b)))
     half = float(np.hypot((high - low) / 2, width))
     return replace(found, low=max(change - half, NOTHING_LEFT), high=change + half)
 

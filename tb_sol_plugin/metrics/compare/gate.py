@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -63,6 +63,16 @@ class Wanted:
 
     name: str
     limit: Limit
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A committed number. value: in the metric's unit. allowed: how much more passes; None: as of any metric. text: as it was written."""
+
+    name: str
+    value: float
+    text: str
+    allowed: Limit | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,22 @@ def wanted_of(texts: Sequence[str], default: Limit | None = None) -> list[Wanted
     return out
 
 
+def budget_of(name: str, text: str) -> Budget:
+    """Reads a budget: `4.9ms`, or `4.9ms +5%`. BadQuery where the metric does not exist or the text is none."""
+    wanted_of([name])
+    number, plus, allowed = text.partition("+")
+    value = limit_of(number, _unit(name))
+    if value.amount is None:
+        raise BadQuery(f"{text[:40]!r} is no budget of {name[:80]}", hint="write an amount, as 4.9ms or 4.9ms +5%", field="metric")
+    return Budget(name, value.amount, text.strip(), limit_of(allowed, _unit(name)) if plus else None)
+
+
+def budget_text(value: float, unit: str, allowed: Limit | None = None) -> str:
+    """Returns a measured number as a budget: `4.931ms`, `32`, `1048576B`."""
+    number = f"{value / 1e6:.4g}ms" if unit == "ns" and value < 1e12 else f"{value / 1e9:.0f}s" if unit == "ns" else f"{round(value)}"
+    return f"{number}{'B' if unit == 'B' else ''}{f' +{allowed.text}' if allowed is not None else ''}"
+
+
 def _unit(name: str) -> str:
     return METRICS[name].unit if name in METRICS else "ns"
 
@@ -147,29 +173,85 @@ def check(
 
     least: steps below which trust is lowered. between: noise from run to run per metric, where earlier runs show it.
     """
-    judged = [_judge(base, candidate, one, (between or {}).get(one.name)) for one in wanted]
-    order: list[Outcome] = ["regression", "unavailable", "inconclusive", "within", "better"]
-    outcome = min((j.outcome for j in judged), key=order.index)
+    judged = [_judge(_values(base, one.name), candidate, one, base.name, (between or {}).get(one.name)) for one in wanted]
     found = compared(base, candidate)
+    warnings = _of_history(judged, between or {})
+    if not between and (len(base.runs) == 1 or len(candidate.runs) == 1):
+        warnings.append("one run on a side does not show the noise from run to run, 0.5 % is assumed: record A, B, A, B and name several")
     return Verdict(
-        outcome, base.name, candidate.name, judged, found.causes, found.waterfall, _settings(base, candidate),
-        _warnings(base, candidate, judged, least),
+        _worst(judged), base.name, candidate.name, judged, found.causes, found.waterfall, _settings(base, candidate),
+        [*_warnings(base, candidate, judged, least), *warnings],
     )  # fmt: skip
 
 
-def _judge(a: Side, b: Side, wanted: Wanted, between: float | None) -> Judged:
-    unit = _unit(wanted.name)
-    ours, theirs = _values(a, wanted.name), _values(b, wanted.name)
+def check_budgets(
+    budgets: Sequence[Budget], candidate: Side, wanted: Sequence[Wanted], name: str, *, least: int = C.LEAST_STEPS,
+    between: Mapping[str, float] | None = None,
+) -> Verdict:  # fmt: skip
+    """Returns the verdict of every wanted metric against committed numbers. They do not say of what they are made: no cause is named.
+
+    name: what to call the budgets. A metric without a budget is unavailable.
+    """
+    known = {b.name: b for b in budgets}
+    judged = []
+    for one in wanted:
+        budget = known.get(one.name)
+        allowed = budget.allowed if budget is not None and budget.allowed is not None else one.limit
+        ours = None if budget is None else [np.array([budget.value])]
+        judged.append(_judge(ours, candidate, Wanted(one.name, allowed), name, (between or {}).get(one.name), fixed=True))
+    steps = round(float(np.concatenate([Side.times(run) for run in candidate.runs]).mean()))
+    return Verdict(
+        _worst(judged), name, candidate.name, judged, [], Waterfall(steps, steps, ()), [],
+        [*_of_side(candidate, least), *_of_history(judged, between or {}), *_undecided(judged)],
+    )  # fmt: skip
+
+
+def noise_between(history: Side, metrics: Sequence[str]) -> dict[str, float]:
+    """Returns the noise from run to run of metrics, as part of their median, that earlier runs of one state show.
+
+    BadQuery with fewer than three runs. Metrics that are counts, or that the runs do not know, are left out.
+    """
+    if len(history.runs) < C.ENOUGH_RUNS:
+        hint = f"give {C.ENOUGH_RUNS} runs or more of the same state"
+        raise BadQuery(f"a history of {len(history.runs)} runs shows no noise from run to run", hint=hint, field="history")
+    found = {name: _values(history, name) for name in metrics if not _is_exact(name)}
+    return {name: C.noise_between_runs(values) for name, values in found.items() if values is not None}
+
+
+def _worst(judged: Sequence[Judged]) -> Outcome:
+    order: list[Outcome] = ["regression", "unavailable", "inconclusive", "within", "better"]
+    return min((j.outcome for j in judged), key=order.index)
+
+
+def _of_history(judged: Sequence[Judged], between: Mapping[str, float]) -> list[str]:
+    """Returns which limits are below what earlier runs differ by without a change: two standard deviations of a run."""
+    out = []
+    for one in judged:
+        noise = between.get(one.name)
+        if noise is not None and one.change is not None and one.change.a and one.limit.of(one.change.a) < 2 * noise:
+            out.append(f"{one.name}: the limit is below the noise of earlier runs; use {100 * 2 * noise:.1f}% or more")
+    return out
+
+
+def _judge(
+    ours: list[Values] | None, b: Side, wanted: Wanted, base: str, between: float | None, *, fixed: bool = False
+) -> Judged:  # fmt: skip
+    """Returns the verdict of one metric. ours: of the base, whose name is `base`; fixed: a committed number."""
+    unit, theirs = _unit(wanted.name), _values(b, wanted.name)
+    if ours is None and fixed and theirs is not None:
+        found = C.exactly([], theirs)
+        return Judged(wanted.name, unit, wanted.limit, "unavailable", found, because=f"{base} has no budget for it; --update writes one")
     if ours is None or theirs is None:
-        lacking = " and ".join(side.name for side, found in ((a, ours), (b, theirs)) if found is None)
+        lacking = " and ".join(name for name, found in ((base, ours), (b.name, theirs)) if found is None)
         because = f"{lacking} {'do' if ours is None and theirs is None else 'does'} not have it; {_record(wanted.name)}"
         return Judged(wanted.name, unit, wanted.limit, "unavailable", because=because)
-    found = C.exactly(ours, theirs) if _is_exact(wanted.name) else C.change_of(ours, theirs, between=between)
+    found = C.exactly(ours, theirs) if _is_exact(wanted.name) else C.change_of(ours, theirs, between=between, fixed=fixed)
     if found.change is None or found.a is None or found.b is None:
         return Judged(wanted.name, unit, wanted.limit, _from_nothing(found, wanted.limit), found)
     limit = wanted.limit.of(found.a)
     outcome = OUTCOMES[C.judged(found, limit)]
-    more = C.steps_to_decide(found, limit) if outcome == "inconclusive" else None
+    least = replace(found, samples=(found.samples[1],) * 2) if fixed else found
+    more = C.steps_to_decide(least, limit) if outcome == "inconclusive" else None
     return Judged(wanted.name, unit, wanted.limit, outcome, found, more=more)
 
 
@@ -217,29 +299,32 @@ def _settings(a: Side, b: Side) -> list[tuple[str, str | None, str | None]]:
 
 def _warnings(a: Side, b: Side, judged: Sequence[Judged], least: int) -> list[str]:
     """Returns what lowers trust in the comparison."""
-    out = []
-    for side in (a, b):
-        steps = sum(len(run.steps) for run in side.runs)
-        if steps < least:
-            out.append(f"{side.name}: {steps} steps are fewer than {least}")
-        values = [Side.times(run) for run in side.runs]
-        close = [r for r in map(C.autocorrelation, values) if r is not None]
-        if close and max(close) > NOISY:
-            out.append(f"{side.name}: steps hang together (autocorrelation {max(close):.2f}): fewer independent samples than it seems")
-        if any(C.has_trend(v) for v in values):
-            out.append(f"{side.name}: its steps grow or fall through the run (warming up, or a leak)")
-        cut = sum(run.incomplete for run in side.runs)
-        if cut > steps:
-            out.append(f"{side.name}: more than half of its steps are incomplete")
+    out = [line for side in (a, b) for line in _of_side(side, least)]
     share = [1 - float(np.concatenate(side.kept).mean()) for side in (a, b)]
     if abs(share[0] - share[1]) > SHARES_APART:
         out.append(f"slow steps: {100 * share[0]:.0f} % of {a.name}, {100 * share[1]:.0f} % of {b.name}")
-    if len(a.runs) == 1 or len(b.runs) == 1:
-        out.append("one run on a side does not show the noise from run to run, 0.5 % is assumed: record A, B, A, B and name several")
-    noisy = [j for j in judged if j.outcome == "inconclusive" and j.more is None]
-    if noisy:
-        names = ", ".join(j.name for j in noisy)
-        out.append(f"{names}: too noisy for this limit whatever the number of steps; raise it, or quiet the machine")
+    return [*out, *_undecided(judged)]
+
+
+def _of_side(side: Side, least: int) -> list[str]:
+    """Returns what lowers trust in one side."""
+    out = []
+    steps = sum(len(run.steps) for run in side.runs)
+    if steps < least:
+        out.append(f"{side.name}: {steps} steps are fewer than {least}")
+    values = [Side.times(run) for run in side.runs]
+    close = [r for r in map(C.autocorrelation, values) if r is not None]
+    if close and max(close) > NOISY:
+        out.append(f"{side.name}: steps hang together (autocorrelation {max(close):.2f}): fewer independent samples than it seems")
+    if any(C.has_trend(v) for v in values):
+        out.append(f"{side.name}: its steps grow or fall through the run (warming up, or a leak)")
+    if sum(run.incomplete for run in side.runs) > steps:
+        out.append(f"{side.name}: more than half of its steps are incomplete")
     return out
+
+
+def _undecided(judged: Sequence[Judged]) -> list[str]:
+    noisy = [j.name for j in judged if j.outcome == "inconclusive" and j.more is None]
+    return [f"{', '.join(noisy)}: too noisy for this limit whatever the number of steps; raise it, or quiet the machine"] if noisy else []
 
 

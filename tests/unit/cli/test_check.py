@@ -136,6 +136,59 @@ def test_a_baseline_is_stored_and_checked_against(runs: Path, tmp_path: Path, ca
     assert check(capsys, tmp_path / "cut.json", runs / "b")[0] == 1
 
 
+def test_budgets_are_written_and_checked_against(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN no file yet WHEN it is updated from a run THEN it has what that took, and the run passes
+    file, a, b = tmp_path / "budgets.json", runs / "a", runs / "b"
+    metrics = [word for name in ("step_time", "launches", "operator:aten::gelu") for word in ("--metric", name)]
+    assert check(capsys, file, a, "--update", *metrics)[0] == 0
+    found = json.loads(file.read_text())
+    assert found["tb_sol_budgets"] == 1 and found["budgets"]["launches"] == "32"
+    assert re.fullmatch(r"4\.\d+ms", found["budgets"]["step_time"]) and re.fullmatch(r"0\.3[56]\d*ms", found["budgets"]["operator:aten::gelu"])
+    assert check(capsys, file, a)[0] == 0
+    # AND a slower one fails, unless a budget allows as much; a metric without a budget is said, as is one that does not fit
+    status, out, _ = check(capsys, file, b)
+    assert status == 4 and out.splitlines()[0].startswith("Step REGRESSION: +") and "budgets → b" in out and "operator:aten::gelu REGRESSION" in out
+    found["budgets"] = {n: f"{v} +120%" if n != "launches" else v for n, v in found["budgets"].items()}
+    file.write_text(json.dumps(found))
+    assert check(capsys, file, b)[0] == 0
+    status, out, _ = check(capsys, file, b, "--metric", "device_busy")
+    assert status == 3 and "no budget for it; --update writes one" in out
+    # AND an update keeps what is allowed, and what it does not measure
+    assert check(capsys, file, b, "--update", "--metric", "step_time")[0] == 0
+    kept = json.loads(file.read_text())["budgets"]
+    assert kept["step_time"].endswith("ms +120%") and kept["step_time"] != found["budgets"]["step_time"] and kept["launches"] == "32"
+    for bad in ({"step_time": "soon"}, {"step_time": "3%"}, {"nonsense": "1ms"}, {"launches": "4ms"}, {"step_time": 4}):
+        file.write_text(json.dumps({"tb_sol_budgets": 1, "budgets": bad}))
+        status, _, err = check(capsys, file, a)
+        assert status == 1 and "damaged budgets" in err, err
+    # AND a baseline is replaced by the samples of the candidate, a recording by nothing
+    base = tmp_path / "base.json"
+    check(capsys, a, "--save-baseline", base)
+    assert check(capsys, base, b)[0] == 4 and check(capsys, base, b, "--update")[0] == 0 and check(capsys, base, b)[0] == 0
+    assert check(capsys, a, b, "--update")[0] == 2
+
+
+def test_a_history_says_how_much_runs_differ(tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN earlier runs of one state that differ by 3 % THEN 8 % are no regression any more, and the limit is called too low
+    for seed in range(4):
+        trace(Job(steps=8, clock=1 + 0.03 * (seed - 2)), seed).write(tmp_path / f"run{seed}" / NAME)
+    status, out, _ = check(capsys, runs / "a", runs / "b", "--history", tmp_path)
+    assert status == 5 and "the limit is below the noise of earlier runs; use " in out
+    # AND a history of less than three shows nothing
+    status, _, err = check(capsys, runs / "a", runs / "b", "--history", f"{runs / 'a'},{runs / 'a2'}")
+    assert status == 2 and "a history of 2 runs" in err
+
+
+def test_several_workers_are_as_long_as_the_slowest(tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN a run of two ranks of which one is slower THEN it fails for that one, and is said
+    for rank, job in enumerate((Job(), Job(scale={"aten::gelu": 2.0}))):
+        trace(job, rank).write(tmp_path / "two" / f"rank{rank}.1700000000000000000.pt.trace.json.gz")
+    status, out, err = check(capsys, runs / "a", tmp_path / "two")
+    assert status == 4 and "aten::gelu" in out.splitlines()[0] and "of each step the slowest of 2 workers, mostly rank1" in err
+    status, _, err = check(capsys, tmp_path / "two", tmp_path / "two", "--worker", "rank0")
+    assert status == 0 and "slowest" not in err
+
+
 def test_few_steps_lower_trust(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = check(capsys, runs / "few", runs / "few")
     assert "few: 2 steps are fewer than 5" in out

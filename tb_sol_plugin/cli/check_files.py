@@ -1,0 +1,106 @@
+"""Reads and writes the files that `tb-sol check` compares with: samples of a baseline, and budgets, which people write too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from tb_sol_plugin.errors import BadInput, BadQuery
+from tb_sol_plugin.metrics.compare.differences import Side
+from tb_sol_plugin.metrics.compare.gate import Budget, budget_of, budget_text
+from tb_sol_plugin.metrics.compare.samples import Samples
+from tb_sol_plugin.redact import text as redacted
+
+MOST_BYTES: Final = 64 << 20
+"""Bytes of a file that are read."""
+MOST_BUDGETS: Final = 200
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """A base that was stored: samples of its runs, without names of files or users."""
+
+    tb_sol_baseline: Literal[1] = 1
+    runs: tuple[Samples, ...]
+
+
+class Budgets(msgspec.Struct, frozen=True, kw_only=True):
+    """Committed numbers: by metric what it may take, as `4.9ms`, and how much more passes, as `4.9ms +5%`."""
+
+    tb_sol_budgets: Literal[1] = 1
+    budgets: dict[str, str]
+
+
+def stored(path: str) -> Baseline | list[Budget] | None:
+    """Returns the baseline or the budgets in a file; None where it is neither. BadInput where it says that it is one and cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            head = b"".join(file.read(64).split())
+            kind: type[Baseline] | type[Budgets] | None = None
+            for name, struct in (("tb_sol_baseline", Baseline), ("tb_sol_budgets", Budgets)):
+                kind = struct if head.startswith(b'{"' + name.encode()) else kind
+            if kind is None:
+                return None
+            file.seek(0)
+            text = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError):
+        return None
+    what = "budgets" if kind is Budgets else "baseline"
+    if len(text) > MOST_BYTES:
+        raise BadInput(f"{what} of more than {MOST_BYTES >> 20} MiB", hint="store it again from fewer runs", file=Path(path).name)
+    try:
+        found = msgspec.json.decode(text, type=kind)
+        if isinstance(found, Budgets):
+            if len(found.budgets) > MOST_BUDGETS:
+                raise ValueError(f"more than {MOST_BUDGETS} budgets")
+            return [budget_of(name, value) for name, value in found.budgets.items()]
+        _checked(found)
+    except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
+        hint = "write it as docs/check.md says" if kind is Budgets else "store it again with --save-baseline"
+        raise BadInput(f"damaged {what}: {error}", hint=hint, file=Path(path).name) from None
+    except BadQuery as error:
+        raise BadInput(f"damaged {what}: {error.message}", hint=error.hint, file=Path(path).name) from None
+    return found
+
+
+def _checked(found: Baseline) -> None:
+    """Raises ValueError where the numbers of a baseline do not fit together."""
+    if not found.runs:
+        raise ValueError("no runs")
+    for one in found.runs:
+        count = len(one.steps)
+        if not count or any(len(v) != count for v in [*one.values.values(), *one.parts.values()]) or "step_time" not in one.values:
+            raise ValueError("numbers of different lengths")
+        if any(not 0 <= place < count for place in one.row_steps):
+            raise ValueError("a step that is not there")
+        for rows in one.groupings.values():
+            size = 8 * len(rows.names) * len(one.row_steps)
+            columns = (rows.calls, rows.host, rows.device, *([rows.work] if rows.work else []))
+            if len(rows.of) != len(rows.names) or any(len(column) != size for column in columns):
+                raise ValueError("rows of different lengths")
+
+
+def save_baseline(path: str, side: Side) -> None:
+    """Stores a side: the settings that name a model or a file are left out."""
+    runs = [msgspec.structs.replace(r, settings={n: redacted(t) for n, t in r.settings.items()}) for r in side.runs]
+    _replace(path, msgspec.json.encode(Baseline(runs=tuple(runs))))
+
+
+def save_budgets(path: str, before: Mapping[str, Budget], measured: Mapping[str, tuple[float, str]]) -> None:
+    """Stores what was measured as budgets; others, and what each allows more, stay as they were. measured: median and unit by metric."""
+    texts = {name: b.text for name, b in before.items()}
+    for name, (value, unit) in measured.items():
+        texts[name] = budget_text(value, unit, before[name].allowed if name in before else None)
+    _replace(path, msgspec.json.format(msgspec.json.encode(Budgets(budgets=texts)), indent=2) + b"\n")
+
+
+def _replace(path: str, text: bytes) -> None:
+    new = f"{path}.new"
+    try:
+        Path(new).write_bytes(text)
+        os.replace(new, path)
+    except OSError as error:
+        raise BadQuery(f"cannot write {Path(path).name}: {error.strerror}", hint="choose another place", field="base") from None
