@@ -347,7 +347,7 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     window.add_argument("--tracks", default="", metavar="TRACKS", help="numbers and ranges as 0-5,9, or paths; default all")
     window.add_argument("--clip", action="store_true", help="cut events to the window")
     window.add_argument("--no-flows", action="store_true", help="leave out links between events")
-    window.add_argument("--split-overlaps", action="store_true", help="overlapping events of a stream on threads of their own")
+    window.add_argument("--split-overlaps", action="store_true", help="overlapping events of a stream or thread on threads of their own, times from 0 on")
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -370,17 +370,18 @@ def _export(options: argparse.Namespace) -> int:
 
 def _timeline_pieces(options: argparse.Namespace) -> Iterable[bytes]:
     """Returns the bytes of the trace file that `export timeline` writes. BadQuery for a window or tracks that there are not."""
-    from tb_sol_plugin.metrics.timeline import export as X
+    from tb_sol_plugin.metrics.timeline.export import export
     from tb_sol_plugin.metrics.timeline.selection import named_tracks
     from tb_sol_plugin.metrics.timeline.timeline import timeline_of
+    from tb_sol_plugin.metrics.timeline.window import EVERYTHING, Window, rows_of
 
     shown = timeline_of(open_one(options))
-    begin = X.EVERYTHING[0] if options.start is None else options.start
-    end = X.EVERYTHING[1] if options.end is None else options.end
+    begin = EVERYTHING[0] if options.start is None else options.start
+    end = EVERYTHING[1] if options.end is None else options.end
     if end < begin:
         raise BadQuery("the window ends before it begins", hint="give --end at or after --start", field="end")
-    tracks = X.rows_of(shown, named_tracks(shown, options.tracks) if options.tracks else None)
-    return X.export(shown, X.Window(begin, end, tracks, not options.no_flows, options.clip, options.split_overlaps))
+    tracks = rows_of(shown, named_tracks(shown, options.tracks) if options.tracks else None)
+    return export(shown, Window(begin, end, tracks, not options.no_flows, options.clip, options.split_overlaps))
 
 
 def _replace_file(path: str, pieces: Iterable[bytes], flag: str = "-o") -> None:

@@ -10279,6 +10279,7 @@ function Card$1({ model }) {
 	const workers = model.shape.value?.alignment ?? [];
 	const who = workers.length > 1 ? `${workers.length} workers` : model.at.workers[0] ?? "";
 	const name = `${who.replace(" ", "_") || "timeline"}.pt.trace.json.gz`;
+	const lead = Math.max(0, ...model.tracks.value.filter((t) => t.events > 0).map((t) => -t.first_ns));
 	const offline = model.shape.value?.perfetto;
 	const send = async (tab, buffer, origin) => {
 		if (!tab) {
@@ -10290,7 +10291,10 @@ function Card$1({ model }) {
 			buffer,
 			title: `${model.at.run} ${who}`.trim(),
 			fileName: name,
-			view: span
+			view: span && {
+				start: span.start + lead,
+				end: span.end + lead
+			}
 		}, origin));
 	};
 	const open = (address) => {

@@ -21,13 +21,13 @@ from tb_sol_plugin.metrics.timeline import counters, find, links
 from tb_sol_plugin.metrics.timeline.align import Alignment, aligned, choices, common_steps
 from tb_sol_plugin.metrics.timeline.detail import detail
 from tb_sol_plugin.metrics.timeline.events import COMMUNICATION, COMPUTE
-from tb_sol_plugin.metrics.timeline.export import EVERYTHING, Window, export_together, rows_of
 from tb_sol_plugin.metrics.timeline.export import export as write
+from tb_sol_plugin.metrics.timeline.export import export_together
 from tb_sol_plugin.metrics.timeline.kept import VERSION
-from tb_sol_plugin.metrics.timeline.place import Place
 from tb_sol_plugin.metrics.timeline.summary import NOTHING, Bytes
 from tb_sol_plugin.metrics.timeline.timeline import Layout, Timeline, timeline_of
 from tb_sol_plugin.metrics.timeline.tracks import GROUPS, short_label, shown_categories
+from tb_sol_plugin.metrics.timeline.window import EVERYTHING, Place, Window, rows_of
 from tb_sol_plugin.metrics.timeline.workers import Workers
 from tb_sol_plugin.store.cache import cache_key
 from tb_sol_plugin.tables.pyramid import TILE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -21,19 +21,18 @@ from isal import igzip
 from tb_sol_plugin.metrics.time.attribution import captured_rows
 from tb_sol_plugin.metrics.timeline.counters import values_of
 from tb_sol_plugin.metrics.timeline.links import KINDS, pairs_of
-from tb_sol_plugin.metrics.timeline.place import Place, is_whole
 from tb_sol_plugin.metrics.timeline.timeline import Timeline
+from tb_sol_plugin.metrics.timeline.window import EVERYTHING, Place, Window, is_whole
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints
+from tb_sol_plugin.tables.lanes import lanes
 from tb_sol_plugin.tables.lines import Lines
 from tb_sol_plugin.tables.members import members_of
 
 _BLOCK: Final = 50_000
 _LINKS: Final = 10**10
 """More than a recording has links."""
-EVERYTHING: Final = (-(2**62), 2**62)
-"""Window of all times: a mark can come before the first event."""
 _CATEGORY: Final = {"annotations_device": "gpu_user_annotation", "sync": "cuda_sync"}
 _OPERATOR: Final = (("shapes", "Input Dims"), ("types", "Input type"), ("strides", "Input Strides"), ("concrete", "Concrete Inputs"))
 _DEVICE_NUMBERS: Final = (
@@ -61,24 +60,10 @@ _MEMORY: Final = (("device_type", "Device Type"), ("device_id", "Device Id"), ("
 _MTIA: Final = "mtia_ccp_events"
 
 
-@dataclass(frozen=True)
-class Window:
-    """What is written. tracks: places among the timeline's tracks. clip: events are cut to the window.
-
-    split_overlaps: device events that overlap another of their stream go to threads of their own, as some viewers drop them.
-    """
-
-    start_ns: int
-    end_ns: int
-    tracks: Sequence[int]
-    flows: bool = True
-    clip: bool = False
-    split_overlaps: bool = False
-
-
 def export(timeline: Timeline, window: Window, fingerprint: str = "") -> Iterator[bytes]:
     """Yields the gzip bytes of a trace file with what overlaps a window on some tracks."""
-    return _packed(_head(timeline, window, fingerprint), [_Writer(timeline, window, Place())])
+    place = Place(offset_ns=_lead([(timeline, window, Place())]))
+    return _packed(_head(timeline, window, fingerprint, place.offset_ns), [_Writer(timeline, window, place)])
 
 
 def export_together(
@@ -90,9 +75,16 @@ def export_together(
     """
     files = (timeline.capture.facts.file for timeline, _, _ in parts)
     head: dict[str, Any] = {"displayTimeUnit": "ms", "exported_from": f"{', '.join(files)} {fingerprint}".strip()}
+    lead = _lead(parts)
     if origin_ns is not None:
-        head["baseTimeNanoseconds"] = origin_ns
-    return _packed(_opened(head), [_Writer(*part) for part in parts])
+        head["baseTimeNanoseconds"] = origin_ns - lead
+    return _packed(_opened(head), [_Writer(t, window, replace(place, offset_ns=place.offset_ns + lead)) for t, window, place in parts])
+
+
+def _lead(parts: Sequence[tuple[Timeline, Window, Place]]) -> int:
+    """Returns ns that times of a file for other viewers are moved by: they drop marks from before the first event, at negative times."""
+    firsts = (t.first_ns + place.offset_ns for one, window, place in parts if window.split_overlaps for t in one.tracks if t.events)
+    return max(0, -min(firsts, default=0))
 
 
 def _packed(head: str, writers: Sequence[_Writer]) -> Iterator[bytes]:
@@ -110,21 +102,6 @@ def _packed(head: str, writers: Sequence[_Writer]) -> Iterator[bytes]:
 def _opened(head: dict[str, Any]) -> str:
     """Returns the text of a file up to its first event."""
     return json.dumps(head)[:-1] + ', "traceEvents": ['
-
-
-def whole(timeline: Timeline) -> Window:
-    """Returns the window of everything, counters too."""
-    return Window(EVERYTHING[0], EVERYTHING[1], all_tracks(timeline))
-
-
-def all_tracks(timeline: Timeline) -> list[int]:
-    """Returns every track that holds something: threads, streams, ranges, waiting, instants and counters."""
-    return [i for i, t in enumerate(timeline.tracks) if t.lanes or t.series >= 0]
-
-
-def rows_of(timeline: Timeline, tracks: Sequence[int] | None) -> list[int]:
-    """Returns the tracks that hold what some tracks stand for: of a worker, process or device those inside of it. None: all."""
-    return all_tracks(timeline) if tracks is None else [i for track in tracks for i in (timeline.below(track) or [track])]
 
 
 class _Packer:
@@ -150,8 +127,8 @@ class _Packer:
         return out
 
 
-def _head(timeline: Timeline, window: Window, fingerprint: str) -> str:
-    """Returns the text up to the first event: what the recording says of itself, and what is written of it."""
+def _head(timeline: Timeline, window: Window, fingerprint: str, lead: int) -> str:
+    """Returns the text up to the first event: what the recording says of itself, and what is written of it. lead: see `_lead`."""
     facts = timeline.capture.facts
     head: dict[str, Any] = dict(facts.metadata)
     head.update({name: int(value) if is_whole(value) else value for name, value in facts.versions.items()})
@@ -174,7 +151,7 @@ def _head(timeline: Timeline, window: Window, fingerprint: str) -> str:
             for name, description, ranks, size in zip(*columns, strict=True)
         ]
     if facts.absolute:
-        head["baseTimeNanoseconds"] = facts.origin_ns
+        head["baseTimeNanoseconds"] = facts.origin_ns - lead
     head["displayTimeUnit"] = "ms"
     if (window.start_ns, window.end_ns) != EVERYTHING:
         head["exported_window"] = f"{window.start_ns}-{window.end_ns} ns after the first event"
@@ -269,6 +246,7 @@ class _Writer:
         self.pid_name, self.tid_name = columns[2:]
         self.written: dict[str, npt.NDArray[np.bool_]] = {}
         self.lane: dict[int, int] = {}
+        """Of events that stand apart, by id: from 1 on."""
 
     def lines(self) -> Iterator[bytes | memoryview]:
         """Yields events as JSON, some at a time."""
@@ -302,6 +280,8 @@ class _Writer:
                 if lane and one.kind == "stream" and self.window.split_overlaps:
                     self.lane.update(dict.fromkeys(ids.tolist(), lane))
         every = np.sort(np.concatenate(found)) if found else np.zeros(0, np.uint32)
+        if self.window.split_overlaps:
+            self._set_apart(every[: np.searchsorted(every, self.events.base("device"))].astype(np.int64))
         out = {}
         for name in ("host", "device", "annotations_device", "sync", "instants"):
             base = self.events.base(name)
@@ -311,6 +291,14 @@ class _Writer:
                 rows = np.setdiff1d(rows, captured_rows(self.capture), assume_unique=True)
             out[name] = rows[np.argsort(table["index"].to_numpy()[rows], kind="stable")] if "index" in table else rows
         return out
+
+    def _set_apart(self, rows: Ints) -> None:
+        """Chooses threads for the host events that end after what encloses them."""
+        rows = rows[self.capture.host["clipped"].to_numpy()[rows]]
+        thread, start, duration = (self.capture.host[c].to_numpy()[rows].astype(np.int64) for c in ("thread", "start_ns", "duration_ns"))
+        order = np.lexsort((-duration, start, thread))
+        found = lanes(thread[order].astype(np.int32), start[order], (start + duration)[order], nested=False)
+        self.lane.update(zip(rows[order].tolist(), (found + 1).tolist(), strict=True))
 
     def _metadata(self, chosen: dict[str, Ints]) -> list[str]:
         used = set(np.unique(self.capture.host["thread"].to_numpy()[chosen["host"]]).tolist())
@@ -326,9 +314,13 @@ class _Writer:
                 out.append(_meta("thread_name", pid, tid, "name", json.dumps(self.tid_name[i])))
         base = self.events.base("device")
         devices, numbers = (self.capture.device[c].to_numpy() for c in ("device", "stream"))
-        for number, stream, lane in dict.fromkeys((int(devices[e - base]), int(numbers[e - base]), lane) for e, lane in self.lane.items()):
+        apart = ((int(devices[e - base]), int(numbers[e - base]), lane) for e, lane in self.lane.items() if e >= base)
+        for number, stream, lane in dict.fromkeys(apart):
             where = self._stream(number, stream, lane)
             out.append(_meta("thread_name", *where, "name", json.dumps(f"stream {stream} ({lane + 1})")))
+        for thread, lane in sorted({(int(self.capture.host["thread"].to_numpy()[e]), lane) for e, lane in self.lane.items() if e < base}):
+            tid = self._beside(thread, lane)
+            out.append(_meta("thread_name", self.pid[thread], tid, "name", tid))
         return out
 
     def _times(self, lines: Lines, start: Ints, duration: Ints) -> None:
@@ -379,7 +371,18 @@ class _Writer:
     def _on_threads(self, lines: Lines, rows: Ints) -> None:
         """Add where host events stand."""
         threads = [f", {self._at(thread)}" for thread in range(-1, len(self.pid))]
-        lines.text(self.capture.host["thread"].to_numpy()[rows].astype(np.int64) + 1, threads)
+        place = self.capture.host["thread"].to_numpy()[rows].astype(np.int64) + 1
+        if self.lane:
+            for i in np.flatnonzero(self.capture.host["clipped"].to_numpy()[rows]).tolist():
+                if lane := self.lane.get(int(rows[i])):
+                    thread = int(place[i]) - 1
+                    threads.append(f', "pid": {self.pid[thread]}, "tid": {self._beside(thread, lane)}')
+                    place[i] = len(threads) - 1
+        lines.text(place, threads)
+
+    def _beside(self, thread: int, lane: int) -> str:
+        """Returns the JSON of the id of a thread beside another one."""
+        return json.dumps(f"thread {json.loads(self.tid[thread])} ({lane + 1})")
 
     def _stream(self, device: int, stream: int, lane: int = 0) -> tuple[str, str]:
         pid = self.place.process(str(device) if device >= 0 else '"no device"')

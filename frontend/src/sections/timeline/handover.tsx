@@ -50,6 +50,7 @@ function Card({ model }: { model: TimelineModel }): JSX.Element {
   const workers = model.shape.value?.alignment ?? [];
   const who = workers.length > 1 ? `${workers.length} workers` : (model.at.workers[0] ?? "");
   const name = `${who.replace(" ", "_") || "timeline"}.pt.trace.json.gz`;
+  const lead = Math.max(0, ...model.tracks.value.filter((t) => t.events > 0).map((t) => -t.first_ns)); // times of a file for Perfetto begin at 0
   const offline = model.shape.value?.perfetto;
   const send = async (tab: Window | null, buffer: ArrayBuffer, origin: string): Promise<void> => {
     if (!tab) {
@@ -57,7 +58,7 @@ function Card({ model }: { model: TimelineModel }): JSX.Element {
       return setState("blocked");
     }
     setState("waiting");
-    setState(await handOver(tab, { buffer, title: `${model.at.run} ${who}`.trim(), fileName: name, view: span }, origin));
+    setState(await handOver(tab, { buffer, title: `${model.at.run} ${who}`.trim(), fileName: name, view: span && { start: span.start + lead, end: span.end + lead } }, origin));
   };
   const open = (address: string): void => {
     const tab = window.open(address);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import pytest
 
 from tb_sol_plugin import ingest
 from tb_sol_plugin.cli import command as cli
-from tb_sol_plugin.metrics.timeline.export import Window, all_tracks, export, whole
+from tb_sol_plugin.metrics.timeline.export import export
 from tb_sol_plugin.metrics.timeline.timeline import Timeline, timeline_of
+from tb_sol_plugin.metrics.timeline.window import Window, all_tracks, whole
 from tb_sol_plugin.model.capture import Capture
 from tests.support.recordings import TRACES, over, path_of
 from tests.support.trace_builder import TraceBuilder
@@ -169,6 +171,39 @@ def test_overlapping_events_of_a_stream_can_stand_apart(tmp_path: Path) -> None:
     path = tmp_path / "split.pt.trace.json.gz"
     path.write_bytes(b"".join(export(shown, Window(one.start_ns, one.end_ns, one.tracks, split_overlaps=True))))
     assert ingest.read(str(path)).device["stream"].tolist() == shown.capture.device["stream"].tolist()
+
+
+def test_a_file_for_other_viewers_has_nothing_that_they_drop(tmp_path: Path) -> None:
+    # GIVEN a call that ends after what encloses it, one that does so inside of it, with a launch, and a mark 2 µs before the first event
+    t = TraceBuilder(base_ns=1_700_000_000_000_000_000)
+    t.op("outer", 2_000, 1_000)
+    t.op("longer", 2_500, 3_000)
+    t.op("longest", 2_600, 6_000)
+    t.op("inside", 2_700, 50)
+    t.launch("gemm", at=3_000, start=9_000, duration=500)
+    t.add({"ph": "i", "s": "g", "name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "tid": "Trace PyTorch Profiler", "ts": t.ts(0)})
+    shown = timeline_of(ingest.read(str(t.write(tmp_path / "a.pt.trace.json"))))
+    everything = whole(shown)
+    made = json.loads(gzip.decompress(b"".join(export(shown, Window(everything.start_ns, everything.end_ns, everything.tracks, split_overlaps=True)))))
+    found = [e for e in made["traceEvents"] if e["ph"] in "Xisf"]
+    # WHEN written for other viewers THEN no time is below 0, and the file begins so much earlier
+    assert min(e["ts"] for e in found) == 0 and made["baseTimeNanoseconds"] == shown.capture.facts.origin_ns - 2_000
+    # AND no two calls of a thread overlap without one lying inside the other
+    for tid in {(e["pid"], str(e["tid"])) for e in found}:
+        spans = sorted((e["ts"], -e["dur"]) for e in found if e["ph"] == "X" and (e["pid"], str(e["tid"])) == tid)
+        for (a, first), (b, second) in itertools.combinations([(ts, ts - dur) for ts, dur in spans], 2):
+            assert b >= first or second <= first, (tid, a, b)
+    threads = {e["name"]: e["tid"] for e in found if e["ph"] == "X"}
+    own = threads["outer"]
+    assert threads["inside"] == own and threads["longer"] == f"thread {own} (2)" and threads["longest"] == f"thread {own} (3)"
+    assert {f"thread {own} (2)", f"thread {own} (3)"} <= {e["args"]["name"] for e in made["traceEvents"] if e["name"] == "thread_name"}
+    # AND opened again it has all of them at the times that they had
+    path = tmp_path / "again.pt.trace.json"
+    path.write_text(json.dumps(made))
+    back = ingest.read(str(path)).host
+    assert sorted(zip(back["name"].astype(str), back["start_ns"], strict=True)) == sorted(
+        zip(shown.capture.host["name"].astype(str), shown.capture.host["start_ns"], strict=True)
+    )
 
 
 def test_the_command_writes_the_same_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
