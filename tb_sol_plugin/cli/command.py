@@ -347,7 +347,7 @@ def _export_flags(parser: argparse.ArgumentParser) -> None:
     window.add_argument("--tracks", default="", metavar="TRACKS", help="numbers and ranges as 0-5,9, or paths; default all")
     window.add_argument("--clip", action="store_true", help="cut events to the window")
     window.add_argument("--no-flows", action="store_true", help="leave out links between events")
-    window.add_argument("--split-overlaps", action="store_true", help="overlapping events of a stream or thread on threads of their own, times from 0 on")
+    window.add_argument("--split-overlaps", action="store_true", help="overlapping events on threads of their own, times from 0 on")
 
 
 def _export(options: argparse.Namespace) -> int:
