@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one process per core: threads of BLAS and torch would only wait for each other
 
@@ -96,3 +97,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     base = tmp_path_factory.getbasetemp() / "tb-sol-cache"
     monkeypatch.setenv("TB_SOL_CACHE_DIR", str(base))
     monkeypatch.setenv("TB_SOL_DEVICES", "")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled_by_others() -> Iterator[None]:
+    """What a test compiles is forgotten after it: once something was compiled, each tracker looks through all objects for it, half a second."""
+    yield
+    dynamo = sys.modules.get("torch._dynamo")
+    if getattr(getattr(dynamo, "eval_frame", None), "cached_backends", None):
+        dynamo.reset()  # type: ignore[union-attr]

@@ -24,11 +24,11 @@ LEAF = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**40), 2**40), st.text(max_size=12), st.floats(allow_nan=False, allow_infinity=False)
 )
 VALUE = st.recursive(LEAF, lambda c: st.one_of(st.lists(c, max_size=3), st.dictionaries(st.text(max_size=4), c, max_size=3)), max_leaves=6)
-ARGS = st.dictionaries(st.text(max_size=6), VALUE, max_size=5)
+KEPT_TEXTS, KEPT_NUMBERS = ("Input Dims", "Call stack", "kind", "grid"), ("correlation", "External id", "bytes")
+ARGS = st.dictionaries(st.text(max_size=6).filter(lambda key: key not in KEPT_TEXTS + KEPT_NUMBERS), VALUE, max_size=5)
 EVENT = st.dictionaries(st.sampled_from([*KEYS[:8], "bp", "tts"]), VALUE, max_size=8).flatmap(
     lambda d: st.one_of(st.just(d), ARGS.map(lambda a: {**d, "args": a}))
 )
-KEPT_TEXTS, KEPT_NUMBERS = ("Input Dims", "Call stack", "kind", "grid"), ("correlation", "External id", "bytes")
 KEPT = st.fixed_dictionaries({}, optional={**dict.fromkeys(KEPT_TEXTS, VALUE), **{k: st.integers(-(2**52), 2**52) for k in KEPT_NUMBERS}})
 LAYOUT = st.sampled_from([(None, (",", ":")), (2, (",", ": ")), (None, (", ", ": "))])
 
