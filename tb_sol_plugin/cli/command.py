@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from tb_sol_plugin.cli.index import EXECUTOR, index, index_flags
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError, one_line
 from tb_sol_plugin.process import claim, keep_loaded
 from tb_sol_plugin.units import human
@@ -33,6 +34,7 @@ COMMANDS = {
     "check": "whether a run got slower than another one, and why: for continuous integration",
     "export": "a recording in the form of another tool",
     "serve": "the page of the SOL tab without TensorBoard",
+    "index": "read all ranks of the runs of a logdir, so that pages over ranks open at once; on a Dask cluster where one is named",
     "doctor": "what is installed, what was found in a logdir, what was not taken and why",
 }
 OWN_FLAGS = (
@@ -87,10 +89,11 @@ def _dispatch(given: list[str]) -> int:
     _report_flags(commands.add_parser("report", help=COMMANDS["report"], description=COMMANDS["report"]))
     _export_flags(commands.add_parser("export", help=COMMANDS["export"], description=COMMANDS["export"]))
     _serve_flags(commands.add_parser("serve", help=COMMANDS["serve"], description=COMMANDS["serve"]))
+    index_flags(commands.add_parser("index", help=COMMANDS["index"], description=COMMANDS["index"]))
     _doctor_flags(commands.add_parser("doctor", help=COMMANDS["doctor"], description=COMMANDS["doctor"]))
     options = parser.parse_args(given)
     run: dict[str, Callable[[argparse.Namespace], int]] = {
-        "report": _report, "export": _export, "serve": _serve, "doctor": _doctor,
+        "report": _report, "export": _export, "serve": _serve, "index": index, "doctor": _doctor,
     }  # fmt: skip
     return run[options.command](options)
 
@@ -412,6 +415,7 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory-gb", type=float, default=0.0, metavar="GB", help=share)
     time = "time one recording may take to read (default: an hour)"
     parser.add_argument("--load-seconds", type=float, default=3600.0, metavar="S", help=time)
+    parser.add_argument("--executor", default="", metavar="dask://HOST:PORT", help=EXECUTOR)
     parser.add_argument("--serve-original", choices=("auto", "on", "off"), default="auto", help="give out the recordings' own bytes")
     parser.add_argument("--hosts", default="", metavar="NAME,NAME", help="names besides localhost under which a proxy asks; * for any")
 
@@ -424,6 +428,7 @@ def _serve(options: argparse.Namespace) -> int:
 
     from werkzeug.serving import WSGIRequestHandler, make_server
 
+    from tb_sol_plugin.store.cluster import cluster
     from tb_sol_plugin.store.names import is_url, named, single
     from tb_sol_plugin.store.options import GB, StoreOptions
     from tb_sol_plugin.store.sidecars import check_choice
@@ -449,7 +454,9 @@ def _serve(options: argparse.Namespace) -> int:
     if not (0 <= options.memory_gb < 1e9 and 0 <= options.load_seconds < 1e9):
         raise BadQuery("--memory-gb and --load-seconds are numbers from 0 to a billion", hint="leave them out for the defaults")
     limits = {"worker_bytes": int(options.memory_gb * GB), "load_seconds": options.load_seconds}
-    store = Store(roots, StoreOptions(cache_dir=options.cache_dir, workers=workers, device=options.device, **limits))
+    elsewhere = cluster(options.executor) if options.executor else None
+    settings = StoreOptions(cache_dir=options.cache_dir, workers=workers, device=options.device, **limits)
+    store = Store(roots, settings, ranks_executor=elsewhere)
     open_to_all = options.host not in _PRIVATE
     web = WebOptions(serve_original=options.serve_original, bind_all=open_to_all, hosts=host_names(options.hosts))
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

@@ -58,6 +58,10 @@ class KeptFiles:
             os.utime(path)
         return body
 
+    def there(self, key: str) -> bool:
+        """Whether something was saved under a key: what another machine has written may not be."""
+        return self.directory is not None and self._path(key).is_file()
+
     def save(self, key: str, body: bytes) -> bool:
         """Write under a temporary name and rename it; False if the disk does not let us."""
         if self.directory is None:

@@ -24,6 +24,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.recordings import Recording
 from tb_sol_plugin.store.cache import Cache, cache_key
 from tb_sol_plugin.store.join import MEMORY_KINDS, SOL_CAPTURE, attached_state, attached_to, with_attached
+from tb_sol_plugin.store.names import IN_PROCESS
 from tb_sol_plugin.store.options import Memo, StoreOptions, cache_directory
 from tb_sol_plugin.store.processes import Canceled, Read, Task, Workers, read_capture
 
@@ -310,7 +311,7 @@ class Loader:
 
     def executor_for(self, recording: Recording) -> Executor:
         """Returns what reads a recording: our processes, or a thread where its file system lives in this process."""
-        if recording.path.startswith("memory://"):
+        if recording.path.startswith(IN_PROCESS):
             return self._thread()
         return self._workers()
 

@@ -118,6 +118,10 @@ def labels(spans: Iterable[str]) -> dict[str, str]:
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
+IN_PROCESS: Final = "memory://"
+"""A file system that lives in this process: no other one can read its files."""
+
+
 @dataclass(frozen=True)
 class Root:
     """A place to scan. `name` prefixes its runs ("" for a single logdir); `url` is a local path or an fsspec URL."""

@@ -439,7 +439,8 @@ class PartialResults:
             file = wanted.recording.file
             try:
                 made = future.result(timeout=0)
-                (self._keep if made.kept else self._keep_here)(wanted, made.body)
+                kept = made.kept and (self._files.there(key) or self._files.save(key, made.body))  # another machine has its own disk
+                (self._keep if kept else self._keep_here)(wanted, made.body)
                 self._latest[wanted.recording.path, wanted.reducer.key] = (key, time.monotonic())
             except CancelledError:
                 pass

@@ -17,7 +17,7 @@ from tb_sol_plugin.errors import NotFound, StillLoading
 from tb_sol_plugin.model.recordings import OtherNames, Recording
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.store.join import companion
-from tb_sol_plugin.store.names import Root, near
+from tb_sol_plugin.store.names import IN_PROCESS, Root, near
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.scan import Heads, Listing, scan
 from tb_sol_plugin.store.sidecars import DeviceFiles, SidecarFiles, folders_of
@@ -40,12 +40,20 @@ FIRST_LOOK = 0.003
 
 
 class Store:
-    """Listings and captures below some roots. Making one does nothing; the first question starts the first scan."""
+    """Listings and captures below some roots. Making one does nothing; the first question starts the first scan.
 
-    def __init__(self, roots: Sequence[Root], options: StoreOptions | None = None, executor: Executor | None = None) -> None:
+    executor: what reads recordings; None: processes of its own. ranks_executor: what reads them for comparisons over ranks, such as a
+    cluster, and is ended with the store; None: the same.
+    """
+
+    def __init__(
+        self, roots: Sequence[Root], options: StoreOptions | None = None, executor: Executor | None = None,
+        ranks_executor: Executor | None = None,
+    ) -> None:  # fmt: skip
         self.roots = tuple(roots)
         self.options = options or StoreOptions()
         self._executor = executor
+        self._ranks_executor = ranks_executor
         self._loader: Loader | None = None
         self._partial_results: PartialResults | None = None
         self._heads = Heads(self.options.fs_options)
@@ -79,8 +87,13 @@ class Store:
         with self._lock:
             if self._partial_results is None:
                 files = ReductionFiles(loader.cache.directory, loader.cache.limit_bytes)
-                self._partial_results = PartialResults(self.options, files, loader.executor_for, loader.state)
+                self._partial_results = PartialResults(self.options, files, self._executor_of_ranks, loader.state)
             return self._partial_results
+
+    def _executor_of_ranks(self, recording: Recording) -> Executor:
+        """Returns what reads a recording for a comparison over ranks."""
+        elsewhere = self._ranks_executor if not recording.path.startswith(IN_PROCESS) else None
+        return self.loader.executor_for(recording) if elsewhere is None else elsewhere
 
     # -- listings ----------------------------------------------------------------------------------------------
 
@@ -323,6 +336,8 @@ class Store:
             self._partial_results.close()
         if self._loader is not None:
             self._loader.close()
+        if self._ranks_executor is not None:
+            self._ranks_executor.shutdown(wait=False, cancel_futures=True)
 
     # -- inside ------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ def test_every_flag_of_tensorboard_is_documented() -> None:
     assert set(re.findall(r"--sol_\w+", text)) <= flags
 
 
-@pytest.mark.parametrize("command", ["serve", "report", "analyze", "export", "doctor"])
+@pytest.mark.parametrize("command", ["serve", "index", "report", "analyze", "export", "doctor"])
 def test_every_command_is_documented(command: str) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8") + (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
     assert f"tb-sol {command}" in text

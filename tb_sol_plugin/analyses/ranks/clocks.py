@@ -17,18 +17,18 @@ from tb_sol_plugin.metrics.ranks import reports
 from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
 from tb_sol_plugin.metrics.ranks.job import Job
-from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
+from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
-from tb_sol_plugin.model.registry import Reduction, analysis
-from tb_sol_plugin.model.report import AnySection, Column, Fact, Report, Scalar, Sort, make_table
+from tb_sol_plugin.model.registry import analysis
+from tb_sol_plugin.model.report import AnySection, Column, Fact, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.units import human
 
 COLUMNS: Final = (
     Column("domain", "Clock", doc="host, or the rank alone where its host is not known", show="text"),
     Column("ranks", "Ranks", "count", "ranks that have this clock"),
     Column("offset_ns", "Offset", "ns", "added to its times; the middle clock has 0"),
-    Column("drift_ppm", "Drift", doc="by how much it runs too slow, in parts per million; 0 where the recording shows none"),
+    Column("drift_ppm", "Drift, ppm", doc="by how much it runs too slow, in parts per million; 0 where the recording shows none"),
     Column("sync_points", "Collectives", "count", "collectives with other hosts that it was fitted by"),
     Column("sigma_ns", "Uncertainty", "ns", "standard deviation of ends around the fit", missing="no collective with another host"),
     Column("interval_ns", "Bounds", "ns", "width of what is possible if nothing ends before it began", rank=2,
@@ -57,10 +57,21 @@ FACTS: Final = (
     tables={"clocks": COLUMNS, "left_out": R.LEFT_OUT},
     facts=FACTS,
     under="ranks",
-    reduce=Reduction(summary_of_rank, fields=("device_limits",)),
+    reduce=reports.SUMMARIES,
 )
 def run(workers: Sequence[RecordingReduction[RankSummary]], query: Query) -> Report:
     found, job = reports.read_job(workers, query)
+    calls = job.calls
+    sections: list[AnySection] = []
+    if len(calls.ranks):
+        sections = [_tiles(found, job), _clock_table(job)]
+    return Report(
+        analysis="clocks", title="Clocks", headline=R.incomparable(found) or _headline(job), notices=reports.notices(found, job),
+        sections=[*sections, *R.left_out(found)],
+    )  # fmt: skip
+
+
+def _clock_table(job: Job) -> TableSection:
     clock, calls = job.clocks, job.calls
     frame = pd.DataFrame({
         "domain": list(calls.domains), "ranks": np.bincount(calls.domain, minlength=len(calls.domains)),
@@ -68,12 +79,11 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: Query) -> Rep
         "sigma_ns": whole(clock.sigma_ns.tolist()), "interval_ns": whole(clock.interval_ns.tolist()), "violations": clock.violations,
         "component": clock.component + 1, "grade": list(clock.grade),
     })  # fmt: skip
-    sections: list[AnySection] = []
-    if len(calls.ranks):
-        sections = [_tiles(found, job), make_table("clocks", "Clocks", frame, COLUMNS, key="domain", sort=Sort("sigma_ns"))]
-    return Report(
-        analysis="clocks", title="Clocks", headline=R.incomparable(found) or _headline(job), notices=reports.notices(found, job),
-        sections=[*sections, *R.left_out(found)],
+    one_set = len(set(clock.component.tolist())) == 1
+    hidden = frozenset(name for name, bare in (("component", one_set), ("violations", not clock.violations.any())) if bare)
+    return make_table(
+        "clocks", "Clocks", frame, R.columns_of(COLUMNS, [True], hidden), key="domain", sort=Sort("sigma_ns"),
+        footer="Aligned time = local time + offset + drift × time since the middle of the recording.",
     )  # fmt: skip
 
 
@@ -86,8 +96,8 @@ def _headline(job: Job) -> str:
         return f"The clocks of {human(count, 'count')} hosts are in {human(sets, 'count')} sets: no collective joins them."
     apart, sigma = float(np.ptp(clock.offset_ns)), float(np.nanmax(clock.sigma_ns))
     return (
-        f"The clocks of {human(count, 'count')} hosts are up to **{human(apart, 'ns')}** apart; aligned they are **{clock.worst}**, known "
-        f"within {human(sigma, 'ns')}."
+        f"The clocks of {human(count, 'count')} hosts are up to **{human(apart, 'ns')}** apart; the ends of collectives align them "
+        f"to within {human(sigma, 'ns')} (**{clock.worst}**)."
     )
 
 

@@ -19,11 +19,11 @@ from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
 from tb_sol_plugin.metrics.ranks.group_kinds import ACROSS, GroupKind, group_kinds, told
 from tb_sol_plugin.metrics.ranks.job import Job
-from tb_sol_plugin.metrics.ranks.summary import DTYPES, KINDS, RankSummary, summary_of_rank
+from tb_sol_plugin.metrics.ranks.summary import DTYPES, KINDS, RankSummary
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
-from tb_sol_plugin.model.registry import Reduction, analysis
+from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, FigureSection, Mark, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables.arrays import Ints, Mask
 from tb_sol_plugin.units import human
@@ -120,7 +120,7 @@ FACTS: Final = (
     tables={"by_size": SIZE_COLUMNS, "curves": CURVE_COLUMNS, "instances": INSTANCE_COLUMNS, "left_out": R.LEFT_OUT},
     facts=FACTS,
     under="ranks",
-    reduce=Reduction(summary_of_rank, fields=("device_limits",)),
+    reduce=reports.SUMMARIES,
 )
 def run(workers: Sequence[RecordingReduction[RankSummary]], query: CollectivesQuery) -> Report:
     stated, chosen_ranks = told(query.groups), reports.with_ranks(query.ranks)

@@ -18,9 +18,9 @@ from tb_sol_plugin.metrics.ranks import sections as R
 from tb_sol_plugin.metrics.ranks.comparison import Ranks
 from tb_sol_plugin.metrics.ranks.group_kinds import ACROSS, GroupKind, GroupsQuery, group_kinds, layout, told
 from tb_sol_plugin.metrics.ranks.job import Job
-from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
+from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model.recordings import RecordingReduction
-from tb_sol_plugin.model.registry import Reduction, analysis
+from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, Report, Scalar, Sort, make_table
 from tb_sol_plugin.tables import members
 from tb_sol_plugin.units import human
@@ -61,7 +61,7 @@ FACTS: Final = (
     tables={"groups": COLUMNS, "left_out": R.LEFT_OUT},
     facts=FACTS,
     under="ranks",
-    reduce=Reduction(summary_of_rank, fields=("device_limits",)),
+    reduce=reports.SUMMARIES,
 )
 def run(workers: Sequence[RecordingReduction[RankSummary]], query: GroupsQuery) -> Report:
     stated = told(query.groups)
@@ -69,8 +69,13 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: GroupsQuery) 
     kinds = group_kinds(job.calls, stated)
     sections: list[AnySection] = []
     if len(job.calls):
+        frame = group_rows(job, kinds)
+        hidden = frozenset(name for name in ("unmatched_because", "of_fastest") if frame[name].isna().all())
+        hidden |= frozenset(name for name in ("inconsistent",) if not frame[name].any())
+        slow = bool((frame["of_fastest"] < links.SLOW).any())
         table = make_table(
-            "groups", "Groups", group_rows(job, kinds), COLUMNS, sort=Sort("instances"), filters=["kind", "level"],
+            "groups", "Groups", frame, R.columns_of(COLUMNS, [True], hidden),
+            sort=Sort("of_fastest", descending=False) if slow else Sort("instances"), filters=["kind", "level"],
             empty="No collective names its group: these recordings hold no arguments of collectives.",
         )  # fmt: skip
         sections = [_tiles(found, job, kinds), table]

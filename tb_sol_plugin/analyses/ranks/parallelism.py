@@ -19,10 +19,10 @@ from tb_sol_plugin.metrics.ranks.comparison import Ranks
 from tb_sol_plugin.metrics.ranks.exposed import KINDS
 from tb_sol_plugin.metrics.ranks.group_kinds import GroupsQuery, group_kinds, told
 from tb_sol_plugin.metrics.ranks.job import Job
-from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
+from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.recordings import RecordingReduction
-from tb_sol_plugin.model.registry import Reduction, analysis
+from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, FigureSection, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.units import human, scale_of
 
@@ -66,7 +66,7 @@ FACTS: Final = (
     tables={"by_kind": BY_KIND, "exposed": EXPOSED, "left_out": R.LEFT_OUT},
     facts=FACTS,
     under="ranks",
-    reduce=Reduction(summary_of_rank, fields=("device_limits",)),
+    reduce=reports.SUMMARIES,
 )
 def run(workers: Sequence[RecordingReduction[RankSummary]], query: GroupsQuery) -> Report:
     stated = told(query.groups)

@@ -20,13 +20,13 @@ from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, LEAST_SHARE, own_per_step, robust_z
-from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
+from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.metrics.rules.engine import Finding, to_report
 from tb_sol_plugin.metrics.rules.ranks import LATE, LEAST, RankContext, rank_context, rank_findings
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
-from tb_sol_plugin.model.registry import Reduction, analysis, registry
+from tb_sol_plugin.model.registry import analysis, registry
 from tb_sol_plugin.model.report import (
     AnySection,
     Column,
@@ -49,6 +49,8 @@ MOST_ROWS: Final = 512
 """Ranks that the heat map has a row for each of; of more it has a row per host."""
 
 
+LEAST_COLOR: Final = 0.01
+"""Part of a step that has the strongest color at least: noise stays pale."""
 MOST_CHOICES: Final = 12
 """Hosts that can be chosen above the table."""
 
@@ -78,10 +80,10 @@ RANK_COLUMNS: Final = (
            missing="no collective is matched"),
     Column("exposed_communication_ns", "Exposed", "ns", "collectives while nothing computes"),
     Column("step_ns", "Step", "ns", "median length of its complete steps", missing=NO_STEP),
-    Column("steps", "Steps", "count", "complete steps", rank=2),
-    Column("communication_ns", "Collectives", "ns", "union of its collectives", rank=2),
-    Column("kernel_ns", "Computation", "ns", "union of its other kernels", rank=2),
-    Column("idle_ns", "Idle", "ns", "nothing runs on its device", rank=2),
+    Column("steps", "Steps", "count", "complete steps", rank=3),
+    Column("communication_ns", "Collectives", "ns", "union of its collectives", rank=3),
+    Column("kernel_ns", "Computation", "ns", "union of its other kernels", rank=3),
+    Column("idle_ns", "Idle", "ns", "nothing runs on its device", rank=3),
     Column("z", "z", doc="robust z-score of its own time per step among its peers", rank=3, missing="fewer than five peers, or all alike"),
     Column("device", "Device", doc="name of its device", show="text", rank=3, missing="not recorded"),
     Column("worker", "Worker", doc="name of the worker", show="code", rank=2),
@@ -111,7 +113,7 @@ FACTS: Final = (
     query=RanksQuery,
     tables={"ranks": RANK_COLUMNS, "heatmap": HEAT_COLUMNS, "left_out": R.LEFT_OUT},
     facts=FACTS,
-    reduce=Reduction(summary_of_rank, fields=("device_limits",)),
+    reduce=reports.SUMMARIES,
 )
 def run(workers: Sequence[RecordingReduction[RankSummary]], query: RanksQuery) -> Report:
     found, job = reports.read_job(workers, query)
@@ -193,7 +195,8 @@ def _heat(job: Job, query: RanksQuery, values: pd.DataFrame) -> list[FigureSecti
     names = list(job.calls.domains) if by_host else [f"rank {r}" for r in job.calls.ranks.tolist()]
     column, shape = np.searchsorted(steps, values["step"].to_numpy()), (len(names), len(steps))
     z = _largest(np.asarray(row, np.int64), column, values["value"].to_numpy(), shape)
-    scale, unit = scale_of(max(float(np.nanmax(np.abs(z))), 1.0), "ns")
+    top = max(float(np.nanmax(z)), LEAST_COLOR * float(np.median(_joined([s["duration_ns"] for s in job.calls.steps]))), 1.0)
+    scale, unit = scale_of(top, "ns")
     lines = list(zip(names, z.tolist(), strict=True))
     text = [[_hover(name, int(step), v) for step, v in zip(steps.tolist(), line, strict=True)] for name, line in lines]
     bar: F.Plain = {
@@ -202,7 +205,7 @@ def _heat(job: Job, query: RanksQuery, values: pd.DataFrame) -> list[FigureSecti
     }  # fmt: skip
     data: list[F.Plain] = [{
         "type": "heatmap", "x": [str(s) for s in steps.tolist()], "y": names, "hoverongaps": False, "text": text, "hoverinfo": "text",
-        "z": [[None if v != v else v / scale for v in line] for line in z.tolist()], "zmin": 0, "colorbar": bar,
+        "z": [[None if v != v else v / scale for v in line] for line in z.tolist()], "zmin": 0, "zmax": top / scale, "colorbar": bar,
         "colorscale": [[0, F.light("sunken")], [0.5, F.light("accent-line")], [1, F.light("accent")]], "xgap": 1,
         "ygap": 1 if len(names) <= 64 else 0,
     }]  # fmt: skip
@@ -248,7 +251,8 @@ def _rank_table(found: Ranks[RankSummary], job: Job, query: RanksQuery) -> Table
     hidden = frozenset(name for name, shown in seen.items() if not shown)
     choice = seen["node"] and 1 < len(job.calls.domains) <= MOST_CHOICES
     return make_table(
-        "ranks", "Ranks", frame, R.columns_of(RANK_COLUMNS, [True], hidden), key="worker", sort=Sort("path_excess_ns"), marks=marks,
+        "ranks", "Ranks", frame, R.columns_of(RANK_COLUMNS, [True], hidden), key="worker",
+        sort=Sort("saved_ns" if frame["saved_ns"].notna().any() else "path_excess_ns"), marks=marks,
         row_links=links, cell_links={"rank": links}, filters=["node"] if choice else [],
         footer="A rank opens what its device does. Peers are ranks with the same groups, at the same place of a pipeline.",
     )  # fmt: skip

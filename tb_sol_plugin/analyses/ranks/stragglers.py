@@ -21,10 +21,10 @@ from tb_sol_plugin.metrics.ranks.comparison import Ranks
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS
-from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
+from tb_sol_plugin.metrics.ranks.summary import RankSummary
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
-from tb_sol_plugin.model.registry import Reduction, analysis
+from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, Notice, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.units import human
@@ -74,7 +74,7 @@ FACTS: Final = (
     tables={"suspects": SUSPECT_COLUMNS, "path": PATH_COLUMNS, "left_out": R.LEFT_OUT},
     facts=FACTS,
     under="ranks",
-    reduce=Reduction(summary_of_rank, fields=("device_limits",)),
+    reduce=reports.SUMMARIES,
 )
 def run(workers: Sequence[RecordingReduction[RankSummary]], query: Query) -> Report:
     found, job = reports.read_job(workers, query)

@@ -13,15 +13,18 @@ from tb_sol_plugin.metrics.ranks.comparison import Ranks
 from tb_sol_plugin.metrics.ranks.job import Job, job_of, ranks_of_run, within
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, Suspect
-from tb_sol_plugin.metrics.ranks.summary import RankSummary
+from tb_sol_plugin.metrics.ranks.summary import RankSummary, summary_of_rank
 from tb_sol_plugin.metrics.time.scope import step_bounds
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
+from tb_sol_plugin.model.registry import Reduction
 from tb_sol_plugin.model.report import Notice
 from tb_sol_plugin.tables.arrays import Ints
 from tb_sol_plugin.units import human
 
 ONE_PERCENT: Final = 0.01
+SUMMARIES: Final[Reduction[Query, RankSummary]] = Reduction(summary_of_rank, fields=("device_limits",))
+"""What every page of ranks takes from each recording: they share what was reduced."""
 
 
 def read_job(workers: Sequence[RecordingReduction[RankSummary]], query: Query) -> tuple[Ranks[RankSummary], Job]:

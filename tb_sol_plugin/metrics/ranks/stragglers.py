@@ -259,9 +259,12 @@ def stragglers(model: Model) -> Stragglers:
     chosen = _candidates(part, total)
     saved = {one: model.unchanged_ns - model.run(without(part, [one])) for one in chosen}
     chosen.sort(key=lambda one: (-saved[one], -part.path_excess[one]))
-    found = []
+    found, before, least = [], 0.0, LEAST_SHARE * model.span_ns
     for count, one in enumerate(chosen, 1):
         together = saved[one] if count == 1 else model.unchanged_ns - model.run(without(part, chosen[:count]))
+        more, before = max(saved[one], together - before), max(before, together)
+        if CAUSES[one[1]] == "comm" and more < least:
+            continue  # another group held it: it costs nothing by itself
         factor, uniform = _factor(part, one)
         found.append(Suspect(
             *one, int(part.path_excess[one]), int(total[one]), saved[one], together, _held_up(part, one), factor, uniform

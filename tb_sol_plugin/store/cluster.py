@@ -1,0 +1,64 @@
+"""Reads the recordings of a run on a Dask cluster: only what is compared over ranks, not what a page of one recording shows.
+
+    executor = cluster("dask://scheduler:8786")       # the extra `dask`
+
+A task reads one recording and returns what was reduced from it, at most 2 MiB; this process keeps it in its cache. So workers need to
+reach the recordings under the same path (a shared folder, or an object store) and nothing else. Dask runs the tasks of a worker that
+dies on another one; where a recording ends three of them, that one recording fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, Final, TypeVar
+
+from tb_sol_plugin.errors import BadInput, BadQuery
+
+T = TypeVar("T")
+PREFIX: Final = "dask://"
+SECONDS: Final = 20.0
+"""Within which a scheduler answers."""
+AHEAD: Final = 2
+"""Tasks handed out per thread of the cluster: none waits for this process."""
+
+
+class ClusterExecutor(Executor):
+    """Runs tasks on the workers that a Dask client is connected to."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._executor = client.get_executor(pure=False)
+
+    @property
+    def count(self) -> int:
+        """How many tasks to hand out at a time: workers may come and go."""
+        return max(AHEAD * int(sum(self._client.nthreads().values())), 1)
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return self._executor.submit(fn, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._executor.shutdown(wait=wait)
+        self._client.close()
+
+
+def cluster(address: str) -> ClusterExecutor:
+    """Returns what runs tasks on the cluster of a scheduler. address: `dask://HOST:PORT`.
+
+    BadQuery for another form, BadInput where the package is missing or nobody answers.
+    """
+    place = address.removeprefix(PREFIX)
+    if not address.startswith(PREFIX) or not place:
+        hint = f"give the scheduler of a Dask cluster as {PREFIX}HOST:PORT"
+        raise BadQuery(f"no executor {address[:100]!r}", hint=hint, field="executor")
+    try:
+        from distributed import Client
+    except ImportError:
+        raise BadInput("a Dask cluster needs the package `distributed`", hint="pip install 'tb-sol-plugin[dask]'") from None
+    try:
+        client: Any = Client(f"tcp://{place}", timeout=SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        why = f"no Dask scheduler answers at {place[:100]} ({type(error).__name__})"
+        raise BadInput(why, hint="start one with `dask scheduler`, and see that its port can be reached from here") from None
+    return ClusterExecutor(client)

@@ -1,0 +1,116 @@
+"""Ranks read elsewhere: on a cluster whose workers have their own disks, and on a real Dask cluster whose workers are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tb_sol_plugin.cli import main
+from tb_sol_plugin.errors import BadInput, BadQuery
+from tb_sol_plugin.model.answer import reducer_of
+from tb_sol_plugin.model.registry import get
+from tb_sol_plugin.store import cluster as clusters
+from tb_sol_plugin.store.cluster import ClusterExecutor, cluster
+from tb_sol_plugin.store.names import single
+from tb_sol_plugin.store.options import StoreOptions
+from tb_sol_plugin.store.store import Store
+from tests.support.rank_factory import Job, simulate
+
+SMALL = Job(tp=2, dp=2, layers=1, steps=1)
+
+
+class Elsewhere(ThreadPoolExecutor):
+    """Another machine: it has a cache of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(1)
+        self.folder, self.count, self.done = folder, 2, 0
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.done += 1
+        wanted, options = args
+        return super().submit(fn, wanted, replace(options, cache_dir=str(self.folder)), **kwargs)
+
+
+def reductions(store: Store, wait: float = 60.0) -> list[Any]:
+    """Every rank of the run, read."""
+    found = store.rank_reductions(store.recording("job"), reducer_of("ranks", {}), get("ranks").reduction.decode, wait=wait)
+    return [one.reduced for one in found if one.state == "read"]
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    simulate(SMALL).write(folder / "job")
+    return folder
+
+
+def parts(cache: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in (cache / "parts").rglob("*.part")}
+
+
+def test_what_another_machine_read_is_kept_here(logs: Path, tmp_path: Path) -> None:
+    # GIVEN an executor that keeps its results on its own disk WHEN a server asks THEN it has them in its cache, and asks no more
+    away = Elsewhere(tmp_path / "away")
+    options = StoreOptions(cache_dir=str(tmp_path / "here"))
+    store = Store(single(str(logs)), options, ranks_executor=away)
+    first = reductions(store)
+    store.close()
+    assert len(first) == 4 and away.done == 4 and parts(tmp_path / "here") == parts(tmp_path / "away")
+    with ThreadPoolExecutor(1) as none:
+        none.shutdown()
+        again = Store(single(str(logs)), options, executor=none)
+        assert reductions(again, 5.0) == first
+        again.close()
+
+
+def test_the_index_is_read_from_the_command_line(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN a run of four ranks and a broken file THEN the broken one is named and the others are read; twice costs nothing
+    (logs / "job" / "rank4.1.pt.trace.json").write_text("{")
+    command = ["index", str(logs), "--cache-dir", str(tmp_path / "here"), "--workers", "1"]
+    try:
+        assert main(command) == 0 and main(command) == 0
+    finally:
+        (logs / "job" / "rank4.1.pt.trace.json").unlink()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("job: 4 of 5 ranks in") and lines[1].startswith("  rank4: ") and len(parts(tmp_path / "here")) == 4
+    with pytest.raises(SystemExit):
+        main(["index"])
+    assert main(["index", str(logs / "nothing")]) != 0 and main(["index", str(tmp_path)]) != 0 and main([*command, "--run", "x"]) != 0
+
+
+def test_a_cluster_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "SECONDS", 0.2)
+    with pytest.raises(BadQuery, match="no executor 'ray://a:1'"):
+        cluster("ray://a:1")
+    with pytest.raises(BadInput, match=r"no Dask scheduler answers|needs the package"):
+        cluster("dask://127.0.0.1:1")
+
+
+def test_nothing_is_lost_when_workers_die(logs: Path, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+    psutil = pytest.importorskip("psutil")
+    # GIVEN two worker processes of a real cluster WHEN both are killed once they read THEN all ranks are read, byte for byte as here
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", silence_logs=50) as made:
+        executor = cluster(made.scheduler_address.replace("tcp://", "dask://"))
+        assert isinstance(executor, ClusterExecutor) and executor.count == 4
+        store = Store(single(str(logs)), StoreOptions(cache_dir=str(tmp_path / "there")), ranks_executor=executor)
+        reductions(store, 0.0)
+        with distributed.Client(made, set_as_default=False) as client:
+            until = time.monotonic() + 30
+            while time.monotonic() < until and not any(client.processing().values()):
+                time.sleep(0.02)
+            assert any(client.processing().values())
+        for worker in made.workers.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(worker.pid).kill()
+        assert len(reductions(store, 120.0)) == 4
+        store.close()
+    assert main(["index", str(logs), "--cache-dir", str(tmp_path / "here"), "--workers", "1"]) == 0
+    assert parts(tmp_path / "there") == parts(tmp_path / "here")
