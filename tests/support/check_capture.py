@@ -302,9 +302,17 @@ def _critical_path(c: Capture) -> None:
     assert (saved >= 0).all() and (saved <= most).all() and (most <= facts["path_ns"]).all(), "no item saves more than there is"
 
 
+def _idle(c: Capture) -> None:
+    answer, devices = report(c, "idle"), report(c, "gpu_breakdown").table("devices")
+    causes = answer.table("causes")
+    each = devices[devices["device"] != "all"].set_index("device")["idle_ns"]
+    assert (causes["time_ns"] > 0).all() and causes.groupby("device")["time_ns"].sum().to_dict() == each[each > 0].to_dict()
+    assert (answer.table("streams")["queue_mean"].dropna() >= 0).all(), "no queue is shorter than empty"
+
+
 SUMS: dict[str, Callable[[Capture], None]] = {
     "gpu_breakdown": _breakdown, "steps": _steps, "kernels": _kernels, "operators": _operators, "modules": _modules, "memcpy": _memcpy,
-    "roofline": _roofline, "health": _health, "critical_path": _critical_path,
+    "roofline": _roofline, "health": _health, "critical_path": _critical_path, "idle": _idle,
 }  # fmt: skip
 
 

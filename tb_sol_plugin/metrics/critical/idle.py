@@ -1,0 +1,158 @@
+"""Says why devices idle, and how long the launch queues are.
+
+A gap of a device is time in which none of its streams runs. Where it waits for the host, the time until the launch is split by what the
+launching thread did in it, exactly; the rest is launch latency. Where the work was launched before, it waits for another stream, for the
+start of a collective, or for something that no record explains. All causes together are the idle time of the device.
+
+The queue of a stream holds what was launched and has not started. Work launched before the recording stands in it from the begin on: no
+queue is ever shorter than empty.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics import memo
+from tb_sol_plugin.metrics.critical.edges import EVENT, HANDOFF, QUEUE_FULL, SYNC
+from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
+from tb_sol_plugin.metrics.critical.path import CLASSES, OF_HOST, PLACE, host_classes
+from tb_sol_plugin.metrics.time import attribution as at
+from tb_sol_plugin.metrics.time import breakdown as B
+from tb_sol_plugin.model import schemas as S
+from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+CAUSES: Final = {
+    "host_python": "Python", "host_operator": "operators on the host", "host_runtime": "runtime calls", "host_other": "other host code",
+    "dataloader": "data loading",
+    "sync": "the host waited for the device", "handoff": "another thread worked", "launch": "launch latency",
+    "kernel_wait": "hand-over between kernels", "event_wait": "another stream", "collective_wait": "start of a collective",
+    "unexplained": "launched in time, no cause known", "unknown": "no launch record",
+}  # fmt: skip
+"""Causes of idle time of a device, and what a page calls them."""
+ON_HOST: Final = (*OF_HOST, "sync", "handoff")
+"""What the launching thread does in the time before a launch."""
+
+
+def idle(capture: Capture, rows: Mask, *, kernel_wait_ns: int = B.KERNEL_WAIT_NS) -> pd.DataFrame:
+    """Returns the gaps of `breakdown.gaps` with a column per cause of CAUSES, ns, which add up to each gap's duration."""
+    found = B.gaps(capture, rows, kernel_wait_ns=kernel_wait_ns)
+    start, length, cause, row = (found[c].to_numpy() for c in ("start_ns", "duration_ns", "cause", "next"))
+    out = {name: np.zeros(len(found), np.int64) for name in CAUSES}
+    late = np.flatnonzero(cause == B.CAUSES.index("host_wait"))
+    call = capture.device["call"].to_numpy()[row[late]]
+    until = np.clip(at.host(capture).start[call], start[late], (start + length)[late])
+    for name, ns in zip(ON_HOST, thread_time(capture, at.host(capture).thread[call], start[late], until), strict=True):
+        out[name][late] = ns
+    out["launch"][late] = (start + length)[late] - until
+    graph = graph_of(capture)
+    other = cause == B.CAUSES.index("other")
+    bound = graph.binding[graph.nodes.device_start(row)] if len(row) else row
+    waits = other & (bound >= 0) & (graph.edges.kind[np.maximum(bound, 0)] == EVENT) if len(graph.edges) else other & False
+    collective = other & ~waits & (B.classes(capture)[row] == B.COMMUNICATION)
+    for name, mask in (
+        ("kernel_wait", cause == B.CAUSES.index("kernel_wait")), ("event_wait", waits), ("collective_wait", collective),
+        ("unexplained", other & ~waits & ~collective), ("unknown", cause == B.CAUSES.index("unknown")),
+    ):  # fmt: skip
+        out[name][mask] = length[mask]
+    return found.assign(**out)
+
+
+def thread_time(capture: Capture, thread: np.ndarray, begin: Ints, end: Ints) -> list[Ints]:
+    """Returns ns of each window by what its thread does in it: one array per name of ON_HOST; they add up to the window."""
+    graph = graph_of(capture)
+    nodes = graph.nodes
+    time, doing = nodes.time[: nodes.hosts], _doing(capture, graph)
+    of_thread = at.host(capture).thread[nodes.row]
+    out = [np.zeros(len(begin), np.int64) for _ in ON_HOST]
+    for one in np.unique(thread).tolist():
+        low, high = (int(i) for i in np.searchsorted(of_thread, (one, one + 1)))
+        mine = np.flatnonzero(thread == one)
+        own, what = time[low:high], doing[low:high]
+        places = [np.searchsorted(own, moment[mine], side="right") - 1 for moment in (begin, end)]
+        for code in range(len(ON_HOST)):
+            each = np.where(what[:-1] == code, np.diff(own), 0)
+            before = np.concatenate(([0], np.cumsum(each)))
+            until = []
+            for place, moment in zip(places, (begin[mine], end[mine]), strict=True):
+                safe = np.maximum(place, 0)
+                into = np.where(what[safe] == code, moment - own[safe], 0)
+                early = np.minimum(moment - own[0], 0) if ON_HOST[code] == "host_other" else 0  # before the thread's first event
+                until.append(np.where(place >= 0, before[safe] + into, early))
+            out[code][mine] = until[1] - until[0]
+    return out
+
+
+def _doing(capture: Capture, graph: Graph) -> Ints:
+    """Returns the place in ON_HOST of what each thread does after each of its nodes, until the next."""
+
+    def make() -> Ints:
+        nodes = graph.nodes
+        of_class = np.full(len(CLASSES), ON_HOST.index("host_other"), np.int64)
+        for name in OF_HOST:
+            of_class[PLACE[name]] = ON_HOST.index(name)
+        out = of_class[host_classes(capture)[nodes.inside]]
+        held = graph.binding[: nodes.hosts]
+        kind = np.where(held >= 0, graph.edges.kind[np.maximum(held, 0)], -1) if len(graph.edges) else np.full(nodes.hosts, -1)
+        for name, kinds in (("sync", (SYNC, QUEUE_FULL)), ("handoff", (HANDOFF,))):
+            ended = np.flatnonzero(np.isin(kind, kinds) & ~nodes.begins)
+            out[ended - 1] = ON_HOST.index(name)
+        return out
+
+    return memo(capture, ("critical.doing",), make)
+
+
+def streams(capture: Capture, rows: Mask, *, kernel_wait_ns: int = B.KERNEL_WAIT_NS) -> pd.DataFrame:
+    """Returns one row per stream with work in a selection.
+
+    Columns: device, stream, events, busy_ns, idle_ns (between its events), host_wait, kernel_wait, other, unknown (idle_ns by cause, as
+    `breakdown.CAUSES`), queue_mean (over time from its first launch to its last start), queue_max, empty_ns (with nothing in its queue).
+    """
+    graph = graph_of(capture)
+    work, device = graph.work, capture.device
+    chosen = rows[graph.nodes.device]
+    out = []
+    bounds = np.flatnonzero(np.diff(work.stream, prepend=-1, append=-1))
+    for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        mine = low + np.flatnonzero(chosen[low:high])
+        if not len(mine):
+            continue
+        row = int(graph.nodes.device[low])
+        ends = np.maximum.accumulate(work.end[mine])
+        start, free, launch = work.start[mine][1:], ends[:-1], work.launch[mine][1:]
+        gap = np.maximum(start - free, 0)
+        cause = np.select(
+            [work.call[mine][1:] < 0, launch > free, gap < kernel_wait_ns],
+            [B.CAUSES.index("unknown"), B.CAUSES.index("host_wait"), B.CAUSES.index("kernel_wait")], B.CAUSES.index("other"),
+        )  # fmt: skip
+        sums = arrays.exact_sums(cause, gap, len(B.CAUSES))
+        mean, most, empty = _queue(capture, graph, mine)
+        out.append((
+            int(device["device"].iloc[row]), int(device["stream"].iloc[row]), len(mine), int(ends[-1] - work.start[mine[0]] - gap.sum()),
+            int(gap.sum()), *sums.tolist(), mean, most, empty,
+        ))  # fmt: skip
+    names = ["device", "stream", "events", "busy_ns", "idle_ns", *B.CAUSES, "queue_mean", "queue_max", "empty_ns"]
+    return pd.DataFrame(out, columns=names)
+
+
+def _queue(capture: Capture, graph: Graph, mine: Ints) -> tuple[float, int, int]:
+    """Returns (mean length of a stream's queue over time, the greatest, ns in which it is empty); NaN and 0 where no launch is known."""
+    work = graph.work
+    early = capture.device["link"].to_numpy()[graph.nodes.device[mine]] == S.BEFORE_WINDOW
+    known = mine[(work.call[mine] >= 0) | early]
+    if not len(known):
+        return float("nan"), 0, 0
+    first = int(min(work.launch[known][work.call[known] >= 0].min(initial=np.iinfo(np.int64).max), work.start[known].min()))
+    launched = np.where(work.call[known] >= 0, work.launch[known], first)
+    started = np.maximum(work.start[known], launched)
+    moment = np.concatenate((launched, started))
+    order = np.lexsort((np.repeat((0, 1), len(known)), moment))
+    length = np.cumsum(np.repeat((1, -1), len(known))[order])
+    span = np.diff(moment[order], append=moment[order][-1])
+    whole = int(span.sum())
+    mean = float((length * span).sum() / whole) if whole else 0.0
+    return mean, int(length.max()), int(span[length == 0].sum())

@@ -1,0 +1,76 @@
+"""Idle time and launches, against a recording worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tb_sol_plugin.ingest import read
+from tb_sol_plugin.model.capture import Capture
+from tests.support.captures import report
+from tests.support.trace_builder import TraceBuilder
+
+US = 1_000
+
+
+@pytest.fixture(scope="module")
+def gaps(tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    """Kernels at 10-20, 100-110 (launched at 90), 115-125 (launched at 92), 125.01-130 (at 93), a collective at 160-170 (at 94) and one that
+    was launched at 95 and starts at 200. Before 90: Python 20-60 with aten::mm 30-50 in it, a wait from 12 to 20.5, data loading 60-80."""
+    t = TraceBuilder()
+    t.frame("train.py(3): forward", 20_500, 39_500)
+    t.op("aten::mm", 30 * US, 20 * US)
+    t.call("cudaDeviceSynchronize", 12 * US, 8_500)
+    t.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 60 * US, 20 * US)
+    t.op("aten::relu", 89 * US, 8 * US)
+    for name, at, start, duration, stream in (
+        ("first", 5_000, 10_000, 10_000, 7), ("late", 90_000, 100_000, 10_000, 7), ("queued", 92_000, 115_000, 10_000, 7),
+        ("next", 93_000, 125_010, 4_990, 7), ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 94_000, 160_000, 10_000, 7),
+        ("lost", 95_000, 200_000, 5_000, 7),
+    ):  # fmt: skip
+        t.launch(name, at=at, start=start, duration=duration, call_duration=500, stream=stream)
+    return read(str(t.write(tmp_path_factory.mktemp("idle") / "w.pt.trace.json")))
+
+
+def test_causes_of_idle_time(gaps: Capture) -> None:
+    # GIVEN the gaps above WHEN they are explained THEN 20-100 is split by what the host did until 90, and then launch latency
+    answer = report(gaps, "idle")
+    causes = dict(zip(answer.table("causes")["cause"], answer.table("causes")["time_ns"], strict=True))
+    assert causes == {
+        "The host waited for the device": 500,  # to 20.5
+        "Python": 19_500,  # 20.5 to 30 and 50 to 60
+        "Operators on the host": 20_000 + 1_000,  # 30 to 50, 89 to 90
+        "Data loading": 20_000,  # 60 to 80
+        "Other host code": 9_000,  # 80 to 89
+        "Launch latency": 10_000,  # 90 to 100
+        "Hand-over between kernels": 10,
+        "Start of a collective": 30_000,  # 130 to 160
+        "Launched in time, no cause known": 5_000 + 30_000,  # 110 to 115, 170 to 200
+    }
+    assert answer.facts["idle_ns"] == sum(causes.values()) == int(answer.table("gaps")["duration_ns"].sum()) == 145_010
+    assert answer.facts["host_ns"] == 70_000 and answer.facts["gaps"] == 5
+
+
+def test_a_stream_and_its_queue(gaps: Capture) -> None:
+    # GIVEN launches at 5, 90, 92, 93, 94, 95 and starts at 10, 100, 115, 125.01, 160, 200 THEN up to five wait: from 95 to 100
+    row = report(gaps, "idle").table("streams").iloc[0]
+    assert row["stream"] == "device 0, stream 7" and row["queue_max"] == 5 and row["empty_ns"] == 80_000  # from 10 to 90
+    waited = 5_000 + 10_000 + 23_000 + 32_010 + 66_000 + 105_000
+    assert row["queue_mean"] == pytest.approx(waited / 195_000)
+    assert row[["host_wait", "kernel_wait", "other", "unknown"]].tolist() == [80_000, 10, 65_000, 0]
+
+
+def test_a_longer_hand_over(gaps: Capture) -> None:
+    answer = report(gaps, "idle", kernel_wait_ns="6000")
+    causes = dict(zip(answer.table("causes")["cause"], answer.table("causes")["time_ns"], strict=True))
+    assert causes["Hand-over between kernels"] == 5_010
+
+
+def test_launches(gaps: Capture) -> None:
+    # GIVEN the launches above THEN two of six find an idle stream, with delays of 5 and 10 µs; queues at the calls are 0, 0, 1, 2, 3, 4
+    answer = report(gaps, "launches")
+    row = answer.table("calls").iloc[0]
+    assert (row["name"], row["count"], row["call_ns"], row["device_ns"]) == ("cudaLaunchKernel", 6, 3_000, 49_990)
+    assert row["delay_ns"] == answer.facts["delay_ns"] == 7_500
+    assert row["queue_length"] == pytest.approx(10 / 6) and row["blocked_ns"] == 0 and answer.facts["queue_max"] == 4
+    by = report(gaps, "launches", by="operator").table("calls").set_index("name")
+    assert by["count"].to_dict() == {"aten::relu": 5, "(no operator)": 1}
