@@ -22,7 +22,7 @@ from tb_sol_plugin.errors import BadInput
 from tb_sol_plugin.model.answer import Run, answer_query
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import AnalysisInfo, described
-from tb_sol_plugin.model.report import Report, UnavailableReport
+from tb_sol_plugin.model.report import IN_NOTEBOOKS, Report, UnavailableReport
 
 
 def open(
@@ -78,6 +78,26 @@ def compare(a: Run | str, b: Run | str, **query: str) -> Report | UnavailableRep
     A run is one that was opened, or the path of a run directory, a file or a URL of these; BadInput where none is there.
     """
     return (open(a) if isinstance(a, str) else a).analyze("compare", other=b, **query)
+
+
+def _show(report: Report | UnavailableReport) -> str:
+    from tb_sol_plugin.web.html_file import report_frame
+
+    return report_frame(report)
+
+
+def _as_markdown(report: Report | UnavailableReport) -> str:
+    from tb_sol_plugin.cli.markdown import report_markdown
+
+    return report_markdown(report)
+
+
+def _as_text(report: Report | UnavailableReport) -> str:
+    lead = report.headline if isinstance(report, Report) else f"not available: {report.because} ({report.record_it_with})"
+    return f"{report.title}: {lead}".replace("**", "").replace("`", "")
+
+
+IN_NOTEBOOKS.update({"text/html": _show, "text/markdown": _as_markdown, "text/plain": _as_text})
 
 
 def save_html(what: Run | Capture | str, path: str, *, pages: str = "all", steps: str = "", with_paths: bool = False) -> None:

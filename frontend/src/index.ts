@@ -4,7 +4,7 @@ import "./style/index.css";
 import { inFile, openFile } from "./api/file";
 import { startData, rescan } from "./state/data";
 import { preload } from "./sections/figure/plotly";
-import { onReload } from "./state/host";
+import { fitFrame, onReload } from "./state/host";
 import { followAddress, page } from "./state/view";
 import { startTheme } from "./ui/theme";
 import { startTips } from "./ui/tip";
@@ -44,4 +44,5 @@ export async function render(): Promise<void> {
   root.id = "tb-sol";
   document.body.append(root);
   mount(h(App, null), root);
+  fitFrame(root.firstElementChild as HTMLElement);
 }

@@ -158,33 +158,38 @@ def markdown(found: Verdict, status: int, link: Link) -> str:
     """Returns at most 40 lines of GitHub Markdown."""
     word = {"regression": "❌ Regression", "within": "✅ Passed", "better": "✅ Passed, better", "inconclusive": "⚠️ Inconclusive",
             "unavailable": "⚠️ Unavailable"}[found.outcome]  # fmt: skip
-    lines = [f"### {word}: `{_code(found.base)}` → `{_code(found.candidate)}`", "", _markdown(first_line(found)), ""]
+    lines = [f"### {word}: `{_code(found.base)}` → `{_code(found.candidate)}`", "", escaped_markdown(first_line(found)), ""]
     lines += ["| metric | base | candidate | change | 95 % interval | limit | verdict |", "| --- | ---: | ---: | ---: | --- | ---: | --- |"]
     for j in found.metrics[:10]:
         c = j.change
         a, b = (human(None if v is None else round(v), j.unit) for v in ((c.a, c.b) if c else (None, None)))
         interval = f"{percent(c.low)} to {percent(c.high)}" if c and c.low is not None and c.low != c.high else "—"
         change = percent(c.change) if c else "—"
-        cells = _markdown(_label(j.name)), a, b, change, interval, _markdown(j.limit.text), WORDS[j.outcome]
+        cells = escaped_markdown(_label(j.name)), a, b, change, interval, escaped_markdown(j.limit.text), WORDS[j.outcome]
         lines.append(f"| {' | '.join(cells)} |")
     if found.causes:
-        lines += ["", "**Causes**", ""] + [f"{i}. {_markdown(_cause(c))}" for i, c in enumerate(found.causes, 1)]
+        lines += ["", "**Causes**", ""] + [f"{i}. {escaped_markdown(_cause(c))}" for i, c in enumerate(found.causes, 1)]
     bars = _bars(found)[:5]
     if bars:
         lines += ["", "Mean step: " + ", ".join(f"{signed(b.delta_ns, 'ns')} {BARS.get(b.name, b.name)}" for b in bars) + "."]
     if found.settings:
-        lines += ["", "Also different: " + "; ".join(f"{_markdown(n)} {_markdown(a or '—')} → {_markdown(b or '—')}" for n, a, b in
-                                                     found.settings[:5]) + "."]  # fmt: skip
+        lines += ["", _also_different(found)]
     more = [j for j in found.metrics if j.more is not None]
     if more:
         lines += ["", f"To decide, record about {max(j.more or 0 for j in more)} more steps on each side."]
-    lines += [""] + [f"> {_markdown(w)}" for w in found.warnings[:3]] if found.warnings else []
+    lines += [""] + [f"> {escaped_markdown(w)}" for w in found.warnings[:3]] if found.warnings else []
     if link.address:
         lines += ["", f"[Open the comparison]({link.address})"]
     return "\n".join(lines[:MOST_LINES]) + "\n"
 
 
-def _markdown(text: str) -> str:
+def _also_different(found: Verdict) -> str:
+    """Returns the settings that differ, in a sentence."""
+    changed = [(escaped_markdown(n), escaped_markdown(a or "—"), escaped_markdown(b or "—")) for n, a, b in found.settings[:5]]
+    return "Also different: " + "; ".join(f"{n} {a} → {b}" for n, a, b in changed) + "."
+
+
+def escaped_markdown(text: str) -> str:
     """Returns text without markup of Markdown or HTML: names of a trace are not trusted."""
     out = one_line(text)
     for sign in "\\`*_[]|~#":

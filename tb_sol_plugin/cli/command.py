@@ -293,6 +293,7 @@ def _report_flags(parser: argparse.ArgumentParser) -> None:
     _which_flags(parser)
     parser.add_argument("--rows", type=int, default=8, metavar="N", help="rows shown of each table")
     parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
+    parser.add_argument("--markdown", action="store_true", help="as Markdown, for a pull request or an issue")
     page = parser.add_argument_group("as a file")
     page.add_argument("--html", default="", metavar="FILE", help="write the pages as one HTML file, which opens without a server")
     text = "pages of the file, as overview,roofline,kernels?group_by=name (default: all that the recording has data for)"
@@ -307,6 +308,11 @@ def _report(options: argparse.Namespace) -> int:
 
     if options.html:
         return _html(options)
+    if options.markdown:
+        from tb_sol_plugin.cli.markdown import story_markdown
+
+        _write(story_markdown(open_one(options), command=f"tb-sol report {os.path.basename(options.path.rstrip('/'))} --markdown"))
+        return 0
     if options.pages != "all" or options.steps or options.with_paths:
         raise BadQuery("--pages, --steps and --with-paths belong to --html", hint="add --html FILE")
     print_story(console(), open_one(options), rows=options.rows)

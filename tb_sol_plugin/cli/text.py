@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from rich import box
@@ -34,7 +35,7 @@ from tb_sol_plugin.model.report import (
 )
 from tb_sol_plugin.units import NARROW, digits, how_many, human, number, scale_of, side_by_side, signed_percent
 
-_MARKUP = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`")
+MARKUP = re.compile(r"\*\*(.+?)\*\*|`([^`]+)`")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STATES = {"estimated": "≈ ", "lower_bound": "≥ "}
 _AFTER = {"unverified": " ?", "flagged": " ⚑", "incomplete": " …", "partial": " …"}
@@ -85,7 +86,7 @@ def prose(text: str, style: str = "") -> Text:
     """Returns report text with its two kinds of markup; numbers and units hold together on a Terminal."""
     out, at = Text(style=style), 0
     text = plain(text).replace(NARROW, GLUE)
-    for match in _MARKUP.finditer(text):
+    for match in MARKUP.finditer(text):
         out.append(text[at : match.start()])
         out.append(match.group(1) or match.group(2), "bold" if match.group(1) else "cyan")
         at = match.end()
@@ -206,35 +207,61 @@ def findings(out: Console, section: FindingsSection) -> None:
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
-    """Returns the table's first columns and rows, one unit per column; says how much is not shown."""
+@dataclass(frozen=True)
+class Cells:
+    """The first columns and rows of a table as text: a heading and whether it holds words per column, the total, rows, and how many there
+    are."""
+
+    headings: list[str]
+    texts: list[bool]
+    total: list[str]
+    rows: list[list[str]]
+    of: int
+
+
+def table_cells(section: TableSection, rows: int, width: int) -> Cells | None:
+    """Returns what of a table fits into lines of `width` characters, one unit per column; None where it has no rows. rows: 0 for all."""
     count = len(next(iter(section.data.values()), []))
     if not count:
-        return [prose(section.empty or "no rows", "dim")]
+        return None
     order = _order(section, count)
     shown = order if rows <= 0 else order[:rows]
     longest = LONGEST if width >= 140 else max(28, int(width * 0.42))
     depth = _depths(section, count)
     columns = _fitting(section, width, shown, longest, depth)
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    texts = _units(section, columns, shown)
-    for column, (unit, _) in zip(columns, texts, strict=True):
-        grid.add_column(_heading(column, unit), justify="left" if _is_text(section, column) else "right", no_wrap=True, overflow="ellipsis")
+    units = _units(section, columns, shown)
+    total: list[str] = []
     if section.total:
-        known = [(c, section.total.get(c.name), scale) for c, (_, scale) in zip(columns, texts, strict=True)]
-        cells = ["" if v is None and _is_text(section, c) else _cell(v, scale, _longest(c, longest)) for c, v, scale in known]
-        grid.add_row(*(Text(c, "bold") for c in cells), end_section=True)
+        known = [(c, section.total.get(c.name), scale) for c, (_, scale) in zip(columns, units, strict=True)]
+        total = ["" if v is None and _is_text(section, c) else _cell(v, scale, _longest(c, longest)) for c, v, scale in known]
+    out = []
     for row in shown:
         cells = []
-        for column, (_, scale) in zip(columns, texts, strict=True):
+        for column, (_, scale) in zip(columns, units, strict=True):
             mark = section.marks.get(column.name, {}).get(str(row))
             indent = min(2 * depth[row], longest // 2) if column.show == "tree" else 0
             text = _marked(_cell(section.data[column.name][row], scale, _longest(column, longest) - indent), mark.state if mark else "")
             cells.append(" " * indent + text)
-        grid.add_row(*(Text(c) for c in cells))
+        out.append(cells)
+    headings = [_heading(column, unit) for column, (unit, _) in zip(columns, units, strict=True)]
+    return Cells(headings, [_is_text(section, c) for c in columns], total, out, count + section.truncated)
+
+
+def table(section: TableSection, rows: int, width: int) -> list[RenderableType]:
+    """Returns the table's first columns and rows, one unit per column; says how much is not shown."""
+    cells = table_cells(section, rows, width)
+    if cells is None:
+        return [prose(section.empty or "no rows", "dim")]
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for heading, text in zip(cells.headings, cells.texts, strict=True):
+        grid.add_column(heading, justify="left" if text else "right", no_wrap=True, overflow="ellipsis")
+    if cells.total:
+        grid.add_row(*(Text(c, "bold") for c in cells.total), end_section=True)
+    for row in cells.rows:
+        grid.add_row(*(Text(c) for c in row))
     out: list[RenderableType] = [grid]
-    if len(shown) < count + section.truncated:
-        out.append(Text(f"  {human(len(shown), 'count')} of {human(count + section.truncated, 'count')} rows", "dim"))
+    if len(cells.rows) < cells.of:
+        out.append(Text(f"  {human(len(cells.rows), 'count')} of {human(cells.of, 'count')} rows", "dim"))
     return out
 
 

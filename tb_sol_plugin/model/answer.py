@@ -520,6 +520,10 @@ class Run:
             base = OtherNames(against)
         return answer(AnalysisRequest(name, raw, shown, self.name, elsewhere, base), self.source)
 
+    def show(self, name: str = "overview", **query: object) -> Report | UnavailableReport:
+        """Returns the Report of one analysis, the overview where none is named: a notebook shows it where it ends a cell."""
+        return self.analyze(name, **query)  # type: ignore[arg-type]
+
     @property
     def _first(self) -> Recording:
         """The first recording, a trace before others."""

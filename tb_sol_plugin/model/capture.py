@@ -159,6 +159,10 @@ class Capture:
 
         return answer_capture(name, self, {k: str(v) for k, v in query.items()})
 
+    def show(self, name: str = "overview", **query: object) -> Report | UnavailableReport:
+        """Returns the Report of one analysis, the overview where none is named: a notebook shows it where it ends a cell."""
+        return self.analyze(name, **query)
+
 
 @cache
 def _empty(name: str) -> Table:

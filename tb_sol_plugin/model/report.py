@@ -8,7 +8,7 @@ Colors stand as the light hex values of `model/figure.py`; surfaces with a dark 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -392,6 +392,15 @@ class ReportFile(msgspec.Struct, frozen=True):
     mimetype: str = "application/json"
 
 
+IN_NOTEBOOKS: Final[dict[str, Callable[[Report | UnavailableReport], str]]] = {}
+"""What makes the forms of a report that a notebook chooses from, by media type. `api` fills it: what shows a report is in a layer above."""
+
+
+def shown_in_notebook(report: Report | UnavailableReport) -> dict[str, str]:
+    """Returns a report in all forms by media type."""
+    return {kind: make(report) for kind, make in IN_NOTEBOOKS.items()}
+
+
 class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What one analysis says about one selection.
 
@@ -442,6 +451,10 @@ class Report(msgspec.Struct, kw_only=True, omit_defaults=True):
         """All findings, in the order of the report."""
         return [f for s in self.sections if isinstance(s, FindingsSection) for f in s.findings]
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Returns what a notebook shows of the report."""
+        return shown_in_notebook(self)
+
     def table(self, section_id: str) -> pandas.DataFrame:
         """Returns a table section as a DataFrame; `df.attrs["units"]` names the unit of each column."""
         import pandas
@@ -477,6 +490,10 @@ class UnavailableReport(msgspec.Struct, kw_only=True):
     selection: dict[str, Scalar] = {}
     argument: str = ""
     fields: dict[str, FieldNow] = {}
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Returns what a notebook shows in its place."""
+        return shown_in_notebook(self)
 
     def table(self, section_id: str) -> pandas.DataFrame:
         """Raises Unavailable, as there is none, with what is missing and how to record it."""

@@ -285,6 +285,8 @@ n$1 = { __e: function(n, t, r, u) {
 var block = typeof document === "undefined" ? null : document.getElementById("tb-sol-data");
 /** Whether this page was saved as a file: nothing can be asked that is not in it. */
 var inFile = block !== null;
+/** Whether it shows one report alone, as a cell of a notebook does. */
+var alone = block?.dataset["alone"] === "true";
 /** Code of the error of what a saved page does not hold. */
 var NOT_IN_FILE = "not_in_file";
 /** Why a control does nothing in a saved page. */
@@ -317,7 +319,7 @@ function nameOf$1(url) {
 }
 /** The answer of an address, or why there is none. */
 function savedAnswer(url) {
-	const name = nameOf$1(url);
+	const name = alone ? nameOf$1(url.split("?", 1)[0]) : nameOf$1(url);
 	if (Object.hasOwn(saved.answers, name)) return { value: saved.answers[name] };
 	return { error: {
 		code: NOT_IN_FILE,
@@ -1484,6 +1486,22 @@ function onVisible(callback) {
 	document.addEventListener("visibilitychange", tell);
 	window.addEventListener("pagehide", () => host.removeEventListener("hashchange", tell), { once: true });
 	tell();
+}
+/** px that a frame may grow to. */
+var TALLEST = 2e4;
+/** Makes the frame of a notebook's cell as high as what it shows, where the notebook lets the page reach it. */
+function fitFrame(shown) {
+	if (!alone) return;
+	try {
+		const frame = window.frameElement;
+		if (!frame) return;
+		const fit = () => {
+			frame.style.height = `${Math.min(Math.ceil(shown.getBoundingClientRect().height), TALLEST)}px`;
+		};
+		new ResizeObserver(fit).observe(shown);
+	} catch {
+		return;
+	}
 }
 /** Whether an element takes text: keys pressed in it are not ours. */
 var typing = (target) => {
@@ -20363,6 +20381,18 @@ var upper = (text) => (text[0]?.toUpperCase() ?? "") + text.slice(1);
 var sentences = (...parts) => parts.filter(Boolean).map((p) => upper(p).replace(/[^.!?]$/, "$&.")).join(" ");
 // src/pages/app.tsx
 function App() {
+	if (alone) return /* @__PURE__ */ a("div", {
+		class: `alone ${narrow.value ? "narrow" : ""} ${slim.value ? "slim" : ""}`,
+		children: [
+			/* @__PURE__ */ a("main", {
+				id: "main",
+				tabIndex: -1,
+				children: /* @__PURE__ */ a(Content, {})
+			}),
+			/* @__PURE__ */ a(CopyField, {}),
+			/* @__PURE__ */ a(Tip, {})
+		]
+	});
 	return /* @__PURE__ */ a("div", {
 		class: `shell ${narrow.value ? "narrow" : ""} ${slim.value ? "slim" : ""}`,
 		children: [
@@ -20516,5 +20546,6 @@ async function render() {
 	root.id = "tb-sol";
 	document.body.append(root);
 	Q(k$2(App, null), root);
+	fitFrame(root.firstElementChild);
 }
 export { render };

@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -31,7 +32,7 @@ from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import wire
 from tb_sol_plugin.web.bounds import bounded, first_rows
 from tb_sol_plugin.web.http import CUSTOM_PLOTLY, STATIC
-from tb_sol_plugin.web.listings import offered_analyses
+from tb_sol_plugin.web.listings import catalog, offered_analyses
 
 Raw: TypeAlias = "dict[str, str]"
 AnswerRanks: TypeAlias = Callable[[str, Mapping[str, str]], "Report | UnavailableReport"]
@@ -47,6 +48,8 @@ MOST_PAGE: Final = 4_000_000
 MOST_DATA: Final = 24_000_000
 SMALL_PAGE: Final = 300_000
 """Bytes of JSON of one page, of all pages, and of each one that comes after so many."""
+COMMON: Final = ("step", "device_limits")
+"""Query fields of the selection bar, which a single report does not have."""
 NOT_HERE: Final = "not in this file"
 
 _CHARS: Final = r"""[^\s/"'\\:,;()\[\]<>{}|]"""
@@ -179,7 +182,11 @@ def _offered(analyses: wire.Analyses, there: Iterable[str]) -> wire.Analyses:
 def _runs(capture: Capture) -> wire.Runs:
     facts = capture.facts
     span = wire.Span(capture.span, capture.span, facts.file, facts.size, 0.0, "ready", facts.source if facts.source else "kineto")
-    run = wire.Run(capture.run, [wire.Worker(capture.worker, facts.rank, [span])])
+    return _list_of_one({"run": capture.run, "worker": capture.worker}, span, facts.rank)
+
+
+def _list_of_one(names: Mapping[str, str], span: wire.Span, rank: int | None) -> wire.Runs:
+    run = wire.Run(names["run"], [wire.Worker(names["worker"], rank, [span])])
     return wire.Runs(wire.Scan("done", 1, 0, 1, 0, [], None, []), [run], [], wire.Features(False, False, __version__), [])
 
 
@@ -224,17 +231,48 @@ def _short_path(found: re.Match[str]) -> str:
     return "…/" + (inside.group(1) if inside else re.split(r"[/\\]", whole)[-1])
 
 
+# -- one report ------------------------------------------------------------------------------------------------------
+
+
+def report_frame(report: Report | UnavailableReport) -> str:
+    """Returns a frame with one report, as a cell of a notebook shows it: it needs neither the kernel nor a network afterwards."""
+    item = get(report.analysis)
+    body = bounded(_shortened(report) if isinstance(report, Report) else report, most=MOST_PAGE)
+    names = {name: str(report.selection.get(name, "")) for name in ("run", "worker", "span")}
+    runs = _list_of_one(names, wire.Span(names["span"], names["span"], "recording", 0, 0.0, "ready"), None)
+    answers = {
+        name_of(f"api/v1/analysis/{item.name}", {}): msgspec.Raw(body),
+        name_of("api/v1/analyses", {}): msgspec.Raw(msgspec.json.encode(_offered(catalog(), [item.name]))),
+        name_of("api/v1/runs", {}): msgspec.Raw(msgspec.json.encode(runs)),
+    }
+    fields = {f"q.{f.name}": str(report.selection[f.name]) for f in item.fields if f.name in report.selection and f.name not in COMMON}
+    data = without_places(msgspec.json.encode({"answers": answers, "live": ""}).decode()).encode()
+    document = html.escape(_document(data, {"page": item.name, **fields}, item.title, alone=True).decode(), quote=True)
+    return f'<iframe srcdoc="{document}" title="{html.escape(item.title)}" style="width:100%;height:640px;border:0"></iframe>'
+
+
 # -- the document ----------------------------------------------------------------------------------------------------
 
 
-def _document(data: bytes, start: Mapping[str, str], title: str) -> bytes:
+_LOADER: Final = """
+const unpack = async (id) => {
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent.trim()), (c) => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+};
+for (const [id, type] of [["tb-sol-plotly", "text/javascript"], ["tb-sol-page", "module"]]) {
+  const script = document.createElement("script");
+  script.type = type;
+  script.textContent = await unpack(id);
+  document.body.append(script);
+}
+"""
+
+
+def _document(data: bytes, start: Mapping[str, str], title: str, *, alone: bool = False) -> bytes:
     """Returns the whole file. Scripts are named in its policy by what they are, so that no other one runs."""
-    plotly = _script_text(CUSTOM_PLOTLY.read_text("utf-8"))
-    page = _script_text((STATIC / "index.js").read_text("utf-8") + "\nrender();\n")
-    style = (STATIC / "index.css").read_text("utf-8").replace("</", "<\\/")
-    allowed = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in (plotly, page))
+    plotly, page, style = _built()
+    allowed = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in (plotly, page, _LOADER))
     policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; base-uri 'none'"
-    packed = base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
     pairs = html.escape(json.dumps(start, ensure_ascii=True), quote=True)
     return f"""<!doctype html>
 <html lang="en">
@@ -249,14 +287,22 @@ def _document(data: bytes, start: Mapping[str, str], title: str) -> bytes:
 </head>
 <body>
 <noscript>This page needs JavaScript. The same numbers: tb-sol report PATH</noscript>
-<script type="text/plain" id="tb-sol-data" data-start="{pairs}">{packed}</script>
-<script>{plotly}</script>
-<script type="module">{page}</script>
+<script type="text/plain" id="tb-sol-data" data-start="{pairs}" data-alone="{str(alone).lower()}">{_packed(data)}</script>
+<script type="text/plain" id="tb-sol-plotly">{_packed(plotly.encode())}</script>
+<script type="text/plain" id="tb-sol-page">{_packed(page.encode())}</script>
+<script type="module">{_LOADER}</script>
 </body>
 </html>
 """.encode()
 
 
-def _script_text(code: str) -> str:
-    """Returns code as it may stand in a document: no end of a script, no begin of a comment."""
-    return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+@cache
+def _built() -> tuple[str, str, str]:
+    """Returns Plotly, the built page with what starts it, and its styles."""
+    page, style = ((STATIC / name).read_text("utf-8") for name in ("index.js", "index.css"))
+    return CUSTOM_PLOTLY.read_text("utf-8"), f"{page}\nrender();\n", style.replace("</", "<\\/")
+
+
+@lru_cache(maxsize=4)
+def _packed(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import tb_sol_plugin as sol
 from tests.browser.conftest import HOSTILE, HOSTILE_RUN, MADE, Server, hash_of, opened
 from tests.support.tiny import EVENTS, trace
 
@@ -193,6 +194,14 @@ def test_pages_saved_as_a_file_open_without_a_server(serve: Server, chromium: An
     page.wait_for_selector("h2:has-text('not in this file')")
     page.go_back()
     page.wait_for_selector("h1:has-text('Roofline')")
+    # AND a report in a cell of a notebook is the page of it alone, in a frame
+    cell = tmp_path / "notebook.html"
+    report = sol.open_capture(str(trace(tmp_path / "a.json"))).analyze("kernels")
+    cell.write_text(f"<!doctype html><meta charset='utf-8'>{report._repr_mimebundle_()['text/html']}")
+    page.goto(cell.as_uri())
+    shown = page.frame_locator("iframe")
+    shown.locator("main >> text=gemm").first.wait_for()
+    assert shown.locator("h1").inner_text() == "Kernels" and shown.locator("nav").count() == 0
     # AND nothing was asked of anybody, and nothing went wrong
     context.close()
-    assert faults == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert faults == [] and [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []

@@ -12,6 +12,8 @@ const block = typeof document === "undefined" ? null : document.getElementById("
 
 /** Whether this page was saved as a file: nothing can be asked that is not in it. */
 export const inFile = block !== null;
+/** Whether it shows one report alone, as a cell of a notebook does. */
+export const alone = block?.dataset["alone"] === "true";
 /** Code of the error of what a saved page does not hold. */
 export const NOT_IN_FILE = "not_in_file";
 /** Why a control does nothing in a saved page. */
@@ -42,7 +44,7 @@ export function nameOf(url: string): string {
 
 /** The answer of an address, or why there is none. */
 export function savedAnswer(url: string): { value: unknown } | { error: ErrorBody } {
-  const name = nameOf(url);
+  const name = alone ? nameOf(url.split("?", 1)[0]!) : nameOf(url);
   if (Object.hasOwn(saved.answers, name)) return { value: saved.answers[name] };
   const hint = saved.live ? `Open it in the live page: ${saved.live}` : "Open the recording in the live page: tb-sol serve LOGDIR";
   return { error: { code: NOT_IN_FILE, message: "This view is not in this file.", hint } };

@@ -1,7 +1,7 @@
 // The shell: page list, selection bar, and the page or state of the view.
 import type { JSX } from "preact";
 import { catalog, choice, failure, info, needsNoRecording, pages, readAgain, refreshRuns, report, runs } from "../state/data";
-import { NOT_IN_FILE } from "../api/file";
+import { alone, NOT_IN_FILE } from "../api/file";
 import { HOME } from "../state/codec";
 import { page } from "../state/view";
 import { CopyField } from "../ui/copy";
@@ -18,6 +18,7 @@ import { Family } from "./tabs";
 import { Delayed, Empty, Failed, Loading, NotAvailable, NotFound, NotInFile, NotLoaded } from "./states";
 
 export function App(): JSX.Element {
+  if (alone) return <div class={`alone ${narrow.value ? "narrow" : ""} ${slim.value ? "slim" : ""}`}><main id="main" tabIndex={-1}><Content /></main><CopyField /><Tip /></div>;
   return (
     <div class={`shell ${narrow.value ? "narrow" : ""} ${slim.value ? "slim" : ""}`}>
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>To the page</a>

@@ -2,7 +2,7 @@
 // the theme and the reload button; outside (tb-sol serve, or the frame opened directly) the page's own window does.
 import { activeTab, PLUGIN, readHash, writeHash } from "./hash";
 import type { Pairs } from "./codec";
-import { inFile, startPairs } from "../api/file";
+import { alone, inFile, startPairs } from "../api/file";
 
 const parentWindow = (): Window => {
   if (inFile) return window; // a notebook shows a saved page in a frame
@@ -65,6 +65,22 @@ export function onVisible(callback: (visible: boolean) => void): void {
   document.addEventListener("visibilitychange", tell);
   window.addEventListener("pagehide", () => host.removeEventListener("hashchange", tell), { once: true });
   tell();
+}
+
+/** px that a frame may grow to. */
+const TALLEST = 20_000;
+
+/** Makes the frame of a notebook's cell as high as what it shows, where the notebook lets the page reach it. */
+export function fitFrame(shown: HTMLElement): void {
+  if (!alone) return;
+  try {
+    const frame = window.frameElement as HTMLElement | null;
+    if (!frame) return;
+    const fit = (): void => { frame.style.height = `${Math.min(Math.ceil(shown.getBoundingClientRect().height), TALLEST)}px`; };
+    new ResizeObserver(fit).observe(shown);
+  } catch {
+    return; // of another origin: the frame scrolls
+  }
 }
 
 /** Whether an element takes text: keys pressed in it are not ours. */

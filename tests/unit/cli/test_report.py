@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
 import tb_sol_plugin as sol
+from tb_sol_plugin.cli.markdown import MOST_BYTES, _within, report_markdown, story_markdown
 from tb_sol_plugin.cli.report import print_story, sol_lines, waterfall
 from tb_sol_plugin.cli.text import findings
 from tb_sol_plugin.metrics.report.console import UNATTRIBUTED, ConsoleReport, console_report
@@ -17,7 +19,7 @@ from tb_sol_plugin.metrics.rules.engine import ranked, to_report
 from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.metrics.work.sums import NO_PHASE
 from tb_sol_plugin.model.query import Query
-from tb_sol_plugin.model.report import Column, FindingsSection, TableSection
+from tb_sol_plugin.model.report import Column, FindingsSection, Report, TableSection
 from tests.conftest import ROOT
 
 SAMPLES = ROOT / "samples"
@@ -149,3 +151,32 @@ def test_possible_findings_stand_apart_below_the_proven_ones() -> None:
     # THEN one heading parts them, and each that is possible says so
     shown = [line.split("ns")[-1].strip() for line in lines if line.strip()]
     assert shown == ["a", "Possible, not proven", "Possible: b", "Possible: c"]
+
+
+def test_the_story_as_markdown() -> None:
+    # GIVEN a sample WHEN its story is written for a pull request THEN headline, waterfall, findings with code, five tables and versions are there
+    text = story_markdown(sol.open_capture(str(LLM)), command="tb-sol report x --markdown")
+    assert text.startswith("## ") and len(text.encode()) <= MOST_BYTES
+    assert "of the speed of light" in text and "**From measured to speed of light" in text and text.count("<details>") == 5
+    assert re.search(r"^1\. \*\*−.*s\*\* \(.*%\) ", text, re.MULTILINE) and re.search(r"^   `.*`$", text, re.MULTILINE)
+    assert text.rstrip().endswith(": `tb-sol report x --markdown`") and "tb-sol" in text.splitlines()[-1]
+    # AND every table is one: as many cells in each row as in its head, ten rows at most
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        lines = table.splitlines()
+        assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {len(lines[0].split("|"))}
+    assert "10 of " in text
+
+
+def test_names_of_a_recording_are_no_markup_of_markdown() -> None:
+    # GIVEN a table and a headline of hostile names WHEN written THEN they are text, and a code span stays one
+    name = "a|b <img src=x> [x](y) `c` *d* @team"
+    section = TableSection(id="t", title=name, columns=[Column("n", "N"), Column("v", "V")], data={"n": [name, None], "v": [1, 2]}, key="n")
+    report = Report(analysis="kernels", title="K", headline=f"**{name[:6]}** and `x|y` {name}", sections=[section])
+    text = report_markdown(report)
+    assert "<img" not in text and "[x](y)" not in text and "@team" not in text and "`x\\|y`" in text
+    assert "a\\|b &lt;img" in text and "2 of 2" not in text
+
+
+def test_a_long_story_is_cut_between_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tb_sol_plugin.cli.markdown.MOST_BYTES", 400)
+    assert _within(["a" * 100, "b" * 90, "c" * 50], "foot") == "a" * 100 + "\n\n" + "b" * 90 + "\n\n" + "*More is left out here: GitHub shows no longer text.*\n\nfoot\n"

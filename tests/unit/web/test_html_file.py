@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
+import html
 import json
 import re
 from pathlib import Path
@@ -18,10 +20,14 @@ from tb_sol_plugin.web import html_file as H
 from tests.support.tiny import EVENTS, trace
 
 
+def unpacked(data: bytes) -> bytes:
+    return gzip.decompress(base64.b64decode(data))
+
+
 def inside(file: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     """What the page unpacks: its answers by name, and what it shows first."""
-    (start, data) = re.findall(rb'id="tb-sol-data" data-start="([^"]*)">([^<]*)</script>', file)[0]
-    return json.loads(gzip.decompress(base64.b64decode(data)))["answers"], json.loads(start.replace(b"&quot;", b'"'))
+    (start, data) = re.findall(rb'id="tb-sol-data" data-start="([^"]*)" data-alone="[a-z]*">([^<]*)</script>', file)[0]
+    return json.loads(unpacked(data))["answers"], json.loads(html.unescape(start.decode()))
 
 
 def test_the_server_gives_out_a_file_with_its_own_answers(shared: FlaskClient) -> None:
@@ -45,6 +51,37 @@ def test_the_server_gives_out_a_file_with_its_own_answers(shared: FlaskClient) -
     # AND what does not fit is refused
     assert shared.get("/api/v1/export?run=job&form=html&pages=nothing").status_code == 404
     assert shared.get("/api/v1/export?run=job&form=html&pages=kernels?nothing=1").status_code == 400
+
+
+def test_only_the_scripts_of_the_page_may_run_and_nothing_may_connect(tmp_path: Path) -> None:
+    # GIVEN a file WHEN its policy is read THEN it names the scripts that are packed in it and the one that unpacks them, and no connection
+    file = H.html_file(sol.open_capture(str(trace(tmp_path / "a.json"))), ["kernels"])
+    policy = re.findall(rb'Content-Security-Policy" content="([^"]*)"', file)[0].decode()
+    packed = [unpacked(re.findall(rb'id="tb-sol-%s">([^<]*)<' % name, file)[0]) for name in (b"plotly", b"page")]
+    (loader,) = re.findall(rb'<script type="module">(.*?)</script>', file, re.DOTALL)
+    hashes = {f"'sha256-{base64.b64encode(hashlib.sha256(code).digest()).decode()}'" for code in (*packed, loader)}
+    assert "default-src 'none'" in policy and hashes == set(re.findall(r"'sha256-[^']*'", policy)) and "connect-src" not in policy
+    assert len(file) < 1_500_000
+
+
+def test_a_notebook_shows_a_report_in_every_form(tmp_path: Path) -> None:
+    # GIVEN a report as the last expression of a cell WHEN the notebook asks for its forms
+    capture = sol.open_capture(str(trace(tmp_path / "a.json")))
+    forms = capture.show("kernels", group_by="name")._repr_mimebundle_()
+    # THEN there is a frame with the same page that needs no kernel afterwards, with the options that were chosen, Markdown and a sentence
+    frame = re.fullmatch(r'<iframe srcdoc="([^"]*)" title="Kernels" style="[^"]*"></iframe>', forms["text/html"])
+    assert frame is not None
+    file = html.unescape(frame.group(1)).encode()
+    answers, start = inside(file)
+    assert start == {"page": "kernels", "q.group_by": "name"} and b'data-alone="true"' in file
+    assert answers["api/v1/analysis/kernels"]["headline"] == capture.analyze("kernels", group_by="name").headline
+    assert forms["text/markdown"].startswith("### Kernels\n\n**") and "| gemm |" in forms["text/markdown"]
+    assert forms["text/plain"].startswith("Kernels: ") and "**" not in forms["text/plain"]
+    # AND one that is not available says what is missing
+    lacking = capture.show("serving")._repr_mimebundle_()
+    assert all("no iteration of a serving engine" in lacking[kind] for kind in ("text/markdown", "text/plain"))
+    # AND the overview is shown where nothing else is named, of a run too
+    assert capture.show().analysis == sol.open(str(tmp_path)).show().analysis == "overview"
 
 
 SECRETS = ("ml-node-17", "ml-node-17.corp.example", "alicia", "/srv/projects", "hf_aBcDeFgHiJkLmNoPqRsT1")
@@ -72,7 +109,7 @@ def test_a_file_says_nothing_of_machine_and_user_unless_asked_to(tmp_path: Path)
         assert secret not in text and secret.encode() not in file, secret
     assert "…/torch/nn/linear.py" in text and "…/train.py" in text  # what a reader needs of a path
     # AND a hostile name ends no script: the data is packed, and nothing else of the recording stands in the document
-    assert HOSTILE in text and file.count(b"<script") == file.count(b"</script>") == 3 and b"<title>recording" in file
+    assert HOSTILE in text and file.count(b"<script") == file.count(b"</script>") == 4 and b"<title>recording" in file
     # AND with them asked for, they are there, but no token
     sol.save_html(sol.open_capture(str(path)), str(tmp_path / "whole.html"), pages="health,modules", with_paths=True)
     whole = json.dumps(inside((tmp_path / "whole.html").read_bytes())[0], ensure_ascii=False)
