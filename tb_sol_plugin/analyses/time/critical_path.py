@@ -17,6 +17,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.time import critical_path_tables as T
 from tb_sol_plugin.errors import Unavailable
+from tb_sol_plugin.metrics.critical.findings import findings
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, items
 from tb_sol_plugin.metrics.critical.parts import PARTS, class_sums, classes_frame, mean_of, steps_frame
@@ -28,7 +29,19 @@ from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
-from tb_sol_plugin.model.report import Notice, OnTimeline, Report, Scalar, Sort, TableSection, TimelineSection, make_facts, make_table
+from tb_sol_plugin.model.report import (
+    AnySection,
+    FindingsSection,
+    Notice,
+    OnTimeline,
+    Report,
+    Scalar,
+    Sort,
+    TableSection,
+    TimelineSection,
+    make_facts,
+    make_table,
+)
 from tb_sol_plugin.units import human
 
 MOST_MARKED: Final = 200
@@ -79,6 +92,7 @@ def run(capture: Capture, query: CriticalPathQuery) -> Report:
                 subtitle=f"parts of the critical path, which add up to {T.of_steps(capture, where)}",
                 notes={n: human(int(values[n] or 0) / max(int(values["duration_ns"] or 0), 1), "ratio") for n in PARTS if values[n]},
             ),
+            *_findings(capture, where, query.step),
             make_table(
                 "items", "On the path", frame, T.ITEMS, key="full_name", sort=Sort("time_ns"),
                 subtitle=f"{where.label}; per step; saved: replayed with half of its time, and with none",
@@ -152,6 +166,15 @@ def _notices(capture: Capture, path: Path, trust: Trust) -> list[Notice]:
         text = "Communication on the path contains waiting for other ranks: the page Ranks tells transfer and waiting apart."
         out.append(Notice(text, "info"))
     return out
+
+
+def _findings(capture: Capture, where: Scope, step: str) -> list[AnySection]:
+    made = findings(capture, where, step)
+    if not made:
+        return []
+    return [FindingsSection(
+        id="path_findings", title="What would shorten the step", subtitle="each saving by a replay that changes this alone", findings=made,
+    )]  # fmt: skip
 
 
 def _steps(capture: Capture, path: Path) -> TableSection:

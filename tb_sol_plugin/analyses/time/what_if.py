@@ -71,6 +71,7 @@ class WhatIfQuery(Query, kw_only=True, frozen=True):
 
     SLIDERS: ClassVar[dict[str, tuple[str, ...]]] = {"scale": tuple(f"{i / 10:g}" for i in range(21))}
     LABELS: ClassVar[dict[str, str]] = {"by": "Item by"}
+    GROUPS: ClassVar[dict[str, tuple[str, ...]]] = {"What changes": ("change", "by", "item", "scale")}
 
 
 @analysis(
@@ -197,7 +198,7 @@ def _curve(capture: Capture, where: Scope, query: WhatIfQuery, chosen: np.ndarra
         if whole is not None:
             naive = [found.window - whole * (1 - s) for s in scales]
             data.append(_line("by subtraction", scales, [t / divisor for t in naive], naive, "dot", "ink-3"))
-        figure = F.figure(data, x=F.axis("time then over time now"), y=F.axis(unit, rangemode="tozero"))
+        figure = F.figure(data, x=F.axis("time then over time now"), y=F.axis(unit, rangemode="tozero"), showlegend=True)
     return FigureSection(
         id="curve", title="Step time", span=8, height=320, table="classes", figure=figure,
         summary=f"If {what}, a step takes {human(found.window - found.saved, 'ns')}.",

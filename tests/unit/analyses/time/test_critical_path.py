@@ -111,6 +111,29 @@ def test_a_recording_of_the_device_alone(tmp_path: Path) -> None:
     assert answer.facts["kernel_ns"] == 40 * US and answer.facts["path_ns"] == 50 * US
 
 
+def test_findings_save_what_a_replay_says(two_steps: Capture) -> None:
+    # GIVEN the steps above WHEN it is asked what would shorten them THEN without the wait they take 251 of 400 µs; the kernel saves half of it;
+    # with half of the host's time the steps end at 153 and 306: launches at 20 and 173, kernels from 25 and 178
+    found = report(two_steps, "critical_path").findings
+    assert [(f.rule, f.saving_ns, f.candidate) for f in found] == [
+        ("sync-stalls", 74_500, False), ("kernel-on-path", 50_000, False), ("host-bound", 47_000, False),
+    ]  # fmt: skip
+    assert "`cudaStreamSynchronize`" in found[0].title and found[1].link is not None and found[1].link.query["item"] == "gemm_kernel"
+    for one in found[1:]:  # a link leads to the same saving
+        assert one.link is not None
+        assert report(two_steps, "what_if", **one.link.query).facts["saved_ns"] == one.saving_ns
+
+
+def test_a_kernel_off_the_path_gains_nothing(tmp_path: Path) -> None:
+    # GIVEN a long operator of the host, and a kernel behind it that nothing waits for THEN the kernel is said to gain nothing
+    t = TraceBuilder()
+    t.op("aten::mm", 0, 400 * US)
+    t.launch("gemm_kernel", at=10 * US, start=20 * US, duration=100 * US)
+    found = report(read(str(t.write(tmp_path / "w.pt.trace.json"))), "critical_path").findings
+    assert [(f.rule, f.saving_ns) for f in found][-1] == ("off-path-hot-kernel", None) and "gemm_kernel" in found[-1].title
+    assert found[0].rule == "host-bound"
+
+
 # -- What if ----------------------------------------------------------------------------------------------------------
 
 
@@ -169,7 +192,7 @@ def test_a_path_that_is_not_explained_predicts_nothing(tmp_path: Path) -> None:
         t.launch("gemm_kernel", at=at, start=at + late * US, duration=100 * US)
     capture = read(str(t.write(tmp_path / "w.pt.trace.json")))
     page, answer = report(capture, "critical_path"), report(capture, "what_if", change="kernels")
-    assert page.facts["grade"] == "poor" and page.table("items")["saved_half_ns"].isna().all()
+    assert page.facts["grade"] == "poor" and not page.findings and page.table("items")["saved_half_ns"].isna().all()
     assert "not well explained" in page.notices[0].text
     assert answer.facts["saved_ns"] is None and answer.facts["low_ns"] < answer.facts["high_ns"]  # type: ignore[operator]
     assert "would save between" in answer.headline
