@@ -29,7 +29,7 @@ ONCE = {
 }  # fmt: skip
 """Pages that hardly differ between the runs of a logdir, and the run that they are opened with."""
 FEW = {
-    "simulated_serving": ("serving", "health"), "simulated_ranks": ("ranks", "stragglers", "collectives", "parallelism", "groups", "clocks"),
+    "simulated_serving": ("serving", "health"), "simulated_ranks": ("ranks", "collectives", "parallelism", "pipeline", "clocks"),
 }  # fmt: skip
 """Runs whose other pages differ from those of other samples in numbers only: the server's tests read them, the browser opens these."""
 REASONS = {"simulated_gpu_train", "capture_fsdp", "cpu_transformer", "proton"}

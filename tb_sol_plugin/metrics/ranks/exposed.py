@@ -32,9 +32,14 @@ def exposed_by_kind(waited: Waits, kinds: Sequence[GroupKind]) -> pd.DataFrame:
     adds up to the exposed communication of the step. Steps of which no collective was kept are left out.
     """
     calls = waited.found.calls
-    window = _windows(calls)
     of = np.array([KINDS.index(k.kind) if k.kind else len(KINDS) - 1 for k in kinds] + [len(KINDS) - 1], np.int64)
-    kind = of[calls["group"]]
+    return exposed_by_class(waited, of[calls["group"]])
+
+
+def exposed_by_class(waited: Waits, kind: Ints) -> pd.DataFrame:
+    """Returns the same by any class of calls. kind: of each call the number of its class; in their order odd ns are given out."""
+    calls = waited.found.calls
+    window = _windows(calls)
     wait = np.maximum(waited.wait_of_call, 0)
     parts = [pd.DataFrame({name: np.zeros(0, np.int64) for name in _COLUMNS})]
     for first in range(0, len(calls.ranks), AT_ONCE):

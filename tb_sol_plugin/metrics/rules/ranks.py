@@ -21,6 +21,7 @@ from tb_sol_plugin.metrics.ranks.exposed import KINDS as PARALLELISM
 from tb_sol_plugin.metrics.ranks.group_kinds import GroupKind, group_kinds
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.own_time import CAUSES, HAND_OVER_NS
+from tb_sol_plugin.metrics.ranks.pipeline import Pipeline, by_stage, pipeline
 from tb_sol_plugin.metrics.ranks.stragglers import CAUSE_WORDS, Suspect, without
 from tb_sol_plugin.metrics.ranks.summary import KINDS
 from tb_sol_plugin.metrics.rules.engine import Answer, Finding, Rule, RuleContext, Subject, count_text, ids_of, rule, run, time_text
@@ -38,6 +39,8 @@ SMALL_SHARE: Final = 0.3
 BELOW: Final = 0.6
 """Bus bandwidth over the peak below which a link is reported, and how many half sizes its collectives have at least."""
 FAR: Final = 8.0
+STAGE_LEAST: Final = 1.03
+"""Computation of the longest stage over the mean of all, from which it is reported."""
 MOST_NAMED: Final = 2
 """Hosts or ranks with a slow link that are named; of more in common nothing is known."""
 UNEVEN: Final = 1.3
@@ -93,6 +96,11 @@ class RankContext(RuleContext):
     def exposed(self) -> pd.DataFrame:
         """Exposed communication by rank, step and parallelism."""
         return self.job.exposed(self.kinds)
+
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """The pipeline of the job, None where it has none."""
+        return pipeline(self.job.waits)
 
     @cached_property
     def culprits(self) -> list[tuple[int, int]]:
@@ -350,8 +358,57 @@ def exposed_communication(context: RankContext) -> Answer:
     return found
 
 
+# -- Pipeline ---------------------------------------------------------------------------------------------------------------
+
+
+@rule("stage_imbalance", page="pipeline", label="Pipeline", color="compute",
+      fix="move layers to other stages: --decoder-first-pipeline-num-layers, or a split of equal time")  # fmt: skip
+def stage_imbalance(context: RankContext) -> Answer:
+    """Stages whose computation differs: what equal stages with the same work would save."""
+    found = context.pipeline
+    if found is None or not len(found.rows):
+        return None
+    table = by_stage(found)
+    of_mean = table["of_mean"].to_numpy()
+    if of_mean.max() < STAGE_LEAST:
+        return None
+    model, calls = context.job.model, context.job.stragglers.calls
+    factor = np.ones(found.stages + 1)
+    factor[table["stage"].to_numpy()] = 1 / of_mean
+    stage = found.stage[np.searchsorted(context.job.calls.ranks, calls.ranks)]
+    own = model.own_ns + calls.own[:, CAUSES.index("kernel")] * (factor[stage] - 1)[calls.at]
+    longest = int(table["stage"].to_numpy()[of_mean.argmax()])
+    return Finding(
+        title=f"Stage {longest} of the pipeline computes longer than the others",
+        evidence=f"Its ranks compute {human(float(of_mean.max()) - 1, 'ratio')} longer than the mean of {found.stages} stages; a stage "
+        f"waits {time_text(float(table['bubble_ns'].mean()))} per step on average.",
+        saving=round((model.unchanged_ns - model.run(own)) / context.job.steps),
+    )  # fmt: skip
+
+
+@rule("pipeline_bubble", page="pipeline", label="Pipeline", color="idle", candidate=True,
+      fix="more micro-batches of the same global batch, or virtual stages: --num-layers-per-virtual-pipeline-stage")  # fmt: skip
+def pipeline_bubble(context: RankContext) -> Answer:
+    """A schedule whose bubble is over a tenth of the step: half of it goes with twice as many micro-batches."""
+    found = context.pipeline
+    table = by_stage(found) if found is not None and len(found.rows) else None
+    if found is None or table is None or table["model_bubble_ns"].isna().all():
+        return None
+    bubble = float(table["model_bubble_ns"].max())
+    if bubble < OPEN * context.step_ns:
+        return None
+    batches = int(table["micro_batches"].max())
+    return Finding(
+        title=f"{count_text(found.stages, 'pipeline stage')} share {count_text(batches, 'micro-batch', 'micro-batches')}",
+        evidence=f"The schedule leaves each stage waiting {time_text(bubble)} of a step, measured are "
+        f"{time_text(float(table['bubble_ns'].mean()))}; twice as many micro-batches, or two parts of the model per rank, halve that.",
+        saving=round(min(bubble, float(table["bubble_ns"].min())) / 2),
+    )  # fmt: skip
+
+
 _RULES: Final[tuple[Rule[RankContext], ...]] = (
     slow_host, straggler, uneven_work, slow_link, link_below_peak, small_collectives, uneven_all_to_all, exposed_communication,
+    stage_imbalance, pipeline_bubble,
 )  # fmt: skip
 RULES: Final = ids_of(_RULES)
 """Every finding about ranks by its stable name, as in `Finding.rule`."""

@@ -25,7 +25,7 @@ from tb_sol_plugin.model.report import FigureSection, FindingsSection, Report, U
 from tb_sol_plugin.units import NARROW
 from tests.support.rank_factory import Job, Slow, simulate
 
-NAMES = ("ranks", "stragglers", "collectives", "parallelism", "groups", "clocks")
+NAMES = ("ranks", "stragglers", "collectives", "parallelism", "groups", "pipeline", "clocks")
 SAMPLE = Path(__file__).resolve().parents[4] / "samples" / "simulated_ranks"
 JOB = Job(tp=8, dp=2, layers=4, steps=4, stragglers=(Slow(5, "dataloader", 3e6), Slow(12, "host", 1.5e6)))
 
@@ -138,6 +138,13 @@ def test_what_costs_most_leads_even_where_it_is_no_late_rank() -> None:
     assert exposed.to_dict() == known and (each["wait_ns"] <= each["exposed_ns"]).all() and (each["exposed_ns"] <= each["communication_ns"]).all()
     assert set(kinds.index) == {"TP", "CP", "PP", "DP", "other"} and kinds.loc["PP", "wait_ns"] > kinds.loc["PP", "transfer_ns"]
     assert "most of it for **PP**" in text(found) and found.facts["exposed_ns"] == pytest.approx(sum(known.values()) / len(known), abs=5)
+    # AND its two stages wait for each other; a job of tensor and data parallelism alone has no stages
+    found = asked("pipeline", members, world=32)
+    stages = found.table("by_stage")
+    assert stages["micro_batches"].tolist() == [4, 4] and found.facts["stage_imbalance"] == pytest.approx(1, abs=0.01)
+    parts = stages[["bubble_warmup_ns", "bubble_steady_ns", "bubble_cooldown_ns"]].sum(axis=1)
+    assert parts.tolist() == pytest.approx(stages["bubble_ns"].tolist(), abs=3) and "Its stages are even" in text(found)
+    assert len(found.table("stages")) == 6 and "it has no pipeline" in asked("pipeline", simulate(JOB).members()).headline
     # AND the groups of the slow host are seen beside those of the others
     groups = asked("groups", members, world=32).table("groups").set_index("group")
     assert groups.loc["DATA_PARALLEL_GROUP [0:4:4]", "of_fastest"] == pytest.approx(0.5, abs=0.02) and groups["of_fastest"].isna().any()

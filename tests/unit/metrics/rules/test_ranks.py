@@ -100,6 +100,21 @@ def test_communication_in_the_open_by_its_parallelism() -> None:
     assert set(found_in(late)) == {"straggler"}
 
 
+def test_a_stage_that_is_longer_and_the_bubble_of_the_schedule() -> None:
+    # GIVEN a pipeline of four stages, the second of which takes 1.2 times as long THEN equal stages of the same work save what they do
+    even = Job(tp=2, pp=4, dp=2, layers=3, micro_batches=12)
+    slow = replace(even, stragglers=tuple(Slow(rank, "compute", 1.2) for rank in range(4, 8)))
+    found = found_in(slow)
+    assert found["stage_imbalance"].title.startswith("Stage 1 of the pipeline") and "straggler" not in found
+    equal = replace(even, stragglers=tuple(Slow(rank, "compute", 1.05) for rank in range(16)))
+    assert found["stage_imbalance"].saving == pytest.approx(per_step(slow, equal), rel=0.05)
+    # AND of even stages the schedule alone waits (4 - 1) / 12 of the work of a stage, half of which goes with 24 micro-batches
+    found = found_in(even)
+    assert set(found) == {"pipeline_bubble"} and found["pipeline_bubble"].candidate
+    assert found["pipeline_bubble"].saving == pytest.approx(3 / 12 * 12 * 3 * 3e6 / 2, rel=0.15)
+    assert "pipeline_bubble" not in found_in(replace(even, micro_batches=40, layers=1, steps=1))
+
+
 def test_nothing_is_claimed_without_an_exact_replay() -> None:
     alone = job_of_members(simulate(JOB).members()[:1])
     assert rank_context(alone) is None and rank_context(job_of_members([])) is None

@@ -1,0 +1,168 @@
+"""Splits the steps of pipeline stages into computation and bubble, and compares the bubble with that of the schedule.
+
+A stage is the place of a rank in its pipeline group. Its bubble is the part of a step in which it neither computes nor copies, nor
+communicates inside its stage: it waits for other stages, or is idle.
+
+    bubble of the schedule = (p - 1) / (v m) x work of the stage that has most
+
+with p stages, m micro-batches and v virtual stages per rank (Narayanan et al. 2021, section 2.2); work is computation and what
+communication inside the stage adds to it. Micro-batches are what stage 0 sends forward, or what a later stage receives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from tb_sol_plugin.metrics.ranks.calls import Calls
+from tb_sol_plugin.metrics.ranks.exposed import exposed_by_class
+from tb_sol_plugin.metrics.ranks.summary import RECV, SEND
+from tb_sol_plugin.metrics.ranks.waiting import Waits
+from tb_sol_plugin.tables.arrays import Ints, Mask
+
+WARMUP, STEADY, COOLDOWN, INSIDE = range(4)
+"""What a call is to the pipeline: the first receive of a step from an earlier stage; other sends and receives; collectives over several
+stages; all else."""
+MOST_STAGES: Final = 4_096
+BUBBLES: Final = ("bubble_warmup_ns", "bubble_steady_ns", "bubble_cooldown_ns")
+"""Parts of the bubble; they add up to `bubble_ns`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """A pipeline: its stages, and what each rank did in each complete step.
+
+    stages: how many there are. virtual: parts of the model on each rank; 1 where two stages leave it open. stage: of each rank, -1 for one
+    that is in no pipeline. rows: one per rank and step: at, step, stage, micro_batches (0 unknown), duration_ns, compute_ns, inside_ns
+    (exposed communication inside the stage), bubble_ns and its parts BUBBLES; ns, of the step.
+    """
+
+    stages: int
+    virtual: int
+    stage: Ints
+    rows: pd.DataFrame
+
+
+def pipeline(waited: Waits) -> Pipeline | None:
+    """Returns the pipeline of a job; None where no group sends and receives between stages."""
+    calls = waited.found.calls
+    stage, stages = _stages(calls)
+    if stages < 2:
+        return None
+    forward = _forward(calls, stage, stages)
+    each = exposed_by_class(waited, _classes(calls, stage, forward))
+    rows = _rows(calls, stage, each)
+    count, virtual = _micro_batches(calls, stage, stages, forward)
+    key = pd.MultiIndex.from_arrays([rows["at"], rows["step"]])
+    rows["micro_batches"] = count.reindex(key).fillna(0).to_numpy(np.int64) // virtual
+    return Pipeline(stages, virtual, stage, rows)
+
+
+def _stages(calls: Calls) -> tuple[Ints, int]:
+    """Returns (stage of each rank, -1 none; how many stages there are): places in the groups whose members send to each other."""
+    stage, count = np.full(len(calls.ranks), -1, np.int64), 0
+    pairs = np.isin(calls["kind"], (SEND, RECV)) & (calls["group"] >= 0)
+    for number in np.unique(calls["group"][pairs]).tolist():
+        ranks = calls.groups[number].ranks
+        if not 2 <= len(ranks) <= MOST_STAGES:
+            continue
+        place = np.searchsorted(ranks, calls.ranks)
+        there = (place < len(ranks)) & (ranks[np.minimum(place, len(ranks) - 1)] == calls.ranks)
+        stage[there], count = place[there], max(count, len(ranks))
+    return stage, count
+
+
+def _ends(calls: Calls, stage: Ints) -> tuple[Ints, Ints]:
+    """Returns (stage that sends, stage that receives) of each call; -1 where a rank has no recording or no stage."""
+    out = []
+    for name in ("source", "target"):
+        rank = np.asarray(calls[name], np.int64)
+        place = np.minimum(np.searchsorted(calls.ranks, rank), len(calls.ranks) - 1)
+        own = stage[calls.at]
+        known = (calls.ranks[place] == rank) & (rank >= 0)
+        other = own + np.where(name == "source", -1, 1)  # a neighbor without a recording
+        out.append(np.where(known, stage[place], np.where(rank >= 0, other, -1)))
+    return out[0], out[1]
+
+
+def _forward(calls: Calls, stage: Ints, stages: int) -> Mask:
+    """Returns the sends and receives of activations: to the next stage, or from the last one to the first; of gradients not."""
+    source, target = _ends(calls, stage)
+    pair = np.isin(calls["kind"], (SEND, RECV)) & (source >= 0) & (target >= 0)
+    wraps = (source == stages - 1) & (target == 0)
+    return np.asarray(pair & ((target == source + 1) | (wraps & (stages > 2))), np.bool_)
+
+
+def _classes(calls: Calls, stage: Ints, forward: Mask) -> Ints:
+    """Returns what each call is to the pipeline."""
+    out = np.full(len(calls), INSIDE, np.int64)
+    spans = np.zeros(len(calls.groups) + 1, np.bool_)
+    for number, group in enumerate(calls.groups):
+        there = stage[np.isin(calls.ranks, group.ranks)]
+        spans[number] = len(np.unique(there[there >= 0])) > 1
+    out[spans[calls["group"]]] = COOLDOWN
+    pair = np.isin(calls["kind"], (SEND, RECV))
+    out[pair] = STEADY
+    first = np.flatnonzero(forward & (calls["kind"] == RECV) & (stage[calls.at] > 0) & (calls["step"] >= 0))
+    first = first[np.lexsort((calls.start[first], calls["step"][first], calls.at[first]))]
+    opens = np.ones(len(first), np.bool_)
+    opens[1:] = (np.diff(calls.at[first]) != 0) | (np.diff(calls["step"][first]) != 0)
+    out[first[opens]] = WARMUP
+    return out
+
+
+def _micro_batches(calls: Calls, stage: Ints, stages: int, forward: Mask) -> tuple[pd.Series, int]:  # type: ignore[type-arg]
+    """Returns (activations that pass a stage per rank and step: stage 0 sends them, the others receive them; virtual stages)."""
+    source, _ = _ends(calls, stage)
+    own = stage[calls.at]
+    there = np.where(own == 0, (calls["kind"] == SEND) & (source == 0), (calls["kind"] == RECV) & (source == own - 1)) & forward
+    wraps = forward & (own == 0) & (calls["kind"] == RECV)
+    frame = pd.DataFrame({"at": calls.at[there], "step": calls["step"][there]})
+    passed = int((there & (own == 0)).sum())
+    again = int(wraps.sum())
+    virtual = round(passed / (passed - again)) if 0 < again < passed else 1
+    return frame.groupby(["at", "step"]).size(), max(virtual, 1)
+
+
+def _rows(calls: Calls, stage: Ints, each: pd.DataFrame) -> pd.DataFrame:
+    """Returns rows as `Pipeline.rows` has them, without micro-batches. each: exposed communication by class."""
+    names = ("step", "duration_ns", "kernel_ns", "memcpy_ns", "memset_ns")
+    parts = []
+    for at, steps in enumerate(calls.steps):
+        some = steps["complete"] & (stage[at] >= 0)
+        parts.append(pd.DataFrame({"at": np.full(int(some.sum()), at), **{name: steps[name][some].astype(np.int64) for name in names}}))
+    rows = pd.concat(parts, ignore_index=True)
+    wide = each.pivot_table(index=["at", "step"], columns="kind", values="exposed_ns", aggfunc="sum", fill_value=0)
+    key = pd.MultiIndex.from_arrays([rows["at"], rows["step"]])
+    wide = wide.reindex(index=key, columns=range(INSIDE + 1), fill_value=0)
+    exposed = wide.to_numpy(np.int64)
+    busy = (rows["kernel_ns"] + rows["memcpy_ns"] + rows["memset_ns"]).to_numpy()
+    bubble = np.maximum(rows["duration_ns"].to_numpy() - busy - exposed[:, INSIDE], exposed[:, WARMUP] + exposed[:, COOLDOWN])
+    return pd.DataFrame({
+        "at": rows["at"], "step": rows["step"], "stage": stage[rows["at"].to_numpy()], "duration_ns": rows["duration_ns"],
+        "compute_ns": rows["kernel_ns"], "inside_ns": exposed[:, INSIDE], "bubble_ns": bubble, "bubble_warmup_ns": exposed[:, WARMUP],
+        "bubble_steady_ns": bubble - exposed[:, WARMUP] - exposed[:, COOLDOWN], "bubble_cooldown_ns": exposed[:, COOLDOWN],
+    })  # fmt: skip
+
+
+def by_stage(found: Pipeline) -> pd.DataFrame:
+    """Returns one row per stage: means of its ranks and steps, as `Pipeline.rows` names them, and ranks (how many), of_mean (computation
+    over the mean of all stages), per_micro_batch_ns, model_bubble_ns.
+
+    micro_batches, per_micro_batch_ns and model_bubble_ns are NaN where no micro-batches are recorded.
+    """
+    names = ["duration_ns", "compute_ns", "inside_ns", "bubble_ns", *BUBBLES]
+    rows = found.rows.groupby("stage")
+    out = rows[names].mean()
+    out["ranks"] = rows["at"].nunique()
+    out["of_mean"] = out["compute_ns"] / out["compute_ns"].mean()
+    count = rows["micro_batches"].median()
+    count = count.where(count > 0)
+    out["micro_batches"] = count
+    out["per_micro_batch_ns"] = out["compute_ns"] / count
+    work = float((out["compute_ns"] + out["inside_ns"]).max())
+    out["model_bubble_ns"] = (found.stages - 1) / (found.virtual * count) * work
+    return out.reset_index()
