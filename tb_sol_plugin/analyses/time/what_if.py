@@ -107,7 +107,7 @@ def run(capture: Capture, query: WhatIfQuery) -> Report:
         title="What if faster",
         headline=_headline(query, what, values),
         notices=[*_notices(values), *edge_notices(capture, where)],
-        fields={"item": FieldNow(name if query.change == "item" else "", tuple(offered))},
+        fields={"change": FieldNow(query.change), "by": FieldNow(query.by), "item": FieldNow(name, tuple(offered))},
         sections=[
             make_facts("facts", "The step then", values, FACTS, span=4, subtitle=where.label),
             _curve(capture, where, query, chosen, found, what),

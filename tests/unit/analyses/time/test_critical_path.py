@@ -196,3 +196,19 @@ def test_a_path_that_is_not_explained_predicts_nothing(tmp_path: Path) -> None:
     assert "not well explained" in page.notices[0].text
     assert answer.facts["saved_ns"] is None and answer.facts["low_ns"] < answer.facts["high_ns"]  # type: ignore[operator]
     assert "would save between" in answer.headline
+
+
+# -- Slack ------------------------------------------------------------------------------------------------------------
+
+
+def test_slack_of_events(two_steps: Capture) -> None:
+    # GIVEN the steps above THEN the kernels hold their steps; the copies end at 70 of 200 and nothing waits for them but the end of the step
+    answer = report(two_steps, "slack")
+    table = answer.table("events")
+    kernels, copies = table[table["name"] == "gemm_kernel"], table[table["name"] != "gemm_kernel"]
+    assert kernels["slack_ns"].tolist() == [0, 0] and kernels["on_path"].all() and not copies["on_path"].any()
+    # the copy of the first step runs before that of the second on its stream, which may start 130 later than it does at 250
+    assert copies["slack_ns"].tolist() == [130_000, 130_000]
+    assert answer.facts["on_path"] == 2 and answer.facts["on_path_ns"] == 200_000
+    host = report(two_steps, "slack", side="host").table("events")
+    assert host[host["name"] == "aten::add"]["slack_ns"].tolist() == [0, 0]
