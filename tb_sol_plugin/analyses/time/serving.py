@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -13,7 +14,7 @@ from tb_sol_plugin.metrics.report.graph_notes import advice_for, replay_notices
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.report.serving_findings import serving_findings
 from tb_sol_plugin.metrics.time.scope import Scope, scope
-from tb_sol_plugin.metrics.time.serving import PARTS, Serving, passed_ns, serving
+from tb_sol_plugin.metrics.time.serving import PARTS, Serving, parts_of_calls, passed_ns, serving
 from tb_sol_plugin.metrics.work.work import Work, work
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
@@ -46,6 +47,7 @@ class ServingQuery(Query, kw_only=True, frozen=True):
     by: Literal["iteration", "kind", "batch"] = "iteration"
 
 
+_NO_DEVICE: Final = "no device in this recording"
 _UNSAID: Final = "the annotation does not say it"
 _NO_GRAPH: Final = "no captured graph is known"
 _NO_MODEL: Final = "no cost model knows its work"
@@ -65,7 +67,7 @@ ITERATIONS: Final = (
            missing=_NO_GRAPH),
     Column("graphs", "Graphs", doc="FULL, PIECEWISE, a graph whose capture is not known, or eager", show="badge"),
     Column("wall_ns", "Wall", "ns", "time of its annotation on the host", "bar", color="host"),
-    Column("device_ns", "Device", "ns", "union of the device events that it launched", "bar", color="compute"),
+    Column("device_ns", "Device", "ns", "union of the device events that it launched", "bar", color="compute", missing=_NO_DEVICE),
     Column("gap_ns", "Host gap before", "ns", "from the end of the iteration before to its start", missing="no iteration before it"),
     Column("sol_ns", "Limit", "ns", _SOL, rank=2, missing=_NO_MODEL),
     Column("efficiency", "Efficiency", "ratio", "limit over the time of the work that it is of", show="share", rank=2,
@@ -76,7 +78,7 @@ ITERATIONS: Final = (
 SUMS: Final = (
     Column("iterations", "Iterations", "count", "complete iterations"),
     Column("wall_ns", "Wall", "ns", "mean time of the annotation on the host", "bar", color="host"),
-    Column("device_ns", "Device", "ns", "mean union of the device events launched", "bar", color="compute"),
+    Column("device_ns", "Device", "ns", "mean union of the device events launched", "bar", color="compute", missing=_NO_DEVICE),
     Column("gap_ns", "Host gap before", "ns", "mean time from the end of the iteration before", missing="no iteration before them"),
     Column("tokens", "Tokens", "count", "context and generated tokens, summed", missing=_UNSAID),
     Column("tokens_per_s", "Tokens/s, wall", "count", "tokens over the wall time of these iterations", missing=_UNSAID),
@@ -192,7 +194,7 @@ def _facts(found: Serving, frame: pd.DataFrame, done: Work) -> FactsSection:
         "graph_launch_ns": round(float(np.median(found.launch_ns))) if len(found.launch_ns) else None,
         "replayed_share": replayed / total if total else None,
         "named_share": int(frame["named_ns"].sum()) / replayed if replayed else None,
-        "busy_share": _ratio(float(frame["device_ns"].sum()), float(frame["length_ns"].sum())),
+        "busy_share": _ratio(float(frame["device_ns"].sum(skipna=False)), float(frame["length_ns"].sum())),
         "compute_bound_batch": _turning_point(done),
     }
     hidden = [name for name, value in values.items() if value is None or (value == 0 and name.endswith(("_iterations", "_share")))]
@@ -232,11 +234,17 @@ def _ratio(above: float, below: float) -> float | None:
     return above / below if below > 0 and above == above else None
 
 
+BLANK: Final = (
+    "requests", "context_tokens", "generation_tokens", "batch", "captured_batch", "gap_ns", "sol_ns", "device_ns",
+)  # fmt: skip
+"""Columns of whole numbers that can be unknown."""
+
+
 def _iterations(frame: pd.DataFrame, where: Scope) -> TableSection:
     shown = frame.assign(
         iteration=frame["number"],
         efficiency=(frame["sol_ns"] / frame["measured_ns"].where(frame["measured_ns"] > 0)).astype(float),
-        **{n: _blank(frame[n]) for n in ("requests", "context_tokens", "generation_tokens", "batch", "captured_batch", "gap_ns", "sol_ns")},
+        **{n: _blank(frame[n]) for n in BLANK},
     )
     marks = {str(n): Mark("incomplete", "cut by the recording; left out of the means") for n in shown.loc[~shown["complete"], "iteration"]}
     return make_table(
@@ -254,7 +262,7 @@ def _sums(own: pd.DataFrame) -> dict[str, Scalar]:
     return {
         "iterations": len(own),
         "wall_ns": round(float(own["wall_ns"].mean())),
-        "device_ns": round(float(own["device_ns"].mean())),
+        "device_ns": None if own["device_ns"].isna().any() else round(float(own["device_ns"].mean())),
         "gap_ns": round(float(np.nanmean(gaps))) if np.isfinite(gaps).any() else None,
         "tokens": tokens,
         "tokens_per_s": _rate(tokens, float(own["wall_ns"].sum())),
@@ -282,21 +290,14 @@ def _by_batch(frame: pd.DataFrame) -> TableSection:
 
 
 def _phases(capture: Capture, found: Serving, frame: pd.DataFrame, done: Work) -> TableSection:
-    """Returns what the device time of each kind of iteration is spent on."""
+    """Returns what the device time of each kind of iteration is spent on; without a device that of its operators."""
     kind_of = np.full(len(capture.steps) + 1, -1)
     kinds = list(dict.fromkeys(frame["kind"]))
     kind_of[frame["row"].to_numpy()] = [kinds.index(k) for k in frame["kind"]]
     count = frame["kind"].value_counts()
-    of_event = kind_of[capture.device["step"].to_numpy()]
-    duration = capture.device["duration_ns"].to_numpy()
-    cell = np.where(of_event >= 0, of_event * len(PARTS) + found.part, -1)
     size = len(kinds) * len(PARTS)
-    use = cell >= 0
-    time = np.bincount(cell[use], duration[use], minlength=size)
+    time, of_op = _on_host(kind_of, done, size) if done.by_host_time else _on_device(capture, kind_of, found, done, size)
     ops = done.ops
-    of_op = np.full(len(ops), -1, np.int64)
-    owner = done.owner if len(done.owner) == len(cell) else np.full(len(cell), -1)
-    of_op[owner[(owner >= 0) & use]] = cell[(owner >= 0) & use]
     usable = (of_op >= 0) & ops["modeled"].to_numpy() & np.isfinite(ops["sol_ns"].to_numpy())
     sol = np.bincount(of_op[usable], ops["sol_ns"].to_numpy()[usable], minlength=size)
     measured = np.bincount(of_op[usable], ops["measured_ns"].to_numpy(dtype=np.float64)[usable], minlength=size)
@@ -311,11 +312,35 @@ def _phases(capture: Capture, found: Serving, frame: pd.DataFrame, done: Work) -
                 device = round(time[i] / n)
                 share = _ratio(float(time[i]), whole)
                 rows.append({"kind": kind, "part": part, "device_ns": device, "share": share, "sol_ns": least, "efficiency": efficiency})
+    where, of = ("host", "operators") if done.by_host_time else ("device", "device events")
+    relabeled = {"device_ns": msgspec.structs.replace(PHASES[2], label="Host time", doc=_OF_OPERATORS)} if done.by_host_time else {}
     return make_table(
-        "phases_of_iteration", "What the device time is spent on", pd.DataFrame(rows, columns=[c.name for c in PHASES]), PHASES,
-        subtitle="per iteration; sums of device events", sort=Sort("device_ns"), filters=["kind", "part"],
-        empty="No iteration launched work on a device.",
+        "phases_of_iteration", f"What the {where} time is spent on", pd.DataFrame(rows, columns=[c.name for c in PHASES]),
+        tuple(relabeled.get(c.name, c) for c in PHASES), subtitle=f"per iteration; sums of {of}", sort=Sort("device_ns"),
+        filters=["kind", "part"], empty="No iteration launched work on a device.",
     )  # fmt: skip
+
+
+_OF_OPERATORS: Final = "time of its operators on the host, per iteration"
+
+
+def _on_device(capture: Capture, kind_of: np.ndarray, found: Serving, done: Work, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (time of device events by kind of iteration and part, that place per row of the work)."""
+    of_event = kind_of[capture.device["step"].to_numpy()]
+    cell = np.where(of_event >= 0, of_event * len(PARTS) + found.part, -1)
+    use = cell >= 0
+    of_op = np.full(len(done.ops), -1, np.int64)
+    owner = done.owner if len(done.owner) == len(cell) else np.full(len(cell), -1)
+    of_op[owner[(owner >= 0) & use]] = cell[(owner >= 0) & use]
+    return np.bincount(cell[use], capture.device["duration_ns"].to_numpy()[use], minlength=size), of_op
+
+
+def _on_host(kind_of: np.ndarray, done: Work, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the same of a recording without a device, by the time of its operators."""
+    of_call = kind_of[done.ops["step"].to_numpy()]
+    cell = np.where(of_call >= 0, of_call * len(PARTS) + parts_of_calls(done), -1)
+    use = cell >= 0
+    return np.bincount(cell[use], done.ops["measured_ns"].to_numpy(dtype=np.float64)[use], minlength=size), cell.astype(np.int64)
 
 
 # -- figure and words ----------------------------------------------------------------------------------------------------
@@ -327,7 +352,7 @@ def _curve(frame: pd.DataFrame) -> list[FigureSection]:
     if decode["batch"].nunique() < 2:
         return []
     mean = decode.groupby("batch")[["wall_ns", "device_ns"]].mean()
-    divisor, unit = F.time_scale(float(mean.to_numpy().max()))
+    divisor, unit = F.time_scale(float(np.nanmax(mean.to_numpy())))
     x = mean.index.astype(int).tolist()
     data: list[F.Plain] = [
         {
@@ -337,6 +362,7 @@ def _curve(frame: pd.DataFrame) -> list[FigureSection]:
             "hovertext": [f"<b>{label}</b>, batch {b}<br>{human(float(v), 'ns')}" for b, v in zip(x, mean[name], strict=True)],
         }
         for name, label, color, symbol in (("wall_ns", "Wall", "host", "square"), ("device_ns", "Device", "compute", "circle"))
+        if mean[name].notna().all()
     ]  # fmt: skip
     captured = sorted({int(v) for v in decode["captured_batch"].dropna()})
     dotted = {"color": F.light("line-strong"), "width": 1, "dash": "dot"}

@@ -105,7 +105,7 @@ def _sampling(capture: Capture, frame: pd.DataFrame, sampled: iv.Spans, passed: 
     first, last = int(frame["start_ns"].min()), int(max((frame["start_ns"] + frame["wall_ns"]).max(), frame["until_ns"].max()))
     spans = iv.clip(sampled, first, last)
     idle = iv.length(_idle(capture, spans))
-    if not len(capture.device) or idle < LEAST * passed:
+    if not len(capture.device) or idle < LEAST * passed:  # without a device the host is where it belongs
         return None
     return Finding(
         rule="serving_sampling", title="Tokens are sampled on the host",
@@ -121,7 +121,7 @@ def _gaps(capture: Capture, frame: pd.DataFrame, sampled: iv.Spans, passed: floa
     """Finds host time between iterations, but for sampling, in which the device has no work: scheduler, detokenizing, the network."""
     after = frame.iloc[1:]
     after = after[np.isfinite(after["gap_ns"].to_numpy()) & (after["kind"] == DECODE).to_numpy()]
-    if not len(after):
+    if not len(after) or not len(capture.device):
         return None
     stop = after["start_ns"].to_numpy()
     gap = after["gap_ns"].to_numpy().astype(np.int64)

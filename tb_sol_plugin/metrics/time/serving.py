@@ -47,7 +47,7 @@ class Serving:
     frame: one row per iteration in order of time: row (of `steps`), number, kind, requests, context_tokens, generation_tokens, batch,
     captured_batch (NaN unknown or eager), padding (captured over asked, less 1), graphs (FULL, PIECEWISE, a graph without a known capture,
     or EAGER), launches (of graphs), start_ns, wall_ns, length_ns and until_ns (of the step: until
-    its device work has ended), device_ns, sum_ns (plain sum of its device events), replayed_ns, named_ns
+    its device work has ended), device_ns (NaN without a device), sum_ns (plain sum of its device events), replayed_ns, named_ns
     (of replayed work with an operator), gap_ns (host time since the iteration before ended; NaN where that one is not recorded), sol_ns,
     measured_ns (of modeled work), modelled_share, complete. part: place in PARTS per device row. launch_ns: per graph launch of the
     selection, from the call's start to that of its first device event.
@@ -97,7 +97,7 @@ def _serving(capture: Capture, where: Scope, done: Work) -> Serving:
             "wall_ns": end - begin,
             "length_ns": steps["end_ns"].to_numpy() - steps["start_ns"].to_numpy(),
             "until_ns": steps["end_ns"].to_numpy(),
-            "device_ns": at.union_by(step, start, start + duration, count),
+            "device_ns": at.union_by(step, start, start + duration, count) if len(device) else np.full(count, np.nan),
             "sum_ns": at.sum_by(step, duration, count),
             "replayed_ns": at.sum_by(np.where(graph, step, -1), duration, count),
             "named_ns": at.sum_by(np.where(named, step, -1), duration, count),
@@ -186,6 +186,16 @@ def parts(capture: Capture, done: Work) -> npt.NDArray[np.int8]:
 
 
 _OF_KIND: Final = {"gemm": PARTS.index("GEMM"), "attention": PARTS.index("attention"), "norm": PARTS.index("norm")}
+
+
+def parts_of_calls(done: Work) -> npt.NDArray[np.int8]:
+    """Returns the place in PARTS of every row of `Work.ops`: by its operator's name, else by its kind of work."""
+    other = PARTS.index("other")
+    ops = done.ops
+    own = arrays.per_text(ops["name"], np.arange(len(ops)), _part_of, np.int8)
+    own = np.where((own == PARTS.index("sampling")) & (ops["module"].to_numpy() >= 0), other, own)
+    of_kind = np.array([*(_OF_KIND.get(str(kind), other) for kind in ops["kind"].cat.categories), other], np.int8)
+    return np.where(own == other, of_kind[arrays.codes(ops["kind"])], own).astype(np.int8)
 
 
 def _part_of(name: str) -> int:

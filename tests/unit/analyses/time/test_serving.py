@@ -208,6 +208,26 @@ def test_sampling_on_the_host_is_told_apart_from_the_scheduler(tmp_path: Path) -
     assert found["serving_gap"].saving_ns == round(4_000 / 3)
 
 
+def test_decode_on_a_cpu_has_no_device_and_the_time_of_its_operators(tmp_path: Path) -> None:
+    # GIVEN a prefill of 20 us with a product of 12 us, and two decode iterations of 10 us 5 us apart, with products of 6 us and attention
+    t = TraceBuilder(device="")
+    for at, wall, name, product in ((0, 20_000, "step[EXTEND bs=2 toks=64]", 12_000), (25_000, 10_000, "step[DECODE bs=2]", 6_000),
+                                    (40_000, 10_000, "step[DECODE bs=2]", 6_000)):  # fmt: skip
+        t.annotation(name, at, wall)
+        t.op("aten::mm", at + 100, product, shapes=[[64, 8], [8, 8]], types=["float", "float"])
+        t.op("aten::scaled_dot_product_attention", at + 200 + product, 2_000)
+    answer = sol.open_capture(str(t.write(tmp_path / "w.pt.trace.json")), cache=False).analyze("serving")
+    # THEN nothing is said of a device, and no finding is made of one that waits
+    assert answer.facts["busy_share"] is None and answer.facts["generation_tokens_per_device_s"] is None
+    assert answer.facts["output_token_p50_ns"] == 10_000 and "device" not in answer.headline
+    assert answer.table("by_kind")["device_ns"].tolist() == [None, None] and findings(answer) == {}  # type: ignore[arg-type]
+    # AND the parts are those of the operators, per iteration
+    parts = answer.table("phases_of_iteration").to_dict("records")
+    assert {(r["kind"], r["part"]): r["device_ns"] for r in parts} == {
+        ("prefill", "GEMM"): 12_000, ("prefill", "attention"): 2_000, ("decode", "GEMM"): 6_000, ("decode", "attention"): 2_000,
+    }  # fmt: skip
+
+
 def test_an_engine_that_keeps_its_device_busy_gets_no_advice_on_gaps(tmp_path: Path) -> None:
     # GIVEN look-alikes: gaps in which the device still works, decode that is eager throughout, a large batch THEN nothing is advised
     busy = ("step[DECODE bs=400]", 5_000, 10_000, 9_000)
