@@ -36,9 +36,14 @@ def replay(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints) ->
     nodes: in `order`; one that is not among them keeps `released`.
     """
     out = released.astype(np.int64)  # a copy
+    replay_into(nodes, first, source, lag, out)
+    return out
+
+
+def replay_into(nodes: Rows, first: Ints, source: Rows, lag: Ints, out: Ints) -> None:
+    """Does the same in place: `out` holds when each node that is not replayed happens."""
     read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
     _chosen(replay_kernel, len(nodes))(*read, out)
-    return out
 
 
 def latest(nodes: Rows, first: Ints, source: Rows, lag: Ints, ends: Rows, at: Ints) -> Ints:

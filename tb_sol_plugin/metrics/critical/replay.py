@@ -17,12 +17,14 @@ from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.critical.path import PLACE, Path, finals_of, path_of
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.arrays import Ints, Rows
 
 LATENCIES: Final = (LAUNCH, STREAM, EVENT, SYNC, QUEUE_FULL, HANDOFF)
 """Kinds of edges whose lag is no work."""
 GRADES: Final = (("good", 0.02, 0.03), ("fair", 0.10, 0.10))
 """Each grade with the shares of the step that may be unexplained, and off in a blind replay, at most; else `poor`."""
+FEW_STEPS: Final = 16
+"""Steps up to which each is predicted from the others alone."""
 ERROR: Final = 0.005
 """Error of a prediction, of the step, where waits between streams are known."""
 ERROR_INFERRED: Final = 0.03
@@ -66,13 +68,6 @@ def window_of_steps(capture: Capture, where: Scope) -> Window:
     return memo(capture, ("critical.window", where.rows), make)
 
 
-def scaled(graph: Graph, edges: Mask | Ints, scale: float) -> Ints:
-    """Returns the lags where work takes `scale` times as long. edges: those of the work; of other kinds their lag is scaled likewise."""
-    out = graph.lag.copy()
-    out[edges] = np.rint(out[edges] * scale).astype(np.int64)
-    return out
-
-
 # -- How far to trust it ----------------------------------------------------------------------------------------------
 
 
@@ -112,27 +107,30 @@ def _trust(capture: Capture, where: Scope) -> Trust:
 
 
 def blind_error(capture: Capture, where: Scope) -> float:
-    """Returns predicted over measured time of the steps of a selection, less 1, with latencies that are those of other steps."""
+    """Returns predicted over measured time of the steps of a selection, less 1, with latencies that are those of other steps.
+
+    Each is the median of its kind: over the other steps; over all of them where there is one, or more than FEW_STEPS.
+    """
     graph, path = graph_of(capture), path_of(capture, where)
-    edges = graph.edges
+    edges, order = graph.edges, graph.order
     held = graph.binding[graph.binding >= 0]
     of_kind = {kind: held[edges.kind[held] == kind] for kind in LATENCIES}
-    times = {kind: graph.time[edges.target[rows]] for kind, rows in of_kind.items()}
-    order = graph.order
+    step_of = {kind: _step_of(graph.time[edges.target[rows]], path) for kind, rows in of_kind.items()}
     step = _step_of(graph.time[order], path)
     by_step = np.argsort(step, kind="stable")
     bounds = np.searchsorted(step[by_step], np.arange(len(path.rows) + 1))
-    off = 0
-    for i, (begin, end) in enumerate(zip(path.begin.tolist(), path.end.tolist(), strict=True)):
-        lag = graph.lag
-        for kind, rows in of_kind.items():
-            inside = (times[kind] > begin) & (times[kind] <= end)
-            others = _in_steps(times[kind], path) & ~inside if len(path.rows) > 1 else inside
+    apart = 1 < len(path.rows) <= FEW_STEPS
+    lag, time, off = graph.lag.copy(), graph.time.copy(), 0
+    for i in range(len(path.rows)):
+        for kind, rows in of_kind.items() if apart or not i else ():
+            inside = step_of[kind] == i if apart else step_of[kind] >= 0
+            others = ~inside & (step_of[kind] >= 0) if apart else inside
             if inside.any() and others.any():
-                lag = lag.copy() if lag is graph.lag else lag
                 lag[rows[inside]] = int(np.median(graph.lag[rows[others]]))
         nodes = order[by_step[bounds[i] : bounds[i + 1]]]
-        off -= Window(graph, nodes, path.ends[i : i + 1]).moved_ns(lag)
+        passes.replay_into(nodes, graph.first, edges.source, lag, time)
+        off += int(time[path.ends[i]] - graph.time[path.ends[i]])
+        time[nodes] = graph.time[nodes]  # the next step begins as measured
     return off / int((path.end - path.begin).sum())
 
 
@@ -141,7 +139,3 @@ def _step_of(time: Ints, path: Path) -> Ints:
     place = np.searchsorted(path.begin, time, side="left") - 1
     safe = np.maximum(place, 0)
     return np.where((place >= 0) & (time <= path.end[safe]), place, -1)
-
-
-def _in_steps(time: Ints, path: Path) -> Mask:
-    return np.asarray(_step_of(time, path) >= 0, np.bool_)
