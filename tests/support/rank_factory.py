@@ -433,14 +433,16 @@ class Made:
         count = len(c["start"])
         columns = S.timed_columns(rows, c["stream"], found, pieces) | {
             "step": c["step"], "group": group, "kind": c["kind"], "dtype": np.full(count, S.DTYPES.index("bf16")),
-            "algorithm": np.where(c["source"] >= 0, S.ALGORITHMS.index("SENDRECV"), S.ALGORITHMS.index("RING_LL")), "uneven": c["uneven"],
+            "algorithm": np.where((c["source"] >= 0) | c["uneven"], S.ALGORITHMS.index("SENDRECV"), S.ALGORITHMS.index("RING_LL")), "uneven": c["uneven"],
             "seq": c["seq"] if self.job.seq else np.full(count, -1), "source": c["source"], "target": c["target"],
             "bytes_in": c["bytes_in"], "bytes_out": c["bytes_out"], "event": np.arange(count),
         }  # fmt: skip
+        splits = np.array([json.dumps(_split(int(n), groups[g].size)) if u else "" for n, g, u in
+                           zip(c["bytes_in"].tolist(), group.tolist(), c["uneven"].tolist(), strict=True)], object)  # fmt: skip
         end = int(max(rows.end.max(), kernels.end.max(initial=0)))
         compute, busy = activity.compute, iv.merge(activity.compute, activity.communication)
         return S.summary(
-            columns, pieces, groups=groups, steps=self._steps(rank, activity, begin, end), device="NVIDIA H100 80GB HBM3", origin_ns=BASE_NS, link_bytes_per_s=450e9, link="NVLink",
+            columns, pieces, groups=groups, steps=self._steps(rank, activity, begin, end), device="NVIDIA H100 80GB HBM3", origin_ns=BASE_NS, peers=S.peers_of(columns, splits), link_bytes_per_s=450e9, link="NVLink",
             absolute=True, first_ns=begin, last_ns=end, kernel_ns=iv.length(compute), communication_ns=iv.length(activity.communication),
             exposed_communication_ns=iv.length(iv.subtract(activity.communication, compute)), idle_ns=end - begin - iv.length(busy),
         )  # fmt: skip
@@ -548,8 +550,8 @@ class Made:
 
 
 def _split(size: int, peers: int) -> list[int]:
-    """Elements per peer, of which the last one gets the rest and two more than the others at least."""
-    part = size // 2 // peers - 2
+    """Elements per peer, of which the last one gets twice as many as the others at least."""
+    part = size // 2 // (peers + 1)
     return [part] * (peers - 1) + [size // 2 - part * (peers - 1)]
 
 

@@ -20,14 +20,17 @@ from tb_sol_plugin.metrics.ranks.comparison import Ranks, whole
 from tb_sol_plugin.metrics.ranks.group_kinds import ACROSS, GroupKind, group_kinds, told
 from tb_sol_plugin.metrics.ranks.job import Job
 from tb_sol_plugin.metrics.ranks.summary import DTYPES, KINDS, RankSummary
+from tb_sol_plugin.metrics.ranks.traffic import traffic
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, FigureSection, Mark, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables.arrays import Ints, Mask
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import human, scale_of
 
+MOST_RANKS: Final = 256
+"""Ranks up to which who sends to whom is drawn by rank; of more by host."""
 POINTS: Final = 2_000
 """Collectives that the figure draws at most."""
 
@@ -98,6 +101,13 @@ CURVE_COLUMNS: Final = (
     Column("identifiable", "Identified", doc="whether its collectives tell alpha from bandwidth", rank=2),
     Column("missing", "Missing", doc="what is missing for a curve", show="text", missing="nothing"),
 )
+PEER_COLUMNS: Final = (
+    Column("source", "From", doc="rank that sends"),
+    Column("target", "To", doc="rank that receives"),
+    Column("bytes", "Bytes", "B", "of both below, in all steps that are shown", show="bar", color="communication"),
+    Column("send_bytes", "Sent", "B", "by sends"),
+    Column("all_to_all_bytes", "all_to_all", "B", "by all_to_all: its recorded shares, else equal ones"),
+)
 FACTS: Final = (
     *R.FACTS,
     Fact("collectives", "Collectives", "count", "different collectives of the job, matched over its ranks"),
@@ -117,7 +127,7 @@ FACTS: Final = (
     group="Run",
     order=4,
     query=CollectivesQuery,
-    tables={"by_size": SIZE_COLUMNS, "curves": CURVE_COLUMNS, "instances": INSTANCE_COLUMNS, "left_out": R.LEFT_OUT},
+    tables={"by_size": SIZE_COLUMNS, "curves": CURVE_COLUMNS, "instances": INSTANCE_COLUMNS, "peers": PEER_COLUMNS, "left_out": R.LEFT_OUT},
     facts=FACTS,
     under="ranks",
     reduce=reports.SUMMARIES,
@@ -134,7 +144,7 @@ def run(workers: Sequence[RecordingReduction[RankSummary]], query: CollectivesQu
         curves = links.curves(job.waits, sizes)
         sections = [
             _tiles(found, job, chosen), *_figure(job, sizes, curves), _size_table(job, kinds, sizes, query), _curve_table(curves),
-            _instance_table(job, sizes, chosen),
+            _instance_table(job, sizes, chosen), *_peers(job, chosen_ranks),
         ]  # fmt: skip
     return Report(
         analysis="collectives", title="Collectives", headline=R.incomparable(found) or _headline(job, chosen),
@@ -290,6 +300,56 @@ def _totals(job: Job, chosen: Mask) -> dict[str, int]:
         "transfer": int(transfer[transfer >= 0].sum()), "wait": wait, "exposed_wait": exposed_wait, "exposed_transfer": exposed_transfer,
         "all": int(job.calls["duration_ns"][calls][known].sum()), "known": int(known.sum()),
     }  # fmt: skip
+
+
+def _peers(job: Job, chosen: Ints | None) -> list[AnySection]:
+    """Returns who sends how much to whom, as a matrix and a table; nothing without sends and all_to_all. chosen: ranks; None: all."""
+    frame = traffic(job.calls)
+    if chosen is not None:
+        frame = frame[np.isin(frame["source"], chosen) | np.isin(frame["target"], chosen)].reset_index(drop=True)
+    if not len(frame):
+        return []
+    frame["bytes"] = frame["send_bytes"] + frame["all_to_all_bytes"]
+    left = any(one.peers_left for one in job.calls.summaries)
+    text = "of some ranks the shares of their all_to_all are too many to keep" if left else "what a rank keeps for itself is left out"
+    table = make_table("peers", "From rank to rank", frame, PEER_COLUMNS, sort=Sort("bytes"), footer=f"{text[0].upper()}{text[1:]}.")
+    return [*_matrix(job, frame), table]
+
+
+def _matrix(job: Job, frame: pd.DataFrame) -> list[FigureSection]:
+    """Draws bytes from rank to rank; of many ranks from host to host."""
+    calls = job.calls
+    ranks = np.unique(np.concatenate((frame["source"], frame["target"])))
+    names, place = [str(r) for r in ranks.tolist()], {rank: i for i, rank in enumerate(ranks.tolist())}
+    by_host = len(ranks) > MOST_RANKS and 1 < len(calls.domains) <= MOST_RANKS
+    if by_host:
+        host = dict(zip(calls.ranks.tolist(), calls.domain.tolist(), strict=True))
+        names, place = [*calls.domains, "not recorded"], {rank: host.get(rank, len(calls.domains)) for rank in ranks.tolist()}
+    if len(names) > MOST_RANKS + 1:
+        return []
+    z = np.zeros((len(names), len(names)))
+    np.add.at(z, tuple(np.array([place[r] for r in frame[end].tolist()]) for end in ("source", "target")), frame["bytes"].to_numpy())
+    scale, unit = scale_of(float(z.max()), "B")
+    text = [[f"<b>{F.escape(a)} to {F.escape(b)}</b><br>{human(v, 'B')}" for b, v in zip(names, line, strict=True)]
+            for a, line in zip(names, z.tolist(), strict=True)]  # fmt: skip
+    data: list[F.Plain] = [{
+        "type": "heatmap", "x": names, "y": names, "z": [[v / scale if v else None for v in line] for line in z.tolist()], "zmin": 0,
+        "zmax": float(z.max()) / scale, "text": text, "hoverinfo": "text", "hoverongaps": False,
+        "colorscale": [[0, F.light("accent-bg")], [0.5, F.light("accent-line")], [1, F.light("accent")]],
+        "colorbar": {"thickness": 8, "len": 0.9, "outlinewidth": 0, "title": {"text": unit, "font": {"size": 11.5}},
+                     "tickfont": {"size": 11, "color": F.light("ink-3")}},
+    }]  # fmt: skip
+    what = "host" if by_host else "rank"
+    drawn = F.figure(
+        data, x=F.axis(f"to {what}", type="category", showgrid=False, nticks=24), margin={"l": 90, "r": 8, "t": 10, "b": 46},
+        y=F.axis(f"from {what}", type="category", showgrid=False, autorange="reversed", nticks=24),
+    )  # fmt: skip
+    top = np.unravel_index(int(z.argmax()), z.shape)
+    return [FigureSection(
+        id="peers_figure", title=f"From {what} to {what}", subtitle="bytes of sends and all_to_all", figure=drawn, table="peers",
+        height=int(min(max(200, 90 + 16 * len(names)), 560)),
+        summary=f"Most bytes go from {what} {names[int(top[0])]} to {what} {names[int(top[1])]}: {human(float(z.max()), 'B')}.",
+    )]  # fmt: skip
 
 
 def _headline(job: Job, chosen: Mask) -> str:

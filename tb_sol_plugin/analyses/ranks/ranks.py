@@ -247,6 +247,7 @@ def _rank_table(found: Ranks[RankSummary], job: Job, query: RanksQuery) -> Table
     marks = {"rank": {str(i): Mark("estimated", "assumed: no rank is recorded") for i in np.flatnonzero(job.assumed).tolist()}}
     seen = {
         "node": frame["node"].notna().any(), "device": frame["device"].notna().any(), "status": (frame["status"] != "compared").any(),
+        "worker": job.assumed.any(),
     }  # fmt: skip
     hidden = frozenset(name for name, shown in seen.items() if not shown)
     choice = seen["node"] and 1 < len(job.calls.domains) <= MOST_CHOICES

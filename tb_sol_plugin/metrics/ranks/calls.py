@@ -89,6 +89,14 @@ class Calls:
         """Own time before each call by cause, one row per call."""
         return np.stack([self.columns[name] for name in OWN], axis=1).astype(np.int64)
 
+    @cached_property
+    def _by_key(self) -> dict[str, Ints]:
+        return {group.key: group.ranks for group in self.groups}
+
+    def ranks_of(self, key: str) -> Ints:
+        """Returns the ranks of a group by its key; none where they are not known."""
+        return self._by_key.get(key, np.zeros(0, np.int64))
+
     @property
     def sync(self) -> Mask:
         """Calls that no member leaves before the last one has come."""

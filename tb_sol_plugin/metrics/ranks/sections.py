@@ -124,7 +124,9 @@ def row_links(
 def incomparable(ranks: Ranks[P]) -> str:
     """Returns the headline where fewer than two ranks were read; "" where they can be compared."""
     if not ranks.read:
-        return f"None of {human(ranks.total, 'count')} workers has been read."
+        waiting = all(one.state == "waiting" for one in ranks.excluded)
+        what = "has been read." if waiting else "can be compared so far: the table below says why."
+        return f"None of {human(ranks.total, 'count')} workers {what}"
     if ranks.compared == 1:
         return f"One of {human(ranks.total, 'count')} workers has been read: nothing to compare it with."
     return ""

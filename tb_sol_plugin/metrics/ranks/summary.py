@@ -56,6 +56,11 @@ ROWS: Final[dict[str, str]] = {
 }  # fmt: skip
 """Columns of collectives, in order of start. step: number, -1 unknown. group: place in `groups`, -1 unknown. seq, source, target,
 launch_ns, bytes: -1 unknown. event: row of the device table."""
+PEERS: Final[dict[str, str]] = {"step": "i8", "group": "i4", "place": "i4", "bytes": "i8"}
+"""Columns of what uneven all_to_all send, summed by step, group and receiver: its place among the ranks of the group."""
+MOST_MEMBERS: Final = 16_384
+MOST_PEERS: Final = 20_000
+"""Members of a group whose shares are read, and rows of shares that a summary keeps; of more it keeps none, and says so (`peers_left`)."""
 PIECES: Final[dict[str, str]] = {"row": "i4", "offset_ns": "i8", "length_ns": "i8"}
 STEPS: Final[dict[str, str]] = {
     "step": "i8", "start_ns": "i8", "duration_ns": "i8", "complete": "?", **dict.fromkeys(B.CATEGORIES, "i8"),
@@ -86,7 +91,8 @@ class RankSummary(msgspec.Struct, frozen=True):
 
     first_ns, last_ns: of its recording. kernel_ns, communication_ns, exposed_communication_ns, idle_ns: of the device over the recording.
     link_bytes_per_s, link: what its device's links carry one way, and what they are; None and "" unknown. left_out: collectives that are
-    not in `rows`, since there are too many.
+    not in `rows`, since there are too many. peers: bytes that uneven all_to_all send, as PEERS names them; None without any, or where there
+    are too many (peers_left).
     """
 
     device: str
@@ -105,6 +111,8 @@ class RankSummary(msgspec.Struct, frozen=True):
     link_bytes_per_s: float | None = None
     link: str = ""
     left_out: int = 0
+    peers: Packed | None = None
+    peers_left: bool = False
 
     @property
     def window_ns(self) -> int:
@@ -122,6 +130,7 @@ def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
     layers = B.layers(capture, np.ones(len(device), np.bool_))
     groups, group = _groups(capture, rows)
     columns = _described(capture, rows, group) | {"event": rows}
+    peers = peers_of(columns, _splits(capture, rows))
     timed, pieces = _timed(capture, rows, columns["kind"] == SEND)
     columns |= timed
     first, last = capture.facts.extent_ns
@@ -131,17 +140,20 @@ def summary_of_rank(capture: Capture, query: Query) -> RankSummary:
         device=next((d.name for d in capture.facts.devices if d.name), ""), origin_ns=capture.facts.origin_ns,
         absolute=capture.facts.absolute, first_ns=first, last_ns=last, kernel_ns=iv.length(layers.computation),
         communication_ns=iv.length(layers.communication), exposed_communication_ns=iv.length(layers.exclusive[1]),
-        link_bytes_per_s=link[0], link=link[1],
+        link_bytes_per_s=link[0], link=link[1], peers=peers,
         idle_ns=iv.length(iv.gaps(layers.busy, int(layers.busy[0][0]), int(layers.busy[1][-1]))),
     )  # fmt: skip
 
 
 def summary(columns: Columns, pieces: Pieces, *, groups: Sequence[Group], steps: Columns, **more: Any) -> RankSummary:
-    """Returns a summary of columns as ROWS, PIECES and STEPS name them. more: other fields of the summary."""
+    """Returns a summary of columns as ROWS, PIECES and STEPS name them. more: other fields of the summary; peers as PEERS names them."""
     kept = _kept(columns, steps)
     left = len(kept) - int(kept.sum())
     if left:
         columns, pieces = only_rows(columns, pieces, kept)
+    peers = more.pop("peers", None)
+    if peers is not None and len(peers["step"]):
+        more |= {"peers": pack(peers, PEERS)} if len(peers["step"]) <= MOST_PEERS else {"peers_left": True}
     return RankSummary(
         groups=tuple(groups), steps=pack(steps, STEPS), rows=pack(columns, ROWS), pieces=pack(pieces._asdict(), PIECES), left_out=left,
         **more,
@@ -345,6 +357,47 @@ def _uneven(table: Any, arg: Ints) -> Mask:
     for column in ("in_split", "out_split") if len(some) else ():
         out[some] |= arrays.per_text(table[column], arg[some], lambda text: len(set(text.strip("[] ").split(","))) > 1)
     return out
+
+
+def _splits(capture: Capture, rows: Ints) -> npt.NDArray[np.object_]:
+    """Returns the sizes per peer that each collective sends, as recorded; "" where none are."""
+    table, arg = capture.tables["collectives"], _arguments(capture, rows)
+    out = np.full(len(rows), "", object)
+    some = arg >= 0
+    if some.any():
+        out[some] = table["in_split"].astype(object).to_numpy()[arg[some]]
+    return out
+
+
+def peers_of(columns: Columns, splits: npt.NDArray[np.object_]) -> Columns:
+    """Returns what uneven all_to_all send to each member of their groups, as PEERS names it. splits: of each collective, as recorded."""
+    sends = columns["uneven"] & (columns["kind"] == KINDS.index("all_to_all")) & (columns["bytes_in"] > 0) & (columns["group"] >= 0)
+    found: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
+    some = np.flatnonzero(sends)
+    own = (columns[name][some].tolist() for name in ("step", "group", "bytes_in"))
+    for step, group, size, text in zip(*own, splits[some].tolist(), strict=True):
+        split = split_of(str(text))
+        if split is None:
+            continue
+        known = found.get((step, group))
+        sent = split * (size / split.sum())
+        found[step, group] = sent if known is None or len(known) != len(sent) else known + sent
+    count = [len(sent) for sent in found.values()]
+    return {
+        "step": np.repeat([step for step, _ in found], count).astype(np.int64),
+        "group": np.repeat([group for _, group in found], count).astype(np.int64),
+        "place": np.concatenate([np.arange(n) for n in count] or [np.zeros(0, np.int64)]),
+        "bytes": np.rint(np.concatenate([*found.values()] or [np.zeros(0)])).astype(np.int64),
+    }  # fmt: skip
+
+
+def split_of(text: str) -> Ints | None:
+    """Returns sizes per peer as a collective records them, `[3, 5]`; None where they are none, or cut short."""
+    parts = text.strip("[] ").split(",")
+    if not 2 <= len(parts) <= MOST_MEMBERS or not all(p.strip().isdecimal() and len(p.strip()) <= 15 for p in parts):
+        return None
+    found = np.array([int(p) for p in parts], np.int64)
+    return found if int(found.sum()) > 0 else None
 
 
 # -- Process groups ----------------------------------------------------------------------------------------------------

@@ -19,9 +19,8 @@ QUIET = {"jitter": 0.0, "completion_ns": 0.0, "offset_ns": 0.0, "drift_ppm": 0.0
 @pytest.mark.parametrize("rank", [1, 2, 7])
 def test_a_summary_is_that_of_its_trace(rank: int, tmp_path: Path) -> None:
     # GIVEN a job with every kind of group, a host stall and a slow input WHEN a rank is written as a trace, read and summarized
-    made = simulate(
-        Job(tp=2, pp=2, dp=2, layers=2, steps=2, micro_batches=2, stragglers=(Slow(1, "host", 3e6), Slow(2, "dataloader", 2e6)))
-    )
+    slow = (Slow(1, "host", 3e6), Slow(2, "dataloader", 2e6))
+    made = simulate(Job(tp=2, pp=2, dp=2, layers=2, steps=2, micro_batches=2, experts=1.5, stragglers=slow))
     read = summary_of_rank(ingest.read(str(made.trace(rank).write(tmp_path / f"rank{rank}.pt.trace.json"))), Query())
     quick = made.summary(rank)
     # THEN both have the same groups, calls, times to the nanosecond of rounding, exposed stretches, causes and steps
@@ -32,6 +31,7 @@ def test_a_summary_is_that_of_its_trace(rank: int, tmp_path: Path) -> None:
         mine = one[name] + (read.origin_ns - quick.origin_ns if name in ("start_ns", "launch_ns") else 0)
         first = 1 if name in OWN else 0  # before the first call a trace begins with the launch of its step
         assert np.abs(mine.astype(np.float64) - other[name])[first:].max() <= 1, name
+    assert read.peers is not None and read.peers == quick.peers and not read.peers_left
     pieces = [unpack(s.pieces, PIECES) for s in (read, quick)]
     assert pieces[0]["row"].tolist() == pieces[1]["row"].tolist()
     assert np.abs(pieces[0]["length_ns"] - pieces[1]["length_ns"]).max() <= 1

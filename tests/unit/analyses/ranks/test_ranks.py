@@ -138,6 +138,9 @@ def test_what_costs_most_leads_even_where_it_is_no_late_rank() -> None:
     assert exposed.to_dict() == known and (each["wait_ns"] <= each["exposed_ns"]).all() and (each["exposed_ns"] <= each["communication_ns"]).all()
     assert set(kinds.index) == {"TP", "CP", "PP", "DP", "other"} and kinds.loc["PP", "wait_ns"] > kinds.loc["PP", "transfer_ns"]
     assert "most of it for **PP**" in text(found) and found.facts["exposed_ns"] == pytest.approx(sum(known.values()) / len(known), abs=5)
+    # AND what goes from rank to rank is drawn: activations and gradients
+    found = asked("collectives", members, world=32, ranks="0")
+    assert found.table("peers")[["source", "target"]].values.tolist() == [[0, 16], [16, 0]] and isinstance(found.section("peers_figure"), FigureSection)
     # AND its two stages wait for each other; a job of tensor and data parallelism alone has no stages
     found = asked("pipeline", members, world=32)
     stages = found.table("by_stage")

@@ -12,7 +12,9 @@ from tb_sol_plugin.metrics.ranks.clocks import clocks
 from tb_sol_plugin.metrics.ranks.group_kinds import group_kinds, layout, told
 from tb_sol_plugin.metrics.ranks.links import LEVELS, Peak, by_size, curves, huber, peaks, sizes_of
 from tb_sol_plugin.metrics.ranks.matching import matched
-from tb_sol_plugin.metrics.ranks.summary import algorithm_of, kind_of
+from tb_sol_plugin.metrics.ranks.packed import pack, unpack
+from tb_sol_plugin.metrics.ranks.summary import ROWS, algorithm_of, kind_of, split_of
+from tb_sol_plugin.metrics.ranks.traffic import traffic
 from tb_sol_plugin.metrics.ranks.waiting import Waits, waits
 from tests.support.rank_factory import Job, Made, simulate
 
@@ -127,3 +129,24 @@ def test_names_of_kernels_and_calls() -> None:
     assert [kind_of(n) for n in names] == [0, 11, 2, 1, 4, 10]
     kernels = ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", "ncclDevKernel_AllGather_RING_LL128(x)", "ncclDevKernel_SendRecv(x)", "gemm")
     assert [algorithm_of(n) for n in kernels] == [1, 2, 12, 0]
+
+
+def test_who_sends_how_much_to_whom() -> None:
+    # GIVEN an all_to_all of four ranks whose last one gets twice as much, two layers of two steps of 8 MiB THEN each sends 1, 1, 1, 2 fifths
+    job = Job(dp=4, layers=2, steps=2, experts=2.0)
+    members = simulate(job).members()
+    found = traffic(calls_of(members)).set_index(["source", "target"])["all_to_all_bytes"]
+    whole = 2 * 2 * 2 * job.activation_bytes
+    assert len(found) == 12 and found[0, 3] == pytest.approx(whole * 2 / 5, rel=1e-4) == found[2, 3] and found[3, 0] == pytest.approx(whole / 5, rel=1e-4)
+    # WHEN the shares are equal THEN they need not be recorded; a rank without a recording receives alone
+    plain = [m._replace(summary=msgspec.structs.replace(m.summary, peers=None, rows=pack(unpack(m.summary.rows, ROWS) | {
+        "uneven": np.zeros(m.summary.rows.count, np.bool_)}, ROWS))) for m in members[:3]]  # fmt: skip
+    even = traffic(calls_of(plain)).set_index(["source", "target"])["all_to_all_bytes"]
+    assert even[0, 1] == even[2, 3] == whole // 4 and len(even) == 9
+    # AND sends are by their ranks, both ways between two stages
+    pairs = traffic(calls_of(simulate(Job(tp=2, pp=2, dp=1, layers=2, steps=2, micro_batches=3)).members()))
+    assert pairs[["source", "target"]].values.tolist() == [[0, 2], [1, 3], [2, 0], [3, 1]]
+    assert set(pairs["send_bytes"]) == {2 * 3 * job.activation_bytes} and not pairs["all_to_all_bytes"].any()
+    # AND texts that are no sizes are none
+    assert split_of("[3, 5]").tolist() == [3, 5]  # type: ignore[union-attr]
+    assert all(split_of(text) is None for text in ("[]", "[1]", "[0, 0]", "[1, -2]", "[1, ...]", "[" + "1, " * 20_000 + "1]", "ü" * 20_000))
