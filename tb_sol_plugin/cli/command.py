@@ -1,4 +1,4 @@
-"""Runs the command line: `tb-sol analyze | report | check | export | serve | doctor`.
+"""Runs the command line: `tb-sol analyze | report | check | export | serve | mcp | doctor`.
 
 Answers go to stdout, complaints to stderr as one line. Exit status: 0 answered, 1 bad input, 2 bad usage, 3 the
 recording lacks what the analysis needs; of `check` also 4 regression, 5 inconclusive.
@@ -35,6 +35,7 @@ COMMANDS = {
     "export": "a recording in the form of another tool",
     "serve": "the page of the SOL tab without TensorBoard",
     "index": "read all ranks of the runs of a logdir, so that pages over ranks open at once; on a Dask cluster where one is named",
+    "mcp": "answers agents about a logdir, by the Model Context Protocol over standard input and output",
     "doctor": "what is installed, what was found in a logdir, what was not taken and why",
 }
 OWN_FLAGS = (
@@ -90,10 +91,11 @@ def _dispatch(given: list[str]) -> int:
     _export_flags(commands.add_parser("export", help=COMMANDS["export"], description=COMMANDS["export"]))
     _serve_flags(commands.add_parser("serve", help=COMMANDS["serve"], description=COMMANDS["serve"]))
     index_flags(commands.add_parser("index", help=COMMANDS["index"], description=COMMANDS["index"]))
+    _mcp_flags(commands.add_parser("mcp", help=COMMANDS["mcp"], description=COMMANDS["mcp"]))
     _doctor_flags(commands.add_parser("doctor", help=COMMANDS["doctor"], description=COMMANDS["doctor"]))
     options = parser.parse_args(given)
     run: dict[str, Callable[[argparse.Namespace], int]] = {
-        "report": _report, "export": _export, "serve": _serve, "index": index, "doctor": _doctor,
+        "report": _report, "export": _export, "serve": _serve, "index": index, "mcp": _mcp, "doctor": _doctor,
     }  # fmt: skip
     return run[options.command](options)
 
@@ -482,6 +484,27 @@ def _serve(options: argparse.Namespace) -> int:
         return 0
     finally:
         store.close()
+    return 0
+
+
+def _mcp_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("logdir", metavar="LOGDIR", help="logdir, run directory, trace file, or fsspec URL of one")
+    parser.add_argument("--device", default="", metavar="KEY|PATH", help=DEVICE)
+
+
+def _mcp(options: argparse.Namespace) -> int:
+    """Answers until the standard input ends. BadInput where there is no such logdir, or the SDK is not installed."""
+    from tb_sol_plugin.store.open import is_file, options_for
+
+    is_file(options.logdir, options_for(device=options.device))
+    try:
+        from tb_sol_plugin.agent.server import make_server
+    except ImportError as error:
+        what = f"the SDK of the Model Context Protocol is not there ({error.name})"
+        raise BadInput(what, hint='pip install "tb_sol_plugin[mcp]"') from None
+    from tb_sol_plugin.agent.answers import Recordings
+
+    make_server(Recordings(options.logdir, options.device)).run("stdio")
     return 0
 
 
