@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from tb_sol_plugin.tables.arrays import Ints, Mask
 
 CHEAP: Final = 0.05
 """What a launch or a hand-over on a stream costs at least: this quantile of those that nothing else held up."""
+LAUNCH_NS: Final = 5_000
+"""What a launch costs at least where none found its stream idle."""
 QUEUED_NS: Final = 20_000
 """Work launched this long before it began was ready in its queue."""
 EVENT_NS: Final = 1_000
@@ -93,7 +95,7 @@ def _launches(nodes: Nodes, work: Work) -> tuple[Edges, Ints]:
     rows = launched[np.sort(first)]
     delay = work.start[rows] - work.launch[rows]
     dry = (delay >= 0) & (work.launch[rows] >= np.where(before[rows] >= 0, work.end[np.maximum(before[rows], 0)], np.iinfo(np.int64).min))
-    usual = _cheap(delay[dry]) if dry.any() else _cheap(delay[delay >= 0])
+    usual = _cheap(delay[dry]) if dry.any() else min(_cheap(delay[delay >= 0]), LAUNCH_NS)
     least = np.minimum(np.maximum(delay, 0), usual)
     ready = np.full(len(work.start), np.iinfo(np.int64).min, np.int64)
     ready[rows] = work.launch[rows] + least
@@ -185,20 +187,16 @@ def _inferred(nodes: Nodes, work: Work, ready: Ints, known: Mask) -> Edges:
     order = np.lexsort((work.end, work.device))
     device, end = work.device[order], work.end[order]
     source = np.full(len(target), -1, np.int64)
-    for one in np.unique(device).tolist():
-        low, high = (int(i) for i in np.searchsorted(device, (one, one + 1)))
-        if len(np.unique(work.stream[order[low:high]])) < 2:
-            continue
-        mine = np.flatnonzero(work.device[target] == one)
-        place = low + np.searchsorted(end[low:high], work.start[target[mine]], side="right") - 1
-        for _ in range(LOOKS_BACK):
-            there = place >= low
-            at_place = order[np.maximum(place, low)]
-            own = target[mine]
-            fits = there & (source[mine] < 0) & (work.stream[at_place] != work.stream[own]) & (work.start[at_place] < work.start[own])
-            fits &= (work.end[at_place] > np.maximum(ready[own], work.start[own] - NEAR_NS)) & (work.end[at_place] > work.start[at_place])
-            source[mine] = np.where(fits, at_place, source[mine])
-            place = place - 1
+    if not len(target) or len(np.unique(work.stream)) < 2:
+        return _of_events(nodes, work, source, target, INFERRED)
+    place = places_within(device, end, work.device[target], work.start[target], "right") - 1
+    for _ in range(LOOKS_BACK):
+        found = order[np.maximum(place, 0)]
+        fits = (place >= 0) & (source < 0) & (work.device[found] == work.device[target]) & (work.stream[found] != work.stream[target])
+        fits &= (work.start[found] < work.start[target]) & (work.end[found] > work.start[found])
+        fits &= work.end[found] > np.maximum(ready[target], work.start[target] - NEAR_NS)
+        source = np.where(fits, found, source)
+        place = place - 1
     return _of_events(nodes, work, source, target, INFERRED)
 
 
@@ -255,35 +253,44 @@ def _next_launched(work: Work, stream: Ints, since: Ints) -> Ints:
 
 
 def _by_launch(work: Work, stream: Ints, moment: Ints, offset: int) -> Ints:
-    out = np.full(len(stream), -1, np.int64)
     launched = np.flatnonzero(work.call >= 0)
     order = launched[np.lexsort((work.start[launched], work.launch[launched], work.stream[launched]))]
-    number, launch = work.stream[order], work.launch[order]
-    for one in np.unique(stream[stream >= 0]).tolist():
-        low, high = (int(i) for i in np.searchsorted(number, (one, one + 1)))
-        mine = np.flatnonzero(stream == one)
-        place = low + np.searchsorted(launch[low:high], moment[mine], side="left") + offset
-        there = (place >= low) & (place < high)
-        out[mine[there]] = order[place[there]]
+    number = work.stream[order]
+    place = places_within(number, work.launch[order], stream, moment, "left") + offset
+    there = (place >= 0) & (place < len(order))
+    safe = np.clip(place, 0, max(len(order) - 1, 0))
+    out = np.full(len(stream), -1, np.int64)
+    if len(order):
+        good = there & (number[safe] == stream) & (stream >= 0)
+        out[good] = order[safe[good]]
+    return out
+
+
+def places_within(group: Ints, value: Ints, wanted: Ints, at: Ints, side: Literal["left", "right"]) -> Ints:
+    """Returns how many pairs (group, value), which ascend, stand before each (wanted, at); right: equal ones too. O(n log n)."""
+    count = len(group)
+    later = np.repeat((0, 1) if side == "right" else (1, 0), (count, len(wanted)))
+    order = np.lexsort((later, np.concatenate((value, at)), np.concatenate((group, wanted))))
+    asked = order >= count
+    out = np.empty(len(wanted), np.int64)
+    out[order[asked] - count] = np.cumsum(~asked)[asked]
     return out
 
 
 def _last_on_other(work: Work, device: Ints, stream: Ints, until: Ints) -> Ints:
     """Returns the last work launched before a time on another stream of a device, -1 for none."""
-    out = np.full(len(device), -1, np.int64)
     launched = np.flatnonzero(work.call >= 0)
     order = launched[np.lexsort((work.start[launched], work.launch[launched], work.device[launched]))]
-    of, launch = work.device[order], work.launch[order]
-    for one in np.unique(device).tolist():
-        low, high = (int(i) for i in np.searchsorted(of, (one, one + 1)))
-        mine = np.flatnonzero(device == one)
-        last = _last_other(work.stream[order[low:high]])
-        place = np.searchsorted(launch[low:high], until[mine], side="left") - 1
-        there = place >= 0
-        own, place = mine[there], place[there]
-        same = work.stream[order[low + place]] == stream[own]
-        place = np.where(same, last[place], place)
-        out[own] = np.where(place >= 0, order[low + np.maximum(place, 0)], -1)
+    out = np.full(len(device), -1, np.int64)
+    if not len(order):
+        return out
+    of = work.device[order]
+    place = places_within(of, work.launch[order], device, until, "left") - 1
+    safe = np.maximum(place, 0)
+    same = work.stream[order[safe]] == stream
+    safe = np.where(same, _last_other(work.stream[order])[safe], safe)
+    good = (place >= 0) & (safe >= 0) & (of[np.maximum(safe, 0)] == device)
+    out[good] = order[safe[good]]
     return out
 
 

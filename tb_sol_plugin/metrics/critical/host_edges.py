@@ -17,6 +17,7 @@ from tb_sol_plugin.metrics.critical.nodes import Nodes
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Mask
 
 WAIT_NS: Final = 20_000
@@ -26,6 +27,8 @@ HAND_OVER_NS: Final = 1_000
 WAITING_FRAME: Final = re.compile(r"run_backward|\block\b.*acquire|acquire.*\block\b|queue\.py\(\d+\): get|\bpoll\b|\bselect\b")
 """Python frames in which a thread waits for another one."""
 BACKWARD_FRAME: Final = re.compile(r"run_backward")
+MOST_ENGINES: Final = 64
+"""Threads of autograd that are looked at per process: those with most operators; it has one per device."""
 ENGINE: Final = re.compile(r"^autograd::engine::evaluate_function")
 
 
@@ -105,11 +108,12 @@ def threads_of(capture: Capture, nodes: Nodes) -> list[tuple[tuple[int, int], li
     steps = capture.steps["host"].to_numpy()
     stepped = np.bincount(h.thread[steps[steps >= 0]], minlength=count)
     operators = np.bincount(h.thread[at.of_kind(capture, S.OPERATOR)], minlength=count) - engine
-    process = capture.tables["threads"]["process"].astype(str).to_numpy()[thread] if len(capture.tables["threads"]) else thread
+    process = arrays.codes(capture.tables["threads"]["process"])[thread]
+    order = np.argsort(process, kind="stable")
     out = []
-    for one in dict.fromkeys(process.tolist()):
-        own = np.flatnonzero(process == one)
+    for own in np.split(order, np.flatnonzero(np.diff(process[order])) + 1):
         main = own[np.lexsort((operators[thread[own]], stepped[thread[own]]))[-1]]
-        engines = [int(i) for i in own.tolist() if i != main and engine[thread[i]]]
+        busy = own[(engine[thread[own]] > 0) & (own != main)]
+        engines = busy[np.argsort(-engine[thread[busy]], kind="stable")][:MOST_ENGINES].tolist()
         out.append(((int(begins[main]), int(ends[main])), [(int(begins[i]), int(ends[i])) for i in engines]))
     return out

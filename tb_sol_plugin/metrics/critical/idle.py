@@ -69,9 +69,11 @@ def thread_time(capture: Capture, thread: np.ndarray, begin: Ints, end: Ints) ->
     time, doing = nodes.time[: nodes.hosts], _doing(capture, graph)
     of_thread = at.host(capture).thread[nodes.row]
     out = [np.zeros(len(begin), np.int64) for _ in ON_HOST]
-    for one in np.unique(thread).tolist():
-        low, high = (int(i) for i in np.searchsorted(of_thread, (one, one + 1)))
-        mine = np.flatnonzero(thread == one)
+    by_thread = np.argsort(thread, kind="stable")
+    bounds = np.flatnonzero(np.diff(thread[by_thread], prepend=-1, append=-1))
+    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        mine = by_thread[first:last]
+        low, high = (int(i) for i in np.searchsorted(of_thread, (thread[mine[0]], thread[mine[0]] + 1)))
         own, what = time[low:high], doing[low:high]
         places = [np.searchsorted(own, moment[mine], side="right") - 1 for moment in (begin, end)]
         for code in range(len(ON_HOST)):

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics.critical.device_edges import LOOKS_BACK, Work, call_rows
+from tb_sol_plugin.metrics.critical.device_edges import LOOKS_BACK, Work, call_rows, places_within
 from tb_sol_plugin.metrics.critical.edges import INFERRED, QUEUE_FULL, RECORDED, SYNC, Edges, edges
 from tb_sol_plugin.metrics.critical.nodes import Nodes
 from tb_sol_plugin.metrics.time import attribution as at
@@ -123,17 +123,12 @@ def _last_ended(work: Work, code: Ints, wanted: Ints, since: Ints, until: Ints) 
     """Returns of the work of each wanted code, launched before `since`, what ended last up to `until`; -1 for none after `since`."""
     out = np.full(len(wanted), -1, np.int64)
     order = np.lexsort((work.end, code))
-    key, end = code[order], work.end[order]
-    for one in np.unique(wanted).tolist():
-        low, high = (int(i) for i in np.searchsorted(key, (one, one + 1)))
-        mine = np.flatnonzero(wanted == one)
-        place = low + np.searchsorted(end[low:high], until[mine], side="right") - 1
-        for _ in range(LOOKS_BACK if high > low else 0):
-            there = place >= low
-            row = order[np.maximum(place, low)]
-            fits = there & (out[mine] < 0) & (work.end[row] > since[mine]) & (work.launch[row] <= since[mine])
-            out[mine] = np.where(fits, row, out[mine])
-            place = place - 1
+    place = places_within(code[order], work.end[order], wanted, until, "right") - 1
+    for _ in range(LOOKS_BACK):
+        row = order[np.maximum(place, 0)]
+        fits = (place >= 0) & (out < 0) & (code[row] == wanted) & (work.end[row] > since) & (work.launch[row] <= since)
+        out = np.where(fits, row, out)
+        place = place - 1
     return out
 
 

@@ -291,3 +291,25 @@ def test_two_processes_have_graphs_of_their_own(tmp_path: Path) -> None:
     t.works("aten::other", 0, 5)
     capture, graph = opened(t, tmp_path)
     assert holds(capture, graph, "aten::other") == ("", "", "", False)
+
+
+def test_many_streams_and_large_ids(tmp_path: Path) -> None:
+    # GIVEN work on 200 streams whose ids are as large as numbers get THEN each is a stream of its own
+    t = Trace()
+    for i in range(200):
+        t.runs("k", i * 5, i * 5 + 4, 1, stream=2**62 + i)
+    _, graph = opened(t, tmp_path)
+    assert len(np.unique(graph.nodes.stream)) == 200 and not (graph.edges.kind == KINDS.index("stream")).any()
+
+
+def test_a_step_cut_by_the_recording_begins_outside_of_it(tmp_path: Path) -> None:
+    # GIVEN kernels launched before the recording began, and a wait for them THEN the path begins with them, and before the first is nothing
+    t = Trace()
+    t.kernel("earlier", 10 * US, 30 * US, correlation=5)
+    t.runs("later", 12, 41, 10)
+    t.calls("cudaDeviceSynchronize", 20, 33)
+    capture, graph = opened(t, tmp_path)
+    assert holds(capture, graph, "earlier") == ("", "", "", False)
+    assert holds(capture, graph, "later") == ("stream", "recorded", "earlier", True)
+    found = classes(path_of(capture, scope(capture, Query())))
+    assert found == {"kernel_other": 40_000, "kernel_gap": 1_000, "sync_return": 2_000}

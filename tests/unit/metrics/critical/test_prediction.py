@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tb_sol_plugin.ingest import read
@@ -87,3 +88,18 @@ def test_the_grade_and_interval_say_what_is_not_recorded(tmp_path: Path) -> None
     known, unknown = (recorded(program, tmp_path / str(rows), rows=rows, calls=rows) for rows in (True, False))
     one, other = (trust_of(c, scope(c, Query())) for c in (known, unknown))
     assert one.grade == "good" and (other.grade != "good" or other.error > one.error) and one.inferred == 0
+
+
+def test_what_is_shorter_makes_no_step_longer_and_what_has_slack_saves_nothing(tmp_path: Path) -> None:
+    # GIVEN a program of two streams WHEN each event of the device takes no time THEN the end is no later; and where its slack is positive, the
+    # end does not move
+    graph = graph_of(recorded(PROGRAMS["balanced"], tmp_path))
+    device = np.flatnonzero(graph.edges.kind == edge.DEVICE)
+    last = np.array([int(graph.time.argmax())], np.int32)
+    slack = graph.slack(last, graph.time[last])[graph.edges.target[device]]
+    saving = []
+    for one in device.tolist():
+        lag = graph.lag.copy()
+        lag[one] = 0
+        saving.append(int(graph.time[last[0]] - graph.replay(lag)[last[0]]))
+    assert min(saving) >= 0 and max(saving) > 0 and not np.array(saving)[slack > 0].any()

@@ -1,0 +1,66 @@
+"""The critical path of recordings made by others, against what their makers and the specification say of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tb_sol_plugin.metrics.critical import edges as E
+from tb_sol_plugin.metrics.critical.graph import graph_of
+from tests.support.captures import capture, report
+from tests.support.recordings import path_of
+
+SIMPLE_ADD = "hta/critical_path/simple_add/benchmark_result_493459_1694039959_trace.json.gz"
+OWL = "tracelens/h100/google_owlv2-large-patch14-ensemble__1016001.json.gz"
+CONTROL = "hta/trace_diff/control/control.json.gz"
+
+pytestmark = pytest.mark.real
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        (CONTROL, 149_872), ("hta/trace_diff/test/test.json.gz", 136_646), (OWL, 208_310), ("hta/nccl_parser_config/nccl_data.json.gz", 53_804),
+        ("hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", 90_808),
+    ],
+)  # fmt: skip
+def test_every_event_has_two_moments(name: str, nodes: int) -> None:
+    assert len(graph_of(capture(path_of(name))).time) == nodes
+
+
+@pytest.mark.parametrize(
+    ("name", "idle", "host_wait"),
+    [
+        (OWL, 511_528_902, 504_745_140), ("tracelens/b200/eager_trace.json.gz", 72_890_696, 72_470_093), (CONTROL, 76_007_000, 66_571_000),
+    ],
+)  # fmt: skip
+def test_idle_time_of_a_device_by_cause(name: str, idle: int, host_wait: int) -> None:
+    # GIVEN values found by a prototype WHEN gaps are explained THEN what waits for the host is its part until the launch and the launch
+    facts = report(capture(path_of(name)), "idle").facts
+    assert facts["idle_ns"] == idle and int(facts["host_ns"]) + int(facts["launch_ns"]) == host_wait  # type: ignore[arg-type]
+
+
+def test_example_of_hta() -> None:
+    # GIVEN HTA's example of an addition WHEN its graph is built THEN a launch into an idle stream takes the 27 µs that HTA shows, calls that
+    # synchronize after all work has ended did not wait, those of streams did, as recorded, and waits between streams are edges
+    graph = graph_of(c := capture(path_of(SIMPLE_ADD)))
+    edges, held = graph.edges, graph.binding[graph.binding >= 0]
+    assert 27_000 in graph.lag[held][edges.kind[held] == E.LAUNCH]
+    names = c.host["name"].astype(str).to_numpy()
+    late, waits = (graph.binding[graph.nodes.end[np.flatnonzero(names == n)]] for n in ("cudaDeviceSynchronize", "cudaStreamSynchronize"))
+    assert (edges.kind[late] == E.HOST).all()
+    own = waits[edges.kind[waits] == E.SYNC]
+    assert len(own) and (edges.evidence[own] == E.RECORDED).all()
+    assert (edges.kind == E.EVENT).any() and (edges.evidence[edges.kind == E.EVENT] == E.RECORDED).all()
+
+
+def test_every_kernel_of_a_graph_launch_has_moments() -> None:
+    # GIVEN 434 device events, 421 of them of a graph THEN each has two moments, and the graph's launch leads to the first on each stream
+    c = capture(path_of("tracelens/inference/vllm_decode_full/graph_execution.json.gz"))
+    graph = graph_of(c)
+    assert len(graph.work.start) == 434 and len(graph.time) - graph.nodes.hosts == 868
+
+
+def test_a_step_whose_launches_are_not_explained_is_graded_poor() -> None:
+    answer = report(capture(path_of("hta/trace_diff/test/test.json.gz")), "critical_path", step="1009")
+    assert answer.facts["grade"] == "poor" and "not well explained" in answer.notices[0].text
