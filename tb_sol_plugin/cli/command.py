@@ -82,22 +82,43 @@ def _dispatch(given: list[str]) -> int:
         return _analyze(given[1:])
     if given[:1] == ["check"]:
         return _check(given[1:])
-    parser = Parser("tb-sol", description="How close a PyTorch job runs to the speed of light of its hardware.")
-    parser.add_argument("--version", action="version", version=f"tb-sol {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-    commands.add_parser("analyze", help=COMMANDS["analyze"])
-    commands.add_parser("check", help=COMMANDS["check"])
-    _report_flags(commands.add_parser("report", help=COMMANDS["report"], description=COMMANDS["report"]))
-    _export_flags(commands.add_parser("export", help=COMMANDS["export"], description=COMMANDS["export"]))
-    _serve_flags(commands.add_parser("serve", help=COMMANDS["serve"], description=COMMANDS["serve"]))
-    index_flags(commands.add_parser("index", help=COMMANDS["index"], description=COMMANDS["index"]))
-    _mcp_flags(commands.add_parser("mcp", help=COMMANDS["mcp"], description=COMMANDS["mcp"]))
-    _doctor_flags(commands.add_parser("doctor", help=COMMANDS["doctor"], description=COMMANDS["doctor"]))
-    options = parser.parse_args(given)
+    if given[:1] == ["--help-all"]:
+        return _help_all()
+    options = _parser()[0].parse_args(given)
     run: dict[str, Callable[[argparse.Namespace], int]] = {
         "report": _report, "export": _export, "serve": _serve, "index": index, "mcp": _mcp, "doctor": _doctor,
     }  # fmt: skip
     return run[options.command](options)
+
+
+def _parser() -> tuple[Parser, dict[str, Parser]]:
+    """Returns the parser, and those of the commands by name. Two commands read what stands behind them themselves."""
+    parser = Parser("tb-sol", description="How close a PyTorch job runs to the speed of light of its hardware.")
+    parser.add_argument("--version", action="version", version=f"tb-sol {__version__}")
+    parser.add_argument("--help-all", action="store_true", help="every command, analysis, column and exit status on one page")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    made = {name: commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name]) for name in COMMANDS}
+    for name, flags in (
+        ("report", _report_flags), ("export", _export_flags), ("serve", _serve_flags), ("index", index_flags), ("mcp", _mcp_flags),
+        ("doctor", _doctor_flags),
+    ):  # fmt: skip
+        flags(made[name])
+    return parser, made
+
+
+def _help_all() -> int:
+    """Prints everything that there is to ask, and how."""
+    from tb_sol_plugin.cli import check
+    from tb_sol_plugin.cli.help_all import help_all
+
+    made = _parser()[1]
+    check.flags(made["check"])
+    made["analyze"].add_argument("name", metavar="NAME", help="an analysis, see below")
+    made["analyze"].add_argument("path", metavar="PATH", help="logdir, run directory, trace file, or fsspec URL of one")
+    _which_flags(made["analyze"])
+    _form_flags(made["analyze"])
+    _write(help_all(made))
+    return 0
 
 
 # -- analyze ---------------------------------------------------------------------------------------------------------
@@ -132,9 +153,7 @@ def _analyze(given: list[str]) -> int:
         text = "run whose numbers stand beside, as a baseline: a name, or the path of a run directory or file"
         parser.add_argument("--against", default="", metavar="RUN", help=text)
         parser.add_argument("--against-worker", default="", metavar="WORKER", help="its worker, by name or rank (default: the same one)")
-    parser.add_argument("--format", choices=("json", "csv", "text", "file"), default="json")
-    parser.add_argument("--section", default="", metavar="ID", help="with csv or text: one section only; with file: which one")
-    parser.add_argument("--rows", type=int, default=30, metavar="N", help="with text: rows shown of a table (0: all)")
+    _form_flags(parser)
     if item.name == MEMCPY:
         from tb_sol_plugin.cli.text import add_flags
 
@@ -268,6 +287,12 @@ def _first_worker(run: Run) -> str:
     attached = shown_with_another(run.recordings)
     apart = [r.worker for r in run.recordings if r not in attached]
     return next((w for w in run.workers if w in apart), run.workers[0])
+
+
+def _form_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("json", "csv", "text", "file"), default="json")
+    parser.add_argument("--section", default="", metavar="ID", help="with csv or text: one section only; with file: which one")
+    parser.add_argument("--rows", type=int, default=30, metavar="N", help="with text: rows shown of a table (0: all)")
 
 
 def _which_flags(parser: argparse.ArgumentParser) -> None:

@@ -242,5 +242,6 @@ def test_the_name_stands_for_the_wrapper_also_where_tensorboard_runs() -> None:
 
 def test_names_are_completed() -> None:
     # GIVEN the package in a notebook WHEN a name is completed THEN the public names are there
-    assert {"analyses", "analyze", "capture", "loader", "open", "open_capture", "phase", "__version__"} <= set(dir(sol))
+    assert {"analyses", "analyze", "capture", "loader", "open", "open_capture", "phase", "save_html", "__version__"} <= set(dir(sol))
+    assert not {"TYPE_CHECKING", "annotations"} & set(dir(sol))
     assert {"SOLTracker", "capture", "loader", "phase", "watch_gradients"} <= set(dir(sol.capture))

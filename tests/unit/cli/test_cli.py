@@ -328,3 +328,16 @@ def test_one_file_is_too_few_ranks_to_compare(tmp_path: Path, capsys: Capsys) ->
 
     assert run("analyze", "memcpy_ranks", rank_trace(0).write(tmp_path / "rank0.json"), "--format", "text") == 3
     assert "one worker here" in capsys.readouterr().err
+
+
+def test_everything_that_can_be_asked_is_on_one_page(capsys: pytest.CaptureFixture[str]) -> None:
+    # GIVEN `tb-sol --help-all` WHEN printed THEN every command with its flags, every analysis with its options and columns is there
+    assert cli.main(["--help-all"]) == 0
+    page = capsys.readouterr().out
+    for name in cli.COMMANDS:
+        assert f"COMMAND tb-sol {name}\n" in page
+    for name, item in registry().items():
+        assert f"ANALYSIS {name}: {item.title}. " in page
+    for text in ("--html FILE", "--metric", "--section ID", "column total_ns [ns]: ", "option --group-by (", "4  check: regression"):
+        assert text in page
+    assert page.count("option --device-limits") == 1
