@@ -5,7 +5,8 @@ iteration space (a table that is gathered from is not read as a whole). A buffer
 and written: it counts twice. The record has no names of arguments, but an order: buffers changed in place, inputs, results. Where it
 tells that the first one is in place, it counts so (`_in_place`), else once. Bytes are a lower bound. Vector FLOP = points x operations
 named in the kernel; a name lists each ATen operator once, however often it occurs, and counts operations after a reduction as if they ran
-over all of it. Sizes of the space come from the last recorded numbers.
+over all of it. Sizes of the space come from the last recorded numbers; without them a pointwise kernel covers no more points than its
+blocks do, where these and their size are recorded.
 
 Where the compiler recorded its own figures (`kernel_num_gb`, `kernel_flop`, written when it benchmarks kernels), they are used.
 Templates (`triton_tem_fused_mm_0`) are products: M, N, K from the buffers, where just one assignment fits.
@@ -43,6 +44,9 @@ OPERATIONS: Final = {
 
 NAMED: Final = "a compiled kernel: each buffer once, operations as its name lists them"
 IN_PLACE: Final = "a compiled kernel: the first buffer changed in place, each other one once, operations as its name lists them"
+POINTWISE: Final = "triton_poi_fused"
+"""How names of pointwise kernels begin: those whose blocks are looked at."""
+_BLOCK: Final = re.compile(r"\b[XYZ]BLOCK=(\d{1,9})\b")
 NO_SPACE: Final = "a compiled kernel without recorded sizes of its loops: each buffer once, operations as its name lists them"
 RECORDED: Final = "bytes as the compiler recorded them, operations as the kernel's name lists them"
 _KERNEL: Final = re.compile(r"triton_(?P<form>[a-z]+)_fused_(?P<names>.*?)(_\d+)?$")
@@ -119,6 +123,17 @@ def _number(call: Inputs, key: str) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e18 else 0.0
 
 
+def _reach(call: Inputs) -> int:
+    """Points that the blocks of the one launched pointwise kernel cover: blocks by the block sizes that it was compiled with.
+
+    A number above all buffers where blocks or their sizes are not recorded.
+    """
+    sizes = _BLOCK.findall(str(call.metadata("kernel_kwargs") or ""))
+    if len(call.launched) != 1 or not call.launched[0].grid or not sizes:
+        return 2**62
+    return prod(call.launched[0].grid) * prod(map(int, sizes))
+
+
 def _fused(call: Inputs, *, reduces: bool) -> Cost | None:
     buffers = call.flat
     if not buffers:
@@ -128,7 +143,7 @@ def _fused(call: Inputs, *, reduces: bool) -> Cost | None:
     recorded = _number(call, "kernel_num_gb")
     if space is None and not recorded and _PICKS.intersection(names):
         return unknown("a compiled kernel that picks elements, without recorded sizes of its loops")
-    points = space if space is not None else max(t.numel for t in buffers)
+    points = space if space is not None else min(max(t.numel for t in buffers), _reach(call))
     again = _in_place(names, buffers, space or 0, pointwise=call.name.startswith("triton_poi"), reduces=reduces)
     traffic = [size_of(min(t.unique, points), t.dtype) for t in (*buffers, *buffers[: int(again)])]
     work = points * sum(OPERATIONS.get(name, 0) for name in names) if names else None

@@ -16,6 +16,7 @@ from tb_sol_plugin.cost.inputs import Launch
 from tb_sol_plugin.cost.ops.conv import GRADIENT_CALLS, GRADIENT_PLACES, result_sizes
 from tb_sol_plugin.cost.ops.experts import BY_NAME, TELLING
 from tb_sol_plugin.cost.ops.paged import LENGTHS, READS_LENGTHS
+from tb_sol_plugin.cost.ops.triton import POINTWISE
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
@@ -158,9 +159,9 @@ def _launched(capture: Capture, rows: Rows, names: list[str]) -> tuple[npt.NDArr
     """Returns per operator row a place in the list of launched kernels that tell sizes, where a model reads them; else ()."""
     out = np.zeros(len(rows), np.int64)
     code = arrays.coded(capture.host["name"]).codes[rows]
-    ask = np.flatnonzero(np.isin(code, [names.index(name) for name in BY_NAME if name in names]))
+    ask = np.flatnonzero(np.isin(code, [k for k, name in enumerate(names) if name in BY_NAME or name.startswith(POINTWISE)]))
     device = capture.device
-    telling = np.flatnonzero(arrays.where(device["name"], lambda name: TELLING.fullmatch(name) is not None)) if len(ask) else ask
+    telling = np.flatnonzero(arrays.where(device["name"], _tells)) if len(ask) else ask
     operator = device["operator"].to_numpy()[telling]
     telling, operator = telling[operator >= 0], operator[operator >= 0]
     if not len(telling):
@@ -174,11 +175,13 @@ def _launched(capture: Capture, rows: Rows, names: list[str]) -> tuple[npt.NDArr
     kind = np.where(at < high[:, None], which[np.minimum(at, len(which) - 1)], -1)
     group, first = factorize([np.ascontiguousarray(kind[:, k]) for k in range(MOST_LAUNCHED)])
     out[ask] = 1 + group
-    made = [
-        Launch(_text(kernels.categories.tolist(), kernels.codes[row]), _grid(_text(grids.categories.tolist(), grids.codes[row])))
-        for row in telling[example].tolist()
-    ]
+    texts, blocks = kernels.categories.tolist(), grids.categories.tolist()
+    made = [Launch(_text(texts, kernels.codes[row]), _grid(_text(blocks, grids.codes[row]))) for row in telling[example].tolist()]
     return out, [(), *(tuple(made[k] for k in kind[row].tolist() if k >= 0) for row in first.tolist())]
+
+
+def _tells(kernel: str) -> bool:
+    return kernel.startswith(POINTWISE) or TELLING.fullmatch(kernel) is not None
 
 
 def _grid(text: str) -> tuple[int, ...]:

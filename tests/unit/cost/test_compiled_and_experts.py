@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tb_sol_plugin.cost import Cost, Inputs, estimate, explain, model_for
+from tb_sol_plugin.cost.inputs import Launch
 from tb_sol_plugin.cost.ops.experts import experts_touched
 from tb_sol_plugin.cost.ops.triton import operations
 from tests.unit.cost.calls import call, cost
@@ -51,6 +52,22 @@ def test_a_table_that_a_kernel_picks_from_is_not_read_as_a_whole() -> None:
     # without the size of the loops nobody knows how much of it
     assert kernel("triton_poi_fused_embedding_0", *args) is None
     assert "picks" in explain("triton_poi_fused_embedding_0", call(*args, dtype="bf16"))
+
+
+def test_without_sizes_of_its_loops_a_kernel_covers_what_its_blocks_do() -> None:
+    # GIVEN a recorded kernel without operators in its name: 8 rows of 64 out of a table of 50,000, 4 blocks of 128 points
+    recorded = call(((8,), "int64"), (50_000, 64), (8, 64), dtype="bf16")
+    texts, name = (json.dumps(recorded.shapes), json.dumps(recorded.types), "", ""), "triton_poi_fused_0"
+
+    def moved(launched: tuple[Launch, ...], sizes: str = "XBLOCK=128,num_warps=4") -> int | None:
+        return known(estimate(name, Inputs(*texts, extra=json.dumps({"kernel_kwargs": sizes}), launched=launched))).bytes
+
+    # THEN no more than 512 elements of the table are read
+    assert moved((Launch(name, (4, 1, 1)),)) == 8 * 8 + 2 * 512 + 2 * 512
+    assert moved((Launch(name, (2, 2, 1)),), "YBLOCK=16,XBLOCK=8") == 8 * 8 + 2 * 512 + 2 * 512
+    # AND where blocks or their sizes are not known it counts as a whole
+    for launched, sizes in (((), "XBLOCK=128"), ((Launch(name),), "XBLOCK=128"), ((Launch(name, (4, 1, 1)),), "num_warps=4")):
+        assert moved(launched, sizes) == 8 * 8 + 2 * 50_000 * 64 + 2 * 512
 
 
 def test_numbers_before_the_loop_sizes_are_not_loop_sizes() -> None:
