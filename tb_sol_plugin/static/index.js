@@ -13212,7 +13212,11 @@ function HeadLabels({ model, parts }) {
 function clockTip(model) {
 	const shape = model.shape.value;
 	const lines = shape.alignment.map((a) => `${a.worker || "recording"}: ${a.text}${a.uncertainty_ns ? `, ± ${a.uncertainty_ns} ns` : ""}`);
-	return [`ns after the first event${shape.origin_ns ? `, which began ${shape.origin_ns} ns after the epoch` : ""}`, ...lines.slice(0, 12)].join("\n");
+	return [
+		"Drag the ruler to pan (A, D), click it to mark a time (M)",
+		`ns after the first event${shape.origin_ns ? `, which began ${shape.origin_ns} ns after the epoch` : ""}`,
+		...lines.slice(0, 12)
+	].join("\n");
 }
 var place$1 = (event) => {
 	const at = event.currentTarget.getBoundingClientRect();

@@ -232,6 +232,111 @@ def test_keys_move_zoom_and_come_back(serve: Server, view: Callable[..., Any]) -
     assert path
 
 
+def test_the_mouse_pans_zooms_marks_and_measures(serve: Server, view: Callable[..., Any]) -> None:
+    # GIVEN the whole recording on a screen of two pixels a point
+    v = view(device_scale_factor=2)
+    timeline(v, serve)
+    model(v, "everything()")
+    mouse, keyboard, whole = v.page.mouse, v.page.keyboard, window(v)
+    head = v.frame().locator(".tl-canvas-head").bounding_box()
+    ruler = v.frame().evaluate(f"() => {SURFACE}.parts().ruler[0]") + head["y"] + 4
+
+    def at(part: float) -> float:
+        return float(head["x"] + part * head["width"])
+
+    def drag(x0: float, x1: float, y: float) -> tuple[float, float]:
+        mouse.move(x0, y)
+        mouse.down()
+        mouse.move((x0 + x1) / 2, y)
+        mouse.move(x1, y)
+        mouse.up()
+        return window(v)
+
+    # THEN the canvas has two of its own for each
+    sizes = "() => (({ width, clientWidth }) => [width, 2 * clientWidth])(document.querySelector('.tl-canvas'))"
+    assert v.frame().evaluate(sizes)[0] == pytest.approx(v.frame().evaluate(sizes)[1], abs=2)
+    # WHEN a window is dragged in the overview THEN it is shown; by its handle it grows; a click there moves it; a drag of the ruler, too
+    length = whole[1] - whole[0]
+    low, high = drag(at(0.4), at(0.6), head["y"] + 20)
+    assert high - low == pytest.approx(0.2 * length, rel=0.1)
+    assert drag(at(0.6), at(0.7), head["y"] + 20)[1] > high + 0.05 * length
+    mouse.click(at(0.2), head["y"] + 20)
+    low, high = window(v)
+    assert (low + high) / 2 == pytest.approx(whole[0] + 0.2 * length, abs=0.05 * length)
+    before = window(v)
+    assert drag(at(0.5), at(0.6), ruler)[0] == pytest.approx(before[0] - 0.1 * (before[1] - before[0]), rel=0.05, abs=10)
+    # AND Ctrl and the wheel zoom where the pointer is, a click on the ruler marks, a double click on a step shows it
+    low, high = window(v)
+    mouse.move(at(0.25), ruler + 200)
+    keyboard.down("Control")
+    mouse.wheel(0, -200)
+    keyboard.up("Control")
+    v.frame().wait_for_function(f"(was) => {SURFACE}.model.window.peek().end - {SURFACE}.model.window.peek().start < was", arg=high - low)
+    near = window(v)
+    assert near[0] + 0.25 * (near[1] - near[0]) == pytest.approx(low + 0.25 * (high - low), abs=0.01 * (high - low))
+    mouse.click(at(0.5), ruler)
+    assert len(model(v, "marks.peek()")) == 1
+    # AND a counter or a group under the pointer says its value there; an event its name, its row and how long it took
+    path, event = longest(serve, "stream")
+    model(v, "everything()")
+    shown(v)
+    x, y = place(v, path, event["start_ns"] + event["duration_ns"] / 2)
+    group = v.frame().locator(".tl-label.is-group").first.bounding_box()
+    mouse.move(x, group["y"] + 10)
+    v.frame().locator(".tl-hover", has_text="Busy").wait_for()
+    mouse.move(x, y)
+    v.frame().locator(".tl-hover", has_text="Duration").wait_for()
+    assert event["name"] in v.frame().locator(".tl-hover").inner_text()
+    # AND one that is clicked with Ctrl is one to measure a gap from
+    mouse.click(x, y)
+    v.frame().locator(".tl-detail-card").wait_for()
+    # AND the link to its launch is drawn, also from a pinned row, and ends beside the name of a row that is not shown
+    stubs = f"(many) => {SURFACE}.painter.arrows.filter((a) => !!a.stub === many).length > 0"
+    v.frame().wait_for_function(stubs, arg=False)
+    model(v, f"rows.pin({SURFACE}.model.trackAt('{path}'))")
+    v.frame().wait_for_function(f"() => {SURFACE}.model.rows.shown.peek().pinned.length === 1 && ({stubs})(false)")
+    launching = model(v, "detail.peek().flows[0].source.track")
+    model(v, f"rows.hide({SURFACE}.model.tracks.peek()[{launching}])")
+    v.frame().wait_for_function(stubs, arg=True)
+    model(v, "rows.showHidden()")
+    model(v, "rows.unpin()")
+    v.frame().wait_for_function(stubs, arg=False)
+    x, y = place(v, path, event["start_ns"] + event["duration_ns"] / 2)
+    keyboard.down("Control")
+    mouse.click(x, y)
+    keyboard.up("Control")
+    v.frame().wait_for_function(f"() => {SURFACE}.model.compared.peek().length > 0")
+    # AND every key stands in the tip of a control that is there
+    v.frame().get_by_role("button", name="Rows and view").click()
+    tips = "() => [...document.querySelectorAll('.tl [data-tip], .tl kbd')].map((e) => `(${e.dataset.tip ?? e.textContent})`).join('\\n')"
+    words = v.frame().evaluate(tips)
+    keys = ["W,", "S,", "A, D", "(F)", "(0)", "Alt + ←", "Alt + →", "(R)", "Ctrl+A", "(.)", "(,)", "(↑)", "(↓)", "([)", "(M)", "Shift+M"]
+    keys += ["(/)", "(T)", "(P)", "(H)", "(E)", "Shift+E", "(Q)", "(L)", "(Esc)", "(?)"]
+    assert [key for key in keys if key not in words] == []
+    keyboard.press("Escape")
+    # AND nothing is drawn while nothing changes, but where frames take too long, at one pixel a point until it rests
+    frames = """() => new Promise((done) => {
+        const surface = document.querySelector('.tl-plot').timeline, times = surface.times;
+        let last = -1;
+        const look = () => { if (times.length === last) return done(true); last = times.length; setTimeout(look, 300); };
+        look();
+    })"""
+    assert v.frame().evaluate(frames)
+    slow = "s.slowSince = performance.now() - 1000; s.pace(50); s.draw(); return document.querySelector('.tl-canvas').width;"
+    slow = f"() => {{ const s = {SURFACE}; {slow} }}"
+    assert v.frame().evaluate(slow) == pytest.approx(v.frame().evaluate(sizes)[1] / 2, abs=2)
+    v.frame().wait_for_function("() => document.querySelector('.tl-canvas').width > 1.5 * document.querySelector('.tl-canvas').clientWidth")
+    # AND where the server has another recording by now its tracks are read anew, in place
+    changed = {"status": 409, "json": {"error": {"code": "changed", "message": "changed", "now": "x"}}}
+    v.page.route("**/timeline/tiles?*", lambda route: route.fulfill(**changed), times=1)
+    with v.page.expect_response(lambda reply: "/timeline?" in reply.url):
+        v.frame().evaluate(f"(e) => {SURFACE}.model.show({{ start: e.start_ns, end: e.start_ns + e.duration_ns }})", event)
+    shown(v)
+    assert window(v)[0] == pytest.approx(event["start_ns"], abs=2) and v.frame().locator(".notice.error").count() == 0
+    assert v.faults and all("409" in fault for fault in v.faults)  # the browser's own line about that answer
+    v.faults.clear()
+
+
 def test_search_counts_like_the_server_and_steps_through_the_hits(serve: Server, view: Callable[..., Any]) -> None:
     v = view()
     timeline(v, serve)

@@ -43,6 +43,18 @@ describe("raster", () => {
     }));
   });
 
+  test("GIVEN events days after the origin WHEN a few ns are shown THEN they stand where those at the origin do", () => {
+    const days = 104 * 86_400e9; // as far as a double holds whole ns
+    const list: [number, number, number, number, number][] = [[0, 3, 0, 1, 255], [5, 6, 1, 1, 255], [11, 40, 0, 1, 255]];
+    const [near, far] = [0, days].map((by) => {
+      const raster: Raster = { pixels: new Uint32Array(640), width: 640 };
+      drawLane(raster, 0, lane(list.map(([start, end, ...rest]) => [start + by, end + by, ...rest])), 0, { start: by - 2, end: by + 18 }, -Infinity, Infinity, Uint8Array.of(0, 1), paint, PLAIN);
+      return [...raster.pixels];
+    });
+    expect(far).toEqual(near);
+    expect(new Set(near).size).toBeGreaterThan(2);
+  });
+
   test("GIVEN a time WHEN the item there is looked up THEN it is that of a loop, and a near one within the tolerance", () => {
     fc.assert(fc.property(items, fc.integer({ min: -60, max: 2000 }), (list, time) => {
       const found = itemAt(lane(list), 0, time, 5);

@@ -436,7 +436,7 @@ function HeadLabels({ model, parts }: { model: TimelineModel; parts: Parts }): J
 function clockTip(model: TimelineModel): string {
   const shape = model.shape.value!;
   const lines = shape.alignment.map((a) => `${a.worker || "recording"}: ${a.text}${a.uncertainty_ns ? `, ± ${a.uncertainty_ns} ns` : ""}`);
-  return [`ns after the first event${shape.origin_ns ? `, which began ${shape.origin_ns} ns after the epoch` : ""}`, ...lines.slice(0, 12)].join("\n");
+  return ["Drag the ruler to pan (A, D), click it to mark a time (M)", `ns after the first event${shape.origin_ns ? `, which began ${shape.origin_ns} ns after the epoch` : ""}`, ...lines.slice(0, 12)].join("\n");
 }
 
 // -- pointer -----------------------------------------------------------------------------------------------------------
