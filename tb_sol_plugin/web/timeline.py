@@ -49,6 +49,8 @@ MOST_EVENTS: Final = 1_000
 MOST_FLOWS: Final = 2_000
 MOST_NAMES: Final = 10_000
 MOST_STEPS: Final = 10_000
+MOST_READ: Final = 2_000_000
+"""Characters of kernels' names in all that are read for their short forms."""
 COARSEST: Final = 52
 _LATEST: Final = 2**62
 """Times that are asked for, ns, are no later, and no earlier than as much below 0."""
@@ -211,8 +213,9 @@ def _names(w: Workers) -> shapes.NamesShape:
 
 def _short_names(names: list[str], categories: list[int]) -> dict[int, str]:
     """Returns the short names of kernels; of more than are read at once none."""
-    kernels = [i for i, c in enumerate(categories) if c in (COMPUTE, COMMUNICATION) and len(names[i]) <= MOST_TEXT]
-    short = {i: short_name(names[i]) for i in kernels} if len(kernels) <= KEPT else {}
+    kernels = [i for i, c in enumerate(categories) if c in (COMPUTE, COMMUNICATION)]
+    few = len(kernels) <= KEPT and sum(len(names[i]) for i in kernels) <= MOST_READ
+    short = {i: short_name(names[i]) for i in kernels} if few else {}
     return {i: text for i, text in short.items() if text != names[i]}
 
 

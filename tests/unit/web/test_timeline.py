@@ -292,11 +292,14 @@ def test_a_window_is_a_trace_file(client: FlaskClient) -> None:
 
 def test_kernels_have_the_names_of_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a kernel of C++, an operator that is written like one, and a kernel whose name is short
-    names, categories = ["void at::native::fill<4>(int)", "void at::mm(int)", "triton_0"], [COMPUTE, OPERATOR, COMMUNICATION]
+    long = f"void at::native::fill<4>({'int, ' * 900}int)"
+    names, categories = [long, "void at::mm(int)", "triton_0"], [COMPUTE, OPERATOR, COMMUNICATION]
     # THEN the first has a short name; of so many kernels that reading them takes long none has
     assert web_timeline._short_names(names, categories) == {0: "fill"}
-    monkeypatch.setattr(web_timeline, "KEPT", 1)
-    assert web_timeline._short_names(names, categories) == {}
+    for bound in ("MOST_READ", "KEPT"):
+        with monkeypatch.context() as patched:
+            patched.setattr(web_timeline, bound, 1)
+            assert web_timeline._short_names(names, categories) == {}
 
 
 def test_several_workers_are_one_trace_file(client: FlaskClient) -> None:
