@@ -64,3 +64,20 @@ def test_every_kernel_of_a_graph_launch_has_moments() -> None:
 def test_a_step_whose_launches_are_not_explained_is_graded_poor() -> None:
     answer = report(capture(path_of("hta/trace_diff/test/test.json.gz")), "critical_path", step="1009")
     assert answer.facts["grade"] == "poor" and "not well explained" in answer.notices[0].text
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "saving", "replayed"),
+    [
+        # the host holds every step: nothing of the device is worth a step
+        ("tracelens/b200/eager_trace.json.gz", "exposed_communication", 2_142_000, 0),
+        # a third of the step loads data, and the device waits: faster products wait longer
+        ("kineto/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz", "fp32_matrix", 59_656_000, 2_706_000),
+        # the device holds the step: all of it is saved
+        ("hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", "fp32_kernels", 54_631_000, 54_577_000),
+        (OWL, "unfused_attention", 479_149_000, 358_482_000),
+    ],
+)
+def test_savings_of_findings_by_replay(name: str, rule: str, saving: int, replayed: int) -> None:
+    row = report(capture(path_of(name)), "findings").table("findings").set_index("rule").loc[rule]
+    assert row["saving_ns"] == pytest.approx(saving, rel=1e-3) and row["replayed_ns"] == pytest.approx(replayed, rel=1e-3, abs=1_000)

@@ -15,6 +15,7 @@ import pandas as pd
 
 from tb_sol_plugin.analyses.overview.findings_tables import CALL_COLUMNS, EVENT_COLUMNS, evidence
 from tb_sol_plugin.errors import BadQuery, Unavailable
+from tb_sol_plugin.metrics.critical.replayed import replayed
 from tb_sol_plugin.metrics.report.gap_rows import GAP_COLUMNS
 from tb_sol_plugin.metrics.report.notes import edge_notices, graph_notices, source_notices
 from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, combined_ns, ranked, to_report
@@ -50,6 +51,8 @@ COLUMNS = (
     Column("rule", "Rule", "", "Stable name of the rule; docs/findings.md describes each.", "code", rank=2),
     Column("saving_ns", "Saving", "ns", "What fixing it could save per step, at most.", "bar", color="compute"),
     Column("share", "Of the step", "ratio", "Saving over the step.", "share"),
+    Column("replayed_ns", "By replay", "ns", "What a step takes less where that time is gone and all dependencies stay: other work may "
+           "hold the step then.", rank=2, missing="it takes idle time or no time of a device, or the critical path is graded poor"),
     Column("calls", "Calls", "count", "Operator calls whose time it removes.", rank=2, missing="it removes no operator's time"),
     Column("where", "Most in", "", "Layer or phase that holds most of that time.", "code", rank=2, missing="no module or phase around it"),
     Column("candidate", "Proof", "", "Possible: the recording makes the cause likely but does not prove it.", "text", rank=2),
@@ -133,7 +136,8 @@ def findings(capture: Capture, query: FindingsQuery) -> Report:
         report.notices.append(Notice(FEW_RULES, "info"))
     memory = memory_section(capture, registry()) if not wanted else None
     report.sections = [_facts(waterfall, shown), _cards(waterfall, shown), *([memory] if memory is not None else [])]
-    report.sections += [_table(waterfall, shown, places), _place_table(places)]
+    by_replay = replayed(capture, part, waterfall.work.owner, shown)
+    report.sections += [_table(waterfall, shown, places, by_replay), _place_table(places)]
     return report
 
 
@@ -230,7 +234,7 @@ def _phase_of(capture: Capture, annotation: npt.NDArray[np.integer]) -> tuple[Ob
     return np.asarray(paths, object), place[node].astype(np.int64)
 
 
-def _table(waterfall: Waterfall, shown: list[Finding], places: pd.DataFrame) -> TableSection:
+def _table(waterfall: Waterfall, shown: list[Finding], places: pd.DataFrame, by_replay: list[int | None]) -> TableSection:
     step = _step(waterfall)
     saved: dict[str, dict[str, int]] = {}
     for rule, layer, phase, ns in zip(*(places[name].tolist() for name in ("rule", "layer", "phase", "saving_ns")), strict=True):
@@ -239,7 +243,8 @@ def _table(waterfall: Waterfall, shown: list[Finding], places: pd.DataFrame) -> 
     where = {rule: max(sorted(of), key=of.__getitem__) for rule, of in saved.items()}
     frame: dict[str, list[object]] = {
         "title": [f.title for f in shown], "rule": [f.id for f in shown], "saving_ns": [f.saving for f in shown],
-        "share": [f.saving / step if step else None for f in shown], "calls": [len(f.rows) or None for f in shown],
+        "share": [f.saving / step if step else None for f in shown], "replayed_ns": [*by_replay],
+        "calls": [len(f.rows) or None for f in shown],
         "where": [where.get(f.id) or None for f in shown], "candidate": ["possible" if f.candidate else "" for f in shown],
         "fix": [f.fix for f in shown], "evidence": [f.evidence for f in shown],
     }  # fmt: skip

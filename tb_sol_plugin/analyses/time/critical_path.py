@@ -111,7 +111,7 @@ def run(capture: Capture, query: CriticalPathQuery) -> Report:
             _timeline(capture, path),
             make_table(
                 "segments", "Segments", T.segments_frame(capture, path), T.SEGMENTS, key="order", sort=Sort("duration_ns"),
-                filters=["class", "evidence"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
+                filters=["class", "evidence"], adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
                 subtitle="each stretch between two moments of which one holds the other",
             ),
         ],

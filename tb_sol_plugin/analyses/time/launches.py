@@ -103,8 +103,8 @@ def run(capture: Capture, query: LaunchesQuery) -> Report:
             ),
             make_facts("facts", "Launches", values, FACTS, span=4),
             make_table(
-                "outliers", "Slow launches", _outliers(capture, found), OUTLIERS, sort=Sort("call_ns"), filters=["name", "blocked"],
-                timeline=OnTimeline("start_ns", "start_ns", "call_ns"),
+                "outliers", "Slow launches", _outliers(capture, found), OUTLIERS, sort=Sort("call_ns"),
+                filters=["name", "blocked"], adds=["call_ns"], timeline=OnTimeline("start_ns", "start_ns", "call_ns"),
                 subtitle=f"calls of {SLOW} times the median of their name and {human(SLOW_NS, 'ns')} at least", empty="No launch is slow.",
             ),
         ],

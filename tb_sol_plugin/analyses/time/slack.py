@@ -109,7 +109,8 @@ def run(capture: Capture, query: SlackQuery) -> Report:
         sections=[
             make_table(
                 "events", "Events", frame, EVENTS, key="event", sort=Sort("slack_ns"), filters=["name", "on_path"], subtitle=where.label,
-                timeline=OnTimeline("start_ns", "start_ns", "duration_ns"), empty="No such event ends in these steps.",
+                adds=["duration_ns"], timeline=OnTimeline("start_ns", "start_ns", "duration_ns"),
+                empty="No such event ends in these steps.",
             ),
             make_facts("facts", "Slack", values, FACTS, span=4),
         ],

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
+from tb_sol_plugin.metrics.critical.replayed import replayed
+from tb_sol_plugin.metrics.rules.engine import Finding
+from tb_sol_plugin.metrics.time.scope import scope
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report, TimelineSection
 from tests.support.captures import report
 from tests.support.trace_builder import TraceBuilder
@@ -132,6 +137,24 @@ def test_a_kernel_off_the_path_gains_nothing(tmp_path: Path) -> None:
     found = report(read(str(t.write(tmp_path / "w.pt.trace.json"))), "critical_path").findings
     assert [(f.rule, f.saving_ns) for f in found][-1] == ("off-path-hot-kernel", None) and "gemm_kernel" in found[-1].title
     assert found[0].rule == "host-bound"
+
+
+def test_findings_of_other_rules_are_replayed(two_steps: Capture) -> None:
+    # GIVEN findings that take 50 of the 100 µs of one of two kernels, all of a copy behind it, and idle time WHEN they are replayed THEN the
+    # first saves 50 of two steps, the second nothing, and of the third it cannot be said
+    names = two_steps.device["name"].astype(str)
+    kernel, copy = (np.flatnonzero(names == n)[:1] for n in ("gemm_kernel", "Memcpy HtoD (Pinned -> Device)"))
+    found = [
+        Finding(evidence="", saving=25_000, events=kernel, events_ns=np.array([50_000.0])),
+        Finding(evidence="", saving=10_000, events=copy, events_ns=np.array([20_000.0])),
+        Finding(evidence="", saving=1_000, idle=(np.array([0]), np.array([2_000]))),
+    ]
+    owner = np.full(len(two_steps.device), -1, np.int32)
+    assert replayed(two_steps, scope(two_steps, Query()), owner, found) == [25_000, 0, None]
+    # of an operator call that owns the kernel half of its time is half of the kernel's
+    owner[kernel] = 0
+    call = Finding(evidence="", saving=25_000, rows=np.array([0]), claimed=np.array([50_000.0]))
+    assert replayed(two_steps, scope(two_steps, Query()), owner, [call]) == [25_000]
 
 
 # -- What if ----------------------------------------------------------------------------------------------------------
