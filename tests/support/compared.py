@@ -25,7 +25,7 @@ class Job:
     """What the loop does. scale: factor on the kernels of an operator. kernels: another kernel for an operator. more: further launches of an
     operator per layer. clock: factor on all kernels. loading_us: of the next batch. syncs: blocking calls per step, of 300 us each.
     by_layer: each layer has kernels of an own name. batch: rows of what operators take, with shapes recorded; 0: without. ops: other names of
-    operators, "" for one that is gone. noise: standard deviation of a step's factor, with autocorrelation 0.5. slow: share of steps that take 1.5 times.
+    operators, "" for one that is gone. shapes: factor on the rows of an operator's arguments. noise: standard deviation of a step's factor, with autocorrelation 0.5. slow: share of steps that take 1.5 times.
     """
 
     steps: int = 12
@@ -42,6 +42,7 @@ class Job:
     by_layer: bool = False
     batch: int = 0
     ops: dict[str, str] = field(default_factory=dict)
+    shapes: dict[str, int] = field(default_factory=dict)
 
 
 def trace(job: Job, seed: int = 0) -> TraceBuilder:
@@ -72,7 +73,7 @@ def _step(t: TraceBuilder, job: Job, number: int, begin: int, factor: float) -> 
         for name, (kernel, length_us) in KERNELS.items():
             for _ in range(1 + job.more.get(name, 0) if job.ops.get(name, name) else 0):
                 length = round(length_us * US * job.scale.get(name, 1.0) * job.clock * factor * max(job.batch, 1))
-                t.op(job.ops.get(name, name), now, 8 * US, **_arguments(name, job.batch))
+                t.op(job.ops.get(name, name), now, 8 * US, **_arguments(name, job.batch * job.shapes.get(name, 1)))
                 device = max(device, now + 6 * US)
                 own = f"{job.kernels.get(name, kernel)}{f'_{layer}' if job.by_layer else ''}"
                 t.launch(own, at=now + 2 * US, start=device, duration=length, call_duration=3 * US)
