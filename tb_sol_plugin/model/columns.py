@@ -343,6 +343,8 @@ def plain_list(values: object) -> list[Scalar]:
         return [texts[code] for code in values.codes.tolist()]
     if isinstance(values, pd.arrays.IntegerArray):
         return values.to_numpy(object, na_value=None).tolist()  # type: ignore[no-any-return, arg-type]
+    if isinstance(getattr(values, "dtype", None), pd.StringDtype):
+        return plain_list(values.tolist())  # type: ignore[attr-defined]
     series = pd.Series(values)  # type: ignore[call-overload]
     if pd.api.types.is_float_dtype(series.dtype):
         return _plain_floats(series.to_numpy(dtype="float64", na_value=np.nan))

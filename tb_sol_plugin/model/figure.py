@@ -87,11 +87,12 @@ def efficiency_color(value: float | None) -> str:
     """
     if value is None:
         return light("idle")
-    stops = [light(f"eff-{p}") for p in (0, 25, 50, 75, 100)]
     position = min(max(value, 0.0), 1.0) * 4
     low = min(int(position), 3)
-    part = position - low
-    return stops[low] if part < 0.5 else stops[low + 1]
+    return _STOPS[low] if position - low < 0.5 else _STOPS[low + 1]
+
+
+_STOPS: Final = tuple(light(f"eff-{p}") for p in (0, 25, 50, 75, 100))
 
 
 if __name__ == "__main__":

@@ -456,4 +456,9 @@ def smallest_capture() -> Capture:
 def _warm() -> None:
     """Read a small recording, so that imports are done and compiled code is loaded before the first real one."""
     with contextlib.suppress(Exception):  # a failure here shows again, with a name, at the first real file
+        from tb_sol_plugin.ingest.kineto import decode
+        from tb_sol_plugin.tables import tree
+
         smallest_capture()
+        for loops in (decode, tree):  # those that only a file of many events needs
+            loops.load()

@@ -82,7 +82,9 @@ def coded(column: pd.Series) -> pd.Categorical:
 
 def in_use(code: npt.NDArray[np.integer], count: int) -> npt.NDArray[np.intp]:
     """Returns which of the codes below `count` are there, ascending; -1 is none."""
-    return np.flatnonzero(np.bincount(code.astype(np.int64) + 1, minlength=count + 1)[1:])
+    here = np.zeros(count + 1, np.bool_)  # the last for none
+    here[code] = True
+    return np.flatnonzero(here[:-1])
 
 
 FEW = 500

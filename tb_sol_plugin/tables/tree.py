@@ -120,8 +120,9 @@ def nearest(mask: Mask, parent: Rows, end: Ints, rows: Rows, times: Ints, last: 
 
 
 def load() -> None:
-    """Loads the compiled walk ahead of time: a server has the moment for it that one short command has not."""
+    """Loads the compiled walk and nesting ahead of time: a server has the moment for it that one short command has not."""
     none = np.zeros(0, np.int64)
+    nest_kernel(none.astype(np.int32), none, none)
     _walk(none.astype(np.bool_), none.astype(np.int32), none, none.astype(np.int32), none)
 
 
@@ -194,31 +195,6 @@ def nearest_far(mask: Mask, parent: Rows, end: Ints, left: Ints, at: Rows, times
         found = ends[at] > times[left]
         out[left[found]] = at[found]
         left, at = left[~found], above[at[~found]]
-
-
-def outermost(mask: Mask, parent: Rows, rows: Rows) -> Rows:
-    """Returns for each of `rows` the outermost row of `mask` among itself and its ancestors; -1 where there is none, or for -1.
-
-    `LEVELS` levels are walked one by one; what is deeper is found by doubling, n log(depth).
-    """
-    out = np.full(len(rows), -1, np.int32)
-    left = np.flatnonzero(rows >= 0)
-    at = rows[left]
-    for _ in range(LEVELS):
-        if not len(left):
-            return out
-        found = mask[at]
-        out[left[found]] = at[found]
-        at = parent[at]
-        left, at = left[at >= 0], at[at >= 0]
-    if len(left):
-        size = len(parent)
-        up = np.append(np.where(parent < 0, size, parent), size)  # the last row stands for none, above roots
-        top = np.append(np.where(mask, np.arange(size), -1), -1)
-        while (up < size).any():
-            top, up = np.where(top[up] >= 0, top[up], top), up[up]
-        out[left] = np.where(top[at] >= 0, top[at], out[left])
-    return out
 
 
 def sum_to_ancestors(

@@ -12,7 +12,17 @@ from typing import Final
 
 import msgspec
 
-from tb_sol_plugin.model.report import AnySection, Notice, Report, TableSection, UnavailableReport, encode, plain_section, to_plain
+from tb_sol_plugin.model.report import (
+    AnySection,
+    FigureSection,
+    Notice,
+    Report,
+    TableSection,
+    UnavailableReport,
+    encode,
+    plain_section,
+    to_plain,
+)
 from tb_sol_plugin.model.row_links import RowLinks
 
 MOST_ANSWER: Final = 20_000_000
@@ -79,7 +89,7 @@ def _joined(report: Report, sections: Sequence[bytes]) -> bytes:
 
 def section_json(section: AnySection) -> bytes:
     """Returns the JSON of a section as it stands in that of a report."""
-    return msgspec.json.encode(plain_section(section))
+    return msgspec.json.encode(section if isinstance(section, FigureSection) else plain_section(section))
 
 
 def _size(section: AnySection) -> int:

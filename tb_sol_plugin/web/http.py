@@ -146,13 +146,14 @@ def warm(ending: Callable[[], bool] = lambda: False) -> None:
     """
     with contextlib.suppress(Exception):
         from tb_sol_plugin.errors import SolError
+        from tb_sol_plugin.ingest.kineto import decode
         from tb_sol_plugin.metrics.critical import passes
         from tb_sol_plugin.model.answer import answer_capture
         from tb_sol_plugin.model.registry import registry
         from tb_sol_plugin.store.processes import smallest_capture
         from tb_sol_plugin.tables import grouped, intervals, lanes, pyramid, tree
 
-        for loops in (tree, intervals, pyramid, lanes, grouped, passes):
+        for loops in (decode, tree, intervals, pyramid, lanes, grouped, passes):
             if ending():
                 return
             loops.load()

@@ -26,6 +26,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Column, Link, Notice
 from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables.arrays import Mask, whole_numbers, whole_or_none
+from tb_sol_plugin.tables.table import with_columns
 from tb_sol_plugin.units import human
 
 OUTSIDE: Final = "(outside every module)"
@@ -39,7 +40,7 @@ def with_ratios(frame: pd.DataFrame) -> pd.DataFrame:
     more = ratios_of(sums)
     more["modelled_share"] = ratio(np.nan_to_num(sums["modelled_sum_ns"]), frame["time_ns"].to_numpy(dtype=np.float64))
     every = sums | more | {"operator_ns": sums["owned_sum_ns"]}
-    return frame.assign(**(more | {name: whole_or_none(every[name]) for name in _WHOLE}))
+    return with_columns(frame, more | {name: whole_or_none(every[name]) for name in _WHOLE})
 
 
 def with_label_times(

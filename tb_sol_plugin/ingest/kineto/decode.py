@@ -101,6 +101,11 @@ class ByteInterner:
         self._sizes[3:] = len(self._slots), len(self._entries), len(self._arena)
 
 
+def load() -> None:
+    """Loads ahead of time the compiled loop that only a file of many different values needs."""
+    K.rehash(np.full(1, -1, np.int32), np.zeros((0, 3), np.uint64), 0)
+
+
 class Translation:
     """Codes of raw values to other codes, each made by `make` once, in order of first use."""
 

@@ -122,11 +122,23 @@ def flow_pairs(starts: pd.DataFrame, ends: pd.DataFrame, direction: Literal["bac
     """Returns each end of a flow with its start, columns suffixed `_s` and `_f`. Where an id is used again, the start next to the end
     (`nearest`) or the last one before it (`backward`) is meant."""
     if starts["id"].is_unique:
-        return starts.merge(ends, on="id", suffixes=("_s", "_f"))
+        start, end = _matches(starts["id"].to_numpy(), ends["id"].to_numpy())
+        sides = ((starts, "_s", start), (ends, "_f", end))
+        columns = {c + suffix: side[c].array[rows] for side, suffix, rows in sides for c in side.columns if c != "id"}
+        return pd.DataFrame(columns, copy=False)
     left = ends.rename(columns={c: c + "_f" for c in ends.columns if c != "id"}).sort_values("time_ns_f", kind="stable")
     right = starts.rename(columns={c: c + "_s" for c in starts.columns if c != "id"}).sort_values("time_ns_s", kind="stable")
     found = pd.merge_asof(left, right, left_on="time_ns_f", right_on="time_ns_s", by="id", direction=direction)
     return found[found["time_ns_s"].notna()]
+
+
+def _matches(left: Ints, right: Ints) -> tuple[Ints, Ints]:
+    """Returns (places in `left`, places in `right`) of pairs of equal ids, by the place in `left`, then in `right`. `left` are distinct."""
+    order = np.argsort(right, kind="stable")
+    first = np.searchsorted(right[order], left)
+    count = np.searchsorted(right[order], left, "right") - first
+    place = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+    return np.repeat(np.arange(len(left)), count), order[place]
 
 
 def owners(host: Host, call: Rows) -> dict[str, Rows]:
@@ -312,8 +324,10 @@ def backward(host: Host, operators: pd.DataFrame, flows: pd.DataFrame) -> pd.Dat
     by_flow = _backward_flows(host, flows, sequence, wrapper)
     linked_roots = set(by_flow["backward"].tolist())
     by_number = _backward_numbers(host, sequence, forward_thread, wrapper, linked_roots)
-    pairs = pd.concat([by_flow, by_number], ignore_index=True).drop_duplicates(["forward", "backward"])
-    return S.BACKWARD.frame({k: pairs[k].to_numpy() for k in ("forward", "backward", "method")})
+    pairs = {k: np.concatenate([by_flow[k].to_numpy(), by_number[k].to_numpy()]) for k in ("forward", "backward", "method")}
+    _, first = np.unique(pairs["forward"].astype(np.int64) * (len(host.kind) + 1) + pairs["backward"], return_index=True)
+    first.sort()  # of equal pairs the first stays
+    return S.BACKWARD.frame({k: v[first] for k, v in pairs.items()})
 
 
 def _lift(host: Host, rows: Rows, wrapper: npt.NDArray[np.bool_]) -> Rows:

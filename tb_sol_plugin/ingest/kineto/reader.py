@@ -132,7 +132,7 @@ LONGEST_VALUE = 4 << 20
 # The decoder takes all complete events of what is buffered; what is cut off stays for the next chunk.
 
 
-CHUNK = 4 << 20
+CHUNK = 2 << 20
 HEADER_LIMIT = 256 << 20
 EVENT_LIMIT = 64 << 20
 LESS = "record fewer steps"

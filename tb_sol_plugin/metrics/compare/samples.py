@@ -339,16 +339,14 @@ def _phases(capture: Capture) -> Owners:
 
 def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps: int) -> Grouping | None:
     """Returns the rows with most time, the others added up, with their sums per step. of_device, of_host: step of each row, -1 none."""
-    at_device = np.where((of.device >= 0) & (of_device >= 0), of.device, -1)
-    duration = capture.device["duration_ns"].to_numpy()
-    ones = np.ones(len(at_device), np.int64)
-    total, calls = at.sum_by(at_device, duration, of.count), at.sum_by(at_device, ones, of.count)
-    on_host = of.host is not None
-    at_host = np.where((of.host >= 0) & (of_host >= 0), of.host, -1) if of.host is not None else np.zeros(0, np.int64)
-    own = of.own_ns if of.own_ns is not None else np.zeros(0, np.int64)
-    if on_host:
-        total = total + at.sum_by(at_host, own, of.count)
-        calls = calls + at.sum_by(at_host, np.ones(len(at_host), np.int64), of.count)
+    inside = np.flatnonzero((of.device >= 0) & (of_device >= 0))
+    at_device, of_device, duration = of.device[inside], of_device[inside], capture.device["duration_ns"].to_numpy()[inside]
+    total, calls = at.sum_by(at_device, duration, of.count), np.bincount(at_device, minlength=of.count)
+    at_host, own = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if of.host is not None and of.own_ns is not None:
+        inside = np.flatnonzero((of.host >= 0) & (of_host >= 0))
+        at_host, of_host, own = of.host[inside], of_host[inside], of.own_ns[inside]
+        total, calls = total + at.sum_by(at_host, own, of.count), calls + np.bincount(at_host, minlength=of.count)
     seen = np.flatnonzero(calls > 0)
     if not len(seen):
         return None
@@ -359,14 +357,15 @@ def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps
     row[rest] = len(keep)
     rows = len(keep) + bool(len(rest))
 
-    def summed(code: Ints, step: Ints, values: Ints) -> Ints:
-        cell = np.where(row[code] >= 0, row[code] * steps + step, -1)
-        return at.sum_by(cell, values, rows * steps).reshape(rows, steps)
+    def summed(code: Ints, step: Ints, values: Ints) -> tuple[Ints, Ints]:
+        """Returns the sum of values, and how many there are, per row and step."""
+        cell = row[code] * steps + step
+        count = np.bincount(cell, minlength=rows * steps).astype(np.int64, copy=False)
+        return at.sum_by(cell, values, rows * steps).reshape(rows, steps), count.reshape(rows, steps)
 
-    device = summed(at_device, of_device, duration)
-    launched = summed(at_device, of_device, ones)
-    if on_host:
-        host, called = summed(at_host, of_host, own), summed(at_host, of_host, np.ones(len(at_host), np.int64))
+    device, launched = summed(at_device, of_device, duration)
+    if of.host is not None:
+        host, called = summed(at_host, of_host, own)
         calls = np.where(called.sum(1, keepdims=True) > 0, called, launched)  # a name without a call of its own counts what it launched
     else:
         host, calls = np.zeros_like(device), launched

@@ -370,11 +370,10 @@ def _size(meta: dict[str, str], group: str, name: str) -> int:
 def _memory(capture: Capture) -> tuple[int, int]:
     """Returns (most bytes reserved by the allocator of one device, memory of that device), each -1 if unknown."""
     records = capture.tables["memory_records"]
-    records = records[records["device"].to_numpy() >= 0]
+    records = records[records["device"].to_numpy() >= 0] if len(records) else records
     most = int(records[["max_reserved", "reserved"]].to_numpy().max(initial=-1)) if len(records) else -1
     events = capture.tables["memory"]
-    events = events[events["device_id"].to_numpy() >= 0]
-    most = max(most, int(events["total_reserved"].to_numpy().max(initial=-1)))
+    most = max(most, int(events["total_reserved"].to_numpy()[events["device_id"].to_numpy() >= 0].max(initial=-1)))
     total = int(records["total"].to_numpy().max(initial=-1)) if len(records) else -1
     if total <= 0:
         total = max((d.memory_bytes for d in capture.facts.devices), default=0) or -1

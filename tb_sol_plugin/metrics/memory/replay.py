@@ -81,8 +81,10 @@ def devices(capture: Capture) -> list[Device]:
 
 
 def _devices(capture: Capture) -> list[Device]:
-    pairs = capture.tables["memory"][["device_type", "device_id"]].drop_duplicates()
-    found = {Device(int(t), int(i)) for t, i in zip(pairs["device_type"], pairs["device_id"], strict=True)}
+    types, ids = (capture.tables["memory"][name].to_numpy() for name in ("device_type", "device_id"))
+    found: list[Device] = []
+    for one in pd.unique(types).tolist():
+        found += [Device(int(one), int(i)) for i in pd.unique(ids[types == one]).tolist()]
     return sorted(found, key=lambda d: (d.type == CPU, d))
 
 

@@ -29,6 +29,12 @@ def outermost(rows: npt.NDArray[np.integer], end: Rows) -> Ints:
     return np.asarray(rows[_outermost(rows, end)], np.int64)
 
 
+def outermost_operators(capture: Capture) -> Ints:
+    """Returns the host rows of operators that no other operator is around, ascending."""
+    h = attribution.host(capture)
+    return memo(capture, ("ownership.outermost_operators",), lambda: outermost(attribution.of_kind(capture, S.OPERATOR), h.end))
+
+
 def _outermost(rows: npt.NDArray[np.integer], end: Rows) -> Mask:
     if not len(rows):
         return np.zeros(0, bool)

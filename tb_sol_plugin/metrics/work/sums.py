@@ -26,6 +26,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.report import Mark
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, exact_sums
+from tb_sol_plugin.tables.table import with_columns
 
 VALUES: Final = (
     "flop",
@@ -160,7 +161,7 @@ def subtree_sums(own: Mapping[str, Floats], end: npt.NDArray[np.int32]) -> dict[
 
 def ratios(frame: pd.DataFrame) -> pd.DataFrame:
     """Returns `frame` with the columns of `ratios_of` its sums (VALUES)."""
-    return frame.assign(**ratios_of({name: frame[name].to_numpy(dtype=np.float64) for name in _DIVIDED}))
+    return with_columns(frame, ratios_of({name: frame[name].to_numpy(dtype=np.float64) for name in _DIVIDED}))
 
 
 def ratios_of(of: Mapping[str, Floats]) -> dict[str, npt.NDArray[Any]]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tb_sol_plugin.metrics.work.ownership import above, outermost
 from tb_sol_plugin.tables import tree
 
 EVENT = st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(0, 25), st.integers(0, 2))
@@ -147,7 +148,7 @@ def test_sums_and_outermost_rows_are_the_same_at_any_depth(events: list[tuple[in
             patch.setattr(tree, "LEVELS", levels)
             assert tree.sum_to_ancestors(rows, times, values, parent, e, last).tolist() == by_row.tolist()
             assert tree.sum_to_ancestors(rows, times, values, parent, e, last, group).tolist() == by_group.tolist()
-            assert tree.outermost(group == 0, parent, rows).tolist() == top
+    assert above(outermost(np.flatnonzero(group == 0), last), last, rows).tolist() == top
 
 
 def test_sums_of_rows_nested_in_one_another_take_near_linear_time() -> None:
@@ -158,7 +159,7 @@ def test_sums_of_rows_nested_in_one_another_take_near_linear_time() -> None:
         began = time.process_time()
         found = tree.sum_to_ancestors(rows, times, ones, rows - 1, end, last)
         grouped = tree.sum_to_ancestors(rows, times, ones, rows - 1, end, last, rows % 7)
-        top = tree.outermost(rows % 2 == 1, rows - 1, rows)
+        top = above(outermost(rows[1::2], last), last, rows)
         spent = time.process_time() - began
         # THEN each row has the values of those below it, each of the first groups all that are in it or below
         assert (found == depth - rows).all() and grouped.tolist() == [depth - g for g in range(7)] and (top[1:] == 1).all()

@@ -24,6 +24,7 @@ from tb_sol_plugin.metrics.time.frames import program_frames
 from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.metrics.trees.module_tree import module_instance
 from tb_sol_plugin.metrics.trees.phases import STEP, phase_tree
+from tb_sol_plugin.metrics.work.ownership import above, outermost_operators
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import arrays, tree
@@ -474,5 +475,4 @@ def user_frames(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
 
 def outermost_operator(capture: Capture, found: pd.DataFrame) -> npt.NDArray[np.int64]:
     """Returns the host row of the outermost operator around each copy's call, -1 without one."""
-    h = at.host(capture)
-    return tree.outermost(h.kind == S.OPERATOR, h.parent, found["operator"].to_numpy().astype(np.int32)).astype(np.int64)
+    return above(outermost_operators(capture), at.host(capture).end, found["operator"].to_numpy())

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.copies import bandwidth, records
 from tb_sol_plugin.metrics.copies.thresholds import DEFAULT
 from tb_sol_plugin.metrics.rules.copies import KEYS, Asked, copy_context, findings_without
@@ -40,7 +39,7 @@ from tb_sol_plugin.metrics.time.breakdown import HAND_OVER_NS, LAUNCH_NS, WAITIN
 from tb_sol_plugin.metrics.time.kernel_names import plain_name
 from tb_sol_plugin.metrics.time.waterfall import NO_KIND
 from tb_sol_plugin.metrics.trees.module_tree import phase_name
-from tb_sol_plugin.metrics.work.ownership import link_bytes, outermost
+from tb_sol_plugin.metrics.work.ownership import link_bytes, outermost_operators
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables import intervals as iv
@@ -338,8 +337,7 @@ def _phase_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
 
 def _operator_of(context: TimeContext, idle: iv.Spans) -> tuple[str, int]:
     """Returns the outermost operator during which the device idles longest, and for how long."""
-    h = at.host(context.capture)
-    rows = memo(context.capture, ("idle.operators",), lambda: outermost(at.of_kind(context.capture, S.OPERATOR), h.end))
+    h, rows = at.host(context.capture), outermost_operators(context.capture)
     (name,), most = arrays.largest([context.capture.host["name"]], rows, iv.overlap_with(h.start[rows], h.stop[rows], idle))
     return name, round(most)
 
