@@ -126,9 +126,10 @@ def _found(capture: Capture, chosen: np.ndarray) -> tuple[Q.Kernels, list[Q.Repe
 def _owner(capture: Capture, column: str, rows: np.ndarray) -> str | None:
     """Returns the name of the operator or the class of the module of most of some device rows."""
     host = capture.device[column].to_numpy()[rows]
-    names = np.append(arrays.codes(capture.host["name"]), -1)  # the last for none
-    codes, times = np.unique(names[host], return_counts=True)
-    categories = capture.host["name"].cat.categories
+    names = arrays.coded(capture.host["name"])
+    there = host >= 0
+    codes, times = np.unique(np.where(there, names.codes[host], -1) if there.any() else np.full(len(host), -1), return_counts=True)
+    categories = names.categories
     texts: Counter[str | None] = Counter()
     for code, often in zip(codes.tolist(), times.tolist(), strict=True):
         name = str(categories[code]) if code >= 0 else None

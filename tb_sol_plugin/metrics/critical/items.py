@@ -188,15 +188,11 @@ def _saved(capture: Capture, where: Scope, graph: Graph, of_edge: Ints, rows: In
     half, zero = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     window = window_of_steps(capture, where)
     count = max(min(MOST_REPLAYED, EDGES_REPLAYED // max(len(window.nodes), 1)), LEAST_REPLAYED)
-    order = np.argsort(of_edge, kind="stable")
-    bounds = np.searchsorted(of_edge[order], np.stack((rows[:count], rows[:count] + 1)))
-    for i, (low, high) in enumerate(bounds.T.tolist()):
-        if low == high:
-            continue
-        lag = graph.lag.copy()
-        mine = order[low:high]
-        lag[mine] = graph.lag[mine] // 2
-        half[i] = window.moved_ns(lag)
-        lag[mine] = 0
-        zero[i] = window.moved_ns(lag)
+    place = np.full(max(int(of_edge.max(initial=-1)), int(rows.max(initial=-1))) + 2, -1, np.int64)  # the last for none
+    place[rows[:count]] = np.arange(min(count, len(rows)))
+    item = place[of_edge]
+    there = np.flatnonzero(np.bincount(item[item >= 0], minlength=min(count, len(rows))))
+    if len(there):
+        less, nothing = window.moved_by_each_ns(item, min(count, len(rows)))
+        half[there], zero[there] = less[there], nothing[there]
     return half, zero

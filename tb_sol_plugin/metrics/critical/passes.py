@@ -14,6 +14,10 @@ from tb_sol_plugin.tables.compiled import compiled, fixed
 
 LOADING_PAYS: Final = 20_000
 """Nodes up to which the plain loops cost less than loading the compiled ones."""
+AT_ONCE: Final = 8
+"""Items that are replayed in one pass."""
+LANE_BYTES: Final = 64 << 20
+"""Memory that such a pass takes at most, but for one item."""
 NEVER: Final = 2**62
 """A latest time of what no end waits for."""
 
@@ -44,6 +48,23 @@ def replay_into(nodes: Rows, first: Ints, source: Rows, lag: Ints, out: Ints) ->
     """Does the same in place: `out` holds when each node that is not replayed happens."""
     read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
     _chosen(replay_kernel, len(nodes))(*read, out)
+
+
+def replay_each(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints, item: Ints, items: int, ends: Rows) -> tuple[Ints, Ints]:
+    """Returns when the last of `ends` happens where the edges of one item take half of their lag, and where they take none; per item.
+
+    item: of each edge, below `items`, -1 of none. Several are replayed at once, each in two lanes of its own: the graph is read for all.
+    """
+    half, none = np.zeros(items, np.int64), np.zeros(items, np.int64)
+    at_once = max(1, min(AT_ONCE, LANE_BYTES // (16 * max(len(released), 1)), items))
+    time = np.repeat(released.astype(np.int64)[:, None], 2 * at_once, axis=1)
+    read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64), fixed(item, np.int32))
+    for begin in range(0, items, at_once):
+        _chosen(each_kernel, len(nodes) * items)(*read, begin, time)
+        count = min(at_once, items - begin)
+        end = time[ends].max(axis=0)
+        half[begin : begin + count], none[begin : begin + count] = end[: 2 * count : 2], end[1 : 2 * count : 2]
+    return half, none
 
 
 def latest(nodes: Rows, first: Ints, source: Rows, lag: Ints, ends: Rows, at: Ints) -> Ints:
@@ -93,6 +114,7 @@ def load() -> None:
     of = (fixed(rows, np.int32), fixed(first, np.int64), fixed(rows, np.int32), fixed(none, np.int64))
     order_kernel(fixed(first, np.int64), fixed(rows, np.int32), none.copy(), rows.copy())
     replay_kernel(*of, none.copy())
+    each_kernel(*of, fixed(rows, np.int32), 0, np.zeros((0, 2), np.int64))
     latest_kernel(*of, none.copy())
     held_kernel(*of, fixed(none, np.int64), rows.copy())
     innermost_kernel(fixed(rows, np.int32), fixed(mask, np.bool_), fixed(mask, np.bool_), mask.copy(), rows.copy(), rows.copy())
@@ -139,6 +161,31 @@ def replay_kernel(nodes, first, source, lag, out):  # type: ignore[no-untyped-de
             for e in range(low + 1, high):
                 time = max(time, out[source[e]] + lag[e])
             out[v] = time
+
+
+@compiled()
+def each_kernel(nodes, first, source, lag, item, begin, time):  # type: ignore[no-untyped-def]
+    """Does the same in each lane of `time`; item `begin + k` takes half of its lag in lane 2 k, and nothing in the next."""
+    lanes = time.shape[1]
+    for i in range(len(nodes)):
+        v = nodes[i]
+        low, high = first[v], first[v + 1]
+        for e in range(low, high):
+            u = source[e]
+            own = 2 * (item[e] - begin)
+            if own < 0 or own >= lanes:
+                own = -1
+            half, none = time[v, own], time[v, own + 1]
+            if e == low:
+                for k in range(lanes):
+                    time[v, k] = time[u, k] + lag[e]
+            else:
+                for k in range(lanes):
+                    time[v, k] = max(time[v, k], time[u, k] + lag[e])
+            if own >= 0:
+                less, nothing = time[u, own] + lag[e] // 2, time[u, own + 1]
+                time[v, own] = less if e == low else max(half, less)
+                time[v, own + 1] = nothing if e == low else max(none, nothing)
 
 
 @compiled()

@@ -54,6 +54,16 @@ class Window:
         """Returns by how much the stretch ends earlier with other lags, ns; later: negative."""
         return int(self.graph.time[self.ends].max() - self.times(lag)[self.ends].max())
 
+    def moved_by_each_ns(self, item: Ints, items: int) -> tuple[Ints, Ints]:
+        """Returns by how much the stretch ends earlier where one item takes half of its time, and where it takes none; per item, ns.
+
+        item: of each edge, -1 of none.
+        """
+        graph = self.graph
+        half, none = passes.replay_each(self.nodes, graph.first, graph.edges.source, graph.lag, graph.time, item, items, self.ends)
+        before = int(graph.time[self.ends].max())
+        return before - half, before - none
+
 
 def window_of_steps(capture: Capture, where: Scope) -> Window:
     """Returns the part of the graph that the steps of a selection cover, from the first start to the last end."""

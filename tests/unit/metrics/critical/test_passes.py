@@ -69,6 +69,14 @@ def test_times_slack_and_path_are_those_of_all_paths(chosen: str) -> None:
         time = passes.replay(order, first, source, lag, np.array(released, np.int64))
         assert [int(time[number[v]]) for v in range(nodes)] == expected
         end = number[nodes - 1]
+        item = np.array([random.Random(seed + e).randint(-1, 2) for e in range(len(source))], np.int64)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(passes, "AT_ONCE", 1 + seed % 3)
+            each = passes.replay_each(order, first, source, lag, np.array(released, np.int64), item, 3, np.array([end, order[0]]))
+        for scale, found in zip((2, 10**9), each, strict=True):  # half of their lag, and nothing
+            alone = [np.where(item == k, lag // scale, lag) for k in range(3)]
+            again = [passes.replay(order, first, source, other, np.array(released, np.int64)) for other in alone]
+            assert found.tolist() == [int(one[[end, order[0]]].max()) for one in again]
         late = passes.latest(order, first, source, lag, np.array([end], np.int32), time[[end]])
         for v in range(nodes):
             slack = int(late[number[v]] - time[number[v]])
