@@ -342,10 +342,11 @@ def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps
     inside = np.flatnonzero((of.device >= 0) & (of_device >= 0))
     at_device, of_device, duration = of.device[inside], of_device[inside], capture.device["duration_ns"].to_numpy()[inside]
     total, calls = at.sum_by(at_device, duration, of.count), np.bincount(at_device, minlength=of.count)
-    at_host, own = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    at_host = own = work_of = np.zeros(0, np.int64)
     if of.host is not None and of.own_ns is not None:
         inside = np.flatnonzero((of.host >= 0) & (of_host >= 0))
         at_host, of_host, own = of.host[inside], of_host[inside], of.own_ns[inside]
+        work_of = of.work[inside] if of.work is not None else work_of
         total, calls = total + at.sum_by(at_host, own, of.count), calls + np.bincount(at_host, minlength=of.count)
     seen = np.flatnonzero(calls > 0)
     if not len(seen):
@@ -374,8 +375,8 @@ def _grouped(capture: Capture, of: Owners, of_device: Ints, of_host: Ints, steps
     packed = [np.ascontiguousarray(v, "<i8").tobytes() for v in (calls, host, device)]
     work = b""
     if of.work is not None:
-        known = summed(at_host, of_host, np.where(of.work >= 0, 0, 1)) == 0
-        amount = np.where(known, summed(at_host, of_host, np.maximum(of.work, 0)), -1)
+        known = summed(at_host, of_host, np.where(work_of >= 0, 0, 1))[0] == 0
+        amount = np.where(known, summed(at_host, of_host, np.maximum(work_of, 0))[0], -1)
         work = np.ascontiguousarray(amount, "<i8").tobytes()
     return Grouping(tuple(names), tuple(belongs), packed[0], packed[1], packed[2], len(rest), work)
 
