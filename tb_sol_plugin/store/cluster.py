@@ -57,7 +57,7 @@ def cluster(address: str) -> ClusterExecutor:
     except ImportError:
         raise BadInput("a Dask cluster needs the package `distributed`", hint="pip install 'tb-sol-plugin[dask]'") from None
     try:
-        client: Any = Client(f"tcp://{place}", timeout=SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]
+        client: Any = Client(f"tcp://{place}", timeout=SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
         why = f"no Dask scheduler answers at {place[:100]} ({type(error).__name__})"
         raise BadInput(why, hint="start one with `dask scheduler`, and see that its port can be reached from here") from None

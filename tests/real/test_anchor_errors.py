@@ -254,7 +254,7 @@ def test_new_nccl_names_are_communication(load) -> None:  # type: ignore[no-unty
 def test_one_product_is_counted_once(load) -> None:  # type: ignore[no-untyped-def]
     # GIVEN E-94: a sheet of 146 products, each with a wrapper operator around it, 155.961803 GFLOP and 2,461.111 us THEN they are half
     table = report(load("vllm"), "roofline", by="op_shape").table("ops")
-    rows = table[table["kind"].str.contains("gemm", case=False)]
+    rows = table[table["kind"].str.contains("gemm", case=False) & ~table["name"].str.contains("moe")]  # the sheet has no products of experts
     assert int(rows["calls"].sum()) == 73 and float(rows["flop"].sum()) / 1e9 == pytest.approx(155.961803 / 2, rel=1e-4)  # adds of a bias are no product
     assert float(rows["measured_ns"].sum()) / 1e3 == pytest.approx(2_461.111 / 2, rel=1e-4)
 

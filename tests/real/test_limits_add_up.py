@@ -95,7 +95,7 @@ def test_all_pages_of_one_step_have_the_limits_of_its_roofline(name: str) -> Non
     check(c, step=str(int(c.steps["number"].iloc[-1])))
 
 
-@over([s for s in STEPPED if "simulated" in s])
+@over([s for s in STEPPED if "simulated" in s and "simulated_ranks" not in s])  # those have no sizes of operators
 def test_steps_and_overview_agree(name: str) -> None:
     # GIVEN the average over complete steps WHEN the overview and the steps page state it THEN limit, ratio and MFU are equal
     c = capture(path_of(name))

@@ -148,7 +148,7 @@ class Timeline:
         else:
             levels = self._built
             if self._keeper is not None:
-                threading.Thread(target=self._keep, args=(self._keeper,), daemon=True).start()
+                threading.Thread(target=self._keep, args=(self._keeper,), name="keep timeline", daemon=True).start()
         return Pyramid(lambda: self.arranged.order, self.arranged.bounds, levels, self.events.times, self.span_ns)
 
     @property

@@ -81,7 +81,7 @@ def test_the_report_of_a_sol_log_groups_what_was_not_recorded(logdir: Path, caps
     assert "records, 3 iterations, 2 sampled" in out
     assert any(line.startswith("Iterations") and "3 iterations, 2 sampled" in line for line in out.splitlines())
     assert out.count("the job ran on a CPU: it has no kernels") == 1
-    assert "GPU breakdown, Kernels, Waits and patterns, Single copies, Sizes: not available" in out
+    assert "GPU breakdown, Idle, Launches, Kernels, Frequent sequences, Waits and patterns, Single copies, Sizes: not available" in out
     assert "Memory copies: not available, copies were not counted" in out
 
 

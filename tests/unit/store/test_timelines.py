@@ -47,7 +47,7 @@ def saved(cache: Cache, capture: Capture) -> Timeline:
     shown = timeline_of(capture)
     assert shown.pyramid.levels
     for thread in threading.enumerate():
-        if thread is not threading.current_thread() and thread.daemon:
+        if thread.name == "keep timeline":
             thread.join(60)
     assert (cache.directory / "key" / "timeline.json").exists()  # type: ignore[operator]
     return shown

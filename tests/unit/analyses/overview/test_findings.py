@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tb_sol_plugin.errors import BadQuery
+from tb_sol_plugin.metrics.rules import ranks
 from tb_sol_plugin.metrics.rules.time import RULES
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.registry import registry
@@ -83,7 +84,7 @@ def test_every_rule_is_described_and_every_description_has_a_rule() -> None:
     rows = [line.split("|")[1] for line in text.split("## Thresholds")[0].splitlines() if line.startswith("| `")]
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     # THEN they are the rules, each once
-    assert sorted(named) == sorted(RULES)
+    assert sorted(named) == sorted([*RULES, *(f"ranks_{name}" for name in ranks.RULES)])
 
 
 @pytest.mark.parametrize(("graph", "around", "said"), [(800_000, "", True), (10_000, "", False), (800_000, "aten::mm", False)])
