@@ -32,6 +32,7 @@ from tb_sol_plugin.model.report import (
 from tb_sol_plugin.model.rows import Bounds, Choice, TableRows
 from tb_sol_plugin.store.open import is_file, listing_of, open_run, options_for
 from tb_sol_plugin.units import human
+from tb_sol_plugin.web.bounds import row_count
 
 Plain: TypeAlias = "dict[str, Any]"
 
@@ -145,7 +146,7 @@ class Recordings:
         raw = {**(options or {}), **({"step": steps} if steps else {})}
         report = self.report(name, run, worker, raw)
         if isinstance(report, UnavailableReport):
-            return {"analysis": name, "available": False, "because": report.because, "record": report.record_it_with}
+            return _unavailable(report)
         tables = {s.id: s for s in report.sections if isinstance(s, TableSection)}
         if table and table not in tables:
             raise BadQuery(f"no table {table[:40]!r} in {name}", hint=f"there is: {', '.join(tables)}", field="table")
@@ -168,7 +169,7 @@ class Recordings:
         """Returns what to fix first, each with its saving, evidence and fix."""
         report = self.report("findings", run, worker, {})
         if isinstance(report, UnavailableReport):
-            return {"analysis": "findings", "available": False, "because": report.because, "record": report.record_it_with}
+            return _unavailable(report)
         every = [f for s in report.sections if isinstance(s, FindingsSection) for f in findings_of(s)]
         shown = every[: max(1, top)]
         out = {"analysis": "findings", "headline": report.headline, "findings": shown, "total": len(every)}
@@ -179,7 +180,7 @@ class Recordings:
         with self._lock:
             report = self.run(base).analyze("compare", other=self.run(candidate))
         if isinstance(report, UnavailableReport):
-            return {"analysis": "compare", "available": False, "because": report.because, "record": report.record_it_with}
+            return _unavailable(report)
         tables = {s.id: s for s in report.sections if isinstance(s, TableSection)}
         out: Plain = {"analysis": "compare", "base": base, "candidate": candidate, "headline": report.headline}
         out["notices"] = [n.text for n in report.notices]
@@ -216,6 +217,10 @@ def explain(metric: str) -> Plain:
         near = ", ".join(sorted({one["name"] for one in every if wanted and wanted in one["name"].lower()})[:12])
         raise NotFound(f"no number is called {metric[:60]!r}", hint=f"there is: {near}" if near else "see list_analyses", field="metric")
     return cut({"metric": metric, "definitions": out, "total": len(out)}, USUAL, "definitions")
+
+
+def _unavailable(report: UnavailableReport) -> Plain:
+    return {"analysis": report.analysis, "available": False, "because": report.because, "record": report.record_it_with}
 
 
 def _definitions(item: Analysis) -> list[dict[str, str]]:
@@ -325,7 +330,7 @@ def _read(value: object, column: Column) -> str:
 
 
 def _count(section: TableSection) -> int:
-    return max((len(v) for v in section.data.values()), default=0) + section.truncated
+    return row_count(section) + section.truncated
 
 
 def _words(text: str) -> set[str]:

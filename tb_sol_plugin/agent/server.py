@@ -15,7 +15,7 @@ import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from tb_sol_plugin.agent.answers import ROWS, Recordings, explain
+from tb_sol_plugin.agent.answers import MOST, ROWS, Recordings, explain
 from tb_sol_plugin.errors import SolError, one_line
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.version import __version__
@@ -87,7 +87,7 @@ def make_server(recordings: Recordings) -> MCPServer:
         which then comes alone. columns: of it. where: {"name": "gemm"} keeps values that contain the text, {"time_ns": "1000~"} numbers
         above. sort: a column, with - before it the largest first. limit: rows. long: up to 20,000 tokens in place of 4,000.
         """
-        most = {"most": 80_000} if long else {}
+        most = {"most": MOST} if long else {}
         ask = lambda: recordings.analyze(name, run, worker, steps, options, table, columns or (), where, sort, limit, **most)
         return await _ask(context, ask)
 

@@ -49,6 +49,10 @@ class Loop:
         """The types of arguments that it has been compiled or loaded for in this process."""
         return self._made.signatures if self._made else []
 
+    def of(self, size: int, pays: int) -> Any:
+        """Returns the compiled loop where it is loaded already, or `size` is above `pays`, where loading it pays; else the plain one."""
+        return self if size > pays or self.signatures else self.py_func
+
     @property
     def _numba_type_(self) -> Any:
         """What numba takes this for where another loop calls it."""

@@ -39,7 +39,7 @@ def overlapping(track: Rows, start: Ints, end: Ints) -> list[tuple[int, int]]:
 
 
 def _lanes(start: Ints, end: Ints, nested: bool) -> Rows:
-    kernel = lanes_kernel if len(start) > LOADING_PAYS or lanes_kernel.signatures else lanes_kernel.py_func
+    kernel = lanes_kernel.of(len(start), LOADING_PAYS)
     found: Rows = kernel(fixed(start, np.int64), fixed(end, np.int64), nested)
     return found
 

@@ -65,7 +65,7 @@ def bounded(report: Report | UnavailableReport, encoded: Sequence[bytes] = (), m
         return encode(report)
     if sum(map(len, encoded)) + ROOM <= MOST_ANSWER and len(encoded) == len(report.sections):
         return _joined(report, encoded)
-    if not encoded and sum(_row_count(s) * len(s.data) for s in report.sections if isinstance(s, TableSection)) <= MOST_CELLS:
+    if not encoded and sum(row_count(s) * len(s.data) for s in report.sections if isinstance(s, TableSection)) <= MOST_CELLS:
         body = encode(report)
         if len(body) <= most:
             return body
@@ -94,7 +94,7 @@ def section_json(section: AnySection) -> bytes:
 
 def _size(section: AnySection) -> int:
     """Returns about how many bytes of JSON a section has, of a table of many rows by some that are spread over it."""
-    count = _row_count(section)
+    count = row_count(section)
     if not isinstance(section, TableSection) or count <= 2 * SAMPLE:
         return len(section_json(section))
     step = -(-count // SAMPLE)
@@ -104,13 +104,14 @@ def _size(section: AnySection) -> int:
     return len(section_json(rest)) + step * (len(msgspec.json.encode(data, enc_hook=list)) + len(msgspec.json.encode(links)))
 
 
-def _row_count(section: AnySection) -> int:
+def row_count(section: AnySection) -> int:
+    """Returns how many rows of a table there are, 0 of other sections."""
     return max((len(values) for values in section.data.values()), default=0) if isinstance(section, TableSection) else 0
 
 
 def _within(section: AnySection, most: int, left: LeftOut) -> bytes:
     """Returns the JSON of a section in no more than `most` bytes, but for a sentence."""
-    kept = count = _row_count(section)
+    kept = count = row_count(section)
     while True:
         part = first_rows(section, kept) if isinstance(section, TableSection) and kept < count else section
         size = _size(part)
@@ -147,7 +148,7 @@ def first_rows(section: TableSection, kept: int) -> TableSection:
         marks={column: {r: m for r, m in entries.items() if theirs(r)} for column, entries in section.marks.items()},
         cell_links={column: {r: k for r, k in entries.items() if theirs(r)} for column, entries in section.cell_links.items()},
         row_links=links.first(kept) if isinstance(links, RowLinks) else {r: k for r, k in links.items() if theirs(r)},
-        truncated=section.truncated + _row_count(section) - kept,
+        truncated=section.truncated + row_count(section) - kept,
     )
 
 

@@ -30,7 +30,7 @@ from tb_sol_plugin.model.report import Notice, Report, TableSection, Unavailable
 from tb_sol_plugin.redact import text
 from tb_sol_plugin.version import __version__
 from tb_sol_plugin.web import wire
-from tb_sol_plugin.web.bounds import bounded, first_rows
+from tb_sol_plugin.web.bounds import bounded, first_rows, row_count
 from tb_sol_plugin.web.http import CUSTOM_PLOTLY, STATIC
 from tb_sol_plugin.web.listings import catalog, offered_analyses
 
@@ -160,7 +160,7 @@ def _shortened(report: Report) -> Report:
     """Returns the report with at most MOST_ROWS rows of each table; what is left out is said above the page."""
     sections, notices = list(report.sections), list(report.notices)
     for at, section in enumerate(sections):
-        rows = max(map(len, section.data.values()), default=0) if isinstance(section, TableSection) else 0
+        rows = row_count(section)
         if isinstance(section, TableSection) and rows > MOST_ROWS:
             sections[at] = first_rows(section, MOST_ROWS)
             command = f"tb-sol analyze {report.analysis} PATH --format csv --section {section.id}"

@@ -151,9 +151,9 @@ def warm(ending: Callable[[], bool] = lambda: False) -> None:
         from tb_sol_plugin.model.answer import answer_capture
         from tb_sol_plugin.model.registry import registry
         from tb_sol_plugin.store.processes import smallest_capture
-        from tb_sol_plugin.tables import grouped, intervals, lanes, pyramid, tree
+        from tb_sol_plugin.tables import grouped, intervals, lanes, order, pyramid, tree
 
-        for loops in (decode, tree, intervals, pyramid, lanes, grouped, passes):
+        for loops in (decode, tree, intervals, pyramid, lanes, grouped, order, passes):
             if ending():
                 return
             loops.load()

@@ -45,7 +45,7 @@ from tb_sol_plugin.model.report import (
     number_of,
 )
 from tb_sol_plugin.tables.arrays import Floats
-from tb_sol_plugin.units import human, scale_of
+from tb_sol_plugin.units import capitalized, human, scale_of
 
 # -- Reduction of one rank --------------------------------------------------------------------------------------------
 # a few numbers per direction of its copies.
@@ -414,7 +414,7 @@ def _headline(ranks: CopyRanks, directions: pd.DataFrame, per_step_text: str) ->
         return _moved_headline(ranks, many, per_step_text)
     name, times = NAMES[str(worst["direction"])], worst["imbalance"]
     if isinstance(times, int | float) and times <= EVEN:
-        return f"{many[0].upper()}{many[1:]} copy alike: in no direction does one take more than {max(times, 1.0):.2f} times the median."
+        return f"{capitalized(many)} copy alike: in no direction does one take more than {max(times, 1.0):.2f} times the median."
     above = human(number_of(worst["excess_ns"]), "ns")
     ratio = f", {times_text(times)} times the median" if isinstance(times, int | float) else ""
     longest = human(number_of(worst["time_max_ns"]), "ns")
@@ -563,4 +563,4 @@ def _summary(ranks: CopyRanks, shown: list[str]) -> str:
         return f"{NAMES[direction].lower()}: median {human(found.median, unit)}, {side} {human(edge, unit)} ({rank})"
 
     parts = [text(direction, ranks.spread_of(direction)) for direction in shown]
-    return f"{label[0].upper()}{label[1:]} of {ranks.ranks.compared} ranks. " + "; ".join(parts) + "."
+    return f"{capitalized(label)} of {ranks.ranks.compared} ranks. " + "; ".join(parts) + "."

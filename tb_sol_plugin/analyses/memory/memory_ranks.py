@@ -47,7 +47,7 @@ from tb_sol_plugin.model.report import (
     number_of,
 )
 from tb_sol_plugin.tables.arrays import Floats
-from tb_sol_plugin.units import human, scale_of
+from tb_sol_plugin.units import capitalized, human, scale_of
 
 # -- Reduction of one rank --------------------------------------------------------------------------------------------
 # the numbers of its memory, in bytes; None is unknown.
@@ -350,7 +350,7 @@ def _headline(ranks: MemoryOfRanks, stages: pd.DataFrame) -> str:
     if times is None or times <= EVEN:
         within = ", each compared within its stage" if staged else ""
         most = max(times or 1.0, 1.0)
-        return f"{many[0].upper()}{many[1:]} are alike{within}: the {words} is nowhere more than {most:.2f} times the median."
+        return f"{capitalized(many)} are alike{within}: the {words} is nowhere more than {most:.2f} times the median."
     size, above = human(number_of(worst["most"]), "B"), human(number_of(worst["excess"]), "B")
     top = ranks.spread_of(None, "peak")
     if what == "peak" and top.most is not None:
@@ -510,4 +510,4 @@ def _summary(ranks: MemoryOfRanks) -> str:
             where = f"{stage}: " if has_stages(ranks) else ""
             parts.append(f"{where}median {human(found.median, 'B')}, highest {human(found.most, 'B')} ({found.most_rank})")
     label = ranks.measure.label
-    return f"{label[0].upper()}{label[1:]} of {ranks.ranks.compared} ranks. " + "; ".join(parts) + "."
+    return f"{capitalized(label)} of {ranks.ranks.compared} ranks. " + "; ".join(parts) + "."

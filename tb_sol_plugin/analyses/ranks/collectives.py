@@ -27,7 +27,7 @@ from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, FigureSection, Mark, Report, Scalar, Sort, TableSection, make_table
 from tb_sol_plugin.tables.arrays import Ints, Mask
-from tb_sol_plugin.units import human, scale_of
+from tb_sol_plugin.units import capitalized, human, scale_of
 
 MOST_RANKS: Final = 256
 """Ranks up to which who sends to whom is drawn by rank; of more by host."""
@@ -312,7 +312,7 @@ def _peers(job: Job, chosen: Ints | None) -> list[AnySection]:
     frame["bytes"] = frame["send_bytes"] + frame["all_to_all_bytes"]
     left = any(one.peers_left for one in job.calls.summaries)
     text = "of some ranks the shares of their all_to_all are too many to keep" if left else "what a rank keeps for itself is left out"
-    table = make_table("peers", "From rank to rank", frame, PEER_COLUMNS, sort=Sort("bytes"), footer=f"{text[0].upper()}{text[1:]}.")
+    table = make_table("peers", "From rank to rank", frame, PEER_COLUMNS, sort=Sort("bytes"), footer=f"{capitalized(text)}.")
     return [*_matrix(job, frame), table]
 
 

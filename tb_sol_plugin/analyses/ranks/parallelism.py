@@ -24,7 +24,7 @@ from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.recordings import RecordingReduction
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import AnySection, Column, Fact, FigureSection, Report, Scalar, Sort, TableSection, make_table
-from tb_sol_plugin.units import human, scale_of
+from tb_sol_plugin.units import capitalized, human, scale_of
 
 NO_STEP: Final = "no complete step was recorded"
 BY_KIND: Final = (
@@ -107,7 +107,7 @@ def _tables(job: Job, total: pd.DataFrame, each: pd.DataFrame) -> list[TableSect
         "rank": job.calls.ranks[each["at"].to_numpy()], "step": each["step"], "kind": np.array(KINDS, object)[each["kind"].to_numpy()],
         **{name: each[name] for name in ("communication_ns", "exposed_ns", "wait_ns")},
     })  # fmt: skip
-    empty = f"{NO_STEP[0].upper()}{NO_STEP[1:]}."
+    empty = f"{capitalized(NO_STEP)}."
     return [
         make_table("by_kind", "By parallelism", total, BY_KIND, key="kind", sort=Sort("exposed_ns"), empty=empty,
                    adds=["exposed_ns", "transfer_ns", "wait_ns", "share"], subtitle="per rank and step, mean over all ranks"),
@@ -142,7 +142,7 @@ def _figure(total: pd.DataFrame) -> list[FigureSection]:
 
 def _headline(total: pd.DataFrame, step_ns: float) -> str:
     if not len(total):
-        return f"{NO_STEP[0].upper()}{NO_STEP[1:]}: what is exposed per step is not known."
+        return f"{capitalized(NO_STEP)}: what is exposed per step is not known."
     first = total.iloc[int(total["exposed_ns"].to_numpy().argmax())]
     share = float(total["exposed_ns"].sum()) / max(step_ns, 1.0)
     if share < 0.01:

@@ -16,16 +16,15 @@ import numpy as np
 import pandas as pd
 
 from tb_sol_plugin.analyses.time import critical_path_tables as T
-from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.critical.findings import findings
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, items
 from tb_sol_plugin.metrics.critical.parts import PARTS, class_sums, classes_frame, mean_of, steps_frame
-from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, path_of
+from tb_sol_plugin.metrics.critical.path import OF_HOST, PLACE, Path, selected_path
 from tb_sol_plugin.metrics.critical.replay import Trust, trust_of
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time.breakdown import device_word
-from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, scope
+from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
@@ -70,10 +69,7 @@ class CriticalPathQuery(Query, kw_only=True, frozen=True):
     facts=T.FACTS,
 )
 def run(capture: Capture, query: CriticalPathQuery) -> Report:
-    where = complete_steps(capture, scope(capture, query))
-    if not len(graph_of(capture).time) or not len(path_of(capture, where).step):
-        raise Unavailable("no event with a duration in this recording", hint="record at least one step")
-    path = path_of(capture, where)
+    where, path = selected_path(capture, query)
     trust = trust_of(capture, where)
     means = mean_of(class_sums(path), len(path.rows))
     values = _values(capture, where, path, trust, means)

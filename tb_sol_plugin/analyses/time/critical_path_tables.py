@@ -9,7 +9,7 @@ import pandas as pd
 
 from tb_sol_plugin.metrics.critical.edges import EVIDENCE, KINDS
 from tb_sol_plugin.metrics.critical.graph import graph_of
-from tb_sol_plugin.metrics.critical.items import By
+from tb_sol_plugin.metrics.critical.items import By, threads_and_streams
 from tb_sol_plugin.metrics.critical.parts import PARTS
 from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, Path
 from tb_sol_plugin.metrics.report.gap_rows import from_step
@@ -142,10 +142,6 @@ def segments_frame(capture: Capture, path: Path) -> pd.DataFrame:
     """Returns the segments as SEGMENTS names them."""
     graph = graph_of(capture)
     edge = path.edge
-    held = edge >= 0
-    safe = np.maximum(edge, 0)
-    kind = np.where(held, graph.edges.kind[safe], -1) if len(graph.edges) else np.full(len(edge), -1)
-    evidence = np.where(held, graph.edges.evidence[safe], -1) if len(graph.edges) else np.full(len(edge), -1)
     host, device = path.host.astype(np.int32), path.device
     row = np.where(device >= 0, device, 0)
     of_device = {
@@ -160,7 +156,8 @@ def segments_frame(capture: Capture, path: Path) -> pd.DataFrame:
     return pd.DataFrame({
         "order": np.arange(1, len(edge) + 1), "step": step, "start_ns": path.start, "duration_ns": path.duration,
         "class": arrays.labels(path.kind, [LABELS[c] for c in CLASSES]),
-        "name": _names(capture, host, device), "edge": arrays.from_codes(kind, KINDS), "evidence": arrays.from_codes(evidence, EVIDENCE),
+        "name": _names(capture, host, device), "edge": arrays.from_codes(graph.edges.kinds(edge), KINDS),
+        "evidence": arrays.from_codes(graph.edges.evidences(edge), EVIDENCE),
         "residual_ns": path.residual, "thread": _places(capture, host, device),
         "operator": arrays.at(capture.host["name"], rows["operator"]), "module": arrays.at(capture.host["name"], rows["module"]),
         "phase": arrays.at(capture.host["name"], rows["annotation"]),
@@ -180,10 +177,5 @@ def _names(capture: Capture, host: np.ndarray, device: Ints) -> Any:
 
 def _places(capture: Capture, host: np.ndarray, device: Ints) -> Any:
     """Returns the thread, or device and stream, of each segment."""
-    threads = [f"thread {t}" for t in capture.tables["threads"]["thread"].astype(str).tolist()]
-    pair, first = arrays.factorize([arrays.numbered(capture.device[c].to_numpy())[0] for c in ("device", "stream")])
-    ids = (capture.device[c].to_numpy()[first].tolist() for c in ("device", "stream"))
-    texts = [*threads, *(f"device {d}, stream {s}" for d, s in zip(*ids, strict=True)), None]
-    of_host = np.append(capture.host["thread"].to_numpy().astype(np.int64), -1)[host]
-    code = np.where(device >= 0, np.append(pair, 0)[device] + len(threads), of_host)
-    return arrays.labels(code, texts)
+    texts, of_host, of_device = threads_and_streams(capture)
+    return arrays.labels(np.where(device >= 0, np.append(of_device, -1)[device], np.append(of_host, -1)[host]), [*texts, None])

@@ -22,7 +22,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, OnTimeline, Report, Scalar, Sort, make_facts, make_table
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 COLOR: Final = {
     "host_python": "host", "host_operator": "host", "host_runtime": "bar-ink", "host_other": "host", "dataloader": "idle-hatch",
@@ -131,7 +131,7 @@ def _causes(found: pd.DataFrame) -> pd.DataFrame:
                 continue
             longest = int(time.argmax())
             rows.append((
-                str(device), label[0].upper() + label[1:], int(time.sum()), int(time.sum()) / whole, int((time > 0).sum()),
+                str(device), capitalized(label), int(time.sum()), int(time.sum()) / whole, int((time > 0).sum()),
                 int(time[longest]), int(mine["start_ns"].iloc[longest]), COLOR.get(name, "line-strong"), f"{device} {name}",
             ))  # fmt: skip
     return pd.DataFrame(rows, columns=[c.name for c in CAUSE_COLUMNS])

@@ -11,15 +11,13 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import slack_of
-from tb_sol_plugin.metrics.critical.path import path_of
+from tb_sol_plugin.metrics.critical.path import selected_path
 from tb_sol_plugin.metrics.report.gap_rows import from_step
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time import attribution as at
-from tb_sol_plugin.metrics.time.scope import complete_steps, scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -67,11 +65,8 @@ class SlackQuery(Query, kw_only=True, frozen=True):
     under="critical_path",
 )
 def run(capture: Capture, query: SlackQuery) -> Report:
-    where = complete_steps(capture, scope(capture, query))
-    graph = graph_of(capture)
-    if not len(graph.time) or not len(path_of(capture, where).step):
-        raise Unavailable("no event with a duration in this recording", hint="record at least one step")
-    path, slack = path_of(capture, where), slack_of(capture, where)
+    where, path = selected_path(capture, query)
+    graph, slack = graph_of(capture), slack_of(capture, where)
     nodes = graph.nodes
     side = query.side if len(capture.device) else "host"
     if side == "device":

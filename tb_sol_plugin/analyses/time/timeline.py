@@ -17,7 +17,7 @@ from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.registry import analysis
 from tb_sol_plugin.model.report import Column, Fact, Report, Scalar, Sort, TimelineSection, make_facts, make_table
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 FACTS: Final = (
     Fact("events", "Events", "count", "complete events, instants, ranges and records of waiting: all of them are on the timeline"),
@@ -94,7 +94,7 @@ def run(capture: Capture, query: TimelineQuery) -> Report:
 def _headline(capture: Capture, label: str, chosen: Selection) -> str:
     length = chosen.end - chosen.begin
     word, busy = device_word(capture), chosen.device_layers.busy_ns
-    label = label[0].upper() + label[1:]
+    label = capitalized(label)
     if not len(capture.device) or length <= 0:
         return f"{label}: {human(length, 'ns')} of host activity; no device activity was recorded."
     gaps = chosen.gaps()

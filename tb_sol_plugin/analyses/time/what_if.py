@@ -17,15 +17,15 @@ from typing import ClassVar, Final
 import numpy as np
 import pandas as pd
 
-from tb_sol_plugin.errors import BadQuery, Unavailable
+from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.metrics.critical import whatif as W
 from tb_sol_plugin.metrics.critical.graph import graph_of
 from tb_sol_plugin.metrics.critical.items import By, items, keys_of
-from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, path_of
+from tb_sol_plugin.metrics.critical.path import CLASSES, LABELS, selected_path
 from tb_sol_plugin.metrics.critical.replay import trust_of, window_of_steps
 from tb_sol_plugin.metrics.report.notes import edge_notices
 from tb_sol_plugin.metrics.time.kernels import short_kernel_names
-from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, scope
+from tb_sol_plugin.metrics.time.scope import Scope
 from tb_sol_plugin.model import figure as F
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
@@ -88,9 +88,7 @@ class WhatIfQuery(Query, kw_only=True, frozen=True):
 def run(capture: Capture, query: WhatIfQuery) -> Report:
     if not 0 <= query.scale <= 1000:
         raise BadQuery(f"scale {query.scale:g} is no share of a time", hint="give a number from 0 to 1000", field="scale")
-    where = complete_steps(capture, scope(capture, query))
-    if not len(graph_of(capture).time) or not len(path_of(capture, where).step):
-        raise Unavailable("no event with a duration in this recording", hint="record at least one step")
+    where, path = selected_path(capture, query)
     name, offered = _item(capture, where, query)
     chosen = W.selected(capture, where, query.change, query.by, name)
     found = W.outcome(capture, where, chosen, query.change, query.scale)
@@ -110,7 +108,7 @@ def run(capture: Capture, query: WhatIfQuery) -> Report:
         fields={"change": FieldNow(query.change), "by": FieldNow(query.by), "item": FieldNow(name, tuple(offered))},
         sections=[
             make_facts("facts", "The step then", values, FACTS, span=4, subtitle=where.label),
-            _curve(capture, where, query, chosen, found, what),
+            _curve(capture, where, query, chosen, found, what, len(path.rows)),
             make_table(
                 "classes", "Critical path, now and then", _classes(found), CLASSES_TABLE, key="class",
                 adds=["before_ns", "after_ns", "change_ns"], footer="What holds the step then is the next thing to look at.",
@@ -175,29 +173,27 @@ def _classes(found: W.Outcome) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def _curve(capture: Capture, where: Scope, query: WhatIfQuery, chosen: np.ndarray, found: W.Outcome, what: str) -> FigureSection:
-    """Draws the step over the scale of what changes, and what subtracting would give."""
-    graph, window = graph_of(capture), window_of_steps(capture, where)
-    steps = len(path_of(capture, where).rows)
-    scaled = query.change not in W.DROPS and query.change != "cuda_graph"
-    scales = [s for s in SCALES if scaled] or [0.0, 1.0]
-    item: W.Change = query.change if scaled else "item"
-    took = [found.window - window.moved_ns(W.lags(graph, chosen, item, s)) / steps for s in scales]
-    whole = found.naive / (1 - query.scale) if scaled and query.scale != 1 else None
-    divisor, unit = F.time_scale(max(took))
-    if not scaled:  # a wait is there, or it is not
-        took = [float(found.window - found.saved), float(found.window)]
-        divisor, unit = F.time_scale(max(took))
+def _curve(
+    capture: Capture, where: Scope, query: WhatIfQuery, chosen: np.ndarray, found: W.Outcome, what: str, steps: int
+) -> FigureSection:  # fmt: skip
+    """Draws the step over the scale of what changes, and what subtracting would give; of a wait, which is there or not, now and then."""
+    if query.change in W.DROPS or query.change == "cuda_graph":
+        both = [float(found.window), float(found.window - found.saved)]
+        divisor, unit = F.time_scale(max(both))
         bar: F.Plain = {
-            "type": "bar", "orientation": "h", "x": [t / divisor for t in reversed(took)], "y": ["now", "then"],
-            "marker": F.fill("accent"), "hoverinfo": "text", "hovertext": [human(t, "ns") for t in reversed(took)],
+            "type": "bar", "orientation": "h", "x": [t / divisor for t in both], "y": ["now", "then"],
+            "marker": F.fill("accent"), "hoverinfo": "text", "hovertext": [human(t, "ns") for t in both],
         }
         figure = F.figure([bar], x=F.axis(unit), y=F.axis(autorange="reversed"), showlegend=False)
     else:
-        data: list[F.Plain] = [_line("by replay", scales, [t / divisor for t in took], took, "solid", "accent")]
-        if whole is not None:
-            naive = [found.window - whole * (1 - s) for s in scales]
-            data.append(_line("by subtraction", scales, [t / divisor for t in naive], naive, "dot", "ink-3"))
+        graph, window = graph_of(capture), window_of_steps(capture, where)
+        moved = [0 if s == 1 else window.moved_ns(W.lags(graph, chosen, query.change, s)) for s in SCALES]
+        took = [found.window - ns / steps for ns in moved]
+        divisor, unit = F.time_scale(max(took))
+        data: list[F.Plain] = [_line("by replay", took, divisor, "solid", "accent")]
+        if query.scale != 1:
+            whole = found.naive / (1 - query.scale)
+            data.append(_line("by subtraction", [found.window - whole * (1 - s) for s in SCALES], divisor, "dot", "ink-3"))
         figure = F.figure(data, x=F.axis("time then over time now"), y=F.axis(unit, rangemode="tozero"), showlegend=True)
     return FigureSection(
         id="curve", title="Step time", span=8, height=320, table="classes", figure=figure,
@@ -205,8 +201,9 @@ def _curve(capture: Capture, where: Scope, query: WhatIfQuery, chosen: np.ndarra
     )  # fmt: skip
 
 
-def _line(name: str, x: list[float], y: list[float], ns: list[float], dash: str, color: str) -> F.Plain:
+def _line(name: str, ns: list[float], divisor: float, dash: str, color: str) -> F.Plain:
     return {
-        "type": "scatter", "mode": "lines+markers", "name": name, "x": x, "y": y, "line": {"color": F.light(color), "dash": dash},
-        "hoverinfo": "text", "hovertext": [f"<b>{name}</b>, {s:g}×<br>{human(t, 'ns')}" for s, t in zip(x, ns, strict=True)],
+        "type": "scatter", "mode": "lines+markers", "name": name, "x": [*SCALES], "y": [t / divisor for t in ns],
+        "line": {"color": F.light(color), "dash": dash}, "hoverinfo": "text",
+        "hovertext": [f"<b>{name}</b>, {s:g}×<br>{human(t, 'ns')}" for s, t in zip(SCALES, ns, strict=True)],
     }  # fmt: skip

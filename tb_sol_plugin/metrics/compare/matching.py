@@ -7,7 +7,7 @@ spelled nearly alike and called as often. Where several would do nothing is gues
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,18 +54,26 @@ def key_of(name: str, by: str) -> str:
 def renamed(a: Mapping[str, Named], b: Mapping[str, Named], by: str) -> dict[str, str]:
     """Returns, of names that only B has, those of A that they go with. a, b: names that the other side does not have."""
     out: dict[str, str] = {}
-    keys_a, keys_b = ({name: key_of(name, by) for name in side} for side in (a, b))
-    for name, key in keys_b.items():
-        others = [n for n, k in keys_a.items() if k == key and key]
-        if len(others) == 1 and list(keys_b.values()).count(key) == 1:
-            out[name] = others[0]
-    left_a = sorted((n for n in a if n not in out.values()), key=lambda n: -a[n].time)[:MOST]
+    ours, theirs = _by_key(a, by), _by_key(b, by)
+    for key, names in theirs.items():
+        others = ours.get(key, [])
+        if key and len(names) == len(others) == 1:
+            out[names[0]] = others[0]
+    gone = set(out.values())
+    left_a = sorted((n for n in a if n not in gone), key=lambda n: -a[n].time)[:MOST]
     left_b = sorted((n for n in b if n not in out), key=lambda n: -b[n].time)[:MOST]
     near = [(_alike(x, y), y, x) for y in left_b for x in left_a if _may_be(a[x], b[y])]
     for share, y, x in sorted((n for n in near if n[0] >= ALIKE), key=lambda n: (-n[0], n[1], n[2])):
         rivals = [n for n in near if n[0] >= share and (n[1] == y) != (n[2] == x)]
         if y not in out and x not in out.values() and not rivals:
             out[y] = x
+    return out
+
+
+def _by_key(names: Iterable[str], by: str) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {}
+    for name in names:
+        out.setdefault(key_of(name, by), []).append(name)
     return out
 
 

@@ -143,7 +143,7 @@ def _recorded(capture: Capture, nodes: Nodes, work: Work) -> Edges:
     waits, records = (call_rows(capture, sync[c].to_numpy()[rows]) for c in ("correlation", "event_record_correlation"))
     when = np.where(waits >= 0, at.host(capture).start[np.maximum(waits, 0)], sync["start_ns"].to_numpy()[rows])
     until = np.where(records >= 0, at.host(capture).start[np.maximum(records, 0)], when)
-    of = _stream_numbers(capture, nodes)
+    of = stream_numbers(capture, nodes)
     source = _last_launched(work, _numbers(of, device, awaited), until)
     target = _next_launched(work, _numbers(of, device, stream), when)
     return _of_events(nodes, work, source, target, RECORDED)
@@ -230,7 +230,7 @@ def call_rows(capture: Capture, correlation: Ints) -> Ints:
     return np.where((place >= 0) & (correlation > 0) & (own[row] == correlation), host[row], -1)
 
 
-def _stream_numbers(capture: Capture, nodes: Nodes) -> dict[tuple[int, int], int]:
+def stream_numbers(capture: Capture, nodes: Nodes) -> dict[tuple[int, int], int]:
     """Returns the number of each stream by device and id."""
     device, stream = (capture.device[c].to_numpy()[nodes.device] for c in ("device", "stream"))
     first = np.flatnonzero(np.concatenate((np.ones(min(len(device), 1), np.bool_), nodes.stream[1:] != nodes.stream[:-1])))

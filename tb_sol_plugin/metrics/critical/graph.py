@@ -21,6 +21,7 @@ from tb_sol_plugin.metrics.critical.nodes import Nodes, nodes_of
 from tb_sol_plugin.metrics.critical.waits import CALL_NS, wait_edges
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
+from tb_sol_plugin.tables.order import topological_order
 
 CUT_FIRST = (HANDOFF, EVENT, QUEUE_FULL, SYNC, LAUNCH)
 """Kinds of edges that are cut where a circle of moments of one time is left, in this order; the weakest evidence first."""
@@ -87,7 +88,7 @@ def assembled(nodes: Nodes, work: Work, every: Edges) -> Graph:
     while True:
         first = np.zeros(len(time) + 1, np.int64)
         np.cumsum(np.bincount(kept.target, minlength=len(time)), out=first[1:])
-        order = passes.order(first, kept.source)
+        order = topological_order(first, kept.source)
         if len(order) == len(time):
             break
         weakest = _weakest(kept, order, len(time))

@@ -52,7 +52,7 @@ def idle(capture: Capture, rows: Mask, *, kernel_wait_ns: int = B.KERNEL_WAIT_NS
     graph = graph_of(capture)
     other = cause == B.CAUSES.index("other")
     bound = graph.binding[graph.nodes.device_start(row)] if len(row) else row
-    waits = other & (bound >= 0) & (graph.edges.kind[np.maximum(bound, 0)] == EVENT) if len(graph.edges) else other & False
+    waits = other & (graph.edges.kinds(bound) == EVENT)
     collective = other & ~waits & (B.classes(capture)[row] == B.COMMUNICATION)
     for name, mask in (
         ("kernel_wait", cause == B.CAUSES.index("kernel_wait")), ("event_wait", waits), ("collective_wait", collective),
@@ -98,8 +98,7 @@ def _doing(capture: Capture, graph: Graph) -> Ints:
         for name in OF_HOST:
             of_class[PLACE[name]] = ON_HOST.index(name)
         out = of_class[host_classes(capture)[nodes.inside]]
-        held = graph.binding[: nodes.hosts]
-        kind = np.where(held >= 0, graph.edges.kind[np.maximum(held, 0)], -1) if len(graph.edges) else np.full(nodes.hosts, -1)
+        kind = graph.edges.kinds(graph.binding[: nodes.hosts])
         for name, kinds in (("sync", (SYNC, QUEUE_FULL)), ("handoff", (HANDOFF,))):
             ended = np.flatnonzero(np.isin(kind, kinds) & ~nodes.begins)
             out[ended - 1] = ON_HOST.index(name)

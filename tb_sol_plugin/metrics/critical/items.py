@@ -54,7 +54,7 @@ def _keys(capture: Capture, by: By) -> Keys:
     host = np.arange(len(capture.host))
     device = capture.device
     if by == "thread":
-        texts, own, other = _threads(capture)
+        texts, own, other = threads_and_streams(capture)
     else:
         column = {"operator": "operator", "module": "module", "phase": "annotation"}.get(by)
         names = arrays.coded(capture.host["name"])
@@ -88,7 +88,8 @@ def _coded(codes: np.ndarray, rows: np.ndarray) -> Ints:
     return np.where(rows >= 0, codes[np.maximum(rows, 0)].astype(np.int64), -1)
 
 
-def _threads(capture: Capture) -> tuple[list[str], Ints, Ints]:
+def threads_and_streams(capture: Capture) -> tuple[list[str], Ints, Ints]:
+    """Returns (names of threads, then of streams; the place of each host row among them; that of each device row)."""
     table, device = capture.tables["threads"], capture.device
     texts = [f"thread {t}" for t in table["thread"].astype(str).tolist()]
     pair, first = arrays.factorize([arrays.numbered(device[c].to_numpy())[0] for c in ("device", "stream")])
@@ -144,7 +145,7 @@ def edge_items(capture: Capture, graph: Graph, keys: Keys, by: By) -> Ints:
     for kind, name in OF_KIND.items():
         out[edges.kind == kind] = keys.latency[PLACE[name]]
     runs = edges.kind == DEVICE
-    out[runs] = keys.device[nodes.device[(edges.target[runs] - nodes.hosts) // 2]]
+    out[runs] = keys.device[nodes.device_rows(edges.target[runs])]
     works = np.flatnonzero((edges.kind == HOST) & works_on_host(graph))
     row = nodes.inside[edges.target[works] - 1]
     out[works] = np.where(row >= 0, keys.host[row], -1)  # time in which nothing was recorded is nobody's

@@ -49,6 +49,11 @@ class Nodes:
         found: Ints = self.hosts + 2 * self.place[rows]
         return found
 
+    def device_rows(self, nodes: npt.NDArray[np.integer]) -> Ints:
+        """Returns the device rows whose start or end some nodes are, all of them of devices."""
+        found: Ints = self.device[(nodes - self.hosts) // 2]
+        return found
+
 
 def nodes_of(capture: Capture) -> Nodes:
     """Returns the nodes of a recording, laid out once."""

@@ -27,7 +27,6 @@ PARTS: Final = {
     "window_ns": ("Not recorded", "sunken", "before the first or after the last recorded moment of the step", ("window",)),
 }  # fmt: skip
 """Label, color, definition and classes of each part of the critical path; every class is in one."""
-PART_OF: Final = {place: name for name, (*_, classes) in PARTS.items() for place in (PLACE[c] for c in classes)}
 
 
 def class_sums(path: Path) -> Ints:

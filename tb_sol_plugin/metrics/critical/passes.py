@@ -1,11 +1,11 @@
-"""Goes over a graph of moments in compiled loops: order, replay, latest times, the walk along what holds each moment.
+"""Goes over a graph of moments in compiled loops: replay, latest times, the walk along what holds each moment.
 
 Edges are columns sorted by their target; `first[v]:first[v + 1]` are those into node v. All times and lags are int64 ns.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,22 +22,10 @@ NEVER: Final = 2**62
 """A latest time of what no end waits for."""
 
 
-def order(first: Ints, source: Rows) -> Rows:
-    """Returns the nodes so that each stands after all that it waits for. Shorter than there are nodes where a circle is left."""
-    nodes = len(first) - 1
-    by_source = np.argsort(source, kind="stable")
-    target = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(first))[by_source]
-    begin = np.zeros(nodes + 1, np.int64)
-    np.cumsum(np.bincount(source, minlength=nodes), out=begin[1:])
-    out = np.empty(nodes, np.int32)
-    found = _chosen(order_kernel, nodes)(fixed(begin, np.int64), fixed(target, np.int32), np.diff(first), out)
-    return out[:found]
-
-
 def replay(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints) -> Ints:
     """Returns when each node happens: the latest of its sources' times and lags, or `released` where it waits for nothing.
 
-    nodes: in `order`; one that is not among them keeps `released`.
+    nodes: in `topological_order`; one that is not among them keeps `released`.
     """
     out = released.astype(np.int64)  # a copy
     replay_into(nodes, first, source, lag, out)
@@ -47,7 +35,7 @@ def replay(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints) ->
 def replay_into(nodes: Rows, first: Ints, source: Rows, lag: Ints, out: Ints) -> None:
     """Does the same in place: `out` holds when each node that is not replayed happens."""
     read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
-    _chosen(replay_kernel, len(nodes))(*read, out)
+    replay_kernel.of(len(nodes), LOADING_PAYS)(*read, out)
 
 
 def replay_each(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Ints, item: Ints, items: int, ends: Rows) -> tuple[Ints, Ints]:
@@ -60,7 +48,7 @@ def replay_each(nodes: Rows, first: Ints, source: Rows, lag: Ints, released: Int
     time = np.repeat(released.astype(np.int64)[:, None], 2 * at_once, axis=1)
     read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64), fixed(item, np.int32))
     for begin in range(0, items, at_once):
-        _chosen(each_kernel, len(nodes) * items)(*read, begin, time)
+        each_kernel.of(len(nodes) * items, LOADING_PAYS)(*read, begin, time)
         count = min(at_once, items - begin)
         end = time[ends].max(axis=0)
         half[begin : begin + count], none[begin : begin + count] = end[: 2 * count : 2], end[1 : 2 * count : 2]
@@ -72,7 +60,7 @@ def latest(nodes: Rows, first: Ints, source: Rows, lag: Ints, ends: Rows, at: In
     out = np.full(len(first) - 1, NEVER, np.int64)
     np.minimum.at(out, ends, at)
     read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64))
-    _chosen(latest_kernel, len(nodes))(*read, out)
+    latest_kernel.of(len(nodes), LOADING_PAYS)(*read, out)
     return out
 
 
@@ -80,7 +68,7 @@ def walk(time: Ints, source: Rows, binding: Rows, end: int, begin_ns: int) -> Ro
     """Returns the nodes that hold `end`, itself first, back to the first at or before `begin_ns`, or to one that nothing holds."""
     out = np.empty(len(time), np.int32)
     read = (fixed(time, np.int64), fixed(source, np.int32), fixed(binding, np.int32))
-    count = _chosen(walk_kernel, len(time))(*read, end, begin_ns, out)
+    count = walk_kernel.of(len(time), LOADING_PAYS)(*read, end, begin_ns, out)
     return out[:count].copy()
 
 
@@ -91,7 +79,7 @@ def held_by(nodes: Rows, first: Ints, source: Rows, lag: Ints, time: Ints, bindi
     """
     out = binding.astype(np.int32)  # a copy
     read = (fixed(nodes, np.int32), fixed(first, np.int64), fixed(source, np.int32), fixed(lag, np.int64), fixed(time, np.int64))
-    _chosen(held_kernel, len(nodes))(*read, out)
+    held_kernel.of(len(nodes), LOADING_PAYS)(*read, out)
     return out
 
 
@@ -103,7 +91,7 @@ def innermost(row: Rows, opens: Mask, begins: Mask) -> Rows:
     out = np.full(len(row), -1, np.int32)
     size = int(row.max(initial=-1)) + 1
     read = (fixed(row, np.int32), fixed(opens, np.bool_), fixed(begins, np.bool_))
-    _chosen(innermost_kernel, len(row))(*read, np.zeros(size, np.bool_), np.empty(len(row), np.int32), out)
+    innermost_kernel.of(len(row), LOADING_PAYS)(*read, np.zeros(size, np.bool_), np.empty(len(row), np.int32), out)
     return out
 
 
@@ -112,7 +100,6 @@ def load() -> None:
     none, rows, mask = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.bool_)
     first = np.zeros(1, np.int64)
     of = (fixed(rows, np.int32), fixed(first, np.int64), fixed(rows, np.int32), fixed(none, np.int64))
-    order_kernel(fixed(first, np.int64), fixed(rows, np.int32), none.copy(), rows.copy())
     replay_kernel(*of, none.copy())
     each_kernel(*of, fixed(rows, np.int32), 0, np.zeros((0, 2), np.int64))
     latest_kernel(*of, none.copy())
@@ -122,32 +109,7 @@ def load() -> None:
     walk_kernel(fixed(one, np.int64), fixed(rows, np.int32), fixed(one - 1, np.int32), 0, 0, np.empty(1, np.int32))
 
 
-def _chosen(kernel: Any, size: int) -> Any:
-    return kernel if size > LOADING_PAYS or kernel.signatures else kernel.py_func
-
-
 # -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
-
-
-@compiled()
-def order_kernel(begin, target, waits, out):  # type: ignore[no-untyped-def]
-    """Puts nodes in order, each after all it waits for; returns how many. waits: edges into each node, counted down."""
-    n = 0
-    for v in range(len(waits)):
-        if waits[v] == 0:
-            out[n] = v
-            n += 1
-    i = 0
-    while i < n:
-        u = out[i]
-        i += 1
-        for e in range(begin[u], begin[u + 1]):
-            v = target[e]
-            waits[v] -= 1
-            if waits[v] == 0:
-                out[n] = v
-                n += 1
-    return n
 
 
 @compiled()

@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from tb_sol_plugin.errors import Unavailable
 from tb_sol_plugin.metrics import memo
 from tb_sol_plugin.metrics.critical import passes
 from tb_sol_plugin.metrics.critical.edges import DEVICE, EVENT, HANDOFF, HOST, INFERRED, LAUNCH, QUEUE_FULL, STREAM, SYNC
@@ -28,9 +29,10 @@ from tb_sol_plugin.metrics.critical.graph import Graph, graph_of
 from tb_sol_plugin.metrics.time import attribution as at
 from tb_sol_plugin.metrics.time import breakdown as B
 from tb_sol_plugin.metrics.time.kernels import kinds_at
-from tb_sol_plugin.metrics.time.scope import Scope
+from tb_sol_plugin.metrics.time.scope import Scope, complete_steps, scope
 from tb_sol_plugin.model import schemas as S
 from tb_sol_plugin.model.capture import Capture
+from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.tables.arrays import Ints, Mask, Rows
 
 KERNEL_KINDS: Final = ("gemm", "attention", "conv", "norm", "elementwise", "other")
@@ -91,6 +93,15 @@ def path_of(capture: Capture, where: Scope) -> Path:
     """
     rows = where.rows or (0,)
     return memo(capture, ("critical.path", rows), lambda: _path(capture, np.array(rows, np.int64)))
+
+
+def selected_path(capture: Capture, query: Query) -> tuple[Scope, Path]:
+    """Returns the complete steps that a query selects, and their critical paths. Unavailable where no event takes time."""
+    where = complete_steps(capture, scope(capture, query))
+    path = path_of(capture, where) if len(graph_of(capture).time) else None
+    if path is None or not len(path.step):
+        raise Unavailable("no event with a duration in this recording", hint="record at least one step")
+    return where, path
 
 
 def _path(capture: Capture, rows: Ints) -> Path:
@@ -154,7 +165,7 @@ def walked(capture: Capture, graph: Graph, rows: Ints, ends: Ints, begin: Ints, 
     kind, host, device = _described(capture, graph, node, edge)
     held = edge >= 0
     residual = np.where(held, (graph.lag - graph.edges.least)[np.maximum(edge, 0)], 0)
-    inferred = held & (graph.edges.evidence[np.maximum(edge, 0)] == INFERRED) if len(graph.edges) else held
+    inferred = graph.edges.evidences(edge) == INFERRED
     # the part of a step after its last moment, and what is not explained of a segment, are segments of their own
     late = end - np.minimum(graph.time[ends], end)
     excess = np.minimum(_excess(graph, edge), np.maximum(duration, 0))
@@ -197,10 +208,10 @@ def _last_nodes(capture: Capture, graph: Graph, rows: Ints, end: Ints) -> Ints:
 def _described(capture: Capture, graph: Graph, node: Ints, edge: Ints) -> tuple[Ints, Ints, Ints]:
     """Returns (class, host row, device row) of the segments that end at nodes."""
     nodes = graph.nodes
-    kind = np.where(edge >= 0, graph.edges.kind[np.maximum(edge, 0)], -1) if len(graph.edges) else np.full(len(edge), -1)
+    kind = graph.edges.kinds(edge)
     host, device = np.full(len(node), -1, np.int64), np.full(len(node), -1, np.int64)
     on_device = node >= nodes.hosts
-    device[on_device] = nodes.device[(node[on_device] - nodes.hosts) // 2]
+    device[on_device] = nodes.device_rows(node[on_device])
     works = kind == HOST
     host[works] = nodes.inside[node[works] - 1]
     ends = ~on_device & ~works

@@ -52,7 +52,11 @@ class Window:
 
     def moved_ns(self, lag: Ints) -> int:
         """Returns by how much the stretch ends earlier with other lags, ns; later: negative."""
-        return int(self.graph.time[self.ends].max() - self.times(lag)[self.ends].max())
+        return self.earlier_ns(self.times(lag))
+
+    def earlier_ns(self, time: Ints) -> int:
+        """Returns the same by the time of each node."""
+        return int(self.graph.time[self.ends].max() - time[self.ends].max())
 
     def moved_by_each_ns(self, item: Ints, items: int) -> tuple[Ints, Ints]:
         """Returns by how much the stretch ends earlier where one item takes half of its time, and where it takes none; per item, ns.

@@ -34,7 +34,7 @@ def replayed(capture: Capture, part: Scope, owner: Rows, found: Sequence[Finding
         return out
     graph, window = graph_of(capture), window_of_steps(capture, where)
     runs = np.flatnonzero(graph.edges.kind == DEVICE)
-    row = graph.nodes.device[(graph.edges.target[runs] - graph.nodes.hosts) // 2]
+    row = graph.nodes.device_rows(graph.edges.target[runs])
     for i, one in enumerate(found):
         removed = _removed(capture, owner, one)
         if removed is None:

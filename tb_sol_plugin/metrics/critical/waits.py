@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tb_sol_plugin.metrics.critical.device_edges import LOOKS_BACK, Work, call_rows, places_within
+from tb_sol_plugin.metrics.critical.device_edges import LOOKS_BACK, Work, call_rows, places_within, stream_numbers
 from tb_sol_plugin.metrics.critical.edges import INFERRED, QUEUE_FULL, RECORDED, SYNC, Edges, edges
 from tb_sol_plugin.metrics.critical.nodes import Nodes
 from tb_sol_plugin.metrics.time import attribution as at
@@ -83,11 +83,7 @@ def _named_streams(capture: Capture, nodes: Nodes, call: Ints) -> tuple[Ints, np
     of_context = arrays.where(sync["name"], lambda n: n.lower().startswith("context"))
     whole[place[there & of_context]] = True
     waited, own = sync["wait_on_stream"].to_numpy(), sync["stream"].to_numpy()
-    device, first = sync["device"].to_numpy(), np.flatnonzero(np.diff(nodes.stream, prepend=-1))
-    number = {}
-    for one in first.tolist():
-        at_row = nodes.device[one]
-        number[int(capture.device["device"].iloc[at_row]), int(capture.device["stream"].iloc[at_row])] = int(nodes.stream[one])
+    device, number = sync["device"].to_numpy(), stream_numbers(capture, nodes)
     for i in np.flatnonzero(there & ~of_context).tolist():
         stream[place[i]] = number.get((int(device[i]), int(waited[i] if waited[i] >= 0 else own[i])), -1)
     return stream, whole

@@ -91,7 +91,8 @@ def outcome(capture: Capture, where: Scope, chosen: Mask, change: Change, scale:
     begin, end = int(path.begin.min()), int(path.end.max())
     whole = end - begin
     lag = lags(graph, chosen, change, scale)
-    saved, most = window.moved_ns(lag), window.moved_ns(lags(graph, chosen, change, 0.0))
+    time = window.times(lag)
+    saved, most = window.earlier_ns(time), window.moved_ns(lags(graph, chosen, change, 0.0))
     moment = graph.time[graph.edges.target]
     inside = chosen & (moment > begin) & (moment <= end)
     part = 1.0 if change in DROPS or change == "cuda_graph" else 1.0 - scale
@@ -100,7 +101,6 @@ def outcome(capture: Capture, where: Scope, chosen: Mask, change: Change, scale:
     held[on_path.edge] = True
     naive = int(graph.lag[inside].sum())
     first = int(graph.lag[inside & held[:-1]].sum())
-    time = window.times(lag)
     binding = passes.held_by(window.nodes, graph.first, graph.edges.source, lag, time, graph.binding)
     moved = replace(graph, nodes=replace(graph.nodes, time=time), lag=lag, binding=binding)
     after = _whole_path(capture, moved, window.last(time), begin, end - saved)

@@ -107,9 +107,9 @@ def _sweep(window: pd.DataFrame, at: Ints, ends: Sequence[tuple[Ints, int]], col
     np.cumsum(open_, axis=0, out=open_)
     length = np.diff(time, append=time[-1:] if len(time) else time)
     length[:-1][np.diff(rank) != 0] = 0
-    key = rank * (int(time.max()) - int(time.min()) + 1) + time - int(time.min())
-    span = int(time.max()) - int(time.min()) + 1
-    begins = edges[0] * span + edges[1] - int(time.min())
+    least = int(time.min())
+    span = int(time.max()) - least + 1
+    key, begins = rank * span + time - least, edges[0] * span + edges[1] - least
     place = np.searchsorted(begins, key, side="right") - 1
     safe = np.maximum(place, 0)
     kept = (length > 0) & (place >= 0) & (edges[0][safe] == rank) & (time < edges[2][safe]) & (open_ > 0).any(axis=1)

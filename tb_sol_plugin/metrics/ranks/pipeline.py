@@ -52,10 +52,11 @@ def pipeline(waited: Waits) -> Pipeline | None:
     stage, stages = _stages(calls)
     if stages < 2:
         return None
-    forward = _forward(calls, stage, stages)
+    ends = _ends(calls, stage)
+    forward = _forward(calls, ends, stages)
     each = exposed_by_class(waited, _classes(calls, stage, forward))
     rows = _rows(calls, stage, each)
-    count, virtual = _micro_batches(calls, stage, stages, forward)
+    count, virtual = _micro_batches(calls, stage, ends[0], forward)
     key = pd.MultiIndex.from_arrays([rows["at"], rows["step"]])
     rows["micro_batches"] = count.reindex(key).fillna(0).to_numpy(np.int64) // virtual
     return Pipeline(stages, virtual, stage, rows)
@@ -88,9 +89,9 @@ def _ends(calls: Calls, stage: Ints) -> tuple[Ints, Ints]:
     return out[0], out[1]
 
 
-def _forward(calls: Calls, stage: Ints, stages: int) -> Mask:
+def _forward(calls: Calls, ends: tuple[Ints, Ints], stages: int) -> Mask:
     """Returns the sends and receives of activations: to the next stage, or from the last one to the first; of gradients not."""
-    source, target = _ends(calls, stage)
+    source, target = ends
     pair = np.isin(calls["kind"], (SEND, RECV)) & (source >= 0) & (target >= 0)
     wraps = (source == stages - 1) & (target == 0)
     return np.asarray(pair & ((target == source + 1) | (wraps & (stages > 2))), np.bool_)
@@ -114,9 +115,8 @@ def _classes(calls: Calls, stage: Ints, forward: Mask) -> Ints:
     return out
 
 
-def _micro_batches(calls: Calls, stage: Ints, stages: int, forward: Mask) -> tuple[pd.Series, int]:  # type: ignore[type-arg]
+def _micro_batches(calls: Calls, stage: Ints, source: Ints, forward: Mask) -> tuple[pd.Series, int]:  # type: ignore[type-arg]
     """Returns (activations that pass a stage per rank and step: stage 0 sends them, the others receive them; virtual stages)."""
-    source, _ = _ends(calls, stage)
     own = stage[calls.at]
     there = np.where(own == 0, (calls["kind"] == SEND) & (source == 0), (calls["kind"] == RECV) & (source == own - 1)) & forward
     wraps = forward & (own == 0) & (calls["kind"] == RECV)

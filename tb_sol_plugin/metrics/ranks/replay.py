@@ -15,9 +15,11 @@ from typing import Final
 
 import numpy as np
 
+from tb_sol_plugin.metrics.ranks.calls import Calls
 from tb_sol_plugin.metrics.ranks.waiting import Waits
-from tb_sol_plugin.tables.arrays import Floats, Ints, Mask
+from tb_sol_plugin.tables.arrays import Floats, Ints, Mask, Rows
 from tb_sol_plugin.tables.compiled import compiled, fixed
+from tb_sol_plugin.tables.order import topological_order
 
 EXACT: Final = 0.001
 """The replay of the job as it is differs from what was measured by at most this part; else savings are withheld."""
@@ -111,61 +113,25 @@ def model_of(waited: Waits) -> Model:
     skew = end - (latest + transfer)[number] if clock.common else np.zeros(len(calls))
     skew[alone] = 0.0
     late = np.concatenate((found.rows[waited.late[known]], alone))
-    order = order_kernel(
-        fixed(number, np.int64), fixed(begin, np.int64), fixed(rows, np.int64), fixed(calls["pred_row"], np.int64),
-        fixed(calls["stream_row"], np.int64),
-    )  # fmt: skip
     matched = np.zeros(len(calls), np.bool_)
     matched[found.rows[linked]] = True
     return Model(
         waited, number, fixed(rows, np.int64), fixed(begin, np.int64), fixed(transfer, np.float64), fixed(skew, np.float64),
         start - calls.own.sum(axis=1), start, end,
-        late, matched, fixed(order, np.int64), np.flatnonzero(known),
+        late, matched, fixed(_order(calls, number, count), np.int64), np.flatnonzero(known),
     )  # fmt: skip
 
 
-# -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
-
-
-@compiled()
-def order_kernel(number: Ints, begin: Ints, rows: Ints, pred: Ints, before: Ints) -> Ints:
+def _order(calls: Calls, number: Ints, count: int) -> Rows:
     """Returns the collectives in an order in which each comes after those that its members waited for; without those of a circle."""
-    count, calls = len(begin) - 1, len(number)
-    open_ = np.zeros(count, np.int64)
-    first = np.zeros(calls + 1, np.int64)
-    for i in range(calls):
-        for on in (pred[i], before[i]):
-            if on >= 0:
-                open_[number[i]] += 1
-                first[on + 1] += 1
-    for i in range(calls):
-        first[i + 1] += first[i]
-    after = np.zeros(first[calls], np.int64)
-    filled = first.copy()
-    for i in range(calls):
-        for on in (pred[i], before[i]):
-            if on >= 0:
-                after[filled[on]] = i
-                filled[on] += 1
-    out = np.zeros(count, np.int64)
-    n = 0
-    for i in range(count):
-        if open_[i] == 0:
-            out[n] = i
-            n += 1
-    done = 0
-    while done < n:
-        one = out[done]
-        done += 1
-        for k in range(begin[one], begin[one + 1]):
-            row = rows[k]
-            for j in range(first[row], first[row + 1]):
-                of = number[after[j]]
-                open_[of] -= 1
-                if open_[of] == 0:
-                    out[n] = of
-                    n += 1
-    return out[:n].copy()
+    waits = np.concatenate((calls["pred_row"], calls["stream_row"])).astype(np.int64)
+    known = np.flatnonzero(waits >= 0)
+    target = np.tile(number, 2)[known]
+    first = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(target, minlength=count))))
+    return topological_order(first, number[waits[known]][np.argsort(target, kind="stable")].astype(np.int32))
+
+
+# -- compiled loops: compiled once, kept in numba's cache -------------------------------------------------------------
 
 
 @compiled()

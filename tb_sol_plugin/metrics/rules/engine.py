@@ -24,7 +24,7 @@ from tb_sol_plugin.model import report
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Floats, Ints
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 LEAST: Final = 0.005
 """Smallest saving shown among what to fix, as a part of the step."""
@@ -287,7 +287,7 @@ def rows_link(found: Finding, keep: Mapping[str, str] | None = None) -> report.L
     if not words:
         return None
     text = " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
-    return report.Link("findings", {"rule": found.id}, text[0].upper() + text[1:])
+    return report.Link("findings", {"rule": found.id}, capitalized(text))
 
 
 def _piece_text(found: Finding) -> str:
@@ -295,7 +295,7 @@ def _piece_text(found: Finding) -> str:
     assert found.pieces is not None
     kinds = found.pieces["what"].unique()
     text = count_text(len(found.pieces), "allocation" if kinds.tolist() == ["allocation"] else "row")
-    return text[0].upper() + text[1:]
+    return capitalized(text)
 
 
 # -- Phrases that rules share ------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def count_text(n: int, one: str, many: str = "") -> str:
 def subject_verb(n: int, one: str, verb: str, many: str = "") -> str:
     """Returns `One call runs`, `12 calls run`: a count at the head of a sentence and its verb (given for one: `runs`)."""
     text = count_text(n, one, many)
-    return f"{text[0].upper()}{text[1:]} {verb if n == 1 else verb.removesuffix('s')}"
+    return f"{capitalized(text)} {verb if n == 1 else verb.removesuffix('s')}"
 
 
 def times_text(n: int) -> str:

@@ -103,6 +103,11 @@ class RankContext(RuleContext):
         return pipeline(self.job.waits)
 
     @cached_property
+    def stages(self) -> pd.DataFrame | None:
+        """Means of each stage of the pipeline; None without one, or without a complete step."""
+        return by_stage(self.pipeline) if self.pipeline is not None and len(self.pipeline.rows) else None
+
+    @cached_property
     def culprits(self) -> list[tuple[int, int]]:
         """(rank, cause) of the late ranks and hosts that are reported."""
         out: dict[tuple[int, int], None] = {}
@@ -365,10 +370,9 @@ def exposed_communication(context: RankContext) -> Answer:
       fix="move layers to other stages: --decoder-first-pipeline-num-layers, or a split of equal time")  # fmt: skip
 def stage_imbalance(context: RankContext) -> Answer:
     """Stages whose computation differs: what equal stages with the same work would save."""
-    found = context.pipeline
-    if found is None or not len(found.rows):
+    found, table = context.pipeline, context.stages
+    if found is None or table is None:
         return None
-    table = by_stage(found)
     of_mean = table["of_mean"].to_numpy()
     if of_mean.max() < STAGE_LEAST:
         return None
@@ -390,8 +394,7 @@ def stage_imbalance(context: RankContext) -> Answer:
       fix="more micro-batches of the same global batch, or virtual stages: --num-layers-per-virtual-pipeline-stage")  # fmt: skip
 def pipeline_bubble(context: RankContext) -> Answer:
     """A schedule whose bubble is over a tenth of the step: half of it goes with twice as many micro-batches."""
-    found = context.pipeline
-    table = by_stage(found) if found is not None and len(found.rows) else None
+    found, table = context.pipeline, context.stages
     if found is None or table is None or table["model_bubble_ns"].isna().all():
         return None
     bubble = float(table["model_bubble_ns"].max())

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.tables.arrays import Ints, Mask
+from tb_sol_plugin.tables.arrays import Ints
 
 SHORTEST: Final = 2
 LONGEST: Final = 64
@@ -157,11 +157,3 @@ def layer_of(runs: list[RepeatedRun], kernels: Kernels, iterations: int) -> Laye
         return None
     best = max(there, key=lambda k: (runs[k].length, runs[k].total_ns))
     return Layer(best, runs[best].total_ns / total)
-
-
-def inside(kernels: Kernels, run: RepeatedRun) -> Mask:
-    """Returns which kernels are in an occurrence of a run."""
-    out = np.zeros(len(kernels.rows), np.bool_)
-    for k in range(run.length):
-        out[run.at + k] = True
-    return out

@@ -19,6 +19,7 @@ from tb_sol_plugin.tables import arrays
 from tb_sol_plugin.tables.arrays import Ints, Rows
 from tb_sol_plugin.tables.lanes import lanes, overlapping
 from tb_sol_plugin.tables.tree import preorder
+from tb_sol_plugin.units import capitalized
 
 Kind = Literal["worker", "process", "device", "thread", "stream", "annotations", "sync", "instants", "counter"]
 GROUPS: Final = ("worker", "process", "device")
@@ -218,7 +219,7 @@ class _Builder:
                 streams.setdefault((name, device_id), []).append((place, stream))
         for number in ids:
             word = device_word(self.capture)
-            label = (f"{word[0].upper()}{word[1:]} {number}" if number >= 0 else f"{word[0].upper()}{word[1:]} not recorded")
+            label = f"{capitalized(word)} {number if number >= 0 else 'not recorded'}"
             group = self._add(Track("device", label, self._path(root, label), root, detail=models.get(number, ""), device=number))
             for name, what in (("annotations", "ranges"), ("stream", ""), ("sync", "synchronization")):
                 _, part = parts[name]

@@ -31,7 +31,7 @@ from tb_sol_plugin.tables import arrays, tree
 from tb_sol_plugin.tables import intervals as iv
 from tb_sol_plugin.tables.arrays import Ints, Mask, Objects, Places
 from tb_sol_plugin.tables.table import as_table
-from tb_sol_plugin.units import how_many, human
+from tb_sol_plugin.units import capitalized, how_many, human
 
 T = TypeVar("T")
 PAGE: Final = "memcpy_findings"
@@ -393,7 +393,7 @@ def evidence(context: CopyContext, rows: Places, spans: iv.Spans, note: str, *, 
         parts.append(note)
     place = place_text(capture, found, rows, blocked if host else duration)
     text = "; ".join(parts) + (f". Most {place}." if place else ".")
-    return text[0].upper() + text[1:]
+    return capitalized(text)
 
 
 def often(count: int, steps: int) -> str:

@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 
 from tb_sol_plugin.metrics.critical import passes
+from tb_sol_plugin.tables import order as ordering
 from tb_sol_plugin.tables.arrays import Ints, Rows
+from tb_sol_plugin.tables.compiled import Loop
+from tb_sol_plugin.tables.order import topological_order
 
-KERNELS = ("order_kernel", "replay_kernel", "latest_kernel", "walk_kernel", "innermost_kernel")
+KERNELS = (ordering.order_kernel, passes.replay_kernel, passes.latest_kernel, passes.walk_kernel, passes.innermost_kernel)
 Edge = tuple[int, int, int]
 
 
 @pytest.fixture(params=["compiled", "plain"])
 def chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs the loops compiled, or as plain Python."""
-    monkeypatch.setattr(passes, "_chosen", lambda kernel, size: kernel if request.param == "compiled" else kernel.py_func)
+    monkeypatch.setattr(Loop, "of", lambda loop, size, pays: loop if request.param == "compiled" else loop.py_func)
     return str(request.param)
 
 
@@ -64,7 +67,7 @@ def test_times_slack_and_path_are_those_of_all_paths(chosen: str) -> None:
         expected = longest(nodes, plain, own)
         edges, released, number = shuffled(seed, nodes, plain, own)
         first, source, lag = columns(nodes, edges)
-        order = passes.order(first, source)
+        order = topological_order(first, source)
         assert sorted(order.tolist()) == list(range(nodes))
         time = passes.replay(order, first, source, lag, np.array(released, np.int64))
         assert [int(time[number[v]]) for v in range(nodes)] == expected
@@ -110,7 +113,7 @@ def test_the_walk_ends_where_nothing_holds_or_the_step_begins(chosen: str) -> No
 def test_a_circle_is_left_out_of_the_order(chosen: str) -> None:
     # GIVEN 0 -> 1 -> 2 -> 1 THEN only 0 has a place
     first, source, _ = columns(3, [(0, 1, 0), (2, 1, 0), (1, 2, 0)])
-    assert passes.order(first, source).tolist() == [0]
+    assert topological_order(first, source).tolist() == [0]
 
 
 def test_innermost_of_events_that_do_not_nest(chosen: str) -> None:
@@ -123,12 +126,13 @@ def test_innermost_of_events_that_do_not_nest(chosen: str) -> None:
 def test_loading_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN the loops loaded ahead WHEN they are used THEN none is compiled for other types
     passes.load()
-    before = [len(getattr(passes, name).signatures) for name in KERNELS]
-    monkeypatch.setattr(passes, "_chosen", lambda kernel, size: kernel)
+    ordering.load()
+    before = [len(kernel.signatures) for kernel in KERNELS]
+    monkeypatch.setattr(Loop, "of", lambda loop, size, pays: loop)
     first, source, lag = columns(2, [(0, 1, 5)])
-    order = passes.order(first, source)
+    order = topological_order(first, source)
     time = passes.replay(order, first, source, lag, np.zeros(2, np.int64))
     passes.latest(order, first, source, lag, np.array([1], np.int32), time[1:])
     passes.walk(time, source, np.array([-1, 0], np.int32), 1, 0)
     passes.innermost(np.zeros(2, np.int32), np.array([True, False]), np.array([True, False]))
-    assert [len(getattr(passes, name).signatures) for name in KERNELS] == before
+    assert [len(kernel.signatures) for kernel in KERNELS] == before
