@@ -266,9 +266,9 @@ class SOLTracker:
         if not self._running or not self._enter_alone():
             return
         try:
-            self._leave_fast_path()
             clock = self.clock
             began, own = perf_counter_ns(), clock.own_ns
+            self._leave_fast_path()
             end = began - clock.monotonic_ns - own
             if self._times.whole is not None:
                 self._times.whole.stop()
@@ -408,9 +408,9 @@ class SOLTracker:
             fast.left = 0
 
     def _leave_fast_path(self) -> None:
+        self.guard.attempt("file", self._fast_path.write_all, None)
         self._settle()
         self._fast_path.hand_over()
-        self._fast_path.left = 0
 
     def _fail_fast(self, part: str, error: Exception) -> None:
         self._fast_path.left = 0
@@ -508,6 +508,7 @@ class SOLTracker:
     @property
     def analysis(self) -> Analysis | None:
         """Of the last iteration that was sampled, or did the same work as a sampled one. None before."""
+        self.guard.attempt("file", self._fast_path.catch_up, None)
         self.guard.attempt("analysis", self._settle, None)
         return self.guard.attempt("analysis", lambda: self.output.analysis, None)
 

@@ -1,13 +1,13 @@
 """Ends ordinary iterations with little work: those that are not sampled and have nothing to log but their times.
 
 What is always on runs between two kernels that have filled the caches, so its time is the number of objects and functions that it
-touches, each of them a cache miss. The common iteration therefore has this one function, which works on one object: the record is one
-formatted text and one `write`, and the other parts of the tracker learn of it when they are next used. Whatever is out of the ordinary is
-left to `SOLTracker`, which arms the fast path again when it has dealt with it.
+touches, each of them a cache miss. The common iteration therefore has this one function, which works on one object: its times wait in a
+queue, and several are written at once, which takes little more than one when the caches are cold. The other parts of the tracker learn of
+them when they are next used. Whatever is out of the ordinary is left to `SOLTracker`, which arms the fast path again when it has dealt
+with it.
 
-Where a device is timed, an iteration waits in a queue until the device has passed its events, and several are written at once: that takes
-little more than one, when the caches are cold. Of each the last event alone is asked for: what lies before it on the same stream has been
-passed as well.
+Where a device is timed, an iteration waits until the device has passed its events as well. Of each the last event alone is asked for: what
+lies before it on the same stream has been passed too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MOST_TEXTS: Final = 32
 """Numbers of phases whose text is kept."""
 BATCH_NS: Final = 50_000_000
-"""Time in which iterations that a device times are collected, to be written at once."""
+"""Time in which iterations are collected, to be written at once."""
 MOST_COLLECTED: Final = MOST_WAITING // 2
 _start_of: Final = itemgetter(1)
 
@@ -75,8 +75,8 @@ class FastPath(IterationTimes):
     """Ends ordinary iterations, and keeps the times of all: one object, since the common iteration must touch few.
 
     left: how many iterations can still end here. ended, written: how many did, and were written, since the other parts learned of it; last:
-    number, start_ns, duration_ns and device_ns of the last that was written. size: of the file. waiting: iterations that wait for the
-    device in their order; those that did not end here are `Finished`. drain: writes such ones at the head of them, once the device has
+    number, start_ns, duration_ns and device_ns of the last that was written. size: of the file. waiting: iterations that wait to be
+    written, in their order; those that did not end here are `Finished`. drain: writes such ones at the head of them, once the device has
     passed their events, and calls `log` again.
     """
 
@@ -184,15 +184,12 @@ class FastPath(IterationTimes):
             self.ended += 1
             self.left -= 1
             ended = number, start, end - start, inside, before, times, whole, began
-            if pool is None:
-                self._end_on_host(ended)
-            else:
-                self.whole = None
-                self.waiting.append(ended)
-                if began >= self._next or len(self.waiting) > MOST_COLLECTED:
-                    self._next = began + BATCH_NS
-                    if whole is not None and whole.ended is not None:  # else a graph may be captured, where no event may be asked for
-                        self._write_passed(pool)
+            self.whole = None
+            self.waiting.append(ended)
+            if began >= self._next or len(self.waiting) > MOST_COLLECTED:
+                self._next = began + BATCH_NS
+                self._write_passed(pool)
+            if pool is not None:
                 self.whole = pool.started()
             spent = perf_counter_ns() - began
             self.before_ns = spent
@@ -200,25 +197,6 @@ class FastPath(IterationTimes):
         finally:
             self._lock.release()
         return True
-
-    def _end_on_host(self, ended: Ended) -> None:
-        """Write an iteration that the host alone timed."""
-        number, start, duration, inside, before, times, _, now = ended
-        self.last = number, start, duration, None
-        self.written += 1
-        values = [number, start, duration, inside, before]
-        if times:
-            if len(times) > 1:
-                times.reverse()  # of two that begin at once the outer one comes first
-                times.sort(key=_start_of)
-            values.append(number)
-            for time in times:
-                values += time[:3]
-        row = tuple(values)
-        if self._fd >= 0:
-            self._write(self._filled(len(times), row).encode())
-        if self._add is not None:
-            self._add((now, row, self._alike))
 
     def _filled(self, phases: int, values: tuple[object, ...]) -> str:
         """Return the records of an iteration with that many phases."""
@@ -238,12 +216,25 @@ class FastPath(IterationTimes):
             if done != len(lines):
                 self._complete(lines, done)
 
-    # --- Where a device is timed ---
+    def catch_up(self) -> None:
+        """Write what waits, where no device is timed, unless an iteration ends just now."""
+        if self._lock.acquire(False):
+            try:
+                self.write_all()
+            finally:
+                self._lock.release()
 
-    def _write_passed(self, pool: EventPool) -> None:
-        """Write the iterations whose events the device has passed, the oldest first, up to one whose events it has not."""
+    def write_all(self) -> None:
+        """Write what waits, where no device is timed. Does nothing on other threads than that of the iterations."""
+        if self._pool is None and self.waiting and get_ident() == self._thread:
+            self._write_passed(None)
+
+    def _write_passed(self, pool: EventPool | None) -> None:
+        """Write the iterations whose events the device has passed, if it is timed, the oldest first, up to one whose events it has not."""
         waiting, length = self.waiting, 0
         texts: list[str] = []
+        if pool is not None and not _timed_to_the_end(waiting[-1]):
+            return
         while waiting and self.size + length <= self._room:
             one = waiting[0]
             if not isinstance(one, tuple):
@@ -253,17 +244,14 @@ class FastPath(IterationTimes):
                 texts, length = [], 0
                 self._drain()
                 continue
-            whole = one[6]
-            if whole is None or whole.ended is None:
-                stream = None
-            elif not pool.done(whole):
-                break
-            else:
-                stream = whole.ended if whole.ended != ANY_STREAM else None
-            if not _passed(pool, one[5], stream):
+            if pool is not None and not _passed(pool, one):
                 break
             waiting.popleft()
-            texts.append(self._timed(pool, one))
+            try:
+                texts.append(self._timed(pool, one) if pool is not None else self._timed_by_host(one))
+            except BaseException:
+                self._write_all(texts)
+                raise
             length += len(texts[-1])
         self._write_all(texts)
         if len(waiting) > MOST_WAITING:
@@ -272,6 +260,24 @@ class FastPath(IterationTimes):
     def _write_all(self, texts: list[str]) -> None:
         if self._fd >= 0 and texts:
             self._write("".join(texts).encode())
+
+    def _timed_by_host(self, one: Ended) -> str:
+        """Keep the scalars of an iteration that the host alone timed, and return its records; "" where there is no file."""
+        number, start, duration, inside, before, times, _, now = one
+        values = [number, start, duration, inside, before]
+        if times:
+            if len(times) > 1:
+                times.reverse()  # of two that begin at once the outer one comes first
+                times.sort(key=_start_of)
+            values.append(number)
+            for time in times:
+                values += time[:3]
+        row = tuple(values)
+        self.last = number, start, duration, None
+        self.written += 1
+        if self._add is not None:
+            self._add((now, row, self._alike))
+        return self._filled(len(times), row) if self._fd >= 0 else ""
 
     def _timed(self, pool: EventPool, one: Ended) -> str:
         """Read the events of an iteration, keep its scalars, and return its records; "" where there is no file."""
@@ -297,7 +303,8 @@ class FastPath(IterationTimes):
         return self._filled(len(times), tuple(values)) if self._fd >= 0 else ""
 
     def hand_over(self) -> None:
-        """Make those that wait what the tracker writes."""
+        """Make those that wait what the tracker writes, and end no more of them."""
+        self.left = 0
         waiting, pool = self.waiting, self._pool
         signature, batch, tokens = self._sizes
         for at, one in enumerate(waiting):
@@ -378,9 +385,21 @@ class FastPath(IterationTimes):
             self._fd, self.size, self._room, self._notes, _ = self._writer.direct()
 
 
-def _passed(pool: EventPool, times: list[PhaseTime], stream: int | None) -> bool:
-    """Return whether the device has passed the events of these phases. stream: of which it has passed a later event; None for none."""
-    for time in times:
+def _timed_to_the_end(one: Ended | Finished) -> bool:
+    """Return whether the last event of an iteration was recorded; else a graph may be captured, where no event may be asked for."""
+    whole = one[6] if isinstance(one, tuple) else one.whole
+    return whole is not None and whole.ended is not None
+
+
+def _passed(pool: EventPool, one: Ended) -> bool:
+    """Return whether the device has passed the events of an iteration."""
+    whole = one[6]
+    stream = None
+    if whole is not None and whole.ended is not None:
+        if not pool.done(whole):
+            return False
+        stream = whole.ended if whole.ended != ANY_STREAM else None
+    for time in one[5]:
         pair = time[3]
         if pair is not None and not pair.passed:
             if stream is not None and pair.within(stream):

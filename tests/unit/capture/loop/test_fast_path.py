@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tb_sol_plugin.capture.loop import fast_path
 from tb_sol_plugin.capture.loop.fast_path import FastPath
 from tb_sol_plugin.capture.loop.schedule import Schedule
 from tests.support.sol_reading import only
@@ -31,6 +32,12 @@ QUIET: dict[str, Any] = {"tensorboard": False, "wandb": False, "console": False}
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     """The time of all parts of the tracker."""
     return stop_clock(monkeypatch)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each iteration is written when it ends, as where they are long."""
+    monkeypatch.setattr(fast_path, "BATCH_NS", 0)
 
 
 def written(folder: Path) -> list[dict[str, Any]]:
@@ -112,7 +119,7 @@ def sizes(t: SOLTracker, layer: Any, time: Time) -> None:
 
 
 @pytest.mark.parametrize("loop", [plain, numbered, changing, without_phases, many_phases, sizes])
-def test_the_fast_path_writes_the_same_file(loop: Loop, tmp_path: Path, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_path_writes_the_same_file(loop: Loop, tmp_path: Path, time: Time, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a loop, and a clock on which nothing of the recorder takes time but a write, which takes 1000 ns
     found: list[list[dict[str, Any]]] = []
     short: list[bool] = []
@@ -147,17 +154,23 @@ def test_the_fast_path_writes_the_same_file(loop: Loop, tmp_path: Path, time: Ti
     assert len(steps) >= 12 and all(r["before_ns"] >= 1000 for r in steps[2:]) and all(r["overhead_ns"] == 0 for r in steps)
 
 
-def test_each_iteration_is_in_the_file_when_its_end_returns(tmp_path: Path) -> None:
-    # GIVEN a loop of ordinary iterations WHEN each has ended THEN a process that is killed now loses nothing: all of it is in the file
-    layer = model()
+def test_iterations_are_in_the_file_after_50_ms(tmp_path: Path, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a loop of ordinary iterations of 9 ms, then of 60 ms
+    layer, writes, write = model(), [], os.write
+    monkeypatch.setattr(os, "write", lambda fd, text: (writes.append(bytes(text).count(b'"kind":"step"')), write(fd, text))[1])
     with SOLTracker(every_n_steps=1000, logdir=str(tmp_path), **QUIET) as t:
         t.initialize(layer)
-        for at in range(30):
+        for at in range(40):
             with t.phase("forward"):
                 layer(X)
+                time.pass_(9_000_000 if at < 30 else 60_000_000)
+            # WHEN each has ended THEN a process that is killed now loses at most those of the last 50 ms
             t.step()
-            assert [s["iteration"] for s in written(tmp_path) if s["kind"] == "step"] == list(range(at + 1))
+            steps = [s["iteration"] for s in written(tmp_path) if s["kind"] == "step"]
+            assert steps == list(range(len(steps))) and len(steps) > (at - 5 if at < 30 else at)
+        # AND six short ones are written at once, which takes one write
         assert t._fast_path.ended > 20
+    assert writes.count(6) == 4 and writes.count(1) >= 9
 
 
 @pytest.mark.parametrize("every", [0, 1, 2, 3, 10])
@@ -251,7 +264,7 @@ def test_who_asks_in_between_is_told(tmp_path: Path) -> None:
         assert t._fast_path.left > 0 and t._schedule.index == 10
 
 
-def test_a_full_disk_ends_the_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_ends_the_file_and_nothing_else(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a disk that is full after some ordinary iterations
     layer, real = model(), os.write
     with SOLTracker(every_n_steps=1000, logdir=str(tmp_path), **QUIET) as t, warnings.catch_warnings(record=True) as said:
@@ -276,7 +289,7 @@ def test_a_full_disk_ends_the_file_and_nothing_else(tmp_path: Path, monkeypatch:
     ]
 
 
-def test_a_disk_that_takes_a_part_of_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_takes_a_part_of_a_record(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a file system that takes at most 25 bytes at a time WHEN ordinary iterations end THEN their records are whole
     layer, real = model(), os.write
     with SOLTracker(every_n_steps=1000, logdir=str(tmp_path), **QUIET) as t:
@@ -292,7 +305,7 @@ def test_a_disk_that_takes_a_part_of_a_record(tmp_path: Path, monkeypatch: pytes
     assert [r["iteration"] for r in written(tmp_path) if r["kind"] == "step"] == list(range(10))
 
 
-def test_a_disk_that_is_full_within_a_record_leaves_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_within_a_record_leaves_no_part_of_it(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a disk that takes 25 bytes of a record and then no more
     layer, real, taken = model(), os.write, []
 
@@ -317,7 +330,7 @@ def test_a_disk_that_is_full_within_a_record_leaves_no_part_of_it(tmp_path: Path
     assert [r["iteration"] for r in written(tmp_path) if r["kind"] == "step"] == list(range(6))
 
 
-def test_ctrl_c_within_a_write_costs_that_record_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_within_a_write_costs_that_record_at_most(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN Ctrl+C after 30 bytes of a record
     layer, real = model(), os.write
 
@@ -347,7 +360,7 @@ def test_ctrl_c_within_a_write_costs_that_record_at_most(tmp_path: Path, monkeyp
     assert broken == 1 and numbers == [0, 1, 2, 3, 4, 5, 7, 8, 9]
 
 
-def test_an_error_of_its_own_does_not_reach_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_its_own_does_not_reach_training(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a short way that fails WHEN iterations end THEN training goes on, the file says so, and after three failures tracking ends
     def broken(self: FastPath, phases: int) -> str:
         raise ZeroDivisionError("no text")
@@ -361,6 +374,29 @@ def test_an_error_of_its_own_does_not_reach_training(tmp_path: Path, monkeypatch
             t.step()
         assert t.off
     assert only(tmp_path).notes["failed_step"] == 1 and only(tmp_path).notes["off"] == 1
+
+
+def test_an_iteration_that_cannot_be_written_costs_no_other(tmp_path: Path, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN iterations that are written together, one of which has no text
+    text = FastPath._text
+
+    def broken(self: FastPath, phases: int) -> str:
+        return text(self, 1 // (2 - phases) and phases)
+
+    monkeypatch.setattr(FastPath, "_text", broken)
+    layer = model()
+    with SOLTracker(every_n_steps=1000, logdir=str(tmp_path), **QUIET) as t:
+        t.initialize(layer)
+        for at in range(20):
+            layer(X)
+            for _ in range(2 if at == 12 else 1):
+                with t.phase("forward"):
+                    time.pass_(1_000_000)
+            # WHEN they have ended
+            t.step()
+    # THEN all others are in the file, and a note says what failed
+    assert [r["iteration"] for r in written(tmp_path) if r["kind"] == "step"] == [at for at in range(20) if at != 12]
+    assert any("ZeroDivisionError" in note or note.startswith("failed") for note in only(tmp_path).notes)
 
 
 def test_a_process_that_was_forked_writes_nothing(tmp_path: Path) -> None:
