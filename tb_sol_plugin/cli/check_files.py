@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
+from tb_sol_plugin.cli.files import replace
 from tb_sol_plugin.errors import BadInput, BadQuery
 from tb_sol_plugin.metrics.compare.differences import Side
 from tb_sol_plugin.metrics.compare.gate import Budget, budget_of, budget_text
@@ -86,7 +86,7 @@ def _checked(found: Baseline) -> None:
 def save_baseline(path: str, side: Side) -> None:
     """Stores a side: the settings that name a model or a file are left out."""
     runs = [msgspec.structs.replace(r, settings={n: redacted(t) for n, t in r.settings.items()}) for r in side.runs]
-    _replace(path, msgspec.json.encode(Baseline(runs=tuple(runs))))
+    _write(path, msgspec.json.encode(Baseline(runs=tuple(runs))))
 
 
 def save_budgets(path: str, before: Mapping[str, Budget], measured: Mapping[str, tuple[float, str]]) -> None:
@@ -94,13 +94,8 @@ def save_budgets(path: str, before: Mapping[str, Budget], measured: Mapping[str,
     texts = {name: b.text for name, b in before.items()}
     for name, (value, unit) in measured.items():
         texts[name] = budget_text(value, unit, before[name].allowed if name in before else None)
-    _replace(path, msgspec.json.format(msgspec.json.encode(Budgets(budgets=texts)), indent=2) + b"\n")
+    _write(path, msgspec.json.format(msgspec.json.encode(Budgets(budgets=texts)), indent=2) + b"\n")
 
 
-def _replace(path: str, text: bytes) -> None:
-    new = f"{path}.new"
-    try:
-        Path(new).write_bytes(text)
-        os.replace(new, path)
-    except OSError as error:
-        raise BadQuery(f"cannot write {Path(path).name}: {error.strerror}", hint="choose another place", field="base") from None
+def _write(path: str, text: bytes) -> None:
+    replace(path, [text], field="base", hint="choose another place")

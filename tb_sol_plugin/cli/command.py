@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from tb_sol_plugin.cli.files import replace
 from tb_sol_plugin.cli.index import EXECUTOR, index, index_flags
 from tb_sol_plugin.errors import BadInput, BadQuery, NotFound, SolError, one_line
 from tb_sol_plugin.process import claim, keep_loaded
@@ -359,7 +360,7 @@ def _html(options: argparse.Namespace) -> int:
         capture, options.pages.split(","), step=options.steps, with_paths=options.with_paths, workers=len(run.workers),
         ranks=lambda name, raw: answer(AnalysisRequest(name, raw, shown, run.name), run.source),
     )  # fmt: skip
-    _replace_file(options.html, [made], "--html")
+    replace(options.html, [made], field="output", hint="choose another --html")
     print(f"tb-sol: wrote {options.html}", file=sys.stderr)
     return 0
 
@@ -399,7 +400,7 @@ def _export(options: argparse.Namespace) -> int:
         sys.stdout.buffer.writelines(pieces)
         sys.stdout.buffer.flush()
         return 0
-    _replace_file(options.output, pieces)
+    replace(options.output, pieces, field="output", hint="choose another -o")
     print(f"tb-sol: wrote {options.output}", file=sys.stderr)
     return 0
 
@@ -418,18 +419,6 @@ def _timeline_pieces(options: argparse.Namespace) -> Iterable[bytes]:
         raise BadQuery("the window ends before it begins", hint="give --end at or after --start", field="end")
     tracks = rows_of(shown, named_tracks(shown, options.tracks) if options.tracks else None)
     return export(shown, Window(begin, end, tracks, not options.no_flows, options.clip, options.split_overlaps))
-
-
-def _replace_file(path: str, pieces: Iterable[bytes], flag: str = "-o") -> None:
-    """Write a file in one go: what stood there stays until all of the new is written."""
-    unfinished = f"{path}.part"
-    try:
-        with open(unfinished, "wb") as stream:
-            stream.writelines(pieces)
-        os.replace(unfinished, path)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise BadQuery(f"cannot write {path[:200]!r}: {why}", hint=f"choose another {flag}", field="output") from None
 
 
 _PRIVATE = ("localhost", "127.0.0.1", "::1")

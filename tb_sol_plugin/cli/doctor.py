@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tb_sol_plugin.cli.files import replace
 from tb_sol_plugin.cli.text import contents, plain, prose
 from tb_sol_plugin.devices.files import book_of, parse
 from tb_sol_plugin.devices.measure import Measured, key_of, measure, row_of
@@ -305,15 +307,11 @@ def read_rows(path: Path) -> list[object]:
 
 
 def keep(path: Path, rows: list[object]) -> None:
-    """Write a device file, as a whole or not at all. BadInput where that is not possible."""
+    """Write a device file, as a whole or not at all. BadQuery where that is not possible."""
     text = "[\n" + ",\n".join(json.dumps(row, indent=1, ensure_ascii=False) for row in rows) + "\n]\n"
-    try:
+    with contextlib.suppress(OSError):  # then the file cannot be written either, which says why
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
-            stream.write(text)
-        os.replace(stream.name, path)
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", hint="name another file with --write", file=path.name) from None
+    replace(str(path), [text.encode()], field="write", hint="name another file with --write")
 
 
 def _table(out: Console, found: Measured) -> None:
