@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
+import numpy as np
 
 from tb_sol_plugin.cli.files import replace
 from tb_sol_plugin.errors import BadInput, BadQuery
@@ -18,6 +19,8 @@ from tb_sol_plugin.redact import text as redacted
 MOST_BYTES: Final = 64 << 20
 """Bytes of a file that are read."""
 MOST_BUDGETS: Final = 200
+LARGEST: Final = 1 << 53
+"""No number of a step reaches it: 104 days in ns, 9 PB; sums and means of smaller ones are exact enough."""
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +77,8 @@ def _checked(found: Baseline) -> None:
         count = len(one.steps)
         if not count or any(len(v) != count for v in [*one.values.values(), *one.parts.values()]) or "step_time" not in one.values:
             raise ValueError("numbers of different lengths")
+        if any(abs(number) >= LARGEST for numbers in (one.steps, *one.values.values(), *one.parts.values()) for number in numbers):
+            raise ValueError("a number that no step has")
         if any(not 0 <= place < count for place in one.row_steps):
             raise ValueError("a step that is not there")
         for rows in one.groupings.values():
@@ -81,6 +86,14 @@ def _checked(found: Baseline) -> None:
             columns = (rows.calls, rows.host, rows.device, *([rows.work] if rows.work else []))
             if len(rows.of) != len(rows.names) or any(len(column) != size for column in columns):
                 raise ValueError("rows of different lengths")
+            if any(not -LARGEST < number < LARGEST for column in columns for number in _ends(column)):
+                raise ValueError("a number that no step has")
+
+
+def _ends(column: bytes) -> tuple[int, int]:
+    """Returns the smallest and the largest number of a column of int64; zeros where it is empty."""
+    values = np.frombuffer(column, "<i8")
+    return int(values.min(initial=0)), int(values.max(initial=0))
 
 
 def save_baseline(path: str, side: Side) -> None:

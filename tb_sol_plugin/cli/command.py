@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from tb_sol_plugin.cli.files import replace
@@ -125,7 +127,27 @@ def _help_all() -> int:
 # -- analyze ---------------------------------------------------------------------------------------------------------
 
 
+def listed() -> dict[str, str]:
+    """Returns title and question of each analysis by name, as they stand in the generated OpenAPI: help needs none of them imported."""
+    paths = json.loads((Path(__file__).parents[1] / "web" / "openapi.json").read_text(encoding="utf-8"))["paths"]
+    return {path.rpartition("/")[2]: one["get"]["summary"] for path, one in paths.items() if path.rpartition("/")[0].endswith("/analysis")}
+
+
+def _analyze_help(given: list[str]) -> None:
+    """Prints the help of `analyze` with a line per analysis, or that the name is missing; raises SystemExit."""
+    lines = "\n".join(f"  {name:<18} {text}" for name, text in listed().items())
+    parser = Parser(
+        "tb-sol analyze", usage="tb-sol analyze NAME PATH [options]", description="Prints one report of a recording. "
+        "tb-sol analyze NAME --help lists the options of an analysis.", epilog=f"names:\n{lines}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("name", metavar="NAME", help="an analysis, see below")
+    parser.parse_args(given)
+
+
 def _analyze(given: list[str]) -> int:
+    if not given or given[0] in ("-h", "--help"):
+        _analyze_help(given[:1])
     from tb_sol_plugin.cli.kept import printed
 
     place = printed(given)
@@ -136,11 +158,10 @@ def _analyze(given: list[str]) -> int:
     from tb_sol_plugin.model.registry import get, registry
 
     try:
-        item = get(given[0] if given else "")
+        item = get(given[0])
     except NotFound:
-        known = registry()
-        overview = Parser("tb-sol analyze", usage="tb-sol analyze NAME PATH [options]", epilog=f"names: {', '.join(known)}")
-        overview.add_argument("name", choices=list(known), metavar="NAME", help=f"one of: {', '.join(known)}")
+        overview = Parser("tb-sol analyze", usage="tb-sol analyze NAME PATH [options]")
+        overview.add_argument("name", choices=list(registry()), metavar="NAME")
         overview.parse_args(given[:1])
         raise
     parser = Parser(f"tb-sol analyze {item.name}", description=f"{item.title}: {item.question}")

@@ -17,25 +17,35 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 from flask.testing import FlaskClient
 
+import tb_sol_plugin as sol
 from tb_sol_plugin import ingest
+from tb_sol_plugin.cli.check_files import Baseline, stored
+from tb_sol_plugin.cli.check_formats import FORMATS, Link
 from tb_sol_plugin.devices import files as device_files
 from tb_sol_plugin.errors import SolError
 from tb_sol_plugin.format import FORMAT
+from tb_sol_plugin.metrics.compare.differences import Side
+from tb_sol_plugin.metrics.compare.gate import check, check_budgets, noise_between, wanted_of
+from tb_sol_plugin.metrics.compare.samples import samples_of
 from tb_sol_plugin.metrics.goodput import points
 from tb_sol_plugin.model.capture import Capture
-from tb_sol_plugin.model.query import fields, parse
+from tb_sol_plugin.model.graph_capture import Stated, eager_sets, graph_sets, stated_in
+from tb_sol_plugin.model.graph_join import with_graphs
+from tb_sol_plugin.model.query import Query, fields, parse
 from tb_sol_plugin.model.registry import registry
 from tb_sol_plugin.model.report import encode
 from tb_sol_plugin.store.names import single
 from tb_sol_plugin.store.options import StoreOptions
 from tb_sol_plugin.store.store import Store
+from tb_sol_plugin.tables import members
 from tb_sol_plugin.web.bounds import MOST_ANSWER
 from tb_sol_plugin.web.mount import WebOptions
 from tb_sol_plugin.web.routes import create_app
-from tests.support import memory_snapshot, proton_profile
+from tests.support import compared, graphs, memory_snapshot, proton_profile
 from tests.support.sol_builder import small
 from tests.support.trace_builder import TraceBuilder
 
@@ -127,6 +137,88 @@ def _client() -> FlaskClient:
     return client
 
 
+# -- Files that say something of other recordings ---------------------------------------------------------------------
+
+
+def _graph_capture(data: bytes, folder: Path) -> None:
+    """Joins a recording of graph captures to a trace that launches two graphs: what is grafted stays in order."""
+    path = folder / "graph_capture_rank_0.pt.trace.json"
+    path.write_bytes(data)
+    trace, name = _replays(), path.name
+    captured = ingest.read(str(path))
+    made, _ = graph_sets(captured, name, Stated(8, "FULL"))
+    joined = with_graphs(trace, made + eager_sets(captured, name))
+    assert len(joined.device) == len(trace.device) and len(joined.host) >= len(trace.host), "events of the trace are gone"
+    holds(joined, data)
+
+
+def _graph_details(data: bytes, folder: Path) -> None:
+    """Reads what an `execution_details.json` says of two captures."""
+    try:
+        found = stated_in(data.decode("utf-8-sig"), ["a.json", "b.json"])
+    except ValueError:  # also of text that is no UTF-8: said beside the joined graphs
+        return
+    assert all(one.batch > 0 and one.mode in ("FULL", "PIECEWISE") for one in found.values())
+
+
+def _rank_map(data: bytes, folder: Path) -> None:
+    """Reads `distributedInfo` of one of two ranks, and lists of ranks in its collectives; reports the groups of both."""
+    text = data.decode("utf-8", "replace")
+    listed = members.listed(text)
+    assert listed is None or len(listed) <= len(text)
+    for part in (text, text.partition("|")[2]):
+        assert len(members.members_of(part)) <= members.MOST
+    head, _, ranks = data.partition(b"|")
+    path = folder / "rank1.1.pt.trace.json"
+    path.write_bytes(_rank(1).replace(b'"MAP"', head, 1).replace(b"LIST", json.dumps(ranks.decode("utf-8", "replace"))[1:-1].encode(), 1))
+    read = ingest.read(str(path))
+    assert read.facts.rank is None or 0 <= read.facts.rank < 2**31
+    if zlib.crc32(data) % EVERY == 0:
+        (folder / "rank0.1.pt.trace.json").write_bytes(_rank(0).replace(b'"MAP"', seeds()["rank_map"][0].partition(b"|")[0], 1))
+        for name in ("groups", "collectives", "parallelism", "stragglers"):
+            encode(sol.open(str(folder), cache=False, run=".").analyze(name))
+
+
+def _check_file(data: bytes, folder: Path) -> None:
+    """Checks a run against a baseline or budgets, and prints the verdict in every form."""
+    path = folder / "base.json"
+    path.write_bytes(data)
+    found = stored(str(path))
+    if found is None:
+        return
+    candidate, wanted = _candidate(), wanted_of([])
+    if isinstance(found, list):
+        verdict = check_budgets(found, candidate, wanted_of([b.name for b in found]) or wanted, "base")
+    else:
+        verdict = check(Side("base", found.runs), candidate, wanted)
+        noise_between(Side("history", found.runs), ["step_time"])
+    for form in FORMATS.values():
+        form(verdict, verdict.status("inconclusive"), Link("", "")).encode()
+
+
+@cache
+def _replays() -> Capture:
+    t = TraceBuilder(device="AMD Instinct MI300X")
+    graphs.replay(t, (graphs.LAYER,), graphs.replay(t, (graphs.LAYER,), 0, 10_000), 60_000)
+    with tempfile.TemporaryDirectory(prefix="tb-sol-fuzz-") as folder:
+        return ingest.read(str(t.write(Path(folder) / "rank0.pt.trace.json")))
+
+
+@cache
+def _candidate() -> Side:
+    return Side("candidate", [samples_of(compared.recording(compared.Job(steps=6)), Query())])
+
+
+@cache
+def _rank(number: int) -> bytes:
+    """A trace of one rank in which the words MAP and LIST stand for its groups and the ranks of its collective."""
+    t = TraceBuilder(rank=number, world_size=2, header={"distributedInfo": "MAP"})
+    t.step(1, 0, 10_000)
+    args: dict[str, object] = {"Process Group Ranks": "LIST"} if number else {}
+    t.collective("allreduce", 1_000, 500, elements=64, args=args)  # type: ignore[arg-type]
+    return t.data()
+
+
 def run(name: str, data: bytes, folder: Path) -> None:
     """Runs one target; errors of the product are answers."""
     try:
@@ -149,6 +241,10 @@ TARGETS: Final[dict[str, Callable[[bytes, Path], None]]] = {
     "scaling_file": _scaling_file,
     "query": _query,
     "request": _request,
+    "graph_capture": _graph_capture,
+    "graph_details": _graph_details,
+    "rank_map": _rank_map,
+    "check_file": _check_file,
 }
 
 
@@ -181,13 +277,22 @@ _REQUESTS: Final = (
 def seeds() -> dict[str, tuple[bytes, ...]]:
     """Returns small good inputs of each target."""
     packed = json.dumps([proton_profile.serving(), proton_profile.ONE]).encode()
-    import msgspec
-
     event = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "tid": 7, "args": {"call_stack": ["ROOT", "a", "k"]}}
     scope = {"ph": "X", "cat": "scope", "name": "a", "ts": 0, "dur": 9, "tid": 1, "args": {"call_stack": ["ROOT", "a"]}}
     scaling = {"num_nodes": [1, 2], "num_replicas": [4, 8], "atomic_bsz": [32, 32], "accum_step_time": [0.3, 0.3], "optim_step_time": [0.34, 0.41],
                "grad_params": {"sqr": 1.0, "var": 2.0}, "init_batch_size": 128, "max_batch_size": 1024}  # fmt: skip
+    captures = TraceBuilder(device="AMD Instinct MI300X")
+    graphs.capture_window(captures, (graphs.LAYER,), graphs.capture_window(captures, (graphs.LAYER,), 0), batch=4, mode="PIECEWISE", annotated=False)
+    of_cupti = TraceBuilder()
+    graphs.eager(of_cupti, (graphs.LAYER,), 0, 5_000)
+    groups = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [0, 1]}]
+    job = {"backend": "nccl", "rank": 1, "world_size": 2, "pg_count": 1, "pg_config": groups}
+    base = msgspec.json.encode(Baseline(runs=tuple(_candidate().runs)))
     return {
+        "graph_capture": (captures.data(), of_cupti.data()),
+        "graph_details": (b'[{"file":"x/a.json","batch_size":8,"mode":"PIECEWISE"},{"file":"b.json","batch_size":1,"mode":"DECODE"}]',),
+        "rank_map": (json.dumps(job).encode() + b"|[0, 1]", json.dumps(job).encode() + b"|0:1:2,7:3:4"),
+        "check_file": (base, b'{"tb_sol_budgets": 1, "budgets": {"step_time": "4.9ms +5%", "launches": "30", "operator:aten::mm": "2 ms"}}'),
         "trace": (_trace(), b'[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":2}]'),
         "sol_log": (b"".join(line.rstrip(b"\n") + b"\n" for line in small().lines()), b'{"kind":"header","format":"' + FORMAT.encode() + b'","version":[2,0]}\n'),
         "snapshot": tuple(pickle.dumps(memory_snapshot.snapshot(), p) for p in (0, 2, 4)),

@@ -126,7 +126,8 @@ def test_a_baseline_is_stored_and_checked_against(runs: Path, tmp_path: Path, ca
     # AND a damaged one is said, with what to do
     whole = json.loads(stored.read_text())
     for damage in (lambda b: b["runs"][0]["values"].update(step_time=[1]), lambda b: b["runs"].clear(),
-                   lambda b: b["runs"][0]["groupings"]["kernel"].update(device=""), lambda b: b["runs"][0].update(row_steps=[99])):  # fmt: skip
+                   lambda b: b["runs"][0]["groupings"]["kernel"].update(device=""), lambda b: b["runs"][0].update(row_steps=[99]),
+                   lambda b: b["runs"][0]["parts"].update(kernel_ns=[1 << 62] * len(b["runs"][0]["steps"]))):  # fmt: skip
         bad = json.loads(json.dumps(whole))
         damage(bad)
         (tmp_path / "bad.json").write_text(json.dumps(bad, separators=(",", ":")))

@@ -341,3 +341,15 @@ def test_everything_that_can_be_asked_is_on_one_page(capsys: pytest.CaptureFixtu
     for text in ("--html FILE", "--metric", "--section ID", "column total_ns [ns]: ", "option --group-by (", "4  check: regression"):
         assert text in page
     assert page.count("option --device-limits") == 1
+
+
+def test_help_of_analyze_has_a_line_of_each_and_imports_none(capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN the registry WHEN help is asked for without it THEN a line per analysis stands there, with its title and question
+    every = {name: f"{item.title}: {item.question}" for name, item in registry().items()}
+    assert cli.listed() == every
+    monkeypatch.setitem(sys.modules, "tb_sol_plugin.model.registry", None)
+    assert run("analyze", "--help") == 0
+    page = capsys.readouterr().out
+    assert all(f"  {name:<18} {text}\n" in page for name, text in every.items())
+    # AND without a name the status is that of bad usage
+    assert run("analyze") == 2 and "NAME" in capsys.readouterr().err
