@@ -19,9 +19,12 @@ def measured(path: Path, repeats: int, *, theirs: bool) -> dict[str, dict[str, f
     for turn in range(repeats):
         print(f"{path.name}: turn {turn + 1} of {repeats}", file=sys.stderr)
         with tempfile.TemporaryDirectory(prefix="tb-sol-bench-") as scratch:
-            env = {**os.environ, "TB_SOL_CACHE_DIR": scratch}
+            env = {**os.environ, "TB_SOL_CACHE_DIR": str(Path(scratch) / "cache")}
+            alone = Path(scratch) / "logs" / path.name  # a server starts processes to read the files beside it
+            alone.parent.mkdir()
+            alone.symlink_to(path.resolve())
             for which in ("first", "second"):
-                turns[which].append(_child([sys.executable, "-m", "benchmarks.stages", which, str(path)], env))
+                turns[which].append(_child([sys.executable, "-m", "benchmarks.stages", which, str(alone)], env))
         if theirs:
             turns["theirs"].append(_child([sys.executable, str(ROOT / "benchmarks" / "theirs.py"), str(path)], dict(os.environ)))
     return {which: medians(runs) for which, runs in turns.items()}
