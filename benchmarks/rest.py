@@ -15,11 +15,15 @@ from urllib.parse import urlencode
 
 import psutil
 
+ONE, ALL = "one", "all"
+"""Stand for steps that no request asked for before: one of them, and all but a few."""
 PLANS = {
     "runs": ("runs", {}),
     "ready-made table (kernels)": ("analysis/kernels", {}),
-    "one step (gpu_breakdown)": ("analysis/gpu_breakdown", {"step": "first"}),
-    "full scan (operators by shape)": ("analysis/operators", {"group_by": "name_shape"}),
+    "a new step (gpu_breakdown)": ("analysis/gpu_breakdown", {"step": ONE}),
+    "a new step (operators)": ("analysis/operators", {"step": ONE}),
+    "a new full scan (kernels)": ("analysis/kernels", {"step": ALL}),
+    "a new full scan (operators by shape)": ("analysis/operators", {"group_by": "name_shape", "step": ALL}),
     "modules": ("analysis/modules", {}),
 }
 
@@ -40,14 +44,14 @@ def latencies(logdir: Path, *, requests: int = 30, patience: float = 900.0) -> t
                 raise RuntimeError(f"the server answers {status}: {body[:200]!r}")
             time.sleep(0.02)
         first = time.perf_counter() - begin
-        steps = json.loads(_get(client, "analysis/steps", selection)[1])
+        steps = _steps(json.loads(_get(client, "analysis/steps", selection)[1]))
         out: dict[str, list[float]] = {}
         for label, (route, query) in PLANS.items():
-            query = {k: _first_step(steps) if v == "first" else v for k, v in query.items()}
             times = []
-            for _ in range(requests):
+            for turn in range(requests if steps or "step" not in query else 0):
+                asked = query | ({"step": _new_steps(steps, turn, query["step"])} if "step" in query else {})
                 clock = time.perf_counter()
-                status, _body = _get(client, route, selection | query if route != "runs" else {})
+                status, _body = _get(client, route, selection | asked if route != "runs" else {})
                 if status == 200:
                     times.append(time.perf_counter() - clock)
             out[label] = times
@@ -106,12 +110,21 @@ def _selection(client: http.client.HTTPConnection) -> dict[str, str]:
     raise RuntimeError("the server lists no run")
 
 
-def _first_step(report: dict[str, object]) -> str:
+def _steps(report: dict[str, object]) -> list[int]:
+    """The steps of a recording in order, where its table came whole."""
     sections = report.get("sections")
     for section in sections if isinstance(sections, list) else []:
-        if section["id"] == "steps" and isinstance(section["data"]["step"][0], int):
-            return str(section["data"]["step"][0])
-    return ""
+        if section["id"] == "steps":
+            return [step for step in section["data"]["step"] if isinstance(step, int)]
+    return []
+
+
+def _new_steps(steps: list[int], turn: int, which: str) -> str:
+    """Other steps for each turn, as long as there are enough."""
+    if which == ONE:
+        return str(steps[turn % len(steps)])
+    begin = turn % max(len(steps) // 2, 1)
+    return f"{steps[begin]}-{steps[-1]}"
 
 
 def _memory(pid: int) -> float:
