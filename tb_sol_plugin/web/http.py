@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -163,6 +164,8 @@ def warm(ending: Callable[[], bool] = lambda: False) -> None:
                 return
             with contextlib.suppress(SolError):
                 answer_capture(name, capture, {})
+        if not ending():
+            import_module("scipy.optimize")  # 0.3 s that the first fit of Scaling would pay
         keep_loaded()
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tb_sol_plugin.cost.goodput.blas import one_thread
 from tb_sol_plugin.cost.goodput.model import GAMMA, LEAST, PerfParams, accum_time, log_power_sum, optim_time
 from tb_sol_plugin.tables.arrays import Floats
 
@@ -398,7 +400,7 @@ class Search:
 
         low, high = np.array(self._bounds).T
         best = Lowest(np.clip(_logs(start)[self._free], low, high), stages[-1])
-        try:
+        with suppress(_SpentError), one_thread():  # what was spent leaves the best so far
             x = best.x
             for smooth in stages:
                 x = minimize(
@@ -410,8 +412,6 @@ class Search:
                     self._plain, best.x, args=(best,), method="Nelder-Mead", bounds=self._bounds,
                     options={"maxiter": 600, "maxfev": 1000, "xatol": 1e-9, "fatol": 1e-12, "initial_simplex": self._simplex(best.x)},
                 )  # fmt: skip
-        except _SpentError:
-            pass  # the best so far
         params = raised(self._params(best.x), self._points)
         return objective(params, self._points), params
 
@@ -525,7 +525,8 @@ def plain_objective(points: Points, *, evaluations: int = EVALUATIONS, limit_s: 
     first = np.array([getattr(FIRST, n) for n in names])
     bounds = [GAMMA if n == "gamma" else (LEAST, None) for n in names]
     try:
-        optimum = minimize(value, first, method="L-BFGS-B", bounds=bounds)
+        with one_thread():
+            optimum = minimize(value, first, method="L-BFGS-B", bounds=bounds)
     except (_SpentError, ValueError):  # scipy 1.17: "`x0` violates bound constraints" with 9.99999999994e-09 at a bound of 1e-8
         return None
     return float(objective(raised(params(np.asarray(optimum.x)), points), points))

@@ -40,8 +40,6 @@ RESAMPLING: Final = 15_000
 LEAVING_OUT: Final = 5_000
 """Evaluations of the objective that a page spends on its fit, on 200 resampled fits, on all fits without one configuration: some 0.1 ms
 each, and somewhat more than noisy points of 36 configurations take."""
-PAGE_S: Final = 10.0
-"""Seconds after which a page gives up on each of the last two, on a machine that has all but stopped."""
 
 
 @dataclass(frozen=True)
@@ -310,15 +308,15 @@ _RUNS: Final = _Runs()
 @lru_cache(maxsize=16)
 def _resampled(rows: tuple[tuple[float, ...], ...]) -> Bootstrap:
     """Fits resampled points within the evaluations of a page; kept, as a changed term changes none."""
-    return bootstrap(_fit(rows), evaluations=RESAMPLING, limit_s=PAGE_S)
+    return bootstrap(_fit(rows), evaluations=RESAMPLING)
 
 
 @lru_cache(maxsize=16)
 def _left_out(rows: tuple[tuple[float, ...], ...]) -> tuple[tuple[LeftOut, ...], float | None]:
     """Fits the points without each configuration, and once by the plain search, within the evaluations of a page."""
     kept, _ = usable(*np.array(rows, float).T)
-    left = leave_one_out(_fit(rows), evaluations=LEAVING_OUT, limit_s=PAGE_S)
-    return tuple(left), plain_objective(kept, evaluations=LEAVING_OUT, limit_s=PAGE_S)
+    left = leave_one_out(_fit(rows), evaluations=LEAVING_OUT)
+    return tuple(left), plain_objective(kept, evaluations=LEAVING_OUT)
 
 
 @lru_cache(maxsize=16)
