@@ -254,6 +254,11 @@ def findings_of(section: FindingsSection) -> list[Plain]:
         saving = amount(one.saving_bytes if memory else one.saving_ns, "B" if memory else "ns")
         out.append({"title": one.title, "saving": saving, "share_of_step": amount(one.share, "ratio"), "evidence": one.evidence,
                     "fix": one.fix, "proven": not one.candidate})  # fmt: skip
+        if one.removed_ns is not None:
+            takes = amount(one.removed_ns, "ns")
+            out[-1] |= {"basis": "replay of all dependencies", "takes": takes, "hidden_behind_other_work": one.hidden}
+        elif not memory and one.saving_ns is not None:
+            out[-1] |= {"basis": "at most"}
     return out
 
 

@@ -140,7 +140,8 @@ def _table(section: TableSection, rows: int) -> list[str]:
 
 def _findings(section: FindingsSection) -> Iterator[str]:
     for number, one in enumerate(section.findings, 1):
-        yield f"{number}. {_saving(one, memory=section.saves == 'memory')}{'Possible: ' if one.candidate else ''}{_prose(one.title)}"
+        mark = "Hidden: " if one.hidden else "Possible: " if one.candidate else ""
+        yield f"{number}. {_saving(one, memory=section.saves == 'memory')}{mark}{_prose(one.title)}"
         yield f"   {_prose(one.evidence)}"
         if one.fix:
             yield f"   `{_code(one.fix)}`"

@@ -179,8 +179,13 @@ def value_text(value: Scalar, unit: str) -> str:
     return human(value, unit)
 
 
+POSSIBLE: Final = "Possible, not proven"
+HIDDEN: Final = "Hidden behind other work: fixing one of these alone saves next to nothing"
+"""Headings of findings that are not proven, and of those that other work hides."""
+
+
 def findings(out: Console, section: FindingsSection) -> None:
-    """Shows saving, cause, evidence and fix of each finding; those that are possible, not proven, stand apart below the others."""
+    """Shows saving, cause, evidence and fix of each finding; those that are possible, or that other work hides, stand apart below."""
     if not section.findings:
         out.print(prose(section.empty or "nothing stands out", "dim"))
     grid = Table.grid(padding=(0, 2))
@@ -188,9 +193,12 @@ def findings(out: Console, section: FindingsSection) -> None:
     grid.add_column(ratio=1)
     memory = section.saves == "memory"
     savings = side_by_side([f.saving_bytes if memory else f.saving_ns for f in section.findings], "B" if memory else "ns")
-    for at, (finding, amount) in enumerate(zip(section.findings, savings, strict=True)):
-        if finding.candidate and (not at or not section.findings[at - 1].candidate):
-            grid.add_row("", Text("Possible, not proven", "dim"))
+    last = ""
+    for finding, amount in zip(section.findings, savings, strict=True):
+        heading = HIDDEN if finding.hidden else POSSIBLE if finding.candidate else ""
+        if heading != last:
+            grid.add_row("", Text(heading, "dim"))
+        last = heading
         saving = "" if (finding.saving_bytes if memory else finding.saving_ns) is None else f"−{amount}"
         share = "" if finding.share is None else f" ({human(finding.share, 'ratio')})"
         line = prose(("Possible: " if finding.candidate else "") + finding.title)
@@ -201,7 +209,8 @@ def findings(out: Console, section: FindingsSection) -> None:
     out.print(grid)
     if section.combined_ns is not None:
         each = " per step" if "per step" in section.subtitle else ""
-        out.print(Text(f"  together at most {human(section.combined_ns, 'ns')}{each}", "dim"))
+        basis = "by replay" if any(f.removed_ns is not None for f in section.findings) else "at most"
+        out.print(Text(f"  together {basis} {human(section.combined_ns, 'ns')}{each}", "dim"))
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------

@@ -307,7 +307,8 @@ class FigureSection(Section, tag="figure"):
 class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One recommendation.
 
-    rule: stable id. saving_ns: ns per step that fixing it could save, at most; None where it cannot be said.
+    rule: stable id. saving_ns: ns per step that fixing it could save; None where it cannot be said. removed_ns: where that is by replay,
+    ns per step that the fix takes away; None: the saving is that time, at most. hidden: that time hides behind other work.
     saving_bytes: of a finding about memory, bytes that fixing it could free, at most; it stands in place of a time.
     share: saving over the step, or over the memory in use at the peak.
     title: a plain sentence about the cause. evidence: one or two lines with numbers.
@@ -319,6 +320,7 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     title: str
     evidence: str
     saving_ns: int | None = None
+    removed_ns: int | None = None
     saving_bytes: int | None = None
     share: float | None = None
     fix: str = ""
@@ -326,13 +328,13 @@ class Finding(msgspec.Struct, kw_only=True, omit_defaults=True):
     rows: Link | None = None
     color: str = "other"
     candidate: bool = False
+    hidden: bool = False
 
 
 class FindingsSection(Section, tag="findings"):
-    """Findings: what is proven, then what is possible, the largest saving of each first.
+    """Findings: what is proven, what is possible, what other work hides, the largest saving of each first.
 
-    combined_ns: one bound over the union of the time they touch.
-
+    combined_ns: what all of them save together: by replay where their savings are, else one bound over the union of the time they touch.
     saves: what the savings are: time, or memory.
     """
 

@@ -4368,7 +4368,9 @@ function CardMark({ s }) {
 // src/sections/findings.tsx
 /** What the savings are, and what they come to together where there are several. */
 function findingsSubtitle(s) {
-	return [s.subtitle || (!s.findings.length ? "" : s.saves === "memory" ? "memory it could free, at most" : "saving per step, at most"), typeof s.combined_ns === "number" && s.findings.length > 1 ? `${s.findings.length === 2 ? "both" : `these ${s.findings.length}`} together **${human(s.combined_ns, "ns")}**` : ""].filter(Boolean).join("; ");
+	const words = s.subtitle || (!s.findings.length ? "" : s.saves === "memory" ? "memory it could free, at most" : "saving per step, at most");
+	const shown = s.findings.filter((f) => !f.hidden).length;
+	return [words, typeof s.combined_ns === "number" && shown > 1 ? `${shown === 2 && s.findings.length === 2 ? "both" : `${shown === s.findings.length ? "these" : "the first"} ${shown}`} together **${human(s.combined_ns, "ns")}**` : ""].filter(Boolean).join("; ");
 }
 function Findings({ s }) {
 	const memory = s.saves === "memory";
@@ -4379,10 +4381,10 @@ function Findings({ s }) {
 	});
 	return /* @__PURE__ */ a("ol", {
 		class: "findings",
-		children: s.findings.map((f, i) => /* @__PURE__ */ a($, { children: [f.candidate && !s.findings[i - 1]?.candidate && /* @__PURE__ */ a("li", {
+		children: s.findings.map((f, i) => /* @__PURE__ */ a($, { children: [groupOf(f) && groupOf(f) !== groupOf(s.findings[i - 1]) && /* @__PURE__ */ a("li", {
 			class: "finding-group",
-			"data-tip": "The recording makes the cause likely but does not prove it.",
-			children: "Possible, not proven"
+			"data-tip": GROUPS$2[groupOf(f)],
+			children: groupOf(f)
 		}), /* @__PURE__ */ a(FindingItem, {
 			f,
 			largest,
@@ -4390,6 +4392,18 @@ function Findings({ s }) {
 			whole: memory ? "the peak" : /step/.test(s.subtitle ?? "step") ? "step" : "the time"
 		})] }))
 	});
+}
+var GROUPS$2 = {
+	"Possible, not proven": "The recording makes the cause likely but does not prove it.",
+	"Hidden behind other work": "By replay of all dependencies, fixing one of these alone saves next to nothing: other work holds the step."
+};
+function groupOf(f) {
+	return f?.hidden ? "Hidden behind other work" : f?.candidate ? "Possible, not proven" : "";
+}
+/** How a saving is known, in words. */
+function basisOf(f, whole) {
+	const per = whole === "step" ? ", per step" : "";
+	return typeof f.removed_ns === "number" ? `by replay of all dependencies${per}; it takes ${human(f.removed_ns, "ns")}` : `at most${per}`;
 }
 function savingOf(f, memory) {
 	return (memory ? f.saving_bytes : f.saving_ns) ?? null;
@@ -4405,7 +4419,7 @@ function FindingItem({ f, largest, memory, whole }) {
 			children: [
 				/* @__PURE__ */ a("div", {
 					class: "saving",
-					"data-tip": saving === null ? "This recording does not show how much this saves." : whole === "step" ? "at most, per step" : "at most",
+					"data-tip": saving === null ? "This recording does not show how much this saves." : basisOf(f, whole),
 					children: parts === null ? "—" : /* @__PURE__ */ a($, { children: [
 						"−",
 						parts.text,

@@ -139,8 +139,8 @@ def _findings(capture: Capture, limits: str) -> Names | None:
         return None
     cards = [f for s in report.sections if isinstance(s, FindingsSection) for f in s.findings]
     links = [f.rows or f.link or Link("findings") for f in cards]
-    titles = [f"{'Possible: ' if f.candidate else ''}{f.title}".replace("`", "") for f in cards]
-    return Names("finding", "saving per step, at most", titles, [f.saving_ns or -1 for f in cards], lambda i: links[i])
+    titles = [f"{'Hidden: ' if f.hidden else 'Possible: ' if f.candidate else ''}{f.title}".replace("`", "") for f in cards]
+    return Names("finding", "saving per step", titles, [f.saving_ns or -1 for f in cards], lambda i: links[i])
 
 
 def _whole(value: Scalar) -> int:

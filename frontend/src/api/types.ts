@@ -169,6 +169,10 @@ export interface Finding {
   title: string;
   evidence: string;
   saving_ns?: number | null;
+  /** where the saving is that of a replay, what the fix takes away */
+  removed_ns?: number | null;
+  /** it saves next to nothing: other work holds the step */
+  hidden?: boolean;
   saving_bytes?: number | null;
   share?: number | null;
   fix?: string;

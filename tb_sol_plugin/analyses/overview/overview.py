@@ -17,13 +17,14 @@ from tb_sol_plugin.analyses.overview.overview_figures import PART_COLUMNS, part_
 from tb_sol_plugin.analyses.overview.overview_tables import PHASE_COLUMNS, counted_tiles, phase_table
 from tb_sol_plugin.cost.roofline import TOLERATED
 from tb_sol_plugin.devices.limits import caution
+from tb_sol_plugin.metrics.critical.replayed import Replayed, replayed_findings
 from tb_sol_plugin.metrics.report.graph_notes import replay_notices
 from tb_sol_plugin.metrics.report.longest import LONGEST, longest_operator, on_timeline
 from tb_sol_plugin.metrics.report.notes import edge_notices, graph_notices, joined_notices, source_notices
 from tb_sol_plugin.metrics.report.overview import PLAIN, WRONG, device_and_run, parts_of, sentence, shown_ratio
-from tb_sol_plugin.metrics.rules.engine import LEAST, Finding, ranked, to_report
+from tb_sol_plugin.metrics.rules.engine import LEAST, count_text, ranked, to_report
 from tb_sol_plugin.metrics.rules.memory import memory_section
-from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES, time_findings
+from tb_sol_plugin.metrics.rules.time import NEEDS_TIMES
 from tb_sol_plugin.metrics.time.breakdown import device_word
 from tb_sol_plugin.metrics.time.scope import Scope, is_capture, is_profile, is_uncounted, scope
 from tb_sol_plugin.metrics.time.waterfall import Waterfall
@@ -49,7 +50,7 @@ from tb_sol_plugin.model.report import (
     make_table,
 )
 from tb_sol_plugin.tables import arrays
-from tb_sol_plugin.units import human
+from tb_sol_plugin.units import capitalized, human
 
 NO_LIMIT = "no cost model, no shapes, or an unknown device"
 OPERATOR_COLUMNS = (
@@ -125,8 +126,8 @@ def overview(capture: Capture, query: Query) -> Report:
     waterfall = waterfall_of(capture, part, query.device_limits)
     if is_profile(capture):
         return _of_a_profile(capture, part, waterfall, query)
-    found = time_findings(capture, part, waterfall)
-    text = sentence(capture, part, waterfall, found)
+    found = replayed_findings(capture, part, waterfall)
+    text = sentence(capture, part, waterfall, found.shown, at_most=not found.grade, hidden=len(found.found) - len(found.shown))
     if is_capture(capture) and not len(capture.tables["iterations"]):
         waiting = "No iteration has ended yet; this page fills as the training runs."
         report = Report(analysis="overview", title="Overview", headline=waiting, notices=_notices(capture, part, waterfall)[1:])
@@ -250,34 +251,38 @@ def _most_without_model(capture: Capture, waterfall: Waterfall, most: int = 3) -
 # -- Findings ---------------------------------------------------------------------------------------------------------
 
 
-def _findings(found: list[Finding], waterfall: Waterfall, most: int = 4) -> FindingsSection:
+def _findings(judged: Replayed, waterfall: Waterfall, most: int = 4) -> FindingsSection:
     whole = waterfall.total_ns / waterfall.steps if waterfall.total_ns else 0
     there = registry()
+    found = judged.shown
     shown = found[:most]
     if not any(f.subject == "copies" for f in shown):
         largest = [f for f in found[most:] if f.subject == "copies"][:1]  # the first finding about copies has a line of its own
         shown = ranked([*shown, *largest])
     findings = [to_report(f, pages=there, step_ns=whole) for f in shown]
-    combined = min(sum(f.saving for f in shown), round(whole)) if shown else None
+    combined = min(judged.together_ns(shown), round(whole)) if shown else None
+    basis = "by replay" if judged.grade else "at most"
     return FindingsSection(
         id="levers",
         title="What to fix first",
-        subtitle="saving per step, at most" if waterfall.stepped else "saving, at most",
+        subtitle=f"saving per step, {basis}" if waterfall.stepped else f"saving, {basis}",
         findings=findings,
         combined_ns=combined,
         span=5,
-        links=[Link("findings", label=f"All {len(found)}")] if found and "findings" in there else [],
-        empty=_nothing_found(waterfall),
+        links=[Link("findings", label=f"All {len(judged.found)}")] if judged.found and "findings" in there else [],
+        empty=_nothing_found(waterfall, len(judged.found)),
     )
 
 
-def _nothing_found(waterfall: Waterfall) -> str:
-    """Returns what stands in the place of the findings where there is none."""
+def _nothing_found(waterfall: Waterfall, hidden: int) -> str:
+    """Returns what stands in the place of the findings where there is none that is not hidden behind other work."""
     if not waterfall.work.timed:
         return NEEDS_TIMES
     if waterfall.work.from_ledger and not len(waterfall.work.ops):
         return "No iteration was sampled: nothing is known of its work."
     none = f"Nothing was found that saves more than {human(LEAST, 'ratio')} of the {'step' if waterfall.stepped else 'recording'}."
+    if hidden:
+        return f"{none} {capitalized(count_text(hidden, 'finding'))} {'hides' if hidden == 1 else 'hide'} behind other work."
     return none if waterfall.has_limits else f"{none} Most findings need limits, which are not known here."
 
 

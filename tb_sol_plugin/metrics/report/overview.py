@@ -391,14 +391,14 @@ NEARLY: Final = 0.9
 MEASURE: Final = "tb-sol doctor --measure"
 
 
-def sentence(capture: Capture, part: Scope, waterfall: Waterfall, found: list[Finding]) -> str:
-    """Writes two or three sentences, the numbers in bold. found: findings, the largest saving first."""
+def sentence(capture: Capture, part: Scope, waterfall: Waterfall, found: list[Finding], *, at_most: bool = True, hidden: int = 0) -> str:
+    """Writes two or three sentences, the numbers in bold. found: the largest saving first, a bound or a replay; hidden: how many are not."""
     ratio = shown_ratio(waterfall)
     if not waterfall.total_ns:
         return "Nothing in this recording has a length."
     if ratio is not None and ratio > TOLERATED:
         return f"{_times(capture, part, waterfall)} It ran faster than its limits: {WRONG}."
-    sentences = [_times(capture, part, waterfall), _limited(capture, waterfall, found), _no_limits(capture, waterfall)]
+    sentences = [_times(capture, part, waterfall), _limited(capture, waterfall, found, at_most, hidden), _no_limits(capture, waterfall)]
     return " ".join(s for s in sentences if s)
 
 
@@ -478,19 +478,19 @@ GROUPS: Final = {
 """Rule of a finding that needs no more words where its group has just been named; any other finding is named by its title."""
 
 
-def _limited(capture: Capture, waterfall: Waterfall, found: list[Finding]) -> str:
-    """Returns the largest group of parts, and what the first fix saves at most."""
+def _limited(capture: Capture, waterfall: Waterfall, found: list[Finding], at_most: bool, hidden: int) -> str:
+    """Returns the largest group of parts, and what the first fix saves."""
     if not waterfall.work.timed:
         return ""
     group, words, time = _largest(capture, waterfall)
     if not found:
-        return f"{words}."
+        return f"{words}." if not hidden else f"{words}; no fix alone saves much, as other work holds the step."
     first = found[0]
-    saving = human(first.saving, "ns")
+    saving = f"{'at most ' if at_most else ''}**{human(first.saving, 'ns')}**"
     if GROUPS.get(first.id) == group:
         fixing = "a possible fix" if first.candidate else "fixing that" if first.saving * waterfall.steps >= 0.9 * time else "the first fix"
-        return f"{words}; {fixing} saves at most **{saving}**."
-    return f"{words}. {'A possible' if first.candidate else 'The first'} fix saves at most **{saving}**: {_lower(first.title)}."
+        return f"{words}; {fixing} saves {saving}."
+    return f"{words}. {'A possible' if first.candidate else 'The first'} fix saves {saving}: {_lower(first.title)}."
 
 
 def _lower(title: str) -> str:

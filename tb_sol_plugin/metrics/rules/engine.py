@@ -28,6 +28,8 @@ from tb_sol_plugin.units import capitalized, human
 
 LEAST: Final = 0.005
 """Smallest saving shown among what to fix, as a part of the step."""
+WHOLE: Final = 0.95
+"""A saving by replay of so much of the time that a fix takes away needs no words about the rest."""
 Subject: TypeAlias = Literal["time", "copies", "memory", "ranks"]
 
 
@@ -45,6 +47,8 @@ class Finding:
     direction: of copies; host: they block the host (else they take the device's own time); host_ns: for how long per step.
     pieces: of memory, what the saving is counted from, as `memory.pieces` makes it: what is taken of all rows makes the saving.
     share: of memory, the saving over the memory in use at the peak, None where that is unknown; cost_ns: time per step of the fix.
+    removed: of time, where the saving is that of a replay, the ns per step that the fix takes away, which its rows make up; else None, and
+    the saving is that at most. hidden: by replay it saves too little to be shown among the others, as other work holds the step.
     """
 
     evidence: str
@@ -72,6 +76,8 @@ class Finding:
     host_ns: int = 0
     share: float | None = None
     cost_ns: float | None = None
+    removed: int | None = None
+    hidden: bool = False
 
     @property
     def id(self) -> str:
@@ -196,8 +202,8 @@ def run(rules: Iterable[Rule[C]], context: C) -> tuple[list[Finding], list[Missi
 
 
 def ranked(found: Iterable[Finding]) -> list[Finding]:
-    """Returns findings that are proven before those that are possible, the largest saving of each first."""
-    return sorted(found, key=lambda f: (f.candidate, -f.saving))
+    """Returns findings that are proven, then those that are possible, then those that other work hides, the largest of each first."""
+    return sorted(found, key=lambda f: (f.hidden, f.candidate, -f.saving, -(f.removed or 0)))
 
 
 @dataclass
@@ -265,8 +271,10 @@ def to_report(
     return report.Finding(
         rule=found.id,
         title=found.title,
-        evidence=found.evidence,
+        evidence=found.evidence + _replay_text(found),
         saving_ns=None if of_memory else found.saving,
+        removed_ns=found.removed,
+        hidden=found.hidden,
         saving_bytes=found.saving if of_memory else None,
         share=found.share if of_memory else found.saving / step_ns if step_ns else None,
         fix=found.fix,
@@ -275,6 +283,17 @@ def to_report(
         color=found.color,
         candidate=found.candidate,
     )
+
+
+def _replay_text(found: Finding) -> str:
+    """Returns what the saving leaves of the time that a fix takes away, in a sentence; "" where it keeps it, or is at most."""
+    if found.removed is None or (not found.hidden and found.saving >= WHOLE * found.removed):
+        return ""
+    taken = time_text(found.removed)
+    if found.hidden:
+        left = f"alone it saves {time_text(found.saving)}" if found.saving else "alone it saves nothing"
+        return f" It takes {taken}, but that time hides behind other work: {left}."
+    return f" It takes {taken}, of which other work hides {time_text(found.removed - found.saving)}."
 
 
 def rows_link(found: Finding, keep: Mapping[str, str] | None = None) -> report.Link | None:

@@ -60,6 +60,7 @@ NO_SUM = {
     ("memory_findings", "layers"): "classes lie inside of each other",
     ("memory_findings", "findings_table"): "two findings can speak of the same memory",
     ("memcpy_findings", "patterns"): "savings share spans",
+    ("findings", "findings"): "each saving is a replay of its own",
     ("iterations", "iterations"): "its first row is of medians, with which no sum compares",
     ("operators", "operators"): "on a recording of the host the bar holds what an operator calls; its own time adds up",
     ("memory_plan", "layouts"): "rows are alternatives",

@@ -29,6 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Capture:
     for name, at, us in (("relu", 1, 19), ("sigmoid", 20, 20), ("relu", 80, 10), ("sigmoid", 90, 10)):
         call(t, f"aten::{name}", at * 1_000, us * 1_000, [[MILLION]])
     t.launch("alone", at=450, start=40_000, duration=40_000)
+    t.call("cudaDeviceSynchronize", 1_000, 99_000)
     return read_back(t, tmp_path_factory.mktemp("findings"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from tb_sol_plugin.errors import BadQuery
 from tb_sol_plugin.ingest import read
 from tb_sol_plugin.metrics.critical.replayed import replayed
-from tb_sol_plugin.metrics.rules.engine import Finding
+from tb_sol_plugin.metrics.rules.engine import Finding, to_report
 from tb_sol_plugin.metrics.time.scope import scope
+from tb_sol_plugin.metrics.time.waterfall import waterfall
 from tb_sol_plugin.model.capture import Capture
 from tb_sol_plugin.model.query import Query
 from tb_sol_plugin.model.report import Report, TimelineSection
@@ -140,21 +142,33 @@ def test_a_kernel_off_the_path_gains_nothing(tmp_path: Path) -> None:
 
 
 def test_findings_of_other_rules_are_replayed(two_steps: Capture) -> None:
-    # GIVEN findings that take 50 of the 100 µs of one of two kernels, all of a copy behind it, and idle time WHEN they are replayed THEN the
-    # first saves 50 of two steps, the second nothing, and of the third it cannot be said
+    # GIVEN findings that take 50 of the 100 µs of one of two kernels, all of a copy behind it, and the device's idle time from 0 to 40, in
+    # which the host works WHEN they are replayed THEN the first saves 50 of two steps, the second nothing, the third its 40
     names = two_steps.device["name"].astype(str)
     kernel, copy = (np.flatnonzero(names == n)[:1] for n in ("gemm_kernel", "Memcpy HtoD (Pinned -> Device)"))
     found = [
-        Finding(evidence="", saving=25_000, events=kernel, events_ns=np.array([50_000.0])),
-        Finding(evidence="", saving=10_000, events=copy, events_ns=np.array([20_000.0])),
-        Finding(evidence="", saving=1_000, idle=(np.array([0]), np.array([2_000]))),
+        Finding(rule="kernel", evidence="", saving=25_000, events=kernel, events_ns=np.array([50_000.0])),
+        Finding(rule="copy", evidence="", saving=10_000, events=copy, events_ns=np.array([20_000.0])),
+        Finding(rule="wait", evidence="", saving=20_000, idle=(np.array([0]), np.array([40_000]))),
     ]
-    owner = np.full(len(two_steps.device), -1, np.int32)
-    assert replayed(two_steps, scope(two_steps, Query()), owner, found) == [25_000, 0, None]
+    part = scope(two_steps, Query())
+    fall = waterfall(two_steps, part)
+    judged = replayed(two_steps, part, fall, found)
+    # the largest first; what hides stands last, and says so
+    assert [(f.rule, f.saving, f.removed, f.hidden) for f in judged.found] == [
+        ("kernel", 25_000, 25_000, False), ("wait", 20_000, 20_000, False), ("copy", 0, 10_000, True),
+    ]  # fmt: skip
+    assert judged.grade == "good" and [f.rule for f in judged.shown] == ["kernel", "wait"]
+    card = to_report(judged.found[2], pages=(), step_ns=200_000)
+    assert card.hidden and card.removed_ns == 10_000 and "hides behind other work: alone it saves nothing" in card.evidence
+    # together they take the 25 and the 20, as one follows the other
+    assert judged.together_ns(judged.shown) == 45_000 == judged.together_ns(judged.found)
     # of an operator call that owns the kernel half of its time is half of the kernel's
+    owner = np.full(len(two_steps.device), -1, np.int32)
     owner[kernel] = 0
+    owned = replace(fall, work=replace(fall.work, owner=owner))
     call = Finding(evidence="", saving=25_000, rows=np.array([0]), claimed=np.array([50_000.0]))
-    assert replayed(two_steps, scope(two_steps, Query()), owner, [call]) == [25_000]
+    assert [f.saving for f in replayed(two_steps, part, owned, [call]).found] == [25_000]
 
 
 # -- What if ----------------------------------------------------------------------------------------------------------
