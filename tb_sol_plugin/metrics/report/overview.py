@@ -392,7 +392,7 @@ MEASURE: Final = "tb-sol doctor --measure"
 
 
 def sentence(capture: Capture, part: Scope, waterfall: Waterfall, found: list[Finding], *, at_most: bool = True, hidden: int = 0) -> str:
-    """Writes two or three sentences, the numbers in bold. found: the largest saving first, a bound or a replay; hidden: how many are not."""
+    """Writes two or three sentences, the numbers in bold. found: those to name, the largest saving first; hidden: how many are not."""
     ratio = shown_ratio(waterfall)
     if not waterfall.total_ns:
         return "Nothing in this recording has a length."
