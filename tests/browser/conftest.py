@@ -60,7 +60,8 @@ def compiled() -> None:
     """Puts the compiled loops into numba's cache before a server starts: a fresh machine compiles for longer than a page waits."""
     from tb_sol_plugin.web.http import warm
 
-    warm()
+    if CHROMIUM:
+        warm()
 
 
 @pytest.fixture(scope="session")
